@@ -1,7 +1,8 @@
 //! SHA-256 of many blobs: `sha2` one blob at a time against the kernel that ships.
 //!
-//! The data set is larger than any cache, and every pass takes the next window of it, so both sides stream from memory
-//! as ingest does. Read the results as ratios: the two sides of a group run one after the other.
+//! The data set is larger than any cache, and every pass takes the next window of it, so both sides
+//! stream from memory as ingest does. Read the results as ratios: the two sides of a group run one
+//! after the other.
 
 use std::{hint::black_box, ops::Range};
 
@@ -28,17 +29,37 @@ fn hashing(criterion: &mut Criterion) {
     let mut data = vec![0; DATA_BYTES];
     rng.fill_bytes(&mut data);
     for size in [64, 160, 400, 1024, 4096, 16384] {
-        compare(criterion, &format!("{size} B"), &data, &mut rng, size..size + 1);
+        compare(
+            criterion,
+            &format!("{size} B"),
+            &data,
+            &mut rng,
+            size..size + 1,
+        );
     }
     compare(criterion, "100 B to 10 KB", &data, &mut rng, 100..10_001);
 }
 
-fn compare(criterion: &mut Criterion, name: &str, data: &[u8], rng: &mut StdRng, sizes: Range<usize>) {
-    let windows: Vec<Vec<&[u8]>> = data.chunks(WINDOW_BYTES).map(|window| cut(window, rng, &sizes)).collect();
+fn compare(
+    criterion: &mut Criterion,
+    name: &str,
+    data: &[u8],
+    rng: &mut StdRng,
+    sizes: Range<usize>,
+) {
+    let windows: Vec<Vec<&[u8]>> = data
+        .chunks(WINDOW_BYTES)
+        .map(|window| cut(window, rng, &sizes))
+        .collect();
     let bytes: usize = windows.iter().flatten().map(|blob| blob.len()).sum();
     let mut group = criterion.benchmark_group(format!("hashing/{name}"));
-    group.sampling_mode(SamplingMode::Flat).throughput(Throughput::Bytes((bytes / windows.len()) as u64));
-    for (side, hash) in [("sha2 one by one", one_by_one as Hasher), ("sha256_many", sha256_many)] {
+    group
+        .sampling_mode(SamplingMode::Flat)
+        .throughput(Throughput::Bytes((bytes / windows.len()) as u64));
+    for (side, hash) in [
+        ("sha2 one by one", one_by_one as Hasher),
+        ("sha256_many", sha256_many),
+    ] {
         let mut digests = vec![[0; 32]; windows.iter().map(Vec::len).max().unwrap_or(0)];
         let mut next = windows.iter().cycle();
         group.bench_function(side, |bencher| {

@@ -1,7 +1,7 @@
 //! Message views: what a query over all of them costs, and what a policy's input costs.
 //!
-//! The targets are 500,000 views/s for `SELECT kind, action, count(*)` from JSON lines, and input for 150,000 policy
-//! evaluations/s.
+//! The targets are 500,000 views/s for `SELECT kind, action, count(*)` from JSON lines, and input
+//! for 150,000 policy evaluations/s.
 
 use std::collections::HashMap;
 use std::hint::black_box;
@@ -34,14 +34,20 @@ fn lines() -> Vec<String> {
 }
 
 fn parse(line: &str) -> Envelope {
-    Json::parse(line.as_bytes()).ok().and_then(|json| Envelope::parse(&json).ok()).expect("a good line")
+    Json::parse(line.as_bytes())
+        .ok()
+        .and_then(|json| Envelope::parse(&json).ok())
+        .expect("a good line")
 }
 
 fn message_views(criterion: &mut Criterion) {
     let lines = lines();
     let envelopes: Vec<Envelope> = lines.iter().map(|line| parse(line)).collect();
     let access = |envelope| Access::new(Option::as_ref(envelope), CapabilitySet::all());
-    let count: usize = envelopes.iter().map(|envelope| envelope.message.content.len()).sum();
+    let count: usize = envelopes
+        .iter()
+        .map(|envelope| envelope.message.content.len())
+        .sum();
     let mut group = criterion.benchmark_group("message_views");
     group.throughput(Throughput::Elements(count as u64));
     group.bench_function("kind_action_count_from_json_lines", |bencher| {
@@ -59,7 +65,10 @@ fn message_views(criterion: &mut Criterion) {
     group.bench_function("kind_action_count", |bencher| {
         bencher.iter(|| {
             let mut counts = HashMap::new();
-            for view in envelopes.iter().flat_map(|envelope| views(&envelope.message, access(&envelope.extensions))) {
+            for view in envelopes
+                .iter()
+                .flat_map(|envelope| views(&envelope.message, access(&envelope.extensions)))
+            {
                 *counts.entry((view.kind(), view.action())).or_insert(0_u64) += 1;
             }
             counts
@@ -67,12 +76,23 @@ fn message_views(criterion: &mut Criterion) {
     });
     group.bench_function("uri_pattern", |bencher| {
         let pattern = UriPattern::new("tool://*/find_**").expect("a short pattern");
-        let all = || envelopes.iter().flat_map(|envelope| views(&envelope.message, Access::NONE));
-        bencher.iter(|| all().filter(|view| view.matches_uri_pattern(&pattern)).count());
+        let all = || {
+            envelopes
+                .iter()
+                .flat_map(|envelope| views(&envelope.message, Access::NONE))
+        };
+        bencher.iter(|| {
+            all()
+                .filter(|view| view.matches_uri_pattern(&pattern))
+                .count()
+        });
     });
     group.bench_function("dict_as_tree", |bencher| {
         bencher.iter(|| {
-            for view in envelopes.iter().flat_map(|envelope| views(&envelope.message, access(&envelope.extensions))) {
+            for view in envelopes
+                .iter()
+                .flat_map(|envelope| views(&envelope.message, access(&envelope.extensions)))
+            {
                 let mut tree = JsonTree::default();
                 view.write_dict(DictOptions::default(), &mut tree);
                 black_box(tree.into_json());
@@ -81,7 +101,10 @@ fn message_views(criterion: &mut Criterion) {
     });
     group.bench_function("dict_as_text", |bencher| {
         bencher.iter(|| {
-            for view in envelopes.iter().flat_map(|envelope| views(&envelope.message, access(&envelope.extensions))) {
+            for view in envelopes
+                .iter()
+                .flat_map(|envelope| views(&envelope.message, access(&envelope.extensions)))
+            {
                 let mut text = JsonText::default();
                 view.write_dict(DictOptions::default(), &mut text);
                 black_box(text.into_string());

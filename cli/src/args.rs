@@ -1,4 +1,5 @@
-//! The command line: every command and flag, once. Help, man pages and completions are made from it.
+//! The command line: every command and flag, once. Help, man pages and completions are made from
+//! it.
 
 pub mod govern;
 pub mod kind;
@@ -10,7 +11,13 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 /// Batch engine for the memory of AI agents: ingest, verify, index, query and erase grains in bulk.
 #[derive(Debug, Parser)]
-#[command(name = "gristmill", version, max_term_width = 110, arg_required_else_help = true, subcommand_required = true)]
+#[command(
+    name = "gristmill",
+    version,
+    max_term_width = 110,
+    arg_required_else_help = true,
+    subcommand_required = true
+)]
 pub struct Arguments {
     #[command(flatten)]
     pub common: Common,
@@ -20,13 +27,15 @@ pub struct Arguments {
     pub command: Command,
 }
 
-/// How a command prints its result. Not a global flag: `export` gives the same name another meaning.
+/// How a command prints its result. Not a global flag: `export` gives the same name another
+/// meaning.
 #[derive(Debug, Clone, Copy, Default, Args)]
 pub struct Results {
     /// How results are printed [default: table on a terminal, jsonl in a pipe]
     #[arg(long, value_enum, value_name = "FORMAT")]
     pub format: Option<Format>,
-    /// In CSV, put an apostrophe before texts that a spreadsheet would take for formulas: those that begin with =, +, -, @ or a tab
+    /// In CSV, put an apostrophe before texts that a spreadsheet would take for formulas: those
+    /// that begin with =, +, -, @ or a tab
     #[arg(long)]
     pub csv_safe: bool,
 }
@@ -49,8 +58,8 @@ pub struct Common {
     /// Threads to work on [default: one per core]
     #[arg(long, global = true, env = "GRISTMILL_THREADS", value_name = "N")]
     pub threads: Option<usize>,
-    /// What makes vectors of texts: static (a small model in the program), static:FOLDER, bert:FOLDER, or command:PROGRAM ARGUMENTS
-    /// [default: static, where vectors are asked for]
+    /// What makes vectors of texts: static (a small model in the program), static:FOLDER,
+    /// bert:FOLDER, or command:PROGRAM ARGUMENTS [default: static, where vectors are asked for]
     #[arg(long, global = true, env = "GRISTMILL_EMBEDDER", value_name = "SPEC")]
     pub embedder: Option<String>,
     /// Prices of models, in YAML, over those that are shipped; may be repeated
@@ -107,7 +116,11 @@ impl std::str::FromStr for Size {
 
     fn from_str(text: &str) -> Result<Size, String> {
         let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
-        let unit = match text[digits.len()..].to_ascii_uppercase().trim_end_matches("IB").trim_end_matches('B') {
+        let unit = match text[digits.len()..]
+            .to_ascii_uppercase()
+            .trim_end_matches("IB")
+            .trim_end_matches('B')
+        {
             "" => 1,
             "K" => 1 << 10,
             "M" => 1 << 20,
@@ -115,7 +128,9 @@ impl std::str::FromStr for Size {
             "T" => 1_u64 << 40,
             other => return Err(format!("`{other}` is no unit; K, M, G and T are")),
         };
-        let number: f64 = digits.parse().map_err(|_| format!("`{text}` is no size; 512M and 2G are"))?;
+        let number: f64 = digits
+            .parse()
+            .map_err(|_| format!("`{text}` is no size; 512M and 2G are"))?;
         Ok(Size((number * unit as f64) as u64))
     }
 }
@@ -201,7 +216,8 @@ pub struct Demo {
 pub struct Ingest {
     #[command(flatten)]
     pub results: Results,
-    /// Make the lake an encrypted one first: what comes in is sealed with the keys of the keyring, which is made if there is none
+    /// Make the lake an encrypted one first: what comes in is sealed with the keys of the keyring,
+    /// which is made if there is none
     #[arg(long)]
     pub encrypt: bool,
     /// Files, folders, patterns, URIs, or `-` for standard input
@@ -220,11 +236,12 @@ pub struct Ingest {
     /// `--lenient`, may take it, and it leaves `rejects`
     #[arg(long)]
     pub retry_refused: bool,
-    /// How large standard input, a pipe or an object may be, which is spooled before it is read [default: 64G]
+    /// How large standard input, a pipe or an object may be, which is spooled before it is read
+    /// [default: 64G]
     #[arg(long, value_name = "SIZE")]
     pub max_source: Option<Size>,
-    /// Read all sources once more, whatever the lake knows of them. What it has comes in as a duplicate; a transcript that is
-    /// read by a newer version may bring other grains than before
+    /// Read all sources once more, whatever the lake knows of them. What it has comes in as a
+    /// duplicate; a transcript that is read by a newer version may bring other grains than before
     #[arg(long)]
     pub again: bool,
     /// Check everything and write nothing
@@ -254,7 +271,8 @@ pub struct Verify {
     /// The kind of all sources [default: detected from their bytes]
     #[arg(long, value_enum, default_value_t = kind::Kind::AUTO, hide_default_value = true)]
     pub kind: kind::Kind,
-    /// Check a part of the lake: the next 5% or the next 10G after the last check, or the part 3/7 of seven
+    /// Check a part of the lake: the next 5% or the next 10G after the last check, or the part 3/7
+    /// of seven
     #[arg(long, value_name = "PART", conflicts_with = "sources")]
     pub subset: Option<String>,
     /// Stop after so long, such as 90s, 45m or 6h, and go on there next time
@@ -285,7 +303,8 @@ pub enum Grain {
     Encode(Lines),
     /// `{"blob_hex": …}` to `{"grain": {…}, "header": {…}, "content_address": …}`
     Decode(DecodeLines),
-    /// `{"blob_hex": …}`, with `content_address` if it is known, to what is wrong with it, if anything
+    /// `{"blob_hex": …}`, with `content_address` if it is known, to what is wrong with it, if
+    /// anything
     Check(DecodeLines),
 }
 
@@ -320,13 +339,15 @@ pub struct Sql {
 
 #[derive(Debug, Args)]
 pub struct Scan {
-    /// A shipped pack by its name, or one of your own by its file; may be repeated [default: all shipped packs]
+    /// A shipped pack by its name, or one of your own by its file; may be repeated [default: all
+    /// shipped packs]
     #[arg(long = "pack", short, value_name = "PACK")]
     pub packs: Vec<String>,
     /// Look only at what was added after a version, or after the `last` scan with the same rules
     #[arg(long, value_name = "VERSION|last")]
     pub since: Option<String>,
-    /// The form of the report [default: by the name of --output; else table on a terminal, jsonl in a pipe]
+    /// The form of the report [default: by the name of --output; else table on a terminal, jsonl in
+    /// a pipe]
     #[arg(long, value_enum, value_name = "FORMAT")]
     pub format: Option<ReportFormat>,
     /// Write the report to a file
@@ -370,7 +391,8 @@ pub enum FailOn {
 pub struct Search {
     #[command(flatten)]
     pub results: Results,
-    /// What to look for: words, "a phrase", begin*, near~, this OR that, -unwanted; one that begins with a hyphen stands behind --
+    /// What to look for: words, "a phrase", begin*, near~, this OR that, -unwanted; one that begins
+    /// with a hyphen stands behind --
     #[arg(required = true, value_name = "TEXT")]
     pub text: Vec<String>,
     /// How many grains to show
@@ -432,7 +454,8 @@ pub struct Cal {
 
 #[derive(Debug, Args)]
 pub struct Export {
-    /// The file to write (several, numbered, if one would be too large for its format); `-` for standard output
+    /// The file to write (several, numbered, if one would be too large for its format); `-` for
+    /// standard output
     pub out: PathBuf,
     /// What to write [default: by the name's ending]
     #[arg(long = "format", value_enum, value_name = "KIND")]
@@ -443,13 +466,15 @@ pub struct Export {
     /// How the grain region of a container is compressed
     #[arg(long, value_enum, default_value_t = Compression::None)]
     pub compression: Compression,
-    /// Continue a container in another file at this size [default: just below 4G, or 256M if compressed]
+    /// Continue a container in another file at this size [default: just below 4G, or 256M if
+    /// compressed]
     #[arg(long, value_name = "SIZE")]
     pub split: Option<Size>,
     /// Overwrite files that exist
     #[arg(long)]
     pub force: bool,
-    /// Whose form exchanges are written in [default: that of the provider who answered]. A key such as openai/chat, or the provider alone
+    /// Whose form exchanges are written in [default: that of the provider who answered]. A key such
+    /// as openai/chat, or the provider alone
     #[arg(long, value_name = "PROVIDER")]
     pub provider: Option<String>,
 }
@@ -467,7 +492,8 @@ pub struct Convert {
     /// What to write, one a line
     #[arg(long, value_enum, default_value_t = kind::To::DEFAULT, conflicts_with = "check_round_trip")]
     pub to: kind::To,
-    /// Whose form: of exchanges that are written; else of input that doesn't say. A key such as openai/chat, or the provider alone
+    /// Whose form: of exchanges that are written; else of input that doesn't say. A key such as
+    /// openai/chat, or the provider alone
     #[arg(long, value_name = "PROVIDER")]
     pub provider: Option<String>,
     /// The namespace of grains that are written
@@ -519,7 +545,8 @@ pub struct Reindex {
     /// Make those again too that are whole
     #[arg(long)]
     pub all: bool,
-    /// Index the vectors of these files (.parquet, .arrow, .npy, .fvecs) to which grains refer by their identifiers
+    /// Index the vectors of these files (.parquet, .arrow, .npy, .fvecs) to which grains refer by
+    /// their identifiers
     #[arg(long, value_name = "FILE", num_args = 1..)]
     pub vectors: Vec<PathBuf>,
     /// Index vectors of the texts of all grains, made by the embedder
@@ -534,7 +561,8 @@ pub struct Repair {
     /// Show what would be repaired and what can't be
     #[arg(long)]
     pub dry_run: bool,
-    /// Take the lake as its logs are now, for good: what heads.json says that they have lost stays lost
+    /// Take the lake as its logs are now, for good: what heads.json says that they have lost stays
+    /// lost
     #[arg(long, conflicts_with = "dry_run")]
     pub accept_logs: bool,
 }
@@ -549,10 +577,12 @@ pub struct Describe {
 pub struct Gc {
     #[command(flatten)]
     pub results: Results,
-    /// Remove files that were not changed for so long, such as 30m or 7d; younger ones may belong to a writer at work
+    /// Remove files that were not changed for so long, such as 30m or 7d; younger ones may belong
+    /// to a writer at work
     #[arg(long, default_value = "1h", value_name = "TIME")]
     pub older_than: String,
-    /// Keep files that earlier versions of the lake need for so long after they ceased to be part of the newest
+    /// Keep files that earlier versions of the lake need for so long after they ceased to be part
+    /// of the newest
     #[arg(long, default_value = "7d", value_name = "TIME")]
     pub retention: String,
     /// Show what would be removed

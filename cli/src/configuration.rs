@@ -37,7 +37,8 @@ pub fn apply(mut arguments: Arguments) -> Result<Arguments, Failure> {
     if arguments.results.format.is_none()
         && let Some(format) = &configuration.format
     {
-        arguments.results.format = Some(Format::from_str(format, true).map_err(|error| fault(&error))?);
+        arguments.results.format =
+            Some(Format::from_str(format, true).map_err(|error| fault(&error))?);
     }
     if common.memory.is_none()
         && let Some(memory) = &configuration.memory
@@ -45,7 +46,11 @@ pub fn apply(mut arguments: Arguments) -> Result<Arguments, Failure> {
         common.memory = Some(memory.parse().map_err(|error: String| fault(&error))?);
     }
     common.threads = common.threads.or(configuration.threads);
-    common.lake = common.lake.take().or(configuration.lake).or_else(|| Some(DEFAULT_LAKE.to_owned()));
+    common.lake = common
+        .lake
+        .take()
+        .or(configuration.lake)
+        .or_else(|| Some(DEFAULT_LAKE.to_owned()));
     Ok(arguments)
 }
 

@@ -1,4 +1,5 @@
-//! Errors that point at the word: the line of a statement that an error of CAL is about, with carets below it.
+//! Errors that point at the word: the line of a statement that an error of CAL is about, with
+//! carets below it.
 
 use std::fmt::Write;
 
@@ -11,7 +12,13 @@ const SHOWN: usize = 120;
 pub fn of(error: &CalError, text: &[u8]) -> String {
     let mut out = format!("{}: {}", error.code(), error.message());
     if let Some(position) = error.position() {
-        point(&mut out, &String::from_utf8_lossy(text), position.line, position.column, position.end - position.start);
+        point(
+            &mut out,
+            &String::from_utf8_lossy(text),
+            position.line,
+            position.column,
+            position.end - position.start,
+        );
     } else if !error.pointer().is_empty() {
         let _ = write!(out, "\n  at {}", error.pointer());
     }
@@ -20,16 +27,27 @@ pub fn of(error: &CalError, text: &[u8]) -> String {
 }
 
 fn point(out: &mut String, text: &str, line: usize, column: usize, length: usize) {
-    let Some(shown) = text.split('\n').nth(line - 1) else { return };
-    let characters: Vec<char> = shown.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect();
+    let Some(shown) = text.split('\n').nth(line - 1) else {
+        return;
+    };
+    let characters: Vec<char> = shown
+        .chars()
+        .map(|letter| if letter.is_control() { ' ' } else { letter })
+        .collect();
     let at = (column - 1).min(characters.len());
     // A long line is shown from a little before the word on.
-    let from = if characters.len() > SHOWN { at.saturating_sub(SHOWN / 3) } else { 0 };
+    let from = if characters.len() > SHOWN {
+        at.saturating_sub(SHOWN / 3)
+    } else {
+        0
+    };
     let window: String = characters.iter().skip(from).take(SHOWN).collect();
     let number = line.to_string();
     let margin = " ".repeat(number.len());
     let left = at - from;
-    let carets = length.clamp(1, SHOWN.saturating_sub(left).max(1)).min(characters.len().saturating_sub(at).max(1));
+    let carets = length
+        .clamp(1, SHOWN.saturating_sub(left).max(1))
+        .min(characters.len().saturating_sub(at).max(1));
     let _ = write!(
         out,
         "\n{margin} |\n{number} | {}\n{margin} | {}{}",
@@ -45,26 +63,41 @@ mod tests {
     use gristmill_queries::cal::{Options, parse};
 
     fn shown(text: &str) -> String {
-        of(&parse(text, Options::default()).unwrap_err(), text.as_bytes())
+        of(
+            &parse(text, Options::default()).unwrap_err(),
+            text.as_bytes(),
+        )
     }
 
     #[test]
     fn carets_stand_below_the_word() {
         let text = shown("RECALL beliefs\nWHERE subjekt = \"alice\"");
-        assert!(text.contains("\n  |\n2 | WHERE subjekt = \"alice\"\n  |       ^^^^^^^\n"), "{text}");
+        assert!(
+            text.contains("\n  |\n2 | WHERE subjekt = \"alice\"\n  |       ^^^^^^^\n"),
+            "{text}"
+        );
     }
 
     #[test]
     fn letters_of_any_width_in_bytes_are_one_column() {
         let text = shown("RECALL WHERE object = \"éé\" AND nope = 1");
-        assert!(text.contains("\n  |                                ^^^^\n"), "{text}");
+        assert!(
+            text.contains("\n  |                                ^^^^\n"),
+            "{text}"
+        );
     }
 
     #[test]
     fn a_long_line_is_cut_around_the_word_and_an_empty_one_has_a_place() {
-        let long = format!("RECALL WHERE object = \"{}\" AND nope = 1", "x".repeat(4000));
+        let long = format!(
+            "RECALL WHERE object = \"{}\" AND nope = 1",
+            "x".repeat(4000)
+        );
         let text = shown(&long);
-        assert!(text.lines().all(|line| line.chars().count() < 140) && text.contains("^^^^"), "{text}");
+        assert!(
+            text.lines().all(|line| line.chars().count() < 140) && text.contains("^^^^"),
+            "{text}"
+        );
         assert!(shown("").starts_with("CAL-E014"));
     }
 }

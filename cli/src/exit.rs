@@ -43,12 +43,18 @@ const INTERRUPTED: u8 = 130;
 impl Failure {
     /// Wrong usage.
     pub fn usage(message: impl Into<String>) -> Failure {
-        Failure { code: ENVIRONMENT, message: message.into() }
+        Failure {
+            code: ENVIRONMENT,
+            message: message.into(),
+        }
     }
 
     /// The system refused.
     pub fn environment(what: &str, cause: &dyn Display) -> Failure {
-        Failure { code: ENVIRONMENT, message: format!("{what}: {cause}") }
+        Failure {
+            code: ENVIRONMENT,
+            message: format!("{what}: {cause}"),
+        }
     }
 
     /// A file can't be read.
@@ -63,12 +69,18 @@ impl Failure {
 
     /// A policy forbids it.
     pub fn policy(message: impl Into<String>) -> Failure {
-        Failure { code: POLICY, message: message.into() }
+        Failure {
+            code: POLICY,
+            message: message.into(),
+        }
     }
 
     /// The data is such that the command can't go on.
     pub fn data(message: impl Into<String>) -> Failure {
-        Failure { code: DATA, message: message.into() }
+        Failure {
+            code: DATA,
+            message: message.into(),
+        }
     }
 }
 
@@ -88,13 +100,19 @@ impl From<EngineError> for Failure {
             EngineError::Interrupted => INTERRUPTED,
             _ => ENVIRONMENT,
         };
-        Failure { code, message: error.to_string() }
+        Failure {
+            code,
+            message: error.to_string(),
+        }
     }
 }
 
 impl From<ConnectorError> for Failure {
     fn from(error: ConnectorError) -> Self {
-        Failure { code: ENVIRONMENT, message: error.to_string() }
+        Failure {
+            code: ENVIRONMENT,
+            message: error.to_string(),
+        }
     }
 }
 
@@ -112,13 +130,17 @@ pub fn report(outcome: Result<Outcome, Failure>) -> ExitCode {
 
 /// Prints what clap has to say: help is success, a wrong command line is not.
 pub fn usage(error: &clap::Error) -> ExitCode {
-    // What isn't known is quoted, such as a file name that a pattern of the shell put there. Then there are no colours, among which
-    // it couldn't be told what is whose.
+    // What isn't known is quoted, such as a file name that a pattern of the shell put there. Then
+    // there are no colours, among which it couldn't be told what is whose.
     if std::env::args_os().any(|word| matches!(visible(&word.to_string_lossy()), Cow::Owned(_))) {
         eprint!("{}", visible(&error.render().to_string()));
         return ExitCode::from(ENVIRONMENT);
     }
     // A closed standard output is no reason to fail.
     let _ = error.print();
-    if error.use_stderr() { ExitCode::from(ENVIRONMENT) } else { ExitCode::SUCCESS }
+    if error.use_stderr() {
+        ExitCode::from(ENVIRONMENT)
+    } else {
+        ExitCode::SUCCESS
+    }
 }

@@ -1,6 +1,7 @@
 //! Results that are written line by line while the work goes on.
 //!
-//! A reader who goes away (`gristmill apply … | head`) doesn't stop the work: what it would have read is dropped.
+//! A reader who goes away (`gristmill apply … | head`) doesn't stop the work: what it would have
+//! read is dropped.
 
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
@@ -19,12 +20,20 @@ pub struct Lines<'o> {
 impl<'o> Lines<'o> {
     /// To standard output.
     pub fn to_stdout() -> Lines<'static> {
-        Lines { out: BufWriter::new(Box::new(io::stdout())), place: "standard output".to_owned(), closed: false }
+        Lines {
+            out: BufWriter::new(Box::new(io::stdout())),
+            place: "standard output".to_owned(),
+            closed: false,
+        }
     }
 
     /// To `out`, which is at `path`.
     pub fn to(path: &Path, out: impl Write + 'o) -> Lines<'o> {
-        Lines { out: BufWriter::new(Box::new(out)), place: path.display().to_string(), closed: false }
+        Lines {
+            out: BufWriter::new(Box::new(out)),
+            place: path.display().to_string(),
+            closed: false,
+        }
     }
 
     /// Writes a value as one line of JSON.
@@ -32,14 +41,19 @@ impl<'o> Lines<'o> {
         if self.closed {
             return Ok(());
         }
-        let line = serde_json::to_string(value).map_err(|error| EngineError::Request(error.to_string()))?;
+        let line = serde_json::to_string(value)
+            .map_err(|error| EngineError::Request(error.to_string()))?;
         let written = writeln!(self.out, "{line}");
         self.went(written)
     }
 
     /// Writes what is held back.
     pub fn finish(mut self) -> Result<(), EngineError> {
-        let written = if self.closed { Ok(()) } else { self.out.flush() };
+        let written = if self.closed {
+            Ok(())
+        } else {
+            self.out.flush()
+        };
         self.went(written)
     }
 
@@ -48,7 +62,11 @@ impl<'o> Lines<'o> {
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => self.closed = true,
             Err(error) => {
                 let (what, path) = ("can't write", self.place.clone());
-                return Err(EngineError::File { what, path, cause: error.into() });
+                return Err(EngineError::File {
+                    what,
+                    path,
+                    cause: error.into(),
+                });
             }
             Ok(()) => {}
         }

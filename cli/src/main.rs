@@ -1,7 +1,16 @@
-//! The `gristmill` command: reads the command line, runs one command, and ends with one of the documented exit codes.
+//! The `gristmill` command: reads the command line, runs one command, and ends with one of the
+//! documented exit codes.
 
 // Input never ends the program: what can fail answers an error.
-#![cfg_attr(not(test), warn(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::unreachable))]
+#![cfg_attr(
+    not(test),
+    warn(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::unreachable
+    )
+)]
 
 mod args;
 mod commands;
@@ -37,7 +46,10 @@ fn main() -> ExitCode {
         Err(failure) => return exit::report(Err(failure)),
     };
     output::start_log(&arguments.common);
-    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+    let runtime = match tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+    {
         Ok(runtime) => runtime,
         Err(error) => return exit::report(Err(exit::Failure::environment("can't start", &error))),
     };

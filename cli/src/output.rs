@@ -22,26 +22,35 @@ use crate::exit::Failure;
 use crate::spreadsheet::neutral;
 use crate::table::{self, Layout};
 
-/// What is logged: the log library of the lake speaks of tables that aren't there yet as errors, and of commits that are tried again behind
-/// another writer's.
-const NORMAL_LOG: &str = "warn,buoyant_kernel=off,deltalake_core=error,deltalake_core::kernel::transaction=off";
+/// What is logged: the log library of the lake speaks of tables that aren't there yet as errors,
+/// and of commits that are tried again behind another writer's.
+const NORMAL_LOG: &str =
+    "warn,buoyant_kernel=off,deltalake_core=error,deltalake_core::kernel::transaction=off";
 
 /// What is logged when only results and errors are wanted.
 const QUIET_LOG: &str = "error,buoyant_kernel=off,deltalake_core::kernel::transaction=off";
 
 /// Starts the log on standard error: warnings and worse, or what `RUST_LOG` asks for.
 pub fn start_log(common: &Common) {
-    let filter = tracing_subscriber::EnvFilter::try_from_default_env()
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(if common.quiet { QUIET_LOG } else { NORMAL_LOG }));
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).with_target(false);
+    let filter = tracing_subscriber::EnvFilter::try_from_default_env().unwrap_or_else(|_| {
+        tracing_subscriber::EnvFilter::new(if common.quiet { QUIET_LOG } else { NORMAL_LOG })
+    });
+    let log = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(io::stderr)
+        .with_target(false);
     match common.log_format {
         LogFormat::Text => {
-            // Fields hold names and texts from outside; the escapes of the level's colour are our own.
+            // Fields hold names and texts from outside; the escapes of the level's colour are our
+            // own.
             let fields = debug_fn(|out, field, value| match field.name() {
                 "message" => write!(out, "{}", visible(&format!("{value:?}"))),
                 name => write!(out, "{name}={}", visible(&format!("{value:?}"))),
             });
-            log.with_ansi(wants_colour()).without_time().fmt_fields(fields.delimited(" ")).init();
+            log.with_ansi(wants_colour())
+                .without_time()
+                .fmt_fields(fields.delimited(" "))
+                .init();
         }
         LogFormat::Json => log.json().init(),
     }
@@ -69,9 +78,17 @@ pub struct Printer {
 impl Printer {
     /// A command's own choice, then that before the command, then what suits where the output goes.
     pub fn new(own: Results, general: Results) -> Printer {
-        let fitting = if io::stdout().is_terminal() { Format::Table } else { Format::Jsonl };
+        let fitting = if io::stdout().is_terminal() {
+            Format::Table
+        } else {
+            Format::Jsonl
+        };
         let format = own.format.or(general.format).unwrap_or(fitting);
-        Printer { format, csv_safe: own.csv_safe || general.csv_safe, records: false }
+        Printer {
+            format,
+            csv_safe: own.csv_safe || general.csv_safe,
+            records: false,
+        }
     }
 
     /// The same, with a record per row for people, or a table.
@@ -96,8 +113,8 @@ impl Printer {
 
     /// Prints one result.
     pub fn record(&self, record: &impl Serialize) -> Result<(), Failure> {
-        let value =
-            serde_json::to_value(record).map_err(|error| Failure::environment("can't print the result", &error))?;
+        let value = serde_json::to_value(record)
+            .map_err(|error| Failure::environment("can't print the result", &error))?;
         let text = match self.format {
             Format::Table => visible(&people(&value)).into_owned(),
             Format::Json => format!("{value:#}\n"),
@@ -113,7 +130,8 @@ impl Printer {
 
     /// Prints results of one kind: as one array, or a line or row each.
     pub fn records(&self, records: &[impl Serialize]) -> Result<(), Failure> {
-        let fault = |error: &dyn std::fmt::Display| Failure::environment("can't print the result", error);
+        let fault =
+            |error: &dyn std::fmt::Display| Failure::environment("can't print the result", error);
         let values: Result<Vec<_>, _> = records.iter().map(serde_json::to_value).collect();
         let values = values.map_err(|error| fault(&error))?;
         let text = match self.format {
@@ -143,24 +161,44 @@ impl Printer {
         let out = BufWriter::with_capacity(1 << 16, io::stdout());
         let arrow = |error: &dyn std::fmt::Display| Failure::environment("can't print rows", error);
         Ok(match self.format {
-            Format::Table => Rows::Table { schema, held: Vec::new(), layout: Layout::of_terminal(self.records) },
+            Format::Table => Rows::Table {
+                schema,
+                held: Vec::new(),
+                layout: Layout::of_terminal(self.records),
+            },
             Format::Json => Rows::Json { held: Vec::new() },
             Format::Jsonl => Rows::Jsonl(LineDelimitedWriter::new(out)),
             Format::Csv => {
                 let writer = Box::new(WriterBuilder::new().with_header(true).build(out));
-                Rows::Csv { writer, schema, safe: self.csv_safe }
+                Rows::Csv {
+                    writer,
+                    schema,
+                    safe: self.csv_safe,
+                }
             }
-            Format::Arrow => Rows::Arrow(Box::new(StreamWriter::try_new(out, &schema).map_err(|error| arrow(&error))?)),
+            Format::Arrow => Rows::Arrow(Box::new(
+                StreamWriter::try_new(out, &schema).map_err(|error| arrow(&error))?,
+            )),
         })
     }
 }
 
 /// Rows that are being printed.
 pub enum Rows {
-    Table { schema: SchemaRef, held: Vec<RecordBatch>, layout: Layout },
-    Json { held: Vec<RecordBatch> },
+    Table {
+        schema: SchemaRef,
+        held: Vec<RecordBatch>,
+        layout: Layout,
+    },
+    Json {
+        held: Vec<RecordBatch>,
+    },
     Jsonl(LineDelimitedWriter<BufWriter<io::Stdout>>),
-    Csv { writer: Box<arrow::csv::Writer<BufWriter<io::Stdout>>>, schema: SchemaRef, safe: bool },
+    Csv {
+        writer: Box<arrow::csv::Writer<BufWriter<io::Stdout>>>,
+        schema: SchemaRef,
+        safe: bool,
+    },
     Arrow(Box<StreamWriter<BufWriter<io::Stdout>>>),
 }
 
@@ -182,10 +220,15 @@ impl Rows {
     /// Prints what is held, and flushes.
     pub fn finish(self) -> Result<(), Failure> {
         match self {
-            Rows::Table { schema, held, layout } => {
+            Rows::Table {
+                schema,
+                held,
+                layout,
+            } => {
                 let held = held.iter().map(printable).collect::<Result<Vec<_>, _>>()?;
                 let text = table::render(&schema, &held, layout);
-                let text = text.map_err(|error| Failure::environment("can't print rows", &error))?;
+                let text =
+                    text.map_err(|error| Failure::environment("can't print rows", &error))?;
                 write_out(|out| out.write_all(text.as_bytes()))
             }
             Rows::Json { held } => {
@@ -202,9 +245,15 @@ impl Rows {
                 write_out(|out| out.write_all(&text))
             }
             Rows::Jsonl(mut writer) => unless_closed(writer.finish()),
-            Rows::Csv { mut writer, schema, safe } => {
+            Rows::Csv {
+                mut writer,
+                schema,
+                safe,
+            } => {
                 // A result without batches still has its header.
-                unless_closed(writer.write(&comma_separated(&RecordBatch::new_empty(schema), safe)?))
+                unless_closed(
+                    writer.write(&comma_separated(&RecordBatch::new_empty(schema), safe)?),
+                )
             }
             Rows::Arrow(mut writer) => unless_closed(writer.finish()),
         }
@@ -215,9 +264,18 @@ impl Rows {
 fn printable(batch: &RecordBatch) -> Result<RecordBatch, Failure> {
     use arrow::array::{Array, ArrayRef, AsArray, StringArray};
     use arrow::datatypes::{DataType, Field, Schema};
-    let is_binary =
-        |field: &Field| matches!(field.data_type(), DataType::Binary | DataType::BinaryView | DataType::LargeBinary);
-    if !batch.schema_ref().fields().iter().any(|field| is_binary(field)) {
+    let is_binary = |field: &Field| {
+        matches!(
+            field.data_type(),
+            DataType::Binary | DataType::BinaryView | DataType::LargeBinary
+        )
+    };
+    if !batch
+        .schema_ref()
+        .fields()
+        .iter()
+        .any(|field| is_binary(field))
+    {
         return Ok(batch.clone());
     }
     let convert = || -> Result<RecordBatch, arrow::error::ArrowError> {
@@ -226,9 +284,16 @@ fn printable(batch: &RecordBatch) -> Result<RecordBatch, Failure> {
         for (field, column) in batch.schema_ref().fields().iter().zip(batch.columns()) {
             if is_binary(field) {
                 let bytes = arrow::compute::cast(column, &DataType::Binary)?;
-                let texts = bytes.as_binary::<i32>().iter().map(|bytes| bytes.map(hex::encode));
+                let texts = bytes
+                    .as_binary::<i32>()
+                    .iter()
+                    .map(|bytes| bytes.map(hex::encode));
                 columns.push(std::sync::Arc::new(StringArray::from_iter(texts)));
-                fields.push(Field::new(field.name(), DataType::Utf8, column.is_nullable()));
+                fields.push(Field::new(
+                    field.name(),
+                    DataType::Utf8,
+                    column.is_nullable(),
+                ));
             } else {
                 columns.push(std::sync::Arc::clone(column));
                 fields.push(field.as_ref().clone());
@@ -258,7 +323,8 @@ fn flat(batch: &RecordBatch) -> Result<RecordBatch, Failure> {
         for (field, column) in batch.schema_ref().fields().iter().zip(batch.columns()) {
             if field.data_type().is_nested() {
                 let cells = ArrayFormatter::try_new(column, &FormatOptions::default())?;
-                let texts = (0..column.len()).map(|row| column.is_valid(row).then(|| cells.value(row).to_string()));
+                let texts = (0..column.len())
+                    .map(|row| column.is_valid(row).then(|| cells.value(row).to_string()));
                 columns.push(std::sync::Arc::new(StringArray::from_iter(texts)));
                 fields.push(Field::new(field.name(), DataType::Utf8, true));
             } else {
@@ -287,10 +353,19 @@ fn write_people(value: &serde_json::Value, indent: usize, out: &mut String) {
         out.push_str(&format!("{:indent$}{}\n", "", plain(value)));
         return;
     };
-    let width = members.keys().map(|key| key.chars().count()).max().unwrap_or(0);
+    let width = members
+        .keys()
+        .map(|key| key.chars().count())
+        .max()
+        .unwrap_or(0);
     for (key, value) in members {
-        // Names of members read like words; keys that are data (error codes, paths) stay as they are.
-        let name = if key.chars().any(char::is_uppercase) { key.clone() } else { key.replace('_', " ") };
+        // Names of members read like words; keys that are data (error codes, paths) stay as they
+        // are.
+        let name = if key.chars().any(char::is_uppercase) {
+            key.clone()
+        } else {
+            key.replace('_', " ")
+        };
         match value {
             Value::Null => {}
             Value::Object(inner) if inner.is_empty() => {}
@@ -301,7 +376,10 @@ fn write_people(value: &serde_json::Value, indent: usize, out: &mut String) {
             }
             Value::Array(items) => {
                 out.push_str(&format!("{:indent$}{name}\n", ""));
-                items.iter().take(LIST_ITEMS).for_each(|item| write_people(item, indent + 2, out));
+                items
+                    .iter()
+                    .take(LIST_ITEMS)
+                    .for_each(|item| write_people(item, indent + 2, out));
                 if let Some(more) = items.len().checked_sub(LIST_ITEMS).filter(|more| *more > 0) {
                     out.push_str(&format!(
                         "{:indent$}  … and {} more; --format json has all\n",
@@ -328,7 +406,9 @@ fn plain_number(number: &serde_json::Number) -> String {
         (Some(whole), ..) => grouped(whole),
         (None, Some(below), _) => format!("-{}", grouped(below.unsigned_abs())),
         (None, None, Some(fraction)) if fraction >= 1_000.0 => grouped(fraction.round() as u64),
-        (None, None, Some(fraction)) if fraction <= -1_000.0 => format!("-{}", grouped(fraction.abs().round() as u64)),
+        (None, None, Some(fraction)) if fraction <= -1_000.0 => {
+            format!("-{}", grouped(fraction.abs().round() as u64))
+        }
         (None, None, Some(fraction)) => format!("{fraction:.2}"),
         (None, None, None) => number.to_string(),
     }
@@ -351,12 +431,18 @@ pub fn grouped(number: u64) -> String {
 fn batch_of(values: &[serde_json::Value]) -> Result<RecordBatch, arrow::error::ArrowError> {
     let text: String = values.iter().map(|value| format!("{value}\n")).collect();
     let (schema, _) = infer_json_schema(text.as_bytes(), None)?;
-    let mut reader = ReaderBuilder::new(schema.into()).with_batch_size(values.len()).build(text.as_bytes())?;
-    reader.next().ok_or_else(|| arrow::error::ArrowError::JsonError("no row".to_owned()))?
+    let mut reader = ReaderBuilder::new(schema.into())
+        .with_batch_size(values.len())
+        .build(text.as_bytes())?;
+    reader
+        .next()
+        .ok_or_else(|| arrow::error::ArrowError::JsonError("no row".to_owned()))?
 }
 
 /// Writes to standard output; one that was closed is no error.
-pub fn write_out(write: impl FnOnce(&mut io::StdoutLock<'_>) -> io::Result<()>) -> Result<(), Failure> {
+pub fn write_out(
+    write: impl FnOnce(&mut io::StdoutLock<'_>) -> io::Result<()>,
+) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
     match write(&mut out).and_then(|()| out.flush()) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
@@ -378,20 +464,25 @@ pub fn read_in() -> Result<Vec<u8>, Failure> {
     Ok(bytes)
 }
 
-/// Begins a file of results, over one that is there; it is at `path` when it is [finished](finish_file).
+/// Begins a file of results, over one that is there; it is at `path` when it is
+/// [finished](finish_file).
 pub fn begin_file(path: &Path) -> Result<Pending, Failure> {
-    Destination::of(path).and_then(Destination::begin).map_err(|error| Failure::writing(path, &error))
+    Destination::of(path)
+        .and_then(Destination::begin)
+        .map_err(|error| Failure::writing(path, &error))
 }
 
 /// Puts a file at `path`.
 pub fn finish_file(path: &Path, file: Pending) -> Result<(), Failure> {
-    file.finish(true).map_err(|error| Failure::writing(path, &error))
+    file.finish(true)
+        .map_err(|error| Failure::writing(path, &error))
 }
 
 /// Writes a file of results at once.
 pub fn write_file(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
     let mut file = begin_file(path)?;
-    file.write_all(bytes).map_err(|error| Failure::writing(path, &error))?;
+    file.write_all(bytes)
+        .map_err(|error| Failure::writing(path, &error))?;
     finish_file(path, file)
 }
 

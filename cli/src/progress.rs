@@ -37,9 +37,21 @@ const LINE_INTERVAL: Duration = Duration::from_secs(1);
 
 impl Progress {
     /// Shows `position` as it changes, under the name of `work`, in the style that was asked for.
-    pub fn show(common: &Common, work: &'static str, position: impl Fn() -> Position + Send + 'static) -> Progress {
-        let fitting = if std::io::stderr().is_terminal() { ProgressStyle::Bar } else { ProgressStyle::None };
-        let style = if common.quiet { ProgressStyle::None } else { common.progress.unwrap_or(fitting) };
+    pub fn show(
+        common: &Common,
+        work: &'static str,
+        position: impl Fn() -> Position + Send + 'static,
+    ) -> Progress {
+        let fitting = if std::io::stderr().is_terminal() {
+            ProgressStyle::Bar
+        } else {
+            ProgressStyle::None
+        };
+        let style = if common.quiet {
+            ProgressStyle::None
+        } else {
+            common.progress.unwrap_or(fitting)
+        };
         let done = Arc::new(AtomicBool::new(false));
         let watched = Arc::clone(&done);
         let thread = match style {
@@ -68,16 +80,25 @@ impl Drop for Progress {
 }
 
 fn bar(work: &str, position: &impl Fn() -> Position, done: &AtomicBool) {
-    let template =
-        "{prefix} {wide_bar} {percent:>3}%  {bytes}/{total_bytes}  {msg}  {binary_bytes_per_sec}  {eta} left";
+    let template = "{prefix} {wide_bar} {percent:>3}%  {bytes}/{total_bytes}  {msg}  \
+                    {binary_bytes_per_sec}  {eta} left";
     let style = BarStyle::with_template(template).unwrap_or_else(|_| BarStyle::default_bar());
-    let bar = ProgressBar::new(0).with_style(style).with_prefix(work.to_owned());
+    let bar = ProgressBar::new(0)
+        .with_style(style)
+        .with_prefix(work.to_owned());
     while !done.load(Ordering::Relaxed) {
         let now = position();
         bar.set_length(now.total.max(now.bytes));
         bar.set_position(now.bytes);
-        let refused = if now.rejected > 0 { format!(", {} refused", now.rejected) } else { String::new() };
-        bar.set_message(format!("{} grains{refused}", crate::output::grouped(now.grains)));
+        let refused = if now.rejected > 0 {
+            format!(", {} refused", now.rejected)
+        } else {
+            String::new()
+        };
+        bar.set_message(format!(
+            "{} grains{refused}",
+            crate::output::grouped(now.grains)
+        ));
         std::thread::park_timeout(BAR_INTERVAL);
     }
     bar.finish_and_clear();

@@ -20,7 +20,11 @@ pub fn duration(flag: &str, text: &str) -> Result<Duration, Failure> {
         text[..at].parse::<f64>().ok().map(|number| number * unit)
     });
     let duration = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-    duration.ok_or_else(|| Failure::usage(format!("`{flag} {text}` is no time; 90s, 45m, 6h and 7d are")))
+    duration.ok_or_else(|| {
+        Failure::usage(format!(
+            "`{flag} {text}` is no time; 90s, 45m, 6h and 7d are"
+        ))
+    })
 }
 
 #[cfg(test)]
@@ -29,9 +33,18 @@ mod tests {
 
     #[test]
     fn times_have_a_number_and_a_unit() {
-        assert_eq!(duration("--older-than", "90s").unwrap(), Duration::from_secs(90));
-        assert_eq!(duration("--older-than", "1.5h").unwrap(), Duration::from_secs(5_400));
-        assert_eq!(duration("--older-than", "7d").unwrap(), Duration::from_secs(604_800));
+        assert_eq!(
+            duration("--older-than", "90s").unwrap(),
+            Duration::from_secs(90)
+        );
+        assert_eq!(
+            duration("--older-than", "1.5h").unwrap(),
+            Duration::from_secs(5_400)
+        );
+        assert_eq!(
+            duration("--older-than", "7d").unwrap(),
+            Duration::from_secs(604_800)
+        );
         for wrong in ["", "5", "-1s", "s", "1w", "é", "1e400s"] {
             assert!(duration("--older-than", wrong).is_err(), "{wrong}");
         }

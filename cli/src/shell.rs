@@ -1,17 +1,17 @@
-//! The interactive shell that query languages share: editing, history, completion, statements over several lines, and commands
-//! of the shell's own.
+//! The interactive shell that query languages share: editing, history, completion, statements over
+//! several lines, and commands of the shell's own.
 //!
-//! A command (`help`, `quit`, `\d` …) is a line of its own. It is obeyed at once, also in the middle of a statement, which is
-//! given up then.
+//! A command (`help`, `quit`, `\d` …) is a line of its own. It is obeyed at once, also in the
+//! middle of a statement, which is given up then.
 //!
 //! What doesn't live here: what a statement does, and what a language makes of a command.
 
 use std::path::PathBuf;
 
 use reedline::{
-    ColumnarMenu, DefaultCompleter, DefaultPrompt, DefaultPromptSegment, Emacs, FileBackedHistory, KeyCode,
-    KeyModifiers, MenuBuilder, Reedline, ReedlineEvent, ReedlineMenu, Signal, ValidationResult, Validator,
-    default_emacs_keybindings,
+    ColumnarMenu, DefaultCompleter, DefaultPrompt, DefaultPromptSegment, Emacs, FileBackedHistory,
+    KeyCode, KeyModifiers, MenuBuilder, Reedline, ReedlineEvent, ReedlineMenu, Signal,
+    ValidationResult, Validator, default_emacs_keybindings,
 };
 
 use crate::exit::Failure;
@@ -76,29 +76,45 @@ A statement ends with `;` or an empty line and may span lines; Tab completes wor
 impl Shell {
     /// A shell whose prompt and history are named after `language`, and that completes `words`.
     pub fn new(language: &str, words: Vec<String>) -> Shell {
-        let mut completer = DefaultCompleter::with_inclusions(&WORD_LETTERS).set_min_word_len(COMPLETE_FROM);
+        let mut completer =
+            DefaultCompleter::with_inclusions(&WORD_LETTERS).set_min_word_len(COMPLETE_FROM);
         completer.insert(words);
         let mut keys = default_emacs_keybindings();
-        let complete = vec![ReedlineEvent::Menu(MENU.to_owned()), ReedlineEvent::MenuNext];
-        keys.add_binding(KeyModifiers::NONE, KeyCode::Tab, ReedlineEvent::UntilFound(complete));
+        let complete = vec![
+            ReedlineEvent::Menu(MENU.to_owned()),
+            ReedlineEvent::MenuNext,
+        ];
+        keys.add_binding(
+            KeyModifiers::NONE,
+            KeyCode::Tab,
+            ReedlineEvent::UntilFound(complete),
+        );
         let mut editor = Reedline::create()
             .with_completer(Box::new(completer))
-            .with_menu(ReedlineMenu::EngineCompleter(Box::new(ColumnarMenu::default().with_name(MENU))))
+            .with_menu(ReedlineMenu::EngineCompleter(Box::new(
+                ColumnarMenu::default().with_name(MENU),
+            )))
             .with_edit_mode(Box::new(Emacs::new(keys)))
             .with_validator(Box::new(EndsWithSemicolon));
         // A shell without history is better than none.
-        if let Some(history) = history_file(language).and_then(|file| FileBackedHistory::with_file(HISTORY, file).ok())
+        if let Some(history) =
+            history_file(language).and_then(|file| FileBackedHistory::with_file(HISTORY, file).ok())
         {
             editor = editor.with_history(Box::new(history));
         }
         let left = DefaultPromptSegment::Basic(language.to_owned());
-        Shell { editor, prompt: DefaultPrompt::new(left, DefaultPromptSegment::Empty) }
+        Shell {
+            editor,
+            prompt: DefaultPrompt::new(left, DefaultPromptSegment::Empty),
+        }
     }
 
     /// Waits for the user.
     pub fn read(&mut self) -> Result<Entry, Failure> {
-        let signal =
-            self.editor.read_line(&self.prompt).map_err(|error| Failure::environment("can't read a line", &error))?;
+        let signal = self
+            .editor
+            .read_line(&self.prompt)
+            .map_err(|error| Failure::environment("can't read a line", &error))?;
         Ok(match signal {
             Signal::Success(line) => entry(&line),
             Signal::CtrlD => Entry::End,
@@ -107,7 +123,8 @@ impl Shell {
     }
 }
 
-/// What a line, or several, ask for: the last one decides, if it is a command or a word for the end.
+/// What a line, or several, ask for: the last one decides, if it is a command or a word for the
+/// end.
 fn entry(text: &str) -> Entry {
     let last = text.trim_end().lines().next_back().unwrap_or_default();
     match command(last) {
@@ -117,7 +134,8 @@ fn entry(text: &str) -> Entry {
     }
 }
 
-/// The command that `line` is, if it is one. No statement has a line that begins with a backslash, or is just one of these words.
+/// The command that `line` is, if it is one. No statement has a line that begins with a backslash,
+/// or is just one of these words.
 fn command(line: &str) -> Option<Entry> {
     let line = line.trim().trim_end_matches(';').trim_end();
     let (word, argument) = match line.split_once(char::is_whitespace) {
@@ -138,7 +156,11 @@ fn command(line: &str) -> Option<Entry> {
 
 /// `$XDG_STATE_HOME/gristmill/<language>_history`, below `~/.local/state` if that isn't set.
 fn history_file(language: &str) -> Option<PathBuf> {
-    let set = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let set = |name| {
+        std::env::var_os(name)
+            .filter(|value| !value.is_empty())
+            .map(PathBuf::from)
+    };
     let state = set("XDG_STATE_HOME").or_else(|| Some(set("HOME")?.join(".local/state")))?;
     Some(state.join("gristmill").join(format!("{language}_history")))
 }
@@ -148,8 +170,14 @@ struct EndsWithSemicolon;
 
 impl Validator for EndsWithSemicolon {
     fn validate(&self, text: &str) -> ValidationResult {
-        let ended = text.trim_end().ends_with(';') || text.ends_with("\n\n") || !matches!(entry(text), Entry::Text(_));
-        if ended { ValidationResult::Complete } else { ValidationResult::Incomplete }
+        let ended = text.trim_end().ends_with(';')
+            || text.ends_with("\n\n")
+            || !matches!(entry(text), Entry::Text(_));
+        if ended {
+            ValidationResult::Complete
+        } else {
+            ValidationResult::Incomplete
+        }
     }
 }
 
@@ -184,7 +212,10 @@ mod tests {
             ("\\d grains", describe("grains")),
             ("\\x", Entry::Command(ShellCommand::Records)),
             (" \\timing ", Entry::Command(ShellCommand::Timing)),
-            ("\\what now", Entry::Command(ShellCommand::Unknown("\\what now".to_owned()))),
+            (
+                "\\what now",
+                Entry::Command(ShellCommand::Unknown("\\what now".to_owned())),
+            ),
             ("quit", Entry::End),
             ("exit;", Entry::End),
             ("\\q", Entry::End),
@@ -196,7 +227,10 @@ mod tests {
             assert_eq!(entry(&within), expected, "{within}");
         }
         for statement in ["SELECT help", "quit_jobs", "SELECT 1 AS quit"] {
-            assert!(!is_complete(statement) && matches!(entry(statement), Entry::Text(_)), "{statement}");
+            assert!(
+                !is_complete(statement) && matches!(entry(statement), Entry::Text(_)),
+                "{statement}"
+            );
         }
     }
 }

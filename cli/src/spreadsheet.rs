@@ -1,8 +1,9 @@
 //! `--csv-safe`: cells of CSV that a spreadsheet doesn't take for formulas.
 //!
-//! A spreadsheet evaluates a cell that begins with `=`, `+`, `-` or `@`, also in full width, and passes over tabs and line ends
-//! in front of it. Such a text gets an apostrophe in front, which spreadsheets take for "this is text". Numbers, times and
-//! truths come from typed columns and stay as they are. Without the option CSV is exact.
+//! A spreadsheet evaluates a cell that begins with `=`, `+`, `-` or `@`, also in full width, and
+//! passes over tabs and line ends in front of it. Such a text gets an apostrophe in front, which
+//! spreadsheets take for "this is text". Numbers, times and truths come from typed columns and stay
+//! as they are. Without the option CSV is exact.
 
 use std::sync::Arc;
 
@@ -19,15 +20,30 @@ const TRIGGERS: [char; 11] = ['=', '+', '-', '@', '\t', '\r', '\n', '＝', '＋'
 /// # Errors
 /// [`ArrowError`] if a column can't be read as text.
 pub fn neutral(batch: &RecordBatch) -> Result<RecordBatch, ArrowError> {
-    let columns = batch.columns().iter().map(neutral_column).collect::<Result<Vec<_>, _>>()?;
+    let columns = batch
+        .columns()
+        .iter()
+        .map(neutral_column)
+        .collect::<Result<Vec<_>, _>>()?;
     RecordBatch::try_new(neutral_schema(batch.schema_ref(), &columns), columns)
 }
 
 fn neutral_schema(schema: &SchemaRef, columns: &[ArrayRef]) -> SchemaRef {
     let field = |(field, column): (&Arc<Field>, &ArrayRef)| {
-        Field::new(neutral_text(field.name()), column.data_type().clone(), field.is_nullable())
+        Field::new(
+            neutral_text(field.name()),
+            column.data_type().clone(),
+            field.is_nullable(),
+        )
     };
-    Arc::new(Schema::new(schema.fields().iter().zip(columns).map(field).collect::<Vec<_>>()))
+    Arc::new(Schema::new(
+        schema
+            .fields()
+            .iter()
+            .zip(columns)
+            .map(field)
+            .collect::<Vec<_>>(),
+    ))
 }
 
 fn neutral_column(column: &ArrayRef) -> Result<ArrayRef, ArrowError> {
@@ -35,16 +51,26 @@ fn neutral_column(column: &ArrayRef) -> Result<ArrayRef, ArrowError> {
         DataType::Dictionary(_, values) => values,
         other => other,
     };
-    if !matches!(value_type, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View) {
+    if !matches!(
+        value_type,
+        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View
+    ) {
         return Ok(Arc::clone(column));
     }
     let texts = cast(column, &DataType::Utf8)?;
-    let texts = texts.as_string::<i32>().iter().map(|text| text.map(neutral_text));
+    let texts = texts
+        .as_string::<i32>()
+        .iter()
+        .map(|text| text.map(neutral_text));
     Ok(Arc::new(texts.collect::<StringArray>()))
 }
 
 fn neutral_text(text: &str) -> String {
-    if text.starts_with(TRIGGERS) { format!("'{text}") } else { text.to_owned() }
+    if text.starts_with(TRIGGERS) {
+        format!("'{text}")
+    } else {
+        text.to_owned()
+    }
 }
 
 #[cfg(test)]
@@ -71,7 +97,11 @@ mod tests {
         }
         let texts: ArrayRef = Arc::new(StringArray::from(vec![Some("-a"), None]));
         let numbers: ArrayRef = Arc::new(Int64Array::from(vec![-5, 5]));
-        let batch = RecordBatch::try_from_iter_with_nullable([("=name", texts, true), ("n", numbers, false)]).unwrap();
+        let batch = RecordBatch::try_from_iter_with_nullable([
+            ("=name", texts, true),
+            ("n", numbers, false),
+        ])
+        .unwrap();
         let safe = neutral(&batch).unwrap();
         assert_eq!(safe.schema().field(0).name(), "'=name");
         assert_eq!(safe.column(0).as_string::<i32>().value(0), "'-a");

@@ -1,7 +1,8 @@
 //! Rows for people: a table that fits the terminal, or a record per row.
 //!
-//! Every cell and every name passes [`fn@visible`]: what a grain holds is shown, never obeyed. A table that is wider than the
-//! terminal leaves columns out, first those that are NULL throughout, then those in the middle; its last line says how many.
+//! Every cell and every name passes [`fn@visible`]: what a grain holds is shown, never obeyed. A
+//! table that is wider than the terminal leaves columns out, first those that are NULL throughout,
+//! then those in the middle; its last line says how many.
 
 use arrow::array::{Array, RecordBatch};
 use arrow::datatypes::SchemaRef;
@@ -25,7 +26,8 @@ const LEFT_OUT: &str = "…";
 /// How rows are laid out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Layout {
-    /// The terminal's width in characters; none outside a terminal, where a table is as wide as it gets.
+    /// The terminal's width in characters; none outside a terminal, where a table is as wide as it
+    /// gets.
     pub width: Option<usize>,
     /// A record per row, a line per value, instead of a table.
     pub records: bool,
@@ -34,7 +36,10 @@ pub struct Layout {
 impl Layout {
     /// What suits standard output.
     pub fn of_terminal(records: bool) -> Layout {
-        Layout { width: Table::new().width().map(usize::from), records }
+        Layout {
+            width: Table::new().width().map(usize::from),
+            records,
+        }
     }
 }
 
@@ -52,17 +57,31 @@ struct Cells {
 ///
 /// # Errors
 /// [`ArrowError`] for a type that can't be shown.
-pub fn render(schema: &SchemaRef, batches: &[RecordBatch], layout: Layout) -> Result<String, ArrowError> {
+pub fn render(
+    schema: &SchemaRef,
+    batches: &[RecordBatch],
+    layout: Layout,
+) -> Result<String, ArrowError> {
     let cells = Cells::of(schema, batches)?;
-    Ok(if layout.records { cells.records() } else { cells.table(layout.width) })
+    Ok(if layout.records {
+        cells.records()
+    } else {
+        cells.table(layout.width)
+    })
 }
 
 impl Cells {
     fn of(schema: &SchemaRef, batches: &[RecordBatch]) -> Result<Cells, ArrowError> {
         let fields = schema.fields();
         let mut cells = Cells {
-            names: fields.iter().map(|field| visible(field.name()).into_owned()).collect(),
-            numeric: fields.iter().map(|field| field.data_type().is_numeric()).collect(),
+            names: fields
+                .iter()
+                .map(|field| visible(field.name()).into_owned())
+                .collect(),
+            numeric: fields
+                .iter()
+                .map(|field| field.data_type().is_numeric())
+                .collect(),
             rows: Vec::new(),
             filled: vec![false; fields.len()],
         };
@@ -76,9 +95,10 @@ impl Cells {
                 .iter()
                 .map(|column| ArrayFormatter::try_new(column, &options))
                 .collect::<Result<_, _>>()?;
-            cells
-                .rows
-                .extend((0..batch.num_rows()).map(|row| columns.iter().map(|cell| cell_text(cell, row)).collect()));
+            cells.rows.extend(
+                (0..batch.num_rows())
+                    .map(|row| columns.iter().map(|cell| cell_text(cell, row)).collect()),
+            );
         }
         Ok(cells)
     }
@@ -88,14 +108,19 @@ impl Cells {
         let gap = gap_of(&shown);
         let mut table = new_table();
         // A line under the header, none between rows.
-        table.remove_style(TableComponent::HorizontalLines).remove_style(TableComponent::MiddleIntersections);
+        table
+            .remove_style(TableComponent::HorizontalLines)
+            .remove_style(TableComponent::MiddleIntersections);
         if let Some(width) = width {
             table.set_width(u16::try_from(width).unwrap_or(u16::MAX));
         }
         table.set_header(with_gap(&shown, gap, |column| self.names.get(column)));
         for (place, column) in shown.iter().enumerate() {
             let place = place + usize::from(gap.is_some_and(|gap| gap <= place));
-            if let Some(column) = table.column_mut(place).filter(|_| self.numeric.get(*column) == Some(&true)) {
+            if let Some(column) = table
+                .column_mut(place)
+                .filter(|_| self.numeric.get(*column) == Some(&true))
+            {
                 column.set_cell_alignment(CellAlignment::Right);
             }
         }
@@ -107,11 +132,21 @@ impl Cells {
 
     /// A block per row: the names and values that it has.
     fn records(&self) -> String {
-        let wide = self.names.iter().map(|name| name.chars().count()).max().unwrap_or(0);
+        let wide = self
+            .names
+            .iter()
+            .map(|name| name.chars().count())
+            .max()
+            .unwrap_or(0);
         let mut out = String::new();
         for (number, row) in (1_usize..).zip(&self.rows) {
             out.push_str(&format!("── {number} ──\n"));
-            for (name, value) in self.names.iter().zip(row).filter(|(_, value)| !value.is_empty()) {
+            for (name, value) in self
+                .names
+                .iter()
+                .zip(row)
+                .filter(|(_, value)| !value.is_empty())
+            {
                 let value = value.replace('\n', &format!("\n{:wide$}  ", ""));
                 out.push_str(&format!("{name:wide$}  {value}\n"));
             }
@@ -127,22 +162,36 @@ impl Cells {
         match shown == self.names.len() {
             true => rows,
             false => format!(
-                "{rows}, {shown} of {} columns: name those you want, or see all with `\\x` in the shell or --format jsonl",
+                "{rows}, {shown} of {} columns: name those you want, or see all with `\\x` in the \
+                 shell or --format jsonl",
                 self.names.len()
             ),
         }
     }
 
-    /// The columns that a table of `width` characters has room for, in order; all of them if they fit.
+    /// The columns that a table of `width` characters has room for, in order; all of them if they
+    /// fit.
     fn fitting(&self, width: Option<usize>) -> Vec<usize> {
         let all: Vec<usize> = (0..self.names.len()).collect();
         let Some(width) = width else { return all };
-        let needs: Vec<usize> = all.iter().map(|column| self.least_width(*column) + PADDING).collect();
-        let need = |columns: &[usize]| columns.iter().filter_map(|column| needs.get(*column)).sum::<usize>();
+        let needs: Vec<usize> = all
+            .iter()
+            .map(|column| self.least_width(*column) + PADDING)
+            .collect();
+        let need = |columns: &[usize]| {
+            columns
+                .iter()
+                .filter_map(|column| needs.get(*column))
+                .sum::<usize>()
+        };
         if need(&all) <= width {
             return all;
         }
-        let filled: Vec<usize> = all.iter().copied().filter(|column| self.filled.get(*column) == Some(&true)).collect();
+        let filled: Vec<usize> = all
+            .iter()
+            .copied()
+            .filter(|column| self.filled.get(*column) == Some(&true))
+            .collect();
         let mut shown = if filled.is_empty() { all } else { filled };
         let room = width.saturating_sub(LEFT_OUT.chars().count() + PADDING);
         // From the middle outwards: the first columns and the last stay.
@@ -154,9 +203,16 @@ impl Cells {
 
     /// Characters that a column needs to be readable.
     fn least_width(&self, column: usize) -> usize {
-        let name = self.names.get(column).map_or(0, |name| name.chars().count());
+        let name = self
+            .names
+            .get(column)
+            .map_or(0, |name| name.chars().count());
         let cells = self.rows.iter().filter_map(|row| row.get(column));
-        let longest = cells.flat_map(|cell| cell.lines()).map(|line| line.chars().count()).max().unwrap_or(0);
+        let longest = cells
+            .flat_map(|cell| cell.lines())
+            .map(|line| line.chars().count())
+            .max()
+            .unwrap_or(0);
         longest.max(name).min(NARROWEST)
     }
 }
@@ -164,17 +220,29 @@ impl Cells {
 /// An empty table in the style of all tables: horizontal lines, as wide as the terminal at most.
 pub fn new_table() -> Table {
     let mut table = Table::new();
-    table.load_preset(presets::UTF8_HORIZONTAL_ONLY).set_content_arrangement(ContentArrangement::Dynamic);
+    table
+        .load_preset(presets::UTF8_HORIZONTAL_ONLY)
+        .set_content_arrangement(ContentArrangement::Dynamic);
     table
 }
 
 /// The place in `shown` at which columns are missing first: before it stands the column for them.
 fn gap_of(shown: &[usize]) -> Option<usize> {
-    shown.windows(2).position(|pair| matches!(pair, [left, right] if *right > left + 1)).map(|place| place + 1)
+    shown
+        .windows(2)
+        .position(|pair| matches!(pair, [left, right] if *right > left + 1))
+        .map(|place| place + 1)
 }
 
-fn with_gap<'c>(shown: &[usize], gap: Option<usize>, text: impl Fn(usize) -> Option<&'c String>) -> Vec<String> {
-    let mut cells: Vec<String> = shown.iter().map(|column| text(*column).cloned().unwrap_or_default()).collect();
+fn with_gap<'c>(
+    shown: &[usize],
+    gap: Option<usize>,
+    text: impl Fn(usize) -> Option<&'c String>,
+) -> Vec<String> {
+    let mut cells: Vec<String> = shown
+        .iter()
+        .map(|column| text(*column).cloned().unwrap_or_default())
+        .collect();
     if let Some(gap) = gap {
         cells.insert(gap.min(cells.len()), LEFT_OUT.to_owned());
     }
@@ -199,8 +267,12 @@ mod tests {
     use super::*;
 
     fn batch(columns: &[(&str, ArrayRef)]) -> RecordBatch {
-        RecordBatch::try_from_iter_with_nullable(columns.iter().map(|(name, column)| (*name, Arc::clone(column), true)))
-            .unwrap()
+        RecordBatch::try_from_iter_with_nullable(
+            columns
+                .iter()
+                .map(|(name, column)| (*name, Arc::clone(column), true)),
+        )
+        .unwrap()
     }
 
     fn shown(batch: &RecordBatch, layout: Layout) -> String {
@@ -213,45 +285,108 @@ mod tests {
 
     #[test]
     fn a_table_that_is_too_wide_leaves_out_columns_and_says_so() {
-        let names: Vec<String> = (0..40).map(|number| format!("column_{number:02}")).collect();
+        let names: Vec<String> = (0..40)
+            .map(|number| format!("column_{number:02}"))
+            .collect();
         let word = texts(&[Some("some words of a text")]);
         let nothing = texts(&[None]);
         let columns: Vec<(&str, ArrayRef)> = names
             .iter()
             .enumerate()
-            .map(|(place, name)| (name.as_str(), Arc::clone(if place % 2 == 0 { &word } else { &nothing })))
+            .map(|(place, name)| {
+                (
+                    name.as_str(),
+                    Arc::clone(if place % 2 == 0 { &word } else { &nothing }),
+                )
+            })
             .collect();
         let wide = batch(&columns);
-        let text = shown(&wide, Layout { width: Some(80), records: false });
-        assert!(text.lines().all(|line| line.chars().count() <= 80 || line.contains(" of 40 columns")), "{text}");
-        for (name, is_shown) in [("column_00", true), ("column_38", true), ("column_01", false), ("column_20", false)] {
+        let text = shown(
+            &wide,
+            Layout {
+                width: Some(80),
+                records: false,
+            },
+        );
+        assert!(
+            text.lines()
+                .all(|line| line.chars().count() <= 80 || line.contains(" of 40 columns")),
+            "{text}"
+        );
+        for (name, is_shown) in [
+            ("column_00", true),
+            ("column_38", true),
+            ("column_01", false),
+            ("column_20", false),
+        ] {
             assert_eq!(text.contains(name), is_shown, "{name}: {text}");
         }
-        assert!(text.contains("1 row, 5 of 40 columns") && text.contains(" … "), "{text}");
+        assert!(
+            text.contains("1 row, 5 of 40 columns") && text.contains(" … "),
+            "{text}"
+        );
         let whole = shown(&wide, Layout::default());
-        assert!(names.iter().all(|name| whole.contains(name)) && whole.ends_with("1 row\n"), "{whole}");
+        assert!(
+            names.iter().all(|name| whole.contains(name)) && whole.ends_with("1 row\n"),
+            "{whole}"
+        );
     }
 
     #[test]
     fn a_table_that_fits_has_all_its_columns() {
-        let narrow = batch(&[("a", texts(&[Some("x"), None])), ("b", Arc::new(Int64Array::from(vec![1, 20])))]);
-        let text = shown(&narrow, Layout { width: Some(40), records: false });
-        assert!(text.contains(" a ") && text.contains("  1 ") && text.ends_with("2 rows\n"), "{text}");
+        let narrow = batch(&[
+            ("a", texts(&[Some("x"), None])),
+            ("b", Arc::new(Int64Array::from(vec![1, 20]))),
+        ]);
+        let text = shown(
+            &narrow,
+            Layout {
+                width: Some(40),
+                records: false,
+            },
+        );
+        assert!(
+            text.contains(" a ") && text.contains("  1 ") && text.ends_with("2 rows\n"),
+            "{text}"
+        );
     }
 
     #[test]
     fn a_record_has_a_line_for_each_value_that_is_there() {
-        let rows = batch(&[("name", texts(&[Some("x\ny")])), ("nothing", texts(&[None])), ("n", texts(&[Some("1")]))]);
-        let text = shown(&rows, Layout { width: Some(20), records: true });
+        let rows = batch(&[
+            ("name", texts(&[Some("x\ny")])),
+            ("nothing", texts(&[None])),
+            ("n", texts(&[Some("1")])),
+        ]);
+        let text = shown(
+            &rows,
+            Layout {
+                width: Some(20),
+                records: true,
+            },
+        );
         assert_eq!(text, "── 1 ──\nname     x\n         y\nn        1\n1 row\n");
     }
 
     #[test]
     fn control_characters_in_names_and_cells_are_visible() {
-        let rows = batch(&[("a\u{1b}[2J", texts(&[Some("\u{1b}]0;x\u{7}\r\u{9b}1m\u{202e}")]))]);
+        let rows = batch(&[(
+            "a\u{1b}[2J",
+            texts(&[Some("\u{1b}]0;x\u{7}\r\u{9b}1m\u{202e}")]),
+        )]);
         for records in [false, true] {
-            let text = shown(&rows, Layout { width: None, records });
-            assert!(text.contains("a\\x1b[2J") && text.contains("\\x1b]0;x\\x07\\x0d\\u{9b}1m\\u{202e}"), "{text}");
+            let text = shown(
+                &rows,
+                Layout {
+                    width: None,
+                    records,
+                },
+            );
+            assert!(
+                text.contains("a\\x1b[2J")
+                    && text.contains("\\x1b]0;x\\x07\\x0d\\u{9b}1m\\u{202e}"),
+                "{text}"
+            );
         }
     }
 }

@@ -11,7 +11,15 @@
 //! What doesn't live here: the lake's layout (engine), the meaning of bytes (schemas).
 
 // Input never ends the program: what can fail answers an error.
-#![cfg_attr(not(test), warn(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::unreachable))]
+#![cfg_attr(
+    not(test),
+    warn(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::unreachable
+    )
+)]
 
 pub mod generate;
 mod moment;
@@ -36,7 +44,8 @@ pub fn threads(wanted: usize) -> usize {
 pub enum ConnectorError {
     /// Nothing is there.
     #[error(
-        "nothing found at `{0}`; give a file, a folder, a pattern such as `exports/*.mg`, a URI, or `-` for standard input"
+        "nothing found at `{0}`; give a file, a folder, a pattern such as `exports/*.mg`, a URI, \
+         or `-` for standard input"
     )]
     NotFound(String),
     /// A pattern that isn't one.
@@ -56,18 +65,22 @@ pub enum ConnectorError {
         reason: String,
     },
     /// A stream or an object is larger than what is spooled.
-    #[error("`{uri}` has more than {limit} bytes, the most that is spooled; --max-source raises the limit")]
+    #[error(
+        "`{uri}` has more than {limit} bytes, the most that is spooled; --max-source raises the \
+         limit"
+    )]
     TooLarge {
         /// The source.
         uri: String,
         /// The limit in bytes.
         limit: u64,
     },
-    /// A stream or an object is larger than what is held in memory on its way into an encrypted lake.
+    /// A stream or an object is larger than what is held in memory on its way into an encrypted
+    /// lake.
     #[error(
-        "`{uri}` has more than {limit} bytes: on its way into an encrypted lake, input that is no file is held in memory, so that \
-         nothing of it lies open on a disk; save it as a file on an encrypted disk and name that, or raise --memory, a quarter of \
-         which is the limit"
+        "`{uri}` has more than {limit} bytes: on its way into an encrypted lake, input that is no \
+         file is held in memory, so that nothing of it lies open on a disk; save it as a file on \
+         an encrypted disk and name that, or raise --memory, a quarter of which is the limit"
     )]
     TooLargeToHold {
         /// The source.
@@ -104,13 +117,19 @@ pub enum ConnectorError {
 
 impl ConnectorError {
     /// Wraps an error of the operating system.
-    pub fn io(what: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> ConnectorError {
+    pub fn io(
+        what: &'static str,
+        path: impl Into<PathBuf>,
+    ) -> impl FnOnce(std::io::Error) -> ConnectorError {
         let path = path.into();
         move |cause| ConnectorError::Io { what, path, cause }
     }
 
     /// Wraps an error of an object store.
-    pub fn store(what: &'static str, uri: impl Into<String>) -> impl FnOnce(object_store::Error) -> ConnectorError {
+    pub fn store(
+        what: &'static str,
+        uri: impl Into<String>,
+    ) -> impl FnOnce(object_store::Error) -> ConnectorError {
         let uri = uri.into();
         move |cause| ConnectorError::Store { what, uri, cause }
     }

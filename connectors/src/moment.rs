@@ -3,8 +3,9 @@
 use gristmill_schemas::json::Json;
 use gristmill_schemas::message::Timestamp;
 
-/// The moment that `json` tells: an ISO 8601 time (a blank may stand for the `T`, a day may stand alone), or a number of seconds,
-/// milliseconds or microseconds since 1970 (it may stand in a text), told apart by their size.
+/// The moment that `json` tells: an ISO 8601 time (a blank may stand for the `T`, a day may stand
+/// alone), or a number of seconds, milliseconds or microseconds since 1970 (it may stand in a
+/// text), told apart by their size.
 pub(crate) fn moment(json: &Json) -> Option<Timestamp> {
     match json {
         Json::String(text) => of_text(text),
@@ -21,7 +22,11 @@ pub(crate) fn moment_of(json: &Json, keys: &[&str]) -> Option<Timestamp> {
 /// [`moment`] of a text.
 pub(crate) fn of_text(text: &str) -> Option<Timestamp> {
     let text = text.trim();
-    if let Some(number) = text.parse().ok().filter(|number: &f64| number.abs() >= FIRST_IN_TEXT) {
+    if let Some(number) = text
+        .parse()
+        .ok()
+        .filter(|number: &f64| number.abs() >= FIRST_IN_TEXT)
+    {
         return of_number(number);
     }
     let with_t = text.replacen(' ', "T", 1);
@@ -32,10 +37,14 @@ pub(crate) fn of_text(text: &str) -> Option<Timestamp> {
         Timestamp::parse(&format!("{head}:{tail}"))
     };
     let day = || Timestamp::parse(&format!("{text}T00:00:00Z"));
-    Timestamp::parse(&with_t).or_else(|| offset(":00")).or_else(spread).or_else(day)
+    Timestamp::parse(&with_t)
+        .or_else(|| offset(":00"))
+        .or_else(spread)
+        .or_else(day)
 }
 
-/// Numbers below this many are seconds, below a thousand times as many milliseconds: the year 5138 as seconds.
+/// Numbers below this many are seconds, below a thousand times as many milliseconds: the year 5138
+/// as seconds.
 const SECONDS_END: f64 = 1e11;
 
 /// Less than this in a text, the year 1973 as seconds, is rather a year or a day without dashes.
@@ -47,7 +56,8 @@ fn of_number(number: f64) -> Option<Timestamp> {
         size if size < SECONDS_END * 1e3 => number * 1e3,
         _ => number,
     };
-    (number.is_finite() && micros.abs() < SECONDS_END * 1e6).then(|| Timestamp::from_micros(micros.round() as i64))
+    (number.is_finite() && micros.abs() < SECONDS_END * 1e6)
+        .then(|| Timestamp::from_micros(micros.round() as i64))
 }
 
 #[cfg(test)]
@@ -70,11 +80,32 @@ mod tests {
             "\"1750485071\"",
             "\"1750485071.0\"",
         ] {
-            assert_eq!(moment(&Json::parse(text.as_bytes()).unwrap()), expected, "{text}");
+            assert_eq!(
+                moment(&Json::parse(text.as_bytes()).unwrap()),
+                expected,
+                "{text}"
+            );
         }
-        assert_eq!(of_text("2025-06-21"), Timestamp::parse("2025-06-21T00:00:00Z"));
-        for text in ["\"noon\"", "\"20250621\"", "\"NaN\"", "\"inf\"", "\"\"", "null", "1e300", "\"\u{e9}\"", "-1e18"] {
-            assert_eq!(moment(&Json::parse(text.as_bytes()).unwrap()), None, "{text}");
+        assert_eq!(
+            of_text("2025-06-21"),
+            Timestamp::parse("2025-06-21T00:00:00Z")
+        );
+        for text in [
+            "\"noon\"",
+            "\"20250621\"",
+            "\"NaN\"",
+            "\"inf\"",
+            "\"\"",
+            "null",
+            "1e300",
+            "\"\u{e9}\"",
+            "-1e18",
+        ] {
+            assert_eq!(
+                moment(&Json::parse(text.as_bytes()).unwrap()),
+                None,
+                "{text}"
+            );
         }
     }
 }

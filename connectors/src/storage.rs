@@ -1,7 +1,7 @@
 //! Object stores by URI.
 //!
-//! Credentials and endpoints come from the environment, under the names that the stores' own tools use (`AWS_…`,
-//! `GOOGLE_…`, `AZURE_…`).
+//! Credentials and endpoints come from the environment, under the names that the stores' own tools
+//! use (`AWS_…`, `GOOGLE_…`, `AZURE_…`).
 
 use std::path::Path as FilePath;
 use std::sync::Arc;
@@ -28,18 +28,28 @@ pub struct Place {
 /// # Errors
 /// [`ConnectorError::Uri`] if none does or it lacks configuration.
 pub fn place_of(uri: &str) -> Result<Place, ConnectorError> {
-    let fault = |reason: String| ConnectorError::Uri { uri: uri.to_owned(), reason };
+    let fault = |reason: String| ConnectorError::Uri {
+        uri: uri.to_owned(),
+        reason,
+    };
     let url = Url::parse(uri).map_err(|error| fault(error.to_string()))?;
     let options = std::env::vars().map(|(name, value)| (name.to_ascii_lowercase(), value));
-    let (store, path) = object_store::parse_url_opts(&url, options).map_err(|error| fault(error.to_string()))?;
-    Ok(Place { store: store.into(), path, url })
+    let (store, path) =
+        object_store::parse_url_opts(&url, options).map_err(|error| fault(error.to_string()))?;
+    Ok(Place {
+        store: store.into(),
+        path,
+        url,
+    })
 }
 
 /// True if `text` is a URI with a scheme, rather than a path.
 pub fn has_scheme(text: &str) -> bool {
     text.split_once("://").is_some_and(|(scheme, _)| {
         scheme.len() > 1
-            && scheme.chars().all(|letter| letter.is_ascii_alphanumeric() || matches!(letter, '+' | '-' | '.'))
+            && scheme
+                .chars()
+                .all(|letter| letter.is_ascii_alphanumeric() || matches!(letter, '+' | '-' | '.'))
     })
 }
 
@@ -68,6 +78,9 @@ mod tests {
     #[test]
     fn an_unknown_scheme_says_which_are_known() {
         let error = place_of("gopher://host/file").unwrap_err().to_string();
-        assert!(error.contains("gopher://host/file") && error.contains("s3://"), "{error}");
+        assert!(
+            error.contains("gopher://host/file") && error.contains("s3://"),
+            "{error}"
+        );
     }
 }

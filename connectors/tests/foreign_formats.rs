@@ -1,4 +1,5 @@
-//! Logs and exports of other programs, in small files of our own: none is taken for a kind that is read, and each is refused by name.
+//! Logs and exports of other programs, in small files of our own: none is taken for a kind that is
+//! read, and each is refused by name.
 
 use std::fs;
 use std::path::Path;
@@ -6,15 +7,23 @@ use std::path::Path;
 use gristmill_connectors::transcript::foreign::FOREIGN_FORMATS;
 use gristmill_connectors::transcript::kind::TranscriptKind;
 
-/// The samples: a file for each format, whose first line is the name in messages and whose rest is the sample.
+/// The samples: a file for each format, whose first line is the name in messages and whose rest is
+/// the sample.
 fn samples() -> Vec<(String, String, Vec<u8>)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/foreign");
-    let mut files: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let mut files: Vec<_> = fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
     files.sort();
     let sample = |path: std::path::PathBuf| {
         let text = fs::read_to_string(&path).unwrap();
         let (name, sample) = text.split_once('\n').unwrap();
-        (path.file_name().unwrap().to_string_lossy().into_owned(), name.to_owned(), sample.as_bytes().to_vec())
+        (
+            path.file_name().unwrap().to_string_lossy().into_owned(),
+            name.to_owned(),
+            sample.as_bytes().to_vec(),
+        )
     };
     files.into_iter().map(sample).collect()
 }
@@ -22,7 +31,11 @@ fn samples() -> Vec<(String, String, Vec<u8>)> {
 #[test]
 fn every_sample_is_refused_by_the_name_of_its_format() {
     for (file, name, sample) in samples() {
-        assert_eq!(TranscriptKind::detect(&sample, "a.jsonl"), None, "{file} is taken for a kind that is read");
+        assert_eq!(
+            TranscriptKind::detect(&sample, "a.jsonl"),
+            None,
+            "{file} is taken for a kind that is read"
+        );
         let reason = TranscriptKind::why_not(&sample, "a.jsonl");
         assert!(reason.contains(&name), "{file}: {reason}");
     }
@@ -32,19 +45,36 @@ fn every_sample_is_refused_by_the_name_of_its_format() {
 fn every_format_has_a_sample() {
     let samples = samples();
     let lacks = |name: &&str| !samples.iter().any(|(_, sample, _)| sample == name);
-    let missing: Vec<&str> = FOREIGN_FORMATS.iter().map(|format| format.name).filter(lacks).collect();
-    assert!(missing.is_empty(), "formats without a sample in tests/foreign: {missing:?}");
+    let missing: Vec<&str> = FOREIGN_FORMATS
+        .iter()
+        .map(|format| format.name)
+        .filter(lacks)
+        .collect();
+    assert!(
+        missing.is_empty(),
+        "formats without a sample in tests/foreign: {missing:?}"
+    );
 }
 
 #[test]
 fn a_document_is_refused_as_its_lines_are_and_so_is_a_list_of_it() {
     for (file, name, sample) in samples() {
-        let lines: Vec<&[u8]> = sample.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).collect();
+        let lines: Vec<&[u8]> = sample
+            .split(|byte| *byte == b'\n')
+            .filter(|line| !line.is_empty())
+            .collect();
         if !lines.iter().all(|line| line.starts_with(b"{")) {
             continue;
         }
         let list = [b"[\n", lines.join(&b",\n"[..]).as_slice(), b"\n]"].concat();
-        assert_eq!(TranscriptKind::detect(&list, "a.json"), None, "{file} as a list");
-        assert!(TranscriptKind::why_not(&list, "a.json").contains(&name), "{file} as a list");
+        assert_eq!(
+            TranscriptKind::detect(&list, "a.json"),
+            None,
+            "{file} as a list"
+        );
+        assert!(
+            TranscriptKind::why_not(&list, "a.json").contains(&name),
+            "{file} as a list"
+        );
     }
 }

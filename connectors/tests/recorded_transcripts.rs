@@ -1,4 +1,5 @@
-//! Recorded traffic and logs of agents, where they are at hand: nothing fails, and neither order nor threads change a grain.
+//! Recorded traffic and logs of agents, where they are at hand: nothing fails, and neither order
+//! nor threads change a grain.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -14,33 +15,55 @@ use gristmill_connectors::wire::bare::bare_body;
 use gristmill_connectors::wire::dialect;
 use gristmill_schemas::json::Json;
 
-/// A folder of the material that isn't ours to commit: below `$GRISTMILL_SHARED`, else beside the checkout.
+/// A folder of the material that isn't ours to commit: below `$GRISTMILL_SHARED`, else beside the
+/// checkout.
 fn shared(path: &str) -> Option<PathBuf> {
     let beside = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared");
-    let folder = std::env::var_os("GRISTMILL_SHARED").map_or_else(beside, PathBuf::from).join(path);
+    let folder = std::env::var_os("GRISTMILL_SHARED")
+        .map_or_else(beside, PathBuf::from)
+        .join(path);
     if !folder.is_dir() {
-        eprintln!("skipped: `{path}` is not in `../shared` (set GRISTMILL_SHARED to the folder that has it)");
+        eprintln!(
+            "skipped: `{path}` is not in `../shared` (set GRISTMILL_SHARED to the folder that has \
+             it)"
+        );
         return None;
     }
     Some(folder)
 }
 
 fn files(folder: &Path) -> Vec<PathBuf> {
-    let mut files: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let mut files: Vec<_> = fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
     files.sort();
     files
 }
 
 fn all_lines(folder: &Path) -> Vec<Vec<u8>> {
-    let texts = files(folder).into_iter().map(|file| fs::read(file).unwrap());
-    texts.flat_map(|text| text.split(|byte| *byte == b'\n').map(<[u8]>::to_vec).collect::<Vec<_>>()).collect()
+    let texts = files(folder)
+        .into_iter()
+        .map(|file| fs::read(file).unwrap());
+    texts
+        .flat_map(|text| {
+            text.split(|byte| *byte == b'\n')
+                .map(<[u8]>::to_vec)
+                .collect::<Vec<_>>()
+        })
+        .collect()
 }
 
 fn addresses(lines: &[Vec<u8>], threads: usize) -> BTreeSet<String> {
     let mut addresses = BTreeSet::new();
-    let options = ReadOptions { threads, ..ReadOptions::default() };
+    let options = ReadOptions {
+        threads,
+        ..ReadOptions::default()
+    };
     read_grains(&lines.join(&b'\n'), options, &mut |output| match output {
-        GrainOutput::Grain(_, grain) => assert!(addresses.insert(grain.address.to_string()), "made twice"),
+        GrainOutput::Grain(_, grain) => {
+            assert!(addresses.insert(grain.address.to_string()), "made twice")
+        }
         other => panic!("{other:?}"),
     });
     addresses
@@ -48,19 +71,31 @@ fn addresses(lines: &[Vec<u8>], threads: usize) -> BTreeSet<String> {
 
 #[test]
 fn every_recorded_exchange_comes_back_or_is_kept_whole() {
-    let Some(folder) = shared("transcripts/exchanges") else { return };
+    let Some(folder) = shared("transcripts/exchanges") else {
+        return;
+    };
     let report = check_round_trip(&all_lines(&folder).join(&b'\n'), ReadOptions::default());
-    assert!(report.faults.is_empty() && report.differences.is_empty(), "{:?}", report.differences);
+    assert!(
+        report.faults.is_empty() && report.differences.is_empty(),
+        "{:?}",
+        report.differences
+    );
     let sum = |of: fn(&gristmill_connectors::transcript::check::EndpointReport) -> u64| -> u64 {
         report.endpoints.iter().map(of).sum()
     };
-    println!("{} equal, {} kept whole", sum(|endpoint| endpoint.equal), sum(|endpoint| endpoint.opaque));
+    println!(
+        "{} equal, {} kept whole",
+        sum(|endpoint| endpoint.equal),
+        sum(|endpoint| endpoint.opaque)
+    );
     assert!(sum(|endpoint| endpoint.equal) > sum(|endpoint| endpoint.opaque));
 }
 
 #[test]
 fn recorded_traffic_gives_the_same_grains_in_any_order_on_any_number_of_threads() {
-    let Some(folder) = shared("transcripts/exchanges") else { return };
+    let Some(folder) = shared("transcripts/exchanges") else {
+        return;
+    };
     let lines = all_lines(&folder);
     let expected = addresses(&lines, 1);
     let mut other = lines;
@@ -69,13 +104,20 @@ fn recorded_traffic_gives_the_same_grains_in_any_order_on_any_number_of_threads(
     assert!(!expected.is_empty() && addresses(&other, 2) == expected);
 }
 
-/// Files that are none of the kind of the others of their folder: a configuration, conversations as bodies of requests, a database of
-/// checkpoints and its rows.
-const OTHERS: [&str; 4] = ["integrations__openclaw-2.json", "conversations.json", "checkpoints.sqlite", "rows.jsonl"];
+/// Files that are none of the kind of the others of their folder: a configuration, conversations as
+/// bodies of requests, a database of checkpoints and its rows.
+const OTHERS: [&str; 4] = [
+    "integrations__openclaw-2.json",
+    "conversations.json",
+    "checkpoints.sqlite",
+    "rows.jsonl",
+];
 
 #[test]
 fn logs_of_agents_are_told_apart_and_read() {
-    let Some(folder) = shared("transcripts/agentlogs") else { return };
+    let Some(folder) = shared("transcripts/agentlogs") else {
+        return;
+    };
     for (kind, sub) in [
         (TranscriptKind::ClaudeCode, "claude-code"),
         (TranscriptKind::Codex, "codex-exec-json"),
@@ -95,39 +137,56 @@ fn logs_of_agents_are_told_apart_and_read() {
             }
             assert_eq!(found, Some(kind), "{}", file.display());
             let (mut grains, mut faults) = (0, 0);
-            grains_of(&bytes, kind, ReadOptions::default(), &mut |output| match output {
-                GrainOutput::Grain(..) | GrainOutput::Made(_) => grains += 1,
-                GrainOutput::Fault(_) => faults += 1,
-            });
-            assert!(grains > 0 && faults == 0, "{}: {grains} grains, {faults} faults", file.display());
+            grains_of(
+                &bytes,
+                kind,
+                ReadOptions::default(),
+                &mut |output| match output {
+                    GrainOutput::Grain(..) | GrainOutput::Made(_) => grains += 1,
+                    GrainOutput::Fault(_) => faults += 1,
+                },
+            );
+            assert!(
+                grains > 0 && faults == 0,
+                "{}: {grains} grains, {faults} faults",
+                file.display()
+            );
         }
     }
 }
 
 #[test]
 fn a_database_of_checkpoints_tells_what_its_snapshots_tell() {
-    let Some(folder) = shared("transcripts/agentlogs/langgraph") else { return };
+    let Some(folder) = shared("transcripts/agentlogs/langgraph") else {
+        return;
+    };
     let messages = |name: &str, kind| {
         let bytes = fs::read(folder.join(name)).unwrap();
         assert_eq!(TranscriptKind::detect(&bytes, name), Some(kind));
         let mut messages = Vec::new();
         told(&bytes, kind, ReadOptions::default(), &mut |part| {
             assert!(part.faults.is_empty(), "{:?}", part.faults);
-            messages.extend(
-                part.said
-                    .into_iter()
-                    .map(|said| (said.message.role, said.message.content.len(), said.position.depth())),
-            );
+            messages.extend(part.said.into_iter().map(|said| {
+                (
+                    said.message.role,
+                    said.message.content.len(),
+                    said.position.depth(),
+                )
+            }));
         });
         messages.sort();
         messages
     };
     let database = messages("checkpoints.sqlite", TranscriptKind::Sqlite);
     assert!(!database.is_empty());
-    assert_eq!(database, messages("history.jsonl", TranscriptKind::LangGraph));
+    assert_eq!(
+        database,
+        messages("history.jsonl", TranscriptKind::LangGraph)
+    );
 }
 
-/// Formats of the samples that are named when they are refused, each with a word of the name; of the others only their refusal is promised.
+/// Formats of the samples that are named when they are refused, each with a word of the name; of
+/// the others only their refusal is promised.
 const NAMED: [(&str, &str); 21] = [
     ("aider", "Aider"),
     ("atif", "ATIF"),
@@ -154,22 +213,33 @@ const NAMED: [(&str, &str); 21] = [
 
 #[test]
 fn no_sample_of_another_format_is_taken_for_a_kind_that_is_read() {
-    let Some(folder) = shared("transcripts/formats") else { return };
+    let Some(folder) = shared("transcripts/formats") else {
+        return;
+    };
     let mut seen = 0;
     let mut wrong = Vec::new();
     for sub in files(&folder).into_iter().filter(|path| path.is_dir()) {
         let format = sub.file_name().unwrap().to_string_lossy().into_owned();
         for file in files(&sub) {
             seen += 1;
-            let (bytes, name) = (fs::read(&file).unwrap(), file.to_string_lossy().into_owned());
+            let (bytes, name) = (
+                fs::read(&file).unwrap(),
+                file.to_string_lossy().into_owned(),
+            );
             match TranscriptKind::detect(&bytes, &name) {
-                // A database is looked into when it is read: nothing comes out of these, and the fault says why.
+                // A database is looked into when it is read: nothing comes out of these, and the
+                // fault says why.
                 Some(TranscriptKind::Sqlite) => {
                     let (mut grains, mut faults) = (0, 0);
-                    grains_of(&bytes, TranscriptKind::Sqlite, ReadOptions::default(), &mut |output| match output {
-                        GrainOutput::Fault(_) => faults += 1,
-                        GrainOutput::Grain(..) | GrainOutput::Made(_) => grains += 1,
-                    });
+                    grains_of(
+                        &bytes,
+                        TranscriptKind::Sqlite,
+                        ReadOptions::default(),
+                        &mut |output| match output {
+                            GrainOutput::Fault(_) => faults += 1,
+                            GrainOutput::Grain(..) | GrainOutput::Made(_) => grains += 1,
+                        },
+                    );
                     if (grains, faults) != (0, 1) {
                         wrong.push(format!("{name}: {grains} grains and {faults} faults"));
                     }
@@ -177,7 +247,10 @@ fn no_sample_of_another_format_is_taken_for_a_kind_that_is_read() {
                 Some(kind) => wrong.push(format!("{name}: taken for {}", kind.name())),
                 None => {
                     let reason = TranscriptKind::why_not(&bytes, &name);
-                    let word = NAMED.iter().find(|(known, _)| *known == format).map_or("", |(_, word)| word);
+                    let word = NAMED
+                        .iter()
+                        .find(|(known, _)| *known == format)
+                        .map_or("", |(_, word)| word);
                     if !reason.contains(word) {
                         wrong.push(format!("{name}: {reason}"));
                     }
@@ -185,31 +258,68 @@ fn no_sample_of_another_format_is_taken_for_a_kind_that_is_read() {
             }
         }
     }
-    assert!(wrong.is_empty(), "{} of {seen} files:\n{}", wrong.len(), wrong.join("\n"));
+    assert!(
+        wrong.is_empty(),
+        "{} of {seen} files:\n{}",
+        wrong.len(),
+        wrong.join("\n")
+    );
     assert_eq!(seen, 95);
 }
 
 #[test]
 fn recorded_bodies_are_understood_without_their_exchange() {
-    let Some(folder) = shared("transcripts/exchanges") else { return };
+    let Some(folder) = shared("transcripts/exchanges") else {
+        return;
+    };
     let mut lost = Vec::new();
     let mut bodies = 0;
     for line in all_lines(&folder) {
-        let Ok(json) = Json::parse(&line) else { continue };
+        let Ok(json) = Json::parse(&line) else {
+            continue;
+        };
         for (half, is_known) in [
-            ("request", dialect::detect_request as fn(&Json) -> Option<&'static dyn Adapter>),
+            (
+                "request",
+                dialect::detect_request as fn(&Json) -> Option<&'static dyn Adapter>,
+            ),
             ("response", dialect::detect_response),
         ] {
-            let Some(body) = json.get(half).filter(|body| is_known(body).is_some()) else { continue };
+            let Some(body) = json.get(half).filter(|body| is_known(body).is_some()) else {
+                continue;
+            };
             bodies += 1;
             if bare_body(body).is_none() {
-                let members: Vec<_> = body.as_object().unwrap().iter().map(|(key, _)| key).collect();
-                let text = |key: &str| json.get(key).and_then(Json::as_str).unwrap_or_default().to_owned();
-                lost.push(format!("{}/{} {half} {members:?}", text("provider"), text("endpoint")));
+                let members: Vec<_> = body
+                    .as_object()
+                    .unwrap()
+                    .iter()
+                    .map(|(key, _)| key)
+                    .collect();
+                let text = |key: &str| {
+                    json.get(key)
+                        .and_then(Json::as_str)
+                        .unwrap_or_default()
+                        .to_owned()
+                };
+                lost.push(format!(
+                    "{}/{} {half} {members:?}",
+                    text("provider"),
+                    text("endpoint")
+                ));
             }
         }
     }
     // Embeddings, speech and moderations have an `input`, too, and are no conversations.
-    lost.retain(|body| !["embed", "speech", "moderations"].iter().any(|end| body.contains(end)));
-    assert!(lost.is_empty(), "{} of {bodies}:\n{}", lost.len(), lost.join("\n"));
+    lost.retain(|body| {
+        !["embed", "speech", "moderations"]
+            .iter()
+            .any(|end| body.contains(end))
+    });
+    assert!(
+        lost.is_empty(),
+        "{} of {bodies}:\n{}",
+        lost.len(),
+        lost.join("\n")
+    );
 }

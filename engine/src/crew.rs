@@ -16,18 +16,32 @@ pub(crate) struct Crew<T> {
 impl<T: Send + 'static> Crew<T> {
     /// A crew that does `size` jobs at a time; 0 means one per core.
     pub(crate) fn new(size: usize) -> Crew<T> {
-        Crew { running: FuturesUnordered::new(), size: threads(size) }
+        Crew {
+            running: FuturesUnordered::new(),
+            size: threads(size),
+        }
     }
 
     /// Starts `job`; if all hands are busy, waits for the end of another and answers its result.
-    pub(crate) async fn start(&mut self, job: impl FnOnce() -> T + Send + 'static) -> Result<Option<T>> {
-        let ended = if self.running.len() >= self.size { self.next().await? } else { None };
+    pub(crate) async fn start(
+        &mut self,
+        job: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<Option<T>> {
+        let ended = if self.running.len() >= self.size {
+            self.next().await?
+        } else {
+            None
+        };
         self.running.push(tokio::task::spawn_blocking(job));
         Ok(ended)
     }
 
     /// The result of the next job to end; `None` if all have.
     pub(crate) async fn next(&mut self) -> Result<Option<T>> {
-        self.running.next().await.transpose().file("can't finish", "a job")
+        self.running
+            .next()
+            .await
+            .transpose()
+            .file("can't finish", "a job")
     }
 }

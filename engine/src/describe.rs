@@ -21,7 +21,8 @@ pub struct Description {
     pub segments: SegmentsDescription,
     /// Sources that were taken in.
     pub sources: SourcesDescription,
-    /// The sidecars of its segments, by name: `addresses`, `hexastore`, `fulltext`, `words`, and `vectors:` with each model.
+    /// The sidecars of its segments, by name: `addresses`, `hexastore`, `fulltext`, `words`, and
+    /// `vectors:` with each model.
     pub sidecars: BTreeMap<String, SidecarDescription>,
 }
 
@@ -76,10 +77,13 @@ pub struct SidecarDescription {
 /// Describes `lake` at the version that the handle sees. Reads every sidecar, and no segment.
 ///
 /// # Errors
-/// [`EngineError::Delta`](crate::error::EngineError::Delta), [`EngineError::File`](crate::error::EngineError::File).
+/// [`EngineError::Delta`](crate::error::EngineError::Delta),
+/// [`EngineError::File`](crate::error::EngineError::File).
 pub async fn describe(lake: &Lake) -> Result<Description> {
     let mut tables = BTreeMap::new();
-    let described = [&lake.grains, &lake.state, &lake.rejects].into_iter().chain(&lake.sources);
+    let described = [&lake.grains, &lake.state, &lake.rejects]
+        .into_iter()
+        .chain(&lake.sources);
     for table in described.chain([&lake.audit]) {
         tables.insert(table.name(), describe_table(table)?);
     }

@@ -1,7 +1,9 @@
-//! Where a result is written, so that a file is there whole or as it was: content goes beside its place and is renamed.
+//! Where a result is written, so that a file is there whole or as it was: content goes beside its
+//! place and is renamed.
 //!
-//! Links are followed: what they lead to is written, and they stay. What is no file (a pipe, a terminal, a device) can't appear all
-//! at once: it is opened and written. New files have the permissions that the user's mask leaves them, others keep theirs.
+//! Links are followed: what they lead to is written, and they stay. What is no file (a pipe, a
+//! terminal, a device) can't appear all at once: it is opened and written. New files have the
+//! permissions that the user's mask leaves them, others keep theirs.
 //!
 //! What doesn't live here: the files of a lake, and what is written.
 
@@ -44,19 +46,34 @@ impl Destination {
         let found = match fs::metadata(path) {
             Ok(found) => found,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return Ok(Destination { path: end_of_links(path)?, found: Found::Nothing });
+                return Ok(Destination {
+                    path: end_of_links(path)?,
+                    found: Found::Nothing,
+                });
             }
             Err(error) => return Err(error),
         };
         if found.is_dir() {
             return Err(io::ErrorKind::IsADirectory.into());
         }
-        // A file that has lost its name, and only a link of the system leads to, can't be replaced by another.
-        Ok(match fs::canonicalize(path).ok().filter(|_| found.is_file()) {
-            Some(path) => Destination { path, found: Found::File(found.permissions()) },
-            None if is_disk(&found) => Destination { path: path.to_owned(), found: Found::Disk },
-            None => Destination { path: path.to_owned(), found: Found::Stream },
-        })
+        // A file that has lost its name, and only a link of the system leads to, can't be replaced
+        // by another.
+        Ok(
+            match fs::canonicalize(path).ok().filter(|_| found.is_file()) {
+                Some(path) => Destination {
+                    path,
+                    found: Found::File(found.permissions()),
+                },
+                None if is_disk(&found) => Destination {
+                    path: path.to_owned(),
+                    found: Found::Disk,
+                },
+                None => Destination {
+                    path: path.to_owned(),
+                    found: Found::Stream,
+                },
+            },
+        )
     }
 
     /// True if there is something that would be gone if it were written over.
@@ -77,7 +94,8 @@ impl Destination {
     /// An empty file that [`put`](Destination::put) makes what is here.
     ///
     /// # Errors
-    /// If none can be made in the [`folder`](Destination::folder), or in that for temporary files if this is a stream.
+    /// If none can be made in the [`folder`](Destination::folder), or in that for temporary files
+    /// if this is a stream.
     pub fn scratch(&self) -> io::Result<NamedTempFile> {
         let mut builder = Builder::new();
         builder.prefix(PREFIX);
@@ -96,7 +114,8 @@ impl Destination {
     /// Makes `file`, a [`scratch`](Destination::scratch), what is here.
     ///
     /// # Errors
-    /// If it can't be; [`io::ErrorKind::AlreadyExists`] if there is a file by now that isn't to be overwritten.
+    /// If it can't be; [`io::ErrorKind::AlreadyExists`] if there is a file by now that isn't to be
+    /// overwritten.
     pub fn put(&self, file: NamedTempFile, overwrite: bool) -> io::Result<()> {
         if self.is_stream() {
             return io::copy(&mut file.reopen()?, &mut self.open()?).map(|_| ());
@@ -105,7 +124,11 @@ impl Destination {
             file.as_file().set_permissions(permissions.clone())?;
         }
         file.as_file().sync_data()?;
-        let put = if overwrite { file.persist(&self.path) } else { file.persist_noclobber(&self.path) };
+        let put = if overwrite {
+            file.persist(&self.path)
+        } else {
+            file.persist_noclobber(&self.path)
+        };
         put.map(|_| ()).map_err(|error| error.error)
     }
 
@@ -114,8 +137,15 @@ impl Destination {
     /// # Errors
     /// Those of [`scratch`](Destination::scratch); if a stream can't be opened.
     pub fn begin(self) -> io::Result<Pending> {
-        let content = if self.is_stream() { Content::Stream(self.open()?) } else { Content::Scratch(self.scratch()?) };
-        Ok(Pending { destination: self, content })
+        let content = if self.is_stream() {
+            Content::Stream(self.open()?)
+        } else {
+            Content::Scratch(self.scratch()?)
+        };
+        Ok(Pending {
+            destination: self,
+            content,
+        })
     }
 
     fn open(&self) -> io::Result<File> {
@@ -168,14 +198,18 @@ impl Write for Pending {
 
 /// The folder in which the file at `path` lies.
 pub(crate) fn folder_of(path: &Path) -> &Path {
-    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+    path.parent()
+        .filter(|folder| !folder.as_os_str().is_empty())
+        .unwrap_or(Path::new("."))
 }
 
 /// Where a link leads whose end isn't there yet; `path` itself if it is none.
 fn end_of_links(path: &Path) -> io::Result<PathBuf> {
     let mut path = path.to_owned();
     for _ in 0..LINKS {
-        let Ok(end) = fs::read_link(&path) else { return Ok(path) };
+        let Ok(end) = fs::read_link(&path) else {
+            return Ok(path);
+        };
         path = folder_of(&path).join(end);
     }
     Err(io::Error::other("too many links lead on from there"))
@@ -191,7 +225,8 @@ fn is_disk(_: &Metadata) -> bool {
     false
 }
 
-/// The permissions of a file, without those to run it as somebody else, and such that it can be written.
+/// The permissions of a file, without those to run it as somebody else, and such that it can be
+/// written.
 #[cfg(unix)]
 fn owned(permissions: &Permissions) -> Permissions {
     use std::os::unix::fs::PermissionsExt;

@@ -1,9 +1,10 @@
 //! Sealing what a lake holds, and sealing it anew with other keys.
 //!
-//! A segment is read some row groups at a time, opened if it was sealed, sealed, sorted as sealed segments are, and written;
-//! one commit puts the new segments in the place of the old one. The addresses stay what they were. When all is done, the old
-//! files and the log's older entries are removed for good, and keys that were replaced lose their secrets. A run that was killed
-//! is simply run again: what is sealed as it should be is left alone.
+//! A segment is read some row groups at a time, opened if it was sealed, sealed, sorted as sealed
+//! segments are, and written; one commit puts the new segments in the place of the old one. The
+//! addresses stay what they were. When all is done, the old files and the log's older entries are
+//! removed for good, and keys that were replaced lose their secrets. A run that was killed is
+//! simply run again: what is sealed as it should be is left alone.
 
 use std::collections::{BTreeMap, HashSet};
 use std::ops::Range;
@@ -50,25 +51,35 @@ pub struct SealReport {
 /// Bytes of row groups that are held in memory at a time.
 const CHUNK_BYTES: u64 = 256 << 20;
 
-/// Seals what `lake` holds in the clear. It must be encrypted already ([`Lake::seal_from_now_on`]), and unlocked. With
-/// `exclusive` nobody else writes to it: files that no version names are removed whatever their age.
+/// Seals what `lake` holds in the clear. It must be encrypted already ([`Lake::seal_from_now_on`]),
+/// and unlocked. With `exclusive` nobody else writes to it: files that no version names are removed
+/// whatever their age.
 ///
 /// # Errors
-/// [`EngineError::Key`]; [`EngineError::Conflict`] if another writer took away what was being sealed; what the lake says.
+/// [`EngineError::Key`]; [`EngineError::Conflict`] if another writer took away what was being
+/// sealed; what the lake says.
 pub async fn encrypt(lake: &mut Lake, exclusive: bool) -> Result<SealReport> {
     let (started, keys) = (Instant::now(), keys_of(lake)?);
     lake.refresh().await?;
-    let mut report = SealReport { segments: lake.segments()?.len() as u64, ..SealReport::default() };
-    for segment in lake.segments()?.into_iter().filter(|segment| !segment.id.is_sealed()) {
+    let mut report = SealReport {
+        segments: lake.segments()?.len() as u64,
+        ..SealReport::default()
+    };
+    for segment in lake
+        .segments()?
+        .into_iter()
+        .filter(|segment| !segment.id.is_sealed())
+    {
         rewrite(lake, &segment, &keys, &mut report).await?;
     }
     report.table_files = reseal_tables(lake, &keys, |name| !is_sealed_file(name)).await?;
     finish(lake, "encrypt", exclusive, started, report).await
 }
 
-/// Gives `users` (everybody, and grains without a user, if none are named) new keys, and seals what is theirs anew. Addresses and
-/// tokens stay. With `exclusive`, which says that nobody else writes, the keys that they had end; without it they go on opening
-/// what a writer at work seals with them, until a rotation with it.
+/// Gives `users` (everybody, and grains without a user, if none are named) new keys, and seals what
+/// is theirs anew. Addresses and tokens stay. With `exclusive`, which says that nobody else writes,
+/// the keys that they had end; without it they go on opening what a writer at work seals with them,
+/// until a rotation with it.
 ///
 /// # Errors
 /// As [`encrypt`]; [`EngineError::Request`] if somebody has no key.
@@ -76,12 +87,23 @@ pub async fn rotate(lake: &mut Lake, users: &[String], exclusive: bool) -> Resul
     let (started, keys) = (Instant::now(), keys_of(lake)?);
     lake.refresh().await?;
     let wanted = people(&keys, users)?;
-    let mut report = SealReport { segments: lake.segments()?.len() as u64, ..SealReport::default() };
+    let mut report = SealReport {
+        segments: lake.segments()?.len() as u64,
+        ..SealReport::default()
+    };
     // Somebody with two keys had one replaced by a run that was killed.
-    let fresh: Vec<KeyId> = wanted.iter().filter(|(_, keys)| keys.len() == 1).map(|(id, _)| *id).collect();
+    let fresh: Vec<KeyId> = wanted
+        .iter()
+        .filter(|(_, keys)| keys.len() == 1)
+        .map(|(id, _)| *id)
+        .collect();
     keys.renew(&fresh)?;
     report.keys_renewed = wanted.len() as u64;
-    for segment in lake.segments()?.into_iter().filter(|segment| segment.id.is_sealed()) {
+    for segment in lake
+        .segments()?
+        .into_iter()
+        .filter(|segment| segment.id.is_sealed())
+    {
         if holds_outdated(lake, &segment, &keys).await? {
             rewrite(lake, &segment, &keys, &mut report).await?;
         }
@@ -94,25 +116,36 @@ pub async fn rotate(lake: &mut Lake, users: &[String], exclusive: bool) -> Resul
     keys.alive().into_iter().for_each(|(id, generation)| {
         newest.insert(id, generation);
     });
-    let replaced =
-        keys.alive().into_iter().filter(|(id, generation)| newest.get(id).is_some_and(|newest| newest > generation));
+    let replaced = keys
+        .alive()
+        .into_iter()
+        .filter(|(id, generation)| newest.get(id).is_some_and(|newest| newest > generation));
     // A writer at work may hold the old key and seal with it yet: only who is alone may end it.
     if exclusive {
-        keys.end(&replaced.filter(|(id, _)| wanted.contains_key(id)).collect::<Vec<_>>(), Ending::Retired)?;
+        keys.end(
+            &replaced
+                .filter(|(id, _)| wanted.contains_key(id))
+                .collect::<Vec<_>>(),
+            Ending::Retired,
+        )?;
     }
     Ok(report)
 }
 
 fn keys_of(lake: &Lake) -> Result<Arc<LakeKeys>> {
     lake.keys_to_write()?.ok_or_else(|| {
-        EngineError::Request("the lake isn't encrypted; `gristmill keys encrypt` makes it so".to_owned())
+        EngineError::Request(
+            "the lake isn't encrypted; `gristmill keys encrypt` makes it so".to_owned(),
+        )
     })
 }
 
 /// The keys of those who are meant.
 fn people(keys: &LakeKeys, users: &[String]) -> Result<BTreeMap<KeyId, Vec<u32>>> {
     let mut people: BTreeMap<KeyId, Vec<u32>> = BTreeMap::new();
-    keys.alive().into_iter().for_each(|(id, generation)| people.entry(id).or_default().push(generation));
+    keys.alive()
+        .into_iter()
+        .for_each(|(id, generation)| people.entry(id).or_default().push(generation));
     if users.is_empty() {
         return Ok(people);
     }
@@ -120,7 +153,9 @@ fn people(keys: &LakeKeys, users: &[String]) -> Result<BTreeMap<KeyId, Vec<u32>>
     for user in users {
         let id = keys.id_of(Some(user));
         if !people.contains_key(&id) {
-            return Err(EngineError::Request(format!("there is no key of the user `{user}`")));
+            return Err(EngineError::Request(format!(
+                "there is no key of the user `{user}`"
+            )));
         }
         wanted.insert(id);
     }
@@ -134,20 +169,34 @@ async fn holds_outdated(lake: &Lake, segment: &Segment, keys: &Arc<LakeKeys>) ->
     let look = move || -> Result<bool> {
         for batch in file.reader(Some(&[IdentityColumn::Blob.name()]), None, None)? {
             let batch = batch.file("can't read", "a segment")?;
-            let blobs = batch.column(0).as_binary_opt::<i32>().ok_or("no blobs").file("can't read", "a segment")?;
+            let blobs = batch
+                .column(0)
+                .as_binary_opt::<i32>()
+                .ok_or("no blobs")
+                .file("can't read", "a segment")?;
             if blobs.iter().flatten().any(|blob| keys.is_outdated(blob)) {
                 return Ok(true);
             }
         }
         Ok(false)
     };
-    tokio::task::spawn_blocking(look).await.file("can't read", &path)?
+    tokio::task::spawn_blocking(look)
+        .await
+        .file("can't read", &path)?
 }
 
 /// Puts sealed segments in the place of `segment`.
-async fn rewrite(lake: &mut Lake, segment: &Segment, keys: &Arc<LakeKeys>, report: &mut SealReport) -> Result<()> {
+async fn rewrite(
+    lake: &mut Lake,
+    segment: &Segment,
+    keys: &Arc<LakeKeys>,
+    report: &mut SealReport,
+) -> Result<()> {
     let file = OpenFile::open(lake, &lake.grains.path_of(&segment.file.name)).await?;
-    let mut change = Change { removed: vec![segment.file.clone()], ..Change::default() };
+    let mut change = Change {
+        removed: vec![segment.file.clone()],
+        ..Change::default()
+    };
     for groups in chunks(&file.row_group_bytes()) {
         let (location, file, keys) = (lake.location().clone(), file.clone(), Arc::clone(keys));
         let job = tokio::task::spawn_blocking(move || seal(&location, &file, groups, &keys));
@@ -184,7 +233,12 @@ fn chunks(bytes: &[u64]) -> Vec<Range<usize>> {
 }
 
 /// Seals the rows of some row groups into a segment of their own.
-fn seal(location: &LakeLocation, file: &OpenFile, groups: Range<usize>, keys: &LakeKeys) -> Result<WrittenSegment> {
+fn seal(
+    location: &LakeLocation,
+    file: &OpenFile,
+    groups: Range<usize>,
+    keys: &LakeKeys,
+) -> Result<WrittenSegment> {
     let id = SegmentId::new_sealed(true);
     let fault = "can't write";
     let mut rows = Vec::new();
@@ -192,34 +246,59 @@ fn seal(location: &LakeLocation, file: &OpenFile, groups: Range<usize>, keys: &L
         let stored = file.is_sealed().then(|| LakeKeys::sealed_columns(None));
         for batch in file.reader(stored.as_deref(), Some(group), None)? {
             let batch = batch.file("can't read", "a segment")?;
-            rows.push(if file.is_sealed() { keys.open_rows(&batch, None, Erased::Dropped)? } else { batch });
+            rows.push(if file.is_sealed() {
+                keys.open_rows(&batch, None, Erased::Dropped)?
+            } else {
+                batch
+            });
         }
     }
-    let sealed = keys.seal_rows(&concat_batches(&grains_schema(), &rows).file("can't join", "a segment")?)?;
+    let sealed =
+        keys.seal_rows(&concat_batches(&grains_schema(), &rows).file("can't join", "a segment")?)?;
     drop(rows);
     let data = location.scratch_file()?;
-    let sink = SegmentFile::create(&data, grains_schema(), grains_properties()).file(fault, id.as_str())?;
+    let sink = SegmentFile::create(&data, grains_schema(), grains_properties())
+        .file(fault, id.as_str())?;
     let builder = IndexBuilder::new(IndexKinds::NONE);
     for (number, first) in (0..sealed.num_rows()).step_by(ROW_GROUP_ROWS).enumerate() {
         let group = sealed.slice(first, ROW_GROUP_ROWS.min(sealed.num_rows() - first));
         builder.add(number, &group)?;
-        sink.write_row_group(number, &[group]).file(fault, id.as_str())?;
+        sink.write_row_group(number, &[group])
+            .file(fault, id.as_str())?;
     }
     let file = sink.finish().file(fault, id.as_str())?;
-    Ok(WrittenSegment { id, data, file, sidecars: builder.finish() })
+    Ok(WrittenSegment {
+        id,
+        data,
+        file,
+        sidecars: builder.finish(),
+    })
 }
 
-/// Seals the files of `rejects`, `state` and `sources` for whose names `which` holds; answers how many there were.
-async fn reseal_tables(lake: &mut Lake, keys: &LakeKeys, which: impl Fn(&str) -> bool) -> Result<u64> {
+/// Seals the files of `rejects`, `state` and `sources` for whose names `which` holds; answers how
+/// many there were.
+async fn reseal_tables(
+    lake: &mut Lake,
+    keys: &LakeKeys,
+    which: impl Fn(&str) -> bool,
+) -> Result<u64> {
     let mut count = 0;
-    let tables: Vec<Table> = [&lake.rejects, &lake.state].into_iter().chain(&lake.sources).cloned().collect();
+    let tables: Vec<Table> = [&lake.rejects, &lake.state]
+        .into_iter()
+        .chain(&lake.sources)
+        .cloned()
+        .collect();
     for mut own in tables {
         let mut change = Change::default();
         for file in own.files()?.into_iter().filter(|file| which(&file.name)) {
             let open = OpenFile::open(lake, &own.path_of(&file.name)).await?;
             for batch in open.reader(None, None, None)? {
                 let batch = batch.file("can't read", &file.name)?;
-                let batch = if open.is_sealed() { keys.open_cells(&batch)? } else { batch };
+                let batch = if open.is_sealed() {
+                    keys.open_cells(&batch)?
+                } else {
+                    batch
+                };
                 change.added.push(lake.write_sealed(&own, &batch).await?);
             }
             change.removed.push(file);
@@ -262,7 +341,10 @@ mod tests {
     #[test]
     fn row_groups_are_taken_as_they_fit_and_a_large_one_alone() {
         let mib = 1 << 20;
-        assert_eq!(chunks(&[100 * mib, 100 * mib, 100 * mib, 900 * mib, mib]), [0..2, 2..3, 3..4, 4..5]);
+        assert_eq!(
+            chunks(&[100 * mib, 100 * mib, 100 * mib, 900 * mib, mib]),
+            [0..2, 2..3, 3..4, 4..5]
+        );
         assert!(chunks(&[]).is_empty());
     }
 }

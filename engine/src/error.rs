@@ -13,7 +13,8 @@ pub enum EngineError {
     NoLake(String),
     /// A new lake was to be made where something else is.
     #[error(
-        "`{uri}` isn't a lake and isn't empty (it holds {holds}): name a new or an empty folder with --lake; nothing was made there"
+        "`{uri}` isn't a lake and isn't empty (it holds {holds}): name a new or an empty folder \
+         with --lake; nothing was made there"
     )]
     NotALake {
         /// The place.
@@ -33,7 +34,8 @@ pub enum EngineError {
     },
     /// A table of the lake isn't there any more.
     #[error(
-        "the lake at `{uri}` has lost its table `{table}`: restore the folder from a backup; without it, grains that were erased or superseded would be taken for new"
+        "the lake at `{uri}` has lost its table `{table}`: restore the folder from a backup; \
+         without it, grains that were erased or superseded would be taken for new"
     )]
     TableLost {
         /// Where the lake is.
@@ -43,7 +45,9 @@ pub enum EngineError {
     },
     /// An earlier version of a table was asked for that can't be read.
     #[error(
-        "the log of the table `{table}` has no version {version}: it was never written, or an erasure or the cleaning of the log took it away; the newest version can be read, and a scan without --since looks at all of it"
+        "the log of the table `{table}` has no version {version}: it was never written, or an \
+         erasure or the cleaning of the log took it away; the newest version can be read, and a \
+         scan without --since looks at all of it"
     )]
     NoVersion {
         /// The table.
@@ -63,7 +67,8 @@ pub enum EngineError {
     },
     /// Another writer changed the lake in a way that this change can't be combined with.
     #[error(
-        "another writer changed the lake at the same time ({0}); nothing was changed by this run since its last commit, run it again"
+        "another writer changed the lake at the same time ({0}); nothing was changed by this run \
+         since its last commit, run it again"
     )]
     Conflict(String),
     /// The transaction log can't be read or written.
@@ -89,7 +94,10 @@ pub enum EngineError {
         cause: Box<dyn std::error::Error + Send + Sync>,
     },
     /// The vectors of the lake can't answer.
-    #[error("no vectors to search: {0}; `gristmill reindex --embed` makes them, or `--vectors FILE` takes them in")]
+    #[error(
+        "no vectors to search: {0}; `gristmill reindex --embed` makes them, or `--vectors FILE` \
+         takes them in"
+    )]
     Vectors(String),
     /// Input was refused and the caller asked to stop at that.
     #[error("{source_uri}: {error}")]
@@ -106,7 +114,8 @@ pub enum EngineError {
     #[error("refused by policy: {0}")]
     Policy(String),
     /// There is no keyring where one was named.
-    #[error("there is no keyring `{}`; `gristmill keys generate NAME` makes one, `--keyring` names another", .0.display())]
+    #[error("there is no keyring `{}`; `gristmill keys generate NAME` makes one, `--keyring` names \
+             another", .0.display())]
     NoKeyring(std::path::PathBuf),
     /// A key is missing, wrong, or can't be read.
     #[error("{0}")]
@@ -123,12 +132,16 @@ pub enum EngineError {
 }
 
 impl EngineError {
-    /// True if a file isn't there: of a lake, that is damage, while whatever else keeps a file from being read (permissions, memory,
-    /// a store that doesn't answer) is a problem of the environment.
+    /// True if a file isn't there: of a lake, that is damage, while whatever else keeps a file from
+    /// being read (permissions, memory, a store that doesn't answer) is a problem of the
+    /// environment.
     pub(crate) fn is_not_found(&self) -> bool {
-        let in_store = |error: &object_store::Error| matches!(error, object_store::Error::NotFound { .. });
+        let in_store =
+            |error: &object_store::Error| matches!(error, object_store::Error::NotFound { .. });
         match self {
-            EngineError::Connector(ConnectorError::Io { cause, .. }) => cause.kind() == std::io::ErrorKind::NotFound,
+            EngineError::Connector(ConnectorError::Io { cause, .. }) => {
+                cause.kind() == std::io::ErrorKind::NotFound
+            }
             EngineError::Connector(ConnectorError::Store { cause, .. }) => in_store(cause),
             EngineError::File { cause, .. } => match cause.downcast_ref::<std::io::Error>() {
                 Some(error) => error.kind() == std::io::ErrorKind::NotFound,
@@ -138,15 +151,21 @@ impl EngineError {
         }
     }
 
-    /// True if the system kept the work from being done (memory, permissions, disks, networks), false if the lake is damaged.
-    /// Only for errors of reading a lake.
+    /// True if the system kept the work from being done (memory, permissions, disks, networks),
+    /// false if the lake is damaged. Only for errors of reading a lake.
     pub fn is_environment(&self) -> bool {
-        if matches!(self, EngineError::Damaged { .. } | EngineError::TableLost { .. }) {
+        if matches!(
+            self,
+            EngineError::Damaged { .. } | EngineError::TableLost { .. }
+        ) {
             return false;
         }
         let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(self);
         while let Some(error) = cause {
-            let refused = match (error.downcast_ref::<std::io::Error>(), error.downcast_ref::<object_store::Error>()) {
+            let refused = match (
+                error.downcast_ref::<std::io::Error>(),
+                error.downcast_ref::<object_store::Error>(),
+            ) {
                 (Some(error), _) => is_refusal(error),
                 (_, Some(error)) => {
                     use object_store::Error::{PermissionDenied, Unauthenticated};
@@ -175,13 +194,17 @@ fn is_refusal(error: &std::io::Error) -> bool {
     }
 }
 
-/// How the traces of calls begin that libraries put behind their messages where `RUST_BACKTRACE` is set.
+/// How the traces of calls begin that libraries put behind their messages where `RUST_BACKTRACE` is
+/// set.
 const BACKTRACES: [&str; 2] = ["\n\nbacktrace:", "\n   0:"];
 
 /// What `cause` says, without a trace of calls.
 fn without_backtrace(cause: &dyn std::error::Error) -> String {
     let mut message = cause.to_string();
-    let end = BACKTRACES.iter().filter_map(|begin| message.find(begin)).min();
+    let end = BACKTRACES
+        .iter()
+        .filter_map(|begin| message.find(begin))
+        .min();
     message.truncate(end.unwrap_or(message.len()));
     message.truncate(message.trim_end().len());
     message
@@ -193,9 +216,15 @@ pub(crate) trait Context<T> {
     fn file(self, what: &'static str, path: impl std::fmt::Display) -> Result<T>;
 }
 
-impl<T, E: Into<Box<dyn std::error::Error + Send + Sync>>> Context<T> for std::result::Result<T, E> {
+impl<T, E: Into<Box<dyn std::error::Error + Send + Sync>>> Context<T>
+    for std::result::Result<T, E>
+{
     fn file(self, what: &'static str, path: impl std::fmt::Display) -> Result<T> {
-        self.map_err(|cause| EngineError::File { what, path: path.to_string(), cause: cause.into() })
+        self.map_err(|cause| EngineError::File {
+            what,
+            path: path.to_string(),
+            cause: cause.into(),
+        })
     }
 }
 
@@ -211,17 +240,31 @@ mod tests {
     #[test]
     fn what_the_system_refuses_is_no_damage_and_what_is_gone_is() {
         let file = |cause: Error| Err::<(), _>(cause).file("can't read", "x").unwrap_err();
-        for refused in [ErrorKind::PermissionDenied, ErrorKind::OutOfMemory, ErrorKind::StorageFull] {
+        for refused in [
+            ErrorKind::PermissionDenied,
+            ErrorKind::OutOfMemory,
+            ErrorKind::StorageFull,
+        ] {
             assert!(file(Error::from(refused)).is_environment(), "{refused}");
         }
         // EMFILE and EIO.
         assert!(file(Error::from_raw_os_error(24)).is_environment());
         assert!(file(Error::from_raw_os_error(5)).is_environment());
-        for damage in [ErrorKind::NotFound, ErrorKind::UnexpectedEof, ErrorKind::InvalidData] {
+        for damage in [
+            ErrorKind::NotFound,
+            ErrorKind::UnexpectedEof,
+            ErrorKind::InvalidData,
+        ] {
             assert!(!file(Error::from(damage)).is_environment(), "{damage}");
         }
         let zstd = Error::other("Allocation error : not enough memory");
         assert!(file(zstd).is_environment());
-        assert!(!EngineError::TableLost { uri: "x".to_owned(), table: "erased" }.is_environment());
+        assert!(
+            !EngineError::TableLost {
+                uri: "x".to_owned(),
+                table: "erased"
+            }
+            .is_environment()
+        );
     }
 }

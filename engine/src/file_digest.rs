@@ -1,4 +1,5 @@
-//! Digests of whole files: BLAKE3, computed while a file is written or from the bytes of one that is read.
+//! Digests of whole files: BLAKE3, computed while a file is written or from the bytes of one that
+//! is read.
 
 use std::fmt;
 use std::io::Write;
@@ -58,7 +59,9 @@ impl Serialize for FileDigest {
 
 impl<'de> Deserialize<'de> for FileDigest {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+        String::deserialize(deserializer)?
+            .parse()
+            .map_err(serde::de::Error::custom)
     }
 }
 
@@ -82,7 +85,10 @@ pub(crate) struct DigestWriter<W> {
 impl<W: Write> DigestWriter<W> {
     /// Returns a writer to `inner`, of which nothing was written before.
     pub(crate) fn new(inner: W) -> Self {
-        DigestWriter { inner, hasher: blake3::Hasher::new() }
+        DigestWriter {
+            inner,
+            hasher: blake3::Hasher::new(),
+        }
     }
 
     /// Returns how many bytes were written, and their digest.
@@ -109,13 +115,18 @@ mod tests {
 
     #[test]
     fn bytes_that_are_written_piece_by_piece_have_the_digest_of_the_whole() {
-        let bytes: Vec<u8> = (0..100_000_u32).map(|number| (number % 251) as u8).collect();
+        let bytes: Vec<u8> = (0..100_000_u32)
+            .map(|number| (number % 251) as u8)
+            .collect();
         let mut sink = Vec::new();
         let mut writer = DigestWriter::new(&mut sink);
         for piece in bytes.chunks(777) {
             writer.write_all(piece).unwrap();
         }
-        assert_eq!(writer.finish(), (bytes.len() as u64, FileDigest::of(&bytes)));
+        assert_eq!(
+            writer.finish(),
+            (bytes.len() as u64, FileDigest::of(&bytes))
+        );
         assert_eq!(sink, bytes);
         let digest = FileDigest::of(&bytes);
         assert_eq!(digest.to_string().parse(), Ok(digest));

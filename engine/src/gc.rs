@@ -1,9 +1,9 @@
-//! Removing what isn't part of the lake: data files that no commit names or that only expired versions need, sidecars of
-//! segments that are gone, and what killed processes left behind.
+//! Removing what isn't part of the lake: data files that no commit names or that only expired
+//! versions need, sidecars of segments that are gone, and what killed processes left behind.
 //!
-//! Two grace periods keep others safe. Files that were changed a short while ago may belong to a writer that hasn't
-//! committed yet. Files that ceased to be part of a table are needed by readers of earlier versions, for as long as those
-//! are kept.
+//! Two grace periods keep others safe. Files that were changed a short while ago may belong to a
+//! writer that hasn't committed yet. Files that ceased to be part of a table are needed by readers
+//! of earlier versions, for as long as those are kept.
 
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
@@ -22,7 +22,8 @@ use crate::segment::{SIDECARS, SegmentId};
 pub struct GcOptions {
     /// Files that were changed within so long are kept.
     pub older_than: Duration,
-    /// Files that earlier versions need are kept for so long after they ceased to be part of the newest one.
+    /// Files that earlier versions need are kept for so long after they ceased to be part of the
+    /// newest one.
     pub retention: Duration,
     /// Tells what would be removed, and removes nothing.
     pub dry_run: bool,
@@ -31,7 +32,11 @@ pub struct GcOptions {
 impl Default for GcOptions {
     /// An hour for writers, Delta's own seven days for readers.
     fn default() -> Self {
-        GcOptions { older_than: GRACE, retention: Duration::from_secs(7 * 86_400), dry_run: false }
+        GcOptions {
+            older_than: GRACE,
+            retention: Duration::from_secs(7 * 86_400),
+            dry_run: false,
+        }
     }
 }
 
@@ -64,12 +69,14 @@ pub struct GcReport {
 /// Removes what isn't part of `lake`.
 ///
 /// # Errors
-/// [`EngineError::Delta`](crate::error::EngineError::Delta), [`EngineError::File`](crate::error::EngineError::File). What
-/// was removed before stays removed; nothing of it was part of the lake.
+/// [`EngineError::Delta`](crate::error::EngineError::Delta),
+/// [`EngineError::File`](crate::error::EngineError::File). What was removed before stays removed;
+/// nothing of it was part of the lake.
 pub async fn collect_garbage(lake: &mut Lake, options: &GcOptions) -> Result<GcReport> {
     let started = Instant::now();
     let mut sweep = Sweep::new(options);
-    // Files are listed before the log is read: what is committed in between isn't taken for garbage.
+    // Files are listed before the log is read: what is committed in between isn't taken for
+    // garbage.
     let mut listed = Vec::new();
     for table in lake.tables() {
         listed.push(lake.location().list(table.name()).await?);
@@ -89,11 +96,18 @@ pub async fn collect_garbage(lake: &mut Lake, options: &GcOptions) -> Result<GcR
     let mut report = sweep.report;
     report.dry_run = options.dry_run;
     match options.dry_run {
-        true => report.files = sweep.garbage.iter().map(|file| file.location.to_string()).collect(),
+        true => {
+            report.files = sweep
+                .garbage
+                .iter()
+                .map(|file| file.location.to_string())
+                .collect()
+        }
         false => remove(lake, &sweep.garbage).await?,
     }
     if report.removed_files > 0 && !options.dry_run {
-        let details = serde_json::json!({ "files": report.removed_files, "bytes": report.removed_bytes });
+        let details =
+            serde_json::json!({ "files": report.removed_files, "bytes": report.removed_bytes });
         lake.record("gc", details).await?;
     }
     report.seconds = started.elapsed().as_secs_f64();
@@ -104,7 +118,10 @@ async fn remove(lake: &Lake, garbage: &[ObjectMeta]) -> Result<()> {
     let mut folders = HashSet::new();
     for file in garbage {
         lake.location().delete(&file.location).await?;
-        let parent = lake.location().local_path(&file.location).and_then(|path| path.parent().map(Into::into));
+        let parent = lake
+            .location()
+            .local_path(&file.location)
+            .and_then(|path| path.parent().map(Into::into));
         folders.extend(parent.filter(|_| file.location.as_ref().starts_with(SIDECARS)));
     }
     for folder in folders {
@@ -126,7 +143,12 @@ struct Sweep<'o> {
 
 impl<'o> Sweep<'o> {
     fn new(options: &'o GcOptions) -> Sweep<'o> {
-        Sweep { options, now: Utc::now().timestamp_millis(), report: GcReport::default(), garbage: Vec::new() }
+        Sweep {
+            options,
+            now: Utc::now().timestamp_millis(),
+            report: GcReport::default(),
+            garbage: Vec::new(),
+        }
     }
 
     fn is_within(&self, instant: i64, period: Duration) -> bool {
@@ -139,8 +161,12 @@ impl<'o> Sweep<'o> {
         let removed: HashMap<String, i64> = table.tombstones().await?.into_iter().collect();
         let mut kept = HashSet::new();
         for file in files {
-            let Some(name) = data_file_name(&file, table) else { continue };
-            let needed = removed.get(&name).is_some_and(|instant| self.is_within(*instant, self.options.retention));
+            let Some(name) = data_file_name(&file, table) else {
+                continue;
+            };
+            let needed = removed
+                .get(&name)
+                .is_some_and(|instant| self.is_within(*instant, self.options.retention));
             if !live.contains(&name) && needed {
                 self.report.kept_for_versions += 1;
             } else if !live.contains(&name) && self.discard(file) {
@@ -157,7 +183,9 @@ impl<'o> Sweep<'o> {
         for file in files {
             let parts: Vec<_> = file.location.parts().collect();
             // What lies beside the segments' folders is of the whole lake.
-            let [_, segment, _, ..] = parts.as_slice() else { continue };
+            let [_, segment, _, ..] = parts.as_slice() else {
+                continue;
+            };
             let data = SegmentId::of_folder(segment.as_ref()).file_name();
             if !segments.contains(&data) && self.discard(file) {
                 self.report.sidecar_files += 1;
@@ -175,7 +203,10 @@ impl<'o> Sweep<'o> {
 
     /// Throws `file` away unless it is too young.
     fn discard(&mut self, file: ObjectMeta) -> bool {
-        if self.is_within(file.last_modified.timestamp_millis(), self.options.older_than) {
+        if self.is_within(
+            file.last_modified.timestamp_millis(),
+            self.options.older_than,
+        ) {
             self.report.kept_young += 1;
             return false;
         }
@@ -189,7 +220,9 @@ impl<'o> Sweep<'o> {
 /// The name of a data file of `table`; `None` for the log and whatever else isn't ours.
 fn data_file_name(file: &ObjectMeta, table: &Table) -> Option<String> {
     let parts: Vec<_> = file.location.parts().collect();
-    let [folder, name] = parts.as_slice() else { return None };
+    let [folder, name] = parts.as_slice() else {
+        return None;
+    };
     let name = name.as_ref();
     (folder.as_ref() == table.name() && name.ends_with(".parquet")).then(|| name.to_owned())
 }

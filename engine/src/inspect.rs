@@ -1,6 +1,8 @@
-//! What is in a file: a container's header and manifest, counts of what the grains are, and a few of them.
+//! What is in a file: a container's header and manifest, counts of what the grains are, and a few
+//! of them.
 //!
-//! Grains are read only as far as their headers, but for the sample; whether they are good, `verify` tells.
+//! Grains are read only as far as their headers, but for the sample; whether they are good,
+//! `verify` tells.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -124,13 +126,19 @@ pub struct Sample {
 /// Whatever the system says of the source. Damage isn't an error but part of the answer.
 pub async fn inspect(source: Source, sample: usize) -> Result<Inspection> {
     let bytes = fetch(&source).await?;
-    tokio::task::spawn_blocking(move || look_into(source.uri, bytes, sample)).await.file("can't read", "the source")
+    tokio::task::spawn_blocking(move || look_into(source.uri, bytes, sample))
+        .await
+        .file("can't read", "the source")
 }
 
 fn look_into(uri: String, bytes: SourceBytes, sample: usize) -> Inspection {
     let kind = SourceKind::detect(&bytes, &uri).unwrap_or(SourceKind::Blob);
-    let mut inspection =
-        Inspection { file: uri.clone(), kind: kind.name(), bytes: bytes.len() as u64, ..Inspection::default() };
+    let mut inspection = Inspection {
+        file: uri.clone(),
+        kind: kind.name(),
+        bytes: bytes.len() as u64,
+        ..Inspection::default()
+    };
     let content = match kind {
         SourceKind::Container => match Container::open(bytes, ContainerLimits::default()) {
             Ok(container) => {
@@ -154,7 +162,9 @@ fn look_into(uri: String, bytes: SourceBytes, sample: usize) -> Inspection {
             Next::Morsel(morsel) => (0..morsel.len()).for_each(|at| {
                 let second = inspection.count(morsel.item(at), sample);
                 created = match (created, second) {
-                    (Some((first, last)), Some(second)) => Some((first.min(second), last.max(second))),
+                    (Some((first, last)), Some(second)) => {
+                        Some((first.min(second), last.max(second)))
+                    }
                     (known, second) => known.or(second.map(|second| (second, second))),
                 };
             }),
@@ -171,7 +181,11 @@ impl Inspection {
     /// Counts a grain; answers the second of its creation.
     fn count(&mut self, delivered: &[u8], sample: usize) -> Option<u32> {
         let bytes = delivered.len() as u64;
-        self.smallest = if self.grains == 0 { bytes } else { self.smallest.min(bytes) };
+        self.smallest = if self.grains == 0 {
+            bytes
+        } else {
+            self.smallest.min(bytes)
+        };
         self.largest = self.largest.max(bytes);
         if self.sample.len() < sample {
             self.sample.push(show(self.grains, delivered));
@@ -195,8 +209,13 @@ impl Inspection {
             ("has_embedding_refs", flags.has_embedding_refs()),
             ("cbor_encoding", flags.cbor()),
         ];
-        set.into_iter().filter(|(_, set)| *set).for_each(|(name, _)| *self.flags.entry(name).or_default() += 1);
-        *self.sensitivity.entry(flags.sensitivity().name()).or_default() += 1;
+        set.into_iter()
+            .filter(|(_, set)| *set)
+            .for_each(|(name, _)| *self.flags.entry(name).or_default() += 1);
+        *self
+            .sensitivity
+            .entry(flags.sensitivity().name())
+            .or_default() += 1;
         Some(header.created_at_seconds)
     }
 }
@@ -214,13 +233,22 @@ fn inspect_container(container: &Container<SourceBytes>) -> ContainerInspection 
         grain_count: header.grain_count,
         field_map_version: header.field_map_version,
         footer: if is_whole { "valid" } else { "invalid" },
-        oddities: container.oddities().iter().copied().chain(container.broken_promises()).map(Oddity::name).collect(),
+        oddities: container
+            .oddities()
+            .iter()
+            .copied()
+            .chain(container.broken_promises())
+            .map(Oddity::name)
+            .collect(),
         manifest: container.manifest().map(inspect_manifest),
     }
 }
 
 fn inspect_manifest(manifest: &Manifest) -> ManifestInspection {
-    let mut found = ManifestInspection { entries: manifest.entries.len() as u64, ..ManifestInspection::default() };
+    let mut found = ManifestInspection {
+        entries: manifest.entries.len() as u64,
+        ..ManifestInspection::default()
+    };
     for state in manifest.entries.values() {
         found.superseded += u64::from(state.superseded_by.is_some());
         found.expired += u64::from(state.system_valid_to.is_some());
@@ -249,7 +277,8 @@ fn show(ordinal: u64, delivered: &[u8]) -> Sample {
         let grain = Grain::decode(&payload, Mode::Lenient).map_err(shifted)?;
         if !grain.is_encrypted() {
             let shown = serde_json::from_str(&grain.to_json().to_string());
-            sample.grain = shown.map_err(|error| GrainError::new(ErrorCode::Corrupt, error.to_string()))?;
+            sample.grain =
+                shown.map_err(|error| GrainError::new(ErrorCode::Corrupt, error.to_string()))?;
         }
         Ok(())
     };

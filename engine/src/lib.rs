@@ -25,10 +25,19 @@
 //! | [`policy`] | who may take a grain out of what is current? |
 //! | [`error`] | what went wrong, and what would the caller do about it? |
 //!
-//! What doesn't live here: query languages (queries), the meaning of bytes (schemas), where bytes come from (connectors).
+//! What doesn't live here: query languages (queries), the meaning of bytes (schemas), where bytes
+//! come from (connectors).
 
 // Input never ends the program: what can fail answers an error.
-#![cfg_attr(not(test), warn(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::unreachable))]
+#![cfg_attr(
+    not(test),
+    warn(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::unreachable
+    )
+)]
 
 pub mod apply;
 pub mod compact;

@@ -2,7 +2,8 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Counters that a run moves on and a progress bar reads. All are approximate while the run goes on.
+/// Counters that a run moves on and a progress bar reads. All are approximate while the run goes
+/// on.
 #[derive(Debug, Default)]
 pub struct WorkProgress {
     /// Bytes of all sources, as far as known beforehand.

@@ -1,7 +1,8 @@
 //! Recomputes rows of `grains` from their blobs, by the projection of ingest.
 //!
-//! Each blob is hashed, compared with the row's address, opened, decoded and projected. Verification compares the result with
-//! the stored row, repair writes it in the row's place. Rows of sealed segments are opened first and projected as sealed rows.
+//! Each blob is hashed, compared with the row's address, opened, decoded and projected.
+//! Verification compares the result with the stored row, repair writes it in the row's place. Rows
+//! of sealed segments are opened first and projected as sealed rows.
 
 use std::borrow::Cow;
 
@@ -42,7 +43,8 @@ pub(crate) enum RowState {
     Derived {
         /// What is odd about its grain.
         marks: Marks,
-        /// True if its signer's name is the public key itself, so that anybody comes to the same verdict about the signature.
+        /// True if its signer's name is the public key itself, so that anybody comes to the same
+        /// verdict about the signature.
         signer_is_key: bool,
     },
     /// The row's key was destroyed, so nothing is known about it.
@@ -53,8 +55,8 @@ pub(crate) enum RowState {
 
 /// Recomputed rows.
 pub(crate) struct Reprojected {
-    /// All columns of `grains`. `blob` is empty, columns that don't follow from the blob are null or zero, and so are all cells of
-    /// rows that aren't [`RowState::Derived`].
+    /// All columns of `grains`. `blob` is empty, columns that don't follow from the blob are null
+    /// or zero, and so are all cells of rows that aren't [`RowState::Derived`].
     pub(crate) batch: RecordBatch,
     /// One for each row.
     pub(crate) states: Vec<RowState>,
@@ -70,20 +72,29 @@ pub(crate) struct Reprojector<'k> {
 }
 
 impl<'k> Reprojector<'k> {
-    /// Recomputes rows as `judgement` reads grains; `keys` open and seal the rows if they are sealed.
+    /// Recomputes rows as `judgement` reads grains; `keys` open and seal the rows if they are
+    /// sealed.
     pub(crate) fn new(judgement: Judgement<'k>, keys: Option<&'k LakeKeys>) -> Self {
-        Reprojector { judgement, keys, columns: GrainColumns::with_capacity(0, 0) }
+        Reprojector {
+            judgement,
+            keys,
+            columns: GrainColumns::with_capacity(0, 0),
+        }
     }
 
-    /// Recomputes the rows of `stored`, which has at least the columns [`ORIGINS`] as they are stored. Without `marks` the rows
-    /// are read by the strict rules first.
+    /// Recomputes the rows of `stored`, which has at least the columns [`ORIGINS`] as they are
+    /// stored. Without `marks` the rows are read by the strict rules first.
     ///
     /// # Errors
-    /// [`EngineError::File`](crate::error::EngineError::File) if a column is missing or of another type.
+    /// [`EngineError::File`](crate::error::EngineError::File) if a column is missing or of another
+    /// type.
     pub(crate) fn reproject(&mut self, stored: &RecordBatch) -> Result<Reprojected> {
         let (opened, faults) = self.opened(stored).file("can't open", "rows")?;
         let cells = Cells::of(&opened).file("can't read", "rows")?;
-        let mut states: Vec<Option<RowState>> = faults.into_iter().map(|fault| fault.map(RowState::Failed)).collect();
+        let mut states: Vec<Option<RowState>> = faults
+            .into_iter()
+            .map(|fault| fault.map(RowState::Failed))
+            .collect();
         let digests = cells.digests();
         let delivered = cells.all_delivered(&digests, self.keys, &mut states);
         each_grain(&cells, &delivered, self.judgement, |row, read| {
@@ -100,12 +111,20 @@ impl<'k> Reprojector<'k> {
             true
         });
         let batch = self.columns.finish().file("can't project", "rows")?;
-        let states = states.into_iter().map(|state| state.unwrap_or(RowState::Erased)).collect();
-        Ok(Reprojected { batch, states, blob_bytes: cells.blob_bytes() })
+        let states = states
+            .into_iter()
+            .map(|state| state.unwrap_or(RowState::Erased))
+            .collect();
+        Ok(Reprojected {
+            batch,
+            states,
+            blob_bytes: cells.blob_bytes(),
+        })
     }
 
-    /// The marks of the grains of `stored`, and the bytes of their blobs, if every row is what its blob says; `None` if one isn't, or if
-    /// it can't be decided this way. Costs a fraction of [`Reprojector::reproject`], which shows the rest.
+    /// The marks of the grains of `stored`, and the bytes of their blobs, if every row is what its
+    /// blob says; `None` if one isn't, or if it can't be decided this way. Costs a fraction of
+    /// [`Reprojector::reproject`], which shows the rest.
     pub(crate) fn all_equal(&self, stored: &RecordBatch) -> Option<(Vec<Marks>, u64)> {
         if self.keys.is_some() {
             return None;
@@ -117,9 +136,17 @@ impl<'k> Reprojector<'k> {
         let delivered = cells.all_delivered(&digests, None, &mut states);
         let mut marks = Vec::with_capacity(cells.len());
         each_grain(&cells, &delivered, self.judgement, |row, read| {
-            let Some(Ok((found, grain))) = read else { return false };
+            let Some(Ok((found, grain))) = read else {
+                return false;
+            };
             let address = address_of(digests.get(row));
-            let is_equal = rows.matches(row, &address, found.delivery.blob().len(), grain, &identity_of(found));
+            let is_equal = rows.matches(
+                row,
+                &address,
+                found.delivery.blob().len(),
+                grain,
+                &identity_of(found),
+            );
             marks.push(grain.marks());
             is_equal
         });
@@ -127,31 +154,53 @@ impl<'k> Reprojector<'k> {
         (is_whole && rows.finish()).then(|| (marks, cells.blob_bytes()))
     }
 
-    fn append(&mut self, digest: Option<&Digest>, found: &Opened<'_>, grain: &Grain<'_>) -> RowState {
+    fn append(
+        &mut self,
+        digest: Option<&Digest>,
+        found: &Opened<'_>,
+        grain: &Grain<'_>,
+    ) -> RowState {
         let address = address_of(digest);
         let size = found.delivery.blob().len();
         let row = identity_of(found);
         match self.keys {
-            None => self.columns.append_without_blob(&address, size, grain, &row),
+            None => self
+                .columns
+                .append_without_blob(&address, size, grain, &row),
             Some(keys) => {
                 let token = |field: Field, text: &str| keys.token(field.name(), text);
-                self.columns.append_sealed(&address, (&SEALED_MAGIC, size), grain, &row, &token);
+                self.columns
+                    .append_sealed(&address, (&SEALED_MAGIC, size), grain, &row, &token);
             }
         }
-        let signer_is_key = row.signer.is_some_and(|signer| signer.starts_with(SELF_CONTAINED));
-        RowState::Derived { marks: grain.marks(), signer_is_key }
+        let signer_is_key = row
+            .signer
+            .is_some_and(|signer| signer.starts_with(SELF_CONTAINED));
+        RowState::Derived {
+            marks: grain.marks(),
+            signer_is_key,
+        }
     }
 
     /// The columns [`ORIGINS`] of `stored`, opened, and for each row why it can't be.
-    fn opened(&self, stored: &RecordBatch) -> Result<(RecordBatch, Vec<Option<GrainError>>), ArrowError> {
+    fn opened(
+        &self,
+        stored: &RecordBatch,
+    ) -> Result<(RecordBatch, Vec<Option<GrainError>>), ArrowError> {
         let schema = stored.schema();
-        let places: Vec<usize> = ORIGINS.iter().filter_map(|name| schema.index_of(name).ok()).collect();
+        let places: Vec<usize> = ORIGINS
+            .iter()
+            .filter_map(|name| schema.index_of(name).ok())
+            .collect();
         let origins = stored.project(&places)?;
         let nothing = || vec![None; stored.num_rows()];
         let Some(keys) = self.keys else {
             return Ok((origins, nothing()));
         };
-        let wanted: Vec<&str> = ORIGINS.into_iter().filter(|name| schema.index_of(name).is_ok()).collect();
+        let wanted: Vec<&str> = ORIGINS
+            .into_iter()
+            .filter(|name| schema.index_of(name).is_ok())
+            .collect();
         if let Ok(opened) = keys.open_rows(&origins, Some(&wanted), Erased::Kept) {
             return Ok((opened, nothing()));
         }
@@ -160,14 +209,23 @@ impl<'k> Reprojector<'k> {
         let mut rows = Vec::with_capacity(stored.num_rows());
         for (row, fault) in faults.iter_mut().enumerate() {
             let closed = origins.slice(row, 1);
-            rows.push(keys.open_rows(&closed, Some(&wanted), Erased::Kept).unwrap_or_else(|error| {
-                *fault = Some(GrainError::new(ErrorCode::Integrity, error.to_string()).field("blob"));
-                closed
-            }));
+            rows.push(
+                keys.open_rows(&closed, Some(&wanted), Erased::Kept)
+                    .unwrap_or_else(|error| {
+                        *fault = Some(
+                            GrainError::new(ErrorCode::Integrity, error.to_string()).field("blob"),
+                        );
+                        closed
+                    }),
+            );
         }
-        let schema = rows.first().map_or_else(|| origins.schema(), RecordBatch::schema);
-        let rows: Vec<RecordBatch> =
-            rows.into_iter().map(|row| row.with_schema(schema.clone())).collect::<Result<_, _>>()?;
+        let schema = rows
+            .first()
+            .map_or_else(|| origins.schema(), RecordBatch::schema);
+        let rows: Vec<RecordBatch> = rows
+            .into_iter()
+            .map(|row| row.with_schema(schema.clone()))
+            .collect::<Result<_, _>>()?;
         Ok((concat_batches(&schema, &rows)?, faults))
     }
 }
@@ -183,9 +241,15 @@ struct Cells<'b> {
 impl<'b> Cells<'b> {
     fn of(batch: &'b RecordBatch) -> Result<Cells<'b>, ArrowError> {
         let column = |column: IdentityColumn| batch.column_by_name(column.name());
-        let missing = || ArrowError::SchemaError("a column is missing or of another type".to_owned());
-        let bytes = |name| column(name).and_then(|cells| cells.as_binary_opt::<i32>()).ok_or_else(missing);
-        let addresses = column(IdentityColumn::ContentAddress).and_then(|cells| cells.as_string_opt::<i32>());
+        let missing =
+            || ArrowError::SchemaError("a column is missing or of another type".to_owned());
+        let bytes = |name| {
+            column(name)
+                .and_then(|cells| cells.as_binary_opt::<i32>())
+                .ok_or_else(missing)
+        };
+        let addresses =
+            column(IdentityColumn::ContentAddress).and_then(|cells| cells.as_string_opt::<i32>());
         Ok(Cells {
             addresses: addresses.ok_or_else(missing)?,
             blobs: bytes(IdentityColumn::Blob)?,
@@ -199,7 +263,9 @@ impl<'b> Cells<'b> {
     }
 
     fn blob_bytes(&self) -> u64 {
-        (0..self.len()).map(|row| self.blobs.value(row).len() as u64).sum()
+        (0..self.len())
+            .map(|row| self.blobs.value(row).len() as u64)
+            .sum()
     }
 
     /// The SHA-256 of each blob.
@@ -217,10 +283,12 @@ impl<'b> Cells<'b> {
         states: &mut [Option<RowState>],
     ) -> Vec<Option<Cow<'b, [u8]>>> {
         let rows = (0..self.len()).zip(states).zip(digests);
-        rows.map(|((row, state), digest)| self.delivered(row, digest, keys, state)).collect()
+        rows.map(|((row, state), digest)| self.delivered(row, digest, keys, state))
+            .collect()
     }
 
-    /// The bytes in which the grain of `row` was delivered; `None`, with the reason in `state`, if there are none.
+    /// The bytes in which the grain of `row` was delivered; `None`, with the reason in `state`, if
+    /// there are none.
     fn delivered(
         &self,
         row: usize,
@@ -231,12 +299,19 @@ impl<'b> Cells<'b> {
         if state.is_some() {
             return None;
         }
-        let address = self.addresses.is_valid(row).then(|| self.addresses.value(row).parse().ok()).flatten();
+        let address = self
+            .addresses
+            .is_valid(row)
+            .then(|| self.addresses.value(row).parse().ok())
+            .flatten();
         if keys.is_some_and(|keys| keys.is_erased(address.as_ref(), self.blobs.value(row))) {
             *state = Some(RowState::Erased);
             return None;
         }
-        let envelope = self.envelopes.is_valid(row).then(|| self.envelopes.value(row));
+        let envelope = self
+            .envelopes
+            .is_valid(row)
+            .then(|| self.envelopes.value(row));
         let proven = prove_address(self.addresses.value(row), digest);
         match proven.and_then(|()| delivered_bytes(self.blobs.value(row), envelope)) {
             Ok(delivered) => Some(delivered),
@@ -249,10 +324,14 @@ impl<'b> Cells<'b> {
 
     /// True if the row is marked as read by a lenient reader.
     fn is_lenient(&self, row: usize) -> bool {
-        let Some(marks) = self.marks.filter(|marks| marks.is_valid(row)) else { return false };
+        let Some(marks) = self.marks.filter(|marks| marks.is_valid(row)) else {
+            return false;
+        };
         let marks = marks.value(row);
         let lenient = |mark: &str| LENIENT.iter().any(|known| known.name() == mark);
-        marks.as_string_opt::<i32>().is_some_and(|marks| marks.iter().flatten().any(lenient))
+        marks
+            .as_string_opt::<i32>()
+            .is_some_and(|marks| marks.iter().flatten().any(lenient))
     }
 }
 
@@ -266,11 +345,16 @@ fn identity_of<'a>(found: &'a Opened<'_>) -> RowIdentity<'a> {
         Delivery::Signed(signed) => (Some(signed.parts()), signed.signer()),
         Delivery::Bare(_) => (None, None),
     };
-    RowIdentity { envelope, signature: found.signature, signer, ..RowIdentity::default() }
+    RowIdentity {
+        envelope,
+        signature: found.signature,
+        signer,
+        ..RowIdentity::default()
+    }
 }
 
-/// Calls `take` with each row in order, and with its grain, or why it can't be read; with `None` if it has no bytes. Stops when
-/// `take` returns false.
+/// Calls `take` with each row in order, and with its grain, or why it can't be read; with `None` if
+/// it has no bytes. Stops when `take` returns false.
 fn each_grain(
     cells: &Cells<'_>,
     delivered: &[Option<Cow<'_, [u8]>>],
@@ -280,11 +364,17 @@ fn each_grain(
     let mut first = 0;
     while first < delivered.len() {
         let opened = open_some(delivered.get(first..).unwrap_or_default(), judgement);
-        let mut checker = Checker { grain: None, mode: judgement.mode };
+        let mut checker = Checker {
+            grain: None,
+            mode: judgement.mode,
+        };
         for (row, found) in (first..).zip(&opened) {
             let read = found.as_ref().map(|found| {
                 let found = found.as_ref().map_err(Clone::clone)?;
-                Ok((found, check(&mut checker, found, cells.is_lenient(row), judgement.mode)?))
+                Ok((
+                    found,
+                    check(&mut checker, found, cells.is_lenient(row), judgement.mode)?,
+                ))
             });
             if !take(row, read) {
                 return;
@@ -294,8 +384,9 @@ fn each_grain(
     }
 }
 
-/// Reads the grain of a row. What a lenient reader took in is marked as such; where the mark is missing, a grain that deserves it
-/// is read leniently, too, so that the missing mark shows as what it is: a cell that differs.
+/// Reads the grain of a row. What a lenient reader took in is marked as such; where the mark is
+/// missing, a grain that deserves it is read leniently, too, so that the missing mark shows as what
+/// it is: a cell that differs.
 fn check<'c, 'p>(
     checker: &'c mut Checker<'p>,
     found: &'p Opened<'p>,
@@ -305,12 +396,17 @@ fn check<'c, 'p>(
     checker.mode = if was_lenient { Mode::Lenient } else { mode };
     if let Some(error) = checker.check(&found.payload).err() {
         checker.mode = Mode::Lenient;
-        let marks = checker.check(&found.payload).map_or(Marks::default(), Grain::marks);
+        let marks = checker
+            .check(&found.payload)
+            .map_or(Marks::default(), Grain::marks);
         if !LENIENT.iter().any(|mark| marks.contains(*mark)) {
             return Err(error);
         }
     }
-    checker.grain.as_ref().ok_or_else(|| GrainError::new(ErrorCode::Corrupt, "the grain can't be read"))
+    checker
+        .grain
+        .as_ref()
+        .ok_or_else(|| GrainError::new(ErrorCode::Corrupt, "the grain can't be read"))
 }
 
 /// Opens grains from the first on until [`OPENED_BYTES`] are open; `None` for rows without bytes.
@@ -321,7 +417,10 @@ fn open_some<'d>(
     let (mut opened, mut bytes) = (Vec::new(), 0);
     for next in delivered {
         let found = next.as_ref().map(|next| open(next, judgement));
-        bytes += found.as_ref().and_then(|found| found.as_ref().ok()).map_or(0, Opened::payload_length);
+        bytes += found
+            .as_ref()
+            .and_then(|found| found.as_ref().ok())
+            .map_or(0, Opened::payload_length);
         opened.push(found);
         if bytes >= OPENED_BYTES {
             break;
@@ -335,6 +434,9 @@ fn prove_address(address: &str, digest: &Digest) -> Result<(), GrainError> {
     let found = ContentAddress::from_digest(*digest);
     match claimed == found {
         true => Ok(()),
-        false => Err(GrainError::new(ErrorCode::Integrity, format!("the blob hashes to {found}, not to {claimed}"))),
+        false => Err(GrainError::new(
+            ErrorCode::Integrity,
+            format!("the blob hashes to {found}, not to {claimed}"),
+        )),
     }
 }

@@ -1,4 +1,5 @@
-//! `cargo run --example seeds`: writes the conformance cases as the corpus that the targets begin with.
+//! `cargo run --example seeds`: writes the conformance cases as the corpus that the targets begin
+//! with.
 
 use std::fs;
 use std::path::Path;

@@ -1,8 +1,8 @@
 //! What the fuzz targets have in common: the properties that hold for any bytes.
 //!
-//! A target that only looks for crashes finds few bugs. These functions state what must be true of whatever was read: a
-//! strict reader accepts no more than a lenient one, what was read can be written and read again, and no place lies outside
-//! of its file. They panic where it isn't so.
+//! A target that only looks for crashes finds few bugs. These functions state what must be true of
+//! whatever was read: a strict reader accepts no more than a lenient one, what was read can be
+//! written and read again, and no place lies outside of its file. They panic where it isn't so.
 
 use gristmill_connectors::wire::dialect::adapters;
 use gristmill_connectors::wire::exchange::Exchange;
@@ -25,7 +25,8 @@ pub fn read_grain(bytes: &[u8]) {
     if let Delivery::Signed(signed) = &delivery {
         let _ = signed.verify(&gristmill_schemas::sign::SelfContained);
         let parts = signed.parts();
-        assert_eq!([&parts.before, signed.blob(), &parts.after].concat(), bytes, "an envelope is its parts");
+        assert_eq!([&parts.before, signed.blob(), &parts.after].concat(), bytes, "an envelope is \
+            its parts");
     }
     let blob = delivery.blob();
     let Ok(payload) = Payload::open(blob, LIMIT) else { return };
@@ -36,7 +37,8 @@ pub fn read_grain(bytes: &[u8]) {
             assert_eq!((strict.known(), strict.unknown()), (lenient.known(), lenient.unknown()));
             written_again(strict, blob);
         }
-        (Ok(_), Err(error)) => panic!("the strict reader accepts what the lenient one refuses: {error}"),
+        (Ok(_), Err(error)) => panic!("the strict reader accepts what the lenient one refuses: \
+                                       {error}"),
         (Err(error), Ok(lenient)) => {
             told(error, blob);
             let _ = lenient.to_json().to_string();
@@ -53,12 +55,14 @@ fn told(error: &GrainError, blob: &[u8]) {
     assert!(error.offset.is_none_or(|offset| offset <= (blob.len() + LIMIT) as u64), "{error}");
 }
 
-/// A grain with nothing odd about it, written again by our own rules, is the same bytes: there is one canonical form.
+/// A grain with nothing odd about it, written again by our own rules, is the same bytes: there is
+/// one canonical form.
 fn written_again(grain: &Grain<'_>, blob: &[u8]) {
     let flags = grain.header().flags;
     let text = grain.to_json().to_string();
     Json::parse(text.as_bytes()).expect("what is shown is JSON");
-    // Compressors may differ, and only the original of a disclosure knows the hash of a namespace that was hidden.
+    // Compressors may differ, and only the original of a disclosure knows the hash of a namespace
+    // that was hidden.
     let open = !grain.is_encrypted() && !grain.is_elided(Field::Namespace);
     if !grain.marks().is_empty() || !open || flags.compressed() {
         return;
@@ -85,7 +89,8 @@ pub fn read_container(bytes: &[u8]) {
     for at in 0..container.len() {
         let grain = container.grain(at).expect("a grain that was counted is there");
         let extent = container.extent(at).expect("a grain that was counted has a place");
-        assert!(!grain.is_empty() && extent.len() == grain.len() && extent.start >= end, "grains follow each other");
+        assert!(!grain.is_empty() && extent.len() == grain.len() && extent.start >= end, "grains \
+            follow each other");
         end = extent.end;
         read_grain(grain);
         grains.push(grain);
@@ -101,7 +106,8 @@ fn rewritten(grains: &[&[u8]], manifest: Option<&Manifest>, codec: Codec) {
     let manifest = manifest.filter(|_| codec != Codec::None);
     let options = ContainerOptions { codec, with_manifest: manifest.is_some(), ..ContainerOptions::default() };
     let lengths = grains.iter().map(|grain| grain.len() as u32).collect();
-    let mut writer = ContainerWriter::new(Vec::new(), options, lengths).expect("a small container is written");
+    let mut writer = ContainerWriter::new(Vec::new(), options, lengths).expect("a small container \
+        is written");
     grains.iter().for_each(|grain| writer.push(grain).expect("announced"));
     let file = writer.finish(manifest).expect("a whole container");
     let again = Container::open(&file[..], LIMITS).expect("what we write we read");
@@ -122,8 +128,9 @@ pub fn read_manifest(bytes: &[u8]) {
 /// What parts a request from its response.
 pub const BETWEEN_BODIES: u8 = 0;
 
-/// Reads `bytes` as an exchange with the provider whose number comes first: the request, [`BETWEEN_BODIES`], and the response, which is a
-/// stream if it isn't JSON. What the provider's adapter takes comes back as it was.
+/// Reads `bytes` as an exchange with the provider whose number comes first: the request,
+/// [`BETWEEN_BODIES`], and the response, which is a stream if it isn't JSON. What the provider's
+/// adapter takes comes back as it was.
 pub fn read_exchange(bytes: &[u8]) {
     let Some((number, bodies)) = bytes.split_first() else { return };
     let all: Vec<_> = adapters().collect();

@@ -9,7 +9,15 @@
 //! | [`sql`] | what are the lake's tables, views and functions in SQL? |
 
 // Input never ends the program: what can fail answers an error.
-#![cfg_attr(not(test), warn(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::unreachable))]
+#![cfg_attr(
+    not(test),
+    warn(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::unreachable
+    )
+)]
 
 pub mod cal;
 pub mod exec;

@@ -10,8 +10,9 @@ use crate::error::{ErrorCode, GrainError};
 
 /// The identity of a grain: SHA-256 over its complete blob, written as 64 lowercase hex digits.
 ///
-/// `==` takes the same time wherever two addresses first differ (§20.4). Ordering and hashing don't: they serve sorting and
-/// look-up of addresses that are no secret, never the proof that a blob is intact.
+/// `==` takes the same time wherever two addresses first differ (§20.4). Ordering and hashing
+/// don't: they serve sorting and look-up of addresses that are no secret, never the proof that a
+/// blob is intact.
 #[derive(Clone, Copy, Eq, PartialOrd, Ord)]
 pub struct ContentAddress([u8; 32]);
 
@@ -43,7 +44,10 @@ impl ContentAddress {
         if *self == found {
             return Ok(());
         }
-        Err(GrainError::new(ErrorCode::Integrity, format!("the blob hashes to {found}, not to {self}")))
+        Err(GrainError::new(
+            ErrorCode::Integrity,
+            format!("the blob hashes to {found}, not to {self}"),
+        ))
     }
 
     /// Writes the 64 hex digits into `text` and answers them as a string, without allocating.
@@ -76,8 +80,14 @@ impl BlobHash {
 impl PartialEq for ContentAddress {
     fn eq(&self, other: &Self) -> bool {
         let (left, right) = (self.0.as_chunks::<8>().0, other.0.as_chunks::<8>().0);
-        let pairs = left.iter().zip(right).map(|(left, right)| u64::from_ne_bytes(*left) ^ u64::from_ne_bytes(*right));
-        pairs.fold(0, |differences, pair| differences | pair).ct_eq(&0).into()
+        let pairs = left
+            .iter()
+            .zip(right)
+            .map(|(left, right)| u64::from_ne_bytes(*left) ^ u64::from_ne_bytes(*right));
+        pairs
+            .fold(0, |differences, pair| differences | pair)
+            .ct_eq(&0)
+            .into()
     }
 }
 
@@ -92,19 +102,22 @@ impl FromStr for ContentAddress {
 
     /// Exactly 64 lowercase hex digits; upper case is refused (§5).
     fn from_str(text: &str) -> Result<Self, GrainError> {
-        digest_of(text.as_bytes()).map(ContentAddress).ok_or_else(|| fault(text))
+        digest_of(text.as_bytes())
+            .map(ContentAddress)
+            .ok_or_else(|| fault(text))
     }
 }
 
 impl ContentAddress {
-    /// The address that `text` names, as grains refer to each other: with or without `sha256:` before it.
+    /// The address that `text` names, as grains refer to each other: with or without `sha256:`
+    /// before it.
     pub fn of_reference(text: &str) -> Option<ContentAddress> {
         text.strip_prefix("sha256:").unwrap_or(text).parse().ok()
     }
 }
 
-/// The bytes that 64 lowercase hex digits stand for; `None` if `text` is anything else. Looks at all digits whatever they are, which is
-/// what makes it fast.
+/// The bytes that 64 lowercase hex digits stand for; `None` if `text` is anything else. Looks at
+/// all digits whatever they are, which is what makes it fast.
 fn digest_of(text: &[u8]) -> Option<[u8; 32]> {
     /// No digit: its upper half is set, as in no value of one.
     const NONE: u8 = 0xff;
@@ -131,11 +144,19 @@ fn digest_of(text: &[u8]) -> Option<[u8; 32]> {
 fn fault(text: &str) -> GrainError {
     let characters = text.chars().count();
     if characters != ContentAddress::TEXT_LENGTH {
-        let message = format!("a content address has 64 hex digits, this has {characters} characters");
+        let message =
+            format!("a content address has 64 hex digits, this has {characters} characters");
         return GrainError::new(ErrorCode::HashLength, message);
     }
-    let wrong = text.bytes().position(|byte| !matches!(byte, b'0'..=b'9' | b'a'..=b'f')).unwrap_or_default();
-    GrainError::new(ErrorCode::HashFormat, "a content address has only the digits 0-9 and a-f").at(wrong)
+    let wrong = text
+        .bytes()
+        .position(|byte| !matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+        .unwrap_or_default();
+    GrainError::new(
+        ErrorCode::HashFormat,
+        "a content address has only the digits 0-9 and a-f",
+    )
+    .at(wrong)
 }
 
 impl fmt::Display for ContentAddress {
@@ -181,9 +202,21 @@ mod tests {
     #[test]
     fn a_reference_may_say_what_hash_it_is() {
         let address = ContentAddress::of(b"grain");
-        assert_eq!(ContentAddress::of_reference(&address.to_string()), Some(address));
-        assert_eq!(ContentAddress::of_reference(&format!("sha256:{address}")), Some(address));
-        for other in ["", "sha256:", "a hold", &format!("sha512:{address}"), &format!("sha256:sha256:{address}")] {
+        assert_eq!(
+            ContentAddress::of_reference(&address.to_string()),
+            Some(address)
+        );
+        assert_eq!(
+            ContentAddress::of_reference(&format!("sha256:{address}")),
+            Some(address)
+        );
+        for other in [
+            "",
+            "sha256:",
+            "a hold",
+            &format!("sha512:{address}"),
+            &format!("sha256:sha256:{address}"),
+        ] {
             assert_eq!(ContentAddress::of_reference(other), None, "{other}");
         }
     }
@@ -192,6 +225,9 @@ mod tests {
     fn a_blob_is_proven_by_its_address_alone() {
         let address = ContentAddress::of(b"grain");
         assert!(address.verify(b"grain").is_ok());
-        assert_eq!(address.verify(b"grein").unwrap_err().code, ErrorCode::Integrity);
+        assert_eq!(
+            address.verify(b"grein").unwrap_err().code,
+            ErrorCode::Integrity
+        );
     }
 }

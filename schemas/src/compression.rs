@@ -20,8 +20,8 @@ pub(crate) fn zstd_frame_length(bytes: &[u8]) -> Result<usize, GrainError> {
     }
 }
 
-/// Decompresses the one zstd frame that `bytes` are, to at most `limit` bytes. Bytes after the frame are refused: they would
-/// give the same content another address.
+/// Decompresses the one zstd frame that `bytes` are, to at most `limit` bytes. Bytes after the
+/// frame are refused: they would give the same content another address.
 pub(crate) fn decompress_zstd(bytes: &[u8], limit: usize) -> Result<Vec<u8>, GrainError> {
     if zstd_frame_length(bytes)? != bytes.len() {
         return Err(GrainError::corrupt(0, "bytes follow the zstd frame"));
@@ -29,16 +29,19 @@ pub(crate) fn decompress_zstd(bytes: &[u8], limit: usize) -> Result<Vec<u8>, Gra
     let declared = zstd_safe::get_frame_content_size(bytes).ok().flatten();
     match declared {
         Some(size) if size > limit as u64 => Err(too_large(limit)),
-        Some(size) => zstd::bulk::decompress(bytes, size as usize).map_err(|error| damaged("zstd", error)),
+        Some(size) => {
+            zstd::bulk::decompress(bytes, size as usize).map_err(|error| damaged("zstd", error))
+        }
         None => {
-            let decoder = zstd::stream::read::Decoder::with_buffer(bytes).map_err(|error| damaged("zstd", error))?;
+            let decoder = zstd::stream::read::Decoder::with_buffer(bytes)
+                .map_err(|error| damaged("zstd", error))?;
             read_bounded(decoder.single_frame(), limit, "zstd")
         }
     }
 }
 
-/// How many of the first bytes are the lz4 frame that begins there, by its own block sizes. A frame without its end mark was
-/// cut; a decoder doesn't tell.
+/// How many of the first bytes are the lz4 frame that begins there, by its own block sizes. A frame
+/// without its end mark was cut; a decoder doesn't tell.
 fn lz4_frame_length(bytes: &[u8]) -> Option<usize> {
     const BLOCK_CHECKSUM: u8 = 1 << 4;
     const CONTENT_SIZE: u8 = 1 << 3;
@@ -57,20 +60,30 @@ fn lz4_frame_length(bytes: &[u8]) -> Option<usize> {
             at += extra(CONTENT_CHECKSUM, 4);
             return (at <= bytes.len()).then_some(at);
         }
-        at = at.checked_add((size & !STORED) as usize)?.checked_add(extra(BLOCK_CHECKSUM, 4))?;
+        at = at
+            .checked_add((size & !STORED) as usize)?
+            .checked_add(extra(BLOCK_CHECKSUM, 4))?;
     }
 }
 
-/// Decompresses the lz4 frame that `bytes` begin with, to at most `limit` bytes; answers how many bytes the frame has too.
+/// Decompresses the lz4 frame that `bytes` begin with, to at most `limit` bytes; answers how many
+/// bytes the frame has too.
 pub(crate) fn decompress_lz4(bytes: &[u8], limit: usize) -> Result<(Vec<u8>, usize), GrainError> {
-    let length = lz4_frame_length(bytes).ok_or_else(|| GrainError::corrupt(0, "not a whole lz4 frame"))?;
+    let length =
+        lz4_frame_length(bytes).ok_or_else(|| GrainError::corrupt(0, "not a whole lz4 frame"))?;
     let frame = bytes.get(..length).unwrap_or_default();
-    Ok((read_bounded(lz4_flex::frame::FrameDecoder::new(frame), limit, "lz4")?, length))
+    Ok((
+        read_bounded(lz4_flex::frame::FrameDecoder::new(frame), limit, "lz4")?,
+        length,
+    ))
 }
 
 fn read_bounded(reader: impl Read, limit: usize, codec: &str) -> Result<Vec<u8>, GrainError> {
     let mut content = Vec::new();
-    reader.take(limit as u64 + 1).read_to_end(&mut content).map_err(|error| damaged(codec, error))?;
+    reader
+        .take(limit as u64 + 1)
+        .read_to_end(&mut content)
+        .map_err(|error| damaged(codec, error))?;
     if content.len() > limit {
         return Err(too_large(limit));
     }
@@ -82,7 +95,10 @@ fn damaged(codec: &str, error: std::io::Error) -> GrainError {
 }
 
 fn too_large(limit: usize) -> GrainError {
-    GrainError::corrupt(0, format!("decompresses to more than the limit of {limit} bytes"))
+    GrainError::corrupt(
+        0,
+        format!("decompresses to more than the limit of {limit} bytes"),
+    )
 }
 
 #[cfg(test)]
@@ -107,7 +123,10 @@ mod tests {
             assert!(decompress_zstd(frame, 10_001).is_ok());
         }
         let frame = lz4(&content);
-        assert_eq!(decompress_lz4(&frame, 10_000).unwrap(), (content, frame.len()));
+        assert_eq!(
+            decompress_lz4(&frame, 10_000).unwrap(),
+            (content, frame.len())
+        );
         assert!(decompress_lz4(&frame, 9_999).is_err());
     }
 
@@ -121,13 +140,17 @@ mod tests {
         let mut frame = lz4(b"grain");
         let length = frame.len();
         frame.extend(b"tail");
-        assert_eq!(decompress_lz4(&frame, 100).unwrap(), (b"grain".to_vec(), length));
+        assert_eq!(
+            decompress_lz4(&frame, 100).unwrap(),
+            (b"grain".to_vec(), length)
+        );
     }
 
     #[test]
     fn an_lz4_frame_cut_anywhere_is_refused_even_between_its_blocks() {
-        let content: Vec<u8> =
-            (0..200_000_u32).flat_map(|number| number.wrapping_mul(0x9e37_79b9).to_le_bytes()).collect();
+        let content: Vec<u8> = (0..200_000_u32)
+            .flat_map(|number| number.wrapping_mul(0x9e37_79b9).to_le_bytes())
+            .collect();
         let info = lz4_flex::frame::FrameInfo::new()
             .block_size(lz4_flex::frame::BlockSize::Max64KB)
             .block_checksums(true)
@@ -136,9 +159,18 @@ mod tests {
         let mut encoder = lz4_flex::frame::FrameEncoder::with_frame_info(info, Vec::new());
         std::io::Write::write_all(&mut encoder, &content).unwrap();
         let frame = encoder.finish().unwrap();
-        assert_eq!(decompress_lz4(&frame, content.len()).unwrap(), (content, frame.len()));
-        for length in (0..frame.len()).step_by(997).chain(frame.len() - 12..frame.len()) {
-            assert!(decompress_lz4(&frame[..length], 1 << 20).is_err(), "{length}");
+        assert_eq!(
+            decompress_lz4(&frame, content.len()).unwrap(),
+            (content, frame.len())
+        );
+        for length in (0..frame.len())
+            .step_by(997)
+            .chain(frame.len() - 12..frame.len())
+        {
+            assert!(
+                decompress_lz4(&frame[..length], 1 << 20).is_err(),
+                "{length}"
+            );
         }
     }
 }

@@ -3,7 +3,8 @@
 use std::borrow::Cow;
 use std::fmt;
 
-/// The error codes of §19, and [`ErrorCode::Unsupported`] for the one part of a container that has no layout.
+/// The error codes of §19, and [`ErrorCode::Unsupported`] for the one part of a container that has
+/// no layout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ErrorCode {
     /// `ERR_TOO_SHORT`: a blob shorter than ten bytes.
@@ -36,9 +37,11 @@ pub enum ErrorCode {
     SignedMismatch,
     /// `ERR_SENSITIVITY_MISMATCH`: header bits lower than the tags demand.
     SensitivityMismatch,
-    /// `ERR_INVALIDATION_DENIED`: the policy of a grain forbids to supersede, contradict or delete it.
+    /// `ERR_INVALIDATION_DENIED`: the policy of a grain forbids to supersede, contradict or delete
+    /// it.
     InvalidationDenied,
-    /// `ERR_EVIDENCE_REQUIRED`: a protected goal was satisfied without the evidence that it asks for.
+    /// `ERR_EVIDENCE_REQUIRED`: a protected goal was satisfied without the evidence that it asks
+    /// for.
     EvidenceRequired,
     /// `ERR_UNSUPPORTED` (ours): a part that the specification names but gives no layout for.
     Unsupported,
@@ -119,7 +122,12 @@ pub struct GrainError {
 impl GrainError {
     /// An error with neither field nor offset yet.
     pub fn new(code: ErrorCode, message: impl Into<Cow<'static, str>>) -> Self {
-        GrainError { code, field: None, offset: None, message: message.into() }
+        GrainError {
+            code,
+            field: None,
+            offset: None,
+            message: message.into(),
+        }
     }
 
     /// [`ErrorCode::Corrupt`] at `offset`.
@@ -139,7 +147,8 @@ impl GrainError {
         self
     }
 
-    /// What is wrong and in which field, without code and byte: for those who wrote the fields and not the bytes.
+    /// What is wrong and in which field, without code and byte: for those who wrote the fields and
+    /// not the bytes.
     pub fn told(&self) -> String {
         match &self.field {
             Some(field) => format!("{} (field `{field}`)", self.message),

@@ -10,11 +10,19 @@
 //! | [`message`] | what is a message between people, models and tools, in no provider's form? |
 //! | [`error`] | what is wrong, by which code of the specification, and where? |
 //!
-//! Section numbers (§) are those of the Open Memory Specification 1.3, in [`cmf`] those of its own specification, in
-//! [`message`] those of the canonical message format 1.1.
+//! Section numbers (§) are those of the Open Memory Specification 1.3, in [`cmf`] those of its own
+//! specification, in [`message`] those of the canonical message format 1.1.
 
 // Input never ends the program: what can fail answers an error.
-#![cfg_attr(not(test), warn(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::unreachable))]
+#![cfg_attr(
+    not(test),
+    warn(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::unreachable
+    )
+)]
 
 pub mod address;
 pub mod cmf;

@@ -1,5 +1,5 @@
-//! What must hold of every grain: encoding and decoding undo each other, there is one canonical form, and both encodings
-//! say the same.
+//! What must hold of every grain: encoding and decoding undo each other, there is one canonical
+//! form, and both encodings say the same.
 
 mod grains;
 
@@ -8,14 +8,17 @@ use std::collections::BTreeMap;
 use grains::{Fields, blob, encoding, fields, value};
 use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::grain::{
-    DEFAULT_PAYLOAD_LIMIT, EncodeOptions, EncodedGrain, Encoding, Field, Grain, Key, Mode, Payload, Value, encode,
-    encode_json,
+    DEFAULT_PAYLOAD_LIMIT, EncodeOptions, EncodedGrain, Encoding, Field, Grain, Key, Mode, Payload,
+    Value, encode, encode_json,
 };
 use gristmill_schemas::json::Json;
 use proptest::prelude::*;
 
 fn options(encoding: Encoding) -> EncodeOptions {
-    EncodeOptions { encoding, ..EncodeOptions::default() }
+    EncodeOptions {
+        encoding,
+        ..EncodeOptions::default()
+    }
 }
 
 fn open(blob: &[u8]) -> Payload<'_> {
@@ -24,8 +27,14 @@ fn open(blob: &[u8]) -> Payload<'_> {
 
 /// The fields of a decoded grain as an encoder takes them.
 fn fields_again(grain: &Grain<'_>) -> Fields {
-    let known = grain.known().iter().map(|(field, value)| (Key::Field(*field), value.to_value()));
-    let own = grain.unknown().iter().map(|(key, value)| (Key::Own((*key).to_owned().into()), value.to_value()));
+    let known = grain
+        .known()
+        .iter()
+        .map(|(field, value)| (Key::Field(*field), value.to_value()));
+    let own = grain
+        .unknown()
+        .iter()
+        .map(|(key, value)| (Key::Own((*key).to_owned().into()), value.to_value()));
     known.chain(own).collect()
 }
 
@@ -35,14 +44,20 @@ fn by_name(fields: &Fields) -> BTreeMap<String, Value<'static>> {
         Key::Field(field) => field.name().to_owned(),
         Key::Own(own) => own.to_string(),
     };
-    fields.iter().map(|(key, value)| (name(key), sorted(value))).collect()
+    fields
+        .iter()
+        .map(|(key, value)| (name(key), sorted(value)))
+        .collect()
 }
 
 fn sorted(value: &Value<'static>) -> Value<'static> {
     match value {
         Value::Array(items) => Value::Array(items.iter().map(sorted).collect()),
         Value::Map(entries) => {
-            let mut entries: Vec<_> = entries.iter().map(|(key, value)| (key.clone(), sorted(value))).collect();
+            let mut entries: Vec<_> = entries
+                .iter()
+                .map(|(key, value)| (key.clone(), sorted(value)))
+                .collect();
             entries.sort_by(|(left, _), (right, _)| left.cmp(right));
             Value::Map(entries)
         }

@@ -2,14 +2,23 @@
 
 use ciborium::Value;
 use gristmill_schemas::error::ErrorCode;
-use gristmill_schemas::grain::{DEFAULT_PAYLOAD_LIMIT, EncodeOptions, Grain, Mode, Payload, encode_json};
+use gristmill_schemas::grain::{
+    DEFAULT_PAYLOAD_LIMIT, EncodeOptions, Grain, Mode, Payload, encode_json,
+};
 use gristmill_schemas::json::Json;
-use gristmill_schemas::sign::{Delivery, SelfContained, SignatureStatus, SignedBlob, SigningKey, did_of_key, sign};
+use gristmill_schemas::sign::{
+    Delivery, SelfContained, SignatureStatus, SignedBlob, SigningKey, did_of_key, sign,
+};
 
 fn blob() -> Vec<u8> {
     let text = br#"{"type":"event","content":"hello","created_at":1}"#;
-    let options = EncodeOptions { signed: true, ..EncodeOptions::default() };
-    encode_json(&Json::parse(text).unwrap(), options).unwrap().blob
+    let options = EncodeOptions {
+        signed: true,
+        ..EncodeOptions::default()
+    };
+    encode_json(&Json::parse(text).unwrap(), options)
+        .unwrap()
+        .blob
 }
 
 fn key() -> SigningKey {
@@ -25,13 +34,28 @@ fn cbor(value: &Value) -> Vec<u8> {
 /// An envelope with these protected bytes around [`blob`], truly signed.
 fn envelope(protected: Vec<u8>) -> Vec<u8> {
     let bytes = |bytes: Vec<u8>| Value::Bytes(bytes);
-    let message = Value::Array(vec!["Signature1".into(), bytes(protected.clone()), bytes(Vec::new()), bytes(blob())]);
+    let message = Value::Array(vec![
+        "Signature1".into(),
+        bytes(protected.clone()),
+        bytes(Vec::new()),
+        bytes(blob()),
+    ]);
     let signature = key().sign(&cbor(&message));
-    cbor(&Value::Array(vec![bytes(protected), Value::Map(Vec::new()), bytes(blob()), bytes(signature)]))
+    cbor(&Value::Array(vec![
+        bytes(protected),
+        Value::Map(Vec::new()),
+        bytes(blob()),
+        bytes(signature),
+    ]))
 }
 
 fn header(entries: &[(i64, Value)]) -> Vec<u8> {
-    cbor(&Value::Map(entries.iter().map(|(label, value)| ((*label).into(), value.clone())).collect()))
+    cbor(&Value::Map(
+        entries
+            .iter()
+            .map(|(label, value)| ((*label).into(), value.clone()))
+            .collect(),
+    ))
 }
 
 fn signer() -> Value {
@@ -54,19 +78,37 @@ fn status(protected: Vec<u8>) -> SignatureStatus {
 fn an_envelope_says_by_whom_and_how_it_was_signed_or_is_refused() {
     let ed25519 = |signer| vec![(1, Value::from(-8)), (4, signer)];
     assert_eq!(status(header(&ed25519(signer()))), SignatureStatus::Valid);
-    assert_eq!(status(header(&[(1, Value::from(-19)), (4, signer())])), SignatureStatus::Valid);
+    assert_eq!(
+        status(header(&[(1, Value::from(-19)), (4, signer())])),
+        SignatureStatus::Valid
+    );
     let cut = format!("did:key:z{}", bs58::encode([0xed, 1, 2, 3]).into_string());
     for (protected, what) in [
         (header(&[(4, signer())]), "no algorithm"),
         (header(&[(1, Value::from(-8))]), "no signer"),
         (Vec::new(), "neither"),
-        (header(&[(1, Value::from(-7)), (4, signer())]), "another kind of key's algorithm"),
-        (header(&[(1, Value::from(-53)), (4, signer())]), "an algorithm that is none of ours"),
-        (header(&[(1, "EdDSA".into()), (4, signer())]), "an algorithm by name"),
-        (header(&ed25519("did:key:z6Mk0OIl".into())), "a key that isn't base58"),
+        (
+            header(&[(1, Value::from(-7)), (4, signer())]),
+            "another kind of key's algorithm",
+        ),
+        (
+            header(&[(1, Value::from(-53)), (4, signer())]),
+            "an algorithm that is none of ours",
+        ),
+        (
+            header(&[(1, "EdDSA".into()), (4, signer())]),
+            "an algorithm by name",
+        ),
+        (
+            header(&ed25519("did:key:z6Mk0OIl".into())),
+            "a key that isn't base58",
+        ),
         (header(&ed25519(cut.into())), "a key cut off"),
         (header(&ed25519("did:key:".into())), "no key"),
-        (header(&ed25519("did:key:zNonsense".into())), "a key of another kind"),
+        (
+            header(&ed25519("did:key:zNonsense".into())),
+            "a key of another kind",
+        ),
     ] {
         assert_eq!(status(protected), SignatureStatus::Invalid, "{what}");
     }
@@ -78,7 +120,10 @@ fn a_signer_whose_key_is_elsewhere_can_only_not_be_verified() {
     let koblitz = "did:key:zQ3shokFTS3brHcDQrn82RUDfCZESWL1ZdCEJwekUDPQiYBme";
     for (algorithm, signer) in [(-8, "did:web:example.com"), (-47, koblitz)] {
         let status = status(header(&[(1, Value::from(algorithm)), (4, signer.into())]));
-        assert!(matches!(status, SignatureStatus::Unverifiable(_)), "{signer}: {status:?}");
+        assert!(
+            matches!(status, SignatureStatus::Unverifiable(_)),
+            "{signer}: {status:?}"
+        );
         assert_eq!(status.name(), "unverifiable");
     }
 }
@@ -88,13 +133,26 @@ fn a_protected_header_that_can_be_read_in_two_ways_is_damage() {
     let good = header(&[(1, Value::from(-8)), (4, signer())]);
     for (protected, what) in [
         ([&good[..], b"\0"].concat(), "a byte behind it"),
-        (header(&[(1, Value::from(-8)), (4, signer()), (1, Value::from(-7))]), "two algorithms"),
-        (header(&[(1, Value::from(-8)), (4, signer()), (4, "alice".into())]), "two signers"),
-        (cbor(&Value::Map(vec![(Value::Null, Value::Null)])), "a label that is none"),
+        (
+            header(&[(1, Value::from(-8)), (4, signer()), (1, Value::from(-7))]),
+            "two algorithms",
+        ),
+        (
+            header(&[(1, Value::from(-8)), (4, signer()), (4, "alice".into())]),
+            "two signers",
+        ),
+        (
+            cbor(&Value::Map(vec![(Value::Null, Value::Null)])),
+            "a label that is none",
+        ),
         (cbor(&Value::Array(Vec::new())), "no map"),
     ] {
         let envelope = envelope(protected);
-        assert_eq!(SignedBlob::parse(&envelope).unwrap_err().code, ErrorCode::Corrupt, "{what}");
+        assert_eq!(
+            SignedBlob::parse(&envelope).unwrap_err().code,
+            ErrorCode::Corrupt,
+            "{what}"
+        );
     }
 }
 
@@ -110,9 +168,21 @@ fn faults_of_a_wrapped_blob_can_be_told_at_their_byte_of_the_envelope() {
     };
     let place = |at: usize| Some((start + at) as u64);
     let version = error_of(0, 2);
-    assert_eq!((version.code, version.offset), (ErrorCode::Version, place(0)));
+    assert_eq!(
+        (version.code, version.offset),
+        (ErrorCode::Version, place(0))
+    );
     let unsigned = error_of(1, 0);
-    assert_eq!((unsigned.code, unsigned.offset), (ErrorCode::SignedMismatch, place(1)));
+    assert_eq!(
+        (unsigned.code, unsigned.offset),
+        (ErrorCode::SignedMismatch, place(1))
+    );
     assert_eq!(Delivery::open(&blob()).unwrap_err().offset, Some(1));
-    assert!(Grain::decode(&Payload::open(&blob(), DEFAULT_PAYLOAD_LIMIT).unwrap(), Mode::Strict).is_ok());
+    assert!(
+        Grain::decode(
+            &Payload::open(&blob(), DEFAULT_PAYLOAD_LIMIT).unwrap(),
+            Mode::Strict
+        )
+        .is_ok()
+    );
 }

@@ -1,5 +1,5 @@
-//! Bad input: cut, changed, bombs, lies and noise. It gives its error code, at once, and takes no memory that it didn't pay
-//! for with its own length.
+//! Bad input: cut, changed, bombs, lies and noise. It gives its error code, at once, and takes no
+//! memory that it didn't pay for with its own length.
 
 mod grains;
 
@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::container::{
-    CONTAINER_HEADER_LENGTH, Codec, Container, ContainerLimits, ContainerOptions, ContainerWriter, FOOTER_LENGTH,
-    Frame, IndexState, Manifest, next_frame,
+    CONTAINER_HEADER_LENGTH, Codec, Container, ContainerLimits, ContainerOptions, ContainerWriter,
+    FOOTER_LENGTH, Frame, IndexState, Manifest, next_frame,
 };
 use gristmill_schemas::error::{ErrorCode, GrainError};
 use gristmill_schemas::grain::{
@@ -22,7 +22,10 @@ use proptest::prelude::*;
 /// Bytes that a payload or region may decompress to in these tests.
 const LIMIT: usize = 1 << 20;
 
-const LIMITS: ContainerLimits = ContainerLimits { region: LIMIT, grain: LIMIT };
+const LIMITS: ContainerLimits = ContainerLimits {
+    region: LIMIT,
+    grain: LIMIT,
+};
 
 fn read(blob: &[u8], mode: Mode) -> Result<(), GrainError> {
     let delivery = Delivery::open(blob)?;
@@ -31,7 +34,10 @@ fn read(blob: &[u8], mode: Mode) -> Result<(), GrainError> {
     // What was checked once is found again without, whatever is odd about it.
     let again = Grain::decode_again(&payload, grain.marks()).unwrap();
     assert_eq!(again.known(), grain.known());
-    assert_eq!((again.unknown(), again.marks()), (grain.unknown(), grain.marks()));
+    assert_eq!(
+        (again.unknown(), again.marks()),
+        (grain.unknown(), grain.marks())
+    );
     Ok(())
 }
 
@@ -48,11 +54,20 @@ fn belief(number: usize) -> Vec<u8> {
     let text = format!(
         r#"{{"type":"belief","subject":"s{number}","relation":"is","object":"o","confidence":0.5,"created_at":{number}}}"#
     );
-    encode_json(&Json::parse(text.as_bytes()).unwrap(), EncodeOptions::default()).unwrap().blob
+    encode_json(
+        &Json::parse(text.as_bytes()).unwrap(),
+        EncodeOptions::default(),
+    )
+    .unwrap()
+    .blob
 }
 
 fn container(grains: &[Vec<u8>], codec: Codec, manifest: Option<&Manifest>) -> Vec<u8> {
-    let options = ContainerOptions { codec, with_manifest: manifest.is_some(), ..ContainerOptions::default() };
+    let options = ContainerOptions {
+        codec,
+        with_manifest: manifest.is_some(),
+        ..ContainerOptions::default()
+    };
     let lengths = grains.iter().map(|grain| grain.len() as u32).collect();
     let mut writer = ContainerWriter::new(Vec::new(), options, lengths).unwrap();
     grains.iter().for_each(|grain| writer.push(grain).unwrap());
@@ -67,11 +82,18 @@ fn open(file: &[u8]) -> Result<Container<&[u8]>, GrainError> {
 fn a_blob_cut_anywhere_says_so() {
     let blob = belief(7);
     for length in 0..blob.len() {
-        let expected = if length < 10 { ErrorCode::TooShort } else { ErrorCode::Corrupt };
+        let expected = if length < 10 {
+            ErrorCode::TooShort
+        } else {
+            ErrorCode::Corrupt
+        };
         for mode in [Mode::Strict, Mode::Lenient] {
             let error = read(&blob[..length], mode).unwrap_err();
             assert_eq!(error.code, expected, "{length}: {error}");
-            assert!(error.offset.is_none_or(|offset| offset <= length as u64), "{length}: {error}");
+            assert!(
+                error.offset.is_none_or(|offset| offset <= length as u64),
+                "{length}: {error}"
+            );
         }
     }
 }
@@ -79,12 +101,20 @@ fn a_blob_cut_anywhere_says_so() {
 #[test]
 fn an_envelope_cut_anywhere_says_so() {
     let text = br#"{"type":"event","content":"hello","created_at":1}"#;
-    let options = EncodeOptions { signed: true, ..EncodeOptions::default() };
-    let blob = encode_json(&Json::parse(text).unwrap(), options).unwrap().blob;
+    let options = EncodeOptions {
+        signed: true,
+        ..EncodeOptions::default()
+    };
+    let blob = encode_json(&Json::parse(text).unwrap(), options)
+        .unwrap()
+        .blob;
     let envelope = sign(&blob, &SigningKey::from_seed(&[1; 32]), None, 0).unwrap();
     assert_eq!(read(&envelope, Mode::Strict), Ok(()));
     for length in 1..envelope.len() {
-        assert!(read(&envelope[..length], Mode::Lenient).is_err(), "{length}");
+        assert!(
+            read(&envelope[..length], Mode::Lenient).is_err(),
+            "{length}"
+        );
     }
 }
 
@@ -111,7 +141,11 @@ fn a_declared_length_beyond_the_bytes_is_refused_before_anything_is_allocated() 
         b"\x8f",
     ];
     for payload in pack {
-        assert_eq!(code(&blob_of(payload)), Some(ErrorCode::Corrupt), "{payload:02x?}");
+        assert_eq!(
+            code(&blob_of(payload)),
+            Some(ErrorCode::Corrupt),
+            "{payload:02x?}"
+        );
     }
     let cbor: [&[u8]; 5] = [
         b"\xbb\xff\xff\xff\xff\xff\xff\xff\xff",
@@ -139,13 +173,25 @@ fn nested(depth: usize, opening: &[u8], innermost: &[u8]) -> Vec<u8> {
 fn the_depth_limit_holds_below_at_and_above() {
     for (opening, innermost) in [(&b"\x91"[..], &b"\x90"[..]), (b"\x81\xa1k", b"\x80")] {
         // The payload's own map and the innermost container count too.
-        for (depth, fits) in [(DEPTH_LIMIT - 3, true), (DEPTH_LIMIT - 2, true), (DEPTH_LIMIT - 1, false)] {
+        for (depth, fits) in [
+            (DEPTH_LIMIT - 3, true),
+            (DEPTH_LIMIT - 2, true),
+            (DEPTH_LIMIT - 1, false),
+        ] {
             let mut blob = nested(depth, opening, innermost);
             blob[5..9].copy_from_slice(&[0; 4]);
-            assert_eq!(read(&blob, Mode::Strict).is_ok(), fits, "{depth}: {:?}", read(&blob, Mode::Strict));
+            assert_eq!(
+                read(&blob, Mode::Strict).is_ok(),
+                fits,
+                "{depth}: {:?}",
+                read(&blob, Mode::Strict)
+            );
         }
         for depth in [1_000, 1_000_000] {
-            assert_eq!(code(&nested(depth, opening, innermost)), Some(ErrorCode::Corrupt));
+            assert_eq!(
+                code(&nested(depth, opening, innermost)),
+                Some(ErrorCode::Corrupt)
+            );
         }
     }
     let mut cbor = blob_of(&[&b"\xa1\x61x"[..], &b"\x81".repeat(1_000_000)].concat());
@@ -174,27 +220,45 @@ fn a_region_that_would_burst_is_refused() {
         let file = container(&grains, codec, None);
         assert!(file.len() < 20_000, "a bomb is small");
         assert_eq!(open(&file).unwrap_err().code, ErrorCode::Corrupt);
-        let wider = ContainerLimits { region: 3 * LIMIT, grain: LIMIT };
+        let wider = ContainerLimits {
+            region: 3 * LIMIT,
+            grain: LIMIT,
+        };
         assert_eq!(Container::open(&file[..], wider).unwrap().len(), 3);
-        let per_grain = ContainerLimits { region: 3 * LIMIT, grain: LIMIT - 1 };
-        assert!(Container::open(&file[..], per_grain).is_err(), "so many bytes per grain");
+        let per_grain = ContainerLimits {
+            region: 3 * LIMIT,
+            grain: LIMIT - 1,
+        };
+        assert!(
+            Container::open(&file[..], per_grain).is_err(),
+            "so many bytes per grain"
+        );
     }
 }
 
 #[test]
 fn a_container_cut_anywhere_is_refused() {
     let grains: Vec<_> = (0..4).map(belief).collect();
-    let state = IndexState { access_count: Some(3), ..IndexState::default() };
+    let state = IndexState {
+        access_count: Some(3),
+        ..IndexState::default()
+    };
     let address = ContentAddress::of(&grains[1]);
-    let manifest = Manifest { entries: [(address, state)].into() };
+    let manifest = Manifest {
+        entries: [(address, state)].into(),
+    };
     for codec in [Codec::None, Codec::Zstd, Codec::Lz4] {
         for manifest in [None, Some(&manifest)] {
             let file = container(&grains, codec, manifest);
             assert_eq!(open(&file).unwrap().len(), 4);
             for length in 0..file.len() {
-                // Without a manifest the last grain of an uncompressed file may be cut unseen; the footer tells that.
+                // Without a manifest the last grain of an uncompressed file may be cut unseen; the
+                // footer tells that.
                 if let Ok(cut) = open(&file[..length]) {
-                    assert!(manifest.is_none() && codec == Codec::None, "{codec:?} {length}");
+                    assert!(
+                        manifest.is_none() && codec == Codec::None,
+                        "{codec:?} {length}"
+                    );
                     let hash = ContentAddress::of(&file[..length - FOOTER_LENGTH]);
                     assert_ne!(hash.as_bytes(), cut.footer(), "{length}");
                 }
@@ -212,7 +276,12 @@ fn a_damaged_first_grain_that_begins_like_a_compressed_region_costs_that_grain_o
         let file = container(&grains, Codec::None, None);
         let opened = open(&file).unwrap();
         assert_eq!((opened.codec(), opened.len()), (Codec::None, 3));
-        assert!(grains.iter().enumerate().all(|(at, grain)| opened.grain(at) == Some(grain)));
+        assert!(
+            grains
+                .iter()
+                .enumerate()
+                .all(|(at, grain)| opened.grain(at) == Some(grain))
+        );
     }
 }
 
@@ -229,9 +298,16 @@ fn offsets_that_lie_are_refused() {
         }
         open(&file).err().map(|error| error.code)
     };
-    let (second, third) = (first + grains[0].len() as u32, first + (grains[0].len() + grains[1].len()) as u32);
+    let (second, third) = (
+        first + grains[0].len() as u32,
+        first + (grains[0].len() + grains[1].len()) as u32,
+    );
     assert_eq!(with([first, second, third]), None);
-    assert_eq!(with([0, second - first, third - first]), None, "relative to the region");
+    assert_eq!(
+        with([0, second - first, third - first]),
+        None,
+        "relative to the region"
+    );
     for offsets in [
         [first, third, second],
         [first, second, second],
@@ -255,7 +331,11 @@ fn a_count_that_lies_is_refused_at_once() {
         for count in [4_u32, 1_000, u32::MAX] {
             let mut file = container(&grains, codec, None);
             file[4..8].copy_from_slice(&count.to_be_bytes());
-            assert_eq!(open(&file).unwrap_err().code, ErrorCode::Corrupt, "{codec:?} {count}");
+            assert_eq!(
+                open(&file).unwrap_err().code,
+                ErrorCode::Corrupt,
+                "{codec:?} {count}"
+            );
         }
     }
 }
@@ -268,8 +348,16 @@ fn grains_behind_a_count_of_none_are_not_passed_over() {
         file.splice(CONTAINER_HEADER_LENGTH..CONTAINER_HEADER_LENGTH, belief(1));
         let error = open(&file).unwrap_err();
         // What stands where a manifest should is read as one.
-        let expected = if manifest.is_none() { ErrorCode::Corrupt } else { ErrorCode::NotMap };
-        assert_eq!((error.code, error.offset), (expected, Some(CONTAINER_HEADER_LENGTH as u64)), "{error}");
+        let expected = if manifest.is_none() {
+            ErrorCode::Corrupt
+        } else {
+            ErrorCode::NotMap
+        };
+        assert_eq!(
+            (error.code, error.offset),
+            (expected, Some(CONTAINER_HEADER_LENGTH as u64)),
+            "{error}"
+        );
     }
 }
 
@@ -286,8 +374,13 @@ fn a_later_version_is_named_as_such() {
 fn promises_of_the_header_that_are_not_kept_are_told_and_cost_no_grain() {
     let signed = |issued_at| {
         let text = br#"{"type":"event","content":"hello","created_at":90000}"#;
-        let options = EncodeOptions { signed: true, ..EncodeOptions::default() };
-        let blob = encode_json(&Json::parse(text).unwrap(), options).unwrap().blob;
+        let options = EncodeOptions {
+            signed: true,
+            ..EncodeOptions::default()
+        };
+        let blob = encode_json(&Json::parse(text).unwrap(), options)
+            .unwrap()
+            .blob;
         sign(&blob, &SigningKey::from_seed(&[1; 32]), None, issued_at).unwrap()
     };
     // A header that lies about its second: the payload has the word.
@@ -296,24 +389,42 @@ fn promises_of_the_header_that_are_not_kept_are_told_and_cost_no_grain() {
         blob[5..9].copy_from_slice(&[0xff; 4]);
         blob
     };
-    // Within one second the order isn't looked into: 2000 and 1000 milliseconds are two of them, 1001 and 1000 are one.
+    // Within one second the order isn't looked into: 2000 and 1000 milliseconds are two of them,
+    // 1001 and 1000 are one.
     let both = (true, true);
     for (grains, promised, expected) in [
         (vec![belief(1_000), belief(2_000)], both, vec![]),
         (vec![belief(1_001), belief(1_000)], both, vec![]),
-        (vec![belief(2_000), belief(1_000)], both, vec!["sorted_flag"]),
+        (
+            vec![belief(2_000), belief(1_000)],
+            both,
+            vec!["sorted_flag"],
+        ),
         (vec![belief(2_000), belief(1_000)], (false, true), vec![]),
-        (vec![belief(1_000), belief(1_000)], both, vec!["deduplicated_flag"]),
+        (
+            vec![belief(1_000), belief(1_000)],
+            both,
+            vec!["deduplicated_flag"],
+        ),
         (vec![belief(1_000), belief(1_000)], (true, false), vec![]),
         (vec![signed(1), signed(2)], both, vec!["deduplicated_flag"]),
         (vec![early(1_000), belief(2_000)], both, vec![]),
         (vec![early(3_000), belief(2_000)], both, vec!["sorted_flag"]),
-        (vec![belief(1_000), b"damage".to_vec(), belief(2_000)], both, vec![]),
+        (
+            vec![belief(1_000), b"damage".to_vec(), belief(2_000)],
+            both,
+            vec![],
+        ),
         (vec![], both, vec![]),
     ] {
         for codec in [Codec::None, Codec::Zstd] {
             let (sorted, deduplicated) = promised;
-            let options = ContainerOptions { codec, sorted, deduplicated, ..ContainerOptions::default() };
+            let options = ContainerOptions {
+                codec,
+                sorted,
+                deduplicated,
+                ..ContainerOptions::default()
+            };
             let lengths = grains.iter().map(|grain| grain.len() as u32).collect();
             let mut writer = ContainerWriter::new(Vec::new(), options, lengths).unwrap();
             grains.iter().for_each(|grain| writer.push(grain).unwrap());
@@ -328,8 +439,13 @@ fn promises_of_the_header_that_are_not_kept_are_told_and_cost_no_grain() {
 
 #[test]
 fn a_damaged_last_grain_in_front_of_a_manifest_costs_that_grain_only() {
-    let state = IndexState { access_count: Some(3), ..IndexState::default() };
-    let manifest = Manifest { entries: [(ContentAddress::of(&belief(0)), state)].into() };
+    let state = IndexState {
+        access_count: Some(3),
+        ..IndexState::default()
+    };
+    let manifest = Manifest {
+        entries: [(ContentAddress::of(&belief(0)), state)].into(),
+    };
     let last = belief(2);
     let damaged = |change: &dyn Fn(&mut Vec<u8>)| {
         let mut last = last.clone();
@@ -346,9 +462,16 @@ fn a_damaged_last_grain_in_front_of_a_manifest_costs_that_grain_only() {
         damaged(&|last| last.truncate(20)),
         damaged(&|last| last.truncate(5)),
     ] {
-        let file = container(&[belief(0), belief(1), last.clone()], Codec::None, Some(&manifest));
+        let file = container(
+            &[belief(0), belief(1), last.clone()],
+            Codec::None,
+            Some(&manifest),
+        );
         let read = open(&file).unwrap();
-        assert_eq!((read.grain(1), read.grain(2)), (Some(&belief(1)[..]), Some(&last[..])));
+        assert_eq!(
+            (read.grain(1), read.grain(2)),
+            (Some(&belief(1)[..]), Some(&last[..]))
+        );
         assert_eq!(read.manifest(), Some(&manifest));
         assert!(self::read(&last, Mode::Lenient).is_err());
     }
@@ -365,19 +488,37 @@ fn with_manifest(manifest: &[u8]) -> Vec<u8> {
 #[test]
 fn a_manifest_out_of_canonical_form_is_read_and_told() {
     let [one, two] = [b"\xd9\x40".to_vec(), b"\xd9\x40".to_vec()];
-    let [one, two] = [[one, vec![b'1'; 64]].concat(), [two, vec![b'2'; 64]].concat()];
+    let [one, two] = [
+        [one, vec![b'1'; 64]].concat(),
+        [two, vec![b'2'; 64]].concat(),
+    ];
     let count: &[u8] = b"\x81\xa2ac\x05";
     for (manifest, oddities) in [
         ([b"\x82", &one[..], count, &two[..], count].concat(), vec![]),
-        ([b"\x82", &two[..], count, &one[..], count].concat(), vec!["manifest_not_canonical"]),
-        ([b"\x81", &one[..], b"\x81\xa2ac\xcd\x00\x05"].concat(), vec!["manifest_not_canonical"]),
-        ([b"\x81", &one[..], b"\x82\xa2ac\x05\xa3laa\xc0"].concat(), vec!["manifest_not_canonical"]),
+        (
+            [b"\x82", &two[..], count, &one[..], count].concat(),
+            vec!["manifest_not_canonical"],
+        ),
+        (
+            [b"\x81", &one[..], b"\x81\xa2ac\xcd\x00\x05"].concat(),
+            vec!["manifest_not_canonical"],
+        ),
+        (
+            [b"\x81", &one[..], b"\x82\xa2ac\x05\xa3laa\xc0"].concat(),
+            vec!["manifest_not_canonical"],
+        ),
     ] {
         let file = with_manifest(&manifest);
         let read = open(&file).unwrap();
         let found: Vec<_> = read.oddities().iter().map(|oddity| oddity.name()).collect();
         assert_eq!(found, oddities, "{manifest:02x?}");
-        assert!(read.manifest().unwrap().entries.values().all(|state| state.access_count == Some(5)));
+        assert!(
+            read.manifest()
+                .unwrap()
+                .entries
+                .values()
+                .all(|state| state.access_count == Some(5))
+        );
     }
 }
 
@@ -392,20 +533,42 @@ fn a_fault_of_a_manifest_names_the_byte_in_the_file() {
     let head: &[u8] = b"\x81\xd9\x40";
     let good = vec![b'a'; 64];
     for (manifest, code, offset) in [
-        ([head, &key(7), b"\x80"].concat(), ErrorCode::HashFormat, 3 + 7),
+        (
+            [head, &key(7), b"\x80"].concat(),
+            ErrorCode::HashFormat,
+            3 + 7,
+        ),
         ([&b"\x81\xa3abc\x80"[..]].concat(), ErrorCode::HashLength, 2),
-        ([head, &good, b"\x81\xa2sb\xd9\x40", &key(9)].concat(), ErrorCode::HashFormat, 3 + 64 + 6 + 9),
-        ([head, &good, b"\x81\xa2ac\xa1x"].concat(), ErrorCode::Schema, 3),
+        (
+            [head, &good, b"\x81\xa2sb\xd9\x40", &key(9)].concat(),
+            ErrorCode::HashFormat,
+            3 + 64 + 6 + 9,
+        ),
+        (
+            [head, &good, b"\x81\xa2ac\xa1x"].concat(),
+            ErrorCode::Schema,
+            3,
+        ),
     ] {
         let error = open(&with_manifest(&manifest)).unwrap_err();
-        assert_eq!((error.code, error.offset), (code, Some(start + offset)), "{error}");
+        assert_eq!(
+            (error.code, error.offset),
+            (code, Some(start + offset)),
+            "{error}"
+        );
     }
 }
 
 #[test]
 fn a_writer_can_ask_what_region_a_reader_takes() {
-    let limits = ContainerLimits { region: 100, grain: 30 };
-    assert_eq!([0, 2, 3, 4, usize::MAX].map(|grains| limits.region_of(grains)), [0, 60, 90, 100, 100]);
+    let limits = ContainerLimits {
+        region: 100,
+        grain: 30,
+    };
+    assert_eq!(
+        [0, 2, 3, 4, usize::MAX].map(|grains| limits.region_of(grains)),
+        [0, 60, 90, 100, 100]
+    );
 }
 
 #[test]
@@ -413,7 +576,10 @@ fn a_custom_field_map_is_refused_in_words() {
     let mut file = container(&[belief(1)], Codec::None, None);
     file[3] |= 1 << 3;
     let error = open(&file).unwrap_err();
-    assert_eq!((error.code, error.offset), (ErrorCode::Unsupported, Some(3)));
+    assert_eq!(
+        (error.code, error.offset),
+        (ErrorCode::Unsupported, Some(3))
+    );
     assert!(error.message.contains("field map"), "{error}");
 }
 
@@ -426,15 +592,24 @@ fn encrypted(ciphertext: &[u8]) -> Vec<u8> {
 
 #[test]
 fn the_end_of_an_encrypted_last_grain_is_where_the_manifest_begins() {
-    // The value of the first entry ends in a byte that begins a map of one entry, and one entry follows.
-    let state = |until| IndexState { system_valid_to: Some(until), ..IndexState::default() };
+    // The value of the first entry ends in a byte that begins a map of one entry, and one entry
+    // follows.
+    let state = |until| IndexState {
+        system_valid_to: Some(until),
+        ..IndexState::default()
+    };
     let [one, two] = [[1; 32], [2; 32]].map(ContentAddress::from_digest);
-    let manifest = Manifest { entries: [(one, state(1_700_000_000_129)), (two, state(5))].into() };
+    let manifest = Manifest {
+        entries: [(one, state(1_700_000_000_129)), (two, state(5))].into(),
+    };
     assert_eq!(1_700_000_000_129_i64 & 0xff, 0x81);
     let last = encrypted(&[0x5a; 40]);
     let file = container(&[belief(1), last.clone()], Codec::None, Some(&manifest));
     let read = open(&file).unwrap();
-    assert_eq!((read.grain(1), read.manifest()), (Some(&last[..]), Some(&manifest)));
+    assert_eq!(
+        (read.grain(1), read.manifest()),
+        (Some(&last[..]), Some(&manifest))
+    );
 }
 
 #[test]
@@ -454,13 +629,20 @@ fn a_ciphertext_full_of_false_manifests_takes_no_time() {
     file[3] |= 1 << 4;
     let started = Instant::now();
     assert_eq!(open(&file).unwrap_err().code, ErrorCode::Corrupt);
-    assert!(started.elapsed() < Duration::from_secs(20), "{:?}", started.elapsed());
+    assert!(
+        started.elapsed() < Duration::from_secs(20),
+        "{:?}",
+        started.elapsed()
+    );
 }
 
 #[test]
 fn a_frame_longer_than_any_grain_is_refused_and_a_cut_one_waited_for() {
     assert!(next_frame(&u32::MAX.to_be_bytes()).is_err());
-    assert!(matches!(next_frame(&[0, 0, 1, 0, 1]), Ok(Frame::Incomplete(260))));
+    assert!(matches!(
+        next_frame(&[0, 0, 1, 0, 1]),
+        Ok(Frame::Incomplete(260))
+    ));
 }
 
 proptest! {
@@ -521,16 +703,33 @@ proptest! {
 
 #[test]
 fn indefinite_lengths_tags_and_undefined_have_no_place_in_cbor_grains() {
-    for payload in
-        [&b"\xbf\xff"[..], b"\xa1\x61x\x9f\xff", b"\xa1\x61x\xc0\x60", b"\xa1\x61x\xf7", b"\xa1\x61x\x7f\xff"]
-    {
+    for payload in [
+        &b"\xbf\xff"[..],
+        b"\xa1\x61x\x9f\xff",
+        b"\xa1\x61x\xc0\x60",
+        b"\xa1\x61x\xf7",
+        b"\xa1\x61x\x7f\xff",
+    ] {
         let mut blob = blob_of(payload);
         blob[1] = 1 << 5;
         for mode in [Mode::Strict, Mode::Lenient] {
-            assert_eq!(read(&blob, mode).unwrap_err().code, ErrorCode::Corrupt, "{payload:02x?}");
+            assert_eq!(
+                read(&blob, mode).unwrap_err().code,
+                ErrorCode::Corrupt,
+                "{payload:02x?}"
+            );
         }
     }
-    let cbor = EncodeOptions { encoding: Encoding::Cbor, ..EncodeOptions::default() };
+    let cbor = EncodeOptions {
+        encoding: Encoding::Cbor,
+        ..EncodeOptions::default()
+    };
     let text = br#"{"type":"event","content":"hello","created_at":1}"#;
-    assert_eq!(read(&encode_json(&Json::parse(text).unwrap(), cbor).unwrap().blob, Mode::Strict), Ok(()));
+    assert_eq!(
+        read(
+            &encode_json(&Json::parse(text).unwrap(), cbor).unwrap().blob,
+            Mode::Strict
+        ),
+        Ok(())
+    );
 }

@@ -1,4 +1,5 @@
-//! Sixty answers that a lake gives: by SQL, CAL, search, scan, lifecycle and the plan of an erasure.
+//! Sixty answers that a lake gives: by SQL, CAL, search, scan, lifecycle and the plan of an
+//! erasure.
 
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use futures::TryStreamExt;
@@ -92,30 +93,58 @@ pub async fn answers(lab: &Lab) -> Vec<Answer> {
         Ok(lake) => lake,
         Err(error) => return vec![Err(error.to_string()); ANSWERS],
     };
-    let context = match lake_context(&lake, &SqlOptions { threads: 1, ..SqlOptions::default() }).await {
+    let context = match lake_context(
+        &lake,
+        &SqlOptions {
+            threads: 1,
+            ..SqlOptions::default()
+        },
+    )
+    .await
+    {
         Ok(context) => context,
         Err(error) => return vec![Err(error.to_string()); ANSWERS],
     };
     let filled = |text: &str| {
-        text.replace("$superseded", &lab.superseded().to_string()).replace("$erased", &lab.erased().to_string())
+        text.replace("$superseded", &lab.superseded().to_string())
+            .replace("$erased", &lab.erased().to_string())
     };
     let mut answers = Vec::with_capacity(ANSWERS);
     for column in COLUMNS {
-        answers.push(sql(&context, &format!("SELECT content_address, {column} FROM grains ORDER BY 1")).await);
+        answers.push(
+            sql(
+                &context,
+                &format!("SELECT content_address, {column} FROM grains ORDER BY 1"),
+            )
+            .await,
+        );
     }
     for statement in SQL {
         answers.push(sql(&context, &filled(statement)).await);
     }
     let executor = Executor::new(context, patient_session(1_800_000_000_000));
     for statement in CAL {
-        let response = executor.run_text(filled(statement).as_bytes(), &Bindings::new(), Options::default()).await;
-        answers.push(response.map_err(|error| error.to_string()).and_then(|response| {
-            let mut response: serde_json::Value =
-                serde_json::from_str(&response.to_json().to_string()).map_err(|error| error.to_string())?;
-            // How long it took and how much was read.
-            response.as_object_mut().map(|response| response.remove("_cal"));
-            Ok(response.to_string())
-        }));
+        let response = executor
+            .run_text(
+                filled(statement).as_bytes(),
+                &Bindings::new(),
+                Options::default(),
+            )
+            .await;
+        answers.push(
+            response
+                .map_err(|error| error.to_string())
+                .and_then(|response| {
+                    let mut response: serde_json::Value =
+                        serde_json::from_str(&response.to_json().to_string())
+                            .map_err(|error| error.to_string())?;
+                    // How long it took and how much was read.
+                    response
+                        .as_object_mut()
+                        .map(|response| response.remove("_cal"));
+                    Ok(response.to_string())
+                }),
+        );
     }
     answers.push(lifecycle(&lake).await);
     answers.push(described(&lake).await);
@@ -129,13 +158,20 @@ pub async fn answers(lab: &Lab) -> Vec<Answer> {
 async fn sql(context: &SessionContext, statement: &str) -> Answer {
     let mut out = String::new();
     for statement in statements(statement).map_err(|error| error.to_string())? {
-        let stream = execute(context, statement).await.map_err(|error| error.to_string())?;
-        let batches: Vec<_> = stream.try_collect().await.map_err(|error: _| format!("{error}"))?;
+        let stream = execute(context, statement)
+            .await
+            .map_err(|error| error.to_string())?;
+        let batches: Vec<_> = stream
+            .try_collect()
+            .await
+            .map_err(|error: _| format!("{error}"))?;
         let options = FormatOptions::default().with_null("NULL");
         for batch in &batches {
             for column in batch.columns() {
-                let cells = ArrayFormatter::try_new(column, &options).map_err(|error| error.to_string())?;
-                (0..batch.num_rows()).for_each(|row| out.push_str(&format!("{}\u{1f}", cells.value(row))));
+                let cells =
+                    ArrayFormatter::try_new(column, &options).map_err(|error| error.to_string())?;
+                (0..batch.num_rows())
+                    .for_each(|row| out.push_str(&format!("{}\u{1f}", cells.value(row))));
             }
         }
     }
@@ -143,14 +179,18 @@ async fn sql(context: &SessionContext, statement: &str) -> Answer {
 }
 
 async fn lifecycle(lake: &Lake) -> Answer {
-    let states = lake.portable_states(|_| true).await.map_err(|error| error.to_string())?;
+    let states = lake
+        .portable_states(|_| true)
+        .await
+        .map_err(|error| error.to_string())?;
     Ok(format!("{states:?}"))
 }
 
 async fn described(lake: &Lake) -> Answer {
     let description = describe(lake).await.map_err(|error| error.to_string())?;
     let mut description = serde_json::to_value(description).map_err(|error| error.to_string())?;
-    // How the sidecars are is no answer about grains: they may be missing or damaged, and are then read past.
+    // How the sidecars are is no answer about grains: they may be missing or damaged, and are then
+    // read past.
     if let Some(description) = description.as_object_mut() {
         description.retain(|key, _| !["indexes", "sidecars", "seconds"].contains(&key.as_str()));
     }
@@ -158,9 +198,21 @@ async fn described(lake: &Lake) -> Answer {
 }
 
 async fn scan(lake: &Lake) -> Answer {
-    let packs = NAMES.iter().filter_map(|name| shipped(name).ok()).take(2).collect();
-    let options = ScanOptions { sql: SqlOptions { threads: 1, ..SqlOptions::default() }, since: Since::Beginning };
-    let scan = Scan::prepare(lake, packs, &options).await.map_err(|error| error.to_string())?;
+    let packs = NAMES
+        .iter()
+        .filter_map(|name| shipped(name).ok())
+        .take(2)
+        .collect();
+    let options = ScanOptions {
+        sql: SqlOptions {
+            threads: 1,
+            ..SqlOptions::default()
+        },
+        since: Since::Beginning,
+    };
+    let scan = Scan::prepare(lake, packs, &options)
+        .await
+        .map_err(|error| error.to_string())?;
     let mut found = std::collections::BTreeMap::<String, u64>::new();
     let take = |rule: &gristmill_queries::packs::Rule, _: &gristmill_queries::packs::Finding| {
         *found.entry(rule.id.clone()).or_default() += 1;
@@ -171,13 +223,23 @@ async fn scan(lake: &Lake) -> Answer {
 }
 
 async fn erasure(lake: &mut Lake, person: &str) -> Answer {
-    let person = Person { identifiers: [person.to_owned()].into(), ..Person::default() };
-    let request = Request { people: vec![person], ..Request::default() };
-    let (plan, _) = plan(lake, &request, 1).await.map_err(|error| error.to_string())?;
+    let person = Person {
+        identifiers: [person.to_owned()].into(),
+        ..Person::default()
+    };
+    let request = Request {
+        people: vec![person],
+        ..Request::default()
+    };
+    let (plan, _) = plan(lake, &request, 1)
+        .await
+        .map_err(|error| error.to_string())?;
     let mut plan = serde_json::to_value(plan).map_err(|error| error.to_string())?;
     // How much had to be read depends on the sidecars, and what is selected doesn't.
     if let Some(plan) = plan.as_object_mut() {
-        plan.retain(|key, _| !key.starts_with("segments_") && !["grains_read", "bytes_read"].contains(&key.as_str()));
+        plan.retain(|key, _| {
+            !key.starts_with("segments_") && !["grains_read", "bytes_read"].contains(&key.as_str())
+        });
     }
     Ok(plan.to_string())
 }

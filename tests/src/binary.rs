@@ -1,7 +1,7 @@
 //! The `gristmill` binary as a user has it.
 //!
-//! Cargo builds binaries for the tests of their own package only, so it is asked for this one, once per test process. If it
-//! is fresh, that takes a moment.
+//! Cargo builds binaries for the tests of their own package only, so it is asked for this one, once
+//! per test process. If it is fresh, that takes a moment.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -10,8 +10,14 @@ use std::sync::LazyLock;
 use crate::paths::workspace;
 
 /// How the variables begin that Cargo sets for one package.
-const OF_PACKAGES: [&str; 6] =
-    ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_CRATE_NAME", "CARGO_BIN_", "CARGO_PRIMARY_PACKAGE", "CARGO_TARGET_TMPDIR"];
+const OF_PACKAGES: [&str; 6] = [
+    "CARGO_PKG_",
+    "CARGO_MANIFEST_",
+    "CARGO_CRATE_NAME",
+    "CARGO_BIN_",
+    "CARGO_PRIMARY_PACKAGE",
+    "CARGO_TARGET_TMPDIR",
+];
 
 /// The environment variable that names a binary that is there already.
 const BINARY: &str = "GRISTMILL_BINARY";
@@ -27,17 +33,26 @@ pub fn path() -> &'static PathBuf {
         }
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let mut build = Command::new(cargo);
-        build.current_dir(workspace()).args(["build", "--quiet", "--bin", "gristmill"]);
-        // What Cargo tells this test about its own package, build scripts would take for news: nearly all would be built again.
+        build
+            .current_dir(workspace())
+            .args(["build", "--quiet", "--bin", "gristmill"]);
+        // What Cargo tells this test about its own package, build scripts would take for news:
+        // nearly all would be built again.
         for (name, _) in std::env::vars_os() {
-            if OF_PACKAGES.iter().any(|prefix| name.to_string_lossy().starts_with(prefix)) {
+            if OF_PACKAGES
+                .iter()
+                .any(|prefix| name.to_string_lossy().starts_with(prefix))
+            {
                 build.env_remove(&name);
             }
         }
         if !cfg!(debug_assertions) {
             build.arg("--release");
         }
-        assert!(build.status().is_ok_and(|status| status.success()), "`cargo build --bin gristmill` failed");
+        assert!(
+            build.status().is_ok_and(|status| status.success()),
+            "`cargo build --bin gristmill` failed"
+        );
         // target/<profile>/deps/<this test>
         let own = std::env::current_exe().unwrap_or_default();
         let folder = own.ancestors().nth(2).unwrap_or(&own);

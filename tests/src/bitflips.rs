@@ -57,10 +57,18 @@ impl Target {
         let mut files: BTreeMap<String, Vec<PathBuf>> = BTreeMap::new();
         for file in files_below(&lab.lake) {
             if std::fs::metadata(&file).is_ok_and(|file| file.len() > 0) {
-                files.entry(kind_of(file.strip_prefix(&lab.lake).unwrap_or(&file))).or_default().push(file);
+                files
+                    .entry(kind_of(file.strip_prefix(&lab.lake).unwrap_or(&file)))
+                    .or_default()
+                    .push(file);
             }
         }
-        Target { lab, answers, files, outcome: Outcome::default() }
+        Target {
+            lab,
+            answers,
+            files,
+            outcome: Outcome::default(),
+        }
     }
 
     /// The kinds of files of the lake.
@@ -73,10 +81,17 @@ impl Target {
         let mut random = StdRng::seed_from_u64(seed);
         let kinds: Vec<(String, Vec<PathBuf>)> = self.files.clone().into_iter().collect();
         for number in 0..count {
-            let Some((kind, files)) = kinds.get(number % kinds.len()) else { continue };
-            let Some(file) = files.get(random.random_range(0..files.len())) else { continue };
+            let Some((kind, files)) = kinds.get(number % kinds.len()) else {
+                continue;
+            };
+            let Some(file) = files.get(random.random_range(0..files.len())) else {
+                continue;
+            };
             let length = std::fs::metadata(file).map_or(1, |file| file.len());
-            let damage = Damage::Flip { byte: random.random_range(0..length), bit: random.random_range(0..8) };
+            let damage = Damage::Flip {
+                byte: random.random_range(0..length),
+                bit: random.random_range(0..8),
+            };
             self.damage(kind, file, &damage).await;
         }
     }
@@ -87,8 +102,10 @@ impl Target {
             for (number, file) in files.iter().enumerate() {
                 let length = std::fs::metadata(file).map_or(1, |file| file.len());
                 self.damage(&kind, file, &Damage::Delete).await;
-                self.damage(&kind, file, &Damage::Truncate { length: length / 2 }).await;
-                self.damage(&kind, file, &Damage::Truncate { length: length - 1 }).await;
+                self.damage(&kind, file, &Damage::Truncate { length: length / 2 })
+                    .await;
+                self.damage(&kind, file, &Damage::Truncate { length: length - 1 })
+                    .await;
                 if let Some(other) = files.get(number + 1) {
                     self.damage(&kind, file, &Damage::Swap(other.clone())).await;
                 }
@@ -100,16 +117,25 @@ impl Target {
     pub async fn cut_logs(&mut self) {
         for (kind, files) in self.files.clone() {
             if let Some(last) = files.last().filter(|_| kind.ends_with("log entry")) {
-                self.damage(&format!("{kind}, the last"), last, &Damage::Delete).await;
+                self.damage(&format!("{kind}, the last"), last, &Damage::Delete)
+                    .await;
             }
         }
     }
 
     /// Rewrites one cell of each column of `grains` with another Parquet writer.
     pub async fn rewrite_cells(&mut self) {
-        let Some(file) = self.files.get("grains data").and_then(|files| files.first()).cloned() else { return };
+        let Some(file) = self
+            .files
+            .get("grains data")
+            .and_then(|files| files.first())
+            .cloned()
+        else {
+            return;
+        };
         for column in crate::damage::columns_of(&file) {
-            self.damage("grains data, a cell", &file, &Damage::Cell { column }).await;
+            self.damage("grains data, a cell", &file, &Damage::Cell { column })
+                .await;
         }
     }
 
@@ -121,17 +147,29 @@ impl Target {
             // A command that ends with an error isn't silent.
             Err(_) => true,
         };
-        let mut tally = Tally { tried: 1, found: u64::from(found), ..Tally::default() };
+        let mut tally = Tally {
+            tried: 1,
+            found: u64::from(found),
+            ..Tally::default()
+        };
         if !found {
             let after = answers(&self.lab).await;
-            let changed = self.answers.iter().zip(&after).enumerate().find(|(_, (before, after))| before != after);
+            let changed = self
+                .answers
+                .iter()
+                .zip(&after)
+                .enumerate()
+                .find(|(_, (before, after))| before != after);
             match changed {
                 None => tally.harmless = 1,
                 Some((number, (_, after))) => {
                     tally.errors = u64::from(after.is_err());
                     tally.silent = u64::from(after.is_ok());
                     let shown: String = format!("{after:?}").chars().take(300).collect();
-                    self.outcome.failures.push(format!("{damage:?} of {}: answer {number} is {shown}", file.display()));
+                    self.outcome.failures.push(format!(
+                        "{damage:?} of {}: answer {number} is {shown}",
+                        file.display()
+                    ));
                 }
             }
         }
@@ -147,7 +185,10 @@ impl Target {
 
 /// What a file of the lake is, by its path from the lake's root.
 fn kind_of(path: &Path) -> String {
-    let parts: Vec<String> = path.iter().map(|part| part.to_string_lossy().into_owned()).collect();
+    let parts: Vec<String> = path
+        .iter()
+        .map(|part| part.to_string_lossy().into_owned())
+        .collect();
     let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
     match parts.as_slice() {
         [table, "_delta_log", name] if name.ends_with(".json") => format!("{table} log entry"),
@@ -162,18 +203,43 @@ fn kind_of(path: &Path) -> String {
 
 impl std::fmt::Display for Outcome {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        writeln!(out, "| kind of file | damaged | found | no answer changes | an error | silent |")?;
+        writeln!(
+            out,
+            "| kind of file | damaged | found | no answer changes | an error | silent |"
+        )?;
         writeln!(out, "|---|---|---|---|---|---|")?;
         let mut sum = Tally::default();
-        for (kind, Tally { tried, found, harmless, errors, silent }) in &self.kinds {
-            writeln!(out, "| {kind} | {tried} | {found} | {harmless} | {errors} | {silent} |")?;
+        for (
+            kind,
+            Tally {
+                tried,
+                found,
+                harmless,
+                errors,
+                silent,
+            },
+        ) in &self.kinds
+        {
+            writeln!(
+                out,
+                "| {kind} | {tried} | {found} | {harmless} | {errors} | {silent} |"
+            )?;
             sum.tried += tried;
             sum.found += found;
             sum.harmless += harmless;
             sum.errors += errors;
             sum.silent += silent;
         }
-        let Tally { tried, found, harmless, errors, silent } = sum;
-        writeln!(out, "| **all** | {tried} | {found} | {harmless} | {errors} | {silent} |")
+        let Tally {
+            tried,
+            found,
+            harmless,
+            errors,
+            silent,
+        } = sum;
+        writeln!(
+            out,
+            "| **all** | {tried} | {found} | {harmless} | {errors} | {silent} |"
+        )
     }
 }

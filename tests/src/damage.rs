@@ -14,7 +14,9 @@ use gristmill_engine::lake::{Lake, LakeLocation};
 use gristmill_engine::progress::WorkProgress;
 use gristmill_engine::verify::{Part, VerifyOptions, VerifyReport, verify_lake, verify_unopened};
 use gristmill_schemas::address::ContentAddress;
-use gristmill_schemas::container::{ContainerOptions, ContainerWriter, IndexState, Manifest, write_frame};
+use gristmill_schemas::container::{
+    ContainerOptions, ContainerWriter, IndexState, Manifest, write_frame,
+};
 use gristmill_schemas::grain::{EncodeOptions, encode_json};
 use gristmill_schemas::json::Json;
 use parquet::arrow::ArrowWriter;
@@ -55,24 +57,46 @@ impl Lab {
         Lab::new(true).await
     }
 
-    /// Makes one of format 1, as it was before there were heads and digests: without erasures, and not encrypted.
+    /// Makes one of format 1, as it was before there were heads and digests: without erasures, and
+    /// not encrypted.
     ///
     /// # Panics
     /// As [`Lab::plain`].
     pub async fn of_format_1() -> Lab {
         let folder = tempfile::tempdir().expect("a temporary folder");
-        let lab = Lab { lake: folder.path().join("lake"), addresses: Vec::new(), is_encrypted: false, folder };
-        let mut lake = Lake::open_or_create(&lab.lake.display().to_string()).await.expect("a new lake");
+        let lab = Lab {
+            lake: folder.path().join("lake"),
+            addresses: Vec::new(),
+            is_encrypted: false,
+            folder,
+        };
+        let mut lake = Lake::open_or_create(&lab.lake.display().to_string())
+            .await
+            .expect("a new lake");
         let blobs: Vec<Vec<u8>> = (0..GRAINS).map(|number| blob(PEOPLE[3], number)).collect();
         let addresses: Vec<_> = blobs.iter().map(|blob| ContentAddress::of(blob)).collect();
-        lab.take_in(&mut lake, "first.mg", &container(&blobs, &addresses)).await;
+        lab.take_in(&mut lake, "first.mg", &container(&blobs, &addresses))
+            .await;
         let mut refused = blob("mallory", 0);
         refused[2] = 2;
-        lab.take_in(&mut lake, "refused.mgs", &frames(&[refused])).await;
-        for file in files_below(&lab.lake).into_iter().filter(|path| path.iter().any(|part| part == "_delta_log")) {
+        lab.take_in(&mut lake, "refused.mgs", &frames(&[refused]))
+            .await;
+        for file in files_below(&lab.lake)
+            .into_iter()
+            .filter(|path| path.iter().any(|part| part == "_delta_log"))
+        {
             let text = fs::read_to_string(&file).expect("a log entry");
-            let lines = text.lines().map(|line| without_digests(serde_json::from_str(line).expect("an action")));
-            fs::write(&file, lines.map(|line| line.to_string()).collect::<Vec<_>>().join("\n")).expect("a log entry");
+            let lines = text
+                .lines()
+                .map(|line| without_digests(serde_json::from_str(line).expect("an action")));
+            fs::write(
+                &file,
+                lines
+                    .map(|line| line.to_string())
+                    .collect::<Vec<_>>()
+                    .join("\n"),
+            )
+            .expect("a log entry");
         }
         fs::remove_file(lab.lake.join("heads.json")).expect("heads");
         lab
@@ -81,27 +105,56 @@ impl Lab {
     async fn new(is_encrypted: bool) -> Lab {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let path = folder.path().join("lake");
-        let mut lab = Lab { lake: path, addresses: Vec::new(), is_encrypted, folder };
-        let mut lake = Lake::open_or_create(&lab.lake.display().to_string()).await.expect("a new lake");
+        let mut lab = Lab {
+            lake: path,
+            addresses: Vec::new(),
+            is_encrypted,
+            folder,
+        };
+        let mut lake = Lake::open_or_create(&lab.lake.display().to_string())
+            .await
+            .expect("a new lake");
         if is_encrypted {
-            lake.seal_from_now_on(lab.keys()).await.expect("an encrypted lake");
+            lake.seal_from_now_on(lab.keys())
+                .await
+                .expect("an encrypted lake");
         }
-        let blobs: Vec<Vec<u8>> =
-            PEOPLE.iter().flat_map(|person| (0..GRAINS).map(|number| blob(person, number))).collect();
+        let blobs: Vec<Vec<u8>> = PEOPLE
+            .iter()
+            .flat_map(|person| (0..GRAINS).map(|number| blob(person, number)))
+            .collect();
         lab.addresses = blobs.iter().map(|blob| ContentAddress::of(blob)).collect();
         // Two segments, so that files can be swapped.
         let (first, second) = blobs.split_at(blobs.len() / 2);
-        lab.take_in(&mut lake, "first.mg", &container(first, &lab.addresses)).await;
-        lab.take_in(&mut lake, "second.mg", &container(second, &lab.addresses)).await;
+        lab.take_in(&mut lake, "first.mg", &container(first, &lab.addresses))
+            .await;
+        lab.take_in(&mut lake, "second.mg", &container(second, &lab.addresses))
+            .await;
         let mut order = lab.order();
         for (number, person) in PEOPLE.iter().take(2).enumerate() {
             let mut refused = blob("mallory", number);
             refused[2] = 2;
-            lab.take_in(&mut lake, &format!("refused-{number}.mgs"), &frames(&[refused])).await;
+            lab.take_in(
+                &mut lake,
+                &format!("refused-{number}.mgs"),
+                &frames(&[refused]),
+            )
+            .await;
             let identifiers = [(*person).to_owned()].into();
-            let request = Request { people: vec![Person { identifiers, ..Person::default() }], ..Request::default() };
-            let erased = erase(&mut lake, &request, &order).await.expect("an erasure");
-            assert!(erased.proven && erased.scope.grains == GRAINS as u64, "{erased:?}");
+            let request = Request {
+                people: vec![Person {
+                    identifiers,
+                    ..Person::default()
+                }],
+                ..Request::default()
+            };
+            let erased = erase(&mut lake, &request, &order)
+                .await
+                .expect("an erasure");
+            assert!(
+                erased.proven && erased.scope.grains == GRAINS as u64,
+                "{erased:?}"
+            );
             order = lab.order();
         }
         // Beyond the erasure's checkpoint.
@@ -109,22 +162,40 @@ impl Lab {
             let more = blob("zoe-5005", number);
             let mut refused = blob("mallory", 10 + number);
             refused[2] = 2;
-            let superseded = lab.addresses.get(3 * GRAINS + number).copied().expect("a grain of the last person");
+            let superseded = lab
+                .addresses
+                .get(3 * GRAINS + number)
+                .copied()
+                .expect("a grain of the last person");
             let mut manifest = Manifest::default();
             manifest.entries.insert(
                 superseded,
-                IndexState { superseded_by: Some(ContentAddress::of(&more)), ..IndexState::default() },
+                IndexState {
+                    superseded_by: Some(ContentAddress::of(&more)),
+                    ..IndexState::default()
+                },
             );
             let old = blob(PEOPLE[3], number);
-            lab.take_in(&mut lake, &format!("more-{number}.mg"), &container_of(&[more, old], &manifest)).await;
-            lab.take_in(&mut lake, &format!("more-{number}.mgs"), &frames(&[refused])).await;
+            lab.take_in(
+                &mut lake,
+                &format!("more-{number}.mg"),
+                &container_of(&[more, old], &manifest),
+            )
+            .await;
+            lab.take_in(
+                &mut lake,
+                &format!("more-{number}.mgs"),
+                &frames(&[refused]),
+            )
+            .await;
         }
         lab
     }
 
     /// The key store of the lake, if it is encrypted.
     fn keys(&self) -> Box<FileKeys> {
-        let keyring = Keyring::open_or_create(&self.folder.path().join("keyring.json"), PASSPHRASE).expect("a keyring");
+        let keyring = Keyring::open_or_create(&self.folder.path().join("keyring.json"), PASSPHRASE)
+            .expect("a keyring");
         Box::new(FileKeys::beside(keyring).expect("keys"))
     }
 
@@ -133,8 +204,18 @@ impl Lab {
         let mut keyring = Keyring::open_or_create(&path, PASSPHRASE).expect("a keyring");
         // A second order finds the key there.
         let _ = keyring.generate("erasure");
-        let ground = Ground { reference: Some("R-1".to_owned()), ..Ground::default() };
-        Order { ground, keyring, signing_key: "erasure".to_owned(), exclusive: true, destroy_keys: false, threads: 1 }
+        let ground = Ground {
+            reference: Some("R-1".to_owned()),
+            ..Ground::default()
+        };
+        Order {
+            ground,
+            keyring,
+            signing_key: "erasure".to_owned(),
+            exclusive: true,
+            destroy_keys: false,
+            threads: 1,
+        }
     }
 
     /// Opens the lake, with its keys.
@@ -165,28 +246,52 @@ impl Lab {
     /// What the command ends with.
     pub async fn verify(&self) -> Result<VerifyReport, EngineError> {
         let uri = self.lake.display().to_string();
-        let options = VerifyOptions { threads: 1, ..VerifyOptions::default() };
+        let options = VerifyOptions {
+            threads: 1,
+            ..VerifyOptions::default()
+        };
         match Lake::open_unchecked(&uri).await {
             Ok(mut lake) => {
                 if self.is_encrypted {
                     lake.unlock(self.keys())?;
                 }
-                verify_lake(&lake, Part::default(), &options, Arc::new(WorkProgress::default())).await
+                verify_lake(
+                    &lake,
+                    Part::default(),
+                    &options,
+                    Arc::new(WorkProgress::default()),
+                )
+                .await
             }
             Err(cause) if cause.is_environment() => Err(cause),
-            Err(cause) => verify_unopened(&LakeLocation::new(&uri)?, Part::default(), &options, &cause).await,
+            Err(cause) => {
+                verify_unopened(&LakeLocation::new(&uri)?, Part::default(), &options, &cause).await
+            }
         }
     }
 
-    async fn try_take_in(&self, lake: &mut Lake, name: &str, bytes: &[u8]) -> Result<IngestReport, EngineError> {
+    async fn try_take_in(
+        &self,
+        lake: &mut Lake,
+        name: &str,
+        bytes: &[u8],
+    ) -> Result<IngestReport, EngineError> {
         let path = self.folder.path().join(name);
         fs::write(&path, bytes).expect("a file of the input");
         let sources = discover(&[path.display().to_string()]).await?;
-        ingest(lake, sources, &IngestOptions::default(), Arc::new(IngestProgress::default())).await
+        ingest(
+            lake,
+            sources,
+            &IngestOptions::default(),
+            Arc::new(IngestProgress::default()),
+        )
+        .await
     }
 
     async fn take_in(&self, lake: &mut Lake, name: &str, bytes: &[u8]) {
-        self.try_take_in(lake, name, bytes).await.expect("an ingest that goes through");
+        self.try_take_in(lake, name, bytes)
+            .await
+            .expect("an ingest that goes through");
     }
 
     /// Takes in one grain more, of the subject `subject`.
@@ -195,7 +300,12 @@ impl Lab {
     /// If that fails.
     pub async fn ingest_one_more(&self, subject: &str) {
         let mut lake = self.open().await.expect("the lake");
-        self.take_in(&mut lake, &format!("{subject}.mgs"), &frames(&[blob(subject, 0)])).await;
+        self.take_in(
+            &mut lake,
+            &format!("{subject}.mgs"),
+            &frames(&[blob(subject, 0)]),
+        )
+        .await;
     }
 
     /// Tries to take in what was erased; returns how many grains came back.
@@ -205,7 +315,10 @@ impl Lab {
     pub async fn try_ingest_erased(&self) -> Result<u64, EngineError> {
         let mut lake = self.open().await?;
         let erased: Vec<_> = (0..GRAINS).map(|number| blob(PEOPLE[0], number)).collect();
-        Ok(self.try_take_in(&mut lake, "erased.mgs", &frames(&erased)).await?.grains_written)
+        Ok(self
+            .try_take_in(&mut lake, "erased.mgs", &frames(&erased))
+            .await?
+            .grains_written)
     }
 }
 
@@ -216,12 +329,16 @@ fn blob(person: &str, number: usize) -> Vec<u8> {
         1_767_225_600_000_u64 + 1_000 * number as u64
     );
     let json = Json::parse(json.as_bytes()).expect("JSON");
-    encode_json(&json, EncodeOptions::default()).unwrap_or_else(|error| panic!("{error}")).blob
+    encode_json(&json, EncodeOptions::default())
+        .unwrap_or_else(|error| panic!("{error}"))
+        .blob
 }
 
 fn frames(blobs: &[Vec<u8>]) -> Vec<u8> {
     let mut out = Vec::new();
-    blobs.iter().for_each(|blob| write_frame(blob, &mut out).expect("a frame"));
+    blobs
+        .iter()
+        .for_each(|blob| write_frame(blob, &mut out).expect("a frame"));
     out.extend([0; 4]);
     out
 }
@@ -232,28 +349,42 @@ fn container(blobs: &[Vec<u8>], addresses: &[ContentAddress]) -> Vec<u8> {
     let mut own = addresses.iter().filter(|address| own.contains(address));
     let mut manifest = Manifest::default();
     if let (Some(first), Some(second)) = (own.next(), own.next()) {
-        let state = IndexState { superseded_by: Some(*second), ..IndexState::default() };
+        let state = IndexState {
+            superseded_by: Some(*second),
+            ..IndexState::default()
+        };
         manifest.entries.insert(*first, state);
     }
     container_of(blobs, &manifest)
 }
 
 fn container_of(blobs: &[Vec<u8>], manifest: &Manifest) -> Vec<u8> {
-    let options = ContainerOptions { with_manifest: true, ..ContainerOptions::default() };
+    let options = ContainerOptions {
+        with_manifest: true,
+        ..ContainerOptions::default()
+    };
     let lengths = blobs.iter().map(|blob| blob.len() as u32).collect();
     let mut bytes = std::io::Cursor::new(Vec::new());
     let mut writer = ContainerWriter::new(&mut bytes, options, lengths).expect("a container");
-    blobs.iter().for_each(|blob| writer.push(blob).expect("a grain of the container"));
+    blobs
+        .iter()
+        .for_each(|blob| writer.push(blob).expect("a grain of the container"));
     writer.finish(Some(manifest)).expect("the container's end");
     bytes.into_inner()
 }
 
 /// An action of a log as programs of format 1 wrote it.
 fn without_digests(mut action: serde_json::Value) -> serde_json::Value {
-    if let Some(add) = action.get_mut("add").and_then(serde_json::Value::as_object_mut) {
+    if let Some(add) = action
+        .get_mut("add")
+        .and_then(serde_json::Value::as_object_mut)
+    {
         add.remove("tags");
     }
-    if let Some(info) = action.get_mut("commitInfo").and_then(serde_json::Value::as_object_mut) {
+    if let Some(info) = action
+        .get_mut("commitInfo")
+        .and_then(serde_json::Value::as_object_mut)
+    {
         info.remove("gristmill.sealed");
     }
     if let Some(version) = action.pointer_mut("/metaData/configuration/gristmill.formatVersion") {
@@ -270,7 +401,9 @@ pub fn files_below(folder: &Path) -> Vec<PathBuf> {
     let mut files = Vec::new();
     let mut folders = vec![folder.to_owned()];
     while let Some(next) = folders.pop() {
-        for entry in fs::read_dir(&next).unwrap_or_else(|error| panic!("{}: {error}", next.display())) {
+        for entry in
+            fs::read_dir(&next).unwrap_or_else(|error| panic!("{}: {error}", next.display()))
+        {
             let path = entry.expect("an entry of a folder").path();
             match path.is_dir() {
                 true => folders.push(path),
@@ -301,7 +434,8 @@ pub enum Damage {
     Delete,
     /// Another file of its kind is in its place, and it in that one's.
     Swap(PathBuf),
-    /// A Parquet file is written again, by Arrow's own writer, with another value in one cell of a column.
+    /// A Parquet file is written again, by Arrow's own writer, with another value in one cell of a
+    /// column.
     Cell {
         /// The column's name.
         column: String,
@@ -318,7 +452,9 @@ impl Undo {
     /// # Panics
     /// If they can't be written.
     pub fn undo(self) {
-        self.0.into_iter().for_each(|(path, bytes)| fs::write(path, bytes).expect("the file can be written back"));
+        self.0.into_iter().for_each(|(path, bytes)| {
+            fs::write(path, bytes).expect("the file can be written back")
+        });
     }
 }
 
@@ -358,29 +494,45 @@ impl Damage {
 pub fn columns_of(path: &Path) -> Vec<String> {
     let bytes = bytes::Bytes::from(fs::read(path).expect("the file can be read"));
     let reader = ParquetRecordBatchReaderBuilder::try_new(bytes).expect("a Parquet file");
-    reader.schema().fields().iter().map(|field| field.name().clone()).collect()
+    reader
+        .schema()
+        .fields()
+        .iter()
+        .map(|field| field.name().clone())
+        .collect()
 }
 
-/// The Parquet file in `bytes`, with the first cell of `column` exchanged for that of a row that differs, or for null.
+/// The Parquet file in `bytes`, with the first cell of `column` exchanged for that of a row that
+/// differs, or for null.
 fn with_another_cell(bytes: &[u8], column: &str) -> Vec<u8> {
-    let reader =
-        ParquetRecordBatchReaderBuilder::try_new(bytes::Bytes::copy_from_slice(bytes)).expect("a Parquet file");
+    let reader = ParquetRecordBatchReaderBuilder::try_new(bytes::Bytes::copy_from_slice(bytes))
+        .expect("a Parquet file");
     let schema = Arc::clone(reader.schema());
-    let batches: Vec<_> = reader.build().expect("a reader").collect::<Result<_, _>>().expect("rows");
+    let batches: Vec<_> = reader
+        .build()
+        .expect("a reader")
+        .collect::<Result<_, _>>()
+        .expect("rows");
     let rows = arrow::compute::concat_batches(&schema, &batches).expect("one batch");
     let index = schema.index_of(column).expect("the column");
     let cells = rows.column(index);
-    let other = (1..cells.len()).find(|row| cells.slice(*row, 1).to_data() != cells.slice(0, 1).to_data());
+    let other =
+        (1..cells.len()).find(|row| cells.slice(*row, 1).to_data() != cells.slice(0, 1).to_data());
     let first = match other {
         Some(row) => cells.slice(row, 1),
         None if cells.is_null(0) => other_than_null(cells.data_type()),
         None => arrow::array::new_null_array(cells.data_type(), 1),
     };
-    let changed = arrow::compute::concat(&[&first, &cells.slice(1, cells.len() - 1)]).expect("a column");
+    let changed =
+        arrow::compute::concat(&[&first, &cells.slice(1, cells.len() - 1)]).expect("a column");
     let mut columns = rows.columns().to_vec();
     columns[index] = changed;
     // A column that was never null may be now.
-    let fields: Vec<_> = schema.fields().iter().map(|field| field.as_ref().clone().with_nullable(true)).collect();
+    let fields: Vec<_> = schema
+        .fields()
+        .iter()
+        .map(|field| field.as_ref().clone().with_nullable(true))
+        .collect();
     let schema = Arc::new(arrow::datatypes::Schema::new(fields));
     let rows = arrow::array::RecordBatch::try_new(Arc::clone(&schema), columns).expect("rows");
     let mut out = Vec::new();
@@ -398,11 +550,23 @@ fn other_than_null(kind: &arrow::datatypes::DataType) -> arrow::array::ArrayRef 
         List(field) => {
             let values = other_than_null(field.data_type());
             let offsets = arrow::buffer::OffsetBuffer::from_lengths([values.len()]);
-            Arc::new(arrow::array::ListArray::new(Arc::clone(field), offsets, values, None))
+            Arc::new(arrow::array::ListArray::new(
+                Arc::clone(field),
+                offsets,
+                values,
+                None,
+            ))
         }
         Struct(fields) => {
-            let columns = fields.iter().map(|field| other_than_null(field.data_type())).collect();
-            Arc::new(arrow::array::StructArray::new(fields.clone(), columns, None))
+            let columns = fields
+                .iter()
+                .map(|field| other_than_null(field.data_type()))
+                .collect();
+            Arc::new(arrow::array::StructArray::new(
+                fields.clone(),
+                columns,
+                None,
+            ))
         }
         Utf8 => text,
         kind => arrow::compute::cast(&text, kind).expect("a value of every kind"),

@@ -1,16 +1,20 @@
-//! The data sets under `datasets/`: a small lake input with every form that grains come in, and every way to be wrong.
+//! The data sets under `datasets/`: a small lake input with every form that grains come in, and
+//! every way to be wrong.
 //!
-//! They are made by `cargo run --bin datasets`, from seeds and test keys, so that they can be made again: a test compares
-//! what lies in the repository with what this module makes. `exchanges.jsonl` and `README.md` are written by hand.
+//! They are made by `cargo run --bin datasets`, from seeds and test keys, so that they can be made
+//! again: a test compares what lies in the repository with what this module makes.
+//! `exchanges.jsonl` and `README.md` are written by hand.
 
 use std::io;
 
 use gristmill_connectors::generate::{Block, Corpus};
 use gristmill_schemas::container::{
-    CONTAINER_HEADER_LENGTH, Codec, ContainerOptions, ContainerWriter, FOOTER_LENGTH, FRAME_END, Manifest, write_frame,
+    CONTAINER_HEADER_LENGTH, Codec, ContainerOptions, ContainerWriter, FOOTER_LENGTH, FRAME_END,
+    Manifest, write_frame,
 };
 use gristmill_schemas::grain::{
-    DEFAULT_PAYLOAD_LIMIT, EncodeOptions, EncodedGrain, Encoding, Grain, Key, Mode, Payload, encode, encode_json,
+    DEFAULT_PAYLOAD_LIMIT, EncodeOptions, EncodedGrain, Encoding, Grain, Key, Mode, Payload,
+    encode, encode_json,
 };
 use gristmill_schemas::json::Json;
 use gristmill_schemas::sign::{SigningKey, sign};
@@ -41,9 +45,14 @@ pub struct DataSet {
 /// # Errors
 /// None that the seeds here cause; those of encoding and writing are passed on.
 pub fn make() -> Result<Vec<DataSet>, Fault> {
-    let corpus = Corpus { seed: SEED, people: PEOPLE };
+    let corpus = Corpus {
+        seed: SEED,
+        people: PEOPLE,
+    };
     let [mut first, second, third] = [corpus.block(0)?, corpus.block(1)?, corpus.block(2)?];
-    let manifest = Manifest { entries: std::mem::take(&mut first.states).into_iter().collect() };
+    let manifest = Manifest {
+        entries: std::mem::take(&mut first.states).into_iter().collect(),
+    };
     let (plain, archived) = second.grains.split_at(second.grains.len() / 2);
     let mut parts = third.grains.chunks(third.grains.len().div_ceil(5));
     let mut part = || parts.next().unwrap_or_default();
@@ -55,29 +64,73 @@ pub fn make() -> Result<Vec<DataSet>, Fault> {
     let damaged = damaged(&corpus.block(3)?)?;
     let mut cut = container(blobs(plain), ContainerOptions::default(), None)?;
     cut.truncate(cut.len() / 2);
-    let cbor = part().iter().map(|grain| again(grain, cbor_options())).collect::<Result<Vec<_>, _>>()?;
-    let signed = part().iter().take(60).map(signed).collect::<Result<Vec<_>, _>>()?;
-    let compressed = |codec| ContainerOptions { codec, ..ContainerOptions::default() };
-    let with_manifest = ContainerOptions { with_manifest: true, sorted: true, ..ContainerOptions::default() };
+    let cbor = part()
+        .iter()
+        .map(|grain| again(grain, cbor_options()))
+        .collect::<Result<Vec<_>, _>>()?;
+    let signed = part()
+        .iter()
+        .take(60)
+        .map(signed)
+        .collect::<Result<Vec<_>, _>>()?;
+    let compressed = |codec| ContainerOptions {
+        codec,
+        ..ContainerOptions::default()
+    };
+    let with_manifest = ContainerOptions {
+        with_manifest: true,
+        sorted: true,
+        ..ContainerOptions::default()
+    };
     Ok(vec![
-        DataSet { name: "manifest.mg", bytes: container(blobs(&first.grains), with_manifest, Some(&manifest))? },
-        DataSet { name: "plain.mg", bytes: container(blobs(plain), ContainerOptions::default(), None)? },
-        DataSet { name: "zstd.mg", bytes: container(blobs(archived), compressed(Codec::Zstd), None)? },
-        DataSet { name: "lz4.mg", bytes: container(blobs(&older), compressed(Codec::Lz4), None)? },
-        DataSet { name: "stream.frames", bytes: frames(&sent)? },
+        DataSet {
+            name: "manifest.mg",
+            bytes: container(blobs(&first.grains), with_manifest, Some(&manifest))?,
+        },
+        DataSet {
+            name: "plain.mg",
+            bytes: container(blobs(plain), ContainerOptions::default(), None)?,
+        },
+        DataSet {
+            name: "zstd.mg",
+            bytes: container(blobs(archived), compressed(Codec::Zstd), None)?,
+        },
+        DataSet {
+            name: "lz4.mg",
+            bytes: container(blobs(&older), compressed(Codec::Lz4), None)?,
+        },
+        DataSet {
+            name: "stream.frames",
+            bytes: frames(&sent)?,
+        },
         DataSet {
             name: "cbor.mg",
-            bytes: container(cbor.iter().map(|grain| &*grain.blob), ContainerOptions::default(), None)?,
+            bytes: container(
+                cbor.iter().map(|grain| &*grain.blob),
+                ContainerOptions::default(),
+                None,
+            )?,
         },
         DataSet {
             name: "signed.mg",
-            bytes: container(signed.iter().map(|grain| &**grain), ContainerOptions::default(), None)?,
+            bytes: container(
+                signed.iter().map(|grain| &**grain),
+                ContainerOptions::default(),
+                None,
+            )?,
         },
         DataSet {
             name: "damaged.mg",
-            bytes: container(damaged.iter().map(|grain| &**grain), ContainerOptions::default(), None)?,
+            bytes: container(
+                damaged.iter().map(|grain| &**grain),
+                ContainerOptions::default(),
+                None,
+            )?,
         },
-        DataSet { name: "cut.mg", bytes: cut },
+        DataSet {
+            name: "cut.mg",
+            bytes: cut,
+        },
     ])
 }
 
@@ -108,27 +161,53 @@ fn frames(grains: &[EncodedGrain]) -> Result<Vec<u8>, Fault> {
 }
 
 fn cbor_options() -> EncodeOptions {
-    EncodeOptions { encoding: Encoding::Cbor, ..EncodeOptions::default() }
+    EncodeOptions {
+        encoding: Encoding::Cbor,
+        ..EncodeOptions::default()
+    }
 }
 
 /// The same fields, encoded otherwise.
 fn again(grain: &EncodedGrain, options: EncodeOptions) -> Result<EncodedGrain, Fault> {
     let payload = Payload::open(&grain.blob, DEFAULT_PAYLOAD_LIMIT)?;
     let grain = Grain::decode(&payload, Mode::Strict)?;
-    let known = grain.known().iter().map(|(field, value)| (Key::Field(*field), value.to_value()));
-    let own = grain.unknown().iter().map(|(key, value)| (Key::Own((*key).to_owned().into()), value.to_value()));
+    let known = grain
+        .known()
+        .iter()
+        .map(|(field, value)| (Key::Field(*field), value.to_value()));
+    let own = grain
+        .unknown()
+        .iter()
+        .map(|(key, value)| (Key::Own((*key).to_owned().into()), value.to_value()));
     Ok(encode(known.chain(own).collect(), options)?)
 }
 
 /// The same grain inside an envelope of the test key.
 fn signed(grain: &EncodedGrain) -> Result<Vec<u8>, Fault> {
-    let blob = again(grain, EncodeOptions { signed: true, ..EncodeOptions::default() })?.blob;
-    Ok(sign(&blob, &SigningKey::from_seed(&TEST_KEY), None, 1_767_225_600)?)
+    let blob = again(
+        grain,
+        EncodeOptions {
+            signed: true,
+            ..EncodeOptions::default()
+        },
+    )?
+    .blob;
+    Ok(sign(
+        &blob,
+        &SigningKey::from_seed(&TEST_KEY),
+        None,
+        1_767_225_600,
+    )?)
 }
 
 /// Good grains, and among them one for every way in which a grain can be wrong.
 fn damaged(block: &Block) -> Result<Vec<Vec<u8>>, Fault> {
-    let good: Vec<_> = block.grains.iter().take(60).map(|grain| grain.blob.clone()).collect();
+    let good: Vec<_> = block
+        .grains
+        .iter()
+        .take(60)
+        .map(|grain| grain.blob.clone())
+        .collect();
     let mut all = Vec::new();
     let mut wrong = wrong_grains()?.into_iter();
     for (at, grain) in good.into_iter().enumerate() {
@@ -143,7 +222,9 @@ fn damaged(block: &Block) -> Result<Vec<Vec<u8>>, Fault> {
 
 /// A belief; `number` sets it apart from others.
 fn belief(number: usize, tag: Option<&str>, options: EncodeOptions) -> Result<Vec<u8>, Fault> {
-    let tags = tag.map_or_else(String::new, |tag| format!(r#","structural_tags":["{tag}"]"#));
+    let tags = tag.map_or_else(String::new, |tag| {
+        format!(r#","structural_tags":["{tag}"]"#)
+    });
     let text = format!(
         r#"{{"type":"belief","subject":"patient-{number:04}","relation":"takes","object":"lisinopril 10 mg","confidence":0.5,
             "created_at":{},"namespace":"clinic"{tags}}}"#,
@@ -155,7 +236,10 @@ fn belief(number: usize, tag: Option<&str>, options: EncodeOptions) -> Result<Ve
 /// `blob` with its first `from` replaced by `to`, of the same length.
 fn replaced(mut blob: Vec<u8>, from: &[u8], to: &[u8]) -> Vec<u8> {
     assert_eq!(from.len(), to.len(), "a replacement that moves nothing");
-    let at = blob.windows(from.len()).position(|window| window == from).expect("the bytes are in the belief above");
+    let at = blob
+        .windows(from.len())
+        .position(|window| window == from)
+        .expect("the bytes are in the belief above");
     blob[at..at + to.len()].copy_from_slice(to);
     blob
 }
@@ -163,7 +247,10 @@ fn replaced(mut blob: Vec<u8>, from: &[u8], to: &[u8]) -> Vec<u8> {
 /// One grain per error code that a delivered grain can have, and a few more of `ERR_CORRUPT`.
 fn wrong_grains() -> Result<Vec<Vec<u8>>, Fault> {
     let plain = |number| belief(number, None, EncodeOptions::default());
-    let signed_options = EncodeOptions { signed: true, ..EncodeOptions::default() };
+    let signed_options = EncodeOptions {
+        signed: true,
+        ..EncodeOptions::default()
+    };
     let half = [0xcb, 0x3f, 0xe0, 0, 0, 0, 0, 0, 0];
     let mut clear_class = belief(1, Some("phi:medication"), EncodeOptions::default())?;
     clear_class[1] = 0;
@@ -171,7 +258,12 @@ fn wrong_grains() -> Result<Vec<Vec<u8>>, Fault> {
     other_type[2] = 0x02;
     let mut other_version = plain(3)?;
     other_version[0] = 9;
-    let mut envelope = sign(&belief(4, None, signed_options)?, &SigningKey::from_seed(&TEST_KEY), None, 1_767_225_600)?;
+    let mut envelope = sign(
+        &belief(4, None, signed_options)?,
+        &SigningKey::from_seed(&TEST_KEY),
+        None,
+        1_767_225_600,
+    )?;
     if let Some(last) = envelope.last_mut() {
         *last ^= 1;
     }
@@ -200,14 +292,21 @@ fn wrong_grains() -> Result<Vec<Vec<u8>>, Fault> {
         replaced(plain(14)?, b"\xa2ca\xcf", b"\xa2cb\xcf"),
         replaced(plain(15)?, b"patient-0015", b"patient-\xff\xff15"),
         replaced(plain(16)?, b"\xa1r\xa5takes", b"\xa1o\xa5takes"),
-        replaced(plain(17)?, b"\xb0lisinopril 10 mg\xa1r\xa5takes", b"\xb5lisinopril 10 mg (?!)\xa1r\xa0"),
+        replaced(
+            plain(17)?,
+            b"\xb0lisinopril 10 mg\xa1r\xa5takes",
+            b"\xb5lisinopril 10 mg (?!)\xa1r\xa0",
+        ),
     ])
 }
 
 /// A zstd frame of so many zeros: the region of a container that holds nothing else.
 fn zstd_of_zeros(length: usize) -> Result<Vec<u8>, Fault> {
     let zeros = vec![0; length];
-    let options = ContainerOptions { codec: Codec::Zstd, ..ContainerOptions::default() };
+    let options = ContainerOptions {
+        codec: Codec::Zstd,
+        ..ContainerOptions::default()
+    };
     let file = container(std::iter::once(&*zeros), options, None)?;
     let region = CONTAINER_HEADER_LENGTH + 4..file.len() - FOOTER_LENGTH;
     Ok(file.get(region).unwrap_or_default().to_vec())

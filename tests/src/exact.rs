@@ -1,8 +1,8 @@
-//! Exact answers: counts, aggregates and pages of a lake of any size, asked for in CAL and in SQL, beside an evaluation that looks
-//! at every grain of the files that the lake was made from.
+//! Exact answers: counts, aggregates and pages of a lake of any size, asked for in CAL and in SQL,
+//! beside an evaluation that looks at every grain of the files that the lake was made from.
 //!
-//! Whatever LIMIT says, a count is that of all matches and a page the first of all in order. The files are read without the
-//! engine, so that both sides share no more than the codec.
+//! Whatever LIMIT says, a count is that of all matches and a page the first of all in order. The
+//! files are read without the engine, so that both sides share no more than the codec.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::error::Error;
@@ -54,17 +54,26 @@ impl Corpus {
         let mut rows = Vec::new();
         let mut ended: HashSet<ContentAddress> = HashSet::new();
         for file in std::fs::read_dir(folder)? {
-            let container = Container::open(std::fs::read(file?.path())?, ContainerLimits::default())?;
-            let states = container.manifest().into_iter().flat_map(|manifest| &manifest.entries);
+            let container =
+                Container::open(std::fs::read(file?.path())?, ContainerLimits::default())?;
+            let states = container
+                .manifest()
+                .into_iter()
+                .flat_map(|manifest| &manifest.entries);
             let is_over = |state: &gristmill_schemas::container::IndexState| {
                 state.superseded_by.is_some() || state.system_valid_to.is_some()
             };
-            ended.extend(states.filter(|(_, state)| is_over(state)).map(|(address, _)| *address));
+            ended.extend(
+                states
+                    .filter(|(_, state)| is_over(state))
+                    .map(|(address, _)| *address),
+            );
             for number in 0..container.len() {
                 rows.push(row(container.grain(number).ok_or("a grain is missing")?)?);
             }
         }
-        rows.iter_mut().for_each(|row| row.superseded = ended.contains(&row.address));
+        rows.iter_mut()
+            .for_each(|row| row.superseded = ended.contains(&row.address));
         rows.sort_unstable_by_key(|row| row.address);
         rows.dedup_by_key(|row| row.address);
         Ok(Corpus(rows))
@@ -93,44 +102,80 @@ impl Corpus {
         let all: Vec<&Row> = self.0.iter().filter(|row| condition.passes(row)).collect();
         let current: Vec<&Row> = all.iter().copied().filter(|row| !row.superseded).collect();
         let recall = condition.cal();
-        let of = |is_cal: bool, text: String, wanted: Vec<String>| Question { text, is_cal, wanted };
+        let of = |is_cal: bool, text: String, wanted: Vec<String>| Question {
+            text,
+            is_cal,
+            wanted,
+        };
         match random.random_range(0..10) {
-            0 => of(true, format!("{recall} | COUNT"), vec![current.len().to_string()]),
-            1 => of(true, format!("{recall} | LIMIT {limit}"), page(&current, 0, limit)),
-            2 => of(true, format!("{recall} WITH superseded | LIMIT {limit}"), page(&all, 0, limit)),
-            3 => of(true, format!("{recall} | OFFSET {offset} | LIMIT {limit}"), page(&current, offset, limit)),
+            0 => of(
+                true,
+                format!("{recall} | COUNT"),
+                vec![current.len().to_string()],
+            ),
+            1 => of(
+                true,
+                format!("{recall} | LIMIT {limit}"),
+                page(&current, 0, limit),
+            ),
+            2 => of(
+                true,
+                format!("{recall} WITH superseded | LIMIT {limit}"),
+                page(&all, 0, limit),
+            ),
+            3 => of(
+                true,
+                format!("{recall} | OFFSET {offset} | LIMIT {limit}"),
+                page(&current, offset, limit),
+            ),
             4 => {
                 let text = format!("{recall} | ORDER BY confidence DESC | LIMIT {limit}");
                 of(true, text, page(&most_confident(current), 0, limit))
             }
             5 => {
-                let of_beliefs = Condition { kind: Some(GrainType::Belief), ..condition };
-                let matches = self.0.iter().filter(|row| of_beliefs.passes(row) && !row.superseded);
-                let subjects: BTreeSet<_> = matches.filter_map(|row| row.subject.as_deref()).collect();
-                of(true, format!("{} | SUBJECTS | COUNT", of_beliefs.cal()), vec![subjects.len().to_string()])
+                let of_beliefs = Condition {
+                    kind: Some(GrainType::Belief),
+                    ..condition
+                };
+                let matches = self
+                    .0
+                    .iter()
+                    .filter(|row| of_beliefs.passes(row) && !row.superseded);
+                let subjects: BTreeSet<_> =
+                    matches.filter_map(|row| row.subject.as_deref()).collect();
+                of(
+                    true,
+                    format!("{} | SUBJECTS | COUNT", of_beliefs.cal()),
+                    vec![subjects.len().to_string()],
+                )
             }
             6 => {
                 let text = format!(
-                    "SELECT count(*), count(DISTINCT subject), count(confidence), min(confidence), max(confidence) FROM grains WHERE {}",
+                    "SELECT count(*), count(DISTINCT subject), count(confidence), min(confidence), \
+                     max(confidence) FROM grains WHERE {}",
                     condition.sql()
                 );
                 of(false, text, vec![aggregates(&all)])
             }
             7 => {
                 let text = format!(
-                    "SELECT content_address FROM grains WHERE {} ORDER BY 1 LIMIT {limit} OFFSET {offset}",
+                    "SELECT content_address FROM grains WHERE {} ORDER BY 1 LIMIT {limit} OFFSET \
+                     {offset}",
                     condition.sql()
                 );
                 of(false, text, addresses(&all, offset, limit))
             }
             8 => {
-                let text =
-                    format!("SELECT count(*) FROM (SELECT blob FROM current WHERE {} LIMIT {limit})", condition.sql());
+                let text = format!(
+                    "SELECT count(*) FROM (SELECT blob FROM current WHERE {} LIMIT {limit})",
+                    condition.sql()
+                );
                 of(false, text, vec![current.len().min(limit).to_string()])
             }
             _ => {
                 let text = format!(
-                    "SELECT relation, count(*) FROM current WHERE relation IS NOT NULL AND {} GROUP BY 1 ORDER BY 1",
+                    "SELECT relation, count(*) FROM current WHERE relation IS NOT NULL AND {} \
+                     GROUP BY 1 ORDER BY 1",
                     condition.sql()
                 );
                 of(false, text, by_relation(&current))
@@ -148,7 +193,9 @@ fn row(blob: &[u8]) -> Result<Row, Box<dyn Error>> {
         kind: grain.grain_type().ok_or("a grain of no known type")?,
         subject: text(Field::Subject),
         relation: text(Field::Relation),
-        confidence: grain.get(Field::Confidence).and_then(|value| value.as_number()),
+        confidence: grain
+            .get(Field::Confidence)
+            .and_then(|value| value.as_number()),
         superseded: false,
     })
 }
@@ -165,7 +212,9 @@ struct Condition {
 impl Condition {
     /// A condition that at least one grain meets.
     fn random(corpus: &Corpus, random: &mut StdRng) -> Condition {
-        let Some(like) = corpus.0.choose(random) else { return Condition::default() };
+        let Some(like) = corpus.0.choose(random) else {
+            return Condition::default();
+        };
         let mut some = |chance: f64| random.random_bool(chance);
         Condition {
             kind: some(0.7).then_some(like.kind),
@@ -179,25 +228,40 @@ impl Condition {
         self.kind.is_none_or(|kind| row.kind == kind)
             && (self.subject.is_none() || row.subject == self.subject)
             && (self.relation.is_none() || row.relation == self.relation)
-            && self.least.is_none_or(|least| row.confidence.is_some_and(|confidence| confidence >= least))
+            && self
+                .least
+                .is_none_or(|least| row.confidence.is_some_and(|confidence| confidence >= least))
     }
 
     fn cal(&self) -> String {
         let texts = [("subject", &self.subject), ("relation", &self.relation)];
-        let texts =
-            texts.into_iter().filter_map(|(name, text)| Some(format!("{name} = {}", Json::from(&**text.as_ref()?))));
-        let all: Vec<String> = texts.chain(self.least.map(|least| format!("confidence >= {least}"))).collect();
-        let kind = self.kind.map_or(String::new(), |kind| format!(" {}", kind.plural()));
-        let filter = if all.is_empty() { String::new() } else { format!(" WHERE {}", all.join(" AND ")) };
+        let texts = texts
+            .into_iter()
+            .filter_map(|(name, text)| Some(format!("{name} = {}", Json::from(&**text.as_ref()?))));
+        let all: Vec<String> = texts
+            .chain(self.least.map(|least| format!("confidence >= {least}")))
+            .collect();
+        let kind = self
+            .kind
+            .map_or(String::new(), |kind| format!(" {}", kind.plural()));
+        let filter = if all.is_empty() {
+            String::new()
+        } else {
+            format!(" WHERE {}", all.join(" AND "))
+        };
         format!("RECALL{kind}{filter}")
     }
 
     fn sql(&self) -> String {
         let kind = self.kind.map(|kind| kind.name().into());
-        let texts = [("type", &kind), ("subject", &self.subject), ("relation", &self.relation)];
-        let texts = texts
-            .into_iter()
-            .filter_map(|(name, text)| Some(format!("{name} = '{}'", text.as_ref()?.replace('\'', "''"))));
+        let texts = [
+            ("type", &kind),
+            ("subject", &self.subject),
+            ("relation", &self.relation),
+        ];
+        let texts = texts.into_iter().filter_map(|(name, text)| {
+            Some(format!("{name} = '{}'", text.as_ref()?.replace('\'', "''")))
+        });
         let all = texts.chain(self.least.map(|least| format!("confidence >= {least}")));
         let all: Vec<String> = all.chain(["true".to_owned()]).collect();
         all.join(" AND ")
@@ -205,27 +269,51 @@ impl Condition {
 }
 
 fn addresses(rows: &[&Row], offset: usize, limit: usize) -> Vec<String> {
-    rows.iter().skip(offset).take(limit).map(|row| row.address.to_string()).collect()
+    rows.iter()
+        .skip(offset)
+        .take(limit)
+        .map(|row| row.address.to_string())
+        .collect()
 }
 
 /// How many matched, and the page.
 fn page(rows: &[&Row], offset: usize, limit: usize) -> Vec<String> {
-    [rows.len().to_string()].into_iter().chain(addresses(rows, offset, limit)).collect()
+    [rows.len().to_string()]
+        .into_iter()
+        .chain(addresses(rows, offset, limit))
+        .collect()
 }
 
 /// Greatest first, those without any last, then by address.
 fn most_confident(mut rows: Vec<&Row>) -> Vec<&Row> {
     let key = |row: &Row| row.confidence.unwrap_or(f64::NEG_INFINITY);
-    rows.sort_by(|left, right| key(right).total_cmp(&key(left)).then(left.address.cmp(&right.address)));
+    rows.sort_by(|left, right| {
+        key(right)
+            .total_cmp(&key(left))
+            .then(left.address.cmp(&right.address))
+    });
     rows
 }
 
 fn aggregates(rows: &[&Row]) -> String {
-    let subjects: HashSet<&str> = rows.iter().filter_map(|row| row.subject.as_deref()).collect();
+    let subjects: HashSet<&str> = rows
+        .iter()
+        .filter_map(|row| row.subject.as_deref())
+        .collect();
     let confidences: Vec<f64> = rows.iter().filter_map(|row| row.confidence).collect();
     let shown = |value: Option<f64>| value.map_or(String::new(), |value| format!("{value:?}"));
-    let (least, most) = (confidences.iter().copied().reduce(f64::min), confidences.iter().copied().reduce(f64::max));
-    format!("{} {} {} {} {}", rows.len(), subjects.len(), confidences.len(), shown(least), shown(most))
+    let (least, most) = (
+        confidences.iter().copied().reduce(f64::min),
+        confidences.iter().copied().reduce(f64::max),
+    );
+    format!(
+        "{} {} {} {} {}",
+        rows.len(),
+        subjects.len(),
+        confidences.len(),
+        shown(least),
+        shown(most)
+    )
 }
 
 fn by_relation(rows: &[&Row]) -> Vec<String> {
@@ -233,7 +321,10 @@ fn by_relation(rows: &[&Row]) -> Vec<String> {
     rows.iter()
         .filter_map(|row| row.relation.as_deref())
         .for_each(|relation| *counts.entry(relation).or_default() += 1);
-    counts.into_iter().map(|(relation, count)| format!("{relation} {count}")).collect()
+    counts
+        .into_iter()
+        .map(|(relation, count)| format!("{relation} {count}"))
+        .collect()
 }
 
 /// What the lake answers to `question`, in the form of [`Question::wanted`].
@@ -246,20 +337,35 @@ pub async fn answered(
     question: &Question,
 ) -> Result<Vec<String>, Box<dyn Error>> {
     if question.is_cal {
-        let response = executor.run_text(question.text.as_bytes(), &Bindings::new(), Options::default()).await?;
+        let response = executor
+            .run_text(
+                question.text.as_bytes(),
+                &Bindings::new(),
+                Options::default(),
+            )
+            .await?;
         let answer = response.answer;
         return Ok(match answer.value {
             Some(value) => vec![value.to_string()],
             None => {
-                let found = answer.results.iter().map(|entry| entry.content_address.clone());
-                [answer.total.to_string()].into_iter().chain(found).collect()
+                let found = answer
+                    .results
+                    .iter()
+                    .map(|entry| entry.content_address.clone());
+                [answer.total.to_string()]
+                    .into_iter()
+                    .chain(found)
+                    .collect()
             }
         });
     }
     let mut lines = Vec::new();
     for batch in context.sql(&question.text).await?.collect().await? {
         for row in 0..batch.num_rows() {
-            let cells = batch.columns().iter().map(|column| array_value_to_string(column, row));
+            let cells = batch
+                .columns()
+                .iter()
+                .map(|column| array_value_to_string(column, row));
             lines.push(cells.collect::<Result<Vec<_>, _>>()?.join(" "));
         }
     }

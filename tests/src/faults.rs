@@ -1,8 +1,10 @@
-//! Faults in the middle of every command that writes: kills, full disks, files that may not grow, too little memory.
+//! Faults in the middle of every command that writes: kills, full disks, files that may not grow,
+//! too little memory.
 //!
-//! Each fault happens to a copy of a prepared place (a lake and its keyring). Afterwards the lake must pass `verify`, hold either what
-//! it held before or what an undisturbed run leaves, each grain once; and the same command, run again without a fault, must
-//! succeed and end where an undisturbed run ends.
+//! Each fault happens to a copy of a prepared place (a lake and its keyring). Afterwards the lake
+//! must pass `verify`, hold either what it held before or what an undisturbed run leaves, each
+//! grain once; and the same command, run again without a fault, must succeed and end where an
+//! undisturbed run ends.
 
 use std::error::Error;
 use std::fs;
@@ -40,13 +42,48 @@ struct Case {
 
 /// Every command that writes. `USER` stands for a person of whom nothing has to stay.
 const CASES: [Case; 14] = [
-    Case { name: "ingest", place: "empty", arguments: &["ingest", "../corpus"], already: &[] },
-    Case { name: "ingest --encrypt", place: "empty", arguments: &["ingest", "../corpus", "--encrypt"], already: &[] },
-    Case { name: "apply", place: "plain", arguments: &["apply", "../operations.jsonl"], already: &[] },
-    Case { name: "compact", place: "plain", arguments: &["compact"], already: &[] },
-    Case { name: "gc", place: "plain", arguments: &["gc", "--older-than", "0s", "--retention", "0s"], already: &[] },
-    Case { name: "reindex", place: "plain", arguments: &["reindex", "--all"], already: &[] },
-    Case { name: "repair", place: "plain", arguments: &["repair"], already: &[] },
+    Case {
+        name: "ingest",
+        place: "empty",
+        arguments: &["ingest", "../corpus"],
+        already: &[],
+    },
+    Case {
+        name: "ingest --encrypt",
+        place: "empty",
+        arguments: &["ingest", "../corpus", "--encrypt"],
+        already: &[],
+    },
+    Case {
+        name: "apply",
+        place: "plain",
+        arguments: &["apply", "../operations.jsonl"],
+        already: &[],
+    },
+    Case {
+        name: "compact",
+        place: "plain",
+        arguments: &["compact"],
+        already: &[],
+    },
+    Case {
+        name: "gc",
+        place: "plain",
+        arguments: &["gc", "--older-than", "0s", "--retention", "0s"],
+        already: &[],
+    },
+    Case {
+        name: "reindex",
+        place: "plain",
+        arguments: &["reindex", "--all"],
+        already: &[],
+    },
+    Case {
+        name: "repair",
+        place: "plain",
+        arguments: &["repair"],
+        already: &[],
+    },
     Case {
         name: "erase",
         place: "plain",
@@ -56,19 +93,46 @@ const CASES: [Case; 14] = [
     Case {
         name: "erase --destroy-keys",
         place: "sealed",
-        arguments: &["erase", "--user", "USER", "--execute", "--exclusive", "--destroy-keys"],
+        arguments: &[
+            "erase",
+            "--user",
+            "USER",
+            "--execute",
+            "--exclusive",
+            "--destroy-keys",
+        ],
         already: &[3],
     },
-    Case { name: "keys generate", place: "plain", arguments: &["keys", "generate", "another"], already: &[1] },
-    Case { name: "keys encrypt", place: "plain", arguments: &["keys", "encrypt", "--exclusive"], already: &[] },
-    Case { name: "keys rotate", place: "sealed", arguments: &["keys", "rotate", "--exclusive"], already: &[] },
+    Case {
+        name: "keys generate",
+        place: "plain",
+        arguments: &["keys", "generate", "another"],
+        already: &[1],
+    },
+    Case {
+        name: "keys encrypt",
+        place: "plain",
+        arguments: &["keys", "encrypt", "--exclusive"],
+        already: &[],
+    },
+    Case {
+        name: "keys rotate",
+        place: "sealed",
+        arguments: &["keys", "rotate", "--exclusive"],
+        already: &[],
+    },
     Case {
         name: "keys passphrase",
         place: "sealed",
         arguments: &["keys", "passphrase", "--new-passphrase-file", "../new"],
         already: &[1],
     },
-    Case { name: "export", place: "plain", arguments: &["export", "out.mg", "--force"], already: &[] },
+    Case {
+        name: "export",
+        place: "plain",
+        arguments: &["export", "out.mg", "--force"],
+        already: &[],
+    },
 ];
 
 /// What happens to a command.
@@ -128,18 +192,44 @@ impl Faults {
     /// # Errors
     /// If a command fails that must not.
     pub fn prepare(folder: &Path) -> Result<Faults, Fault> {
-        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-        let mut faults = Faults { folder: folder.to_owned(), runtime, expected: Vec::new() };
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .enable_all()
+            .build()?;
+        let mut faults = Faults {
+            folder: folder.to_owned(),
+            runtime,
+            expected: Vec::new(),
+        };
         fs::write(folder.join("new"), NEW_PASSPHRASE)?;
         for place in ["empty", "plain", "sealed"] {
             fs::create_dir_all(folder.join(place))?;
         }
         let corpus = folder.join("corpus").display().to_string();
-        faults.must("empty", &["generate", &corpus, "--grains", "600", "--file-grains", "200", "--people", "12"])?;
+        faults.must(
+            "empty",
+            &[
+                "generate",
+                &corpus,
+                "--grains",
+                "600",
+                "--file-grains",
+                "200",
+                "--people",
+                "12",
+            ],
+        )?;
         faults.must("plain", &["keys", "generate", "erasure"])?;
         faults.must("sealed", &["keys", "generate", "erasure"])?;
-        fs::write(folder.join("corpus/person.frames"), frames(&(0..20).map(of_the_person).collect::<Vec<_>>()))?;
-        for file in ["corpus-00000.mg", "corpus-00001.mg", "corpus-00002.mg", "person.frames"] {
+        fs::write(
+            folder.join("corpus/person.frames"),
+            frames(&(0..20).map(of_the_person).collect::<Vec<_>>()),
+        )?;
+        for file in [
+            "corpus-00000.mg",
+            "corpus-00001.mg",
+            "corpus-00002.mg",
+            "person.frames",
+        ] {
             let file = format!("{corpus}/{file}");
             faults.must("plain", &["ingest", &file])?;
             faults.must("sealed", &["ingest", &file, "--encrypt"])?;
@@ -153,21 +243,35 @@ impl Faults {
             if output.status.code() != Some(0) {
                 return Err(failed(case, "without a fault", &output));
             }
-            let content = faults.content(&place)?.ok_or("no lake after an undisturbed run")?;
+            let content = faults
+                .content(&place)?
+                .ok_or("no lake after an undisturbed run")?;
             faults.expected.push((took, content));
             fs::remove_dir_all(&place)?;
         }
         Ok(faults)
     }
 
-    /// Does `count` faults from the number `seed` on, and checks what each leaves. `report` gets a line for each.
+    /// Does `count` faults from the number `seed` on, and checks what each leaves. `report` gets a
+    /// line for each.
     ///
     /// # Errors
     /// The first check that fails, with the number of the fault, by which it happens again.
-    pub fn run(&self, seed: usize, count: usize, report: &mut dyn FnMut(&str)) -> Result<Tally, Fault> {
+    pub fn run(
+        &self,
+        seed: usize,
+        count: usize,
+        report: &mut dyn FnMut(&str),
+    ) -> Result<Tally, Fault> {
         let mut tally = Tally::default();
         for number in seed..seed + count {
-            let kinds = [Kind::Kill, Kind::Kill, Kind::FileSize, Kind::FullDisk, Kind::Memory];
+            let kinds = [
+                Kind::Kill,
+                Kind::Kill,
+                Kind::FileSize,
+                Kind::FullDisk,
+                Kind::Memory,
+            ];
             let kind = kinds[number / CASES.len() % kinds.len()];
             let at = number % CASES.len();
             let (case, (took, expected)) = (CASES[at], &self.expected[at]);
@@ -182,13 +286,24 @@ impl Faults {
                 (true, Kind::Memory) => &mut tally.memory,
             };
             *counted += 1;
-            report(&format!("{number} {kind:?} {}: {}", case.name, if disturbed { "disturbed" } else { "too late" }));
+            report(&format!(
+                "{number} {kind:?} {}: {}",
+                case.name,
+                if disturbed { "disturbed" } else { "too late" }
+            ));
         }
         Ok(tally)
     }
 
     /// One fault; true if it disturbed the command.
-    fn fault(&self, case: Case, kind: Kind, share: f64, took: Duration, expected: &Content) -> Result<bool, Fault> {
+    fn fault(
+        &self,
+        case: Case,
+        kind: Kind,
+        share: f64,
+        took: Duration,
+        expected: &Content,
+    ) -> Result<bool, Fault> {
         let disk = match kind {
             Kind::FullDisk => Disk::mount(&self.folder.join("disk")),
             _ => None,
@@ -201,7 +316,10 @@ impl Faults {
         let disturbed = match (kind, &disk) {
             (Kind::Kill, _) => {
                 let mut command = self.command(&place, case);
-                let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
+                let child = command
+                    .stdout(Stdio::null())
+                    .stderr(Stdio::null())
+                    .spawn()?;
                 kill_after(child, took.mul_f64(share * 1.1))?
             }
             (Kind::FullDisk, Some(disk)) => {
@@ -210,9 +328,13 @@ impl Faults {
                 disk.grow()?;
                 output.status.code() != Some(0)
             }
-            // Where nothing may be mounted, a limit of the size of files takes the place of a full disk.
+            // Where nothing may be mounted, a limit of the size of files takes the place of a full
+            // disk.
             (Kind::FullDisk | Kind::FileSize, _) => {
-                let limit = format!("trap '' XFSZ; ulimit -f {}", 1 + (share * share * 600.0) as u64);
+                let limit = format!(
+                    "trap '' XFSZ; ulimit -f {}",
+                    1 + (share * share * 600.0) as u64
+                );
                 self.limited(&place, case, &limit).output()?.status.code() != Some(0)
             }
             (Kind::Memory, _) => {
@@ -248,11 +370,20 @@ impl Faults {
         Ok(disturbed)
     }
 
-    /// What a fault may leave: the lake as it was, or as the command leaves it, or a part of the way where the command has several
-    /// commits; each grain once, and whole.
-    fn check_left(&self, place: &Path, before: Option<&Content>, expected: &Content) -> Result<(), Fault> {
+    /// What a fault may leave: the lake as it was, or as the command leaves it, or a part of the
+    /// way where the command has several commits; each grain once, and whole.
+    fn check_left(
+        &self,
+        place: &Path,
+        before: Option<&Content>,
+        expected: &Content,
+    ) -> Result<(), Fault> {
         let Some(left) = self.content(place)? else {
-            return if before.is_none() { Ok(()) } else { Err("the lake is gone".into()) };
+            return if before.is_none() {
+                Ok(())
+            } else {
+                Err("the lake is gone".into())
+            };
         };
         let known = |address: &String| {
             expected.addresses.binary_search(address).is_ok()
@@ -265,7 +396,9 @@ impl Faults {
             return Err("there is a grain that nobody wrote".into());
         }
         let is_kept = |address: &&String| expected.addresses.binary_search(address).is_ok();
-        let kept = before.into_iter().flat_map(|before| before.addresses.iter().filter(is_kept));
+        let kept = before
+            .into_iter()
+            .flat_map(|before| before.addresses.iter().filter(is_kept));
         for address in kept {
             if left.addresses.binary_search(address).is_err() {
                 return Err(format!("the grain {address} is lost").into());
@@ -279,7 +412,11 @@ impl Faults {
             let output = self.plain_command(place, arguments).output()?;
             if output.status.code() != Some(0) {
                 let (out, errors) = texts(&output);
-                return Err(format!("{arguments:?} ended with {:?}: {errors}{out}", output.status.code()).into());
+                return Err(format!(
+                    "{arguments:?} ended with {:?}: {errors}{out}",
+                    output.status.code()
+                )
+                .into());
             }
         }
         Ok(())
@@ -288,7 +425,11 @@ impl Faults {
     /// What the lake of `place` holds; `None` if there is none yet.
     fn content(&self, place: &Path) -> Result<Option<Content>, Fault> {
         let lake = place.join("lake");
-        if !lake.join("grains/_delta_log/00000000000000000000.json").exists() && !lake.join("audit").exists() {
+        if !lake
+            .join("grains/_delta_log/00000000000000000000.json")
+            .exists()
+            && !lake.join("audit").exists()
+        {
             return Ok(None);
         }
         self.runtime.block_on(async {
@@ -308,7 +449,11 @@ impl Faults {
             addresses.sort_unstable();
             let state = lake.state.files()?.iter().map(|file| file.rows).sum();
             let rejects = lake.rejects.files()?.iter().map(|file| file.rows).sum();
-            Ok(Some(Content { addresses, state, rejects }))
+            Ok(Some(Content {
+                addresses,
+                state,
+                rejects,
+            }))
         })
     }
 
@@ -329,7 +474,9 @@ impl Faults {
     /// The command of `case` under a limit of the shell.
     fn limited(&self, place: &Path, case: Case, limit: &str) -> Command {
         let mut command = Command::new("sh");
-        command.args(["-c", &format!("{limit}; exec \"$0\" \"$@\"")]).arg(binary::path());
+        command
+            .args(["-c", &format!("{limit}; exec \"$0\" \"$@\"")])
+            .arg(binary::path());
         self.in_place(&mut command, place, &self.arguments(case));
         command
     }
@@ -348,21 +495,41 @@ impl Faults {
         command
     }
 
-    fn in_place<S: AsRef<std::ffi::OsStr>>(&self, command: &mut Command, place: &Path, arguments: &[S]) {
+    fn in_place<S: AsRef<std::ffi::OsStr>>(
+        &self,
+        command: &mut Command,
+        place: &Path,
+        arguments: &[S],
+    ) {
         // After a change of the passphrase that came through the new one opens the keyring.
         let has_old = Keyring::open(&place.join("keyring.json"), PASSPHRASE).is_ok();
         let changed = place.join("keyring.json").exists() && !has_old;
         command
-            .args(["--quiet", "--format", "json", "--memory", "64M", "--threads", "2", "--lake", "lake"])
+            .args([
+                "--quiet",
+                "--format",
+                "json",
+                "--memory",
+                "64M",
+                "--threads",
+                "2",
+                "--lake",
+                "lake",
+            ])
             .args(arguments)
             .env("GRISTMILL_KEYRING", place.join("keyring.json"))
-            .env("GRISTMILL_PASSPHRASE", if changed { NEW_PASSPHRASE } else { PASSPHRASE })
+            .env(
+                "GRISTMILL_PASSPHRASE",
+                if changed { NEW_PASSPHRASE } else { PASSPHRASE },
+            )
             .stdin(Stdio::null())
             .current_dir(place);
     }
 
     fn must(&self, place: &str, arguments: &[&str]) -> Result<Output, Fault> {
-        let output = self.plain_command(&self.folder.join(place), arguments).output()?;
+        let output = self
+            .plain_command(&self.folder.join(place), arguments)
+            .output()?;
         match output.status.code() {
             Some(0) => Ok(output),
             code => Err(format!("{arguments:?} ended with {code:?}: {}", texts(&output).1).into()),
@@ -379,13 +546,26 @@ impl Disk {
     /// `None` if the system lets nothing be mounted.
     fn mount(folder: &Path) -> Option<Disk> {
         fs::create_dir_all(folder).ok()?;
-        let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", "size=1g", "tmpfs"]).arg(folder).output();
-        mounted.is_ok_and(|output| output.status.success()).then(|| Disk { folder: folder.to_owned() })
+        let mounted = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", "size=1g", "tmpfs"])
+            .arg(folder)
+            .output();
+        mounted
+            .is_ok_and(|output| output.status.success())
+            .then(|| Disk {
+                folder: folder.to_owned(),
+            })
     }
 
     fn leave_kib(&self, free: u64) -> Result<(), Fault> {
-        let output = Command::new("df").args(["--output=used", "-k"]).arg(&self.folder).output()?;
-        let used = String::from_utf8_lossy(&output.stdout).lines().nth(1).and_then(|line| line.trim().parse().ok());
+        let output = Command::new("df")
+            .args(["--output=used", "-k"])
+            .arg(&self.folder)
+            .output()?;
+        let used = String::from_utf8_lossy(&output.stdout)
+            .lines()
+            .nth(1)
+            .and_then(|line| line.trim().parse().ok());
         self.resize(&format!("{}k", used.unwrap_or(0_u64) + free))
     }
 
@@ -395,14 +575,22 @@ impl Disk {
 
     fn resize(&self, size: &str) -> Result<(), Fault> {
         let option = format!("remount,size={size}");
-        let output = Command::new("mount").args(["-o", &option]).arg(&self.folder).output()?;
-        if output.status.success() { Ok(()) } else { Err(texts(&output).1.into()) }
+        let output = Command::new("mount")
+            .args(["-o", &option])
+            .arg(&self.folder)
+            .output()?;
+        if output.status.success() {
+            Ok(())
+        } else {
+            Err(texts(&output).1.into())
+        }
     }
 }
 
 impl Drop for Disk {
     fn drop(&mut self) {
-        // A file system that stays mounted is memory that stays taken; there is nobody to report it to.
+        // A file system that stays mounted is memory that stays taken; there is nobody to report it
+        // to.
         let _ = Command::new("umount").arg(&self.folder).output();
     }
 }
@@ -414,7 +602,12 @@ fn texts(output: &Output) -> (String, String) {
 
 fn failed(case: Case, when: &str, output: &Output) -> Fault {
     let (out, errors) = texts(output);
-    format!("`{}` {when} ended with {:?}: {errors}{out}", case.name, output.status.code()).into()
+    format!(
+        "`{}` {when} ended with {:?}: {errors}{out}",
+        case.name,
+        output.status.code()
+    )
+    .into()
 }
 
 fn difference(found: Option<&Content>, expected: &Content) -> String {

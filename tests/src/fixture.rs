@@ -16,7 +16,9 @@ use gristmill_connectors::source::discover;
 use gristmill_engine::ingest::{IngestOptions, IngestProgress, ingest};
 use gristmill_engine::lake::Lake;
 use gristmill_schemas::address::ContentAddress;
-use gristmill_schemas::container::{ContainerOptions, ContainerWriter, IndexState, Manifest, VerificationStatus};
+use gristmill_schemas::container::{
+    ContainerOptions, ContainerWriter, IndexState, Manifest, VerificationStatus,
+};
 use gristmill_schemas::grain::{EncodeOptions, encode_json};
 use gristmill_schemas::json::Json;
 
@@ -30,20 +32,38 @@ pub struct Fixture {
 }
 
 impl Fixture {
-    /// Makes the lake that `file` describes. Panics with the reason if the file isn't right: it is part of a test.
+    /// Makes the lake that `file` describes. Panics with the reason if the file isn't right: it is
+    /// part of a test.
     pub async fn load(file: &Path) -> Fixture {
         let bytes = fs::read(file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
-        let description = Json::parse(&bytes).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+        let description =
+            Json::parse(&bytes).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
         let folder = tempfile::tempdir().expect("a temporary folder");
         let (container, addresses) = write_container(&description, folder.path());
         let uri = folder.path().join("lake").display().to_string();
         let mut lake = Lake::open_or_create(&uri).await.expect("a new lake");
-        let sources = discover(&[container.display().to_string()]).await.expect("the container is there");
+        let sources = discover(&[container.display().to_string()])
+            .await
+            .expect("the container is there");
         let options = IngestOptions::default();
-        let report = ingest(&mut lake, sources, &options, Arc::new(IngestProgress::default())).await;
+        let report = ingest(
+            &mut lake,
+            sources,
+            &options,
+            Arc::new(IngestProgress::default()),
+        )
+        .await;
         let report = report.expect("the container can be taken in");
-        assert_eq!(report.rejected, 0, "a grain of the fixture was refused: {:?}", report.rejects_by_code);
-        Fixture { lake, addresses, folder }
+        assert_eq!(
+            report.rejected, 0,
+            "a grain of the fixture was refused: {:?}",
+            report.rejects_by_code
+        );
+        Fixture {
+            lake,
+            addresses,
+            folder,
+        }
     }
 
     /// The folder that holds the container and the lake.
@@ -52,29 +72,62 @@ impl Fixture {
     }
 }
 
-fn write_container(description: &Json<'_>, folder: &Path) -> (PathBuf, HashMap<String, ContentAddress>) {
+fn write_container(
+    description: &Json<'_>,
+    folder: &Path,
+) -> (PathBuf, HashMap<String, ContentAddress>) {
     let mut addresses = HashMap::new();
     let mut blobs = Vec::new();
-    for entry in description.get("grains").and_then(Json::as_array).expect("a list of grains") {
-        let key = entry.get("key").and_then(Json::as_str).expect("a grain has a key");
-        let text = named(&entry.get("grain").expect("an entry has a grain").to_string(), &addresses);
+    for entry in description
+        .get("grains")
+        .and_then(Json::as_array)
+        .expect("a list of grains")
+    {
+        let key = entry
+            .get("key")
+            .and_then(Json::as_str)
+            .expect("a grain has a key");
+        let text = named(
+            &entry
+                .get("grain")
+                .expect("an entry has a grain")
+                .to_string(),
+            &addresses,
+        );
         let json = Json::parse(text.as_bytes()).expect("names become addresses");
-        let encoded = encode_json(&json, EncodeOptions::default()).unwrap_or_else(|error| panic!("{key}: {error}"));
+        let encoded = encode_json(&json, EncodeOptions::default())
+            .unwrap_or_else(|error| panic!("{key}: {error}"));
         addresses.insert(key.to_owned(), encoded.address);
         blobs.push(encoded.blob);
     }
     let mut manifest = Manifest::default();
-    for entry in description.get("state").and_then(Json::as_array).unwrap_or_default() {
-        let key = entry.get("key").and_then(Json::as_str).expect("a state has a key");
-        manifest.entries.insert(addresses[key], state(entry, &addresses));
+    for entry in description
+        .get("state")
+        .and_then(Json::as_array)
+        .unwrap_or_default()
+    {
+        let key = entry
+            .get("key")
+            .and_then(Json::as_str)
+            .expect("a state has a key");
+        manifest
+            .entries
+            .insert(addresses[key], state(entry, &addresses));
     }
     let path = folder.join("fixture.mg");
     let lengths = blobs.iter().map(|blob| blob.len() as u32).collect();
-    let options = ContainerOptions { with_manifest: true, ..ContainerOptions::default() };
+    let options = ContainerOptions {
+        with_manifest: true,
+        ..ContainerOptions::default()
+    };
     let file = fs::File::create(&path).expect("the folder can be written to");
     let mut writer = ContainerWriter::new(file, options, lengths).expect("a container");
-    blobs.iter().for_each(|blob| writer.push(blob).expect("the container can be written"));
-    writer.finish(Some(&manifest)).expect("the container can be written");
+    blobs
+        .iter()
+        .for_each(|blob| writer.push(blob).expect("the container can be written"));
+    writer
+        .finish(Some(&manifest))
+        .expect("the container can be written");
     (path, addresses)
 }
 

@@ -1,6 +1,8 @@
 //! Small grains and containers for tests.
 
-use gristmill_schemas::container::{ContainerOptions, ContainerWriter, FRAME_END, Manifest, write_frame};
+use gristmill_schemas::container::{
+    ContainerOptions, ContainerWriter, FRAME_END, Manifest, write_frame,
+};
 use gristmill_schemas::grain::{EncodeOptions, EncodedGrain, encode_json};
 use gristmill_schemas::json::Json;
 
@@ -33,11 +35,20 @@ pub fn belief(number: usize) -> Vec<u8> {
 ///
 /// # Panics
 /// If it can't be written.
-pub fn container(grains: &[Vec<u8>], options: ContainerOptions, manifest: Option<&Manifest>) -> Vec<u8> {
-    let options = ContainerOptions { with_manifest: manifest.is_some(), ..options };
+pub fn container(
+    grains: &[Vec<u8>],
+    options: ContainerOptions,
+    manifest: Option<&Manifest>,
+) -> Vec<u8> {
+    let options = ContainerOptions {
+        with_manifest: manifest.is_some(),
+        ..options
+    };
     let lengths = grains.iter().map(|grain| grain.len() as u32).collect();
     let mut writer = ContainerWriter::new(Vec::new(), options, lengths).expect("a small container");
-    grains.iter().for_each(|grain| writer.push(grain).expect("announced"));
+    grains
+        .iter()
+        .for_each(|grain| writer.push(grain).expect("announced"));
     writer.finish(manifest).expect("a whole container")
 }
 
@@ -52,7 +63,9 @@ pub fn plain(grains: &[Vec<u8>]) -> Vec<u8> {
 /// If a grain is empty.
 pub fn frames(grains: &[Vec<u8>]) -> Vec<u8> {
     let mut stream = Vec::new();
-    grains.iter().for_each(|grain| write_frame(grain, &mut stream).expect("a grain"));
+    grains
+        .iter()
+        .for_each(|grain| write_frame(grain, &mut stream).expect("a grain"));
     stream.extend(FRAME_END);
     stream
 }

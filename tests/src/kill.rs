@@ -1,4 +1,5 @@
-//! Killing the binary in the middle of its work, over copies of a lake. What must be left is for the tests to say.
+//! Killing the binary in the middle of its work, over copies of a lake. What must be left is for
+//! the tests to say.
 
 use std::fs;
 use std::io;
@@ -13,7 +14,10 @@ const KILLS: usize = 20;
 
 /// How many times a test kills: what the environment variable `GRISTMILL_KILLS` says, else 20.
 pub fn kills() -> usize {
-    std::env::var("GRISTMILL_KILLS").ok().and_then(|number| number.parse().ok()).unwrap_or(KILLS)
+    std::env::var("GRISTMILL_KILLS")
+        .ok()
+        .and_then(|number| number.parse().ok())
+        .unwrap_or(KILLS)
 }
 
 /// Waits for so long; true if the process was still running then, and is killed now.
@@ -38,7 +42,9 @@ pub fn kill_after(mut child: Child, delay: Duration) -> io::Result<bool> {
 /// A number between 0 and 1, different for each run and the same whenever the test runs.
 pub fn share(run: usize) -> f64 {
     let digest = Sha256::digest(run.to_le_bytes());
-    f64::from(u32::from_le_bytes([digest[0], digest[1], digest[2], digest[3]])) / f64::from(u32::MAX)
+    f64::from(u32::from_le_bytes([
+        digest[0], digest[1], digest[2], digest[3],
+    ])) / f64::from(u32::MAX)
 }
 
 /// Copies a folder with all that is in it.

@@ -18,7 +18,11 @@ const PATIENCE: Duration = Duration::from_secs(300);
 
 /// A session of CAL at `now_ms` whose queries may take long.
 pub fn patient_session(now_ms: i64) -> Session {
-    Session { query_timeout: PATIENCE, assemble_timeout: PATIENCE, ..Session::at(now_ms) }
+    Session {
+        query_timeout: PATIENCE,
+        assemble_timeout: PATIENCE,
+        ..Session::at(now_ms)
+    }
 }
 
 /// A lake, and a folder for its input beside it.
@@ -36,7 +40,10 @@ impl TestLake {
     pub async fn new() -> TestLake {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let uri = folder.path().join("lake").display().to_string();
-        TestLake { lake: Lake::open_or_create(&uri).await.expect("a new lake"), folder }
+        TestLake {
+            lake: Lake::open_or_create(&uri).await.expect("a new lake"),
+            folder,
+        }
     }
 
     /// The folder that holds the lake and its input.
@@ -44,7 +51,8 @@ impl TestLake {
         self.folder.path()
     }
 
-    /// Writes `files` (name and bytes) to a folder of their own and takes them in, in the order of their names.
+    /// Writes `files` (name and bytes) to a folder of their own and takes them in, in the order of
+    /// their names.
     ///
     /// # Errors
     /// Those of ingest.
@@ -61,7 +69,13 @@ impl TestLake {
             std::fs::write(input.path().join(name), bytes).expect("a file of the input");
         }
         let sources = discover(&[input.path().display().to_string()]).await?;
-        ingest(&mut self.lake, sources, options, Arc::new(IngestProgress::default())).await
+        ingest(
+            &mut self.lake,
+            sources,
+            options,
+            Arc::new(IngestProgress::default()),
+        )
+        .await
     }
 
     /// [`TestLake::try_ingest`] with the usual options.
@@ -69,7 +83,9 @@ impl TestLake {
     /// # Panics
     /// If ingest fails as a whole.
     pub async fn ingest(&mut self, files: &[(&str, &[u8])]) -> IngestReport {
-        self.try_ingest(files, &IngestOptions::default()).await.expect("an ingest that goes through")
+        self.try_ingest(files, &IngestOptions::default())
+            .await
+            .expect("an ingest that goes through")
     }
 
     /// The rows that `query` answers, as text; null is `NULL`.
@@ -77,19 +93,30 @@ impl TestLake {
     /// # Panics
     /// If it isn't a query that the lake can answer.
     pub async fn rows(&self, query: &str) -> Vec<Vec<String>> {
-        let context = lake_context(&self.lake, &SqlOptions::default()).await.expect("a context over the lake");
+        let context = lake_context(&self.lake, &SqlOptions::default())
+            .await
+            .expect("a context over the lake");
         let mut rows = Vec::new();
         for statement in statements(query).expect("SQL") {
             let stream = execute(&context, statement).await.expect("a plan");
             let batches: Vec<_> = stream.try_collect().await.expect("rows");
             let options = FormatOptions::default().with_null("NULL");
             for batch in &batches {
-                let columns: Vec<_> =
-                    batch.columns().iter().map(|column| ArrayFormatter::try_new(column, &options)).collect();
-                let columns = columns.into_iter().collect::<Result<Vec<_>, _>>().expect("printable columns");
-                rows.extend(
-                    (0..batch.num_rows()).map(|row| columns.iter().map(|cell| cell.value(row).to_string()).collect()),
-                );
+                let columns: Vec<_> = batch
+                    .columns()
+                    .iter()
+                    .map(|column| ArrayFormatter::try_new(column, &options))
+                    .collect();
+                let columns = columns
+                    .into_iter()
+                    .collect::<Result<Vec<_>, _>>()
+                    .expect("printable columns");
+                rows.extend((0..batch.num_rows()).map(|row| {
+                    columns
+                        .iter()
+                        .map(|cell| cell.value(row).to_string())
+                        .collect()
+                }));
             }
         }
         rows
@@ -100,11 +127,20 @@ impl TestLake {
     /// # Panics
     /// If there is no row.
     pub async fn value(&self, query: &str) -> String {
-        self.rows(query).await.into_iter().flatten().next().expect("a row")
+        self.rows(query)
+            .await
+            .into_iter()
+            .flatten()
+            .next()
+            .expect("a row")
     }
 
     /// The codes in `rejects`, in the order of their sources and places.
     pub async fn reject_codes(&self) -> Vec<String> {
-        self.rows("SELECT error_code FROM rejects ORDER BY source, ordinal").await.into_iter().flatten().collect()
+        self.rows("SELECT error_code FROM rejects ORDER BY source, ordinal")
+            .await
+            .into_iter()
+            .flatten()
+            .collect()
     }
 }

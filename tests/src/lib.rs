@@ -1,5 +1,5 @@
-//! What the tests of the public surface share: the conformance runner, the binary and its killing, small lakes, the data sets, the places of
-//! the case files.
+//! What the tests of the public surface share: the conformance runner, the binary and its killing,
+//! small lakes, the data sets, the places of the case files.
 
 pub mod answers;
 pub mod binary;

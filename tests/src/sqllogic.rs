@@ -27,8 +27,16 @@ impl AsyncDB for LakeSession {
             let stream = execute(&self.context, statement).await?;
             let types = vec![DefaultColumnType::Any; stream.schema().fields().len()];
             let batches: Vec<_> = stream.try_collect().await?;
-            let rows = batches.iter().map(rows_of).collect::<Result<Vec<_>, _>>()?.concat();
-            output = if types.is_empty() { DBOutput::StatementComplete(0) } else { DBOutput::Rows { types, rows } };
+            let rows = batches
+                .iter()
+                .map(rows_of)
+                .collect::<Result<Vec<_>, _>>()?
+                .concat();
+            output = if types.is_empty() {
+                DBOutput::StatementComplete(0)
+            } else {
+                DBOutput::Rows { types, rows }
+            };
         }
         Ok(output)
     }
@@ -36,13 +44,29 @@ impl AsyncDB for LakeSession {
     async fn shutdown(&mut self) {}
 }
 
-fn rows_of(batch: &arrow::array::RecordBatch) -> Result<Vec<Vec<String>>, arrow::error::ArrowError> {
+fn rows_of(
+    batch: &arrow::array::RecordBatch,
+) -> Result<Vec<Vec<String>>, arrow::error::ArrowError> {
     use arrow::util::display::{ArrayFormatter, FormatOptions};
     let options = FormatOptions::default().with_null("NULL");
-    let columns: Vec<_> =
-        batch.columns().iter().map(|column| ArrayFormatter::try_new(column, &options)).collect::<Result<_, _>>()?;
-    let cell = |text: String| if text.is_empty() { "(empty)".to_owned() } else { text };
+    let columns: Vec<_> = batch
+        .columns()
+        .iter()
+        .map(|column| ArrayFormatter::try_new(column, &options))
+        .collect::<Result<_, _>>()?;
+    let cell = |text: String| {
+        if text.is_empty() {
+            "(empty)".to_owned()
+        } else {
+            text
+        }
+    };
     Ok((0..batch.num_rows())
-        .map(|row| columns.iter().map(|column| cell(column.value(row).to_string())).collect())
+        .map(|row| {
+            columns
+                .iter()
+                .map(|column| cell(column.value(row).to_string()))
+                .collect()
+        })
         .collect())
 }

@@ -13,7 +13,9 @@ pub fn numbers(seed: u64) -> StdRng {
 /// A number below `count`, small ones oftener: about as words are used in a language.
 pub fn skewed(random: &mut StdRng, count: usize) -> usize {
     let place: f64 = random.random();
-    ((count as f64).powf(place) as usize).saturating_sub(1).min(count - 1)
+    ((count as f64).powf(place) as usize)
+        .saturating_sub(1)
+        .min(count - 1)
 }
 
 /// How long `work` takes, in seconds, and what it answers.
@@ -23,7 +25,8 @@ pub fn timed<T>(work: impl FnOnce() -> T) -> (f64, T) {
     (started.elapsed().as_secs_f64(), answer)
 }
 
-/// What a piece of work took. On a machine that does other things too, the processor time says more.
+/// What a piece of work took. On a machine that does other things too, the processor time says
+/// more.
 #[derive(Debug, Clone, Copy)]
 pub struct Spent {
     /// Seconds on the clock.
@@ -42,7 +45,11 @@ impl Spent {
 
 impl std::fmt::Display for Spent {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(out, "{:.2} s ({:.2} s of processor time)", self.wall, self.processor)
+        write!(
+            out,
+            "{:.2} s ({:.2} s of processor time)",
+            self.wall, self.processor
+        )
     }
 }
 
@@ -50,21 +57,34 @@ impl std::fmt::Display for Spent {
 pub fn worked<T>(work: impl FnOnce() -> T) -> (Spent, T) {
     let before = processor_seconds();
     let (wall, answer) = timed(work);
-    (Spent { wall, processor: processor_seconds() - before }, answer)
+    (
+        Spent {
+            wall,
+            processor: processor_seconds() - before,
+        },
+        answer,
+    )
 }
 
-/// Processor time of this process so far, in hundredths of a second; 0 where the system doesn't tell it so.
+/// Processor time of this process so far, in hundredths of a second; 0 where the system doesn't
+/// tell it so.
 fn processor_seconds() -> f64 {
     let told = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    // The name of the program stands in brackets and may have spaces: the numbers behind it are the 3rd and those that follow.
+    // The name of the program stands in brackets and may have spaces: the numbers behind it are the
+    // 3rd and those that follow.
     let numbers = told.rsplit_once(')').map_or("", |(_, numbers)| numbers);
-    let ticks =
-        numbers.split_whitespace().skip(11).take(2).filter_map(|number| number.parse::<u64>().ok()).sum::<u64>();
+    let ticks = numbers
+        .split_whitespace()
+        .skip(11)
+        .take(2)
+        .filter_map(|number| number.parse::<u64>().ok())
+        .sum::<u64>();
     ticks as f64 / 100.0
 }
 
-/// Asks two sides the same `questions` in turns of [`TURN`], so that both have the same share of a machine that does other
-/// things too; answers the questions per second of each, and what each answered.
+/// Asks two sides the same `questions` in turns of [`TURN`], so that both have the same share of a
+/// machine that does other things too; answers the questions per second of each, and what each
+/// answered.
 ///
 /// # Errors
 /// The first of either side.
@@ -99,5 +119,8 @@ const TURN: usize = 50;
 
 /// The first argument as a number, or `usual`.
 pub fn count_or(usual: usize) -> usize {
-    std::env::args().nth(1).and_then(|count| count.parse().ok()).unwrap_or(usual)
+    std::env::args()
+        .nth(1)
+        .and_then(|count| count.parse().ok())
+        .unwrap_or(usual)
 }

@@ -21,8 +21,8 @@ pub struct Selector {
     /// A session or run of the person
     #[arg(long, value_name = "ID", help_heading = "Whom")]
     pub session: Vec<String>,
-    /// A CSV file of people, one a line: columns user, subject, did, name, email, phone, entity_id, session, run_id; others are
-    /// passed over
+    /// A CSV file of people, one a line: columns user, subject, did, name, email, phone, entity_id,
+    /// session, run_id; others are passed over
     #[arg(long, value_name = "FILE", help_heading = "Whom")]
     pub subjects: Option<PathBuf>,
     /// A consent; every grain that was made on its basis
@@ -46,15 +46,26 @@ pub struct Selector {
     /// Select grains that name a person by the initial of the first name only, too
     #[arg(long, help_heading = "How far")]
     pub initials: bool,
-    /// Take other spellings (case, compatibility forms, blanks) for other people; of the classes of variation, only encodings are
-    /// searched for
+    /// Take other spellings (case, compatibility forms, blanks) for other people; of the classes of
+    /// variation, only encodings are searched for
     #[arg(long, help_heading = "How far")]
     pub exact: bool,
-    /// Search for these classes of variation only: names separated by commas, `all` or `none` [default: all]
-    #[arg(long, value_name = "LIST", value_delimiter = ',', help_heading = "How far")]
+    /// Search for these classes of variation only: names separated by commas, `all` or `none`
+    /// [default: all]
+    #[arg(
+        long,
+        value_name = "LIST",
+        value_delimiter = ',',
+        help_heading = "How far"
+    )]
     pub variations: Vec<String>,
     /// Don't search for a class of variation
-    #[arg(long, value_name = "NAME", value_delimiter = ',', help_heading = "How far")]
+    #[arg(
+        long,
+        value_name = "NAME",
+        value_delimiter = ',',
+        help_heading = "How far"
+    )]
     pub no_variation: Vec<String>,
     /// An approval that was given, for grains whose retention policy requires it before deletion
     #[arg(long, value_name = "WHAT", help_heading = "How far")]
@@ -65,9 +76,16 @@ pub struct Selector {
 #[derive(Debug, Clone, Args)]
 pub struct Keys {
     /// The keyring [default: gristmill/keyring.json in the user's configuration folder]
-    #[arg(long, global = true, env = "GRISTMILL_KEYRING", value_name = "FILE", help_heading = "Keys")]
+    #[arg(
+        long,
+        global = true,
+        env = "GRISTMILL_KEYRING",
+        value_name = "FILE",
+        help_heading = "Keys"
+    )]
     pub keyring: Option<PathBuf>,
-    /// A file whose first line is the passphrase [default: the environment variable GRISTMILL_PASSPHRASE]
+    /// A file whose first line is the passphrase [default: the environment variable
+    /// GRISTMILL_PASSPHRASE]
     #[arg(long, global = true, value_name = "FILE", help_heading = "Keys")]
     pub passphrase_file: Option<PathBuf>,
     /// Leave out what is sealed, so that the rest of an encrypted lake can be read without its keys
@@ -81,13 +99,15 @@ pub struct Erase {
     pub results: Results,
     #[command(flatten)]
     pub selector: Selector,
-    /// Show what would be erased and what would stay, and change nothing; this is also what happens without --execute
+    /// Show what would be erased and what would stay, and change nothing; this is also what happens
+    /// without --execute
     #[arg(long, conflicts_with = "execute")]
     pub plan: bool,
     /// Erase
     #[arg(long)]
     pub execute: bool,
-    /// Nobody else writes to the lake: remove files that no version names at once, whatever their age
+    /// Nobody else writes to the lake: remove files that no version names at once, whatever their
+    /// age
     #[arg(long)]
     pub exclusive: bool,
     /// The reference of the request, for the certificate
@@ -99,8 +119,8 @@ pub struct Erase {
     /// The operator of the lake, for the certificate
     #[arg(long, value_name = "TEXT")]
     pub operator: Option<String>,
-    /// Destroy the keys of the people in an encrypted lake: what is sealed with them is gone at once, and nothing of it is
-    /// written again
+    /// Destroy the keys of the people in an encrypted lake: what is sealed with them is gone at
+    /// once, and nothing of it is written again
     #[arg(long)]
     pub destroy_keys: bool,
     /// The key that signs the certificate
@@ -203,21 +223,24 @@ pub enum KeyCommand {
         #[command(flatten)]
         results: Results,
     },
-    /// Encrypt the lake: everything that it holds is sealed now, and everything that comes in from now on; makes the keyring
-    /// if there is none
+    /// Encrypt the lake: everything that it holds is sealed now, and everything that comes in from
+    /// now on; makes the keyring if there is none
     Encrypt {
-        /// Nobody else writes to the lake: remove files that no version names at once, whatever their age
+        /// Nobody else writes to the lake: remove files that no version names at once, whatever
+        /// their age
         #[arg(long)]
         exclusive: bool,
         #[command(flatten)]
         results: Results,
     },
-    /// Give people new keys, seal what is theirs anew, and end the keys that they had; addresses stay
+    /// Give people new keys, seal what is theirs anew, and end the keys that they had; addresses
+    /// stay
     Rotate {
         /// A user id [default: everybody, and grains without a user]
         #[arg(long, value_name = "ID")]
         user: Vec<String>,
-        /// Nobody else writes to the lake: remove files that no version names at once, whatever their age
+        /// Nobody else writes to the lake: remove files that no version names at once, whatever
+        /// their age
         #[arg(long)]
         exclusive: bool,
         #[command(flatten)]

@@ -1,4 +1,5 @@
-//! Kinds and forms as values of flags. Their names and what they are is told by those who know them, once.
+//! Kinds and forms as values of flags. Their names and what they are is told by those who know
+//! them, once.
 
 use std::sync::LazyLock;
 
@@ -42,8 +43,12 @@ impl To {
 
 impl ValueEnum for Kind {
     fn value_variants<'a>() -> &'a [Kind] {
-        static ALL: LazyLock<Vec<Kind>> =
-            LazyLock::new(|| std::iter::once(None).chain(SourceKind::all().map(Some)).map(Kind).collect());
+        static ALL: LazyLock<Vec<Kind>> = LazyLock::new(|| {
+            std::iter::once(None)
+                .chain(SourceKind::all().map(Some))
+                .map(Kind)
+                .collect()
+        });
         &ALL
     }
 
@@ -55,7 +60,10 @@ impl ValueEnum for Kind {
 impl ValueEnum for From {
     fn value_variants<'a>() -> &'a [From] {
         static ALL: LazyLock<Vec<From>> = LazyLock::new(|| {
-            std::iter::once(None).chain(TranscriptKind::ALL.iter().copied().map(Some)).map(From).collect()
+            std::iter::once(None)
+                .chain(TranscriptKind::ALL.iter().copied().map(Some))
+                .map(From)
+                .collect()
         });
         &ALL
     }
@@ -67,7 +75,8 @@ impl ValueEnum for From {
 
 impl ValueEnum for To {
     fn value_variants<'a>() -> &'a [To] {
-        static ALL: LazyLock<Vec<To>> = LazyLock::new(|| Form::ALL.iter().copied().map(To).collect());
+        static ALL: LazyLock<Vec<To>> =
+            LazyLock::new(|| Form::ALL.iter().copied().map(To).collect());
         &ALL
     }
 

@@ -26,7 +26,9 @@ use crate::{diagnostic, output};
 pub async fn run(context: &Context, arguments: Cal) -> Result<Outcome, Failure> {
     let printer = context.printer(arguments.results);
     let printing = printing(printer)?;
-    let options = Options { aliases: arguments.aliases };
+    let options = Options {
+        aliases: arguments.aliases,
+    };
     let text = text(&arguments)?;
     if arguments.parse {
         return parse(&text.unwrap_or_default(), options, printing);
@@ -45,8 +47,9 @@ pub async fn run(context: &Context, arguments: Cal) -> Result<Outcome, Failure> 
 }
 
 /// What a run that defines a template and ends should say.
-const FORGOTTEN: &str = "gristmill: a template lives as long as its session, so this one is forgotten now; define it in the shell \
-                         (`gristmill cal` without a statement), or write FORMAT TEMPLATE { … } in the ASSEMBLE";
+const FORGOTTEN: &str = "gristmill: a template lives as long as its session, so this one is \
+                         forgotten now; define it in the shell (`gristmill cal` without a \
+                         statement), or write FORMAT TEMPLATE { … } in the ASSEMBLE";
 
 /// What the last of some statements was.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,7 +62,11 @@ enum Last {
 
 impl Last {
     fn of(query: &Query) -> Last {
-        if matches!(query.statement, Statement::DefineTemplate(_)) { Last::Definition } else { Last::Other }
+        if matches!(query.statement, Statement::DefineTemplate(_)) {
+            Last::Definition
+        } else {
+            Last::Other
+        }
     }
 }
 
@@ -76,9 +83,9 @@ fn printing(printer: Printer) -> Result<Printing, Failure> {
         Format::Table => Ok(Printing::People),
         Format::Json => Ok(Printing::Pretty),
         Format::Jsonl => Ok(Printing::Line),
-        Format::Csv | Format::Arrow => {
-            Err(Failure::usage("`cal` answers with an envelope: --format takes table, json or jsonl here"))
-        }
+        Format::Csv | Format::Arrow => Err(Failure::usage(
+            "`cal` answers with an envelope: --format takes table, json or jsonl here",
+        )),
     }
 }
 
@@ -86,7 +93,9 @@ fn printing(printer: Printer) -> Result<Printing, Failure> {
 fn text(arguments: &Cal) -> Result<Option<Vec<u8>>, Failure> {
     Ok(match (&arguments.statement, &arguments.file) {
         (Some(statement), _) => Some(statement.as_encoded_bytes().to_vec()),
-        (None, Some(file)) => Some(std::fs::read(file).map_err(|error| Failure::reading(file, &error))?),
+        (None, Some(file)) => {
+            Some(std::fs::read(file).map_err(|error| Failure::reading(file, &error))?)
+        }
         (None, None) if std::io::stdin().is_terminal() && !arguments.parse => None,
         (None, None) => Some(output::read_in()?),
     })
@@ -98,7 +107,9 @@ fn parse(text: &[u8], options: Options, printing: Printing) -> Result<Outcome, F
         Ok(queries) => queries,
         Err(error) => return Err(tell(&error.into(), text, printing)?),
     };
-    queries.into_iter().try_for_each(|query| parse_one(query, options, printing))?;
+    queries
+        .into_iter()
+        .try_for_each(|query| parse_one(query, options, printing))?;
     Ok(Outcome::Done)
 }
 
@@ -106,10 +117,18 @@ fn parse_one(text: &[u8], options: Options, printing: Printing) -> Result<(), Fa
     match exec::read(text, options) {
         Ok(parsed) => {
             for warning in &parsed.warnings {
-                note(format_args!("{}: {}", warning.code.as_str(), warning.message));
+                note(format_args!(
+                    "{}: {}",
+                    warning.code.as_str(),
+                    warning.message
+                ));
             }
             // A tree is for programs, even on a terminal.
-            let printing = if printing == Printing::Line { Printing::Line } else { Printing::Pretty };
+            let printing = if printing == Printing::Line {
+                Printing::Line
+            } else {
+                Printing::Pretty
+            };
             print(&to_json(&parsed.query), printing)
         }
         Err(error) => Err(tell(&error.into(), text, printing)?),
@@ -119,7 +138,10 @@ fn parse_one(text: &[u8], options: Options, printing: Printing) -> Result<(), Fa
 /// Prints the error object where a program reads it, and answers what people are told.
 fn tell(error: &ExecutionError, text: &[u8], printing: Printing) -> Result<Failure, Failure> {
     if printing != Printing::People {
-        print(&Json::Object([("error", error.to_json())].into_iter().collect()), printing)?;
+        print(
+            &Json::Object([("error", error.to_json())].into_iter().collect()),
+            printing,
+        )?;
     }
     Ok(failure(error, text))
 }
@@ -133,8 +155,12 @@ fn failure(error: &ExecutionError, text: &[u8]) -> Failure {
                 _ => Failure::usage(message),
             }
         }
-        ExecutionError::Refused { by_policy: true, .. } => Failure::policy(error.to_string()),
-        ExecutionError::Refused { .. } | ExecutionError::Grain(_) => Failure::usage(error.to_string()),
+        ExecutionError::Refused {
+            by_policy: true, ..
+        } => Failure::policy(error.to_string()),
+        ExecutionError::Refused { .. } | ExecutionError::Grain(_) => {
+            Failure::usage(error.to_string())
+        }
         other => Failure::environment(other.code(), other),
     }
 }
@@ -191,7 +217,9 @@ fn bindings(parameters: &[String]) -> Result<Bindings, Failure> {
     let mut bindings = Bindings::new();
     for parameter in parameters {
         let Some((name, value)) = parameter.split_once('=') else {
-            return Err(Failure::usage(format!("--param takes NAME=VALUE, not `{parameter}`")));
+            return Err(Failure::usage(format!(
+                "--param takes NAME=VALUE, not `{parameter}`"
+            )));
         };
         let bound = bindings.insert_argument(name.trim_start_matches('$'), value);
         bound.map_err(|error: CalError| Failure::usage(format!("--param {name}: {error}")))?;
@@ -214,8 +242,9 @@ impl Running {
     async fn start(context: &Context, arguments: &Cal) -> Result<Running, Failure> {
         let lake = context.open_lake().await?;
         let options = super::sql::options(context)?;
-        let tables =
-            lake_context(&lake, &options).await.map_err(|error| Failure::environment("can't read the lake", &error))?;
+        let tables = lake_context(&lake, &options)
+            .await
+            .map_err(|error| Failure::environment("can't read the lake", &error))?;
         let mut executor = Executor::new(tables, session(arguments)?);
         let mut writer = None;
         if arguments.allow_writes {
@@ -223,10 +252,17 @@ impl Running {
             executor = executor.with_writer(Arc::clone(&lake) as _);
             writer = Some(lake);
         }
-        Ok(Running { executor, options, writer, fixed_now: arguments.now.is_some(), timing: true })
+        Ok(Running {
+            executor,
+            options,
+            writer,
+            fixed_now: arguments.now.is_some(),
+            timing: true,
+        })
     }
 
-    /// Runs the statements of `text` in order, up to the first that fails; none of them if one can't be read.
+    /// Runs the statements of `text` in order, up to the first that fails; none of them if one
+    /// can't be read.
     async fn all(
         &mut self,
         text: &[u8],
@@ -247,7 +283,10 @@ impl Running {
                 Ok(response) => show(&response, printing, self.timing)?,
                 Err(error) => {
                     if queries.len() > 1 {
-                        eprintln!("statement {number} of {} failed; those after it aren't run", queries.len());
+                        eprintln!(
+                            "statement {number} of {} failed; those after it aren't run",
+                            queries.len()
+                        );
                     }
                     return Err(tell(&error, query, printing)?);
                 }
@@ -258,9 +297,15 @@ impl Running {
         Ok(last)
     }
 
-    async fn shell(&mut self, bindings: &Bindings, options: Options, printing: Printing) -> Result<Outcome, Failure> {
+    async fn shell(
+        &mut self,
+        bindings: &Bindings,
+        options: Options,
+        printing: Printing,
+    ) -> Result<Outcome, Failure> {
         eprintln!(
-            "CAL over the lake. End a statement with `;`. `help` lists the shell's commands, DESCRIBE grammar; the language, `quit` leaves."
+            "CAL over the lake. End a statement with `;`. `help` lists the shell's commands, \
+             DESCRIBE grammar; the language, `quit` leaves."
         );
         let mut shell = Shell::new("cal", completions());
         loop {
@@ -279,20 +324,23 @@ impl Running {
         }
     }
 
-    /// Does what a command of the shell says; answers the statement that it stands for, if it is one.
+    /// Does what a command of the shell says; answers the statement that it stands for, if it is
+    /// one.
     fn obey(&mut self, command: ShellCommand) -> Option<String> {
         match command {
             ShellCommand::Help => eprintln!("{COMMANDS}"),
             ShellCommand::List => return Some("DESCRIBE grain_types".to_owned()),
             ShellCommand::Describe(name) => return Some(format!("DESCRIBE fields {name}")),
-            ShellCommand::Records => eprintln!("CAL answers with records anyway; AS and PROJECT choose their form"),
+            ShellCommand::Records => {
+                eprintln!("CAL answers with records anyway; AS and PROJECT choose their form")
+            }
             ShellCommand::Timing => {
                 self.timing = !self.timing;
                 eprintln!("timing is {}", if self.timing { "on" } else { "off" });
             }
-            ShellCommand::Unknown(text) => {
-                note(format_args!("`{text}` is no command of this shell; `help` lists them"))
-            }
+            ShellCommand::Unknown(text) => note(format_args!(
+                "`{text}` is no command of this shell; `help` lists them"
+            )),
         }
         None
     }
@@ -302,7 +350,9 @@ impl Running {
         if let Some(writer) = &self.writer {
             let lake = writer.lake().await;
             let tables = lake_context(&lake, &self.options).await;
-            self.executor.set_context(tables.map_err(|error| Failure::environment("can't read the lake", &error))?);
+            self.executor.set_context(
+                tables.map_err(|error| Failure::environment("can't read the lake", &error))?,
+            );
         }
         Ok(())
     }
@@ -330,14 +380,22 @@ fn session(arguments: &Cal) -> Result<Session, Failure> {
 }
 
 fn instant(text: &str) -> Result<i64, Failure> {
-    let milliseconds = text.parse().ok().or_else(|| TimePoint::parse(text).map(|point| point.resolve(clock())));
-    milliseconds
-        .ok_or_else(|| Failure::usage(format!("--now takes an ISO date and time or milliseconds, not `{text}`")))
+    let milliseconds = text
+        .parse()
+        .ok()
+        .or_else(|| TimePoint::parse(text).map(|point| point.resolve(clock())));
+    milliseconds.ok_or_else(|| {
+        Failure::usage(format!(
+            "--now takes an ISO date and time or milliseconds, not `{text}`"
+        ))
+    })
 }
 
 /// Milliseconds since 1970.
 fn clock() -> i64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let since = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
     i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }
 
@@ -345,9 +403,19 @@ fn clock() -> i64 {
 fn completions() -> Vec<String> {
     let keywords = Keyword::ALL.iter().map(|keyword| keyword.name());
     let fields = FIELDS.iter().map(|field| field.name);
-    let names = [CalFormat::NAMES, Preset::NAMES, OptionName::NAMES, DescribeTarget::NAMES, &PLURALS, &SINGULARS];
-    let mut words: Vec<String> =
-        keywords.chain(fields).chain(names.into_iter().flatten().copied()).map(str::to_owned).collect();
+    let names = [
+        CalFormat::NAMES,
+        Preset::NAMES,
+        OptionName::NAMES,
+        DescribeTarget::NAMES,
+        &PLURALS,
+        &SINGULARS,
+    ];
+    let mut words: Vec<String> = keywords
+        .chain(fields)
+        .chain(names.into_iter().flatten().copied())
+        .map(str::to_owned)
+        .collect();
     words.sort();
     words.dedup();
     words
@@ -361,11 +429,19 @@ fn show(response: &Response, printing: Printing, timing: bool) -> Result<(), Fai
     let text = for_people(response);
     output::write_out(|out| out.write_all(visible(&text).as_bytes()))?;
     for warning in &response.answer.warnings {
-        note(format_args!("{}: {}", warning.code.as_str(), warning.message));
+        note(format_args!(
+            "{}: {}",
+            warning.code.as_str(),
+            warning.message
+        ));
     }
     let answer = &response.answer;
     if answer.value.is_none() && answer.plan.is_none() && answer.entries.is_none() {
-        let time = if timing { format!(", {} ms", response.duration_ms) } else { String::new() };
+        let time = if timing {
+            format!(", {} ms", response.duration_ms)
+        } else {
+            String::new()
+        };
         eprintln!("{} of {} grains{time}", answer.results.len(), answer.total);
     }
     Ok(())
@@ -381,7 +457,11 @@ fn for_people(response: &Response) -> String {
             out.push('\n');
         }
     };
-    if let Some(text) = answer.formatted.as_ref().or(answer.context.as_ref().map(|(_, text)| text)) {
+    if let Some(text) = answer
+        .formatted
+        .as_ref()
+        .or(answer.context.as_ref().map(|(_, text)| text))
+    {
         line(text);
     } else if let Some(value) = &answer.value {
         values(value).iter().for_each(|value| line(value));
@@ -391,17 +471,29 @@ fn for_people(response: &Response) -> String {
         line(&text);
     } else if let Some(entries) = &answer.entries {
         let mut text = String::new();
-        indent(&Json::Object(entries.iter().cloned().collect()), 0, &mut text);
+        indent(
+            &Json::Object(entries.iter().cloned().collect()),
+            0,
+            &mut text,
+        );
         line(&text);
     } else if let Some(groups) = &answer.groups {
         for (value, group) in groups {
             line(value);
-            group.iter().for_each(|entry| line(&format!("  {}", grain(&entry.content_address, &entry.grain))));
+            group.iter().for_each(|entry| {
+                line(&format!(
+                    "  {}",
+                    grain(&entry.content_address, &entry.grain)
+                ))
+            });
         }
     } else if let Some(changes) = &answer.changes {
         changes.iter().for_each(|change| line(&change.to_string()));
     } else {
-        answer.results.iter().for_each(|entry| line(&grain(&entry.content_address, &entry.grain)));
+        answer
+            .results
+            .iter()
+            .for_each(|entry| line(&grain(&entry.content_address, &entry.grain)));
     }
     out
 }
@@ -409,7 +501,11 @@ fn for_people(response: &Response) -> String {
 fn values(value: &Json<'_>) -> Vec<String> {
     match value {
         Json::Array(items) => items.iter().flat_map(values).collect(),
-        other => vec![other.as_str().map_or_else(|| other.to_string(), str::to_owned)],
+        other => vec![
+            other
+                .as_str()
+                .map_or_else(|| other.to_string(), str::to_owned),
+        ],
     }
 }
 

@@ -15,7 +15,10 @@ use crate::progress::Progress;
 pub async fn run(context: &Context, arguments: Compact) -> Result<Outcome, Failure> {
     let printer = context.printer(arguments.results);
     let mut lake = context.open_lake().await?;
-    let options = CompactOptions { threads: context.threads(), ..CompactOptions::default() };
+    let options = CompactOptions {
+        threads: context.threads(),
+        ..CompactOptions::default()
+    };
     let progress = Arc::new(WorkProgress::default());
     stop_on_interrupt(Arc::clone(&progress));
     let watched = Arc::clone(&progress);

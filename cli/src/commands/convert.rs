@@ -1,4 +1,5 @@
-//! `convert`: transcripts, messages and grains into each other; and the check that nothing is lost on the way.
+//! `convert`: transcripts, messages and grains into each other; and the check that nothing is lost
+//! on the way.
 
 use std::collections::BTreeMap;
 use std::io::{self, BufWriter, ErrorKind};
@@ -27,7 +28,11 @@ const BUFFER_BYTES: usize = 1 << 18;
 
 /// Converts the sources one after the other; the data has problems if a line couldn't be read.
 pub async fn run(context: &Context, arguments: Convert) -> Result<Outcome, Failure> {
-    let named = if arguments.sources.is_empty() { vec!["-".to_owned()] } else { arguments.sources.clone() };
+    let named = if arguments.sources.is_empty() {
+        vec!["-".to_owned()]
+    } else {
+        arguments.sources.clone()
+    };
     let adapter = arguments.provider.as_deref().map(adapter_of).transpose()?;
     let prices = context.prices()?;
     let sources = discover(&named).await?;
@@ -37,11 +42,16 @@ pub async fn run(context: &Context, arguments: Convert) -> Result<Outcome, Failu
         let bytes = fetch(source).await?;
         if arguments.from.0.is_none() && TranscriptKind::is_foreign(&bytes, &source.uri) {
             problems += 1;
-            note(format_args!("{}: {}", source.uri, TranscriptKind::why_not(&bytes, &source.uri)));
+            note(format_args!(
+                "{}: {}",
+                source.uri,
+                TranscriptKind::why_not(&bytes, &source.uri)
+            ));
             continue;
         }
         let options = ReadOptions {
-            fallback: Timestamp::from_millis(source.modified.unwrap_or(0)).given_by(TimeSource::File),
+            fallback: Timestamp::from_millis(source.modified.unwrap_or(0))
+                .given_by(TimeSource::File),
             provider: adapter.map(|adapter| adapter.key()),
             namespace: arguments.namespace.as_deref(),
             threads: context.threads(),
@@ -49,10 +59,15 @@ pub async fn run(context: &Context, arguments: Convert) -> Result<Outcome, Failu
         };
         if arguments.check_round_trip {
             let recast = recast(&bytes, kind_of(arguments.from.0, source, &bytes));
-            let lines = recast.as_ref().map_or(&bytes[..], |recast| recast.lines.as_bytes());
+            let lines = recast
+                .as_ref()
+                .map_or(&bytes[..], |recast| recast.lines.as_bytes());
             let report = check_round_trip(lines, options);
             problems += tell_check(source, &report);
-            report.endpoints.into_iter().for_each(|endpoint| add(&mut totals, endpoint));
+            report
+                .endpoints
+                .into_iter()
+                .for_each(|endpoint| add(&mut totals, endpoint));
             continue;
         }
         let conversion = Conversion {
@@ -70,10 +85,19 @@ pub async fn run(context: &Context, arguments: Convert) -> Result<Outcome, Failu
     }
     if arguments.check_round_trip {
         let endpoints = totals.into_values().collect::<Vec<_>>();
-        problems += endpoints.iter().map(|endpoint| endpoint.unequal).sum::<u64>();
-        context.printer(arguments.results).record(&Endpoints { endpoints })?;
+        problems += endpoints
+            .iter()
+            .map(|endpoint| endpoint.unequal)
+            .sum::<u64>();
+        context
+            .printer(arguments.results)
+            .record(&Endpoints { endpoints })?;
     }
-    Ok(if problems == 0 { Outcome::Done } else { Outcome::Problems })
+    Ok(if problems == 0 {
+        Outcome::Done
+    } else {
+        Outcome::Problems
+    })
 }
 
 /// The result of a check.
@@ -92,10 +116,12 @@ pub fn adapter_of(name: &str) -> Result<&'static dyn Adapter, Failure> {
     })
 }
 
-/// The kind of a source: the one that was named, else the one that its bytes show; traffic, if they show none, so that every line
-/// is told.
+/// The kind of a source: the one that was named, else the one that its bytes show; traffic, if they
+/// show none, so that every line is told.
 fn kind_of(named: Option<TranscriptKind>, source: &Source, bytes: &SourceBytes) -> TranscriptKind {
-    named.or_else(|| TranscriptKind::detect(bytes, &source.uri)).unwrap_or(TranscriptKind::Exchanges)
+    named
+        .or_else(|| TranscriptKind::detect(bytes, &source.uri))
+        .unwrap_or(TranscriptKind::Exchanges)
 }
 
 /// Writes what one source becomes; answers how many lines of it couldn't be read.
@@ -111,7 +137,11 @@ fn write_one(source: &Source, bytes: &SourceBytes, conversion: Conversion<'_>) -
                 false => *codes.entry(fault.code.name()).or_default() += 1,
             }
         }
-        Notice::Dated { response, header, file } => {
+        Notice::Dated {
+            response,
+            header,
+            file,
+        } => {
             tracing::warn!(
                 source = source.uri,
                 by_response = response,
@@ -121,25 +151,51 @@ fn write_one(source: &Source, bytes: &SourceBytes, conversion: Conversion<'_>) -
             );
         }
         Notice::Dropped(dropped) => tracing::warn!("{dropped}"),
-        Notice::Opaque { line, label, reason } => {
-            tracing::warn!(source = source.uri, line, endpoint = label, "kept whole: {reason}");
+        Notice::Opaque {
+            line,
+            label,
+            reason,
+        } => {
+            tracing::warn!(
+                source = source.uri,
+                line,
+                endpoint = label,
+                "kept whole: {reason}"
+            );
         }
     })?;
     if !codes.is_empty() {
-        let counts: Vec<String> = codes.iter().map(|(code, count)| format!("{count} {code}")).collect();
-        note(format_args!("{}: and {} more: {}", source.uri, problems - FAULTS_TOLD, counts.join(", ")));
+        let counts: Vec<String> = codes
+            .iter()
+            .map(|(code, count)| format!("{count} {code}"))
+            .collect();
+        note(format_args!(
+            "{}: and {} more: {}",
+            source.uri,
+            problems - FAULTS_TOLD,
+            counts.join(", ")
+        ));
     }
     Ok(problems)
 }
 
-/// Tells of every line that couldn't be read and of every exchange that came back different; answers how many of the former.
+/// Tells of every line that couldn't be read and of every exchange that came back different;
+/// answers how many of the former.
 fn tell_check(source: &Source, report: &CheckReport) -> u64 {
     for fault in &report.faults {
         note(format_args!("{}: {fault}", source.uri));
     }
     for difference in &report.differences {
-        let (line, endpoint, id, path) = (difference.line, &difference.endpoint, &difference.id, &difference.path);
-        note(format_args!("{}: line {line}: {endpoint} {id} differs at {path}", source.uri));
+        let (line, endpoint, id, path) = (
+            difference.line,
+            &difference.endpoint,
+            &difference.id,
+            &difference.path,
+        );
+        note(format_args!(
+            "{}: line {line}: {endpoint} {id} differs at {path}",
+            source.uri
+        ));
     }
     report.faults.len() as u64
 }

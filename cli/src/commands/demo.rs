@@ -1,4 +1,5 @@
-//! `demo`: the main job on the data sets of the repository, in a temporary lake, as the commands that a user would type.
+//! `demo`: the main job on the data sets of the repository, in a temporary lake, as the commands
+//! that a user would type.
 //!
 //! Each step is a real command line: it is shown, parsed, and run like any other.
 
@@ -21,7 +22,11 @@ struct Step {
 }
 
 const fn step(title: &'static str, words: &'static [&'static str]) -> Step {
-    Step { title, words, expected: Outcome::Done }
+    Step {
+        title,
+        words,
+        expected: Outcome::Done,
+    }
 }
 
 /// In the words of a step, the folder with the data sets.
@@ -32,12 +37,14 @@ const OUT: &str = "OUT";
 
 const STEPS: &[Step] = &[
     Step {
-        title: "Take everything in. Some of it is damaged on purpose: that goes to the table `rejects`, with the reason",
+        title: "Take everything in. Some of it is damaged on purpose: that goes to the table \
+                `rejects`, with the reason",
         words: &["ingest", DATASETS],
         expected: Outcome::Problems,
     },
     Step {
-        title: "Once more: sources that are known are passed over, nothing is taken in twice; what couldn't be taken in is told again",
+        title: "Once more: sources that are known are passed over, nothing is taken in twice; what \
+                couldn't be taken in is told again",
         words: &["ingest", DATASETS],
         expected: Outcome::Problems,
     },
@@ -46,40 +53,71 @@ const STEPS: &[Step] = &[
         "What is in it?",
         &[
             "sql",
-            "SELECT type, count(*) AS grains, sum(blob_size) AS bytes FROM grains GROUP BY type ORDER BY grains DESC",
+            "SELECT type, count(*) AS grains, sum(blob_size) AS bytes FROM grains GROUP BY type \
+             ORDER BY grains DESC",
         ],
     ),
     step(
         "What was refused, and why?",
         &[
             "sql",
-            "SELECT error_code, count(*) AS refused, min(message) AS for_example FROM rejects GROUP BY error_code ORDER BY 2 DESC, 1",
+            "SELECT error_code, count(*) AS refused, min(message) AS for_example FROM rejects \
+             GROUP BY error_code ORDER BY 2 DESC, 1",
         ],
     ),
     step(
         "Which consents are in force?",
-        &["sql", "SELECT in_force, withdrawn, count(*) AS consents FROM consent_state GROUP BY 1, 2 ORDER BY 1, 2"],
+        &[
+            "sql",
+            "SELECT in_force, withdrawn, count(*) AS consents FROM consent_state GROUP BY 1, 2 \
+             ORDER BY 1, 2",
+        ],
     ),
     step(
         "What do agents believe about one person, as of now?",
         &[
             "sql",
-            "SELECT relation, object, confidence FROM current WHERE type = 'belief' AND subject = (SELECT min(subject) FROM beliefs) ORDER BY created_at LIMIT 5",
+            "SELECT relation, object, confidence FROM current WHERE type = 'belief' AND subject = \
+             (SELECT min(subject) FROM beliefs) ORDER BY created_at LIMIT 5",
         ],
     ),
     step(
         "What did the conversations with language models say, and what did they cost?",
         &[
             "sql",
-            "SELECT session_id, messages, branches, input_tokens, output_tokens, cost_usd FROM threads ORDER BY first_at DESC LIMIT 3",
+            "SELECT session_id, messages, branches, input_tokens, output_tokens, cost_usd FROM \
+             threads ORDER BY first_at DESC LIMIT 3",
         ],
     ),
     step(
         "Is what was recorded of the providers' traffic kept without loss?",
-        &["convert", "--check-round-trip", "--from", "exchanges", "DATASETS/exchanges.jsonl"],
+        &[
+            "convert",
+            "--check-round-trip",
+            "--from",
+            "exchanges",
+            "DATASETS/exchanges.jsonl",
+        ],
     ),
-    step("The same files without a lake", &["sql", "SELECT count(*) AS grains FROM mg_file('DATASETS/plain.mg')"]),
-    step("A key to sign with", &["keys", "generate", "erasure", "--keyring", KEYRING, "--passphrase-file", PASSPHRASE]),
+    step(
+        "The same files without a lake",
+        &[
+            "sql",
+            "SELECT count(*) AS grains FROM mg_file('DATASETS/plain.mg')",
+        ],
+    ),
+    step(
+        "A key to sign with",
+        &[
+            "keys",
+            "generate",
+            "erasure",
+            "--keyring",
+            KEYRING,
+            "--passphrase-file",
+            PASSPHRASE,
+        ],
+    ),
     step(
         "A person asks to be forgotten: erase, search every byte that is left, and certify it",
         &[
@@ -96,8 +134,14 @@ const STEPS: &[Step] = &[
             CERTIFICATE,
         ],
     ),
-    step("Anybody can check the certificate", &["certificate", "verify", CERTIFICATE]),
-    step("And what the engine did is on record, without the person's name", &["audit", "verify"]),
+    step(
+        "Anybody can check the certificate",
+        &["certificate", "verify", CERTIFICATE],
+    ),
+    step(
+        "And what the engine did is on record, without the person's name",
+        &["audit", "verify"],
+    ),
     step("Everybody else's grains are as they were", &["verify"]),
     step("What the lake is made of", &["describe"]),
 ];
@@ -131,21 +175,33 @@ pub async fn run(context: &Context, arguments: Demo) -> Result<Outcome, Failure>
         Some(folder) => folder,
         None => find_datasets()?,
     };
-    let temporary =
-        tempfile::tempdir().map_err(|error| Failure::environment("can't make a temporary folder", &error))?;
+    let temporary = tempfile::tempdir()
+        .map_err(|error| Failure::environment("can't make a temporary folder", &error))?;
     let folder = arguments.keep.as_deref().unwrap_or(temporary.path());
     let place = Place::new(datasets, folder)?;
-    let mut summary =
-        Summary { lake: place.lake.display().to_string(), steps: Vec::new(), as_expected: true, seconds: 0.0 };
+    let mut summary = Summary {
+        lake: place.lake.display().to_string(),
+        steps: Vec::new(),
+        as_expected: true,
+        seconds: 0.0,
+    };
     for step in STEPS {
         let words = place.words(step);
         if printer.is_for_people() {
             write_out(|out| announce(out, step.title, &words))?;
         }
-        let mut line = Arguments::try_parse_from(["gristmill".to_owned()].into_iter().chain(words.iter().cloned()))
-            .map_err(|error| Failure::usage(format!("a step of the demo isn't understood: {error}")))?;
+        let mut line = Arguments::try_parse_from(
+            ["gristmill".to_owned()]
+                .into_iter()
+                .chain(words.iter().cloned()),
+        )
+        .map_err(|error| Failure::usage(format!("a step of the demo isn't understood: {error}")))?;
         let (lake, keys) = (Some(summary.lake.clone()), line.common.keys);
-        line.common = crate::args::Common { lake, keys, ..context.common.clone() };
+        line.common = crate::args::Common {
+            lake,
+            keys,
+            ..context.common.clone()
+        };
         line.results.format = Some(printer.format());
         let before = Instant::now();
         let outcome = run_boxed(line).await?;
@@ -164,7 +220,11 @@ pub async fn run(context: &Context, arguments: Demo) -> Result<Outcome, Failure>
     } else {
         printer.record(&summary)?;
     }
-    Ok(if summary.as_expected { Outcome::Done } else { Outcome::Problems })
+    Ok(if summary.as_expected {
+        Outcome::Done
+    } else {
+        Outcome::Problems
+    })
 }
 
 /// Where the demo reads and writes.
@@ -175,12 +235,18 @@ struct Place {
 }
 
 impl Place {
-    /// Makes the folder for results, with a passphrase in it that protects nothing but the demo's key.
+    /// Makes the folder for results, with a passphrase in it that protects nothing but the demo's
+    /// key.
     fn new(datasets: PathBuf, folder: &Path) -> Result<Place, Failure> {
         let out = folder.join("out");
-        std::fs::create_dir_all(&out)
-            .map_err(|error| Failure::environment(&format!("can't make `{}`", out.display()), &error))?;
-        let place = Place { datasets, lake: folder.join("lake"), out };
+        std::fs::create_dir_all(&out).map_err(|error| {
+            Failure::environment(&format!("can't make `{}`", out.display()), &error)
+        })?;
+        let place = Place {
+            datasets,
+            lake: folder.join("lake"),
+            out,
+        };
         let passphrase = PathBuf::from(place.filled(PASSPHRASE));
         std::fs::write(&passphrase, "a passphrase for the demo\n")
             .map_err(|error| Failure::writing(&passphrase, &error))?;
@@ -189,7 +255,8 @@ impl Place {
 
     /// The word with this place's folders in it.
     fn filled(&self, word: &str) -> String {
-        word.replace(DATASETS, &self.datasets.display().to_string()).replace(OUT, &self.out.display().to_string())
+        word.replace(DATASETS, &self.datasets.display().to_string())
+            .replace(OUT, &self.out.display().to_string())
     }
 
     fn words(&self, step: &Step) -> Vec<String> {
@@ -202,27 +269,55 @@ fn announce(out: &mut impl std::io::Write, title: &str, words: &[String]) -> std
 }
 
 fn conclude(out: &mut impl std::io::Write, summary: &Summary, kept: bool) -> std::io::Result<()> {
-    let ended = if summary.as_expected { "every step ended as it should" } else { "NOT every step ended as it should" };
-    writeln!(out, "\n{} steps in {:.1} s; {ended}.", summary.steps.len(), summary.seconds)?;
+    let ended = if summary.as_expected {
+        "every step ended as it should"
+    } else {
+        "NOT every step ended as it should"
+    };
+    writeln!(
+        out,
+        "\n{} steps in {:.1} s; {ended}.",
+        summary.steps.len(),
+        summary.seconds
+    )?;
     match kept {
-        true => writeln!(out, "The lake is kept: gristmill --lake {} sql", summary.lake),
-        false => writeln!(out, "The lake was temporary; `gristmill demo --keep FOLDER` keeps it."),
+        true => writeln!(
+            out,
+            "The lake is kept: gristmill --lake {} sql",
+            summary.lake
+        ),
+        false => writeln!(
+            out,
+            "The lake was temporary; `gristmill demo --keep FOLDER` keeps it."
+        ),
     }
 }
 
 /// The words as one would type them.
 fn shown(words: &[String]) -> String {
-    let quote = |word: &String| if word.contains([' ', '*', '\'', '$']) { format!("\"{word}\"") } else { word.clone() };
+    let quote = |word: &String| {
+        if word.contains([' ', '*', '\'', '$']) {
+            format!("\"{word}\"")
+        } else {
+            word.clone()
+        }
+    };
     words.iter().map(quote).collect::<Vec<_>>().join(" ")
 }
 
 /// `datasets` in the current folder or above.
 fn find_datasets() -> Result<PathBuf, Failure> {
-    let here =
-        std::env::current_dir().map_err(|error| Failure::environment("can't tell the current folder", &error))?;
-    let found = here.ancestors().map(|folder| folder.join("datasets")).find(|folder| is_datasets(folder));
+    let here = std::env::current_dir()
+        .map_err(|error| Failure::environment("can't tell the current folder", &error))?;
+    let found = here
+        .ancestors()
+        .map(|folder| folder.join("datasets"))
+        .find(|folder| is_datasets(folder));
     found.ok_or_else(|| {
-        Failure::usage("no folder `datasets` here or above; run this in the repository, or name it with --datasets")
+        Failure::usage(
+            "no folder `datasets` here or above; run this in the repository, or name it \
+                        with --datasets",
+        )
     })
 }
 

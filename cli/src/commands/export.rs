@@ -19,7 +19,8 @@ use crate::args::{Compression, Export, ExportKind, Results};
 use crate::exit::{Failure, Outcome};
 use crate::progress::Progress;
 
-/// Writes all grains, or those that a condition picks; the data has problems if some of them have no place in what was asked for.
+/// Writes all grains, or those that a condition picks; the data has problems if some of them have
+/// no place in what was asked for.
 pub async fn run(context: &Context, arguments: Export) -> Result<Outcome, Failure> {
     let printer = context.printer(Results::default());
     let format = format_of(&arguments)?;
@@ -56,7 +57,11 @@ pub async fn run(context: &Context, arguments: Export) -> Result<Outcome, Failur
     if !context.common.quiet {
         warn_of_state(&report);
     }
-    Ok(if report.not_written == 0 { Outcome::Done } else { Outcome::Problems })
+    Ok(if report.not_written == 0 {
+        Outcome::Done
+    } else {
+        Outcome::Problems
+    })
 }
 
 /// Says what a lake that takes the export in won't know.
@@ -64,17 +69,28 @@ fn warn_of_state(report: &ExportReport) {
     let (events, supersessions) = (report.events_left_behind, report.supersessions_left_behind);
     if events + supersessions > 0 {
         eprintln!(
-            "the lake's lifecycle state stays behind: {events} events (what was contradicted, verified …) and {supersessions} \
-             supersessions that superseding grains know; where this is taken in, superseded and contradicted grains are current again. \
-             `--format mg` takes it along"
+            "the lake's lifecycle state stays behind: {events} events (what was contradicted, \
+             verified …) and {supersessions} supersessions that superseding grains know; where \
+             this is taken in, superseded and contradicted grains are current again. `--format mg` \
+             takes it along"
         );
     }
 }
 
-async fn picked(context: &Context, format: ExportFormat, condition: &str) -> Result<RowStream, Failure> {
+async fn picked(
+    context: &Context,
+    format: ExportFormat,
+    condition: &str,
+) -> Result<RowStream, Failure> {
     let session = session(context, FileAccess::Read).await?;
-    let rows = select_grains(&session, format.columns(), condition).await.map_err(failure)?;
-    let fault = |cause| EngineError::File { what: "can't read", path: "grains".to_owned(), cause: Box::new(cause) };
+    let rows = select_grains(&session, format.columns(), condition)
+        .await
+        .map_err(failure)?;
+    let fault = |cause| EngineError::File {
+        what: "can't read",
+        path: "grains".to_owned(),
+        cause: Box::new(cause),
+    };
     Ok(Box::pin(rows.map_err(fault)))
 }
 
@@ -82,7 +98,8 @@ fn format_of(arguments: &Export) -> Result<ExportFormat, Failure> {
     let kind = arguments.kind.or_else(|| kind_of(&arguments.out)).ok_or_else(|| {
         let out = arguments.out.display();
         Failure::usage(format!(
-            "`{out}` doesn't say what to write; .mg, .frames, .jsonl, .parquet, .sqlite and .db do, or --format"
+            "`{out}` doesn't say what to write; .mg, .frames, .jsonl, .parquet, .sqlite and .db \
+             do, or --format"
         ))
     })?;
     let format = match kind {
@@ -105,21 +122,31 @@ fn codec_of(compression: Compression) -> Codec {
     }
 }
 
-/// Options that mean nothing for a format aren't passed over: whoever gave them expects something of them.
+/// Options that mean nothing for a format aren't passed over: whoever gave them expects something
+/// of them.
 fn refuse_unfit(arguments: &Export, format: ExportFormat) -> Result<(), Failure> {
-    if arguments.out.as_os_str() == "-" && matches!(format, ExportFormat::Container(_) | ExportFormat::Sqlite) {
-        let message = "containers and databases can't be written to standard output; frames, jsonl and exchanges can";
+    if arguments.out.as_os_str() == "-"
+        && matches!(format, ExportFormat::Container(_) | ExportFormat::Sqlite)
+    {
+        let message = "containers and databases can't be written to standard output; frames, jsonl \
+                       and exchanges can";
         return Err(Failure::usage(message));
     }
     if arguments.provider.is_some() && format != ExportFormat::Exchanges {
-        return Err(Failure::usage("--provider says in whose form exchanges are written; it needs --format exchanges"));
+        return Err(Failure::usage(
+            "--provider says in whose form exchanges are written; it needs --format exchanges",
+        ));
     }
     let is_container = matches!(format, ExportFormat::Container(_));
     if arguments.compression != Compression::None && !is_container {
-        return Err(Failure::usage("--compression is about the grain region of containers; it needs --format mg"));
+        return Err(Failure::usage(
+            "--compression is about the grain region of containers; it needs --format mg",
+        ));
     }
     if arguments.split.is_some() && !is_container {
-        return Err(Failure::usage("--split says where a container ends; it needs --format mg"));
+        return Err(Failure::usage(
+            "--split says where a container ends; it needs --format mg",
+        ));
     }
     Ok(())
 }

@@ -5,7 +5,9 @@ use std::io::{BufWriter, Write};
 use std::path::Path;
 
 use gristmill_connectors::generate::{BLOCK_GRAINS, Block, Corpus};
-use gristmill_schemas::container::{ContainerOptions, ContainerWriter, FRAME_END, Manifest, write_frame};
+use gristmill_schemas::container::{
+    ContainerOptions, ContainerWriter, FRAME_END, Manifest, write_frame,
+};
 use rayon::prelude::*;
 use serde::Serialize;
 
@@ -27,13 +29,17 @@ pub fn run(context: &Context, arguments: Generate) -> Result<Outcome, Failure> {
     if !arguments.force {
         refuse_existing(&arguments)?;
     }
-    std::fs::create_dir_all(&arguments.out)
-        .map_err(|error| Failure::environment(&format!("can't make `{}`", arguments.out.display()), &error))?;
+    std::fs::create_dir_all(&arguments.out).map_err(|error| {
+        Failure::environment(&format!("can't make `{}`", arguments.out.display()), &error)
+    })?;
     let pool = rayon::ThreadPoolBuilder::new()
         .num_threads(context.threads())
         .build()
         .map_err(|error| Failure::environment("can't start threads", &error))?;
-    let corpus = Corpus { seed: arguments.seed, people: arguments.people };
+    let corpus = Corpus {
+        seed: arguments.seed,
+        people: arguments.people,
+    };
     let mut written = Written::default();
     let (mut next_block, mut held) = (0, Block::default());
     while written.grains < arguments.grains {
@@ -41,7 +47,10 @@ pub fn run(context: &Context, arguments: Generate) -> Result<Outcome, Failure> {
         while held.grains.len() < wanted {
             let missing = (wanted - held.grains.len()).div_ceil(BLOCK_GRAINS) as u64;
             let blocks: Result<Vec<_>, _> = pool.install(|| {
-                (next_block..next_block + missing).into_par_iter().map(|number| corpus.block(number)).collect()
+                (next_block..next_block + missing)
+                    .into_par_iter()
+                    .map(|number| corpus.block(number))
+                    .collect()
             });
             for block in blocks.map_err(|error| Failure::data(error.to_string()))? {
                 held.grains.extend(block.grains);
@@ -51,7 +60,8 @@ pub fn run(context: &Context, arguments: Generate) -> Result<Outcome, Failure> {
         }
         let rest = held.split_off(wanted);
         let path = arguments.out.join(file_name(arguments.kind, written.files));
-        written.bytes += write_file(&path, arguments.kind, &held).map_err(|error| Failure::writing(&path, &error))?;
+        written.bytes += write_file(&path, arguments.kind, &held)
+            .map_err(|error| Failure::writing(&path, &error))?;
         written.files += 1;
         written.grains += wanted as u64;
         held = rest;
@@ -65,7 +75,10 @@ fn refuse_existing(arguments: &Generate) -> Result<(), Failure> {
     let files = arguments.grains.div_ceil(arguments.file_grains.max(1));
     let mut paths = (0..files).map(|number| arguments.out.join(file_name(arguments.kind, number)));
     match paths.find(|path| path.exists()) {
-        Some(path) => Err(Failure::writing(&path, &"it exists; `--force` writes over it")),
+        Some(path) => Err(Failure::writing(
+            &path,
+            &"it exists; `--force` writes over it",
+        )),
         None => Ok(()),
     }
 }
@@ -98,13 +111,24 @@ fn write_file(path: &Path, kind: GenerateKind, block: &Block) -> std::io::Result
 }
 
 fn write_container(out: BufWriter<File>, block: &Block) -> std::io::Result<()> {
-    let manifest = Manifest { entries: block.states.iter().cloned().collect() };
+    let manifest = Manifest {
+        entries: block.states.iter().cloned().collect(),
+    };
     let with_manifest = !manifest.entries.is_empty();
-    let lengths = block.grains.iter().map(|grain| grain.blob.len() as u32).collect();
-    let options = ContainerOptions { with_manifest, ..ContainerOptions::default() };
+    let lengths = block
+        .grains
+        .iter()
+        .map(|grain| grain.blob.len() as u32)
+        .collect();
+    let options = ContainerOptions {
+        with_manifest,
+        ..ContainerOptions::default()
+    };
     let mut writer = ContainerWriter::new(out, options, lengths)?;
     for grain in &block.grains {
         writer.push(&grain.blob)?;
     }
-    writer.finish(with_manifest.then_some(&manifest)).map(|_| ())
+    writer
+        .finish(with_manifest.then_some(&manifest))
+        .map(|_| ())
 }

@@ -5,8 +5,9 @@ use std::path::Path;
 
 use gristmill_engine::apply::{Answer, ApplyOptions, apply as run_apply};
 use gristmill_engine::erase::{
-    Disclosed, Extent, Folding, Ground, Inclusion, Order, Person, Plan, Request, Variation, Variations, disclose,
-    erase as run_erasure, names_nobody, plan as run_plan, plan_disclosure, verify as check,
+    Disclosed, Extent, Folding, Ground, Inclusion, Order, Person, Plan, Request, Variation,
+    Variations, disclose, erase as run_erasure, names_nobody, plan as run_plan, plan_disclosure,
+    verify as check,
 };
 use gristmill_engine::lake::AuditVerdict;
 
@@ -36,11 +37,17 @@ pub async fn apply(context: &Context, arguments: Apply) -> Result<Outcome, Failu
     };
     // Answers tell how far a run came that was killed: they are written as they are given.
     let mut answers = match &arguments.out {
-        Some(path) => Lines::to(path, std::fs::File::create(path).map_err(|error| Failure::writing(path, &error))?),
+        Some(path) => Lines::to(
+            path,
+            std::fs::File::create(path).map_err(|error| Failure::writing(path, &error))?,
+        ),
         None => Lines::to_stdout(),
     };
     let mut answer = |answer: &Answer| answers.write(answer);
-    let options = ApplyOptions { dry_run: arguments.dry_run, ..ApplyOptions::default() };
+    let options = ApplyOptions {
+        dry_run: arguments.dry_run,
+        ..ApplyOptions::default()
+    };
     let report = run_apply(&mut lake, &mut *lines, &options, &mut answer).await?;
     answers.finish()?;
     if arguments.out.is_some() {
@@ -53,19 +60,21 @@ pub async fn apply(context: &Context, arguments: Apply) -> Result<Outcome, Failu
     }
     match (report.denied, report.failed) {
         (0, 0) => Ok(Outcome::Done),
-        (denied, 0) => {
-            Err(Failure::policy(format!("{denied} operations are refused by policy; their answers say why")))
-        }
+        (denied, 0) => Err(Failure::policy(format!(
+            "{denied} operations are refused by policy; their answers say why"
+        ))),
         _ => Ok(Outcome::Problems),
     }
 }
 
-/// What goes to standard output are lines of JSON, whatever is asked for: another format is refused rather than passed over.
+/// What goes to standard output are lines of JSON, whatever is asked for: another format is refused
+/// rather than passed over.
 fn lines_only(context: &Context, own: Results) -> Result<(), Failure> {
     match own.format.or(context.results.format) {
         None | Some(Format::Json | Format::Jsonl) => Ok(()),
         Some(_) => Err(Failure::usage(
-            "standard output gets lines of JSON here; --format is about the summary that is printed with --out FILE",
+            "standard output gets lines of JSON here; --format is about the summary that is \
+             printed with --out FILE",
         )),
     }
 }
@@ -95,7 +104,10 @@ pub async fn erase(context: &Context, arguments: Erase) -> Result<Outcome, Failu
     };
     let erased = run_erasure(&mut lake, &request, &order).await?;
     if let Some(copy) = arguments.certificate {
-        let signed = lake.location().read(&erased.certificate.as_str().into()).await?;
+        let signed = lake
+            .location()
+            .read(&erased.certificate.as_str().into())
+            .await?;
         write_file(&copy, &signed)?;
     }
     printer.record(&erased)?;
@@ -103,8 +115,8 @@ pub async fn erase(context: &Context, arguments: Erase) -> Result<Outcome, Failu
         return Ok(Outcome::Done);
     }
     note(format_args!(
-        "the erasure is done but not proven: {} places are left in {}; files that no version names may belong to a writer at \
-         work, with --exclusive they are removed at once",
+        "the erasure is done but not proven: {} places are left in {}; files that no version names \
+         may belong to a writer at work, with --exclusive they are removed at once",
         erased.proofs.byte_search.remnants,
         erased.proofs.byte_search.remnant_files.join(", ")
     ));
@@ -126,8 +138,10 @@ pub async fn report(context: &Context, arguments: ReportSubject) -> Result<Outco
     let mut lake = context.open_lake().await?;
     let (plan, survey) = plan_disclosure(&mut lake, &request, context.threads()).await?;
     // Without a keyring the audit entry says what was done and not, under a pseudonym, for whom.
-    let key =
-        keyring(&context.common.keys).ok().map(|keyring| keyring.derive("gristmill/erasure/pseudonyms")).transpose()?;
+    let key = keyring(&context.common.keys)
+        .ok()
+        .map(|keyring| keyring.derive("gristmill/erasure/pseudonyms"))
+        .transpose()?;
     let mut file = match arguments.out.as_deref() {
         Some(path) => Some((path, begin_file(path)?)),
         None => None,
@@ -164,7 +178,13 @@ pub fn certificate(context: &Context, arguments: Certificate) -> Result<Outcome,
             let found = check(&read(&file)?, None, None, &[]);
             match found.certificate {
                 Some(certificate) => context.printer(results).record(&certificate)?,
-                None => return Err(Failure::data(format!("`{}`: {}", file.display(), found.problems.join("; ")))),
+                None => {
+                    return Err(Failure::data(format!(
+                        "`{}`: {}",
+                        file.display(),
+                        found.problems.join("; ")
+                    )));
+                }
             }
             Ok(Outcome::Done)
         }
@@ -172,28 +192,52 @@ pub fn certificate(context: &Context, arguments: Certificate) -> Result<Outcome,
     }
 }
 
-fn verify_certificate(context: &Context, arguments: &VerifyCertificate) -> Result<Outcome, Failure> {
+fn verify_certificate(
+    context: &Context,
+    arguments: &VerifyCertificate,
+) -> Result<Outcome, Failure> {
     let leaves = arguments.leaves.as_deref().map(read).transpose()?;
     let mut proofs: Vec<Inclusion> = Vec::new();
     for path in &arguments.proof {
         let proof = serde_json::from_slice(&read(path)?);
-        proofs.push(
-            proof.map_err(|error| Failure::data(format!("`{}` is no inclusion proof: {error}", path.display())))?,
-        );
+        proofs.push(proof.map_err(|error| {
+            Failure::data(format!(
+                "`{}` is no inclusion proof: {error}",
+                path.display()
+            ))
+        })?);
     }
-    let found = check(&read(&arguments.file)?, arguments.signer.as_deref(), leaves.as_deref(), &proofs);
+    let found = check(
+        &read(&arguments.file)?,
+        arguments.signer.as_deref(),
+        leaves.as_deref(),
+        &proofs,
+    );
     context.printer(arguments.results).record(&found)?;
-    Ok(if found.valid { Outcome::Done } else { Outcome::Problems })
+    Ok(if found.valid {
+        Outcome::Done
+    } else {
+        Outcome::Problems
+    })
 }
 
 fn prove(context: &Context, arguments: &ProveInclusion) -> Result<Outcome, Failure> {
-    let address = arguments.address.parse().map_err(|error| Failure::usage(format!("{error}")))?;
-    match Inclusion::of(&address, &read(&arguments.leaves)?, &keyring(&context.common.keys)?)? {
+    let address = arguments
+        .address
+        .parse()
+        .map_err(|error| Failure::usage(format!("{error}")))?;
+    match Inclusion::of(
+        &address,
+        &read(&arguments.leaves)?,
+        &keyring(&context.common.keys)?,
+    )? {
         Some(proof) => {
             context.printer(arguments.results).record(&proof)?;
             Ok(Outcome::Done)
         }
-        None => Err(Failure::data(format!("{address} isn't among what this certificate covers"))),
+        None => Err(Failure::data(format!(
+            "{address} isn't among what this certificate covers"
+        ))),
     }
 }
 
@@ -206,7 +250,11 @@ pub async fn audit(context: &Context, arguments: Audit) -> Result<Outcome, Failu
         Ok(mut lake) => lake.verify_audit().await?,
     };
     context.printer(results).record(&verdict)?;
-    Ok(if verdict.bad == 0 { Outcome::Done } else { Outcome::Problems })
+    Ok(if verdict.bad == 0 {
+        Outcome::Done
+    } else {
+        Outcome::Problems
+    })
 }
 
 fn request(selector: &Selector) -> Result<Request, Failure> {
@@ -219,7 +267,11 @@ fn request(selector: &Selector) -> Result<Request, Failure> {
             initials: selector.initials,
         },
         variations: variations(selector)?,
-        folding: if selector.exact { Folding::Exact } else { Folding::Spellings },
+        folding: if selector.exact {
+            Folding::Exact
+        } else {
+            Folding::Spellings
+        },
         approvals: selector.approve.clone(),
         ..Request::default()
     };
@@ -231,16 +283,28 @@ fn request(selector: &Selector) -> Result<Request, Failure> {
     ] {
         named(option, values)?;
     }
-    let identifiers = [&selector.user, &selector.subject, &selector.did].into_iter().flatten().cloned();
-    let person = Person { identifiers: identifiers.collect(), sessions: selector.session.iter().cloned().collect() };
+    let identifiers = [&selector.user, &selector.subject, &selector.did]
+        .into_iter()
+        .flatten()
+        .cloned();
+    let person = Person {
+        identifiers: identifiers.collect(),
+        sessions: selector.session.iter().cloned().collect(),
+    };
     if person != Person::default() {
         request.people.push(person);
     }
     for consent in &selector.consent {
-        request.consents.push(consent.parse().map_err(|error| Failure::usage(format!("`{consent}`: {error}")))?);
+        request.consents.push(
+            consent
+                .parse()
+                .map_err(|error| Failure::usage(format!("`{consent}`: {error}")))?,
+        );
     }
     if let Some(path) = &selector.subjects {
-        request.add_people(&text(path)?).map_err(|error| Failure::usage(format!("`{}`: {error}", path.display())))?;
+        request
+            .add_people(&text(path)?)
+            .map_err(|error| Failure::usage(format!("`{}`: {error}", path.display())))?;
     }
     if let Some(path) = &selector.addresses {
         request
@@ -252,7 +316,11 @@ fn request(selector: &Selector) -> Result<Request, Failure> {
 
 /// The classes of variation that are asked for.
 fn variations(selector: &Selector) -> Result<Variations, Failure> {
-    let class = |name: &String| name.trim().parse::<Variation>().map_err(|error| Failure::usage(format!("{error}")));
+    let class = |name: &String| {
+        name.trim()
+            .parse::<Variation>()
+            .map_err(|error| Failure::usage(format!("{error}")))
+    };
     let mut searched = match selector.variations.as_slice() {
         [] => Variations::ALL,
         [all] if all == "all" => Variations::ALL,
@@ -268,7 +336,9 @@ fn variations(selector: &Selector) -> Result<Variations, Failure> {
 /// Refuses an empty value of `option`: it would stand for a person who isn't there.
 pub fn named(option: &str, values: &[String]) -> Result<(), Failure> {
     match values.iter().any(|value| names_nobody(value)) {
-        true => Err(Failure::usage(format!("{option} is empty: it names nobody"))),
+        true => Err(Failure::usage(format!(
+            "{option} is empty: it names nobody"
+        ))),
         false => Ok(()),
     }
 }
@@ -278,5 +348,6 @@ fn read(path: &Path) -> Result<Vec<u8>, Failure> {
 }
 
 fn text(path: &Path) -> Result<String, Failure> {
-    String::from_utf8(read(path)?).map_err(|error| Failure::usage(format!("`{}`: {error}", path.display())))
+    String::from_utf8(read(path)?)
+        .map_err(|error| Failure::usage(format!("`{}`: {error}", path.display())))
 }

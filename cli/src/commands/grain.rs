@@ -5,7 +5,9 @@ use std::path::PathBuf;
 
 use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::error::{ErrorCode, GrainError};
-use gristmill_schemas::grain::{DEFAULT_PAYLOAD_LIMIT, EncodeOptions, Grain, Mode, Payload, encode_json};
+use gristmill_schemas::grain::{
+    DEFAULT_PAYLOAD_LIMIT, EncodeOptions, Grain, Mode, Payload, encode_json,
+};
 use gristmill_schemas::json::{Json, JsonErrorKind, Object};
 use gristmill_schemas::sign::{Delivery, SelfContained};
 
@@ -28,7 +30,8 @@ pub fn encode(lines: Lines) -> Result<Outcome, Failure> {
     })
 }
 
-/// Blobs to grains. A blob whose signed flag is set is shown without its envelope; `check` asks for it.
+/// Blobs to grains. A blob whose signed flag is set is shown without its envelope; `check` asks for
+/// it.
 pub fn decode(lines: DecodeLines) -> Result<Outcome, Failure> {
     let mode = mode_of(lines.lenient);
     each_line(lines.file, move |line| {
@@ -39,25 +42,47 @@ pub fn decode(lines: DecodeLines) -> Result<Outcome, Failure> {
         let payload = Payload::open(blob, DEFAULT_PAYLOAD_LIMIT).map_err(shifted)?;
         let grain = Grain::decode(&payload, mode).map_err(shifted)?;
         Ok(object([
-            ("grain", if grain.is_encrypted() { Json::Null } else { grain.to_json() }),
+            (
+                "grain",
+                if grain.is_encrypted() {
+                    Json::Null
+                } else {
+                    grain.to_json()
+                },
+            ),
             ("header", header_of(&grain, &delivery)),
-            ("content_address", ContentAddress::of(blob).to_string().into()),
+            (
+                "content_address",
+                ContentAddress::of(blob).to_string().into(),
+            ),
         ]))
     })
 }
 
-/// Blobs to verdicts. A signature that is wrong is an error; what became of any other is part of the verdict.
+/// Blobs to verdicts. A signature that is wrong is an error; what became of any other is part of
+/// the verdict.
 pub fn check(lines: DecodeLines) -> Result<Outcome, Failure> {
     let mode = mode_of(lines.lenient);
     each_line(lines.file, move |line| {
-        if let Some(text) = line.get("address").and_then(Json::as_str).filter(|_| line.get("blob_hex").is_none()) {
+        if let Some(text) = line
+            .get("address")
+            .and_then(Json::as_str)
+            .filter(|_| line.get("blob_hex").is_none())
+        {
             let address: ContentAddress = text.parse()?;
-            return Ok(object([("content_address", address.to_string().into()), ("ok", true.into())]));
+            return Ok(object([
+                ("content_address", address.to_string().into()),
+                ("ok", true.into()),
+            ]));
         }
         let bytes = bytes_of(line)?;
         let delivery = Delivery::open(&bytes)?;
         let blob = delivery.blob();
-        if let Some(claimed) = line.get("content_address").or(line.get("address")).and_then(Json::as_str) {
+        if let Some(claimed) = line
+            .get("content_address")
+            .or(line.get("address"))
+            .and_then(Json::as_str)
+        {
             claimed.parse::<ContentAddress>()?.verify(blob)?;
         }
         let signature = match &delivery {
@@ -82,13 +107,17 @@ fn mode_of(lenient: bool) -> Mode {
     if lenient { Mode::Lenient } else { Mode::Strict }
 }
 
-/// Answers every line, so that line n of the output answers line n of the input; the data has problems if any line failed.
-/// Only empty lines at the end have no answer. Whoever waits for an answer before the next line gets it.
+/// Answers every line, so that line n of the output answers line n of the input; the data has
+/// problems if any line failed. Only empty lines at the end have no answer. Whoever waits for an
+/// answer before the next line gets it.
 fn each_line(
     file: Option<PathBuf>,
     answer: impl Fn(&Json<'_>) -> Result<Json<'static>, GrainError>,
 ) -> Result<Outcome, Failure> {
-    let named = file.as_ref().map_or_else(|| "standard input".to_owned(), |file| format!("`{}`", file.display()));
+    let named = file.as_ref().map_or_else(
+        || "standard input".to_owned(),
+        |file| format!("`{}`", file.display()),
+    );
     let mut input = open_lines(file)?;
     let mut out = BufWriter::new(io::stdout().lock());
     let mut outcome = Outcome::Done;
@@ -98,13 +127,18 @@ fn each_line(
             return Ok(outcome);
         }
         let read = read_line(&mut input, &mut line);
-        let read = read.map_err(|error| Failure::environment(&format!("can't read {named}"), &error))?;
+        let read =
+            read.map_err(|error| Failure::environment(&format!("can't read {named}"), &error))?;
         let Some(whole) = read else { break };
         if line.trim_ascii().is_empty() {
             empty += 1;
             continue;
         }
-        let answered = if whole { answer_to(&line, &answer) } else { Err(too_long()) };
+        let answered = if whole {
+            answer_to(&line, &answer)
+        } else {
+            Err(too_long())
+        };
         let unanswered = (0..std::mem::take(&mut empty)).map(|_| Err(not_json("it is empty")));
         for answered in unanswered.chain([answered]) {
             let answered = answered.unwrap_or_else(|error| {
@@ -131,16 +165,16 @@ fn is_closed(written: io::Result<()>) -> Result<bool, Failure> {
 
 fn open_lines(file: Option<PathBuf>) -> Result<BufReader<Box<dyn Read>>, Failure> {
     let input: Box<dyn Read> = match &file {
-        Some(path) => Box::new(
-            std::fs::File::open(path)
-                .map_err(|error| Failure::environment(&format!("can't open `{}`", path.display()), &error))?,
-        ),
+        Some(path) => Box::new(std::fs::File::open(path).map_err(|error| {
+            Failure::environment(&format!("can't open `{}`", path.display()), &error)
+        })?),
         None => Box::new(io::stdin().lock()),
     };
     Ok(BufReader::with_capacity(1 << 20, input))
 }
 
-/// Reads the next line into `line`; `None` at the end, false if the line is beyond the limit and was passed over.
+/// Reads the next line into `line`; `None` at the end, false if the line is beyond the limit and
+/// was passed over.
 fn read_line(input: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<Option<bool>> {
     line.clear();
     if input.take(LINE_LIMIT).read_until(b'\n', line)? == 0 {
@@ -169,7 +203,10 @@ fn not_json(why: &str) -> GrainError {
 }
 
 fn too_long() -> GrainError {
-    GrainError::new(ErrorCode::Corrupt, format!("the line has more than {LINE_LIMIT} bytes"))
+    GrainError::new(
+        ErrorCode::Corrupt,
+        format!("the line has more than {LINE_LIMIT} bytes"),
+    )
 }
 
 fn object<const N: usize>(members: [(&'static str, Json<'static>); N]) -> Json<'static> {
@@ -194,14 +231,20 @@ fn missing(member: &'static str) -> GrainError {
 }
 
 fn bytes_of(line: &Json<'_>) -> Result<Vec<u8>, GrainError> {
-    let digits = line.get("blob_hex").and_then(Json::as_str).ok_or_else(|| missing("blob_hex"))?;
-    hex::decode(digits).map_err(|error| GrainError::new(ErrorCode::Corrupt, error.to_string()).field("blob_hex"))
+    let digits = line
+        .get("blob_hex")
+        .and_then(Json::as_str)
+        .ok_or_else(|| missing("blob_hex"))?;
+    hex::decode(digits)
+        .map_err(|error| GrainError::new(ErrorCode::Corrupt, error.to_string()).field("blob_hex"))
 }
 
 /// A bare signed blob is let through here, marked in the header.
 fn open(bytes: &[u8]) -> Result<Delivery<'_>, GrainError> {
     match Delivery::open(bytes) {
-        Err(error) if error.code == ErrorCode::SignedMismatch && bytes.first() == Some(&1) => Ok(Delivery::Bare(bytes)),
+        Err(error) if error.code == ErrorCode::SignedMismatch && bytes.first() == Some(&1) => {
+            Ok(Delivery::Bare(bytes))
+        }
         opened => opened,
     }
 }
@@ -221,14 +264,28 @@ fn header_of(grain: &Grain<'_>, delivery: &Delivery<'_>) -> Json<'static> {
     members.insert("has_embedding_refs", flags.has_embedding_refs());
     members.insert("cbor_encoding", flags.cbor());
     members.insert("sensitivity", flags.sensitivity().name());
-    members.insert("encoding", if grain.is_encrypted() { Json::Null } else { grain.encoding().name().into() });
+    members.insert(
+        "encoding",
+        if grain.is_encrypted() {
+            Json::Null
+        } else {
+            grain.encoding().name().into()
+        },
+    );
     members.insert("namespace_hash", hex::encode(header.namespace_hash));
     members.insert("created_at_seconds", u64::from(header.created_at_seconds));
     if let Delivery::Signed(signed) = delivery {
         members.insert("signature", signed.verify(&SelfContained).name());
-        members.insert("signer_did", signed.signer().map_or(Json::Null, |signer| signer.to_owned().into()));
+        members.insert(
+            "signer_did",
+            signed
+                .signer()
+                .map_or(Json::Null, |signer| signer.to_owned().into()),
+        );
     }
-    let Json::Array(mut marks) = marks_of(grain) else { return Json::Object(members) };
+    let Json::Array(mut marks) = marks_of(grain) else {
+        return Json::Object(members);
+    };
     if flags.signed() && matches!(delivery, Delivery::Bare(_)) {
         marks.push("unwrapped".into());
     }
@@ -237,5 +294,11 @@ fn header_of(grain: &Grain<'_>, delivery: &Delivery<'_>) -> Json<'static> {
 }
 
 fn marks_of(grain: &Grain<'_>) -> Json<'static> {
-    Json::Array(grain.marks().iter().map(|mark| mark.name().into()).collect())
+    Json::Array(
+        grain
+            .marks()
+            .iter()
+            .map(|mark| mark.name().into())
+            .collect(),
+    )
 }

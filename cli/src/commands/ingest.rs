@@ -29,17 +29,30 @@ pub async fn run(context: &Context, arguments: Ingest) -> Result<Outcome, Failur
             args::OnError::Quarantine => OnError::Quarantine,
             args::OnError::Fail => OnError::Fail,
         },
-        mode: if arguments.lenient { Mode::Lenient } else { Mode::Strict },
+        mode: if arguments.lenient {
+            Mode::Lenient
+        } else {
+            Mode::Strict
+        },
         retry_refused: arguments.retry_refused,
         again: arguments.again,
         dry_run: arguments.dry_run,
         threads: context.threads(),
-        max_source: arguments.max_source.map_or(DEFAULT_SPOOL_LIMIT, |limit| limit.0),
-        indexes: if arguments.no_indexes { IndexKinds::NONE } else { IndexKinds::ALL },
+        max_source: arguments
+            .max_source
+            .map_or(DEFAULT_SPOOL_LIMIT, |limit| limit.0),
+        indexes: if arguments.no_indexes {
+            IndexKinds::NONE
+        } else {
+            IndexKinds::ALL
+        },
         ..IngestOptions::default()
     };
     let options = match context.common.memory {
-        Some(memory) => IngestOptions { memory: memory.0 as usize, ..options },
+        Some(memory) => IngestOptions {
+            memory: memory.0 as usize,
+            ..options
+        },
         None => options,
     };
     let progress = Arc::new(IngestProgress::default());
@@ -59,7 +72,10 @@ pub async fn run(context: &Context, arguments: Ingest) -> Result<Outcome, Failur
         (0, _) => Ok(Outcome::Problems),
         (files, _) => Err(Failure::environment(
             "sources that couldn't be read",
-            &format!("{files}; the others are in the lake, and the same command takes these in once they can be read"),
+            &format!(
+                "{files}; the others are in the lake, and the same command takes these in once \
+                 they can be read"
+            ),
         )),
     }
 }
@@ -71,13 +87,18 @@ fn tell_skipped(report: &IngestReport, dry_run: bool) {
     }
     eprintln!("{} not understood, and not taken in:", report.skipped);
     for skipped in &report.first_skipped {
-        eprintln!("  {}: {}", visible(&skipped.source), visible(&skipped.reason));
+        eprintln!(
+            "  {}: {}",
+            visible(&skipped.source),
+            visible(&skipped.reason)
+        );
     }
     if report.skipped as usize > report.first_skipped.len() {
         match dry_run {
             true => eprintln!("  … without --dry-run the table `sources` lists them all"),
             false => eprintln!(
-                "  … `gristmill sql \"SELECT source, reason FROM sources WHERE run_id = '{}' AND outcome = 'skipped'\"` lists them all",
+                "  … `gristmill sql \"SELECT source, reason FROM sources WHERE run_id = '{}' AND \
+                 outcome = 'skipped'\"` lists them all",
                 report.run_id
             ),
         }
@@ -89,21 +110,25 @@ fn tell_rejected(report: &IngestReport, dry_run: bool) {
         return;
     }
     eprintln!(
-        "{} refused; `gristmill sql \"SELECT source, ordinal, error_code, message FROM rejects\"` shows them",
+        "{} refused; `gristmill sql \"SELECT source, ordinal, error_code, message FROM rejects\"` \
+         shows them",
         report.rejected
     );
     if report.readable_rejects > 0 {
         let retry = if dry_run { "" } else { " --retry-refused" };
-        eprintln!("`ingest --lenient{retry}` takes {} of them all the same, and marks them", report.readable_rejects);
+        eprintln!(
+            "`ingest --lenient{retry}` takes {} of them all the same, and marks them",
+            report.readable_rejects
+        );
     }
 }
 
 /// Why nothing more is taken in; refused input needn't be the end.
 fn failure(error: EngineError) -> Failure {
     match error {
-        EngineError::Refused { .. } => {
-            Failure::data(format!("{error}; `--on-error quarantine` would set it aside and go on"))
-        }
+        EngineError::Refused { .. } => Failure::data(format!(
+            "{error}; `--on-error quarantine` would set it aside and go on"
+        )),
         error => error.into(),
     }
 }

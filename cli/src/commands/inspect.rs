@@ -12,11 +12,21 @@ pub async fn run(context: &Context, arguments: Inspect) -> Result<Outcome, Failu
     let printer = context.printer(arguments.results);
     let mut sources = discover(std::slice::from_ref(&arguments.file)).await?;
     let (Some(source), true) = (sources.pop(), sources.is_empty()) else {
-        return Err(Failure::usage(format!("`{}` is several files; inspect takes one", arguments.file)));
+        return Err(Failure::usage(format!(
+            "`{}` is several files; inspect takes one",
+            arguments.file
+        )));
     };
     let found = inspect(source, arguments.sample).await?;
     printer.record(&found)?;
-    let footer_differs = found.container.as_ref().is_some_and(|container| container.footer != "valid");
+    let footer_differs = found
+        .container
+        .as_ref()
+        .is_some_and(|container| container.footer != "valid");
     let is_whole = found.damage.is_none() && found.unreadable.is_empty() && !footer_differs;
-    Ok(if is_whole { Outcome::Done } else { Outcome::Problems })
+    Ok(if is_whole {
+        Outcome::Done
+    } else {
+        Outcome::Problems
+    })
 }

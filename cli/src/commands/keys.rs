@@ -22,26 +22,42 @@ pub async fn run(context: &Context, command: KeyCommand) -> Result<Outcome, Fail
         KeyCommand::Generate { name, results } => {
             let path = path_of(keys)?;
             let did = made_keyring(keys)?.generate(&name)?;
-            let made = serde_json::json!({ "name": name, "kind": "ed25519", "did": did, "keyring": path });
+            let made =
+                serde_json::json!({ "name": name, "kind": "ed25519", "did": did, "keyring": path });
             context.printer(results).record(&made)?;
         }
         KeyCommand::List { results } => {
-            context.printer(results).records(&Keyring::public(&path_of(keys)?)?)?;
+            context
+                .printer(results)
+                .records(&Keyring::public(&path_of(keys)?)?)?;
         }
         KeyCommand::Encrypt { exclusive, results } => {
             let lake = context.operated(Lake::open(context.lake()).await?);
             let mut lake = context.sealed_from_now_on(lake).await?;
-            context.printer(results).record(&encrypt(&mut lake, exclusive).await?)?;
+            context
+                .printer(results)
+                .record(&encrypt(&mut lake, exclusive).await?)?;
         }
-        KeyCommand::Rotate { user, exclusive, results } => {
+        KeyCommand::Rotate {
+            user,
+            exclusive,
+            results,
+        } => {
             named("--user", &user)?;
             let mut lake = context.open_lake().await?;
-            context.printer(results).record(&rotate(&mut lake, &user, exclusive).await?)?;
+            context
+                .printer(results)
+                .record(&rotate(&mut lake, &user, exclusive).await?)?;
         }
-        KeyCommand::Passphrase { new_passphrase_file, results } => {
+        KeyCommand::Passphrase {
+            new_passphrase_file,
+            results,
+        } => {
             let mut keyring = keyring(keys)?;
             keyring.change_passphrase(&first_line(&new_passphrase_file)?)?;
-            context.printer(results).record(&serde_json::json!({ "keyring": keyring.path(), "changed": true }))?;
+            context
+                .printer(results)
+                .record(&serde_json::json!({ "keyring": keyring.path(), "changed": true }))?;
         }
     }
     Ok(Outcome::Done)
@@ -60,18 +76,20 @@ impl Context {
     pub async fn open_damaged_lake(&self) -> Result<Result<Lake, EngineError>, Failure> {
         match Lake::open_unchecked(self.lake()).await {
             Ok(lake) => Ok(Ok(self.unlocked(lake)?)),
-            Err(error @ (EngineError::Delta { .. } | EngineError::TableLost { .. } | EngineError::Damaged { .. }))
-                if !error.is_environment() =>
-            {
-                Ok(Err(error))
-            }
+            Err(
+                error @ (EngineError::Delta { .. }
+                | EngineError::TableLost { .. }
+                | EngineError::Damaged { .. }),
+            ) if !error.is_environment() => Ok(Err(error)),
             Err(error) => Err(error.into()),
         }
     }
 
     /// The lake, whose audit log tells this operator's commands from those of others.
     fn operated(&self, lake: Lake) -> Lake {
-        let name = OPERATOR.iter().find_map(|name| std::env::var(name).ok().filter(|name| !name.is_empty()));
+        let name = OPERATOR
+            .iter()
+            .find_map(|name| std::env::var(name).ok().filter(|name| !name.is_empty()));
         match name {
             Some(name) => lake.operated_by(&name),
             None => lake,
@@ -89,14 +107,16 @@ impl Context {
         self.sealed_from_now_on(lake).await
     }
 
-    /// `lake` made one that is encrypted from now on. Only for a lake that isn't yet may the keyring be a new one.
+    /// `lake` made one that is encrypted from now on. Only for a lake that isn't yet may the
+    /// keyring be a new one.
     async fn sealed_from_now_on(&self, mut lake: Lake) -> Result<Lake, Failure> {
         let keys = &self.common.keys;
         let keyring = match lake.is_encrypted() {
             true => keyring_of(&lake, keys)?,
             false => made_keyring(keys)?,
         };
-        lake.seal_from_now_on(Box::new(FileKeys::beside(keyring)?)).await?;
+        lake.seal_from_now_on(Box::new(FileKeys::beside(keyring)?))
+            .await?;
         Ok(lake)
     }
 
@@ -121,25 +141,33 @@ pub fn keyring(keys: &Keys) -> Result<Keyring, Failure> {
 /// The keyring of an encrypted lake, which must be there.
 fn keyring_of(lake: &Lake, keys: &Keys) -> Result<Keyring, Failure> {
     match Keyring::open(&path_of(keys)?, &passphrase(keys)?) {
-        Err(EngineError::NoKeyring(path)) => {
-            Err(lake.foreign_keyring(&path.display().to_string(), "isn't there").into())
-        }
+        Err(EngineError::NoKeyring(path)) => Err(lake
+            .foreign_keyring(&path.display().to_string(), "isn't there")
+            .into()),
         opened => Ok(opened?),
     }
 }
 
 fn made_keyring(keys: &Keys) -> Result<Keyring, Failure> {
-    Ok(Keyring::open_or_create(&path_of(keys)?, &passphrase(keys)?)?)
+    Ok(Keyring::open_or_create(
+        &path_of(keys)?,
+        &passphrase(keys)?,
+    )?)
 }
 
 fn path_of(keys: &Keys) -> Result<PathBuf, Failure> {
     if let Some(path) = &keys.keyring {
         return Ok(path.clone());
     }
-    let folder = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let folder = |name: &str| {
+        std::env::var_os(name)
+            .filter(|value| !value.is_empty())
+            .map(PathBuf::from)
+    };
     let configuration = folder("XDG_CONFIG_HOME").or_else(|| Some(folder("HOME")?.join(".config")));
-    let configuration = configuration
-        .ok_or_else(|| Failure::usage("there is no configuration folder: say where the keyring is with --keyring"))?;
+    let configuration = configuration.ok_or_else(|| {
+        Failure::usage("there is no configuration folder: say where the keyring is with --keyring")
+    })?;
     Ok(configuration.join("gristmill/keyring.json"))
 }
 
@@ -151,7 +179,9 @@ fn passphrase(keys: &Keys) -> Result<String, Failure> {
     match &keys.passphrase_file {
         Some(path) => first_line(path),
         None => std::env::var(PASSPHRASE).map_err(|_| {
-            Failure::usage(format!("the keyring needs its passphrase: set {PASSPHRASE} or give --passphrase-file"))
+            Failure::usage(format!(
+                "the keyring needs its passphrase: set {PASSPHRASE} or give --passphrase-file"
+            ))
         }),
     }
 }

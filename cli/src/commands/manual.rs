@@ -31,7 +31,9 @@ pub fn pages(folder: Option<PathBuf>) -> Result<Outcome, Failure> {
         Some(folder) => {
             let made = std::fs::create_dir_all(&folder);
             let made = made.and_then(|()| clap_mangen::generate_to(Arguments::command(), &folder));
-            made.map_err(|error| Failure::environment(&format!("can't write in `{}`", folder.display()), &error))?;
+            made.map_err(|error| {
+                Failure::environment(&format!("can't write in `{}`", folder.display()), &error)
+            })?;
         }
     }
     Ok(Outcome::Done)

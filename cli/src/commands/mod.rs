@@ -1,4 +1,5 @@
-//! One file per command: what it reads, what it calls, what it prints. The work itself is done by the libraries.
+//! One file per command: what it reads, what it calls, what it prints. The work itself is done by
+//! the libraries.
 
 mod cal;
 mod compact;
@@ -35,7 +36,11 @@ use crate::output::Printer;
 
 /// Runs the command that `arguments` name.
 pub async fn run(arguments: Arguments) -> Result<Outcome, Failure> {
-    let Arguments { common, results, command } = arguments;
+    let Arguments {
+        common,
+        results,
+        command,
+    } = arguments;
     let context = Context { common, results };
     match command {
         Command::Demo(arguments) => demo::run(&context, arguments).await,
@@ -90,7 +95,8 @@ impl Context {
         self.common.lake.as_deref().unwrap_or("lake")
     }
 
-    /// The embedder that was named, else the one that is part of the program, which costs nothing until it embeds.
+    /// The embedder that was named, else the one that is part of the program, which costs nothing
+    /// until it embeds.
     pub fn embedder(&self) -> Result<Arc<dyn Embedder>, Failure> {
         match self.common.embedder.as_deref() {
             Some(named) => embedder(named).map_err(|error| Failure::usage(error.to_string())),
@@ -104,7 +110,8 @@ impl Context {
             let shown = path.display();
             let text = std::fs::read_to_string(path)
                 .map_err(|error| Failure::environment(&format!("can't read `{shown}`"), &error))?;
-            PriceTable::from_yaml(&text).map_err(|error| Failure::usage(format!("`{shown}`: {error}")))
+            PriceTable::from_yaml(&text)
+                .map_err(|error| Failure::usage(format!("`{shown}`: {error}")))
         };
         self.common.prices.iter().map(read).collect()
     }
@@ -112,7 +119,9 @@ impl Context {
     /// The shipped prices, and those that were named laid over them.
     pub fn prices(&self) -> Result<PriceTable, Failure> {
         let tables = self.price_tables()?;
-        Ok(tables.iter().fold(PriceTable::builtin(), |prices, table| prices.overlaid(table)))
+        Ok(tables.iter().fold(PriceTable::builtin(), |prices, table| {
+            prices.overlaid(table)
+        }))
     }
 
     /// Bytes that queries may hold: what was said, else the default that `--help` names.

@@ -20,7 +20,8 @@ struct Report {
     vectors: Option<VectorReport>,
 }
 
-/// Looks at every segment's sidecars and makes again what isn't whole; then makes vectors, if they are asked for.
+/// Looks at every segment's sidecars and makes again what isn't whole; then makes vectors, if they
+/// are asked for.
 pub async fn run(context: &Context, arguments: Reindex) -> Result<Outcome, Failure> {
     let printer = context.printer(arguments.results);
     let lake = context.open_lake().await?;
@@ -28,7 +29,8 @@ pub async fn run(context: &Context, arguments: Reindex) -> Result<Outcome, Failu
         ([], false) => None,
         ([], true) => Some(VectorSource::Embedder(context.embedder()?)),
         (files, _) => {
-            let files = VectorFiles::read(files).map_err(|error| Failure::usage(error.to_string()))?;
+            let files =
+                VectorFiles::read(files).map_err(|error| Failure::usage(error.to_string()))?;
             Some(VectorSource::Files(Arc::new(files)))
         }
     };

@@ -14,8 +14,11 @@ use crate::progress::Progress;
 /// Repairs the lake; the data has problems if something can't be repaired.
 pub async fn run(context: &Context, arguments: Repair) -> Result<Outcome, Failure> {
     let printer = context.printer(arguments.results);
-    let options =
-        RepairOptions { dry_run: arguments.dry_run, accept_logs: arguments.accept_logs, ..RepairOptions::default() };
+    let options = RepairOptions {
+        dry_run: arguments.dry_run,
+        accept_logs: arguments.accept_logs,
+        ..RepairOptions::default()
+    };
     let mut lake = context.open_damaged_lake().await??;
     let progress = Arc::new(WorkProgress::default());
     stop_on_interrupt(Arc::clone(&progress));
@@ -25,5 +28,9 @@ pub async fn run(context: &Context, arguments: Repair) -> Result<Outcome, Failur
     drop(shown);
     let report = report?;
     printer.record(&report)?;
-    Ok(if report.unrepaired == 0 { Outcome::Done } else { Outcome::Problems })
+    Ok(if report.unrepaired == 0 {
+        Outcome::Done
+    } else {
+        Outcome::Problems
+    })
 }

@@ -6,7 +6,8 @@ use std::path::Path;
 use comfy_table::CellAlignment;
 use gristmill_queries::packs::report::{Digest, Form, Reporter};
 use gristmill_queries::packs::{
-    self, ExampleResult, NAMES, Pack, PackError, Rule, Scan, ScanOptions, Severity, Since, Summary, run_examples,
+    self, ExampleResult, NAMES, Pack, PackError, Rule, Scan, ScanOptions, Severity, Since, Summary,
+    run_examples,
 };
 use gristmill_queries::render::visible;
 
@@ -26,8 +27,13 @@ pub async fn run(context: &Context, arguments: args::Scan) -> Result<Outcome, Fa
     let packs = find(if names.is_empty() { NAMES } else { &names })?;
     let form = form(context, &arguments)?;
     let mut lake = context.open_lake().await?;
-    let options = ScanOptions { sql: options(context)?, since: since(arguments.since.as_deref())? };
-    let scan = Scan::prepare(&lake, packs, &options).await.map_err(failure)?;
+    let options = ScanOptions {
+        sql: options(context)?,
+        since: since(arguments.since.as_deref())?,
+    };
+    let scan = Scan::prepare(&lake, packs, &options)
+        .await
+        .map_err(failure)?;
     let summary = match form {
         None => table(&scan, arguments.output.as_deref()).await?,
         Some(form) => report(&scan, form, arguments.output.as_deref()).await?,
@@ -43,7 +49,10 @@ pub async fn run(context: &Context, arguments: args::Scan) -> Result<Outcome, Fa
 }
 
 fn find(names: &[&str]) -> Result<Vec<Pack>, Failure> {
-    names.iter().map(|name| packs::find(name).map_err(failure)).collect()
+    names
+        .iter()
+        .map(|name| packs::find(name).map_err(failure))
+        .collect()
 }
 
 /// `last`, or a version.
@@ -53,15 +62,21 @@ fn since(text: Option<&str>) -> Result<Since, Failure> {
         Some("last") => Ok(Since::Last),
         Some(version) => version.parse().map(Since::Version).map_err(|_| {
             Failure::usage(format!(
-                "`--since {version}` is no version; a number (see `gristmill describe`) and `last` are"
+                "`--since {version}` is no version; a number (see `gristmill describe`) and `last` \
+                 are"
             ))
         }),
     }
 }
 
-/// The form that was asked for, or that the file's name asks for, or that suits where the output goes; `None` for the table.
+/// The form that was asked for, or that the file's name asks for, or that suits where the output
+/// goes; `None` for the table.
 fn form(context: &Context, arguments: &args::Scan) -> Result<Option<Form>, Failure> {
-    let ending = arguments.output.as_deref().and_then(Path::extension).map(|ending| ending.to_string_lossy());
+    let ending = arguments
+        .output
+        .as_deref()
+        .and_then(Path::extension)
+        .map(|ending| ending.to_string_lossy());
     let asked = match arguments.format.or_else(|| named_by(ending.as_deref()?)) {
         Some(form) => form,
         None => match (context.results.format, ending) {
@@ -69,11 +84,15 @@ fn form(context: &Context, arguments: &args::Scan) -> Result<Option<Form>, Failu
             (Some(args::Format::Json), _) => ReportFormat::Json,
             (Some(args::Format::Jsonl), _) => ReportFormat::Jsonl,
             (Some(args::Format::Csv | args::Format::Arrow), _) => {
-                return Err(Failure::usage("findings aren't written as csv or arrow: `scan --format` names the forms"));
+                return Err(Failure::usage(
+                    "findings aren't written as csv or arrow: `scan --format` names the forms",
+                ));
             }
             (None, Some(ending)) => {
                 let known = ".html, .sarif, .json, .jsonl and .txt do, or --format";
-                return Err(Failure::usage(format!("`.{ending}` doesn't say what to write; {known}")));
+                return Err(Failure::usage(format!(
+                    "`.{ending}` doesn't say what to write; {known}"
+                )));
             }
             (None, None) if io::stdout().is_terminal() => ReportFormat::Table,
             (None, None) => ReportFormat::Jsonl,
@@ -103,12 +122,16 @@ fn named_by(ending: &str) -> Option<ReportFormat> {
 /// Writes the report while the scan runs. A file appears under its name only when it is whole.
 async fn report(scan: &Scan, form: Form, output: Option<&Path>) -> Result<Summary, Failure> {
     let Some(path) = output else {
-        return write_report(scan, form, BufWriter::with_capacity(1 << 16, io::stdout())).await.map_err(failure);
+        return write_report(scan, form, BufWriter::with_capacity(1 << 16, io::stdout()))
+            .await
+            .map_err(failure);
     };
     let mut file = begin_file(path)?;
     let summary = write_report(scan, form, BufWriter::with_capacity(1 << 16, &mut file)).await;
     let summary = summary.map_err(|error| match error {
-        PackError::Write(error) if error.kind() != io::ErrorKind::BrokenPipe => Failure::writing(path, &error),
+        PackError::Write(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Failure::writing(path, &error)
+        }
         other => failure(other),
     })?;
     finish_file(path, file)?;
@@ -117,7 +140,9 @@ async fn report(scan: &Scan, form: Form, output: Option<&Path>) -> Result<Summar
 
 async fn write_report(scan: &Scan, form: Form, out: impl Write) -> Result<Summary, PackError> {
     let mut reporter = Reporter::begin(out, form, scan)?;
-    let summary = scan.run(|rule, finding| reporter.finding(rule, finding)).await?;
+    let summary = scan
+        .run(|rule, finding| reporter.finding(rule, finding))
+        .await?;
     reporter.finish(scan, &summary)?;
     Ok(summary)
 }
@@ -134,22 +159,49 @@ async fn table(scan: &Scan, output: Option<&Path>) -> Result<Summary, Failure> {
         .rules()
         .iter()
         .enumerate()
-        .map(|(place, rule)| (place, rule, summary.rules.get(&rule.id).map_or(0, |count| count.findings)))
+        .map(|(place, rule)| {
+            (
+                place,
+                rule,
+                summary
+                    .rules
+                    .get(&rule.id)
+                    .map_or(0, |count| count.findings),
+            )
+        })
         .filter(|(_, _, findings)| *findings > 0)
         .collect();
-    rows.sort_by_key(|(_, rule, findings)| (std::cmp::Reverse(rule.severity), std::cmp::Reverse(*findings)));
+    rows.sort_by_key(|(_, rule, findings)| {
+        (
+            std::cmp::Reverse(rule.severity),
+            std::cmp::Reverse(*findings),
+        )
+    });
     let mut table = new_table();
     table.set_header(["severity", "rule", "norm", "findings", "for example"]);
     if let Some(column) = table.column_mut(3) {
         column.set_cell_alignment(CellAlignment::Right);
     }
     for (place, rule, findings) in rows {
-        let example = digest.samples(place).first().map(|finding| rule.message.render(&finding.evidence));
+        let example = digest
+            .samples(place)
+            .first()
+            .map(|finding| rule.message.render(&finding.evidence));
         let severity = rule.severity.name().to_owned();
-        let cells = [severity, rule.id.clone(), rule.norm.clone(), grouped(findings), example.unwrap_or_default()];
+        let cells = [
+            severity,
+            rule.id.clone(),
+            rule.norm.clone(),
+            grouped(findings),
+            example.unwrap_or_default(),
+        ];
         table.add_row(cells.iter().map(|cell| visible(cell)));
     }
-    let text = if summary.findings > 0 { format!("{table}\n") } else { "no findings\n".to_owned() };
+    let text = if summary.findings > 0 {
+        format!("{table}\n")
+    } else {
+        "no findings\n".to_owned()
+    };
     match output {
         Some(path) => write_file(path, text.as_bytes())?,
         None => write_out(|out| out.write_all(text.as_bytes()))?,
@@ -158,7 +210,11 @@ async fn table(scan: &Scan, output: Option<&Path>) -> Result<Summary, Failure> {
 }
 
 fn tell(summary: &Summary) {
-    let broken = summary.rules.values().filter(|count| count.findings > 0).count();
+    let broken = summary
+        .rules
+        .values()
+        .filter(|count| count.findings > 0)
+        .count();
     eprintln!(
         "{} findings of {broken} of {} rules in {} grains, {:.1} s",
         grouped(summary.findings),
@@ -168,15 +224,26 @@ fn tell(summary: &Summary) {
     );
     for (id, count) in &summary.rules {
         if let Some(first) = &count.first_failure {
-            note(format_args!("{id} failed on {} views; the first failure: {first}", grouped(count.failures)));
+            note(format_args!(
+                "{id} failed on {} views; the first failure: {first}",
+                grouped(count.failures)
+            ));
         }
     }
 }
 
 fn outcome(summary: &Summary, fail_on: Severity) -> Outcome {
-    let grave = Severity::ALL.into_iter().filter(|severity| *severity >= fail_on);
-    let found: u64 = grave.filter_map(|severity| summary.findings_by_severity.get(severity.name())).sum();
-    if found > 0 || summary.failures > 0 { Outcome::Problems } else { Outcome::Done }
+    let grave = Severity::ALL
+        .into_iter()
+        .filter(|severity| *severity >= fail_on);
+    let found: u64 = grave
+        .filter_map(|severity| summary.findings_by_severity.get(severity.name()))
+        .sum();
+    if found > 0 || summary.failures > 0 {
+        Outcome::Problems
+    } else {
+        Outcome::Done
+    }
 }
 
 impl From<args::FailOn> for Severity {
@@ -202,15 +269,28 @@ async fn test(names: &[String]) -> Result<Outcome, Failure> {
         wrong += results.iter().filter(|result| !result.is_right()).count();
     }
     eprintln!("{} of {all} examples as they should be", all - wrong);
-    Ok(if wrong == 0 { Outcome::Done } else { Outcome::Problems })
+    Ok(if wrong == 0 {
+        Outcome::Done
+    } else {
+        Outcome::Problems
+    })
 }
 
 fn line(result: &ExampleResult) -> String {
-    let ExampleResult { rule, example, expected, found, messages } = result;
+    let ExampleResult {
+        rule,
+        example,
+        expected,
+        found,
+        messages,
+    } = result;
     if result.is_right() {
         return format!("ok    {rule} [[test]] {example}: {found} findings\n");
     }
-    let told: String = messages.iter().map(|message| format!("        {message}\n")).collect();
+    let told: String = messages
+        .iter()
+        .map(|message| format!("        {message}\n"))
+        .collect();
     format!("WRONG {rule} [[test]] {example}: {found} findings, not {expected}\n{told}")
 }
 
@@ -219,7 +299,9 @@ fn failure(error: PackError) -> Failure {
         PackError::Query(error) => sql::failure(error),
         PackError::Engine(error) => error.into(),
         // A closed standard output ends the printing, not in an error.
-        PackError::Write(error) if error.kind() == io::ErrorKind::BrokenPipe => std::process::exit(0),
+        PackError::Write(error) if error.kind() == io::ErrorKind::BrokenPipe => {
+            std::process::exit(0)
+        }
         other => Failure::usage(other.to_string()),
     }
 }

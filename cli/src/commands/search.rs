@@ -23,13 +23,19 @@ pub async fn run(context: &Context, arguments: Search) -> Result<Outcome, Failur
         None if context.common.embedder.is_some() => SearchMode::Hybrid,
         None => SearchMode::Text,
     };
-    let session = lake_context(&lake, &options(context)?).await.map_err(failure)?;
+    let session = lake_context(&lake, &options(context)?)
+        .await
+        .map_err(failure)?;
     let text = arguments.text.join(" ");
     if printer.is_json() {
-        let found = search(&session, &lake, &text, arguments.limit, mode).await.map_err(failure)?;
+        let found = search(&session, &lake, &text, arguments.limit, mode)
+            .await
+            .map_err(failure)?;
         printer.record(&found)?;
     } else {
-        let found = search_rows(&session, COLUMNS, &text, arguments.limit, mode).await.map_err(failure)?;
+        let found = search_rows(&session, COLUMNS, &text, arguments.limit, mode)
+            .await
+            .map_err(failure)?;
         let schema = Arc::clone(found.schema().inner());
         printer.batches(schema, found.collect().await.map_err(failure)?)?;
     }

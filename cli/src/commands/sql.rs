@@ -8,8 +8,8 @@ use futures::StreamExt;
 use gristmill_engine::error::EngineError;
 use gristmill_engine::lake::Lake;
 use gristmill_queries::sql::{
-    DataFusionError, FileAccess, SessionContext, SqlOptions, completions, context_without_lake, execute, lake_context,
-    problem, statements,
+    DataFusionError, FileAccess, SessionContext, SqlOptions, completions, context_without_lake,
+    execute, lake_context, problem, statements,
 };
 
 use super::Context;
@@ -21,11 +21,17 @@ use crate::shell::{COMMANDS, Entry, Shell, ShellCommand};
 /// Runs what was asked for.
 pub async fn run(context: &Context, arguments: Sql) -> Result<Outcome, Failure> {
     let printer = context.printer(arguments.results);
-    let files = if arguments.allow_files { FileAccess::ReadAndWrite } else { FileAccess::Read };
+    let files = if arguments.allow_files {
+        FileAccess::ReadAndWrite
+    } else {
+        FileAccess::Read
+    };
     let session = session(context, files).await?;
     let text = match (arguments.query, arguments.file) {
         (Some(query), _) => query,
-        (None, Some(file)) => std::fs::read_to_string(&file).map_err(|error| Failure::reading(&file, &error))?,
+        (None, Some(file)) => {
+            std::fs::read_to_string(&file).map_err(|error| Failure::reading(&file, &error))?
+        }
         (None, None) if std::io::stdin().is_terminal() => return shell(&session, printer).await,
         (None, None) => String::from_utf8(read_in()?)
             .map_err(|error| Failure::usage(format!("standard input is no statement: {error}")))?,
@@ -52,9 +58,14 @@ pub fn options(context: &Context) -> Result<SqlOptions, Failure> {
 
 /// The lake's context; files and values can be queried where there is no lake.
 pub async fn session(context: &Context, files: FileAccess) -> Result<SessionContext, Failure> {
-    let options = SqlOptions { files, ..options(context)? };
+    let options = SqlOptions {
+        files,
+        ..options(context)?
+    };
     match Lake::open(context.lake()).await {
-        Ok(lake) => lake_context(&context.unlocked(lake)?, &options).await.map_err(failure),
+        Ok(lake) => lake_context(&context.unlocked(lake)?, &options)
+            .await
+            .map_err(failure),
         Err(EngineError::NoLake(place)) => context_without_lake(&place, &options).map_err(failure),
         Err(error) => Err(error.into()),
     }
@@ -87,10 +98,14 @@ struct ShellState {
 
 async fn shell(session: &SessionContext, printer: Printer) -> Result<Outcome, Failure> {
     eprintln!(
-        "SQL over the lake. End a statement with `;`. `help` lists the shell's commands, `\\d` the tables, `quit` leaves."
+        "SQL over the lake. End a statement with `;`. `help` lists the shell's commands, `\\d` the \
+         tables, `quit` leaves."
     );
     let mut shell = Shell::new("sql", completions(session).await);
-    let mut state = ShellState { records: false, timing: true };
+    let mut state = ShellState {
+        records: false,
+        timing: true,
+    };
     loop {
         let text = match shell.read()? {
             Entry::End => return Ok(Outcome::Done),
@@ -126,16 +141,16 @@ impl ShellState {
                 self.timing = !self.timing;
                 eprintln!("timing is {}", on_off(self.timing));
             }
-            ShellCommand::Unknown(text) => {
-                note(format_args!("`{text}` is no command of this shell; `help` lists them"))
-            }
+            ShellCommand::Unknown(text) => note(format_args!(
+                "`{text}` is no command of this shell; `help` lists them"
+            )),
         }
         None
     }
 }
 
-/// What the query engine said, without the layers around it. A damaged file is a problem of the data; what a function or a cast makes
-/// of a sound value is one of usage.
+/// What the query engine said, without the layers around it. A damaged file is a problem of the
+/// data; what a function or a cast makes of a sound value is one of usage.
 pub fn failure(error: DataFusionError) -> Failure {
     let root = error.find_root();
     if let DataFusionError::External(cause) = root
@@ -146,7 +161,11 @@ pub fn failure(error: DataFusionError) -> Failure {
             other => Failure::usage(other.to_string()),
         };
     }
-    if is_damage(root) { Failure::data(problem(root)) } else { Failure::usage(problem(root)) }
+    if is_damage(root) {
+        Failure::data(problem(root))
+    } else {
+        Failure::usage(problem(root))
+    }
 }
 
 /// True if a file can't be read as what it is.

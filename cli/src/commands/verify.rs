@@ -5,7 +5,9 @@ use std::sync::Arc;
 use gristmill_connectors::source::discover;
 use gristmill_engine::lake::LakeLocation;
 use gristmill_engine::progress::WorkProgress;
-use gristmill_engine::verify::{Part, Subset, VerifyOptions, verify_lake, verify_sources, verify_unopened};
+use gristmill_engine::verify::{
+    Part, Subset, VerifyOptions, verify_lake, verify_sources, verify_unopened,
+};
 use gristmill_schemas::grain::Mode;
 
 use super::Context;
@@ -21,7 +23,11 @@ pub async fn run(context: &Context, arguments: Verify) -> Result<Outcome, Failur
     let mut options = VerifyOptions {
         kind: arguments.kind.0,
         named: arguments.sources.clone(),
-        mode: if arguments.lenient { Mode::Lenient } else { Mode::Strict },
+        mode: if arguments.lenient {
+            Mode::Lenient
+        } else {
+            Mode::Strict
+        },
         threads: context.threads(),
         sidecars: arguments.sidecars,
         ..VerifyOptions::default()
@@ -31,7 +37,11 @@ pub async fn run(context: &Context, arguments: Verify) -> Result<Outcome, Failur
     }
     let part = Part {
         subset: arguments.subset.as_deref().map(subset).transpose()?,
-        max_duration: arguments.max_duration.as_deref().map(|text| duration("--max-duration", text)).transpose()?,
+        max_duration: arguments
+            .max_duration
+            .as_deref()
+            .map(|text| duration("--max-duration", text))
+            .transpose()?,
     };
     let progress = Arc::new(WorkProgress::default());
     stop_on_interrupt(Arc::clone(&progress));
@@ -40,7 +50,9 @@ pub async fn run(context: &Context, arguments: Verify) -> Result<Outcome, Failur
     let report = if arguments.sources.is_empty() {
         match context.open_damaged_lake().await? {
             Ok(lake) => verify_lake(&lake, part, &options, progress).await,
-            Err(cause) => verify_unopened(&LakeLocation::new(context.lake())?, part, &options, &cause).await,
+            Err(cause) => {
+                verify_unopened(&LakeLocation::new(context.lake())?, part, &options, &cause).await
+            }
         }
     } else {
         verify_sources(discover(&arguments.sources).await?, &options, progress).await
@@ -48,19 +60,40 @@ pub async fn run(context: &Context, arguments: Verify) -> Result<Outcome, Failur
     drop(shown);
     let report = report?;
     printer.record(&report)?;
-    Ok(if report.bad == 0 { Outcome::Done } else { Outcome::Problems })
+    Ok(if report.bad == 0 {
+        Outcome::Done
+    } else {
+        Outcome::Problems
+    })
 }
 
 /// `5%`, `3/7` or `10G`.
 fn subset(text: &str) -> Result<Subset, Failure> {
-    let wrong = || Failure::usage(format!("`--subset {text}` is no part of a lake; 5%, 3/7 and 10G are"));
+    let wrong = || {
+        Failure::usage(format!(
+            "`--subset {text}` is no part of a lake; 5%, 3/7 and 10G are"
+        ))
+    };
     if let Some(percent) = text.strip_suffix('%') {
         let percent: f64 = percent.parse().map_err(|_| wrong())?;
-        return if (0.0..=100.0).contains(&percent) { Ok(Subset::Share(percent / 100.0)) } else { Err(wrong()) };
+        return if (0.0..=100.0).contains(&percent) {
+            Ok(Subset::Share(percent / 100.0))
+        } else {
+            Err(wrong())
+        };
     }
     if let Some((number, of)) = text.split_once('/') {
-        let (number, of): (u32, u32) = (number.parse().map_err(|_| wrong())?, of.parse().map_err(|_| wrong())?);
-        return if (1..=of).contains(&number) { Ok(Subset::Group { number, of }) } else { Err(wrong()) };
+        let (number, of): (u32, u32) = (
+            number.parse().map_err(|_| wrong())?,
+            of.parse().map_err(|_| wrong())?,
+        );
+        return if (1..=of).contains(&number) {
+            Ok(Subset::Group { number, of })
+        } else {
+            Err(wrong())
+        };
     }
-    text.parse::<Size>().map(|size| Subset::Bytes(size.0)).map_err(|_| wrong())
+    text.parse::<Size>()
+        .map(|size| Subset::Bytes(size.0))
+        .map_err(|_| wrong())
 }

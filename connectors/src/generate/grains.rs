@@ -14,7 +14,9 @@ pub(super) struct Draft {
 impl Draft {
     /// A grain of `kind` that the agent of `person` creates at `at`, in milliseconds since 1970.
     pub(super) fn new(kind: GrainType, person: &Person, at: i64) -> Self {
-        let draft = Draft { fields: Vec::with_capacity(16) };
+        let draft = Draft {
+            fields: Vec::with_capacity(16),
+        };
         draft
             .with(Field::Type, kind.name())
             .with(Field::CreatedAt, at)
@@ -41,5 +43,10 @@ impl Draft {
 
 /// A map from names to values.
 pub(super) fn map<const N: usize>(entries: [(&'static str, Value<'static>); N]) -> Value<'static> {
-    Value::Map(entries.into_iter().map(|(key, value)| (key.into(), value)).collect())
+    Value::Map(
+        entries
+            .into_iter()
+            .map(|(key, value)| (key.into(), value))
+            .collect(),
+    )
 }

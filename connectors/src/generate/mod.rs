@@ -1,8 +1,9 @@
-//! A seeded generator of realistic corpora of any size, for benches and for people who try the tool.
+//! A seeded generator of realistic corpora of any size, for benches and for people who try the
+//! tool.
 //!
-//! A corpus is a sequence of blocks of grains. A block depends on nothing but the seed, the number of people and its own
-//! number, so blocks can be made side by side and a corpus of a million grains begins with that of a thousand. Grains refer
-//! only to grains of their own block.
+//! A corpus is a sequence of blocks of grains. A block depends on nothing but the seed, the number
+//! of people and its own number, so blocks can be made side by side and a corpus of a million
+//! grains begins with that of a thousand. Grains refer only to grains of their own block.
 //!
 //! | module | what it answers |
 //! |---|---|
@@ -50,15 +51,20 @@ pub struct Block {
 }
 
 impl Block {
-    /// Keeps the first `at` grains and answers the others. State goes with the later of the grains that it names, so that no
-    /// part tells of a grain that only a part behind it has.
+    /// Keeps the first `at` grains and answers the others. State goes with the later of the grains
+    /// that it names, so that no part tells of a grain that only a part behind it has.
     pub fn split_off(&mut self, at: usize) -> Block {
         let grains = self.grains.split_off(at.min(self.grains.len()));
         let later: HashSet<ContentAddress> = grains.iter().map(|grain| grain.address).collect();
         let names_later = |(address, state): &(ContentAddress, IndexState)| {
-            later.contains(address) || state.superseded_by.is_some_and(|successor| later.contains(&successor))
+            later.contains(address)
+                || state
+                    .superseded_by
+                    .is_some_and(|successor| later.contains(&successor))
         };
-        let (states, own) = std::mem::take(&mut self.states).into_iter().partition(names_later);
+        let (states, own) = std::mem::take(&mut self.states)
+            .into_iter()
+            .partition(names_later);
         self.states = own;
         Block { grains, states }
     }
@@ -95,12 +101,22 @@ mod tests {
 
     #[test]
     fn a_block_has_all_types_and_every_grain_is_canonical() {
-        let block = Corpus { seed: 7, people: 1_000 }.block(0).unwrap();
+        let block = Corpus {
+            seed: 7,
+            people: 1_000,
+        }
+        .block(0)
+        .unwrap();
         let mut types: HashMap<GrainType, usize> = HashMap::new();
         for grain in &block.grains {
             let payload = Payload::open(&grain.blob, DEFAULT_PAYLOAD_LIMIT).unwrap();
             let decoded = Grain::decode(&payload, Mode::Strict).unwrap();
-            assert!(decoded.marks().is_empty(), "{:?} {}", decoded.marks(), decoded.to_json());
+            assert!(
+                decoded.marks().is_empty(),
+                "{:?} {}",
+                decoded.marks(),
+                decoded.to_json()
+            );
             *types.entry(decoded.grain_type().unwrap()).or_default() += 1;
         }
         assert_eq!(types.len(), GrainType::ALL.len(), "{types:?}");
@@ -112,12 +128,20 @@ mod tests {
 
     #[test]
     fn a_part_of_a_block_tells_only_of_grains_that_came_by_then() {
-        let mut block = Corpus { seed: 7, people: 1_000 }.block(0).unwrap();
+        let mut block = Corpus {
+            seed: 7,
+            people: 1_000,
+        }
+        .block(0)
+        .unwrap();
         let states = block.states.len();
         let rest = block.split_off(700);
         let first: HashSet<_> = block.grains.iter().map(|grain| grain.address).collect();
         let told = |(address, state): &(ContentAddress, IndexState)| {
-            first.contains(address) && state.superseded_by.is_none_or(|successor| first.contains(&successor))
+            first.contains(address)
+                && state
+                    .superseded_by
+                    .is_none_or(|successor| first.contains(&successor))
         };
         assert!(!block.states.is_empty() && block.states.iter().all(told));
         assert_eq!(block.states.len() + rest.states.len(), states);
@@ -126,14 +150,24 @@ mod tests {
 
     #[test]
     fn withdrawals_name_the_consent_that_they_end() {
-        let block = Corpus { seed: 7, people: 1_000 }.block(1).unwrap();
+        let block = Corpus {
+            seed: 7,
+            people: 1_000,
+        }
+        .block(1)
+        .unwrap();
         let mut withdrawals = 0;
         for grain in &block.grains {
             let payload = Payload::open(&grain.blob, DEFAULT_PAYLOAD_LIMIT).unwrap();
             let decoded = Grain::decode(&payload, Mode::Strict).unwrap();
             if let Some(prior) = decoded.text(Field::PriorConsent) {
                 withdrawals += 1;
-                assert!(block.grains.iter().any(|grain| grain.address.to_string() == prior));
+                assert!(
+                    block
+                        .grains
+                        .iter()
+                        .any(|grain| grain.address.to_string() == prior)
+                );
             }
         }
         assert!(withdrawals > 0);

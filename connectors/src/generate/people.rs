@@ -4,13 +4,15 @@ use rand::Rng;
 use rand_distr::{Distribution, Zipf};
 
 const FIRST: &[&str] = &[
-    "Alice", "Bob", "Chiara", "Dmitri", "Elif", "Farah", "Goran", "Hana", "Ivo", "Jana", "Kofi", "Lena", "Mateo",
-    "Noor", "Olu", "Priya", "Quinn", "Rosa", "Sven", "Tariq", "Uma", "Vera", "Wei", "Ximena", "Yuki", "Zoë",
+    "Alice", "Bob", "Chiara", "Dmitri", "Elif", "Farah", "Goran", "Hana", "Ivo", "Jana", "Kofi",
+    "Lena", "Mateo", "Noor", "Olu", "Priya", "Quinn", "Rosa", "Sven", "Tariq", "Uma", "Vera",
+    "Wei", "Ximena", "Yuki", "Zoë",
 ];
 
 const LAST: &[&str] = &[
-    "Abe", "Berg", "Costa", "Dahl", "Eze", "Fischer", "García", "Huang", "Ito", "Jensen", "Kaur", "Lund", "Müller",
-    "Novak", "Okafor", "Patel", "Quist", "Rossi", "Sato", "Tanaka", "Ueda", "Vogel", "Wang", "Xu", "Yılmaz", "Zhang",
+    "Abe", "Berg", "Costa", "Dahl", "Eze", "Fischer", "García", "Huang", "Ito", "Jensen", "Kaur",
+    "Lund", "Müller", "Novak", "Okafor", "Patel", "Quist", "Rossi", "Sato", "Tanaka", "Ueda",
+    "Vogel", "Wang", "Xu", "Yılmaz", "Zhang",
 ];
 
 /// A data subject.
@@ -35,9 +37,14 @@ pub(super) struct People {
 }
 
 impl People {
-    #[expect(clippy::expect_used, reason = "at least one person and a constant exponent are within the law's range")]
+    #[expect(
+        clippy::expect_used,
+        reason = "at least one person and a constant exponent are within the law's range"
+    )]
     pub(super) fn new(count: u32) -> Self {
-        People { ranks: Zipf::new(f64::from(count.max(1)), 0.9).expect("a law of people") }
+        People {
+            ranks: Zipf::new(f64::from(count.max(1)), 0.9).expect("a law of people"),
+        }
     }
 
     /// Somebody: the active ones come often.
@@ -48,9 +55,16 @@ impl People {
 
 /// The person of a rank: always the same for the same rank.
 fn person(rank: usize) -> Person {
-    let (first, last) = (FIRST[rank % FIRST.len()], LAST[rank / FIRST.len() % LAST.len()]);
+    let (first, last) = (
+        FIRST[rank % FIRST.len()],
+        LAST[rank / FIRST.len() % LAST.len()],
+    );
     let organisation = rank % 17;
-    let slug: String = first.chars().filter(char::is_ascii_alphabetic).collect::<String>().to_lowercase();
+    let slug: String = first
+        .chars()
+        .filter(char::is_ascii_alphabetic)
+        .collect::<String>()
+        .to_lowercase();
     Person {
         user_id: format!("{slug}-{rank}"),
         name: format!("{first} {last}"),

@@ -18,16 +18,47 @@ const EPOCH: i64 = 1_735_689_600_000;
 /// Milliseconds that a block lasts.
 const BLOCK_TIME: i64 = 6 * 3_600_000;
 
-const RELATIONS: &[&str] =
-    &["prefers", "works_at", "lives_in", "mg:prefers", "mg:knows", "uses", "speaks", "owns", "avoids"];
-const TOOLS: &[&str] =
-    &["web_search", "get_weather", "sql_query", "send_email", "calendar_lookup", "read_file", "create_ticket"];
-const MODELS: &[&str] =
-    &["anthropic:claude-sonnet-4-6", "openai:gpt-5", "openai:gpt-5-mini", "anthropic:claude-haiku-4-5"];
-const SENSORS: &[(&str, f64, &str)] =
-    &[("temperature", 21.5, "C"), ("pressure", 1013.0, "hPa"), ("accelerometer", 0.2, "g")];
-const TAGS: &[&str] =
-    &["ui", "billing", "support", "pii:name", "pii:email", "reg:gdpr-art17", "profile:consumer", "work"];
+const RELATIONS: &[&str] = &[
+    "prefers",
+    "works_at",
+    "lives_in",
+    "mg:prefers",
+    "mg:knows",
+    "uses",
+    "speaks",
+    "owns",
+    "avoids",
+];
+const TOOLS: &[&str] = &[
+    "web_search",
+    "get_weather",
+    "sql_query",
+    "send_email",
+    "calendar_lookup",
+    "read_file",
+    "create_ticket",
+];
+const MODELS: &[&str] = &[
+    "anthropic:claude-sonnet-4-6",
+    "openai:gpt-5",
+    "openai:gpt-5-mini",
+    "anthropic:claude-haiku-4-5",
+];
+const SENSORS: &[(&str, f64, &str)] = &[
+    ("temperature", 21.5, "C"),
+    ("pressure", 1013.0, "hPa"),
+    ("accelerometer", 0.2, "g"),
+];
+const TAGS: &[&str] = &[
+    "ui",
+    "billing",
+    "support",
+    "pii:name",
+    "pii:email",
+    "reg:gdpr-art17",
+    "profile:consumer",
+    "work",
+];
 const SCOPES: &[&str] = &["store", "retrieve", "share", "process", "train", "profile"];
 
 /// Plays scenes into a block.
@@ -46,7 +77,14 @@ type Done = Result<(), GrainError>;
 impl Scenes {
     pub(super) fn new(people: People, number: u64, random: ChaCha8Rng) -> Self {
         let now = EPOCH + (number as i64 % 2_000) * BLOCK_TIME;
-        Scenes { people, words: Words::new(), random, now, number, block: Block::default() }
+        Scenes {
+            people,
+            words: Words::new(),
+            random,
+            now,
+            number,
+            block: Block::default(),
+        }
     }
 
     /// Plays scenes until the block has `grains` grains.
@@ -103,14 +141,21 @@ impl Scenes {
                 .with(Field::SessionId, session.clone())
                 .with(Field::Role, if user { "user" } else { "assistant" })
                 .with(Field::Content, content)
-                .with(Field::Importance, f64::from(self.random.random_range(1..=10)) / 10.0);
+                .with(
+                    Field::Importance,
+                    f64::from(self.random.random_range(1..=10)) / 10.0,
+                );
             if let Some(parent) = parent {
                 draft = draft.with(Field::ParentMessageId, parent.to_string());
             }
             if !user {
                 let usage = [("input_tokens", 40, 4_000), ("output_tokens", 20, 900)];
-                let usage =
-                    usage.map(|(name, low, high)| (name, Value::from(self.random.random_range(low..high) as i64)));
+                let usage = usage.map(|(name, low, high)| {
+                    (
+                        name,
+                        Value::from(self.random.random_range(low..high) as i64),
+                    )
+                });
                 draft = draft
                     .with(Field::ModelId, model)
                     .with(Field::StopReason, "end_turn")
@@ -130,7 +175,10 @@ impl Scenes {
     fn tool_call(&mut self, person: &Person, session: &str) -> Done {
         let tool = self.pick(TOOLS);
         let call_id = format!("toolu_{:012x}", self.random.random_range(0..1u64 << 48));
-        let input = map([("query", self.words.sentence(&mut self.random, 6).into()), ("limit", Value::from(10i64))]);
+        let input = map([
+            ("query", self.words.sentence(&mut self.random, 6).into()),
+            ("limit", Value::from(10i64)),
+        ]);
         let call = self
             .draft(GrainType::Action, person)
             .about(person)
@@ -175,28 +223,49 @@ impl Scenes {
     /// A belief about a person, perhaps changed later on.
     fn belief(&mut self, person: &Person) -> Done {
         let relation = self.pick(RELATIONS);
-        let versions = if self.random.random_bool(0.15) { self.random.random_range(2..5) } else { 1 };
+        let versions = if self.random.random_bool(0.15) {
+            self.random.random_range(2..5)
+        } else {
+            1
+        };
         let mut previous: Option<ContentAddress> = None;
         for _ in 0..versions {
-            let object = self.words.sentence(&mut self.random, 4).trim_end_matches('.').to_lowercase();
-            let tags: Vec<_> = (0..self.random.random_range(0..3)).map(|_| self.pick(TAGS)).collect();
+            let object = self
+                .words
+                .sentence(&mut self.random, 4)
+                .trim_end_matches('.')
+                .to_lowercase();
+            let tags: Vec<_> = (0..self.random.random_range(0..3))
+                .map(|_| self.pick(TAGS))
+                .collect();
             let mut draft = self
                 .draft(GrainType::Belief, person)
                 .about(person)
                 .with(Field::Subject, person.name.clone())
                 .with(Field::Relation, relation)
                 .with(Field::Object, object)
-                .with(Field::Confidence, f64::from(self.random.random_range(40..=100)) / 100.0)
-                .with(Field::SourceType, self.pick(&["user_explicit", "llm_generated", "consolidated"]))
+                .with(
+                    Field::Confidence,
+                    f64::from(self.random.random_range(40..=100)) / 100.0,
+                )
+                .with(
+                    Field::SourceType,
+                    self.pick(&["user_explicit", "llm_generated", "consolidated"]),
+                )
                 .with(Field::TimestampMs, self.now)
                 .with(Field::ValidFrom, self.now - 86_400_000);
             if !tags.is_empty() {
                 draft = draft.with(Field::StructuralTags, tags);
             }
             if let Some(previous) = previous {
-                let link =
-                    map([("h", previous.to_string().into()), ("rl", "replaces".into()), ("w", Value::from(1.0))]);
-                draft = draft.with(Field::DerivedFrom, vec![previous.to_string()]).with(Field::RelatedTo, vec![link]);
+                let link = map([
+                    ("h", previous.to_string().into()),
+                    ("rl", "replaces".into()),
+                    ("w", Value::from(1.0)),
+                ]);
+                draft = draft
+                    .with(Field::DerivedFrom, vec![previous.to_string()])
+                    .with(Field::RelatedTo, vec![link]);
             }
             let address = self.add(draft)?;
             if let Some(previous) = previous {
@@ -207,8 +276,12 @@ impl Scenes {
                 };
                 self.block.states.push((previous, state));
             } else if self.random.random_bool(0.03) {
-                let status = self.pick(&[VerificationStatus::Verified, VerificationStatus::Contested]);
-                let state = IndexState { verification_status: Some(status), ..IndexState::default() };
+                let status =
+                    self.pick(&[VerificationStatus::Verified, VerificationStatus::Contested]);
+                let state = IndexState {
+                    verification_status: Some(status),
+                    ..IndexState::default()
+                };
                 self.block.states.push((address, state));
             }
             previous = Some(address);
@@ -229,7 +302,10 @@ impl Scenes {
                 .with(Field::ObserverType, sensor)
                 .with(Field::ObservationMode, "active")
                 .with(Field::ObservationScope, "point")
-                .with(Field::Subject, format!("room-{}", self.random.random_range(1..40)))
+                .with(
+                    Field::Subject,
+                    format!("room-{}", self.random.random_range(1..40)),
+                )
                 .with(Field::Relation, "mg:perceives")
                 .with(Field::Object, format!("{value:.2} {unit}"))
                 .with(Field::Confidence, 0.99)
@@ -243,7 +319,10 @@ impl Scenes {
     /// A goal that is set and, most times, reached.
     fn task(&mut self, person: &Person) -> Done {
         let description = self.words.sentence(&mut self.random, 10);
-        let criteria = vec![self.words.sentence(&mut self.random, 6), self.words.sentence(&mut self.random, 6)];
+        let criteria = vec![
+            self.words.sentence(&mut self.random, 6),
+            self.words.sentence(&mut self.random, 6),
+        ];
         let goal = |scene: &mut Self, state: &'static str| {
             scene
                 .draft(GrainType::Goal, person)
@@ -258,11 +337,15 @@ impl Scenes {
         let active = goal(self, "active");
         let active = self.add(active)?;
         if self.random.random_bool(0.7) {
-            let satisfied =
-                goal(self, "satisfied").with(Field::DerivedFrom, vec![active.to_string()]).with(Field::Progress, 1.0);
+            let satisfied = goal(self, "satisfied")
+                .with(Field::DerivedFrom, vec![active.to_string()])
+                .with(Field::Progress, 1.0);
             let satisfied = self.add(satisfied)?;
-            let state =
-                IndexState { superseded_by: Some(satisfied), system_valid_to: Some(self.now), ..IndexState::default() };
+            let state = IndexState {
+                superseded_by: Some(satisfied),
+                system_valid_to: Some(self.now),
+                ..IndexState::default()
+            };
             self.block.states.push((active, state));
         }
         Ok(())
@@ -270,7 +353,12 @@ impl Scenes {
 
     /// A consent, perhaps withdrawn, and a belief that rests on it.
     fn consent(&mut self, person: &Person) -> Done {
-        let scope: Vec<_> = SCOPES.iter().copied().filter(|_| self.random.random_bool(0.5)).chain(["store"]).collect();
+        let scope: Vec<_> = SCOPES
+            .iter()
+            .copied()
+            .filter(|_| self.random.random_bool(0.5))
+            .chain(["store"])
+            .collect();
         let jurisdiction = self.pick(&["eu", "us_ccpa", "br_lgpd"]);
         let draft = |scene: &mut Self, withdrawal: bool| {
             scene
@@ -309,19 +397,32 @@ impl Scenes {
     fn snapshot(&mut self, person: &Person) -> Done {
         let memory = map([
             ("persona", self.words.text(&mut self.random, 30).into()),
-            ("human", format!("{} ({})", person.name, person.user_id).into()),
+            (
+                "human",
+                format!("{} ({})", person.name, person.user_id).into(),
+            ),
         ]);
-        let context = map([("memory_blocks", memory), ("model", self.pick(MODELS).into()), ("step", "3".into())]);
-        let plan: Vec<_> = (0..3).map(|_| self.words.sentence(&mut self.random, 5)).collect();
-        let draft =
-            self.draft(GrainType::State, person).about(person).with(Field::Context, context).with(Field::Plan, plan);
+        let context = map([
+            ("memory_blocks", memory),
+            ("model", self.pick(MODELS).into()),
+            ("step", "3".into()),
+        ]);
+        let plan: Vec<_> = (0..3)
+            .map(|_| self.words.sentence(&mut self.random, 5))
+            .collect();
+        let draft = self
+            .draft(GrainType::State, person)
+            .about(person)
+            .with(Field::Context, context)
+            .with(Field::Plan, plan);
         self.add(draft).map(|_| ())
     }
 
     /// A way of working that was learned.
     fn lesson(&mut self, person: &Person) -> Done {
-        let steps: Vec<_> =
-            (0..self.random.random_range(2..6)).map(|_| self.words.sentence(&mut self.random, 6)).collect();
+        let steps: Vec<_> = (0..self.random.random_range(2..6))
+            .map(|_| self.words.sentence(&mut self.random, 6))
+            .collect();
         let trigger = format!("on:{}", self.words.word(&mut self.random));
         let draft = self
             .draft(GrainType::Workflow, person)
@@ -333,7 +434,9 @@ impl Scenes {
 
     /// An agreement of several agents.
     fn vote(&mut self, person: &Person) -> Done {
-        let observers: Vec<_> = (0..4).map(|number| format!("{}-{number}", person.agent)).collect();
+        let observers: Vec<_> = (0..4)
+            .map(|number| format!("{}-{number}", person.agent))
+            .collect();
         let agreed = self.random.random_range(2..=4i64);
         let claim = self.words.sentence(&mut self.random, 8);
         let draft = self

@@ -155,8 +155,9 @@ const COMMON: &[&str] = &[
 
 /// Syllables of the words in the tail.
 const SYLLABLES: &[&str] = &[
-    "an", "bo", "cor", "del", "en", "fi", "gra", "hu", "in", "ju", "ka", "lo", "mi", "nor", "os", "pra", "qui", "ro",
-    "sta", "tre", "ul", "ver", "wi", "xen", "yo", "zem", "al", "bri", "che", "dor", "em", "flu",
+    "an", "bo", "cor", "del", "en", "fi", "gra", "hu", "in", "ju", "ka", "lo", "mi", "nor", "os",
+    "pra", "qui", "ro", "sta", "tre", "ul", "ver", "wi", "xen", "yo", "zem", "al", "bri", "che",
+    "dor", "em", "flu",
 ];
 
 /// Different words in all.
@@ -172,9 +173,14 @@ pub(super) struct Words {
 }
 
 impl Words {
-    #[expect(clippy::expect_used, reason = "the parameters are constants within the law's range")]
+    #[expect(
+        clippy::expect_used,
+        reason = "the parameters are constants within the law's range"
+    )]
     pub(super) fn new() -> Self {
-        Words { ranks: Zipf::new(VOCABULARY, STEEPNESS).expect("a law of words") }
+        Words {
+            ranks: Zipf::new(VOCABULARY, STEEPNESS).expect("a law of words"),
+        }
     }
 
     /// One word.
@@ -202,7 +208,9 @@ impl Words {
     /// A few sentences, about `length` words in all.
     pub(super) fn text(&self, random: &mut impl Rng, length: usize) -> String {
         let sentences = (length / 12).max(1);
-        let texts: Vec<_> = (0..sentences).map(|_| self.sentence(random, length / sentences)).collect();
+        let texts: Vec<_> = (0..sentences)
+            .map(|_| self.sentence(random, length / sentences))
+            .collect();
         texts.join(" ")
     }
 }

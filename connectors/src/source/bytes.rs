@@ -25,7 +25,8 @@ enum Content {
     Owned(Vec<u8>),
 }
 
-/// Bytes that a pass takes at a time: few enough that several can use them while they are in the cache.
+/// Bytes that a pass takes at a time: few enough that several can use them while they are in the
+/// cache.
 const PART_BYTES: usize = 256 << 10;
 
 /// Bytes of a source that stays in memory when it was passed over.
@@ -55,7 +56,11 @@ impl SourceBytes {
             0 => Content::Owned(Vec::new()),
             _ => Content::Mapped(map_file(file)?),
         };
-        Ok(SourceBytes { content, length: length as usize, _spool: None })
+        Ok(SourceBytes {
+            content,
+            length: length as usize,
+            _spool: None,
+        })
     }
 
     /// Maps a spooled copy, which lives as long as its bytes are used.
@@ -64,13 +69,19 @@ impl SourceBytes {
     /// [`ConnectorError::Io`].
     pub fn map_spooled(path: TempPath) -> Result<SourceBytes, ConnectorError> {
         let mapped = SourceBytes::map(&path)?;
-        Ok(SourceBytes { _spool: Some(path), ..mapped })
+        Ok(SourceBytes {
+            _spool: Some(path),
+            ..mapped
+        })
     }
 
     /// The first `length` bytes.
     #[must_use]
     pub fn cut(self, length: usize) -> SourceBytes {
-        SourceBytes { length: self.length.min(length), ..self }
+        SourceBytes {
+            length: self.length.min(length),
+            ..self
+        }
     }
 
     /// True for a source of up to 64 MiB, which stays in memory when a pass went over it.
@@ -78,8 +89,9 @@ impl SourceBytes {
         self.len() <= STAYING_BYTES
     }
 
-    /// Gives the bytes in `range` to `take`, part by part and in order. A source that stays is there for whoever reads it
-    /// next; of a larger one what was read is released, so that the pass counts for a few megabytes however large the source is.
+    /// Gives the bytes in `range` to `take`, part by part and in order. A source that stays is
+    /// there for whoever reads it next; of a larger one what was read is released, so that the pass
+    /// counts for a few megabytes however large the source is.
     pub fn pass(&self, range: Range<usize>, mut take: impl FnMut(&[u8])) {
         let end = range.end.min(self.len());
         let (mut next, mut released) = (range.start, range.start);
@@ -94,18 +106,24 @@ impl SourceBytes {
         }
     }
 
-    /// Tells the system that the bytes in `range` were used and won't be soon, so that a pass over a large file doesn't
-    /// count as memory of this process. They can still be read.
+    /// Tells the system that the bytes in `range` were used and won't be soon, so that a pass over
+    /// a large file doesn't count as memory of this process. They can still be read.
     pub fn release(&self, range: Range<usize>) {
         #[cfg(unix)]
         if let Content::Mapped(map) = &self.content
             && range.end <= map.len()
             && !range.is_empty()
         {
-            // SAFETY: the mapping is shared, read-only and backed by a file, so dropping its pages changes no byte: the
-            // next access reads them from the file again. The range was checked to be inside the mapping.
-            let advised =
-                unsafe { map.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, range.start, range.len()) };
+            // SAFETY: the mapping is shared, read-only and backed by a file, so dropping its pages
+            // changes no byte: the next access reads them from the file again. The range was
+            // checked to be inside the mapping.
+            let advised = unsafe {
+                map.unchecked_advise_range(
+                    memmap2::UncheckedAdvice::DontNeed,
+                    range.start,
+                    range.len(),
+                )
+            };
             // Advice that isn't taken costs memory, not correctness.
             let _ = advised;
         }
@@ -114,15 +132,20 @@ impl SourceBytes {
 
 impl From<Vec<u8>> for SourceBytes {
     fn from(bytes: Vec<u8>) -> Self {
-        SourceBytes { length: bytes.len(), content: Content::Owned(bytes), _spool: None }
+        SourceBytes {
+            length: bytes.len(),
+            content: Content::Owned(bytes),
+            _spool: None,
+        }
     }
 }
 
 fn map_file(file: &File) -> std::io::Result<Mmap> {
-    // SAFETY: the mapping is read-only and private use of it is bounds-checked. What remains is that another process may
-    // change or cut the file while it is mapped. Changed bytes are only ever read as bytes: every grain is hashed and
-    // decoded from what is read, so a change shows as a grain that fails its check. A cut file ends the process with a
-    // bus error, as it does every program that maps files; the lake stays at its last commit.
+    // SAFETY: the mapping is read-only and private use of it is bounds-checked. What remains is
+    // that another process may change or cut the file while it is mapped. Changed bytes are only
+    // ever read as bytes: every grain is hashed and decoded from what is read, so a change shows as
+    // a grain that fails its check. A cut file ends the process with a bus error, as it does every
+    // program that maps files; the lake stays at its last commit.
     unsafe { Mmap::map(file) }
 }
 
@@ -160,12 +183,24 @@ mod tests {
         let content: Vec<u8> = (0..length).map(|at| (at >> 8 ^ at) as u8).collect();
         let mut file = tempfile::NamedTempFile::new().unwrap();
         std::io::Write::write_all(&mut file, &content).unwrap();
-        let sources = [SourceBytes::map(file.path()).unwrap(), content.get(..1_000_000).unwrap().to_vec().into()];
+        let sources = [
+            SourceBytes::map(file.path()).unwrap(),
+            content.get(..1_000_000).unwrap().to_vec().into(),
+        ];
         for bytes in sources {
-            for range in [0..0, 0..1, 7..PART_BYTES + 7, 500_000..bytes.len(), 0..usize::MAX, usize::MAX..usize::MAX] {
+            for range in [
+                0..0,
+                0..1,
+                7..PART_BYTES + 7,
+                500_000..bytes.len(),
+                0..usize::MAX,
+                usize::MAX..usize::MAX,
+            ] {
                 let mut passed = Vec::new();
                 bytes.pass(range.clone(), |part| passed.extend_from_slice(part));
-                let expected = content.get(range.start.min(length)..range.end.min(bytes.len())).unwrap_or_default();
+                let expected = content
+                    .get(range.start.min(length)..range.end.min(bytes.len()))
+                    .unwrap_or_default();
                 assert!(passed == expected, "{range:?} of {}", bytes.len());
             }
         }
@@ -174,7 +209,10 @@ mod tests {
     #[test]
     fn of_cut_bytes_the_first_are_left() {
         let cut = |length| SourceBytes::from(b"abc".to_vec()).cut(length);
-        assert_eq!((&*cut(2), &*cut(9).cut(1), &*cut(9)), (&b"ab"[..], &b"a"[..], &b"abc"[..]));
+        assert_eq!(
+            (&*cut(2), &*cut(9).cut(1), &*cut(9)),
+            (&b"ab"[..], &b"a"[..], &b"abc"[..])
+        );
     }
 
     #[test]

@@ -44,21 +44,31 @@ pub struct Source {
 }
 
 /// `*` doesn't cross folders, `**` does.
-const MATCHING: MatchOptions =
-    MatchOptions { case_sensitive: true, require_literal_separator: true, require_literal_leading_dot: true };
+const MATCHING: MatchOptions = MatchOptions {
+    case_sensitive: true,
+    require_literal_separator: true,
+    require_literal_leading_dot: true,
+};
 
-/// The sources that `named` stands for: files, folders with all that is in them (but for names that begin with a dot, and links
-/// to folders), patterns, URIs of objects, prefixes and patterns of objects, and `-`. In the order of the names, the sources of one
-/// name in the order of their paths; a source that is named twice comes once.
+/// The sources that `named` stands for: files, folders with all that is in them (but for names that
+/// begin with a dot, and links to folders), patterns, URIs of objects, prefixes and patterns of
+/// objects, and `-`. In the order of the names, the sources of one name in the order of their
+/// paths; a source that is named twice comes once.
 ///
 /// # Errors
-/// [`ConnectorError::NotFound`] for a name that stands for nothing, and whatever the system or a store says.
+/// [`ConnectorError::NotFound`] for a name that stands for nothing, and whatever the system or a
+/// store says.
 pub async fn discover(named: &[String]) -> Result<Vec<Source>, ConnectorError> {
     let mut sources: Vec<Source> = Vec::new();
     let mut seen = std::collections::HashSet::new();
     for name in named {
         let found = match &**name {
-            "-" => vec![Source { location: Location::Stdin, uri: "-".to_owned(), length: None, modified: None }],
+            "-" => vec![Source {
+                location: Location::Stdin,
+                uri: "-".to_owned(),
+                length: None,
+                modified: None,
+            }],
             uri if has_scheme(uri) && !uri.starts_with("file://") => objects(uri).await?,
             path => files(local(path))?,
         };
@@ -66,7 +76,11 @@ pub async fn discover(named: &[String]) -> Result<Vec<Source>, ConnectorError> {
         if found.is_empty() && !Path::new(local(name)).is_dir() {
             return Err(ConnectorError::NotFound(name.clone()));
         }
-        sources.extend(found.into_iter().filter(|source| seen.insert(source.uri.clone())));
+        sources.extend(
+            found
+                .into_iter()
+                .filter(|source| seen.insert(source.uri.clone())),
+        );
     }
     Ok(sources)
 }
@@ -87,9 +101,16 @@ fn files(path: &str) -> Result<Vec<Source>, ConnectorError> {
     }
     // A file may have a name that looks like a pattern.
     if named.exists() || !is_pattern(path) {
-        return if named.exists() { Ok(vec![file(named)?]) } else { Ok(Vec::new()) };
+        return if named.exists() {
+            Ok(vec![file(named)?])
+        } else {
+            Ok(Vec::new())
+        };
     }
-    let fault = |reason: String| ConnectorError::Pattern { pattern: path.to_owned(), reason };
+    let fault = |reason: String| ConnectorError::Pattern {
+        pattern: path.to_owned(),
+        reason,
+    };
     let mut found = Vec::new();
     for matched in glob::glob_with(path, MATCHING).map_err(|error| fault(error.to_string()))? {
         let matched = matched.map_err(|error| fault(error.to_string()))?;
@@ -109,11 +130,20 @@ fn folder(path: &Path) -> Result<Vec<Source>, ConnectorError> {
     for entry in walk.filter_entry(|entry| entry.depth() == 0 || !hidden(entry.file_name())) {
         let entry = entry.map_err(|error| {
             let path = error.path().unwrap_or(path).to_path_buf();
-            ConnectorError::Io { what: "can't list", path, cause: error.into() }
+            ConnectorError::Io {
+                what: "can't list",
+                path,
+                cause: error.into(),
+            }
         })?;
-        // A link to a file is one, also if the file is gone: whoever reads it tells. What a linked folder holds belongs to that
-        // folder, and may lead back here.
-        let leads_to_file = || entry.path().metadata().map_or(true, |target| target.is_file());
+        // A link to a file is one, also if the file is gone: whoever reads it tells. What a linked
+        // folder holds belongs to that folder, and may lead back here.
+        let leads_to_file = || {
+            entry
+                .path()
+                .metadata()
+                .map_or(true, |target| target.is_file())
+        };
         if entry.file_type().is_file() || entry.path_is_symlink() && leads_to_file() {
             found.push(file(entry.path())?);
         }
@@ -124,9 +154,16 @@ fn folder(path: &Path) -> Result<Vec<Source>, ConnectorError> {
 fn file(path: &Path) -> Result<Source, ConnectorError> {
     let inspected = path.metadata().or_else(|_| path.symlink_metadata());
     let metadata = inspected.map_err(ConnectorError::io("can't inspect", path))?;
-    let modified = metadata.modified().ok().map(chrono::DateTime::<chrono::Utc>::from);
+    let modified = metadata
+        .modified()
+        .ok()
+        .map(chrono::DateTime::<chrono::Utc>::from);
     let is_stream = !metadata.is_file() && !metadata.is_symlink();
-    let location = if is_stream { Location::Stream } else { Location::File };
+    let location = if is_stream {
+        Location::Stream
+    } else {
+        Location::File
+    };
     Ok(Source {
         location: location(path.to_path_buf()),
         uri: path.display().to_string(),
@@ -143,38 +180,82 @@ async fn objects(uri: &str) -> Result<Vec<Source>, ConnectorError> {
     match place.store.head(&place.path).await {
         Ok(found) => return Ok(vec![object(&place, uri.to_owned(), found)]),
         Err(object_store::Error::NotFound { .. }) => {}
-        Err(cause) => return Err(ConnectorError::Store { what: "can't inspect", uri: uri.to_owned(), cause }),
+        Err(cause) => {
+            return Err(ConnectorError::Store {
+                what: "can't inspect",
+                uri: uri.to_owned(),
+                cause,
+            });
+        }
     }
     listed(&place, uri, |_| true).await
 }
 
 async fn matching_objects(uri: &str) -> Result<Vec<Source>, ConnectorError> {
     let literal = uri.split(['*', '?', '[']).next().unwrap_or(uri);
-    let prefix = literal.rsplit_once('/').map_or(literal, |(folder, _)| folder);
+    let prefix = literal
+        .rsplit_once('/')
+        .map_or(literal, |(folder, _)| folder);
     let place = place_of(prefix)?;
     // The pattern of paths inside the store: what follows the folder, under the folder's own path.
-    let rest = uri.get(prefix.len()..).unwrap_or_default().trim_start_matches('/');
-    let inside = if place.path.as_ref().is_empty() { rest.to_owned() } else { format!("{}/{rest}", place.path) };
-    let pattern = Pattern::new(&inside)
-        .map_err(|error| ConnectorError::Pattern { pattern: uri.to_owned(), reason: error.to_string() })?;
-    listed(&place, prefix, |path| pattern.matches_with(path.as_ref(), MATCHING)).await
+    let rest = uri
+        .get(prefix.len()..)
+        .unwrap_or_default()
+        .trim_start_matches('/');
+    let inside = if place.path.as_ref().is_empty() {
+        rest.to_owned()
+    } else {
+        format!("{}/{rest}", place.path)
+    };
+    let pattern = Pattern::new(&inside).map_err(|error| ConnectorError::Pattern {
+        pattern: uri.to_owned(),
+        reason: error.to_string(),
+    })?;
+    listed(&place, prefix, |path| {
+        pattern.matches_with(path.as_ref(), MATCHING)
+    })
+    .await
 }
 
-async fn listed(place: &Place, uri: &str, wanted: impl Fn(&ObjectPath) -> bool) -> Result<Vec<Source>, ConnectorError> {
-    let all: Vec<ObjectMeta> =
-        place.store.list(Some(&place.path)).try_collect().await.map_err(ConnectorError::store("can't list", uri))?;
-    let mut found: Vec<_> = all.into_iter().filter(|object| object.size > 0 && wanted(&object.location)).collect();
+async fn listed(
+    place: &Place,
+    uri: &str,
+    wanted: impl Fn(&ObjectPath) -> bool,
+) -> Result<Vec<Source>, ConnectorError> {
+    let all: Vec<ObjectMeta> = place
+        .store
+        .list(Some(&place.path))
+        .try_collect()
+        .await
+        .map_err(ConnectorError::store("can't list", uri))?;
+    let mut found: Vec<_> = all
+        .into_iter()
+        .filter(|object| object.size > 0 && wanted(&object.location))
+        .collect();
     found.sort_by(|left, right| left.location.cmp(&right.location));
     let uri_of = |path: &ObjectPath| {
-        let below = path.as_ref().strip_prefix(place.path.as_ref()).unwrap_or(path.as_ref());
-        format!("{}/{}", uri.trim_end_matches('/'), below.trim_start_matches('/'))
+        let below = path
+            .as_ref()
+            .strip_prefix(place.path.as_ref())
+            .unwrap_or(path.as_ref());
+        format!(
+            "{}/{}",
+            uri.trim_end_matches('/'),
+            below.trim_start_matches('/')
+        )
     };
-    Ok(found.into_iter().map(|meta| object(place, uri_of(&meta.location), meta)).collect())
+    Ok(found
+        .into_iter()
+        .map(|meta| object(place, uri_of(&meta.location), meta))
+        .collect())
 }
 
 fn object(place: &Place, uri: String, found: ObjectMeta) -> Source {
     Source {
-        location: Location::Object { store: Arc::clone(&place.store), path: found.location },
+        location: Location::Object {
+            store: Arc::clone(&place.store),
+            path: found.location,
+        },
         uri,
         length: Some(found.size),
         modified: Some(found.last_modified.timestamp_millis()),
@@ -186,7 +267,10 @@ mod tests {
     use super::*;
 
     fn names(sources: &[Source]) -> Vec<String> {
-        sources.iter().map(|source| source.uri.rsplit('/').next().unwrap_or_default().to_owned()).collect()
+        sources
+            .iter()
+            .map(|source| source.uri.rsplit('/').next().unwrap_or_default().to_owned())
+            .collect()
     }
 
     #[tokio::test]
@@ -202,8 +286,14 @@ mod tests {
         assert_eq!(names(&found), ["a.mg", "b.mg", "c.txt", "d.mg"]);
         let found = discover(&[at("**/*.mg")]).await.unwrap();
         assert_eq!(names(&found), ["a.mg", "b.mg", "d.mg"]);
-        assert!(matches!(discover(&[at("*.none")]).await, Err(ConnectorError::NotFound(_))));
-        assert!(matches!(discover(&[at("none")]).await, Err(ConnectorError::NotFound(_))));
+        assert!(matches!(
+            discover(&[at("*.none")]).await,
+            Err(ConnectorError::NotFound(_))
+        ));
+        assert!(matches!(
+            discover(&[at("none")]).await,
+            Err(ConnectorError::NotFound(_))
+        ));
         std::fs::create_dir(folder.path().join("empty")).unwrap();
         assert!(discover(&[at("empty")]).await.unwrap().is_empty());
     }
@@ -214,10 +304,20 @@ mod tests {
         use std::os::unix::fs::symlink;
         let [folder, elsewhere] = [(); 2].map(|()| tempfile::tempdir().unwrap());
         std::fs::write(elsewhere.path().join("a.mg"), b"x").unwrap();
-        symlink(elsewhere.path().join("a.mg"), folder.path().join("linked.mg")).unwrap();
+        symlink(
+            elsewhere.path().join("a.mg"),
+            folder.path().join("linked.mg"),
+        )
+        .unwrap();
         symlink(folder.path(), folder.path().join("loop")).unwrap();
-        symlink(elsewhere.path().join("gone.mg"), folder.path().join("broken.mg")).unwrap();
-        let found = discover(&[folder.path().display().to_string()]).await.unwrap();
+        symlink(
+            elsewhere.path().join("gone.mg"),
+            folder.path().join("broken.mg"),
+        )
+        .unwrap();
+        let found = discover(&[folder.path().display().to_string()])
+            .await
+            .unwrap();
         assert_eq!(names(&found), ["broken.mg", "linked.mg"]);
     }
 
@@ -231,8 +331,16 @@ mod tests {
         let store: Arc<dyn ObjectStore> =
             Arc::new(object_store::local::LocalFileSystem::new_with_prefix(folder.path()).unwrap());
         let url = url::Url::parse("s3://bucket/in").unwrap();
-        let place = Place { store, path: "in".into(), url };
-        let found = listed(&place, "s3://bucket/in", |path| path.as_ref().ends_with(".mg")).await.unwrap();
+        let place = Place {
+            store,
+            path: "in".into(),
+            url,
+        };
+        let found = listed(&place, "s3://bucket/in", |path| {
+            path.as_ref().ends_with(".mg")
+        })
+        .await
+        .unwrap();
         let uris: Vec<_> = found.iter().map(|source| &*source.uri).collect();
         assert_eq!(uris, ["s3://bucket/in/a.mg", "s3://bucket/in/b.mg"]);
     }

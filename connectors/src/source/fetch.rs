@@ -23,12 +23,16 @@ pub async fn fetch(source: &Source) -> Result<SourceBytes, ConnectorError> {
     fetch_with(source, SpoolOptions::default()).await
 }
 
-/// The bytes of `source`: mapped where it is a file, spooled first where it isn't. Standard input and pipes are read to their end.
+/// The bytes of `source`: mapped where it is a file, spooled first where it isn't. Standard input
+/// and pipes are read to their end.
 ///
 /// # Errors
-/// [`ConnectorError::Io`], [`ConnectorError::Store`]; [`ConnectorError::TooLarge`] and [`ConnectorError::TooLargeToHold`] as the
-/// options say.
-pub async fn fetch_with(source: &Source, options: SpoolOptions) -> Result<SourceBytes, ConnectorError> {
+/// [`ConnectorError::Io`], [`ConnectorError::Store`]; [`ConnectorError::TooLarge`] and
+/// [`ConnectorError::TooLargeToHold`] as the options say.
+pub async fn fetch_with(
+    source: &Source,
+    options: SpoolOptions,
+) -> Result<SourceBytes, ConnectorError> {
     match &source.location {
         Location::File(path) => SourceBytes::map(path),
         Location::Object { store, path } => {
@@ -95,12 +99,31 @@ mod tests {
     #[tokio::test]
     async fn an_object_becomes_a_local_file_that_goes_away() {
         let store: Arc<dyn ObjectStore> = Arc::new(InMemory::new());
-        store.put(&"a.mg".into(), PutPayload::from_static(b"bytes")).await.unwrap();
-        let location = Location::Object { store, path: "a.mg".into() };
-        let source = Source { location, uri: "mem://a.mg".to_owned(), length: Some(5), modified: None };
+        store
+            .put(&"a.mg".into(), PutPayload::from_static(b"bytes"))
+            .await
+            .unwrap();
+        let location = Location::Object {
+            store,
+            path: "a.mg".into(),
+        };
+        let source = Source {
+            location,
+            uri: "mem://a.mg".to_owned(),
+            length: Some(5),
+            modified: None,
+        };
         assert_eq!(&*fetch(&source).await.unwrap(), b"bytes");
-        let gone =
-            Source { location: Location::Object { store: Arc::new(InMemory::new()), path: "a.mg".into() }, ..source };
-        assert!(matches!(fetch(&gone).await, Err(ConnectorError::Store { .. })));
+        let gone = Source {
+            location: Location::Object {
+                store: Arc::new(InMemory::new()),
+                path: "a.mg".into(),
+            },
+            ..source
+        };
+        assert!(matches!(
+            fetch(&gone).await,
+            Err(ConnectorError::Store { .. })
+        ));
     }
 }

@@ -1,7 +1,8 @@
 //! Sources: what a user names on the command line, as local bytes.
 //!
-//! Everything that isn't a local file (objects in a store, standard input) is spooled to a temporary file first, so that
-//! one road serves all and memory stays bounded whatever the size. Local files are memory-mapped.
+//! Everything that isn't a local file (objects in a store, standard input) is spooled to a
+//! temporary file first, so that one road serves all and memory stays bounded whatever the size.
+//! Local files are memory-mapped.
 //!
 //! | module | what it answers |
 //! |---|---|

@@ -1,9 +1,11 @@
-//! Temporary files for input that is no file: without a name, limited in size, and sealed where nothing may lie open on a disk.
+//! Temporary files for input that is no file: without a name, limited in size, and sealed where
+//! nothing may lie open on a disk.
 //!
-//! A spool has no name from the moment when it is opened, so a process that is killed leaves nothing that can be found. What is on its
-//! way into an encrypted lake goes further:
+//! A spool has no name from the moment when it is opened, so a process that is killed leaves
+//! nothing that can be found. What is on its way into an encrypted lake goes further:
 //!
-//! * A stream or an object is held in memory, up to a limit, because its readers want all of it in one place.
+//! * A stream or an object is held in memory, up to a limit, because its readers want all of it in
+//!   one place.
 //! * Grains that are made of a transcript go into a sealed file, which is read a window at a time.
 //!
 //! ```text
@@ -11,8 +13,8 @@
 //! chunk         AES-256-GCM(key, nonce = number of the chunk, 96 bits), then the tag, 16 bytes
 //! ```
 //!
-//! The key is random, only in memory, and of one file, so that no nonce is used twice. How many chunks there are is in memory too: a
-//! chunk that was changed, moved or cut off isn't read.
+//! The key is random, only in memory, and of one file, so that no nonce is used twice. How many
+//! chunks there are is in memory too: a chunk that was changed, moved or cut off isn't read.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -30,7 +32,8 @@ use crate::ConnectorError;
 pub struct SpoolOptions {
     /// Bytes of a source at most.
     pub limit: u64,
-    /// Bytes of a source at most where it is held in memory, because nothing of it may lie open on a disk; `None` if it may.
+    /// Bytes of a source at most where it is held in memory, because nothing of it may lie open on
+    /// a disk; `None` if it may.
     pub in_memory: Option<u64>,
 }
 
@@ -39,7 +42,10 @@ pub const DEFAULT_SPOOL_LIMIT: u64 = 64 << 30;
 
 impl Default for SpoolOptions {
     fn default() -> Self {
-        SpoolOptions { limit: DEFAULT_SPOOL_LIMIT, in_memory: None }
+        SpoolOptions {
+            limit: DEFAULT_SPOOL_LIMIT,
+            in_memory: None,
+        }
     }
 }
 
@@ -66,7 +72,12 @@ impl Spool {
             Some(_) => Content::Memory(Vec::new()),
             None => Content::File(nameless()?),
         };
-        Ok(Spool { uri: uri.to_owned(), options, length: 0, content })
+        Ok(Spool {
+            uri: uri.to_owned(),
+            options,
+            length: 0,
+            content,
+        })
     }
 
     /// Appends `bytes`.
@@ -77,10 +88,16 @@ impl Spool {
         self.length = self.length.saturating_add(bytes.len() as u64);
         let SpoolOptions { limit, in_memory } = self.options;
         if self.length > limit {
-            return Err(ConnectorError::TooLarge { uri: self.uri.clone(), limit });
+            return Err(ConnectorError::TooLarge {
+                uri: self.uri.clone(),
+                limit,
+            });
         }
         if let Some(limit) = in_memory.filter(|limit| self.length > *limit) {
-            return Err(ConnectorError::TooLargeToHold { uri: self.uri.clone(), limit });
+            return Err(ConnectorError::TooLargeToHold {
+                uri: self.uri.clone(),
+                limit,
+            });
         }
         match &mut self.content {
             Content::File(file) => file.write_all(bytes).map_err(spooling()),
@@ -108,7 +125,10 @@ impl Spool {
 /// # Errors
 /// [`ConnectorError::Io`].
 pub(crate) fn nameless() -> Result<File, ConnectorError> {
-    tempfile::tempfile().map_err(ConnectorError::io("can't create a file in", std::env::temp_dir()))
+    tempfile::tempfile().map_err(ConnectorError::io(
+        "can't create a file in",
+        std::env::temp_dir(),
+    ))
 }
 
 /// The error of a spool.
@@ -138,7 +158,13 @@ impl SealedWriter {
     /// [`ConnectorError::Io`].
     pub fn new() -> Result<SealedWriter, ConnectorError> {
         let cipher = Aes256Gcm::new(&Key::<Aes256Gcm>::generate());
-        Ok(SealedWriter { file: nameless()?, cipher, chunk: Vec::with_capacity(CHUNK + TAG), chunks: 0, length: 0 })
+        Ok(SealedWriter {
+            file: nameless()?,
+            cipher,
+            chunk: Vec::with_capacity(CHUNK + TAG),
+            chunks: 0,
+            length: 0,
+        })
     }
 
     /// Seals what is left, and opens the file for reading.
@@ -147,15 +173,26 @@ impl SealedWriter {
     /// Those of the file.
     pub fn finish(mut self) -> std::io::Result<SealedFile> {
         self.seal()?;
-        let SealedWriter { file, cipher, length, .. } = self;
-        Ok(SealedFile { file: Mutex::new(file), cipher, length })
+        let SealedWriter {
+            file,
+            cipher,
+            length,
+            ..
+        } = self;
+        Ok(SealedFile {
+            file: Mutex::new(file),
+            cipher,
+            length,
+        })
     }
 
     fn seal(&mut self) -> std::io::Result<()> {
         if self.chunk.is_empty() {
             return Ok(());
         }
-        let sealed = self.cipher.encrypt_in_place(&nonce(self.chunks), &[], &mut self.chunk);
+        let sealed = self
+            .cipher
+            .encrypt_in_place(&nonce(self.chunks), &[], &mut self.chunk);
         sealed.map_err(|_| std::io::Error::other("a chunk can't be sealed"))?;
         self.file.write_all(&self.chunk)?;
         self.chunk.clear();
@@ -167,7 +204,8 @@ impl SealedWriter {
 impl Write for SealedWriter {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         let taken = bytes.len().min(CHUNK - self.chunk.len());
-        self.chunk.extend_from_slice(bytes.get(..taken).unwrap_or_default());
+        self.chunk
+            .extend_from_slice(bytes.get(..taken).unwrap_or_default());
         self.length += taken;
         if self.chunk.len() == CHUNK {
             self.seal()?;
@@ -232,8 +270,15 @@ impl SealedFile {
             file.seek(SeekFrom::Start((number * (CHUNK + TAG)) as u64))?;
             file.read_exact(&mut chunk)?;
         }
-        let opened = self.cipher.decrypt_in_place(&nonce(number as u64), &[], &mut chunk);
-        opened.map_err(|_| std::io::Error::new(std::io::ErrorKind::InvalidData, "a spooled file was changed"))?;
+        let opened = self
+            .cipher
+            .decrypt_in_place(&nonce(number as u64), &[], &mut chunk);
+        opened.map_err(|_| {
+            std::io::Error::new(
+                std::io::ErrorKind::InvalidData,
+                "a spooled file was changed",
+            )
+        })?;
         Ok(chunk)
     }
 }
@@ -252,13 +297,27 @@ mod tests {
     fn a_sealed_file_gives_any_range_back_and_nothing_of_it_lies_open() {
         let content: Vec<u8> = (0..CHUNK * 2 + 77).map(|at| (at % 251) as u8).collect();
         let mut writer = SealedWriter::new().unwrap();
-        content.chunks(10_007).for_each(|part| writer.write_all(part).unwrap());
+        content
+            .chunks(10_007)
+            .for_each(|part| writer.write_all(part).unwrap());
         let file = writer.finish().unwrap();
         assert_eq!(file.len(), content.len());
-        let edges = [0, 1, CHUNK - 1, CHUNK, CHUNK + 1, 2 * CHUNK, content.len() - 1, content.len(), usize::MAX];
+        let edges = [
+            0,
+            1,
+            CHUNK - 1,
+            CHUNK,
+            CHUNK + 1,
+            2 * CHUNK,
+            content.len() - 1,
+            content.len(),
+            usize::MAX,
+        ];
         for start in edges {
             for end in edges {
-                let expected = content.get(start..end.min(content.len())).unwrap_or_default();
+                let expected = content
+                    .get(start..end.min(content.len()))
+                    .unwrap_or_default();
                 assert!(file.read(start..end).unwrap() == expected, "{start}..{end}");
             }
         }
@@ -283,7 +342,10 @@ mod tests {
             raw.write_all(&first).unwrap();
             first
         };
-        assert!(file.read(0..CHUNK).is_ok() && file.read(CHUNK..CHUNK + 1).is_err(), "one chunk in another's place");
+        assert!(
+            file.read(0..CHUNK).is_ok() && file.read(CHUNK..CHUNK + 1).is_err(),
+            "one chunk in another's place"
+        );
         let mut raw = file.file.lock().unwrap();
         raw.seek(SeekFrom::Start(5)).unwrap();
         raw.write_all(&[first[5] ^ 1]).unwrap();
@@ -293,14 +355,30 @@ mod tests {
 
     #[test]
     fn what_is_too_large_is_refused_by_its_name_and_limit() {
-        let small = SpoolOptions { limit: 10, in_memory: None };
+        let small = SpoolOptions {
+            limit: 10,
+            in_memory: None,
+        };
         let mut spool = Spool::new("-", small).unwrap();
         spool.write(&[0; 10]).unwrap();
         let error = spool.write(&[0]).unwrap_err().to_string();
-        assert!(error.contains("`-`") && error.contains("--max-source"), "{error}");
-        let mut held = Spool::new("-", SpoolOptions { limit: 100, in_memory: Some(5) }).unwrap();
+        assert!(
+            error.contains("`-`") && error.contains("--max-source"),
+            "{error}"
+        );
+        let mut held = Spool::new(
+            "-",
+            SpoolOptions {
+                limit: 100,
+                in_memory: Some(5),
+            },
+        )
+        .unwrap();
         held.write(b"12345").unwrap();
         let error = held.write(b"6").unwrap_err().to_string();
-        assert!(error.contains("encrypted") && error.contains("--memory"), "{error}");
+        assert!(
+            error.contains("encrypted") && error.contains("--memory"),
+            "{error}"
+        );
     }
 }

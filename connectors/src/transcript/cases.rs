@@ -1,4 +1,5 @@
-//! Exchanges with what they say, as data in `tests/cases/wire`: each is read, comes back equal, and becomes the grains that it should.
+//! Exchanges with what they say, as data in `tests/cases/wire`: each is read, comes back equal, and
+//! becomes the grains that it should.
 
 use gristmill_schemas::grain::{DEFAULT_PAYLOAD_LIMIT, Grain, Mode, Payload};
 use gristmill_schemas::json::Json;
@@ -23,10 +24,15 @@ struct Told {
 fn shown(block: &ContentBlock) -> String {
     match block {
         ContentBlock::Text(text) => format!("text: {text}"),
-        ContentBlock::Thinking { text, signature: Some(signature) } => format!("thinking: {text} ({signature})"),
+        ContentBlock::Thinking {
+            text,
+            signature: Some(signature),
+        } => format!("thinking: {text} ({signature})"),
         ContentBlock::Thinking { text, .. } => format!("thinking: {text}"),
         ContentBlock::RedactedThinking { data } => format!("redacted: {data}"),
-        ContentBlock::ToolUse(call) => format!("call {} {}", call.name, Json::Object(call.input.reborrow())),
+        ContentBlock::ToolUse(call) => {
+            format!("call {} {}", call.name, Json::Object(call.input.reborrow()))
+        }
         ContentBlock::Unknown(unknown) => format!("unknown {}", unknown.json),
         other => other.tag().to_owned(),
     }
@@ -44,31 +50,46 @@ fn messages(line: &str) -> Vec<Told> {
             usage: node.usage,
         }),
     };
-    read_exchanges(line.as_bytes(), ReadOptions::default(), &make, &mut |_, found| match found {
-        super::read::Found::Made(made) => told.extend(made),
-        super::read::Found::Fault(fault) => panic!("{fault}"),
-    });
-    told.into_iter().collect::<Result<_, _>>().unwrap_or_else(|reason| panic!("opaque, {reason}: {line}"))
+    read_exchanges(
+        line.as_bytes(),
+        ReadOptions::default(),
+        &make,
+        &mut |_, found| match found {
+            super::read::Found::Made(made) => told.extend(made),
+            super::read::Found::Fault(fault) => panic!("{fault}"),
+        },
+    );
+    told.into_iter()
+        .collect::<Result<_, _>>()
+        .unwrap_or_else(|reason| panic!("opaque, {reason}: {line}"))
 }
 
 /// The Actions of a line's calls, and what was counted.
 fn calls(line: &str) -> (Vec<Json<'static>>, GrainCounts) {
     let mut calls = Vec::new();
-    let counts = read_grains(line.as_bytes(), ReadOptions::default(), &mut |output| match output {
-        GrainOutput::Grain(_, grain) => {
-            let payload = Payload::open(&grain.blob, DEFAULT_PAYLOAD_LIMIT).unwrap();
-            let grain = Grain::decode(&payload, Mode::Strict).unwrap().to_json();
-            if grain.get("action_phase").and_then(Json::as_str) == Some("call") {
-                calls.push(grain);
+    let counts = read_grains(
+        line.as_bytes(),
+        ReadOptions::default(),
+        &mut |output| match output {
+            GrainOutput::Grain(_, grain) => {
+                let payload = Payload::open(&grain.blob, DEFAULT_PAYLOAD_LIMIT).unwrap();
+                let grain = Grain::decode(&payload, Mode::Strict).unwrap().to_json();
+                if grain.get("action_phase").and_then(Json::as_str) == Some("call") {
+                    calls.push(grain);
+                }
             }
-        }
-        other => panic!("{other:?}"),
-    });
+            other => panic!("{other:?}"),
+        },
+    );
     (calls, counts)
 }
 
 fn texts(json: &Json) -> Vec<String> {
-    json.as_array().unwrap().iter().map(|item| item.as_str().unwrap().to_owned()).collect()
+    json.as_array()
+        .unwrap()
+        .iter()
+        .map(|item| item.as_str().unwrap().to_owned())
+        .collect()
 }
 
 fn check_case(case: &Json) {
@@ -76,8 +97,15 @@ fn check_case(case: &Json) {
     let (json, expect) = (case.get("line").unwrap(), case.get("expect").unwrap());
     let line = json.to_string();
     let exchange = Exchange::of(json, None).unwrap();
-    let Reading::Known(adapter) = reading(&exchange) else { panic!("{name}: opaque") };
-    assert_eq!(check(adapter, &exchange).outcome(), Outcome::Equal, "{name}: by {}", adapter.key());
+    let Reading::Known(adapter) = reading(&exchange) else {
+        panic!("{name}: opaque")
+    };
+    assert_eq!(
+        check(adapter, &exchange).outcome(),
+        Outcome::Equal,
+        "{name}: by {}",
+        adapter.key()
+    );
     let told = messages(&line);
     let last = told.last().unwrap_or_else(|| panic!("{name}: no message"));
     if let Some(blocks) = expect.get("blocks") {
@@ -85,22 +113,51 @@ fn check_case(case: &Json) {
     }
     if let Some(history) = expect.get("history") {
         let sent = told.iter().filter(|told| told.sight == Sight::Resent);
-        let sent: Vec<_> = sent.map(|told| format!("{}: {}", told.role, told.blocks.join(" | "))).collect();
+        let sent: Vec<_> = sent
+            .map(|told| format!("{}: {}", told.role, told.blocks.join(" | ")))
+            .collect();
         assert_eq!(sent, texts(history), "{name}");
     }
     if let Some(provider) = expect.get("provider") {
-        assert_eq!(last.metadata.provider.as_deref(), provider.as_str(), "{name}");
-        assert_eq!(last.metadata.model.as_deref(), expect.get("model").and_then(Json::as_str), "{name}");
+        assert_eq!(
+            last.metadata.provider.as_deref(),
+            provider.as_str(),
+            "{name}"
+        );
+        assert_eq!(
+            last.metadata.model.as_deref(),
+            expect.get("model").and_then(Json::as_str),
+            "{name}"
+        );
     }
     if let Some(status) = expect.get("status") {
-        assert_eq!(Some(last.metadata.status.as_str()), status.as_str(), "{name}");
+        assert_eq!(
+            Some(last.metadata.status.as_str()),
+            status.as_str(),
+            "{name}"
+        );
     }
     if let Some(usage) = expect.get("usage") {
-        let expected: Vec<_> = usage.as_array().unwrap().iter().map(|count| count.as_u64().unwrap()).collect();
+        let expected: Vec<_> = usage
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|count| count.as_u64().unwrap())
+            .collect();
         let usage = last.usage.unwrap_or_else(|| panic!("{name}: no usage"));
-        let TokenUsage { input_tokens, output_tokens, cached_input_tokens, cache_creation_input_tokens } = usage;
+        let TokenUsage {
+            input_tokens,
+            output_tokens,
+            cached_input_tokens,
+            cache_creation_input_tokens,
+        } = usage;
         assert_eq!(
-            [input_tokens, output_tokens, cached_input_tokens, cache_creation_input_tokens][..],
+            [
+                input_tokens,
+                output_tokens,
+                cached_input_tokens,
+                cache_creation_input_tokens
+            ][..],
             expected,
             "{name}"
         );
@@ -108,11 +165,25 @@ fn check_case(case: &Json) {
     if let Some(raw) = expect.get("raw_arguments").and_then(Json::as_u64) {
         let (calls, counts) = calls(&line);
         assert_eq!(counts.raw_arguments, raw, "{name}");
-        let inputs: Vec<_> =
-            calls.iter().map(|call| format!("call calculate {}", call.get("input").unwrap())).collect();
-        assert_eq!(inputs, last.blocks, "{name}: the input of the Action is that of the message");
-        let flag = |call: &Json| call.get("context").unwrap().get("msg:raw_arguments").is_some();
-        assert_eq!(calls.iter().filter(|call| flag(call)).count() as u64, raw, "{name}");
+        let inputs: Vec<_> = calls
+            .iter()
+            .map(|call| format!("call calculate {}", call.get("input").unwrap()))
+            .collect();
+        assert_eq!(
+            inputs, last.blocks,
+            "{name}: the input of the Action is that of the message"
+        );
+        let flag = |call: &Json| {
+            call.get("context")
+                .unwrap()
+                .get("msg:raw_arguments")
+                .is_some()
+        };
+        assert_eq!(
+            calls.iter().filter(|call| flag(call)).count() as u64,
+            raw,
+            "{name}"
+        );
     }
 }
 
@@ -125,7 +196,13 @@ fn check_all(text: &str) {
         .filter_map(|case| std::panic::catch_unwind(|| check_case(case)).err())
         .map(|panic| panic.downcast_ref::<String>().cloned().unwrap_or_default())
         .collect();
-    assert!(failed.is_empty(), "{} of {} failed:\n{}", failed.len(), cases.len(), failed.join("\n"));
+    assert!(
+        failed.is_empty(),
+        "{} of {} failed:\n{}",
+        failed.len(),
+        cases.len(),
+        failed.join("\n")
+    );
 }
 
 #[test]
@@ -162,11 +239,19 @@ fn an_unreadable_body_is_kept_beside_the_readable_one() {
         Subject::Opaque(opaque) => opaque.json.to_string(),
         Subject::Message(node, _) => node.message.content.iter().map(shown).collect(),
     };
-    let options = ReadOptions { fallback: Timestamp::from_seconds(5), ..ReadOptions::default() };
-    read_exchanges(line.as_bytes(), options, &make, &mut |_, found| match found {
-        super::read::Found::Made(made) => told.extend(made),
-        super::read::Found::Fault(fault) => panic!("{fault}"),
-    });
+    let options = ReadOptions {
+        fallback: Timestamp::from_seconds(5),
+        ..ReadOptions::default()
+    };
+    read_exchanges(
+        line.as_bytes(),
+        options,
+        &make,
+        &mut |_, found| match found {
+            super::read::Found::Made(made) => told.extend(made),
+            super::read::Found::Fault(fault) => panic!("{fault}"),
+        },
+    );
     let kept = r#"{"provider":"openai","endpoint":"chat","request_text":"--boundary--"}"#;
     assert_eq!(told, ["text: 60", kept]);
 }

@@ -54,7 +54,11 @@ pub struct CheckReport {
 
 /// What became of one line.
 enum Checked {
-    Exchange { endpoint: String, id: String, outcome: Outcome },
+    Exchange {
+        endpoint: String,
+        id: String,
+        outcome: Outcome,
+    },
     Fault(LineFault),
 }
 
@@ -64,31 +68,52 @@ pub fn check_round_trip(bytes: &[u8], options: ReadOptions<'_>) -> CheckReport {
     let portions = portions(&all);
     let mut endpoints: BTreeMap<String, EndpointReport> = BTreeMap::new();
     let mut report = CheckReport::default();
-    let work =
-        |portion: &&[Line]| -> Vec<Checked> { portion.iter().map(|line| checked(bytes, line, options)).collect() };
-    in_parallel(&portions, threads(options.threads), &work, &mut |portion, results| {
-        for (line, result) in portion.iter().zip(results) {
-            let (endpoint, id, outcome) = match result {
-                Checked::Fault(fault) => {
-                    report.faults.push(fault);
-                    continue;
-                }
-                Checked::Exchange { endpoint, id, outcome } => (endpoint, id, outcome),
-            };
-            let entry = endpoints.entry(endpoint.clone()).or_default();
-            entry.exchanges += 1;
-            match outcome {
-                Outcome::Equal => entry.equal += 1,
-                Outcome::Opaque(_) => entry.opaque += 1,
-                Outcome::Unequal(path) => {
-                    entry.unequal += 1;
-                    entry.first_difference.get_or_insert_with(|| path.clone());
-                    report.differences.push(Difference { line: line.number, endpoint, id, path });
+    let work = |portion: &&[Line]| -> Vec<Checked> {
+        portion
+            .iter()
+            .map(|line| checked(bytes, line, options))
+            .collect()
+    };
+    in_parallel(
+        &portions,
+        threads(options.threads),
+        &work,
+        &mut |portion, results| {
+            for (line, result) in portion.iter().zip(results) {
+                let (endpoint, id, outcome) = match result {
+                    Checked::Fault(fault) => {
+                        report.faults.push(fault);
+                        continue;
+                    }
+                    Checked::Exchange {
+                        endpoint,
+                        id,
+                        outcome,
+                    } => (endpoint, id, outcome),
+                };
+                let entry = endpoints.entry(endpoint.clone()).or_default();
+                entry.exchanges += 1;
+                match outcome {
+                    Outcome::Equal => entry.equal += 1,
+                    Outcome::Opaque(_) => entry.opaque += 1,
+                    Outcome::Unequal(path) => {
+                        entry.unequal += 1;
+                        entry.first_difference.get_or_insert_with(|| path.clone());
+                        report.differences.push(Difference {
+                            line: line.number,
+                            endpoint,
+                            id,
+                            path,
+                        });
+                    }
                 }
             }
-        }
-    });
-    report.endpoints = endpoints.into_iter().map(|(endpoint, entry)| EndpointReport { endpoint, ..entry }).collect();
+        },
+    );
+    report.endpoints = endpoints
+        .into_iter()
+        .map(|(endpoint, entry)| EndpointReport { endpoint, ..entry })
+        .collect();
     report
 }
 
@@ -105,7 +130,11 @@ fn checked(bytes: &[u8], line: &Line, options: ReadOptions) -> Checked {
         Reading::Known(adapter) => check(adapter, &exchange).outcome(),
     };
     let endpoint = format!("{}/{}", exchange.provider, exchange.endpoint);
-    Checked::Exchange { endpoint, id: exchange.id.to_string(), outcome }
+    Checked::Exchange {
+        endpoint,
+        id: exchange.id.to_string(),
+        outcome,
+    }
 }
 
 #[cfg(test)]
@@ -117,8 +146,18 @@ mod tests {
         let text = r#"{"provider":"openai","endpoint":"chat","request":{"messages":[{"role":"user","content":"hi"}]},"response":{"choices":[]}}
             {"provider":"x","endpoint":"y","request":{"a":1}}
             oops"#;
-        let report = check_round_trip(text.as_bytes(), ReadOptions { threads: 2, ..ReadOptions::default() });
-        let told: Vec<_> = report.endpoints.iter().map(|entry| (&*entry.endpoint, entry.equal, entry.opaque)).collect();
+        let report = check_round_trip(
+            text.as_bytes(),
+            ReadOptions {
+                threads: 2,
+                ..ReadOptions::default()
+            },
+        );
+        let told: Vec<_> = report
+            .endpoints
+            .iter()
+            .map(|entry| (&*entry.endpoint, entry.equal, entry.opaque))
+            .collect();
         assert_eq!(told, [("openai/chat", 1, 0), ("x/y", 0, 1)]);
         assert_eq!((report.faults.len(), report.faults[0].number), (1, 3));
     }

@@ -1,8 +1,9 @@
 //! Sessions of Codex: rollout files, and the events of `codex exec --json`.
 //!
-//! A rollout's `response_item` lines are items of the Responses dialect; of `event_msg` lines only the counts of tokens say what isn't
-//! said there already. Older rollouts have the items themselves as lines. The events of an execution are items of their own kind,
-//! made into those of the dialect.
+//! A rollout's `response_item` lines are items of the Responses dialect; of `event_msg` lines only
+//! the counts of tokens say what isn't said there already. Older rollouts have the items themselves
+//! as lines. The events of an execution are items of their own kind, made into those of the
+//! dialect.
 
 use gristmill_schemas::json::Json;
 use gristmill_schemas::message::request::{StopReason, TokenUsage};
@@ -74,10 +75,13 @@ impl Session {
             "thread.started" => self.id = text(json, "thread_id").map(|id| id.into_owned()),
             "turn_context" => self.model = text(payload, "model").map(|model| model.into_owned()),
             "response_item" => self.push(payload, line, time),
-            "event_msg" if text(payload, "type").as_deref() == Some("token_count") => self.count(payload),
+            "event_msg" if text(payload, "type").as_deref() == Some("token_count") => {
+                self.count(payload)
+            }
             "item.completed" => {
                 let made = json.get("item").map(executed).unwrap_or_default();
-                made.iter().for_each(|item| self.push(item, line.clone(), time));
+                made.iter()
+                    .for_each(|item| self.push(item, line.clone(), time));
             }
             FAILED => self.push(json, line, time),
             "turn.completed" => {
@@ -87,16 +91,24 @@ impl Session {
             }
             // What rollouts looked like before they had envelopes.
             kind if OLD_ITEMS.contains(&kind) => self.push(json, line, time),
-            "" if json.get("instructions").is_some() => self.id = text(json, "id").map(|id| id.into_owned()),
+            "" if json.get("instructions").is_some() => {
+                self.id = text(json, "id").map(|id| id.into_owned())
+            }
             _ => {}
         }
     }
 
     fn push(&mut self, item: &Json, line: Line, time: Option<Timestamp>) {
-        self.items.push(Item { json: item.clone().into_owned(), line, time, model: self.model.clone() });
+        self.items.push(Item {
+            json: item.clone().into_owned(),
+            line,
+            time,
+            model: self.model.clone(),
+        });
     }
 
-    /// The counts of the last answer. They are told again whenever something else about limits is news.
+    /// The counts of the last answer. They are told again whenever something else about limits is
+    /// news.
     fn count(&mut self, payload: &Json) {
         let info = payload.get("info").unwrap_or(&Json::Null);
         let total = info.get("total_token_usage").cloned().map(Json::into_owned);
@@ -116,11 +128,23 @@ impl Session {
             let run = &self.items[start..end];
             let Some(first) = run.first() else { continue };
             let model = first.model.as_ref().or(self.model.as_ref());
-            let failed = run.iter().any(|item| text(&item.json, "type").as_deref() == Some(FAILED));
-            let context = ReadContext { session: self.id.as_deref(), ..ReadContext::at(first.time.unwrap_or(time)) };
-            let body = object("input", run.iter().map(|item| item.json.reborrow()).collect::<Vec<_>>());
+            let failed = run
+                .iter()
+                .any(|item| text(&item.json, "type").as_deref() == Some(FAILED));
+            let context = ReadContext {
+                session: self.id.as_deref(),
+                ..ReadContext::at(first.time.unwrap_or(time))
+            };
+            let body = object(
+                "input",
+                run.iter()
+                    .map(|item| item.json.reborrow())
+                    .collect::<Vec<_>>(),
+            );
             let body = Json::Object(body);
-            let Ok(read) = read_request(adapter, &body, &mut conversation, &context) else { continue };
+            let Ok(read) = read_request(adapter, &body, &mut conversation, &context) else {
+                continue;
+            };
             for (message, position) in read.request.messages.into_iter().zip(read.positions) {
                 let mut message = message.into_owned();
                 if message.role == Role::Assistant {
@@ -131,7 +155,14 @@ impl Session {
                     message.metadata.status = MessageStatus::Error;
                 }
                 let stop_reason = failed.then_some(StopReason::Error);
-                said.push(Said { position, parent, message, stop_reason, usage: None, line: first.line.clone() });
+                said.push(Said {
+                    position,
+                    parent,
+                    message,
+                    stop_reason,
+                    usage: None,
+                    line: first.line.clone(),
+                });
                 starts.push(start);
                 parent = Some(position);
             }
@@ -150,13 +181,18 @@ impl Session {
     }
 }
 
-/// What one answer took after the other: a model may be asked twice before anyone else says something.
+/// What one answer took after the other: a model may be asked twice before anyone else says
+/// something.
 fn sum(one: TokenUsage, two: TokenUsage) -> TokenUsage {
     TokenUsage {
         input_tokens: one.input_tokens.saturating_add(two.input_tokens),
         output_tokens: one.output_tokens.saturating_add(two.output_tokens),
-        cached_input_tokens: one.cached_input_tokens.saturating_add(two.cached_input_tokens),
-        cache_creation_input_tokens: one.cache_creation_input_tokens.saturating_add(two.cache_creation_input_tokens),
+        cached_input_tokens: one
+            .cached_input_tokens
+            .saturating_add(two.cached_input_tokens),
+        cache_creation_input_tokens: one
+            .cache_creation_input_tokens
+            .saturating_add(two.cache_creation_input_tokens),
     }
 }
 
@@ -164,13 +200,18 @@ fn sum(one: TokenUsage, two: TokenUsage) -> TokenUsage {
 fn runs(items: &[Item]) -> Vec<(usize, usize)> {
     let made = |item: &Item| {
         let role = item.json.get("role").and_then(Json::as_str);
-        let kind = item.json.get("type").and_then(Json::as_str).unwrap_or("message");
+        let kind = item
+            .json
+            .get("type")
+            .and_then(Json::as_str)
+            .unwrap_or("message");
         !kind.ends_with("_output") && (kind != "message" || role == Some("assistant"))
     };
     let mut runs: Vec<(usize, usize)> = Vec::new();
     for (at, item) in items.iter().enumerate() {
         let before = at.checked_sub(1).and_then(|before| items.get(before));
-        let goes_on = made(item) && before.is_some_and(|before| made(before) && before.model == item.model);
+        let goes_on =
+            made(item) && before.is_some_and(|before| made(before) && before.model == item.model);
         match runs.last_mut().filter(|_| goes_on) {
             Some((_, end)) => *end = at + 1,
             None => runs.push((at, at + 1)),
@@ -200,14 +241,29 @@ fn executed(item: &Json) -> Vec<Json<'static>> {
             vec![Json::Object(thought)]
         }
         "command_execution" => {
-            let command = object("command", item.get("command").cloned().unwrap_or_default().into_owned());
-            let output = text(item, "aggregated_output").unwrap_or_default().into_owned();
+            let command = object(
+                "command",
+                item.get("command")
+                    .cloned()
+                    .unwrap_or_default()
+                    .into_owned(),
+            );
+            let output = text(item, "aggregated_output")
+                .unwrap_or_default()
+                .into_owned();
             let code = item.get("exit_code").and_then(Json::as_i64).unwrap_or(0);
-            call(&id, "shell", Json::Object(command).to_string(), (output, code != 0 || has_failed(item)))
+            call(
+                &id,
+                "shell",
+                Json::Object(command).to_string(),
+                (output, code != 0 || has_failed(item)),
+            )
         }
         "mcp_tool_call" => {
             let name = text(item, "tool").unwrap_or_default().into_owned();
-            let arguments = item.get("arguments").filter(|arguments| !arguments.is_null());
+            let arguments = item
+                .get("arguments")
+                .filter(|arguments| !arguments.is_null());
             let arguments = match arguments {
                 Some(Json::String(text)) => text.clone().into_owned(),
                 Some(value) => value.to_string(),
@@ -215,12 +271,20 @@ fn executed(item: &Json) -> Vec<Json<'static>> {
             };
             let result = item.get("result").unwrap_or(&Json::Null);
             let error = present(item, "error");
-            let texts = items(result, "content").iter().chain(error).filter_map(|part| {
-                let said = text(part, "text").or_else(|| text(part, "message"));
-                said.or_else(|| part.as_str().map(Into::into))
-            });
+            let texts = items(result, "content")
+                .iter()
+                .chain(error)
+                .filter_map(|part| {
+                    let said = text(part, "text").or_else(|| text(part, "message"));
+                    said.or_else(|| part.as_str().map(Into::into))
+                });
             let output = texts.collect::<Vec<_>>().join("\n");
-            call(&id, &name, arguments, (output, error.is_some() || has_failed(item)))
+            call(
+                &id,
+                &name,
+                arguments,
+                (output, error.is_some() || has_failed(item)),
+            )
         }
         _ => vec![item.clone().into_owned()],
     }
@@ -231,7 +295,12 @@ fn has_failed(item: &Json) -> bool {
 }
 
 /// A call and what it brought, which says whether it failed.
-fn call(id: &str, name: &str, arguments: String, (output, failed): (String, bool)) -> Vec<Json<'static>> {
+fn call(
+    id: &str,
+    name: &str,
+    arguments: String,
+    (output, failed): (String, bool),
+) -> Vec<Json<'static>> {
     let mut call = object("type", "function_call");
     call.insert("call_id", id.to_owned());
     call.insert("name", name.to_owned());
@@ -246,9 +315,21 @@ fn call(id: &str, name: &str, arguments: String, (output, failed): (String, bool
 }
 
 fn token_usage(json: &Json) -> TokenUsage {
-    let [prompt, cached, output, total] =
-        ["input_tokens", "cached_input_tokens", "output_tokens", "total_tokens"].map(|key| count(json, key));
-    PromptCount { prompt, cached, written: 0, output, total }.usage()
+    let [prompt, cached, output, total] = [
+        "input_tokens",
+        "cached_input_tokens",
+        "output_tokens",
+        "total_tokens",
+    ]
+    .map(|key| count(json, key));
+    PromptCount {
+        prompt,
+        cached,
+        written: 0,
+        output,
+        total,
+    }
+    .usage()
 }
 
 #[cfg(test)]
@@ -260,8 +341,13 @@ mod tests {
     fn roles(text: &str) -> Vec<(Role, usize)> {
         let (said, faults) = session(text.as_bytes(), Timestamp::from_seconds(0));
         assert!(faults.is_empty());
-        assert!(said.windows(2).all(|pair| pair[1].parent == Some(pair[0].position)));
-        said.iter().map(|said| (said.message.role, said.message.content.len())).collect()
+        assert!(
+            said.windows(2)
+                .all(|pair| pair[1].parent == Some(pair[0].position))
+        );
+        said.iter()
+            .map(|said| (said.message.role, said.message.content.len()))
+            .collect()
     }
 
     #[test]
@@ -273,7 +359,10 @@ mod tests {
             {"type":"response_item","payload":{"type":"reasoning","summary":[{"type":"summary_text","text":"hm"}]}}
             {"type":"response_item","payload":{"type":"function_call","call_id":"c","name":"shell","arguments":"{}"}}
             {"type":"response_item","payload":{"type":"function_call_output","call_id":"c","output":"{\"output\":\"ok\"}"}}"#;
-        assert_eq!(roles(text), [(Role::User, 1), (Role::Assistant, 2), (Role::Tool, 1)]);
+        assert_eq!(
+            roles(text),
+            [(Role::User, 1), (Role::Assistant, 2), (Role::Tool, 1)]
+        );
     }
 
     #[test]
@@ -283,15 +372,26 @@ mod tests {
             {"type":"item.completed","item":{"id":"i1","type":"command_execution","command":"ls","aggregated_output":"a"}}
             {"type":"item.completed","item":{"id":"i2","type":"agent_message","text":"4"}}
             {"type":"turn.completed","usage":{"input_tokens":10,"cached_input_tokens":4,"output_tokens":2}}"#;
-        assert_eq!(roles(text), [(Role::Assistant, 2), (Role::Tool, 1), (Role::Assistant, 1)]);
+        assert_eq!(
+            roles(text),
+            [(Role::Assistant, 2), (Role::Tool, 1), (Role::Assistant, 1)]
+        );
         let (said, _) = session(text.as_bytes(), Timestamp::from_seconds(0));
-        assert_eq!(said[2].usage.map(|usage| (usage.input_tokens, usage.cached_input_tokens)), Some((6, 4)));
+        assert_eq!(
+            said[2]
+                .usage
+                .map(|usage| (usage.input_tokens, usage.cached_input_tokens)),
+            Some((6, 4))
+        );
     }
 
     #[test]
     fn every_turn_has_its_own_model_and_counts() {
-        let spoken = |role: &str| format!(r#"{{"type":"response_item","payload":{{"role":"{role}","content":"x"}}}}"#);
-        let model = |name: &str| format!(r#"{{"type":"turn_context","payload":{{"model":"{name}"}}}}"#);
+        let spoken = |role: &str| {
+            format!(r#"{{"type":"response_item","payload":{{"role":"{role}","content":"x"}}}}"#)
+        };
+        let model =
+            |name: &str| format!(r#"{{"type":"turn_context","payload":{{"model":"{name}"}}}}"#);
         let count = |last: u64, total: u64| {
             format!(
                 r#"{{"type":"event_msg","payload":{{"type":"token_count","info":{{"last_token_usage":{{"output_tokens":{last}}},"total_token_usage":{{"output_tokens":{total}}}}}}}}}"#
@@ -312,9 +412,21 @@ mod tests {
         let (said, _) = session(lines.join("\n").as_bytes(), Timestamp::from_seconds(0));
         let told: Vec<_> = said
             .iter()
-            .map(|said| (said.message.metadata.model.as_deref(), said.usage.map(|usage| usage.output_tokens)))
+            .map(|said| {
+                (
+                    said.message.metadata.model.as_deref(),
+                    said.usage.map(|usage| usage.output_tokens),
+                )
+            })
             .collect();
-        assert_eq!(told, [(None, None), (Some("openai:a"), Some(3)), (Some("openai:b"), Some(8))]);
+        assert_eq!(
+            told,
+            [
+                (None, None),
+                (Some("openai:a"), Some(3)),
+                (Some("openai:b"), Some(8))
+            ]
+        );
     }
 
     #[test]
@@ -325,11 +437,19 @@ mod tests {
         let (said, _) = session(text.as_bytes(), Timestamp::from_seconds(0));
         let results = [(1, "boom"), (3, "not found")];
         for (at, expected) in results {
-            let ContentBlock::ToolResult(result) = &said[at].message.content[0] else { panic!("no result") };
-            assert_eq!((result.is_error, result.content[0].as_text()), (true, Some(expected)));
+            let ContentBlock::ToolResult(result) = &said[at].message.content[0] else {
+                panic!("no result")
+            };
+            assert_eq!(
+                (result.is_error, result.content[0].as_text()),
+                (true, Some(expected))
+            );
         }
         let last = said.last().unwrap();
-        assert_eq!((last.message.metadata.status, last.stop_reason), (MessageStatus::Error, Some(StopReason::Error)));
+        assert_eq!(
+            (last.message.metadata.status, last.stop_reason),
+            (MessageStatus::Error, Some(StopReason::Error))
+        );
     }
 
     #[test]
@@ -339,7 +459,10 @@ mod tests {
             {"type":"message","role":"user","content":[{"type":"input_text","text":"hi"}]}
             {"type":"function_call","id":"f","name":"shell","arguments":"{}","call_id":"c"}
             {"type":"function_call_output","call_id":"c","output":"a"}"#;
-        assert_eq!(roles(text), [(Role::User, 1), (Role::Assistant, 1), (Role::Tool, 1)]);
+        assert_eq!(
+            roles(text),
+            [(Role::User, 1), (Role::Assistant, 1), (Role::Tool, 1)]
+        );
         let (said, _) = session(text.as_bytes(), Timestamp::from_seconds(0));
         assert!(said.iter().all(|said| said.message.session_id == "s1"));
     }

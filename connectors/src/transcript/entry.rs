@@ -11,14 +11,19 @@ type Entry<'e> = Result<(&'e Json<'e>, Line), LineFault>;
 /// Who takes entries.
 type Tell<'t> = dyn FnMut(Entry<'_>) + 't;
 
-/// Tells every entry of a file: each line, if the first is a value by itself; else the items of the list that the file is, or the file
-/// as a whole. An item's number stands for its line, counted from 1.
+/// Tells every entry of a file: each line, if the first is a value by itself; else the items of the
+/// list that the file is, or the file as a whole. An item's number stands for its line, counted
+/// from 1.
 pub(super) fn each_entry(bytes: &[u8], tell: &mut Tell<'_>) {
     let mut found = lines(bytes);
     let (first, second) = (found.next(), found.next());
     let alone = first.filter(|_| second.is_none());
     let is_list = |line: &Line| bytes.get(line.range.start) == Some(&b'[');
-    let by_lines = || lines(bytes).next().is_some_and(|line| line.json(bytes).is_ok());
+    let by_lines = || {
+        lines(bytes)
+            .next()
+            .is_some_and(|line| line.json(bytes).is_ok())
+    };
     if (alone.as_ref().is_some_and(is_list) || !by_lines())
         && let Some(Ok(document)) = whole(bytes)
     {
@@ -42,7 +47,10 @@ pub(super) fn document_lines(bytes: &[u8]) -> Option<String> {
     }
     let document = whole(bytes)?.ok()?;
     let mut text = String::with_capacity(bytes.len());
-    for entry in document.as_array().unwrap_or(std::slice::from_ref(&document)) {
+    for entry in document
+        .as_array()
+        .unwrap_or(std::slice::from_ref(&document))
+    {
         entry.write(&mut text);
         text.push('\n');
     }
@@ -54,10 +62,22 @@ fn document_entries(document: &Json, length: usize, tell: &mut Tell<'_>) {
         Json::Array(items) => {
             for (index, item) in items.iter().enumerate() {
                 // Where an item begins, the document doesn't say.
-                tell(Ok((item, Line { number: index as u64 + 1, range: 0..0 })));
+                tell(Ok((
+                    item,
+                    Line {
+                        number: index as u64 + 1,
+                        range: 0..0,
+                    },
+                )));
             }
         }
-        document => tell(Ok((document, Line { number: 1, range: 0..length }))),
+        document => tell(Ok((
+            document,
+            Line {
+                number: 1,
+                range: 0..length,
+            },
+        ))),
     }
 }
 
@@ -92,7 +112,10 @@ mod tests {
 
     #[test]
     fn lines_lists_and_documents_are_entries() {
-        assert_eq!(told("{\"a\":1}\n\n[2]\noops"), ["1 {\"a\":1}", "3 [2]", "4 ERR_JSON"]);
+        assert_eq!(
+            told("{\"a\":1}\n\n[2]\noops"),
+            ["1 {\"a\":1}", "3 [2]", "4 ERR_JSON"]
+        );
         assert_eq!(told("[{\"a\":1},2]"), ["1 {\"a\":1}", "2 2"]);
         assert_eq!(told("[\n1,\n2\n]"), ["1 1", "2 2"]);
         assert_eq!(told("{\n\"a\":1\n}"), ["1 {\"a\":1}"]);

@@ -1,4 +1,5 @@
-//! The first pass over exchange lines: where each message stands, and what can be made of it already.
+//! The first pass over exchange lines: where each message stands, and what can be made of it
+//! already.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError, RwLock};
@@ -9,7 +10,10 @@ use gristmill_schemas::message::ids::Position;
 
 use super::guess::{Guess, SoFar};
 use super::line::Line;
-use super::read::{self, Make, Opaque, ReadOptions, Reader, Subject, catch_up, conversation_name, in_parallel, known};
+use super::read::{
+    self, Make, Opaque, ReadOptions, Reader, Subject, catch_up, conversation_name, in_parallel,
+    known,
+};
 use super::traffic::{Reading, Scanned, created_at, reading, scan, visit};
 use super::tree::{Spot, Tree};
 use crate::threads;
@@ -29,7 +33,10 @@ pub(super) struct Portion<'l, T> {
 
 impl<'l, T> Portion<'l, T> {
     pub(super) fn of(lines: &'l [Line]) -> Self {
-        Portion { lines, guesses: Mutex::new(Vec::new()) }
+        Portion {
+            lines,
+            guesses: Mutex::new(Vec::new()),
+        }
     }
 
     /// What was guessed of each line; nothing if nothing was.
@@ -50,17 +57,39 @@ pub(super) fn first_pass<T: Send>(
     let left = AtomicUsize::new(GUESSED_BYTES);
     let threads = threads(options.threads);
     let scan = |portion: &Portion<T>| {
-        let ahead = make.filter(|_| take_from(&left, portion)).map(|make| Ahead { make, there: &so_far });
+        let ahead = make
+            .filter(|_| take_from(&left, portion))
+            .map(|make| Ahead {
+                make,
+                there: &so_far,
+            });
         let (tree, parser) = (Tree::default(), JsonParser::new());
-        let mut scan = Scan { bytes, options, file, parser, tree, late: Vec::new() };
-        let guesses = portion.lines.iter().map(|line| scan.line(line, ahead)).collect();
+        let mut scan = Scan {
+            bytes,
+            options,
+            file,
+            parser,
+            tree,
+            late: Vec::new(),
+        };
+        let guesses = portion
+            .lines
+            .iter()
+            .map(|line| scan.line(line, ahead))
+            .collect();
         if ahead.is_some() {
-            *portion.guesses.lock().unwrap_or_else(PoisonError::into_inner) = guesses;
+            *portion
+                .guesses
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner) = guesses;
         }
         (scan.tree, scan.late)
     };
     in_parallel(portions, threads, &scan, &mut |_, (part, later)| {
-        so_far.write().unwrap_or_else(PoisonError::into_inner).merge(part);
+        so_far
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .merge(part);
         late.extend(later);
     });
     let mut tree = so_far.into_inner().unwrap_or_else(PoisonError::into_inner);
@@ -68,11 +97,20 @@ pub(super) fn first_pass<T: Send>(
     let mut parts = Vec::new();
     let scan = |portion: &&[Line]| {
         let mut part = Tree::default();
-        let reader = Reader { bytes, options, tree: &tree, file };
-        portion.iter().for_each(|line| late_line(reader, line, &mut part));
+        let reader = Reader {
+            bytes,
+            options,
+            tree: &tree,
+            file,
+        };
+        portion
+            .iter()
+            .for_each(|line| late_line(reader, line, &mut part));
         part
     };
-    in_parallel(&read::portions(&late), threads, &scan, &mut |_, part| parts.push(part));
+    in_parallel(&read::portions(&late), threads, &scan, &mut |_, part| {
+        parts.push(part)
+    });
     parts.into_iter().for_each(|part| tree.merge(part));
     tree
 }
@@ -80,7 +118,10 @@ pub(super) fn first_pass<T: Send>(
 /// Takes the bytes of `portion` from those that are `left`; false if there aren't as many.
 fn take_from<T>(left: &AtomicUsize, portion: &Portion<T>) -> bool {
     let bytes = portion.lines.iter().map(|line| line.range.len()).sum();
-    left.try_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(bytes)).is_ok()
+    left.try_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
+        left.checked_sub(bytes)
+    })
+    .is_ok()
 }
 
 /// What the first pass sees in a portion.
@@ -121,27 +162,50 @@ impl Scan<'_> {
                 return ahead.map(|ahead| Guess::sure(ahead.make.make(Subject::Opaque(opaque))));
             }
         };
-        let (digest, at) = (digest(self.bytes, line), Spot { file: self.file, line: line.number });
-        let goes_on = exchange.request.is_some_and(|request| adapter.goes_on_from(request).is_some());
+        let (digest, at) = (
+            digest(self.bytes, line),
+            Spot {
+                file: self.file,
+                line: line.number,
+            },
+        );
+        let goes_on = exchange
+            .request
+            .is_some_and(|request| adapter.goes_on_from(request).is_some());
         if let Some(ahead) = ahead.filter(|_| !goes_on && !exchange.has_other_text) {
             return self.guess((adapter, &exchange, &json), (line, digest, at), ahead);
         }
         let context = ReadContext::at(Timestamp::from_micros(0));
-        let Scanned { marks, created_at, answer } =
-            scan(adapter, &exchange, &mut Conversation::new(&conversation_name(&json)), &context);
+        let Scanned {
+            marks,
+            created_at,
+            answer,
+        } = scan(
+            adapter,
+            &exchange,
+            &mut Conversation::new(&conversation_name(&json)),
+            &context,
+        );
         if let Some(id) = answer {
-            self.tree.note_answer(self.file, id, digest, line.range.clone());
+            self.tree
+                .note_answer(self.file, id, digest, line.range.clone());
         }
         if goes_on {
             // Its place isn't known yet, but its answer may be what others go on from.
             self.late.push(line.clone());
         } else {
-            self.tree.note(&marks, exchange.time(created_at, self.options.fallback), digest, at);
+            self.tree.note(
+                &marks,
+                exchange.time(created_at, self.options.fallback),
+                digest,
+                at,
+            );
         }
         None
     }
 
-    /// Takes down what an exchange tells of that begins its conversation, and makes what is likely to count.
+    /// Takes down what an exchange tells of that begins its conversation, and makes what is likely
+    /// to count.
     fn guess<T>(
         &mut self,
         (adapter, exchange, json): (&'static dyn Adapter, &Exchange, &Json),
@@ -158,18 +222,38 @@ impl Scan<'_> {
         let mut guess = Guess::of_session(session.is_some());
         let visited = {
             let there = ahead.there.read().unwrap_or_else(PoisonError::into_inner);
-            let so_far = SoFar { here: &self.tree, there: &there, time, digest, at };
+            let so_far = SoFar {
+                here: &self.tree,
+                there: &there,
+                time,
+                digest,
+                at,
+            };
             let first_seen = |position: &Position| Some(so_far.first_seen(position));
             let counts = |position: &Position, sight| so_far.counts(position, sight);
-            let context = ReadContext { first_seen: Some(&first_seen), session, ..ReadContext::at(time) };
+            let context = ReadContext {
+                first_seen: Some(&first_seen),
+                session,
+                ..ReadContext::at(time)
+            };
             let conversation = Conversation::new(&conversation_name(json));
-            visit(adapter, exchange, conversation, &context, &counts, &mut |node, conversation| {
-                let counts = counts(&node.position, node.sight);
-                guess.see(node, counts, &|node| ahead.make.make(Subject::Message(node, conversation)));
-            })
+            visit(
+                adapter,
+                exchange,
+                conversation,
+                &context,
+                &counts,
+                &mut |node, conversation| {
+                    let counts = counts(&node.position, node.sight);
+                    guess.see(node, counts, &|node| {
+                        ahead.make.make(Subject::Message(node, conversation))
+                    });
+                },
+            )
         };
         if let Some(id) = visited.answer {
-            self.tree.note_answer(self.file, id, digest, line.range.clone());
+            self.tree
+                .note_answer(self.file, id, digest, line.range.clone());
         }
         self.tree.note(&guess.marks(), time, digest, at);
         (!visited.is_cut).then_some(guess)
@@ -178,19 +262,39 @@ impl Scan<'_> {
 
 /// Takes down what `line` tells of, whose request goes on from an answer.
 fn late_line(reader: Reader<'_>, line: &Line, into: &mut Tree) {
-    let Ok(json) = line.json(reader.bytes) else { return };
-    let Some((adapter, exchange)) = known(&json, reader.options) else { return };
+    let Ok(json) = line.json(reader.bytes) else {
+        return;
+    };
+    let Some((adapter, exchange)) = known(&json, reader.options) else {
+        return;
+    };
     let context = ReadContext::at(Timestamp::from_micros(0));
     let name = conversation_name(&json);
     let mut conversation = Conversation::new(&name);
-    catch_up(reader, adapter, &exchange, (&mut conversation, &name), &context);
-    let Scanned { marks, created_at, .. } = scan(adapter, &exchange, &mut conversation, &context);
+    catch_up(
+        reader,
+        adapter,
+        &exchange,
+        (&mut conversation, &name),
+        &context,
+    );
+    let Scanned {
+        marks, created_at, ..
+    } = scan(adapter, &exchange, &mut conversation, &context);
     let time = exchange.time(created_at, reader.options.fallback);
-    into.note(&marks, time, digest(reader.bytes, line), Spot { file: reader.file, line: line.number });
+    into.note(
+        &marks,
+        time,
+        digest(reader.bytes, line),
+        Spot {
+            file: reader.file,
+            line: line.number,
+        },
+    );
 }
 
-/// A number that a line's bytes come to, always and everywhere, by which lines that say the same at the same time are put in order. Nothing
-/// hangs on who can choose it, so it is a fast one.
+/// A number that a line's bytes come to, always and everywhere, by which lines that say the same at
+/// the same time are put in order. Nothing hangs on who can choose it, so it is a fast one.
 fn digest(bytes: &[u8], line: &Line) -> u64 {
     twox_hash::XxHash64::oneshot(0, bytes.get(line.range.clone()).unwrap_or_default())
 }

@@ -47,7 +47,8 @@ pub struct GrainCounts {
     pub messages: u64,
     /// Results whose call was never seen.
     pub orphan_results: u64,
-    /// Parts of messages that are of no known kind, and messages of no known role: all are kept as they are.
+    /// Parts of messages that are of no known kind, and messages of no known role: all are kept as
+    /// they are.
     pub unknown_parts: u64,
     /// Calls whose arguments are not a JSON object; the arguments are kept as they are.
     pub raw_arguments: u64,
@@ -94,38 +95,72 @@ impl GrainCounts {
 }
 
 /// Reads the exchange lines of `bytes` as grains. A grain comes after those that it refers to.
-pub fn read_grains(bytes: &[u8], options: ReadOptions<'_>, tell: &mut dyn FnMut(GrainOutput<'_>)) -> GrainCounts {
+pub fn read_grains(
+    bytes: &[u8],
+    options: ReadOptions<'_>,
+    tell: &mut dyn FnMut(GrainOutput<'_>),
+) -> GrainCounts {
     let mut linker = Linker::default();
     read_linked(bytes, options, &mut linker, tell);
     linker.counts
 }
 
 /// [`read_grains`] of a file whose messages may follow those of others.
-fn read_linked(bytes: &[u8], options: ReadOptions<'_>, linker: &mut Linker, tell: &mut dyn FnMut(GrainOutput<'_>)) {
-    read_exchanges(bytes, options, &Preparer(options.namespace), &mut |line, found| match found {
-        Found::Fault(_) if linker.quiet => {}
-        Found::Fault(fault) => tell(GrainOutput::Fault(fault)),
-        Found::Made(prepared) => prepared.into_iter().for_each(|prepared| match prepared {
-            Prepared::Message { position, parent, draft } => {
-                let quiet = linker.quiet;
-                linker.take(Waiting { position, parent, line: line.clone(), draft, quiet }, tell);
-            }
-            Prepared::Opaque(_) if linker.quiet => {}
-            Prepared::Opaque(grain) => {
-                linker.counts.opaque_exchanges += 1;
-                match grain {
-                    Ok(grain) => tell(GrainOutput::Grain(line, grain)),
-                    Err(error) => tell(GrainOutput::Fault(line.grain_fault(&error))),
+fn read_linked(
+    bytes: &[u8],
+    options: ReadOptions<'_>,
+    linker: &mut Linker,
+    tell: &mut dyn FnMut(GrainOutput<'_>),
+) {
+    read_exchanges(
+        bytes,
+        options,
+        &Preparer(options.namespace),
+        &mut |line, found| match found {
+            Found::Fault(_) if linker.quiet => {}
+            Found::Fault(fault) => tell(GrainOutput::Fault(fault)),
+            Found::Made(prepared) => prepared.into_iter().for_each(|prepared| match prepared {
+                Prepared::Message {
+                    position,
+                    parent,
+                    draft,
+                } => {
+                    let quiet = linker.quiet;
+                    linker.take(
+                        Waiting {
+                            position,
+                            parent,
+                            line: line.clone(),
+                            draft,
+                            quiet,
+                        },
+                        tell,
+                    );
                 }
-            }
-        }),
-    });
+                Prepared::Opaque(_) if linker.quiet => {}
+                Prepared::Opaque(grain) => {
+                    linker.counts.opaque_exchanges += 1;
+                    match grain {
+                        Ok(grain) => tell(GrainOutput::Grain(line, grain)),
+                        Err(error) => tell(GrainOutput::Fault(line.grain_fault(&error))),
+                    }
+                }
+            }),
+        },
+    );
 }
 
 /// All that can be done for a grain on many threads.
-#[expect(clippy::large_enum_variant, reason = "nearly all are of the large kind")]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "nearly all are of the large kind"
+)]
 enum Prepared {
-    Message { position: Position, parent: Option<Position>, draft: Result<SealedDraft, GrainError> },
+    Message {
+        position: Position,
+        parent: Option<Position>,
+        draft: Result<SealedDraft, GrainError>,
+    },
     Opaque(Result<EncodedGrain, GrainError>),
 }
 
@@ -136,21 +171,51 @@ impl Maker<Prepared> for Preparer<'_> {
     fn make(&self, subject: Subject<'_>) -> Prepared {
         let Preparer(namespace) = *self;
         match subject {
-            Subject::Message(Node { position, parent, message, stop_reason, usage, response, .. }, _) => {
-                let note = Note { stop_reason, usage, response: response.as_ref(), namespace };
-                Prepared::Message { position, parent, draft: Draft::of(&message, note).seal(parent.is_some()) }
+            Subject::Message(
+                Node {
+                    position,
+                    parent,
+                    message,
+                    stop_reason,
+                    usage,
+                    response,
+                    ..
+                },
+                _,
+            ) => {
+                let note = Note {
+                    stop_reason,
+                    usage,
+                    response: response.as_ref(),
+                    namespace,
+                };
+                Prepared::Message {
+                    position,
+                    parent,
+                    draft: Draft::of(&message, note).seal(parent.is_some()),
+                }
             }
-            Subject::Opaque(opaque) => {
-                Prepared::Opaque(opaque_event(opaque.json, opaque.time, &opaque.label(), opaque.reason, namespace))
-            }
+            Subject::Opaque(opaque) => Prepared::Opaque(opaque_event(
+                opaque.json,
+                opaque.time,
+                &opaque.label(),
+                opaque.reason,
+                namespace,
+            )),
         }
     }
 
     fn moved(&self, made: Prepared, session: &str) -> Option<Prepared> {
         match made {
-            Prepared::Message { position, parent, draft } => {
-                Some(Prepared::Message { position, parent, draft: Ok(draft.ok()?.in_session(session)?) })
-            }
+            Prepared::Message {
+                position,
+                parent,
+                draft,
+            } => Some(Prepared::Message {
+                position,
+                parent,
+                draft: Ok(draft.ok()?.in_session(session)?),
+            }),
             opaque @ Prepared::Opaque(_) => Some(opaque),
         }
     }
@@ -164,8 +229,9 @@ pub fn survey(bytes: &[u8], kind: TranscriptKind, options: ReadOptions<'_>, file
     }
 }
 
-/// [`grains_of`] traffic that is read together with other files; the options say with which. `linker` has read those before it. With the
-/// `last` of them comes what still waited for a message that isn't there.
+/// [`grains_of`] traffic that is read together with other files; the options say with which.
+/// `linker` has read those before it. With the `last` of them comes what still waited for a message
+/// that isn't there.
 pub fn grains_together(
     bytes: &[u8],
     kind: TranscriptKind,
@@ -197,28 +263,65 @@ pub fn grains_of(
     tell: &mut dyn FnMut(GrainOutput<'_>),
 ) -> GrainCounts {
     if let Some(recast) = recast(bytes, kind) {
-        recast.faults.into_iter().for_each(|fault| tell(GrainOutput::Fault(fault)));
+        recast
+            .faults
+            .into_iter()
+            .for_each(|fault| tell(GrainOutput::Fault(fault)));
         return read_grains(recast.lines.as_bytes(), options, tell);
     }
     if kind == TranscriptKind::Exchanges {
         return read_grains(bytes, options, tell);
     }
     let mut counts = GrainCounts::default();
-    told_for_grains(bytes, kind, options, &mut |part| counts.add(grains_of_told(part, options.namespace, tell)));
+    told_for_grains(bytes, kind, options, &mut |part| {
+        counts.add(grains_of_told(part, options.namespace, tell))
+    });
     counts
 }
 
 /// The grains of a part of a transcript that isn't traffic.
-pub fn grains_of_told(part: Told, namespace: Option<&str>, tell: &mut dyn FnMut(GrainOutput<'_>)) -> GrainCounts {
+pub fn grains_of_told(
+    part: Told,
+    namespace: Option<&str>,
+    tell: &mut dyn FnMut(GrainOutput<'_>),
+) -> GrainCounts {
     let mut linker = Linker::default();
-    part.faults.into_iter().for_each(|fault| tell(GrainOutput::Fault(fault)));
+    part.faults
+        .into_iter()
+        .for_each(|fault| tell(GrainOutput::Fault(fault)));
     for made in part.made {
         linker.counts.other_grains += 1;
         tell(GrainOutput::Made(made));
     }
-    for Said { position, parent, message, stop_reason, usage, line } in part.said {
-        let draft = Draft::of(&message, Note { stop_reason, usage, response: None, namespace }).seal(parent.is_some());
-        linker.take(Waiting { position, parent, line, draft, quiet: false }, tell);
+    for Said {
+        position,
+        parent,
+        message,
+        stop_reason,
+        usage,
+        line,
+    } in part.said
+    {
+        let draft = Draft::of(
+            &message,
+            Note {
+                stop_reason,
+                usage,
+                response: None,
+                namespace,
+            },
+        )
+        .seal(parent.is_some());
+        linker.take(
+            Waiting {
+                position,
+                parent,
+                line,
+                draft,
+                quiet: false,
+            },
+            tell,
+        );
     }
     linker.counts
 }
@@ -238,12 +341,19 @@ pub struct Linker {
 impl Linker {
     /// The file ends; what waits for messages of a later one has no line there.
     fn leave_file(&mut self) {
-        self.waiting.values_mut().flatten().for_each(|message| message.line.range = 0..0);
+        self.waiting
+            .values_mut()
+            .flatten()
+            .for_each(|message| message.line.range = 0..0);
     }
 
-    /// The last file ends. What still waits follows a message that a file lost since the first pass: it follows none then.
+    /// The last file ends. What still waits follows a message that a file lost since the first
+    /// pass: it follows none then.
     fn finish(&mut self, tell: &mut dyn FnMut(GrainOutput<'_>)) {
-        let mut left: Vec<Waiting> = std::mem::take(&mut self.waiting).into_values().flatten().collect();
+        let mut left: Vec<Waiting> = std::mem::take(&mut self.waiting)
+            .into_values()
+            .flatten()
+            .collect();
         left.sort_by_key(|message| message.position);
         let here: HashSet<Position> = left.iter().map(|message| message.position).collect();
         for message in left {
@@ -266,7 +376,10 @@ impl Linker {
                 Some(parent) => match self.addresses.get(parent.digest()) {
                     Some(address) => *address,
                     None => {
-                        self.waiting.entry(*parent.digest()).or_default().push(message);
+                        self.waiting
+                            .entry(*parent.digest())
+                            .or_default()
+                            .push(message);
                         continue;
                     }
                 },
@@ -277,29 +390,44 @@ impl Linker {
         }
     }
 
-    fn link(&mut self, message: Waiting, parent: Option<ContentAddress>, tell: &mut dyn FnMut(GrainOutput<'_>)) {
-        let Waiting { position, line, draft, quiet, .. } = message;
-        let address = match draft.and_then(|draft| draft.link(parent, |id| self.calls.get(id).copied())) {
-            Ok(grains) => {
-                self.calls.extend(grains.calls);
-                let address = grains.event.address;
-                if !quiet {
-                    self.counts.messages += 1;
-                    self.counts.orphan_results += grains.orphans as u64;
-                    self.counts.unknown_parts += grains.unknown as u64;
-                    self.counts.raw_arguments += grains.raw_arguments as u64;
-                    self.counts.date(grains.time_source);
-                    tell(GrainOutput::Grain(&line, grains.event));
-                    grains.parts.into_iter().for_each(|part| tell(GrainOutput::Grain(&line, part)));
+    fn link(
+        &mut self,
+        message: Waiting,
+        parent: Option<ContentAddress>,
+        tell: &mut dyn FnMut(GrainOutput<'_>),
+    ) {
+        let Waiting {
+            position,
+            line,
+            draft,
+            quiet,
+            ..
+        } = message;
+        let address =
+            match draft.and_then(|draft| draft.link(parent, |id| self.calls.get(id).copied())) {
+                Ok(grains) => {
+                    self.calls.extend(grains.calls);
+                    let address = grains.event.address;
+                    if !quiet {
+                        self.counts.messages += 1;
+                        self.counts.orphan_results += grains.orphans as u64;
+                        self.counts.unknown_parts += grains.unknown as u64;
+                        self.counts.raw_arguments += grains.raw_arguments as u64;
+                        self.counts.date(grains.time_source);
+                        tell(GrainOutput::Grain(&line, grains.event));
+                        grains
+                            .parts
+                            .into_iter()
+                            .for_each(|part| tell(GrainOutput::Grain(&line, part)));
+                    }
+                    Some(address)
                 }
-                Some(address)
-            }
-            Err(_) if quiet => None,
-            Err(error) => {
-                tell(GrainOutput::Fault(line.grain_fault(&error)));
-                None
-            }
-        };
+                Err(_) if quiet => None,
+                Err(error) => {
+                    tell(GrainOutput::Fault(line.grain_fault(&error)));
+                    None
+                }
+            };
         self.addresses.insert(*position.digest(), address);
     }
 }
@@ -313,15 +441,19 @@ mod tests {
 
     use super::*;
 
-    /// A conversation of `turns` turns as a client without memory records it: every request brings the whole history.
+    /// A conversation of `turns` turns as a client without memory records it: every request brings
+    /// the whole history.
     fn recorded(turns: usize) -> Vec<String> {
         let mut history = Vec::new();
         let mut recorded = Vec::new();
         for turn in 0..turns {
             history.push(format!(r#"{{"role":"user","content":"question {turn}"}}"#));
-            let call =
-                format!(r#"{{"id":"call_{turn}","type":"function","function":{{"name":"look","arguments":"{{}}"}}}}"#);
-            let answer = format!(r#"{{"role":"assistant","content":"answer {turn}","tool_calls":[{call}]}}"#);
+            let call = format!(
+                r#"{{"id":"call_{turn}","type":"function","function":{{"name":"look","arguments":"{{}}"}}}}"#
+            );
+            let answer = format!(
+                r#"{{"role":"assistant","content":"answer {turn}","tool_calls":[{call}]}}"#
+            );
             recorded.push(format!(
                 r#"{{"provider":"openai","endpoint":"chat","recorded_at":"2026-05-08T12:{turn:02}:00Z","request":{{"model":"m","messages":[{}]}},
                 "response":{{"id":"r{turn}","model":"m","choices":[{{"index":0,"message":{answer},"finish_reason":"tool_calls"}}],
@@ -329,14 +461,19 @@ mod tests {
                 history.join(",")
             ).replace('\n', ""));
             history.push(answer);
-            history.push(format!(r#"{{"role":"tool","tool_call_id":"call_{turn}","content":"found {turn}"}}"#));
+            history.push(format!(
+                r#"{{"role":"tool","tool_call_id":"call_{turn}","content":"found {turn}"}}"#
+            ));
         }
         recorded
     }
 
     fn grains(lines: &[String], threads: usize) -> (Vec<Json<'static>>, Vec<String>, GrainCounts) {
         let text = lines.join("\n");
-        let options = ReadOptions { threads, ..ReadOptions::default() };
+        let options = ReadOptions {
+            threads,
+            ..ReadOptions::default()
+        };
         let (mut grains, mut addresses) = (Vec::new(), Vec::new());
         let counts = read_grains(text.as_bytes(), options, &mut |output| match output {
             GrainOutput::Grain(_, grain) => {
@@ -353,17 +490,35 @@ mod tests {
     fn a_conversation_that_is_resent_with_every_turn_is_stored_once() {
         let (grains, addresses, counts) = grains(&recorded(20), 1);
         // A question, an answer and a result per turn, but the last result was never sent.
-        assert_eq!(counts, GrainCounts { messages: 59, ..GrainCounts::default() });
+        assert_eq!(
+            counts,
+            GrainCounts {
+                messages: 59,
+                ..GrainCounts::default()
+            }
+        );
         assert_eq!(grains.len(), 59 + 20 + 19);
-        assert_eq!(addresses.iter().collect::<BTreeSet<_>>().len(), addresses.len());
+        assert_eq!(
+            addresses.iter().collect::<BTreeSet<_>>().len(),
+            addresses.len()
+        );
         // Answers are told as the model gave them, and everything refers to what came before.
         let mut known: BTreeSet<&str> = BTreeSet::new();
         for (grain, address) in grains.iter().zip(&addresses) {
             let text = |key| grain.get(key).and_then(Json::as_str);
-            assert_eq!(text("role") == Some("assistant"), grain.get("token_usage").is_some());
+            assert_eq!(
+                text("role") == Some("assistant"),
+                grain.get("token_usage").is_some()
+            );
             assert!(text("parent_message_id").is_none_or(|parent| known.contains(parent)));
-            let from = grain.get("derived_from").and_then(Json::as_array).unwrap_or_default();
-            assert!(from.iter().all(|from| known.contains(from.as_str().unwrap())));
+            let from = grain
+                .get("derived_from")
+                .and_then(Json::as_array)
+                .unwrap_or_default();
+            assert!(
+                from.iter()
+                    .all(|from| known.contains(from.as_str().unwrap()))
+            );
             known.insert(address);
         }
     }
@@ -378,7 +533,13 @@ mod tests {
             other[2..6].reverse();
             // Recorded twice is recorded once.
             other.push(lines[3].clone());
-            assert_eq!(grains(&other, threads).1.into_iter().collect::<BTreeSet<_>>(), expected);
+            assert_eq!(
+                grains(&other, threads)
+                    .1
+                    .into_iter()
+                    .collect::<BTreeSet<_>>(),
+                expected
+            );
         }
     }
 
@@ -395,12 +556,23 @@ mod tests {
         let answered = |text: &str| format!(r#"{{"role":"assistant","content":"{text}"}}"#);
         let asked_first = line(0, question, &answered("at once"));
         let called = line(5, question, call);
-        let went_on = line(6, &[question, call, result].join(","), &answered("in the end"));
-        let (told, expected, _) = grains(&[asked_first.clone(), called.clone(), went_on.clone()], 1);
-        let sessions: BTreeSet<_> = told.iter().map(|grain| grain.get("session_id").map(Json::to_string)).collect();
+        let went_on = line(
+            6,
+            &[question, call, result].join(","),
+            &answered("in the end"),
+        );
+        let (told, expected, _) =
+            grains(&[asked_first.clone(), called.clone(), went_on.clone()], 1);
+        let sessions: BTreeSet<_> = told
+            .iter()
+            .map(|grain| grain.get("session_id").map(Json::to_string))
+            .collect();
         assert_eq!((told.len(), sessions.len()), (8, 1), "{told:?}");
         let (_, late, _) = grains(&[called, went_on, asked_first], 1);
-        assert_eq!(late.into_iter().collect::<BTreeSet<_>>(), expected.into_iter().collect());
+        assert_eq!(
+            late.into_iter().collect::<BTreeSet<_>>(),
+            expected.into_iter().collect()
+        );
     }
 
     #[test]
@@ -417,8 +589,14 @@ mod tests {
         let mut lines: Vec<String> = (0..5).map(line).collect();
         let (grains, expected, counts) = self::grains(&lines, 1);
         assert_eq!(counts.messages, 10);
-        let sessions: BTreeSet<_> = grains.iter().map(|grain| grain.get("session_id").map(Json::to_string)).collect();
-        let roots = grains.iter().filter(|grain| grain.get("parent_message_id").is_none()).count();
+        let sessions: BTreeSet<_> = grains
+            .iter()
+            .map(|grain| grain.get("session_id").map(Json::to_string))
+            .collect();
+        let roots = grains
+            .iter()
+            .filter(|grain| grain.get("parent_message_id").is_none())
+            .count();
         assert_eq!((sessions.len(), roots), (1, 1));
         lines.reverse();
         // An answer that goes on from itself is followed once.
@@ -436,11 +614,17 @@ mod tests {
         let parents: Vec<_> = grains
             .iter()
             .filter(|grain| {
-                grain.get("content").and_then(Json::as_str).is_some_and(|text| text.starts_with("question"))
+                grain
+                    .get("content")
+                    .and_then(Json::as_str)
+                    .is_some_and(|text| text.starts_with("question"))
             })
             .map(|grain| grain.get("parent_message_id").and_then(Json::as_str))
             .collect();
-        assert_eq!((parents.len(), parents[1] == parents[2], parents[0]), (3, true, None));
+        assert_eq!(
+            (parents.len(), parents[1] == parents[2], parents[0]),
+            (3, true, None)
+        );
     }
 
     #[test]
@@ -453,11 +637,18 @@ mod tests {
         ];
         let text = lines.join("\n");
         let (mut grains, mut faults) = (0, Vec::new());
-        let counts = read_grains(text.as_bytes(), ReadOptions::default(), &mut |output| match output {
-            GrainOutput::Grain(..) | GrainOutput::Made(_) => grains += 1,
-            GrainOutput::Fault(fault) => faults.push((fault.number, fault.code.name())),
-        });
-        assert_eq!((counts.messages, counts.opaque_exchanges, grains), (2, 1, 3));
+        let counts = read_grains(
+            text.as_bytes(),
+            ReadOptions::default(),
+            &mut |output| match output {
+                GrainOutput::Grain(..) | GrainOutput::Made(_) => grains += 1,
+                GrainOutput::Fault(fault) => faults.push((fault.number, fault.code.name())),
+            },
+        );
+        assert_eq!(
+            (counts.messages, counts.opaque_exchanges, grains),
+            (2, 1, 3)
+        );
         assert_eq!(faults, [(3, "ERR_JSON"), (4, "ERR_SHAPE")]);
     }
 }

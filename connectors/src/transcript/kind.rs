@@ -9,7 +9,8 @@ use super::{codex, mcp, sqlite};
 use crate::wire::bare::bare_body;
 use crate::wire::members::items;
 
-/// Declares the kinds, each with its code, its name and what it is: all that a lake's log and the command line say of them.
+/// Declares the kinds, each with its code, its name and what it is: all that a lake's log and the
+/// command line say of them.
 macro_rules! kinds {
     ($($variant:ident $code:literal $name:literal $about:literal;)*) => {
         /// A kind of transcript.
@@ -27,7 +28,8 @@ macro_rules! kinds {
                 match self { $(TranscriptKind::$variant => $name,)* }
             }
 
-            /// What stands for it in a lake's log. It never changes, and is never given to another kind.
+            /// What stands for it in a lake's log. It never changes, and is never given to another
+            /// kind.
             pub const fn code(self) -> u8 {
                 match self { $(TranscriptKind::$variant => $code,)* }
             }
@@ -48,11 +50,13 @@ kinds! {
     Cassette 20 "cassette" "What HTTP recorders of test suites write, as JSON or YAML";
     ClaudeCode 21 "claude-code" "Sessions of Claude Code";
     Codex 22 "codex" "Sessions of Codex";
-    Mcp 23 "mcp" "Captures of the Model Context Protocol: JSON-RPC messages, bare, wrapped or as exchanges";
+    Mcp 23 "mcp" "Captures of the Model Context Protocol: JSON-RPC messages, bare, wrapped or as \
+                  exchanges";
     Messages 24 "messages" "Canonical messages, one a line";
     Cmf 25 "cmf" "CMF messages with their extensions, one a line";
     GrainLines 26 "grains" "Grains as JSON, one a line";
-    Sqlite 27 "sqlite" "SQLite databases: canonical sessions, the history of mem0, the store and checkpoints of LangGraph";
+    Sqlite 27 "sqlite" "SQLite databases: canonical sessions, the history of mem0, the store and \
+                        checkpoints of LangGraph";
     Mem0 28 "mem0" "Memories and their history as mem0 gives them";
     Letta 29 "letta" "Agent files of Letta: memory blocks and messages";
     Zep 30 "zep" "Facts of a Graphiti graph, and threads of Zep";
@@ -105,11 +109,14 @@ impl TranscriptKind {
     /// True for traffic of providers, whose requests resend what was said before.
     pub const fn is_traffic(self) -> bool {
         use TranscriptKind::{Bodies, Cassette, Exchanges, Har};
-        matches!(self, Exchanges | TranscriptKind::Batch | Bodies | Har | Cassette)
+        matches!(
+            self,
+            Exchanges | TranscriptKind::Batch | Bodies | Har | Cassette
+        )
     }
 
-    /// The kind that the bytes show: by their first lines that are JSON, else by the file as a whole. `None` if they are no
-    /// transcript that is read.
+    /// The kind that the bytes show: by their first lines that are JSON, else by the file as a
+    /// whole. `None` if they are no transcript that is read.
     pub fn detect(bytes: &[u8], uri: &str) -> Option<Self> {
         match look(bytes, uri) {
             Look::Kind(kind) => Some(kind),
@@ -131,11 +138,12 @@ impl TranscriptKind {
             return format!("looks like {}; not supported yet", format.name);
         }
         let hint = foreign_bytes(bytes).or_else(|| hint(bytes));
-        hint.unwrap_or("neither a container, frames, a grain nor a transcript of a known kind").to_owned()
+        hint.unwrap_or("neither a container, frames, a grain nor a transcript of a known kind")
+            .to_owned()
     }
 
-    /// True for kinds whose lines are known by little, so that most lines that are looked at must be of them: logs of other agents have
-    /// single lines that look the same.
+    /// True for kinds whose lines are known by little, so that most lines that are looked at must
+    /// be of them: logs of other agents have single lines that look the same.
     const fn needs_company(self) -> bool {
         use TranscriptKind::{Bodies, ClaudeCode, Codex, Messages, Zep};
         matches!(self, Bodies | ClaudeCode | Codex | Messages | Zep)
@@ -214,7 +222,17 @@ impl Evidence {
 
 /// True for an object that looks like a part of somebody's conversation.
 fn carries_conversation(json: &Json) -> bool {
-    ["role", "content", "message", "messages", "parts", "text", "tool_calls"].iter().any(|key| json.get(key).is_some())
+    [
+        "role",
+        "content",
+        "message",
+        "messages",
+        "parts",
+        "text",
+        "tool_calls",
+    ]
+    .iter()
+    .any(|key| json.get(key).is_some())
 }
 
 /// What one object shows: a line, a document, or an item of a document that is a list.
@@ -227,7 +245,11 @@ fn of_line(json: &Json) -> Look {
         Some(TranscriptKind::Mcp)
     } else if has("provider") && (has("request") || has("response") || has("endpoint")) {
         Some(TranscriptKind::Exchanges)
-    } else if has("custom_id") && ["body", "params", "result", "response", "error"].into_iter().any(has) {
+    } else if has("custom_id")
+        && ["body", "params", "result", "response", "error"]
+            .into_iter()
+            .any(has)
+    {
         Some(TranscriptKind::Batch)
     } else {
         of_document(json)
@@ -250,7 +272,9 @@ fn of_log(json: &Json) -> Option<TranscriptKind> {
     } else if is_claude_stream(json) || is_claude_line(json) {
         TranscriptKind::ClaudeCode
     } else if is_text("blob_hex")
-        || json.get("grain").is_some_and(|grain| grain.as_object().is_some())
+        || json
+            .get("grain")
+            .is_some_and(|grain| grain.as_object().is_some())
         || is_text("content_address") && has("type")
     {
         TranscriptKind::GrainLines
@@ -272,7 +296,9 @@ fn of_log(json: &Json) -> Option<TranscriptKind> {
 /// True if `json` has a type of `types` and the member that goes with it.
 fn has_type(json: &Json, types: &[(&str, &str)]) -> bool {
     let kind = json.get("type").and_then(Json::as_str);
-    types.iter().any(|(name, member)| kind == Some(*name) && json.get(member).is_some())
+    types
+        .iter()
+        .any(|(name, member)| kind == Some(*name) && json.get(member).is_some())
 }
 
 /// A line of a rollout of Codex, or of what `codex exec --json` writes.
@@ -280,23 +306,37 @@ fn is_codex(json: &Json) -> bool {
     has_type(json, &CODEX_TYPES)
 }
 
-/// A line of a session of Claude Code: it names its session, itself and the line before it; a message in it is of Anthropic's form.
+/// A line of a session of Claude Code: it names its session, itself and the line before it; a
+/// message in it is of Anthropic's form.
 fn is_claude_line(json: &Json) -> bool {
     let is_text = |key: &str| json.get(key).and_then(Json::as_str).is_some();
-    let placed = is_text("sessionId") && is_text("uuid") && json.get("parentUuid").is_some() && is_text("type");
+    let placed = is_text("sessionId")
+        && is_text("uuid")
+        && json.get("parentUuid").is_some()
+        && is_text("type");
     let speaks = |message: &Json| message.get("role").is_some() && message.get("content").is_some();
     placed && json.get("message").is_none_or(speaks) || has_type(json, &CLAUDE_NOTES)
 }
 
-/// A line of a rollout of Codex before these had envelopes: its head, its state, or an item of the Responses dialect.
+/// A line of a rollout of Codex before these had envelopes: its head, its state, or an item of the
+/// Responses dialect.
 fn is_old_codex(json: &Json) -> bool {
-    let head = ["id", "timestamp", "instructions"].iter().all(|key| json.get(key).is_some());
+    let head = ["id", "timestamp", "instructions"]
+        .iter()
+        .all(|key| json.get(key).is_some());
     let kind = json.get("type").and_then(Json::as_str);
-    let part = |part: &Json| matches!(part.get("type").and_then(Json::as_str), Some("input_text" | "output_text"));
+    let part = |part: &Json| {
+        matches!(
+            part.get("type").and_then(Json::as_str),
+            Some("input_text" | "output_text")
+        )
+    };
     match kind {
         None => head || json.get("record_type").is_some(),
         Some("message") => items(json, "content").first().is_some_and(part),
-        Some("reasoning") => json.get("summary").is_some_and(|summary| summary.as_array().is_some()),
+        Some("reasoning") => json
+            .get("summary")
+            .is_some_and(|summary| summary.as_array().is_some()),
         Some("local_shell_call") => json.get("action").is_some(),
         Some(kind) => codex::OLD_ITEMS.contains(&kind) && json.get("call_id").is_some(),
     }
@@ -318,29 +358,49 @@ fn is_cmf(json: &Json) -> bool {
     let typed = |part: &Json| part.get("content_type").is_some();
     message.get("role").is_some()
         && parts.is_some_and(|parts| {
-            parts.first().map_or(message.get("schema_version").is_some() || json.get("extensions").is_some(), typed)
+            parts.first().map_or(
+                message.get("schema_version").is_some() || json.get("extensions").is_some(),
+                typed,
+            )
         })
 }
 
 /// What a file shows that is one JSON value.
 fn of_whole(bytes: &[u8]) -> Look {
-    let Some(Ok(json)) = whole(bytes) else { return Look::Unknown };
+    let Some(Ok(json)) = whole(bytes) else {
+        return Look::Unknown;
+    };
     let mut evidence = Evidence::default();
     let objects = json.as_array().unwrap_or(std::slice::from_ref(&json));
-    let found = objects.iter().take(LOOK_LINES).find_map(|object| evidence.add(object));
+    let found = objects
+        .iter()
+        .take(LOOK_LINES)
+        .find_map(|object| evidence.add(object));
     found.unwrap_or_else(|| evidence.end())
 }
 
 /// What the first object of a file of no known kind looks like.
 fn hint(bytes: &[u8]) -> Option<&'static str> {
-    let by_line = || lines(bytes).take(LOOK_LINES).find_map(|line| line.json(bytes).ok());
+    let by_line = || {
+        lines(bytes)
+            .take(LOOK_LINES)
+            .find_map(|line| line.json(bytes).ok())
+    };
     let json = whole(bytes).and_then(Result::ok).or_else(by_line)?;
     let first = json.as_array().map_or(Some(&json), <[Json]>::first)?;
     let has = |keys: &[&str]| keys.iter().any(|key| first.get(key).is_some());
     if first.get("role").is_some() && has(&["content", "tool_calls"]) {
-        Some("looks like a list of messages without the request around it; as `{\"messages\": […]}` it is a request")
-    } else if has(&["input", "inputs", "prompt", "messages"]) && has(&["output", "outputs", "response", "completion"]) {
-        Some("looks like the record of a trace, with a question and its answer; no known kind has these members")
+        Some(
+            "looks like a list of messages without the request around it; as `{\"messages\": […]}` \
+             it is a request",
+        )
+    } else if has(&["input", "inputs", "prompt", "messages"])
+        && has(&["output", "outputs", "response", "completion"])
+    {
+        Some(
+            "looks like the record of a trace, with a question and its answer; no known kind has \
+             these members",
+        )
     } else {
         Some("JSON of no known kind")
     }
@@ -358,9 +418,13 @@ fn of_document(json: &Json) -> Option<TranscriptKind> {
     }
     let recorded = |key: &str| {
         let list = json.get(key).and_then(Json::as_array)?;
-        Some(list.first().is_none_or(|one| one.get("request").is_some() && one.get("response").is_some()))
+        Some(
+            list.first()
+                .is_none_or(|one| one.get("request").is_some() && one.get("response").is_some()),
+        )
     };
-    let is_cassette = recorded("interactions").or_else(|| recorded("http_interactions")) == Some(true);
+    let is_cassette =
+        recorded("interactions").or_else(|| recorded("http_interactions")) == Some(true);
     is_cassette.then_some(TranscriptKind::Cassette)
 }
 
@@ -380,20 +444,56 @@ mod tests {
     #[test]
     fn every_kind_shows_itself() {
         for (text, uri, kind) in [
-            (r#"{"provider":"openai","endpoint":"chat","request":{}}"#, "a.jsonl", Some(TranscriptKind::Exchanges)),
+            (
+                r#"{"provider":"openai","endpoint":"chat","request":{}}"#,
+                "a.jsonl",
+                Some(TranscriptKind::Exchanges),
+            ),
             (
                 r#"{"custom_id":"0","method":"POST","url":"/v1/responses","body":{}}"#,
                 "a.jsonl",
                 Some(TranscriptKind::Batch),
             ),
-            (r#"{"model":"m","messages":[{"role":"user","content":"x"}]}"#, "a.json", Some(TranscriptKind::Bodies)),
-            ("{\n\"log\": {\"entries\": []}}", "a.har", Some(TranscriptKind::Har)),
-            ("{\"interactions\": [],\n\"version\": 1}", "a.json", Some(TranscriptKind::Cassette)),
-            ("interactions:\n- request:\n", "a.yaml", Some(TranscriptKind::Cassette)),
-            ("not json\n{\"type\":\"summary\",\"leafUuid\":\"x\"}", "a.jsonl", None),
-            (r#"{"type":"summary","leafUuid":"x"}"#, "a.jsonl", Some(TranscriptKind::ClaudeCode)),
-            (r#"{"type":"thread.started","thread_id":"x"}"#, "a.jsonl", Some(TranscriptKind::Codex)),
-            (r#"{"id":"x","timestamp":"t","instructions":null}"#, "a.jsonl", Some(TranscriptKind::Codex)),
+            (
+                r#"{"model":"m","messages":[{"role":"user","content":"x"}]}"#,
+                "a.json",
+                Some(TranscriptKind::Bodies),
+            ),
+            (
+                "{\n\"log\": {\"entries\": []}}",
+                "a.har",
+                Some(TranscriptKind::Har),
+            ),
+            (
+                "{\"interactions\": [],\n\"version\": 1}",
+                "a.json",
+                Some(TranscriptKind::Cassette),
+            ),
+            (
+                "interactions:\n- request:\n",
+                "a.yaml",
+                Some(TranscriptKind::Cassette),
+            ),
+            (
+                "not json\n{\"type\":\"summary\",\"leafUuid\":\"x\"}",
+                "a.jsonl",
+                None,
+            ),
+            (
+                r#"{"type":"summary","leafUuid":"x"}"#,
+                "a.jsonl",
+                Some(TranscriptKind::ClaudeCode),
+            ),
+            (
+                r#"{"type":"thread.started","thread_id":"x"}"#,
+                "a.jsonl",
+                Some(TranscriptKind::Codex),
+            ),
+            (
+                r#"{"id":"x","timestamp":"t","instructions":null}"#,
+                "a.jsonl",
+                Some(TranscriptKind::Codex),
+            ),
             (
                 r#"{"type":"message","role":"user","content":[{"type":"input_text","text":"x"}]}"#,
                 "a.jsonl",
@@ -409,27 +509,91 @@ mod tests {
                 "a.jsonl",
                 Some(TranscriptKind::ClaudeCode),
             ),
-            (r#"{"id":"x","session_id":"s","role":"user","content":[]}"#, "a.jsonl", Some(TranscriptKind::Messages)),
-            (r#"{"role":"user","content":[{"content_type":"text","text":"x"}]}"#, "a.jsonl", Some(TranscriptKind::Cmf)),
-            (r#"{"content_address":"x","blob_hex":"00"}"#, "a.jsonl", Some(TranscriptKind::GrainLines)),
-            ("oops\n{\"provider\":\"x\",\"endpoint\":\"y\"}", "a.jsonl", None),
-            ("{oops\n{\"provider\":\"x\",\"endpoint\":\"y\"}", "a.jsonl", Some(TranscriptKind::Exchanges)),
-            (r#"{"jsonrpc":"2.0","method":"ping","id":1}"#, "a.log", Some(TranscriptKind::Mcp)),
-            (r#"[{"jsonrpc":"2.0","method":"ping","id":1}]"#, "a.log", Some(TranscriptKind::Mcp)),
-            (r#"{"provider":"mcp","endpoint":"x","request":{"jsonrpc":"2.0"}}"#, "a.jsonl", Some(TranscriptKind::Mcp)),
-            (r#"{"results":[{"id":"1","memory":"x"}]}"#, "a.json", Some(TranscriptKind::Mem0)),
-            ("{\n\"results\": [{\n\"id\":\"1\",\n\"memory\":\"x\"}]}", "a.json", Some(TranscriptKind::Mem0)),
-            (r#"{"memory_id":"1","event":"ADD","new_memory":"x"}"#, "a.jsonl", Some(TranscriptKind::Mem0)),
-            (r#"{"agents":[],"blocks":[{"label":"human","value":"x"}]}"#, "a.af", Some(TranscriptKind::Letta)),
-            (r#""{\"agents\":[],\"blocks\":[]}""#, "a.af", Some(TranscriptKind::Letta)),
+            (
+                r#"{"id":"x","session_id":"s","role":"user","content":[]}"#,
+                "a.jsonl",
+                Some(TranscriptKind::Messages),
+            ),
+            (
+                r#"{"role":"user","content":[{"content_type":"text","text":"x"}]}"#,
+                "a.jsonl",
+                Some(TranscriptKind::Cmf),
+            ),
+            (
+                r#"{"content_address":"x","blob_hex":"00"}"#,
+                "a.jsonl",
+                Some(TranscriptKind::GrainLines),
+            ),
+            (
+                "oops\n{\"provider\":\"x\",\"endpoint\":\"y\"}",
+                "a.jsonl",
+                None,
+            ),
+            (
+                "{oops\n{\"provider\":\"x\",\"endpoint\":\"y\"}",
+                "a.jsonl",
+                Some(TranscriptKind::Exchanges),
+            ),
+            (
+                r#"{"jsonrpc":"2.0","method":"ping","id":1}"#,
+                "a.log",
+                Some(TranscriptKind::Mcp),
+            ),
+            (
+                r#"[{"jsonrpc":"2.0","method":"ping","id":1}]"#,
+                "a.log",
+                Some(TranscriptKind::Mcp),
+            ),
+            (
+                r#"{"provider":"mcp","endpoint":"x","request":{"jsonrpc":"2.0"}}"#,
+                "a.jsonl",
+                Some(TranscriptKind::Mcp),
+            ),
+            (
+                r#"{"results":[{"id":"1","memory":"x"}]}"#,
+                "a.json",
+                Some(TranscriptKind::Mem0),
+            ),
+            (
+                "{\n\"results\": [{\n\"id\":\"1\",\n\"memory\":\"x\"}]}",
+                "a.json",
+                Some(TranscriptKind::Mem0),
+            ),
+            (
+                r#"{"memory_id":"1","event":"ADD","new_memory":"x"}"#,
+                "a.jsonl",
+                Some(TranscriptKind::Mem0),
+            ),
+            (
+                r#"{"agents":[],"blocks":[{"label":"human","value":"x"}]}"#,
+                "a.af",
+                Some(TranscriptKind::Letta),
+            ),
+            (
+                r#""{\"agents\":[],\"blocks\":[]}""#,
+                "a.af",
+                Some(TranscriptKind::Letta),
+            ),
             (
                 r#"{"uuid":"1","source_node_uuid":"a","target_node_uuid":"b","fact":"x"}"#,
                 "a.jsonl",
                 Some(TranscriptKind::Zep),
             ),
-            (r#"{"thread_id":"t","role":"user","content":"x"}"#, "a.jsonl", Some(TranscriptKind::Zep)),
-            (r#"{"namespace":["a"],"key":"k","value":{}}"#, "a.jsonl", Some(TranscriptKind::LangGraph)),
-            (r#"{"values":{"messages":[]},"config":{"configurable":{}}}"#, "a.jsonl", Some(TranscriptKind::LangGraph)),
+            (
+                r#"{"thread_id":"t","role":"user","content":"x"}"#,
+                "a.jsonl",
+                Some(TranscriptKind::Zep),
+            ),
+            (
+                r#"{"namespace":["a"],"key":"k","value":{}}"#,
+                "a.jsonl",
+                Some(TranscriptKind::LangGraph),
+            ),
+            (
+                r#"{"values":{"messages":[]},"config":{"configurable":{}}}"#,
+                "a.jsonl",
+                Some(TranscriptKind::LangGraph),
+            ),
             ("SQLite format 3\0", "a.db", Some(TranscriptKind::Sqlite)),
             ("{}", "a.json", None),
             ("\"text\"", "a.json", None),

@@ -65,13 +65,23 @@ impl FaultCode {
 
 impl fmt::Display for LineFault {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "line {}: {}: {}", self.number, self.code.name(), self.message)
+        write!(
+            formatter,
+            "line {}: {}: {}",
+            self.number,
+            self.code.name(),
+            self.message
+        )
     }
 }
 
 /// The lines of `bytes` that aren't blank.
 pub fn lines(bytes: &[u8]) -> impl Iterator<Item = Line> {
-    let start = if bytes.starts_with(b"\xef\xbb\xbf") { 3 } else { 0 };
+    let start = if bytes.starts_with(b"\xef\xbb\xbf") {
+        3
+    } else {
+        0
+    };
     let mut at = Some(start);
     let mut number = 0;
     std::iter::from_fn(move || {
@@ -84,8 +94,15 @@ pub fn lines(bytes: &[u8]) -> impl Iterator<Item = Line> {
             let line = rest.get(..length).unwrap_or_default();
             let trimmed = line.trim_ascii();
             if !trimmed.is_empty() {
-                let start = start + line.iter().take_while(|byte| byte.is_ascii_whitespace()).count();
-                return Some(Line { number, range: start..start + trimmed.len() });
+                let start = start
+                    + line
+                        .iter()
+                        .take_while(|byte| byte.is_ascii_whitespace())
+                        .count();
+                return Some(Line {
+                    number,
+                    range: start..start + trimmed.len(),
+                });
             }
         }
     })
@@ -94,7 +111,12 @@ pub fn lines(bytes: &[u8]) -> impl Iterator<Item = Line> {
 impl Line {
     /// The fault of this line.
     pub fn fault(&self, code: FaultCode, message: impl Into<String>) -> LineFault {
-        LineFault { number: self.number, range: self.range.clone(), code, message: message.into() }
+        LineFault {
+            number: self.number,
+            range: self.range.clone(),
+            code,
+            message: message.into(),
+        }
     }
 
     /// The fault that no grain can hold what the line says.
@@ -114,13 +136,23 @@ impl Line {
     ///
     /// # Errors
     /// As there.
-    pub fn json_by<'b>(&self, parser: &mut JsonParser<'b>, bytes: &'b [u8]) -> Result<Json<'b>, LineFault> {
+    pub fn json_by<'b>(
+        &self,
+        parser: &mut JsonParser<'b>,
+        bytes: &'b [u8],
+    ) -> Result<Json<'b>, LineFault> {
         let text = bytes.get(self.range.clone()).unwrap_or_default();
         if text.len() > LINE_LIMIT_BYTES {
-            return Err(self.fault(FaultCode::TooLong, format!("longer than {LINE_LIMIT_BYTES} bytes")));
+            return Err(self.fault(
+                FaultCode::TooLong,
+                format!("longer than {LINE_LIMIT_BYTES} bytes"),
+            ));
         }
         parser.parse_bytes(text).map_err(|error| match error.kind {
-            JsonErrorKind::Utf8 => self.fault(FaultCode::Utf8, format!("not UTF-8 at byte {}", error.offset)),
+            JsonErrorKind::Utf8 => self.fault(
+                FaultCode::Utf8,
+                format!("not UTF-8 at byte {}", error.offset),
+            ),
             _ => self.fault(FaultCode::Json, error.to_string()),
         })
     }
@@ -133,7 +165,9 @@ mod tests {
     #[test]
     fn lines_keep_their_numbers_and_places() {
         let bytes = b"\xef\xbb\xbf{}\r\n\n  [1]\nlast";
-        let found: Vec<_> = lines(bytes).map(|line| (line.number, &bytes[line.range])).collect();
+        let found: Vec<_> = lines(bytes)
+            .map(|line| (line.number, &bytes[line.range]))
+            .collect();
         assert_eq!(found, [(1, &b"{}"[..]), (3, b"[1]"), (4, b"last")]);
         assert_eq!(lines(b"").count() + lines(b"\n\n").count(), 0);
     }
@@ -141,9 +175,18 @@ mod tests {
     #[test]
     fn every_fault_has_a_code_and_a_place() {
         let bytes = b"{\"a\":\n\"\xff\"\n";
-        let faults: Vec<_> = lines(bytes).map(|line| line.json(bytes).unwrap_err()).collect();
-        let told: Vec<_> = faults.iter().map(|fault| (fault.number, fault.code.name())).collect();
+        let faults: Vec<_> = lines(bytes)
+            .map(|line| line.json(bytes).unwrap_err())
+            .collect();
+        let told: Vec<_> = faults
+            .iter()
+            .map(|fault| (fault.number, fault.code.name()))
+            .collect();
         assert_eq!(told, [(1, "ERR_JSON"), (2, "ERR_UTF8")]);
-        assert!(faults[1].to_string().starts_with("line 2: ERR_UTF8: not UTF-8 at byte 1"));
+        assert!(
+            faults[1]
+                .to_string()
+                .starts_with("line 2: ERR_UTF8: not UTF-8 at byte 1")
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! Transcripts: recorded conversations in the many shapes that they are kept in, as messages and as grains.
+//! Transcripts: recorded conversations in the many shapes that they are kept in, as messages and as
+//! grains.
 //!
 //! ```text
 //! bytes ── lines ──▶ traffic ──▶ nodes ──▶ tree ──▶ messages, grains
@@ -27,12 +28,14 @@
 //! | [`convert`] | how does one kind become another? |
 //! | [`check`] | does traffic survive the round trip? |
 //!
-//! Requests resend their whole history, so nearly every message is seen many times. A first pass over the input takes down
-//! where each message stands, when it was first seen, and which sight of it tells most; a second one makes each message once,
-//! from that sight and with that time. What the first one can guess, it makes itself; the second one checks that. So the result depends on what was recorded, not on the order in which it is read nor on
-//! the number of threads.
+//! Requests resend their whole history, so nearly every message is seen many times. A first pass
+//! over the input takes down where each message stands, when it was first seen, and which sight of
+//! it tells most; a second one makes each message once, from that sight and with that time. What
+//! the first one can guess, it makes itself; the second one checks that. So the result depends on
+//! what was recorded, not on the order in which it is read nor on the number of threads.
 //!
-//! What doesn't live here: what providers' fields mean ([`crate::wire`]), and what a grain is (the schemas).
+//! What doesn't live here: what providers' fields mean ([`crate::wire`]), and what a grain is (the
+//! schemas).
 
 pub(crate) mod carried;
 #[cfg(test)]

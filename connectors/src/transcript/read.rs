@@ -21,7 +21,8 @@ use crate::wire::read::{Conversation, ReadContext};
 const PORTION_BYTES: usize = 4 << 20;
 
 /// What is wrong with a line that is JSON, but no exchange.
-pub(super) const NO_EXCHANGE: &str = "not an exchange: an object with `provider`, `endpoint`, `request` and `response`";
+pub(super) const NO_EXCHANGE: &str =
+    "not an exchange: an object with `provider`, `endpoint`, `request` and `response`";
 
 /// What is known about a file of exchanges beside its bytes.
 #[derive(Debug, Clone, Copy)]
@@ -73,7 +74,10 @@ pub enum Found<T> {
 
 /// What something is made of.
 #[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "it is handed on once and never kept")]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "it is handed on once and never kept"
+)]
 pub enum Subject<'s> {
     /// A message, and the conversation that it stands in.
     Message(Node<'s>, &'s Conversation),
@@ -104,7 +108,13 @@ impl Opaque<'_> {
         fallback: Timestamp,
     ) -> Opaque<'o> {
         let time = exchange.time(None, fallback);
-        Opaque { time, provider: &exchange.provider, endpoint: &exchange.endpoint, reason, json }
+        Opaque {
+            time,
+            provider: &exchange.provider,
+            endpoint: &exchange.endpoint,
+            reason,
+            json,
+        }
     }
 
     /// Whose it is: `provider/endpoint`.
@@ -118,8 +128,9 @@ pub trait Maker<T>: Sync {
     /// Makes something of `subject`.
     fn make(&self, subject: Subject<'_>) -> T;
 
-    /// What would have been made if the message were in the session `session`, which has no name of its own; `None` if that can't be told
-    /// without making it again. Ids of such sessions are of one length.
+    /// What would have been made if the message were in the session `session`, which has no name of
+    /// its own; `None` if that can't be told without making it again. Ids of such sessions are of
+    /// one length.
     fn moved(&self, _made: T, _session: &str) -> Option<T> {
         None
     }
@@ -134,8 +145,9 @@ impl<T, F: Fn(Subject<'_>) -> T + Sync> Maker<T> for F {
 /// A maker that is used on many threads.
 pub(super) type Make<'m, T> = &'m dyn Maker<T>;
 
-/// Reads the lines of `bytes` in two passes. `make` is given whatever counts, on any thread, some of it twice and some in vain; what it
-/// makes goes line by line to `take`, of each message once, in the order of the lines.
+/// Reads the lines of `bytes` in two passes. `make` is given whatever counts, on any thread, some
+/// of it twice and some in vain; what it makes goes line by line to `take`, of each message once,
+/// in the order of the lines.
 pub fn read_exchanges<T: Send>(
     bytes: &[u8],
     options: ReadOptions<'_>,
@@ -152,11 +164,25 @@ pub fn read_exchanges<T: Send>(
             (&own, 0)
         }
     };
-    let reader = Reader { bytes, options, tree, file };
+    let reader = Reader {
+        bytes,
+        options,
+        tree,
+        file,
+    };
     let read = |portion: &Portion<T>| found_in(bytes, reader, portion, make);
-    in_parallel(&portions, threads(options.threads), &read, &mut |portion, found| {
-        portion.lines.iter().zip(found).for_each(|(line, found)| take(line, found));
-    });
+    in_parallel(
+        &portions,
+        threads(options.threads),
+        &read,
+        &mut |portion, found| {
+            portion
+                .lines
+                .iter()
+                .zip(found)
+                .for_each(|(line, found)| take(line, found));
+        },
+    );
 }
 
 /// The first pass over the exchange lines of file number `file`.
@@ -183,8 +209,8 @@ pub(super) fn portions(all: &[Line]) -> Vec<&[Line]> {
     portions
 }
 
-/// Runs `work` on the portions on `threads` threads and gives the results to `take` in order, on this one, while work goes on. A thread
-/// is at most two portions ahead of what was taken of it.
+/// Runs `work` on the portions on `threads` threads and gives the results to `take` in order, on
+/// this one, while work goes on. A thread is at most two portions ahead of what was taken of it.
 pub(super) fn in_parallel<'p, P: Sync, T: Send>(
     portions: &'p [P],
     threads: usize,
@@ -193,14 +219,21 @@ pub(super) fn in_parallel<'p, P: Sync, T: Send>(
 ) {
     let threads = threads.clamp(1, portions.len().max(1));
     if threads == 1 {
-        return portions.iter().for_each(|portion| take(portion, work(portion)));
+        return portions
+            .iter()
+            .for_each(|portion| take(portion, work(portion)));
     }
     thread::scope(|scope| {
         let start = |first: usize| {
             let (sender, results) = mpsc::sync_channel(1);
             // If nobody takes results any more, there is nothing left to do.
-            let run =
-                move || portions.iter().skip(first).step_by(threads).all(|portion| sender.send(work(portion)).is_ok());
+            let run = move || {
+                portions
+                    .iter()
+                    .skip(first)
+                    .step_by(threads)
+                    .all(|portion| sender.send(work(portion)).is_ok())
+            };
             (scope.spawn(run), results)
         };
         let (running, results): (Vec<_>, Vec<_>) = (0..threads).map(start).unzip();
@@ -218,10 +251,12 @@ pub(super) fn in_parallel<'p, P: Sync, T: Send>(
     });
 }
 
-/// Exchanges that a request may go on from are followed for so many answers; what goes on from still more begins anew.
+/// Exchanges that a request may go on from are followed for so many answers; what goes on from
+/// still more begins anew.
 const CHAIN_LIMIT: usize = 4096;
 
-/// Leads `conversation`, of that `name`, through the exchanges of its file that the request of `exchange` goes on from.
+/// Leads `conversation`, of that `name`, through the exchanges of its file that the request of
+/// `exchange` goes on from.
 pub(super) fn catch_up(
     reader: Reader<'_>,
     adapter: &dyn Adapter,
@@ -237,10 +272,13 @@ pub(super) fn catch_up(
     let mut wanted = before(adapter, exchange);
     while let Some(range) = wanted.take() {
         if chain.len() == CHAIN_LIMIT || !seen.insert(range.start) {
-            // Whoever stands in a circle, or behind too many, begins anew: so do those that go on from it.
+            // Whoever stands in a circle, or behind too many, begins anew: so do those that go on
+            // from it.
             return;
         }
-        let Some(Ok(json)) = reader.bytes.get(range).map(Json::parse) else { break };
+        let Some(Ok(json)) = reader.bytes.get(range).map(Json::parse) else {
+            break;
+        };
         if conversation_name(&json) != name {
             break;
         }
@@ -257,7 +295,10 @@ pub(super) fn catch_up(
 }
 
 /// The exchange of a line, if an adapter reads it.
-pub(super) fn known<'e>(json: &'e Json<'e>, options: ReadOptions<'e>) -> Option<(&'static dyn Adapter, Exchange<'e>)> {
+pub(super) fn known<'e>(
+    json: &'e Json<'e>,
+    options: ReadOptions<'e>,
+) -> Option<(&'static dyn Adapter, Exchange<'e>)> {
     let exchange = Exchange::of(json, options.provider)?;
     match reading(&exchange) {
         Reading::Known(adapter) => Some((adapter, exchange)),
@@ -267,7 +308,10 @@ pub(super) fn known<'e>(json: &'e Json<'e>, options: ReadOptions<'e>) -> Option<
 
 /// Traffic that names its session is no part of another's conversation.
 pub(super) fn conversation_name(json: &Json) -> String {
-    json.get("session_id").and_then(Json::as_str).unwrap_or_default().to_owned()
+    json.get("session_id")
+        .and_then(Json::as_str)
+        .unwrap_or_default()
+        .to_owned()
 }
 
 /// A file whose first pass is done.
@@ -280,13 +324,27 @@ pub(super) struct Reader<'r> {
 }
 
 /// What the lines of a portion come to.
-fn found_in<T>(bytes: &[u8], reader: Reader<'_>, portion: &Portion<'_, T>, make: Make<'_, T>) -> Vec<Found<T>> {
+fn found_in<T>(
+    bytes: &[u8],
+    reader: Reader<'_>,
+    portion: &Portion<'_, T>,
+    make: Make<'_, T>,
+) -> Vec<Found<T>> {
     let mut guesses = portion.take_guesses().into_iter();
     let mut parser = JsonParser::new();
     let read = |line: &Line| {
-        let at = Spot { file: reader.file, line: line.number };
-        let guessed = guesses.next().flatten().and_then(|guess| guess.come_true(reader.tree, at, make));
-        guessed.map_or_else(|| found((bytes, &mut parser), reader, line, make), Found::Made)
+        let at = Spot {
+            file: reader.file,
+            line: line.number,
+        };
+        let guessed = guesses
+            .next()
+            .flatten()
+            .and_then(|guess| guess.come_true(reader.tree, at, make));
+        guessed.map_or_else(
+            || found((bytes, &mut parser), reader, line, make),
+            Found::Made,
+        )
     };
     portion.lines.iter().map(read).collect()
 }
@@ -336,18 +394,38 @@ impl Reader<'_> {
     ) -> Vec<T> {
         let first_seen = |position: &Position| self.tree.first_seen(position);
         let session = json.get("session_id").and_then(Json::as_str);
-        let context = ReadContext { first_seen: Some(&first_seen), session, ..ReadContext::at(time) };
+        let context = ReadContext {
+            first_seen: Some(&first_seen),
+            session,
+            ..ReadContext::at(time)
+        };
         let name = conversation_name(json);
         let mut conversation = Conversation::new(&name);
-        catch_up(*self, adapter, exchange, (&mut conversation, &name), &context);
-        let at = Spot { file: self.file, line: line.number };
+        catch_up(
+            *self,
+            adapter,
+            exchange,
+            (&mut conversation, &name),
+            &context,
+        );
+        let at = Spot {
+            file: self.file,
+            line: line.number,
+        };
         let counts = |position: &Position, sight| self.tree.counts(position, sight, at);
         let mut made = Vec::new();
-        visit(adapter, exchange, conversation, &context, &counts, &mut |node, conversation| {
-            if counts(&node.position, node.sight) {
-                made.push(make.make(Subject::Message(node, conversation)));
-            }
-        });
+        visit(
+            adapter,
+            exchange,
+            conversation,
+            &context,
+            &counts,
+            &mut |node, conversation| {
+                if counts(&node.position, node.sight) {
+                    made.push(make.make(Subject::Message(node, conversation)));
+                }
+            },
+        );
         made
     }
 }
@@ -358,7 +436,12 @@ mod tests {
 
     #[test]
     fn results_come_in_the_order_of_the_portions_whatever_the_number_of_threads() {
-        let lines: Vec<Line> = (0..40).map(|at| Line { number: at, range: 0..0 }).collect();
+        let lines: Vec<Line> = (0..40)
+            .map(|at| Line {
+                number: at,
+                range: 0..0,
+            })
+            .collect();
         let all: Vec<&[Line]> = lines.chunks(3).collect();
         for threads in [1, 2, 3, 50] {
             let mut told = Vec::new();
@@ -373,13 +456,20 @@ mod tests {
             });
             assert!(told.into_iter().eq(0..40), "{threads}");
         }
-        in_parallel(&[(); 0], 4, &|_| (), &mut |_, ()| panic!("there was nothing to do"));
+        in_parallel(&[(); 0], 4, &|_| (), &mut |_, ()| {
+            panic!("there was nothing to do")
+        });
     }
 
     #[test]
     #[should_panic(expected = "portion 3")]
     fn a_panic_in_a_thread_is_passed_on() {
-        let lines: Vec<Line> = (0..9).map(|at| Line { number: at, range: 0..0 }).collect();
+        let lines: Vec<Line> = (0..9)
+            .map(|at| Line {
+                number: at,
+                range: 0..0,
+            })
+            .collect();
         let all: Vec<&[Line]> = lines.chunks(1).collect();
         let work = |portion: &&[Line]| assert_ne!(portion[0].number, 3, "portion 3");
         in_parallel(&all, 2, &work, &mut |_, ()| {});

@@ -1,15 +1,18 @@
 //! Messages that come as messages: canonical JSONL, CMF JSONL, grains as JSON lines.
 //!
-//! A message follows the one before it of the same session. Its place in the conversation is found by walking there, so the same
-//! conversation gives the same grains whether it came as traffic of a provider or as messages. Sessions that have ids of their own
-//! share no places, however alike they begin.
+//! A message follows the one before it of the same session. Its place in the conversation is found
+//! by walking there, so the same conversation gives the same grains whether it came as traffic of a
+//! provider or as messages. Sessions that have ids of their own share no places, however alike they
+//! begin.
 
 use std::collections::HashMap;
 
 use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::cmf::Envelope;
 use gristmill_schemas::cmf::canonical::{Identity, to_canonical};
-use gristmill_schemas::grain::{DEFAULT_PAYLOAD_LIMIT, Grain, GrainType, Mode as GrainMode, Payload};
+use gristmill_schemas::grain::{
+    DEFAULT_PAYLOAD_LIMIT, Grain, GrainType, Mode as GrainMode, Payload,
+};
 use gristmill_schemas::json::Json;
 use gristmill_schemas::message::decode::{Mode, decode_message};
 use gristmill_schemas::message::grains::message_of_event;
@@ -48,14 +51,16 @@ pub type Messages = (Vec<Said>, Vec<LineFault>);
 
 /// Canonical messages, one a line.
 pub fn canonical_lines(bytes: &[u8]) -> Messages {
-    each_line(bytes, |json, _| match decode_message(json, Mode::Tolerant) {
-        Ok((message, _)) => Ok(Some(message.into_owned())),
-        Err(error) => Err(error.to_string()),
+    each_line(bytes, |json, _| {
+        match decode_message(json, Mode::Tolerant) {
+            Ok((message, _)) => Ok(Some(message.into_owned())),
+            Err(error) => Err(error.to_string()),
+        }
     })
 }
 
-/// CMF messages, one a line, with their extensions beside them or in them. A message whose extensions tell no session belongs to
-/// that of the file, one without a time was made at `time`.
+/// CMF messages, one a line, with their extensions beside them or in them. A message whose
+/// extensions tell no session belongs to that of the file, one without a time was made at `time`.
 pub fn cmf_lines(bytes: &[u8], time: Timestamp) -> Messages {
     let mut file = Thread::new("cmf");
     let mut session = None;
@@ -65,24 +70,41 @@ pub fn cmf_lines(bytes: &[u8], time: Timestamp) -> Messages {
             let extensions = json.get("extensions")?;
             extensions.get(slot)?.get(key)?.as_str().map(str::to_owned)
         };
-        let time = text("request", "timestamp").as_deref().and_then(Timestamp::parse).unwrap_or(time);
-        let identity = |id: String, session_id: String| Identity { id, session_id, created_at: time };
+        let time = text("request", "timestamp")
+            .as_deref()
+            .and_then(Timestamp::parse)
+            .unwrap_or(time);
+        let identity = |id: String, session_id: String| Identity {
+            id,
+            session_id,
+            created_at: time,
+        };
         let message = to_canonical(&envelope, identity(String::new(), String::new()));
         let position = file.advance(message.role, &message.content);
         let named = text("agent", "session_id").or_else(|| text("agent", "conversation_id"));
-        let fresh = session.get_or_insert_with(|| session_id(&position, time)).clone();
-        let id = text("provenance", "message_id").unwrap_or_else(|| position.ulid(time).to_string());
-        Ok(Some(to_canonical(&envelope, identity(id, named.unwrap_or(fresh)))))
+        let fresh = session
+            .get_or_insert_with(|| session_id(&position, time))
+            .clone();
+        let id =
+            text("provenance", "message_id").unwrap_or_else(|| position.ulid(time).to_string());
+        Ok(Some(to_canonical(
+            &envelope,
+            identity(id, named.unwrap_or(fresh)),
+        )))
     })
 }
 
-/// The messages among grains, one a line: `{"grain": …}` or `{"blob_hex": …}`. Only events with a role are messages; their parents are
-/// named by their addresses. All grains, as they are, are told by `carried`.
+/// The messages among grains, one a line: `{"grain": …}` or `{"blob_hex": …}`. Only events with a
+/// role are messages; their parents are named by their addresses. All grains, as they are, are told
+/// by `carried`.
 pub fn grain_lines(bytes: &[u8]) -> Messages {
     let (mut said, mut faults) = (Vec::new(), Vec::new());
     let mut walk = Walk::default();
     for line in lines(bytes) {
-        match line.json(bytes).and_then(|json| event_of(&json).map_err(|why| line.fault(FaultCode::Shape, why))) {
+        match line
+            .json(bytes)
+            .and_then(|json| event_of(&json).map_err(|why| line.fault(FaultCode::Shape, why)))
+        {
             Ok(None) => {}
             Ok(Some((address, event))) => match message_of_event(&event) {
                 Ok(message) => said.push(walk.event(address, &event, message, line)),
@@ -97,11 +119,20 @@ pub fn grain_lines(bytes: &[u8]) -> Messages {
 /// The event of a line and its address, if the line's grain is a message.
 fn event_of(json: &Json) -> Result<Option<(Option<String>, Json<'static>)>, String> {
     let is_message = |grain: &Json| {
-        let kind = grain.get("type").and_then(Json::as_str).and_then(GrainType::from_name);
+        let kind = grain
+            .get("type")
+            .and_then(Json::as_str)
+            .and_then(GrainType::from_name);
         kind == Some(GrainType::Event) && grain.get("role").is_some()
     };
-    let named = json.get("content_address").and_then(Json::as_str).map(str::to_owned);
-    if let Some(grain) = json.get("grain").filter(|grain| grain.as_object().is_some()) {
+    let named = json
+        .get("content_address")
+        .and_then(Json::as_str)
+        .map(str::to_owned);
+    if let Some(grain) = json
+        .get("grain")
+        .filter(|grain| grain.as_object().is_some())
+    {
         return Ok(is_message(grain).then(|| (named, grain.clone().into_owned())));
     }
     let Some(digits) = json.get("blob_hex").and_then(Json::as_str) else {
@@ -112,19 +143,24 @@ fn event_of(json: &Json) -> Result<Option<(Option<String>, Json<'static>)>, Stri
     };
     let blob = hex::decode(digits).map_err(|error| format!("`blob_hex`: {error}"))?;
     let delivery = Delivery::open(&blob).map_err(|error| error.to_string())?;
-    let payload = Payload::open(delivery.blob(), DEFAULT_PAYLOAD_LIMIT).map_err(|error| error.to_string())?;
+    let payload =
+        Payload::open(delivery.blob(), DEFAULT_PAYLOAD_LIMIT).map_err(|error| error.to_string())?;
     let grain = Grain::decode(&payload, GrainMode::Lenient).map_err(|error| error.to_string())?;
     let address = ContentAddress::of(delivery.blob()).to_string();
     let grain = grain.to_json();
     Ok(is_message(&grain).then_some((Some(address), grain)))
 }
 
-fn each_line(bytes: &[u8], mut read: impl FnMut(&Json, &Line) -> Result<Option<Message<'static>>, String>) -> Messages {
+fn each_line(
+    bytes: &[u8],
+    mut read: impl FnMut(&Json, &Line) -> Result<Option<Message<'static>>, String>,
+) -> Messages {
     let mut walk = Walk::default();
     let (mut said, mut faults) = (Vec::new(), Vec::new());
     for line in lines(bytes) {
-        let message =
-            line.json(bytes).and_then(|json| read(&json, &line).map_err(|why| line.fault(FaultCode::Shape, why)));
+        let message = line
+            .json(bytes)
+            .and_then(|json| read(&json, &line).map_err(|why| line.fault(FaultCode::Shape, why)));
         match message {
             Ok(Some(message)) => said.push(walk.follow(message, line)),
             Ok(None) => {}
@@ -145,14 +181,24 @@ pub(in crate::transcript) struct Walk {
 
 impl Walk {
     /// Steps to the message of `event`, whose parent is named by its address.
-    fn event(&mut self, address: Option<String>, event: &Json, message: Message<'static>, line: Line) -> Said {
+    fn event(
+        &mut self,
+        address: Option<String>,
+        event: &Json,
+        message: Message<'static>,
+        line: Line,
+    ) -> Said {
         let parent = event.get("parent_message_id").and_then(Json::as_str);
         let before = parent.and_then(|parent| self.by_address.get(parent).cloned());
         let mut said = self.step(message, before, line);
         if let Some(address) = address {
-            self.by_address.insert(address, (self.last.clone(), said.position));
+            self.by_address
+                .insert(address, (self.last.clone(), said.position));
         }
-        said.stop_reason = event.get("stop_reason").and_then(Json::as_str).and_then(StopReason::from_text);
+        said.stop_reason = event
+            .get("stop_reason")
+            .and_then(Json::as_str)
+            .and_then(StopReason::from_text);
         said.usage = event.get("token_usage").map(token_usage_of).or(said.usage);
         said
     }
@@ -172,12 +218,18 @@ impl Walk {
     ) -> Said {
         let before = parent.and_then(|parent| self.by_address.get(parent).cloned());
         let said = self.step(message, before, line);
-        self.by_address.insert(mark, (self.last.clone(), said.position));
+        self.by_address
+            .insert(mark, (self.last.clone(), said.position));
         said
     }
 
     /// Steps from `before` (the start of a conversation, if there is none) to `message`.
-    fn step(&mut self, mut message: Message<'static>, before: Option<(Option<Thread>, Position)>, line: Line) -> Said {
+    fn step(
+        &mut self,
+        mut message: Message<'static>,
+        before: Option<(Option<Thread>, Position)>,
+        line: Line,
+    ) -> Said {
         let (thread, parent) = match before {
             Some((thread, position)) => (thread, Some(position)),
             None => (None, None),
@@ -189,17 +241,30 @@ impl Walk {
         }
         let extra = &mut message.metadata.unknown_fields;
         let reason = extra.remove(STOP_REASON);
-        let stop_reason = reason.as_ref().and_then(Json::as_str).and_then(StopReason::from_text);
+        let stop_reason = reason
+            .as_ref()
+            .and_then(Json::as_str)
+            .and_then(StopReason::from_text);
         let usage = extra.remove(TOKEN_USAGE).as_ref().map(token_usage_of);
         let usage = usage.or_else(|| message.metadata.usage.as_ref().map(TokenUsage::of));
-        self.sessions.insert(message.session_id.to_string(), (Some(thread.clone()), position));
+        self.sessions.insert(
+            message.session_id.to_string(),
+            (Some(thread.clone()), position),
+        );
         self.last = Some(thread);
-        Said { position, parent, message, stop_reason, usage, line }
+        Said {
+            position,
+            parent,
+            message,
+            stop_reason,
+            usage,
+            line,
+        }
     }
 }
 
-/// The conversation that `message` begins. It bears the session's name, except where that was made of the message's own place in
-/// a conversation without one: there it is that conversation.
+/// The conversation that `message` begins. It bears the session's name, except where that was made
+/// of the message's own place in a conversation without one: there it is that conversation.
 fn conversation_of(message: &Message) -> Thread {
     let nameless = Thread::new("");
     let first = nameless.clone().advance(message.role, &message.content);
@@ -235,13 +300,25 @@ mod tests {
             )
             .replace('\n', "")
         };
-        let text = [line("a", "1"), line("b", "1"), line("a", "2"), "{}".to_owned()].join("\n");
+        let text = [
+            line("a", "1"),
+            line("b", "1"),
+            line("a", "2"),
+            "{}".to_owned(),
+        ]
+        .join("\n");
         let (said, faults) = canonical_lines(text.as_bytes());
         assert_eq!(said[2].parent, Some(said[0].position));
         assert_eq!(said[1].parent, None);
-        assert_ne!(said[1].position, said[0].position, "what another session says is another message");
+        assert_ne!(
+            said[1].position, said[0].position,
+            "what another session says is another message"
+        );
         assert_eq!(
-            (said[0].stop_reason, said[0].usage.map(|usage| usage.input_tokens)),
+            (
+                said[0].stop_reason,
+                said[0].usage.map(|usage| usage.input_tokens)
+            ),
             (Some(StopReason::EndTurn), Some(3))
         );
         assert_eq!((faults.len(), faults[0].number), (1, 4));
@@ -252,7 +329,8 @@ mod tests {
     fn a_session_that_is_named_after_its_first_message_is_the_nameless_conversation() {
         let mut nameless = Thread::new("");
         let time = Timestamp::from_seconds(5);
-        let [first, second] = ["1", "2"].map(|text| nameless.advance(Role::User, &[ContentBlock::text(text)]));
+        let [first, second] =
+            ["1", "2"].map(|text| nameless.advance(Role::User, &[ContentBlock::text(text)]));
         let line = |text: &str, second: i64| {
             let (session, time) = (session_id(&first, time), Timestamp::from_seconds(second));
             format!(
@@ -260,7 +338,10 @@ mod tests {
             )
         };
         let (said, _) = canonical_lines([line("1", 5), line("2", 9)].join("\n").as_bytes());
-        assert_eq!(said.iter().map(|said| said.position).collect::<Vec<_>>(), [first, second]);
+        assert_eq!(
+            said.iter().map(|said| said.position).collect::<Vec<_>>(),
+            [first, second]
+        );
     }
 
     #[test]
@@ -270,6 +351,9 @@ mod tests {
         let (said, faults) = cmf_lines(text.as_bytes(), Timestamp::from_seconds(5));
         assert!(faults.is_empty(), "{faults:?}");
         assert!(said[0].message.session_id.starts_with("sess_"));
-        assert_eq!((&*said[1].message.session_id, said[0].message.created_at), ("s", Timestamp::from_seconds(5)));
+        assert_eq!(
+            (&*said[1].message.session_id, said[0].message.created_at),
+            ("s", Timestamp::from_seconds(5))
+        );
     }
 }

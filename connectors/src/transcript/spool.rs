@@ -45,12 +45,19 @@ pub enum FrameSpool {
 ///
 /// # Errors
 /// [`ConnectorError::Io`] if the temporary file can't be written.
-pub fn frames_of(bytes: &[u8], kind: TranscriptKind, options: ReadOptions<'_>) -> Result<Spooled, ConnectorError> {
-    spooled(options.sealed, &mut |tell| grains_of(bytes, kind, options, tell))
+pub fn frames_of(
+    bytes: &[u8],
+    kind: TranscriptKind,
+    options: ReadOptions<'_>,
+) -> Result<Spooled, ConnectorError> {
+    spooled(options.sealed, &mut |tell| {
+        grains_of(bytes, kind, options, tell)
+    })
 }
 
-/// [`frames_of`] traffic that is read together with other files, which the options name; `linker` has read those before it. With the
-/// `last` of them comes what still waited for a message that isn't there.
+/// [`frames_of`] traffic that is read together with other files, which the options name; `linker`
+/// has read those before it. With the `last` of them comes what still waited for a message that
+/// isn't there.
 ///
 /// # Errors
 /// [`ConnectorError::Io`] if the temporary file can't be written.
@@ -61,20 +68,29 @@ pub fn frames_together(
     linker: &mut Linker,
     last: bool,
 ) -> Result<Spooled, ConnectorError> {
-    spooled(options.sealed, &mut |tell| grains_together(bytes, kind, options, linker, last, tell))
+    spooled(options.sealed, &mut |tell| {
+        grains_together(bytes, kind, options, linker, last, tell)
+    })
 }
 
 /// Who takes grains.
 type Tell<'t> = dyn FnMut(GrainOutput<'_>) + 't;
 
 /// Spools what `read` passes on.
-fn spooled(sealed: bool, read: &mut dyn FnMut(&mut Tell<'_>) -> GrainCounts) -> Result<Spooled, ConnectorError> {
+fn spooled(
+    sealed: bool,
+    read: &mut dyn FnMut(&mut Tell<'_>) -> GrainCounts,
+) -> Result<Spooled, ConnectorError> {
     if sealed {
         let (out, spooled) = written(SealedWriter::new()?, read)?;
-        return Ok(spooled(FrameSpool::Sealed(Box::new(out.finish().map_err(spooling())?))));
+        return Ok(spooled(FrameSpool::Sealed(Box::new(
+            out.finish().map_err(spooling())?,
+        ))));
     }
     let (out, spooled) = written(BufWriter::with_capacity(1 << 18, nameless()?), read)?;
-    Ok(spooled(FrameSpool::Open(SourceBytes::map_file(out.get_ref()).map_err(spooling())?)))
+    Ok(spooled(FrameSpool::Open(
+        SourceBytes::map_file(out.get_ref()).map_err(spooling())?,
+    )))
 }
 
 /// Writes what `read` passes on; what is still missing then is the file as one that can be read.
@@ -84,11 +100,29 @@ fn written<W: Write>(
 ) -> Result<(W, impl FnOnce(FrameSpool) -> Spooled), ConnectorError> {
     let mut writer = Writer::new(out);
     let counts = read(&mut |output| writer.take(output));
-    let Writer { mut out, failed, mut faults, supersessions, states, grains, .. } = writer;
-    let ended = failed.map_or(Ok(()), Err).and_then(|()| out.write_all(&FRAME_END)).and_then(|()| out.flush());
+    let Writer {
+        mut out,
+        failed,
+        mut faults,
+        supersessions,
+        states,
+        grains,
+        ..
+    } = writer;
+    let ended = failed
+        .map_or(Ok(()), Err)
+        .and_then(|()| out.write_all(&FRAME_END))
+        .and_then(|()| out.flush());
     ended.map_err(spooling())?;
     faults.sort_by_key(|fault| fault.number);
-    Ok((out, move |frames| Spooled { frames, grains, counts, faults, supersessions, states }))
+    Ok((out, move |frames| Spooled {
+        frames,
+        grains,
+        counts,
+        faults,
+        supersessions,
+        states,
+    }))
 }
 
 /// Writes frames; after an error there are no more.
@@ -103,20 +137,35 @@ struct Writer<W> {
 
 impl<W: Write> Writer<W> {
     fn new(out: W) -> Self {
-        Writer { out, failed: None, grains: 0, faults: Vec::new(), supersessions: HashMap::new(), states: Vec::new() }
+        Writer {
+            out,
+            failed: None,
+            grains: 0,
+            faults: Vec::new(),
+            supersessions: HashMap::new(),
+            states: Vec::new(),
+        }
     }
 
     fn take(&mut self, output: GrainOutput<'_>) {
         match output {
             GrainOutput::Fault(fault) => self.faults.push(fault),
             GrainOutput::Grain(line, grain) => self.write(line, &grain.blob),
-            GrainOutput::Made(Made { line, grain, supersedes, ended }) => {
+            GrainOutput::Made(Made {
+                line,
+                grain,
+                supersedes,
+                ended,
+            }) => {
                 self.write(&line, &grain.blob);
                 if !supersedes.is_empty() {
                     self.supersessions.insert(grain.address, supersedes);
                 }
                 if ended.is_some() {
-                    let state = IndexState { system_valid_to: ended, ..IndexState::default() };
+                    let state = IndexState {
+                        system_valid_to: ended,
+                        ..IndexState::default()
+                    };
                     self.states.push((grain.address, state));
                 }
             }
@@ -127,7 +176,11 @@ impl<W: Write> Writer<W> {
         match frame_head(blob) {
             Ok(head) if self.failed.is_none() => {
                 self.grains += 1;
-                self.failed = self.out.write_all(&head).and_then(|()| self.out.write_all(blob)).err();
+                self.failed = self
+                    .out
+                    .write_all(&head)
+                    .and_then(|()| self.out.write_all(blob))
+                    .err();
             }
             Ok(_) => {}
             Err(error) => self.faults.push(line.grain_fault(&error)),
@@ -144,14 +197,29 @@ mod tests {
     #[test]
     fn a_transcript_is_a_stream_of_frames_and_its_broken_lines() {
         let text = "oops\n{\"provider\":\"x\",\"endpoint\":\"y\",\"request\":{\"a\":1}}";
-        let Spooled { frames, faults, .. } =
-            frames_of(text.as_bytes(), TranscriptKind::Exchanges, ReadOptions::default()).unwrap();
-        let FrameSpool::Open(frames) = frames else { panic!("sealed") };
-        let Ok(Frame::Grain(grain)) = next_frame(&frames) else { panic!("no grain") };
+        let Spooled { frames, faults, .. } = frames_of(
+            text.as_bytes(),
+            TranscriptKind::Exchanges,
+            ReadOptions::default(),
+        )
+        .unwrap();
+        let FrameSpool::Open(frames) = frames else {
+            panic!("sealed")
+        };
+        let Ok(Frame::Grain(grain)) = next_frame(&frames) else {
+            panic!("no grain")
+        };
         assert_eq!((frames[4 + grain.len()..].len(), faults.len()), (4, 1));
-        let options = ReadOptions { sealed: true, ..ReadOptions::default() };
-        let sealed = frames_of(text.as_bytes(), TranscriptKind::Exchanges, options).unwrap().frames;
-        let FrameSpool::Sealed(sealed) = sealed else { panic!("open") };
+        let options = ReadOptions {
+            sealed: true,
+            ..ReadOptions::default()
+        };
+        let sealed = frames_of(text.as_bytes(), TranscriptKind::Exchanges, options)
+            .unwrap()
+            .frames;
+        let FrameSpool::Sealed(sealed) = sealed else {
+            panic!("open")
+        };
         assert_eq!(sealed.read(0..usize::MAX).unwrap(), *frames);
     }
 }

@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use gristmill_schemas::message::ids::{Position, Thread, session_id, tool_use_id};
 use gristmill_schemas::message::{ContentBlock, Message, Role, Timestamp};
 
-/// A conversation at its newest message. Gives each message its place, its id and its session, and calls and results their canonical
-/// ids.
+/// A conversation at its newest message. Gives each message its place, its id and its session, and
+/// calls and results their canonical ids.
 #[derive(Debug, Clone)]
 pub(super) struct Talk {
     name: String,
@@ -26,8 +26,8 @@ pub(super) struct Spoken {
 }
 
 impl Talk {
-    /// A conversation before its first message: the session `name`, or one that is named after its first message if that is empty.
-    /// Conversations of one name share what they have in common.
+    /// A conversation before its first message: the session `name`, or one that is named after its
+    /// first message if that is empty. Conversations of one name share what they have in common.
     pub(super) fn new(name: &str) -> Talk {
         Talk {
             name: name.to_owned(),
@@ -41,7 +41,9 @@ impl Talk {
 
     /// The session's id, once it is known.
     pub(super) fn session(&self) -> Option<&str> {
-        self.session.as_deref().or_else(|| Some(self.name.as_str()).filter(|name| !name.is_empty()))
+        self.session
+            .as_deref()
+            .or_else(|| Some(self.name.as_str()).filter(|name| !name.is_empty()))
     }
 
     /// Where a message would stand that is said next, without saying it.
@@ -49,9 +51,15 @@ impl Talk {
         self.thread.clone().advance(role, content)
     }
 
-    /// Says the next message. The ids of its calls are the transcript's own, each used once; `time` is raised to that of the message
-    /// before, because the times of a conversation never fall. A message that says nothing says one empty text.
-    pub(super) fn say(&mut self, role: Role, mut content: Vec<ContentBlock<'static>>, time: Timestamp) -> Spoken {
+    /// Says the next message. The ids of its calls are the transcript's own, each used once; `time`
+    /// is raised to that of the message before, because the times of a conversation never fall. A
+    /// message that says nothing says one empty text.
+    pub(super) fn say(
+        &mut self,
+        role: Role,
+        mut content: Vec<ContentBlock<'static>>,
+        time: Timestamp,
+    ) -> Spoken {
         if content.is_empty() {
             content.push(ContentBlock::text(""));
         }
@@ -66,11 +74,20 @@ impl Talk {
         let parent_tool_use_id = self.rename(&mut content, |number| tool_use_id(ulid, number));
         let mut message = Message::new(ulid.to_string(), session, role, content, self.time);
         message.metadata.parent_tool_use_id = parent_tool_use_id.map(Into::into);
-        Spoken { position, parent: self.last.replace(position), message }
+        Spoken {
+            position,
+            parent: self.last.replace(position),
+            message,
+        }
     }
 
-    /// Gives calls their canonical ids, and results those of their calls; answers the id of the last call that is answered.
-    fn rename(&mut self, content: &mut [ContentBlock<'static>], id: impl Fn(usize) -> String) -> Option<String> {
+    /// Gives calls their canonical ids, and results those of their calls; answers the id of the
+    /// last call that is answered.
+    fn rename(
+        &mut self,
+        content: &mut [ContentBlock<'static>],
+        id: impl Fn(usize) -> String,
+    ) -> Option<String> {
         let (mut calls, mut answered) = (0, None);
         for block in content {
             match block {

@@ -11,8 +11,9 @@ use super::traffic::{Mark, Sight};
 
 /// One sight of a message.
 ///
-/// The least one counts: an answer before what was resent, the earlier before the later, and where even the time is the same,
-/// whichever has the smaller digest; so the order of reading decides nothing.
+/// The least one counts: an answer before what was resent, the earlier before the later, and where
+/// even the time is the same, whichever has the smaller digest; so the order of reading decides
+/// nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Seen {
     sight: Sight,
@@ -39,9 +40,11 @@ struct Place {
 }
 
 impl Place {
-    /// Takes down another time at which the message was seen; of equal ones the one whose source is better stays.
+    /// Takes down another time at which the message was seen; of equal ones the one whose source is
+    /// better stays.
     fn see(&mut self, (micros, source): (i64, TimeSource)) {
-        (self.first_micros, self.first_source) = (self.first_micros, self.first_source).min((micros, source));
+        (self.first_micros, self.first_source) =
+            (self.first_micros, self.first_source).min((micros, source));
     }
 }
 
@@ -61,19 +64,32 @@ impl Tree {
     /// Takes down the sights of one line: where, when, and a digest of the line's bytes.
     pub fn note(&mut self, marks: &[Mark], time: Timestamp, digest: u64, at: Spot) {
         for mark in marks {
-            let seen = Seen { sight: mark.sight, micros: time.micros(), digest, at };
+            let seen = Seen {
+                sight: mark.sight,
+                micros: time.micros(),
+                digest,
+                at,
+            };
             let place = self.places.entry(*mark.position.digest());
             let first = (seen.micros, time.source());
-            let place = place.or_insert(Place { first_micros: first.0, first_source: first.1, best: seen });
+            let place = place.or_insert(Place {
+                first_micros: first.0,
+                first_source: first.1,
+                best: seen,
+            });
             place.see(first);
             place.best = place.best.min(seen);
         }
     }
 
-    /// Takes down where the answer `id` is told. If two lines tell it, the one with the smaller digest counts.
+    /// Takes down where the answer `id` is told. If two lines tell it, the one with the smaller
+    /// digest counts.
     pub fn note_answer(&mut self, file: u32, id: String, digest: u64, range: Range<usize>) {
         let seen = (digest, range);
-        let known = self.answers.entry((file, id)).or_insert_with(|| seen.clone());
+        let known = self
+            .answers
+            .entry((file, id))
+            .or_insert_with(|| seen.clone());
         if seen.0 < known.0 {
             *known = seen;
         }
@@ -81,7 +97,9 @@ impl Tree {
 
     /// The line of a file that tells the answer `id`.
     pub fn answer(&self, file: u32, id: &str) -> Option<Range<usize>> {
-        self.answers.get(&(file, id.to_owned())).map(|(_, range)| range.clone())
+        self.answers
+            .get(&(file, id.to_owned()))
+            .map(|(_, range)| range.clone())
     }
 
     /// Adds what another part of the input saw.
@@ -104,18 +122,38 @@ impl Tree {
 
     /// True if the sight at that spot is the one that counts.
     pub fn counts(&self, position: &Position, sight: Sight, at: Spot) -> bool {
-        self.places.get(position.digest()).is_some_and(|place| place.best.sight == sight && place.best.at == at)
+        self.places
+            .get(position.digest())
+            .is_some_and(|place| place.best.sight == sight && place.best.at == at)
     }
 
-    /// True if a sight at that spot, of that time and in a line of that digest, would be the one that counts.
-    pub fn would_count(&self, position: &Position, sight: Sight, (time, digest): (Timestamp, u64), at: Spot) -> bool {
-        let seen = Seen { sight, micros: time.micros(), digest, at };
-        self.places.get(position.digest()).is_none_or(|place| seen <= place.best)
+    /// True if a sight at that spot, of that time and in a line of that digest, would be the one
+    /// that counts.
+    pub fn would_count(
+        &self,
+        position: &Position,
+        sight: Sight,
+        (time, digest): (Timestamp, u64),
+        at: Spot,
+    ) -> bool {
+        let seen = Seen {
+            sight,
+            micros: time.micros(),
+            digest,
+            at,
+        };
+        self.places
+            .get(position.digest())
+            .is_none_or(|place| seen <= place.best)
     }
 
     /// When the first of all messages was first seen; files are put in this order.
     pub fn begins(&self) -> Option<Timestamp> {
-        self.places.values().map(|place| place.first_micros).min().map(Timestamp::from_micros)
+        self.places
+            .values()
+            .map(|place| place.first_micros)
+            .min()
+            .map(Timestamp::from_micros)
     }
 
     /// How many messages there are.
@@ -134,21 +172,33 @@ mod tests {
     use super::*;
 
     fn mark(name: &str, sight: Sight) -> Mark {
-        Mark { position: Position::start(name), sight }
+        Mark {
+            position: Position::start(name),
+            sight,
+        }
     }
 
     #[test]
     fn an_answer_counts_more_than_an_earlier_resending_but_the_first_time_is_the_message_s() {
         let at = Timestamp::from_seconds;
-        let notes =
-            [(Sight::Resent, 5, 1, 1), (Sight::Answer, 9, 2, 2), (Sight::Answer, 7, 3, 3), (Sight::Answer, 7, 2, 4)];
+        let notes = [
+            (Sight::Resent, 5, 1, 1),
+            (Sight::Answer, 9, 2, 2),
+            (Sight::Answer, 7, 3, 3),
+            (Sight::Answer, 7, 2, 4),
+        ];
         let position = Position::start("a");
         for turn in 0..notes.len() {
             let mut tree = Tree::default();
             for index in 0..notes.len() {
                 let (sight, seconds, digest, line) = notes[(index + turn) % notes.len()];
                 let mut part = Tree::default();
-                part.note(&[mark("a", sight)], at(seconds), digest, Spot { file: 0, line });
+                part.note(
+                    &[mark("a", sight)],
+                    at(seconds),
+                    digest,
+                    Spot { file: 0, line },
+                );
                 tree.merge(part);
             }
             assert_eq!(tree.first_seen(&position), Some(at(5)));

@@ -17,58 +17,67 @@ use super::write::Writer;
 
 /// One provider dialect: everything that knows the field names of its wire.
 ///
-/// An adapter is a value without state: it may be asked anything, in any order, on any number of threads, and gives the same
-/// answer to the same question. It does no I/O, reads no clock and mints no ids; what it needs of the world the frame hands
-/// to it ([`Reader`], [`Writer`]).
+/// An adapter is a value without state: it may be asked anything, in any order, on any number of
+/// threads, and gives the same answer to the same question. It does no I/O, reads no clock and
+/// mints no ids; what it needs of the world the frame hands to it ([`Reader`], [`Writer`]).
 ///
 /// # Units
 ///
-/// A wire body is an *envelope* (model, options, usage …) around *units*. A unit is the part of the body that becomes one
-/// canonical message, or a few neighbours: a member of `messages`, the `system` prompt, one choice of a response, a run of
-/// items. The adapter says where each unit stands ([`Place`]) when it reads it and again when it writes it; the frame compares
-/// unit with unit and envelope with envelope, and stores what differs with the message, or with the request or response, that it
-/// belongs to. So a message keeps its peculiarities when it is resent in another request.
+/// A wire body is an *envelope* (model, options, usage …) around *units*. A unit is the part of the
+/// body that becomes one canonical message, or a few neighbours: a member of `messages`, the
+/// `system` prompt, one choice of a response, a run of items. The adapter says where each unit
+/// stands ([`Place`]) when it reads it and again when it writes it; the frame compares unit with
+/// unit and envelope with envelope, and stores what differs with the message, or with the request
+/// or response, that it belongs to. So a message keeps its peculiarities when it is resent in
+/// another request.
 ///
 /// # Reading
 ///
-/// [`read_request`](Adapter::read_request) and [`read_response`](Adapter::read_response) must accept whatever the provider might
-/// really send, today or tomorrow. They take what the canonical model can hold and leave the rest: what they leave is found
-/// again by the difference. So they never fail on an unknown field, block, role or value; they fail only if the body isn't of
-/// this dialect at all. A block that none of the six kinds can hold becomes [`Reader::unknown`], so that it keeps its place; so
-/// does a message of another role than the four ([`Reader::unknown_role`]).
-/// Content is never invented, with one exception: a user or assistant message of a request that says nothing becomes one
-/// empty text, because the model has no empty messages.
+/// [`read_request`](Adapter::read_request) and [`read_response`](Adapter::read_response) must
+/// accept whatever the provider might really send, today or tomorrow. They take what the canonical
+/// model can hold and leave the rest: what they leave is found again by the difference. So they
+/// never fail on an unknown field, block, role or value; they fail only if the body isn't of this
+/// dialect at all. A block that none of the six kinds can hold becomes [`Reader::unknown`], so that
+/// it keeps its place; so does a message of another role than the four ([`Reader::unknown_role`]).
+/// Content is never invented, with one exception: a user or assistant message of a request that
+/// says nothing becomes one empty text, because the model has no empty messages.
 ///
-/// Calls and results go through [`Reader::tool_use`] and [`Reader::tool_result`]. Providers name a call by an id, by its tool's name
-/// or by nothing but order (Gemini, Ollama); the reader joins them by whatever there is.
+/// Calls and results go through [`Reader::tool_use`] and [`Reader::tool_result`]. Providers name a
+/// call by an id, by its tool's name or by nothing but order (Gemini, Ollama); the reader joins
+/// them by whatever there is.
 ///
 /// # Writing
 ///
-/// [`write_request`](Adapter::write_request) and [`write_response`](Adapter::write_response) write what the canonical message
-/// says, in the provider's plainest form. The same input gives the same output for ever: stored residuals are differences from
-/// it, so a change to what an adapter writes is a change of format. Written bodies hold no cache markers and no preferences;
-/// those are [`send_hints`](Adapter::send_hints), added to requests that are really sent.
+/// [`write_request`](Adapter::write_request) and [`write_response`](Adapter::write_response) write
+/// what the canonical message says, in the provider's plainest form. The same input gives the same
+/// output for ever: stored residuals are differences from it, so a change to what an adapter writes
+/// is a change of format. Written bodies hold no cache markers and no preferences; those are
+/// [`send_hints`](Adapter::send_hints), added to requests that are really sent.
 ///
-/// A block that the dialect can't express, or that is another provider's secret (thinking, unknown blocks), is dropped whole
-/// through [`Writer::drop_block`], never cut down; a message whose blocks all drop isn't written, and has no place.
+/// A block that the dialect can't express, or that is another provider's secret (thinking, unknown
+/// blocks), is dropped whole through [`Writer::drop_block`], never cut down; a message whose blocks
+/// all drop isn't written, and has no place.
 ///
 /// # Round trip
 ///
-/// For every body `b`: reading `b`, writing what was read and applying the residual gives `b`, value for value. The frame sees to
-/// that whatever the adapter does; an adapter is good if the residual is small, which is measured.
+/// For every body `b`: reading `b`, writing what was read and applying the residual gives `b`,
+/// value for value. The frame sees to that whatever the adapter does; an adapter is good if the
+/// residual is small, which is measured.
 ///
 /// # Streams
 ///
-/// [`fold`](Adapter::fold) turns the events of a stream into the body that the provider's endpoint without streaming would have
-/// returned. Padding, pings and keep-alives vanish; everything else has to be somewhere in the folded body. A stream that was
-/// cut gives what there is.
+/// [`fold`](Adapter::fold) turns the events of a stream into the body that the provider's endpoint
+/// without streaming would have returned. Padding, pings and keep-alives vanish; everything else
+/// has to be somewhere in the folded body. A stream that was cut gives what there is.
 pub trait Adapter: Send + Sync + fmt::Debug {
     /// `provider/endpoint`, as exchanges name it: the key of this adapter's part of `provider_raw`.
     fn key(&self) -> &'static str;
 
     /// The provider's key, as model ids and metadata name it.
     fn provider(&self) -> &'static str {
-        self.key().split_once('/').map_or(self.key(), |(provider, _)| provider)
+        self.key()
+            .split_once('/')
+            .map_or(self.key(), |(provider, _)| provider)
     }
 
     /// What the provider can do with `model`, as far as this adapter exposes it.
@@ -80,30 +89,43 @@ pub trait Adapter: Send + Sync + fmt::Debug {
     /// True if `body` looks like a response of this dialect.
     fn is_response(&self, body: &Json) -> bool;
 
-    /// Reads a request: messages into `reader`, unit by unit, and everything else into the answer (whose own list of messages
-    /// stays empty).
+    /// Reads a request: messages into `reader`, unit by unit, and everything else into the answer
+    /// (whose own list of messages stays empty).
     ///
     /// # Errors
     /// If the body isn't of this dialect.
-    fn read_request<'j>(&self, body: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> Result<Request<'j>, Unreadable>;
+    fn read_request<'j>(
+        &self,
+        body: &'j Json<'j>,
+        reader: &mut Reader<'_, 'j>,
+    ) -> Result<Request<'j>, Unreadable>;
 
     /// Writes a request, unit by unit as `writer` has them.
     fn write_request<'m>(&self, request: &'m Request<'m>, writer: &mut Writer<'_>) -> Written<'m>;
 
-    /// Reads a response: its choices into `reader`, everything else into the answer (whose own list of choices stays empty).
+    /// Reads a response: its choices into `reader`, everything else into the answer (whose own list
+    /// of choices stays empty).
     ///
     /// # Errors
     /// If the body isn't of this dialect.
-    fn read_response<'j>(&self, body: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> Result<Response<'j>, Unreadable>;
+    fn read_response<'j>(
+        &self,
+        body: &'j Json<'j>,
+        reader: &mut Reader<'_, 'j>,
+    ) -> Result<Response<'j>, Unreadable>;
 
-    /// When `body`, a response of this dialect, says that it was made: what [`Adapter::read_response`] answers as its time, for who needs
-    /// no more of it.
+    /// When `body`, a response of this dialect, says that it was made: what
+    /// [`Adapter::read_response`] answers as its time, for who needs no more of it.
     fn answered_at(&self, _body: &Json) -> Option<Timestamp> {
         None
     }
 
     /// Writes a response; choice number `n` is unit number `n`.
-    fn write_response<'m>(&self, response: &'m Response<'m>, writer: &mut Writer<'_>) -> Written<'m>;
+    fn write_response<'m>(
+        &self,
+        response: &'m Response<'m>,
+        writer: &mut Writer<'_>,
+    ) -> Written<'m>;
 
     /// How the provider tells of failures.
     fn errors(&self) -> &'static dyn ErrorForm;
@@ -111,25 +133,26 @@ pub trait Adapter: Send + Sync + fmt::Debug {
     /// Folds the events of a stream into a body.
     fn fold<'f>(&self, frames: Vec<Frame<'f>>) -> Folded<'f>;
 
-    /// True if the frame, by its text, holds only a piece of what a later one tells whole. Streams are long because of their pieces; they
-    /// needn't be read if the whole comes.
+    /// True if the frame, by its text, holds only a piece of what a later one tells whole. Streams
+    /// are long because of their pieces; they needn't be read if the whole comes.
     fn is_piece(&self, _frame: &str) -> bool {
         false
     }
 
-    /// True if a stream that was folded without its pieces comes to what it would come to with them.
+    /// True if a stream that was folded without its pieces comes to what it would come to with
+    /// them.
     fn is_whole(&self, _folded: &Folded) -> bool {
         false
     }
 
-    /// Follows a stream and tells of it in canonical events. Adapters that can't follow piece by piece have no follower; then
-    /// the events are told from the folded body.
+    /// Follows a stream and tells of it in canonical events. Adapters that can't follow piece by
+    /// piece have no follower; then the events are told from the folded body.
     fn follow(&self) -> Option<Box<dyn Follower>> {
         None
     }
 
-    /// How the messages of a request that no wire has seen group into units: lists of places in `messages`, each message in
-    /// one. By default each is a unit of its own.
+    /// How the messages of a request that no wire has seen group into units: lists of places in
+    /// `messages`, each message in one. By default each is a unit of its own.
     fn group(&self, messages: &[&Message]) -> Vec<Vec<usize>> {
         (0..messages.len()).map(|index| vec![index]).collect()
     }
@@ -147,8 +170,8 @@ pub trait Adapter: Send + Sync + fmt::Debug {
     /// Adds what only a request that is really sent carries: cache markers, routing preferences.
     fn send_hints(&self, _body: &mut Json, _request: &Request, _hints: &SendHints) {}
 
-    /// True if a thought's signature tells that it is this provider's. Where it doesn't, thoughts that were read from its wire
-    /// are marked.
+    /// True if a thought's signature tells that it is this provider's. Where it doesn't, thoughts
+    /// that were read from its wire are marked.
     fn signs_thinking(&self) -> bool {
         false
     }
@@ -166,11 +189,17 @@ pub trait Adapter: Send + Sync + fmt::Debug {
 
 /// Follows one stream.
 pub trait Follower {
-    /// Takes the next event; what it tells goes to `assembler`. `call_id` gives the canonical id of a call by the provider's.
-    fn event(&mut self, data: &Json, assembler: &mut Assembler, call_id: &mut dyn FnMut(Option<&str>) -> String);
+    /// Takes the next event; what it tells goes to `assembler`. `call_id` gives the canonical id of
+    /// a call by the provider's.
+    fn event(
+        &mut self,
+        data: &Json,
+        assembler: &mut Assembler,
+        call_id: &mut dyn FnMut(Option<&str>) -> String,
+    );
 
-    /// The stream is over: ends what is open and completes the answer. A stream that ends before its provider said so was
-    /// cut.
+    /// The stream is over: ends what is open and completes the answer. A stream that ends before
+    /// its provider said so was cut.
     fn finish(&mut self, assembler: &mut Assembler);
 }
 

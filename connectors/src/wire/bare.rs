@@ -1,8 +1,10 @@
-//! Bodies that come alone, without the exchange around them: is an object really a request or a response?
+//! Bodies that come alone, without the exchange around them: is an object really a request or a
+//! response?
 //!
-//! Inside an exchange the endpoint says what a body is. Alone, nothing does, and a record of a trace (`input` beside `output`) or a log
-//! that happens to have `messages` would lose most of what it holds if it were read as a request. So a bare body must consist of what
-//! requests or responses are made of.
+//! Inside an exchange the endpoint says what a body is. Alone, nothing does, and a record of a
+//! trace (`input` beside `output`) or a log that happens to have `messages` would lose most of what
+//! it holds if it were read as a request. So a bare body must consist of what requests or responses
+//! are made of.
 
 use gristmill_schemas::json::Json;
 
@@ -48,7 +50,8 @@ const REQUEST_MEMBERS: [&str; 104] = [
     "cache_control",
 ];
 
-/// Members that only an answer, or the record of one, has. A request may ask for `usage`, so that one is looked into.
+/// Members that only an answer, or the record of one, has. A request may ask for `usage`, so that
+/// one is looked into.
 const ANSWER_MEMBERS: [&str; 12] = [
     "output",
     "outputs",
@@ -64,42 +67,73 @@ const ANSWER_MEMBERS: [&str; 12] = [
     "duration_ms",
 ];
 
-/// What a body that comes alone is, and the adapter that reads it; `None` if it is neither a request nor a response, or if most of it
-/// would be left unread.
+/// What a body that comes alone is, and the adapter that reads it; `None` if it is neither a
+/// request nor a response, or if most of it would be left unread.
 pub fn bare_body(body: &Json) -> Option<(Half, &'static dyn Adapter)> {
-    let response = || dialect::detect_response(body).filter(|adapter| is_bare_response(*adapter, body));
+    let response =
+        || dialect::detect_response(body).filter(|adapter| is_bare_response(*adapter, body));
     let request = || dialect::detect_request(body).filter(|_| is_bare_request(body));
-    response().map(|adapter| (Half::Response, adapter)).or_else(|| request().map(|adapter| (Half::Request, adapter)))
+    response()
+        .map(|adapter| (Half::Response, adapter))
+        .or_else(|| request().map(|adapter| (Half::Request, adapter)))
 }
 
 /// True if `body` is made of what requests are made of.
 fn is_bare_request(body: &Json) -> bool {
-    let Some(object) = body.as_object() else { return false };
+    let Some(object) = body.as_object() else {
+        return false;
+    };
     let answered = ANSWER_MEMBERS.iter().any(|key| object.contains_key(key))
-        || body.get("usage").is_some_and(|usage| usage.get("include").is_none());
+        || body
+            .get("usage")
+            .is_some_and(|usage| usage.get("include").is_none());
     // An `input` alone says nothing: embeddings, tools and traces have one, too.
     let led = body.get("input").is_none() || body.get("messages").is_some() || is_led(body);
-    let known = object.iter().filter(|(key, _)| REQUEST_MEMBERS.contains(key)).count();
+    let known = object
+        .iter()
+        .filter(|(key, _)| REQUEST_MEMBERS.contains(key))
+        .count();
     !answered && led && known >= object.len() - known
 }
 
-/// True if an `input` is one of OpenAI's Responses: a model or what came before is named, and nothing of an embedding.
+/// True if an `input` is one of OpenAI's Responses: a model or what came before is named, and
+/// nothing of an embedding.
 fn is_led(body: &Json) -> bool {
-    let named = ["model", "previous_response_id", "conversation", "prompt", "instructions"];
-    let embeds = body.get("model").and_then(Json::as_str).is_some_and(|model| model.contains("embed"));
+    let named = [
+        "model",
+        "previous_response_id",
+        "conversation",
+        "prompt",
+        "instructions",
+    ];
+    let embeds = body
+        .get("model")
+        .and_then(Json::as_str)
+        .is_some_and(|model| model.contains("embed"));
     named.iter().any(|key| body.get(key).is_some())
         && !embeds
-        && ["encoding_format", "dimensions", "voice"].iter().all(|key| body.get(key).is_none())
+        && ["encoding_format", "dimensions", "voice"]
+            .iter()
+            .all(|key| body.get(key).is_none())
 }
 
 /// True if `body` is a response and not the record of one beside its request.
 fn is_bare_response(adapter: &dyn Adapter, body: &Json) -> bool {
-    let asked = ["input", "inputs", "messages", "request"].iter().any(|key| body.get(key).is_some());
+    let asked = ["input", "inputs", "messages", "request"]
+        .iter()
+        .any(|key| body.get(key).is_some());
     let typed = || {
-        let output = body.get("output").and_then(Json::as_array).unwrap_or_default();
+        let output = body
+            .get("output")
+            .and_then(Json::as_array)
+            .unwrap_or_default();
         !output.is_empty() && output.iter().all(|item| item.get("type").is_some())
     };
-    let named = || body.get("object").and_then(Json::as_str).is_some_and(|object| object.starts_with("response"));
+    let named = || {
+        body.get("object")
+            .and_then(Json::as_str)
+            .is_some_and(|object| object.starts_with("response"))
+    };
     !asked && (adapter.key() != "openai/responses" || named() || typed())
 }
 
@@ -108,20 +142,33 @@ mod tests {
     use super::*;
 
     fn bare(text: &str) -> Option<(Half, &'static str)> {
-        bare_body(&Json::parse(text.as_bytes()).unwrap()).map(|(half, adapter)| (half, adapter.key()))
+        bare_body(&Json::parse(text.as_bytes()).unwrap())
+            .map(|(half, adapter)| (half, adapter.key()))
     }
 
     #[test]
     fn requests_and_responses_are_bare_bodies() {
         for (text, expected) in [
-            (r#"{"model":"m","input":"hi"}"#, (Half::Request, "openai/responses")),
-            (r#"{"messages":[{"role":"user","content":"hi"}]}"#, (Half::Request, "openai/chat")),
+            (
+                r#"{"model":"m","input":"hi"}"#,
+                (Half::Request, "openai/responses"),
+            ),
+            (
+                r#"{"messages":[{"role":"user","content":"hi"}]}"#,
+                (Half::Request, "openai/chat"),
+            ),
             (
                 r#"{"model":"m","messages":[{"role":"user","content":"hi"}],"usage":{"include":true}}"#,
                 (Half::Request, "openai/chat"),
             ),
-            (r#"{"choices":[{"message":{"role":"assistant"}}],"usage":{}}"#, (Half::Response, "openai/chat")),
-            (r#"{"object":"response","output":[]}"#, (Half::Response, "openai/responses")),
+            (
+                r#"{"choices":[{"message":{"role":"assistant"}}],"usage":{}}"#,
+                (Half::Response, "openai/chat"),
+            ),
+            (
+                r#"{"object":"response","output":[]}"#,
+                (Half::Response, "openai/responses"),
+            ),
         ] {
             assert_eq!(bare(text), Some(expected), "{text}");
         }

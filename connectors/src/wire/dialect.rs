@@ -1,6 +1,7 @@
 //! Which adapter speaks for which endpoint.
 //!
-//! Adding a provider adds its file and its line here; an endpoint that speaks a known dialect adds a line alone.
+//! Adding a provider adds its file and its line here; an endpoint that speaks a known dialect adds
+//! a line alone.
 
 use gristmill_schemas::json::Json;
 
@@ -87,9 +88,9 @@ static RESPONSES: [OpenAiResponses; 6] = [
 const BARE: &str = "{}";
 const LOGPROBS: &str = r#"{"choices":[{"logprobs":null}]}"#;
 const ALIBABA: &str = r#"{"system_fingerprint":null,"choices":[{"logprobs":null}]}"#;
-const DEEPSEEK: &str =
-    r#"{"choices":[{"logprobs":null}],"usage":{"completion_tokens_details":{"reasoning_tokens":0}}}"#;
-const GROQ: &str = r#"{"service_tier":"on_demand","usage_breakdown":null,"choices":[{"logprobs":null}]}"#;
+const DEEPSEEK: &str = r#"{"choices":[{"logprobs":null}],"usage":{"completion_tokens_details":{"reasoning_tokens":0}}}"#;
+const GROQ: &str =
+    r#"{"service_tier":"on_demand","usage_breakdown":null,"choices":[{"logprobs":null}]}"#;
 const VLLM: &str = r#"{"choices":[{"logprobs":null,"stop_reason":null}]}"#;
 const XAI: &str = r#"{"usage":{"num_sources_used":0,"prompt_tokens_details":{"audio_tokens":0,"image_tokens":0},"completion_tokens_details":
     {"reasoning_tokens":0,"audio_tokens":0,"accepted_prediction_tokens":0,"rejected_prediction_tokens":0}}}"#;
@@ -109,8 +110,8 @@ const CONTENT: Reasoning = Reasoning::Text("reasoning_content");
 /// Thinking in `reasoning`.
 const PLAIN: Reasoning = Reasoning::Text("reasoning");
 
-/// Endpoints that speak OpenAI's chat dialect: where their thinking stands, whether calls are numbered, and what their
-/// answers usually carry.
+/// Endpoints that speak OpenAI's chat dialect: where their thinking stands, whether calls are
+/// numbered, and what their answers usually carry.
 static CHAT: [OpenAiChat; 25] = [
     chat("alibaba/chat", CONTENT, true, ALIBABA),
     chat("avian/chat", CONTENT, false, BARE),
@@ -139,7 +140,12 @@ static CHAT: [OpenAiChat; 25] = [
     chat("zai/chat", CONTENT, true, DEEPSEEK),
 ];
 
-const fn chat(key: &'static str, reasoning: Reasoning, numbered_calls: bool, usual: &'static str) -> OpenAiChat {
+const fn chat(
+    key: &'static str,
+    reasoning: Reasoning,
+    numbered_calls: bool,
+    usual: &'static str,
+) -> OpenAiChat {
     OpenAiChat::new(Dialect {
         key,
         reasoning,
@@ -153,11 +159,23 @@ const fn chat(key: &'static str, reasoning: Reasoning, numbered_calls: bool, usu
 
 /// All adapters, each under its key once.
 pub fn adapters() -> impl Iterator<Item = &'static dyn Adapter> {
-    let openai: [&'static dyn Adapter; 6] =
-        [&OPENAI_CHAT, &AZURE_CHAT, &MISTRAL_CHAT, &UNKNOWN_CHAT, &OPENAI_RESPONSES, &UNKNOWN_RESPONSES];
+    let openai: [&'static dyn Adapter; 6] = [
+        &OPENAI_CHAT,
+        &AZURE_CHAT,
+        &MISTRAL_CHAT,
+        &UNKNOWN_CHAT,
+        &OPENAI_RESPONSES,
+        &UNKNOWN_RESPONSES,
+    ];
     let chat = CHAT.iter().map(|adapter| adapter as &'static dyn Adapter);
-    let responses = RESPONSES.iter().map(|adapter| adapter as &'static dyn Adapter);
-    OWN.iter().copied().chain(openai).chain(chat).chain(responses)
+    let responses = RESPONSES
+        .iter()
+        .map(|adapter| adapter as &'static dyn Adapter);
+    OWN.iter()
+        .copied()
+        .chain(openai)
+        .chain(chat)
+        .chain(responses)
 }
 
 /// The adapter for `provider/endpoint`.
@@ -171,15 +189,20 @@ pub fn find(provider: &str, endpoint: &str) -> Option<&'static dyn Adapter> {
     adapters().find(|adapter| is_it(adapter.key()))
 }
 
-/// Ends of endpoints at which nobody speaks, though what they take looks like the request of one at which somebody does.
+/// Ends of endpoints at which nobody speaks, though what they take looks like the request of one at
+/// which somebody does.
 const NO_CONVERSATIONS: [&str; 4] = ["embeddings", "embed", "speech", "moderations"];
 
-/// The adapter that reads this exchange: its endpoint's own, if the bodies fit it; else the first that they fit, of the same
-/// provider, of an endpoint of the same name, or of any. `None` if no adapter reads it: then it is kept whole.
+/// The adapter that reads this exchange: its endpoint's own, if the bodies fit it; else the first
+/// that they fit, of the same provider, of an endpoint of the same name, or of any. `None` if no
+/// adapter reads it: then it is kept whole.
 pub fn for_exchange(exchange: &Exchange) -> Option<&'static dyn Adapter> {
     let provider = canonical(&exchange.provider);
     let own = find(provider, &exchange.endpoint);
-    if NO_CONVERSATIONS.iter().any(|end| exchange.endpoint.trim_end_matches('/').ends_with(end)) {
+    if NO_CONVERSATIONS
+        .iter()
+        .any(|end| exchange.endpoint.trim_end_matches('/').ends_with(end))
+    {
         return own;
     }
     let rank = |adapter: &&'static dyn Adapter| match adapter.key().split_once('/') {
@@ -192,7 +215,9 @@ pub fn for_exchange(exchange: &Exchange) -> Option<&'static dyn Adapter> {
     let others = || {
         let trust = |of: usize| if of == 1 { Trust::Errors } else { Trust::None };
         let fits = |of: usize| {
-            fallbacks().filter(|adapter| rank(adapter) == of).find(|adapter| fits(*adapter, exchange, trust(of)))
+            fallbacks()
+                .filter(|adapter| rank(adapter) == of)
+                .find(|adapter| fits(*adapter, exchange, trust(of)))
         };
         (0..3).find_map(fits)
     };
@@ -210,7 +235,8 @@ enum Trust {
     Full,
 }
 
-/// One adapter per dialect, the plainest of each; where nothing else tells, they are asked in this order.
+/// One adapter per dialect, the plainest of each; where nothing else tells, they are asked in this
+/// order.
 fn fallbacks() -> impl Iterator<Item = &'static dyn Adapter> {
     let plain: [&'static dyn Adapter; 7] = [
         &anthropic::MESSAGES,
@@ -241,7 +267,9 @@ fn fits(adapter: &dyn Adapter, exchange: &Exchange, trust: Trust) -> bool {
         ResponseBody::None => None,
         ResponseBody::Json(body) => Some(answers(body)),
         ResponseBody::Stream(_) if request == Some(true) && trust == Trust::Full => Some(true),
-        ResponseBody::Stream(_) => exchange.folded(adapter).map(|fold| answers(&fold.folded.body)),
+        ResponseBody::Stream(_) => exchange
+            .folded(adapter)
+            .map(|fold| answers(&fold.folded.body)),
     };
     response != Some(false) && (request.is_some() || response.is_some())
 }
@@ -249,7 +277,8 @@ fn fits(adapter: &dyn Adapter, exchange: &Exchange, trust: Trust) -> bool {
 /// The adapter whose dialect a bare request body is most likely of.
 pub fn detect_request(body: &Json) -> Option<&'static dyn Adapter> {
     let any = |keys: &[&str]| keys.iter().any(|key| body.get(key).is_some());
-    // What looks like one dialect may still be of another: many endpoints take Claude's name for a model.
+    // What looks like one dialect may still be of another: many endpoints take Claude's name for a
+    // model.
     let candidates: [(bool, &'static dyn Adapter); 6] = [
         (any(&["contents"]), &gemini::GENERATE),
         (any(&["input"]), &OPENAI_RESPONSES),
@@ -258,17 +287,33 @@ pub fn detect_request(body: &Json) -> Option<&'static dyn Adapter> {
         (any(&["options", "keep_alive"]), &ollama::CHAT),
         (!any(&["contents", "input"]), &OPENAI_CHAT),
     ];
-    let mut likely = candidates.into_iter().filter_map(|(is_likely, adapter)| is_likely.then_some(adapter));
+    let mut likely = candidates
+        .into_iter()
+        .filter_map(|(is_likely, adapter)| is_likely.then_some(adapter));
     likely.find(|adapter| adapter.is_request(body))
 }
 
 /// The adapter whose dialect a bare response body is most likely of.
 pub fn detect_response(body: &Json) -> Option<&'static dyn Adapter> {
-    let routed = body.get("provider").is_some_and(|provider| provider.as_str().is_some());
-    let chat: &'static dyn Adapter = if routed { &openrouter::CHAT } else { &OPENAI_CHAT };
-    let candidates: [&'static dyn Adapter; 6] =
-        [&anthropic::MESSAGES, &gemini::GENERATE, &bedrock_converse::CONVERSE, &ollama::CHAT, chat, &OPENAI_RESPONSES];
-    candidates.into_iter().find(|adapter| adapter.is_response(body))
+    let routed = body
+        .get("provider")
+        .is_some_and(|provider| provider.as_str().is_some());
+    let chat: &'static dyn Adapter = if routed {
+        &openrouter::CHAT
+    } else {
+        &OPENAI_CHAT
+    };
+    let candidates: [&'static dyn Adapter; 6] = [
+        &anthropic::MESSAGES,
+        &gemini::GENERATE,
+        &bedrock_converse::CONVERSE,
+        &ollama::CHAT,
+        chat,
+        &OPENAI_RESPONSES,
+    ];
+    candidates
+        .into_iter()
+        .find(|adapter| adapter.is_response(body))
 }
 
 /// What only a Converse request has: blocks that name their kind by their one member.
@@ -278,8 +323,8 @@ fn looks_like_converse(body: &Json) -> bool {
         || (bedrock_converse::CONVERSE.is_request(body) && body.get("model").is_none())
 }
 
-/// What an Anthropic request has and an OpenAI one can't: a system prompt beside the list, or blocks and tools of its kind; else a model of
-/// its kind, if nothing is of OpenAI's kind.
+/// What an Anthropic request has and an OpenAI one can't: a system prompt beside the list, or
+/// blocks and tools of its kind; else a model of its kind, if nothing is of OpenAI's kind.
 fn looks_like_claude(body: &Json) -> bool {
     let items = |key| body.get(key).and_then(Json::as_array).unwrap_or_default();
     let (messages, tools) = (items("messages"), items("tools"));
@@ -287,19 +332,30 @@ fn looks_like_claude(body: &Json) -> bool {
         return false;
     }
     let own_block = |block: &Json| {
-        matches!(block.get("type").and_then(Json::as_str), Some("tool_use" | "tool_result" | "thinking"))
+        matches!(
+            block.get("type").and_then(Json::as_str),
+            Some("tool_use" | "tool_result" | "thinking")
+        )
     };
-    let contents = messages.iter().filter_map(|message| message.get("content").and_then(Json::as_array));
+    let contents = messages
+        .iter()
+        .filter_map(|message| message.get("content").and_then(Json::as_array));
     let is_own = body.get("system").is_some()
         || body.get("anthropic_version").is_some()
         || tools.iter().any(|tool| tool.get("input_schema").is_some())
         || contents.flatten().any(own_block);
-    let named = || body.get("model").and_then(Json::as_str).is_some_and(|model| model.contains("claude"));
+    let named = || {
+        body.get("model")
+            .and_then(Json::as_str)
+            .is_some_and(|model| model.contains("claude"))
+    };
     let of_openai = |message: &Json| {
         let role = message.get("role").and_then(Json::as_str);
         message.get("tool_calls").is_some() || matches!(role, Some("system" | "developer" | "tool"))
     };
-    let is_openai = || tools.iter().any(|tool| tool.get("function").is_some()) || messages.iter().any(of_openai);
+    let is_openai = || {
+        tools.iter().any(|tool| tool.get("function").is_some()) || messages.iter().any(of_openai)
+    };
     is_own || (named() && !is_openai())
 }
 
@@ -313,35 +369,68 @@ mod tests {
     fn every_adapter_has_a_key_of_its_own() {
         let keys: Vec<_> = adapters().map(|adapter| adapter.key()).collect();
         assert_eq!(keys.iter().collect::<HashSet<_>>().len(), keys.len());
-        assert!(keys.iter().all(|key| by_key(key).is_some() && key.split('/').count() == 2));
+        assert!(
+            keys.iter()
+                .all(|key| by_key(key).is_some() && key.split('/').count() == 2)
+        );
     }
 
     #[test]
     fn bare_bodies_are_told_apart() {
-        let detect = |text: &str| detect_request(&Json::parse(text.as_bytes()).unwrap()).map(|adapter| adapter.key());
+        let detect = |text: &str| {
+            detect_request(&Json::parse(text.as_bytes()).unwrap()).map(|adapter| adapter.key())
+        };
         let plain = r#""messages":[{"role":"user","content":"hi"}]"#;
-        assert_eq!(detect(&format!(r#"{{"max_tokens":5,"system":"s",{plain}}}"#)), Some("anthropic/messages"));
-        assert_eq!(detect(&format!(r#"{{"model":"claude-x","max_tokens":5,{plain}}}"#)), Some("anthropic/messages"));
-        assert_eq!(detect(&format!(r#"{{"model":"gpt","max_tokens":5,{plain}}}"#)), Some("openai/chat"));
-        assert_eq!(detect(r#"{"contents":[{"parts":[]}]}"#), Some("gemini/generatecontent"));
-        assert_eq!(detect(r#"{"model":"m","input":"hi"}"#), Some("openai/responses"));
-        assert_eq!(detect(r#"{"messages":[{"role":"user","content":[{"text":"hi"}]}]}"#), Some("bedrock/converse"));
-        assert_eq!(detect(&format!(r#"{{"model":"m","options":{{}},{plain}}}"#)), Some("ollama/chat"));
+        assert_eq!(
+            detect(&format!(r#"{{"max_tokens":5,"system":"s",{plain}}}"#)),
+            Some("anthropic/messages")
+        );
+        assert_eq!(
+            detect(&format!(r#"{{"model":"claude-x","max_tokens":5,{plain}}}"#)),
+            Some("anthropic/messages")
+        );
+        assert_eq!(
+            detect(&format!(r#"{{"model":"gpt","max_tokens":5,{plain}}}"#)),
+            Some("openai/chat")
+        );
+        assert_eq!(
+            detect(r#"{"contents":[{"parts":[]}]}"#),
+            Some("gemini/generatecontent")
+        );
+        assert_eq!(
+            detect(r#"{"model":"m","input":"hi"}"#),
+            Some("openai/responses")
+        );
+        assert_eq!(
+            detect(r#"{"messages":[{"role":"user","content":[{"text":"hi"}]}]}"#),
+            Some("bedrock/converse")
+        );
+        assert_eq!(
+            detect(&format!(r#"{{"model":"m","options":{{}},{plain}}}"#)),
+            Some("ollama/chat")
+        );
         assert_eq!(detect(r#"{"prompt":"x"}"#), None);
         // Claude behind OpenAI's dialect, and Converse with instructions.
         let routed = r#"{"model":"anthropic/claude-x","max_tokens":5,"messages":[{"role":"system","content":"s"},{"role":"user","content":"hi"}]}"#;
         assert_eq!(detect(routed), Some("openai/chat"));
-        assert_eq!(detect(&format!(r#"{{"model":"claude-x",{plain}}}"#)), Some("openai/chat"));
+        assert_eq!(
+            detect(&format!(r#"{{"model":"claude-x",{plain}}}"#)),
+            Some("openai/chat")
+        );
         assert_eq!(
             detect(&format!(
                 r#"{{"model":"claude-x","max_tokens":5,"tools":[{{"type":"function","function":{{}}}}],{plain}}}"#
             )),
             Some("openai/chat")
         );
-        let converse = r#"{"system":[{"text":"s"}],"messages":[{"role":"user","content":[{"text":"hi"}]}]}"#;
+        let converse =
+            r#"{"system":[{"text":"s"}],"messages":[{"role":"user","content":[{"text":"hi"}]}]}"#;
         assert_eq!(detect(converse), Some("bedrock/converse"));
         let response = Json::parse(br#"{"type":"message","content":[]}"#).unwrap();
-        assert_eq!(detect_response(&response).map(|adapter| adapter.key()), Some("anthropic/messages"));
+        assert_eq!(
+            detect_response(&response).map(|adapter| adapter.key()),
+            Some("anthropic/messages")
+        );
     }
 
     #[test]
@@ -351,21 +440,53 @@ mod tests {
             for_exchange(&Exchange::from_json(&json).unwrap()).map(|adapter| adapter.key())
         };
         let chat = r#""request":{"messages":[{"role":"user","content":"hi"}]},"response":{"choices":[{"message":{"role":"assistant","content":"x"}}]}"#;
-        assert_eq!(reads(&format!(r#"{{"provider":"groq","endpoint":"chat",{chat}}}"#)), Some("groq/chat"));
-        assert_eq!(reads(&format!(r#"{{"provider":"new","endpoint":"chat",{chat}}}"#)), Some("unknown-compat/chat"));
-        assert_eq!(reads(&format!(r#"{{"provider":"azure","endpoint":"responses",{chat}}}"#)), Some("azure/chat"));
-        let nova = r#""request":{"messages":[{"role":"user","content":[{"text":"hi"}]}]},"response":{"output":{"message":{}},"stopReason":"end_turn"}"#;
-        assert_eq!(reads(&format!(r#"{{"provider":"bedrock","endpoint":"invoke",{nova}}}"#)), Some("bedrock/converse"));
         assert_eq!(
-            reads(r#"{"provider":"openai","endpoint":"responses","request":{"model":"m","input":"hi"}}"#),
+            reads(&format!(
+                r#"{{"provider":"groq","endpoint":"chat",{chat}}}"#
+            )),
+            Some("groq/chat")
+        );
+        assert_eq!(
+            reads(&format!(r#"{{"provider":"new","endpoint":"chat",{chat}}}"#)),
+            Some("unknown-compat/chat")
+        );
+        assert_eq!(
+            reads(&format!(
+                r#"{{"provider":"azure","endpoint":"responses",{chat}}}"#
+            )),
+            Some("azure/chat")
+        );
+        let nova = r#""request":{"messages":[{"role":"user","content":[{"text":"hi"}]}]},"response":{"output":{"message":{}},"stopReason":"end_turn"}"#;
+        assert_eq!(
+            reads(&format!(
+                r#"{{"provider":"bedrock","endpoint":"invoke",{nova}}}"#
+            )),
+            Some("bedrock/converse")
+        );
+        assert_eq!(
+            reads(
+                r#"{"provider":"openai","endpoint":"responses","request":{"model":"m","input":"hi"}}"#
+            ),
             Some("openai/responses")
         );
-        for endpoint in ["v1/embeddings", "v1/audio/speech", "v1/moderations/", "api/embed"] {
+        for endpoint in [
+            "v1/embeddings",
+            "v1/audio/speech",
+            "v1/moderations/",
+            "api/embed",
+        ] {
             let request = r#""request":{"model":"m","input":"hi"}"#;
-            assert_eq!(reads(&format!(r#"{{"provider":"openai","endpoint":"{endpoint}",{request}}}"#)), None);
+            assert_eq!(
+                reads(&format!(
+                    r#"{{"provider":"openai","endpoint":"{endpoint}",{request}}}"#
+                )),
+                None
+            );
         }
         assert_eq!(
-            reads(r#"{"provider":"cohere","endpoint":"embed","request":{"texts":[]},"response":{"embeddings":[]}}"#),
+            reads(
+                r#"{"provider":"cohere","endpoint":"embed","request":{"texts":[]},"response":{"embeddings":[]}}"#
+            ),
             None
         );
     }

@@ -46,7 +46,10 @@ impl ErrorClass {
 
     /// True if another try may help.
     pub fn is_retryable(self) -> bool {
-        matches!(self, ErrorClass::RateLimit | ErrorClass::ServerError | ErrorClass::Network)
+        matches!(
+            self,
+            ErrorClass::RateLimit | ErrorClass::ServerError | ErrorClass::Network
+        )
     }
 
     /// The class of an HTTP status.
@@ -104,9 +107,17 @@ pub trait ErrorForm: Send + Sync {
 }
 
 /// The class of a failure with that status and report: the body's word, else the status's.
-pub fn classify(adapter: Option<&dyn Adapter>, status: Option<u16>, report: Option<&ErrorReport>) -> ErrorClass {
-    let by_body = adapter.zip(report).and_then(|(adapter, report)| adapter.errors().class(report));
-    by_body.or_else(|| status.map(ErrorClass::of_status)).unwrap_or(ErrorClass::Other)
+pub fn classify(
+    adapter: Option<&dyn Adapter>,
+    status: Option<u16>,
+    report: Option<&ErrorReport>,
+) -> ErrorClass {
+    let by_body = adapter
+        .zip(report)
+        .and_then(|(adapter, report)| adapter.errors().class(report));
+    by_body
+        .or_else(|| status.map(ErrorClass::of_status))
+        .unwrap_or(ErrorClass::Other)
 }
 
 /// Reads an error body and keeps its residual; `None` if it isn't one.

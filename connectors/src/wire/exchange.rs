@@ -1,7 +1,8 @@
 //! One recorded request and its response, as a line of exchange JSONL holds them.
 //!
-//! Streams are dear to read, and whoever looks at an exchange looks more than once (whose is it, where does it stand, what does it say),
-//! so what an adapter folded one to is kept with the exchange.
+//! Streams are dear to read, and whoever looks at an exchange looks more than once (whose is it,
+//! where does it stand, what does it say), so what an adapter folded one to is kept with the
+//! exchange.
 
 use std::borrow::Cow;
 use std::cell::{OnceCell, RefCell};
@@ -86,8 +87,8 @@ pub enum Stream<'a> {
 }
 
 impl<'a> Exchange<'a> {
-    /// Reads one line's JSON; a line that names no provider is of `provider`, else of whom its bodies look like. `None` if it is no
-    /// exchange at all.
+    /// Reads one line's JSON; a line that names no provider is of `provider`, else of whom its
+    /// bodies look like. `None` if it is no exchange at all.
     pub fn of(json: &'a Json<'a>, provider: Option<&'a str>) -> Option<Self> {
         if let Some(exchange) = Exchange::from_json(json) {
             return Some(exchange);
@@ -96,10 +97,21 @@ impl<'a> Exchange<'a> {
         let body = |key| json.get(key).filter(|body| body.as_object().is_some());
         let detected = || {
             let request = body("request").and_then(super::dialect::detect_request);
-            request.or_else(|| body("response").and_then(super::dialect::detect_response)).map(|adapter| adapter.key())
+            request
+                .or_else(|| body("response").and_then(super::dialect::detect_response))
+                .map(|adapter| adapter.key())
         };
-        let known = ["request", "response", "response_sse", "request_text", "response_text"];
-        if !known.iter().any(|key| json.get(key).is_some_and(|value| !value.is_null())) {
+        let known = [
+            "request",
+            "response",
+            "response_sse",
+            "request_text",
+            "response_text",
+        ];
+        if !known
+            .iter()
+            .any(|key| json.get(key).is_some_and(|value| !value.is_null()))
+        {
             return None;
         }
         let named = match provider {
@@ -108,42 +120,69 @@ impl<'a> Exchange<'a> {
         };
         let is_guessed = provider.is_none();
         let (provider, endpoint) = named.split_once('/').unwrap_or((named, ""));
-        Some(Exchange { is_guessed, ..Exchange::named(json, provider, endpoint) })
+        Some(Exchange {
+            is_guessed,
+            ..Exchange::named(json, provider, endpoint)
+        })
     }
 
     /// Reads one line's JSON; `None` if it names no provider.
     pub fn from_json(json: &'a Json<'a>) -> Option<Self> {
         let provider = json.get("provider")?.as_str()?;
-        Some(Exchange::named(json, provider, json.get("endpoint").and_then(Json::as_str).unwrap_or_default()))
+        Some(Exchange::named(
+            json,
+            provider,
+            json.get("endpoint")
+                .and_then(Json::as_str)
+                .unwrap_or_default(),
+        ))
     }
 
     pub(crate) fn named(json: &'a Json<'a>, provider: &'a str, endpoint: &'a str) -> Self {
         let text = |key| json.get(key).and_then(Json::as_str);
         let present = |key| json.get(key).filter(|value| !value.is_null());
-        let date = present("response_headers").and_then(|headers| headers.get("date")).and_then(Json::as_str);
+        let date = present("response_headers")
+            .and_then(|headers| headers.get("date"))
+            .and_then(Json::as_str);
         let http_date = |time: &Json| Timestamp::parse_http_date(time.as_str()?);
-        let recorded_at = present("recorded_at").and_then(|time| moment(time).or_else(|| http_date(time)));
+        let recorded_at =
+            present("recorded_at").and_then(|time| moment(time).or_else(|| http_date(time)));
         Exchange {
             id: text("id").unwrap_or_default().into(),
             provider: provider.into(),
             endpoint: endpoint.into(),
-            host: text("host").or_else(|| text("url").map(host_of)).unwrap_or_default().into(),
-            url_path: text("url_path").or_else(|| text("url").map(path_of)).unwrap_or_default().into(),
+            host: text("host")
+                .or_else(|| text("url").map(host_of))
+                .unwrap_or_default()
+                .into(),
+            url_path: text("url_path")
+                .or_else(|| text("url").map(path_of))
+                .unwrap_or_default()
+                .into(),
             status: present("status").and_then(status),
             recorded_at: recorded_at.filter(|time| time.fits_grain()),
-            date: date.and_then(Timestamp::parse_http_date).filter(|time| time.fits_grain()),
+            date: date
+                .and_then(Timestamp::parse_http_date)
+                .filter(|time| time.fits_grain()),
             request: present("request").filter(|request| request.as_str().is_none()),
             response: response(json),
-            has_other_text: OTHER_TEXT.iter().any(|key| text(key).is_some_and(|text| !text.trim().is_empty())),
+            has_other_text: OTHER_TEXT
+                .iter()
+                .any(|key| text(key).is_some_and(|text| !text.trim().is_empty())),
             is_guessed: json.get(GUESSED).and_then(Json::as_bool).unwrap_or(false),
             folds: RefCell::default(),
             frames: OnceCell::new(),
         }
     }
 
-    /// Who answered, if the line, its address or its bodies tell of another than the provider of `adapter`, which reads it.
+    /// Who answered, if the line, its address or its bodies tell of another than the provider of
+    /// `adapter`, which reads it.
     pub fn maker(&self, adapter: &dyn Adapter) -> Option<Cow<'_, str>> {
-        let by_line = || of_name(&self.provider).filter(|_| !self.is_guessed).map(Cow::Borrowed);
+        let by_line = || {
+            of_name(&self.provider)
+                .filter(|_| !self.is_guessed)
+                .map(Cow::Borrowed)
+        };
         let by_address = || of_address(&self.host, &self.url_path).map(Cow::Borrowed);
         let by_bodies = || {
             let fold = match &self.response {
@@ -156,12 +195,18 @@ impl<'a> Exchange<'a> {
             };
             of_bodies(self.request, response).map(Cow::Borrowed)
         };
-        by_line().or_else(by_address).or_else(by_bodies).filter(|maker| maker != adapter.provider())
+        by_line()
+            .or_else(by_address)
+            .or_else(by_bodies)
+            .filter(|maker| maker != adapter.provider())
     }
 
-    /// What `adapter` folds the response's stream to; `None` if the response is no stream. Each adapter folds it once.
+    /// What `adapter` folds the response's stream to; `None` if the response is no stream. Each
+    /// adapter folds it once.
     pub fn folded(&self, adapter: &dyn Adapter) -> Option<Rc<Fold<'a>>> {
-        let ResponseBody::Stream(stream) = &self.response else { return None };
+        let ResponseBody::Stream(stream) = &self.response else {
+            return None;
+        };
         let mut folds = self.folds.borrow_mut();
         if let Some((_, fold)) = folds.iter().find(|(key, _)| *key == adapter.key()) {
             return Some(Rc::clone(fold));
@@ -181,28 +226,50 @@ impl<'a> Exchange<'a> {
             (left_out == 0 || adapter.is_whole(&fold.folded)).then_some(fold)
         };
         // Nearly always nobody else asks: then the frames needn't be copied.
-        let first = if folds.is_empty() { skimmed().or_else(|| Some(fold(read()))) } else { None };
+        let first = if folds.is_empty() {
+            skimmed().or_else(|| Some(fold(read())))
+        } else {
+            None
+        };
         let fold = Rc::new(first.unwrap_or_else(|| fold(self.frames.get_or_init(read).clone())));
         folds.push((adapter.key(), Rc::clone(&fold)));
         Some(fold)
     }
 
-    /// The bodies of `json`, the exchange's line, that are neither JSON nor events, with what says whose they are.
+    /// The bodies of `json`, the exchange's line, that are neither JSON nor events, with what says
+    /// whose they are.
     pub fn other_text<'j>(&self, json: &'j Json<'j>) -> Json<'j> {
-        let kept = ["id", "provider", "endpoint", "url_path", "status", "recorded_at"].iter().chain(&OTHER_TEXT);
-        Json::Object(kept.filter_map(|key| Some((*key, json.get(key)?.reborrow()))).collect())
+        let kept = [
+            "id",
+            "provider",
+            "endpoint",
+            "url_path",
+            "status",
+            "recorded_at",
+        ]
+        .iter()
+        .chain(&OTHER_TEXT);
+        Json::Object(
+            kept.filter_map(|key| Some((*key, json.get(key)?.reborrow())))
+                .collect(),
+        )
     }
 
-    /// The time of the exchange: when it was recorded, what the response says, the `Date` header, else `fallback` (the
-    /// modification time of the file). A time that no grain can say tells none.
+    /// The time of the exchange: when it was recorded, what the response says, the `Date` header,
+    /// else `fallback` (the modification time of the file). A time that no grain can say tells
+    /// none.
     pub fn time(&self, response_created: Option<Timestamp>, fallback: Timestamp) -> Timestamp {
         let response_created = response_created.filter(|time| time.fits_grain());
         let response_created = response_created.map(|time| time.given_by(TimeSource::Response));
         let date = self.date.map(|time| time.given_by(TimeSource::Header));
-        self.recorded_at.or(response_created).or(date).unwrap_or(fallback)
+        self.recorded_at
+            .or(response_created)
+            .or(date)
+            .unwrap_or(fallback)
     }
 
-    /// The model that the address names, where it stands there: `…/model/{name}/…` or `…/models/{name}:…`.
+    /// The model that the address names, where it stands there: `…/model/{name}/…` or
+    /// `…/models/{name}:…`.
     pub fn model_of_path(&self) -> Option<Cow<'a, str>> {
         let after = |mark: &str| self.url_path.split_once(mark).map(|(_, rest)| rest);
         let bedrock = || after("/model/")?.split_once('/').map(|(name, _)| name);
@@ -222,7 +289,9 @@ fn percent_decoded(text: &str) -> String {
     let mut pieces = text.split('%');
     let mut bytes = pieces.next().unwrap_or_default().as_bytes().to_vec();
     for piece in pieces {
-        let escaped = piece.get(..2).and_then(|digits| u8::from_str_radix(digits, 16).ok());
+        let escaped = piece
+            .get(..2)
+            .and_then(|digits| u8::from_str_radix(digits, 16).ok());
         let rest = match escaped {
             Some(byte) => {
                 bytes.push(byte);
@@ -251,14 +320,18 @@ fn response<'a>(json: &'a Json<'a>) -> ResponseBody<'a> {
     if let Some(body) = json.get("response").filter(|body| !body.is_null()) {
         return match body {
             // Gemini answers a request for a stream so, unless it is asked for events.
-            Json::Array(events) if !events.is_empty() => ResponseBody::Stream(Stream::Array(events)),
+            Json::Array(events) if !events.is_empty() => {
+                ResponseBody::Stream(Stream::Array(events))
+            }
             body => ResponseBody::Json(body),
         };
     }
     if let Some(bytes) = text("response_b64").and_then(|encoded| STANDARD.decode(encoded).ok()) {
         return ResponseBody::Stream(Stream::AwsBytes(bytes));
     }
-    let Some(stream) = text("response_sse") else { return ResponseBody::None };
+    let Some(stream) = text("response_sse") else {
+        return ResponseBody::None;
+    };
     ResponseBody::Stream(match text("framing") {
         Some("aws-eventstream") => Stream::AwsLines(stream),
         Some("ndjson" | "chunks-jsonl") => Stream::Lines(stream),
@@ -282,7 +355,13 @@ impl<'a> Stream<'a> {
             Stream::AwsLines(text) => ndjson::recorded_aws_frames(text),
             Stream::AwsBytes(bytes) => aws::frames(bytes).0,
             Stream::Array(events) => Frames {
-                frames: events.iter().map(|event| Frame { event: None, data: event.reborrow() }).collect(),
+                frames: events
+                    .iter()
+                    .map(|event| Frame {
+                        event: None,
+                        data: event.reborrow(),
+                    })
+                    .collect(),
                 ..Frames::default()
             },
         }
@@ -296,9 +375,18 @@ mod tests {
     #[test]
     fn some_addresses_name_the_model() {
         for (path, expected) in [
-            ("/model/us.amazon.nova-lite-v1%3A0/converse", Some("us.amazon.nova-lite-v1:0")),
-            ("/v1beta/models/gemini-2.5-pro:streamGenerateContent", Some("gemini-2.5-pro")),
-            ("/v1/projects/p/locations/l/publishers/anthropic/models/claude-x:rawPredict", Some("claude-x")),
+            (
+                "/model/us.amazon.nova-lite-v1%3A0/converse",
+                Some("us.amazon.nova-lite-v1:0"),
+            ),
+            (
+                "/v1beta/models/gemini-2.5-pro:streamGenerateContent",
+                Some("gemini-2.5-pro"),
+            ),
+            (
+                "/v1/projects/p/locations/l/publishers/anthropic/models/claude-x:rawPredict",
+                Some("claude-x"),
+            ),
             ("/v1/models", None),
             ("/model/", None),
             ("/model/100%/converse", Some("100%")),
@@ -316,8 +404,14 @@ mod tests {
         let json = Json::parse(line.as_bytes()).unwrap();
         let exchange = Exchange::from_json(&json).unwrap();
         let chat = exchange.folded(&dialect::OPENAI_CHAT).unwrap();
-        assert!(Rc::ptr_eq(&chat, &exchange.folded(&dialect::OPENAI_CHAT).unwrap()));
-        assert_ne!(chat.folded.body, exchange.folded(&anthropic::MESSAGES).unwrap().folded.body);
+        assert!(Rc::ptr_eq(
+            &chat,
+            &exchange.folded(&dialect::OPENAI_CHAT).unwrap()
+        ));
+        assert_ne!(
+            chat.folded.body,
+            exchange.folded(&anthropic::MESSAGES).unwrap().folded.body
+        );
         assert!(chat.folded.error.is_some() && !chat.is_empty && !chat.folded.complete);
     }
 
@@ -325,14 +419,26 @@ mod tests {
     fn a_stream_comes_to_the_same_whether_its_pieces_are_read_or_not() {
         use super::super::dialect::OPENAI_RESPONSES as RESPONSES;
         let piece = r#"{"type":"response.output_item.done","output_index":0,"item":{"type":"message","role":"assistant","content":[]}}"#;
-        let last = r#"{"type":"response.completed","response":{"output":[{"type":"message","id":"m"}]}}"#;
+        let last =
+            r#"{"type":"response.completed","response":{"output":[{"type":"message","id":"m"}]}}"#;
         let empty = r#"{"type":"response.completed","response":{"output":[]}}"#;
-        for frames in [vec![piece, last], vec![piece], vec![piece, empty], vec![last]] {
+        for frames in [
+            vec![piece, last],
+            vec![piece],
+            vec![piece, empty],
+            vec![last],
+        ] {
             let json = Json::Object([("response_sse", frames.join("\n"))].into_iter().collect());
             let exchange = Exchange::named(&json, "openai", "responses");
-            let ResponseBody::Stream(stream) = &exchange.response else { panic!("no stream") };
+            let ResponseBody::Stream(stream) = &exchange.response else {
+                panic!("no stream")
+            };
             let fold = exchange.folded(&RESPONSES).unwrap();
-            assert_eq!(fold.folded, RESPONSES.fold(stream.frames().frames), "{frames:?}");
+            assert_eq!(
+                fold.folded,
+                RESPONSES.fold(stream.frames().frames),
+                "{frames:?}"
+            );
             assert!(!fold.is_empty);
             let skimmed = stream.frames_without(&|frame| RESPONSES.is_piece(frame));
             assert_eq!(skimmed.frames.len(), frames.len() - skimmed.left_out);
@@ -344,19 +450,35 @@ mod tests {
         let line = r#"{"provider":"p","endpoint":"e","status":"200 OK","recorded_at":null,"response_headers":{"date":"Fri, 08 May 2026 12:00:00 GMT"},"framing":"sse","request":"text","response":null,"response_sse":"data: 1\n\n"}"#;
         let json = Json::parse(line.as_bytes()).unwrap();
         let exchange = Exchange::from_json(&json).unwrap();
-        assert_eq!((exchange.status, exchange.request.is_none()), (Some(200), true));
-        let ResponseBody::Stream(stream) = &exchange.response else { panic!("no stream") };
+        assert_eq!(
+            (exchange.status, exchange.request.is_none()),
+            (Some(200), true)
+        );
+        let ResponseBody::Stream(stream) = &exchange.response else {
+            panic!("no stream")
+        };
         assert_eq!(stream.frames().frames.len(), 1);
         let (zero, later) = (Timestamp::from_micros(0), Timestamp::from_seconds(5));
-        assert_eq!(exchange.time(None, zero), Timestamp::parse("2026-05-08T12:00:00Z").unwrap());
+        assert_eq!(
+            exchange.time(None, zero),
+            Timestamp::parse("2026-05-08T12:00:00Z").unwrap()
+        );
         assert_eq!(exchange.time(Some(later), zero), later);
         let year_one = Timestamp::parse("0001-01-01T00:00:00Z");
         assert!(year_one.is_some_and(|time| !time.fits_grain()));
         assert_eq!(exchange.time(year_one, zero), exchange.time(None, zero));
-        for (told, expected) in [("\"0001-01-01T00:00:00Z\"", None), ("5", Some(later)), ("-5", None)] {
+        for (told, expected) in [
+            ("\"0001-01-01T00:00:00Z\"", None),
+            ("5", Some(later)),
+            ("-5", None),
+        ] {
             let line = format!(r#"{{"provider":"p","recorded_at":{told}}}"#);
             let json = Json::parse(line.as_bytes()).unwrap();
-            assert_eq!(Exchange::from_json(&json).unwrap().recorded_at, expected, "{told}");
+            assert_eq!(
+                Exchange::from_json(&json).unwrap().recorded_at,
+                expected,
+                "{told}"
+            );
         }
     }
 }

@@ -40,7 +40,12 @@ pub fn joined<'j>(items: &'j [Json<'_>], key: &str) -> Option<Cow<'j, str>> {
 
 /// The strings of a list.
 pub fn strings<'j>(json: Option<&'j Json<'_>>) -> Vec<Cow<'j, str>> {
-    json.and_then(Json::as_array).unwrap_or_default().iter().filter_map(Json::as_str).map(Cow::Borrowed).collect()
+    json.and_then(Json::as_array)
+        .unwrap_or_default()
+        .iter()
+        .filter_map(Json::as_str)
+        .map(Cow::Borrowed)
+        .collect()
 }
 
 /// An object of one member.
@@ -50,12 +55,14 @@ pub fn object<'m>(key: &'static str, value: impl Into<Json<'m>>) -> Object<'m> {
     object
 }
 
-/// Lays `more` over `into`: what says something replaces, null replaces nothing, objects are laid over member by member.
+/// Lays `more` over `into`: what says something replaces, null replaces nothing, objects are laid
+/// over member by member.
 pub fn settle<'f>(into: &mut Object<'f>, key: Cow<'f, str>, value: Json<'f>) {
     match (into.get_mut(&key), value) {
         (Some(known), Json::Null) if !known.is_null() => {}
         (Some(Json::Object(known)), Json::Object(more)) => {
-            more.into_iter().for_each(|(key, value)| settle(known, key, value));
+            more.into_iter()
+                .for_each(|(key, value)| settle(known, key, value));
         }
         (_, value) => _ = into.insert(key, value),
     }

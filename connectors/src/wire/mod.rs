@@ -1,4 +1,5 @@
-//! Provider wire formats: a provider's requests, responses, streams and errors to canonical messages and back.
+//! Provider wire formats: a provider's requests, responses, streams and errors to canonical
+//! messages and back.
 //!
 //! ```text
 //!                 read                               write
@@ -25,8 +26,9 @@
 //! | [`gateway`] | strict translation of what clients send and receive |
 //! | [`exchange`], [`round_trip`] | one recorded request and response, and whether they survive the round trip |
 //!
-//! Invariants: an adapter does no I/O but through [`write::Workspace`], holds no state, mints no ids; nothing outside its
-//! own file knows a provider's field names; adding a provider adds one file and one line in [`dialect`].
+//! Invariants: an adapter does no I/O but through [`write::Workspace`], holds no state, mints no
+//! ids; nothing outside its own file knows a provider's field names; adding a provider adds one
+//! file and one line in [`dialect`].
 
 pub mod adapter;
 pub mod anthropic;

@@ -1,7 +1,7 @@
 //! Ollama's own chat endpoint: NDJSON streams, arguments as objects, calls without ids.
 //!
-//! System prompts are messages in the list; every tool result is a message, joined to its call by the tool's name or by nothing but
-//! order; thinking stands beside the text.
+//! System prompts are messages in the list; every tool result is a message, joined to its call by
+//! the tool's name or by nothing but order; thinking stands beside the text.
 
 use std::borrow::Cow;
 
@@ -48,17 +48,31 @@ impl Adapter for Ollama {
 
     fn is_request(&self, body: &Json) -> bool {
         let message = |message: &Json| {
-            message.get("role").is_some() && message.get("content").is_none_or(|content| content.as_array().is_none())
+            message.get("role").is_some()
+                && message
+                    .get("content")
+                    .is_none_or(|content| content.as_array().is_none())
         };
-        body.get("messages").and_then(Json::as_array).is_some_and(|messages| messages.iter().all(message))
+        body.get("messages")
+            .and_then(Json::as_array)
+            .is_some_and(|messages| messages.iter().all(message))
     }
 
     fn is_response(&self, body: &Json) -> bool {
-        body.get("message").is_some_and(|message| message.get("role").is_some()) && body.get("done").is_some()
+        body.get("message")
+            .is_some_and(|message| message.get("role").is_some())
+            && body.get("done").is_some()
     }
 
-    fn read_request<'j>(&self, body: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> Result<Request<'j>, Unreadable> {
-        let messages = body.get("messages").and_then(Json::as_array).ok_or(Unreadable("no list of messages".into()))?;
+    fn read_request<'j>(
+        &self,
+        body: &'j Json<'j>,
+        reader: &mut Reader<'_, 'j>,
+    ) -> Result<Request<'j>, Unreadable> {
+        let messages = body
+            .get("messages")
+            .and_then(Json::as_array)
+            .ok_or(Unreadable("no list of messages".into()))?;
         for (index, message) in messages.iter().enumerate() {
             reader.unit(Place::item("messages", index));
             read_message(message, reader);
@@ -66,11 +80,20 @@ impl Adapter for Ollama {
         let options = body.get("options").unwrap_or(&Json::Null);
         Ok(Request {
             model: text(body, "model"),
-            tools: items(body, "tools").iter().map(|json| read_tool(json, reader)).collect(),
+            tools: items(body, "tools")
+                .iter()
+                .map(|json| read_tool(json, reader))
+                .collect(),
             max_output_tokens: options.get("num_predict").and_then(Json::as_u64),
             stop_sequences: strings(options.get("stop")),
-            temperature: options.get("temperature").and_then(Json::as_number).map(|number| number.reborrow()),
-            output_schema: body.get("format").filter(|format| format.as_object().is_some()).map(Json::reborrow),
+            temperature: options
+                .get("temperature")
+                .and_then(Json::as_number)
+                .map(|number| number.reborrow()),
+            output_schema: body
+                .get("format")
+                .filter(|format| format.as_object().is_some())
+                .map(Json::reborrow),
             // Streaming is the rule here.
             stream: body.get("stream").and_then(Json::as_bool).unwrap_or(true),
             ..Request::default()
@@ -85,17 +108,31 @@ impl Adapter for Ollama {
             list.push(wire_text("system", Cow::Owned(instructions.join("\n\n"))));
         }
         for unit in writer.units() {
-            let first = unit.messages.first().and_then(|&index| request.messages.get(index));
+            let first = unit
+                .messages
+                .first()
+                .and_then(|&index| request.messages.get(index));
             let written = first.and_then(|message| write_message(message, request, writer));
-            places.push(written.is_some().then(|| Place::item("messages", list.len())));
+            places.push(
+                written
+                    .is_some()
+                    .then(|| Place::item("messages", list.len())),
+            );
             list.extend(written);
         }
         let mut body = Object::new();
         if let Some(model) = &request.model {
-            body.insert("model", gristmill_schemas::message::model_id::wire_name(model));
+            body.insert(
+                "model",
+                gristmill_schemas::message::model_id::wire_name(model),
+            );
         }
         body.insert("messages", list);
-        let tools: Vec<Json> = request.tools.iter().filter_map(|tool| write_tool(tool, writer)).collect();
+        let tools: Vec<Json> = request
+            .tools
+            .iter()
+            .filter_map(|tool| write_tool(tool, writer))
+            .collect();
         if !tools.is_empty() {
             body.insert("tools", tools);
         }
@@ -107,20 +144,34 @@ impl Adapter for Ollama {
         if !options.is_empty() {
             body.insert("options", options);
         }
-        Written { body: Json::Object(body), places }
+        Written {
+            body: Json::Object(body),
+            places,
+        }
     }
 
-    fn read_response<'j>(&self, body: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> Result<Response<'j>, Unreadable> {
+    fn read_response<'j>(
+        &self,
+        body: &'j Json<'j>,
+        reader: &mut Reader<'_, 'j>,
+    ) -> Result<Response<'j>, Unreadable> {
         let message = body.get("message").ok_or(Unreadable("no message".into()))?;
         let blocks = assistant(message, reader);
-        let calls = blocks.iter().any(|block| matches!(block, ContentBlock::ToolUse(_)));
-        let reason = body.get("done_reason").and_then(Json::as_str).map(|reason| match reason {
-            "length" => StopReason::MaxTokens,
-            _ if calls => StopReason::ToolUse,
-            _ => StopReason::EndTurn,
-        });
+        let calls = blocks
+            .iter()
+            .any(|block| matches!(block, ContentBlock::ToolUse(_)));
+        let reason = body
+            .get("done_reason")
+            .and_then(Json::as_str)
+            .map(|reason| match reason {
+                "length" => StopReason::MaxTokens,
+                _ if calls => StopReason::ToolUse,
+                _ => StopReason::EndTurn,
+            });
         reader.choice(Place::member("message"), blocks, reason);
-        let counted = ["prompt_eval_count", "eval_count"].iter().any(|key| present(body, key).is_some());
+        let counted = ["prompt_eval_count", "eval_count"]
+            .iter()
+            .any(|key| present(body, key).is_some());
         Ok(Response {
             id: None,
             created_at: self.answered_at(body),
@@ -139,24 +190,51 @@ impl Adapter for Ollama {
         moment_of(body, &["created_at"])
     }
 
-    fn write_response<'m>(&self, response: &'m Response<'m>, writer: &mut Writer<'_>) -> Written<'m> {
+    fn write_response<'m>(
+        &self,
+        response: &'m Response<'m>,
+        writer: &mut Writer<'_>,
+    ) -> Written<'m> {
         let mut body = Object::new();
-        body.insert("model", response.model.as_deref().map_or(Json::Null, Json::from));
-        body.insert("created_at", response.created_at.map_or(Json::Null, |time| Json::from(time.to_string())));
+        body.insert(
+            "model",
+            response.model.as_deref().map_or(Json::Null, Json::from),
+        );
+        body.insert(
+            "created_at",
+            response
+                .created_at
+                .map_or(Json::Null, |time| Json::from(time.to_string())),
+        );
         let choice = response.choices.first();
-        let empty = Object::from_distinct(vec![("role".into(), "assistant".into()), ("content".into(), "".into())]);
+        let empty = Object::from_distinct(vec![
+            ("role".into(), "assistant".into()),
+            ("content".into(), "".into()),
+        ]);
         let message = choice.map(|choice| write_assistant(&choice.message, writer));
         body.insert("message", message.unwrap_or(empty));
         if let Some(reason) = choice.and_then(|choice| choice.stop_reason) {
-            body.insert("done_reason", if reason == StopReason::MaxTokens { "length" } else { "stop" });
+            body.insert(
+                "done_reason",
+                if reason == StopReason::MaxTokens {
+                    "length"
+                } else {
+                    "stop"
+                },
+            );
         }
         body.insert("done", true);
         if let Some(usage) = &response.usage {
             body.insert("prompt_eval_count", usage.prompt_tokens());
             body.insert("eval_count", usage.output_tokens);
         }
-        let places = (0..response.choices.len()).map(|index| (index == 0).then(|| Place::member("message"))).collect();
-        Written { body: Json::Object(body), places }
+        let places = (0..response.choices.len())
+            .map(|index| (index == 0).then(|| Place::member("message")))
+            .collect();
+        Written {
+            body: Json::Object(body),
+            places,
+        }
     }
 
     fn errors(&self) -> &'static dyn ErrorForm {
@@ -168,7 +246,9 @@ impl Adapter for Ollama {
         let mut body = Object::new();
         let mut message = Object::new();
         for frame in frames {
-            let Json::Object(event) = frame.data else { continue };
+            let Json::Object(event) = frame.data else {
+                continue;
+            };
             for (key, value) in event {
                 match (&*key, value) {
                     ("message", Json::Object(piece)) => grow_message(&mut message, piece),
@@ -181,7 +261,11 @@ impl Adapter for Ollama {
         if !message.is_empty() {
             body.insert("message", message);
         }
-        Folded { body: Json::Object(body), complete, error }
+        Folded {
+            body: Json::Object(body),
+            complete,
+            error,
+        }
     }
 }
 
@@ -191,7 +275,10 @@ struct Errors;
 impl ErrorForm for Errors {
     fn read<'j>(&self, body: &'j Json<'j>) -> Option<ErrorReport<'j>> {
         let message = text(body, "error")?;
-        Some(ErrorReport { message: Some(message), ..ErrorReport::default() })
+        Some(ErrorReport {
+            message: Some(message),
+            ..ErrorReport::default()
+        })
     }
 
     fn write<'m>(&self, report: &'m ErrorReport<'m>) -> Json<'m> {
@@ -219,14 +306,23 @@ fn grow_message<'f>(message: &mut Object<'f>, piece: Object<'f>) {
 }
 
 fn read_message<'j>(message: &'j Json<'j>, reader: &mut Reader<'_, 'j>) {
-    let role = message.get("role").and_then(Json::as_str).unwrap_or_default();
+    let role = message
+        .get("role")
+        .and_then(Json::as_str)
+        .unwrap_or_default();
     match role {
         "system" => {
-            let blocks = text(message, "content").map(ContentBlock::Text).into_iter().collect();
+            let blocks = text(message, "content")
+                .map(ContentBlock::Text)
+                .into_iter()
+                .collect();
             reader.push(Role::System, blocks);
         }
         "user" => {
-            let mut blocks: Vec<_> = text(message, "content").map(ContentBlock::Text).into_iter().collect();
+            let mut blocks: Vec<_> = text(message, "content")
+                .map(ContentBlock::Text)
+                .into_iter()
+                .collect();
             blocks.extend(images(message));
             reader.push(Role::User, or_empty_text(blocks));
         }
@@ -235,10 +331,16 @@ fn read_message<'j>(message: &'j Json<'j>, reader: &mut Reader<'_, 'j>) {
             reader.push(Role::Assistant, blocks);
         }
         "tool" => {
-            let mut content: Vec<_> = text(message, "content").map(ContentBlock::Text).into_iter().collect();
+            let mut content: Vec<_> = text(message, "content")
+                .map(ContentBlock::Text)
+                .into_iter()
+                .collect();
             content.extend(images(message));
             let id = message.get("tool_call_id").and_then(Json::as_str);
-            let name = message.get("tool_name").or_else(|| message.get("name")).and_then(Json::as_str);
+            let name = message
+                .get("tool_name")
+                .or_else(|| message.get("name"))
+                .and_then(Json::as_str);
             let result = reader.tool_result(id, name, content, false);
             reader.push(Role::Tool, vec![result]);
         }
@@ -247,19 +349,32 @@ fn read_message<'j>(message: &'j Json<'j>, reader: &mut Reader<'_, 'j>) {
 }
 
 fn or_empty_text(blocks: Vec<ContentBlock>) -> Vec<ContentBlock> {
-    if blocks.is_empty() { vec![ContentBlock::text("")] } else { blocks }
+    if blocks.is_empty() {
+        vec![ContentBlock::text("")]
+    } else {
+        blocks
+    }
 }
 
 fn images<'j>(message: &'j Json<'j>) -> impl Iterator<Item = ContentBlock<'j>> {
     strings(message.get("images")).into_iter().map(|data| {
-        ContentBlock::Image(ImageBlock { source: ImageSource::Base64(data), media_type: ASSUMED_IMAGE_TYPE.into() })
+        ContentBlock::Image(ImageBlock {
+            source: ImageSource::Base64(data),
+            media_type: ASSUMED_IMAGE_TYPE.into(),
+        })
     })
 }
 
 /// What an assistant says: thought, then text, then calls.
 fn assistant<'j>(message: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> Vec<ContentBlock<'j>> {
     let thought = text(message, "thinking").filter(|thought| !thought.is_empty());
-    let mut blocks: Vec<_> = thought.map(|text| ContentBlock::Thinking { text, signature: None }).into_iter().collect();
+    let mut blocks: Vec<_> = thought
+        .map(|text| ContentBlock::Thinking {
+            text,
+            signature: None,
+        })
+        .into_iter()
+        .collect();
     let said = text(message, "content").filter(|said| !said.is_empty());
     blocks.extend(said.map(ContentBlock::Text));
     for call in items(message, "tool_calls") {
@@ -290,7 +405,10 @@ fn read_tool<'j>(json: &'j Json<'j>, reader: &Reader<'_, 'j>) -> RequestTool<'j>
             side_effects: SideEffects::None,
             requires_workspace: false,
         }),
-        None => RequestTool::Wire { adapter: Cow::Borrowed(reader.key()), json: json.reborrow() },
+        None => RequestTool::Wire {
+            adapter: Cow::Borrowed(reader.key()),
+            json: json.reborrow(),
+        },
     }
 }
 
@@ -324,20 +442,37 @@ fn write_options<'m>(request: &'m Request<'m>) -> Object<'m> {
         options.insert("temperature", Json::Number(temperature.reborrow()));
     }
     if !request.stop_sequences.is_empty() {
-        options.insert("stop", request.stop_sequences.iter().map(|text| Json::from(&**text)).collect::<Vec<_>>());
+        options.insert(
+            "stop",
+            request
+                .stop_sequences
+                .iter()
+                .map(|text| Json::from(&**text))
+                .collect::<Vec<_>>(),
+        );
     }
     options
 }
 
 /// The wire message; `None` if nothing of it can be written.
-fn write_message<'m>(message: &'m Message<'m>, request: &'m Request<'m>, writer: &mut Writer<'_>) -> Option<Json<'m>> {
+fn write_message<'m>(
+    message: &'m Message<'m>,
+    request: &'m Request<'m>,
+    writer: &mut Writer<'_>,
+) -> Option<Json<'m>> {
     match message.role {
         Role::System => Some(wire_text("system", join_text(&message.content, "\n\n"))),
         Role::User => write_user(message, writer).map(Json::Object),
         Role::Assistant => {
             let wire = write_assistant(message, writer);
-            let says = |key: &str| wire.get(key).is_some_and(|value| value.as_str() != Some(""));
-            let empty = message.content.iter().any(|block| block.as_text().is_some());
+            let says = |key: &str| {
+                wire.get(key)
+                    .is_some_and(|value| value.as_str() != Some(""))
+            };
+            let empty = message
+                .content
+                .iter()
+                .any(|block| block.as_text().is_some());
             let speaks = empty || ["content", "thinking", "tool_calls"].into_iter().any(says);
             speaks.then_some(Json::Object(wire))
         }
@@ -350,7 +485,10 @@ fn write_user<'m>(message: &'m Message<'m>, writer: &mut Writer<'_>) -> Option<O
         return Some(whole);
     }
     let images = write_images(message, &message.content, writer);
-    let has_text = message.content.iter().any(|block| block.as_text().is_some());
+    let has_text = message
+        .content
+        .iter()
+        .any(|block| block.as_text().is_some());
     for block in &message.content {
         if !matches!(block, ContentBlock::Text(_) | ContentBlock::Image(_)) {
             writer.drop_block(message, block, DropReason::NotRepresentable);
@@ -367,11 +505,18 @@ fn write_user<'m>(message: &'m Message<'m>, writer: &mut Writer<'_>) -> Option<O
     Some(wire)
 }
 
-/// A message whose role nobody knows. Content is text here, so nothing else that a user says is kept as it came.
+/// A message whose role nobody knows. Content is text here, so nothing else that a user says is
+/// kept as it came.
 fn whole_message<'m>(message: &'m Message<'m>, writer: &Writer<'_>) -> Option<Object<'m>> {
-    let [ContentBlock::Unknown(unknown)] = message.content.as_slice() else { return None };
+    let [ContentBlock::Unknown(unknown)] = message.content.as_slice() else {
+        return None;
+    };
     let own = matches!(&unknown.origin, Origin::Wire(adapter) if writer.speaks(adapter));
-    unknown.json.as_object().filter(|_| own).map(Object::reborrow)
+    unknown
+        .json
+        .as_object()
+        .filter(|_| own)
+        .map(Object::reborrow)
 }
 
 /// Images as base64; one that is only an address can't be sent.
@@ -382,7 +527,9 @@ fn write_images<'m>(
 ) -> Vec<Json<'m>> {
     let mut images = Vec::new();
     for block in content {
-        let ContentBlock::Image(image) = block else { continue };
+        let ContentBlock::Image(image) = block else {
+            continue;
+        };
         let data = match &image.source {
             ImageSource::Base64(data) => Some(Json::from(&**data)),
             ImageSource::FileRef(path) => writer.file_base64(path).map(Json::from),
@@ -399,7 +546,8 @@ fn write_images<'m>(
 fn write_assistant<'m>(message: &'m Message<'m>, writer: &mut Writer<'_>) -> Object<'m> {
     let mut wire = object("role", "assistant");
     wire.insert("content", Json::String(join_text(&message.content, "\n")));
-    let own = writer.is_own(message) || message.metadata.provider.as_deref() == Some(writer.provider());
+    let own =
+        writer.is_own(message) || message.metadata.provider.as_deref() == Some(writer.provider());
     let mut thoughts: Vec<&str> = Vec::new();
     let mut calls = Vec::new();
     for block in &message.content {
@@ -417,10 +565,14 @@ fn write_assistant<'m>(message: &'m Message<'m>, writer: &mut Writer<'_>) -> Obj
                 calls.push(Json::Object(wire));
             }
             ContentBlock::Unknown(unknown) => match &unknown.origin {
-                Origin::Wire(adapter) if writer.speaks(adapter) => calls.push(unknown.json.reborrow()),
+                Origin::Wire(adapter) if writer.speaks(adapter) => {
+                    calls.push(unknown.json.reborrow())
+                }
                 _ => writer.drop_block(message, block, DropReason::ForeignBlock),
             },
-            ContentBlock::Thinking { .. } => writer.drop_block(message, block, DropReason::ForeignThinking),
+            ContentBlock::Thinking { .. } => {
+                writer.drop_block(message, block, DropReason::ForeignThinking)
+            }
             _ => writer.drop_block(message, block, DropReason::NotRepresentable),
         }
     }
@@ -434,7 +586,11 @@ fn write_assistant<'m>(message: &'m Message<'m>, writer: &mut Writer<'_>) -> Obj
 }
 
 /// A tool's answer names its tool, which the request's calls tell.
-fn write_result<'m>(message: &'m Message<'m>, request: &'m Request<'m>, writer: &mut Writer<'_>) -> Option<Object<'m>> {
+fn write_result<'m>(
+    message: &'m Message<'m>,
+    request: &'m Request<'m>,
+    writer: &mut Writer<'_>,
+) -> Option<Object<'m>> {
     let result = message.content.iter().find_map(|block| match block {
         ContentBlock::ToolResult(result) => Some(result),
         _ => None,
@@ -461,7 +617,13 @@ mod tests {
     use super::*;
 
     fn frames(lines: &'static [&'static str]) -> Vec<Frame<'static>> {
-        lines.iter().map(|line| Frame { event: None, data: Json::parse(line.as_bytes()).unwrap() }).collect()
+        lines
+            .iter()
+            .map(|line| Frame {
+                event: None,
+                data: Json::parse(line.as_bytes()).unwrap(),
+            })
+            .collect()
     }
 
     #[test]
@@ -475,6 +637,12 @@ mod tests {
         let expected = r#"{"model":"m","done":true,"done_reason":"stop","eval_count":2,"message":{"role":"assistant","content":"ab","thinking":"x",
             "tool_calls":[{"function":{"name":"t","arguments":{}}}]}}"#;
         assert_eq!(folded.body, Json::parse(expected.as_bytes()).unwrap());
-        assert!(!CHAT.fold(frames(&[r#"{"message":{"role":"assistant","content":"a"},"done":false}"#])).complete);
+        assert!(
+            !CHAT
+                .fold(frames(&[
+                    r#"{"message":{"role":"assistant","content":"a"},"done":false}"#
+                ]))
+                .complete
+        );
     }
 }

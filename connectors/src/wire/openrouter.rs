@@ -54,8 +54,14 @@ impl ErrorForm for Errors {
     }
 
     fn class(&self, report: &ErrorReport) -> Option<ErrorClass> {
-        let status = report.code.as_ref().and_then(Json::as_u64).and_then(|code| u16::try_from(code).ok());
-        errors::Errors.class(report).or_else(|| status.map(ErrorClass::of_status))
+        let status = report
+            .code
+            .as_ref()
+            .and_then(Json::as_u64)
+            .and_then(|code| u16::try_from(code).ok());
+        errors::Errors
+            .class(report)
+            .or_else(|| status.map(ErrorClass::of_status))
     }
 }
 
@@ -65,38 +71,62 @@ fn send_hints(body: &mut Json, request: &Request, hints: &SendHints) {
     let provider: Object = [("allow_fallbacks", true)].into_iter().collect();
     body.insert("provider", provider);
     let model = body.get("model").and_then(Json::as_str).unwrap_or_default();
-    let explicit = EXPLICIT_CACHES.iter().any(|family| model.starts_with(family));
+    let explicit = EXPLICIT_CACHES
+        .iter()
+        .any(|family| model.starts_with(family));
     if explicit && hints.cache_read_priced {
         mark_instructions(body, request);
     }
 }
 
-/// Splits the instructions into those that stay and those that change, and marks the first that there is.
+/// Splits the instructions into those that stay and those that change, and marks the first that
+/// there is.
 fn mark_instructions(body: &mut Object, request: &Request) {
-    let Some(Json::Array(messages)) = body.get_mut("messages") else { return };
+    let Some(Json::Array(messages)) = body.get_mut("messages") else {
+        return;
+    };
     let first = messages.first_mut().and_then(Json::as_object_mut);
-    let Some(first) = first.filter(|first| first.get("role").and_then(Json::as_str) == Some("system")) else { return };
+    let Some(first) =
+        first.filter(|first| first.get("role").and_then(Json::as_str) == Some("system"))
+    else {
+        return;
+    };
     let stable = request.stable_system_text();
-    let volatile = request.system_prompt_volatile.as_deref().unwrap_or_default().to_owned();
+    let volatile = request
+        .system_prompt_volatile
+        .as_deref()
+        .unwrap_or_default()
+        .to_owned();
     let mut parts: Vec<Object> = [stable, volatile]
         .into_iter()
         .filter(|text| !text.is_empty())
-        .map(|text| [("type", Json::from("text")), ("text", Json::from(text))].into_iter().collect())
+        .map(|text| {
+            [("type", Json::from("text")), ("text", Json::from(text))]
+                .into_iter()
+                .collect()
+        })
         .collect();
     if let Some(marked) = parts.first_mut() {
         let marker: Object = [("type", "ephemeral")].into_iter().collect();
         marked.insert("cache_control", marker);
-        first.insert("content", parts.into_iter().map(Json::Object).collect::<Vec<_>>());
+        first.insert(
+            "content",
+            parts.into_iter().map(Json::Object).collect::<Vec<_>>(),
+        );
     }
 }
 
-/// True if a catalog entry has a price for reading the model's cache: such a model's instructions are worth marking.
+/// True if a catalog entry has a price for reading the model's cache: such a model's instructions
+/// are worth marking.
 pub fn cache_read_priced(entry: &Json) -> bool {
-    entry.get("pricing").and_then(|pricing| pricing.get("input_cache_read")).is_some_and(|price| !price.is_null())
+    entry
+        .get("pricing")
+        .and_then(|pricing| pricing.get("input_cache_read"))
+        .is_some_and(|price| !price.is_null())
 }
 
-/// The message of an error body for people: the aggregator's words, and whose fault it was and what the upstream said, as far as they are
-/// told (§9.4). Empty if nothing is.
+/// The message of an error body for people: the aggregator's words, and whose fault it was and what
+/// the upstream said, as far as they are told (§9.4). Empty if nothing is.
 pub fn error_message(body: &Json) -> String {
     let error = body.get("error").unwrap_or(&Json::Null);
     let message = error.get("message").and_then(told).unwrap_or_default();
@@ -109,7 +139,11 @@ pub fn error_message(body: &Json) -> String {
         (None, Some(upstream)) => format!("(upstream: {upstream})"),
         (None, None) => return message.into_owned(),
     };
-    if message.is_empty() { beside } else { format!("{message} {beside}") }
+    if message.is_empty() {
+        beside
+    } else {
+        format!("{message} {beside}")
+    }
 }
 
 /// Where upstreams put their words, and the id under which they know the request.
@@ -121,14 +155,17 @@ fn told<'j>(json: &'j Json) -> Option<Cow<'j, str>> {
     match json {
         Json::String(text) => Some(Cow::Borrowed(&**text)).filter(|text| !text.is_empty()),
         Json::Null | Json::Bool(false) => None,
-        Json::Number(number) => Some(Cow::Borrowed(number.as_str())).filter(|_| number.as_f64() != 0.0),
+        Json::Number(number) => {
+            Some(Cow::Borrowed(number.as_str())).filter(|_| number.as_f64() != 0.0)
+        }
         Json::Array(items) if items.is_empty() => None,
         Json::Object(members) if members.is_empty() => None,
         other => Some(Cow::Owned(other.to_string())),
     }
 }
 
-/// What the upstream said, and under which id: from an object, JSON text of one, or anything else, which speaks for itself.
+/// What the upstream said, and under which id: from an object, JSON text of one, or anything else,
+/// which speaks for itself.
 fn upstream(raw: &Json) -> Option<String> {
     let Json::String(text) = raw else {
         return match raw {
@@ -155,7 +192,9 @@ fn joined(message: Option<Cow<'_, str>>, body: &Json) -> Option<String> {
 /// The first of the `keys` that says anything: under `error`, then beside it.
 fn first_told<'j>(body: &'j Json, keys: [&str; 4]) -> Option<Cow<'j, str>> {
     let places = [body.get("error"), Some(body)].into_iter().flatten();
-    places.flat_map(|place| keys.iter().filter_map(|key| place.get(key))).find_map(told)
+    places
+        .flat_map(|place| keys.iter().filter_map(|key| place.get(key)))
+        .find_map(told)
 }
 
 #[cfg(test)]
@@ -165,16 +204,31 @@ mod tests {
     #[test]
     fn upstream_errors_are_told_in_every_form_that_they_come_in() {
         for (metadata, told) in [
-            (r#"{"provider_name":"P","raw":{"error":{"message":"m","request_id":"r"}}}"#, "base (P: m [req: r])"),
-            (r#"{"raw":"{\"detail\":\"d\",\"id\":\"i\"}"}"#, "base (upstream: d [req: i])"),
+            (
+                r#"{"provider_name":"P","raw":{"error":{"message":"m","request_id":"r"}}}"#,
+                "base (P: m [req: r])",
+            ),
+            (
+                r#"{"raw":"{\"detail\":\"d\",\"id\":\"i\"}"}"#,
+                "base (upstream: d [req: i])",
+            ),
             (r#"{"provider_name":"P","raw":"plain"}"#, "base (P: plain)"),
             (r#"{"provider_name":"P","raw":"  "}"#, "base (via P)"),
             (r#"{"raw":{"x":1}}"#, "base"),
             (r#"{"raw":"{\"x\":1}"}"#, r#"base (upstream: {"x":1})"#),
-            (r#"{"raw":{"error":"why","id":"i"}}"#, "base (upstream: [req: i])"),
-            (r#"{"raw":{"error":{"detail":7},"msg":"m"}}"#, "base (upstream: 7)"),
+            (
+                r#"{"raw":{"error":"why","id":"i"}}"#,
+                "base (upstream: [req: i])",
+            ),
+            (
+                r#"{"raw":{"error":{"detail":7},"msg":"m"}}"#,
+                "base (upstream: 7)",
+            ),
             (r#"{"provider_name":"P","raw":503}"#, "base (P: 503)"),
-            (r#"{"provider_name":"P","raw":{"error":{"message":"","msg":"m","request_id":0}}}"#, "base (P: m)"),
+            (
+                r#"{"provider_name":"P","raw":{"error":{"message":"","msg":"m","request_id":0}}}"#,
+                "base (P: m)",
+            ),
         ] {
             let text = format!(r#"{{"error":{{"message":"base","metadata":{metadata}}}}}"#);
             assert_eq!(error_message(&Json::parse(text.as_bytes()).unwrap()), told);
@@ -185,12 +239,19 @@ mod tests {
     fn an_aggregator_without_words_of_its_own_tells_whose_fault_it_was() {
         for (body, told) in [
             (r#"{"error":{"metadata":{"provider_name":"P"}}}"#, "(via P)"),
-            (r#"{"error":{"message":null,"metadata":{"raw":"plain"}}}"#, "(upstream: plain)"),
+            (
+                r#"{"error":{"message":null,"metadata":{"raw":"plain"}}}"#,
+                "(upstream: plain)",
+            ),
             (r#"{"error":{"message":"only"}}"#, "only"),
             (r#"{"error":"text"}"#, ""),
             ("{}", ""),
         ] {
-            assert_eq!(error_message(&Json::parse(body.as_bytes()).unwrap()), told, "{body}");
+            assert_eq!(
+                error_message(&Json::parse(body.as_bytes()).unwrap()),
+                told,
+                "{body}"
+            );
         }
     }
 }

@@ -1,15 +1,24 @@
-//! Whose an exchange is: by what its line says, by its address, or by what only one provider's bodies have.
+//! Whose an exchange is: by what its line says, by its address, or by what only one provider's
+//! bodies have.
 //!
-//! Many providers speak OpenAI's dialect, so the adapter that reads an exchange doesn't always tell who answered. This is the
-//! one table of names, hosts, paths and members that do.
+//! Many providers speak OpenAI's dialect, so the adapter that reads an exchange doesn't always tell
+//! who answered. This is the one table of names, hosts, paths and members that do.
 
 use gristmill_schemas::json::Json;
 
 use super::members::items;
 
 /// Names that recorders give to an endpoint whose provider they don't know.
-const GENERIC: [&str; 8] =
-    ["", "unknown", "unknown-compat", "openai-compat", "openai-compatible", "openai_compatible", "compat", "custom"];
+const GENERIC: [&str; 8] = [
+    "",
+    "unknown",
+    "unknown-compat",
+    "openai-compat",
+    "openai-compatible",
+    "openai_compatible",
+    "compat",
+    "custom",
+];
 
 /// Other names of providers, and the keys under which their adapters and prices know them.
 const ALIASES: [(&str, &str); 30] = [
@@ -45,7 +54,8 @@ const ALIASES: [(&str, &str); 30] = [
     ("vercel", "vercel-gateway"),
 ];
 
-/// Parts of hosts and whose they are; one that starts with a colon is a port, which ends the host. The first that fits counts.
+/// Parts of hosts and whose they are; one that starts with a colon is a port, which ends the host.
+/// The first that fits counts.
 const HOSTS: [(&str, &str); 66] = [
     ("api.anthropic.com", "anthropic"),
     ("openai.azure.com", "azure"),
@@ -116,8 +126,11 @@ const HOSTS: [(&str, &str); 66] = [
 ];
 
 /// Parts of paths that only one provider's server has, wherever it runs.
-const SERVERS: [(&str, &str); 3] =
-    [("/v1-openai/", "gpustack"), ("/api/v2/cortex/", "snowflake"), ("/serving-endpoints/", "databricks")];
+const SERVERS: [(&str, &str); 3] = [
+    ("/v1-openai/", "gpustack"),
+    ("/api/v2/cortex/", "snowflake"),
+    ("/serving-endpoints/", "databricks"),
+];
 
 /// Ends of paths and the endpoints that they are.
 const PATHS: [(&str, &str); 11] = [
@@ -134,7 +147,8 @@ const PATHS: [(&str, &str); 11] = [
     ("/invoke-with-response-stream", "invoke"),
 ];
 
-/// Members of bodies that only one provider's have: where they stand, their name, and whose they are.
+/// Members of bodies that only one provider's have: where they stand, their name, and whose they
+/// are.
 const MEMBERS: [(Body, &str, &str); 10] = [
     (Body::Request, "venice_parameters", "venice"),
     (Body::Response, "venice_parameters", "venice"),
@@ -161,7 +175,10 @@ enum Body {
 
 /// The provider's key for one of its names.
 pub fn canonical(name: &str) -> &str {
-    ALIASES.iter().find(|(alias, _)| *alias == name).map_or(name, |(_, provider)| provider)
+    ALIASES
+        .iter()
+        .find(|(alias, _)| *alias == name)
+        .map_or(name, |(_, provider)| provider)
 }
 
 /// The provider that a recorder's `name` tells; `None` for names of no provider, and for hosts.
@@ -174,7 +191,13 @@ pub fn of_name(name: &str) -> Option<&str> {
 /// The provider of an address: its host, with the port if it has one, and its path.
 pub fn of_address(host: &str, path: &str) -> Option<&'static str> {
     // A port is the end of a host, or another port.
-    let is_host = |known: &str| if known.starts_with(':') { host.ends_with(known) } else { host.contains(known) };
+    let is_host = |known: &str| {
+        if known.starts_with(':') {
+            host.ends_with(known)
+        } else {
+            host.contains(known)
+        }
+    };
     let by_host = HOSTS.iter().find(|(known, _)| is_host(known));
     let by_path = || SERVERS.iter().find(|(part, _)| path.contains(part));
     by_host.or_else(by_path).map(|(_, provider)| *provider)
@@ -191,27 +214,43 @@ pub fn of_bodies(request: Option<&Json>, response: Option<&Json>) -> Option<&'st
         Body::Usage => has(usage, key),
         Body::Choice => has(choice, key),
     });
-    let fingerprint = || response?.get("system_fingerprint")?.as_str().filter(|print| *print == "fp_ollama");
-    member.map(|(_, _, provider)| *provider).or_else(|| fingerprint().map(|_| "ollama"))
+    let fingerprint = || {
+        response?
+            .get("system_fingerprint")?
+            .as_str()
+            .filter(|print| *print == "fp_ollama")
+    };
+    member
+        .map(|(_, _, provider)| *provider)
+        .or_else(|| fingerprint().map(|_| "ollama"))
 }
 
 /// The path of an address, without its host, query and fragment.
 pub fn path_of(url: &str) -> &str {
-    let rest = url.split_once("://").map_or(url, |(_, rest)| rest.find('/').map_or("", |at| &rest[at..]));
+    let rest = url
+        .split_once("://")
+        .map_or(url, |(_, rest)| rest.find('/').map_or("", |at| &rest[at..]));
     rest.split(['?', '#']).next().unwrap_or_default()
 }
 
 /// The host of an address, with its port; empty if it has none.
 pub fn host_of(url: &str) -> &str {
-    url.split_once("://").map_or("", |(_, rest)| rest.split(['/', '?', '#']).next().unwrap_or_default())
+    url.split_once("://").map_or("", |(_, rest)| {
+        rest.split(['/', '?', '#']).next().unwrap_or_default()
+    })
 }
 
 /// Provider and endpoint by address; `base` is the host of addresses that have none.
 pub fn place_of_url(base: &str, url: &str) -> (String, String) {
-    let host = Some(host_of(url)).filter(|host| !host.is_empty()).unwrap_or(base);
+    let host = Some(host_of(url))
+        .filter(|host| !host.is_empty())
+        .unwrap_or(base);
     let path = path_of(url);
     let provider = of_address(host, path);
-    let endpoint = PATHS.iter().find(|(end, _)| path.ends_with(end)).map(|(_, endpoint)| *endpoint);
+    let endpoint = PATHS
+        .iter()
+        .find(|(end, _)| path.ends_with(end))
+        .map(|(_, endpoint)| *endpoint);
     let endpoint = match (provider, endpoint) {
         (Some("ollama"), Some("chat")) => "openai-chat",
         (Some("ollama"), None) if path.ends_with("/api/chat") => "chat",
@@ -234,22 +273,70 @@ mod tests {
     #[test]
     fn an_address_tells_provider_and_endpoint() {
         for (url, expected) in [
-            ("https://router.huggingface.co/v1/chat/completions", ("huggingface", "chat")),
-            ("https://models.github.ai/inference/chat/completions", ("github", "chat")),
-            ("https://ai-gateway.vercel.sh/v1/chat/completions", ("vercel-gateway", "chat")),
-            ("https://x.cognitiveservices.azure.com/openai/deployments/g/chat/completions?a=1", ("azure", "chat")),
-            ("https://api.siliconflow.cn/v1/chat/completions", ("siliconflow", "chat")),
-            ("http://localhost:1234/v1/chat/completions", ("lm-studio", "chat")),
-            ("http://localhost:12345/v1/chat/completions", ("unknown-compat", "chat")),
-            ("http://localhost:11434/v1/chat/completions", ("ollama", "openai-chat")),
-            ("https://api.openai.com/v1/embeddings", ("openai", "v1/embeddings")),
-            ("https://api.deepseek.com/v1/responses", ("deepseek", "responses")),
-            ("https://api.individual.githubcopilot.com/chat/completions", ("github-copilot", "chat")),
-            ("https://api.venice.ai/api/v1/chat/completions", ("venice", "chat")),
-            ("http://10.0.0.5/v1-openai/chat/completions", ("gpustack", "chat")),
-            ("https://x.example/api/v2/cortex/v1/chat/completions", ("snowflake", "chat")),
-            ("https://bedrock-runtime.us-west-2.amazonaws.com/openai/v1/chat/completions", ("bedrock", "chat")),
-            ("https://generativelanguage.googleapis.com/v1beta/openai/chat/completions", ("gemini", "chat")),
+            (
+                "https://router.huggingface.co/v1/chat/completions",
+                ("huggingface", "chat"),
+            ),
+            (
+                "https://models.github.ai/inference/chat/completions",
+                ("github", "chat"),
+            ),
+            (
+                "https://ai-gateway.vercel.sh/v1/chat/completions",
+                ("vercel-gateway", "chat"),
+            ),
+            (
+                "https://x.cognitiveservices.azure.com/openai/deployments/g/chat/completions?a=1",
+                ("azure", "chat"),
+            ),
+            (
+                "https://api.siliconflow.cn/v1/chat/completions",
+                ("siliconflow", "chat"),
+            ),
+            (
+                "http://localhost:1234/v1/chat/completions",
+                ("lm-studio", "chat"),
+            ),
+            (
+                "http://localhost:12345/v1/chat/completions",
+                ("unknown-compat", "chat"),
+            ),
+            (
+                "http://localhost:11434/v1/chat/completions",
+                ("ollama", "openai-chat"),
+            ),
+            (
+                "https://api.openai.com/v1/embeddings",
+                ("openai", "v1/embeddings"),
+            ),
+            (
+                "https://api.deepseek.com/v1/responses",
+                ("deepseek", "responses"),
+            ),
+            (
+                "https://api.individual.githubcopilot.com/chat/completions",
+                ("github-copilot", "chat"),
+            ),
+            (
+                "https://api.venice.ai/api/v1/chat/completions",
+                ("venice", "chat"),
+            ),
+            (
+                "http://10.0.0.5/v1-openai/chat/completions",
+                ("gpustack", "chat"),
+            ),
+            (
+                "https://x.example/api/v2/cortex/v1/chat/completions",
+                ("snowflake", "chat"),
+            ),
+            (
+                "https://bedrock-runtime.us-west-2.amazonaws.com/openai/v1/chat/completions",
+                ("bedrock", "chat"),
+            ),
+            (
+                "https://generativelanguage.googleapis.com/v1beta/openai/chat/completions",
+                ("gemini", "chat"),
+            ),
             (
                 "https://eu-aiplatform.googleapis.com/v1/projects/p/locations/l/endpoints/openapi/chat/completions",
                 ("vertex", "chat"),
@@ -262,9 +349,26 @@ mod tests {
 
     #[test]
     fn a_name_is_a_provider_unless_it_is_a_placeholder_or_a_host() {
-        let told =
-            ["venice", "google", "llama.cpp", "unknown-compat", "openai-compat", "", "x.example", "localhost:80"];
-        let expected = [Some("venice"), Some("gemini"), Some("llama-cpp"), None, None, None, None, None];
+        let told = [
+            "venice",
+            "google",
+            "llama.cpp",
+            "unknown-compat",
+            "openai-compat",
+            "",
+            "x.example",
+            "localhost:80",
+        ];
+        let expected = [
+            Some("venice"),
+            Some("gemini"),
+            Some("llama-cpp"),
+            None,
+            None,
+            None,
+            None,
+            None,
+        ];
         assert_eq!(told.map(of_name), expected);
     }
 
@@ -273,25 +377,58 @@ mod tests {
         for (request, response, expected) in [
             ("{}", r#"{"usage":{"cost_in_usd_ticks":5}}"#, Some("xai")),
             (r#"{"venice_parameters":{}}"#, "{}", Some("venice")),
-            ("{}", r#"{"system_fingerprint":"fp_ollama"}"#, Some("ollama")),
-            ("{}", r#"{"system_fingerprint":"fp_1","choices":[{"message":{}}]}"#, None),
-            ("{}", r#"{"choices":[{"content_filter_results":{}}]}"#, Some("azure")),
+            (
+                "{}",
+                r#"{"system_fingerprint":"fp_ollama"}"#,
+                Some("ollama"),
+            ),
+            (
+                "{}",
+                r#"{"system_fingerprint":"fp_1","choices":[{"message":{}}]}"#,
+                None,
+            ),
+            (
+                "{}",
+                r#"{"choices":[{"content_filter_results":{}}]}"#,
+                Some("azure"),
+            ),
         ] {
             let json = |text: &'static str| Json::parse(text.as_bytes()).unwrap();
-            assert_eq!(of_bodies(Some(&json(request)), Some(&json(response))), expected, "{response}");
+            assert_eq!(
+                of_bodies(Some(&json(request)), Some(&json(response))),
+                expected,
+                "{response}"
+            );
         }
     }
 
     #[test]
     fn every_adapter_is_spelled_as_the_table_has_it() {
-        let adapters: Vec<&str> = super::super::dialect::adapters().map(|adapter| adapter.provider()).collect();
+        let adapters: Vec<&str> = super::super::dialect::adapters()
+            .map(|adapter| adapter.provider())
+            .collect();
         for (alias, provider) in ALIASES {
-            assert!(!adapters.contains(&alias) || alias == provider, "{alias} is an adapter's own name");
+            assert!(
+                !adapters.contains(&alias) || alias == provider,
+                "{alias} is an adapter's own name"
+            );
         }
-        for known in
-            ["anthropic", "gemini", "vertex", "bedrock", "azure", "mistral", "xai", "together", "zai", "moonshot"]
-        {
-            assert!(adapters.contains(&known) && HOSTS.iter().any(|(_, provider)| *provider == known), "{known}");
+        for known in [
+            "anthropic",
+            "gemini",
+            "vertex",
+            "bedrock",
+            "azure",
+            "mistral",
+            "xai",
+            "together",
+            "zai",
+            "moonshot",
+        ] {
+            assert!(
+                adapters.contains(&known) && HOSTS.iter().any(|(_, provider)| *provider == known),
+                "{known}"
+            );
         }
     }
 }

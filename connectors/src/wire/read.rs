@@ -1,14 +1,19 @@
-//! What the frame does for an adapter that reads: ids, positions, joining results with calls, warnings.
+//! What the frame does for an adapter that reads: ids, positions, joining results with calls,
+//! warnings.
 
 use std::borrow::Cow;
 use std::fmt;
 
 use gristmill_schemas::json::{Json, Object};
-use gristmill_schemas::message::block::{Origin, ToolResultBlock, ToolUseBlock, UnknownBlock, raw_arguments};
+use gristmill_schemas::message::block::{
+    Origin, ToolResultBlock, ToolUseBlock, UnknownBlock, raw_arguments,
+};
 use gristmill_schemas::message::ids::{Position, Thread, session_id, tool_use_id};
 use gristmill_schemas::message::request::{Choice, StopReason};
 use gristmill_schemas::message::tool_ids::ToolIdMap;
-use gristmill_schemas::message::{ContentBlock, Message, MessageMetadata, MessageStatus, Role, Timestamp};
+use gristmill_schemas::message::{
+    ContentBlock, Message, MessageMetadata, MessageStatus, Role, Timestamp,
+};
 
 use super::adapter::Adapter;
 use super::place::Place;
@@ -22,7 +27,8 @@ pub type FirstSeen<'c> = dyn Fn(&Position) -> Option<Timestamp> + 'c;
 pub struct ReadContext<'c> {
     /// The time of messages whose own time nobody knows: the exchange's.
     pub time: Timestamp,
-    /// The time at which a message at this position was first seen, if it was: a resent message keeps its first id.
+    /// The time at which a message at this position was first seen, if it was: a resent message
+    /// keeps its first id.
     pub first_seen: Option<&'c FirstSeen<'c>>,
     /// The session, if it has a name; else it is named after its first message.
     pub session: Option<&'c str>,
@@ -33,13 +39,22 @@ pub struct ReadContext<'c> {
 impl ReadContext<'_> {
     /// A context that knows only a time.
     pub fn at(time: Timestamp) -> Self {
-        ReadContext { time, first_seen: None, session: None, maker: None }
+        ReadContext {
+            time,
+            first_seen: None,
+            session: None,
+            maker: None,
+        }
     }
 }
 
 impl fmt::Debug for ReadContext<'_> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("ReadContext").field("time", &self.time).field("session", &self.session).finish()
+        formatter
+            .debug_struct("ReadContext")
+            .field("time", &self.time)
+            .field("session", &self.session)
+            .finish()
     }
 }
 
@@ -63,7 +78,8 @@ struct Call {
 }
 
 impl Conversation {
-    /// A conversation before its first message. Conversations of one name share what they have in common.
+    /// A conversation before its first message. Conversations of one name share what they have in
+    /// common.
     pub fn new(name: &str) -> Self {
         Conversation {
             thread: Thread::new(name),
@@ -79,9 +95,14 @@ impl Conversation {
         self.thread.advance(role, content)
     }
 
-    /// The session's id: its name, or one after the first message, which stands at `position` and was made at `time` unless another
-    /// came before.
-    pub fn session(&mut self, position: &Position, time: Timestamp, context: &ReadContext) -> String {
+    /// The session's id: its name, or one after the first message, which stands at `position` and
+    /// was made at `time` unless another came before.
+    pub fn session(
+        &mut self,
+        position: &Position,
+        time: Timestamp,
+        context: &ReadContext,
+    ) -> String {
         let named = || match context.session {
             Some(session) => session.to_owned(),
             None => session_id(position, time),
@@ -94,9 +115,13 @@ impl Conversation {
         self.thread.position().depth() == 0
     }
 
-    /// The tool of the call with this canonical id, if the conversation has told of the call and its tool.
+    /// The tool of the call with this canonical id, if the conversation has told of the call and
+    /// its tool.
     pub fn tool_name(&self, id: &str) -> Option<&str> {
-        let call = self.calls.iter().rfind(|call| call.canonical.as_deref() == Some(id))?;
+        let call = self
+            .calls
+            .iter()
+            .rfind(|call| call.canonical.as_deref() == Some(id))?;
         call.name.as_deref()
     }
 
@@ -109,7 +134,8 @@ impl Conversation {
 /// Something in a body that isn't understood, or not taken.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReadWarning {
-    /// The message that it is about, as it is numbered in the body; `None` for the rest of the body.
+    /// The message that it is about, as it is numbered in the body; `None` for the rest of the
+    /// body.
     pub message: Option<usize>,
     /// What it is.
     pub kind: ReadWarningKind,
@@ -145,21 +171,39 @@ impl fmt::Display for ReadWarning {
             write!(formatter, "message {message}: ")?;
         }
         match &self.kind {
-            ReadWarningKind::UnknownBlock(tag) => write!(formatter, "block of unknown type `{tag}` is kept as it is"),
+            ReadWarningKind::UnknownBlock(tag) => {
+                write!(formatter, "block of unknown type `{tag}` is kept as it is")
+            }
             ReadWarningKind::BlockLeftOut(tag) => {
-                write!(formatter, "block of type `{tag}` isn't taken here and is left out")
+                write!(
+                    formatter,
+                    "block of type `{tag}` isn't taken here and is left out"
+                )
             }
             ReadWarningKind::UnknownRole(role) => {
-                write!(formatter, "message of unknown role `{role}` is kept as it is")
+                write!(
+                    formatter,
+                    "message of unknown role `{role}` is kept as it is"
+                )
             }
             ReadWarningKind::ArgumentsNotAnObject(id) => {
-                write!(formatter, "arguments of call `{id}` are not a JSON object; they are kept as they are")
+                write!(
+                    formatter,
+                    "arguments of call `{id}` are not a JSON object; they are kept as they are"
+                )
             }
-            ReadWarningKind::InconsistentUsage { prompt, cached, written } => write!(
+            ReadWarningKind::InconsistentUsage {
+                prompt,
+                cached,
+                written,
+            } => write!(
                 formatter,
-                "usage contradicts itself: {prompt} tokens of prompt, {cached} read from and {written} written to a cache"
+                "usage contradicts itself: {prompt} tokens of prompt, {cached} read from and \
+                 {written} written to a cache"
             ),
-            ReadWarningKind::OrphanResult => formatter.write_str("result of a call that was never seen"),
+            ReadWarningKind::OrphanResult => {
+                formatter.write_str("result of a call that was never seen")
+            }
         }
     }
 }
@@ -190,7 +234,11 @@ pub(super) struct Unit {
 }
 
 impl<'c, 'j> Reader<'c, 'j> {
-    pub(super) fn new(adapter: &dyn Adapter, conversation: &'c mut Conversation, context: &'c ReadContext<'c>) -> Self {
+    pub(super) fn new(
+        adapter: &dyn Adapter,
+        conversation: &'c mut Conversation,
+        context: &'c ReadContext<'c>,
+    ) -> Self {
         Reader {
             key: adapter.key(),
             provider: adapter.provider(),
@@ -212,13 +260,20 @@ impl<'c, 'j> Reader<'c, 'j> {
         self.key
     }
 
-    /// Begins the unit at `place`: messages pushed from now on belong to it. A unit without messages is part of the
-    /// envelope.
+    /// Begins the unit at `place`: messages pushed from now on belong to it. A unit without
+    /// messages is part of the envelope.
     pub fn unit(&mut self, place: Place) {
-        if self.units.last().is_some_and(|unit| unit.messages.is_empty()) {
+        if self
+            .units
+            .last()
+            .is_some_and(|unit| unit.messages.is_empty())
+        {
             self.units.pop();
         }
-        self.units.push(Unit { place, messages: Vec::new() });
+        self.units.push(Unit {
+            place,
+            messages: Vec::new(),
+        });
     }
 
     /// A call: the block for it. `wire_id` is what the provider calls it, if it has a name for it.
@@ -233,19 +288,22 @@ impl<'c, 'j> Reader<'c, 'j> {
         ContentBlock::ToolUse(ToolUseBlock { id, name, input })
     }
 
-    /// The input of the call `call` from its `arguments` on the wire. Arguments that are neither an object nor the text of
-    /// one are kept as they are ([`ToolUseBlock::raw_input`]), with a warning.
+    /// The input of the call `call` from its `arguments` on the wire. Arguments that are neither an
+    /// object nor the text of one are kept as they are ([`ToolUseBlock::raw_input`]), with a
+    /// warning.
     pub fn input(&mut self, call: Option<&str>, arguments: Option<&'j Json<'j>>) -> Object<'j> {
         let input = ToolUseBlock::input_of(arguments);
         let is_object = arguments.is_some_and(|arguments| arguments.as_object().is_some());
         if !is_object && raw_arguments(&input).is_some() {
-            self.warn(ReadWarningKind::ArgumentsNotAnObject(call.unwrap_or_default().to_owned()));
+            self.warn(ReadWarningKind::ArgumentsNotAnObject(
+                call.unwrap_or_default().to_owned(),
+            ));
         }
         input
     }
 
-    /// A result: the block for it. It answers the last call of that id; without an id, the first open call of that name; without a
-    /// name, the first open call.
+    /// A result: the block for it. It answers the last call of that id; without an id, the first
+    /// open call of that name; without a name, the first open call.
     pub fn tool_result(
         &mut self,
         wire_id: Option<&str>,
@@ -260,18 +318,27 @@ impl<'c, 'j> Reader<'c, 'j> {
                 Cow::Owned(index.to_string())
             }
             None => {
-                if wire_id.and_then(|wire_id| self.known_elsewhere(wire_id)).is_none() {
+                if wire_id
+                    .and_then(|wire_id| self.known_elsewhere(wire_id))
+                    .is_none()
+                {
                     self.warn(ReadWarningKind::OrphanResult);
                 }
                 self.new_call(wire_id, name)
             }
         };
-        ContentBlock::ToolResult(ToolResultBlock { tool_use_id, content, is_error })
+        ContentBlock::ToolResult(ToolResultBlock {
+            tool_use_id,
+            content,
+            is_error,
+        })
     }
 
     /// A provisional id: the call's number, until the message is pushed.
     fn new_call(&mut self, wire_id: Option<&str>, name: Option<&str>) -> Cow<'static, str> {
-        let canonical = wire_id.and_then(|wire_id| self.known_elsewhere(wire_id)).map(str::to_owned);
+        let canonical = wire_id
+            .and_then(|wire_id| self.known_elsewhere(wire_id))
+            .map(str::to_owned);
         let calls = &mut self.conversation.calls;
         calls.push(Call {
             wire_id: wire_id.map(str::to_owned),
@@ -282,19 +349,29 @@ impl<'c, 'j> Reader<'c, 'j> {
         Cow::Owned((calls.len() - 1).to_string())
     }
 
-    /// The canonical id of the call that the session's map knows by `wire_id` though this conversation hasn't told of it (§5). An id that
-    /// it has told of and that comes again is another call: some providers number their calls anew in each answer.
+    /// The canonical id of the call that the session's map knows by `wire_id` though this
+    /// conversation hasn't told of it (§5). An id that it has told of and that comes again is
+    /// another call: some providers number their calls anew in each answer.
     fn known_elsewhere(&self, wire_id: &str) -> Option<&str> {
         let known = self.conversation.ids.canonical_id(self.provider, wire_id)?;
-        let told = self.conversation.calls.iter().rev().any(|call| call.canonical.as_deref() == Some(known));
+        let told = self
+            .conversation
+            .calls
+            .iter()
+            .rev()
+            .any(|call| call.canonical.as_deref() == Some(known));
         (!told).then_some(known)
     }
 
     fn find_call(&self, wire_id: Option<&str>, name: Option<&str>) -> Option<usize> {
         let calls = &self.conversation.calls;
         match wire_id {
-            Some(wire_id) => calls.iter().rposition(|call| call.wire_id.as_deref() == Some(wire_id)),
-            None => calls.iter().position(|call| !call.answered && (name.is_none() || call.name.as_deref() == name)),
+            Some(wire_id) => calls
+                .iter()
+                .rposition(|call| call.wire_id.as_deref() == Some(wire_id)),
+            None => calls.iter().position(|call| {
+                !call.answered && (name.is_none() || call.name.as_deref() == name)
+            }),
         }
     }
 
@@ -305,7 +382,8 @@ impl<'c, 'j> Reader<'c, 'j> {
         block
     }
 
-    /// Adds a message whose role isn't one of the four: whole, as something that the model was told.
+    /// Adds a message whose role isn't one of the four: whole, as something that the model was
+    /// told.
     pub fn unknown_role(&mut self, role: &str, message: &'j Json<'j>) {
         self.warn(ReadWarningKind::UnknownRole(role.to_owned()));
         let block = self.as_it_is(message);
@@ -313,7 +391,10 @@ impl<'c, 'j> Reader<'c, 'j> {
     }
 
     fn as_it_is(&self, json: &'j Json<'j>) -> ContentBlock<'j> {
-        ContentBlock::Unknown(UnknownBlock { origin: Origin::Wire(Cow::Borrowed(self.key)), json: json.reborrow() })
+        ContentBlock::Unknown(UnknownBlock {
+            origin: Origin::Wire(Cow::Borrowed(self.key)),
+            json: json.reborrow(),
+        })
     }
 
     /// Takes down a warning about the message that is being read.
@@ -331,14 +412,26 @@ impl<'c, 'j> Reader<'c, 'j> {
         self.messages.push(message);
     }
 
-    /// Adds an answer, whose unit stands at `place`. All answers follow the same conversation; reading goes on after the first.
-    pub fn choice(&mut self, place: Place, content: Vec<ContentBlock<'j>>, stop_reason: Option<StopReason>) {
+    /// Adds an answer, whose unit stands at `place`. All answers follow the same conversation;
+    /// reading goes on after the first.
+    pub fn choice(
+        &mut self,
+        place: Place,
+        content: Vec<ContentBlock<'j>>,
+        stop_reason: Option<StopReason>,
+    ) {
         let mut message = self.message(Role::Assistant, content);
         let maker = self.context.maker.map(|maker| Cow::Owned(maker.to_owned()));
         message.metadata.provider = Some(maker.unwrap_or(Cow::Borrowed(self.provider)));
         let index = self.choices.len();
-        self.units.push(Unit { place, messages: vec![index] });
-        self.choices.push(Choice { message, stop_reason });
+        self.units.push(Unit {
+            place,
+            messages: vec![index],
+        });
+        self.choices.push(Choice {
+            message,
+            stop_reason,
+        });
     }
 
     /// Says that there is more to come of the last answer.
@@ -348,7 +441,8 @@ impl<'c, 'j> Reader<'c, 'j> {
         }
     }
 
-    /// Says that `count` answers follow. Before each but the first, [`Reader::next_choice`] goes back to where they branch.
+    /// Says that `count` answers follow. Before each but the first, [`Reader::next_choice`] goes
+    /// back to where they branch.
     pub fn begin_choices(&mut self, count: usize) {
         if count > 1 {
             self.fork = Some(Box::new(self.conversation.clone()));
@@ -359,7 +453,8 @@ impl<'c, 'j> Reader<'c, 'j> {
     pub fn next_choice(&mut self) {
         if let Some(fork) = &self.fork {
             let after = std::mem::replace(self.conversation, (**fork).clone());
-            self.after_first_choice.get_or_insert_with(|| Box::new(after));
+            self.after_first_choice
+                .get_or_insert_with(|| Box::new(after));
         }
     }
 
@@ -384,15 +479,27 @@ impl<'c, 'j> Reader<'c, 'j> {
                 ContentBlock::ToolResult(result) => &mut result.tool_use_id,
                 _ => continue,
             };
-            let Some(call) = id.parse().ok().and_then(|index: usize| self.conversation.calls.get_mut(index)) else {
+            let Some(call) = id
+                .parse()
+                .ok()
+                .and_then(|index: usize| self.conversation.calls.get_mut(index))
+            else {
                 continue;
             };
-            let canonical = call.canonical.get_or_insert_with(|| tool_use_id(ulid, ordinal));
+            let canonical = call
+                .canonical
+                .get_or_insert_with(|| tool_use_id(ulid, ordinal));
             ordinal += 1;
             if let Some(wire_id) = &call.wire_id {
-                self.conversation.ids.remember(self.provider, canonical, wire_id);
+                self.conversation
+                    .ids
+                    .remember(self.provider, canonical, wire_id);
             }
-            ids.push(call.wire_id.as_ref().map_or(Json::Null, |wire_id| Json::from(wire_id.clone())));
+            ids.push(
+                call.wire_id
+                    .as_ref()
+                    .map_or(Json::Null, |wire_id| Json::from(wire_id.clone())),
+            );
             *id = Cow::Owned(canonical.clone());
             if role == Role::Tool {
                 metadata.parent_tool_use_id = Some(id.clone());
@@ -411,9 +518,15 @@ impl<'c, 'j> Reader<'c, 'j> {
 
     /// Ids rise along a conversation, so its times never fall.
     fn time_of(&mut self, position: &Position) -> Timestamp {
-        let first_seen = self.context.first_seen.and_then(|first_seen| first_seen(position));
+        let first_seen = self
+            .context
+            .first_seen
+            .and_then(|first_seen| first_seen(position));
         let time = first_seen.unwrap_or(self.context.time);
-        let time = self.conversation.last_time.map_or(time, |last| last.max(time));
+        let time = self
+            .conversation
+            .last_time
+            .map_or(time, |last| last.max(time));
         self.conversation.last_time = Some(time);
         time
     }
@@ -423,7 +536,10 @@ impl<'c, 'j> Reader<'c, 'j> {
         let signs_thinking = self.signs_thinking && self.context.maker.is_none();
         match block {
             ContentBlock::Thinking { signature, .. } => {
-                !(signs_thinking && signature.as_deref().is_some_and(|signature| !signature.is_empty()))
+                !(signs_thinking
+                    && signature
+                        .as_deref()
+                        .is_some_and(|signature| !signature.is_empty()))
             }
             ContentBlock::RedactedThinking { .. } => !signs_thinking,
             _ => false,

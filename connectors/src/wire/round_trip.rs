@@ -1,4 +1,5 @@
-//! Does an exchange survive the round trip? Wire to canonical messages, through their JSON, and back to the same wire.
+//! Does an exchange survive the round trip? Wire to canonical messages, through their JSON, and
+//! back to the same wire.
 
 use std::fmt;
 
@@ -53,12 +54,17 @@ impl Verdict {
     pub fn outcome(&self) -> Outcome {
         let outcomes = [&self.request, &self.response];
         let find = |wanted: fn(&Outcome) -> bool| {
-            outcomes.iter().filter_map(|outcome| outcome.as_ref()).find(|outcome| wanted(outcome))
+            outcomes
+                .iter()
+                .filter_map(|outcome| outcome.as_ref())
+                .find(|outcome| wanted(outcome))
         };
         let worst = find(|outcome| matches!(outcome, Outcome::Unequal(_)))
             .or_else(|| find(|outcome| matches!(outcome, Outcome::Opaque(_))))
             .or_else(|| find(|outcome| *outcome == Outcome::Equal));
-        worst.cloned().unwrap_or_else(|| Outcome::Opaque("no body".to_owned()))
+        worst
+            .cloned()
+            .unwrap_or_else(|| Outcome::Opaque("no body".to_owned()))
     }
 }
 
@@ -79,17 +85,35 @@ pub fn check(adapter: &dyn Adapter, exchange: &Exchange) -> Verdict {
     let time = exchange.time(None, Timestamp::from_micros(0));
     let context = ReadContext::at(time);
     if let Some(body) = exchange.request {
-        verdict.request = Some(check_request(adapter, body, &mut conversation, &context, &mut verdict.sizes));
+        verdict.request = Some(check_request(
+            adapter,
+            body,
+            &mut conversation,
+            &context,
+            &mut verdict.sizes,
+        ));
     }
     verdict.response = match &exchange.response {
         ResponseBody::None => None,
-        ResponseBody::Json(body) => {
-            Some(check_response(adapter, body, &mut conversation, &context, &mut verdict.sizes))
-        }
+        ResponseBody::Json(body) => Some(check_response(
+            adapter,
+            body,
+            &mut conversation,
+            &context,
+            &mut verdict.sizes,
+        )),
         ResponseBody::Stream(_) => {
             // A stream that was cut before its first event has no body.
             let fold = exchange.folded(adapter).filter(|fold| !fold.is_empty);
-            fold.map(|fold| check_response(adapter, &fold.folded.body, &mut conversation, &context, &mut verdict.sizes))
+            fold.map(|fold| {
+                check_response(
+                    adapter,
+                    &fold.folded.body,
+                    &mut conversation,
+                    &context,
+                    &mut verdict.sizes,
+                )
+            })
         }
     };
     verdict
@@ -112,15 +136,27 @@ fn check_request(
     sizes.wire_bytes += body.to_string().len();
     sizes.add(
         adapter.key(),
-        request.messages.iter().map(|message| &message.metadata.provider_raw).chain([&request.provider_raw]),
+        request
+            .messages
+            .iter()
+            .map(|message| &message.metadata.provider_raw)
+            .chain([&request.provider_raw]),
     );
     let stored = store(&request.messages);
-    let stored: Vec<Json> = stored.iter().map(|text| Json::parse(text.as_bytes()).unwrap_or_default()).collect();
+    let stored: Vec<Json> = stored
+        .iter()
+        .map(|text| Json::parse(text.as_bytes()).unwrap_or_default())
+        .collect();
     request.messages = match load(&stored, sizes) {
         Ok(messages) => messages,
         Err(why) => return Outcome::Unequal(why),
     };
-    let written = write_request(adapter, &request, &mut ToolIdMap::new(), WriteOptions::default());
+    let written = write_request(
+        adapter,
+        &request,
+        &mut ToolIdMap::new(),
+        WriteOptions::default(),
+    );
     compare(body, &written.json)
 }
 
@@ -144,30 +180,51 @@ fn check_response(
         Err(error) => return Outcome::Opaque(error.to_string()),
     };
     sizes.wire_bytes += body.to_string().len();
-    let raws = response.choices.iter().map(|choice| &choice.message.metadata.provider_raw);
+    let raws = response
+        .choices
+        .iter()
+        .map(|choice| &choice.message.metadata.provider_raw);
     sizes.add(adapter.key(), raws.chain([&response.provider_raw]));
-    let messages: Vec<Message> = response.choices.iter().map(|choice| choice.message.clone()).collect();
+    let messages: Vec<Message> = response
+        .choices
+        .iter()
+        .map(|choice| choice.message.clone())
+        .collect();
     let stored = store(&messages);
-    let stored: Vec<Json> = stored.iter().map(|text| Json::parse(text.as_bytes()).unwrap_or_default()).collect();
+    let stored: Vec<Json> = stored
+        .iter()
+        .map(|text| Json::parse(text.as_bytes()).unwrap_or_default())
+        .collect();
     match load(&stored, sizes) {
-        Ok(messages) => {
-            response.choices.iter_mut().zip(messages).for_each(|(choice, message)| choice.message = message)
-        }
+        Ok(messages) => response
+            .choices
+            .iter_mut()
+            .zip(messages)
+            .for_each(|(choice, message)| choice.message = message),
         Err(why) => return Outcome::Unequal(why),
     }
-    let written = write_response(adapter, &response, &mut ToolIdMap::new(), WriteOptions::default());
+    let written = write_response(
+        adapter,
+        &response,
+        &mut ToolIdMap::new(),
+        WriteOptions::default(),
+    );
     compare(body, &written.json)
 }
 
 /// The messages as a store would keep them.
 fn store(messages: &[Message]) -> Vec<String> {
-    messages.iter().map(|message| encode_message(message, Unknowns::Keep).to_string()).collect()
+    messages
+        .iter()
+        .map(|message| encode_message(message, Unknowns::Keep).to_string())
+        .collect()
 }
 
 fn load<'j>(stored: &'j [Json<'j>], sizes: &mut Sizes) -> Result<Vec<Message<'j>>, String> {
     let mut messages = Vec::with_capacity(stored.len());
     for json in stored {
-        let (message, _) = decode_message(json, Mode::Tolerant).map_err(|error| format!("stored message: {error}"))?;
+        let (message, _) = decode_message(json, Mode::Tolerant)
+            .map_err(|error| format!("stored message: {error}"))?;
         sizes.add_unknown_blocks(&message);
         messages.push(message);
     }
@@ -175,7 +232,11 @@ fn load<'j>(stored: &'j [Json<'j>], sizes: &mut Sizes) -> Result<Vec<Message<'j>
 }
 
 impl Sizes {
-    fn add<'r, 'a: 'r>(&mut self, key: &str, raws: impl IntoIterator<Item = &'r Option<Object<'a>>>) {
+    fn add<'r, 'a: 'r>(
+        &mut self,
+        key: &str,
+        raws: impl IntoIterator<Item = &'r Option<Object<'a>>>,
+    ) {
         let parts = raws.into_iter().flatten().filter_map(|raw| raw.get(key));
         self.residual_bytes += parts.map(|part| part.to_string().len()).sum::<usize>();
     }
@@ -201,7 +262,8 @@ fn compare(original: &Json, written: &Json) -> Outcome {
     }
 }
 
-/// The path of the first place where two values differ, numbers by their spelling; `None` if they are identical.
+/// The path of the first place where two values differ, numbers by their spelling; `None` if they
+/// are identical.
 pub fn first_difference(left: &Json, right: &Json) -> Option<String> {
     let mut path = "$".to_owned();
     differ(left, right, &mut path).then_some(path)
@@ -250,8 +312,14 @@ mod tests {
             (r#"{"a":1}"#, r#"{"a":1,"b":null}"#, "$.b"),
             ("1", "\"1\"", "$"),
         ] {
-            assert_eq!(first_difference(&json(left), &json(right)).as_deref(), Some(path));
+            assert_eq!(
+                first_difference(&json(left), &json(right)).as_deref(),
+                Some(path)
+            );
         }
-        assert_eq!(first_difference(&json(r#"{"a":1,"b":[]}"#), &json(r#"{"b":[],"a":1}"#)), None);
+        assert_eq!(
+            first_difference(&json(r#"{"a":1,"b":[]}"#), &json(r#"{"b":[],"a":1}"#)),
+            None
+        );
     }
 }

@@ -35,7 +35,15 @@ fn shown(block: &ContentBlock) -> String {
         ContentBlock::Image(image) => format!("image: {}", image.source.data()),
         ContentBlock::ToolUse(call) => format!("call: {}", call.name),
         ContentBlock::ToolResult(result) => {
-            format!("result: {}", result.content.iter().map(shown).collect::<Vec<_>>().join(", "))
+            format!(
+                "result: {}",
+                result
+                    .content
+                    .iter()
+                    .map(shown)
+                    .collect::<Vec<_>>()
+                    .join(", ")
+            )
         }
         ContentBlock::Unknown(unknown) => format!("unknown: {}", unknown.json),
         ContentBlock::RedactedThinking { data } => format!("redacted: {data}"),
@@ -48,7 +56,9 @@ fn asked(key: &str, body: &str) -> Vec<(Role, Vec<String>)> {
     comes_back(key, "request", &body);
     let read = read_request(adapter(key), &body, &mut Conversation::new(""), &context()).unwrap();
     let messages = read.request.messages.iter();
-    messages.map(|message| (message.role, message.content.iter().map(shown).collect())).collect()
+    messages
+        .map(|message| (message.role, message.content.iter().map(shown).collect()))
+        .collect()
 }
 
 /// The blocks of an answer, whose round trip is checked.
@@ -56,14 +66,23 @@ fn answered(key: &str, body: &str) -> Vec<String> {
     let body = json(body);
     comes_back(key, "response", &body);
     let read = read_response(adapter(key), &body, &mut Conversation::new(""), &context()).unwrap();
-    read.response.choices[0].message.content.iter().map(shown).collect()
+    read.response.choices[0]
+        .message
+        .content
+        .iter()
+        .map(shown)
+        .collect()
 }
 
 fn comes_back(key: &str, name: &'static str, body: &Json) {
     let exchange = Json::Object([(name, body.reborrow())].into_iter().collect());
     let (provider, endpoint) = key.split_once('/').unwrap();
     let exchange = Exchange::named(&exchange, provider, endpoint);
-    assert_eq!(check(adapter(key), &exchange).outcome(), Outcome::Equal, "{key} {body}");
+    assert_eq!(
+        check(adapter(key), &exchange).outcome(),
+        Outcome::Equal,
+        "{key} {body}"
+    );
 }
 
 /// A completion that answers with `message`.
@@ -76,22 +95,48 @@ fn completion(message: &str) -> String {
 #[test]
 fn a_message_of_unknown_role_is_kept_whole_and_told() {
     for (key, list, message) in [
-        ("openai/chat", "messages", r#"{"role":"ipython","content":"42"}"#),
+        (
+            "openai/chat",
+            "messages",
+            r#"{"role":"ipython","content":"42"}"#,
+        ),
         ("openai/chat", "messages", r#"{"role":null,"content":"42"}"#),
-        ("anthropic/messages", "messages", r#"{"role":"critic","content":"no"}"#),
-        ("bedrock/converse", "messages", r#"{"role":"critic","content":[{"text":"no"}]}"#),
-        ("ollama/chat", "messages", r#"{"role":"control","content":"thinking"}"#),
-        ("gemini/generatecontent", "contents", r#"{"role":"critic","parts":[{"text":"no"}]}"#),
+        (
+            "anthropic/messages",
+            "messages",
+            r#"{"role":"critic","content":"no"}"#,
+        ),
+        (
+            "bedrock/converse",
+            "messages",
+            r#"{"role":"critic","content":[{"text":"no"}]}"#,
+        ),
+        (
+            "ollama/chat",
+            "messages",
+            r#"{"role":"control","content":"thinking"}"#,
+        ),
+        (
+            "gemini/generatecontent",
+            "contents",
+            r#"{"role":"critic","parts":[{"text":"no"}]}"#,
+        ),
     ] {
         let body = json(&format!(r#"{{"max_tokens":1,"{list}":[{message}]}}"#));
         comes_back(key, "request", &body);
-        let read = read_request(adapter(key), &body, &mut Conversation::new(""), &context()).unwrap();
+        let read =
+            read_request(adapter(key), &body, &mut Conversation::new(""), &context()).unwrap();
         let kept = &read.request.messages[0];
         assert_eq!((kept.role, read.positions.len()), (Role::User, 1), "{key}");
-        let [ContentBlock::Unknown(whole)] = kept.content.as_slice() else { panic!("{key}: {:?}", kept.content) };
+        let [ContentBlock::Unknown(whole)] = kept.content.as_slice() else {
+            panic!("{key}: {:?}", kept.content)
+        };
         assert_eq!(whole.json, json(message));
         let told: Vec<_> = read.warnings.iter().map(|warning| &warning.kind).collect();
-        assert!(matches!(told.as_slice(), [ReadWarningKind::UnknownRole(_)]), "{key}: {told:?}");
+        assert!(
+            matches!(told.as_slice(), [ReadWarningKind::UnknownRole(_)]),
+            "{key}: {told:?}"
+        );
     }
 }
 
@@ -99,9 +144,15 @@ fn a_message_of_unknown_role_is_kept_whole_and_told() {
 fn a_message_of_unknown_role_is_written_where_content_has_no_parts() {
     let body = json(r#"{"messages":[{"role":"control","content":"thinking"}]}"#);
     let mut conversation = Conversation::new("");
-    let mut read = read_request(adapter("ollama/chat"), &body, &mut conversation, &context()).unwrap();
+    let mut read =
+        read_request(adapter("ollama/chat"), &body, &mut conversation, &context()).unwrap();
     read.request.messages[0].metadata.provider_raw = None;
-    let written = write_request(adapter("ollama/chat"), &read.request, &mut conversation.ids, WriteOptions::default());
+    let written = write_request(
+        adapter("ollama/chat"),
+        &read.request,
+        &mut conversation.ids,
+        WriteOptions::default(),
+    );
     assert_eq!(written.json.get("messages"), body.get("messages"));
     assert!(written.drops.is_empty());
 }
@@ -109,75 +160,143 @@ fn a_message_of_unknown_role_is_written_where_content_has_no_parts() {
 #[test]
 fn gemini_takes_one_object_for_a_list_and_roles_in_capitals() {
     let said = |role, text: &str| (role, vec![format!("text: {text}")]);
-    let body = r#"{"system_instruction":{"parts":{"text":"s"}},"contents":{"parts":{"text":"hi"}}}"#;
+    let body =
+        r#"{"system_instruction":{"parts":{"text":"s"}},"contents":{"parts":{"text":"hi"}}}"#;
     let expected = [said(Role::System, "s"), said(Role::User, "hi")];
     assert_eq!(asked("gemini/generatecontent", body), expected);
     let body = r#"{"contents":[{"role":"USER","parts":{"text":"a"}},{"role":"MODEL","parts":[{"text":"b"}]}]}"#;
-    assert_eq!(asked("vertex/generatecontent", body), [said(Role::User, "a"), said(Role::Assistant, "b")]);
-    for body in [r#"{"contents":{}}"#, r#"{"contents":"hi"}"#, r#"{"contents":[{"text":"hi"}]}"#] {
-        assert!(!adapter("gemini/generatecontent").is_request(&json(body)), "{body}");
+    assert_eq!(
+        asked("vertex/generatecontent", body),
+        [said(Role::User, "a"), said(Role::Assistant, "b")]
+    );
+    for body in [
+        r#"{"contents":{}}"#,
+        r#"{"contents":"hi"}"#,
+        r#"{"contents":[{"text":"hi"}]}"#,
+    ] {
+        assert!(
+            !adapter("gemini/generatecontent").is_request(&json(body)),
+            "{body}"
+        );
     }
 }
 
 #[test]
 fn a_thought_is_read_under_either_of_its_names() {
     let one = |key: &str| format!(r#"{{"role":"assistant","{key}":"hm","content":"hi"}}"#);
-    for key in ["vllm/chat", "groq/chat", "azure/chat", "openrouter/chat", "mistral/chat"] {
+    for key in [
+        "vllm/chat",
+        "groq/chat",
+        "azure/chat",
+        "openrouter/chat",
+        "mistral/chat",
+    ] {
         for name in ["reasoning", "reasoning_content"] {
-            assert_eq!(answered(key, &completion(&one(name))), ["thinking: hm", "text: hi"], "{key} {name}");
+            assert_eq!(
+                answered(key, &completion(&one(name))),
+                ["thinking: hm", "text: hi"],
+                "{key} {name}"
+            );
         }
     }
     let both = r#"{"role":"assistant","reasoning":"b","reasoning_content":"a","content":"hi"}"#;
-    assert_eq!(answered("vllm/chat", &completion(both)), ["thinking: a", "text: hi"], "once, its own name first");
+    assert_eq!(
+        answered("vllm/chat", &completion(both)),
+        ["thinking: a", "text: hi"],
+        "once, its own name first"
+    );
     let other = r#"{"role":"assistant","reasoning":{"effort":"low"},"reasoning_content":"","content":"hi"}"#;
     assert_eq!(answered("vllm/chat", &completion(other)), ["text: hi"]);
-    assert_eq!(answered("openai/chat", &completion(&one("reasoning"))), ["thinking: hm", "text: hi"]);
+    assert_eq!(
+        answered("openai/chat", &completion(&one("reasoning"))),
+        ["thinking: hm", "text: hi"]
+    );
 }
 
 #[test]
 fn a_thought_goes_back_to_the_servers_that_sent_it_and_never_to_openai() {
-    let body = json(&completion(r#"{"role":"assistant","reasoning_content":"hm","content":"hi"}"#));
+    let body = json(&completion(
+        r#"{"role":"assistant","reasoning_content":"hm","content":"hi"}"#,
+    ));
     let mut conversation = Conversation::new("");
     let read = read_response(adapter("openai/chat"), &body, &mut conversation, &context()).unwrap();
     let mut message = read.response.choices.into_iter().next().unwrap().message;
     let written = |message: &Message| {
-        let request = Request { messages: vec![message.clone()], ..Request::default() };
-        let body = write_request(adapter("openai/chat"), &request, &mut ToolIdMap::new(), WriteOptions::default());
-        (body.json.get("messages").unwrap().to_string(), body.drops.len())
+        let request = Request {
+            messages: vec![message.clone()],
+            ..Request::default()
+        };
+        let body = write_request(
+            adapter("openai/chat"),
+            &request,
+            &mut ToolIdMap::new(),
+            WriteOptions::default(),
+        );
+        (
+            body.json.get("messages").unwrap().to_string(),
+            body.drops.len(),
+        )
     };
     let with_thought = r#"[{"role":"assistant","reasoning_content":"hm","content":"hi"}]"#;
     assert_eq!(written(&message), (with_thought.to_owned(), 0));
     // A thought of OpenAI's that was read elsewhere has no place on this wire.
     message.metadata.provider_raw = None;
     assert_eq!(message.metadata.provider.as_deref(), Some("openai"));
-    assert_eq!(written(&message), (r#"[{"role":"assistant","content":"hi"}]"#.to_owned(), 1));
+    assert_eq!(
+        written(&message),
+        (r#"[{"role":"assistant","content":"hi"}]"#.to_owned(), 1)
+    );
 }
 
 #[test]
 fn what_is_said_beside_the_content_is_read() {
     let aloud = r#"{"role":"assistant","content":null,"audio":{"id":"a","data":"AAAA","transcript":"Hello there"}}"#;
-    assert_eq!(answered("openai/chat", &completion(aloud)), ["text: Hello there"]);
+    assert_eq!(
+        answered("openai/chat", &completion(aloud)),
+        ["text: Hello there"]
+    );
     let resent = r#"{"role":"assistant","audio":{"id":"a"}}"#;
-    assert_eq!(asked("openai/chat", &format!(r#"{{"messages":[{resent}]}}"#))[0].1, ["text: "]);
+    assert_eq!(
+        asked("openai/chat", &format!(r#"{{"messages":[{resent}]}}"#))[0].1,
+        ["text: "]
+    );
     let drawn = r#"{"role":"assistant","content":"Look","images":[{"type":"image_url","image_url":{"url":"data:image/png;base64,AAAA"}},"?"]}"#;
-    assert_eq!(answered("openrouter/chat", &completion(drawn)), ["text: Look", "image: AAAA"]);
+    assert_eq!(
+        answered("openrouter/chat", &completion(drawn)),
+        ["text: Look", "image: AAAA"]
+    );
     let thought = r#"{"role":"assistant","content":[{"type":"thinking","thinking":[{"type":"text","text":"h"},
         {"type":"reference","reference_ids":[1]},{"type":"text","text":"m"}]},{"type":"text","text":"ok"}]}"#;
-    assert_eq!(answered("mistral/chat", &completion(thought)), ["thinking: hm", "text: ok"]);
+    assert_eq!(
+        answered("mistral/chat", &completion(thought)),
+        ["thinking: hm", "text: ok"]
+    );
     let bedrock = r#"{"output":{"message":{"role":"assistant","content":[{"text":"As "},{"citationsContent":{"content":[{"text":"the sky "},
         {"text":"is blue"}],"citations":[{"title":"d"}]}}]}},"stopReason":"end_turn"}"#;
-    assert_eq!(answered("bedrock/converse", bedrock), ["text: As ", "text: the sky is blue"]);
+    assert_eq!(
+        answered("bedrock/converse", bedrock),
+        ["text: As ", "text: the sky is blue"]
+    );
     let guarded = r#"{"messages":[{"role":"user","content":[{"guardContent":{"text":{"text":"why","qualifiers":["query"]}}},
         {"guardContent":{"image":{"format":"png","source":{"bytes":"AAAA"}}}},{"guardContent":{}}]}]}"#;
     let unknown = r#"unknown: {"guardContent":{}}"#;
-    assert_eq!(asked("bedrock/converse", guarded)[0].1, ["text: why", "image: AAAA", unknown]);
+    assert_eq!(
+        asked("bedrock/converse", guarded)[0].1,
+        ["text: why", "image: AAAA", unknown]
+    );
 }
 
 /// Where the last message of a body stands, after `hi`.
 fn place(key: &str, message: &str, is_answer: bool) -> Position {
     let mut conversation = Conversation::new("");
-    let resent = if is_answer { String::new() } else { format!(",{message}") };
-    let request = json(&format!(r#"{{"messages":[{{"role":"user","content":"hi"}}{resent}]}}"#));
+    let resent = if is_answer {
+        String::new()
+    } else {
+        format!(",{message}")
+    };
+    let request = json(&format!(
+        r#"{{"messages":[{{"role":"user","content":"hi"}}{resent}]}}"#
+    ));
     read_request(adapter(key), &request, &mut conversation, &context()).unwrap();
     if is_answer {
         let answer = json(&completion(message));
@@ -204,26 +323,53 @@ fn alternative_answers_keep_the_ids_of_their_own_calls() {
     for (index, id) in ["a", "b"].into_iter().enumerate() {
         let mut alone = read.response.clone();
         alone.choices = vec![alone.choices.swap_remove(index)];
-        let written = write_response(adapter, &alone, &mut ToolIdMap::new(), WriteOptions::default());
-        let calls =
-            written.json.get("choices").unwrap().as_array().unwrap()[0].get("message").unwrap().get("tool_calls");
-        assert_eq!(calls.unwrap().as_array().unwrap()[0].get("id").and_then(Json::as_str), Some(id));
-        assert!(written.drops.iter().all(|drop| drop.message_id.is_empty()), "{:?}", written.drops);
+        let written = write_response(
+            adapter,
+            &alone,
+            &mut ToolIdMap::new(),
+            WriteOptions::default(),
+        );
+        let calls = written.json.get("choices").unwrap().as_array().unwrap()[0]
+            .get("message")
+            .unwrap()
+            .get("tool_calls");
+        assert_eq!(
+            calls.unwrap().as_array().unwrap()[0]
+                .get("id")
+                .and_then(Json::as_str),
+            Some(id)
+        );
+        assert!(
+            written.drops.iter().all(|drop| drop.message_id.is_empty()),
+            "{:?}",
+            written.drops
+        );
     }
     let part = |id: &str| {
         format!(
             r#"{{"content":{{"role":"model","parts":[{{"functionCall":{{"id":"{id}","name":"f","args":{{}}}},"thoughtSignature":"AAA="}}]}}}}"#
         )
     };
-    let body = format!(r#"{{"candidates":[{},{},{}]}}"#, part("a"), part("b"), part("a"));
+    let body = format!(
+        r#"{{"candidates":[{},{},{}]}}"#,
+        part("a"),
+        part("b"),
+        part("a")
+    );
     assert_eq!(answered("gemini/generatecontent", &body), ["call: f"]);
 }
 
 #[test]
 fn an_answer_that_is_resent_stands_where_it_stood() {
     for (answer, resent) in [
-        (r#"{"role":"assistant","content":""}"#, r#"{"role":"assistant","content":""}"#),
-        (r#"{"role":"assistant","content":null}"#, r#"{"role":"assistant","content":[{"type":"text","text":""}]}"#),
+        (
+            r#"{"role":"assistant","content":""}"#,
+            r#"{"role":"assistant","content":""}"#,
+        ),
+        (
+            r#"{"role":"assistant","content":null}"#,
+            r#"{"role":"assistant","content":[{"type":"text","text":""}]}"#,
+        ),
         (
             r#"{"role":"assistant","content":null,"refusal":"no"}"#,
             r#"{"role":"assistant","content":[{"type":"refusal","refusal":"no"}]}"#,
@@ -233,16 +379,32 @@ fn an_answer_that_is_resent_stands_where_it_stood() {
             r#"{"role":"assistant","content":[{"type":"text","text":"hi"}]}"#,
         ),
     ] {
-        assert_eq!(place("openai/chat", answer, true), place("openai/chat", resent, false), "{answer}");
+        assert_eq!(
+            place("openai/chat", answer, true),
+            place("openai/chat", resent, false),
+            "{answer}"
+        );
     }
-    let other = place("openai/chat", r#"{"role":"assistant","content":" "}"#, false);
-    assert_ne!(place("openai/chat", r#"{"role":"assistant","content":""}"#, true), other, "a blank is said");
+    let other = place(
+        "openai/chat",
+        r#"{"role":"assistant","content":" "}"#,
+        false,
+    );
+    assert_ne!(
+        place("openai/chat", r#"{"role":"assistant","content":""}"#, true),
+        other,
+        "a blank is said"
+    );
 }
 
 #[test]
 fn a_moment_with_a_fraction_or_in_a_text_is_read() {
-    let chat = |created: &str| (completion(r#"{"role":"assistant","content":"x"}"#)).replace(":5,", created);
-    let responses = |created: &str| format!(r#"{{"object":"response","created_at"{created}"model":"m","output":[]}}"#);
+    let chat = |created: &str| {
+        (completion(r#"{"role":"assistant","content":"x"}"#)).replace(":5,", created)
+    };
+    let responses = |created: &str| {
+        format!(r#"{{"object":"response","created_at"{created}"model":"m","output":[]}}"#)
+    };
     for (created, expected) in [
         (":1741476542,", Some("2025-03-08T23:29:02Z")),
         (":1741476542.0,", Some("2025-03-08T23:29:02Z")),
@@ -253,10 +415,14 @@ fn a_moment_with_a_fraction_or_in_a_text_is_read() {
         (":1e300,", None),
         (":[],", None),
     ] {
-        for (key, body) in [("openai/chat", chat(created)), ("openai/responses", responses(created))] {
+        for (key, body) in [
+            ("openai/chat", chat(created)),
+            ("openai/responses", responses(created)),
+        ] {
             let body = json(&body);
             comes_back(key, "response", &body);
-            let read = read_response(adapter(key), &body, &mut Conversation::new(""), &context()).unwrap();
+            let read =
+                read_response(adapter(key), &body, &mut Conversation::new(""), &context()).unwrap();
             let told = read.response.created_at.map(|moment| moment.to_string());
             assert_eq!(told.as_deref(), expected, "{key} {created}");
         }
@@ -267,16 +433,35 @@ fn a_moment_with_a_fraction_or_in_a_text_is_read() {
 fn a_shell_runs_where_its_output_comes_from() {
     let key = "openai/responses";
     let call = r#"{"type":"shell_call","id":"sh","call_id":"c","action":{"commands":["ls"]},"status":"completed"}"#;
-    let local = call.replace(r#""id":"sh","#, r#""id":"sh","environment":{"type":"local"},"#);
-    let output =
-        r#"{"type":"shell_call_output","call_id":"c","output":[{"stdout":"a","stderr":""}],"max_output_length":9}"#;
+    let local = call.replace(
+        r#""id":"sh","#,
+        r#""id":"sh","environment":{"type":"local"},"#,
+    );
+    let output = r#"{"type":"shell_call_output","call_id":"c","output":[{"stdout":"a","stderr":""}],"max_output_length":9}"#;
     let roles = |items: &[&str]| {
-        let messages = asked(key, &format!(r#"{{"model":"m","input":[{}]}}"#, items.join(",")));
-        messages.into_iter().map(|(role, blocks)| (role, blocks.len())).collect::<Vec<_>>()
+        let messages = asked(
+            key,
+            &format!(r#"{{"model":"m","input":[{}]}}"#, items.join(",")),
+        );
+        messages
+            .into_iter()
+            .map(|(role, blocks)| (role, blocks.len()))
+            .collect::<Vec<_>>()
     };
-    assert_eq!(roles(&[output]), [(Role::Tool, 1)], "the call was in an answer that the provider keeps");
-    assert_eq!(roles(&[call, output]), [(Role::Assistant, 2)], "the model ran it");
-    assert_eq!(roles(&[&local, output]), [(Role::Assistant, 1), (Role::Tool, 1)]);
+    assert_eq!(
+        roles(&[output]),
+        [(Role::Tool, 1)],
+        "the call was in an answer that the provider keeps"
+    );
+    assert_eq!(
+        roles(&[call, output]),
+        [(Role::Assistant, 2)],
+        "the model ran it"
+    );
+    assert_eq!(
+        roles(&[&local, output]),
+        [(Role::Assistant, 1), (Role::Tool, 1)]
+    );
     let told = r#"{"type":"function_call_output","call_id":"f","output":"b"}"#;
     let function = r#"{"type":"function_call","call_id":"f","name":"g","arguments":"{}"}"#;
     assert_eq!(
@@ -285,8 +470,20 @@ fn a_shell_runs_where_its_output_comes_from() {
         "what stands behind a client's answer isn't of the same run of the model's"
     );
     let failed = output.replace(r#""stderr":"""#, r#""stderr":"b""#);
-    assert_eq!(asked(key, &format!(r#"{{"input":[{failed}]}}"#))[0].1, ["result: text: a\nb"]);
-    let answer = |items: &str| answered(key, &format!(r#"{{"object":"response","output":[{items}]}}"#));
+    assert_eq!(
+        asked(key, &format!(r#"{{"input":[{failed}]}}"#))[0].1,
+        ["result: text: a\nb"]
+    );
+    let answer = |items: &str| {
+        answered(
+            key,
+            &format!(r#"{{"object":"response","output":[{items}]}}"#),
+        )
+    };
     assert_eq!(answer(call), ["call: shell"]);
-    assert!(answer(&format!("{call},{output}")).iter().all(|block| block.starts_with("unknown")));
+    assert!(
+        answer(&format!("{call},{output}"))
+            .iter()
+            .all(|block| block.starts_with("unknown"))
+    );
 }

@@ -1,4 +1,5 @@
-//! Reading and writing whole bodies: the adapter does the provider's part, the frame keeps what it leaves.
+//! Reading and writing whole bodies: the adapter does the provider's part, the frame keeps what it
+//! leaves.
 
 use std::borrow::Cow;
 
@@ -60,8 +61,8 @@ pub fn read_request<'j>(
     request(adapter, body, conversation, context, Wanted::All)
 }
 
-/// [`read_request`] for who takes messages from it and writes no request of it again: residuals are kept only of the messages at places
-/// that are `wanted`, and none of the envelope.
+/// [`read_request`] for who takes messages from it and writes no request of it again: residuals are
+/// kept only of the messages at places that are `wanted`, and none of the envelope.
 ///
 /// # Errors
 /// If the body isn't of the adapter's dialect.
@@ -72,7 +73,13 @@ pub fn read_messages<'j>(
     context: &ReadContext,
     wanted: &dyn Fn(&Position) -> bool,
 ) -> Result<ReadRequest<'j>, Unreadable> {
-    request(adapter, body, conversation, context, Wanted::Messages(wanted))
+    request(
+        adapter,
+        body,
+        conversation,
+        context,
+        Wanted::Messages(wanted),
+    )
 }
 
 /// Of what residuals are kept.
@@ -109,7 +116,10 @@ impl Wanted<'_> {
             Wanted::Answers(_) => read_units.first().is_none_or(is_wanted),
         };
         if !with_envelope && !read_units.iter().any(is_wanted) {
-            return Residuals { units: Vec::new(), envelope: None };
+            return Residuals {
+                units: Vec::new(),
+                envelope: None,
+            };
         }
         residuals(written(), original, read_units, is_wanted, with_envelope)
     }
@@ -125,30 +135,52 @@ fn request<'j>(
     let mut reader = Reader::new(adapter, conversation, context);
     let mut request = adapter.read_request(body, &mut reader)?;
     reader.units.retain(|unit| !unit.messages.is_empty());
-    let Reader { messages, units: read_units, warnings, positions, .. } = reader;
+    let Reader {
+        messages,
+        units: read_units,
+        warnings,
+        positions,
+        ..
+    } = reader;
     request.messages = messages;
     mark_parts(adapter, &mut request.messages, &read_units);
 
     // A residual is kept with the first message of its unit.
-    let is_wanted = |unit: &Unit| wanted.at(unit.messages.first().and_then(|first| positions.get(*first)));
+    let is_wanted = |unit: &Unit| {
+        wanted.at(unit
+            .messages
+            .first()
+            .and_then(|first| positions.get(*first)))
+    };
     let residuals = wanted.of(&read_units, &is_wanted, body, || {
         let write_units = units(adapter, &request.messages);
-        let mut writer = Writer::new(adapter, &mut conversation.ids, write_units, WriteOptions::default());
+        let mut writer = Writer::new(
+            adapter,
+            &mut conversation.ids,
+            write_units,
+            WriteOptions::default(),
+        );
         adapter.write_request(&request, &mut writer)
     });
     for (unit, residual) in read_units.iter().zip(residuals.units) {
-        if let (Some(residual), Some(message)) = (residual, request.messages.get_mut(unit.messages[0])) {
+        if let (Some(residual), Some(message)) =
+            (residual, request.messages.get_mut(unit.messages[0]))
+        {
             keep(&mut message.metadata.provider_raw, adapter.key(), residual);
         }
     }
     if let Some(residual) = residuals.envelope {
         keep(&mut request.provider_raw, adapter.key(), residual);
     }
-    Ok(ReadRequest { request, positions, warnings })
+    Ok(ReadRequest {
+        request,
+        positions,
+        warnings,
+    })
 }
 
-/// Where the messages of a request stand, without reading more of it than that takes. The conversation moves on as in
-/// [`read_request`].
+/// Where the messages of a request stand, without reading more of it than that takes. The
+/// conversation moves on as in [`read_request`].
 ///
 /// # Errors
 /// If the body isn't of the adapter's dialect.
@@ -163,7 +195,8 @@ pub fn scan_request<'j>(
     Ok(reader.positions)
 }
 
-/// Where the choices of a response stand, and what it says beside them. The conversation moves on as in [`read_response`].
+/// Where the choices of a response stand, and what it says beside them. The conversation moves on
+/// as in [`read_response`].
 ///
 /// # Errors
 /// If the body isn't of the adapter's dialect.
@@ -179,7 +212,8 @@ pub fn scan_response<'j>(
     Ok((reader.positions, response))
 }
 
-/// Reads a response and keeps its residual, with the message that counts. The conversation moves on to after that message.
+/// Reads a response and keeps its residual, with the message that counts. The conversation moves on
+/// to after that message.
 ///
 /// # Errors
 /// If the body isn't of the adapter's dialect.
@@ -192,8 +226,8 @@ pub fn read_response<'j>(
     response(adapter, body, conversation, context, Wanted::All)
 }
 
-/// [`read_response`] for who takes messages from it: residuals are kept only of the answers at places that are `wanted`, and that of
-/// the envelope only if the first one is.
+/// [`read_response`] for who takes messages from it: residuals are kept only of the answers at
+/// places that are `wanted`, and that of the envelope only if the first one is.
 ///
 /// # Errors
 /// If the body isn't of the adapter's dialect.
@@ -204,7 +238,13 @@ pub fn read_answers<'j>(
     context: &ReadContext,
     wanted: &dyn Fn(&Position) -> bool,
 ) -> Result<ReadResponse<'j>, Unreadable> {
-    response(adapter, body, conversation, context, Wanted::Answers(wanted))
+    response(
+        adapter,
+        body,
+        conversation,
+        context,
+        Wanted::Answers(wanted),
+    )
 }
 
 fn response<'j>(
@@ -217,7 +257,13 @@ fn response<'j>(
     let mut reader = Reader::new(adapter, conversation, context);
     let mut response = adapter.read_response(body, &mut reader)?;
     reader.finish_choices();
-    let Reader { choices, units: read_units, warnings, positions, .. } = reader;
+    let Reader {
+        choices,
+        units: read_units,
+        warnings,
+        positions,
+        ..
+    } = reader;
     response.choices = choices;
     if let Some(model) = &response.model {
         let maker = context.maker.unwrap_or(adapter.provider());
@@ -226,9 +272,15 @@ fn response<'j>(
             choice.message.metadata.model = Some(Cow::Owned(model.clone()));
         }
     }
-    let is_wanted = |unit: &Unit| wanted.at(unit.messages.first().and_then(|first| positions.get(*first)));
+    let is_wanted = |unit: &Unit| {
+        wanted.at(unit
+            .messages
+            .first()
+            .and_then(|first| positions.get(*first)))
+    };
     let residuals = wanted.of(&read_units, &is_wanted, body, || {
-        // Who writes these answers again knows the calls of all; the conversation goes on with those of the first.
+        // Who writes these answers again knows the calls of all; the conversation goes on with
+        // those of the first.
         let mut of_all;
         let ids = match response.choices.as_slice() {
             [] | [_] => &mut conversation.ids,
@@ -243,16 +295,25 @@ fn response<'j>(
     });
     for (choice, residual) in response.choices.iter_mut().zip(residuals.units) {
         if let Some(residual) = residual {
-            keep(&mut choice.message.metadata.provider_raw, adapter.key(), residual);
+            keep(
+                &mut choice.message.metadata.provider_raw,
+                adapter.key(),
+                residual,
+            );
         }
     }
     if let Some(residual) = residuals.envelope {
         keep(&mut response.provider_raw, adapter.key(), residual);
     }
-    Ok(ReadResponse { response, positions, warnings })
+    Ok(ReadResponse {
+        response,
+        positions,
+        warnings,
+    })
 }
 
-/// Writes a request for the adapter's provider; what was read from the same provider comes out as it went in.
+/// Writes a request for the adapter's provider; what was read from the same provider comes out as
+/// it went in.
 pub fn write_request<'m>(
     adapter: &dyn Adapter,
     request: &'m Request<'m>,
@@ -263,12 +324,26 @@ pub fn write_request<'m>(
     let write_units = units(adapter, &request.messages);
     let mut writer = Writer::new(adapter, ids, write_units.clone(), options);
     let written = adapter.write_request(request, &mut writer);
-    let owners: Vec<Vec<&Message>> =
-        write_units.iter().map(|unit| unit.messages.iter().map(|&index| &request.messages[index]).collect()).collect();
-    restore(adapter, written, &owners, request.provider_raw.as_ref(), writer)
+    let owners: Vec<Vec<&Message>> = write_units
+        .iter()
+        .map(|unit| {
+            unit.messages
+                .iter()
+                .map(|&index| &request.messages[index])
+                .collect()
+        })
+        .collect();
+    restore(
+        adapter,
+        written,
+        &owners,
+        request.provider_raw.as_ref(),
+        writer,
+    )
 }
 
-/// Writes a response in the form of the adapter's provider; what was read from the same provider comes out as it went in.
+/// Writes a response in the form of the adapter's provider; what was read from the same provider
+/// comes out as it went in.
 pub fn write_response<'m>(
     adapter: &dyn Adapter,
     response: &'m Response<'m>,
@@ -278,11 +353,22 @@ pub fn write_response<'m>(
     recall_ids_of_choices(adapter, &response.choices, ids);
     let mut writer = Writer::new(adapter, ids, Vec::new(), options);
     let written = adapter.write_response(response, &mut writer);
-    let owners: Vec<_> = response.choices.iter().map(|choice| vec![&choice.message]).collect();
-    restore(adapter, written, &owners, response.provider_raw.as_ref(), writer)
+    let owners: Vec<_> = response
+        .choices
+        .iter()
+        .map(|choice| vec![&choice.message])
+        .collect();
+    restore(
+        adapter,
+        written,
+        &owners,
+        response.provider_raw.as_ref(),
+        writer,
+    )
 }
 
-/// Follows a recorded stream and tells of it in canonical events; `model` is the canonical id of the model that was asked.
+/// Follows a recorded stream and tells of it in canonical events; `model` is the canonical id of
+/// the model that was asked.
 ///
 /// Calls have the ids that they have in the finished message.
 pub fn follow<'f>(
@@ -293,15 +379,24 @@ pub fn follow<'f>(
     context: &ReadContext,
 ) -> Vec<StreamEvent<'static>> {
     let mut assembler = Assembler::new(model);
-    let Some(mut follower) = adapter.follow() else { return assembler.take_events() };
+    let Some(mut follower) = adapter.follow() else {
+        return assembler.take_events();
+    };
     let folded = adapter.fold(frames.clone());
     let read = read_response(adapter, &folded.body, conversation, context);
     let message = read.as_ref().ok().and_then(|read| read.response.message());
     let mut calls: Vec<(Option<String>, String)> =
         message.map_or_else(Vec::new, |message| named_calls(message, adapter.key()));
     let mut call_id = |wire_id: Option<&str>| {
-        let place = calls.iter().position(|(known, _)| known.as_deref() == wire_id).unwrap_or(0);
-        if place < calls.len() { calls.remove(place).1 } else { String::new() }
+        let place = calls
+            .iter()
+            .position(|(known, _)| known.as_deref() == wire_id)
+            .unwrap_or(0);
+        if place < calls.len() {
+            calls.remove(place).1
+        } else {
+            String::new()
+        }
     };
     for frame in &frames {
         follower.event(&frame.data, &mut assembler, &mut call_id);
@@ -317,7 +412,9 @@ fn named_calls(message: &Message, key: &str) -> Vec<(Option<String>, String)> {
         ContentBlock::ToolUse(call) => Some(call.id.to_string()),
         _ => None,
     });
-    calls.map(|id| (wire_ids.next().flatten().map(str::to_owned), id)).collect()
+    calls
+        .map(|id| (wire_ids.next().flatten().map(str::to_owned), id))
+        .collect()
 }
 
 /// The residuals of a body.
@@ -336,7 +433,10 @@ fn residuals<'j>(
     is_wanted: &dyn Fn(&Unit) -> bool,
     with_envelope: bool,
 ) -> Residuals<'j> {
-    let places: Vec<_> = read_units.iter().map(|unit| Some(unit.place.clone())).collect();
+    let places: Vec<_> = read_units
+        .iter()
+        .map(|unit| Some(unit.place.clone()))
+        .collect();
     let (projected_envelope, projected) = take_units(written.body, &written.places);
     let (envelope, originals) = take_units(original.reborrow(), &places);
     let pairs = projected.iter().zip(&originals).zip(read_units);
@@ -345,7 +445,11 @@ fn residuals<'j>(
         false => None,
     });
     let units = units.collect();
-    let envelope = if with_envelope { raw::residual(&projected_envelope, &envelope) } else { None };
+    let envelope = if with_envelope {
+        raw::residual(&projected_envelope, &envelope)
+    } else {
+        None
+    };
     Residuals { units, envelope }
 }
 
@@ -360,23 +464,42 @@ fn mark_parts(adapter: &dyn Adapter, messages: &mut [Message], read_units: &[Uni
     let grouped = adapter.group(&messages.iter().collect::<Vec<_>>());
     let mark = |messages: &mut [Message], unit: &Unit| {
         for (part, &index) in unit.messages.iter().enumerate() {
-            let pair = vec![Json::from(part as u64), Json::from(unit.messages.len() as u64)];
+            let pair = vec![
+                Json::from(part as u64),
+                Json::from(unit.messages.len() as u64),
+            ];
             if let Some(message) = messages.get_mut(index) {
-                raw::keep(&mut message.metadata.provider_raw, adapter.key(), "part", pair);
+                raw::keep(
+                    &mut message.metadata.provider_raw,
+                    adapter.key(),
+                    "part",
+                    pair,
+                );
             }
         }
     };
-    for unit in read_units.iter().filter(|unit| !grouped.contains(&unit.messages)) {
+    for unit in read_units
+        .iter()
+        .filter(|unit| !grouped.contains(&unit.messages))
+    {
         mark(messages, unit);
     }
     let made = units(adapter, messages);
-    if !made.iter().map(|unit| &unit.messages).eq(read_units.iter().map(|unit| &unit.messages)) {
+    if !made
+        .iter()
+        .map(|unit| &unit.messages)
+        .eq(read_units.iter().map(|unit| &unit.messages))
+    {
         read_units.iter().for_each(|unit| mark(messages, unit));
     }
 }
 
 /// Tells the map what the adapter's provider called the calls of these messages.
-fn recall_ids<'m>(adapter: &dyn Adapter, messages: impl Iterator<Item = &'m Message<'m>>, ids: &mut ToolIdMap) {
+fn recall_ids<'m>(
+    adapter: &dyn Adapter,
+    messages: impl Iterator<Item = &'m Message<'m>>,
+    ids: &mut ToolIdMap,
+) {
     for message in messages {
         let wire_ids = raw::call_ids(message, adapter.key());
         let canonical = message.content.iter().filter_map(|block| match block {
@@ -392,10 +515,14 @@ fn recall_ids<'m>(adapter: &dyn Adapter, messages: impl Iterator<Item = &'m Mess
     }
 }
 
-/// [`recall_ids`] of alternatives. Where two are the same message, whose calls are the same, the ids of the first count: it is the one
-/// that is stored.
+/// [`recall_ids`] of alternatives. Where two are the same message, whose calls are the same, the
+/// ids of the first count: it is the one that is stored.
 fn recall_ids_of_choices(adapter: &dyn Adapter, choices: &[Choice], ids: &mut ToolIdMap) {
-    recall_ids(adapter, choices.iter().rev().map(|choice| &choice.message), ids);
+    recall_ids(
+        adapter,
+        choices.iter().rev().map(|choice| &choice.message),
+        ids,
+    );
 }
 
 /// Applies the residuals that belong to a written body; `owners` are the messages of each unit.
@@ -408,19 +535,35 @@ fn restore<'m>(
 ) -> Body<'m> {
     let key = adapter.key();
     let (envelope, units) = take_units(written.body, &written.places);
-    let units = units.into_iter().zip(owners).map(|(projection, owners)| match owners.first() {
-        Some(first) => restore_unit(projection, first, owners, key, &mut writer),
-        None => projection,
-    });
+    let units = units
+        .into_iter()
+        .zip(owners)
+        .map(|(projection, owners)| match owners.first() {
+            Some(first) => restore_unit(projection, first, owners, key, &mut writer),
+            None => projection,
+        });
     let mut units: Vec<Json> = units.collect();
-    let envelope = raw::restore(envelope, raw::part(envelope_raw, key)).unwrap_or_else(|(projection, why)| {
-        let session_id =
-            owners.iter().flatten().next().map_or_else(String::new, |message| message.session_id.to_string());
-        let (message_id, block_type) = (String::new(), "provider_raw".to_owned());
-        writer.drops.push(Drop { session_id, message_id, block_type, adapter: key, reason: reason(why) });
-        projection
-    });
-    Body { json: put_units(envelope, &mut units), drops: writer.drops }
+    let envelope =
+        raw::restore(envelope, raw::part(envelope_raw, key)).unwrap_or_else(|(projection, why)| {
+            let session_id = owners
+                .iter()
+                .flatten()
+                .next()
+                .map_or_else(String::new, |message| message.session_id.to_string());
+            let (message_id, block_type) = (String::new(), "provider_raw".to_owned());
+            writer.drops.push(Drop {
+                session_id,
+                message_id,
+                block_type,
+                adapter: key,
+                reason: reason(why),
+            });
+            projection
+        });
+    Body {
+        json: put_units(envelope, &mut units),
+        drops: writer.drops,
+    }
 }
 
 /// Applies the residual of a unit. What it brings back was not dropped after all.
@@ -437,7 +580,9 @@ fn restore_unit<'m>(
     }
     match raw::restore(projection, part) {
         Ok(restored) => {
-            writer.drops.retain(|drop| owners.iter().all(|owner| drop.message_id != owner.id));
+            writer
+                .drops
+                .retain(|drop| owners.iter().all(|owner| drop.message_id != owner.id));
             restored
         }
         Err((projection, why)) => {

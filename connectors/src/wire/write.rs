@@ -15,7 +15,8 @@ use super::raw;
 
 /// Files that a message may refer to. The only way out of a pure adapter.
 pub trait Workspace {
-    /// The bytes of the file at a path relative to the workspace; `None` if it isn't there, lies outside, or is too large.
+    /// The bytes of the file at a path relative to the workspace; `None` if it isn't there, lies
+    /// outside, or is too large.
     fn read(&self, path: &str) -> Option<Vec<u8>>;
 }
 
@@ -61,7 +62,9 @@ impl DropReason {
             DropReason::ForeignThinking => "thinking of another provider, or unsigned",
             DropReason::ForeignBlock => "block in another provider's form",
             DropReason::FileUnavailable => "file can't be read from the workspace",
-            DropReason::ImageInResult => "image in a tool result can't be sent; a note stands in its place",
+            DropReason::ImageInResult => {
+                "image in a tool result can't be sent; a note stands in its place"
+            }
             DropReason::StaleResidual => "the message was changed since it was read",
             DropReason::MalformedResidual => "not a residual",
         }
@@ -71,11 +74,18 @@ impl DropReason {
 impl fmt::Display for Drop {
     /// One structured line with the five fields.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Drop { session_id, message_id, block_type, adapter, reason } = self;
+        let Drop {
+            session_id,
+            message_id,
+            block_type,
+            adapter,
+            reason,
+        } = self;
         let reason = reason.as_str();
         write!(
             formatter,
-            "session_id={session_id} message_id={message_id} block_type={block_type} adapter={adapter} reason=\"{reason}\""
+            "session_id={session_id} message_id={message_id} block_type={block_type} \
+             adapter={adapter} reason=\"{reason}\""
         )
     }
 }
@@ -85,7 +95,8 @@ impl fmt::Display for Drop {
 pub struct WriteOptions<'o> {
     /// Where files are read from.
     pub workspace: Option<&'o dyn Workspace>,
-    /// Write responses in the plainest form, as gateways render them, instead of the form that the provider's own have.
+    /// Write responses in the plainest form, as gateways render them, instead of the form that the
+    /// provider's own have.
     pub plain: bool,
 }
 
@@ -116,7 +127,15 @@ impl<'w> Writer<'w> {
         units: Vec<WriteUnit>,
         options: WriteOptions<'w>,
     ) -> Self {
-        Writer { key: adapter.key(), provider: adapter.provider(), adapter, ids, units, options, drops: Vec::new() }
+        Writer {
+            key: adapter.key(),
+            provider: adapter.provider(),
+            adapter,
+            ids,
+            units,
+            options,
+            drops: Vec::new(),
+        }
     }
 
     /// The units to write, in order.
@@ -144,23 +163,41 @@ impl<'w> Writer<'w> {
         self.options.plain
     }
 
-    /// What this provider calls the call `canonical`: what it called it before, else a name that it will take.
+    /// What this provider calls the call `canonical`: what it called it before, else a name that it
+    /// will take.
     pub fn call_id(&mut self, canonical: &str) -> String {
         let adapter = self.adapter;
-        self.ids.wire_id_or(self.provider, canonical, |id| adapter.accepts_call_id(id), |id| adapter.call_id(id))
+        self.ids.wire_id_or(
+            self.provider,
+            canonical,
+            |id| adapter.accepts_call_id(id),
+            |id| adapter.call_id(id),
+        )
     }
 
-    /// What this provider called the call `canonical` before; for providers whose calls need no ids.
+    /// What this provider called the call `canonical` before; for providers whose calls need no
+    /// ids.
     pub fn known_call_id(&self, canonical: &str) -> Option<String> {
-        self.ids.wire_id(self.provider, canonical).map(str::to_owned)
+        self.ids
+            .wire_id(self.provider, canonical)
+            .map(str::to_owned)
     }
 
-    /// True if the thinking of `message` may go to this provider: it is marked as its own; or it is signed, and whoever made it
-    /// (provider and model, as far as they are known) is one of the `family`.
-    pub fn takes_thinking(&self, message: &Message, signed: bool, family: fn(&str, &str) -> bool) -> bool {
+    /// True if the thinking of `message` may go to this provider: it is marked as its own; or it is
+    /// signed, and whoever made it (provider and model, as far as they are known) is one of the
+    /// `family`.
+    pub fn takes_thinking(
+        &self,
+        message: &Message,
+        signed: bool,
+        family: fn(&str, &str) -> bool,
+    ) -> bool {
         let metadata = &message.metadata;
         let model = metadata.model.as_deref().unwrap_or_default();
-        let made_here = metadata.provider.as_deref().is_none_or(|provider| family(provider, model));
+        let made_here = metadata
+            .provider
+            .as_deref()
+            .is_none_or(|provider| family(provider, model));
         raw::is_own(message, self.key) || (signed && made_here)
     }
 
@@ -186,12 +223,15 @@ impl<'w> Writer<'w> {
 
     /// The file at `path` in the workspace, in base64.
     pub fn file_base64(&self, path: &str) -> Option<String> {
-        self.options.workspace?.read(path).map(|bytes| STANDARD.encode(bytes))
+        self.options
+            .workspace?
+            .read(path)
+            .map(|bytes| STANDARD.encode(bytes))
     }
 }
 
-/// How `messages` group into units for `adapter`, in the order of their first messages: as they were read from its wire where
-/// that is known, else by its own rule.
+/// How `messages` group into units for `adapter`, in the order of their first messages: as they
+/// were read from its wire where that is known, else by its own rule.
 pub(super) fn units(adapter: &dyn Adapter, messages: &[Message]) -> Vec<WriteUnit> {
     let kept = kept_units(adapter.key(), messages);
     let mut free: Vec<usize> = (0..messages.len()).collect();
@@ -201,8 +241,16 @@ pub(super) fn units(adapter: &dyn Adapter, messages: &[Message]) -> Vec<WriteUni
     let loose: Vec<&Message> = free.iter().map(|&index| &messages[index]).collect();
     let groups = adapter.group(&loose).into_iter();
     let groups = groups.map(|group| group.into_iter().map(|index| free[index]).collect());
-    let mut units: Vec<WriteUnit> = groups.map(|messages| WriteUnit { messages, kept: false }).collect();
-    units.extend(kept.into_iter().map(|run| WriteUnit { messages: run.collect(), kept: true }));
+    let mut units: Vec<WriteUnit> = groups
+        .map(|messages| WriteUnit {
+            messages,
+            kept: false,
+        })
+        .collect();
+    units.extend(kept.into_iter().map(|run| WriteUnit {
+        messages: run.collect(),
+        kept: true,
+    }));
     units.sort_by_key(|unit| unit.messages.first().copied());
     units
 }
@@ -220,7 +268,9 @@ fn kept_units(key: &str, messages: &[Message]) -> Vec<Range<usize>> {
             }
         };
         let parts = messages[run.clone()].iter().enumerate();
-        let whole = parts.skip(1).all(|(part, message)| raw::part_of_unit(message, key) == Some((part, run.len())));
+        let whole = parts
+            .skip(1)
+            .all(|(part, message)| raw::part_of_unit(message, key) == Some((part, run.len())));
         if whole {
             at = run.end;
             runs.push(run);
@@ -231,8 +281,8 @@ fn kept_units(key: &str, messages: &[Message]) -> Vec<Range<usize>> {
     runs
 }
 
-/// For dialects with one place for all instructions beside the list: all system messages are one unit, and so are neighbouring
-/// tool messages (a system message between them parts them).
+/// For dialects with one place for all instructions beside the list: all system messages are one
+/// unit, and so are neighbouring tool messages (a system message between them parts them).
 pub fn group_hoisted(messages: &[&Message]) -> Vec<Vec<usize>> {
     let mut groups: Vec<Vec<usize>> = Vec::new();
     let mut system: Option<usize> = None;
@@ -240,9 +290,10 @@ pub fn group_hoisted(messages: &[&Message]) -> Vec<Vec<usize>> {
     for (index, message) in messages.iter().enumerate() {
         match (message.role, system) {
             (Role::System, Some(group)) => groups[group].push(index),
-            (Role::Tool, _) if last == Some(Role::Tool) => {
-                groups.last_mut().into_iter().for_each(|group| group.push(index))
-            }
+            (Role::Tool, _) if last == Some(Role::Tool) => groups
+                .last_mut()
+                .into_iter()
+                .for_each(|group| group.push(index)),
             (role, _) => {
                 if role == Role::System {
                     system = Some(groups.len());
@@ -255,31 +306,46 @@ pub fn group_hoisted(messages: &[&Message]) -> Vec<Vec<usize>> {
     groups
 }
 
-/// For dialects with instructions in front: system messages that no wire has seen become one, before all others.
+/// For dialects with instructions in front: system messages that no wire has seen become one,
+/// before all others.
 pub fn group_system_first(messages: &[&Message]) -> Vec<Vec<usize>> {
     let is_system = |index: &usize| messages[*index].role == Role::System;
     let (system, others): (Vec<usize>, Vec<usize>) = (0..messages.len()).partition(is_system);
     let system = (!system.is_empty()).then_some(system);
-    system.into_iter().chain(others.into_iter().map(|index| vec![index])).collect()
+    system
+        .into_iter()
+        .chain(others.into_iter().map(|index| vec![index]))
+        .collect()
 }
 
-/// In a dialect with one place for instructions: system messages go beside the list, but for one that stood inside it.
+/// In a dialect with one place for instructions: system messages go beside the list, but for one
+/// that stood inside it.
 pub fn is_hoisted(unit: &WriteUnit, messages: &[&Message]) -> bool {
-    let system = messages.first().is_some_and(|message| message.role == Role::System);
+    let system = messages
+        .first()
+        .is_some_and(|message| message.role == Role::System);
     system && !(unit.kept && unit.messages.first().is_some_and(|&index| index > 0))
 }
 
-/// All texts of a request's instructions in their order, `system` being those of its messages; what is empty is left out.
+/// All texts of a request's instructions in their order, `system` being those of its messages; what
+/// is empty is left out.
 pub fn instruction_texts<'m>(request: &'m Request<'m>, system: Vec<&'m str>) -> Vec<&'m str> {
-    let all =
-        request.system_prompt.as_deref().into_iter().chain(system).chain(request.system_prompt_volatile.as_deref());
+    let all = request
+        .system_prompt
+        .as_deref()
+        .into_iter()
+        .chain(system)
+        .chain(request.system_prompt_volatile.as_deref());
     all.filter(|text| !text.is_empty()).collect()
 }
 
 /// The name of the tool that the call `id` calls, for dialects whose results name their tool.
 pub fn call_name<'m>(messages: &'m [Message<'m>], id: &str) -> Option<&'m str> {
-    messages.iter().flat_map(|message| &message.content).find_map(|block| match block {
-        ContentBlock::ToolUse(call) if call.id == id => Some(&*call.name),
-        _ => None,
-    })
+    messages
+        .iter()
+        .flat_map(|message| &message.content)
+        .find_map(|block| match block {
+            ContentBlock::ToolUse(call) if call.id == id => Some(&*call.name),
+            _ => None,
+        })
 }

@@ -1,4 +1,5 @@
-//! What the gate needs to know about the grains that a batch of operations touches, looked up together.
+//! What the gate needs to know about the grains that a batch of operations touches, looked up
+//! together.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -14,7 +15,8 @@ use crate::ingest::KnownAddresses;
 use crate::lake::{EVENT_COLUMNS, Lake, Segment, events_of};
 use crate::policy::{Facts, HOPS, Known};
 
-/// Facts of grains, of the lake and of the batch, and the lifecycle state of those that operations are about.
+/// Facts of grains, of the lake and of the batch, and the lifecycle state of those that operations
+/// are about.
 #[derive(Debug, Default)]
 pub(crate) struct Ground {
     facts: HashMap<ContentAddress, Facts>,
@@ -25,8 +27,8 @@ pub(crate) struct Ground {
     noted: HashSet<(ContentAddress, ContentAddress)>,
 }
 
-/// Segments that stay open while ancestors are looked up, at most: a chain is followed a version at a time, and its versions are often in the
-/// same segments.
+/// Segments that stay open while ancestors are looked up, at most: a chain is followed a version at
+/// a time, and its versions are often in the same segments.
 const OPEN_SEGMENTS: usize = 64;
 
 /// The segments of a lake, and those of them that are open.
@@ -41,7 +43,9 @@ impl OpenSegments<'_> {
         if let Some(file) = self.open.get(&number) {
             return Ok(Some(file.clone()));
         }
-        let Some(segment) = self.segments.get(number) else { return Ok(None) };
+        let Some(segment) = self.segments.get(number) else {
+            return Ok(None);
+        };
         let file = OpenFile::open(self.lake, &self.lake.grains.path_of(&segment.file.name)).await?;
         if self.open.len() >= OPEN_SEGMENTS {
             self.open.clear();
@@ -60,12 +64,17 @@ impl Known for Ground {
 impl Ground {
     /// Nothing yet, with room for so many grains.
     pub(crate) fn with_capacity(grains: usize) -> Ground {
-        Ground { facts: HashMap::with_capacity(grains), ..Ground::default() }
+        Ground {
+            facts: HashMap::with_capacity(grains),
+            ..Ground::default()
+        }
     }
 
-    /// Looks up `wanted` in `lake`, and their ancestors as far as the gate walks, beside what is here already: all ancestors within
-    /// [`HOPS`], and what was superseded however far back, because the terms of a goal bind whatever follows it. Reads `state` once, and of
-    /// the segments the rows of each generation at a time; no grain is read twice, so that a circle of claims ends the walk.
+    /// Looks up `wanted` in `lake`, and their ancestors as far as the gate walks, beside what is
+    /// here already: all ancestors within [`HOPS`], and what was superseded however far back,
+    /// because the terms of a goal bind whatever follows it. Reads `state` once, and of the
+    /// segments the rows of each generation at a time; no grain is read twice, so that a circle of
+    /// claims ends the walk.
     pub(crate) async fn look_up(
         &mut self,
         lake: &Lake,
@@ -75,12 +84,22 @@ impl Ground {
     ) -> Result<()> {
         let mut missing = wanted;
         missing.extend(self.read_states(lake, targets).await?);
-        let mut segments = OpenSegments { lake, segments: lake.segments()?, open: HashMap::new() };
+        let mut segments = OpenSegments {
+            lake,
+            segments: lake.segments()?,
+            open: HashMap::new(),
+        };
         let mut hops = 0;
         while !missing.is_empty() {
             // A grain that isn't in the lake may be known as a successor all the same.
-            let superseded = missing.iter().filter_map(|address| self.superseded_by.get(address)).flatten();
-            let superseded: Vec<_> = superseded.filter(|old| !self.facts.contains_key(*old)).copied().collect();
+            let superseded = missing
+                .iter()
+                .filter_map(|address| self.superseded_by.get(address))
+                .flatten();
+            let superseded: Vec<_> = superseded
+                .filter(|old| !self.facts.contains_key(*old))
+                .copied()
+                .collect();
             missing.extend(superseded);
             let fresh = self.read(&mut segments, known, &missing).await?;
             let fresh = fresh.iter().filter_map(|address| self.facts.get(address));
@@ -88,7 +107,9 @@ impl Ground {
                 let parents = facts.parents.iter().filter(|_| hops < HOPS);
                 parents.chain(&facts.supersedes).copied()
             });
-            missing = ancestors.filter(|address| !self.facts.contains_key(address)).collect();
+            missing = ancestors
+                .filter(|address| !self.facts.contains_key(address))
+                .collect();
             hops += 1;
         }
         Ok(())
@@ -96,7 +117,9 @@ impl Ground {
 
     /// Adds a grain of the batch itself. What `state` says that it superseded counts as well.
     pub(crate) fn add(&mut self, address: ContentAddress, mut facts: Facts) {
-        facts.supersedes.extend(self.superseded_by.get(&address).into_iter().flatten());
+        facts
+            .supersedes
+            .extend(self.superseded_by.get(&address).into_iter().flatten());
         self.facts.insert(address, facts);
     }
 
@@ -107,16 +130,25 @@ impl Ground {
         }
     }
 
-    /// The lifecycle of `address`, if it is one of the targets that were looked up or an event of it was added.
+    /// The lifecycle of `address`, if it is one of the targets that were looked up or an event of
+    /// it was added.
     pub(super) fn lifecycle(&self, address: &ContentAddress) -> Option<&LifecycleFold> {
         self.lifecycles.get(address)
     }
 
-    /// Adds an event of the batch, at `now` or, where the lake has a later one of its kind, right after that: it is the last word on
-    /// its grain. Returns its instant.
-    pub(super) fn add_event(&mut self, address: ContentAddress, event: LifecycleEvent, value: &str, now: i64) -> i64 {
+    /// Adds an event of the batch, at `now` or, where the lake has a later one of its kind, right
+    /// after that: it is the last word on its grain. Returns its instant.
+    pub(super) fn add_event(
+        &mut self,
+        address: ContentAddress,
+        event: LifecycleEvent,
+        value: &str,
+        now: i64,
+    ) -> i64 {
         let lifecycle = self.lifecycles.entry(address).or_default();
-        let at = lifecycle.next_instant(event).map_or(now, |next| next.max(now));
+        let at = lifecycle
+            .next_instant(event)
+            .map_or(now, |next| next.max(now));
         lifecycle.add(event, Some(value), at);
         at
     }
@@ -137,26 +169,47 @@ impl Ground {
         for (segment, row) in wanted.iter().filter_map(|address| known.find(address)) {
             by_segment.entry(segment.as_str()).or_default().push(row);
         }
-        let rows: Vec<_> =
-            (0..).zip(&segments.segments).map(|(number, segment)| (number, segment.id.as_str())).collect();
-        let rows: Vec<(usize, Vec<u32>)> =
-            rows.into_iter().filter_map(|(number, id)| Some((number, by_segment.remove(id)?))).collect();
-        let columns =
-            [IdentityColumn::ContentAddress.name(), IdentityColumn::Blob.name(), IdentityColumn::Supersedes.name()];
+        let rows: Vec<_> = (0..)
+            .zip(&segments.segments)
+            .map(|(number, segment)| (number, segment.id.as_str()))
+            .collect();
+        let rows: Vec<(usize, Vec<u32>)> = rows
+            .into_iter()
+            .filter_map(|(number, id)| Some((number, by_segment.remove(id)?)))
+            .collect();
+        let columns = [
+            IdentityColumn::ContentAddress.name(),
+            IdentityColumn::Blob.name(),
+            IdentityColumn::Supersedes.name(),
+        ];
         let mut fresh = Vec::new();
         for (number, mut rows) in rows {
             rows.sort_unstable();
-            let Some(file) = segments.get(number).await? else { continue };
+            let Some(file) = segments.get(number).await? else {
+                continue;
+            };
             for batch in file.pick(&columns, &rows)? {
                 let mut supersedes: Vec<Vec<ContentAddress>> = vec![Vec::new(); batch.num_rows()];
-                links(&batch, |row, _, old| supersedes.get_mut(row).into_iter().for_each(|all| all.push(old)));
-                let blobs = batch.column_by_name(columns[1]).and_then(|column| column.as_binary_opt::<i32>());
+                links(&batch, |row, _, old| {
+                    supersedes
+                        .get_mut(row)
+                        .into_iter()
+                        .for_each(|all| all.push(old))
+                });
+                let blobs = batch
+                    .column_by_name(columns[1])
+                    .and_then(|column| column.as_binary_opt::<i32>());
                 for (row, supersedes) in supersedes.into_iter().enumerate() {
-                    let Some((address, blobs)) = address_at(texts(&batch, columns[0]), row).zip(blobs) else {
+                    let Some((address, blobs)) =
+                        address_at(texts(&batch, columns[0]), row).zip(blobs)
+                    else {
                         continue;
                     };
                     let payload = Payload::open(blobs.value(row), DEFAULT_PAYLOAD_LIMIT);
-                    let grain = payload.as_ref().ok().and_then(|payload| Grain::decode(payload, Mode::Lenient).ok());
+                    let grain = payload
+                        .as_ref()
+                        .ok()
+                        .and_then(|payload| Grain::decode(payload, Mode::Lenient).ok());
                     if let Some(grain) = grain {
                         self.add(address, Facts::of(&grain, supersedes));
                         fresh.push(address);
@@ -167,22 +220,32 @@ impl Ground {
         Ok(fresh)
     }
 
-    /// Reads what `state` says of `targets`, and every supersession that it knows, a file at a time. Returns what the grains that are
-    /// here already superseded.
-    async fn read_states(&mut self, lake: &Lake, targets: &HashSet<ContentAddress>) -> Result<Vec<ContentAddress>> {
+    /// Reads what `state` says of `targets`, and every supersession that it knows, a file at a
+    /// time. Returns what the grains that are here already superseded.
+    async fn read_states(
+        &mut self,
+        lake: &Lake,
+        targets: &HashSet<ContentAddress>,
+    ) -> Result<Vec<ContentAddress>> {
         let note = |batch: arrow::array::RecordBatch| {
             for row in events_of(&batch) {
                 let successor = || row.value.and_then(|value| value.parse().ok());
                 match row.event {
                     LifecycleEvent::Superseded => {
-                        let of = successor().map(|successor| self.superseded_by.entry(successor).or_default());
+                        let of = successor()
+                            .map(|successor| self.superseded_by.entry(successor).or_default());
                         of.into_iter().for_each(|all| all.push(row.address));
                     }
-                    LifecycleEvent::Noted => self.noted.extend(successor().map(|successor| (row.address, successor))),
+                    LifecycleEvent::Noted => self
+                        .noted
+                        .extend(successor().map(|successor| (row.address, successor))),
                     _ => {}
                 }
                 if targets.contains(&row.address) {
-                    self.lifecycles.entry(row.address).or_default().add(row.event, row.value, row.at);
+                    self.lifecycles
+                        .entry(row.address)
+                        .or_default()
+                        .add(row.event, row.value, row.at);
                 }
             }
         };

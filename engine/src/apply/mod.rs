@@ -1,4 +1,5 @@
-//! Operations in bulk: put, supersede, contradict, verify, retract, each through the lifecycle gate.
+//! Operations in bulk: put, supersede, contradict, verify, retract, each through the lifecycle
+//! gate.
 //!
 //! | module | what it answers |
 //! |---|---|

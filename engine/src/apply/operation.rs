@@ -9,11 +9,12 @@
 //! {"op": "retract", "address": "…", "reason": "…", "actor": "did:…", "authorization_hex": ["d2…"]}
 //! ```
 //!
-//! `blob_hex` may hold a COSE envelope. A grain given as JSON that supersedes another gets that one into its `derived_from`
-//! if it isn't there (§23.1); one given as a blob must have it. In the same way the `reason` of a supersession becomes the grain's
-//! `supersession_justification` (§23.2), unless it has one: like all of a grain, it is part of what the content address names, so that
-//! the same grain without the reason, or with another, has another address. Signatures in `supersession_auth` cover the grain as it was
-//! signed, so that such a grain is left as it is.
+//! `blob_hex` may hold a COSE envelope. A grain given as JSON that supersedes another gets that one
+//! into its `derived_from` if it isn't there (§23.1); one given as a blob must have it. In the same
+//! way the `reason` of a supersession becomes the grain's `supersession_justification` (§23.2),
+//! unless it has one: like all of a grain, it is part of what the content address names, so that
+//! the same grain without the reason, or with another, has another address. Signatures in
+//! `supersession_auth` cover the grain as it was signed, so that such a grain is left as it is.
 
 use std::borrow::Cow;
 
@@ -89,19 +90,28 @@ impl Request {
     /// # Errors
     /// [`ErrorCode::Schema`] if it isn't an operation; what encoding says of its grain.
     pub fn parse(line: &[u8]) -> Result<Request, GrainError> {
-        let json = Json::parse(line).map_err(|error| schema(format!("the line isn't JSON: {error}")))?;
-        let object = json.as_object().ok_or_else(|| schema("the line isn't a JSON object"))?;
+        let json =
+            Json::parse(line).map_err(|error| schema(format!("the line isn't JSON: {error}")))?;
+        let object = json
+            .as_object()
+            .ok_or_else(|| schema("the line isn't a JSON object"))?;
         let reason = text(object, "reason")?;
         let operation = match text(object, "op")?.ok_or_else(|| schema("`op` is missing"))? {
             "put" => Operation::Put(delivered(object, |grain| Ok(grain.clone()))?),
             "supersede" => {
                 let target = address(object)?;
-                Operation::Supersede(target, delivered(object, |grain| superseding(grain, &target, reason))?)
+                Operation::Supersede(
+                    target,
+                    delivered(object, |grain| superseding(grain, &target, reason))?,
+                )
             }
-            "contradict" => Operation::Contradict(address(object)?, flag(object, "value")?.unwrap_or(true)),
+            "contradict" => {
+                Operation::Contradict(address(object)?, flag(object, "value")?.unwrap_or(true))
+            }
             "verify" => {
                 let status = text(object, "status")?.and_then(VerificationStatus::from_name);
-                let status = status.ok_or_else(|| schema("`status` must be unverified, verified or contested"))?;
+                let status = status
+                    .ok_or_else(|| schema("`status` must be unverified, verified or contested"))?;
                 match status {
                     VerificationStatus::Retracted => Operation::Retract(address(object)?),
                     status => Operation::Verify(address(object)?, status),
@@ -109,14 +119,21 @@ impl Request {
             }
             "retract" => Operation::Retract(address(object)?),
             other => {
-                let message = format!("`{other}` is no operation; put, supersede, contradict, verify and retract are");
+                let message = format!(
+                    "`{other}` is no operation; put, supersede, contradict, verify and retract are"
+                );
                 return Err(schema(message));
             }
         };
         let owned = |name| Ok::<_, GrainError>(text(object, name)?.map(str::to_owned));
-        let authorization = object.get("authorization_hex").and_then(Json::as_array).unwrap_or_default();
+        let authorization = object
+            .get("authorization_hex")
+            .and_then(Json::as_array)
+            .unwrap_or_default();
         let authorization = authorization.iter().map(|entry| {
-            let digits = entry.as_str().ok_or_else(|| schema("`authorization_hex` must be a list of strings"))?;
+            let digits = entry
+                .as_str()
+                .ok_or_else(|| schema("`authorization_hex` must be a list of strings"))?;
             hex::decode(digits).map_err(|error| schema(format!("`authorization_hex`: {error}")))
         });
         Ok(Request {
@@ -135,7 +152,10 @@ fn schema(message: impl Into<Cow<'static, str>>) -> GrainError {
 fn text<'a>(object: &'a Object<'_>, name: &str) -> Result<Option<&'a str>, GrainError> {
     match object.get(name) {
         None | Some(Json::Null) => Ok(None),
-        Some(value) => value.as_str().map(Some).ok_or_else(|| schema(format!("`{name}` must be a string"))),
+        Some(value) => value
+            .as_str()
+            .map(Some)
+            .ok_or_else(|| schema(format!("`{name}` must be a string"))),
     }
 }
 
@@ -148,7 +168,9 @@ fn flag(object: &Object<'_>, name: &str) -> Result<Option<bool>, GrainError> {
 }
 
 fn address(object: &Object<'_>) -> Result<ContentAddress, GrainError> {
-    text(object, "address")?.ok_or_else(|| schema("`address` is missing"))?.parse()
+    text(object, "address")?
+        .ok_or_else(|| schema("`address` is missing"))?
+        .parse()
 }
 
 /// The bytes of the new grain: given, or encoded here from what `complete` makes of it.
@@ -157,19 +179,24 @@ fn delivered<'a>(
     complete: impl FnOnce(&'a Json<'a>) -> Result<Json<'a>, GrainError>,
 ) -> Result<Vec<u8>, GrainError> {
     match (text(object, "blob_hex")?, object.get("grain")) {
-        (Some(digits), None) => hex::decode(digits).map_err(|error| schema(format!("`blob_hex`: {error}"))),
+        (Some(digits), None) => {
+            hex::decode(digits).map_err(|error| schema(format!("`blob_hex`: {error}")))
+        }
         (None, Some(grain)) => Ok(encode_json(&complete(grain)?, options(object)?)?.blob),
         _ => Err(schema("exactly one of `grain` and `blob_hex` is needed")),
     }
 }
 
-/// `grain` with `parent` among those that it is derived from, and with `reason` as its justification if it may have it.
+/// `grain` with `parent` among those that it is derived from, and with `reason` as its
+/// justification if it may have it.
 fn superseding<'j>(
     grain: &'j Json<'j>,
     parent: &ContentAddress,
     reason: Option<&'j str>,
 ) -> Result<Json<'j>, GrainError> {
-    let object = grain.as_object().ok_or_else(|| schema("`grain` must be an object"))?;
+    let object = grain
+        .as_object()
+        .ok_or_else(|| schema("`grain` must be an object"))?;
     let text = parent.to_string();
     let mut parents = match object.get(DERIVED_FROM) {
         None | Some(Json::Null) => Vec::new(),
@@ -187,7 +214,9 @@ fn superseding<'j>(
     let others = others.map(|(name, value)| (Cow::Owned(name.to_owned()), value.clone()));
     let reason = reason.map(|reason| (Cow::Borrowed(JUSTIFICATION), Json::from(reason.to_owned())));
     let parents = (Cow::Borrowed(DERIVED_FROM), Json::Array(parents));
-    Ok(Json::Object(others.chain([parents]).chain(reason).collect()))
+    Ok(Json::Object(
+        others.chain([parents]).chain(reason).collect(),
+    ))
 }
 
 const DERIVED_FROM: &str = Field::DerivedFrom.name();
@@ -201,7 +230,11 @@ fn options(object: &Object<'_>) -> Result<EncodeOptions, GrainError> {
     options.encoding = match text(given, "encoding")? {
         None | Some("msgpack") => Encoding::MessagePack,
         Some("cbor") => Encoding::Cbor,
-        Some(other) => return Err(schema(format!("`{other}` is no encoding; msgpack and cbor are"))),
+        Some(other) => {
+            return Err(schema(format!(
+                "`{other}` is no encoding; msgpack and cbor are"
+            )));
+        }
     };
     options.compressed = flag(given, "compressed")?.unwrap_or(false);
     Ok(options)
@@ -218,13 +251,32 @@ mod tests {
         let target = ContentAddress::of(b"t");
         for (line, name) in [
             (format!(r#"{{"op": "put", "grain": {BELIEF}}}"#), "put"),
-            (format!(r#"{{"op": "supersede", "address": "{target}", "grain": {BELIEF}}}"#), "supersede"),
-            (format!(r#"{{"op": "contradict", "address": "{target}"}}"#), "contradict"),
-            (format!(r#"{{"op": "verify", "address": "{target}", "status": "contested"}}"#), "verify"),
-            (format!(r#"{{"op": "verify", "address": "{target}", "status": "retracted"}}"#), "retract"),
-            (format!(r#"{{"op": "retract", "address": "{target}", "reason": "wrong"}}"#), "retract"),
+            (
+                format!(r#"{{"op": "supersede", "address": "{target}", "grain": {BELIEF}}}"#),
+                "supersede",
+            ),
+            (
+                format!(r#"{{"op": "contradict", "address": "{target}"}}"#),
+                "contradict",
+            ),
+            (
+                format!(r#"{{"op": "verify", "address": "{target}", "status": "contested"}}"#),
+                "verify",
+            ),
+            (
+                format!(r#"{{"op": "verify", "address": "{target}", "status": "retracted"}}"#),
+                "retract",
+            ),
+            (
+                format!(r#"{{"op": "retract", "address": "{target}", "reason": "wrong"}}"#),
+                "retract",
+            ),
         ] {
-            assert_eq!(Request::parse(line.as_bytes()).unwrap().operation.name(), name, "{line}");
+            assert_eq!(
+                Request::parse(line.as_bytes()).unwrap().operation.name(),
+                name,
+                "{line}"
+            );
         }
     }
 
@@ -234,7 +286,11 @@ mod tests {
         let line = format!(r#"{{"op": "supersede", "address": "{target}", "grain": {BELIEF}}}"#);
         let request = Request::parse(line.as_bytes()).unwrap();
         let bytes = request.operation.delivered().unwrap();
-        assert!(bytes.windows(64).any(|window| window == target.to_string().as_bytes()));
+        assert!(
+            bytes
+                .windows(64)
+                .any(|window| window == target.to_string().as_bytes())
+        );
     }
 
     #[test]
@@ -242,17 +298,37 @@ mod tests {
         let target = ContentAddress::of(b"t");
         let holds = |more: &str, text: &str| {
             let grain = BELIEF.replace('}', &format!("{more}}}"));
-            let line = format!(r#"{{"op": "supersede", "address": "{target}", "reason": "a typo", "grain": {grain}}}"#);
+            let line = format!(
+                r#"{{"op": "supersede", "address": "{target}", "reason": "a typo", "grain": {grain}}}"#
+            );
             let request = Request::parse(line.as_bytes()).unwrap();
-            request.operation.delivered().unwrap().windows(text.len()).any(|window| window == text.as_bytes())
+            request
+                .operation
+                .delivered()
+                .unwrap()
+                .windows(text.len())
+                .any(|window| window == text.as_bytes())
         };
         assert!(holds("", "a typo"));
         assert!(holds(r#", "supersession_justification": null"#, "a typo"));
-        assert!(!holds(r#", "supersession_justification": "own words""#, "a typo"));
-        assert!(!holds(r#", "supersession_auth": [{"$bytes_hex": "d2"}]"#, "a typo"));
+        assert!(!holds(
+            r#", "supersession_justification": "own words""#,
+            "a typo"
+        ));
+        assert!(!holds(
+            r#", "supersession_auth": [{"$bytes_hex": "d2"}]"#,
+            "a typo"
+        ));
         let put = format!(r#"{{"op": "put", "reason": "a typo", "grain": {BELIEF}}}"#);
         let request = Request::parse(put.as_bytes()).unwrap();
-        assert!(!request.operation.delivered().unwrap().windows(6).any(|window| window == b"a typo"));
+        assert!(
+            !request
+                .operation
+                .delivered()
+                .unwrap()
+                .windows(6)
+                .any(|window| window == b"a typo")
+        );
     }
 
     #[test]

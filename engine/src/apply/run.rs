@@ -1,9 +1,11 @@
 //! Judging operations in their order, and committing them in batches.
 //!
-//! An operation sees what the ones before it did. A batch is committed as a whole: `state` first, `grains` last. A new grain that
-//! supersedes another carries that in its own row, and nothing in `state` closes the old one: both become visible by one commit, and a
-//! kill before it leaves the old one current (§28.4). Where the superseding grain is in the lake already, an event closes the old one, which
-//! is one commit as well. A repeated operation changes nothing and is answered as done, so a run that was killed is simply run again.
+//! An operation sees what the ones before it did. A batch is committed as a whole: `state` first,
+//! `grains` last. A new grain that supersedes another carries that in its own row, and nothing in
+//! `state` closes the old one: both become visible by one commit, and a kill before it leaves the
+//! old one current (§28.4). Where the superseding grain is in the lake already, an event closes the
+//! old one, which is one commit as well. A repeated operation changes nothing and is answered as
+//! done, so a run that was killed is simply run again.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -39,7 +41,10 @@ pub struct ApplyOptions {
 
 impl Default for ApplyOptions {
     fn default() -> Self {
-        ApplyOptions { resolver: Arc::new(SelfContained), dry_run: false }
+        ApplyOptions {
+            resolver: Arc::new(SelfContained),
+            dry_run: false,
+        }
     }
 }
 
@@ -62,8 +67,8 @@ pub struct Answer {
     /// True if a person should look at it (§23.2, soft lock).
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub needs_review: bool,
-    /// True if the new grain has the operation's reason as its `supersession_justification`: it is part of what
-    /// `content_address` names.
+    /// True if the new grain has the operation's reason as its `supersession_justification`: it is
+    /// part of what `content_address` names.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub reason_in_grain: bool,
     /// The code of the error.
@@ -78,7 +83,9 @@ impl Answer {
     /// True if a policy forbids the operation (§23).
     pub fn is_denied(&self) -> bool {
         let denied = [ErrorCode::InvalidationDenied, ErrorCode::EvidenceRequired];
-        self.error.as_deref().is_some_and(|error| denied.iter().any(|denied| denied.name() == error))
+        self.error
+            .as_deref()
+            .is_some_and(|error| denied.iter().any(|denied| denied.name() == error))
     }
 }
 
@@ -124,11 +131,12 @@ const ATTEMPTS: usize = 10;
 /// The code for a grain that was erased from the lake; the specification has none.
 const ERASED: &str = "ERR_ERASED";
 
-/// Applies the operations of `lines` to `lake` and tells `answer` what became of each, in their order.
+/// Applies the operations of `lines` to `lake` and tells `answer` what became of each, in their
+/// order.
 ///
 /// # Errors
-/// [`EngineError::Conflict`], and whatever the system says; batches that were committed stay. An operation that is refused
-/// is no error but an answer.
+/// [`EngineError::Conflict`], and whatever the system says; batches that were committed stay. An
+/// operation that is refused is no error but an answer.
 pub async fn apply(
     lake: &mut Lake,
     lines: &mut dyn std::io::BufRead,
@@ -138,16 +146,22 @@ pub async fn apply(
     let started = Instant::now();
     let mut run = Apply::begin(lake, options, "apply").await?;
     while let Some(batch) = read_batch(lines)? {
-        let prepared: Vec<_> = batch.par_iter().map(|line| prepare_line(line, &*options.resolver)).collect();
-        run.batch(&prepared).await?.iter().try_for_each(&mut *answer)?;
+        let prepared: Vec<_> = batch
+            .par_iter()
+            .map(|line| prepare_line(line, &*options.resolver))
+            .collect();
+        run.batch(&prepared)
+            .await?
+            .iter()
+            .try_for_each(&mut *answer)?;
     }
     let mut report = run.end().await?;
     report.seconds = started.elapsed().as_secs_f64();
     Ok(report)
 }
 
-/// Applies `requests` to `lake` as one batch and answers what became of each, in their order. The audit log calls it
-/// `action`.
+/// Applies `requests` to `lake` as one batch and answers what became of each, in their order. The
+/// audit log calls it `action`.
 ///
 /// # Errors
 /// As [`apply`]; nothing was committed then.
@@ -157,7 +171,10 @@ pub async fn apply_requests(
     options: &ApplyOptions,
     action: &'static str,
 ) -> Result<Vec<Answer>> {
-    let prepared: Vec<_> = requests.into_par_iter().map(|request| Some(prepare(request, &*options.resolver))).collect();
+    let prepared: Vec<_> = requests
+        .into_par_iter()
+        .map(|request| Some(prepare(request, &*options.resolver)))
+        .collect();
     let mut run = Apply::begin(lake, options, action).await?;
     let answers = run.batch(&prepared).await?;
     run.end().await?;
@@ -170,12 +187,15 @@ fn read_batch(lines: &mut dyn std::io::BufRead) -> Result<Option<Vec<Vec<u8>>>> 
     while batch.len() < BATCH_OPERATIONS && bytes < BATCH_BYTES {
         let mut line = Vec::new();
         let mut limited = std::io::Read::take(&mut *lines, LINE_BYTES as u64 + 1);
-        let read = std::io::BufRead::read_until(&mut limited, b'\n', &mut line).file("can't read", "the operations")?;
+        let read = std::io::BufRead::read_until(&mut limited, b'\n', &mut line)
+            .file("can't read", "the operations")?;
         if read == 0 {
             break;
         }
         if line.len() > LINE_BYTES {
-            return Err(EngineError::Request(format!("a line has more than {LINE_BYTES} bytes")));
+            return Err(EngineError::Request(format!(
+                "a line has more than {LINE_BYTES} bytes"
+            )));
         }
         bytes += line.len();
         batch.push(line);
@@ -225,10 +245,21 @@ struct Outcome {
 }
 
 impl<'a> Apply<'a> {
-    async fn begin(lake: &'a mut Lake, options: &'a ApplyOptions, action: &'static str) -> Result<Apply<'a>> {
+    async fn begin(
+        lake: &'a mut Lake,
+        options: &'a ApplyOptions,
+        action: &'static str,
+    ) -> Result<Apply<'a>> {
         lake.refresh().await?;
         let known = KnownAddresses::load(lake).await?;
-        Ok(Apply { lake, options, action, known, report: ApplyReport::default(), line: 0 })
+        Ok(Apply {
+            lake,
+            options,
+            action,
+            known,
+            report: ApplyReport::default(),
+            line: 0,
+        })
     }
 
     /// Writes what was done into the audit log.
@@ -269,22 +300,36 @@ impl<'a> Apply<'a> {
                 }
             }
         }
-        Err(EngineError::Conflict(format!("other writers were faster {ATTEMPTS} times")))
+        Err(EngineError::Conflict(format!(
+            "other writers were faster {ATTEMPTS} times"
+        )))
     }
 
     /// Judges the operations of a batch, each after the ones before it.
     async fn judge(&self, prepared: &[PreparedLine]) -> Result<Outcome> {
-        let good = || prepared.iter().flatten().filter_map(|one| one.as_ref().ok());
-        let targets: HashSet<ContentAddress> =
-            good().filter_map(|one| one.request.operation.target().copied()).collect();
+        let good = || {
+            prepared
+                .iter()
+                .flatten()
+                .filter_map(|one| one.as_ref().ok())
+        };
+        let targets: HashSet<ContentAddress> = good()
+            .filter_map(|one| one.request.operation.target().copied())
+            .collect();
         let mut wanted = targets.clone();
         for (_, facts, proposal) in good().filter_map(|one| one.grain.as_ref()) {
             wanted.extend(&facts.parents);
-            wanted.extend(proposal.iter().flat_map(|proposal| &proposal.successor.evidence));
+            wanted.extend(
+                proposal
+                    .iter()
+                    .flat_map(|proposal| &proposal.successor.evidence),
+            );
         }
         wanted.extend(good().filter_map(|one| one.grain.as_ref().map(|(grain, ..)| grain.address)));
         let mut ground = Ground::default();
-        ground.look_up(self.lake, &self.known, wanted, &targets).await?;
+        ground
+            .look_up(self.lake, &self.known, wanted, &targets)
+            .await?;
         let now = Utc::now();
         let mut outcome = Outcome::default();
         for (number, one) in prepared.iter().enumerate() {
@@ -294,16 +339,34 @@ impl<'a> Apply<'a> {
                 Err(error) => Err((None, refused(error))),
                 Ok(one) => {
                     let name = one.request.operation.name();
-                    let mut judge =
-                        Judging { run: self, ground: &mut ground, outcome: &mut outcome, now: now.timestamp_micros() };
-                    judge.one(one).map_err(|why| (Some(name), why)).map(|answer| Answer { op: Some(name), ..answer })
+                    let mut judge = Judging {
+                        run: self,
+                        ground: &mut ground,
+                        outcome: &mut outcome,
+                        now: now.timestamp_micros(),
+                    };
+                    judge
+                        .one(one)
+                        .map_err(|why| (Some(name), why))
+                        .map(|answer| Answer {
+                            op: Some(name),
+                            ..answer
+                        })
                 }
             };
             outcome.answers.push(match judged {
-                Ok(answer) => Answer { line, ok: true, ..answer },
-                Err((op, (code, message))) => {
-                    Answer { line, op, error: Some(code), message: Some(message), ..Answer::default() }
-                }
+                Ok(answer) => Answer {
+                    line,
+                    ok: true,
+                    ..answer
+                },
+                Err((op, (code, message))) => Answer {
+                    line,
+                    op,
+                    error: Some(code),
+                    message: Some(message),
+                    ..Answer::default()
+                },
             });
         }
         Ok(outcome)
@@ -315,16 +378,27 @@ impl<'a> Apply<'a> {
         }
         if !outcome.events.is_empty() {
             let file = self.lake.write_events(&outcome.events).await?;
-            let change = Change { added: vec![file], changes_rows: true, ..Change::default() };
-            self.lake.state.commit(change, self.action, ATTEMPTS).await?;
+            let change = Change {
+                added: vec![file],
+                changes_rows: true,
+                ..Change::default()
+            };
+            self.lake
+                .state
+                .commit(change, self.action, ATTEMPTS)
+                .await?;
         }
         if !outcome.grains.is_empty() {
             let (location, grains) = (self.lake.location().clone(), outcome.grains.clone());
             let now = Utc::now().timestamp_micros();
             let keys = self.lake.keys_to_write()?;
-            let written = tokio::task::spawn_blocking(move || write(&location, grains, now, keys.as_deref()));
+            let written =
+                tokio::task::spawn_blocking(move || write(&location, grains, now, keys.as_deref()));
             let segment = written.await.file("can't finish", "a segment")??;
-            let mut change = Change { changes_rows: true, ..Change::default() };
+            let mut change = Change {
+                changes_rows: true,
+                ..Change::default()
+            };
             self.lake.publish_segment(&mut change, segment).await?;
             self.lake.grains.commit(change, self.action, 0).await?;
             self.known.extend(self.lake).await?;
@@ -367,7 +441,11 @@ fn prepare_line(line: &[u8], resolver: &dyn KeyResolver) -> PreparedLine {
 /// Opens and checks the grain of a request.
 fn prepare(request: Request, resolver: &dyn KeyResolver) -> Result<Prepared, GrainError> {
     let Some(delivered) = request.operation.delivered() else {
-        return Ok(Prepared { request, grain: None, implied: None });
+        return Ok(Prepared {
+            request,
+            grain: None,
+            implied: None,
+        });
     };
     let new = NewGrain::prove(delivered, resolver)?;
     let delivery = Delivery::open(delivered)?;
@@ -381,7 +459,11 @@ fn prepare(request: Request, resolver: &dyn KeyResolver) -> Result<Prepared, Gra
     let facts = Facts::of(&grain, supersedes);
     let says = |field: &Field| grain.get(*field).is_some() || grain.is_elided(*field);
     let implied = SUPERSEDING.into_iter().find(says);
-    Ok(Prepared { request, grain: Some((new, facts, proposal)), implied })
+    Ok(Prepared {
+        request,
+        grain: Some((new, facts, proposal)),
+        implied,
+    })
 }
 
 /// One operation that is judged.
@@ -397,7 +479,12 @@ type Judged = Result<Answer, (String, String)>;
 
 impl Judging<'_, '_> {
     fn one(&mut self, one: &Prepared) -> Judged {
-        let Request { operation, actor, reason, authorization } = &one.request;
+        let Request {
+            operation,
+            actor,
+            reason,
+            authorization,
+        } = &one.request;
         match (operation, &one.grain) {
             (Operation::Put(_), Some((grain, facts, _))) => self.put(grain, facts, one.implied),
             (Operation::Supersede(target, _), Some((grain, facts, Some(proposal)))) => {
@@ -405,44 +492,84 @@ impl Judging<'_, '_> {
             }
             (Operation::Contradict(target, value), _) => {
                 let permit = match value {
-                    true => self.act(target, &Act::Contradict, "contradict", &one.request, authorization)?,
+                    true => self.act(
+                        target,
+                        &Act::Contradict,
+                        "contradict",
+                        &one.request,
+                        authorization,
+                    )?,
                     false => self.exists(target)?,
                 };
-                let already = self.ground.lifecycle(target).is_some_and(LifecycleFold::is_contradicted) == *value;
-                self.note(target, LifecycleEvent::Contradicted, &value.to_string(), already, actor, reason, permit)
+                let already = self
+                    .ground
+                    .lifecycle(target)
+                    .is_some_and(LifecycleFold::is_contradicted)
+                    == *value;
+                self.note(
+                    target,
+                    LifecycleEvent::Contradicted,
+                    &value.to_string(),
+                    already,
+                    actor,
+                    reason,
+                    permit,
+                )
             }
             (Operation::Retract(target), _) => {
-                let permit = self.act(target, &Act::Retract, "retract", &one.request, authorization)?;
+                let permit = self.act(
+                    target,
+                    &Act::Retract,
+                    "retract",
+                    &one.request,
+                    authorization,
+                )?;
                 self.status(target, VerificationStatus::Retracted, actor, reason, permit)
             }
             (Operation::Verify(target, status), _) => {
                 let permit = self.exists(target)?;
                 self.status(target, *status, actor, reason, permit)
             }
-            _ => Err(refused(&GrainError::new(ErrorCode::Schema, "the operation has no grain"))),
+            _ => Err(refused(&GrainError::new(
+                ErrorCode::Schema,
+                "the operation has no grain",
+            ))),
         }
     }
 
     fn gate(&self) -> Gate<'_> {
-        Gate { now: (self.now / 1_000_000).max(0) as u64, known: self.ground }
+        Gate {
+            now: (self.now / 1_000_000).max(0) as u64,
+            known: self.ground,
+        }
     }
 
-    /// `implied` is a field by which the grain claims to supersede another: then it has to go by the gate (§17.2).
+    /// `implied` is a field by which the grain claims to supersede another: then it has to go by
+    /// the gate (§17.2).
     fn put(&mut self, grain: &NewGrain, facts: &Facts, implied: Option<Field>) -> Judged {
-        let answer = Answer { content_address: Some(grain.address.to_string()), ..Answer::default() };
+        let answer = Answer {
+            content_address: Some(grain.address.to_string()),
+            ..Answer::default()
+        };
         if self.run.known.is_erased(&grain.address) {
             return Err(erased(&grain.address));
         }
         if self.is_there(&grain.address) {
-            return Ok(Answer { already: true, ..answer });
+            return Ok(Answer {
+                already: true,
+                ..answer
+            });
         }
         if let Some(field) = implied {
             let message = format!(
-                "a grain with `{}` takes the place of another, which `put` doesn't do: give it with \
-                 {{\"op\": \"supersede\", \"address\": \"<the grain that it supersedes>\", …}}",
+                "a grain with `{}` takes the place of another, which `put` doesn't do: give it \
+                 with {{\"op\": \"supersede\", \"address\": \"<the grain that it supersedes>\", \
+                 …}}",
                 field.name()
             );
-            return Err(refused(&GrainError::new(ErrorCode::Schema, message).field(field.name())));
+            return Err(refused(
+                &GrainError::new(ErrorCode::Schema, message).field(field.name()),
+            ));
         }
         self.add(grain.clone(), facts.clone());
         Ok(answer)
@@ -456,20 +583,36 @@ impl Judging<'_, '_> {
         proposal: Proposal,
         request: &Request,
     ) -> Judged {
-        let mut answer = Answer { content_address: Some(grain.address.to_string()), ..Answer::default() };
+        let mut answer = Answer {
+            content_address: Some(grain.address.to_string()),
+            ..Answer::default()
+        };
         if self.run.known.is_erased(&grain.address) {
             return Err(erased(&grain.address));
         }
         if !facts.parents.contains(target) {
-            let message = "a superseding grain must name what it supersedes in `derived_from` (§23.1)";
-            return Err(refused(&GrainError::new(ErrorCode::Schema, message).field("derived_from")));
+            let message =
+                "a superseding grain must name what it supersedes in `derived_from` (§23.1)";
+            return Err(refused(
+                &GrainError::new(ErrorCode::Schema, message).field("derived_from"),
+            ));
         }
-        let Proposal { successor, requester } = proposal;
-        answer.reason_in_grain = request.reason.is_some() && request.reason == requester.justification;
+        let Proposal {
+            successor,
+            requester,
+        } = proposal;
+        answer.reason_in_grain =
+            request.reason.is_some() && request.reason == requester.justification;
         let there = self.is_there(&grain.address);
-        let superseded = self.ground.facts(&grain.address).is_some_and(|facts| facts.supersedes.contains(target));
+        let superseded = self
+            .ground
+            .facts(&grain.address)
+            .is_some_and(|facts| facts.supersedes.contains(target));
         if there && superseded {
-            return Ok(Answer { already: true, ..answer });
+            return Ok(Answer {
+                already: true,
+                ..answer
+            });
         }
         let permit = self
             .gate()
@@ -480,7 +623,11 @@ impl Judging<'_, '_> {
         match self.outcome.places.get(&grain.address).copied() {
             // A grain of this batch takes another place too: merges close all parents.
             Some(place) => {
-                self.outcome.grains.get_mut(place).into_iter().for_each(|new| new.supersedes.push(*target));
+                self.outcome
+                    .grains
+                    .get_mut(place)
+                    .into_iter()
+                    .for_each(|new| new.supersedes.push(*target));
                 self.ground.add_superseded(&grain.address, *target);
             }
             // The grain is in the lake already, and its row isn't changed: the event says it.
@@ -491,11 +638,19 @@ impl Judging<'_, '_> {
                 self.ground.add_superseded(&grain.address, *target);
                 return Ok(answer);
             }
-            None => self.add(NewGrain { supersedes: vec![*target], ..grain.clone() }, facts.clone()),
+            None => self.add(
+                NewGrain {
+                    supersedes: vec![*target],
+                    ..grain.clone()
+                },
+                facts.clone(),
+            ),
         }
         // Who asked for it and why, as far as the grain doesn't say so itself.
         let reason = request.reason.clone().filter(|_| !answer.reason_in_grain);
-        if (request.actor.is_some() || reason.is_some()) && self.ground.add_note(*target, grain.address) {
+        if (request.actor.is_some() || reason.is_some())
+            && self.ground.add_note(*target, grain.address)
+        {
             self.event(target, LifecycleEvent::Noted, &new, &request.actor, &reason);
         }
         Ok(answer)
@@ -508,16 +663,23 @@ impl Judging<'_, '_> {
 
     fn add(&mut self, grain: NewGrain, facts: Facts) {
         self.ground.add(grain.address, facts);
-        self.outcome.places.insert(grain.address, self.outcome.grains.len());
+        self.outcome
+            .places
+            .insert(grain.address, self.outcome.grains.len());
         self.outcome.grains.push(grain);
     }
 
     fn exists(&self, target: &ContentAddress) -> Result<Permit, (String, String)> {
         match self.ground.facts(target) {
-            Some(_) => Ok(Permit { needs_review: false, autonomous: false }),
+            Some(_) => Ok(Permit {
+                needs_review: false,
+                autonomous: false,
+            }),
             None => {
                 let message = format!("the lake has no grain {target}");
-                Err(refused(&GrainError::new(ErrorCode::Schema, message).field("address")))
+                Err(refused(
+                    &GrainError::new(ErrorCode::Schema, message).field("address"),
+                ))
             }
         }
     }
@@ -539,7 +701,9 @@ impl Judging<'_, '_> {
             authorizing: authorizing_signers(signatures, &message, &*self.run.options.resolver),
             justification: request.reason.clone(),
         };
-        self.gate().judge(target, act, &requester).map_err(|error| refused(&error))
+        self.gate()
+            .judge(target, act, &requester)
+            .map_err(|error| refused(&error))
     }
 
     fn status(
@@ -550,8 +714,20 @@ impl Judging<'_, '_> {
         reason: &Option<String>,
         permit: Permit,
     ) -> Judged {
-        let already = self.ground.lifecycle(target).and_then(LifecycleFold::verification) == Some(status);
-        self.note(target, LifecycleEvent::Verification, status.name(), already, actor, reason, permit)
+        let already = self
+            .ground
+            .lifecycle(target)
+            .and_then(LifecycleFold::verification)
+            == Some(status);
+        self.note(
+            target,
+            LifecycleEvent::Verification,
+            status.name(),
+            already,
+            actor,
+            reason,
+            permit,
+        )
     }
 
     #[allow(clippy::too_many_arguments)]
@@ -569,7 +745,12 @@ impl Judging<'_, '_> {
             self.event(target, event, value, actor, reason);
         }
         let content_address = Some(target.to_string());
-        Ok(Answer { content_address, already, needs_review: permit.needs_review, ..Answer::default() })
+        Ok(Answer {
+            content_address,
+            already,
+            needs_review: permit.needs_review,
+            ..Answer::default()
+        })
     }
 
     fn event(
@@ -580,7 +761,8 @@ impl Judging<'_, '_> {
         actor: &Option<String>,
         reason: &Option<String>,
     ) {
-        // Later operations of a batch have later instants, so that the fold sees them in their order.
+        // Later operations of a batch have later instants, so that the fold sees them in their
+        // order.
         let now = self.now + self.outcome.events.len() as i64;
         let at = self.ground.add_event(*target, event, value, now);
         self.outcome.events.push(StateRow {
@@ -596,5 +778,8 @@ impl Judging<'_, '_> {
 }
 
 fn erased(address: &ContentAddress) -> (String, String) {
-    (ERASED.to_owned(), format!("the grain {address} was erased from this lake and may not come back"))
+    (
+        ERASED.to_owned(),
+        format!("the grain {address} was erased from this lake and may not come back"),
+    )
 }

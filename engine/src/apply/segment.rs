@@ -24,7 +24,10 @@ pub(super) struct NewGrain {
 
 impl NewGrain {
     /// Opens, hashes, decodes and checks `delivered` by the strict rules, as ingest does.
-    pub(super) fn prove(delivered: &[u8], resolver: &dyn KeyResolver) -> Result<NewGrain, GrainError> {
+    pub(super) fn prove(
+        delivered: &[u8],
+        resolver: &dyn KeyResolver,
+    ) -> Result<NewGrain, GrainError> {
         let delivery = Delivery::open(delivered)?;
         let signature = match &delivery {
             Delivery::Bare(_) => SignatureColumn::None,
@@ -38,11 +41,17 @@ impl NewGrain {
         let payload = Payload::open(delivery.blob(), DEFAULT_PAYLOAD_LIMIT).map_err(shifted)?;
         Grain::decode(&payload, Mode::Strict).map_err(shifted)?;
         let address = ContentAddress::of(delivery.blob());
-        Ok(NewGrain { address, delivered: delivered.to_vec(), signature, supersedes: Vec::new() })
+        Ok(NewGrain {
+            address,
+            delivered: delivered.to_vec(),
+            signature,
+            supersedes: Vec::new(),
+        })
     }
 }
 
-/// Writes `grains`, sorted as segments are, at `now` (microseconds since 1970); sealed with `keys` if there are any.
+/// Writes `grains`, sorted as segments are, at `now` (microseconds since 1970); sealed with `keys`
+/// if there are any.
 pub(super) fn write(
     location: &LakeLocation,
     mut grains: Vec<NewGrain>,
@@ -65,30 +74,45 @@ pub(super) fn write(
         keys.prepare(users.iter().map(Option::as_deref))?;
     }
     let data = location.scratch_file()?;
-    let file = SegmentFile::create(&data, grains_schema(), grains_properties()).file("can't write", id.as_str())?;
+    let file = SegmentFile::create(&data, grains_schema(), grains_properties())
+        .file("can't write", id.as_str())?;
     let builder = IndexBuilder::new(IndexKinds::ALL.of_segment(&id));
     for (number, rows) in grains.chunks(ROW_GROUP_ROWS).enumerate() {
         let batch = project(rows, now, keys).file("can't write", id.as_str())?;
         builder.add(number, &batch)?;
-        file.write_row_group(number, &[batch]).file("can't write", id.as_str())?;
+        file.write_row_group(number, &[batch])
+            .file("can't write", id.as_str())?;
     }
     let file = file.finish().file("can't write", id.as_str())?;
-    Ok(WrittenSegment { id, data, file, sidecars: builder.finish() })
+    Ok(WrittenSegment {
+        id,
+        data,
+        file,
+        sidecars: builder.finish(),
+    })
 }
 
 type Fault = Box<dyn std::error::Error + Send + Sync>;
 
 impl NewGrain {
     /// Opens and decodes it again.
-    fn read<T>(&self, job: impl FnOnce(&Grain<'_>, &Delivery<'_>) -> Result<T, Fault>) -> Result<T, Fault> {
+    fn read<T>(
+        &self,
+        job: impl FnOnce(&Grain<'_>, &Delivery<'_>) -> Result<T, Fault>,
+    ) -> Result<T, Fault> {
         let delivery = Delivery::open(&self.delivered)?;
         let payload = Payload::open(delivery.blob(), DEFAULT_PAYLOAD_LIMIT)?;
         job(&Grain::decode(&payload, Mode::Lenient)?, &delivery)
     }
 }
 
-fn project(rows: &[NewGrain], now: i64, keys: Option<&LakeKeys>) -> Result<arrow::array::RecordBatch, Fault> {
-    let mut columns = GrainColumns::with_capacity(rows.len(), rows.iter().map(|row| row.delivered.len()).sum());
+fn project(
+    rows: &[NewGrain],
+    now: i64,
+    keys: Option<&LakeKeys>,
+) -> Result<arrow::array::RecordBatch, Fault> {
+    let mut columns =
+        GrainColumns::with_capacity(rows.len(), rows.iter().map(|row| row.delivered.len()).sum());
     for row in rows {
         row.read(|grain, delivery| {
             let (envelope, signer) = match delivery {
@@ -104,7 +128,13 @@ fn project(rows: &[NewGrain], now: i64, keys: Option<&LakeKeys>) -> Result<arrow
                 supersedes: &row.supersedes,
             };
             match keys {
-                Some(keys) => keys.append(&mut columns, &row.address, delivery.blob(), grain, &identity)?,
+                Some(keys) => keys.append(
+                    &mut columns,
+                    &row.address,
+                    delivery.blob(),
+                    grain,
+                    &identity,
+                )?,
                 None => columns.append(&row.address, delivery.blob(), grain, &identity),
             }
             Ok(())

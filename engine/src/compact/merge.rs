@@ -15,7 +15,9 @@ use crate::index::{IndexBuilder, IndexKinds};
 use crate::keys::LakeKeys;
 use crate::lake::LakeLocation;
 use crate::progress::WorkProgress;
-use crate::segment::{ROW_GROUP_ROWS, SegmentFile, SegmentId, SegmentReader, WrittenSegment, grains_properties};
+use crate::segment::{
+    ROW_GROUP_ROWS, SegmentFile, SegmentId, SegmentReader, WrittenSegment, grains_properties,
+};
 
 /// Rows of an input's batch.
 const BATCH_ROWS: usize = 2_048;
@@ -63,10 +65,14 @@ impl Head {
     }
 }
 
-/// The least row is the greatest head, as a heap wants it; of equal rows, that of the earlier input.
+/// The least row is the greatest head, as a heap wants it; of equal rows, that of the earlier
+/// input.
 impl Ord for Head {
     fn cmp(&self, other: &Self) -> Ordering {
-        other.key().cmp(self.key()).then(other.input.cmp(&self.input))
+        other
+            .key()
+            .cmp(self.key())
+            .then(other.input.cmp(&self.input))
     }
 }
 
@@ -85,8 +91,8 @@ impl PartialEq for Head {
 impl Eq for Head {}
 
 impl Merge {
-    /// A merge of `segments`, each of which is sorted. If they are `sealed`, their rows stay so, but for those whose keys were
-    /// destroyed: of these nothing stays.
+    /// A merge of `segments`, each of which is sorted. If they are `sealed`, their rows stay so,
+    /// but for those whose keys were destroyed: of these nothing stays.
     pub(super) fn new(
         segments: Vec<SegmentReader>,
         (sealed, keys): (bool, Option<Arc<LakeKeys>>),
@@ -106,7 +112,9 @@ impl Merge {
             dropped: 0,
         };
         for (input, segment) in segments.iter().enumerate() {
-            merge.inputs.push(segment.read(0..segment.row_groups(), None, BATCH_ROWS)?);
+            merge
+                .inputs
+                .push(segment.read(0..segment.row_groups(), None, BATCH_ROWS)?);
             if let Some(head) = merge.refill(input)? {
                 merge.heads.push(head);
             }
@@ -126,7 +134,9 @@ impl Merge {
 
     /// The first row of the next batch of `input`.
     fn refill(&mut self, input: usize) -> Result<Option<Head>, Fault> {
-        let Some(reader) = self.inputs.get_mut(input) else { return Ok(None) };
+        let Some(reader) = self.inputs.get_mut(input) else {
+            return Ok(None);
+        };
         for batch in reader {
             let mut batch = batch?;
             if let Some(keys) = &self.keys {
@@ -137,7 +147,12 @@ impl Merge {
             if batch.num_rows() > 0 {
                 let keys = Arc::new(RowKeys::of(&batch)?);
                 self.held.push(batch);
-                return Ok(Some(Head { keys, row: 0, batch: self.held.len() - 1, input }));
+                return Ok(Some(Head {
+                    keys,
+                    row: 0,
+                    batch: self.held.len() - 1,
+                    input,
+                }));
             }
         }
         Ok(None)
@@ -147,7 +162,9 @@ impl Merge {
     pub(super) fn write(&mut self, location: &LakeLocation, rows: u64) -> Result<WrittenSegment> {
         let id = SegmentId::new_sealed(self.sealed);
         let data = location.scratch_file()?;
-        let fault = |error: Fault| -> Result<()> { Err(error).file("can't write the segment", id.as_str()) };
+        let fault = |error: Fault| -> Result<()> {
+            Err(error).file("can't write the segment", id.as_str())
+        };
         let file = SegmentFile::create(&data, grains_schema(), grains_properties())
             .file("can't write the segment", id.as_str())?;
         let indexes = IndexBuilder::new(IndexKinds::ALL.of_segment(&id));
@@ -156,7 +173,8 @@ impl Merge {
             // Holding nothing: a row group that no thread has time for waits in the merge.
             let (sender, receiver) = crossbeam_channel::bounded::<(usize, Vec<RecordBatch>)>(0);
             let encode = |(number, batches): (usize, Vec<RecordBatch>)| -> Result<(), Fault> {
-                // One part for each row group: an erasure takes the full text of whole row groups over.
+                // One part for each row group: an erasure takes the full text of whole row groups
+                // over.
                 let mut part = indexes.part()?;
                 batches.iter().try_for_each(|batch| part.add(batch))?;
                 indexes.put(number, part)?;
@@ -169,26 +187,41 @@ impl Merge {
             let encoders: Vec<_> = (0..threads).map(|_| scope.spawn(encoder())).collect();
             // Where all encoders have failed, nobody receives.
             drop(receiver);
-            let merged = self.row_groups(rows, |number, batches| sender.send((number, batches)).is_ok());
+            let merged = self.row_groups(rows, |number, batches| {
+                sender.send((number, batches)).is_ok()
+            });
             drop(sender);
             for encoder in encoders {
-                let encoded = encoder.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+                let encoded = encoder
+                    .join()
+                    .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
                 encoded.or_else(fault)?;
             }
             merged
         })?;
         let file = file.finish().file("can't write the segment", id.as_str())?;
-        Ok(WrittenSegment { id, data, file, sidecars: indexes.finish() })
+        Ok(WrittenSegment {
+            id,
+            data,
+            file,
+            sidecars: indexes.finish(),
+        })
     }
 
     /// Gives the next `rows` rows to `take` as row groups, until that says that it takes no more.
-    fn row_groups(&mut self, rows: u64, mut take: impl FnMut(usize, Vec<RecordBatch>) -> bool) -> Result<()> {
+    fn row_groups(
+        &mut self,
+        rows: u64,
+        mut take: impl FnMut(usize, Vec<RecordBatch>) -> bool,
+    ) -> Result<()> {
         let mut left = rows as usize;
         for number in 0.. {
             let mut group = Vec::new();
             let (mut group_rows, mut group_bytes) = (0, 0);
             while left > 0 && group_rows < ROW_GROUP_ROWS && group_bytes < ROW_GROUP_BYTES {
-                let chunk = self.chunk(left.min(ROW_GROUP_ROWS - group_rows)).file("can't merge", "segments")?;
+                let chunk = self
+                    .chunk(left.min(ROW_GROUP_ROWS - group_rows))
+                    .file("can't merge", "segments")?;
                 if chunk.num_rows() == 0 {
                     left = 0;
                     break;
@@ -227,9 +260,14 @@ impl Merge {
 
     /// Chooses the least row; false if there is none.
     fn choose(&mut self) -> Result<bool, Fault> {
-        let Some(mut head) = self.heads.peek_mut() else { return Ok(false) };
+        let Some(mut head) = self.heads.peek_mut() else {
+            return Ok(false);
+        };
         self.chosen.push((head.batch, head.row));
-        self.chosen_bytes += self.held.get(head.batch).map_or(0, |batch| blob_length(batch, head.row));
+        self.chosen_bytes += self
+            .held
+            .get(head.batch)
+            .map_or(0, |batch| blob_length(batch, head.row));
         if head.row + 1 < head.keys.len() {
             head.row += 1;
             return Ok(true);
@@ -257,6 +295,10 @@ impl Merge {
 }
 
 fn blob_length(batch: &RecordBatch, row: usize) -> usize {
-    let blobs = batch.column_by_name(IdentityColumn::Blob.name()).and_then(|column| column.as_binary_opt::<i32>());
-    blobs.filter(|blobs| row < blobs.len()).map_or(0, |blobs| blobs.value_length(row).max(0) as usize)
+    let blobs = batch
+        .column_by_name(IdentityColumn::Blob.name())
+        .and_then(|column| column.as_binary_opt::<i32>());
+    blobs
+        .filter(|blobs| row < blobs.len())
+        .map_or(0, |blobs| blobs.value_length(row).max(0) as usize)
 }

@@ -6,8 +6,9 @@
 //! | `merge` | how are sorted segments merged, streaming? |
 //! | `records` | how are the files of a small table merged? |
 //!
-//! Rows are copied, not made again: every column of every row is the same before and after. The commit says that no row
-//! changed. Memory holds a batch of each input, and the row groups that are being encoded.
+//! Rows are copied, not made again: every column of every row is the same before and after. The
+//! commit says that no row changed. Memory holds a batch of each input, and the row groups that are
+//! being encoded.
 
 mod merge;
 mod plan;
@@ -39,7 +40,11 @@ pub struct CompactOptions {
 
 impl Default for CompactOptions {
     fn default() -> Self {
-        CompactOptions { target_rows: 32 * ROW_GROUP_ROWS as u64, table_files: 8, threads: 0 }
+        CompactOptions {
+            target_rows: 32 * ROW_GROUP_ROWS as u64,
+            table_files: 8,
+            threads: 0,
+        }
     }
 }
 
@@ -72,27 +77,44 @@ const COMMIT_ATTEMPTS: usize = 10;
 /// Merges the small segments of `lake`, and the files of its small tables.
 ///
 /// # Errors
-/// [`EngineError::Conflict`] if another writer took away what was being merged; [`EngineError::Interrupted`]; whatever the
-/// system says. The lake is then as after the last group of segments that was merged.
-pub async fn compact(lake: &mut Lake, options: &CompactOptions, progress: Arc<WorkProgress>) -> Result<CompactReport> {
+/// [`EngineError::Conflict`] if another writer took away what was being merged;
+/// [`EngineError::Interrupted`]; whatever the system says. The lake is then as after the last group
+/// of segments that was merged.
+pub async fn compact(
+    lake: &mut Lake,
+    options: &CompactOptions,
+    progress: Arc<WorkProgress>,
+) -> Result<CompactReport> {
     let started = Instant::now();
     lake.refresh().await?;
     let segments = lake.segments()?;
-    let mut report = CompactReport { segments_before: segments.len() as u64, ..CompactReport::default() };
+    let mut report = CompactReport {
+        segments_before: segments.len() as u64,
+        ..CompactReport::default()
+    };
     let groups = plan::groups(&segments, options.target_rows);
-    let total = groups.iter().flatten().map(|segment| segment.file.size).sum();
+    let total = groups
+        .iter()
+        .flatten()
+        .map(|segment| segment.file.size)
+        .sum();
     progress.total_bytes.store(total, Ordering::Relaxed);
     for group in groups {
-        // One commit for each group: what is merged stays merged, and no file lies about for long without being named.
+        // One commit for each group: what is merged stays merged, and no file lies about for long
+        // without being named.
         let change = merge_group(lake, group, options, &progress).await?;
         let before = change.removed.iter().map(|file| file.rows).sum::<u64>();
         report.rows += before;
         report.erased_rows += before - change.added.iter().map(|file| file.rows).sum::<u64>();
         report.bytes_before += change.removed.iter().map(|file| file.size).sum::<u64>();
         report.bytes_after += change.added.iter().map(|file| file.size).sum::<u64>();
-        lake.grains.commit(change, "compact", COMMIT_ATTEMPTS).await?;
+        lake.grains
+            .commit(change, "compact", COMMIT_ATTEMPTS)
+            .await?;
     }
-    let small = [&mut lake.state, &mut lake.rejects].into_iter().chain(lake.sources.as_mut());
+    let small = [&mut lake.state, &mut lake.rejects]
+        .into_iter()
+        .chain(lake.sources.as_mut());
     for table in small.chain([&mut lake.audit]) {
         if let Some(files) = records::merge(table, options.table_files).await? {
             report.tables.insert(table.name(), files);
@@ -114,7 +136,8 @@ pub async fn compact(lake: &mut Lake, options: &CompactOptions, progress: Arc<Wo
     Ok(report)
 }
 
-/// Merges the segments of `group` and puts the new ones at their places; the change makes them part of the lake.
+/// Merges the segments of `group` and puts the new ones at their places; the change makes them part
+/// of the lake.
 async fn merge_group(
     lake: &Lake,
     group: Vec<Segment>,
@@ -132,28 +155,45 @@ async fn merge_group(
     let bytes: u64 = group.iter().map(|segment| segment.file.size).sum();
     let sealed = group.iter().any(|segment| segment.id.is_sealed());
     let keys = (sealed, lake.keys().cloned());
-    let mut merge = Merge::new(readers, keys, options.threads, Arc::clone(progress)).file("can't merge", "segments")?;
+    let mut merge = Merge::new(readers, keys, options.threads, Arc::clone(progress))
+        .file("can't merge", "segments")?;
     let mut written = 0;
     for wanted in plan::sizes(rows, options.target_rows) {
         let location = lake.location().clone();
-        let job = tokio::task::spawn_blocking(move || merge.write(&location, wanted).map(|segment| (merge, segment)));
+        let job = tokio::task::spawn_blocking(move || {
+            merge
+                .write(&location, wanted)
+                .map(|segment| (merge, segment))
+        });
         let (back, segment) = job.await.file("can't finish", "a merge")??;
         merge = back;
         written += segment.file.rows;
         if segment.file.rows > 0 {
             lake.publish_segment(&mut change, segment).await?;
         }
-        WorkProgress::add(&progress.bytes, (bytes as f64 * wanted as f64 / rows.max(1) as f64) as u64);
+        WorkProgress::add(
+            &progress.bytes,
+            (bytes as f64 * wanted as f64 / rows.max(1) as f64) as u64,
+        );
         if progress.is_stopped() {
             return Err(EngineError::Interrupted);
         }
     }
     if written + merge.dropped() != rows || !merge.is_done() {
-        let cause = format!("{written} rows came out of segments with {rows}; `gristmill verify` checks them").into();
-        return Err(EngineError::File { what: "can't merge", path: "segments".to_owned(), cause });
+        let cause = format!(
+            "{written} rows came out of segments with {rows}; `gristmill verify` checks them"
+        )
+        .into();
+        return Err(EngineError::File {
+            what: "can't merge",
+            path: "segments".to_owned(),
+            cause,
+        });
     }
     // Rows that nobody can read any more are no rows, but the table has fewer than before.
     change.changes_rows = merge.dropped() > 0;
-    change.removed.extend(group.into_iter().map(|segment| segment.file));
+    change
+        .removed
+        .extend(group.into_iter().map(|segment| segment.file));
     Ok(change)
 }

@@ -6,23 +6,33 @@ use crate::segment::ROW_GROUP_ROWS;
 /// Segments that are merged at a time: each has some MiB of pages open.
 const FAN_IN: usize = 48;
 
-/// The small segments in groups to merge. A segment is small below half of `target_rows`, so a row is written again a
-/// logarithmic number of times in its life.
+/// The small segments in groups to merge. A segment is small below half of `target_rows`, so a row
+/// is written again a logarithmic number of times in its life.
 pub(super) fn groups(segments: &[Segment], target_rows: u64) -> Vec<Vec<Segment>> {
     let is_small = |segment: &&Segment| segment.file.rows < target_rows / 2;
-    let (sealed, open): (Vec<_>, Vec<_>) =
-        segments.iter().filter(is_small).cloned().partition(|segment| segment.id.is_sealed());
+    let (sealed, open): (Vec<_>, Vec<_>) = segments
+        .iter()
+        .filter(is_small)
+        .cloned()
+        .partition(|segment| segment.id.is_sealed());
     // Sealed rows stand among sealed rows only.
-    [open, sealed].iter().flat_map(|small| chunks(small)).collect()
+    [open, sealed]
+        .iter()
+        .flat_map(|small| chunks(small))
+        .collect()
 }
 
 fn chunks(small: &[Segment]) -> Vec<Vec<Segment>> {
     let groups = small.len().div_ceil(FAN_IN).max(1);
     let chunks = small.chunks(small.len().div_ceil(groups).max(1));
-    chunks.filter(|group| group.len() > 1).map(<[Segment]>::to_vec).collect()
+    chunks
+        .filter(|group| group.len() > 1)
+        .map(<[Segment]>::to_vec)
+        .collect()
 }
 
-/// The rows of each segment that `rows` rows are written to: about equal, whole row groups but for the last.
+/// The rows of each segment that `rows` rows are written to: about equal, whole row groups but for
+/// the last.
 pub(super) fn sizes(rows: u64, target_rows: u64) -> Vec<u64> {
     let segments = rows.div_ceil(target_rows.max(1)).max(1);
     let group = ROW_GROUP_ROWS as u64;
@@ -44,8 +54,16 @@ mod tests {
 
     fn segments(rows: &[u64]) -> Vec<Segment> {
         let segment = |(number, rows): (usize, &u64)| {
-            let file = DataFile { name: format!("part-{number:04}.parquet"), size: *rows, rows: *rows, digest: None };
-            Segment { id: SegmentId::of_file(&file.name).unwrap(), file }
+            let file = DataFile {
+                name: format!("part-{number:04}.parquet"),
+                size: *rows,
+                rows: *rows,
+                digest: None,
+            };
+            Segment {
+                id: SegmentId::of_file(&file.name).unwrap(),
+                file,
+            }
         };
         rows.iter().enumerate().map(segment).collect()
     }
@@ -54,7 +72,10 @@ mod tests {
     fn small_segments_are_grouped_and_large_ones_left() {
         let grouped = |rows: &[u64]| -> Vec<Vec<u64>> {
             let groups = groups(&segments(rows), 100);
-            groups.iter().map(|group| group.iter().map(|segment| segment.file.rows).collect()).collect()
+            groups
+                .iter()
+                .map(|group| group.iter().map(|segment| segment.file.rows).collect())
+                .collect()
         };
         assert_eq!(grouped(&[10, 60, 20, 50, 49]), [[10, 20, 49]]);
         assert!(grouped(&[10, 60]).is_empty());

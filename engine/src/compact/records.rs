@@ -17,7 +17,10 @@ const BATCH_ROWS: usize = 1_024;
 pub(super) async fn merge(table: &mut Table, least: usize) -> Result<Option<u64>> {
     let mut removed = table.files()?;
     // What is sealed doesn't stand beside what isn't.
-    let sealed = removed.iter().filter(|file| is_sealed_file(&file.name)).count();
+    let sealed = removed
+        .iter()
+        .filter(|file| is_sealed_file(&file.name))
+        .count();
     let most_are_sealed = 2 * sealed > removed.len();
     removed.retain(|file| is_sealed_file(&file.name) == most_are_sealed);
     if removed.len() < least.max(2) {
@@ -27,15 +30,26 @@ pub(super) async fn merge(table: &mut Table, least: usize) -> Result<Option<u64>
     let mut readers = VecDeque::with_capacity(removed.len());
     for file in &removed {
         let path = table.path_of(&file.name);
-        readers.push_back(SegmentReader::open(table.location().read(&path).await?).file("can't read", &path)?);
+        readers.push_back(
+            SegmentReader::open(table.location().read(&path).await?).file("can't read", &path)?,
+        );
     }
     let name = SegmentId::new_sealed(most_are_sealed).file_name();
     let path = table.path_of(&name);
     let scratch = table.location().scratch_file()?;
-    let written = tokio::task::spawn_blocking(move || copy(readers, &scratch).map(|written| (scratch, written)));
-    let (scratch, written) = written.await.file("can't write", &path)?.file("can't write", &path)?;
+    let written = tokio::task::spawn_blocking(move || {
+        copy(readers, &scratch).map(|written| (scratch, written))
+    });
+    let (scratch, written) = written
+        .await
+        .file("can't write", &path)?
+        .file("can't write", &path)?;
     table.location().publish(scratch, &path).await?;
-    let change = Change { added: vec![DataFile::new(name, written)], removed, ..Change::default() };
+    let change = Change {
+        added: vec![DataFile::new(name, written)],
+        removed,
+        ..Change::default()
+    };
     table.commit(change, "compact", COMMIT_ATTEMPTS).await?;
     Ok(Some(files))
 }

@@ -1,10 +1,11 @@
 //! The proof that nothing is left: every file of the lake is opened and searched.
 //!
-//! Parquet files are searched page by page, decompressed, dictionaries included, and as raw bytes wherever no such page lies: in
-//! headers, footers, bloom filters, page indexes and between them; any other file as raw bytes, and the terms of a hexastore, which stand there without
-//! anything between them, one by one. What is sealed is searched a third time, opened. What is found must be explained by a
-//! row that stays, in the same row group of the same file; what is found in a sidecar, by one of the sidecar's segment.
-//! Anything else is a remnant.
+//! Parquet files are searched page by page, decompressed, dictionaries included, and as raw bytes
+//! wherever no such page lies: in headers, footers, bloom filters, page indexes and between them;
+//! any other file as raw bytes, and the terms of a hexastore, which stand there without anything
+//! between them, one by one. What is sealed is searched a third time, opened. What is found must be
+//! explained by a row that stays, in the same row group of the same file; what is found in a
+//! sidecar, by one of the sidecar's segment. Anything else is a remnant.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -53,7 +54,8 @@ pub struct Absence {
 pub(super) struct Retained {
     /// Row groups by file, from the lake's root.
     pub(super) groups: HashMap<String, HashSet<usize>>,
-    /// The folders of the sidecars of their segments, and whether one of the rows there mentions an erased address.
+    /// The folders of the sidecars of their segments, and whether one of the rows there mentions an
+    /// erased address.
     pub(super) sidecars: HashMap<String, bool>,
 }
 
@@ -77,14 +79,19 @@ impl Retained {
 #[derive(Debug, Clone, Copy)]
 enum Explained {
     Nothing,
-    /// A sidecar says what its segment's rows say of people, but no row mentions an address that was erased.
+    /// A sidecar says what its segment's rows say of people, but no row mentions an address that
+    /// was erased.
     Identifiers,
     All,
 }
 
 impl From<bool> for Explained {
     fn from(explained: bool) -> Explained {
-        if explained { Explained::All } else { Explained::Nothing }
+        if explained {
+            Explained::All
+        } else {
+            Explained::Nothing
+        }
     }
 }
 
@@ -99,7 +106,11 @@ pub(super) async fn prove(
     pool: Arc<rayon::ThreadPool>,
 ) -> Result<Absence> {
     let (addresses, identifiers) = needles.counts();
-    let mut whole = Absence { addresses: addresses as u64, identifiers: identifiers as u64, ..Absence::default() };
+    let mut whole = Absence {
+        addresses: addresses as u64,
+        identifiers: identifiers as u64,
+        ..Absence::default()
+    };
     let (needles, retained) = (Arc::new(needles), Arc::new(retained));
     let files = lake.location().list("").await?;
     let found = files.iter().filter(|file| file.size > 0);
@@ -122,15 +133,37 @@ async fn prove_file(
     pool: &Arc<rayon::ThreadPool>,
 ) -> Result<Absence> {
     let bytes = MappedFile(Arc::new(lake.location().read(path).await?));
-    let own = || (path.to_string(), Arc::clone(needles), Arc::clone(retained), Arc::clone(pool));
+    let own = || {
+        (
+            path.to_string(),
+            Arc::clone(needles),
+            Arc::clone(retained),
+            Arc::clone(pool),
+        )
+    };
     let (name, needles, retained, pool) = own();
-    let search = move || pool.install(|| Search { needles: &needles, retained: &retained }.file(&name, bytes));
-    let mut found = tokio::task::spawn_blocking(search).await.file("can't search", path)??;
+    let search = move || {
+        pool.install(|| {
+            Search {
+                needles: &needles,
+                retained: &retained,
+            }
+            .file(&name, bytes)
+        })
+    };
+    let mut found = tokio::task::spawn_blocking(search)
+        .await
+        .file("can't search", path)??;
     if is_sealed_file(path.as_ref()) {
         let open = OpenFile::open(lake, path).await?;
         let (name, needles, retained, pool) = own();
-        let search = move || pool.install(|| sealed_search(&open, &needles, retained.groups.get(&name)));
-        found.add(tokio::task::spawn_blocking(search).await.file("can't search", path)??);
+        let search =
+            move || pool.install(|| sealed_search(&open, &needles, retained.groups.get(&name)));
+        found.add(
+            tokio::task::spawn_blocking(search)
+                .await
+                .file("can't search", path)??,
+        );
     }
     Ok(found)
 }
@@ -161,23 +194,48 @@ impl Absence {
     }
 }
 
-/// Searches what is inside the envelopes of a sealed file. Those whose keys were destroyed hold nothing.
-fn sealed_search(file: &OpenFile, needles: &Needles, groups: Option<&HashSet<usize>>) -> Result<Absence> {
+/// Searches what is inside the envelopes of a sealed file. Those whose keys were destroyed hold
+/// nothing.
+fn sealed_search(
+    file: &OpenFile,
+    needles: &Needles,
+    groups: Option<&HashSet<usize>>,
+) -> Result<Absence> {
     let is_text = |column: &str| {
-        [IdentityColumn::Blob.name(), "envelope", "signer_did", "bytes", "message", "actor", "reason"].contains(&column)
+        [
+            IdentityColumn::Blob.name(),
+            "envelope",
+            "signer_did",
+            "bytes",
+            "message",
+            "actor",
+            "reason",
+        ]
+        .contains(&column)
     };
     let mut found = Absence::default();
     let mut scratch = Vec::new();
     for number in 0..file.row_groups().len() {
         let explained = groups.is_some_and(|groups| groups.contains(&number));
-        for batch in file.group(number, &[IdentityColumn::Blob.name(), "envelope", "signer_did"])? {
+        for batch in file.group(
+            number,
+            &[IdentityColumn::Blob.name(), "envelope", "signer_did"],
+        )? {
             let batch = batch?;
             let schema = batch.schema();
-            for (field, column) in
-                schema.fields().iter().zip(batch.columns()).filter(|(field, _)| is_text(field.name()))
+            for (field, column) in schema
+                .fields()
+                .iter()
+                .zip(batch.columns())
+                .filter(|(field, _)| is_text(field.name()))
             {
                 let cells: Box<dyn Iterator<Item = Option<&[u8]>>> = match field.data_type() {
-                    DataType::Utf8 => Box::new(column.as_string::<i32>().iter().map(|cell| cell.map(str::as_bytes))),
+                    DataType::Utf8 => Box::new(
+                        column
+                            .as_string::<i32>()
+                            .iter()
+                            .map(|cell| cell.map(str::as_bytes)),
+                    ),
                     DataType::Binary => Box::new(column.as_binary::<i32>().iter()),
                     _ => continue,
                 };
@@ -213,7 +271,9 @@ fn pieces(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
 fn outside<'b>(bytes: &'b [u8], parts: &'b [Range<usize>]) -> impl Iterator<Item = &'b [u8]> {
     let starts = [0].into_iter().chain(parts.iter().map(|part| part.end));
     let ends = parts.iter().map(|part| part.start).chain([bytes.len()]);
-    starts.zip(ends).filter_map(|(start, end)| bytes.get(start..end).filter(|bytes| !bytes.is_empty()))
+    starts
+        .zip(ends)
+        .filter_map(|(start, end)| bytes.get(start..end).filter(|bytes| !bytes.is_empty()))
 }
 
 impl Search<'_> {
@@ -222,17 +282,31 @@ impl Search<'_> {
         let explained = self.retained.explains(path);
         let raw: &[u8] = bytes.as_ref();
         let is_parquet = raw.starts_with(b"PAR1");
-        let bodies = if is_parquet { page_bodies(&bytes).file("can't search", path)? } else { Vec::new() };
+        let bodies = if is_parquet {
+            page_bodies(&bytes).file("can't search", path)?
+        } else {
+            Vec::new()
+        };
         let pieces: Vec<&[u8]> = outside(raw, &bodies).flat_map(pieces).collect();
         let bytes_searched: usize = pieces.iter().map(|piece| piece.len()).sum();
-        let mut found = Absence { files: 1, bytes: bytes_searched as u64, ..Absence::default() };
-        let count = |piece: &[u8]| self.needles.count(piece, &mut Vec::with_capacity(piece.len()));
+        let mut found = Absence {
+            files: 1,
+            bytes: bytes_searched as u64,
+            ..Absence::default()
+        };
+        let count = |piece: &[u8]| {
+            self.needles
+                .count(piece, &mut Vec::with_capacity(piece.len()))
+        };
         let counts: Vec<(u64, u64)> = pieces.into_par_iter().map(count).collect();
-        counts.into_iter().for_each(|counts| found.note(counts, explained));
+        counts
+            .into_iter()
+            .for_each(|counts| found.note(counts, explained));
         if is_parquet {
             self.pages(path, bytes, groups, &mut found)?;
         } else if path.ends_with(HEXASTORE_FILE)
-            && let Some(Ok(store)) = Arc::into_inner(bytes.0).map(|bytes| Hexastore::open(without_trailer(bytes)))
+            && let Some(Ok(store)) =
+                Arc::into_inner(bytes.0).map(|bytes| Hexastore::open(without_trailer(bytes)))
         {
             let mut scratch = Vec::new();
             store.each_term(|term| found.note(self.needles.count(term, &mut scratch), explained));
@@ -243,7 +317,13 @@ impl Search<'_> {
         Ok(found)
     }
 
-    fn pages(&self, path: &str, bytes: MappedFile, groups: Option<&HashSet<usize>>, found: &mut Absence) -> Result<()> {
+    fn pages(
+        &self,
+        path: &str,
+        bytes: MappedFile,
+        groups: Option<&HashSet<usize>>,
+        found: &mut Absence,
+    ) -> Result<()> {
         let reader = SerializedFileReader::new(bytes).file("can't search", path)?;
         let parts: Vec<Absence> = (0..reader.num_row_groups())
             .into_par_iter()
@@ -257,15 +337,25 @@ impl Search<'_> {
         Ok(())
     }
 
-    fn row_group(&self, path: &str, group: &dyn RowGroupReader, explained: bool) -> Result<Absence> {
+    fn row_group(
+        &self,
+        path: &str,
+        group: &dyn RowGroupReader,
+        explained: bool,
+    ) -> Result<Absence> {
         let mut found = Absence::default();
         let mut scratch = Vec::new();
         for column in 0..group.num_columns() {
-            let mut pages = group.get_column_page_reader(column).file("can't search", path)?;
+            let mut pages = group
+                .get_column_page_reader(column)
+                .file("can't search", path)?;
             while let Some(page) = pages.get_next_page().file("can't search", path)? {
                 found.pages += 1;
                 found.bytes += page.buffer().len() as u64;
-                found.note(self.needles.count(page.buffer(), &mut scratch), explained.into());
+                found.note(
+                    self.needles.count(page.buffer(), &mut scratch),
+                    explained.into(),
+                );
             }
         }
         Ok(found)
@@ -279,17 +369,29 @@ mod tests {
     #[test]
     fn what_lies_outside_of_pages_is_all_that_is_searched_as_it_is() {
         let bytes = b"PAR1headBODYheadBODYBODYfoot";
-        let outside = |parts: &[Range<usize>]| outside(bytes, parts).map(<[u8]>::to_vec).collect::<Vec<_>>();
-        assert_eq!(outside(&[8..12, 16..20, 20..24]), [&b"PAR1head"[..], b"head", b"foot"]);
+        let outside = |parts: &[Range<usize>]| {
+            outside(bytes, parts)
+                .map(<[u8]>::to_vec)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(
+            outside(&[8..12, 16..20, 20..24]),
+            [&b"PAR1head"[..], b"head", b"foot"]
+        );
         assert_eq!(outside(&[]), [bytes]);
         assert!(outside(&[0..10, 10..28]).is_empty());
     }
 
     #[test]
     fn pieces_overlap_by_more_than_any_needle() {
-        let bytes: Vec<u8> = (0..2 * PIECE as u32 + 7).map(|at| (at % 251) as u8).collect();
+        let bytes: Vec<u8> = (0..2 * PIECE as u32 + 7)
+            .map(|at| (at % 251) as u8)
+            .collect();
         let pieces: Vec<&[u8]> = pieces(&bytes).collect();
-        assert_eq!(pieces.iter().map(|piece| piece.len()).collect::<Vec<_>>(), [PIECE + OVERLAP, PIECE + 7, 7]);
+        assert_eq!(
+            pieces.iter().map(|piece| piece.len()).collect::<Vec<_>>(),
+            [PIECE + OVERLAP, PIECE + 7, 7]
+        );
         assert_eq!(pieces[0][PIECE..], pieces[1][..OVERLAP]);
         assert_eq!(super::pieces(b"").count(), 0);
     }

@@ -1,7 +1,9 @@
-//! Erasing by destroying keys: what is sealed with a person's key is gone with it, whatever the amount.
+//! Erasing by destroying keys: what is sealed with a person's key is gone with it, whatever the
+//! amount.
 //!
-//! A key may only be destroyed if everything that is sealed with it is to be erased. One grain under hold or retention keeps
-//! the key, and then the request is refused: without keys to destroy, erasure by rewriting takes what may go.
+//! A key may only be destroyed if everything that is sealed with it is to be erased. One grain
+//! under hold or retention keeps the key, and then the request is refused: without keys to destroy,
+//! erasure by rewriting takes what may go.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -25,21 +27,39 @@ pub(super) struct Doomed {
     pub(super) rows: HashSet<(u32, u32)>,
 }
 
-/// The keys of the people whose grains `survey` found by their user id, with all rows that are sealed with them.
+/// The keys of the people whose grains `survey` found by their user id, with all rows that are
+/// sealed with them.
 ///
 /// # Errors
 /// [`EngineError::Policy`] if something that is sealed with one of them has to stay.
 pub(super) async fn doomed(lake: &Lake, survey: &Survey) -> Result<Doomed> {
     let mut doomed = Doomed::default();
-    let found: HashMap<(u32, u32), &Found> =
-        survey.grains.iter().map(|found| ((found.segment, found.row), found)).collect();
-    let is_own = |place: &(u32, u32)| found.get(place).is_some_and(|found| found.reasons.contains(Reason::UserId));
-    let sealed = || (0..).zip(&survey.segments).filter(|(_, segment)| segment.id.is_sealed());
+    let found: HashMap<(u32, u32), &Found> = survey
+        .grains
+        .iter()
+        .map(|found| ((found.segment, found.row), found))
+        .collect();
+    let is_own = |place: &(u32, u32)| {
+        found
+            .get(place)
+            .is_some_and(|found| found.reasons.contains(Reason::UserId))
+    };
+    let sealed = || {
+        (0..)
+            .zip(&survey.segments)
+            .filter(|(_, segment)| segment.id.is_sealed())
+    };
     let mut keys: HashMap<(u32, u32), (KeyId, u32)> = HashMap::new();
     for (number, segment) in sealed() {
         if found.keys().any(|place| place.0 == number && is_own(place)) {
             let of_row = |(row, _, key)| ((number, row), key);
-            keys.extend(envelopes(lake, segment).await?.into_iter().map(of_row).filter(|(place, _)| is_own(place)));
+            keys.extend(
+                envelopes(lake, segment)
+                    .await?
+                    .into_iter()
+                    .map(of_row)
+                    .filter(|(place, _)| is_own(place)),
+            );
         }
     }
     doomed.keys = keys.into_values().collect();
@@ -62,25 +82,38 @@ pub(super) async fn doomed(lake: &Lake, survey: &Survey) -> Result<Doomed> {
     if kept.is_empty() {
         return Ok(doomed);
     }
-    let told: Vec<String> = kept.iter().map(|(why, count)| format!("{why}: {count}")).collect();
+    let told: Vec<String> = kept
+        .iter()
+        .map(|(why, count)| format!("{why}: {count}"))
+        .collect();
     Err(EngineError::Policy(format!(
-        "a key can't be destroyed while grains that are sealed with it must stay ({}); without --destroy-keys the others are \
-         erased by rewriting",
+        "a key can't be destroyed while grains that are sealed with it must stay ({}); without \
+         --destroy-keys the others are erased by rewriting",
         told.join(", ")
     )))
 }
 
 /// Row, address and key of every envelope in `segment`.
-async fn envelopes(lake: &Lake, segment: &Segment) -> Result<Vec<(u32, ContentAddress, (KeyId, u32))>> {
+async fn envelopes(
+    lake: &Lake,
+    segment: &Segment,
+) -> Result<Vec<(u32, ContentAddress, (KeyId, u32))>> {
     let path = lake.grains.path_of(&segment.file.name);
     let file = OpenFile::open(lake, &path).await?;
     let look = move || -> Result<Vec<_>> {
-        let columns = [IdentityColumn::ContentAddress.name(), IdentityColumn::Blob.name()];
+        let columns = [
+            IdentityColumn::ContentAddress.name(),
+            IdentityColumn::Blob.name(),
+        ];
         let mut out = Vec::new();
         let mut first = 0;
         for batch in file.reader(Some(&columns), None, None)? {
             let batch = batch.file("can't read", "a segment")?;
-            let blobs = batch.column(1).as_binary_opt::<i32>().ok_or("no blobs").file("can't read", "a segment")?;
+            let blobs = batch
+                .column(1)
+                .as_binary_opt::<i32>()
+                .ok_or("no blobs")
+                .file("can't read", "a segment")?;
             for (at, blob) in blobs.iter().enumerate() {
                 let address = address_at(texts(&batch, columns[0]), at);
                 if let Some((address, key)) = address.zip(blob.and_then(key_of)) {
@@ -91,15 +124,21 @@ async fn envelopes(lake: &Lake, segment: &Segment) -> Result<Vec<(u32, ContentAd
         }
         Ok(out)
     };
-    tokio::task::spawn_blocking(look).await.file("can't read", &path)?
+    tokio::task::spawn_blocking(look)
+        .await
+        .file("can't read", &path)?
 }
 
 /// Destroys `keys`; one that is gone already is no error.
 pub(super) fn destroy(lake: &Lake, keys: &[(String, u32)]) -> Result<()> {
     match (lake.keys(), named(keys)) {
         (_, keys) if keys.is_empty() => Ok(()),
-        (Some(lake_keys), keys) => lake_keys.end(&keys.into_iter().collect::<Vec<_>>(), Ending::Destroyed),
-        (None, _) => Err(EngineError::Key("an erasure that destroys keys needs the keyring to go on".to_owned())),
+        (Some(lake_keys), keys) => {
+            lake_keys.end(&keys.into_iter().collect::<Vec<_>>(), Ending::Destroyed)
+        }
+        (None, _) => Err(EngineError::Key(
+            "an erasure that destroys keys needs the keyring to go on".to_owned(),
+        )),
     }
 }
 
@@ -108,17 +147,25 @@ fn named(keys: &[(String, u32)]) -> HashSet<(KeyId, u32)> {
         let mut id = [0; 16];
         hex::decode_to_slice(text, &mut id).ok().map(|()| KeyId(id))
     };
-    keys.iter().filter_map(|(text, generation)| Some((id(text)?, *generation))).collect()
+    keys.iter()
+        .filter_map(|(text, generation)| Some((id(text)?, *generation)))
+        .collect()
 }
 
 /// Tries every envelope in the lake that is sealed with one of `keys`.
 pub(super) async fn prove(lake: &Lake, keys: &[(String, u32)]) -> Result<Remaining> {
     let destroyed = named(keys);
     let mut tried = Remaining::default();
-    for segment in lake.segments()?.into_iter().filter(|segment| segment.id.is_sealed()) {
+    for segment in lake
+        .segments()?
+        .into_iter()
+        .filter(|segment| segment.id.is_sealed())
+    {
         let path = lake.grains.path_of(&segment.file.name);
         let file = OpenFile::open(lake, &path).await?;
-        let Some(lake_keys) = file.keys().map(Arc::clone) else { continue };
+        let Some(lake_keys) = file.keys().map(Arc::clone) else {
+            continue;
+        };
         let destroyed = destroyed.clone();
         let part = tokio::task::spawn_blocking(move || try_all(&file, &lake_keys, &destroyed));
         let part = part.await.file("can't read", &path)??;
@@ -128,14 +175,27 @@ pub(super) async fn prove(lake: &Lake, keys: &[(String, u32)]) -> Result<Remaini
     Ok(tried)
 }
 
-fn try_all(file: &OpenFile, keys: &LakeKeys, destroyed: &HashSet<(KeyId, u32)>) -> Result<Remaining> {
-    let columns = [IdentityColumn::ContentAddress.name(), IdentityColumn::Blob.name()];
+fn try_all(
+    file: &OpenFile,
+    keys: &LakeKeys,
+    destroyed: &HashSet<(KeyId, u32)>,
+) -> Result<Remaining> {
+    let columns = [
+        IdentityColumn::ContentAddress.name(),
+        IdentityColumn::Blob.name(),
+    ];
     let mut tried = Remaining::default();
     for batch in file.reader(Some(&columns), None, None)? {
         let batch = batch.file("can't read", "a segment")?;
-        let blobs = batch.column(1).as_binary_opt::<i32>().ok_or("no blobs").file("can't read", "a segment")?;
+        let blobs = batch
+            .column(1)
+            .as_binary_opt::<i32>()
+            .ok_or("no blobs")
+            .file("can't read", "a segment")?;
         for (at, blob) in blobs.iter().enumerate() {
-            let Some(blob) = blob.filter(|blob| key_of(blob).is_some_and(|key| destroyed.contains(&key))) else {
+            let Some(blob) =
+                blob.filter(|blob| key_of(blob).is_some_and(|key| destroyed.contains(&key)))
+            else {
                 continue;
             };
             let address = address_at(texts(&batch, columns[0]), at);

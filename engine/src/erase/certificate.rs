@@ -1,13 +1,16 @@
 //! The certificate of an erasure: what was done, proven, and left, without personal data, signed.
 //!
-//! A COSE_Sign1 envelope (RFC 9052) around JSON. Beside it stands a file of leaves: the keyed hashes of what was erased, 32
-//! bytes each, ascending. The operator's key makes a leaf of an address; with the leaves that gives an inclusion proof,
-//! which anybody can check against the root in the certificate.
+//! A COSE_Sign1 envelope (RFC 9052) around JSON. Beside it stands a file of leaves: the keyed
+//! hashes of what was erased, 32 bytes each, ascending. The operator's key makes a leaf of an
+//! address; with the leaves that gives an inclusion proof, which anybody can check against the root
+//! in the certificate.
 
 use std::collections::BTreeMap;
 
 use gristmill_schemas::address::ContentAddress;
-use gristmill_schemas::sign::{KeyResolver, SelfContained, SignatureStatus, SignedBlob, SigningKey, sign_message};
+use gristmill_schemas::sign::{
+    KeyResolver, SelfContained, SignatureStatus, SignedBlob, SigningKey, sign_message,
+};
 use serde::{Deserialize, Serialize};
 
 use super::absence::Absence;
@@ -26,12 +29,15 @@ const CONTENT_TYPE: &str = "application/vnd.gristmill.erasure-certificate+json";
 pub(super) const PSEUDONYMS: &str = "gristmill/erasure/pseudonyms";
 
 /// What the operator must remember.
-pub(super) const REMINDER: &str = "This certificate covers the lake. Backups, replicas, exports, logs of other systems and \
-     the sources that were ingested lie outside of it and must be dealt with separately.";
+pub(super) const REMINDER: &str = "This certificate covers the lake. Backups, replicas, exports, \
+                                   logs of other systems and the sources that were ingested lie \
+                                   outside of it and must be dealt with separately.";
 
 /// What the operator must remember if keys were destroyed.
-pub(super) const KEY_REMINDER: &str = " Copies of the keyring and of the file of people's keys beside it must be destroyed, too. \
-     The sealed rows, their addresses and blind tokens stay until the next compaction of their segments.";
+pub(super) const KEY_REMINDER: &str = " Copies of the keyring and of the file of people's keys \
+                                       beside it must be destroyed, too. The sealed rows, their \
+                                       addresses and blind tokens stay until the next compaction \
+                                       of their segments.";
 
 /// What a certificate says.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -42,7 +48,8 @@ pub struct Certificate {
     pub id: String,
     /// Who asked for it, and on which ground.
     pub request: Ground,
-    /// Keyed pseudonyms of the people in the request, or their count and keyed hash if they are many.
+    /// Keyed pseudonyms of the people in the request, or their count and keyed hash if they are
+    /// many.
     pub selector: Pseudonyms,
     /// When it began and ended, as RFC 3339 date-times.
     pub began_at: String,
@@ -133,10 +140,11 @@ pub struct Snapshots {
 pub struct Proofs {
     /// Every remaining byte was searched.
     pub byte_search: Absence,
-    /// Every remaining grain, but for segments that the word filters exclude, was decoded and matched again: how many, and how
-    /// many of the person were left.
+    /// Every remaining grain, but for segments that the word filters exclude, was decoded and
+    /// matched again: how many, and how many of the person were left.
     pub survey: Remaining,
-    /// Every erased address was looked up in the address indexes: how many, and how many were there.
+    /// Every erased address was looked up in the address indexes: how many, and how many were
+    /// there.
     pub lookup: Remaining,
     /// Every envelope whose key was destroyed was tried: how many, and how many could be opened.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -167,7 +175,10 @@ pub struct Tree {
 
 /// The leaves of what was erased, ascending, so that their order tells nothing.
 pub(super) fn leaves(addresses: &[ContentAddress], key: &Secret) -> Vec<[u8; 32]> {
-    let mut leaves: Vec<_> = addresses.iter().map(|address| keyed_digest(key, address.as_bytes())).collect();
+    let mut leaves: Vec<_> = addresses
+        .iter()
+        .map(|address| keyed_digest(key, address.as_bytes()))
+        .collect();
     leaves.sort_unstable();
     leaves.dedup();
     leaves
@@ -190,8 +201,9 @@ impl Certificate {
     /// # Errors
     /// [`EngineError::Key`] if it can't be written.
     pub fn sign(&self, key: &SigningKey, now: i64) -> Result<Vec<u8>> {
-        let fault =
-            |error: &dyn std::fmt::Display| EngineError::Key(format!("the certificate can't be signed: {error}"));
+        let fault = |error: &dyn std::fmt::Display| {
+            EngineError::Key(format!("the certificate can't be signed: {error}"))
+        };
         let json = serde_json::to_vec(self).map_err(|error| fault(&error))?;
         sign_message(&json, CONTENT_TYPE, key, None, now / 1_000_000).map_err(|error| fault(&error))
     }
@@ -210,34 +222,54 @@ pub struct Verified {
     pub certificate: Option<Certificate>,
 }
 
-/// Checks the signed certificate in `bytes`. With `signer` it must be signed by that DID. Needs nothing but the bytes: the
-/// signer's `did:key` holds the public key.
-pub fn verify(bytes: &[u8], signer: Option<&str>, leaves: Option<&[u8]>, proofs: &[Inclusion]) -> Verified {
-    let mut out = Verified { valid: false, problems: Vec::new(), signer: None, certificate: None };
+/// Checks the signed certificate in `bytes`. With `signer` it must be signed by that DID. Needs
+/// nothing but the bytes: the signer's `did:key` holds the public key.
+pub fn verify(
+    bytes: &[u8],
+    signer: Option<&str>,
+    leaves: Option<&[u8]>,
+    proofs: &[Inclusion],
+) -> Verified {
+    let mut out = Verified {
+        valid: false,
+        problems: Vec::new(),
+        signer: None,
+        certificate: None,
+    };
     let resolver: &dyn KeyResolver = &SelfContained;
     let envelope = match SignedBlob::parse(bytes) {
         Ok(envelope) => envelope,
         Err(error) => {
-            out.problems.push(format!("it isn't a COSE_Sign1 envelope: {error}"));
+            out.problems
+                .push(format!("it isn't a COSE_Sign1 envelope: {error}"));
             return out;
         }
     };
     out.signer = envelope.signer().map(str::to_owned);
     match envelope.verify(resolver) {
         SignatureStatus::Valid => {}
-        SignatureStatus::Invalid => out.problems.push("the signature isn't the signer's over these bytes".to_owned()),
-        SignatureStatus::Unverifiable(why) => out.problems.push(format!("the signature can't be verified: {why}")),
+        SignatureStatus::Invalid => out
+            .problems
+            .push("the signature isn't the signer's over these bytes".to_owned()),
+        SignatureStatus::Unverifiable(why) => out
+            .problems
+            .push(format!("the signature can't be verified: {why}")),
     }
     if signer.is_some_and(|signer| out.signer.as_deref() != Some(signer)) {
         let found = out.signer.as_deref().unwrap_or("nobody");
-        out.problems.push(format!("it was signed by {found}, not by {}", signer.unwrap_or_default()));
+        out.problems.push(format!(
+            "it was signed by {found}, not by {}",
+            signer.unwrap_or_default()
+        ));
     }
     match serde_json::from_slice::<Certificate>(envelope.blob()) {
         Ok(certificate) => {
             out.problems.extend(problems(&certificate, leaves, proofs));
             out.certificate = Some(certificate);
         }
-        Err(error) => out.problems.push(format!("what was signed isn't a certificate: {error}")),
+        Err(error) => out
+            .problems
+            .push(format!("what was signed isn't a certificate: {error}")),
     }
     out.valid = out.problems.is_empty();
     out
@@ -246,9 +278,17 @@ pub fn verify(bytes: &[u8], signer: Option<&str>, leaves: Option<&[u8]>, proofs:
 fn problems(certificate: &Certificate, leaves: Option<&[u8]>, proofs: &[Inclusion]) -> Vec<String> {
     let mut out = Vec::new();
     if certificate.format != FORMAT {
-        out.push(format!("it has the form `{}`; `{FORMAT}` is known", certificate.format));
+        out.push(format!(
+            "it has the form `{}`; `{FORMAT}` is known",
+            certificate.format
+        ));
     }
-    let Proofs { byte_search, survey, lookup, envelopes } = &certificate.proofs;
+    let Proofs {
+        byte_search,
+        survey,
+        lookup,
+        envelopes,
+    } = &certificate.proofs;
     let opened = envelopes.map_or(0, |envelopes| envelopes.left);
     for (what, left) in [
         ("bytes", byte_search.remnants),
@@ -257,18 +297,28 @@ fn problems(certificate: &Certificate, leaves: Option<&[u8]>, proofs: &[Inclusio
         ("envelopes", opened),
     ] {
         if left > 0 {
-            out.push(format!("it says itself that {left} places were left in {what}"));
+            out.push(format!(
+                "it says itself that {left} places were left in {what}"
+            ));
         }
     }
     if let Some(leaves) = leaves {
         let (leaves, rest) = leaves.as_chunks::<32>();
         let found = tree(leaves);
-        if !rest.is_empty() || (found.size, &found.root) != (certificate.merkle.size, &certificate.merkle.root) {
+        if !rest.is_empty()
+            || (found.size, &found.root) != (certificate.merkle.size, &certificate.merkle.root)
+        {
             out.push("the leaves don't hash to the root in the certificate".to_owned());
         }
     }
-    for proof in proofs.iter().filter(|proof| !proof.holds(&certificate.merkle)) {
-        out.push(format!("the inclusion proof of leaf {} doesn't lead to the root", proof.index));
+    for proof in proofs
+        .iter()
+        .filter(|proof| !proof.holds(&certificate.merkle))
+    {
+        out.push(format!(
+            "the inclusion proof of leaf {} doesn't lead to the root",
+            proof.index
+        ));
     }
     out
 }
@@ -289,16 +339,23 @@ pub struct Inclusion {
 }
 
 impl Inclusion {
-    /// The proof that `address` is among the erased of a certificate, made with the operator's keyring from its leaves;
-    /// `None` if it isn't among them.
+    /// The proof that `address` is among the erased of a certificate, made with the operator's
+    /// keyring from its leaves; `None` if it isn't among them.
     ///
     /// # Errors
     /// [`EngineError::Key`].
-    pub fn of(address: &ContentAddress, leaves: &[u8], keyring: &Keyring) -> Result<Option<Inclusion>> {
+    pub fn of(
+        address: &ContentAddress,
+        leaves: &[u8],
+        keyring: &Keyring,
+    ) -> Result<Option<Inclusion>> {
         let leaf = keyed_digest(&keyring.derive(PSEUDONYMS)?, address.as_bytes());
         let (leaves, _) = leaves.as_chunks::<32>();
         let hashed: Vec<_> = leaves.iter().map(|leaf| leaf_hash(leaf)).collect();
-        let proof = leaves.binary_search(&leaf).ok().and_then(|index| Some((index, inclusion(&hashed, index)?)));
+        let proof = leaves
+            .binary_search(&leaf)
+            .ok()
+            .and_then(|index| Some((index, inclusion(&hashed, index)?)));
         Ok(proof.map(|(index, path)| Inclusion {
             leaf: hex::encode(leaf),
             index: index as u64,
@@ -311,7 +368,9 @@ impl Inclusion {
     fn holds(&self, tree: &Tree) -> bool {
         let digest = |text: &String| {
             let mut digest = [0; 32];
-            hex::decode_to_slice(text, &mut digest).ok().map(|()| digest)
+            hex::decode_to_slice(text, &mut digest)
+                .ok()
+                .map(|()| digest)
         };
         let path: Option<Vec<_>> = self.path.iter().map(digest).collect();
         let found = digest(&self.leaf)

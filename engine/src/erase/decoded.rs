@@ -1,7 +1,9 @@
-//! What bytes hold when their escapes are undone and what they encode is opened, for the search of a proof.
+//! What bytes hold when their escapes are undone and what they encode is opened, for the search of
+//! a proof.
 //!
-//! Only stretches around escapes and encodings are read again: most bytes have none. The rules are those of
-//! [`crate::text::encodings`] and [`crate::text::fold`]; base64 and hex are decoded by other code.
+//! Only stretches around escapes and encodings are read again: most bytes have none. The rules are
+//! those of [`crate::text::encodings`] and [`crate::text::fold`]; base64 and hex are decoded by
+//! other code.
 
 use std::ops::Range;
 
@@ -18,9 +20,11 @@ const AROUND: usize = 256;
 /// Bytes by which such a stretch may begin earlier, so that it begins with a word.
 const WORD: usize = 64;
 
-/// Calls `found` for each stretch of `bytes` with escapes of JSON, as it is written and as it is meant.
+/// Calls `found` for each stretch of `bytes` with escapes of JSON, as it is written and as it is
+/// meant.
 pub(super) fn each_meant(bytes: &[u8], mut found: impl FnMut(&[u8], &[u8])) {
-    let escapes = memchr::memchr_iter(b'\\', bytes).filter(|at| escape(bytes.get(*at..).unwrap_or_default()).is_some());
+    let escapes = memchr::memchr_iter(b'\\', bytes)
+        .filter(|at| escape(bytes.get(*at..).unwrap_or_default()).is_some());
     each_stretch(bytes, escapes, |written| {
         let mut meant = Vec::with_capacity(written.len());
         replace(written, b'\\', escape, &mut meant);
@@ -28,14 +32,20 @@ pub(super) fn each_meant(bytes: &[u8], mut found: impl FnMut(&[u8], &[u8])) {
     });
 }
 
-/// Calls `found` for each stretch of `bytes` that is encoded in one of the ways in `variations`, as it is written and as plain text.
-pub(super) fn each_encoded(bytes: &[u8], variations: Variations, mut found: impl FnMut(&[u8], &[u8])) {
-    for (variation, mark, decode) in
-        [(Variation::UrlEncoding, b'%', url_byte as Decode), (Variation::HtmlEntities, b'&', entity as Decode)]
-    {
+/// Calls `found` for each stretch of `bytes` that is encoded in one of the ways in `variations`, as
+/// it is written and as plain text.
+pub(super) fn each_encoded(
+    bytes: &[u8],
+    variations: Variations,
+    mut found: impl FnMut(&[u8], &[u8]),
+) {
+    for (variation, mark, decode) in [
+        (Variation::UrlEncoding, b'%', url_byte as Decode),
+        (Variation::HtmlEntities, b'&', entity as Decode),
+    ] {
         if variations.contains(variation) {
-            let marks =
-                memchr::memchr_iter(mark, bytes).filter(|at| decode(bytes.get(*at..).unwrap_or_default()).is_some());
+            let marks = memchr::memchr_iter(mark, bytes)
+                .filter(|at| decode(bytes.get(*at..).unwrap_or_default()).is_some());
             each_stretch(bytes, marks, |written| {
                 let mut plain = Vec::with_capacity(written.len());
                 replace(written, mark, decode, &mut plain);
@@ -43,7 +53,10 @@ pub(super) fn each_encoded(bytes: &[u8], variations: Variations, mut found: impl
             });
         }
     }
-    let (base64, hex) = (variations.contains(Variation::Base64), variations.contains(Variation::Hex));
+    let (base64, hex) = (
+        variations.contains(Variation::Base64),
+        variations.contains(Variation::Hex),
+    );
     if base64 || hex {
         each_run(bytes, |run| {
             let written = bytes.get(run.clone()).unwrap_or_default();
@@ -67,11 +80,16 @@ fn each_stretch(bytes: &[u8], marks: impl Iterator<Item = usize>, mut found: imp
         let start = mark.saturating_sub(AROUND);
         let earliest = start.saturating_sub(WORD);
         let before = bytes.get(earliest..start).unwrap_or_default();
-        before.iter().rposition(is_joint).map_or(earliest, |at| earliest + at + 1)
+        before
+            .iter()
+            .rposition(is_joint)
+            .map_or(earliest, |at| earliest + at + 1)
     };
     let ends = |mark: usize| {
         let end = (mark + AROUND).min(bytes.len());
-        let after = bytes.get(end..(end + WORD).min(bytes.len())).unwrap_or_default();
+        let after = bytes
+            .get(end..(end + WORD).min(bytes.len()))
+            .unwrap_or_default();
         end + after.iter().position(is_joint).unwrap_or(after.len())
     };
     let mut open: Option<Range<usize>> = None;
@@ -117,7 +135,9 @@ fn escape(bytes: &[u8]) -> Option<(char, usize)> {
         b'/' => Some(('/', 2)),
         b'u' => {
             let unit = |at: usize| {
-                let digits = bytes.get(at..at + 4).and_then(|digits| std::str::from_utf8(digits).ok())?;
+                let digits = bytes
+                    .get(at..at + 4)
+                    .and_then(|digits| std::str::from_utf8(digits).ok())?;
                 u16::from_str_radix(digits, 16).ok()
             };
             let first = unit(2)?;
@@ -136,14 +156,19 @@ fn escape(bytes: &[u8]) -> Option<(char, usize)> {
 fn url_byte(bytes: &[u8]) -> Option<(char, usize)> {
     let digits = std::str::from_utf8(bytes.get(1..3)?).ok()?;
     let is_hex = digits.bytes().all(|digit| digit.is_ascii_hexdigit());
-    u8::from_str_radix(digits, 16).ok().filter(|_| is_hex).map(|byte| (char::from(byte), 3))
+    u8::from_str_radix(digits, 16)
+        .ok()
+        .filter(|_| is_hex)
+        .map(|byte| (char::from(byte), 3))
 }
 
 /// An entity of HTML.
 fn entity(bytes: &[u8]) -> Option<(char, usize)> {
     let end = memchr::memchr(b';', bytes.get(..bytes.len().min(10))?)?;
     let letter = match bytes.get(1..end)? {
-        [b'#', b'x' | b'X', digits @ ..] => u32::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?,
+        [b'#', b'x' | b'X', digits @ ..] => {
+            u32::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?
+        }
         [b'#', digits @ ..] => std::str::from_utf8(digits).ok()?.parse().ok()?,
         name => u32::from(named_entity(std::str::from_utf8(name).ok()?)?),
     };
@@ -164,10 +189,26 @@ fn each_run(bytes: &[u8], mut found: impl FnMut(Range<usize>)) {
             continue;
         }
         let of_run = |byte: &&u8| is_of_base64(**byte);
-        let start = at - bytes.get(..at).unwrap_or_default().iter().rev().take_while(of_run).count();
-        let end = at + bytes.get(at..).unwrap_or_default().iter().take_while(of_run).count();
+        let start = at
+            - bytes
+                .get(..at)
+                .unwrap_or_default()
+                .iter()
+                .rev()
+                .take_while(of_run)
+                .count();
+        let end = at
+            + bytes
+                .get(at..)
+                .unwrap_or_default()
+                .iter()
+                .take_while(of_run)
+                .count();
         let run = bytes.get(start..end).unwrap_or_default();
-        if run.split(|byte| !byte.is_ascii_alphanumeric()).any(|row| row.len() >= LONG_WORD) {
+        if run
+            .split(|byte| !byte.is_ascii_alphanumeric())
+            .any(|row| row.len() >= LONG_WORD)
+        {
             found(start..end);
         }
         at = end + LONG_WORD - 1;
@@ -184,9 +225,16 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 /// Characters that are decoded to see whether they hold text.
 const PROBE: usize = 16;
 
-/// Calls `found` for the texts in base64 at `run` of `bytes`. Up to three bytes before one may be no part of it.
+/// Calls `found` for the texts in base64 at `run` of `bytes`. Up to three bytes before one may be
+/// no part of it.
 fn base64_texts(bytes: &[u8], run: Range<usize>, mut found: impl FnMut(&[u8])) {
-    let padding = bytes.get(run.end..).unwrap_or_default().iter().take(2).take_while(|byte| **byte == b'=').count();
+    let padding = bytes
+        .get(run.end..)
+        .unwrap_or_default()
+        .iter()
+        .take(2)
+        .take_while(|byte| **byte == b'=')
+        .count();
     let written = bytes.get(run).unwrap_or_default();
     let standard: Vec<u8> = written
         .iter()
@@ -196,10 +244,17 @@ fn base64_texts(bytes: &[u8], run: Range<usize>, mut found: impl FnMut(&[u8])) {
             byte => *byte,
         })
         .collect();
-    let joints = standard.iter().enumerate().filter(|(_, byte)| matches!(byte, b'+' | b'/')).map(|(at, _)| at + 1);
+    let joints = standard
+        .iter()
+        .enumerate()
+        .filter(|(_, byte)| matches!(byte, b'+' | b'/'))
+        .map(|(at, _)| at + 1);
     let mut done = 0;
     for start in (0..4).chain(joints) {
-        let Some(from) = standard.get(start..).filter(|from| start >= done && from.len() + padding >= PROBE) else {
+        let Some(from) = standard
+            .get(start..)
+            .filter(|from| start >= done && from.len() + padding >= PROBE)
+        else {
             continue;
         };
         let decode = |text: &[u8]| {
@@ -208,7 +263,9 @@ fn base64_texts(bytes: &[u8], run: Range<usize>, mut found: impl FnMut(&[u8])) {
             Some(plain.get(..text_length(&plain))?.to_vec())
         };
         let is_text = |plain: &Vec<u8>| plain.len() >= 10;
-        if decode(&from[..from.len().min(PROBE)]).as_ref().is_some_and(is_text)
+        if decode(&from[..from.len().min(PROBE)])
+            .as_ref()
+            .is_some_and(is_text)
             && let Some(plain) = decode(from)
         {
             done = start + plain.len() * 4 / 3;
@@ -219,7 +276,10 @@ fn base64_texts(bytes: &[u8], run: Range<usize>, mut found: impl FnMut(&[u8])) {
 
 /// Calls `found` for the texts in hex in `run`.
 fn hex_texts(run: &[u8], mut found: impl FnMut(&[u8])) {
-    for digits in run.split(|byte| !byte.is_ascii_hexdigit()).filter(|digits| digits.len() >= 16) {
+    for digits in run
+        .split(|byte| !byte.is_ascii_hexdigit())
+        .filter(|digits| digits.len() >= 16)
+    {
         for start in 0..4 {
             let digits = digits.get(start..).unwrap_or_default();
             let even = digits.get(..digits.len() & !1).unwrap_or_default();
@@ -235,7 +295,8 @@ fn hex_texts(run: &[u8], mut found: impl FnMut(&[u8])) {
 
 /// How many bytes of `plain` are text.
 fn text_length(plain: &[u8]) -> usize {
-    let is_other = |byte: &u8| *byte < b' ' && !matches!(byte, b'\t' | b'\n' | b'\r') || *byte == 0x7f;
+    let is_other =
+        |byte: &u8| *byte < b' ' && !matches!(byte, b'\t' | b'\n' | b'\r') || *byte == 0x7f;
     let end = plain.iter().position(is_other).unwrap_or(plain.len());
     match std::str::from_utf8(&plain[..end]) {
         Ok(text) => text.len(),
@@ -243,20 +304,25 @@ fn text_length(plain: &[u8]) -> usize {
     }
 }
 
-/// Bytes of a grain's structure between two texts at most, and texts there that belong to neither block.
+/// Bytes of a grain's structure between two texts at most, and texts there that belong to neither
+/// block.
 const STRUCTURE: usize = 64;
 const KEYS: usize = 4;
 
-/// Where `piece` ends if a text begins with it that is in the block behind the one whose text ends at `at`.
+/// Where `piece` ends if a text begins with it that is in the block behind the one whose text ends
+/// at `at`.
 pub(super) fn block_after(bytes: &[u8], at: usize, piece: &[u8]) -> Option<usize> {
     let gap = bytes.get(at..(at + STRUCTURE + piece.len()).min(bytes.len()))?;
     let place = (1..gap.len()).find(|place| {
-        gap.get(*place..).is_some_and(|rest| rest.starts_with(piece)) && gap.get(..*place).is_some_and(is_structure)
+        gap.get(*place..)
+            .is_some_and(|rest| rest.starts_with(piece))
+            && gap.get(..*place).is_some_and(is_structure)
     })?;
     Some(at + place + piece.len())
 }
 
-/// Where `piece` begins if a text ends with it that is in the block before the one whose text begins at `at`.
+/// Where `piece` begins if a text ends with it that is in the block before the one whose text
+/// begins at `at`.
 pub(super) fn block_before(bytes: &[u8], at: usize, piece: &[u8]) -> Option<usize> {
     let start = at.saturating_sub(STRUCTURE + piece.len());
     let gap = bytes.get(start..at)?;
@@ -266,10 +332,12 @@ pub(super) fn block_before(bytes: &[u8], at: usize, piece: &[u8]) -> Option<usiz
     })
 }
 
-/// True if `gap` is what stands between two texts of neighbouring blocks, up to the head of the second: no text but keys and
-/// short words, and either nothing else or the head of a map.
+/// True if `gap` is what stands between two texts of neighbouring blocks, up to the head of the
+/// second: no text but keys and short words, and either nothing else or the head of a map.
 fn is_structure(gap: &[u8]) -> bool {
-    in_message_pack(gap).or_else(|| in_cbor(gap)).unwrap_or(false)
+    in_message_pack(gap)
+        .or_else(|| in_cbor(gap))
+        .unwrap_or(false)
 }
 
 /// The same for MessagePack; `None` if it isn't that.
@@ -283,7 +351,10 @@ fn in_message_pack(gap: &[u8]) -> Option<bool> {
             }
             head @ 0xa0..=0xbf => (1 + usize::from(head - 0xa0), true),
             0xd9 => (2 + usize::from(*gap.get(at + 1).unwrap_or(&0)), true),
-            0xda => (3 + usize::from(u16::from_be_bytes([*gap.get(at + 1)?, *gap.get(at + 2)?])), true),
+            0xda => (
+                3 + usize::from(u16::from_be_bytes([*gap.get(at + 1)?, *gap.get(at + 2)?])),
+                true,
+            ),
             0xc0 | 0xc2 | 0xc3 => (1, false),
             _ => return None,
         };

@@ -1,4 +1,5 @@
-//! Disclosure: everything that the lake holds about a person, for the person (the same survey that erasure begins with).
+//! Disclosure: everything that the lake holds about a person, for the person (the same survey that
+//! erasure begins with).
 
 use chrono::Utc;
 use gristmill_schemas::address::ContentAddress;
@@ -22,8 +23,8 @@ use crate::lake::Lake;
 /// One thing that is held about a person.
 #[derive(Debug, Clone, Serialize)]
 pub struct Disclosed {
-    /// `grains`, `rejects`, `state` for a lifecycle event whose actor or reason names the person, or `sources` for a path or reason
-    /// that does.
+    /// `grains`, `rejects`, `state` for a lifecycle event whose actor or reason names the person,
+    /// or `sources` for a path or reason that does.
     pub table: &'static str,
     /// Its address; for refused input, that of its bytes; for a source, its BLAKE3.
     pub content_address: String,
@@ -60,8 +61,9 @@ pub struct Event {
 /// Grains that are read at a time.
 const CHUNK: usize = 4_096;
 
-/// Hands everything that `survey` found to `write`, grains first, in the order of the lake; records in the audit log that it
-/// was done, under the keyed hash of the request if there is a key. Answers how many there were.
+/// Hands everything that `survey` found to `write`, grains first, in the order of the lake; records
+/// in the audit log that it was done, under the keyed hash of the request if there is a key.
+/// Answers how many there were.
 ///
 /// # Errors
 /// What the lake or `write` says.
@@ -73,9 +75,15 @@ pub async fn disclose(
     write: &mut dyn FnMut(&Disclosed) -> Result<()>,
 ) -> Result<u64> {
     let mut count = 0;
-    for chunk in survey.grains.chunk_by(|left, right| left.segment == right.segment).flat_map(|run| run.chunks(CHUNK)) {
+    for chunk in survey
+        .grains
+        .chunk_by(|left, right| left.segment == right.segment)
+        .flat_map(|run| run.chunks(CHUNK))
+    {
         let Some(first) = chunk.first() else { continue };
-        let Some(segment) = survey.segments.get(first.segment as usize) else { continue };
+        let Some(segment) = survey.segments.get(first.segment as usize) else {
+            continue;
+        };
         let file = OpenFile::open(lake, &lake.grains.path_of(&segment.file.name)).await?;
         let rows: Vec<u32> = chunk.iter().map(|found| found.row).collect();
         let mut found = chunk.iter();
@@ -84,10 +92,19 @@ pub async fn disclose(
             for (blob, found) in blobs.iter().zip(&mut found) {
                 let blob = blob.unwrap_or_default();
                 // An erased row stays at its place, with nothing in it that could be read.
-                if file.keys().is_some_and(|keys| is_sealed(blob) || keys.hides(&found.address)) {
+                if file
+                    .keys()
+                    .is_some_and(|keys| is_sealed(blob) || keys.hides(&found.address))
+                {
                     continue;
                 }
-                write(&disclosed("grains", found.address, found.reasons, found.bar.clone(), blob)?)?;
+                write(&disclosed(
+                    "grains",
+                    found.address,
+                    found.reasons,
+                    found.bar.clone(),
+                    blob,
+                )?)?;
                 count += 1;
             }
         }
@@ -96,8 +113,18 @@ pub async fn disclose(
         let file = OpenFile::open(lake, &lake.rejects.path_of(&found.file)).await?;
         for batch in file.pick(&["bytes"], &[found.row])? {
             let bytes = batch.column(0).as_binary::<i32>();
-            let bytes = if bytes.is_valid(0) { bytes.value(0) } else { &[] };
-            write(&disclosed("rejects", found.address, found.reasons, found.bar.clone(), bytes)?)?;
+            let bytes = if bytes.is_valid(0) {
+                bytes.value(0)
+            } else {
+                &[]
+            };
+            write(&disclosed(
+                "rejects",
+                found.address,
+                found.reasons,
+                found.bar.clone(),
+                bytes,
+            )?)?;
             count += 1;
         }
     }
@@ -120,7 +147,16 @@ pub async fn disclose(
         let found_by = vec![Reason::Mention.name()];
         let (kept, grain, bytes_hex, event) = (None, None, None, None);
         let source = Some(listed);
-        write(&Disclosed { table: SOURCES, content_address, found_by, kept, grain, bytes_hex, event, source })?;
+        write(&Disclosed {
+            table: SOURCES,
+            content_address,
+            found_by,
+            kept,
+            grain,
+            bytes_hex,
+            event,
+            source,
+        })?;
         count += 1;
     }
     let details = serde_json::json!({
@@ -144,10 +180,18 @@ fn disclosed(
 ) -> Result<Disclosed> {
     let blob = super::rejects::blob_of(bytes);
     let payload = Payload::open(blob, DEFAULT_PAYLOAD_LIMIT);
-    let grain = payload.as_ref().ok().and_then(|payload| Grain::decode(payload, Mode::Lenient).ok());
-    let grain = grain.filter(|grain| !grain.is_encrypted()).map(|grain| grain.to_json().to_string());
+    let grain = payload
+        .as_ref()
+        .ok()
+        .and_then(|payload| Grain::decode(payload, Mode::Lenient).ok());
+    let grain = grain
+        .filter(|grain| !grain.is_encrypted())
+        .map(|grain| grain.to_json().to_string());
     let bytes_hex = grain.is_none().then(|| hex::encode(bytes));
-    let grain = grain.map(serde_json::value::RawValue::from_string).transpose().file("can't write", "a grain")?;
+    let grain = grain
+        .map(serde_json::value::RawValue::from_string)
+        .transpose()
+        .file("can't write", "a grain")?;
     let found_by = reasons.iter().map(|reason| reason.name()).collect();
     Ok(Disclosed {
         table,

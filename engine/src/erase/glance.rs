@@ -1,7 +1,8 @@
-//! A look at single rows of `grains`: whom a grain is of, whether it may go, and what it tells about other grains.
+//! A look at single rows of `grains`: whom a grain is of, whether it may go, and what it tells
+//! about other grains.
 //!
-//! A survey looks at the rows that it reads; an erasure at those that it writes again, while it has them at hand. What follows from
-//! one grain for another is [`super::survey`]'s matter.
+//! A survey looks at the rows that it reads; an erasure at those that it writes again, while it has
+//! them at hand. What follows from one grain for another is [`super::survey`]'s matter.
 
 use std::sync::Arc;
 
@@ -84,22 +85,38 @@ impl<'b> Cells<'b> {
     /// Those of `batch`.
     pub(super) fn of(batch: &'b RecordBatch) -> Cells<'b> {
         let [addresses, _, signers, _] = Cells::COLUMNS.map(|name| texts(batch, name));
-        let [_, blobs, _, envelopes] =
-            Cells::COLUMNS.map(|name| batch.column_by_name(name).and_then(|column| column.as_binary_opt::<i32>()));
-        Cells { addresses, blobs, signers, envelopes }
+        let [_, blobs, _, envelopes] = Cells::COLUMNS.map(|name| {
+            batch
+                .column_by_name(name)
+                .and_then(|column| column.as_binary_opt::<i32>())
+        });
+        Cells {
+            addresses,
+            blobs,
+            signers,
+            envelopes,
+        }
     }
 }
 
 impl Examiner {
     /// Looks with `matcher`, which was made of `request`.
     pub(super) fn new(matcher: Arc<Matcher>, request: &Request, now: i64) -> Examiner {
-        Examiner { matcher, approvals: request.approvals.clone(), sifter: None, now }
+        Examiner {
+            matcher,
+            approvals: request.approvals.clone(),
+            sifter: None,
+            now,
+        }
     }
 
-    /// The examiner for rows all of which can be decoded and none of which protects others: where `sifter` tells that a grain
-    /// holds nothing of what is looked for, it isn't decoded.
+    /// The examiner for rows all of which can be decoded and none of which protects others: where
+    /// `sifter` tells that a grain holds nothing of what is looked for, it isn't decoded.
     pub(super) fn sifting(self, sifter: &Arc<Sifter>) -> Examiner {
-        Examiner { sifter: Some(Arc::clone(sifter)), ..self }
+        Examiner {
+            sifter: Some(Arc::clone(sifter)),
+            ..self
+        }
     }
 
     /// Words of which a grain has one, if there is anything in it to be found.
@@ -107,8 +124,8 @@ impl Examiner {
         self.matcher.watched()
     }
 
-    /// Looks at grains of a batch of the segment with the number `segment`. `rows` pairs the row in the segment with that in the
-    /// batch.
+    /// Looks at grains of a batch of the segment with the number `segment`. `rows` pairs the row in
+    /// the segment with that in the batch.
     pub(super) fn look_at(
         &self,
         segment: u32,
@@ -135,13 +152,17 @@ impl Examiner {
     /// True if there is nothing to see at the row `at` of `cells`.
     fn passes_over(&self, cells: &Cells<'_>, at: usize, scratch: &mut SifterScratch) -> bool {
         let blob = cells.blobs.map(|blobs| blobs.value(at)).unwrap_or_default();
-        let has_more =
-            cells.envelopes.is_some_and(|it| it.is_valid(at)) || cells.signers.is_some_and(|it| it.is_valid(at));
-        let sifter = self.sifter.as_ref().filter(|_| !has_more && !is_sealed(blob));
+        let has_more = cells.envelopes.is_some_and(|it| it.is_valid(at))
+            || cells.signers.is_some_and(|it| it.is_valid(at));
+        let sifter = self
+            .sifter
+            .as_ref()
+            .filter(|_| !has_more && !is_sealed(blob));
         sifter.is_some_and(|sifter| sifter.passes(blob, scratch))
     }
 
-    /// Looks at the row `at` of `cells`, whose blob is `grain` if it can be read, and adds to `out` what it gives.
+    /// Looks at the row `at` of `cells`, whose blob is `grain` if it can be read, and adds to `out`
+    /// what it gives.
     pub(super) fn look(
         &self,
         (segment, row): (u32, u32),
@@ -158,7 +179,10 @@ impl Examiner {
         }
         out.grains += 1;
         let address = || address_at(cells.addresses, at);
-        let judge = Judge { now: self.now, approvals: &self.approvals };
+        let judge = Judge {
+            now: self.now,
+            approvals: &self.approvals,
+        };
         let mut hits = std::mem::take(&mut out.hits);
         hits.clear();
         if self.matcher.has_addresses()
@@ -167,7 +191,8 @@ impl Examiner {
             self.matcher.address(&address, &mut hits);
         }
         if let Some(envelope) = cells.envelopes.filter(|envelopes| envelopes.is_valid(at)) {
-            self.matcher.bytes(envelope.value(at), Reason::Mention, &mut hits);
+            self.matcher
+                .bytes(envelope.value(at), Reason::Mention, &mut hits);
         }
         if let Some(signer) = text_at(cells.signers, at) {
             self.matcher.signer(signer, &mut hits);
@@ -194,7 +219,9 @@ impl Examiner {
         }
         let person = hits.people.first().map_or(NOBODY, |(person, _)| *person);
         let mut reasons = Reasons::default();
-        hits.people.iter().for_each(|(_, found)| reasons.merge(*found));
+        hits.people
+            .iter()
+            .for_each(|(_, found)| reasons.merge(*found));
         let variations = hits.variations;
         out.spellings.append(&mut hits.spellings);
         out.hits = hits;
@@ -218,12 +245,20 @@ impl Examiner {
 
 /// Notes sessions in which somebody is the data subject.
 fn note_sessions(grain: &Grain<'_>, hits: &Hits, out: &mut Glance) {
-    let subject = hits.people.iter().find(|(_, reasons)| reasons.contains(Reason::UserId));
+    let subject = hits
+        .people
+        .iter()
+        .find(|(_, reasons)| reasons.contains(Reason::UserId));
     if let Some((person, _)) = subject {
         let namespace = grain.text(Field::Namespace).unwrap_or_default();
         for (field, is_run) in [(Field::SessionId, false), (Field::RunId, true)] {
-            let session = |id: &str| Session { id: id.to_owned(), namespace: namespace.to_owned(), is_run };
-            out.sessions.extend(grain.text(field).map(|id| (session(id), *person)));
+            let session = |id: &str| Session {
+                id: id.to_owned(),
+                namespace: namespace.to_owned(),
+                is_run,
+            };
+            out.sessions
+                .extend(grain.text(field).map(|id| (session(id), *person)));
         }
     }
 }
@@ -236,9 +271,15 @@ fn note_protection(
 ) {
     if grain.get(Field::InvalidationPolicy).is_some() {
         let policy = Policy::of(grain);
-        let reach = (policy.scope.reaches_derived(), policy.scope.reaches_lineage());
-        if policy.effective((judge.now / 1000).max(0) as u64) == Mode::Hold && reach != (false, false) {
-            out.protecting.extend(address().map(|address| (address, reach.0, reach.1)));
+        let reach = (
+            policy.scope.reaches_derived(),
+            policy.scope.reaches_lineage(),
+        );
+        if policy.effective((judge.now / 1000).max(0) as u64) == Mode::Hold
+            && reach != (false, false)
+        {
+            out.protecting
+                .extend(address().map(|address| (address, reach.0, reach.1)));
         }
     }
 }

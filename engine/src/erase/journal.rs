@@ -1,5 +1,6 @@
-//! What an erasure that goes on has found so far: a killed one is finished by the next run of the same request, whose
-//! certificate then covers both. The journal is sealed: it names addresses that are about to be gone.
+//! What an erasure that goes on has found so far: a killed one is finished by the next run of the
+//! same request, whose certificate then covers both. The journal is sealed: it names addresses that
+//! are about to be gone.
 
 use std::collections::BTreeMap;
 
@@ -63,7 +64,10 @@ pub(crate) struct Journal {
 impl Journal {
     /// Adds the keys of `doomed` that aren't here yet.
     pub(super) fn note_keys(&mut self, doomed: &Doomed) {
-        let keys = doomed.keys.iter().map(|(id, generation)| (id.to_string(), *generation));
+        let keys = doomed
+            .keys
+            .iter()
+            .map(|(id, generation)| (id.to_string(), *generation));
         self.keys.extend(keys);
         self.keys.sort_unstable();
         self.keys.dedup();
@@ -81,7 +85,10 @@ impl Journal {
 
     /// The addresses of all items.
     pub(super) fn addresses(&self) -> Vec<ContentAddress> {
-        self.items.keys().filter_map(|text| text.parse().ok()).collect()
+        self.items
+            .keys()
+            .filter_map(|text| text.parse().ok())
+            .collect()
     }
 
     /// The addresses of the items whose rows are removed.
@@ -95,13 +102,20 @@ impl Journal {
         let path = path(digest);
         let sealed = match lake.location().store().get(&path).await {
             Err(object_store::Error::NotFound { .. }) => return Ok(None),
-            found => found.file("can't read", &path)?.bytes().await.file("can't read", &path)?,
+            found => found
+                .file("can't read", &path)?
+                .bytes()
+                .await
+                .file("can't read", &path)?,
         };
-        let damaged = || EngineError::Key(format!("`{path}` can't be opened with the keyring's key"));
+        let damaged =
+            || EngineError::Key(format!("`{path}` can't be opened with the keyring's key"));
         // Earlier versions wrote no checksum.
         let sealed = checked(&sealed).unwrap_or(&sealed);
         let clear = unseal(key, sealed).ok_or_else(damaged)?;
-        serde_json::from_slice(&clear).map(Some).file("can't read", &path)
+        serde_json::from_slice(&clear)
+            .map(Some)
+            .file("can't read", &path)
     }
 
     /// Writes it, replacing the earlier state as a whole.
@@ -110,7 +124,11 @@ impl Journal {
         let mut sealed = seal(key, &serde_json::to_vec(self).file("can't write", &path)?)?;
         let digest = FileDigest::of(&sealed);
         sealed.extend(digest.as_bytes());
-        lake.location().store().put(&path, PutPayload::from(sealed)).await.file("can't write", &path)?;
+        lake.location()
+            .store()
+            .put(&path, PutPayload::from(sealed))
+            .await
+            .file("can't write", &path)?;
         Ok(())
     }
 
@@ -132,7 +150,10 @@ fn checked(bytes: &[u8]) -> Option<&[u8]> {
 }
 
 fn path(digest: &str) -> Path {
-    Path::from(format!("{ERASURES}/{}.journal", digest.get(..32).unwrap_or(digest)))
+    Path::from(format!(
+        "{ERASURES}/{}.journal",
+        digest.get(..32).unwrap_or(digest)
+    ))
 }
 
 /// HMAC-SHA256 of `message`, in hex.

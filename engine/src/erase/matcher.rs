@@ -1,7 +1,7 @@
 //! The one selector: does a grain name one of these people, and where?
 //!
-//! It reads the grain itself, never an index. Every string of the payload is looked at, known field or not, key or value,
-//! however deep. Where it stands decides what a match means:
+//! It reads the grain itself, never an index. Every string of the payload is looked at, known field
+//! or not, key or value, however deep. Where it stands decides what a match means:
 //!
 //! | place | a match of the whole value | a match of a part |
 //! |---|---|---|
@@ -10,12 +10,14 @@
 //! | any other value or key: object, map object, context, input, blocks, unknown fields | selects, if the identifier is distinctive | mention |
 //! | words of closed vocabularies (`role`, `relation` …) | mention | mention |
 //!
-//! A mention begins and ends at the boundary of a word, so that `u-1` isn't found in `u-17`. Only in binary bytes that can't be
-//! decoded, where a length before a text looks like a letter of it, longer identifiers need no boundary. Text with escapes
-//! (JSON in a string) is read as it is written and as it is meant, and what it encodes is opened ([`crate::text::encodings`]).
-//! The classes of variation that [`super::patterns`] makes of an identifier are looked for in the same pass, in one form of the
-//! text, in which all letters are the same that some class takes for one another; only what is found there is compared letter by
-//! letter. Cost: one pass over the text, one look-up per word, whatever the number of people.
+//! A mention begins and ends at the boundary of a word, so that `u-1` isn't found in `u-17`. Only
+//! in binary bytes that can't be decoded, where a length before a text looks like a letter of it,
+//! longer identifiers need no boundary. Text with escapes (JSON in a string) is read as it is
+//! written and as it is meant, and what it encodes is opened ([`crate::text::encodings`]). The
+//! classes of variation that [`super::patterns`] makes of an identifier are looked for in the same
+//! pass, in one form of the text, in which all letters are the same that some class takes for one
+//! another; only what is found there is compared letter by letter. Cost: one pass over the text,
+//! one look-up per word, whatever the number of people.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -40,7 +42,8 @@ use crate::text::fold::{Folding, is_blank, unescaped};
 use crate::text::letters::Alike;
 use crate::text::numbers::{LEAST, each_number};
 
-/// The number of a person in the request; sessions, consents and addresses that belong to nobody have [`NOBODY`].
+/// The number of a person in the request; sessions, consents and addresses that belong to nobody
+/// have [`NOBODY`].
 pub type PersonNumber = u32;
 
 /// Stands for selectors that name no person.
@@ -66,7 +69,8 @@ pub struct Matcher {
     anywhere: Vec<u32>,
     /// Telephone numbers by their last digits, each with the pattern of its identifier.
     phones: Map<u32, Vec<(Phone, u32)>>,
-    /// Patterns that are long enough to be looked for in binary bytes, whatever stands next to them.
+    /// Patterns that are long enough to be looked for in binary bytes, whatever stands next to
+    /// them.
     loose: Finder,
     /// Numbers in grains are compared too.
     has_numbers: bool,
@@ -91,7 +95,8 @@ pub struct Hits {
     pub people: Vec<(PersonNumber, Reasons)>,
     /// Values that equal an identifier, as they are written.
     pub spellings: Vec<String>,
-    /// The classes of variation by which something was found that wasn't there in plain spelling too.
+    /// The classes of variation by which something was found that wasn't there in plain spelling
+    /// too.
     pub variations: Variations,
     folded: String,
 }
@@ -99,7 +104,12 @@ pub struct Hits {
 impl Default for Hits {
     fn default() -> Hits {
         let (people, spellings, folded) = (Vec::new(), Vec::new(), String::new());
-        Hits { people, spellings, variations: Variations::NONE, folded }
+        Hits {
+            people,
+            spellings,
+            variations: Variations::NONE,
+            folded,
+        }
     }
 }
 
@@ -155,20 +165,43 @@ impl Matcher {
         };
         for (number, person) in request.people.iter().enumerate() {
             let number = number as PersonNumber;
-            person.identifiers.iter().for_each(|identifier| matcher.add(identifier, number));
-            let sessions = person.sessions.iter().map(|session| (request.folding.folded(session), number));
+            person
+                .identifiers
+                .iter()
+                .for_each(|identifier| matcher.add(identifier, number));
+            let sessions = person
+                .sessions
+                .iter()
+                .map(|session| (request.folding.folded(session), number));
             matcher.sessions.extend(sessions);
         }
         let mut watched = matcher.index();
-        matcher.sessions.keys().for_each(|session| watched.add(&matcher.coarse(session)));
-        request.consents.iter().for_each(|consent| watched.add(&consent.to_string()));
+        matcher
+            .sessions
+            .keys()
+            .for_each(|session| watched.add(&matcher.coarse(session)));
+        request
+            .consents
+            .iter()
+            .for_each(|consent| watched.add(&consent.to_string()));
         matcher.watched = Arc::new(watched);
-        matcher.consents.extend(request.consents.iter().map(|consent| (consent.to_string(), NOBODY)));
-        matcher.addresses.extend(request.addresses.iter().map(|address| (*address.as_bytes(), NOBODY)));
+        matcher.consents.extend(
+            request
+                .consents
+                .iter()
+                .map(|consent| (consent.to_string(), NOBODY)),
+        );
+        matcher.addresses.extend(
+            request
+                .addresses
+                .iter()
+                .map(|address| (*address.as_bytes(), NOBODY)),
+        );
         matcher
     }
 
-    /// The form of `text` in which patterns are looked for: with one letter for all that some class makes the same.
+    /// The form of `text` in which patterns are looked for: with one letter for all that some class
+    /// makes the same.
     fn coarse(&self, text: &str) -> String {
         self.folding.folded_alike(Alike::ALL, text)
     }
@@ -177,29 +210,43 @@ impl Matcher {
         let mut patterns = compile(identifier, self.folding, self.variations, person);
         let Some(own) = patterns.first() else { return };
         // Identifiers come person by person.
-        let mut known = self.patterns.iter().rev().take_while(|known| known.person == person);
-        if known.any(|known| known.is_primary() && known.text == own.text && known.is_the_same_in_plain(own)) {
+        let mut known = self
+            .patterns
+            .iter()
+            .rev()
+            .take_while(|known| known.person == person);
+        if known.any(|known| {
+            known.is_primary() && known.text == own.text && known.is_the_same_in_plain(own)
+        }) {
             return;
         }
-        self.has_numbers |= own.text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-');
+        self.has_numbers |= own
+            .text
+            .bytes()
+            .all(|byte| byte.is_ascii_digit() || byte == b'-');
         if self.variations.contains(Variation::Phone) && own.distinctive {
             let number = self.patterns.len() as u32;
             for phone in Phone::read(&own.text) {
-                self.phones.entry(phone.tail()).or_default().push((phone, number));
+                self.phones
+                    .entry(phone.tail())
+                    .or_default()
+                    .push((phone, number));
             }
         }
         self.patterns.append(&mut patterns);
     }
 
-    /// Files every pattern under the word of it that the fewest patterns have: of ten thousand names many begin alike. Answers
-    /// these words.
+    /// Files every pattern under the word of it that the fewest patterns have: of ten thousand
+    /// names many begin alike. Answers these words.
     fn index(&mut self) -> Watchlist {
         let mut watched = Watchlist::default();
         let mut sharing: Map<&str, u32> = Map::default();
         let all = self.patterns.iter().flat_map(Pattern::anchors);
         all.for_each(|(_, word)| *sharing.entry(word).or_default() += 1);
         let rarest = |pattern: &Pattern| {
-            let anchors = pattern.anchors().map(|(start, word)| (sharing.get(word), start, word.len()));
+            let anchors = pattern
+                .anchors()
+                .map(|(start, word)| (sharing.get(word), start, word.len()));
             anchors.min().map(|(_, start, length)| (start, length))
         };
         let anchors: Vec<_> = self.patterns.iter().map(rarest).collect();
@@ -208,7 +255,10 @@ impl Matcher {
                 Some((start, length)) => {
                     pattern.set_anchor(start, length);
                     watched.add_words(pattern.anchor_word());
-                    self.by_word.entry(pattern.anchor_word().into()).or_default().push(number);
+                    self.by_word
+                        .entry(pattern.anchor_word().into())
+                        .or_default()
+                        .push(number);
                 }
                 None => {
                     watched.add(&pattern.text);
@@ -218,31 +268,46 @@ impl Matcher {
         }
         for (phone, _) in self.phones.values().flatten() {
             watched.add_number_tail(phone.tail());
-            phone.integers().into_iter().for_each(|number| watched.add_number(number));
+            phone
+                .integers()
+                .into_iter()
+                .for_each(|number| watched.add_number(number));
         }
         let loose = (0..).zip(&self.patterns);
-        let loose = loose.filter(|(_, it)| it.is_literal() && it.distinctive && it.text.len() >= LOOSE);
-        self.loose = Finder::new(loose.map(|(number, pattern)| (number, pattern.text.clone().into_bytes())));
+        let loose =
+            loose.filter(|(_, it)| it.is_literal() && it.distinctive && it.text.len() >= LOOSE);
+        self.loose =
+            Finder::new(loose.map(|(number, pattern)| (number, pattern.text.clone().into_bytes())));
         watched
     }
 
-    /// Adds consents that were found to be withdrawn; grains whose policy is `consent_cascade` at `now` (seconds since 1970) go
-    /// with them (§23.2).
+    /// Adds consents that were found to be withdrawn; grains whose policy is `consent_cascade` at
+    /// `now` (seconds since 1970) go with them (§23.2).
     pub fn add_withdrawn(&mut self, consents: impl IntoIterator<Item = String>, now: u64) {
         let watched = Arc::make_mut(&mut self.watched);
-        self.withdrawn.extend(consents.into_iter().inspect(|consent| watched.add(consent)));
+        self.withdrawn
+            .extend(consents.into_iter().inspect(|consent| watched.add(consent)));
         self.now = now;
     }
 
-    /// Adds addresses whose mention anywhere in a grain, in text too, is to be reported as [`Reason::Related`].
+    /// Adds addresses whose mention anywhere in a grain, in text too, is to be reported as
+    /// [`Reason::Related`].
     pub fn add_references(&mut self, addresses: impl IntoIterator<Item = ContentAddress>) {
         let watched = Arc::make_mut(&mut self.watched);
-        self.references.extend(addresses.into_iter().inspect(|address| watched.add(&address.to_string())));
+        self.references.extend(
+            addresses
+                .into_iter()
+                .inspect(|address| watched.add(&address.to_string())),
+        );
     }
 
-    /// Identifiers too short or plain to be looked for in text, as they were given, with the number of their person.
+    /// Identifiers too short or plain to be looked for in text, as they were given, with the number
+    /// of their person.
     pub fn indistinct(&self) -> impl Iterator<Item = (&str, PersonNumber)> {
-        let all = self.patterns.iter().filter(|pattern| pattern.is_primary() && !pattern.distinctive);
+        let all = self
+            .patterns
+            .iter()
+            .filter(|pattern| pattern.is_primary() && !pattern.distinctive);
         all.map(|pattern| (pattern.identifier(), pattern.person))
     }
 
@@ -253,7 +318,10 @@ impl Matcher {
 
     /// How many identifiers it looks for.
     pub fn identifiers(&self) -> usize {
-        self.patterns.iter().filter(|pattern| pattern.is_primary()).count()
+        self.patterns
+            .iter()
+            .filter(|pattern| pattern.is_primary())
+            .count()
     }
 
     /// True if it looks for nothing inside of grains but addresses.
@@ -268,32 +336,54 @@ impl Matcher {
     /// False if no grain of a segment with the word filter `filter` can be found.
     pub(crate) fn may_find(&self, filter: &WordFilter) -> bool {
         let mut keys = self.consents.keys().chain(&self.withdrawn);
-        let mut addresses = self.addresses.keys().map(|address| ContentAddress::from_digest(*address));
-        let may_hold = |pattern: &Pattern| filter.may_hold(&pattern.text) && filter.may_hold(&pattern.beside());
+        let mut addresses = self
+            .addresses
+            .keys()
+            .map(|address| ContentAddress::from_digest(*address));
+        let may_hold = |pattern: &Pattern| {
+            filter.may_hold(&pattern.text) && filter.may_hold(&pattern.beside())
+        };
         let may_hold_phone = |(phone, _): &(Phone, u32)| {
             filter.may_hold_number_tail(phone.tail())
-                || phone.integers().into_iter().any(|number| filter.may_hold_number(number))
+                || phone
+                    .integers()
+                    .into_iter()
+                    .any(|number| filter.may_hold_number(number))
         };
         self.patterns.iter().any(may_hold)
             || self.phones.values().flatten().any(may_hold_phone)
-            || self.sessions.keys().any(|session| filter.may_hold(&self.coarse(session)))
+            || self
+                .sessions
+                .keys()
+                .any(|session| filter.may_hold(&self.coarse(session)))
             || keys.any(|text| filter.may_hold(text))
             || addresses.any(|address| filter.may_hold(&address.to_string()))
-            || self.references.iter().any(|address| filter.may_hold(&address.to_string()))
+            || self
+                .references
+                .iter()
+                .any(|address| filter.may_hold(&address.to_string()))
     }
 
-    /// What tells without decoding that nothing is found in a grain, if there is nothing to be found that it can't see.
+    /// What tells without decoding that nothing is found in a grain, if there is nothing to be
+    /// found that it can't see.
     pub(crate) fn sifter(&self) -> Option<Sifter> {
         if self.has_addresses() || self.has_numbers || !self.anywhere.is_empty() {
             return None;
         }
         let references = self.references.iter().map(ToString::to_string);
         let sessions = self.sessions.keys().map(|session| self.coarse(session));
-        let keys =
-            sessions.chain(references).chain(self.consents.keys().cloned()).chain(self.withdrawn.iter().cloned());
+        let keys = sessions
+            .chain(references)
+            .chain(self.consents.keys().cloned())
+            .chain(self.withdrawn.iter().cloned());
         let phones = || self.phones.values().flatten().map(|(phone, _)| phone);
         Sifter::new(Sought {
-            texts: self.patterns.iter().map(|pattern| pattern.needle().to_owned()).chain(keys).collect(),
+            texts: self
+                .patterns
+                .iter()
+                .map(|pattern| pattern.needle().to_owned())
+                .chain(keys)
+                .collect(),
             number_tails: phones().map(Phone::tail).collect(),
             integers: phones().flat_map(Phone::integers).collect(),
             is_encoded: self.opens(),
@@ -335,8 +425,12 @@ impl Matcher {
             self.text(Place::Value(Reason::Value), key, hits);
             self.value(Place::Value(Reason::Value), value, hits);
         }
-        if let Some(basis) = grain.text(Field::ProcessingBasis).filter(|_| !self.withdrawn.is_empty())
-            && self.withdrawn.contains(basis.strip_prefix("sha256:").unwrap_or(basis))
+        if let Some(basis) = grain
+            .text(Field::ProcessingBasis)
+            .filter(|_| !self.withdrawn.is_empty())
+            && self
+                .withdrawn
+                .contains(basis.strip_prefix("sha256:").unwrap_or(basis))
             && Policy::of(grain).effective(self.now) == Mode::ConsentCascade
         {
             hits.add(NOBODY, Reason::Consent);
@@ -369,10 +463,14 @@ impl Matcher {
                 self.value(inner, &value, hits);
             }),
             RawValue::Bytes(bytes) => self.bytes(bytes, Reason::Mention, hits),
-            RawValue::Int(number) if self.has_numbers || *number >= 0 && self.compares_numbers() => {
+            RawValue::Int(number)
+                if self.has_numbers || *number >= 0 && self.compares_numbers() =>
+            {
                 self.text(place, &number.to_string(), hits)
             }
-            RawValue::BigInt(number) if self.compares_numbers() => self.text(place, &number.to_string(), hits),
+            RawValue::BigInt(number) if self.compares_numbers() => {
+                self.text(place, &number.to_string(), hits)
+            }
             _ => {}
         }
     }
@@ -394,12 +492,20 @@ impl Matcher {
         }
         for (person, classes) in found {
             hits.variations = hits.variations.with(classes);
-            hits.add(person, if classes.contains(Variation::Initials) { Reason::Initials } else { reason });
+            hits.add(
+                person,
+                if classes.contains(Variation::Initials) {
+                    Reason::Initials
+                } else {
+                    reason
+                },
+            );
         }
     }
 
-    /// [`Matcher::bytes`] for bytes that can't be decoded: in binary ones a length or a marker looks like a letter of the text
-    /// that it stands before, so that longer identifiers are found whatever stands next to them.
+    /// [`Matcher::bytes`] for bytes that can't be decoded: in binary ones a length or a marker
+    /// looks like a letter of the text that it stands before, so that longer identifiers are found
+    /// whatever stands next to them.
     pub fn undecodable(&self, bytes: &[u8], hits: &mut Hits) {
         self.bytes(bytes, Reason::Undecodable, hits);
         if !is_binary(bytes) {
@@ -423,18 +529,24 @@ impl Matcher {
         self.value(Place::Value(Reason::Undecodable), value, hits);
     }
 
-    /// True if `text` names somebody distinctively: as a whole or as a mention, by initials only if the request takes them.
+    /// True if `text` names somebody distinctively: as a whole or as a mention, by initials only if
+    /// the request takes them.
     pub fn names_somebody(&self, text: &str, hits: &mut Hits) -> bool {
         hits.clear();
         self.text(Place::Identity(Reason::Party), text, hits);
         let names = |reason| reason != Reason::Initials || self.takes_initials;
-        hits.people.iter().any(|(_, reasons)| reasons.iter().any(names))
+        hits.people
+            .iter()
+            .any(|(_, reasons)| reasons.iter().any(names))
     }
 
     fn text(&self, place: Place, text: &str, hits: &mut Hits) {
         match place {
             Place::Basis => {
-                if let Some(person) = self.consents.get(text.strip_prefix("sha256:").unwrap_or(text)) {
+                if let Some(person) = self
+                    .consents
+                    .get(text.strip_prefix("sha256:").unwrap_or(text))
+                {
                     hits.add(*person, Reason::Consent);
                 }
             }
@@ -452,7 +564,10 @@ impl Matcher {
         let mut whole = false;
         self.each_form(text, &mut folded, &mut |pattern, cover, classes| {
             if let Some(reason) = meaning(place, pattern, cover, classes) {
-                let is_mention = matches!(reason, Reason::Mention | Reason::Ambiguous | Reason::Initials);
+                let is_mention = matches!(
+                    reason,
+                    Reason::Mention | Reason::Ambiguous | Reason::Initials
+                );
                 whole |= cover == Cover::Whole && !is_mention;
                 hits.variations = hits.variations.with(classes);
                 hits.add(pattern.person, reason);
@@ -472,19 +587,31 @@ impl Matcher {
         let mut digits = 0;
         text.len() >= ContentAddress::TEXT_LENGTH
             && text.bytes().enumerate().any(|(at, byte)| {
-                digits = if byte.is_ascii_hexdigit() { digits + 1 } else { 0 };
+                digits = if byte.is_ascii_hexdigit() {
+                    digits + 1
+                } else {
+                    0
+                };
                 digits >= ContentAddress::TEXT_LENGTH
-                    && text.get(at + 1 - ContentAddress::TEXT_LENGTH..=at).is_some_and(is_reference)
+                    && text
+                        .get(at + 1 - ContentAddress::TEXT_LENGTH..=at)
+                        .is_some_and(is_reference)
             })
     }
 
-    /// What a first look at `text` shows. Plain ASCII means what it says; of anything else the runs between blanks are folded to
-    /// `folded`, one by one, as folding the whole would.
+    /// What a first look at `text` shows. Plain ASCII means what it says; of anything else the runs
+    /// between blanks are folded to `folded`, one by one, as folding the whole would.
     fn look(&self, text: &str, folded: &mut String) -> Glimpse {
         let is_ascii = text.is_ascii();
-        let mut anywhere = self.anywhere.iter().filter_map(|number| self.pattern(*number));
+        let mut anywhere = self
+            .anywhere
+            .iter()
+            .filter_map(|number| self.pattern(*number));
         let may_occur = anywhere.any(|pattern| pattern.text.is_ascii() || !is_ascii);
-        let mut found = Glimpse { may_occur, has_long_word: false };
+        let mut found = Glimpse {
+            may_occur,
+            has_long_word: false,
+        };
         let mut look = |text: &str| {
             each_word(text, |word, hash| {
                 found.may_occur = found.may_occur || self.watched.has(hash);
@@ -512,18 +639,27 @@ impl Matcher {
         self.patterns.get(number as usize)
     }
 
-    /// Calls `found` for every identifier that stands in `text` as it is written, as it is meant if it has escapes, or in what it
-    /// encodes. What the text shows in plain spelling needs no class, in whatever other form it stands there too.
+    /// Calls `found` for every identifier that stands in `text` as it is written, as it is meant if
+    /// it has escapes, or in what it encodes. What the text shows in plain spelling needs no class,
+    /// in whatever other form it stands there too.
     fn each_form(&self, text: &str, folded: &mut String, found: &mut Find<'_>) {
         let mut plain: Vec<PersonNumber> = Vec::new();
         let mut found = |pattern: &Pattern, cover: Cover, classes: Variations| {
             if classes.is_empty() {
                 plain.push(pattern.person);
             }
-            let is_plain = plain.contains(&pattern.person) && !classes.contains(Variation::Initials);
-            found(pattern, cover, if is_plain { Variations::NONE } else { classes });
+            let is_plain =
+                plain.contains(&pattern.person) && !classes.contains(Variation::Initials);
+            found(
+                pattern,
+                cover,
+                if is_plain { Variations::NONE } else { classes },
+            );
         };
-        let Glimpse { may_occur, has_long_word } = self.look(text, folded);
+        let Glimpse {
+            may_occur,
+            has_long_word,
+        } = self.look(text, folded);
         if may_occur {
             self.in_form(text, folded, &mut found);
         }
@@ -535,7 +671,9 @@ impl Matcher {
         }
         if self.opens() && (has_long_word || !meant.is_empty() || has_marks(text)) {
             self.in_encoded(text, folded, &mut found);
-            meant.iter().for_each(|meant| self.in_encoded(meant, folded, &mut found));
+            meant
+                .iter()
+                .for_each(|meant| self.in_encoded(meant, folded, &mut found));
         }
     }
 
@@ -556,14 +694,21 @@ impl Matcher {
                 TextEncoding::Url => (Variation::UrlEncoding, true),
                 TextEncoding::Html => (Variation::HtmlEntities, true),
                 // Of other runs than the whole text, what they hold is a part.
-                TextEncoding::Base64 => (Variation::Base64, text.trim().len() <= plain.len() * 4 / 3 + 4),
+                TextEncoding::Base64 => (
+                    Variation::Base64,
+                    text.trim().len() <= plain.len() * 4 / 3 + 4,
+                ),
                 TextEncoding::Hex => (Variation::Hex, text.trim().len() <= plain.len() * 2 + 2),
             };
             if !self.variations.contains(class) {
                 return;
             }
             let mut found = |pattern: &Pattern, cover: Cover, classes: Variations| {
-                found(pattern, if is_all { cover } else { Cover::Part }, classes.with(class.into()));
+                found(
+                    pattern,
+                    if is_all { cover } else { Cover::Part },
+                    classes.with(class.into()),
+                );
             };
             for form in std::iter::once(plain.to_owned()).chain(unescaped(plain)) {
                 self.in_form(&form, folded, &mut found);
@@ -572,15 +717,19 @@ impl Matcher {
         });
     }
 
-    /// Calls `found` for the telephone numbers in `text`, but for those that stand there as they were given.
+    /// Calls `found` for the telephone numbers in `text`, but for those that stand there as they
+    /// were given.
     fn numbers_in(&self, text: &str, found: &mut Find<'_>) {
         if self.phones.is_empty() || !may_hold_number(text) {
             return;
         }
         each_number(text, |number| {
             for (phone, pattern) in self.phones.get(&number.tail()).into_iter().flatten() {
-                if let (Some(start), Some(pattern)) = (phone.begins(number), self.pattern(*pattern)) {
-                    let is_blank = |text: Option<&str>| !text.unwrap_or_default().chars().any(char::is_alphanumeric);
+                if let (Some(start), Some(pattern)) = (phone.begins(number), self.pattern(*pattern))
+                {
+                    let is_blank = |text: Option<&str>| {
+                        !text.unwrap_or_default().chars().any(char::is_alphanumeric)
+                    };
                     let is_all = is_blank(text.get(..start)) && is_blank(text.get(number.end..));
                     let cover = if is_all { Cover::Whole } else { Cover::Part };
                     found(pattern, cover, Variation::Phone.into());
@@ -589,13 +738,18 @@ impl Matcher {
         });
     }
 
-    /// Looks for identifiers that begin in the text `before` and end in `after`, which stand in blocks next to each other.
+    /// Looks for identifiers that begin in the text `before` and end in `after`, which stand in
+    /// blocks next to each other.
     fn joint(&self, before: &str, after: &str, hits: &mut Hits) {
-        let start = (before.len().saturating_sub(JOINT)..=before.len()).find(|at| before.is_char_boundary(*at));
-        let end = (0..=JOINT.min(after.len())).rev().find(|at| after.is_char_boundary(*at));
-        let (Some(before), Some(after)) =
-            (start.and_then(|start| before.get(start..)), end.and_then(|end| after.get(..end)))
-        else {
+        let start = (before.len().saturating_sub(JOINT)..=before.len())
+            .find(|at| before.is_char_boundary(*at));
+        let end = (0..=JOINT.min(after.len()))
+            .rev()
+            .find(|at| after.is_char_boundary(*at));
+        let (Some(before), Some(after)) = (
+            start.and_then(|start| before.get(start..)),
+            end.and_then(|end| after.get(..end)),
+        ) else {
             return;
         };
         let mut folded = std::mem::take(&mut hits.folded);
@@ -612,15 +766,23 @@ impl Matcher {
                     let classes = classes.with(letters).with(Variation::SplitBlocks.into());
                     hits.variations = hits.variations.with(classes);
                     let is_initial = classes.contains(Variation::Initials);
-                    hits.add(pattern.person, if is_initial { Reason::Initials } else { Reason::Mention });
+                    hits.add(
+                        pattern.person,
+                        if is_initial {
+                            Reason::Initials
+                        } else {
+                            Reason::Mention
+                        },
+                    );
                 }
             });
         }
         hits.folded = folded;
     }
 
-    /// The classes of letters that `pattern` needs to stand in `form`, which holds it in its coarsest form; `None` if it needs one
-    /// that isn't searched for. With `anywhere`, it may be part of a word.
+    /// The classes of letters that `pattern` needs to stand in `form`, which holds it in its
+    /// coarsest form; `None` if it needs one that isn't searched for. With `anywhere`, it may be
+    /// part of a word.
     fn letters_of(&self, pattern: &Pattern, form: &str, anywhere: bool) -> Option<Variations> {
         if self.folding == Folding::Exact || form.is_ascii() && pattern.is_ascii() {
             return Some(Variations::NONE);
@@ -628,28 +790,67 @@ impl Matcher {
         let stands = |alike: Alike| {
             let text = self.folding.folded_alike(alike, form);
             let finer = pattern.under(alike);
-            finer.is_some_and(|it| if anywhere { text.contains(&it.text) } else { it.is_in(&text) })
+            finer.is_some_and(|it| {
+                if anywhere {
+                    text.contains(&it.text)
+                } else {
+                    it.is_in(&text)
+                }
+            })
         };
         let all = self.alike;
         if !stands(all) {
             return None;
         }
         let without = [
-            (Variation::Accents, Alike { accents: false, ..all }),
-            (Variation::Homoglyphs, Alike { lookalikes: false, ..all }),
-            (Variation::TurkishI, Alike { turkish_i: false, ..all }),
+            (
+                Variation::Accents,
+                Alike {
+                    accents: false,
+                    ..all
+                },
+            ),
+            (
+                Variation::Homoglyphs,
+                Alike {
+                    lookalikes: false,
+                    ..all
+                },
+            ),
+            (
+                Variation::TurkishI,
+                Alike {
+                    turkish_i: false,
+                    ..all
+                },
+            ),
         ];
         Some(
-            without.into_iter().filter(|(_, fewer)| *fewer != all && !stands(*fewer)).map(|(class, _)| class).collect(),
+            without
+                .into_iter()
+                .filter(|(_, fewer)| *fewer != all && !stands(*fewer))
+                .map(|(class, _)| class)
+                .collect(),
         )
     }
 
-    /// Calls `found` for every identifier that stands in `text`, which is folded, with where it begins and ends.
-    fn occurrences(&self, text: &str, mut found: impl FnMut(&Pattern, Cover, Variations, (usize, usize))) {
+    /// Calls `found` for every identifier that stands in `text`, which is folded, with where it
+    /// begins and ends.
+    fn occurrences(
+        &self,
+        text: &str,
+        mut found: impl FnMut(&Pattern, Cover, Variations, (usize, usize)),
+    ) {
         let pattern = |number: &u32| self.pattern(*number);
         if !self.by_word.is_empty() {
             for (start, word) in words(text) {
-                for pattern in self.by_word.get(word).into_iter().flatten().filter_map(pattern) {
+                for pattern in self
+                    .by_word
+                    .get(word)
+                    .into_iter()
+                    .flatten()
+                    .filter_map(pattern)
+                {
                     if let Some(it) = pattern.at(text, start) {
                         found(pattern, it.cover, it.classes, (it.start, it.end));
                     }
@@ -660,7 +861,12 @@ impl Matcher {
             if let Some(start) = text.find(&pattern.text) {
                 let whole = start == 0 && text.len() == pattern.text.len();
                 let cover = if whole { Cover::Whole } else { Cover::Part };
-                found(pattern, cover, Variations::NONE, (start, start + pattern.text.len()));
+                found(
+                    pattern,
+                    cover,
+                    Variations::NONE,
+                    (start, start + pattern.text.len()),
+                );
             }
         }
     }
@@ -678,23 +884,32 @@ struct Glimpse {
 /// False if `text` has too few digits for a telephone number.
 fn may_hold_number(text: &str) -> bool {
     let is_digit = |byte: &u8| byte.is_ascii_digit() || *byte == 0xef;
-    text.bytes().filter(|byte| is_digit(byte)).take(LEAST).count() == LEAST
+    text.bytes()
+        .filter(|byte| is_digit(byte))
+        .take(LEAST)
+        .count()
+        == LEAST
 }
 
-/// The text of an item of a list: itself, or the longest one of a map, as a block of content has it.
+/// The text of an item of a list: itself, or the longest one of a map, as a block of content has
+/// it.
 fn main_text<'g>(item: &RawValue<'g>) -> Option<&'g str> {
     match item {
         RawValue::Text(text) => Some(text),
-        RawValue::Map(entries) => {
-            entries.entries().filter_map(|(_, value)| value.as_text()).max_by_key(|text| text.len())
-        }
+        RawValue::Map(entries) => entries
+            .entries()
+            .filter_map(|(_, value)| value.as_text())
+            .max_by_key(|text| text.len()),
         _ => None,
     }
 }
 
 /// True if `bytes` aren't all text.
 fn is_binary(bytes: &[u8]) -> bool {
-    let is_text = |text: &str| text.bytes().all(|byte| byte >= b' ' || byte.is_ascii_whitespace());
+    let is_text = |text: &str| {
+        text.bytes()
+            .all(|byte| byte >= b' ' || byte.is_ascii_whitespace())
+    };
     !std::str::from_utf8(bytes).is_ok_and(is_text)
 }
 
@@ -706,7 +921,9 @@ fn meaning(place: Place, pattern: &Pattern, cover: Cover, classes: Variations) -
     let mention = pattern.distinctive.then_some(Reason::Mention);
     match (place, cover) {
         (Place::Identity(reason), Cover::Whole) => Some(reason),
-        (Place::Segments, Cover::Whole | Cover::Segment) if pattern.distinctive => Some(Reason::Namespace),
+        (Place::Segments, Cover::Whole | Cover::Segment) if pattern.distinctive => {
+            Some(Reason::Namespace)
+        }
         (Place::Segments, Cover::Whole | Cover::Segment) => Some(Reason::Ambiguous),
         (Place::Value(reason), Cover::Whole) if pattern.distinctive => Some(reason),
         (Place::Value(_), Cover::Whole) => Some(Reason::Ambiguous),
@@ -722,8 +939,23 @@ mod tests {
     use crate::erase::Person;
 
     fn piece() -> impl Strategy<Value = &'static str> {
-        let letters = ["ann", "ANN", "a", "n", "jos\u{e9}", "\u{ff21}nn", "4711", "7", "@", "?", "#", "\u{4f1f}"];
-        let joints = [" ", "-", "_", ":", ".", "\\n", "\\u0061", "\\", "\t", "\u{200b}", "\u{7f}", "\0"];
+        let letters = [
+            "ann",
+            "ANN",
+            "a",
+            "n",
+            "jos\u{e9}",
+            "\u{ff21}nn",
+            "4711",
+            "7",
+            "@",
+            "?",
+            "#",
+            "\u{4f1f}",
+        ];
+        let joints = [
+            " ", "-", "_", ":", ".", "\\n", "\\u0061", "\\", "\t", "\u{200b}", "\u{7f}", "\0",
+        ];
         prop::sample::select([letters, joints].concat())
     }
 

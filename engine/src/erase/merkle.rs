@@ -7,11 +7,20 @@ pub type Node = [u8; 32];
 
 /// The hash of a leaf.
 pub fn leaf_hash(leaf: &[u8]) -> Node {
-    Sha256::new().chain_update([0]).chain_update(leaf).finalize().into()
+    Sha256::new()
+        .chain_update([0])
+        .chain_update(leaf)
+        .finalize()
+        .into()
 }
 
 fn node_hash(left: &Node, right: &Node) -> Node {
-    Sha256::new().chain_update([1]).chain_update(left).chain_update(right).finalize().into()
+    Sha256::new()
+        .chain_update([1])
+        .chain_update(left)
+        .chain_update(right)
+        .finalize()
+        .into()
 }
 
 /// The root over `leaves`, which are hashed leaves. O(n).
@@ -26,7 +35,8 @@ pub fn root(leaves: &[Node]) -> Node {
     }
 }
 
-/// The path that proves that leaf `index` is in the tree, from the leaf upwards; `None` beyond the last leaf.
+/// The path that proves that leaf `index` is in the tree, from the leaf upwards; `None` beyond the
+/// last leaf.
 pub fn inclusion(leaves: &[Node], index: usize) -> Option<Vec<Node>> {
     if index >= leaves.len() {
         return None;
@@ -43,8 +53,8 @@ pub fn inclusion(leaves: &[Node], index: usize) -> Option<Vec<Node>> {
     Some(path)
 }
 
-/// The root that `path` leads to from the hashed `leaf` at `index` of a tree of `size` leaves (RFC 9162 §2.1.3.2); `None` if
-/// the path has the wrong length.
+/// The root that `path` leads to from the hashed `leaf` at `index` of a tree of `size` leaves (RFC
+/// 9162 §2.1.3.2); `None` if the path has the wrong length.
 pub fn root_from(leaf: Node, index: u64, size: u64, path: &[Node]) -> Option<Node> {
     if index >= size {
         return None;
@@ -79,12 +89,17 @@ mod tests {
     use super::*;
 
     fn leaves(count: usize) -> Vec<Node> {
-        (0..count).map(|number| leaf_hash(&number.to_be_bytes())).collect()
+        (0..count)
+            .map(|number| leaf_hash(&number.to_be_bytes()))
+            .collect()
     }
 
     #[test]
     fn known_roots_are_found() {
-        assert_eq!(hex::encode(root(&[])), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+        assert_eq!(
+            hex::encode(root(&[])),
+            "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+        );
         let empty_leaf = leaf_hash(&[]);
         assert_eq!(
             hex::encode(root(&[empty_leaf])),
@@ -99,10 +114,20 @@ mod tests {
             let top = root(&leaves);
             for (index, leaf) in leaves.iter().enumerate() {
                 let path = inclusion(&leaves, index).unwrap();
-                assert_eq!(root_from(*leaf, index as u64, count as u64, &path), Some(top), "{index} of {count}");
-                assert_ne!(root_from(leaf_hash(b"other"), index as u64, count as u64, &path), Some(top));
+                assert_eq!(
+                    root_from(*leaf, index as u64, count as u64, &path),
+                    Some(top),
+                    "{index} of {count}"
+                );
+                assert_ne!(
+                    root_from(leaf_hash(b"other"), index as u64, count as u64, &path),
+                    Some(top)
+                );
                 if count > 1 {
-                    assert_eq!(root_from(*leaf, index as u64, count as u64, &path[1..]), None);
+                    assert_eq!(
+                        root_from(*leaf, index as u64, count as u64, &path[1..]),
+                        None
+                    );
                 }
             }
             assert_eq!(inclusion(&leaves, count), None);

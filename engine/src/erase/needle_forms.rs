@@ -1,6 +1,7 @@
 //! What the proof looks for of an identifier: pieces, and what may stand between them.
 //!
-//! The rules are those of [`super::patterns`], stated once more: what one of them gets wrong, the other doesn't.
+//! The rules are those of [`super::patterns`], stated once more: what one of them gets wrong, the
+//! other doesn't.
 
 use super::identifier_search::is_letter;
 use super::normalized::{Form, Normalized};
@@ -86,7 +87,9 @@ impl Gap {
             Gap::Exactly(byte) => bytes == [byte],
             Gap::Tag { optional } => match bytes {
                 [] => optional,
-                [b'+', tag @ ..] => !tag.iter().any(|byte| *byte == b'@' || *byte <= b' ' || *byte == 0x7f),
+                [b'+', tag @ ..] => !tag
+                    .iter()
+                    .any(|byte| *byte == b'@' || *byte <= b' ' || *byte == 0x7f),
                 _ => false,
             },
             Gap::Dot => {
@@ -94,16 +97,22 @@ impl Gap {
                 let is_gap = |gap: &&[u8]| {
                     gap.first() == Some(&b'.')
                         && collapsed(gap) <= GAP
-                        && gap.iter().all(|byte| is_blank(byte) || matches!(byte, b'.' | b'-'))
+                        && gap
+                            .iter()
+                            .all(|byte| is_blank(byte) || matches!(byte, b'.' | b'-'))
                 };
                 gaps.len() <= GAP && gaps.iter().all(is_gap)
             }
             Gap::Separators => {
-                let Ok(text) = std::str::from_utf8(bytes) else { return false };
-                let is_visible = |letter: char| !letter.is_control() || matches!(letter, '\t' | '\n' | '\r');
+                let Ok(text) = std::str::from_utf8(bytes) else {
+                    return false;
+                };
+                let is_visible =
+                    |letter: char| !letter.is_control() || matches!(letter, '\t' | '\n' | '\r');
                 let beyond = bytes.iter().filter(|byte| !byte.is_ascii()).count();
                 let letters = text.chars().filter(|letter| !letter.is_ascii()).count();
-                text.chars().all(|letter| is_visible(letter) && !is_letter(letter))
+                text.chars()
+                    .all(|letter| is_visible(letter) && !is_letter(letter))
                     && (1..=GAP).contains(&(collapsed(bytes) - beyond + letters))
             }
         }
@@ -113,25 +122,39 @@ impl Gap {
 /// How many bytes `bytes` have if several blanks are one.
 fn collapsed(bytes: &[u8]) -> usize {
     let blanks = |byte: &u8| matches!(byte, b' ' | b'\t' | b'\n' | b'\r');
-    bytes.chunk_by(|one, next| blanks(one) && blanks(next)).count()
+    bytes
+        .chunk_by(|one, next| blanks(one) && blanks(next))
+        .count()
 }
 
 impl Needle {
     /// The longest piece, and which one it is.
     pub(super) fn anchor(&self) -> (usize, &[u8]) {
-        let longest = self.pieces.iter().enumerate().max_by_key(|(_, piece)| piece.len());
+        let longest = self
+            .pieces
+            .iter()
+            .enumerate()
+            .max_by_key(|(_, piece)| piece.len());
         longest.map_or((0, &[]), |(place, piece)| (place, piece))
     }
 
     /// The pieces before the one at `place`, from it on, each with the gap behind it.
     pub(super) fn before(&self, place: usize) -> impl Iterator<Item = (&[u8], Gap)> {
         let pieces = self.pieces.iter().take(place).map(Vec::as_slice);
-        pieces.zip(self.gaps.iter().copied()).collect::<Vec<_>>().into_iter().rev()
+        pieces
+            .zip(self.gaps.iter().copied())
+            .collect::<Vec<_>>()
+            .into_iter()
+            .rev()
     }
 
     /// The pieces after the one at `place`, each with the gap before it.
     pub(super) fn after(&self, place: usize) -> impl Iterator<Item = (&[u8], Gap)> {
-        self.pieces.iter().map(Vec::as_slice).skip(place + 1).zip(self.gaps.iter().copied().skip(place))
+        self.pieces
+            .iter()
+            .map(Vec::as_slice)
+            .skip(place + 1)
+            .zip(self.gaps.iter().copied().skip(place))
     }
 }
 
@@ -140,10 +163,17 @@ const SHORTEST: usize = 4;
 
 /// The needles of `identifier`.
 pub(super) fn needles_of(identifier: &str, form: Form, variations: Variations) -> Vec<Needle> {
-    let mut out = Out { form, on: variations, needles: Vec::new() };
+    let mut out = Out {
+        form,
+        on: variations,
+        needles: Vec::new(),
+    };
     if form.exact {
         use unicode_normalization::UnicodeNormalization;
-        for text in [identifier.nfc().collect::<String>(), identifier.nfd().collect()] {
+        for text in [
+            identifier.nfc().collect::<String>(),
+            identifier.nfd().collect(),
+        ] {
             out.literal(&text);
         }
         return out.needles;
@@ -153,19 +183,32 @@ pub(super) fn needles_of(identifier: &str, form: Form, variations: Variations) -
     if variations.contains(Variation::Accents) {
         use unicode_normalization::UnicodeNormalization;
         let composed: String = lower.nfkc().collect();
-        let two = UMLAUTS.iter().fold(composed.clone(), |text, (letter, two)| text.replace(*letter, two));
+        let two = UMLAUTS
+            .iter()
+            .fold(composed.clone(), |text, (letter, two)| {
+                text.replace(*letter, two)
+            });
         if two != composed {
             out.all(&two);
         }
     }
     if variations.contains(Variation::Idn) {
-        let (local, domain) =
-            lower.trim().rsplit_once('@').map_or(("", lower.trim()), |(local, domain)| (local, domain));
+        let (local, domain) = lower
+            .trim()
+            .rsplit_once('@')
+            .map_or(("", lower.trim()), |(local, domain)| (local, domain));
         let is_domain = domain.contains('.') && !domain.contains([' ', '/', ':']);
         if is_domain && (domain.contains("xn--") || !domain.is_ascii()) {
-            for other in [url::quirks::domain_to_ascii(domain), url::quirks::domain_to_unicode(domain)] {
+            for other in [
+                url::quirks::domain_to_ascii(domain),
+                url::quirks::domain_to_unicode(domain),
+            ] {
                 if !other.is_empty() && other != domain {
-                    out.all(&if local.is_empty() { other } else { format!("{local}@{other}") });
+                    out.all(&if local.is_empty() {
+                        other
+                    } else {
+                        format!("{local}@{other}")
+                    });
                 }
             }
         }
@@ -184,11 +227,16 @@ impl Out {
         let length: usize = pieces.iter().map(String::len).sum();
         if length + gaps.len() >= SHORTEST && pieces.iter().all(|piece| !piece.is_empty()) {
             let pieces = pieces.into_iter().map(String::into_bytes).collect();
-            self.needles.push(Needle { pieces, gaps, ..more });
+            self.needles.push(Needle {
+                pieces,
+                gaps,
+                ..more
+            });
         }
     }
 
-    /// `text` in the form in which it is looked for. Text that has escapes is read as it is meant, too.
+    /// `text` in the form in which it is looked for. Text that has escapes is read as it is meant,
+    /// too.
     fn normal(&self, text: &str) -> String {
         let mut normalized = Normalized::default();
         normalized.fill(text.as_bytes(), self.form);
@@ -200,15 +248,28 @@ impl Out {
         let text = self.normal(text);
         let pieces: Vec<String> = match self.form.exact {
             true => vec![text.clone()],
-            false => {
-                text.split(|letter: char| letter <= ' ').filter(|piece| !piece.is_empty()).map(str::to_owned).collect()
-            }
+            false => text
+                .split(|letter: char| letter <= ' ')
+                .filter(|piece| !piece.is_empty())
+                .map(str::to_owned)
+                .collect(),
         };
         let gaps = vec![Gap::Blanks; pieces.len().saturating_sub(1)];
-        let joined = text.chars().any(|letter| letter.is_numeric() || "-_:@".contains(letter));
+        let joined = text
+            .chars()
+            .any(|letter| letter.is_numeric() || "-_:@".contains(letter));
         let affixes = self.on.contains(Variation::IdAffixes) && is_id(&text);
         let is_anywhere = text.chars().any(runs_together);
-        self.push(pieces, gaps, Needle { joined, affixes, is_anywhere, ..Needle::default() });
+        self.push(
+            pieces,
+            gaps,
+            Needle {
+                joined,
+                affixes,
+                is_anywhere,
+                ..Needle::default()
+            },
+        );
     }
 
     fn all(&mut self, identifier: &str) {
@@ -218,15 +279,26 @@ impl Out {
         if self.on.is_empty() || text.starts_with("did:") || text.chars().any(runs_together) {
             return;
         }
-        let is_word =
-            |letter: char| !letter.is_alphanumeric() && !unicode_normalization::char::is_combining_mark(letter);
-        let words: Vec<String> = text.split(is_word).filter(|word| !word.is_empty()).map(str::to_owned).collect();
+        let is_word = |letter: char| {
+            !letter.is_alphanumeric() && !unicode_normalization::char::is_combining_mark(letter)
+        };
+        let words: Vec<String> = text
+            .split(is_word)
+            .filter(|word| !word.is_empty())
+            .map(str::to_owned)
+            .collect();
         if text.contains('@') {
             self.email(text);
         } else if is_name(text, &words) {
             self.name(text, &words);
-        } else if is_id(text) && Phone::read(text).is_empty() && self.on.contains(Variation::IdSeparators) {
-            let id = Needle { joined: true, ..Needle::default() };
+        } else if is_id(text)
+            && Phone::read(text).is_empty()
+            && self.on.contains(Variation::IdSeparators)
+        {
+            let id = Needle {
+                joined: true,
+                ..Needle::default()
+            };
             if words.len() > 1 {
                 self.push(words.clone(), vec![Gap::Joint; words.len() - 1], id.clone());
                 self.push(vec![words.concat()], Vec::new(), Needle::default());
@@ -236,27 +308,52 @@ impl Out {
                 && word.bytes().all(|byte| byte.is_ascii_hexdigit())
             {
                 let parts = [0..8, 8..12, 12..16, 16..20, 20..32];
-                let parts = parts.into_iter().filter_map(|range| word.get(range).map(str::to_owned)).collect();
+                let parts = parts
+                    .into_iter()
+                    .filter_map(|range| word.get(range).map(str::to_owned))
+                    .collect();
                 self.push(parts, vec![Gap::Exactly(b'-'); 4], id);
             }
         }
     }
 
     fn email(&mut self, text: &str) {
-        let Some((local, domain)) = text.split_once('@') else { return };
-        let (local, optional) = local.split_once('+').map_or((local, false), |(local, _)| (local, true));
-        if self.on.contains(Variation::EmailTag) && !text.contains(char::is_whitespace) && !domain.contains(['@', '/'])
+        let Some((local, domain)) = text.split_once('@') else {
+            return;
+        };
+        let (local, optional) = local
+            .split_once('+')
+            .map_or((local, false), |(local, _)| (local, true));
+        if self.on.contains(Variation::EmailTag)
+            && !text.contains(char::is_whitespace)
+            && !domain.contains(['@', '/'])
         {
             let pieces = vec![local.to_owned(), format!("@{domain}")];
-            self.push(pieces, vec![Gap::Tag { optional }], Needle { joined: true, ..Needle::default() });
+            self.push(
+                pieces,
+                vec![Gap::Tag { optional }],
+                Needle {
+                    joined: true,
+                    ..Needle::default()
+                },
+            );
         }
     }
 
     fn name(&mut self, text: &str, words: &[String]) {
-        let (order, separators) = (self.on.contains(Variation::NameOrder), self.on.contains(Variation::NameSeparators));
+        let (order, separators) = (
+            self.on.contains(Variation::NameOrder),
+            self.on.contains(Variation::NameSeparators),
+        );
         let count = words.len();
         for turn in 0..if order { count } else { 1 } {
-            let turned: Vec<String> = words.iter().cycle().skip(turn).take(count).cloned().collect();
+            let turned: Vec<String> = words
+                .iter()
+                .cycle()
+                .skip(turn)
+                .take(count)
+                .cloned()
+                .collect();
             let gap = |place: usize| match separators {
                 true => Gap::Separators,
                 // The last word of the name stands before its first.
@@ -268,48 +365,83 @@ impl Out {
             }
         }
         let family = match text.split_once(',') {
-            Some((family, _)) => words.iter().take_while(|word| family.contains(&***word)).count(),
+            Some((family, _)) => words
+                .iter()
+                .take_while(|word| family.contains(&***word))
+                .count(),
             None => 0,
         };
         // The words in the order of given and family name, and how many are given ones.
         let (given, family): (Vec<String>, Vec<String>) = match family {
             0 => {
                 let last = text.rsplit(' ').next().unwrap_or_default();
-                let (family, given): (Vec<_>, Vec<_>) =
-                    words.iter().cloned().enumerate().partition(|(at, _)| last_words(last) + at >= count);
-                (given.into_iter().map(|(_, word)| word).collect(), family.into_iter().map(|(_, word)| word).collect())
+                let (family, given): (Vec<_>, Vec<_>) = words
+                    .iter()
+                    .cloned()
+                    .enumerate()
+                    .partition(|(at, _)| last_words(last) + at >= count);
+                (
+                    given.into_iter().map(|(_, word)| word).collect(),
+                    family.into_iter().map(|(_, word)| word).collect(),
+                )
             }
             family => (words[family..].to_vec(), words[..family].to_vec()),
         };
         if separators {
-            self.push(vec![[given.concat(), family.concat()].concat()], Vec::new(), Needle::default());
+            self.push(
+                vec![[given.concat(), family.concat()].concat()],
+                Vec::new(),
+                Needle::default(),
+            );
             if order {
-                self.push(vec![[family.concat(), given.concat()].concat()], Vec::new(), Needle::default());
+                self.push(
+                    vec![[family.concat(), given.concat()].concat()],
+                    Vec::new(),
+                    Needle::default(),
+                );
             }
         }
-        if let (Some(initial), Some(last)) = (given.first().and_then(|first| first.chars().next()), family.last())
-            && self.on.contains(Variation::Initials)
+        if let (Some(initial), Some(last)) = (
+            given.first().and_then(|first| first.chars().next()),
+            family.last(),
+        ) && self.on.contains(Variation::Initials)
             && last.chars().count() >= LAST_NAME
         {
             let (initial, last) = (initial.to_string(), last.clone());
-            let before = Needle { is_first: true, ..Needle::default() };
+            let before = Needle {
+                is_first: true,
+                ..Needle::default()
+            };
             self.push(vec![initial.clone(), last.clone()], vec![Gap::Dot], before);
-            self.push(vec![last.clone(), initial.clone()], vec![Gap::WithComma], Needle::default());
-            let behind = Needle { needs_dot: true, ..Needle::default() };
+            self.push(
+                vec![last.clone(), initial.clone()],
+                vec![Gap::WithComma],
+                Needle::default(),
+            );
+            let behind = Needle {
+                needs_dot: true,
+                ..Needle::default()
+            };
             self.push(vec![last, initial], vec![Gap::Blanks], behind);
         }
     }
 }
 
 fn last_words(text: &str) -> usize {
-    text.split(|letter: char| !letter.is_alphanumeric()).filter(|word| !word.is_empty()).count()
+    text.split(|letter: char| !letter.is_alphanumeric())
+        .filter(|word| !word.is_empty())
+        .count()
 }
 
 /// What stands between the word `number` and the next.
 fn own_gap(text: &str, words: &[String], number: usize) -> Gap {
     let mut at = 0;
     for word in words.iter().take(number + 1) {
-        at += text.get(at..).and_then(|rest| rest.find(&**word)).unwrap_or_default() + word.len();
+        at += text
+            .get(at..)
+            .and_then(|rest| rest.find(&**word))
+            .unwrap_or_default()
+            + word.len();
     }
     match text.as_bytes().get(at) {
         Some(b'-') => Gap::Exactly(b'-'),
@@ -320,7 +452,8 @@ fn own_gap(text: &str, words: &[String], number: usize) -> Gap {
 
 fn is_name(text: &str, words: &[String]) -> bool {
     let is_name_letter = |letter: char| {
-        (letter.is_alphabetic() || !letter.is_ascii()) && !letter.is_numeric() || " -'.,".contains(letter)
+        (letter.is_alphabetic() || !letter.is_ascii()) && !letter.is_numeric()
+            || " -'.,".contains(letter)
     };
     let has_both = match text.split_once(',') {
         Some((family, given)) => last_words(family) > 0 && last_words(given) > 0,
@@ -333,8 +466,13 @@ fn is_name(text: &str, words: &[String]) -> bool {
 }
 
 fn is_id(text: &str) -> bool {
-    let counted = text.chars().filter(|letter| letter.is_alphanumeric()).count();
+    let counted = text
+        .chars()
+        .filter(|letter| letter.is_alphanumeric())
+        .count();
     counted >= LONG_ID
         && text.chars().any(char::is_numeric)
-        && text.chars().all(|letter| letter.is_alphanumeric() || "-_.".contains(letter))
+        && text
+            .chars()
+            .all(|letter| letter.is_alphanumeric() || "-_.".contains(letter))
 }

@@ -1,7 +1,7 @@
 //! Looking for many byte strings at once in bytes of any kind.
 //!
-//! Addresses are looked for as hex text and as digests (without their first eight bytes, which sidecars keep apart).
-//! Identifiers are [`super::identifier_search`]'s matter.
+//! Addresses are looked for as hex text and as digests (without their first eight bytes, which
+//! sidecars keep apart). Identifiers are [`super::identifier_search`]'s matter.
 
 use std::hint::select_unpredictable;
 use std::marker::PhantomData;
@@ -27,8 +27,9 @@ pub(super) struct Needles {
 #[derive(Debug, Default)]
 pub(super) struct Finder(Vec<Strides<Alike>>);
 
-/// Byte strings that are longer than a window of a few bytes: each is filed under every window of it that may stand at a multiple of
-/// a stride, so that only those places of the searched bytes are looked at.
+/// Byte strings that are longer than a window of a few bytes: each is filed under every window of
+/// it that may stand at a multiple of a stride, so that only those places of the searched bytes are
+/// looked at.
 #[derive(Debug, Default)]
 struct Strides<C> {
     /// The byte strings, one after another.
@@ -40,11 +41,12 @@ struct Strides<C> {
     width: usize,
     /// By their bytes, and then as [`Strides::around`] looks for needles.
     windows: Vec<Window>,
-    /// What narrow windows end: eight bytes with themselves, or the windows alone where a needle has fewer before.
+    /// What narrow windows end: eight bytes with themselves, or the windows alone where a needle
+    /// has fewer before.
     wide: Sieve,
     leading: Sieve,
-    /// What the windows of each kind may be. What nearly all of the searched bytes are like has the smaller one, which stays in the
-    /// cache.
+    /// What the windows of each kind may be. What nearly all of the searched bytes are like has the
+    /// smaller one, which stays in the cache.
     sieves: [Sieve; 2],
     class: PhantomData<C>,
 }
@@ -70,11 +72,12 @@ const DIGEST_BYTES: usize = 24;
 /// Bytes of a window at least.
 const NARROW: usize = 4;
 
-/// Bytes of a window at most: the more, the fewer texts have the same. They are looked at where a narrower window is met, too, if
-/// the needle has so many up to its end.
+/// Bytes of a window at most: the more, the fewer texts have the same. They are looked at where a
+/// narrower window is met, too, if the needle has so many up to its end.
 const WIDE: usize = 8;
 
-/// How far from one place that is looked at to the next, at least, where needles have room for windows and strides.
+/// How far from one place that is looked at to the next, at least, where needles have room for
+/// windows and strides.
 const STRIDE: usize = 3;
 
 /// Places of the table that tells how many needles have a window.
@@ -139,8 +142,8 @@ impl Class for Alike {
     }
 }
 
-/// Eight bytes that are ASCII, but for one at most, as those of grains and texts mostly are, or others: of the windows of digests
-/// one in thirty is of this kind.
+/// Eight bytes that are ASCII, but for one at most, as those of grains and texts mostly are, or
+/// others: of the windows of digests one in thirty is of this kind.
 #[derive(Debug, Default)]
 struct NearlyAscii;
 
@@ -151,7 +154,8 @@ impl Class for NearlyAscii {
     }
 }
 
-/// Eight lower-case hex digits, and little else, or others: of each digit's byte the upper half is 3 or 6.
+/// Eight lower-case hex digits, and little else, or others: of each digit's byte the upper half is
+/// 3 or 6.
 #[derive(Debug, Default)]
 struct Hex;
 
@@ -169,7 +173,10 @@ fn bytes_at(bytes: &[u8], at: usize, width: usize) -> Option<u64> {
         Some(eight) => *eight,
         None => {
             let mut eight = [0; 8];
-            eight.get_mut(..rest.len()).filter(|_| rest.len() >= width)?.copy_from_slice(rest);
+            eight
+                .get_mut(..rest.len())
+                .filter(|_| rest.len() >= width)?
+                .copy_from_slice(rest);
             eight
         }
     };
@@ -194,25 +201,35 @@ fn sharing(window: u64) -> usize {
 impl Finder {
     /// Finds each of `needles`, which have numbers, but for those that are too short.
     pub(super) fn new(needles: impl IntoIterator<Item = (u32, Vec<u8>)>) -> Finder {
-        let needles = needles.into_iter().filter(|(_, needle)| needle.len() >= SHORTEST);
+        let needles = needles
+            .into_iter()
+            .filter(|(_, needle)| needle.len() >= SHORTEST);
         let (long, short): (Vec<_>, Vec<_>) = needles.partition(|(_, needle)| needle.len() >= LONG);
         let groups = [long, short].into_iter().filter_map(|group| {
             let shortest = group.iter().map(|(_, needle)| needle.len()).min()?;
-            Some(Strides::new(group, (shortest + 1).saturating_sub(STRIDE).clamp(NARROW, WIDE)))
+            Some(Strides::new(
+                group,
+                (shortest + 1).saturating_sub(STRIDE).clamp(NARROW, WIDE),
+            ))
         });
         Finder(groups.collect())
     }
 
     /// Calls `note` for every place in `bytes` that holds one of them, with its number.
     pub(super) fn find(&self, bytes: &[u8], mut note: impl FnMut(u32, Range<usize>)) {
-        self.0.iter().for_each(|strides| strides.find(bytes, &mut note));
+        self.0
+            .iter()
+            .for_each(|strides| strides.find(bytes, &mut note));
     }
 }
 
 impl<C: Class + Default> Strides<C> {
     /// Finds each of `needles`, which have numbers and at least `width` bytes.
     fn new(needles: impl IntoIterator<Item = (u32, Vec<u8>)>, width: usize) -> Strides<C> {
-        let mut strides = Strides { width, ..Strides::default() };
+        let mut strides = Strides {
+            width,
+            ..Strides::default()
+        };
         let mut shortest = usize::MAX;
         for (number, needle) in needles {
             shortest = shortest.min(needle.len());
@@ -222,27 +239,38 @@ impl<C: Class + Default> Strides<C> {
         if strides.ends.is_empty() {
             return strides;
         }
-        strides.stride = (shortest + 1 - width).min(WINDOWS / strides.ends.len()).max(1);
+        strides.stride = (shortest + 1 - width)
+            .min(WINDOWS / strides.ends.len())
+            .max(1);
         let shared = strides.shared();
         for needle in 0..strides.ends.len() as u32 {
             let length = strides.text(needle).len() as u32;
             let first = strides.rarest(needle, &shared);
             for offset in first..first + strides.stride {
                 let text = strides.text(needle);
-                let Some(bytes) = bytes_at(text, offset, width) else { continue };
+                let Some(bytes) = bytes_at(text, offset, width) else {
+                    continue;
+                };
                 match wide_at(text, offset, width) {
                     _ if width == WIDE => {}
                     Some(wide) => strides.wide.add(wide),
                     None => strides.leading.add(bytes),
                 }
                 strides.sieves[usize::from(C::of(bytes))].add(bytes);
-                strides.windows.push(Window { bytes, offset: offset as u32, length, needle });
+                strides.windows.push(Window {
+                    bytes,
+                    offset: offset as u32,
+                    length,
+                    needle,
+                });
             }
         }
         let mut windows = std::mem::take(&mut strides.windows);
         windows.sort_unstable_by(|left, right| {
             let key = |it: &Window| (it.bytes, it.offset, it.length);
-            key(left).cmp(&key(right)).then_with(|| strides.text(left.needle).cmp(strides.text(right.needle)))
+            key(left)
+                .cmp(&key(right))
+                .then_with(|| strides.text(left.needle).cmp(strides.text(right.needle)))
         });
         strides.windows = windows;
         strides
@@ -259,11 +287,13 @@ impl<C: Class + Default> Strides<C> {
         shared
     }
 
-    /// Where the neighbouring windows of a needle begin that the fewest needles share: of ten thousand names many begin alike,
-    /// and so do all those in the searched bytes that aren't looked for.
+    /// Where the neighbouring windows of a needle begin that the fewest needles share: of ten
+    /// thousand names many begin alike, and so do all those in the searched bytes that aren't
+    /// looked for.
     fn rarest(&self, needle: u32, shared: &[u32]) -> usize {
         let text = self.text(needle);
-        let sharing_at = |offset: usize| bytes_at(text, offset, self.width).map_or(0, |it| shared[sharing(it)]);
+        let sharing_at =
+            |offset: usize| bytes_at(text, offset, self.width).map_or(0, |it| shared[sharing(it)]);
         let most = |first: &usize| (*first..first + self.stride).map(sharing_at).max();
         let last = (text.len() + 1).saturating_sub(self.width + self.stride);
         (0..=last).rev().min_by_key(most).unwrap_or_default()
@@ -273,7 +303,9 @@ impl<C: Class + Default> Strides<C> {
     fn text(&self, needle: u32) -> &[u8] {
         let end = |needle: usize| self.ends.get(needle).map_or(0, |(_, end)| *end);
         let start = (needle as usize).checked_sub(1).map_or(0, end);
-        self.needles.get(start..end(needle as usize)).unwrap_or_default()
+        self.needles
+            .get(start..end(needle as usize))
+            .unwrap_or_default()
     }
 
     /// Calls `note` for every place in `bytes` that holds one of them, with its number.
@@ -290,9 +322,11 @@ impl<C: Class + Default> Strides<C> {
         }
     }
 
-    /// The first place from `at` on, a stride after the other, whose window may be one of a needle, and that window.
+    /// The first place from `at` on, a stride after the other, whose window may be one of a needle,
+    /// and that window.
     ///
-    /// A function of its own, so that the loop which goes through all bytes has the processor's registers for itself.
+    /// A function of its own, so that the loop which goes through all bytes has the processor's
+    /// registers for itself.
     #[inline(never)]
     fn candidate(&self, bytes: &[u8], mut at: usize) -> Option<(usize, u64)> {
         let (stride, mask) = (self.stride, low_bytes(self.width));
@@ -315,7 +349,8 @@ impl<C: Class + Default> Strides<C> {
         None
     }
 
-    /// False if no needle has before the end of `window`, which stands at `at`, what `bytes` have there.
+    /// False if no needle has before the end of `window`, which stands at `at`, what `bytes` have
+    /// there.
     fn may_end(&self, bytes: &[u8], at: usize, window: u64) -> bool {
         self.width == WIDE
             || wide_at(bytes, at, self.width).is_some_and(|wide| self.wide.may_have(wide))
@@ -324,20 +359,37 @@ impl<C: Class + Default> Strides<C> {
 
     /// Calls `note` for the needles around the place `at` of `bytes`, where `window` stands.
     ///
-    /// Thousands of identifiers may begin alike. Needles of one length that have the window at the same place differ in their bytes
-    /// alone, which stand in order: those at hand are looked up among them.
-    fn around(&self, bytes: &[u8], at: usize, window: u64, note: &mut impl FnMut(u32, Range<usize>)) {
+    /// Thousands of identifiers may begin alike. Needles of one length that have the window at the
+    /// same place differ in their bytes alone, which stand in order: those at hand are looked up
+    /// among them.
+    fn around(
+        &self,
+        bytes: &[u8],
+        at: usize,
+        window: u64,
+        note: &mut impl FnMut(u32, Range<usize>),
+    ) {
         let first = self.windows.partition_point(|known| known.bytes < window);
         let mut rest = self.windows.get(first..).unwrap_or_default();
-        while let Some(Window { offset, length, .. }) = rest.first().copied().filter(|known| known.bytes == window) {
-            let end =
-                rest.partition_point(|known| (known.bytes, known.offset, known.length) <= (window, offset, length));
+        while let Some(Window { offset, length, .. }) =
+            rest.first().copied().filter(|known| known.bytes == window)
+        {
+            let end = rest.partition_point(|known| {
+                (known.bytes, known.offset, known.length) <= (window, offset, length)
+            });
             let (alike, others) = rest.split_at(end);
             rest = others;
-            let Some(start) = at.checked_sub(offset as usize) else { continue };
-            let Some(found) = bytes.get(start..start + length as usize) else { continue };
+            let Some(start) = at.checked_sub(offset as usize) else {
+                continue;
+            };
+            let Some(found) = bytes.get(start..start + length as usize) else {
+                continue;
+            };
             let place = alike.partition_point(|known| self.text(known.needle) < found);
-            let same = alike.iter().skip(place).take_while(|known| self.text(known.needle) == found);
+            let same = alike
+                .iter()
+                .skip(place)
+                .take_while(|known| self.text(known.needle) == found);
             for (number, _) in same.filter_map(|known| self.ends.get(known.needle as usize)) {
                 note(*number, start..start + found.len());
             }
@@ -345,15 +397,22 @@ impl<C: Class + Default> Strides<C> {
     }
 }
 
-/// True if what stands before `start..end` tells that a text of just that length follows: then it is the whole of a value,
-/// whatever is next to it. Parquet writes the length in four bytes, MessagePack and CBOR in the head of a string.
+/// True if what stands before `start..end` tells that a text of just that length follows: then it
+/// is the whole of a value, whatever is next to it. Parquet writes the length in four bytes,
+/// MessagePack and CBOR in the head of a string.
 pub(super) fn is_announced(bytes: &[u8], start: usize, end: usize) -> bool {
     let before = bytes.get(..start).unwrap_or_default();
     let length = end - start;
-    let short = |byte: u8, head: u8, most: usize| length <= most && usize::from(byte) == usize::from(head) + length;
+    let short = |byte: u8, head: u8, most: usize| {
+        length <= most && usize::from(byte) == usize::from(head) + length
+    };
     match before {
         [.., a, b, c, d] if u32::from_le_bytes([*a, *b, *c, *d]) as usize == length => true,
-        [.., 0x79 | 0xda, high, low] if usize::from(u16::from_be_bytes([*high, *low])) == length => true,
+        [.., 0x79 | 0xda, high, low]
+            if usize::from(u16::from_be_bytes([*high, *low])) == length =>
+        {
+            true
+        }
         [.., 0x78 | 0xd9, one] if usize::from(*one) == length => true,
         [.., head] if short(*head, 0xa0, 31) => true,
         [before @ .., head] => short(*head, 0x60, 23) && may_end_an_item(before),
@@ -361,12 +420,24 @@ pub(super) fn is_announced(bytes: &[u8], start: usize, end: usize) -> bool {
     }
 }
 
-/// True if an item of CBOR may end with `bytes`: CBOR's head of a short text is a small letter, as the d of Edward, who isn't
-/// Ward. In front of a value stand its key, which was announced too, the head of an array, or another value.
+/// True if an item of CBOR may end with `bytes`: CBOR's head of a short text is a small letter, as
+/// the d of Edward, who isn't Ward. In front of a value stand its key, which was announced too, the
+/// head of an array, or another value.
 fn may_end_an_item(bytes: &[u8]) -> bool {
-    let word = bytes.iter().rev().take_while(|byte| byte.is_ascii_graphic() || !byte.is_ascii()).count();
+    let word = bytes
+        .iter()
+        .rev()
+        .take_while(|byte| byte.is_ascii_graphic() || !byte.is_ascii())
+        .count();
     let announced = |length: usize| {
-        let byte = |back: usize| bytes.len().checked_sub(back).and_then(|at| bytes.get(at)).copied().map(usize::from);
+        let byte = |back: usize| {
+            bytes
+                .len()
+                .checked_sub(back)
+                .and_then(|at| bytes.get(at))
+                .copied()
+                .map(usize::from)
+        };
         match length {
             ..=23 => byte(length + 1) == Some(0x60 + length),
             _ => byte(length + 1) == Some(length) && byte(length + 2) == Some(0x78),
@@ -406,7 +477,9 @@ mod tests {
 
     #[test]
     fn each_of_many_that_begin_alike_is_found_soon() {
-        let names: Vec<String> = (0..20_000).map(|number| format!("user-{number:06}")).collect();
+        let names: Vec<String> = (0..20_000)
+            .map(|number| format!("user-{number:06}"))
+            .collect();
         let finder = Finder::new((0..).zip(names.iter().map(|name| name.clone().into_bytes())));
         let text = names.join(" ") + " user-020000";
         let mut found = Vec::new();
@@ -417,8 +490,14 @@ mod tests {
 
     /// The search for the identifiers of one person.
     fn search<const N: usize>(identifiers: [&str; N]) -> IdentifierSearch {
-        let person = Person { identifiers: identifiers.map(str::to_owned).into(), ..Person::default() };
-        let request = Request { people: vec![person], ..Request::default() };
+        let person = Person {
+            identifiers: identifiers.map(str::to_owned).into(),
+            ..Person::default()
+        };
+        let request = Request {
+            people: vec![person],
+            ..Request::default()
+        };
         IdentifierSearch::new(&request, |_| false, []).unwrap()
     }
 
@@ -431,37 +510,69 @@ mod tests {
         let address = ContentAddress::of(b"grain");
         let needles = Needles::new([&address], search([]));
         assert_eq!(count(&needles, format!("x{address}y").as_bytes()), (1, 0));
-        assert_eq!(count(&needles, &[&[7; 3], &address.as_bytes()[..], &[7; 3]].concat()), (1, 0));
-        assert_eq!(count(&needles, &[&[7; 3], &address.as_bytes()[8..]].concat()), (1, 0));
-        assert_eq!(count(&needles, ContentAddress::of(b"other").to_string().as_bytes()), (0, 0));
+        assert_eq!(
+            count(
+                &needles,
+                &[&[7; 3], &address.as_bytes()[..], &[7; 3]].concat()
+            ),
+            (1, 0)
+        );
+        assert_eq!(
+            count(&needles, &[&[7; 3], &address.as_bytes()[8..]].concat()),
+            (1, 0)
+        );
+        assert_eq!(
+            count(
+                &needles,
+                ContentAddress::of(b"other").to_string().as_bytes()
+            ),
+            (0, 0)
+        );
     }
 
     #[test]
     fn an_address_is_found_wherever_it_stands() {
-        let addresses: Vec<ContentAddress> =
-            (0..40_u32).map(|number| ContentAddress::of(&number.to_le_bytes())).collect();
+        let addresses: Vec<ContentAddress> = (0..40_u32)
+            .map(|number| ContentAddress::of(&number.to_le_bytes()))
+            .collect();
         let needles = Needles::new(&addresses, search([]));
         for (before, address) in addresses.iter().enumerate() {
             let text = address.to_string();
-            for bytes in [address.as_bytes()[8..].to_vec(), text.clone().into_bytes(), text.to_uppercase().into_bytes()]
-            {
+            for bytes in [
+                address.as_bytes()[8..].to_vec(),
+                text.clone().into_bytes(),
+                text.to_uppercase().into_bytes(),
+            ] {
                 let placed = [vec![b'.'; before], bytes.clone()].concat();
-                assert_eq!(count(&needles, &placed), (1, 0), "at the end, behind {before} bytes");
+                assert_eq!(
+                    count(&needles, &placed),
+                    (1, 0),
+                    "at the end, behind {before} bytes"
+                );
                 let placed = [placed, vec![b'.'; before % 17]].concat();
                 assert_eq!(count(&needles, &placed), (1, 0), "behind {before} bytes");
-                assert_eq!(count(&needles, &placed[..before + bytes.len() - 1]), (0, 0), "cut");
+                assert_eq!(
+                    count(&needles, &placed[..before + bytes.len() - 1]),
+                    (0, 0),
+                    "cut"
+                );
             }
         }
     }
 
     #[test]
     fn each_of_many_is_found_and_nothing_else() {
-        let addresses: Vec<ContentAddress> =
-            (0..20_000_u32).map(|number| ContentAddress::of(&number.to_le_bytes())).collect();
+        let addresses: Vec<ContentAddress> = (0..20_000_u32)
+            .map(|number| ContentAddress::of(&number.to_le_bytes()))
+            .collect();
         let (erased, kept) = addresses.split_at(10_000);
         let needles = Needles::new(erased, search(["u-17", "alice-77"]));
-        let text =
-            |addresses: &[ContentAddress]| addresses.iter().map(|address| format!("{address},")).collect::<String>();
+        let text = |addresses: &[ContentAddress]| {
+            addresses
+                .iter()
+                .map(|address| format!("{address},"))
+                .collect::<String>()
+        };
         assert_eq!(count(&needles, text(erased).as_bytes()), (10_000, 0));
         assert_eq!(count(&needles, text(kept).as_bytes()), (0, 0));
         assert_eq!(count(&needles, b"u-17 met alice-77 at u-18's"), (0, 2));
@@ -483,7 +594,10 @@ mod tests {
             assert_eq!(count(&needles, text.as_bytes()), (0, expected), "{text}");
         }
         // A MessagePack length before it is no letter.
-        assert_eq!(count(&needles, &[&[0xa4][..], b"u-17", &[0xa1]].concat()), (0, 1));
+        assert_eq!(
+            count(&needles, &[&[0xa4][..], b"u-17", &[0xa1]].concat()),
+            (0, 1)
+        );
     }
 
     #[test]
@@ -509,12 +623,20 @@ mod tests {
     #[test]
     fn a_letter_that_looks_like_a_length_in_prose_is_none() {
         let needles = Needles::new([], search(["ward", "andy"]));
-        for prose in ["met Edward and", "Woodward", "is a dandy", "facing windward"] {
+        for prose in [
+            "met Edward and",
+            "Woodward",
+            "is a dandy",
+            "facing windward",
+        ] {
             assert_eq!(count(&needles, prose.as_bytes()), (0, 0), "{prose}");
         }
-        for cbor in
-            [&b"\xa2\x61sdward\x61od"[..], b"\xa1\x67user_iddandyx", b"\x82cbobdward", b"\xa1\x61n\x82\x01dward"]
-        {
+        for cbor in [
+            &b"\xa2\x61sdward\x61od"[..],
+            b"\xa1\x67user_iddandyx",
+            b"\x82cbobdward",
+            b"\xa1\x61n\x82\x01dward",
+        ] {
             assert_eq!(count(&needles, cbor), (0, 1), "{cbor:?}");
         }
     }

@@ -1,7 +1,8 @@
 //! Bytes of any kind, with their text in one form: what the proof of an erasure searches.
 //!
-//! Text is decomposed letter by letter and stays so, which is another way than that of [`crate::text::fold`], by which rows are
-//! selected: a mistake in one doesn't hide anything from both. What isn't text stays as it is.
+//! Text is decomposed letter by letter and stays so, which is another way than that of
+//! [`crate::text::fold`], by which rows are selected: a mistake in one doesn't hide anything from
+//! both. What isn't text stays as it is.
 
 use unicode_normalization::char::{decompose_compatible, is_combining_mark};
 
@@ -31,7 +32,10 @@ impl Normalized {
         self.places.clear();
         let (mut at, mut base) = (0, None);
         while let Some(rest) = raw.get(at..).filter(|rest| !rest.is_empty()) {
-            let ascii = rest.iter().position(|byte| *byte >= 0x80).unwrap_or(rest.len());
+            let ascii = rest
+                .iter()
+                .position(|byte| *byte >= 0x80)
+                .unwrap_or(rest.len());
             if let Some(ascii) = rest.get(..ascii).filter(|ascii| !ascii.is_empty()) {
                 match form.exact {
                     true => self.bytes.extend(ascii),
@@ -54,7 +58,8 @@ impl Normalized {
     fn letter(&mut self, letter: char, form: Form, base: &mut Option<char>) {
         let mut buffer = [0; 4];
         if form.exact {
-            self.bytes.extend(letter.encode_utf8(&mut buffer).as_bytes());
+            self.bytes
+                .extend(letter.encode_utf8(&mut buffer).as_bytes());
             return;
         }
         decompose_compatible(letter, |part| {
@@ -83,7 +88,11 @@ impl Normalized {
     /// Where in the original what stands at `at` comes from.
     pub(super) fn original(&self, at: usize) -> usize {
         let after = self.places.partition_point(|(here, _)| *here <= at);
-        let (here, there) = after.checked_sub(1).and_then(|last| self.places.get(last)).copied().unwrap_or_default();
+        let (here, there) = after
+            .checked_sub(1)
+            .and_then(|last| self.places.get(last))
+            .copied()
+            .unwrap_or_default();
         there + (at - here)
     }
 }
@@ -96,7 +105,10 @@ fn letter_at(bytes: &[u8]) -> Option<char> {
         0xf0..=0xf4 => 4,
         _ => return None,
     };
-    std::str::from_utf8(bytes.get(..length)?).ok()?.chars().next()
+    std::str::from_utf8(bytes.get(..length)?)
+        .ok()?
+        .chars()
+        .next()
 }
 
 /// Characters that no reader sees.
@@ -111,16 +123,37 @@ mod tests {
 
     #[test]
     fn text_in_any_bytes_comes_into_one_form_and_is_found_again() {
-        let raw = [b"\xa5".as_slice(), "Jos\u{e9} D\u{301}\u{ad}ıa\u{a0}Z".as_bytes(), &[0xff, b'X']].concat();
+        let raw = [
+            b"\xa5".as_slice(),
+            "Jos\u{e9} D\u{301}\u{ad}ıa\u{a0}Z".as_bytes(),
+            &[0xff, b'X'],
+        ]
+        .concat();
         let mut normalized = Normalized::default();
-        normalized.fill(&raw, Form { exact: false, alike: Alike::ALL });
+        normalized.fill(
+            &raw,
+            Form {
+                exact: false,
+                alike: Alike::ALL,
+            },
+        );
         assert_eq!(normalized.bytes, b"\xa5jose dia z\xffx");
         for (at, byte) in normalized.bytes.iter().enumerate() {
             if byte.is_ascii_alphabetic() && at != 4 && at != 7 {
-                assert_eq!(raw[normalized.original(at)].to_ascii_lowercase(), *byte, "{at}");
+                assert_eq!(
+                    raw[normalized.original(at)].to_ascii_lowercase(),
+                    *byte,
+                    "{at}"
+                );
             }
         }
-        normalized.fill(&raw, Form { exact: true, alike: Alike::ALL });
+        normalized.fill(
+            &raw,
+            Form {
+                exact: true,
+                alike: Alike::ALL,
+            },
+        );
         assert_eq!(normalized.bytes, raw);
     }
 }

@@ -1,7 +1,8 @@
 //! What an identifier looks like in text: itself, and the variations of it that a request asks for.
 //!
-//! A pattern is looked for at one of its words, its anchor. Texts and patterns are folded to the coarsest form of letters;
-//! [`Pattern::under`] makes the same pattern for a finer one, to see which classes of letters a match needs.
+//! A pattern is looked for at one of its words, its anchor. Texts and patterns are folded to the
+//! coarsest form of letters; [`Pattern::under`] makes the same pattern for a finer one, to see
+//! which classes of letters a match needs.
 
 use std::sync::Arc;
 
@@ -78,10 +79,12 @@ pub(super) struct Occurrence {
 /// Letters and digits from which on an identifier is distinctive, if it isn't a mere number.
 const DISTINCTIVE: usize = 4;
 
-/// Digits from which on a mere number is distinctive: telephone and account numbers are, ages and amounts aren't.
+/// Digits from which on a mere number is distinctive: telephone and account numbers are, ages and
+/// amounts aren't.
 const DISTINCTIVE_DIGITS: usize = 7;
 
-/// Letters and digits of an id, with a digit among them, from which on it is found without its separators and with affixes.
+/// Letters and digits of an id, with a digit among them, from which on it is found without its
+/// separators and with affixes.
 pub(super) const LONG_ID: usize = 8;
 
 /// Words of a name at most, and letters of a last name from which on initials are looked for.
@@ -96,25 +99,35 @@ pub(super) const AFFIX: usize = 12;
 pub(super) const TAG: usize = 64;
 
 /// What may be joined behind an id, besides `v` and a number.
-pub(super) const SUFFIXES: [&str; 10] =
-    ["old", "new", "copy", "draft", "final", "backup", "bak", "tmp", "test", "archived"];
+pub(super) const SUFFIXES: [&str; 10] = [
+    "old", "new", "copy", "draft", "final", "backup", "bak", "tmp", "test", "archived",
+];
 
 /// Letters that are also written as two.
 pub(super) const UMLAUTS: [(char, &str); 4] = [('ä', "ae"), ('ö', "oe"), ('ü', "ue"), ('å', "aa")];
 
-/// The patterns of `identifier`, the first of which is the identifier itself; none if nothing is left of it when it is folded.
+/// The patterns of `identifier`, the first of which is the identifier itself; none if nothing is
+/// left of it when it is folded.
 pub(super) fn compile(
     identifier: &str,
     folding: Folding,
     variations: Variations,
     person: PersonNumber,
 ) -> Vec<Pattern> {
-    let source = Source { identifier: identifier.to_owned(), folding, variations };
+    let source = Source {
+        identifier: identifier.to_owned(),
+        folding,
+        variations,
+    };
     patterns_of(&Arc::new(source), Alike::ALL, person)
 }
 
 fn patterns_of(source: &Arc<Source>, alike: Alike, person: PersonNumber) -> Vec<Pattern> {
-    let mut maker = Maker { source, person, out: Vec::new() };
+    let mut maker = Maker {
+        source,
+        person,
+        out: Vec::new(),
+    };
     let fold = |text: &str| source.folding.folded_alike(alike, text);
     let text = fold(&source.identifier);
     if text.is_empty() {
@@ -122,7 +135,10 @@ fn patterns_of(source: &Arc<Source>, alike: Alike, person: PersonNumber) -> Vec<
     }
     maker.literal(&text, Variations::NONE);
     let on = |variation| source.variations.contains(variation);
-    let is_varied = maker.out.first().is_some_and(|own| own.distinctive && !own.is_did);
+    let is_varied = maker
+        .out
+        .first()
+        .is_some_and(|own| own.distinctive && !own.is_did);
     if source.folding == Folding::Exact || !is_varied || text.chars().any(runs_together) {
         return maker.out;
     }
@@ -153,7 +169,11 @@ impl Maker<'_> {
         let counted = text.chars().filter(|letter| is_word(*letter)).count();
         let digits_only = text.chars().all(|letter| !letter.is_alphabetic());
         let ideographs = text.chars().any(runs_together);
-        let enough = if digits_only { DISTINCTIVE_DIGITS } else { DISTINCTIVE };
+        let enough = if digits_only {
+            DISTINCTIVE_DIGITS
+        } else {
+            DISTINCTIVE
+        };
         let anchor = words(&text).max_by_key(|(_, word)| word.len());
         let anchor = anchor.map_or((0, 0), |(start, word)| (start, start + word.len()));
         let joins = |letter: char| letter.is_numeric() || matches!(letter, '-' | '_' | ':' | '@');
@@ -161,9 +181,13 @@ impl Maker<'_> {
             person: self.person,
             anchor,
             // Variations are made of distinctive identifiers only.
-            distinctive: counted >= enough || ideographs && counted >= 2 || !matches!(shape, Shape::Literal { .. }),
+            distinctive: counted >= enough
+                || ideographs && counted >= 2
+                || !matches!(shape, Shape::Literal { .. }),
             joined: text.chars().any(joins) || matches!(shape, Shape::Tagged { .. }),
-            is_did: text.get(..4).is_some_and(|head| head.eq_ignore_ascii_case("did:")),
+            is_did: text
+                .get(..4)
+                .is_some_and(|head| head.eq_ignore_ascii_case("did:")),
             text,
             shape,
             classes,
@@ -184,15 +208,27 @@ impl Maker<'_> {
     fn variations(&mut self, text: &str, classes: Variations) {
         if let Some((local, domain)) = email_of(text) {
             if self.on(Variation::EmailTag) {
-                let (local, had_tag) = local.split_once('+').map_or((local, false), |(local, _)| (local, true));
+                let (local, had_tag) = local
+                    .split_once('+')
+                    .map_or((local, false), |(local, _)| (local, true));
                 if local.chars().any(is_word) {
-                    let shape = Shape::Tagged { domain: domain.to_owned(), had_tag };
-                    self.push(local.to_owned(), shape, classes.with(Variation::EmailTag.into()));
+                    let shape = Shape::Tagged {
+                        domain: domain.to_owned(),
+                        had_tag,
+                    };
+                    self.push(
+                        local.to_owned(),
+                        shape,
+                        classes.with(Variation::EmailTag.into()),
+                    );
                 }
             }
         } else if is_name(text) {
             self.name(text, classes);
-        } else if is_long_id(text) && Phone::read(text).is_empty() && self.on(Variation::IdSeparators) {
+        } else if is_long_id(text)
+            && Phone::read(text).is_empty()
+            && self.on(Variation::IdSeparators)
+        {
             let classes = classes.with(Variation::IdSeparators.into());
             let words: Vec<&str> = words(text).map(|(_, word)| word).collect();
             if words.len() > 1 {
@@ -206,17 +242,35 @@ impl Maker<'_> {
     }
 
     fn name(&mut self, text: &str, classes: Variations) {
-        let (rotates, separators) = (self.on(Variation::NameOrder), self.on(Variation::NameSeparators));
+        let (rotates, separators) = (
+            self.on(Variation::NameOrder),
+            self.on(Variation::NameSeparators),
+        );
         let parts = name_parts(text);
         if rotates || separators {
-            self.push(text.to_owned(), Shape::Name { rotates, separators }, classes);
+            self.push(
+                text.to_owned(),
+                Shape::Name {
+                    rotates,
+                    separators,
+                },
+                classes,
+            );
         }
         if separators {
             let joined = classes.with(Variation::NameSeparators.into());
-            self.push([&*parts.given, &*parts.family].concat().concat(), Shape::Word, joined);
+            self.push(
+                [&*parts.given, &*parts.family].concat().concat(),
+                Shape::Word,
+                joined,
+            );
             if rotates {
                 let turned = joined.with(Variation::NameOrder.into());
-                self.push([&*parts.family, &*parts.given].concat().concat(), Shape::Word, turned);
+                self.push(
+                    [&*parts.family, &*parts.given].concat().concat(),
+                    Shape::Word,
+                    turned,
+                );
             }
         }
         let initial = parts.given.first().and_then(|first| first.chars().next());
@@ -224,7 +278,11 @@ impl Maker<'_> {
             && self.on(Variation::Initials)
             && last.chars().count() >= LAST_NAME
         {
-            self.push((*last).to_owned(), Shape::Initial(initial), classes.with(Variation::Initials.into()));
+            self.push(
+                (*last).to_owned(),
+                Shape::Initial(initial),
+                classes.with(Variation::Initials.into()),
+            );
         }
     }
 }
@@ -235,20 +293,28 @@ struct NameParts<'t> {
     family: Vec<&'t str>,
 }
 
-/// The parts of a name: what stands before a comma is the family name, or else the last blank-free part.
+/// The parts of a name: what stands before a comma is the family name, or else the last blank-free
+/// part.
 fn name_parts(text: &str) -> NameParts<'_> {
     let only_words = |text| words(text).map(|(_, word)| word).collect();
     let (family, given) = match text.split_once(',') {
         Some(parts) => parts,
-        None => text.trim_end().rsplit_once(' ').map_or((text, ""), |(given, family)| (family, given)),
+        None => text
+            .trim_end()
+            .rsplit_once(' ')
+            .map_or((text, ""), |(given, family)| (family, given)),
     };
-    NameParts { given: only_words(given), family: only_words(family) }
+    NameParts {
+        given: only_words(given),
+        family: only_words(family),
+    }
 }
 
 /// True for two to five words of letters with blanks or a comma between some of them.
 fn is_name(text: &str) -> bool {
-    let is_name_letter =
-        |letter: char| is_word(letter) && !letter.is_numeric() || matches!(letter, ' ' | '-' | '\'' | '.' | ',');
+    let is_name_letter = |letter: char| {
+        is_word(letter) && !letter.is_numeric() || matches!(letter, ' ' | '-' | '\'' | '.' | ',')
+    };
     let parts = name_parts(text);
     let count = parts.given.len() + parts.family.len();
     text.chars().all(is_name_letter)
@@ -256,7 +322,10 @@ fn is_name(text: &str) -> bool {
         && (2..=NAME_WORDS).contains(&count)
         && !parts.given.is_empty()
         && !parts.family.is_empty()
-        && words(text).filter(|(_, word)| word.chars().count() > 1).count() > 1
+        && words(text)
+            .filter(|(_, word)| word.chars().count() > 1)
+            .count()
+            > 1
 }
 
 /// True for an id of [`LONG_ID`] letters and digits or more, with a digit among them.
@@ -264,7 +333,9 @@ fn is_long_id(text: &str) -> bool {
     let counted = text.chars().filter(|letter| is_word(*letter)).count();
     counted >= LONG_ID
         && text.chars().any(char::is_numeric)
-        && text.chars().all(|letter| is_word(letter) || matches!(letter, '-' | '_' | '.'))
+        && text
+            .chars()
+            .all(|letter| is_word(letter) || matches!(letter, '-' | '_' | '.'))
 }
 
 /// The two parts of an e-mail address.
@@ -281,33 +352,59 @@ fn other_domains(identifier: &str) -> Vec<String> {
         Some((local, domain)) => (format!("{local}@"), domain),
         None => (String::new(), identifier),
     };
-    if !domain.contains('.') || domain.contains(['/', ' ', '@', ':']) || domain.is_ascii() && !domain.contains("xn--") {
+    if !domain.contains('.')
+        || domain.contains(['/', ' ', '@', ':'])
+        || domain.is_ascii() && !domain.contains("xn--")
+    {
         return Vec::new();
     }
-    let forms = [url::quirks::domain_to_ascii(domain), url::quirks::domain_to_unicode(domain)];
-    forms.into_iter().filter(|form| !form.is_empty() && form != domain).map(|form| local.clone() + &form).collect()
+    let forms = [
+        url::quirks::domain_to_ascii(domain),
+        url::quirks::domain_to_unicode(domain),
+    ];
+    forms
+        .into_iter()
+        .filter(|form| !form.is_empty() && form != domain)
+        .map(|form| local.clone() + &form)
+        .collect()
 }
 
 /// `identifier` with two letters for each umlaut; `None` if it has none.
 fn two_letters_for_one(identifier: &str) -> Option<String> {
     let text = Folding::Spellings.folded(identifier);
-    let umlaut = |letter: char| UMLAUTS.iter().find(|(umlaut, _)| *umlaut == letter).map(|(_, two)| *two);
-    text.chars().any(|letter| umlaut(letter).is_some()).then(|| {
-        text.chars().fold(String::new(), |mut out, letter| {
-            match umlaut(letter) {
-                Some(two) => out.push_str(two),
-                None => out.push(letter),
-            }
-            out
+    let umlaut = |letter: char| {
+        UMLAUTS
+            .iter()
+            .find(|(umlaut, _)| *umlaut == letter)
+            .map(|(_, two)| *two)
+    };
+    text.chars()
+        .any(|letter| umlaut(letter).is_some())
+        .then(|| {
+            text.chars().fold(String::new(), |mut out, letter| {
+                match umlaut(letter) {
+                    Some(two) => out.push_str(two),
+                    None => out.push(letter),
+                }
+                out
+            })
         })
-    })
 }
 
 /// A UUID that is written without dashes, with them.
 fn dashed_uuid(text: &str) -> Option<String> {
     let is_uuid = text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
     let part = |range: std::ops::Range<usize>| text.get(range).unwrap_or_default();
-    is_uuid.then(|| [part(0..8), part(8..12), part(12..16), part(16..20), part(20..32)].join("-"))
+    is_uuid.then(|| {
+        [
+            part(0..8),
+            part(8..12),
+            part(12..16),
+            part(16..20),
+            part(20..32),
+        ]
+        .join("-")
+    })
 }
 
 impl Pattern {
@@ -339,14 +436,18 @@ impl Pattern {
 
     /// The word by which it is found.
     pub(super) fn anchor_word(&self) -> &str {
-        self.text.get(self.anchor.0..self.anchor.1).unwrap_or_default()
+        self.text
+            .get(self.anchor.0..self.anchor.1)
+            .unwrap_or_default()
     }
 
     /// What stands in every text that it is found in, as it is folded, without blanks.
     pub(super) fn needle(&self) -> &str {
         let longest = |parts: &mut dyn Iterator<Item = &str>| -> Option<(usize, usize)> {
             let start = self.text.as_ptr() as usize;
-            parts.map(|part| (part.len(), part.as_ptr() as usize - start)).max()
+            parts
+                .map(|part| (part.len(), part.as_ptr() as usize - start))
+                .max()
         };
         let (length, start) = match &self.shape {
             Shape::Tagged { domain, .. } => return domain,
@@ -357,7 +458,8 @@ impl Pattern {
         self.text.get(start..start + length).unwrap_or_default()
     }
 
-    /// What stands beside its text in every text that it is found in: the domain of an e-mail address, an initial.
+    /// What stands beside its text in every text that it is found in: the domain of an e-mail
+    /// address, an initial.
     pub(super) fn beside(&self) -> String {
         match &self.shape {
             Shape::Tagged { domain, .. } => domain.clone(),
@@ -366,7 +468,8 @@ impl Pattern {
         }
     }
 
-    /// The words by which it may be found, and where each begins; none if it is looked for everywhere.
+    /// The words by which it may be found, and where each begins; none if it is looked for
+    /// everywhere.
     pub(super) fn anchors(&self) -> impl Iterator<Item = (usize, &str)> {
         let is_anywhere = self.text.chars().any(runs_together);
         words(&self.text).filter(move |_| !is_anywhere)
@@ -388,7 +491,9 @@ impl Pattern {
         let word = self.anchor_word();
         match word.is_empty() || self.text.chars().any(runs_together) {
             true => text.contains(&self.text),
-            false => words(text).any(|(start, found)| found == word && self.at(text, start).is_some()),
+            false => {
+                words(text).any(|(start, found)| found == word && self.at(text, start).is_some())
+            }
         }
     }
 
@@ -396,29 +501,40 @@ impl Pattern {
     pub(super) fn at(&self, text: &str, at: usize) -> Option<Occurrence> {
         let end = at + self.anchor_word().len();
         let mut found = match &self.shape {
-            Shape::Literal { affixes } => self.literal_at(text, at.checked_sub(self.anchor.0)?, *affixes),
-            Shape::Name { rotates, separators } => self.name_at(text, at, *rotates, *separators),
+            Shape::Literal { affixes } => {
+                self.literal_at(text, at.checked_sub(self.anchor.0)?, *affixes)
+            }
+            Shape::Name {
+                rotates,
+                separators,
+            } => self.name_at(text, at, *rotates, *separators),
             Shape::Id => self.id_at(text, at),
             Shape::Word => Some(found(text, at, end)),
             Shape::Initial(initial) => initial_at(text, at, end, *initial),
-            Shape::Tagged { domain, had_tag } => self.tagged_at(text, at.checked_sub(self.anchor.0)?, domain, *had_tag),
+            Shape::Tagged { domain, had_tag } => {
+                self.tagged_at(text, at.checked_sub(self.anchor.0)?, domain, *had_tag)
+            }
         }?;
         found.classes = found.classes.with(self.classes);
         Some(found)
     }
 
-    /// How much of `text` it covers where it begins at `start`; `None` if it doesn't stand there by itself.
+    /// How much of `text` it covers where it begins at `start`; `None` if it doesn't stand there by
+    /// itself.
     fn literal_at(&self, text: &str, start: usize, affixes: bool) -> Option<Occurrence> {
         let rest = text.get(start..)?.strip_prefix(&*self.text)?;
         let before = text.get(..start)?;
         let mut found = found(text, start, start + self.text.len());
-        if before.is_empty() && (rest.is_empty() || self.is_did && rest.starts_with(['#', '/', '?', ';'])) {
+        if before.is_empty()
+            && (rest.is_empty() || self.is_did && rest.starts_with(['#', '/', '?', ';']))
+        {
             found.cover = Cover::Whole;
             return Some(found);
         }
         let opens = before.is_empty() || !self.goes_on(&mut before.chars().rev());
         let closes = rest.is_empty() || !self.goes_on(&mut rest.chars());
-        let may_stand = (opens || affixes && has_prefix(before)) && (closes || affixes && has_suffix(rest));
+        let may_stand =
+            (opens || affixes && has_prefix(before)) && (closes || affixes && has_suffix(rest));
         if !may_stand {
             return None;
         }
@@ -427,7 +543,8 @@ impl Pattern {
             found.classes.insert(Variation::IdAffixes);
             return Some(found);
         }
-        let segment = (before.is_empty() || before.ends_with(':')) && (rest.is_empty() || rest.starts_with(':'));
+        let segment = (before.is_empty() || before.ends_with(':'))
+            && (rest.is_empty() || rest.starts_with(':'));
         found.cover = if segment { Cover::Segment } else { Cover::Part };
         Some(found)
     }
@@ -442,16 +559,32 @@ impl Pattern {
     }
 
     /// A name whose anchor stands at `at`, in another order or with other separators than its own.
-    fn name_at(&self, text: &str, at: usize, rotates: bool, separators: bool) -> Option<Occurrence> {
+    fn name_at(
+        &self,
+        text: &str,
+        at: usize,
+        rotates: bool,
+        separators: bool,
+    ) -> Option<Occurrence> {
         let own: Vec<(usize, &str)> = words(&self.text).collect();
         let anchor = own.iter().position(|(start, _)| *start == self.anchor.0)?;
         let turns = if rotates { own.len() } else { 1 };
         (0..turns).find_map(|turn| {
-            let order: Vec<usize> = (0..own.len()).map(|place| (place + turn) % own.len()).collect();
+            let order: Vec<usize> = (0..own.len())
+                .map(|place| (place + turn) % own.len())
+                .collect();
             let place = order.iter().position(|word| *word == anchor)?;
-            let word = |place: usize| order.get(place).and_then(|word| own.get(*word)).map(|(_, word)| *word);
+            let word = |place: usize| {
+                order
+                    .get(place)
+                    .and_then(|word| own.get(*word))
+                    .map(|(_, word)| *word)
+            };
             let (start, end, gaps) = walk(text, at, place, own.len(), word)?;
-            let is_own_gap = |(place, gap): (usize, &&str)| match order.get(place).zip(order.get(place + 1)) {
+            let is_own_gap = |(place, gap): (usize, &&str)| match order
+                .get(place)
+                .zip(order.get(place + 1))
+            {
                 Some((one, next)) if one + 1 == *next => own_gap(&self.text, &own, *one) == *gap,
                 _ => matches!(*gap, " " | "," | ", "),
             };
@@ -474,44 +607,67 @@ impl Pattern {
     fn id_at(&self, text: &str, at: usize) -> Option<Occurrence> {
         let own: Vec<(usize, &str)> = words(&self.text).collect();
         let place = own.iter().position(|(start, _)| *start == self.anchor.0)?;
-        let (start, end, gaps) = walk(text, at, place, own.len(), |place| own.get(place).map(|(_, word)| *word))?;
+        let (start, end, gaps) = walk(text, at, place, own.len(), |place| {
+            own.get(place).map(|(_, word)| *word)
+        })?;
         let is_separator = |gap: &&str| matches!(*gap, "-" | "_" | "." | " ");
-        let goes_on =
-            self.goes_on(&mut text.get(..start)?.chars().rev()) || self.goes_on(&mut text.get(end..)?.chars());
+        let goes_on = self.goes_on(&mut text.get(..start)?.chars().rev())
+            || self.goes_on(&mut text.get(end..)?.chars());
         let is_literal = text.get(start..end)? == self.text;
         (gaps.iter().all(is_separator) && !goes_on && !is_literal).then(|| found(text, start, end))
     }
 
-    /// An e-mail address whose first part stands at `start`, with a tag, or without if the identifier has one.
-    fn tagged_at(&self, text: &str, start: usize, domain: &str, had_tag: bool) -> Option<Occurrence> {
+    /// An e-mail address whose first part stands at `start`, with a tag, or without if the
+    /// identifier has one.
+    fn tagged_at(
+        &self,
+        text: &str,
+        start: usize,
+        domain: &str,
+        had_tag: bool,
+    ) -> Option<Occurrence> {
         let rest = text.get(start..)?.strip_prefix(&*self.text)?;
         let (tag, rest) = rest.split_once('@')?;
-        let is_tag = tag.strip_prefix('+').is_some_and(|tag| tag.len() <= TAG && !tag.contains(char::is_whitespace));
+        let is_tag = tag
+            .strip_prefix('+')
+            .is_some_and(|tag| tag.len() <= TAG && !tag.contains(char::is_whitespace));
         let is_untagged = tag.is_empty() && had_tag;
         if !(is_tag || is_untagged) {
             return None;
         }
         let rest = rest.strip_prefix(domain)?;
-        let goes_on = self.goes_on(&mut text.get(..start)?.chars().rev()) || self.goes_on(&mut rest.chars());
+        let goes_on =
+            self.goes_on(&mut text.get(..start)?.chars().rev()) || self.goes_on(&mut rest.chars());
         (!goes_on).then(|| found(text, start, text.len() - rest.len()))
     }
 }
 
 /// The occurrence at `start..end` of `text`.
 fn found(text: &str, start: usize, end: usize) -> Occurrence {
-    let cover = if start == 0 && end == text.len() { Cover::Whole } else { Cover::Part };
-    Occurrence { start, end, cover, classes: Variations::NONE }
+    let cover = if start == 0 && end == text.len() {
+        Cover::Whole
+    } else {
+        Cover::Part
+    };
+    Occurrence {
+        start,
+        end,
+        cover,
+        classes: Variations::NONE,
+    }
 }
 
 /// What stands between the word `number` of `text` and the next.
 fn own_gap<'t>(text: &'t str, own: &[(usize, &str)], number: usize) -> &'t str {
-    let end = own.get(number).map_or(0, |(start, word)| start + word.len());
+    let end = own
+        .get(number)
+        .map_or(0, |(start, word)| start + word.len());
     let next = own.get(number + 1).map_or(end, |(start, _)| *start);
     text.get(end..next).unwrap_or_default()
 }
 
-/// Goes from the word at `at` of `text`, which is the one at `place` of `count` words in a row, to the others; answers where they
-/// begin and end, and what stands between them.
+/// Goes from the word at `at` of `text`, which is the one at `place` of `count` words in a row, to
+/// the others; answers where they begin and end, and what stands between them.
 fn walk<'t, 'w>(
     text: &'t str,
     at: usize,
@@ -542,49 +698,67 @@ fn walk<'t, 'w>(
     Some((start, end, gaps))
 }
 
-/// One to three characters at the end of `text` that are part of no word, and what stands before them.
+/// One to three characters at the end of `text` that are part of no word, and what stands before
+/// them.
 fn gap_before(text: &str) -> Option<(&str, &str)> {
     let before = text.trim_end_matches(|letter| !is_word(letter));
     let gap = text.get(before.len()..)?;
-    (1..=GAP).contains(&gap.chars().count()).then_some((before, gap))
+    (1..=GAP)
+        .contains(&gap.chars().count())
+        .then_some((before, gap))
 }
 
-/// One to three characters at the beginning of `text` that are part of no word, and what stands behind them.
+/// One to three characters at the beginning of `text` that are part of no word, and what stands
+/// behind them.
 fn gap_after(text: &str) -> Option<(&str, &str)> {
     let after = text.trim_start_matches(|letter| !is_word(letter));
     let gap = text.get(..text.len() - after.len())?;
-    (1..=GAP).contains(&gap.chars().count()).then_some((gap, after))
+    (1..=GAP)
+        .contains(&gap.chars().count())
+        .then_some((gap, after))
 }
 
 /// True if `before` ends with a prefix of letters and what joins it to an id.
 fn has_prefix(before: &str) -> bool {
-    let Some(before) = before.strip_suffix(['-', '_']) else { return false };
+    let Some(before) = before.strip_suffix(['-', '_']) else {
+        return false;
+    };
     let prefix = before.chars().rev().take_while(|letter| is_word(*letter));
-    let (letters, others) = prefix.fold((0, 0), |(letters, others), letter| match letter.is_alphabetic() {
-        true => (letters + 1, others),
-        false => (letters, others + 1),
+    let (letters, others) = prefix.fold((0, 0), |(letters, others), letter| {
+        match letter.is_alphabetic() {
+            true => (letters + 1, others),
+            false => (letters, others + 1),
+        }
     });
     others == 0 && (1..=AFFIX).contains(&letters)
 }
 
 /// True if `rest` begins with what joins a version, or one of [`SUFFIXES`], to an id.
 fn has_suffix(rest: &str) -> bool {
-    let Some(rest) = rest.strip_prefix(['-', '_']) else { return false };
+    let Some(rest) = rest.strip_prefix(['-', '_']) else {
+        return false;
+    };
     let end = rest.find(|letter| !is_word(letter)).unwrap_or(rest.len());
     let suffix = rest.get(..end).unwrap_or_default();
-    let is_version = |number: &str| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
-    SUFFIXES.contains(&suffix) || suffix.strip_prefix('v').is_some_and(is_version) && suffix.len() <= AFFIX
+    let is_version =
+        |number: &str| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
+    SUFFIXES.contains(&suffix)
+        || suffix.strip_prefix('v').is_some_and(is_version) && suffix.len() <= AFFIX
 }
 
-/// The last name at `at..end` of `text` with the initial before it (`a. okafor`, `a.b. okafor`) or behind it (`okafor, a.`).
+/// The last name at `at..end` of `text` with the initial before it (`a. okafor`, `a.b. okafor`) or
+/// behind it (`okafor, a.`).
 fn initial_at(text: &str, at: usize, end: usize, initial: char) -> Option<Occurrence> {
     let mut before = text.get(..at)?;
     for _ in 0..GAP {
-        let Some((rest, gap)) = gap_before(before).filter(|(_, gap)| gap.starts_with('.') && is_initials_gap(gap))
+        let Some((rest, gap)) =
+            gap_before(before).filter(|(_, gap)| gap.starts_with('.') && is_initials_gap(gap))
         else {
             break;
         };
-        let Some(letter) = rest.chars().next_back() else { break };
+        let Some(letter) = rest.chars().next_back() else {
+            break;
+        };
         before = rest.get(..rest.len() - letter.len_utf8())?;
         if before.chars().next_back().is_some_and(is_word) {
             break;
@@ -598,7 +772,8 @@ fn initial_at(text: &str, at: usize, end: usize, initial: char) -> Option<Occurr
     let rest = after.strip_prefix(initial)?;
     let has_comma = matches!(gap, "," | ", ");
     let closes = !rest.chars().next().is_some_and(is_word);
-    (closes && (has_comma || gap == " " && rest.starts_with('.'))).then(|| found(text, at, text.len() - rest.len()))
+    (closes && (has_comma || gap == " " && rest.starts_with('.')))
+        .then(|| found(text, at, text.len() - rest.len()))
 }
 
 fn is_initials_gap(gap: &str) -> bool {
@@ -627,7 +802,9 @@ mod tests {
         let text = Folding::Spellings.folded_alike(Alike::ALL, text);
         let patterns = compile(identifier, Folding::Spellings, Variations::ALL, 0);
         let found = patterns.iter().find_map(|pattern| {
-            words(&text).filter(|(_, word)| *word == pattern.anchor_word()).find_map(|(at, _)| pattern.at(&text, at))
+            words(&text)
+                .filter(|(_, word)| *word == pattern.anchor_word())
+                .find_map(|(at, _)| pattern.at(&text, at))
         })?;
         Some(found.classes.iter().map(Variation::name).collect())
     }
@@ -647,7 +824,11 @@ mod tests {
             ("A.B. Okafor", &["initials"]),
             ("Okafor, A.", &["initials"]),
         ] {
-            assert_eq!(classes("Ada Okafor", text).as_deref(), Some(expected), "{text}");
+            assert_eq!(
+                classes("Ada Okafor", text).as_deref(),
+                Some(expected),
+                "{text}"
+            );
         }
         for text in [
             "Ada Okaforson",
@@ -661,8 +842,14 @@ mod tests {
         ] {
             assert_eq!(classes("Ada Okafor", text), None, "{text}");
         }
-        assert_eq!(classes("García Márquez, Gabriel", "gabriel garcia marquez").unwrap(), ["name-order"]);
-        assert_eq!(classes("Jean-Luc Picard", "Picard, Jean-Luc").unwrap(), ["name-order"]);
+        assert_eq!(
+            classes("García Márquez, Gabriel", "gabriel garcia marquez").unwrap(),
+            ["name-order"]
+        );
+        assert_eq!(
+            classes("Jean-Luc Picard", "Picard, Jean-Luc").unwrap(),
+            ["name-order"]
+        );
     }
 
     #[test]
@@ -673,9 +860,19 @@ mod tests {
             ("moy_47110", &["id-separators"]),
             ("moy47110", &["id-separators"]),
         ] {
-            assert_eq!(classes("moy-47110", text).as_deref(), Some(expected), "{text}");
+            assert_eq!(
+                classes("moy-47110", text).as_deref(),
+                Some(expected),
+                "{text}"
+            );
         }
-        for text in ["moy-47110-b", "moy-47110-2", "s2-moy-47110", "moy--47110", "xmoy47110"] {
+        for text in [
+            "moy-47110-b",
+            "moy-47110-2",
+            "s2-moy-47110",
+            "moy--47110",
+            "xmoy47110",
+        ] {
             assert_eq!(classes("moy-47110", text), None, "{text}");
         }
         for text in ["sess-u-17", "u17", "u_17", "u-17-v1"] {
@@ -691,16 +888,31 @@ mod tests {
             ("ada@müller.example", "ada@xn--mller-kva.example", &["idn"]),
             ("ada@xn--mller-kva.example", "ADA@müller.example", &["idn"]),
         ] {
-            assert_eq!(classes(identifier, text).as_deref(), Some(expected), "{text}");
+            assert_eq!(
+                classes(identifier, text).as_deref(),
+                Some(expected),
+                "{text}"
+            );
         }
-        for text in ["ada+news@x.examples", "bada+news@x.example", "ada+ne ws@x.example", "ada@x.test"] {
+        for text in [
+            "ada+news@x.examples",
+            "bada+news@x.example",
+            "ada+ne ws@x.example",
+            "ada@x.test",
+        ] {
             assert_eq!(classes("ada@x.example", text), None, "{text}");
         }
     }
 
     #[test]
     fn one_letter_for_two_is_looked_for_and_two_for_one() {
-        assert_eq!(classes("Jürgen Vogel", "Juergen Vogel").unwrap(), ["accents"]);
-        assert_eq!(classes("Jürgen Vogel", "vogel, juergen").unwrap(), ["name-order", "accents"]);
+        assert_eq!(
+            classes("Jürgen Vogel", "Juergen Vogel").unwrap(),
+            ["accents"]
+        );
+        assert_eq!(
+            classes("Jürgen Vogel", "vogel, juergen").unwrap(),
+            ["name-order", "accents"]
+        );
     }
 }

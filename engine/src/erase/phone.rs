@@ -18,29 +18,55 @@ pub(super) struct Phone {
 }
 
 impl Phone {
-    /// The readings of `identifier`; none if it isn't written like a telephone number, or is too short.
+    /// The readings of `identifier`; none if it isn't written like a telephone number, or is too
+    /// short.
     pub(super) fn read(identifier: &str) -> Vec<Phone> {
         let text = identifier.trim();
-        let is_phone = |letter: char| letter.is_ascii_digit() || letter.is_whitespace() || "+-./()".contains(letter);
+        let is_phone = |letter: char| {
+            letter.is_ascii_digit() || letter.is_whitespace() || "+-./()".contains(letter)
+        };
         let digits: Vec<u8> = text.bytes().filter(u8::is_ascii_digit).collect();
-        if !text.chars().all(is_phone) || digits.len() > MOST || text.chars().skip(1).any(|letter| letter == '+') {
+        if !text.chars().all(is_phone)
+            || digits.len() > MOST
+            || text.chars().skip(1).any(|letter| letter == '+')
+        {
             return Vec::new();
         }
-        let national = |digits: &[u8]| digits.iter().copied().skip_while(|digit| *digit == b'0').collect::<Vec<u8>>();
+        let national = |digits: &[u8]| {
+            digits
+                .iter()
+                .copied()
+                .skip_while(|digit| *digit == b'0')
+                .collect::<Vec<u8>>()
+        };
         let international = |digits: &[u8]| {
             let (country, rest) = digits.split_at_checked(country_code(digits)?)?;
-            Some(Phone { core: national(rest), country: Some(country.to_vec()) })
+            Some(Phone {
+                core: national(rest),
+                country: Some(country.to_vec()),
+            })
         };
         let readings = match (text.starts_with('+'), &*digits) {
             (true, digits) => vec![international(digits)],
             (false, [b'0', b'0', rest @ ..]) => vec![international(rest)],
             (false, digits) => {
-                let alone = Phone { core: national(digits), country: None };
-                let may_have_country = digits.len() >= WITH_COUNTRY && digits.first() != Some(&b'0');
-                vec![Some(alone), international(digits).filter(|_| may_have_country)]
+                let alone = Phone {
+                    core: national(digits),
+                    country: None,
+                };
+                let may_have_country =
+                    digits.len() >= WITH_COUNTRY && digits.first() != Some(&b'0');
+                vec![
+                    Some(alone),
+                    international(digits).filter(|_| may_have_country),
+                ]
             }
         };
-        readings.into_iter().flatten().filter(|phone| phone.core.len() >= LEAST).collect()
+        readings
+            .into_iter()
+            .flatten()
+            .filter(|phone| phone.core.len() >= LEAST)
+            .collect()
     }
 
     /// The number of the last [`LEAST`] digits, by which it is filed.
@@ -57,13 +83,27 @@ impl Phone {
     pub(super) fn begins(&self, number: &Number<'_>) -> Option<usize> {
         let prefix = number.digits.strip_suffix(&*self.core)?;
         // Behind a plus stands a country code, so that nothing less than all groups is the number.
-        let most = if number.has_plus { 1 } else { number.starts.len() };
-        let mut starts = number.starts.iter().take(most).take_while(|(start, _)| *start <= prefix.len());
-        starts.find(|(start, _)| prefix.get(*start..).is_some_and(|prefix| self.takes(prefix))).map(|(_, at)| *at)
+        let most = if number.has_plus {
+            1
+        } else {
+            number.starts.len()
+        };
+        let mut starts = number
+            .starts
+            .iter()
+            .take(most)
+            .take_while(|(start, _)| *start <= prefix.len());
+        starts
+            .find(|(start, _)| {
+                prefix
+                    .get(*start..)
+                    .is_some_and(|prefix| self.takes(prefix))
+            })
+            .map(|(_, at)| *at)
     }
 
-    /// True if `prefix` may stand before the national number: nothing, the trunk zero, the country code with or without what is
-    /// dialled before it.
+    /// True if `prefix` may stand before the national number: nothing, the trunk zero, the country
+    /// code with or without what is dialled before it.
     pub(super) fn takes(&self, prefix: &[u8]) -> bool {
         let abroad = [&b"00"[..], b"011", b""];
         let is_country = |digits: &[u8]| match &self.country {
@@ -82,14 +122,22 @@ impl Phone {
     pub(super) fn integers(&self) -> Vec<u64> {
         let countries: Vec<Vec<u8>> = match &self.country {
             Some(country) => vec![country.clone()],
-            None => {
-                (1..1000_u32).map(|code| code.to_string().into_bytes()).filter(|code| is_whole_code(code)).collect()
-            }
+            None => (1..1000_u32)
+                .map(|code| code.to_string().into_bytes())
+                .filter(|code| is_whole_code(code))
+                .collect(),
         };
         let number = |parts: &[&[u8]]| std::str::from_utf8(&parts.concat()).ok()?.parse().ok();
-        let with_country =
-            countries.iter().flat_map(|country| [number(&[country, &self.core]), number(&[country, b"0", &self.core])]);
-        std::iter::once(number(&[&self.core])).chain(with_country).flatten().collect()
+        let with_country = countries.iter().flat_map(|country| {
+            [
+                number(&[country, &self.core]),
+                number(&[country, b"0", &self.core]),
+            ]
+        });
+        std::iter::once(number(&[&self.core]))
+            .chain(with_country)
+            .flatten()
+            .collect()
     }
 }
 
@@ -97,7 +145,8 @@ fn is_whole_code(code: &[u8]) -> bool {
     country_code(code) == Some(code.len())
 }
 
-/// Digits of the country code that `digits` begin with: of zones 1 and 7 one, of the large countries two, of all others three.
+/// Digits of the country code that `digits` begin with: of zones 1 and 7 one, of the large
+/// countries two, of all others three.
 fn country_code(digits: &[u8]) -> Option<usize> {
     let length = match digits {
         [b'1' | b'7', ..] => 1,
@@ -122,7 +171,9 @@ mod tests {
         let phones = Phone::read(identifier);
         let mut found = false;
         each_number(text, |number| {
-            found |= phones.iter().any(|phone| phone.tail() == number.tail() && phone.begins(number).is_some());
+            found |= phones
+                .iter()
+                .any(|phone| phone.tail() == number.tail() && phone.begins(number).is_some());
         });
         found
     }
@@ -141,7 +192,10 @@ mod tests {
             for text in forms {
                 assert!(is_in(identifier, text), "{identifier} in {text}");
             }
-            assert!(is_in(identifier, "flat 12, 0160 5551003, thanks"), "{identifier}");
+            assert!(
+                is_in(identifier, "flat 12, 0160 5551003, thanks"),
+                "{identifier}"
+            );
         }
         assert!(is_in("+1 415-555-0110", "(415) 555-0110"));
         assert!(is_in("415-555-0110", "+1.415.555.0110"));
@@ -150,10 +204,27 @@ mod tests {
 
     #[test]
     fn another_number_is_another() {
-        for text in ["+43 160 5551003", "0160 5551004", "10160 5551003", "1605551003 5", "0160 55510031"] {
-            assert_eq!(is_in("+49 160 5551003", text), text.ends_with(" 5"), "{text}");
+        for text in [
+            "+43 160 5551003",
+            "0160 5551004",
+            "10160 5551003",
+            "1605551003 5",
+            "0160 55510031",
+        ] {
+            assert_eq!(
+                is_in("+49 160 5551003", text),
+                text.ends_with(" 5"),
+                "{text}"
+            );
         }
-        for identifier in ["555-010", "12 34 56", "+49 1", "alice-1234567", "1+1605551003", "123456789012345678"] {
+        for identifier in [
+            "555-010",
+            "12 34 56",
+            "+49 1",
+            "alice-1234567",
+            "1+1605551003",
+            "123456789012345678",
+        ] {
             assert!(Phone::read(identifier).is_empty(), "{identifier}");
         }
     }
@@ -161,7 +232,10 @@ mod tests {
     #[test]
     fn a_number_may_be_stored_as_one() {
         let integers = |identifier| Phone::read(identifier)[0].integers();
-        assert_eq!(integers("+49 160 5551003"), [1_605_551_003, 491_605_551_003, 4_901_605_551_003]);
+        assert_eq!(
+            integers("+49 160 5551003"),
+            [1_605_551_003, 491_605_551_003, 4_901_605_551_003]
+        );
         assert!(integers("0160 5551003").contains(&491_605_551_003));
     }
 }

@@ -41,9 +41,10 @@ pub(super) fn place_of(field: Field) -> Place {
         | Field::ParticipatingObservers
         | Field::InvalidationInitiator
         | Field::Owner => Place::Identity(Reason::Party),
-        Field::Namespace | Field::OriginNamespace | Field::AuthorizedNamespaces | Field::StructuralTags => {
-            Place::Segments
-        }
+        Field::Namespace
+        | Field::OriginNamespace
+        | Field::AuthorizedNamespaces
+        | Field::StructuralTags => Place::Segments,
         Field::Object => Place::Value(Reason::Object),
         Field::SessionId | Field::RunId => Place::Session,
         Field::ProcessingBasis => Place::Basis,

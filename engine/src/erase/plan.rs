@@ -21,13 +21,16 @@ pub struct Plan {
     pub excluded: BTreeMap<String, u64>,
     /// The first of what stays, one by one.
     pub exclusions: Vec<Exclusion>,
-    /// Values that equal an identifier as they are written, with how often; the most frequent first.
+    /// Values that equal an identifier as they are written, with how often; the most frequent
+    /// first.
     pub spellings: Vec<Spelling>,
-    /// How many grains and rejects were found by each class of variation that was searched for; one may be found by several.
+    /// How many grains and rejects were found by each class of variation that was searched for; one
+    /// may be found by several.
     pub variations: BTreeMap<&'static str, u64>,
     /// The classes that weren't searched for.
     pub variations_off: Vec<&'static str>,
-    /// Identifiers that are too short or plain to be looked for inside of texts: values that equal them are reported.
+    /// Identifiers that are too short or plain to be looked for inside of texts: values that equal
+    /// them are reported.
     pub too_short_for_text: Vec<String>,
     /// Encrypted or undecodable grains: nobody can tell whom they are about.
     pub unsearchable: u64,
@@ -39,7 +42,8 @@ pub struct Plan {
     pub segments: usize,
     /// Segments that were read.
     pub segments_read: u64,
-    /// Segments that weren't: their word filters tell that they hold nothing of what was looked for.
+    /// Segments that weren't: their word filters tell that they hold nothing of what was looked
+    /// for.
     pub segments_skipped: u64,
     /// Segments that would be rewritten.
     pub segments_holding: usize,
@@ -99,24 +103,35 @@ impl Plan {
             selected.grains += 1;
             selected.bytes += u64::from(found.size);
             count(found.reasons, &mut selected.by_reason);
-            *selected.by_type.entry(type_name(found.type_byte)).or_default() += 1;
+            *selected
+                .by_type
+                .entry(type_name(found.type_byte))
+                .or_default() += 1;
         }
         for found in survey.selected_rejects() {
             selected.rejects += 1;
             count(found.reasons, &mut selected.by_reason);
         }
         let holding = survey.rows_by_segment();
-        let bytes = holding.keys().filter_map(|number| survey.segments.get(*number as usize));
+        let bytes = holding
+            .keys()
+            .filter_map(|number| survey.segments.get(*number as usize));
         let mut found: Vec<u32> = survey.selected().map(|found| found.person).collect();
         found.extend(survey.selected_rejects().map(|found| found.person));
         found.sort_unstable();
         found.dedup();
         let (excluded, exclusions) = exclusions(survey);
-        let off: Vec<Variation> =
-            Variation::ALL.iter().copied().filter(|class| !survey.variations.contains(*class)).collect();
+        let off: Vec<Variation> = Variation::ALL
+            .iter()
+            .copied()
+            .filter(|class| !survey.variations.contains(*class))
+            .collect();
         Plan {
             people,
-            people_found: found.iter().filter(|person| **person != super::matcher::NOBODY).count(),
+            people_found: found
+                .iter()
+                .filter(|person| **person != super::matcher::NOBODY)
+                .count(),
             selected,
             excluded,
             exclusions,
@@ -142,12 +157,20 @@ impl Plan {
 }
 
 fn count(reasons: Reasons, counts: &mut BTreeMap<String, u64>) {
-    reasons.iter().for_each(|reason| *counts.entry(reason.name().to_owned()).or_default() += 1);
+    reasons
+        .iter()
+        .for_each(|reason| *counts.entry(reason.name().to_owned()).or_default() += 1);
 }
 
 fn exclusions(survey: &Survey) -> (BTreeMap<String, u64>, Vec<Exclusion>) {
-    let grains = survey.grains.iter().map(|found| ("grains", found.address, found.reasons, &found.bar));
-    let rejects = survey.rejects.iter().map(|found| ("rejects", found.address, found.reasons, &found.bar));
+    let grains = survey
+        .grains
+        .iter()
+        .map(|found| ("grains", found.address, found.reasons, &found.bar));
+    let rejects = survey
+        .rejects
+        .iter()
+        .map(|found| ("rejects", found.address, found.reasons, &found.bar));
     let mut counts: BTreeMap<String, u64> = BTreeMap::new();
     let mut listed = Vec::new();
     for (table, address, reasons, bar) in grains.chain(rejects) {
@@ -155,7 +178,12 @@ fn exclusions(survey: &Survey) -> (BTreeMap<String, u64>, Vec<Exclusion>) {
         *counts.entry(bar.name().to_owned()).or_default() += 1;
         if listed.len() < LISTED {
             let found_by = reasons.iter().map(|reason| reason.name()).collect();
-            listed.push(Exclusion { content_address: address.to_string(), table, found_by, bar: bar.clone() });
+            listed.push(Exclusion {
+                content_address: address.to_string(),
+                table,
+                found_by,
+                bar: bar.clone(),
+            });
         }
     }
     (counts, listed)
@@ -163,17 +191,34 @@ fn exclusions(survey: &Survey) -> (BTreeMap<String, u64>, Vec<Exclusion>) {
 
 /// The matches of each class.
 fn variations(survey: &Survey) -> BTreeMap<&'static str, u64> {
-    let mut counts: BTreeMap<&'static str, u64> = survey.variations.iter().map(|class| (class.name(), 0)).collect();
+    let mut counts: BTreeMap<&'static str, u64> = survey
+        .variations
+        .iter()
+        .map(|class| (class.name(), 0))
+        .collect();
     let grains = survey.grains.iter().map(|found| found.variations);
     let found = grains.chain(survey.rejects.iter().map(|found| found.variations));
-    found.flat_map(Variations::iter).for_each(|class| *counts.entry(class.name()).or_default() += 1);
+    found
+        .flat_map(Variations::iter)
+        .for_each(|class| *counts.entry(class.name()).or_default() += 1);
     counts
 }
 
 fn spellings(survey: &Survey) -> Vec<Spelling> {
-    let mut all: Vec<Spelling> =
-        survey.spellings.iter().map(|(text, count)| Spelling { text: text.clone(), count: *count }).collect();
-    all.sort_by(|left, right| right.count.cmp(&left.count).then_with(|| left.text.cmp(&right.text)));
+    let mut all: Vec<Spelling> = survey
+        .spellings
+        .iter()
+        .map(|(text, count)| Spelling {
+            text: text.clone(),
+            count: *count,
+        })
+        .collect();
+    all.sort_by(|left, right| {
+        right
+            .count
+            .cmp(&left.count)
+            .then_with(|| left.text.cmp(&right.text))
+    });
     all.truncate(SPELLINGS);
     all
 }

@@ -34,17 +34,21 @@ reasons! {
     SubjectDid "subject_did" "Its `subject_did`.";
     Entity "entity_id" "Its `entity_id`.";
     Object "object" "Its `object`, as a whole.";
-    Party "party" "One of the parties: author, observer, grantee, witness, delegate, participant, owner, signer.";
+    Party "party" "One of the parties: author, observer, grantee, witness, delegate, participant, \
+                   owner, signer.";
     Namespace "namespace" "A segment of its namespace, or a tag.";
-    Value "value" "A value as a whole somewhere inside: a map object, a context, a tool's input, a content block.";
+    Value "value" "A value as a whole somewhere inside: a map object, a context, a tool's input, a \
+                   content block.";
     Session "session" "Its session or run was named in the request.";
     OwnSession "own_session" "It is of a session that has only this person's grains.";
     Consent "consent" "It was made on the basis of the consent.";
     Address "address" "It was named by its address.";
     Undecodable "undecodable" "Refused bytes that can't be decoded and contain an identifier.";
     Mention "text_mention" "A text mentions the person.";
-    Initials "initials" "A last name with the initial of the first name, which others may have too.";
-    Ambiguous "ambiguous_value" "A value equals an identifier that is too short or too plain to be sure.";
+    Initials "initials" "A last name with the initial of the first name, which others may have \
+                         too.";
+    Ambiguous "ambiguous_value" "A value equals an identifier that is too short or too plain to be \
+                                 sure.";
     SharedSession "shared_session" "It is of a session that has grains of others too.";
     Derived "derived" "It was derived from a grain that was found.";
     Related "related" "It refers to a grain that was found.";
@@ -77,7 +81,10 @@ impl Reasons {
 
     /// The reasons in their order.
     pub fn iter(self) -> impl Iterator<Item = Reason> {
-        Reason::ALL.iter().copied().filter(move |reason| self.contains(*reason))
+        Reason::ALL
+            .iter()
+            .copied()
+            .filter(move |reason| self.contains(*reason))
     }
 }
 
@@ -97,8 +104,9 @@ impl fmt::Debug for Reasons {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "reason", rename_all = "snake_case")]
 pub enum Bar {
-    /// A litigation hold: its own policy's, that of a grain whose protection reaches it (§23.2, §23.6), the tag
-    /// `legal:litigation_hold` (§13.2), or the grain that `legal:hold_ref` names (A.2).
+    /// A litigation hold: its own policy's, that of a grain whose protection reaches it (§23.2,
+    /// §23.6), the tag `legal:litigation_hold` (§13.2), or the grain that `legal:hold_ref` names
+    /// (A.2).
     Hold,
     /// It must be kept until an instant that hasn't come.
     Retention {
@@ -147,7 +155,10 @@ impl Judge<'_> {
     /// What bars the erasure of `grain` itself, the strongest first.
     pub fn bar_of(&self, grain: &Grain<'_>) -> Option<Bar> {
         let is_held = Policy::of(grain).effective((self.now / 1000).max(0) as u64) == Mode::Hold;
-        if is_held || grain.tags().any(|tag| tag == HOLD_TAG) || grain.domain_field("legal:hold_ref").is_some() {
+        if is_held
+            || grain.tags().any(|tag| tag == HOLD_TAG)
+            || grain.domain_field("legal:hold_ref").is_some()
+        {
             return Some(Bar::Hold);
         }
         if grain.grain_type() == Some(GrainType::Consent) {
@@ -156,16 +167,25 @@ impl Judge<'_> {
         let policy = grain.get(Field::RetentionPolicy);
         let stated = policy.and_then(|policy| self.retention(grain, &policy));
         stated.or_else(|| {
-            self.years(grain, grain.domain_field("fin:retention_years"), || Some("fin:retention_years".to_owned()))
+            self.years(grain, grain.domain_field("fin:retention_years"), || {
+                Some("fin:retention_years".to_owned())
+            })
         })
     }
 
     /// What a `retention_policy` says. One that can't be read bars.
     fn retention(&self, grain: &Grain<'_>, policy: &RawValue<'_>) -> Option<Bar> {
         if policy.as_map().is_none() {
-            return Some(Bar::Retention { until: None, regulation: None });
+            return Some(Bar::Retention {
+                until: None,
+                regulation: None,
+            });
         }
-        let regulation = || policy.get("regulation").and_then(|value| value.as_text().map(str::to_owned));
+        let regulation = || {
+            policy
+                .get("regulation")
+                .and_then(|value| value.as_text().map(str::to_owned))
+        };
         let years = self.years(grain, policy.get("minimum_retention_years"), regulation);
         years.or_else(|| self.approval(&policy.get("deletion_requires")?))
     }
@@ -178,23 +198,35 @@ impl Judge<'_> {
         regulation: impl Fn() -> Option<String>,
     ) -> Option<Bar> {
         let years = years?;
-        let years = years.as_number().or_else(|| years.as_text()?.trim().parse().ok());
+        let years = years
+            .as_number()
+            .or_else(|| years.as_text()?.trim().parse().ok());
         let until = years.and_then(|years| self.kept_until(grain, years));
-        until.is_none_or(|until| until > self.now).then(|| Bar::Retention { until, regulation: regulation() })
+        until
+            .is_none_or(|until| until > self.now)
+            .then(|| Bar::Retention {
+                until,
+                regulation: regulation(),
+            })
     }
 
-    /// The bar of approvals that are needed: one, or all of a list. Anything else that is stated can't be given.
+    /// The bar of approvals that are needed: one, or all of a list. Anything else that is stated
+    /// can't be given.
     fn approval(&self, needs: &RawValue<'_>) -> Option<Bar> {
         let given = |need: &RawValue<'_>| match need {
             RawValue::Nil => true,
-            RawValue::Text(need) => need.is_empty() || self.approvals.iter().any(|given| given == need),
+            RawValue::Text(need) => {
+                need.is_empty() || self.approvals.iter().any(|given| given == need)
+            }
             _ => false,
         };
         let missing = match needs {
             RawValue::Array(all) => all.items().find(|need| !given(need))?,
             one => Some(*one).filter(|need| !given(need))?,
         };
-        let needs = missing.as_text().map_or_else(|| to_json(&missing).to_string(), str::to_owned);
+        let needs = missing
+            .as_text()
+            .map_or_else(|| to_json(&missing).to_string(), str::to_owned);
         Some(Bar::Approval { needs })
     }
 
@@ -214,7 +246,9 @@ impl Judge<'_> {
 
 #[cfg(test)]
 mod tests {
-    use gristmill_schemas::grain::{DEFAULT_PAYLOAD_LIMIT, EncodeOptions, Mode as Reading, Payload, encode_json};
+    use gristmill_schemas::grain::{
+        DEFAULT_PAYLOAD_LIMIT, EncodeOptions, Mode as Reading, Payload, encode_json,
+    };
     use gristmill_schemas::json::Json;
 
     use super::*;
@@ -225,28 +259,59 @@ mod tests {
         let json = format!(
             r#"{{"type": "belief", "subject": "s", "relation": "r", "object": "o", "confidence": 1.0, "created_at": {MADE}{more}}}"#
         );
-        let blob = encode_json(&Json::parse(json.as_bytes()).unwrap(), EncodeOptions::default()).unwrap().blob;
+        let blob = encode_json(
+            &Json::parse(json.as_bytes()).unwrap(),
+            EncodeOptions::default(),
+        )
+        .unwrap()
+        .blob;
         let payload = Payload::open(&blob, DEFAULT_PAYLOAD_LIMIT).unwrap();
         let grain = Grain::decode(&payload, Reading::Lenient).unwrap();
         let approvals: Vec<String> = approvals.iter().map(|given| (*given).to_owned()).collect();
         // Six years later.
-        Judge { now: MADE + 6 * 31_557_600_000, approvals: &approvals }.bar_of(&grain).map(|bar| bar.name())
+        Judge {
+            now: MADE + 6 * 31_557_600_000,
+            approvals: &approvals,
+        }
+        .bar_of(&grain)
+        .map(|bar| bar.name())
     }
 
     #[test]
     fn what_is_said_of_retention_and_holds_bars_wherever_it_stands() {
         for (more, expected) in [
             ("", None),
-            (r#", "retention_policy": {"minimum_retention_years": 7}"#, Some("retention")),
-            (r#", "retention_policy": {"minimum_retention_years": 5}"#, None),
-            (r#", "retention_policy": {"minimum_retention_years": [5]}"#, Some("retention")),
-            (r#", "fin:retention_years": 7, "structural_tags": ["profile:finance"]"#, Some("retention")),
-            (r#", "context": {"fin:retention_years": 7}"#, Some("retention")),
+            (
+                r#", "retention_policy": {"minimum_retention_years": 7}"#,
+                Some("retention"),
+            ),
+            (
+                r#", "retention_policy": {"minimum_retention_years": 5}"#,
+                None,
+            ),
+            (
+                r#", "retention_policy": {"minimum_retention_years": [5]}"#,
+                Some("retention"),
+            ),
+            (
+                r#", "fin:retention_years": 7, "structural_tags": ["profile:finance"]"#,
+                Some("retention"),
+            ),
+            (
+                r#", "context": {"fin:retention_years": 7}"#,
+                Some("retention"),
+            ),
             (r#", "context": {"fin:retention_years": 5}"#, None),
             (r#", "legal:hold_ref": "a hold""#, Some("hold")),
             (r#", "context": {"legal:hold_ref": "a hold"}"#, Some("hold")),
-            (r#", "structural_tags": ["legal:litigation_hold"]"#, Some("hold")),
-            (r#", "structural_tags": ["legal:litigation_holdings"]"#, None),
+            (
+                r#", "structural_tags": ["legal:litigation_hold"]"#,
+                Some("hold"),
+            ),
+            (
+                r#", "structural_tags": ["legal:litigation_holdings"]"#,
+                None,
+            ),
         ] {
             assert_eq!(bar(more, &[]), expected, "{more}");
         }
@@ -257,30 +322,54 @@ mod tests {
         let json = format!(
             r#"{{"type": "belief", "subject": "s", "relation": "r", "object": "o", "confidence": 1.0, "created_at": {MADE}, "structural_tags": ["{HOLD_TAG}"]}}"#
         );
-        let listed = encode_json(&Json::parse(json.as_bytes()).unwrap(), EncodeOptions::default()).unwrap().blob;
+        let listed = encode_json(
+            &Json::parse(json.as_bytes()).unwrap(),
+            EncodeOptions::default(),
+        )
+        .unwrap()
+        .blob;
         // Writers may not write this, but readers take it: without the head of the list.
-        let at = listed.windows(HOLD_TAG.len()).position(|window| window == HOLD_TAG.as_bytes()).unwrap();
+        let at = listed
+            .windows(HOLD_TAG.len())
+            .position(|window| window == HOLD_TAG.as_bytes())
+            .unwrap();
         let alone = [&listed[..at - 2], &listed[at - 1..]].concat();
         for blob in [listed, alone] {
             let payload = Payload::open(&blob, DEFAULT_PAYLOAD_LIMIT).unwrap();
             let grain = Grain::decode(&payload, Reading::Strict).unwrap();
-            assert_eq!(Judge { now: MADE, approvals: &[] }.bar_of(&grain), Some(Bar::Hold));
+            assert_eq!(
+                Judge {
+                    now: MADE,
+                    approvals: &[]
+                }
+                .bar_of(&grain),
+                Some(Bar::Hold)
+            );
         }
     }
 
     #[test]
     fn approvals_that_are_needed_must_all_be_given() {
-        let needs = |what: &str| format!(r#", "retention_policy": {{"deletion_requires": {what}}}"#);
+        let needs =
+            |what: &str| format!(r#", "retention_policy": {{"deletion_requires": {what}}}"#);
         for (what, approvals, expected) in [
             (r#""dpo""#, &["dpo"][..], None),
             (r#""dpo""#, &["works council"], Some("approval")),
             (r#"["dpo", "works council"]"#, &["dpo"], Some("approval")),
-            (r#"["dpo", "works council"]"#, &["dpo", "works council"], None),
+            (
+                r#"["dpo", "works council"]"#,
+                &["dpo", "works council"],
+                None,
+            ),
             ("true", &["dpo"], Some("approval")),
             (r#"{"who": "dpo"}"#, &["dpo"], Some("approval")),
             (r#""""#, &[], None),
         ] {
-            assert_eq!(bar(&needs(what), approvals), expected, "{what} {approvals:?}");
+            assert_eq!(
+                bar(&needs(what), approvals),
+                expected,
+                "{what} {approvals:?}"
+            );
         }
     }
 }

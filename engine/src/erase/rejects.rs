@@ -1,14 +1,17 @@
 //! Refused input: whom its bytes are about.
 //!
-//! Bytes that decode are matched like a grain. Bytes that don't may hold anything, so an identifier anywhere in them, in
-//! the message or in the name of the source is enough; a payload that can be read as values is, whatever its header says. A
-//! manifest's claim about a grain that is erased goes with the grain.
+//! Bytes that decode are matched like a grain. Bytes that don't may hold anything, so an identifier
+//! anywhere in them, in the message or in the name of the source is enough; a payload that can be
+//! read as values is, whatever its header says. A manifest's claim about a grain that is erased
+//! goes with the grain.
 
 use std::collections::HashSet;
 
 use arrow::array::{Array, AsArray, RecordBatch};
 use gristmill_schemas::address::ContentAddress;
-use gristmill_schemas::grain::{DEFAULT_PAYLOAD_LIMIT, Encoding, Grain, HEADER_LENGTH, Mode, Payload, RawValue};
+use gristmill_schemas::grain::{
+    DEFAULT_PAYLOAD_LIMIT, Encoding, Grain, HEADER_LENGTH, Mode, Payload, RawValue,
+};
 use gristmill_schemas::sign::{Delivery, SignedBlob};
 
 use super::matcher::{Hits, Matcher, NOBODY};
@@ -38,32 +41,52 @@ pub(super) struct Look<'a> {
 impl Look<'_> {
     /// Matches the rows of a batch of `rejects` that begins at row `first` of `file`.
     pub(super) fn at(&self, file: &str, first: u32, batch: &RecordBatch) -> Vec<FoundReject> {
-        let Some(bytes) = batch.column_by_name("bytes").and_then(|column| column.as_binary_opt::<i32>()) else {
+        let Some(bytes) = batch
+            .column_by_name("bytes")
+            .and_then(|column| column.as_binary_opt::<i32>())
+        else {
             return Vec::new();
         };
         let mut hits = Hits::default();
         let mut out = Vec::new();
         for row in 0..batch.num_rows() {
             hits.clear();
-            let refused = if bytes.is_valid(row) { bytes.value(row) } else { &[] };
+            let refused = if bytes.is_valid(row) {
+                bytes.value(row)
+            } else {
+                &[]
+            };
             let mut bar = self.match_bytes(refused, &mut hits);
             for told in ["message", "source"] {
                 let told = text_at(texts(batch, told), row).unwrap_or_default();
-                self.matcher.bytes(told.as_bytes(), Reason::Undecodable, &mut hits);
+                self.matcher
+                    .bytes(told.as_bytes(), Reason::Undecodable, &mut hits);
             }
             if text_at(texts(batch, "field"), row) == Some(MANIFEST) {
                 self.match_claim(refused, &mut hits);
             }
-            let Some((person, _)) = hits.people.first() else { continue };
+            let Some((person, _)) = hits.people.first() else {
+                continue;
+            };
             let person = *person;
             let mut reasons = Reasons::default();
-            hits.people.iter().for_each(|(_, found)| reasons.merge(*found));
+            hits.people
+                .iter()
+                .for_each(|(_, found)| reasons.merge(*found));
             if bar.is_none() && !selects(reasons, self.extent) {
                 bar = Some(Bar::NotSelected);
             }
             let address = ContentAddress::of(blob_of(refused));
             let (file, row, variations) = (file.to_owned(), first + row as u32, hits.variations);
-            out.push(FoundReject { file, row, person, reasons, variations, bar, address });
+            out.push(FoundReject {
+                file,
+                row,
+                person,
+                reasons,
+                variations,
+                bar,
+                address,
+            });
         }
         out
     }
@@ -72,7 +95,10 @@ impl Look<'_> {
         let blob = blob_of(bytes);
         self.matcher.address(&ContentAddress::of(blob), hits);
         let payload = Payload::open(blob, DEFAULT_PAYLOAD_LIMIT);
-        let grain = payload.as_ref().ok().and_then(|payload| Grain::decode(payload, Mode::Lenient).ok());
+        let grain = payload
+            .as_ref()
+            .ok()
+            .and_then(|payload| Grain::decode(payload, Mode::Lenient).ok());
         match grain {
             Some(grain) => {
                 self.matcher.find(&grain, hits);
@@ -82,13 +108,17 @@ impl Look<'_> {
                 self.judge.bar_of(&grain)
             }
             None => {
-                // A compressed payload hides its words; where it can be decompressed they are looked for too.
+                // A compressed payload hides its words; where it can be decompressed they are
+                // looked for too.
                 let clear = payload.as_ref().ok().and_then(|payload| payload.clear());
                 if let Some((clear, _)) = clear {
                     self.matcher.undecodable(clear, hits);
                 }
                 self.matcher.undecodable(bytes, hits);
-                let values = clear.map_or(blob.get(HEADER_LENGTH..).unwrap_or_default(), |(clear, _)| clear);
+                let values = clear.map_or(
+                    blob.get(HEADER_LENGTH..).unwrap_or_default(),
+                    |(clear, _)| clear,
+                );
                 for encoding in [Encoding::MessagePack, Encoding::Cbor] {
                     if let Ok(value @ RawValue::Map(_)) = RawValue::read(values, encoding) {
                         self.matcher.stray(&value, hits);
@@ -101,9 +131,12 @@ impl Look<'_> {
 
     /// A claim that was denied names grains by their addresses.
     fn match_claim(&self, told: &[u8], hits: &mut Hits) {
-        let Ok(claim) = serde_json::from_slice::<serde_json::Value>(told) else { return };
-        let named =
-            ["content_address", "value"].into_iter().filter_map(|member| claim.get(member)?.as_str()?.parse().ok());
+        let Ok(claim) = serde_json::from_slice::<serde_json::Value>(told) else {
+            return;
+        };
+        let named = ["content_address", "value"]
+            .into_iter()
+            .filter_map(|member| claim.get(member)?.as_str()?.parse().ok());
         for address in named {
             self.matcher.address(&address, hits);
             if self.gone.contains(&address) {

@@ -37,7 +37,8 @@ pub struct Request {
     pub people: Vec<Person>,
     /// Consents; every grain that was made on their basis is meant (§8.10).
     pub consents: Vec<ContentAddress>,
-    /// True if grains are meant whose policy is `consent_cascade` and whose consent was withdrawn (§23.2).
+    /// True if grains are meant whose policy is `consent_cascade` and whose consent was withdrawn
+    /// (§23.2).
     pub withdrawn: bool,
     /// Single grains.
     pub addresses: Vec<ContentAddress>,
@@ -45,7 +46,8 @@ pub struct Request {
     pub extent: Extent,
     /// How spellings are compared.
     pub folding: Folding,
-    /// The classes of variation that are searched for. Exact spelling leaves those that decode texts.
+    /// The classes of variation that are searched for. Exact spelling leaves those that decode
+    /// texts.
     pub variations: Variations,
     /// What has been approved, for grains whose `retention_policy.deletion_requires` asks for it.
     pub approvals: Vec<String>,
@@ -86,20 +88,27 @@ impl Request {
 
     /// True if it names nobody and nothing.
     pub fn is_empty(&self) -> bool {
-        self.people.is_empty() && self.consents.is_empty() && self.addresses.is_empty() && !self.withdrawn
+        self.people.is_empty()
+            && self.consents.is_empty()
+            && self.addresses.is_empty()
+            && !self.withdrawn
     }
 
-    /// Adds the people of a CSV file: one a line. The header names the columns (`user`, `subject`, `did`, `name`, `email`,
-    /// `phone`, `entity_id`, `session`, `run_id`) and separates them by commas, semicolons or tabs; other columns are passed
-    /// over. Several values in a cell are separated by `|`. Without such a header every line is one identifier. What
-    /// [`names_nobody`] is left out.
+    /// Adds the people of a CSV file: one a line. The header names the columns (`user`, `subject`,
+    /// `did`, `name`, `email`, `phone`, `entity_id`, `session`, `run_id`) and separates them by
+    /// commas, semicolons or tabs; other columns are passed over. Several values in a cell are
+    /// separated by `|`. Without such a header every line is one identifier. What [`names_nobody`]
+    /// is left out.
     ///
     /// # Errors
-    /// [`EngineError::Request`] if a line can't be read, there are too many, or the first one has several cells and names no
-    /// column that is known.
+    /// [`EngineError::Request`] if a line can't be read, there are too many, or the first one has
+    /// several cells and names no column that is known.
     pub fn add_people(&mut self, csv: &str) -> Result<()> {
         let csv = csv.strip_prefix('\u{feff}').unwrap_or(csv);
-        let mut lines = csv.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
+        let mut lines = csv
+            .lines()
+            .enumerate()
+            .filter(|(_, line)| !line.trim().is_empty());
         let Some((first, header)) = lines.clone().next() else {
             return Ok(());
         };
@@ -110,14 +119,22 @@ impl Request {
         for (number, line) in lines {
             let fault = |what| fault(number + 1, what);
             let person = match &header {
-                Some((separator, columns)) => person_of(&cells(line, *separator).map_err(fault)?, columns),
+                Some((separator, columns)) => {
+                    person_of(&cells(line, *separator).map_err(fault)?, columns)
+                }
                 None => {
-                    let alone = Some(alone(line).map_err(fault)?).filter(|name| !names_nobody(name));
-                    Person { identifiers: alone.into_iter().collect(), ..Person::default() }
+                    let alone =
+                        Some(alone(line).map_err(fault)?).filter(|name| !names_nobody(name));
+                    Person {
+                        identifiers: alone.into_iter().collect(),
+                        ..Person::default()
+                    }
                 }
             };
             if self.people.len() == PEOPLE {
-                return Err(EngineError::Request(format!("more than {PEOPLE} people in one request")));
+                return Err(EngineError::Request(format!(
+                    "more than {PEOPLE} people in one request"
+                )));
             }
             if person != Person::default() {
                 self.people.push(person);
@@ -131,41 +148,71 @@ impl Request {
     /// # Errors
     /// [`EngineError::Request`] if a line is none.
     pub fn add_addresses(&mut self, text: &str) -> Result<()> {
-        for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
-            let address = line.trim().parse().map_err(|error| fault(number + 1, format!("{error}")))?;
+        for (number, line) in text
+            .lines()
+            .enumerate()
+            .filter(|(_, line)| !line.trim().is_empty())
+        {
+            let address = line
+                .trim()
+                .parse()
+                .map_err(|error| fault(number + 1, format!("{error}")))?;
             self.addresses.push(address);
         }
         Ok(())
     }
 
-    /// The request in one canonical text: equal requests have equal texts. It names people; only its keyed hash may be kept.
+    /// The request in one canonical text: equal requests have equal texts. It names people; only
+    /// its keyed hash may be kept.
     ///
     /// # Errors
     /// None that a request can cause.
     pub fn canonical(&self) -> Result<String> {
-        let people: BTreeSet<_> = self.people.iter().map(|person| (&person.identifiers, &person.sessions)).collect();
+        let people: BTreeSet<_> = self
+            .people
+            .iter()
+            .map(|person| (&person.identifiers, &person.sessions))
+            .collect();
         let consents: BTreeSet<_> = self.consents.iter().map(ToString::to_string).collect();
         let addresses: BTreeSet<_> = self.addresses.iter().map(ToString::to_string).collect();
-        let Extent { text_mentions, derived, related, initials } = self.extent;
+        let Extent {
+            text_mentions,
+            derived,
+            related,
+            initials,
+        } = self.extent;
         let exact = self.folding == Folding::Exact;
-        let whole = (people, consents, addresses, self.withdrawn, (text_mentions, derived, related, exact));
+        let whole = (
+            people,
+            consents,
+            addresses,
+            self.withdrawn,
+            (text_mentions, derived, related, exact),
+        );
         let whole = serde_json::to_string(&whole).file("can't write", "the request")?;
         // Requests that ask for nothing unusual keep the text by which older journals know them.
         if self.variations == Variations::ALL && !initials {
             return Ok(whole);
         }
         let names: Vec<_> = self.variations.iter().map(Variation::name).collect();
-        Ok(format!("{whole} initials={initials} variations={}", names.join(",")))
+        Ok(format!(
+            "{whole} initials={initials} variations={}",
+            names.join(",")
+        ))
     }
 }
 
-/// What separates the cells, and for each column whether it holds sessions; `None` for those that aren't known.
+/// What separates the cells, and for each column whether it holds sessions; `None` for those that
+/// aren't known.
 type Header = (char, Vec<Option<bool>>);
 
 /// Reads the first line; `None` if it is no header but a person.
 fn header_of(line: &str) -> Result<Option<Header>, &'static str> {
     let is_session = |cell: &String| {
-        COLUMNS.iter().find(|(name, _)| cell.trim().eq_ignore_ascii_case(name)).map(|(_, session)| *session)
+        COLUMNS
+            .iter()
+            .find(|(name, _)| cell.trim().eq_ignore_ascii_case(name))
+            .map(|(_, session)| *session)
     };
     let mut most = 0;
     for separator in [',', ';', '\t'] {
@@ -179,8 +226,8 @@ fn header_of(line: &str) -> Result<Option<Header>, &'static str> {
     match most {
         0 | 1 => Ok(None),
         _ => Err(
-            "several columns, and none of them is user, subject, did, name, email, phone, entity_id, session or run_id; \
-                  an identifier with a comma stands in quotes",
+            "several columns, and none of them is user, subject, did, name, email, phone, \
+             entity_id, session or run_id; an identifier with a comma stands in quotes",
         ),
     }
 }
@@ -197,7 +244,11 @@ fn alone(line: &str) -> Result<String, &'static str> {
 fn person_of(cells: &[String], columns: &[Option<bool>]) -> Person {
     let mut person = Person::default();
     for (cell, session) in cells.iter().zip(columns) {
-        let values = cell.split('|').map(str::trim).filter(|value| !names_nobody(value)).map(str::to_owned);
+        let values = cell
+            .split('|')
+            .map(str::trim)
+            .filter(|value| !names_nobody(value))
+            .map(str::to_owned);
         match session {
             Some(true) => person.sessions.extend(values),
             Some(false) => person.identifiers.extend(values),
@@ -228,7 +279,11 @@ fn cells(line: &str, separator: char) -> Result<Vec<String>, &'static str> {
             other => last.push(other),
         }
     }
-    if quoted { Err("a quote isn't closed") } else { Ok(cells) }
+    if quoted {
+        Err("a quote isn't closed")
+    } else {
+        Ok(cells)
+    }
 }
 
 #[cfg(test)]
@@ -238,9 +293,15 @@ mod tests {
     #[test]
     fn a_file_of_people_is_read_by_its_header() {
         let mut request = Request::default();
-        request.add_people("user,name,session\nu-1,\"Smith, Anna|Anna S.\",s-1\n\nu-2,,\n").unwrap();
+        request
+            .add_people("user,name,session\nu-1,\"Smith, Anna|Anna S.\",s-1\n\nu-2,,\n")
+            .unwrap();
         assert_eq!(request.people.len(), 2);
-        let names: Vec<_> = request.people[0].identifiers.iter().map(String::as_str).collect();
+        let names: Vec<_> = request.people[0]
+            .identifiers
+            .iter()
+            .map(String::as_str)
+            .collect();
         assert_eq!(names, ["Anna S.", "Smith, Anna", "u-1"]);
         assert!(request.people[0].sessions.contains("s-1"));
     }
@@ -248,7 +309,9 @@ mod tests {
     #[test]
     fn without_a_header_every_line_is_an_identifier() {
         let mut request = Request::default();
-        request.add_people("alice\nSmith, Anna\n\"Doe, \"\"Jo\"\"\"\n").unwrap();
+        request
+            .add_people("alice\nSmith, Anna\n\"Doe, \"\"Jo\"\"\"\n")
+            .unwrap();
         assert_eq!(request.people.len(), 3);
         assert!(request.people[1].identifiers.contains("Smith, Anna"));
         assert!(request.people[2].identifiers.contains("Doe, \"Jo\""));
@@ -264,18 +327,35 @@ mod tests {
         ] {
             let mut request = Request::default();
             request.add_people(csv).unwrap();
-            let found: Vec<_> = request.people.iter().map(|person| person.identifiers.clone()).collect();
-            assert_eq!(found, [BTreeSet::from(["Anna".to_owned(), "u-1".to_owned()])], "{csv}");
+            let found: Vec<_> = request
+                .people
+                .iter()
+                .map(|person| person.identifiers.clone())
+                .collect();
+            assert_eq!(
+                found,
+                [BTreeSet::from(["Anna".to_owned(), "u-1".to_owned()])],
+                "{csv}"
+            );
         }
-        let error = Request::default().add_people("login;full name\nu-1;Anna\n").unwrap_err().to_string();
+        let error = Request::default()
+            .add_people("login;full name\nu-1;Anna\n")
+            .unwrap_err()
+            .to_string();
         assert!(error.contains("line 1"), "{error}");
     }
 
     #[test]
     fn a_damaged_line_is_named() {
-        let error = Request::default().add_people("user\n\"u-1\n").unwrap_err().to_string();
+        let error = Request::default()
+            .add_people("user\n\"u-1\n")
+            .unwrap_err()
+            .to_string();
         assert!(error.contains("line 2"), "{error}");
-        let error = Request::default().add_addresses("abc").unwrap_err().to_string();
+        let error = Request::default()
+            .add_addresses("abc")
+            .unwrap_err()
+            .to_string();
         assert!(error.contains("line 1"), "{error}");
     }
 }

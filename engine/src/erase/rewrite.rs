@@ -1,7 +1,7 @@
 //! Writing a segment again without some of its rows.
 //!
-//! Row groups are independent, so each is read, filtered and encoded by one core; one that keeps all its rows is copied as it
-//! is. Memory is that of one row group a core.
+//! Row groups are independent, so each is read, filtered and encoded by one core; one that keeps
+//! all its rows is copied as it is. Memory is that of one row group a core.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -53,15 +53,26 @@ impl Rewritten {
 
     /// Ends the file and makes the sidecars, on all cores of the pool that it is called in.
     pub(super) fn finish(self) -> Result<WrittenSegment> {
-        let Rewritten { id, data, sink, builder, .. } = self;
+        let Rewritten {
+            id,
+            data,
+            sink,
+            builder,
+            ..
+        } = self;
         let file = sink.finish().file("can't write", id.as_str())?;
-        Ok(WrittenSegment { id, data, file, sidecars: builder.finish() })
+        Ok(WrittenSegment {
+            id,
+            data,
+            file,
+            sidecars: builder.finish(),
+        })
     }
 }
 
-/// Writes `file` again without the rows `erased` (ascending); `None` if none are left. Row groups that keep all their rows are
-/// copied as they are; what `text`, the segment's full text, says of the rows that stay is taken from it. `examiner` looks at
-/// them, unless they are sealed.
+/// Writes `file` again without the rows `erased` (ascending); `None` if none are left. Row groups
+/// that keep all their rows are copied as they are; what `text`, the segment's full text, says of
+/// the rows that stay is taken from it. `examiner` looks at them, unless they are sealed.
 pub(super) fn without(
     location: &LakeLocation,
     file: &OpenFile,
@@ -71,8 +82,19 @@ pub(super) fn without(
 ) -> Result<Option<Rewritten>> {
     let (mut first, mut lands) = (0, 0);
     let mut groups = Vec::new();
-    for (number, (rows, stored)) in file.row_groups().into_iter().zip(file.stored_bytes()).enumerate() {
-        let group = Group { number, first, rows, lands, stored };
+    for (number, (rows, stored)) in file
+        .row_groups()
+        .into_iter()
+        .zip(file.stored_bytes())
+        .enumerate()
+    {
+        let group = Group {
+            number,
+            first,
+            rows,
+            lands,
+            stored,
+        };
         first += rows as u32;
         let stay = rows - group.erased(erased).len();
         lands += stay as u32;
@@ -85,7 +107,8 @@ pub(super) fn without(
     }
     let id = SegmentId::new_sealed(file.is_sealed());
     let data = location.scratch_file()?;
-    let sink = SegmentFile::create(&data, file.schema(), grains_properties()).file("can't write", id.as_str())?;
+    let sink = SegmentFile::create(&data, file.schema(), grains_properties())
+        .file("can't write", id.as_str())?;
     let kinds = IndexKinds::ALL.of_segment(&id);
     let builder = IndexBuilder::new(kinds);
     let source = file.copy_source()?;
@@ -94,23 +117,40 @@ pub(super) fn without(
     let rewrite = |(number, group): (usize, &Group)| {
         let gone = group.erased(erased);
         let mut index = builder.part_of(text, group.first, group.rows as u32)?;
-        let mut rows = Rows { index: &mut index, examiner, glance: Glance::default(), next: group.lands };
+        let mut rows = Rows {
+            index: &mut index,
+            examiner,
+            glance: Glance::default(),
+            next: group.lands,
+        };
         if gone.is_empty() {
             copied.fetch_add(group.stored, Ordering::Relaxed);
             for batch in file.reader(Some(&kinds.columns()), Some(group.number), None)? {
                 rows.add(&batch.file("can't read", id.as_str())?)?;
             }
             let glance = rows.glance;
-            sink.copy_row_group(number, &source, group.number).file("can't write", id.as_str())?;
+            sink.copy_row_group(number, &source, group.number)
+                .file("can't write", id.as_str())?;
             builder.put(number, index)?;
             return Ok((number, glance));
         }
         let at: Vec<u32> = gone.iter().map(|row| row - group.first).collect();
-        let written = sink.row_group_without(number, &source, group.number, &at, IdentityColumn::Blob.name());
+        let written = sink.row_group_without(
+            number,
+            &source,
+            group.number,
+            &at,
+            IdentityColumn::Blob.name(),
+        );
         let mut written = written.file("can't write", id.as_str())?;
-        group.part(file, gone, &mut rows, |kept| written.write(kept).file("can't write", id.as_str()))?;
+        group.part(file, gone, &mut rows, |kept| {
+            written.write(kept).file("can't write", id.as_str())
+        })?;
         let glance = rows.glance;
-        let (ended, indexed) = rayon::join(|| sink.end_row_group(written), || builder.put(number, index));
+        let (ended, indexed) = rayon::join(
+            || sink.end_row_group(written),
+            || builder.put(number, index),
+        );
         ended.file("can't write", id.as_str())?;
         indexed?;
         Ok((number, glance))
@@ -120,7 +160,14 @@ pub(super) fn without(
     let mut seen: Vec<(usize, Glance)> = rewritten.collect::<Result<_>>()?;
     seen.sort_unstable_by_key(|(number, _)| *number);
     let seen = examiner.map(|_| seen.into_iter().map(|(_, glance)| glance).collect());
-    Ok(Some(Rewritten { id, data, sink, builder, copied: copied.into_inner(), seen }))
+    Ok(Some(Rewritten {
+        id,
+        data,
+        sink,
+        builder,
+        copied: copied.into_inner(),
+        seen,
+    }))
 }
 
 /// Where the rows that stay of a row group go.
@@ -143,10 +190,20 @@ impl Rows<'_> {
             Some(examiner) => {
                 let glance = &mut self.glance;
                 let mut see = |at: usize, grain: Option<&Grain<'_>>, has_word| {
-                    let attention = if has_word { Attention::Close } else { Attention::Passing };
+                    let attention = if has_word {
+                        Attention::Close
+                    } else {
+                        Attention::Passing
+                    };
                     examiner.look((0, first + at as u32), &cells, at, grain, attention, glance);
                 };
-                self.index.add_watched(batch, Some(Watch { words: examiner.watched(), see: &mut see }))
+                self.index.add_watched(
+                    batch,
+                    Some(Watch {
+                        words: examiner.watched(),
+                        see: &mut see,
+                    }),
+                )
             }
         }
     }
@@ -159,7 +216,8 @@ impl Group {
         erased.get(start..end).unwrap_or_default()
     }
 
-    /// Goes through the rows: calls `write` with those that stay and adds them to `rows`; the index leaves those at `gone` out.
+    /// Goes through the rows: calls `write` with those that stay and adds them to `rows`; the index
+    /// leaves those at `gone` out.
     fn part(
         &self,
         file: &OpenFile,
@@ -171,8 +229,12 @@ impl Group {
         let mut first = self.first;
         for batch in file.reader(None, Some(self.number), None)? {
             let batch = batch.file("can't read", "a segment")?;
-            let blobs = batch.column_by_name(TextPiece::COLUMN).and_then(|column| column.as_binary_opt::<i32>());
-            let blobs = blobs.ok_or("no column of blobs").file("can't read", "a segment")?;
+            let blobs = batch
+                .column_by_name(TextPiece::COLUMN)
+                .and_then(|column| column.as_binary_opt::<i32>());
+            let blobs = blobs
+                .ok_or("no column of blobs")
+                .file("can't read", "a segment")?;
             let mut mask = vec![true; batch.num_rows()];
             while let Some(row) = gone.next_if(|row| ((row - first) as usize) < mask.len()) {
                 let at = (row - first) as usize;
@@ -192,20 +254,24 @@ impl Group {
 /// Rows that stay together, on average, from which on they aren't copied.
 const RUN: usize = 64;
 
-/// The rows of `batch` for which `mask` holds, in order: as parts of it if they stand in few runs, as those of a person do, so that
-/// nothing is copied.
+/// The rows of `batch` for which `mask` holds, in order: as parts of it if they stand in few runs,
+/// as those of a person do, so that nothing is copied.
 fn those_that_stay(batch: &RecordBatch, mask: Vec<bool>) -> Result<Vec<RecordBatch>> {
     let mask = BooleanBuffer::from(mask);
     let runs: Vec<(usize, usize)> = mask.set_slices().collect();
     if runs.len() * RUN > mask.len().max(RUN) {
-        let kept = filter_record_batch(batch, &BooleanArray::from(mask)).file("can't filter", "a segment")?;
+        let kept = filter_record_batch(batch, &BooleanArray::from(mask))
+            .file("can't filter", "a segment")?;
         return Ok(vec![kept]);
     }
-    Ok(runs.into_iter().map(|(start, end)| batch.slice(start, end - start)).collect())
+    Ok(runs
+        .into_iter()
+        .map(|(start, end)| batch.slice(start, end - start))
+        .collect())
 }
 
-/// Writes the file `data` of a small table again, with what `edit` makes of each batch (it gets the number of the batch's
-/// first row); puts the change of files into `change`.
+/// Writes the file `data` of a small table again, with what `edit` makes of each batch (it gets the
+/// number of the batch's first row); puts the change of files into `change`.
 pub(crate) async fn edit_file(
     lake: &Lake,
     table: &Table,
@@ -231,15 +297,23 @@ pub(crate) async fn edit_file(
     change.changes_rows = true;
     if written.rows > 0 {
         let name = id.file_name();
-        lake.location().publish(scratch, &table.path_of(&name)).await?;
+        lake.location()
+            .publish(scratch, &table.path_of(&name))
+            .await?;
         change.added.push(DataFile::new(name, written));
     }
     Ok(())
 }
 
 /// `batch` without the rows for which `gone` holds; it gets the row's number in the file.
-pub(crate) fn drop_rows(first: u32, batch: &RecordBatch, gone: impl Fn(u32) -> bool) -> Result<RecordBatch> {
-    let mask: BooleanArray = (first..first + batch.num_rows() as u32).map(|row| Some(!gone(row))).collect();
+pub(crate) fn drop_rows(
+    first: u32,
+    batch: &RecordBatch,
+    gone: impl Fn(u32) -> bool,
+) -> Result<RecordBatch> {
+    let mask: BooleanArray = (first..first + batch.num_rows() as u32)
+        .map(|row| Some(!gone(row)))
+        .collect();
     filter_record_batch(batch, &mask).file("can't filter", "a table")
 }
 

@@ -1,4 +1,5 @@
-//! Reading segments: all rows, single rows, or the links of all rows, on all cores, a row group at a time.
+//! Reading segments: all rows, single rows, or the links of all rows, on all cores, a row group at
+//! a time.
 
 use std::sync::Arc;
 
@@ -6,7 +7,9 @@ use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, StringArray};
 use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::columns::{GRAINS, IdentityColumn};
 use gristmill_schemas::grain::Field;
-use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ParquetRecordBatchReaderBuilder, RowSelection, RowSelector};
+use parquet::arrow::arrow_reader::{
+    ArrowReaderMetadata, ParquetRecordBatchReaderBuilder, RowSelection, RowSelector,
+};
 use rayon::prelude::*;
 
 use crate::error::{Context, Result};
@@ -28,8 +31,8 @@ pub(crate) struct OpenFile {
 /// Rows that are read at a time, if nothing is known of their size.
 const BATCH_ROWS: usize = 1_024;
 
-/// Rows of a batch at most, and about how many bytes they may have: a batch costs something for each of many columns, however
-/// few its rows are.
+/// Rows of a batch at most, and about how many bytes they may have: a batch costs something for
+/// each of many columns, however few its rows are.
 const MOST_ROWS: usize = 8_192;
 const BATCH_BYTES: usize = 4 << 20;
 
@@ -39,7 +42,12 @@ impl OpenFile {
         let bytes = MappedFile(Arc::new(lake.location().read(path).await?));
         let metadata = footer_of(&bytes).file("can't read", path)?;
         let keys = lake.keys_to_read(path.as_ref())?;
-        Ok(OpenFile { bytes, metadata, name: path.to_string(), keys })
+        Ok(OpenFile {
+            bytes,
+            metadata,
+            name: path.to_string(),
+            keys,
+        })
     }
 
     /// The file as one whose row groups can be copied.
@@ -57,11 +65,18 @@ impl OpenFile {
         self.keys.as_ref()
     }
 
-    /// Rows of the file as they can be read, with `columns`. Those whose keys were destroyed stay at their places.
-    pub(crate) fn opened(&self, batch: &RecordBatch, columns: Option<&[&str]>) -> Result<RecordBatch> {
+    /// Rows of the file as they can be read, with `columns`. Those whose keys were destroyed stay
+    /// at their places.
+    pub(crate) fn opened(
+        &self,
+        batch: &RecordBatch,
+        columns: Option<&[&str]>,
+    ) -> Result<RecordBatch> {
         match &self.keys {
             None => Ok(batch.clone()),
-            Some(keys) if self.name.starts_with(GRAINS) => keys.open_rows(batch, columns, Erased::Kept),
+            Some(keys) if self.name.starts_with(GRAINS) => {
+                keys.open_rows(batch, columns, Erased::Kept)
+            }
             Some(keys) => keys.open_cells(batch),
         }
     }
@@ -81,21 +96,36 @@ impl OpenFile {
 
     /// Bytes of each row group in memory, roughly.
     pub(crate) fn row_group_bytes(&self) -> Vec<u64> {
-        self.metadata.metadata().row_groups().iter().map(|group| group.total_byte_size().max(0) as u64).collect()
+        self.metadata
+            .metadata()
+            .row_groups()
+            .iter()
+            .map(|group| group.total_byte_size().max(0) as u64)
+            .collect()
     }
 
     /// Bytes of each row group in the file.
     pub(crate) fn stored_bytes(&self) -> Vec<u64> {
-        self.metadata.metadata().row_groups().iter().map(|group| group.compressed_size().max(0) as u64).collect()
+        self.metadata
+            .metadata()
+            .row_groups()
+            .iter()
+            .map(|group| group.compressed_size().max(0) as u64)
+            .collect()
     }
 
     /// Rows of each row group.
     pub(crate) fn row_groups(&self) -> Vec<usize> {
-        self.metadata.metadata().row_groups().iter().map(|group| group.num_rows().max(0) as usize).collect()
+        self.metadata
+            .metadata()
+            .row_groups()
+            .iter()
+            .map(|group| group.num_rows().max(0) as usize)
+            .collect()
     }
 
-    /// Calls `job` for every batch of every row group, row groups side by side; answers what it gave, in order. `job` gets
-    /// the number of the batch's first row in the file.
+    /// Calls `job` for every batch of every row group, row groups side by side; answers what it
+    /// gave, in order. `job` gets the number of the batch's first row in the file.
     pub(crate) fn each<T: Send>(
         &self,
         columns: Option<&[&str]>,
@@ -133,7 +163,8 @@ impl OpenFile {
         &self.name
     }
 
-    /// The batches of one row group of `grains` with `columns`, or of a small table with all, as they can be read.
+    /// The batches of one row group of `grains` with `columns`, or of a small table with all, as
+    /// they can be read.
     pub(crate) fn group(
         &self,
         number: usize,
@@ -142,7 +173,9 @@ impl OpenFile {
         let columns = self.name.starts_with(GRAINS).then(|| columns.to_vec());
         let stored = self.stored(columns.as_deref());
         let reader = self.reader(stored.as_deref(), Some(number), None)?;
-        Ok(reader.map(move |batch| self.opened(&batch.file("can't read", &self.name)?, columns.as_deref())))
+        Ok(reader.map(move |batch| {
+            self.opened(&batch.file("can't read", &self.name)?, columns.as_deref())
+        }))
     }
 
     /// The batches of one row group, or of the rows `selection`, or of all, as they are stored.
@@ -152,10 +185,15 @@ impl OpenFile {
         group: Option<usize>,
         selection: Option<RowSelection>,
     ) -> Result<parquet::arrow::arrow_reader::ParquetRecordBatchReader> {
-        let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(self.bytes.clone(), self.metadata.clone());
-        let mut builder = builder.with_batch_size(group.map_or(BATCH_ROWS, |group| self.batch_rows(group)));
+        let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(
+            self.bytes.clone(),
+            self.metadata.clone(),
+        );
+        let mut builder =
+            builder.with_batch_size(group.map_or(BATCH_ROWS, |group| self.batch_rows(group)));
         if let Some(columns) = columns {
-            builder = builder.with_projection(mask_of(&self.metadata, columns).file("can't read", &self.name)?);
+            builder = builder
+                .with_projection(mask_of(&self.metadata, columns).file("can't read", &self.name)?);
         }
         if let Some(group) = group {
             builder = builder.with_row_groups(vec![group]);
@@ -169,7 +207,9 @@ impl OpenFile {
     /// Rows of row group `group` that are read at a time.
     fn batch_rows(&self, group: usize) -> usize {
         let group = self.metadata.metadata().row_groups().get(group);
-        let (rows, bytes) = group.map_or((0, 0), |group| (group.num_rows().max(0), group.total_byte_size().max(1)));
+        let (rows, bytes) = group.map_or((0, 0), |group| {
+            (group.num_rows().max(0), group.total_byte_size().max(1))
+        });
         (rows as usize)
             .saturating_mul(BATCH_BYTES)
             .checked_div(bytes as usize)
@@ -189,7 +229,9 @@ impl OpenFile {
         }
         let stored = self.stored(Some(columns));
         let reader = self.reader(stored.as_deref(), None, Some(selectors.into()))?;
-        reader.map(|batch| self.opened(&batch.file("can't read", &self.name)?, Some(columns))).collect()
+        reader
+            .map(|batch| self.opened(&batch.file("can't read", &self.name)?, Some(columns)))
+            .collect()
     }
 
     /// The Arrow schema of the file.
@@ -205,7 +247,9 @@ pub(crate) fn texts<'a>(batch: &'a RecordBatch, name: &str) -> Option<&'a String
 
 /// The text of `row`, if it has one.
 pub(crate) fn text_at(column: Option<&StringArray>, row: usize) -> Option<&str> {
-    column.filter(|column| column.is_valid(row)).map(|column| column.value(row))
+    column
+        .filter(|column| column.is_valid(row))
+        .map(|column| column.value(row))
 }
 
 /// The address of `row` in a column of addresses.
@@ -213,7 +257,8 @@ pub(crate) fn address_at(column: Option<&StringArray>, row: usize) -> Option<Con
     text_at(column, row).and_then(|text| text.parse().ok())
 }
 
-/// The address of `row` in a column by which grains refer to others; it may say `sha256:` before it.
+/// The address of `row` in a column by which grains refer to others; it may say `sha256:` before
+/// it.
 pub(crate) fn reference_at(column: Option<&StringArray>, row: usize) -> Option<ContentAddress> {
     text_at(column, row).and_then(address_of)
 }
@@ -256,7 +301,10 @@ pub(crate) fn link_columns() -> Vec<&'static str> {
 /// Calls `found` with the row, kind and target of every link in `batch`.
 pub(crate) fn links(batch: &RecordBatch, mut found: impl FnMut(usize, Link, ContentAddress)) {
     for (name, link) in LINKS {
-        let Some(column) = batch.column_by_name(name).filter(|column| column.null_count() < column.len()) else {
+        let Some(column) = batch
+            .column_by_name(name)
+            .filter(|column| column.null_count() < column.len())
+        else {
             continue;
         };
         each_text(column, |row, text| {
@@ -267,17 +315,24 @@ pub(crate) fn links(batch: &RecordBatch, mut found: impl FnMut(usize, Link, Cont
     }
 }
 
-/// Every text in a column of texts, of lists of texts, or of lists of structs whose texts are addresses.
+/// Every text in a column of texts, of lists of texts, or of lists of structs whose texts are
+/// addresses.
 fn each_text(column: &ArrayRef, mut found: impl FnMut(usize, &str)) {
     if let Some(texts) = column.as_string_opt::<i32>() {
-        (0..texts.len()).filter(|row| texts.is_valid(*row)).for_each(|row| found(row, texts.value(row)));
+        (0..texts.len())
+            .filter(|row| texts.is_valid(*row))
+            .for_each(|row| found(row, texts.value(row)));
         return;
     }
     let Some(lists) = column.as_list_opt::<i32>() else {
         return;
     };
     let members: Vec<&StringArray> = match lists.values().as_struct_opt() {
-        Some(items) => items.columns().iter().filter_map(|member| member.as_string_opt::<i32>()).collect(),
+        Some(items) => items
+            .columns()
+            .iter()
+            .filter_map(|member| member.as_string_opt::<i32>())
+            .collect(),
         None => lists.values().as_string_opt::<i32>().into_iter().collect(),
     };
     for (row, bounds) in lists.value_offsets().windows(2).enumerate() {

@@ -4,10 +4,12 @@
 //! survey ─▶ journal ─▶ refuse from now on ─▶ rejects ─▶ state ─▶ grains ─▶ survey again ─▶ remove files ─▶ prove ─▶ certify
 //! ```
 //!
-//! Rows that are written again are surveyed again while they are at hand; all others are read once more.
+//! Rows that are written again are surveyed again while they are at hand; all others are read once
+//! more.
 //!
-//! Each table changes in one commit, `grains` last. A process that is killed leaves either nothing erased, or a journal by
-//! which the next run of the same request goes on: whatever was done is found done, and the certificate covers all of it.
+//! Each table changes in one commit, `grains` last. A process that is killed leaves either nothing
+//! erased, or a journal by which the next run of the same request goes on: whatever was done is
+//! found done, and the certificate covers all of it.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -24,8 +26,8 @@ use tokio::task::JoinHandle;
 use super::absence::{self, Retained};
 use super::by_key::{self, Doomed};
 use super::certificate::{
-    Certificate, FORMAT, Ground, KEY_REMINDER, PSEUDONYMS, Proofs, Pseudonyms, REMINDER, Remaining, Scope, Snapshots,
-    leaves, tree,
+    Certificate, FORMAT, Ground, KEY_REMINDER, PSEUDONYMS, Proofs, Pseudonyms, REMINDER, Remaining,
+    Scope, Snapshots, leaves, tree,
 };
 use super::glance::{Examiner, Glance};
 use super::identifier_search::IdentifierSearch;
@@ -56,7 +58,8 @@ pub struct Order {
     pub signing_key: String,
     /// True if nobody else writes to the lake: files that no commit names are removed at once.
     pub exclusive: bool,
-    /// True if the keys of the people are to be destroyed: what is sealed with them needn't be written again.
+    /// True if the keys of the people are to be destroyed: what is sealed with them needn't be
+    /// written again.
     pub destroy_keys: bool,
     /// Threads to work on; 0 for one per core.
     pub threads: usize,
@@ -93,8 +96,9 @@ const ROUNDS: usize = 5;
 /// People whose pseudonyms a certificate lists one by one.
 const PSEUDONYMS_LISTED: usize = 10_000;
 
-/// Surveys `lake` for an erasure by `request`; changes nothing. Finds what was erased before and can be read again, because an erasure
-/// was interrupted or an old copy of the keyring was restored.
+/// Surveys `lake` for an erasure by `request`; changes nothing. Finds what was erased before and
+/// can be read again, because an erasure was interrupted or an old copy of the keyring was
+/// restored.
 ///
 /// # Errors
 /// As [`plan_disclosure`].
@@ -105,15 +109,20 @@ pub async fn plan(lake: &mut Lake, request: &Request, threads: usize) -> Result<
     planned
 }
 
-/// Surveys `lake` for what can be handed out by `request`; changes nothing. What was erased stays hidden.
+/// Surveys `lake` for what can be handed out by `request`; changes nothing. What was erased stays
+/// hidden.
 ///
 /// # Errors
 /// [`EngineError::Request`] if it names nobody; what the lake says.
-pub async fn plan_disclosure(lake: &mut Lake, request: &Request, threads: usize) -> Result<(Plan, Survey)> {
+pub async fn plan_disclosure(
+    lake: &mut Lake,
+    request: &Request,
+    threads: usize,
+) -> Result<(Plan, Survey)> {
     if request.is_empty() {
         return Err(EngineError::Request(
-            "the request names nobody: give --user, --subject, --did, --session, --subjects, --consent, \
-             --withdrawn-consents or --addresses"
+            "the request names nobody: give --user, --subject, --did, --session, --subjects, \
+             --consent, --withdrawn-consents or --addresses"
                 .to_owned(),
         ));
     }
@@ -125,8 +134,9 @@ pub async fn plan_disclosure(lake: &mut Lake, request: &Request, threads: usize)
 /// Erases what `request` is about.
 ///
 /// # Errors
-/// [`EngineError::Policy`] if something was found and nothing of it may go; [`EngineError::Key`] without a key to sign with;
-/// [`EngineError::Conflict`]; what the lake says. An erasure that was begun goes on with the next run.
+/// [`EngineError::Policy`] if something was found and nothing of it may go; [`EngineError::Key`]
+/// without a key to sign with; [`EngineError::Conflict`]; what the lake says. An erasure that was
+/// begun goes on with the next run.
 pub async fn erase(lake: &mut Lake, request: &Request, order: &Order) -> Result<Erased> {
     lake.reveal_erased(true);
     let erased = erase_revealed(lake, request, order).await;
@@ -144,7 +154,12 @@ async fn erase_revealed(lake: &mut Lake, request: &Request, order: &Order) -> Re
     let (plan, survey) = plan_disclosure(lake, request, order.threads).await?;
     let left = Journal::load(lake, &digest, &key).await?;
     if left.is_none() && !plan.has_work() {
-        let kept: u64 = plan.excluded.iter().filter(|(reason, _)| *reason != "not_selected").map(|(_, n)| n).sum();
+        let kept: u64 = plan
+            .excluded
+            .iter()
+            .filter(|(reason, _)| *reason != "not_selected")
+            .map(|(_, n)| n)
+            .sum();
         if kept > 0 {
             return Err(EngineError::Policy(format!(
                 "all {kept} grains that were selected must stay ({})",
@@ -162,10 +177,23 @@ async fn erase_revealed(lake: &mut Lake, request: &Request, order: &Order) -> Re
             "there are no keys to destroy: the lake isn't encrypted, or is locked".to_owned(),
         ));
     }
-    let mut run = Run { lake, request, order, key, digest, journal, pool: pool(order.threads)?, seen: Seen::default() };
+    let mut run = Run {
+        lake,
+        request,
+        order,
+        key,
+        digest,
+        journal,
+        pool: pool(order.threads)?,
+        seen: Seen::default(),
+    };
     run.spellings(&plan);
     run.remove(survey).await?;
-    let Settled { after, needles, removed } = run.settle().await?;
+    let Settled {
+        after,
+        needles,
+        removed,
+    } = run.settle().await?;
     let proofs = run.prove(&after, needles).await?;
     let (scope, path, signer) = run.certify(&after, removed, &proofs).await?;
     let proven = holds(&proofs);
@@ -173,18 +201,35 @@ async fn erase_revealed(lake: &mut Lake, request: &Request, order: &Order) -> Re
     run.finish(&scope, &proofs, &path).await?;
     let seconds = started.elapsed().as_secs_f64();
     let certificate = path.to_string();
-    Ok(Erased { id, plan, scope, proofs, proven, certificate, signer, resumed, removed, seconds })
+    Ok(Erased {
+        id,
+        plan,
+        scope,
+        proofs,
+        proven,
+        certificate,
+        signer,
+        resumed,
+        removed,
+        seconds,
+    })
 }
 
 /// What goes into the certificate in clear must not name whom the erasure is about.
 fn names_nobody(ground: &Ground, request: &Request) -> Result<()> {
     let (matcher, mut hits) = (Matcher::new(request), Hits::default());
-    for (what, text) in
-        [("reference", &ground.reference), ("legal ground", &ground.legal_ground), ("operator", &ground.operator)]
-    {
-        if text.as_ref().is_some_and(|text| matcher.names_somebody(text, &mut hits)) {
+    for (what, text) in [
+        ("reference", &ground.reference),
+        ("legal ground", &ground.legal_ground),
+        ("operator", &ground.operator),
+    ] {
+        if text
+            .as_ref()
+            .is_some_and(|text| matcher.names_somebody(text, &mut hits))
+        {
             return Err(EngineError::Request(format!(
-                "the {what} names somebody whom the request is about; the certificate holds no personal data"
+                "the {what} names somebody whom the request is about; the certificate holds no \
+                 personal data"
             )));
         }
     }
@@ -192,13 +237,19 @@ fn names_nobody(ground: &Ground, request: &Request) -> Result<()> {
 }
 
 fn told(plan: &Plan) -> String {
-    let reasons: Vec<String> = plan.excluded.iter().map(|(reason, count)| format!("{reason}: {count}")).collect();
+    let reasons: Vec<String> = plan
+        .excluded
+        .iter()
+        .map(|(reason, count)| format!("{reason}: {count}"))
+        .collect();
     reasons.join(", ")
 }
 
 fn pool(threads: usize) -> Result<Arc<rayon::ThreadPool>> {
     let builder = rayon::ThreadPoolBuilder::new().num_threads(threads);
-    let pool = builder.thread_name(|number| format!("erase-{number}")).build();
+    let pool = builder
+        .thread_name(|number| format!("erase-{number}"))
+        .build();
     Ok(Arc::new(pool.file("can't start", "threads")?))
 }
 
@@ -219,7 +270,9 @@ fn begin(lake: &Lake) -> Result<Journal> {
 }
 
 fn versions(lake: &Lake) -> BTreeMap<String, u64> {
-    [&lake.grains, &lake.state, &lake.rejects].map(|table| (table.name().to_owned(), table.version())).into()
+    [&lake.grains, &lake.state, &lake.rejects]
+        .map(|table| (table.name().to_owned(), table.version()))
+        .into()
 }
 
 fn rows(lake: &Lake) -> Result<BTreeMap<String, u64>> {
@@ -232,11 +285,15 @@ fn rows(lake: &Lake) -> Result<BTreeMap<String, u64>> {
 
 fn holds(proofs: &Proofs) -> bool {
     let opened = proofs.envelopes.map_or(0, |envelopes| envelopes.left);
-    proofs.byte_search.is_proven() && proofs.survey.left == 0 && proofs.lookup.left == 0 && opened == 0
+    proofs.byte_search.is_proven()
+        && proofs.survey.left == 0
+        && proofs.lookup.left == 0
+        && opened == 0
 }
 
-/// Segments, at most, that are being finished and published while one is written: the threads of the pool get to that when they would
-/// be idle, which one is as long as the other writes the last row group. So the next is begun before all that is done.
+/// Segments, at most, that are being finished and published while one is written: the threads of
+/// the pool get to that when they would be idle, which one is as long as the other writes the last
+/// row group. So the next is begun before all that is done.
 const FINISHED: usize = 3;
 
 /// A segment that was written again.
@@ -275,9 +332,14 @@ impl Run<'_> {
     /// Notes the spellings of the lake that the proof must look for, beside what the request names.
     fn spellings(&mut self, plan: &Plan) {
         let found = plan.spellings.iter().map(|spelling| spelling.text.clone());
-        let mut spellings: HashSet<String> = self.journal.spellings.drain(..).chain(found).collect();
+        let mut spellings: HashSet<String> =
+            self.journal.spellings.drain(..).chain(found).collect();
         let folding = self.request.folding;
-        let too_short: HashSet<String> = plan.too_short_for_text.iter().map(|it| folding.folded(it)).collect();
+        let too_short: HashSet<String> = plan
+            .too_short_for_text
+            .iter()
+            .map(|it| folding.folded(it))
+            .collect();
         spellings.retain(|spelling| !too_short.contains(&folding.folded(spelling)));
         self.journal.spellings = spellings.into_iter().collect();
         self.journal.spellings.sort_unstable();
@@ -292,21 +354,42 @@ impl Run<'_> {
         self.journal.note_keys(&doomed);
         for found in survey.selected() {
             let by_key = doomed.rows.contains(&(found.segment, found.row));
-            let item = Item { type_byte: Some(found.type_byte), size: found.size, by_key };
+            let item = Item {
+                type_byte: Some(found.type_byte),
+                size: found.size,
+                by_key,
+            };
             self.journal.items.insert(found.address.to_string(), item);
         }
         for found in survey.selected_rejects() {
-            let item = Item { type_byte: None, size: 0, by_key: false };
-            self.journal.items.entry(found.address.to_string()).or_insert(item);
+            let item = Item {
+                type_byte: None,
+                size: 0,
+                by_key: false,
+            };
+            self.journal
+                .items
+                .entry(found.address.to_string())
+                .or_insert(item);
         }
         let people = survey.selected().map(|found| found.person);
-        let people: HashSet<u32> = people.chain(survey.selected_rejects().map(|found| found.person)).collect();
+        let people: HashSet<u32> = people
+            .chain(survey.selected_rejects().map(|found| found.person))
+            .collect();
         let known: HashSet<u32> = self.journal.people.iter().copied().collect();
-        self.journal.people.extend(people.into_iter().filter(|person| *person != NOBODY && !known.contains(person)));
-        self.journal.store(self.lake, &self.digest, &self.key).await?;
+        self.journal.people.extend(
+            people
+                .into_iter()
+                .filter(|person| *person != NOBODY && !known.contains(person)),
+        );
+        self.journal
+            .store(self.lake, &self.digest, &self.key)
+            .await?;
         let addresses = self.journal.addresses();
         let now = Utc::now().timestamp_micros();
-        self.lake.refuse_from_now_on(&addresses, &self.journal.id, now).await?;
+        self.lake
+            .refuse_from_now_on(&addresses, &self.journal.id, now)
+            .await?;
         self.remove_rejects(&survey).await?;
         let erased: HashSet<ContentAddress> = addresses.into_iter().collect();
         let matcher = Matcher::new(self.request);
@@ -318,18 +401,28 @@ impl Run<'_> {
         if events + bytes > 0 {
             self.journal.events += events;
             self.journal.bytes_rewritten += bytes;
-            self.journal.store(self.lake, &self.digest, &self.key).await?;
+            self.journal
+                .store(self.lake, &self.digest, &self.key)
+                .await?;
         }
         Ok(())
     }
 
-    /// Looks at rows that are written again as the next survey would: what they show needn't be read once more. Whose consent is
-    /// withdrawn is known to surveys only.
-    fn examiner(&mut self, mut matcher: Matcher, erased: HashSet<ContentAddress>) -> Option<Arc<Examiner>> {
+    /// Looks at rows that are written again as the next survey would: what they show needn't be
+    /// read once more. Whose consent is withdrawn is known to surveys only.
+    fn examiner(
+        &mut self,
+        mut matcher: Matcher,
+        erased: HashSet<ContentAddress>,
+    ) -> Option<Arc<Examiner>> {
         // What was seen before didn't know of all that is erased now.
         self.seen.clear();
         matcher.add_references(erased);
-        let examiner = Examiner::new(Arc::new(matcher), self.request, Utc::now().timestamp_millis());
+        let examiner = Examiner::new(
+            Arc::new(matcher),
+            self.request,
+            Utc::now().timestamp_millis(),
+        );
         (!self.request.withdrawn).then(|| Arc::new(examiner))
     }
 
@@ -343,18 +436,22 @@ impl Run<'_> {
         }
         let mut change = Change::default();
         for file in self.lake.rejects.files()? {
-            let Some(gone) = gone.get(&*file.name) else { continue };
+            let Some(gone) = gone.get(&*file.name) else {
+                continue;
+            };
             let edit = |first, batch| drop_rows(first, &batch, |row| gone.contains(&row));
             edit_file(self.lake, &self.lake.rejects, &file, &mut change, edit).await?;
         }
-        // A conflict means that somebody else removed these files; the next survey sees what is left.
+        // A conflict means that somebody else removed these files; the next survey sees what is
+        // left.
         match self.lake.rejects.commit(change, "erase", 0).await {
             Err(EngineError::Conflict(_)) => self.lake.rejects.refresh().await,
             committed => committed.map(drop),
         }
     }
 
-    /// Writes the segments that hold selected rows again, all in one commit; answers the bytes that were written.
+    /// Writes the segments that hold selected rows again, all in one commit; answers the bytes that
+    /// were written.
     async fn remove_grains(
         &mut self,
         survey: &Survey,
@@ -362,26 +459,45 @@ impl Run<'_> {
         examiner: Option<Arc<Examiner>>,
     ) -> Result<u64> {
         let mut rows = survey.rows_by_segment();
-        rows.iter_mut().for_each(|(segment, rows)| rows.retain(|row| !doomed.rows.contains(&(*segment, *row))));
+        rows.iter_mut().for_each(|(segment, rows)| {
+            rows.retain(|row| !doomed.rows.contains(&(*segment, *row)))
+        });
         rows.retain(|_, rows| !rows.is_empty());
         if rows.is_empty() {
             return Ok(0);
         }
-        let segments =
-            rows.into_iter().filter_map(|(number, rows)| Some((survey.segments.get(number as usize)?, rows)));
-        let rewritten = stream::iter(segments).map(|(segment, rows)| self.rewrite(segment, rows, examiner.clone()));
-        let published: Vec<Published> =
-            rewritten.buffered(1).map(|rewritten| self.publish(rewritten)).buffered(FINISHED).try_collect().await?;
-        let mut change = Change { changes_rows: true, ..Change::default() };
+        let segments = rows
+            .into_iter()
+            .filter_map(|(number, rows)| Some((survey.segments.get(number as usize)?, rows)));
+        let rewritten = stream::iter(segments)
+            .map(|(segment, rows)| self.rewrite(segment, rows, examiner.clone()));
+        let published: Vec<Published> = rewritten
+            .buffered(1)
+            .map(|rewritten| self.publish(rewritten))
+            .buffered(FINISHED)
+            .try_collect()
+            .await?;
+        let mut change = Change {
+            changes_rows: true,
+            ..Change::default()
+        };
         let mut bytes = 0;
-        for Published { removed, added, seen, copied } in published {
+        for Published {
+            removed,
+            added,
+            seen,
+            copied,
+        } in published
+        {
             bytes += added.iter().map(|file| file.size).sum::<u64>();
             change.removed.push(removed);
             change.added.extend(added);
             self.seen.extend(seen);
             self.journal.bytes_copied += copied;
         }
-        change.info.insert("erasure".to_owned(), self.journal.id.clone().into());
+        change
+            .info
+            .insert("erasure".to_owned(), self.journal.id.clone().into());
         // After a conflict the next survey sees what is left.
         match self.lake.grains.commit(change, "erase", 0).await {
             Err(EngineError::Conflict(_)) => self.lake.grains.refresh().await?,
@@ -399,9 +515,17 @@ impl Run<'_> {
     ) -> Result<(DataFile, Option<Rewritten>)> {
         let file = OpenFile::open(self.lake, &self.lake.grains.path_of(&segment.file.name)).await?;
         let (location, pool) = (self.lake.location().clone(), Arc::clone(&self.pool));
-        let text = self.lake.sidecars().text(self.lake.location(), segment).await;
-        let rewrite = move || pool.install(|| without(&location, &file, text.as_ref(), &rows, examiner.as_deref()));
-        let rewritten = tokio::task::spawn_blocking(rewrite).await.file("can't finish", "a segment")??;
+        let text = self
+            .lake
+            .sidecars()
+            .text(self.lake.location(), segment)
+            .await;
+        let rewrite = move || {
+            pool.install(|| without(&location, &file, text.as_ref(), &rows, examiner.as_deref()))
+        };
+        let rewritten = tokio::task::spawn_blocking(rewrite)
+            .await
+            .file("can't finish", "a segment")??;
         Ok((segment.file.clone(), rewritten))
     }
 
@@ -409,16 +533,29 @@ impl Run<'_> {
     async fn publish(&self, rewritten: Result<(DataFile, Option<Rewritten>)>) -> Result<Published> {
         let (removed, rewritten) = rewritten?;
         let Some(mut rewritten) = rewritten else {
-            return Ok(Published { removed, added: Vec::new(), seen: None, copied: 0 });
+            return Ok(Published {
+                removed,
+                added: Vec::new(),
+                seen: None,
+                copied: 0,
+            });
         };
-        let seen = rewritten.seen.take().map(|seen| (rewritten.file_name(), seen));
+        let seen = rewritten
+            .seen
+            .take()
+            .map(|seen| (rewritten.file_name(), seen));
         let copied = rewritten.copied;
         let pool = Arc::clone(&self.pool);
         let finishing = tokio::task::spawn_blocking(move || pool.install(|| rewritten.finish()));
         let segment = finishing.await.file("can't finish", "a segment")??;
         let mut change = Change::default();
         self.lake.publish_segment(&mut change, segment).await?;
-        Ok(Published { removed, added: change.added, seen, copied })
+        Ok(Published {
+            removed,
+            added: change.added,
+            seen,
+            copied,
+        })
     }
 
     /// Surveys the lake again until nothing is left, then removes files for good.
@@ -428,28 +565,41 @@ impl Run<'_> {
             let erased = self.journal.addresses();
             let now = Utc::now().timestamp_millis();
             let (seen, pool) = (std::mem::take(&mut self.seen), Arc::clone(&self.pool));
-            let survey = Survey::with_references(self.lake, self.request, &erased, seen, now, pool).await?;
+            let survey =
+                Survey::with_references(self.lake, self.request, &erased, seen, now, pool).await?;
             if survey.selected().next().is_none() && survey.selected_rejects().next().is_none() {
                 // Made on another thread: removing files waits for the disk.
                 let needles = self.needles(&survey);
                 let removed = self.lake.purge(self.order.exclusive).await?;
                 let needles = needles.await.file("can't make", "a proof")??;
-                return Ok(Settled { after: survey, needles, removed });
+                return Ok(Settled {
+                    after: survey,
+                    needles,
+                    removed,
+                });
             }
             self.remove(survey).await?;
         }
-        Err(EngineError::Conflict(format!("other writers brought in more {ROUNDS} times; run the erasure again")))
+        Err(EngineError::Conflict(format!(
+            "other writers brought in more {ROUNDS} times; run the erasure again"
+        )))
     }
 
-    /// What the proof looks for: all that is erased and was written again, in the spellings of the request and of the lake.
+    /// What the proof looks for: all that is erased and was written again, in the spellings of the
+    /// request and of the lake.
     fn needles(&self, survey: &Survey) -> JoinHandle<Result<Needles>> {
         let (erased, spellings) = (self.journal.rewritten(), self.journal.spellings.clone());
         let request = self.request.clone();
         let folding = request.folding;
-        let too_short: HashSet<String> = survey.indistinct.iter().map(|it| folding.folded(it)).collect();
+        let too_short: HashSet<String> = survey
+            .indistinct
+            .iter()
+            .map(|it| folding.folded(it))
+            .collect();
         tokio::task::spawn_blocking(move || {
             let left_out = |identifier: &str| too_short.contains(&folding.folded(identifier));
-            let search = IdentifierSearch::new(&request, left_out, spellings.iter().map(String::as_str))?;
+            let search =
+                IdentifierSearch::new(&request, left_out, spellings.iter().map(String::as_str))?;
             Ok(Needles::new(&erased, search))
         })
     }
@@ -457,16 +607,35 @@ impl Run<'_> {
     async fn prove(&self, after: &Survey, needles: Needles) -> Result<Proofs> {
         let erased = self.journal.rewritten();
         let known = KnownAddresses::load(self.lake).await?;
-        let found = erased.iter().filter(|address| known.contains(address)).count();
-        let survey = Remaining { checked: after.grains_read, left: after.selected().count() as u64 };
-        let lookup = Remaining { checked: erased.len() as u64, left: found as u64 };
-        let byte_search =
-            absence::prove(self.lake, needles, self.retained(after).await?, Arc::clone(&self.pool)).await?;
+        let found = erased
+            .iter()
+            .filter(|address| known.contains(address))
+            .count();
+        let survey = Remaining {
+            checked: after.grains_read,
+            left: after.selected().count() as u64,
+        };
+        let lookup = Remaining {
+            checked: erased.len() as u64,
+            left: found as u64,
+        };
+        let byte_search = absence::prove(
+            self.lake,
+            needles,
+            self.retained(after).await?,
+            Arc::clone(&self.pool),
+        )
+        .await?;
         let envelopes = match self.journal.keys.is_empty() {
             true => None,
             false => Some(by_key::prove(self.lake, &self.journal.keys).await?),
         };
-        Ok(Proofs { byte_search, survey, lookup, envelopes })
+        Ok(Proofs {
+            byte_search,
+            survey,
+            lookup,
+            envelopes,
+        })
     }
 
     /// The row groups that hold rows which were found and stay, and the sidecars of their segments.
@@ -474,37 +643,69 @@ impl Run<'_> {
         let mut retained = Retained::default();
         let mut groups: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
         for found in &after.grains {
-            let Some(segment) = after.segments.get(found.segment as usize) else { continue };
+            let Some(segment) = after.segments.get(found.segment as usize) else {
+                continue;
+            };
             let path = self.lake.grains.path_of(&segment.file.name);
             if let std::collections::btree_map::Entry::Vacant(entry) = groups.entry(found.segment) {
                 entry.insert(OpenFile::open(self.lake, &path).await?.row_groups());
             }
-            let sizes = groups.get(&found.segment).map(Vec::as_slice).unwrap_or_default();
-            retained.groups.entry(path.to_string()).or_default().extend(group_of(sizes, found.row));
-            let mentions = retained.sidecars.entry(segment.id.folder().to_string()).or_default();
+            let sizes = groups
+                .get(&found.segment)
+                .map(Vec::as_slice)
+                .unwrap_or_default();
+            retained
+                .groups
+                .entry(path.to_string())
+                .or_default()
+                .extend(group_of(sizes, found.row));
+            let mentions = retained
+                .sidecars
+                .entry(segment.id.folder().to_string())
+                .or_default();
             *mentions |= found.reasons.contains(Reason::Related);
         }
         for found in &after.rejects {
             let path = self.lake.rejects.path_of(&found.file);
-            if let std::collections::hash_map::Entry::Vacant(entry) = retained.groups.entry(path.to_string()) {
-                entry.insert((0..OpenFile::open(self.lake, &path).await?.row_groups().len()).collect());
+            if let std::collections::hash_map::Entry::Vacant(entry) =
+                retained.groups.entry(path.to_string())
+            {
+                entry.insert(
+                    (0..OpenFile::open(self.lake, &path).await?.row_groups().len()).collect(),
+                );
             }
         }
         Ok(retained)
     }
 
-    async fn certify(&self, after: &Survey, removed: Purged, proofs: &Proofs) -> Result<(Scope, Path, String)> {
+    async fn certify(
+        &self,
+        after: &Survey,
+        removed: Purged,
+        proofs: &Proofs,
+    ) -> Result<(Scope, Path, String)> {
         let now = Utc::now();
         let erased = self.journal.addresses();
         let leaves = leaves(&erased, &self.key);
         let scope = self.scope(removed)?;
         let mut exceptions: BTreeMap<String, u64> = BTreeMap::new();
-        let bars = after.grains.iter().map(|found| &found.bar).chain(after.rejects.iter().map(|found| &found.bar));
-        bars.flatten().for_each(|bar| *exceptions.entry(bar.name().to_owned()).or_default() += 1);
+        let bars = after
+            .grains
+            .iter()
+            .map(|found| &found.bar)
+            .chain(after.rejects.iter().map(|found| &found.bar));
+        bars.flatten()
+            .for_each(|bar| *exceptions.entry(bar.name().to_owned()).or_default() += 1);
         let after_versions = versions(self.lake);
         let snapshots = self.journal.before.iter().map(|(table, before)| {
             let after = after_versions.get(table).copied().unwrap_or_default();
-            (table.clone(), Snapshots { before: *before, after })
+            (
+                table.clone(),
+                Snapshots {
+                    before: *before,
+                    after,
+                },
+            )
         });
         let instant = |micros: i64| {
             let instant = chrono::DateTime::from_timestamp_micros(micros).unwrap_or_default();
@@ -518,7 +719,12 @@ impl Run<'_> {
             began_at: instant(self.journal.started),
             ended_at: instant(now.timestamp_micros()),
             method: self.journal.method(),
-            keys_destroyed: self.journal.keys.iter().map(|(id, generation)| format!("{id}/{generation}")).collect(),
+            keys_destroyed: self
+                .journal
+                .keys
+                .iter()
+                .map(|(id, generation)| format!("{id}/{generation}"))
+                .collect(),
             scope: scope.clone(),
             exceptions,
             unsearchable: after.unsearchable,
@@ -535,12 +741,21 @@ impl Run<'_> {
         let path = Path::from(format!("{ERASURES}/{}.cose", self.journal.id));
         let store = self.lake.location().store();
         let leaves_path = Path::from(format!("{ERASURES}/{}.leaves", self.journal.id));
-        store.put(&leaves_path, PutPayload::from(leaves.concat())).await.file("can't write", &leaves_path)?;
+        store
+            .put(&leaves_path, PutPayload::from(leaves.concat()))
+            .await
+            .file("can't write", &leaves_path)?;
         let tombstones = self.lake.tombstones_of(&erased).await?;
         let tombstones_path = tombstones_path(&self.journal.id);
         let copy = PutPayload::from(tombstones_to_bytes(tombstones));
-        store.put(&tombstones_path, copy).await.file("can't write", &tombstones_path)?;
-        store.put(&path, PutPayload::from(signed)).await.file("can't write", &path)?;
+        store
+            .put(&tombstones_path, copy)
+            .await
+            .file("can't write", &tombstones_path)?;
+        store
+            .put(&path, PutPayload::from(signed))
+            .await
+            .file("can't write", &path)?;
         let signer = gristmill_schemas::sign::did_of_key(&key.verifying_key());
         Ok((scope, path, signer))
     }
@@ -572,13 +787,21 @@ impl Run<'_> {
     fn pseudonyms(&self) -> Result<Pseudonyms> {
         let people = &self.request.people;
         let pseudonym = |person: &Person| -> Result<String> {
-            let whole =
-                serde_json::to_vec(&(&person.identifiers, &person.sessions)).file("can't write", "a pseudonym")?;
+            let whole = serde_json::to_vec(&(&person.identifiers, &person.sessions))
+                .file("can't write", "a pseudonym")?;
             Ok(keyed_hash(&self.key, &whole))
         };
-        let listed = if people.len() <= PSEUDONYMS_LISTED { people.as_slice() } else { &[] };
+        let listed = if people.len() <= PSEUDONYMS_LISTED {
+            people.as_slice()
+        } else {
+            &[]
+        };
         let pseudonyms = listed.iter().map(pseudonym).collect::<Result<_>>()?;
-        Ok(Pseudonyms { people: people.len(), request: self.digest.clone(), pseudonyms })
+        Ok(Pseudonyms {
+            people: people.len(),
+            request: self.digest.clone(),
+            pseudonyms,
+        })
     }
 
     /// Writes the audit entry, if it isn't there yet, and removes the journal.
@@ -586,8 +809,9 @@ impl Run<'_> {
         let id = &self.journal.id;
         let recorded = self.lake.has_recorded("erase", "id", id).await?;
         if !recorded {
-            let digest =
-                async |path: &Path| Ok::<_, EngineError>(FileDigest::of(&self.lake.location().read(path).await?));
+            let digest = async |path: &Path| {
+                Ok::<_, EngineError>(FileDigest::of(&self.lake.location().read(path).await?))
+            };
             let leaves = Path::from(format!("{ERASURES}/{id}.leaves"));
             let details = serde_json::json!({
                 "id": id,

@@ -1,4 +1,5 @@
-//! Who takes part in a session: its rows that name no data subject may be those of the one person whom others of it name.
+//! Who takes part in a session: its rows that name no data subject may be those of the one person
+//! whom others of it name.
 
 use std::collections::HashMap;
 
@@ -33,8 +34,9 @@ pub(super) struct Member {
     pub(super) of_somebody_else: bool,
 }
 
-/// Sessions that are of other people too, and rows that name no data subject, with their session. Whoever a `user_id`, a
-/// `subject_did` or an `entity_id` names takes part in the session; what a `subject` names is only what the one grain is about.
+/// Sessions that are of other people too, and rows that name no data subject, with their session.
+/// Whoever a `user_id`, a `subject_did` or an `entity_id` names takes part in the session; what a
+/// `subject` names is only what the one grain is about.
 pub(super) fn members(
     first: u32,
     batch: &RecordBatch,
@@ -42,23 +44,43 @@ pub(super) fn members(
     matcher: &Matcher,
 ) -> (Vec<Session>, Vec<Member>) {
     let (mut others, mut unnamed) = (Vec::new(), Vec::new());
-    let [users, session_ids, run_ids, namespaces, subjects, dids, entities] =
-        MEMBER_COLUMNS.map(|name| texts(batch, name));
+    let [
+        users,
+        session_ids,
+        run_ids,
+        namespaces,
+        subjects,
+        dids,
+        entities,
+    ] = MEMBER_COLUMNS.map(|name| texts(batch, name));
     let mut hits = Hits::default();
     for row in 0..batch.num_rows() {
         let namespace = text_at(namespaces, row).unwrap_or_default();
         for (ids, is_run) in [(session_ids, false), (run_ids, true)] {
-            let known = text_at(ids, row).and_then(|id| sessions.get(id)).into_iter().flatten();
-            let mut known = known.filter(|(session, _)| session.is_run == is_run && session.namespace == namespace);
-            let Some((session, person)) = known.next() else { continue };
-            let mut is_other =
-                |column| text_at(column, row).is_some_and(|name: &str| !matcher.names_somebody(name, &mut hits));
+            let known = text_at(ids, row)
+                .and_then(|id| sessions.get(id))
+                .into_iter()
+                .flatten();
+            let mut known = known
+                .filter(|(session, _)| session.is_run == is_run && session.namespace == namespace);
+            let Some((session, person)) = known.next() else {
+                continue;
+            };
+            let mut is_other = |column| {
+                text_at(column, row)
+                    .is_some_and(|name: &str| !matcher.names_somebody(name, &mut hits))
+            };
             if is_other(users) || is_other(dids) || is_other(entities) {
                 others.push(session.clone());
             }
             if text_at(users, row).is_none() {
                 let (session, of_somebody_else) = (session.clone(), is_other(subjects));
-                unnamed.push(Member { row: first + row as u32, session, person: *person, of_somebody_else });
+                unnamed.push(Member {
+                    row: first + row as u32,
+                    session,
+                    person: *person,
+                    of_somebody_else,
+                });
             }
         }
     }

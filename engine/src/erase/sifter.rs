@@ -1,11 +1,14 @@
-//! Passing over grains without decoding them: which payloads can't hold anything of what a request looks for?
+//! Passing over grains without decoding them: which payloads can't hold anything of what a request
+//! looks for?
 //!
-//! Most grains of a lake are of nobody whom a request names, and decoding them is most of what looking at them costs. In ASCII without
-//! escapes, an identifier that is found stands as it was folded, but for the case of letters and for what separates its words. So its
-//! longest run without blanks, or its longest word where separators vary, is looked for in the payload's bytes in lower case,
-//! whatever stands next to it; and in the folded form of each run that isn't ASCII, where it may be spelled in another way. Telephone
-//! numbers are looked for by their last digits, whatever stands between them, and as integers. A payload that has none of this, and
-//! nothing encoded, is passed over; any other is decoded and matched. A property test holds this to the matcher.
+//! Most grains of a lake are of nobody whom a request names, and decoding them is most of what
+//! looking at them costs. In ASCII without escapes, an identifier that is found stands as it was
+//! folded, but for the case of letters and for what separates its words. So its longest run without
+//! blanks, or its longest word where separators vary, is looked for in the payload's bytes in lower
+//! case, whatever stands next to it; and in the folded form of each run that isn't ASCII, where it
+//! may be spelled in another way. Telephone numbers are looked for by their last digits, whatever
+//! stands between them, and as integers. A payload that has none of this, and nothing encoded, is
+//! passed over; any other is decoded and matched. A property test holds this to the matcher.
 
 use std::collections::HashSet;
 
@@ -21,7 +24,8 @@ use crate::text::numbers::{LEAST, each_number};
 /// What a request looks for, as far as payloads show it.
 #[derive(Debug)]
 pub(super) struct Sought {
-    /// Texts, folded to the coarsest form, of each of which the longest run without blanks stands in every match.
+    /// Texts, folded to the coarsest form, of each of which the longest run without blanks stands
+    /// in every match.
     pub(super) texts: Vec<String>,
     /// The last digits of telephone numbers.
     pub(super) number_tails: HashSet<u32, FxBuildHasher>,
@@ -49,24 +53,42 @@ pub(crate) struct SifterScratch {
 }
 
 impl Sifter {
-    /// Looks for what is `sought`. `None` if a text is too short for it, or has nothing to look for.
+    /// Looks for what is `sought`. `None` if a text is too short for it, or has nothing to look
+    /// for.
     pub(super) fn new(sought: Sought) -> Option<Sifter> {
         fn longest(text: &str) -> &str {
-            text.split(is_blank).max_by_key(|run| run.len()).unwrap_or_default()
+            text.split(is_blank)
+                .max_by_key(|run| run.len())
+                .unwrap_or_default()
         }
         // Folding takes blanks off the end that aren't ASCII either.
         let needle = |text: &String| longest(text).trim_end().to_ascii_lowercase().into_bytes();
         let mut needles: Vec<Vec<u8>> = sought.texts.iter().map(needle).collect();
         needles.extend(sought.integers.iter().map(|number| bytes_of(*number)));
         let suits = needles.iter().all(|needle| needle.len() >= SHORTEST);
-        let Sought { number_tails, is_encoded, folding, .. } = sought;
-        suits.then(|| Sifter { runs: Finder::new((0..).zip(needles)), number_tails, is_encoded, folding })
+        let Sought {
+            number_tails,
+            is_encoded,
+            folding,
+            ..
+        } = sought;
+        suits.then(|| Sifter {
+            runs: Finder::new((0..).zip(needles)),
+            number_tails,
+            is_encoded,
+            folding,
+        })
     }
 
-    /// True if the grain `blob`, which is known to be readable, holds nothing of what is looked for.
+    /// True if the grain `blob`, which is known to be readable, holds nothing of what is looked
+    /// for.
     pub(crate) fn passes(&self, blob: &[u8], scratch: &mut SifterScratch) -> bool {
-        let Ok(payload) = Payload::open(blob, DEFAULT_PAYLOAD_LIMIT) else { return false };
-        let Some((bytes, encoding)) = payload.clear() else { return false };
+        let Ok(payload) = Payload::open(blob, DEFAULT_PAYLOAD_LIMIT) else {
+            return false;
+        };
+        let Some((bytes, encoding)) = payload.clear() else {
+            return false;
+        };
         if bytes.contains(&b'\\')
             || self.is_encoded && may_open(bytes, encoding == Encoding::MessagePack)
             || self.may_hold_number(bytes)
@@ -74,7 +96,10 @@ impl Sifter {
             return false;
         }
         let mut found = false;
-        let SifterScratch { bytes: lower, folded } = scratch;
+        let SifterScratch {
+            bytes: lower,
+            folded,
+        } = scratch;
         let is_whole = payload.each_text_beyond_ascii(|text| {
             for run in text.split(is_blank).filter(|run| !run.is_ascii()) {
                 self.folding.fold_alike(Alike::ALL, run, folded);
@@ -82,7 +107,9 @@ impl Sifter {
                 self.runs.find(folded.as_bytes(), |_, _| found = true);
             }
             if !self.number_tails.is_empty() {
-                each_number(text, |number| found |= self.number_tails.contains(&number.tail()));
+                each_number(text, |number| {
+                    found |= self.number_tails.contains(&number.tail())
+                });
             }
         });
         if found || !is_whole {
@@ -94,24 +121,32 @@ impl Sifter {
         !found
     }
 
-    /// True if the last digits of a telephone number stand in `bytes`, whatever stands between them.
+    /// True if the last digits of a telephone number stand in `bytes`, whatever stands between
+    /// them.
     fn may_hold_number(&self, bytes: &[u8]) -> bool {
         if self.number_tails.is_empty() {
             return false;
         }
         let (mut tail, mut count) = (0, 0);
-        bytes.iter().filter(|byte| byte.is_ascii_digit()).any(|digit| {
-            tail = (tail * 10 + u32::from(digit - b'0')) % 10_u32.pow(LEAST as u32);
-            count += 1;
-            count >= LEAST && self.number_tails.contains(&tail)
-        })
+        bytes
+            .iter()
+            .filter(|byte| byte.is_ascii_digit())
+            .any(|digit| {
+                tail = (tail * 10 + u32::from(digit - b'0')) % 10_u32.pow(LEAST as u32);
+                count += 1;
+                count >= LEAST && self.number_tails.contains(&tail)
+            })
     }
 }
 
-/// The bytes of an integer in MessagePack and CBOR, as they stand where everything is in lower case: the last four if they
-/// suffice.
+/// The bytes of an integer in MessagePack and CBOR, as they stand where everything is in lower
+/// case: the last four if they suffice.
 fn bytes_of(number: u64) -> Vec<u8> {
     let bytes = number.to_be_bytes();
-    let least = if number <= u64::from(u32::MAX) { &bytes[4..] } else { &bytes[..] };
+    let least = if number <= u64::from(u32::MAX) {
+        &bytes[4..]
+    } else {
+        &bytes[..]
+    };
     least.to_ascii_lowercase()
 }

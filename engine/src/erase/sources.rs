@@ -23,13 +23,16 @@ pub struct ListedSource {
     pub reason: Option<String>,
 }
 
-/// Blanks the paths and reasons in `sources` that name people whom `matcher` knows; answers in how many rows.
+/// Blanks the paths and reasons in `sources` that name people whom `matcher` knows; answers in how
+/// many rows.
 ///
 /// # Errors
 /// [`EngineError::File`], [`EngineError::Delta`], [`EngineError::Key`], [`EngineError::Conflict`].
 pub(super) async fn blank(lake: &mut Lake, matcher: &Matcher) -> Result<u64> {
     for _ in 0..ATTEMPTS {
-        let Some(sources) = &mut lake.sources else { return Ok(0) };
+        let Some(sources) = &mut lake.sources else {
+            return Ok(0);
+        };
         sources.refresh().await?;
         let mut sources = sources.clone();
         let edits = plan(lake, matcher).await?;
@@ -39,8 +42,16 @@ pub(super) async fn blank(lake: &mut Lake, matcher: &Matcher) -> Result<u64> {
         let mut change = Change::default();
         let mut count = 0;
         for edit in &edits {
-            count += edit.blanked.values().flatten().collect::<HashSet<_>>().len();
-            edit_file(lake, &sources, &edit.file, &mut change, |first, batch| edit.apply(first, batch)).await?;
+            count += edit
+                .blanked
+                .values()
+                .flatten()
+                .collect::<HashSet<_>>()
+                .len();
+            edit_file(lake, &sources, &edit.file, &mut change, |first, batch| {
+                edit.apply(first, batch)
+            })
+            .await?;
         }
         let committed = sources.commit(change, "erase", 0).await;
         lake.sources = Some(sources);
@@ -50,7 +61,9 @@ pub(super) async fn blank(lake: &mut Lake, matcher: &Matcher) -> Result<u64> {
             Ok(_) => return Ok(count as u64),
         }
     }
-    Err(EngineError::Conflict("other writers were faster".to_owned()))
+    Err(EngineError::Conflict(
+        "other writers were faster".to_owned(),
+    ))
 }
 
 /// The rows that name people whom `matcher` knows, with the BLAKE3 of their sources.
@@ -60,7 +73,9 @@ pub(super) async fn blank(lake: &mut Lake, matcher: &Matcher) -> Result<u64> {
 pub(super) async fn naming(lake: &Lake, matcher: &Matcher) -> Result<Vec<(String, ListedSource)>> {
     let mut out = Vec::new();
     let mut hits = Hits::default();
-    let Some(sources) = &lake.sources else { return Ok(out) };
+    let Some(sources) = &lake.sources else {
+        return Ok(out);
+    };
     for file in sources.files()? {
         let open = OpenFile::open(lake, &sources.path_of(&file.name)).await?;
         for batch in open.reader(None, None, None)? {
@@ -68,8 +83,19 @@ pub(super) async fn naming(lake: &Lake, matcher: &Matcher) -> Result<Vec<(String
             for row in 0..batch.num_rows() {
                 if named(&batch, row, matcher, &mut hits).next().is_some() {
                     let text = |column| text_at(texts(&batch, column), row).map(str::to_owned);
-                    let (run_id, source, reason) = (text("run_id").unwrap_or_default(), text("source"), text("reason"));
-                    out.push((text("source_id").unwrap_or_default(), ListedSource { run_id, source, reason }));
+                    let (run_id, source, reason) = (
+                        text("run_id").unwrap_or_default(),
+                        text("source"),
+                        text("reason"),
+                    );
+                    out.push((
+                        text("source_id").unwrap_or_default(),
+                        ListedSource {
+                            run_id,
+                            source,
+                            reason,
+                        },
+                    ));
                 }
             }
         }
@@ -97,16 +123,26 @@ fn named<'a>(
 async fn plan(lake: &Lake, matcher: &Matcher) -> Result<Vec<Edits>> {
     let mut out = Vec::new();
     let mut hits = Hits::default();
-    let Some(sources) = &lake.sources else { return Ok(out) };
+    let Some(sources) = &lake.sources else {
+        return Ok(out);
+    };
     for file in sources.files()? {
         let open = OpenFile::open(lake, &sources.path_of(&file.name)).await?;
-        let mut edits = Edits { file, removed: HashSet::new(), blanked: BTreeMap::new() };
+        let mut edits = Edits {
+            file,
+            removed: HashSet::new(),
+            blanked: BTreeMap::new(),
+        };
         let mut at = 0;
         for batch in open.reader(None, None, None)? {
             let batch = open.opened(&batch.file("can't read", "sources")?, None)?;
             for row in 0..batch.num_rows() {
                 for column in named(&batch, row, matcher, &mut hits) {
-                    edits.blanked.entry(column).or_default().insert(at + row as u32);
+                    edits
+                        .blanked
+                        .entry(column)
+                        .or_default()
+                        .insert(at + row as u32);
                 }
             }
             at += batch.num_rows() as u32;

@@ -1,8 +1,9 @@
 //! Lifecycle events of erased grains.
 //!
-//! Events of an erased grain go with it. An event that names an erased grain as the successor of another stays without the
-//! name, and a grain whose erased successor said by itself that it supersedes gets such an event: forgetting the newest
-//! version must not bring the one before it back. Names of people in `actor` and `reason` are blanked.
+//! Events of an erased grain go with it. An event that names an erased grain as the successor of
+//! another stays without the name, and a grain whose erased successor said by itself that it
+//! supersedes gets such an event: forgetting the newest version must not bring the one before it
+//! back. Names of people in `actor` and `reason` are blanked.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -31,8 +32,8 @@ pub(super) struct Edits {
 /// How often the commit is tried again behind those of other writers.
 pub(super) const ATTEMPTS: usize = 10;
 
-/// Removes what `state` says of the grains that `survey` selects and of the people that `matcher` knows; answers how many
-/// events were removed or blanked.
+/// Removes what `state` says of the grains that `survey` selects and of the people that `matcher`
+/// knows; answers how many events were removed or blanked.
 pub(super) async fn erase(
     lake: &mut Lake,
     survey: &Survey,
@@ -47,11 +48,27 @@ pub(super) async fn erase(
         if edits.is_empty() && fresh.is_empty() {
             return Ok(0);
         }
-        let mut change = Change { changes_rows: true, ..Change::default() };
+        let mut change = Change {
+            changes_rows: true,
+            ..Change::default()
+        };
         let mut count = 0;
         for edit in &edits {
-            count += edit.removed.len() + edit.blanked.values().flatten().collect::<HashSet<_>>().len();
-            edit_file(lake, &lake.state, &edit.file, &mut change, |first, batch| edit.apply(first, batch)).await?;
+            count += edit.removed.len()
+                + edit
+                    .blanked
+                    .values()
+                    .flatten()
+                    .collect::<HashSet<_>>()
+                    .len();
+            edit_file(
+                lake,
+                &lake.state,
+                &edit.file,
+                &mut change,
+                |first, batch| edit.apply(first, batch),
+            )
+            .await?;
         }
         if !fresh.is_empty() {
             change.added.push(lake.write_events(&fresh).await?);
@@ -62,7 +79,9 @@ pub(super) async fn erase(
             Ok(_) => return Ok(count as u64),
         }
     }
-    Err(EngineError::Conflict("other writers were faster".to_owned()))
+    Err(EngineError::Conflict(
+        "other writers were faster".to_owned(),
+    ))
 }
 
 impl Edits {
@@ -70,8 +89,13 @@ impl Edits {
         let rows = first..first + batch.num_rows() as u32;
         let mut columns: Vec<ArrayRef> = batch.columns().to_vec();
         for (name, blanked) in &self.blanked {
-            let Ok(at) = batch.schema().index_of(name) else { continue };
-            let mask: BooleanArray = rows.clone().map(|row| Some(blanked.contains(&row))).collect();
+            let Ok(at) = batch.schema().index_of(name) else {
+                continue;
+            };
+            let mask: BooleanArray = rows
+                .clone()
+                .map(|row| Some(blanked.contains(&row)))
+                .collect();
             if let Some(column) = columns.get_mut(at) {
                 *column = nullif(column, &mask).file("can't blank", "state")?;
             }
@@ -83,19 +107,29 @@ impl Edits {
 }
 
 /// The files that have something to remove or blank.
-async fn plan(lake: &Lake, erased: &HashSet<ContentAddress>, matcher: &Matcher) -> Result<Vec<Edits>> {
+async fn plan(
+    lake: &Lake,
+    erased: &HashSet<ContentAddress>,
+    matcher: &Matcher,
+) -> Result<Vec<Edits>> {
     let mut out = Vec::new();
     let mut hits = Hits::default();
     for file in lake.state.files()? {
         let open = OpenFile::open(lake, &lake.state.path_of(&file.name)).await?;
-        let mut edits = Edits { file, removed: HashSet::new(), blanked: BTreeMap::new() };
+        let mut edits = Edits {
+            file,
+            removed: HashSet::new(),
+            blanked: BTreeMap::new(),
+        };
         let mut at = 0;
         for batch in open.reader(None, None, None)? {
             let batch = open.opened(&batch.file("can't read", "state")?, None)?;
             for row in 0..batch.num_rows() {
                 let number = at + row as u32;
-                let names =
-                    |column| address_at(texts(&batch, column), row).is_some_and(|found| erased.contains(&found));
+                let names = |column| {
+                    address_at(texts(&batch, column), row)
+                        .is_some_and(|found| erased.contains(&found))
+                };
                 if names("content_address") {
                     edits.removed.insert(number);
                     continue;
@@ -119,17 +153,29 @@ async fn plan(lake: &Lake, erased: &HashSet<ContentAddress>, matcher: &Matcher) 
     Ok(out)
 }
 
-/// The events whose actor or reason names somebody whom `matcher` knows, each with the address of its grain.
+/// The events whose actor or reason names somebody whom `matcher` knows, each with the address of
+/// its grain.
 pub(super) async fn naming(lake: &Lake, matcher: &Matcher) -> Result<Vec<(String, Event)>> {
     let mut out = Vec::new();
     let mut hits = Hits::default();
-    for batch in lake.state.read_columns(&["content_address", "event", "actor", "reason"]).await? {
+    for batch in lake
+        .state
+        .read_columns(&["content_address", "event", "actor", "reason"])
+        .await?
+    {
         for row in 0..batch.num_rows() {
             let text = |column| text_at(texts(&batch, column), row);
-            if ["actor", "reason"].into_iter().filter_map(text).any(|text| matcher.names_somebody(text, &mut hits)) {
+            if ["actor", "reason"]
+                .into_iter()
+                .filter_map(text)
+                .any(|text| matcher.names_somebody(text, &mut hits))
+            {
                 let owned = |column| text(column).map(str::to_owned);
-                let event =
-                    Event { event: owned("event").unwrap_or_default(), actor: owned("actor"), reason: owned("reason") };
+                let event = Event {
+                    event: owned("event").unwrap_or_default(),
+                    actor: owned("actor"),
+                    reason: owned("reason"),
+                };
                 out.push((owned("content_address").unwrap_or_default(), event));
             }
         }
@@ -138,11 +184,21 @@ pub(super) async fn naming(lake: &Lake, matcher: &Matcher) -> Result<Vec<(String
 }
 
 /// Grains that stay and that an erased grain superseded by its own word, with when.
-async fn orphans(lake: &Lake, survey: &Survey, erased: &HashSet<ContentAddress>) -> Result<Vec<(ContentAddress, i64)>> {
+async fn orphans(
+    lake: &Lake,
+    survey: &Survey,
+    erased: &HashSet<ContentAddress>,
+) -> Result<Vec<(ContentAddress, i64)>> {
     let mut out = Vec::new();
-    let columns = [IdentityColumn::Supersedes.name(), Field::CreatedAt.name(), IdentityColumn::IngestedAt.name()];
+    let columns = [
+        IdentityColumn::Supersedes.name(),
+        Field::CreatedAt.name(),
+        IdentityColumn::IngestedAt.name(),
+    ];
     for (number, rows) in survey.rows_by_segment() {
-        let Some(segment) = survey.segments.get(number as usize) else { continue };
+        let Some(segment) = survey.segments.get(number as usize) else {
+            continue;
+        };
         let file = OpenFile::open(lake, &lake.grains.path_of(&segment.file.name)).await?;
         for batch in file.pick(&columns, &rows)? {
             let instants = |name| {
@@ -151,7 +207,10 @@ async fn orphans(lake: &Lake, survey: &Survey, erased: &HashSet<ContentAddress>)
             };
             let (created, ingested) = (instants(columns[1]), instants(columns[2]));
             super::rows::links(&batch, |row, _, old| {
-                let at = [created, ingested].into_iter().flatten().find(|column| column.is_valid(row));
+                let at = [created, ingested]
+                    .into_iter()
+                    .flatten()
+                    .find(|column| column.is_valid(row));
                 if !erased.contains(&old) {
                     out.push((old, at.map_or(0, |column| column.value(row))));
                 }
@@ -167,7 +226,11 @@ async fn unsaid(lake: &Lake, orphans: &[(ContentAddress, i64)]) -> Result<Vec<St
         return Ok(Vec::new());
     }
     let mut said = HashSet::new();
-    for batch in lake.state.read_columns(&["content_address", "event"]).await? {
+    for batch in lake
+        .state
+        .read_columns(&["content_address", "event"])
+        .await?
+    {
         for row in 0..batch.num_rows() {
             if text_at(texts(&batch, "event"), row) == Some(LifecycleEvent::Superseded.name()) {
                 said.extend(address_at(texts(&batch, "content_address"), row));
@@ -183,7 +246,11 @@ async fn unsaid(lake: &Lake, orphans: &[(ContentAddress, i64)]) -> Result<Vec<St
         reason: Some("its successor was erased".to_owned()),
         source_id: None,
     };
-    let mut fresh: Vec<_> = orphans.iter().filter(|(address, _)| said.insert(*address)).map(event).collect();
+    let mut fresh: Vec<_> = orphans
+        .iter()
+        .filter(|(address, _)| said.insert(*address))
+        .map(event)
+        .collect();
     fresh.sort_by(|left, right| left.content_address.cmp(&right.content_address));
     Ok(fresh)
 }

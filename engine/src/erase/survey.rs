@@ -1,11 +1,13 @@
-//! The survey: every grain and every refused part of a lake that a request is about, with why, and whether it may go.
+//! The survey: every grain and every refused part of a lake that a request is about, with why, and
+//! whether it may go.
 //!
-//! Disclosure and erasure both begin here, so that they can't differ. Memory is bounded by what is found, not by the lake:
-//! a segment is read a batch at a time, and one whose word filter tells that it holds nothing of what is looked for isn't read.
-//! Only where a hold protects a supersession chain, the lake's supersessions are held: 64 bytes and more for each.
-//! The steps:
+//! Disclosure and erasure both begin here, so that they can't differ. Memory is bounded by what is
+//! found, not by the lake: a segment is read a batch at a time, and one whose word filter tells
+//! that it holds nothing of what is looked for isn't read. Only where a hold protects a
+//! supersession chain, the lake's supersessions are held: 64 bytes and more for each. The steps:
 //!
-//! 1. every blob is decoded and matched; the sessions of the people and the protections that reach other grains are noted;
+//! 1. every blob is decoded and matched; the sessions of the people and the protections that reach
+//!    other grains are noted;
 //! 2. sessions that belong to a person alone bring in their other grains;
 //! 3. links bring in what was derived from, or refers to, what was found;
 //! 4. protections that reach derived grains or the supersession chain are applied;
@@ -117,12 +119,17 @@ impl Survey {
     ///
     /// # Errors
     /// [`crate::error::EngineError::File`] if a segment can't be read.
-    pub async fn of(lake: &Lake, request: &Request, now: i64, pool: Arc<rayon::ThreadPool>) -> Result<Survey> {
+    pub async fn of(
+        lake: &Lake,
+        request: &Request,
+        now: i64,
+        pool: Arc<rayon::ThreadPool>,
+    ) -> Result<Survey> {
         Survey::with_references(lake, request, &[], Seen::default(), now, pool).await
     }
 
-    /// [`Survey::of`], which also reports every grain that mentions one of `references` anywhere. Segments in `seen` aren't read
-    /// for what they show by themselves.
+    /// [`Survey::of`], which also reports every grain that mentions one of `references` anywhere.
+    /// Segments in `seen` aren't read for what they show by themselves.
     pub(super) async fn with_references(
         lake: &Lake,
         request: &Request,
@@ -144,7 +151,10 @@ impl Survey {
             seen,
             filters: Vec::new(),
             found: Map::default(),
-            survey: Survey { segments: lake.segments()?, ..Survey::default() },
+            survey: Survey {
+                segments: lake.segments()?,
+                ..Survey::default()
+            },
         };
         surveyor.run().await?;
         Ok(surveyor.survey)
@@ -163,7 +173,8 @@ impl Survey {
     /// The rows to be erased of each segment that has any, ascending.
     pub fn rows_by_segment(&self) -> BTreeMap<u32, Vec<u32>> {
         let mut rows: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
-        self.selected().for_each(|found| rows.entry(found.segment).or_default().push(found.row));
+        self.selected()
+            .for_each(|found| rows.entry(found.segment).or_default().push(found.row));
         rows.values_mut().for_each(|rows| rows.sort_unstable());
         rows
     }
@@ -187,7 +198,12 @@ struct Surveyor<'a> {
 impl Surveyor<'_> {
     async fn run(&mut self) -> Result<()> {
         for segment in &self.survey.segments {
-            self.filters.push(self.lake.sidecars().words(self.lake.location(), segment).await);
+            self.filters.push(
+                self.lake
+                    .sidecars()
+                    .words(self.lake.location(), segment)
+                    .await,
+            );
         }
         if self.request.withdrawn {
             let withdrawn = self.withdrawn_consents().await?;
@@ -198,7 +214,11 @@ impl Surveyor<'_> {
         }
         self.sifter = self.matcher.sifter().map(Arc::new);
         self.survey.variations = self.request.searched();
-        self.survey.indistinct = self.matcher.indistinct().map(|(text, _)| text.to_owned()).collect();
+        self.survey.indistinct = self
+            .matcher
+            .indistinct()
+            .map(|(text, _)| text.to_owned())
+            .collect();
         let mut sessions = Sessions::default();
         let mut protecting = Vec::new();
         for number in 0..self.survey.segments.len() {
@@ -206,11 +226,18 @@ impl Surveyor<'_> {
                 self.survey.grains_read += glance.grains;
                 self.survey.unsearchable += glance.unsearchable;
                 for spelling in glance.spellings {
-                    if self.survey.spellings.len() < SPELLINGS || self.survey.spellings.contains_key(&spelling) {
+                    if self.survey.spellings.len() < SPELLINGS
+                        || self.survey.spellings.contains_key(&spelling)
+                    {
                         *self.survey.spellings.entry(spelling).or_default() += 1;
                     }
                 }
-                self.found.extend(glance.found.into_iter().map(|found| ((found.segment, found.row), found)));
+                self.found.extend(
+                    glance
+                        .found
+                        .into_iter()
+                        .map(|found| ((found.segment, found.row), found)),
+                );
                 for (session, person) in glance.sessions {
                     let known = sessions.entry(session.id.clone()).or_default();
                     if known.iter().all(|(known, _)| *known != session) {
@@ -225,7 +252,9 @@ impl Surveyor<'_> {
         self.follow_links().await?;
         self.apply_protections(protecting).await?;
         self.survey.grains = std::mem::take(&mut self.found).into_values().collect();
-        self.survey.grains.sort_unstable_by_key(|found| (found.segment, found.row));
+        self.survey
+            .grains
+            .sort_unstable_by_key(|found| (found.segment, found.row));
         self.survey.rejects = self.look_at_rejects().await?;
         Ok(())
     }
@@ -234,24 +263,36 @@ impl Surveyor<'_> {
         let Some(segment) = self.survey.segments.get(number) else {
             return Ok(None);
         };
-        OpenFile::open(self.lake, &self.lake.grains.path_of(&segment.file.name)).await.map(Some)
+        OpenFile::open(self.lake, &self.lake.grains.path_of(&segment.file.name))
+            .await
+            .map(Some)
     }
 
     /// True if the word filter of segment `number` tells that `may` holds for none of its grains.
     fn rules_out(&self, number: usize, may: impl Fn(&WordFilter) -> bool) -> bool {
-        self.filters.get(number).and_then(Option::as_deref).is_some_and(|filter| !may(filter))
+        self.filters
+            .get(number)
+            .and_then(Option::as_deref)
+            .is_some_and(|filter| !may(filter))
     }
 
     /// Runs `job` on the threads of the survey.
-    async fn on_cores<T: Send + 'static>(&self, job: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+    async fn on_cores<T: Send + 'static>(
+        &self,
+        job: impl FnOnce() -> Result<T> + Send + 'static,
+    ) -> Result<T> {
         let pool = Arc::clone(&self.pool);
-        tokio::task::spawn_blocking(move || pool.install(job)).await.file("can't finish", "a survey")?
+        tokio::task::spawn_blocking(move || pool.install(job))
+            .await
+            .file("can't finish", "a survey")?
     }
 
-    /// An examiner of all rows of segment `number`, in whose word filter stands what kinds of rows it has.
+    /// An examiner of all rows of segment `number`, in whose word filter stands what kinds of rows
+    /// it has.
     fn examiner_of(&self, number: usize) -> Examiner {
         let filter = self.filters.get(number).and_then(Option::as_deref);
-        let is_plain = filter.is_some_and(|filter| filter.undecodable() == 0 && !filter.reaches_others());
+        let is_plain =
+            filter.is_some_and(|filter| filter.undecodable() == 0 && !filter.reaches_others());
         match self.sifter.as_ref().filter(|_| is_plain) {
             Some(sifter) => self.examiner().sifting(sifter),
             None => self.examiner(),
@@ -270,7 +311,9 @@ impl Surveyor<'_> {
             found.for_each(|found| found.segment = number as u32);
             return Ok(seen);
         }
-        if self.rules_out(number, |filter| filter.reaches_others() || self.matcher.may_find(filter)) {
+        if self.rules_out(number, |filter| {
+            filter.reaches_others() || self.matcher.may_find(filter)
+        }) {
             self.survey.segments_skipped += 1;
             let filter = self.filters.get(number).and_then(Option::as_deref);
             self.survey.unsearchable += filter.map_or(0, WordFilter::undecodable);
@@ -284,13 +327,19 @@ impl Surveyor<'_> {
         let examiner = self.examiner_of(number);
         self.on_cores(move || {
             file.each(Some(&Cells::COLUMNS), |first, batch| {
-                Ok(examiner.look_at(number as u32, (first..).zip(0..batch.num_rows()), batch, Attention::Close))
+                Ok(examiner.look_at(
+                    number as u32,
+                    (first..).zip(0..batch.num_rows()),
+                    batch,
+                    Attention::Close,
+                ))
             })
         })
         .await
     }
 
-    /// Grains of sessions in which a person is the data subject and that name no data subject themselves.
+    /// Grains of sessions in which a person is the data subject and that name no data subject
+    /// themselves.
     async fn follow_sessions(&mut self, sessions: &Sessions) -> Result<()> {
         if sessions.is_empty() {
             return Ok(());
@@ -299,25 +348,39 @@ impl Surveyor<'_> {
         let mut shared: HashSet<Session> = HashSet::new();
         let mut candidates: Vec<(Place, Member)> = Vec::new();
         for number in 0..self.survey.segments.len() {
-            if self.rules_out(number, |filter| sessions.keys().any(|session| filter.may_hold(session))) {
+            if self.rules_out(number, |filter| {
+                sessions.keys().any(|session| filter.may_hold(session))
+            }) {
                 continue;
             }
-            let Some(file) = self.open(number).await? else { continue };
+            let Some(file) = self.open(number).await? else {
+                continue;
+            };
             let (sessions, matcher) = (Arc::clone(&sessions), Arc::clone(&self.matcher));
             let glances = self
                 .on_cores(move || {
-                    file.each(Some(&MEMBER_COLUMNS), |first, batch| Ok(members(first, batch, &sessions, &matcher)))
+                    file.each(Some(&MEMBER_COLUMNS), |first, batch| {
+                        Ok(members(first, batch, &sessions, &matcher))
+                    })
                 })
                 .await?;
             for (others, unnamed) in glances {
                 shared.extend(others);
-                candidates.extend(unnamed.into_iter().map(|member| ((number as u32, member.row), member)));
+                candidates.extend(
+                    unnamed
+                        .into_iter()
+                        .map(|member| ((number as u32, member.row), member)),
+                );
             }
         }
         let mut wanted: Map<Place, (PersonNumber, Reason)> = Map::default();
         for (place, member) in candidates {
             let is_shared = member.of_somebody_else || shared.contains(&member.session);
-            let reason = if is_shared { Reason::SharedSession } else { Reason::OwnSession };
+            let reason = if is_shared {
+                Reason::SharedSession
+            } else {
+                Reason::OwnSession
+            };
             // A session or a run of the person alone is enough, whatever else the grain is part of.
             let known = wanted.entry(place).or_insert((member.person, reason));
             if reason == Reason::OwnSession {
@@ -327,8 +390,12 @@ impl Surveyor<'_> {
         self.bring_in(wanted).await.map(|_| ())
     }
 
-    /// Adds rows that were found by something else than their own content; answers the addresses of those that are new.
-    async fn bring_in(&mut self, wanted: Map<Place, (PersonNumber, Reason)>) -> Result<Vec<ContentAddress>> {
+    /// Adds rows that were found by something else than their own content; answers the addresses of
+    /// those that are new.
+    async fn bring_in(
+        &mut self,
+        wanted: Map<Place, (PersonNumber, Reason)>,
+    ) -> Result<Vec<ContentAddress>> {
         let mut unread: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
         for (place, (_, reason)) in &wanted {
             match self.found.get_mut(place) {
@@ -339,7 +406,9 @@ impl Surveyor<'_> {
         let mut fresh = Vec::new();
         for (number, mut rows) in unread {
             rows.sort_unstable();
-            let Some(file) = self.open(number as usize).await? else { continue };
+            let Some(file) = self.open(number as usize).await? else {
+                continue;
+            };
             let examiner = self.examiner();
             let glances = self
                 .on_cores(move || {
@@ -384,8 +453,12 @@ impl Surveyor<'_> {
     /// Follows links to what was found, derivations as far as they go.
     async fn follow_links(&mut self) -> Result<()> {
         let is_root = |found: &&Found| selects(found.reasons, self.request.extent);
-        let mut frontier: Map<ContentAddress, PersonNumber> =
-            self.found.values().filter(is_root).map(|found| (found.address, found.person)).collect();
+        let mut frontier: Map<ContentAddress, PersonNumber> = self
+            .found
+            .values()
+            .filter(is_root)
+            .map(|found| (found.address, found.person))
+            .collect();
         let mut seen: HashSet<ContentAddress> = frontier.keys().copied().collect();
         let mut direct = true;
         while !frontier.is_empty() {
@@ -405,12 +478,15 @@ impl Surveyor<'_> {
                     Link::Reference => {}
                 }
             }
-            let derived: HashSet<Place> =
-                wanted.iter().filter(|(_, (_, reason))| *reason == Reason::Derived).map(|(place, _)| *place).collect();
+            let derived: HashSet<Place> = wanted
+                .iter()
+                .filter(|(_, (_, reason))| *reason == Reason::Derived)
+                .map(|(place, _)| *place)
+                .collect();
             self.bring_in(wanted).await?;
             for (place, found) in &self.found {
-                let goes_on =
-                    derived.contains(place) || self.request.extent.related && found.reasons.contains(Reason::Related);
+                let goes_on = derived.contains(place)
+                    || self.request.extent.related && found.reasons.contains(Reason::Related);
                 if goes_on && seen.insert(found.address) {
                     frontier.insert(found.address, found.person);
                 }
@@ -426,10 +502,16 @@ impl Surveyor<'_> {
     ) -> Result<Vec<(Place, Link, ContentAddress)>> {
         let mut out = Vec::new();
         for number in 0..self.survey.segments.len() {
-            if self.rules_out(number, |filter| targets.keys().any(|target| filter.may_hold(&target.to_string()))) {
+            if self.rules_out(number, |filter| {
+                targets
+                    .keys()
+                    .any(|target| filter.may_hold(&target.to_string()))
+            }) {
                 continue;
             }
-            let Some(file) = self.open(number).await? else { continue };
+            let Some(file) = self.open(number).await? else {
+                continue;
+            };
             let targets = Arc::clone(targets);
             let batches = self
                 .on_cores(move || {
@@ -450,14 +532,23 @@ impl Surveyor<'_> {
         Ok(out)
     }
 
-    /// Bars grains that a hold of another grain reaches: down its derivations, or along its supersession chain.
-    async fn apply_protections(&mut self, protecting: Vec<(ContentAddress, bool, bool)>) -> Result<()> {
+    /// Bars grains that a hold of another grain reaches: down its derivations, or along its
+    /// supersession chain.
+    async fn apply_protections(
+        &mut self,
+        protecting: Vec<(ContentAddress, bool, bool)>,
+    ) -> Result<()> {
         if protecting.is_empty() || self.found.is_empty() {
             return Ok(());
         }
-        let with = |pick: fn(&(ContentAddress, bool, bool)) -> bool| -> Map<ContentAddress, PersonNumber> {
-            protecting.iter().filter(|root| pick(root)).map(|root| (root.0, NOBODY)).collect()
-        };
+        let with =
+            |pick: fn(&(ContentAddress, bool, bool)) -> bool| -> Map<ContentAddress, PersonNumber> {
+                protecting
+                    .iter()
+                    .filter(|root| pick(root))
+                    .map(|root| (root.0, NOBODY))
+                    .collect()
+            };
         let mut protected: HashSet<ContentAddress> = HashSet::new();
         let mut frontier = with(|root| root.1);
         for _ in 0..HOPS {
@@ -466,7 +557,10 @@ impl Surveyor<'_> {
             }
             let targets = Arc::new(std::mem::take(&mut frontier));
             let rows = self.referrers(&targets).await?;
-            let rows = rows.into_iter().filter(|(_, link, _)| *link == Link::DerivedFrom).map(|(place, ..)| place);
+            let rows = rows
+                .into_iter()
+                .filter(|(_, link, _)| *link == Link::DerivedFrom)
+                .map(|(place, ..)| place);
             for address in self.addresses_of(rows.collect()).await? {
                 if protected.insert(address) {
                     frontier.insert(address, NOBODY);
@@ -496,16 +590,22 @@ impl Surveyor<'_> {
 
     async fn addresses_of(&self, places: Vec<Place>) -> Result<Vec<ContentAddress>> {
         let mut by_segment: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
-        places.into_iter().for_each(|(segment, row)| by_segment.entry(segment).or_default().push(row));
+        places
+            .into_iter()
+            .for_each(|(segment, row)| by_segment.entry(segment).or_default().push(row));
         let mut out = Vec::new();
         for (number, mut rows) in by_segment {
             rows.sort_unstable();
             rows.dedup();
-            let Some(file) = self.open(number as usize).await? else { continue };
+            let Some(file) = self.open(number as usize).await? else {
+                continue;
+            };
             let name = IdentityColumn::ContentAddress.name();
             let batches = self.on_cores(move || file.pick(&[name], &rows)).await?;
             for batch in &batches {
-                out.extend((0..batch.num_rows()).filter_map(|row| address_at(texts(batch, name), row)));
+                out.extend(
+                    (0..batch.num_rows()).filter_map(|row| address_at(texts(batch, name), row)),
+                );
             }
         }
         Ok(out)
@@ -514,23 +614,35 @@ impl Surveyor<'_> {
     /// Old and new of every supersession, from `state` and from grains that supersede.
     async fn supersessions(&self) -> Result<Vec<(ContentAddress, ContentAddress)>> {
         let mut pairs = Vec::new();
-        for batch in self.lake.state.read_columns(&["content_address", "event", "value"]).await? {
+        for batch in self
+            .lake
+            .state
+            .read_columns(&["content_address", "event", "value"])
+            .await?
+        {
             for row in 0..batch.num_rows() {
                 let superseded = text_at(texts(&batch, "event"), row) == Some("superseded");
-                let pair =
-                    address_at(texts(&batch, "content_address"), row).zip(address_at(texts(&batch, "value"), row));
+                let pair = address_at(texts(&batch, "content_address"), row)
+                    .zip(address_at(texts(&batch, "value"), row));
                 pairs.extend(pair.filter(|_| superseded));
             }
         }
-        let columns = [IdentityColumn::ContentAddress.name(), IdentityColumn::Supersedes.name()];
+        let columns = [
+            IdentityColumn::ContentAddress.name(),
+            IdentityColumn::Supersedes.name(),
+        ];
         for number in 0..self.survey.segments.len() {
-            let Some(file) = self.open(number).await? else { continue };
+            let Some(file) = self.open(number).await? else {
+                continue;
+            };
             let batches = self
                 .on_cores(move || {
                     file.each(Some(&columns), |_, batch| {
                         let own = texts(batch, columns[0]);
                         let mut pairs = Vec::new();
-                        links(batch, |row, _, old| pairs.extend(address_at(own, row).map(|new| (old, new))));
+                        links(batch, |row, _, old| {
+                            pairs.extend(address_at(own, row).map(|new| (old, new)))
+                        });
                         Ok(pairs)
                     })
                 })
@@ -555,7 +667,11 @@ impl Surveyor<'_> {
         let mut withdrawn = Vec::new();
         for number in 0..self.survey.segments.len() {
             if named.is_empty()
-                || self.rules_out(number, |filter| named.keys().any(|consent| filter.may_hold(&consent.to_string())))
+                || self.rules_out(number, |filter| {
+                    named
+                        .keys()
+                        .any(|consent| filter.may_hold(&consent.to_string()))
+                })
             {
                 continue;
             }
@@ -563,40 +679,67 @@ impl Surveyor<'_> {
             let those = move |batch: &arrow::array::RecordBatch| {
                 let is_withdrawn = |(consent, subject): &(ContentAddress, String)| {
                     let by = named.get(consent).into_iter().flatten();
-                    by.into_iter().any(|by| may_withdraw(Some(by), Some(subject)))
+                    by.into_iter()
+                        .any(|by| may_withdraw(Some(by), Some(subject)))
                 };
-                consents(batch, IdentityColumn::ContentAddress.name(), |_| true).filter(is_withdrawn).collect()
+                consents(batch, IdentityColumn::ContentAddress.name(), |_| true)
+                    .filter(is_withdrawn)
+                    .collect()
             };
-            withdrawn
-                .extend(self.each_consent(number, those).await?.into_iter().map(|(consent, _)| consent.to_string()));
+            withdrawn.extend(
+                self.each_consent(number, those)
+                    .await?
+                    .into_iter()
+                    .map(|(consent, _)| consent.to_string()),
+            );
         }
         Ok(withdrawn)
     }
 
-    /// What `pick` answers for each batch of the segment `number`, of which it sees what [`consents`] needs.
+    /// What `pick` answers for each batch of the segment `number`, of which it sees what
+    /// [`consents`] needs.
     async fn each_consent<P>(&self, number: usize, pick: P) -> Result<Vec<(ContentAddress, String)>>
     where
         P: Fn(&arrow::array::RecordBatch) -> Vec<(ContentAddress, String)> + Send + Sync + 'static,
     {
-        let Some(file) = self.open(number).await? else { return Ok(Vec::new()) };
-        let batches = self.on_cores(move || file.each(Some(&CONSENT_COLUMNS), |_, batch| Ok(pick(batch)))).await?;
+        let Some(file) = self.open(number).await? else {
+            return Ok(Vec::new());
+        };
+        let batches = self
+            .on_cores(move || file.each(Some(&CONSENT_COLUMNS), |_, batch| Ok(pick(batch))))
+            .await?;
         Ok(batches.into_iter().flatten().collect())
     }
 
     async fn look_at_rejects(&self) -> Result<Vec<FoundReject>> {
         let mut out = Vec::new();
         let selected = self.survey.selected().map(|found| found.address);
-        let gone: Arc<HashSet<_>> = Arc::new(selected.chain(self.references.iter().copied()).collect());
+        let gone: Arc<HashSet<_>> =
+            Arc::new(selected.chain(self.references.iter().copied()).collect());
         for data in self.lake.rejects.files()? {
             let file = OpenFile::open(self.lake, &self.lake.rejects.path_of(&data.name)).await?;
             let gone = Arc::clone(&gone);
-            let (matcher, now, approvals) = (Arc::clone(&self.matcher), self.now, self.request.approvals.clone());
+            let (matcher, now, approvals) = (
+                Arc::clone(&self.matcher),
+                self.now,
+                self.request.approvals.clone(),
+            );
             let extent = self.request.extent;
             let found = self
                 .on_cores(move || {
-                    let judge = Judge { now, approvals: &approvals };
-                    let look = Look { matcher: &matcher, judge: &judge, gone: &gone, extent };
-                    file.each(Some(&super::rejects::COLUMNS), |first, batch| Ok(look.at(&data.name, first, batch)))
+                    let judge = Judge {
+                        now,
+                        approvals: &approvals,
+                    };
+                    let look = Look {
+                        matcher: &matcher,
+                        judge: &judge,
+                        gone: &gone,
+                        extent,
+                    };
+                    file.each(Some(&super::rejects::COLUMNS), |first, batch| {
+                        Ok(look.at(&data.name, first, batch))
+                    })
                 })
                 .await?;
             out.extend(found.into_iter().flatten());
@@ -619,5 +762,7 @@ pub(super) fn selects(reasons: Reasons, extent: Extent) -> bool {
 /// The name of a type byte in plans.
 pub(super) fn type_name(byte: u8) -> String {
     // No grain of the lake has the byte that is none.
-    TypeByte::from_byte(byte).map(|kind| kind.to_string()).unwrap_or_default()
+    TypeByte::from_byte(byte)
+        .map(|kind| kind.to_string())
+        .unwrap_or_default()
 }

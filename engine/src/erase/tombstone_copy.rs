@@ -1,4 +1,5 @@
-//! The copy of an erasure's tombstones, which stands with its certificate: `erasures/<id>.tombstones`.
+//! The copy of an erasure's tombstones, which stands with its certificate:
+//! `erasures/<id>.tombstones`.
 //!
 //! ```text
 //! "GMTOMB01"   8
@@ -7,8 +8,9 @@
 //! BLAKE3       32       over everything before
 //! ```
 //!
-//! Leaves of the certificate are keyed with the operator's key, and tombstones with the lake's, so that neither can be made of the other.
-//! With this copy `verify` finds tombstones that were lost, and `repair` puts them back.
+//! Leaves of the certificate are keyed with the operator's key, and tombstones with the lake's, so
+//! that neither can be made of the other. With this copy `verify` finds tombstones that were lost,
+//! and `repair` puts them back.
 
 use object_store::path::Path;
 
@@ -49,7 +51,10 @@ pub(crate) fn tombstones_to_bytes(mut tombstones: Vec<Tombstone>) -> Vec<u8> {
 ///
 /// # Errors
 /// [`EngineError::Damaged`] if they aren't what was written.
-pub(crate) fn tombstones_from_bytes(bytes: &[u8], path: &Path) -> Result<Vec<Tombstone>, EngineError> {
+pub(crate) fn tombstones_from_bytes(
+    bytes: &[u8],
+    path: &Path,
+) -> Result<Vec<Tombstone>, EngineError> {
     let read = || {
         let (content, digest) = bytes.split_last_chunk::<DIGEST>()?;
         let (head, rows) = content.split_first_chunk::<HEAD>()?;
@@ -65,7 +70,10 @@ pub(crate) fn tombstones_from_bytes(bytes: &[u8], path: &Path) -> Result<Vec<Tom
     })?;
     let tombstone = |row: &[u8; 64]| {
         let (key, token) = row.split_first_chunk()?;
-        Some(Tombstone { key: *key, token: token.try_into().ok()? })
+        Some(Tombstone {
+            key: *key,
+            token: token.try_into().ok()?,
+        })
     };
     Ok(rows.iter().filter_map(tombstone).collect())
 }
@@ -76,7 +84,12 @@ mod tests {
 
     #[test]
     fn a_copy_comes_back_and_every_flipped_bit_shows() {
-        let tombstones: Vec<_> = (0..5).map(|number| Tombstone { key: [7; 32], token: [number; 32] }).collect();
+        let tombstones: Vec<_> = (0..5)
+            .map(|number| Tombstone {
+                key: [7; 32],
+                token: [number; 32],
+            })
+            .collect();
         let path = tombstones_path("x");
         let bytes = tombstones_to_bytes(tombstones.iter().rev().copied().collect());
         assert_eq!(tombstones_from_bytes(&bytes, &path).unwrap(), tombstones);

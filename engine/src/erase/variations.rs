@@ -1,7 +1,8 @@
-//! The classes of variation in which an identifier is looked for beyond its own spellings. Each can be switched off.
+//! The classes of variation in which an identifier is looked for beyond its own spellings. Each can
+//! be switched off.
 //!
-//! The rules of each class are in `docs/operations.md`; [`super::patterns`] and, independently, [`super::identifier_search`]
-//! implement them.
+//! The rules of each class are in `docs/operations.md`; [`super::patterns`] and, independently,
+//! [`super::identifier_search`] implement them.
 
 use std::fmt;
 use std::str::FromStr;
@@ -89,7 +90,10 @@ impl Variations {
 
     /// The classes in their order.
     pub fn iter(self) -> impl Iterator<Item = Variation> {
-        Variation::ALL.iter().copied().filter(move |variation| self.contains(*variation))
+        Variation::ALL
+            .iter()
+            .copied()
+            .filter(move |variation| self.contains(*variation))
     }
 
     /// Those that decode a text, whatever way spellings are compared.
@@ -138,15 +142,23 @@ impl fmt::Debug for Variations {
 pub struct UnknownVariation(String);
 
 fn names() -> String {
-    Variation::ALL.iter().map(|variation| variation.name()).collect::<Vec<_>>().join(", ")
+    Variation::ALL
+        .iter()
+        .map(|variation| variation.name())
+        .collect::<Vec<_>>()
+        .join(", ")
 }
 
 impl FromStr for Variation {
     type Err = UnknownVariation;
 
     fn from_str(name: &str) -> Result<Variation, UnknownVariation> {
-        let known = Variation::ALL.iter().find(|variation| variation.name() == name);
-        known.copied().ok_or_else(|| UnknownVariation(name.to_owned()))
+        let known = Variation::ALL
+            .iter()
+            .find(|variation| variation.name() == name);
+        known
+            .copied()
+            .ok_or_else(|| UnknownVariation(name.to_owned()))
     }
 }
 

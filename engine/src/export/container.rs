@@ -1,7 +1,8 @@
 //! Rows to `.mg` files.
 //!
-//! Offsets stand before the grains, and grains are to ascend by their creation time: so the grains of one file are spooled
-//! first, and written in order when the file is full. Nothing but a few words per grain is held in memory.
+//! Offsets stand before the grains, and grains are to ascend by their creation time: so the grains
+//! of one file are spooled first, and written in order when the file is full. Nothing but a few
+//! words per grain is held in memory.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -11,8 +12,8 @@ use arrow::array::RecordBatch;
 use gristmill_connectors::source::SourceBytes;
 use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::container::{
-    CONTAINER_HEADER_LENGTH, Codec, ContainerLimits, ContainerOptions, ContainerWriter, FOOTER_LENGTH,
-    MAX_CONTAINER_LENGTH, Manifest,
+    CONTAINER_HEADER_LENGTH, Codec, ContainerLimits, ContainerOptions, ContainerWriter,
+    FOOTER_LENGTH, MAX_CONTAINER_LENGTH, Manifest,
 };
 use gristmill_schemas::grain::Encoding;
 use tempfile::NamedTempFile;
@@ -23,7 +24,8 @@ use super::{ExportOptions, ExportedFile, Finished, Sink};
 use crate::error::Result;
 use crate::lake::Lake;
 
-/// Bytes of a manifest's entry at most: two addresses in hex, two instants, a word, a flag, and their keys.
+/// Bytes of a manifest's entry at most: two addresses in hex, two instants, a word, a flag, and
+/// their keys.
 const STATE_BYTES: u64 = 224;
 
 /// Bytes of a grain region that is compressed: a reader has to hold all of it.
@@ -46,16 +48,31 @@ pub(super) struct ContainerSink {
 impl ContainerSink {
     pub(super) fn new(lake: Lake, codec: Codec, options: &ExportOptions) -> Result<ContainerSink> {
         let target = Target::new(options)?;
-        let most = if codec == Codec::None { MAX_CONTAINER_LENGTH - 1 } else { COMPRESSED_REGION };
+        let most = if codec == Codec::None {
+            MAX_CONTAINER_LENGTH - 1
+        } else {
+            COMPRESSED_REGION
+        };
         let limit = options.split.unwrap_or(most).min(most);
         let spool = Spool::new(&target)?;
-        Ok(ContainerSink { lake, codec, target, limit, spool, files: Vec::new() })
+        Ok(ContainerSink {
+            lake,
+            codec,
+            target,
+            limit,
+            spool,
+            files: Vec::new(),
+        })
     }
 
     /// Writes the spooled grains to `target`.
     fn write(&mut self, target: &Target) -> Result<()> {
         let spool = std::mem::replace(&mut self.spool, Spool::new(&self.target)?);
-        let encoding = if spool.only_cbor { Encoding::Cbor } else { Encoding::MessagePack };
+        let encoding = if spool.only_cbor {
+            Encoding::Cbor
+        } else {
+            Encoding::MessagePack
+        };
         let (bytes, grains) = spool.finish(&self.target)?;
         let manifest = self.manifest(&grains)?;
         let with_manifest = !manifest.entries.is_empty();
@@ -75,12 +92,19 @@ impl ContainerSink {
         let mut writer = target.fault(ContainerWriter::new(sink, options, lengths))?;
         for grain in &grains {
             let start = grain.start as usize;
-            target.fault(writer.push(bytes.get(start..start + grain.length as usize).unwrap_or_default()))?;
+            target.fault(
+                writer.push(
+                    bytes
+                        .get(start..start + grain.length as usize)
+                        .unwrap_or_default(),
+                ),
+            )?;
         }
         target.fault(writer.finish(with_manifest.then_some(&manifest)))?;
         let size = target.fault(file.as_file().metadata())?.len();
         target.put(file)?;
-        self.files.push(target.written(grains.len() as u64, size, manifest.entries.len() as u64));
+        self.files
+            .push(target.written(grains.len() as u64, size, manifest.entries.len() as u64));
         Ok(())
     }
 
@@ -88,8 +112,12 @@ impl ContainerSink {
     fn manifest(&self, grains: &[Spooled]) -> Result<Manifest> {
         let wanted: HashSet<&ContentAddress> = grains.iter().map(|grain| &grain.address).collect();
         // A sink works on a thread for blocking work, where waiting is allowed.
-        let states = self.lake.portable_states(|address| wanted.contains(address));
-        Ok(Manifest { entries: tokio::runtime::Handle::current().block_on(states)? })
+        let states = self
+            .lake
+            .portable_states(|address| wanted.contains(address));
+        Ok(Manifest {
+            entries: tokio::runtime::Handle::current().block_on(states)?,
+        })
     }
 }
 
@@ -98,7 +126,8 @@ impl Sink for ContainerSink {
         let rows = GrainRows::of(rows)?;
         for row in 0..rows.len() {
             let grain = rows.delivered(row)?;
-            if self.spool.worst_length() + grain.len() as u64 + 4 + STATE_BYTES > self.limit && !self.spool.is_empty()
+            if self.spool.worst_length() + grain.len() as u64 + 4 + STATE_BYTES > self.limit
+                && !self.spool.is_empty()
                 || self.spool.len() >= FILE_GRAINS
             {
                 self.write(&self.target.numbered(self.files.len() + 1)?)?;
@@ -109,8 +138,11 @@ impl Sink for ContainerSink {
     }
 
     fn finish(mut self: Box<Self>) -> Result<Finished> {
-        let last =
-            if self.files.is_empty() { self.target.clone() } else { self.target.numbered(self.files.len() + 1)? };
+        let last = if self.files.is_empty() {
+            self.target.clone()
+        } else {
+            self.target.numbered(self.files.len() + 1)?
+        };
         self.write(&last)?;
         Ok(self.files.into())
     }
@@ -137,7 +169,13 @@ impl Spool {
     fn new(target: &Target) -> Result<Spool> {
         let file = target.spool()?;
         let writer = BufWriter::with_capacity(1 << 20, target.fault(file.reopen())?);
-        Ok(Spool { file, writer, grains: Vec::new(), bytes: 0, only_cbor: true })
+        Ok(Spool {
+            file,
+            writer,
+            grains: Vec::new(),
+            bytes: 0,
+            only_cbor: true,
+        })
     }
 
     fn len(&self) -> usize {
@@ -159,17 +197,29 @@ impl Spool {
         self.only_cbor &= rows.is_cbor(row);
         let length = u32::try_from(grain.len()).map_err(std::io::Error::other)?;
         let (created_at, address) = (rows.created_at(row), rows.address(row));
-        self.grains.push(Spooled { created_at, address, start: self.bytes, length });
+        self.grains.push(Spooled {
+            created_at,
+            address,
+            start: self.bytes,
+            length,
+        });
         self.bytes += u64::from(length);
         Ok(())
     }
 
     /// The spooled bytes, and the grains in the order of the file, each once.
     fn finish(self, target: &Target) -> Result<(SourceBytes, Vec<Spooled>)> {
-        target.fault(self.writer.into_inner().map_err(std::io::IntoInnerError::into_error))?;
+        target.fault(
+            self.writer
+                .into_inner()
+                .map_err(std::io::IntoInnerError::into_error),
+        )?;
         let mut grains = self.grains;
         grains.sort_unstable_by_key(|grain| (grain.created_at, grain.address));
         grains.dedup_by_key(|grain| grain.address);
-        Ok((SourceBytes::map_spooled(self.file.into_temp_path())?, grains))
+        Ok((
+            SourceBytes::map_spooled(self.file.into_temp_path())?,
+            grains,
+        ))
     }
 }

@@ -1,7 +1,9 @@
-//! Conversations out of the lake: as a SQLite database of the canonical schema, or as exchanges with a provider.
+//! Conversations out of the lake: as a SQLite database of the canonical schema, or as exchanges
+//! with a provider.
 //!
-//! Grains come in no order that a conversation has, so both go through a database: SQLite sorts on disk, and memory stays bounded.
-//! Grains that are no messages have no place in either; the log says how many there were.
+//! Grains come in no order that a conversation has, so both go through a database: SQLite sorts on
+//! disk, and memory stays bounded. Grains that are no messages have no place in either; the log
+//! says how many there were.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -36,7 +38,11 @@ struct Messages {
 impl Messages {
     fn begin(path: &Path, options: &ExportOptions) -> Result<Messages> {
         let database = MessageDatabase::create(path, options.prices.clone())?;
-        Ok(Messages { database, written: 0, others: 0 })
+        Ok(Messages {
+            database,
+            written: 0,
+            others: 0,
+        })
     }
 
     fn push(&mut self, rows: &RecordBatch) -> Result<()> {
@@ -57,7 +63,9 @@ impl Messages {
         if text("type").and_then(GrainType::from_name) != Some(GrainType::Event) {
             return Ok(false);
         }
-        let Ok(message) = message_of_event(grain) else { return Ok(self.database.add_event(grain)?) };
+        let Ok(message) = message_of_event(grain) else {
+            return Ok(self.database.add_event(grain)?);
+        };
         let entry = Entry {
             message,
             stop_reason: text("stop_reason").and_then(StopReason::from_text),
@@ -94,7 +102,11 @@ impl SqliteSink {
         let target = Target::new(options)?;
         let file = target.scratch()?;
         let messages = Messages::begin(file.path(), options)?;
-        Ok(SqliteSink { target, file, messages })
+        Ok(SqliteSink {
+            target,
+            file,
+            messages,
+        })
     }
 }
 
@@ -104,7 +116,11 @@ impl Sink for SqliteSink {
     }
 
     fn finish(self: Box<Self>) -> Result<Finished> {
-        let SqliteSink { target, file, messages } = *self;
+        let SqliteSink {
+            target,
+            file,
+            messages,
+        } = *self;
         messages.tell_others();
         let written = messages.written;
         messages.database.finish()?;
@@ -114,7 +130,8 @@ impl Sink for SqliteSink {
     }
 }
 
-/// Writes a line for every branch of every session: the request that continues it, and its last answer.
+/// Writes a line for every branch of every session: the request that continues it, and its last
+/// answer.
 pub(super) struct ExchangeSink {
     out: Output,
     provider: Option<&'static dyn Adapter>,
@@ -126,10 +143,15 @@ pub(super) struct ExchangeSink {
 impl ExchangeSink {
     pub(super) fn new(options: &ExportOptions) -> Result<ExchangeSink> {
         let out = Target::new(options)?.begin()?;
-        let scratch =
-            NamedTempFile::with_prefix("gristmill-messages-").file("can't write in", "the temporary folder")?;
+        let scratch = NamedTempFile::with_prefix("gristmill-messages-")
+            .file("can't write in", "the temporary folder")?;
         let messages = Messages::begin(scratch.path(), options)?;
-        Ok(ExchangeSink { out, provider: options.provider, messages, _scratch: scratch })
+        Ok(ExchangeSink {
+            out,
+            provider: options.provider,
+            messages,
+            _scratch: scratch,
+        })
     }
 }
 
@@ -139,9 +161,16 @@ impl Sink for ExchangeSink {
     }
 
     fn finish(self: Box<Self>) -> Result<Finished> {
-        let ExchangeSink { mut out, provider, messages, _scratch } = *self;
+        let ExchangeSink {
+            mut out,
+            provider,
+            messages,
+            _scratch,
+        } = *self;
         messages.tell_others();
-        let Messages { database, written, .. } = messages;
+        let Messages {
+            database, written, ..
+        } = messages;
         let mut failed = None;
         let mut sessions = Sessions::default();
         database.branches(&mut |branch| {
@@ -157,7 +186,11 @@ impl Sink for ExchangeSink {
         out.target().fault(failed.map_or(Ok(()), Err))?;
         let not_written = sessions.not_written();
         let files = vec![out.finish(written.saturating_sub(not_written))?];
-        Ok(Finished { files, not_written, supersessions: 0 })
+        Ok(Finished {
+            files,
+            not_written,
+            supersessions: 0,
+        })
     }
 }
 
@@ -171,7 +204,8 @@ fn tell(notice: Notice, refused: &mut Option<String>) {
     }
 }
 
-/// Which messages stand in no branch that was written. Branches come session by session, and share messages with others of theirs.
+/// Which messages stand in no branch that was written. Branches come session by session, and share
+/// messages with others of theirs.
 #[derive(Default)]
 struct Sessions {
     current: String,
@@ -183,7 +217,10 @@ struct Sessions {
 
 impl Sessions {
     fn begin(&mut self, branch: &[Said]) {
-        let session = branch.first().map(|said| &*said.message.session_id).unwrap_or_default();
+        let session = branch
+            .first()
+            .map(|said| &*said.message.session_id)
+            .unwrap_or_default();
         if session != self.current {
             self.settle();
             self.current = session.to_owned();

@@ -8,8 +8,8 @@
 //! | `messages` | how do their conversations become a SQLite database, or exchanges with a provider? |
 //! | `output` | where do they go? |
 //!
-//! Rows come as a stream, from [`Lake::scan`] or from a query. Every blob is hashed once more on its way out; a grain that
-//! came in an envelope goes out in it.
+//! Rows come as a stream, from [`Lake::scan`] or from a query. Every blob is hashed once more on
+//! its way out; a grain that came in an envelope goes out in it.
 
 mod container;
 mod messages;
@@ -60,8 +60,8 @@ impl ExportFormat {
         }
     }
 
-    /// True if grains go out in this format without what is known of their lifecycle, so that a lake which takes them in knows less.
-    /// Only containers have a manifest for it.
+    /// True if grains go out in this format without what is known of their lifecycle, so that a
+    /// lake which takes them in knows less. Only containers have a manifest for it.
     pub fn leaves_state_behind(self) -> bool {
         !matches!(self, ExportFormat::Container(_))
     }
@@ -85,7 +85,8 @@ pub struct ExportOptions {
     pub format: ExportFormat,
     /// Whether files that exist are written over.
     pub overwrite: bool,
-    /// Bytes from which on a container is continued in another file, if less than its offsets reach.
+    /// Bytes from which on a container is continued in another file, if less than its offsets
+    /// reach.
     pub split: Option<u64>,
     /// Threads to work on; 0 for one per core.
     pub threads: usize,
@@ -104,12 +105,14 @@ pub struct ExportReport {
     pub bytes: u64,
     /// Entries of index manifests.
     pub states: u64,
-    /// Grains that belong into such an export and aren't in it: messages of conversations that no provider is known for.
+    /// Grains that belong into such an export and aren't in it: messages of conversations that no
+    /// provider is known for.
     pub not_written: u64,
-    /// Lifecycle events of the lake that the format can't carry: what was contradicted, verified, expired …
+    /// Lifecycle events of the lake that the format can't carry: what was contradicted, verified,
+    /// expired …
     pub events_left_behind: u64,
-    /// Supersessions that only the rows of superseding grains know and that don't go along: the format has no place for them, or the
-    /// superseding grain isn't exported.
+    /// Supersessions that only the rows of superseding grains know and that don't go along: the
+    /// format has no place for them, or the superseding grain isn't exported.
     pub supersessions_left_behind: u64,
     /// Wall-clock time.
     pub seconds: f64,
@@ -148,16 +151,21 @@ struct Finished {
 impl From<Vec<ExportedFile>> for Finished {
     /// All of them were written.
     fn from(files: Vec<ExportedFile>) -> Finished {
-        Finished { files, not_written: 0, supersessions: 0 }
+        Finished {
+            files,
+            not_written: 0,
+            supersessions: 0,
+        }
     }
 }
 
-/// Writes `rows`, which have the format's [`columns`](ExportFormat::columns), as of the version of `lake`.
+/// Writes `rows`, which have the format's [`columns`](ExportFormat::columns), as of the version of
+/// `lake`.
 ///
 /// # Errors
-/// [`EngineError::File`] if a file can't be written or exists already, or a row isn't what its address says;
-/// [`EngineError::OutputClosed`] if nobody reads a stream any more; [`EngineError::Interrupted`]; whatever `rows` says. Files that were begun
-/// are then removed.
+/// [`EngineError::File`] if a file can't be written or exists already, or a row isn't what its
+/// address says; [`EngineError::OutputClosed`] if nobody reads a stream any more;
+/// [`EngineError::Interrupted`]; whatever `rows` says. Files that were begun are then removed.
 pub async fn export(
     lake: &Lake,
     mut rows: RowStream,
@@ -166,7 +174,9 @@ pub async fn export(
 ) -> Result<ExportReport> {
     let started = Instant::now();
     let mut sink: Box<dyn Sink> = match options.format {
-        ExportFormat::Container(codec) => Box::new(container::ContainerSink::new(lake.clone(), codec, options)?),
+        ExportFormat::Container(codec) => {
+            Box::new(container::ContainerSink::new(lake.clone(), codec, options)?)
+        }
         ExportFormat::Frames => Box::new(stream::FrameSink::new(options)?),
         ExportFormat::JsonLines => Box::new(stream::JsonSink::new(options)?),
         ExportFormat::Parquet => Box::new(stream::ParquetSink::new(options)?),
@@ -182,9 +192,16 @@ pub async fn export(
         WorkProgress::add(&progress.bytes, batch.get_array_memory_size() as u64);
         sink = blocking(move || sink.push(&batch).map(|()| sink)).await?;
     }
-    let Finished { files, not_written, supersessions } = blocking(move || sink.finish()).await?;
+    let Finished {
+        files,
+        not_written,
+        supersessions,
+    } = blocking(move || sink.finish()).await?;
     let (events, links) = match options.format.leaves_state_behind() {
-        true => (lake.state.files()?.iter().map(|file| file.rows).sum(), lake.count_supersessions().await?),
+        true => (
+            lake.state.files()?.iter().map(|file| file.rows).sum(),
+            lake.count_supersessions().await?,
+        ),
         false => (0, 0),
     };
     Ok(ExportReport {
@@ -199,6 +216,10 @@ pub async fn export(
     })
 }
 
-async fn blocking<T: Send + 'static>(job: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
-    tokio::task::spawn_blocking(job).await.file("can't finish", "the export")?
+async fn blocking<T: Send + 'static>(
+    job: impl FnOnce() -> Result<T> + Send + 'static,
+) -> Result<T> {
+    tokio::task::spawn_blocking(job)
+        .await
+        .file("can't finish", "the export")?
 }

@@ -42,7 +42,11 @@ impl Target {
         if !overwrite && destination.as_ref().is_some_and(Destination::holds_content) {
             return Err("it exists; `--force` writes over it").file("can't write", path.display());
         }
-        Ok(Target { path, overwrite, destination })
+        Ok(Target {
+            path,
+            overwrite,
+            destination,
+        })
     }
 
     /// The same place with a number before the name's ending: `out.mg` becomes `out-00001.mg`.
@@ -55,25 +59,38 @@ impl Target {
             return Err(cause).file("can't write", self.path.display());
         }
         let stem = self.path.file_stem().unwrap_or_default().to_string_lossy();
-        let ending = self.path.extension().map(|ending| format!(".{}", ending.to_string_lossy())).unwrap_or_default();
-        Target::at(self.path.with_file_name(format!("{stem}-{number:05}{ending}")), self.overwrite)
+        let ending = self
+            .path
+            .extension()
+            .map(|ending| format!(".{}", ending.to_string_lossy()))
+            .unwrap_or_default();
+        Target::at(
+            self.path
+                .with_file_name(format!("{stem}-{number:05}{ending}")),
+            self.overwrite,
+        )
     }
 
     /// A new file that isn't at its place yet.
     pub(super) fn scratch(&self) -> Result<NamedTempFile> {
         match &self.destination {
-            Some(destination) => destination.scratch().file("can't write in", destination.folder().display()),
+            Some(destination) => destination
+                .scratch()
+                .file("can't write in", destination.folder().display()),
             None => NamedTempFile::new().file("can't write in", std::env::temp_dir().display()),
         }
     }
 
-    /// A file for what waits to be written, beside the target where there is room for that too; nobody else reads it.
+    /// A file for what waits to be written, beside the target where there is room for that too;
+    /// nobody else reads it.
     pub(super) fn spool(&self) -> Result<NamedTempFile> {
         let folder = match &self.destination {
             Some(destination) if !destination.is_stream() => destination.folder().to_owned(),
             _ => std::env::temp_dir(),
         };
-        let made = tempfile::Builder::new().prefix(".gristmill-export-").tempfile_in(&folder);
+        let made = tempfile::Builder::new()
+            .prefix(".gristmill-export-")
+            .tempfile_in(&folder);
         made.file("can't write in", folder.display())
     }
 
@@ -83,39 +100,60 @@ impl Target {
             Some(destination) => Place::File(self.fault(destination.clone().begin())?),
             None => Place::Stdout(io::stdout()),
         };
-        Ok(Output { sink: BufWriter::with_capacity(BUFFER, Counted { place, bytes: 0 }), target: self.clone() })
+        Ok(Output {
+            sink: BufWriter::with_capacity(BUFFER, Counted { place, bytes: 0 }),
+            target: self.clone(),
+        })
     }
 
     /// Makes `file` the target.
     pub(super) fn put(&self, file: NamedTempFile) -> Result<()> {
         self.fault(match &self.destination {
             Some(destination) => destination.put(file, self.overwrite),
-            None => file.reopen().and_then(|mut file| io::copy(&mut file, &mut io::stdout())).map(|_| ()),
+            None => file
+                .reopen()
+                .and_then(|mut file| io::copy(&mut file, &mut io::stdout()))
+                .map(|_| ()),
         })
     }
 
     /// Says of an error that it was about the target.
     ///
     /// # Errors
-    /// [`EngineError::OutputClosed`] if the target is a stream whose reader went away; else [`EngineError::File`].
-    pub(super) fn fault<T>(&self, result: Result<T, impl Into<Box<dyn Error + Send + Sync>>>) -> Result<T> {
+    /// [`EngineError::OutputClosed`] if the target is a stream whose reader went away; else
+    /// [`EngineError::File`].
+    pub(super) fn fault<T>(
+        &self,
+        result: Result<T, impl Into<Box<dyn Error + Send + Sync>>>,
+    ) -> Result<T> {
         result.map_err(|cause| match cause.into() {
             cause if is_closed(&*cause) => EngineError::OutputClosed,
-            cause => EngineError::File { what: "can't write", path: self.path.display().to_string(), cause },
+            cause => EngineError::File {
+                what: "can't write",
+                path: self.path.display().to_string(),
+                cause,
+            },
         })
     }
 
     /// What was written there.
     pub(super) fn written(&self, grains: u64, bytes: u64, states: u64) -> ExportedFile {
-        ExportedFile { path: self.path.display().to_string(), grains, bytes, states }
+        ExportedFile {
+            path: self.path.display().to_string(),
+            grains,
+            bytes,
+            states,
+        }
     }
 }
 
 /// True if a stream was closed by its reader, whichever library tells so.
 fn is_closed(error: &(dyn Error + 'static)) -> bool {
-    std::iter::successors(Some(error), |error: &&(dyn Error + 'static)| (*error).source())
-        .filter_map(|error| error.downcast_ref::<io::Error>())
-        .any(|error| error.kind() == io::ErrorKind::BrokenPipe)
+    std::iter::successors(Some(error), |error: &&(dyn Error + 'static)| {
+        (*error).source()
+    })
+    .filter_map(|error| error.downcast_ref::<io::Error>())
+    .any(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 
 /// Content on its way to the target.
@@ -143,7 +181,11 @@ impl Output {
     /// Puts the content at its place.
     pub(super) fn finish(self, grains: u64) -> Result<ExportedFile> {
         let target = self.target;
-        let written = target.fault(self.sink.into_inner().map_err(io::IntoInnerError::into_error))?;
+        let written = target.fault(
+            self.sink
+                .into_inner()
+                .map_err(io::IntoInnerError::into_error),
+        )?;
         let bytes = written.bytes;
         match written.place {
             Place::File(file) => target.fault(file.finish(target.overwrite))?,

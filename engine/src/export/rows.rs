@@ -3,7 +3,9 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, BinaryArray, RecordBatch, StringArray, TimestampMicrosecondArray};
+use arrow::array::{
+    Array, ArrayRef, AsArray, BinaryArray, RecordBatch, StringArray, TimestampMicrosecondArray,
+};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, TimeUnit, TimestampMicrosecondType};
 use gristmill_schemas::address::ContentAddress;
@@ -30,17 +32,32 @@ impl GrainRows {
     /// [`EngineError::File`] if a column is missing or a blob isn't what its address says.
     pub(super) fn of(batch: &RecordBatch) -> Result<GrainRows> {
         let column = |name: &str, kind: &DataType| -> Result<ArrayRef> {
-            let found = batch.column_by_name(name).ok_or("there is no such column").file("can't export", name)?;
-            if found.data_type() == kind { Ok(Arc::clone(found)) } else { cast(found, kind).file("can't export", name) }
+            let found = batch
+                .column_by_name(name)
+                .ok_or("there is no such column")
+                .file("can't export", name)?;
+            if found.data_type() == kind {
+                Ok(Arc::clone(found))
+            } else {
+                cast(found, kind).file("can't export", name)
+            }
         };
         let instant = DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()));
         let texts = column(IdentityColumn::ContentAddress.name(), &DataType::Utf8)?;
-        let blobs = column(IdentityColumn::Blob.name(), &DataType::Binary)?.as_binary::<i32>().clone();
+        let blobs = column(IdentityColumn::Blob.name(), &DataType::Binary)?
+            .as_binary::<i32>()
+            .clone();
         Ok(GrainRows {
             addresses: proven(texts.as_string(), &blobs)?,
-            encodings: column(IdentityColumn::Encoding.name(), &DataType::Utf8)?.as_string::<i32>().clone(),
-            envelopes: column(IdentityColumn::Envelope.name(), &DataType::Binary)?.as_binary::<i32>().clone(),
-            created: column(Field::CreatedAt.name(), &instant)?.as_primitive::<TimestampMicrosecondType>().clone(),
+            encodings: column(IdentityColumn::Encoding.name(), &DataType::Utf8)?
+                .as_string::<i32>()
+                .clone(),
+            envelopes: column(IdentityColumn::Envelope.name(), &DataType::Binary)?
+                .as_binary::<i32>()
+                .clone(),
+            created: column(Field::CreatedAt.name(), &instant)?
+                .as_primitive::<TimestampMicrosecondType>()
+                .clone(),
             blobs,
         })
     }
@@ -52,7 +69,10 @@ impl GrainRows {
 
     /// The address of grain `row`.
     pub(super) fn address(&self, row: usize) -> ContentAddress {
-        self.addresses.get(row).copied().unwrap_or(ContentAddress::from_digest([0; 32]))
+        self.addresses
+            .get(row)
+            .copied()
+            .unwrap_or(ContentAddress::from_digest([0; 32]))
     }
 
     /// The blob of grain `row`.
@@ -62,7 +82,10 @@ impl GrainRows {
 
     /// The bytes in which grain `row` came.
     pub(super) fn delivered(&self, row: usize) -> Result<Cow<'_, [u8]>> {
-        let envelope = self.envelopes.is_valid(row).then(|| self.envelopes.value(row));
+        let envelope = self
+            .envelopes
+            .is_valid(row)
+            .then(|| self.envelopes.value(row));
         delivered_bytes(self.blob(row), envelope).file("can't export", self.address(row))
     }
 
@@ -71,16 +94,19 @@ impl GrainRows {
         self.encodings.is_valid(row) && self.encodings.value(row) == Encoding::Cbor.name()
     }
 
-    /// When grain `row` was created, in microseconds since 1970: what the payload says, else the header's second.
+    /// When grain `row` was created, in microseconds since 1970: what the payload says, else the
+    /// header's second.
     pub(super) fn created_at(&self, row: usize) -> i64 {
         if self.created.is_valid(row) {
             return self.created.value(row);
         }
-        Header::read(self.blob(row)).map_or(0, |header| i64::from(header.created_at_seconds) * 1_000_000)
+        Header::read(self.blob(row))
+            .map_or(0, |header| i64::from(header.created_at_seconds) * 1_000_000)
     }
 }
 
-/// The addresses, after all blobs were hashed again: damage must not leave the lake under a good name.
+/// The addresses, after all blobs were hashed again: damage must not leave the lake under a good
+/// name.
 fn proven(texts: &StringArray, blobs: &BinaryArray) -> Result<Vec<ContentAddress>> {
     let mut digests = vec![Digest::default(); blobs.len()];
     sha256_each(&mut digests, |row| blobs.value(row));
@@ -90,9 +116,14 @@ fn proven(texts: &StringArray, blobs: &BinaryArray) -> Result<Vec<ContentAddress
         if claimed == ContentAddress::from_digest(digest) {
             return Ok(claimed);
         }
-        let message = "the blob isn't what its address says; `gristmill verify` tells what else is damaged";
+        let message =
+            "the blob isn't what its address says; `gristmill verify` tells what else is damaged";
         let cause = GrainError::new(ErrorCode::Integrity, message).into();
-        Err(EngineError::File { what: "can't export", path: text.to_owned(), cause })
+        Err(EngineError::File {
+            what: "can't export",
+            path: text.to_owned(),
+            cause,
+        })
     };
     texts.iter().zip(digests).map(address_of).collect()
 }

@@ -8,7 +8,9 @@ use arrow::compute::cast;
 use arrow::error::ArrowError;
 use gristmill_schemas::columns::grains_schema;
 use gristmill_schemas::container::{FRAME_END, write_frame};
-use gristmill_schemas::grain::{DEFAULT_PAYLOAD_LIMIT, EncodeOptions, Encoding, Grain, Mode, Payload, encode_json};
+use gristmill_schemas::grain::{
+    DEFAULT_PAYLOAD_LIMIT, EncodeOptions, Encoding, Grain, Mode, Payload, encode_json,
+};
 use gristmill_schemas::json::{Json, Object};
 use parquet::arrow::ArrowWriter;
 use rayon::prelude::*;
@@ -28,7 +30,10 @@ pub(super) struct FrameSink {
 
 impl FrameSink {
     pub(super) fn new(options: &ExportOptions) -> Result<FrameSink> {
-        Ok(FrameSink { out: Target::new(options)?.begin()?, grains: 0 })
+        Ok(FrameSink {
+            out: Target::new(options)?.begin()?,
+            grains: 0,
+        })
     }
 }
 
@@ -38,7 +43,8 @@ impl Sink for FrameSink {
         let mut frame = Vec::new();
         for row in 0..rows.len() {
             frame.clear();
-            write_frame(&rows.delivered(row)?, &mut frame).file("can't export", rows.address(row))?;
+            write_frame(&rows.delivered(row)?, &mut frame)
+                .file("can't export", rows.address(row))?;
             let written = self.out.write_all(&frame);
             self.out.target().fault(written)?;
         }
@@ -53,8 +59,8 @@ impl Sink for FrameSink {
     }
 }
 
-/// Writes one JSON object a line: address, grain, and the options that encode it to the same bytes again; where no options do,
-/// the bytes themselves.
+/// Writes one JSON object a line: address, grain, and the options that encode it to the same bytes
+/// again; where no options do, the bytes themselves.
 pub(super) struct JsonSink {
     out: Output,
     grains: u64,
@@ -63,8 +69,14 @@ pub(super) struct JsonSink {
 
 impl JsonSink {
     pub(super) fn new(options: &ExportOptions) -> Result<JsonSink> {
-        let pool = rayon::ThreadPoolBuilder::new().num_threads(options.threads).build();
-        Ok(JsonSink { out: Target::new(options)?.begin()?, grains: 0, pool: pool.file("can't start", "threads")? })
+        let pool = rayon::ThreadPoolBuilder::new()
+            .num_threads(options.threads)
+            .build();
+        Ok(JsonSink {
+            out: Target::new(options)?.begin()?,
+            grains: 0,
+            pool: pool.file("can't start", "threads")?,
+        })
     }
 }
 
@@ -72,7 +84,9 @@ impl Sink for JsonSink {
     fn push(&mut self, rows: &RecordBatch) -> Result<()> {
         let rows = GrainRows::of(rows)?;
         let line = |row: usize| line_of(&rows, row);
-        let lines: Result<Vec<String>> = self.pool.install(|| (0..rows.len()).into_par_iter().map(line).collect());
+        let lines: Result<Vec<String>> = self
+            .pool
+            .install(|| (0..rows.len()).into_par_iter().map(line).collect());
         for line in lines? {
             let written = self.out.write_all(line.as_bytes());
             self.out.target().fault(written)?;
@@ -88,13 +102,16 @@ impl Sink for JsonSink {
 
 fn line_of(rows: &GrainRows, row: usize) -> Result<String> {
     let (address, delivered) = (rows.address(row), rows.delivered(row)?);
-    let payload = Payload::open(rows.blob(row), DEFAULT_PAYLOAD_LIMIT).file("can't export", address)?;
+    let payload =
+        Payload::open(rows.blob(row), DEFAULT_PAYLOAD_LIMIT).file("can't export", address)?;
     let grain = Grain::decode(&payload, Mode::Lenient).file("can't export", address)?;
     let mut members = Object::new();
     members.insert("content_address", address.to_string());
     // Nobody here can see the fields of an encrypted grain.
     let fields = (!grain.is_encrypted()).then(|| (grain.to_json(), options_of(&grain)));
-    let says_all = fields.as_ref().is_some_and(|(grain, options)| is_encoded_to(grain, options, &delivered));
+    let says_all = fields
+        .as_ref()
+        .is_some_and(|(grain, options)| is_encoded_to(grain, options, &delivered));
     if !says_all {
         members.insert("blob_hex", hex::encode(&delivered));
     }
@@ -108,10 +125,11 @@ fn line_of(rows: &GrainRows, row: usize) -> Result<String> {
     Ok(line)
 }
 
-/// True if a writer makes exactly `bytes` of `grain`: no writer makes envelopes, some of the oddities that a reader marks, or types that it
-/// doesn't know.
+/// True if a writer makes exactly `bytes` of `grain`: no writer makes envelopes, some of the
+/// oddities that a reader marks, or types that it doesn't know.
 fn is_encoded_to(grain: &Json<'_>, options: &Json<'_>, bytes: &[u8]) -> bool {
-    let encoded = EncodeOptions::of_json(Some(options)).and_then(|options| encode_json(grain, options));
+    let encoded =
+        EncodeOptions::of_json(Some(options)).and_then(|options| encode_json(grain, options));
     encoded.is_ok_and(|encoded| encoded.blob == bytes)
 }
 
@@ -125,7 +143,10 @@ fn options_of(grain: &Grain<'_>) -> Json<'static> {
     if flags.sensitivity() as u8 != 0 {
         options.insert("sensitivity", u64::from(flags.sensitivity() as u8));
     }
-    for (name, set) in [("signed", flags.signed()), ("compressed", flags.compressed())] {
+    for (name, set) in [
+        ("signed", flags.signed()),
+        ("compressed", flags.compressed()),
+    ] {
         if set {
             options.insert(name, true);
         }
@@ -144,8 +165,17 @@ pub(super) struct ParquetSink {
 impl ParquetSink {
     pub(super) fn new(options: &ExportOptions) -> Result<ParquetSink> {
         let target = Target::new(options)?;
-        let writer = ArrowWriter::try_new(target.begin()?, grains_schema(), Some(unsorted_grains_properties()));
-        Ok(ParquetSink { writer: target.fault(writer)?, target, grains: 0, supersessions: 0 })
+        let writer = ArrowWriter::try_new(
+            target.begin()?,
+            grains_schema(),
+            Some(unsorted_grains_properties()),
+        );
+        Ok(ParquetSink {
+            writer: target.fault(writer)?,
+            target,
+            grains: 0,
+            supersessions: 0,
+        })
     }
 }
 
@@ -161,18 +191,31 @@ impl Sink for ParquetSink {
     fn finish(self: Box<Self>) -> Result<Finished> {
         let out = self.target.fault(self.writer.into_inner())?;
         let files = vec![out.finish(self.grains)?];
-        Ok(Finished { files, not_written: 0, supersessions: self.supersessions })
+        Ok(Finished {
+            files,
+            not_written: 0,
+            supersessions: self.supersessions,
+        })
     }
 }
 
-/// The columns in the order and with the types of `grains`; a query may have given them others that hold the same.
+/// The columns in the order and with the types of `grains`; a query may have given them others that
+/// hold the same.
 fn with_own_types(rows: &RecordBatch) -> Result<RecordBatch, ArrowError> {
     let schema = grains_schema();
     let own = |field: &Arc<arrow::datatypes::Field>| {
         let missing = || ArrowError::SchemaError(format!("no column `{}`", field.name()));
         let column = rows.column_by_name(field.name()).ok_or_else(missing)?;
-        if column.data_type() == field.data_type() { Ok(Arc::clone(column)) } else { cast(column, field.data_type()) }
+        if column.data_type() == field.data_type() {
+            Ok(Arc::clone(column))
+        } else {
+            cast(column, field.data_type())
+        }
     };
-    let columns = schema.fields().iter().map(own).collect::<Result<Vec<_>, _>>()?;
+    let columns = schema
+        .fields()
+        .iter()
+        .map(own)
+        .collect::<Result<Vec<_>, _>>()?;
     RecordBatch::try_new(schema, columns)
 }

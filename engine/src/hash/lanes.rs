@@ -35,7 +35,8 @@ const LANES: usize = 3;
 /// How many messages ahead of the one being hashed are prefetched. Eight take about a microsecond.
 const PREFETCH_MESSAGES: usize = 8;
 
-/// How many blocks of a message are prefetched: a page. From there the CPU's own prefetcher has seen the stream.
+/// How many blocks of a message are prefetched: a page. From there the CPU's own prefetcher has
+/// seen the stream.
 const PREFETCH_BLOCKS: usize = 64;
 
 /// The most that padding adds after a message's last byte, length left out: a one bit, then zeros.
@@ -49,7 +50,11 @@ const PADDING: [u8; 128] = {
 ///
 /// Inlined, so that the caller's target features hold for the copies in [`Lane::start`] too.
 #[inline(always)]
-pub(super) fn hash_each<'m, C: Compressor>(compressor: C, digests: &mut [Digest], message: impl Fn(usize) -> &'m [u8]) {
+pub(super) fn hash_each<'m, C: Compressor>(
+    compressor: C,
+    digests: &mut [Digest],
+    message: impl Fn(usize) -> &'m [u8],
+) {
     let count = digests.len();
     let message = |number| if number < count { message(number) } else { &[] };
     let mut lanes = Lanes::new(compressor);
@@ -85,7 +90,11 @@ struct Lanes<'m, C> {
 impl<'m, C: Compressor> Lanes<'m, C> {
     #[inline(always)]
     fn new(compressor: C) -> Self {
-        Self { compressor, states: [C::INITIAL; LANES], lanes: [Lane::EMPTY; LANES] }
+        Self {
+            compressor,
+            states: [C::INITIAL; LANES],
+            lanes: [Lane::EMPTY; LANES],
+        }
     }
 
     /// Gives a lane its next message, and the one that it prefetches meanwhile.
@@ -100,21 +109,35 @@ impl<'m, C: Compressor> Lanes<'m, C> {
     /// The lane whose message ends first, and in how many blocks. Nothing if no lane is active.
     #[inline(always)]
     fn first_to_end(&self, active: usize) -> Option<(usize, usize)> {
-        self.lanes[..active].iter().map(Lane::blocks_left).enumerate().min_by_key(|&(_, blocks)| blocks)
+        self.lanes[..active]
+            .iter()
+            .map(Lane::blocks_left)
+            .enumerate()
+            .min_by_key(|&(_, blocks)| blocks)
     }
 
     /// Takes the first `N` lanes forward by `steps` blocks each.
     #[inline(always)]
-    #[expect(clippy::expect_used, reason = "what is expected is asserted when this is compiled")]
+    #[expect(
+        clippy::expect_used,
+        reason = "what is expected is asserted when this is compiled"
+    )]
     fn advance<const N: usize>(&mut self, steps: usize) {
         const { assert!(N <= LANES) };
-        let states = self.states.first_chunk_mut::<N>().expect("N is at most LANES");
-        let lanes = self.lanes.first_chunk_mut::<N>().expect("N is at most LANES");
+        let states = self
+            .states
+            .first_chunk_mut::<N>()
+            .expect("N is at most LANES");
+        let lanes = self
+            .lanes
+            .first_chunk_mut::<N>()
+            .expect("N is at most LANES");
         for _ in 0..steps {
             for lane in lanes.iter() {
                 self.compressor.prefetch(lane.line_ahead());
             }
-            self.compressor.compress(states, &lanes.each_ref().map(Lane::block));
+            self.compressor
+                .compress(states, &lanes.each_ref().map(Lane::block));
             for lane in lanes.iter_mut() {
                 lane.at += 1;
             }
@@ -139,8 +162,9 @@ struct Lane<'m> {
     number: usize,
     /// The whole blocks of the message, where the caller has them.
     body: &'m [Block],
-    /// Blocks 1 and 2 hold the tail: the bytes after the body, and the padding. What stands in 0 and 3 has no meaning.
-    /// They are there so that copies of fixed size fit whatever the message's length.
+    /// Blocks 1 and 2 hold the tail: the bytes after the body, and the padding. What stands in 0
+    /// and 3 has no meaning. They are there so that copies of fixed size fit whatever the message's
+    /// length.
     tail: [Block; 4],
     /// The block that comes next, counted through body and tail.
     at: usize,
@@ -151,10 +175,17 @@ struct Lane<'m> {
 }
 
 impl<'m> Lane<'m> {
-    const EMPTY: Self = Self { number: 0, body: &[], tail: [[0; 64]; 4], at: 0, end: 0, ahead: &[] };
+    const EMPTY: Self = Self {
+        number: 0,
+        body: &[],
+        tail: [[0; 64]; 4],
+        at: 0,
+        end: 0,
+        ahead: &[],
+    };
 
-    /// Sets out on a message and pads it (FIPS 180-4, section 5.1.1): a one bit, zeros, and the length in bits in the
-    /// last eight bytes of a block.
+    /// Sets out on a message and pads it (FIPS 180-4, section 5.1.1): a one bit, zeros, and the
+    /// length in bits in the last eight bytes of a block.
     #[inline(always)]
     fn start(&mut self, number: usize, message: &'m [u8], ahead: &'m [u8]) {
         let (body, rest) = message.as_chunks();
@@ -170,7 +201,8 @@ impl<'m> Lane<'m> {
 
         let (ahead, _) = ahead.as_chunks();
         let ahead = &ahead[..ahead.len().min(PREFETCH_BLOCKS)];
-        (self.number, self.body, self.at, self.end, self.ahead) = (number, body, 0, body.len() + tail_blocks, ahead);
+        (self.number, self.body, self.at, self.end, self.ahead) =
+            (number, body, 0, body.len() + tail_blocks, ahead);
     }
 
     #[inline(always)]
@@ -188,7 +220,10 @@ impl<'m> Lane<'m> {
     /// The address to prefetch while the next block is hashed.
     #[inline(always)]
     fn line_ahead(&self) -> *const u8 {
-        self.ahead.as_ptr().wrapping_add(self.at.min(self.ahead.len())).cast()
+        self.ahead
+            .as_ptr()
+            .wrapping_add(self.at.min(self.ahead.len()))
+            .cast()
     }
 }
 
@@ -225,7 +260,11 @@ mod tests {
                 lane.start(0, &bytes[..before], &[]);
                 blocks(&mut lane);
                 lane.start(1, &bytes[..length], &[]);
-                assert_eq!(blocks(&mut lane), padded(&bytes[..length]), "{length} bytes after {before}");
+                assert_eq!(
+                    blocks(&mut lane),
+                    padded(&bytes[..length]),
+                    "{length} bytes after {before}"
+                );
             }
         }
     }
@@ -245,11 +284,22 @@ mod tests {
     #[test]
     fn what_is_prefetched_never_lies_beyond_the_first_page_of_the_message_ahead() {
         let ahead = [0; 10_000];
-        for (length, furthest) in [(0, 0), (63, 0), (64, 64), (1_000, 960), (4_096, 4_096), (10_000, 4_096)] {
+        for (length, furthest) in [
+            (0, 0),
+            (63, 0),
+            (64, 64),
+            (1_000, 960),
+            (4_096, 4_096),
+            (10_000, 4_096),
+        ] {
             let mut lane = Lane::EMPTY;
             lane.start(0, &[], &ahead[..length]);
             lane.at = 1_000_000;
-            assert_eq!(lane.line_ahead().addr() - ahead.as_ptr().addr(), furthest, "{length} bytes");
+            assert_eq!(
+                lane.line_ahead().addr() - ahead.as_ptr().addr(),
+                furthest,
+                "{length} bytes"
+            );
         }
     }
 }

@@ -1,14 +1,16 @@
 //! SHA-256 of many independent messages at once, near the limit of the machine.
 //!
-//! Every grain is named by the SHA-256 of its blob, so ingest, verification, import and erasure all hash millions of
-//! small blobs. This module does nothing else. For the running hash of one long stream use the `sha2` crate.
+//! Every grain is named by the SHA-256 of its blob, so ingest, verification, import and erasure all
+//! hash millions of small blobs. This module does nothing else. For the running hash of one long
+//! stream use the `sha2` crate.
 //!
 //! # The idea
 //!
-//! SHA-256 cuts a message into blocks of 64 bytes and folds them one by one into a state of eight words. The 64 rounds
-//! of a block form one chain of dependencies, and so do the blocks of a message: a CPU with SHA instructions spends
-//! half of its time waiting for the last round. Other *messages* don't depend on that chain. So several are hashed side
-//! by side in one thread, and while one waits for its round, the others have theirs:
+//! SHA-256 cuts a message into blocks of 64 bytes and folds them one by one into a state of eight
+//! words. The 64 rounds of a block form one chain of dependencies, and so do the blocks of a
+//! message: a CPU with SHA instructions spends half of its time waiting for the last round. Other
+//! *messages* don't depend on that chain. So several are hashed side by side in one thread, and
+//! while one waits for its round, the others have theirs:
 //!
 //! ```text
 //! lanes = the first 3 messages
@@ -24,29 +26,32 @@
 //!
 //! What makes it fast:
 //!
-//! 1. **Three lanes.** `sha256rnds2` takes four cycles and can start every two, so two perfectly timed lanes would do.
-//!    Three leave the CPU enough slack to reach 64 cycles a block without any timing of ours. A fourth adds nothing
-//!    but registers: a lane keeps six vectors alive, and there are sixteen.
-//! 2. **Coarse interleaving.** Each lane does 16 rounds before the next one has its turn. That is as far as
-//!    out-of-order execution sees, and within it a lane keeps its message words in registers. Taking turns every four
-//!    rounds costs a tenth of the speed.
-//! 3. **Refilling.** A lane whose message ends takes the next message at once, so a long message among short ones
-//!    never leaves lanes idle. How long all lanes run is known beforehand: one branch per message is hard to predict,
-//!    none per block.
-//! 4. **Nothing is copied but tails.** Body blocks are hashed where they lie. The last bytes and the padding make one
-//!    or two tail blocks, built when a message *starts* by copies of fixed size, hence without branches, and long
-//!    before they are read back. Body and tail are told apart by a conditional move.
-//! 5. **Prefetching, one line a block.** The CPU's prefetcher can't know where the next message lies, and one miss
-//!    stalls all lanes. So while block *i* of a message is hashed, block *i* of the message eight places further on is
-//!    asked for. Asking for a whole message at once is up to a tenth slower: it floods the miss buffers.
-//! 6. **AVX encodings.** Three operands instead of two save the copies between registers that would otherwise fill the
-//!    decoder, which counts when another hardware thread shares the core.
+//! 1. **Three lanes.** `sha256rnds2` takes four cycles and can start every two, so two perfectly
+//!    timed lanes would do. Three leave the CPU enough slack to reach 64 cycles a block without any
+//!    timing of ours. A fourth adds nothing but registers: a lane keeps six vectors alive, and
+//!    there are sixteen.
+//! 2. **Coarse interleaving.** Each lane does 16 rounds before the next one has its turn. That is
+//!    as far as out-of-order execution sees, and within it a lane keeps its message words in
+//!    registers. Taking turns every four rounds costs a tenth of the speed.
+//! 3. **Refilling.** A lane whose message ends takes the next message at once, so a long message
+//!    among short ones never leaves lanes idle. How long all lanes run is known beforehand: one
+//!    branch per message is hard to predict, none per block.
+//! 4. **Nothing is copied but tails.** Body blocks are hashed where they lie. The last bytes and
+//!    the padding make one or two tail blocks, built when a message *starts* by copies of fixed
+//!    size, hence without branches, and long before they are read back. Body and tail are told
+//!    apart by a conditional move.
+//! 5. **Prefetching, one line a block.** The CPU's prefetcher can't know where the next message
+//!    lies, and one miss stalls all lanes. So while block *i* of a message is hashed, block *i* of
+//!    the message eight places further on is asked for. Asking for a whole message at once is up to
+//!    a tenth slower: it floods the miss buffers.
+//! 6. **AVX encodings.** Three operands instead of two save the copies between registers that would
+//!    otherwise fill the decoder, which counts when another hardware thread shares the core.
 //!
 //! # Where things are
 //!
-//! `lanes` decides which block is next. It is safe, portable code over the trait `Compressor`, tested with `sha2`'s
-//! compression function as well. `sha_ni` is the one `Compressor` that ships: SHA extensions on x86-64, found at
-//! run time. On any other CPU messages go to `sha2` one by one.
+//! `lanes` decides which block is next. It is safe, portable code over the trait `Compressor`,
+//! tested with `sha2`'s compression function as well. `sha_ni` is the one `Compressor` that ships:
+//! SHA extensions on x86-64, found at run time. On any other CPU messages go to `sha2` one by one.
 
 #[cfg(any(target_arch = "x86_64", test))]
 mod lanes;
@@ -62,9 +67,9 @@ pub type Digest = [u8; 32];
 
 /// Hashes every message: `digests[i]` becomes the SHA-256 of `messages[i]`.
 ///
-/// Runs in the calling thread and allocates nothing; to use more cores, cut the list. Messages may have any lengths in
-/// any order, and may overlap. Lists of thirty and more reach full speed; a message alone is hashed a little slower than
-/// by `sha2`.
+/// Runs in the calling thread and allocates nothing; to use more cores, cut the list. Messages may
+/// have any lengths in any order, and may overlap. Lists of thirty and more reach full speed; a
+/// message alone is hashed a little slower than by `sha2`.
 ///
 /// # Panics
 ///
@@ -76,9 +81,10 @@ pub fn sha256_many(messages: &[&[u8]], digests: &mut [Digest]) {
 
 /// Hashes messages that aren't in a list: `digests[i]` becomes the SHA-256 of `message(i)`.
 ///
-/// For blobs that are ranges of a buffer or values of an Arrow array: `sha256_each(&mut digests, |i| array.value(i))`.
-/// `message` should be cheap and give the same bytes each time: it is asked twice for most numbers, the first time to
-/// prefetch. Otherwise as [`sha256_many`].
+/// For blobs that are ranges of a buffer or values of an Arrow array:
+/// `sha256_each(&mut digests, |i| array.value(i))`. `message` should be cheap and give the same
+/// bytes each time: it is asked twice for most numbers, the first time to prefetch. Otherwise as
+/// [`sha256_many`].
 pub fn sha256_each<'m>(digests: &mut [Digest], message: impl Fn(usize) -> &'m [u8]) {
     #[cfg(target_arch = "x86_64")]
     if let Some(compressor) = sha_ni::ShaNi::detect() {

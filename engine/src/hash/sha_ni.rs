@@ -1,7 +1,8 @@
 //! The compression function with the SHA extensions of x86-64.
 //!
-//! The notation is that of FIPS 180-4: a state has the words *a* to *h*, a block becomes the words *W*₀ to *W*₆₃, and
-//! round *t* folds in *W*ₜ + *K*ₜ. A vector holds four words, so four rounds take one vector of each.
+//! The notation is that of FIPS 180-4: a state has the words *a* to *h*, a block becomes the words
+//! *W*₀ to *W*₆₃, and round *t* folds in *W*ₜ + *K*ₜ. A vector holds four words, so four rounds
+//! take one vector of each.
 
 use std::arch::x86_64::*;
 
@@ -15,14 +16,16 @@ pub(super) struct ShaNi(());
 impl ShaNi {
     /// Asks the CPU, at run time.
     pub(super) fn detect() -> Option<Self> {
-        let found =
-            is_x86_feature_detected!("sha") && is_x86_feature_detected!("sse4.1") && is_x86_feature_detected!("avx");
+        let found = is_x86_feature_detected!("sha")
+            && is_x86_feature_detected!("sse4.1")
+            && is_x86_feature_detected!("avx");
         found.then_some(Self(()))
     }
 
     /// See [`lanes::hash_each`].
     pub(super) fn hash_each<'m>(self, digests: &mut [Digest], message: impl Fn(usize) -> &'m [u8]) {
-        // SAFETY: a `ShaNi` comes from `detect`, which found the features that the function enables.
+        // SAFETY: a `ShaNi` comes from `detect`, which found the features that the function
+        // enables.
         unsafe { hash_each(self, digests, message) }
     }
 }
@@ -33,16 +36,19 @@ fn hash_each<'m>(compressor: ShaNi, digests: &mut [Digest], message: impl Fn(usi
 }
 
 impl Compressor for ShaNi {
-    /// The words as the instructions want them: *abef* in one vector and *cdgh* in another, the first word highest.
+    /// The words as the instructions want them: *abef* in one vector and *cdgh* in another, the
+    /// first word highest.
     const INITIAL: State = State([
         0x9b05688c, 0x510e527f, 0xbb67ae85, 0x6a09e667, // f e b a
         0x5be0cd19, 0x1f83d9ab, 0xa54ff53a, 0x3c6ef372, // h g d c
     ]);
 
-    // Each `N` is compiled once, for all callers. (The attribute would be lost on a function with target features.)
+    // Each `N` is compiled once, for all callers. (The attribute would be lost on a function with
+    // target features.)
     #[inline(never)]
     fn compress<const N: usize>(self, states: &mut [State; N], blocks: &[&Block; N]) {
-        // SAFETY: a `ShaNi` comes from `detect`, which found the features that the function enables.
+        // SAFETY: a `ShaNi` comes from `detect`, which found the features that the function
+        // enables.
         unsafe { compress(states, blocks) }
     }
 
@@ -88,7 +94,11 @@ fn compress<const N: usize>(states: &mut [State; N], blocks: &[&Block; N]) {
 /// Sixteen rounds. The words that they consume make room for the 16 that come next.
 #[inline]
 #[target_feature(enable = "sha,sse4.1,avx")]
-fn sixteen_rounds(mut state: [__m128i; 2], words: &mut [__m128i; 4], constants: &[[u32; 4]; 4]) -> [__m128i; 2] {
+fn sixteen_rounds(
+    mut state: [__m128i; 2],
+    words: &mut [__m128i; 4],
+    constants: &[[u32; 4]; 4],
+) -> [__m128i; 2] {
     for i in 0..4 {
         state = four_rounds(state, words[i], &constants[i]);
         words[i] = next_words(words, i);
@@ -99,7 +109,11 @@ fn sixteen_rounds(mut state: [__m128i; 2], words: &mut [__m128i; 4], constants: 
 /// The rounds after which no more words are needed.
 #[inline]
 #[target_feature(enable = "sha,sse4.1,avx")]
-fn last_sixteen_rounds(mut state: [__m128i; 2], words: &[__m128i; 4], constants: &[[u32; 4]; 4]) -> [__m128i; 2] {
+fn last_sixteen_rounds(
+    mut state: [__m128i; 2],
+    words: &[__m128i; 4],
+    constants: &[[u32; 4]; 4],
+) -> [__m128i; 2] {
     for i in 0..4 {
         state = four_rounds(state, words[i], &constants[i]);
     }
@@ -111,17 +125,24 @@ fn last_sixteen_rounds(mut state: [__m128i; 2], words: &[__m128i; 4], constants:
 #[target_feature(enable = "sha,sse4.1,avx")]
 fn four_rounds([abef, cdgh]: [__m128i; 2], words: __m128i, constants: &[u32; 4]) -> [__m128i; 2] {
     let sums = _mm_add_epi32(words, load(constants));
-    // What was *abef* is *cdgh* two rounds later, so after two instructions both vectors are in their places again.
+    // What was *abef* is *cdgh* two rounds later, so after two instructions both vectors are in
+    // their places again.
     let cdgh = _mm_sha256rnds2_epu32(cdgh, abef, sums);
     let abef = _mm_sha256rnds2_epu32(abef, cdgh, _mm_shuffle_epi32(sums, 0x0e));
     [abef, cdgh]
 }
 
-/// The four message words (6.2.2, step 1) that come 16 after `words[i]`, where `words` is a ring of the last 16.
+/// The four message words (6.2.2, step 1) that come 16 after `words[i]`, where `words` is a ring of
+/// the last 16.
 #[inline]
 #[target_feature(enable = "sha,sse4.1,avx")]
 fn next_words(words: &[__m128i; 4], i: usize) -> __m128i {
-    let [w0, w4, w8, w12] = [words[i], words[(i + 1) % 4], words[(i + 2) % 4], words[(i + 3) % 4]];
+    let [w0, w4, w8, w12] = [
+        words[i],
+        words[(i + 1) % 4],
+        words[(i + 2) % 4],
+        words[(i + 3) % 4],
+    ];
     let w9 = _mm_alignr_epi8(w12, w8, 4);
     _mm_sha256msg2_epu32(_mm_add_epi32(_mm_sha256msg1_epu32(w0, w4), w9), w12)
 }

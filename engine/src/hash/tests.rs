@@ -1,4 +1,5 @@
-//! Digests must be what the standard and `sha2` say, whatever the lengths, their order and their place in memory.
+//! Digests must be what the standard and `sha2` say, whatever the lengths, their order and their
+//! place in memory.
 
 use proptest::{collection::vec, prelude::*};
 use sha2::block_api::compress256;
@@ -6,13 +7,16 @@ use sha2::block_api::compress256;
 use super::lanes::{Block, Compressor, State};
 use super::*;
 
-/// `sha2`'s compression function behind the lanes: tells a mistake of the lanes from one of the kernel, on any CPU.
+/// `sha2`'s compression function behind the lanes: tells a mistake of the lanes from one of the
+/// kernel, on any CPU.
 #[derive(Clone, Copy)]
 struct Portable;
 
 impl Compressor for Portable {
-    const INITIAL: State =
-        State([0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19]);
+    const INITIAL: State = State([
+        0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f, 0x9b05688c, 0x1f83d9ab,
+        0x5be0cd19,
+    ]);
 
     fn compress<const N: usize>(self, states: &mut [State; N], blocks: &[&Block; N]) {
         for (state, block) in states.iter_mut().zip(blocks) {
@@ -21,7 +25,12 @@ impl Compressor for Portable {
     }
 
     fn digest(self, state: &State) -> Digest {
-        state.0.map(u32::to_be_bytes).as_flattened().try_into().unwrap()
+        state
+            .0
+            .map(u32::to_be_bytes)
+            .as_flattened()
+            .try_into()
+            .unwrap()
     }
 
     fn prefetch(self, _: *const u8) {}
@@ -29,7 +38,10 @@ impl Compressor for Portable {
 
 /// Hashes in every way that there is, and asserts that all agree with `sha2`.
 fn digests(messages: &[&[u8]]) -> Vec<Digest> {
-    let expected: Vec<Digest> = messages.iter().map(|message| Sha256::digest(message).into()).collect();
+    let expected: Vec<Digest> = messages
+        .iter()
+        .map(|message| Sha256::digest(message).into())
+        .collect();
     let [mut many, mut each, mut portable, mut single] =
         [0xff, 0xfe, 0xfd, 0xfc].map(|b| vec![[b; 32]; messages.len()]);
     sha256_many(messages, &mut many);
@@ -46,7 +58,9 @@ fn digests(messages: &[&[u8]]) -> Vec<Digest> {
 fn noise(length: usize) -> Vec<u8> {
     let mut state = 0x9e3779b97f4a7c15u64;
     let next = || {
-        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        state = state
+            .wrapping_mul(6364136223846793005)
+            .wrapping_add(1442695040888963407);
         (state >> 56) as u8
     };
     std::iter::repeat_with(next).take(length).collect()
@@ -69,15 +83,25 @@ fn the_published_vectors_give_their_published_digests() {
         "cf5b16a778af8380036ce59e7b0492370b249b11e8f07a51afac45037afee9d1",
         "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0",
     ];
-    let hex = |digest: &Digest| digest.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
-    assert_eq!(digests(&messages).iter().map(hex).collect::<Vec<_>>(), published);
+    let hex = |digest: &Digest| {
+        digest
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect::<String>()
+    };
+    assert_eq!(
+        digests(&messages).iter().map(hex).collect::<Vec<_>>(),
+        published
+    );
 }
 
 #[test]
 fn every_length_of_up_to_four_blocks_at_every_alignment() {
     let bytes = noise(300);
-    let messages: Vec<&[u8]> =
-        (0..16).flat_map(|start| (0..=257).map(move |length| (start, length))).map(|(s, l)| &bytes[s..][..l]).collect();
+    let messages: Vec<&[u8]> = (0..16)
+        .flat_map(|start| (0..=257).map(move |length| (start, length)))
+        .map(|(s, l)| &bytes[s..][..l])
+        .collect();
     digests(&messages);
 }
 

@@ -1,4 +1,5 @@
-//! The rows of a segment to its sidecars: collected while the segment is written, or read again later.
+//! The rows of a segment to its sidecars: collected while the segment is written, or read again
+//! later.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -31,13 +32,26 @@ pub struct IndexKinds {
 
 impl IndexKinds {
     /// All of them.
-    pub const ALL: IndexKinds = IndexKinds { hexastore: true, full_text: true, words: true };
+    pub const ALL: IndexKinds = IndexKinds {
+        hexastore: true,
+        full_text: true,
+        words: true,
+    };
     /// None of them.
-    pub const NONE: IndexKinds = IndexKinds { hexastore: false, full_text: false, words: false };
+    pub const NONE: IndexKinds = IndexKinds {
+        hexastore: false,
+        full_text: false,
+        words: false,
+    };
 
-    /// Those that the segment `id` may have in the lake: of a sealed one, none that holds a word of a grain.
+    /// Those that the segment `id` may have in the lake: of a sealed one, none that holds a word of
+    /// a grain.
     pub fn of_segment(self, id: &SegmentId) -> IndexKinds {
-        if id.is_sealed() { IndexKinds::NONE } else { self }
+        if id.is_sealed() {
+            IndexKinds::NONE
+        } else {
+            self
+        }
     }
 
     /// The columns of `grains` that the indexes are made of, that of addresses too.
@@ -76,7 +90,10 @@ pub struct SidecarFile {
 impl SidecarFile {
     /// The file `name` with `bytes`.
     pub(crate) fn whole(name: &str, bytes: Vec<u8>) -> SidecarFile {
-        SidecarFile { name: name.to_owned(), parts: vec![bytes.into()] }
+        SidecarFile {
+            name: name.to_owned(),
+            parts: vec![bytes.into()],
+        }
     }
 
     /// How many bytes it has.
@@ -138,38 +155,62 @@ struct KeptText {
 pub(crate) struct Watch<'w> {
     /// Words to watch for.
     pub(crate) words: &'w Arc<Watchlist>,
-    /// Called with the place of a row in its batch, its grain if that can be read, and false if it has none of these words.
+    /// Called with the place of a row in its batch, its grain if that can be read, and false if it
+    /// has none of these words.
     pub(crate) see: &'w mut dyn FnMut(usize, Option<&Grain<'_>>, bool),
 }
 
 impl IndexPart {
-    /// Adds the rows of `batch`, which has at least the columns of [`IndexKinds::columns`]. Words are indexed here, on the
-    /// calling thread.
+    /// Adds the rows of `batch`, which has at least the columns of [`IndexKinds::columns`]. Words
+    /// are indexed here, on the calling thread.
     ///
     /// # Errors
-    /// [`EngineError::File`](crate::error::EngineError::File) if a column is missing or holds what isn't an address.
+    /// [`EngineError::File`](crate::error::EngineError::File) if a column is missing or holds what
+    /// isn't an address.
     pub fn add(&mut self, batch: &RecordBatch) -> Result<()> {
         self.add_watched(batch, None)
     }
 
     /// [`IndexPart::add`], watched by `watch`.
-    pub(crate) fn add_watched(&mut self, batch: &RecordBatch, mut watch: Option<Watch<'_>>) -> Result<()> {
+    pub(crate) fn add_watched(
+        &mut self,
+        batch: &RecordBatch,
+        mut watch: Option<Watch<'_>>,
+    ) -> Result<()> {
         if let Some(addresses) = &mut self.addresses {
             addresses.extend(addresses_of(batch).file("can't index", "addresses")?);
         }
         if let Some(statements) = &mut self.statements {
             let columns = StatementColumns::of(batch);
-            statements.push(columns.ok_or("columns are missing").file("can't index", "statements")?);
+            statements.push(
+                columns
+                    .ok_or("columns are missing")
+                    .file("can't index", "statements")?,
+            );
         }
         let mut words = self.words.as_mut();
         if let Some(words) = &mut words {
-            words.add_beside_blobs(batch).ok_or("columns are missing").file("can't index", "words")?;
+            words
+                .add_beside_blobs(batch)
+                .ok_or("columns are missing")
+                .file("can't index", "words")?;
             words.watch(watch.as_ref().map(|watch| watch.words));
         }
-        let mut text = if let PartText::Rows(text) = &mut self.text { Some(text) } else { None };
+        let mut text = if let PartText::Rows(text) = &mut self.text {
+            Some(text)
+        } else {
+            None
+        };
         if words.is_some() || text.is_some() || watch.is_some() {
-            let blobs = batch.column_by_name(TextPiece::COLUMN).and_then(|column| column.as_binary_opt::<i32>());
-            for (at, blob) in blobs.ok_or("no column of blobs").file("can't index", "texts")?.iter().enumerate() {
+            let blobs = batch
+                .column_by_name(TextPiece::COLUMN)
+                .and_then(|column| column.as_binary_opt::<i32>());
+            for (at, blob) in blobs
+                .ok_or("no column of blobs")
+                .file("can't index", "texts")?
+                .iter()
+                .enumerate()
+            {
                 let blob = blob.unwrap_or_default();
                 with_grain_if_any(blob, |grain| {
                     let has_word = words.as_mut().is_none_or(|words| words.add(blob, grain));
@@ -187,7 +228,8 @@ impl IndexPart {
         Ok(())
     }
 
-    /// Notes that the row `row` of the segment, whose blob is `blob`, isn't among the rows of the part. Rows come in order.
+    /// Notes that the row `row` of the segment, whose blob is `blob`, isn't among the rows of the
+    /// part. Rows come in order.
     pub fn leave_out(&mut self, row: u32, blob: &[u8]) {
         if let PartText::Kept(kept) = &mut self.text {
             kept.gone.push(row - kept.first);
@@ -197,13 +239,21 @@ impl IndexPart {
 
     fn finish(self) -> Result<Part> {
         let statements = self.statements.filter(|pieces| !pieces.is_empty());
-        let statements = statements.map(|pieces| StatementColumns::concat(&pieces)).transpose();
+        let statements = statements
+            .map(|pieces| StatementColumns::concat(&pieces))
+            .transpose();
         let text = match self.text {
             PartText::None => None,
             PartText::Rows(text) => Some(text.finish().file("can't index", "texts")?),
             PartText::Kept(kept) => {
-                let piece = kept.text.piece_without(kept.first, kept.rows, &kept.gone, kept.gone_words);
-                Some(piece.and_then(|piece| Ok(piece.ok_or("no row is left")?)).file("can't index", "texts")?)
+                let piece =
+                    kept.text
+                        .piece_without(kept.first, kept.rows, &kept.gone, kept.gone_words);
+                Some(
+                    piece
+                        .and_then(|piece| Ok(piece.ok_or("no row is left")?))
+                        .file("can't index", "texts")?,
+                )
             }
         };
         Ok(Part {
@@ -218,12 +268,20 @@ impl IndexPart {
 impl IndexBuilder {
     /// A builder of the address index and of `kinds`.
     pub fn new(kinds: IndexKinds) -> IndexBuilder {
-        IndexBuilder { kinds, with_addresses: true, parts: Mutex::default() }
+        IndexBuilder {
+            kinds,
+            with_addresses: true,
+            parts: Mutex::default(),
+        }
     }
 
-    /// A builder of `kinds` alone, for a segment whose addresses are known before its rows are written.
+    /// A builder of `kinds` alone, for a segment whose addresses are known before its rows are
+    /// written.
     pub(crate) fn without_addresses(kinds: IndexKinds) -> IndexBuilder {
-        IndexBuilder { with_addresses: false, ..IndexBuilder::new(kinds) }
+        IndexBuilder {
+            with_addresses: false,
+            ..IndexBuilder::new(kinds)
+        }
     }
 
     /// Begins a part without rows.
@@ -232,21 +290,35 @@ impl IndexBuilder {
     /// [`EngineError::File`](crate::error::EngineError::File) with what tantivy says.
     pub fn part(&self) -> Result<IndexPart> {
         let text = match self.kinds.full_text {
-            true => PartText::Rows(Box::new(TextPieceBuilder::new().file("can't index", "texts")?)),
+            true => PartText::Rows(Box::new(
+                TextPieceBuilder::new().file("can't index", "texts")?,
+            )),
             false => PartText::None,
         };
         Ok(self.part_with(text))
     }
 
-    /// Begins a part of the `rows` rows from `first` on of a segment with the full text `text`. Those that aren't added are to be
-    /// [left out](IndexPart::leave_out). If `text` has a piece of just these rows, no text is indexed again.
+    /// Begins a part of the `rows` rows from `first` on of a segment with the full text `text`.
+    /// Those that aren't added are to be [left out](IndexPart::leave_out). If `text` has a piece of
+    /// just these rows, no text is indexed again.
     ///
     /// # Errors
     /// [`EngineError::File`](crate::error::EngineError::File) with what tantivy says.
-    pub fn part_of(&self, text: Option<&Arc<SegmentText>>, first: u32, rows: u32) -> Result<IndexPart> {
+    pub fn part_of(
+        &self,
+        text: Option<&Arc<SegmentText>>,
+        first: u32,
+        rows: u32,
+    ) -> Result<IndexPart> {
         match text.filter(|text| self.kinds.full_text && text.has_piece(first, rows)) {
             Some(text) => {
-                let kept = KeptText { text: Arc::clone(text), first, rows, gone: Vec::new(), gone_words: 0 };
+                let kept = KeptText {
+                    text: Arc::clone(text),
+                    first,
+                    rows,
+                    gone: Vec::new(),
+                    gone_words: 0,
+                };
                 Ok(self.part_with(PartText::Kept(kept)))
             }
             None => self.part(),
@@ -256,16 +328,25 @@ impl IndexBuilder {
     fn part_with(&self, text: PartText) -> IndexPart {
         let statements = self.kinds.hexastore.then(Vec::new);
         let addresses = self.with_addresses.then(Vec::new);
-        IndexPart { addresses, statements, text, words: self.kinds.words.then(WordSet::default) }
+        IndexPart {
+            addresses,
+            statements,
+            text,
+            words: self.kinds.words.then(WordSet::default),
+        }
     }
 
-    /// Takes `part`, whose rows stand in the segment between those of the parts with lower and with higher numbers.
+    /// Takes `part`, whose rows stand in the segment between those of the parts with lower and with
+    /// higher numbers.
     ///
     /// # Errors
     /// [`EngineError::File`](crate::error::EngineError::File) with what tantivy says.
     pub fn put(&self, number: usize, part: IndexPart) -> Result<()> {
         let part = part.finish()?;
-        self.parts.lock().unwrap_or_else(PoisonError::into_inner).insert(number, part);
+        self.parts
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(number, part);
         Ok(())
     }
 
@@ -281,7 +362,10 @@ impl IndexBuilder {
 
     /// The sidecars' bytes, made on all cores of the pool that it is called in.
     pub fn finish(self) -> Vec<SidecarFile> {
-        let parts = self.parts.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let parts = self
+            .parts
+            .into_inner()
+            .unwrap_or_else(PoisonError::into_inner);
         let mut addresses = Vec::new();
         let mut statements = Vec::new();
         let mut texts = Vec::new();
@@ -295,17 +379,26 @@ impl IndexBuilder {
         let ((addresses, texts), (statements, words)) = rayon::join(
             || {
                 let addresses = self.with_addresses.then(|| AddressIndex::build(&addresses));
-                (addresses, self.kinds.full_text.then(|| fulltext::pack(&texts)))
+                (
+                    addresses,
+                    self.kinds.full_text.then(|| fulltext::pack(&texts)),
+                )
             },
             || {
                 let words = self.kinds.words.then(|| words::build(&words));
-                (self.kinds.hexastore.then(|| hexastore::build(&statements)), words)
+                (
+                    self.kinds.hexastore.then(|| hexastore::build(&statements)),
+                    words,
+                )
             },
         );
         let mut files = Vec::new();
         files.extend(addresses.map(|bytes| SidecarFile::whole(ADDRESSES_FILE, bytes)));
         files.extend(statements.map(|bytes| SidecarFile::whole(HEXASTORE_FILE, bytes)));
-        files.extend(texts.map(|parts| SidecarFile { name: FULLTEXT_FILE.to_owned(), parts }));
+        files.extend(texts.map(|parts| SidecarFile {
+            name: FULLTEXT_FILE.to_owned(),
+            parts,
+        }));
         files.extend(words.map(|bytes| SidecarFile::whole(WORDS_FILE, bytes)));
         files
     }
@@ -315,11 +408,18 @@ impl IndexBuilder {
 pub(crate) fn addresses_of(
     batch: &RecordBatch,
 ) -> Result<Vec<ContentAddress>, Box<dyn std::error::Error + Send + Sync>> {
-    let column = batch.column_by_name(IdentityColumn::ContentAddress.name()).ok_or("no column of addresses")?;
-    column.as_string::<i32>().iter().map(|text| Ok(text.unwrap_or_default().parse()?)).collect()
+    let column = batch
+        .column_by_name(IdentityColumn::ContentAddress.name())
+        .ok_or("no column of addresses")?;
+    column
+        .as_string::<i32>()
+        .iter()
+        .map(|text| Ok(text.unwrap_or_default().parse()?))
+        .collect()
 }
 
-/// Makes `files` the sidecars of `segment`, each all at once and with the trailer of `binding`; answers how many bytes they have.
+/// Makes `files` the sidecars of `segment`, each all at once and with the trailer of `binding`;
+/// answers how many bytes they have.
 ///
 /// # Errors
 /// [`EngineError::File`](crate::error::EngineError::File).
@@ -336,12 +436,16 @@ pub(crate) async fn publish(
         let path = segment.sidecar(&file.name);
         let scratch = location.scratch_file()?;
         let write = move || {
-            let written =
-                file.parts.iter().try_for_each(|part| std::io::Write::write_all(&mut scratch.as_file(), part));
+            let written = file
+                .parts
+                .iter()
+                .try_for_each(|part| std::io::Write::write_all(&mut scratch.as_file(), part));
             written.map(|()| scratch)
         };
-        let scratch =
-            tokio::task::spawn_blocking(write).await.file("can't write", &path)?.file("can't write", &path)?;
+        let scratch = tokio::task::spawn_blocking(write)
+            .await
+            .file("can't write", &path)?
+            .file("can't write", &path)?;
         location.publish(scratch, &path).await?;
     }
     Ok(bytes)

@@ -24,7 +24,8 @@ pub enum Condition {
     Missing,
     /// It isn't what was written.
     Damaged,
-    /// It is of another segment, was made by other rules, or by a program before sidecars named their segment.
+    /// It is of another segment, was made by other rules, or by a program before sidecars named
+    /// their segment.
     Stale,
 }
 
@@ -56,16 +57,20 @@ pub struct SidecarState {
 /// Segments whose sidecars are read at the same time.
 const READING: usize = 4;
 
-/// Every sidecar that the segments of `lake` have or should have: addresses of each, hexastore, full text and words of each that
-/// isn't sealed, and vectors of every model of which some segment has any. Reads all of each.
+/// Every sidecar that the segments of `lake` have or should have: addresses of each, hexastore,
+/// full text and words of each that isn't sealed, and vectors of every model of which some segment
+/// has any. Reads all of each.
 ///
 /// # Errors
-/// [`EngineError::Delta`](crate::error::EngineError::Delta), [`EngineError::File`](crate::error::EngineError::File) if the
-/// sidecars can't be listed.
+/// [`EngineError::Delta`](crate::error::EngineError::Delta),
+/// [`EngineError::File`](crate::error::EngineError::File) if the sidecars can't be listed.
 pub async fn sidecar_states(lake: &Lake) -> Result<Vec<SidecarState>> {
     let names = vector_files(lake).await?;
     let segments = lake.segments()?;
-    let read: Vec<_> = segments.iter().map(|segment| states_of(lake, segment, &names)).collect();
+    let read: Vec<_> = segments
+        .iter()
+        .map(|segment| states_of(lake, segment, &names))
+        .collect();
     let states: Vec<Vec<Found>> = stream::iter(read).buffered(READING).try_collect().await?;
     Ok(named(states.into_iter().flatten().collect()))
 }
@@ -91,8 +96,13 @@ pub(crate) async fn vector_files(lake: &Lake) -> Result<Vec<String>> {
 /// The sidecars that `segment` has or should have, `vectors` among them, each read whole.
 ///
 /// # Errors
-/// [`EngineError::Connector`](crate::error::EngineError::Connector) if one that is there can't be read.
-pub(crate) async fn states_of(lake: &Lake, segment: &Segment, vectors: &[String]) -> Result<Vec<Found>> {
+/// [`EngineError::Connector`](crate::error::EngineError::Connector) if one that is there can't be
+/// read.
+pub(crate) async fn states_of(
+    lake: &Lake,
+    segment: &Segment,
+    vectors: &[String],
+) -> Result<Vec<Found>> {
     // Of a segment that can't be read, no sidecar can be used.
     let binding = segment.binding(lake.location()).await.ok();
     let mut found = vec![state::<AddressIndex>(lake, segment, binding, "addresses").await?];
@@ -106,7 +116,10 @@ pub(crate) async fn states_of(lake: &Lake, segment: &Segment, vectors: &[String]
     for file in vectors {
         let rows = segment.file.rows;
         let check = move |content| match VectorIndex::open(content) {
-            Ok(index) => (Verdict::of_rows(index.segment_rows(), rows), Some(index.model().to_owned())),
+            Ok(index) => (
+                Verdict::of_rows(index.segment_rows(), rows),
+                Some(index.model().to_owned()),
+            ),
             Err(_) => (Verdict::Damaged, None),
         };
         found.push(checked(lake, segment, binding, file, file.clone(), check).await?);
@@ -114,7 +127,12 @@ pub(crate) async fn states_of(lake: &Lake, segment: &Segment, vectors: &[String]
     Ok(found)
 }
 
-async fn state<S: Sidecar>(lake: &Lake, segment: &Segment, binding: Option<Binding>, index: &str) -> Result<Found> {
+async fn state<S: Sidecar>(
+    lake: &Lake,
+    segment: &Segment,
+    binding: Option<Binding>,
+    index: &str,
+) -> Result<Found> {
     let rows = segment.file.rows;
     let check = move |content| match S::check(content) {
         Ok(sidecar) => (Verdict::of_rows(sidecar.segment_rows(), rows), None),
@@ -143,7 +161,11 @@ enum Verdict {
 
 impl Verdict {
     fn of_rows(own: u64, segment: u64) -> Verdict {
-        if own == segment { Verdict::Fresh } else { Verdict::Foreign }
+        if own == segment {
+            Verdict::Fresh
+        } else {
+            Verdict::Foreign
+        }
     }
 
     const fn condition(self) -> Condition {
@@ -164,11 +186,23 @@ async fn checked(
     check: impl FnOnce(SourceBytes) -> (Verdict, Option<String>) + Send + 'static,
 ) -> Result<Found> {
     let path = segment.id.sidecar(file);
-    let state = |condition, bytes| SidecarState { segment: segment.id.as_str().to_owned(), index, condition, bytes };
-    let found = |state, is_foreign, model| Found { state, file: file.to_owned(), is_foreign, model };
+    let state = |condition, bytes| SidecarState {
+        segment: segment.id.as_str().to_owned(),
+        index,
+        condition,
+        bytes,
+    };
+    let found = |state, is_foreign, model| Found {
+        state,
+        file: file.to_owned(),
+        is_foreign,
+        model,
+    };
     let bytes = match lake.location().read(&path).await {
         Ok(bytes) => bytes,
-        Err(error) if error.is_not_found() => return Ok(found(state(Condition::Missing, None), false, None)),
+        Err(error) if error.is_not_found() => {
+            return Ok(found(state(Condition::Missing, None), false, None));
+        }
         Err(error) => return Err(error),
     };
     let size = bytes.len() as u64;
@@ -183,14 +217,23 @@ async fn checked(
         },
         None => (Verdict::Outdated, None),
     };
-    let (verdict, model) = tokio::task::spawn_blocking(check).await.file("can't check", &path)?;
-    Ok(found(state(verdict.condition(), Some(size)), verdict == Verdict::Foreign, model))
+    let (verdict, model) = tokio::task::spawn_blocking(check)
+        .await
+        .file("can't check", &path)?;
+    Ok(found(
+        state(verdict.condition(), Some(size)),
+        verdict == Verdict::Foreign,
+        model,
+    ))
 }
 
-/// Vectors are called by their model, which any whole file of the same name tells; by their file if none does.
+/// Vectors are called by their model, which any whole file of the same name tells; by their file if
+/// none does.
 fn named(found: Vec<Found>) -> Vec<SidecarState> {
-    let models: BTreeMap<String, String> =
-        found.iter().filter_map(|one| Some((one.state.index.clone(), one.model.clone()?))).collect();
+    let models: BTreeMap<String, String> = found
+        .iter()
+        .filter_map(|one| Some((one.state.index.clone(), one.model.clone()?)))
+        .collect();
     let name = |mut state: SidecarState| {
         if let Some(model) = models.get(&state.index) {
             state.index = format!("vectors:{model}");

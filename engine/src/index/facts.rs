@@ -1,9 +1,9 @@
-//! What is asked of nearly every row that an index finds, held in memory, so that a look-up needn't open the segment: its
-//! address, type, encoding and namespace.
+//! What is asked of nearly every row that an index finds, held in memory, so that a look-up needn't
+//! open the segment: its address, type, encoding and namespace.
 //!
-//! Pages of a segment hold thousands of rows, and a look-up wants one here and one there: decompressing pages for two bytes of
-//! each would cost more than all the rest. The columns are read once for a segment (they compress to almost nothing), and take
-//! [`ROW_BYTES`] a row.
+//! Pages of a segment hold thousands of rows, and a look-up wants one here and one there:
+//! decompressing pages for two bytes of each would cost more than all the rest. The columns are
+//! read once for a segment (they compress to almost nothing), and take [`ROW_BYTES`] a row.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -60,7 +60,11 @@ impl RowFacts {
             encodings: Names::default(),
             namespaces: Names::default(),
         };
-        let columns = [IdentityColumn::TypeByte.name(), IdentityColumn::Encoding.name(), Field::Namespace.name()];
+        let columns = [
+            IdentityColumn::TypeByte.name(),
+            IdentityColumn::Encoding.name(),
+            Field::Namespace.name(),
+        ];
         let (mut encodings, mut namespaces) = (HashMap::new(), HashMap::new());
         for batch in reader.read(0..reader.row_groups(), Some(&columns), BATCH_ROWS)? {
             facts.add(&batch?, &mut encodings, &mut namespaces)?;
@@ -78,13 +82,21 @@ impl RowFacts {
         namespaces: &mut HashMap<String, u16>,
     ) -> Result<(), Fault> {
         let column = |name: &str| batch.column_by_name(name).ok_or("a column is missing");
-        let types = column(IdentityColumn::TypeByte.name())?.as_primitive_opt::<Int16Type>().ok_or("no type bytes")?;
+        let types = column(IdentityColumn::TypeByte.name())?
+            .as_primitive_opt::<Int16Type>()
+            .ok_or("no type bytes")?;
         for row in 0..types.len() {
             self.type_bytes.push(u8::try_from(types.value(row))?);
         }
-        let texts = |name: &str| column(name)?.as_string_opt::<i32>().ok_or("a column isn't text");
-        self.encodings.add(texts(IdentityColumn::Encoding.name())?, encodings)?;
-        self.namespaces.add(texts(Field::Namespace.name())?, namespaces)
+        let texts = |name: &str| {
+            column(name)?
+                .as_string_opt::<i32>()
+                .ok_or("a column isn't text")
+        };
+        self.encodings
+            .add(texts(IdentityColumn::Encoding.name())?, encodings)?;
+        self.namespaces
+            .add(texts(Field::Namespace.name())?, namespaces)
     }
 
     /// The address of `row`.
@@ -125,13 +137,16 @@ impl<N: Copy + Default + TryFrom<usize> + Into<u16>> Names<N> {
 
     fn name(&mut self, text: &str, known: &mut HashMap<String, N>) -> Result<N, Fault> {
         self.names.push(text.to_owned());
-        let number = N::try_from(self.names.len()).map_err(|_| "there are too many different names")?;
+        let number =
+            N::try_from(self.names.len()).map_err(|_| "there are too many different names")?;
         known.insert(text.to_owned(), number);
         Ok(number)
     }
 
     fn get(&self, row: u32) -> Option<&str> {
         let number: u16 = (*self.of.get(row as usize)?).into();
-        self.names.get(usize::from(number).checked_sub(1)?).map(String::as_str)
+        self.names
+            .get(usize::from(number).checked_sub(1)?)
+            .map(String::as_str)
     }
 }

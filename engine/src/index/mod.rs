@@ -15,7 +15,8 @@
 //! | `rebuilt` | does a sidecar say what one says that is made again? |
 //! | `reindex` | how is a sidecar that is missing or damaged made again? |
 //!
-//! A sidecar that is missing or damaged makes a query slower, never wrong: whoever asks gets nothing and reads the segment.
+//! A sidecar that is missing or damaged makes a query slower, never wrong: whoever asks gets
+//! nothing and reads the segment.
 
 mod builder;
 mod condition;

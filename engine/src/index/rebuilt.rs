@@ -10,26 +10,37 @@ use super::reindex::build_again;
 use crate::error::{Context, Result};
 use crate::lake::{Lake, Segment};
 
-/// Which of the sidecars `files` of `segment`, all of them whole and bound to it, don't say what its rows say. Vectors are passed over:
-/// what they were made from isn't in the lake. Memory holds the sidecars of one segment.
+/// Which of the sidecars `files` of `segment`, all of them whole and bound to it, don't say what
+/// its rows say. Vectors are passed over: what they were made from isn't in the lake. Memory holds
+/// the sidecars of one segment.
 ///
 /// # Errors
-/// [`EngineError::File`](crate::error::EngineError::File) if the segment or a sidecar can't be read.
-pub(crate) async fn differing_sidecars(lake: &Lake, segment: &Segment, files: &[String]) -> Result<Vec<String>> {
+/// [`EngineError::File`](crate::error::EngineError::File) if the segment or a sidecar can't be
+/// read.
+pub(crate) async fn differing_sidecars(
+    lake: &Lake,
+    segment: &Segment,
+    files: &[String],
+) -> Result<Vec<String>> {
     let binding = segment.binding(lake.location()).await?;
     let mut differing = Vec::new();
     for made in build_again(lake, segment, IndexKinds::ALL.of_segment(&segment.id)).await? {
         if !files.contains(&made.name) {
             continue;
         }
-        let bytes = lake.location().read(&segment.id.sidecar(&made.name)).await?;
+        let bytes = lake
+            .location()
+            .read(&segment.id.sidecar(&made.name))
+            .await?;
         let content = binding.unwrap(bytes).file("can't read", &made.name)?;
         let (name, parts) = (made.name.clone(), made.parts);
         let compare = move || match made.name == FULLTEXT_FILE {
             true => Ok::<_, Fault>(digest_of(content)? == digest_of(parts.concat().into())?),
             false => Ok(*content == *parts.concat()),
         };
-        let is_equal = tokio::task::spawn_blocking(compare).await.file("can't compare", &name)?;
+        let is_equal = tokio::task::spawn_blocking(compare)
+            .await
+            .file("can't compare", &name)?;
         if !is_equal.file("can't compare", &name)? {
             differing.push(name);
         }

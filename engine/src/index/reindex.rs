@@ -33,8 +33,8 @@ pub struct ReindexReport {
     pub seconds: f64,
 }
 
-/// Makes the address index and the indexes of `kinds` of every segment of `lake` whose sidecars are missing, damaged or stale;
-/// with `all`, of every segment. One segment is in memory at a time.
+/// Makes the address index and the indexes of `kinds` of every segment of `lake` whose sidecars are
+/// missing, damaged or stale; with `all`, of every segment. One segment is in memory at a time.
 ///
 /// # Errors
 /// [`EngineError::File`](crate::error::EngineError::File) if a segment itself can't be read.
@@ -58,7 +58,9 @@ pub async fn reindex(lake: &Lake, kinds: IndexKinds, all: bool) -> Result<Reinde
 
 async fn is_whole(lake: &Lake, segment: &Segment, kinds: IndexKinds) -> bool {
     let location = lake.location();
-    open_sidecar::<AddressIndex>(location, segment).await.is_ok()
+    open_sidecar::<AddressIndex>(location, segment)
+        .await
+        .is_ok()
         && (!kinds.hexastore || open_sidecar::<Hexastore>(location, segment).await.is_ok())
         && (!kinds.words || open_sidecar::<WordFilter>(location, segment).await.is_ok())
         && (!kinds.full_text || open_sidecar::<SegmentText>(location, segment).await.is_ok())
@@ -70,7 +72,13 @@ async fn is_whole(lake: &Lake, segment: &Segment, kinds: IndexKinds) -> bool {
 /// [`EngineError::File`](crate::error::EngineError::File) if the segment itself can't be read.
 pub(crate) async fn rebuild(lake: &Lake, segment: &Segment, kinds: IndexKinds) -> Result<u64> {
     let files = build_again(lake, segment, kinds).await?;
-    let bytes = publish(lake.location(), &segment.id, &segment.binding(lake.location()).await?, files).await?;
+    let bytes = publish(
+        lake.location(),
+        &segment.id,
+        &segment.binding(lake.location()).await?,
+        files,
+    )
+    .await?;
     lake.sidecars().forget(&segment.id);
     Ok(bytes)
 }
@@ -79,7 +87,11 @@ pub(crate) async fn rebuild(lake: &Lake, segment: &Segment, kinds: IndexKinds) -
 ///
 /// # Errors
 /// [`EngineError::File`](crate::error::EngineError::File) if the segment can't be read.
-pub(super) async fn build_again(lake: &Lake, segment: &Segment, kinds: IndexKinds) -> Result<Vec<SidecarFile>> {
+pub(super) async fn build_again(
+    lake: &Lake,
+    segment: &Segment,
+    kinds: IndexKinds,
+) -> Result<Vec<SidecarFile>> {
     let path = lake.grains.path_of(&segment.file.name);
     let keys = lake.keys_to_read(&segment.file.name)?;
     let bytes = lake.location().read(&path).await?;
@@ -88,7 +100,9 @@ pub(super) async fn build_again(lake: &Lake, segment: &Segment, kinds: IndexKind
         collect(bytes, kinds, keys.as_deref(), &builder)?;
         Ok::<_, Box<dyn std::error::Error + Send + Sync>>(builder.finish())
     });
-    made.await.file("can't index", &path)?.file("can't index", &path)
+    made.await
+        .file("can't index", &path)?
+        .file("can't index", &path)
 }
 
 /// Hands the row groups to `builder`, side by side.
@@ -102,14 +116,18 @@ fn collect(
     let metadata = footer_of(&file)?;
     let groups = metadata.metadata().num_row_groups();
     (0..groups).into_par_iter().try_for_each(|group| {
-        let reader = ParquetRecordBatchReaderBuilder::new_with_metadata(file.clone(), metadata.clone());
+        let reader =
+            ParquetRecordBatchReaderBuilder::new_with_metadata(file.clone(), metadata.clone());
         let columns = kinds.columns();
         let stored = match keys {
             Some(_) => LakeKeys::sealed_columns(Some(&columns)),
             None => columns.clone(),
         };
         let mask = mask_of(&metadata, &stored)?;
-        let reader = reader.with_projection(mask).with_row_groups(vec![group]).with_batch_size(ROW_GROUP_ROWS);
+        let reader = reader
+            .with_projection(mask)
+            .with_row_groups(vec![group])
+            .with_batch_size(ROW_GROUP_ROWS);
         for (part, batch) in reader.build()?.enumerate() {
             // A row group of ours is one batch; one that another program made may be several.
             let batch = match keys {

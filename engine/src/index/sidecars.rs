@@ -1,4 +1,5 @@
-//! The sidecars that are open. Each is checked once, when it is first asked for, and then serves every query of the process.
+//! The sidecars that are open. Each is checked once, when it is first asked for, and then serves
+//! every query of the process.
 
 use std::collections::{HashMap, HashSet};
 use std::error::Error;
@@ -109,8 +110,8 @@ const OPENING: usize = 8;
 /// Bytes of facts about rows that are held at most: those of 32 million rows.
 const FACTS: u64 = 256 << 20;
 
-/// The sidecars of a lake that were asked for. Clones of a lake's handle share them; segments never change, so an open sidecar
-/// stays right for as long as its segment lives.
+/// The sidecars of a lake that were asked for. Clones of a lake's handle share them; segments never
+/// change, so an open sidecar stays right for as long as its segment lives.
 #[derive(Debug, Default)]
 pub struct Sidecars {
     shelves: Mutex<HashMap<SegmentId, Arc<Shelf>>>,
@@ -141,69 +142,124 @@ struct Shelf {
 
 impl Shelf {
     async fn binding(&self, location: &LakeLocation, segment: &Segment) -> Option<Binding> {
-        *self.binding.get_or_init(|| async { segment.binding(location).await.ok() }).await
+        *self
+            .binding
+            .get_or_init(|| async { segment.binding(location).await.ok() })
+            .await
     }
 }
 
 impl Sidecars {
-    /// The address index of `segment`; `None`, with a warning the first time, if there is none that can be used.
-    pub async fn addresses(&self, location: &LakeLocation, segment: &Segment) -> Option<Arc<AddressIndex>> {
+    /// The address index of `segment`; `None`, with a warning the first time, if there is none that
+    /// can be used.
+    pub async fn addresses(
+        &self,
+        location: &LakeLocation,
+        segment: &Segment,
+    ) -> Option<Arc<AddressIndex>> {
         let shelf = self.shelf(&segment.id);
-        shelf.addresses.get_or_init(|| open(location, segment, &shelf)).await.clone()
+        shelf
+            .addresses
+            .get_or_init(|| open(location, segment, &shelf))
+            .await
+            .clone()
     }
 
-    /// What is asked of nearly every row, for each of `segments`; `None` if it isn't known of all of them, because their
-    /// addresses can't be used, they have more than `FACTS` bytes of it together, or they are not on this machine.
-    pub async fn facts(&self, location: &LakeLocation, segments: &[Segment]) -> Option<Vec<Arc<RowFacts>>> {
+    /// What is asked of nearly every row, for each of `segments`; `None` if it isn't known of all
+    /// of them, because their addresses can't be used, they have more than `FACTS` bytes of it
+    /// together, or they are not on this machine.
+    pub async fn facts(
+        &self,
+        location: &LakeLocation,
+        segments: &[Segment],
+    ) -> Option<Vec<Arc<RowFacts>>> {
         let rows: u64 = segments.iter().map(|segment| segment.file.rows).sum();
         if rows.saturating_mul(ROW_BYTES) > FACTS {
             return None;
         }
-        let read: Vec<_> = segments.iter().map(|segment| self.facts_of(location, segment)).collect();
-        stream::iter(read).buffered(OPENING).collect::<Vec<_>>().await.into_iter().collect()
+        let read: Vec<_> = segments
+            .iter()
+            .map(|segment| self.facts_of(location, segment))
+            .collect();
+        stream::iter(read)
+            .buffered(OPENING)
+            .collect::<Vec<_>>()
+            .await
+            .into_iter()
+            .collect()
     }
 
     async fn facts_of(&self, location: &LakeLocation, segment: &Segment) -> Option<Arc<RowFacts>> {
         let shelf = self.shelf(&segment.id);
         let read = || async {
             let addresses = self.addresses(location, segment).await?;
-            let path = location.local_path(&Path::from(format!("{GRAINS}/{}", segment.file.name)))?;
+            let path =
+                location.local_path(&Path::from(format!("{GRAINS}/{}", segment.file.name)))?;
             let bytes = SourceBytes::map(&path).ok()?;
-            let read = tokio::task::spawn_blocking(|| RowFacts::read(bytes, addresses)).await.ok()?;
+            let read = tokio::task::spawn_blocking(|| RowFacts::read(bytes, addresses))
+                .await
+                .ok()?;
             read.ok().map(Arc::new)
         };
         shelf.facts.get_or_init(read).await.clone()
     }
 
-    /// The hexastore of `segment`; `None`, with a warning the first time, if there is none that can be used.
-    pub async fn hexastore(&self, location: &LakeLocation, segment: &Segment) -> Option<Arc<Hexastore>> {
+    /// The hexastore of `segment`; `None`, with a warning the first time, if there is none that can
+    /// be used.
+    pub async fn hexastore(
+        &self,
+        location: &LakeLocation,
+        segment: &Segment,
+    ) -> Option<Arc<Hexastore>> {
         // A sealed segment has none by design.
         if segment.id.is_sealed() {
             return None;
         }
         let shelf = self.shelf(&segment.id);
-        shelf.hexastore.get_or_init(|| open(location, segment, &shelf)).await.clone()
+        shelf
+            .hexastore
+            .get_or_init(|| open(location, segment, &shelf))
+            .await
+            .clone()
     }
 
-    /// The full-text index of `segment`; `None`, with a warning the first time, if there is none that can be used.
-    pub async fn text(&self, location: &LakeLocation, segment: &Segment) -> Option<Arc<SegmentText>> {
+    /// The full-text index of `segment`; `None`, with a warning the first time, if there is none
+    /// that can be used.
+    pub async fn text(
+        &self,
+        location: &LakeLocation,
+        segment: &Segment,
+    ) -> Option<Arc<SegmentText>> {
         if segment.id.is_sealed() {
             return None;
         }
         let shelf = self.shelf(&segment.id);
-        shelf.text.get_or_init(|| open(location, segment, &shelf)).await.clone()
+        shelf
+            .text
+            .get_or_init(|| open(location, segment, &shelf))
+            .await
+            .clone()
     }
 
     /// The word filter of `segment`; `None` if there is none that can be used.
-    pub async fn words(&self, location: &LakeLocation, segment: &Segment) -> Option<Arc<WordFilter>> {
+    pub async fn words(
+        &self,
+        location: &LakeLocation,
+        segment: &Segment,
+    ) -> Option<Arc<WordFilter>> {
         if segment.id.is_sealed() {
             return None;
         }
         let shelf = self.shelf(&segment.id);
-        shelf.words.get_or_init(|| open(location, segment, &shelf)).await.clone()
+        shelf
+            .words
+            .get_or_init(|| open(location, segment, &shelf))
+            .await
+            .clone()
     }
 
-    /// The full text of all of `lake`'s segments. Of a segment without a usable index it is read now, and held in memory.
+    /// The full text of all of `lake`'s segments. Of a segment without a usable index it is read
+    /// now, and held in memory.
     ///
     /// # Errors
     /// [`EngineError::File`](crate::error::EngineError::File) if such a segment can't be read.
@@ -220,8 +276,12 @@ impl Sidecars {
         let text = match usable.whole() {
             Some(text) => Arc::clone(text),
             None => {
-                let opened: Vec<_> = segments.iter().map(|segment| self.text_or_read(lake, segment)).collect();
-                let texts: Vec<Arc<SegmentText>> = stream::iter(opened).buffered(OPENING).try_collect().await?;
+                let opened: Vec<_> = segments
+                    .iter()
+                    .map(|segment| self.text_or_read(lake, segment))
+                    .collect();
+                let texts: Vec<Arc<SegmentText>> =
+                    stream::iter(opened).buffered(OPENING).try_collect().await?;
                 Arc::new(LakeText::new(&texts).file("can't open", "the full-text index")?)
             }
         };
@@ -229,7 +289,8 @@ impl Sidecars {
         Ok(text)
     }
 
-    /// The full text of those of `segments` whose index can be used; there is a warning for each other one, once.
+    /// The full text of those of `segments` whose index can be used; there is a warning for each
+    /// other one, once.
     ///
     /// # Errors
     /// [`EngineError::File`](crate::error::EngineError::File) if tantivy can't read its own files.
@@ -245,22 +306,36 @@ impl Sidecars {
         {
             return Ok(Arc::clone(text));
         }
-        let opened: Vec<_> = segments.iter().map(|segment| self.text(location, segment)).collect();
-        let texts: Vec<Option<Arc<SegmentText>>> = stream::iter(opened).buffered(OPENING).collect().await;
+        let opened: Vec<_> = segments
+            .iter()
+            .map(|segment| self.text(location, segment))
+            .collect();
+        let texts: Vec<Option<Arc<SegmentText>>> =
+            stream::iter(opened).buffered(OPENING).collect().await;
         let text = Arc::new(UsableText::new(&texts).file("can't open", "the full-text index")?);
         *held = Some((ids, Arc::clone(&text)));
         Ok(text)
     }
 
-    async fn text_or_read(&self, lake: &Lake, segment: &Segment) -> crate::error::Result<Arc<SegmentText>> {
+    async fn text_or_read(
+        &self,
+        lake: &Lake,
+        segment: &Segment,
+    ) -> crate::error::Result<Arc<SegmentText>> {
         if let Some(text) = self.text(lake.location(), segment).await {
             return Ok(text);
         }
         let shelf = self.shelf(&segment.id);
         let read = shelf.read_text.get_or_try_init(|| async {
-            let kinds = IndexKinds { full_text: true, ..IndexKinds::NONE };
+            let kinds = IndexKinds {
+                full_text: true,
+                ..IndexKinds::NONE
+            };
             let files = build_again(lake, segment, kinds).await?.into_iter();
-            let bytes = files.filter(|file| file.name == FULLTEXT_FILE).map(|file| file.parts.concat()).next();
+            let bytes = files
+                .filter(|file| file.name == FULLTEXT_FILE)
+                .map(|file| file.parts.concat())
+                .next();
             let text = SegmentText::open(bytes.unwrap_or_default().into());
             Ok::<_, EngineError>(Arc::new(text.file("can't index", segment.id.as_str())?))
         });
@@ -283,11 +358,18 @@ impl Sidecars {
             return Ok(Arc::clone(index));
         }
         let bytes = location.read(&segment.id.sidecar(name)).await?;
-        let unusable = |reason: String| EngineError::Vectors(format!("those of {}: {reason}", segment.id.as_str()));
+        let unusable = |reason: String| {
+            EngineError::Vectors(format!("those of {}: {reason}", segment.id.as_str()))
+        };
         let binding = shelf.binding(location, segment).await;
-        let binding = binding.ok_or_else(|| unusable("the segment's data file can't be read".to_owned()))?;
-        let content = binding.unwrap(bytes).map_err(|reason| unusable(reason.to_string()))?;
-        let index = tokio::task::spawn_blocking(|| VectorIndex::open(content)).await.file("can't open", name)?;
+        let binding =
+            binding.ok_or_else(|| unusable("the segment's data file can't be read".to_owned()))?;
+        let content = binding
+            .unwrap(bytes)
+            .map_err(|reason| unusable(reason.to_string()))?;
+        let index = tokio::task::spawn_blocking(|| VectorIndex::open(content))
+            .await
+            .file("can't open", name)?;
         let index = index.map_err(|damage| unusable(damage.to_string()))?;
         if index.segment_rows() != segment.file.rows {
             return Err(unusable("they are of another segment".to_owned()));
@@ -325,7 +407,11 @@ impl Sidecars {
     }
 }
 
-async fn open<S: Sidecar>(location: &LakeLocation, segment: &Segment, shelf: &Shelf) -> Option<Arc<S>> {
+async fn open<S: Sidecar>(
+    location: &LakeLocation,
+    segment: &Segment,
+    shelf: &Shelf,
+) -> Option<Arc<S>> {
     let opened = match shelf.binding(location, segment).await {
         Some(binding) => open_bound::<S>(location, segment, &binding).await,
         None => Err("the segment's data file can't be read".into()),

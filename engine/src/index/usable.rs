@@ -1,4 +1,5 @@
-//! The full text of those segments of a lake whose index can be used, for askers who read the others themselves.
+//! The full text of those segments of a lake whose index can be used, for askers who read the
+//! others themselves.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -22,12 +23,18 @@ impl UsableText {
     pub fn new(texts: &[Option<Arc<SegmentText>>]) -> tantivy::Result<UsableText> {
         let usable: Vec<Arc<SegmentText>> = texts.iter().flatten().cloned().collect();
         let text = Arc::new(LakeText::new(&usable)?);
-        Ok(UsableText { text, covered: texts.iter().map(Option::is_some).collect() })
+        Ok(UsableText {
+            text,
+            covered: texts.iter().map(Option::is_some).collect(),
+        })
     }
 
     /// The text of all segments; `None` if some of them can't be used.
     pub fn whole(&self) -> Option<&Arc<LakeText>> {
-        self.covered.iter().all(|covered| *covered).then_some(&self.text)
+        self.covered
+            .iter()
+            .all(|covered| *covered)
+            .then_some(&self.text)
     }
 
     /// For each segment that was asked for, whether its index can be used.
@@ -35,8 +42,8 @@ impl UsableText {
         &self.covered
     }
 
-    /// What the usable indexes know of the words of a search: exactly what counting the words of their grains would say.
-    /// Looks up each word in each piece of the index.
+    /// What the usable indexes know of the words of a search: exactly what counting the words of
+    /// their grains would say. Looks up each word in each piece of the index.
     ///
     /// # Errors
     /// What tantivy says of the files.
@@ -44,17 +51,26 @@ impl UsableText {
         self.text.statistics(terms.words())
     }
 
-    /// As [`UsableText::statistics`], of the rows `within` alone: ranges of rows for each segment that was asked for.
+    /// As [`UsableText::statistics`], of the rows `within` alone: ranges of rows for each segment
+    /// that was asked for.
     ///
     /// # Errors
     /// What tantivy says of the files.
-    pub fn statistics_within(&self, terms: &Terms, within: &[Vec<Range<u32>>]) -> tantivy::Result<Statistics> {
-        let usable = within.iter().zip(&self.covered).filter(|(_, covered)| **covered);
+    pub fn statistics_within(
+        &self,
+        terms: &Terms,
+        within: &[Vec<Range<u32>>],
+    ) -> tantivy::Result<Statistics> {
+        let usable = within
+            .iter()
+            .zip(&self.covered)
+            .filter(|(_, covered)| **covered);
         let within: Vec<_> = usable.map(|(ranges, _)| ranges.clone()).collect();
         self.text.statistics_within(terms.words(), &within)
     }
 
-    /// The rows of each segment that have all words of a search, ascending; `None` for one whose index can't be used.
+    /// The rows of each segment that have all words of a search, ascending; `None` for one whose
+    /// index can't be used.
     ///
     /// # Errors
     /// What tantivy says of the files.
@@ -62,6 +78,10 @@ impl UsableText {
         let usable = self.covered.iter().filter(|covered| **covered).count();
         let query = TextQuery::all_of(terms.words().iter().cloned());
         let mut rows = self.text.rows(&query, usable)?.into_iter();
-        Ok(self.covered.iter().map(|covered| covered.then(|| rows.next().unwrap_or_default())).collect())
+        Ok(self
+            .covered
+            .iter()
+            .map(|covered| covered.then(|| rows.next().unwrap_or_default()))
+            .collect())
     }
 }

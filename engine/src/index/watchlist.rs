@@ -1,4 +1,5 @@
-//! Words that are watched for while a segment's words go by: a grain that has none of them isn't looked at closer.
+//! Words that are watched for while a segment's words go by: a grain that has none of them isn't
+//! looked at closer.
 
 use std::collections::HashSet;
 
@@ -18,7 +19,8 @@ pub(crate) struct Watchlist {
 }
 
 impl Watchlist {
-    /// Watches for `text`, which is folded, by its longest word; in scripts without blanks, by a letter.
+    /// Watches for `text`, which is folded, by its longest word; in scripts without blanks, by a
+    /// letter.
     pub(crate) fn add(&mut self, text: &str) {
         let mut longest = (0, None);
         each_word(text, |word, hash| {

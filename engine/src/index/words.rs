@@ -1,9 +1,11 @@
 //! The word filter of a segment: which words can't be in any of its grains?
 //!
-//! A search for a person must find them wherever a grain holds text, so that no index of some fields can stand for it. This
-//! filter has every word of every key and value, however deep, of the rows' addresses, of what they supersede, of envelopes and
-//! signers, and of bytes that can't be decoded. It is a Bloom filter: a word that it doesn't have is in no grain; one that it
-//! has is probably in one. What else a survey must know of a segment that it doesn't read stands in its header.
+//! A search for a person must find them wherever a grain holds text, so that no index of some
+//! fields can stand for it. This filter has every word of every key and value, however deep, of the
+//! rows' addresses, of what they supersede, of envelopes and signers, and of bytes that can't be
+//! decoded. It is a Bloom filter: a word that it doesn't have is in no grain; one that it has is
+//! probably in one. What else a survey must know of a segment that it doesn't read stands in its
+//! header.
 //!
 //! ```text
 //! "GMWORD03"    magic                                            8
@@ -16,12 +18,15 @@
 //! checksum      BLAKE3 of all before                             32
 //! ```
 //!
-//! Integers are little-endian. Words are folded as [`crate::text::fold`] folds them, both ways, and are in lower case: once exactly,
-//! and once to the coarsest form, without accents and with one letter for those that look alike. Of scripts without blanks each
-//! letter is a word. Text with escapes is taken as it is written and as it is meant, and with what it encodes
-//! (`crate::text::encodings`). A number that is written in groups is there by its last seven digits at the end of every group.
+//! Integers are little-endian. Words are folded as [`crate::text::fold`] folds them, both ways, and
+//! are in lower case: once exactly, and once to the coarsest form, without accents and with one
+//! letter for those that look alike. Of scripts without blanks each letter is a word. Text with
+//! escapes is taken as it is written and as it is meant, and with what it encodes
+//! (`crate::text::encodings`). A number that is written in groups is there by its last seven digits
+//! at the end of every group.
 //!
-//! A filter of another version (`GMWORD02` had neither of these) isn't used: its segment is read, and `reindex` makes it anew.
+//! A filter of another version (`GMWORD02` had neither of these) isn't used: its segment is read,
+//! and `reindex` makes it anew.
 //!
 //! Sealed segments have no filter: it would tell words.
 
@@ -49,14 +54,16 @@ const MAGIC: &[u8; 8] = b"GMWORD03";
 const HEADER: usize = 40;
 const CHECKSUM: usize = 32;
 
-/// Bits of the filter for each word: with [`PROBES`], three of a thousand words that aren't there seem to be.
+/// Bits of the filter for each word: with [`PROBES`], three of a thousand words that aren't there
+/// seem to be.
 const BITS: usize = 12;
 const PROBES: u64 = 8;
 
 /// Words of 64 bits of a filter at least: in smaller ones chance decides.
 const LEAST_WORDS: usize = 32;
 
-/// Addresses that are looked for inside of one long run of hex digits; a longer run makes the filter say nothing.
+/// Addresses that are looked for inside of one long run of hex digits; a longer run makes the
+/// filter say nothing.
 const WINDOWS: usize = 4_096;
 
 const REACHING: u64 = 1;
@@ -75,7 +82,8 @@ pub struct WordSet {
     undecodable: u64,
     flags: u64,
     folded: String,
-    /// For each field its last text, and whether that has a word that is watched for: neighbours are often alike.
+    /// For each field its last text, and whether that has a word that is watched for: neighbours
+    /// are often alike.
     last: Vec<(String, bool)>,
     watched: Option<Arc<Watchlist>>,
     /// The grain that is being added has a word that is watched for.
@@ -86,8 +94,9 @@ pub struct WordSet {
     digits: usize,
 }
 
-/// Words that were added lately, each at the place that its hash says: most words were said just before. The lowest bit tells
-/// whether the word is watched for; that of the hash is known by the place.
+/// Words that were added lately, each at the place that its hash says: most words were said just
+/// before. The lowest bit tells whether the word is watched for; that of the hash is known by the
+/// place.
 #[derive(Debug)]
 struct Recent(Box<[u64; RECENT]>);
 
@@ -104,7 +113,9 @@ const LEAST_COMPACTED: usize = 1 << 18;
 impl Default for Recent {
     fn default() -> Recent {
         // What belongs elsewhere is never asked for here.
-        Recent(Box::new(std::array::from_fn(|place| place as u64 ^ (WATCHED << 1))))
+        Recent(Box::new(std::array::from_fn(|place| {
+            place as u64 ^ (WATCHED << 1)
+        })))
     }
 }
 
@@ -130,22 +141,37 @@ impl WordSet {
         IdentityColumn::Supersedes.name(),
     ];
 
-    /// Adds what stands beside the blobs in the rows of `batch`; `None` if columns are missing. The blobs are to be added too.
+    /// Adds what stands beside the blobs in the rows of `batch`; `None` if columns are missing. The
+    /// blobs are to be added too.
     pub(super) fn add_beside_blobs(&mut self, batch: &RecordBatch) -> Option<()> {
-        let [addresses, _, envelopes, signers, supersedes] = WordSet::COLUMNS.map(|name| batch.column_by_name(name));
-        let (addresses, signers) = (addresses?.as_string_opt::<i32>()?, signers?.as_string_opt::<i32>()?);
+        let [addresses, _, envelopes, signers, supersedes] =
+            WordSet::COLUMNS.map(|name| batch.column_by_name(name));
+        let (addresses, signers) = (
+            addresses?.as_string_opt::<i32>()?,
+            signers?.as_string_opt::<i32>()?,
+        );
         let envelopes = envelopes?.as_binary_opt::<i32>()?;
         let supersedes = supersedes?.as_list_opt::<i32>()?;
         // The rows may be part of a larger batch, whose lists share their items.
-        let [start, end] =
-            [supersedes.value_offsets().first()?, supersedes.value_offsets().last()?].map(|at| *at as usize);
+        let [start, end] = [
+            supersedes.value_offsets().first()?,
+            supersedes.value_offsets().last()?,
+        ]
+        .map(|at| *at as usize);
         let supersedes = supersedes.values().slice(start, end - start);
         let supersedes = supersedes.as_string_opt::<i32>()?;
         self.rows += batch.num_rows() as u64;
         // An address encodes nothing, and has no escapes.
-        addresses.iter().chain(supersedes).flatten().for_each(|text| self.written(text));
+        addresses
+            .iter()
+            .chain(supersedes)
+            .flatten()
+            .for_each(|text| self.written(text));
         signers.iter().flatten().for_each(|text| self.text(text));
-        envelopes.iter().flatten().for_each(|bytes| self.bytes(bytes));
+        envelopes
+            .iter()
+            .flatten()
+            .for_each(|bytes| self.bytes(bytes));
         Some(())
     }
 
@@ -159,9 +185,13 @@ impl WordSet {
         }
     }
 
-    /// Adds a blob, which is `grain` if it can be read; answers whether it has a word that is watched for.
+    /// Adds a blob, which is `grain` if it can be read; answers whether it has a word that is
+    /// watched for.
     pub(super) fn add(&mut self, blob: &[u8], grain: Option<&Grain<'_>>) -> bool {
-        self.met = self.watched.as_ref().is_some_and(|list| list.has_wordless());
+        self.met = self
+            .watched
+            .as_ref()
+            .is_some_and(|list| list.has_wordless());
         match grain {
             Some(grain) => self.grain(grain),
             None => {
@@ -172,7 +202,8 @@ impl WordSet {
         self.met
     }
 
-    /// Gives memory back where words stand here several times: the set is never much larger than what it holds.
+    /// Gives memory back where words stand here several times: the set is never much larger than
+    /// what it holds.
     pub(super) fn compact(&mut self) {
         if self.words.len() > (2 * self.distinct).max(LEAST_COMPACTED) {
             self.sort();
@@ -207,9 +238,17 @@ impl WordSet {
         }
         if grain.get(Field::InvalidationPolicy).is_some() {
             let scope = Policy::of(grain).scope;
-            self.flags |= if scope.reaches_derived() || scope.reaches_lineage() { REACHING } else { 0 };
+            self.flags |= if scope.reaches_derived() || scope.reaches_lineage() {
+                REACHING
+            } else {
+                0
+            };
         }
-        if grain.get(Field::IsWithdrawal).and_then(|value| value.as_bool()) == Some(true) {
+        if grain
+            .get(Field::IsWithdrawal)
+            .and_then(|value| value.as_bool())
+            == Some(true)
+        {
             self.flags |= WITHDRAWALS;
         }
     }
@@ -247,7 +286,9 @@ impl WordSet {
     }
 
     fn bytes(&mut self, bytes: &[u8]) {
-        bytes.utf8_chunks().for_each(|chunk| self.text(chunk.valid()));
+        bytes
+            .utf8_chunks()
+            .for_each(|chunk| self.text(chunk.valid()));
     }
 
     fn text(&mut self, text: &str) {
@@ -306,7 +347,9 @@ impl WordSet {
             }
         });
         if !text.is_ascii() {
-            text.chars().filter(|letter| runs_together(*letter)).for_each(|letter| self.word(hash_of_letter(letter)));
+            text.chars()
+                .filter(|letter| runs_together(*letter))
+                .for_each(|letter| self.word(hash_of_letter(letter)));
         }
     }
 
@@ -322,7 +365,9 @@ impl WordSet {
     /// Addresses may stand in the middle of a longer run of digits.
     fn addresses_in(&mut self, word: &str) {
         for run in word.split(|letter: char| !letter.is_ascii_hexdigit()) {
-            let Some(last) = run.len().checked_sub(ContentAddress::TEXT_LENGTH) else { continue };
+            let Some(last) = run.len().checked_sub(ContentAddress::TEXT_LENGTH) else {
+                continue;
+            };
             if last > WINDOWS {
                 self.flags |= SAYS_NOTHING;
                 self.met |= self.watched.is_some();
@@ -337,7 +382,10 @@ impl WordSet {
 /// Calls `found` with every word of `text` and its hash, which is that of the word in lower case.
 pub(crate) fn each_word(text: &str, mut found: impl FnMut(&str, u64)) {
     if !text.is_ascii() {
-        for word in text.split(|letter| !is_word(letter)).filter(|word| !word.is_empty()) {
+        for word in text
+            .split(|letter| !is_word(letter))
+            .filter(|word| !word.is_empty())
+        {
             found(word, hash_of(word));
         }
         return;
@@ -389,11 +437,16 @@ const fn finish(hash: u64) -> u64 {
 /// The hash of a word in any case.
 fn hash_of(word: &str) -> u64 {
     if word.is_ascii() {
-        return finish(word.bytes().fold(OFFSET, |hash, byte| step(hash, byte.to_ascii_lowercase())));
+        return finish(
+            word.bytes()
+                .fold(OFFSET, |hash, byte| step(hash, byte.to_ascii_lowercase())),
+        );
     }
     let mut letters = [0; 4];
     let lower = word.chars().flat_map(char::to_lowercase);
-    finish(lower.fold(OFFSET, |hash, letter| letter.encode_utf8(&mut letters).bytes().fold(hash, step)))
+    finish(lower.fold(OFFSET, |hash, letter| {
+        letter.encode_utf8(&mut letters).bytes().fold(hash, step)
+    }))
 }
 
 /// The hash of a number's digits, which are its only word.
@@ -405,12 +458,21 @@ pub(super) fn hash_of_number(number: u64) -> u64 {
         digits[start] = b'0' + (rest % 10) as u8;
         rest /= 10;
     }
-    finish(digits[start..].iter().fold(OFFSET, |hash, digit| step(hash, *digit)))
+    finish(
+        digits[start..]
+            .iter()
+            .fold(OFFSET, |hash, digit| step(hash, *digit)),
+    )
 }
 
 /// The hash of a number's last digits.
 pub(super) fn hash_of_tail(tail: u32) -> u64 {
-    finish(tail.to_le_bytes().into_iter().chain(*b"tail").fold(OFFSET, step))
+    finish(
+        tail.to_le_bytes()
+            .into_iter()
+            .chain(*b"tail")
+            .fold(OFFSET, step),
+    )
 }
 
 pub(super) fn hash_of_letter(letter: char) -> u64 {
@@ -447,7 +509,15 @@ pub fn build(sets: &[WordSet]) -> Vec<u8> {
     let flags = sets.iter().fold(0, |flags, set| flags | set.flags);
     let mut out = Vec::with_capacity(HEADER + words * 8 + CHECKSUM);
     out.extend(MAGIC);
-    for number in [sum(|set| set.rows), sum(|set| set.undecodable), flags, words as u64].iter().chain(&filter) {
+    for number in [
+        sum(|set| set.rows),
+        sum(|set| set.undecodable),
+        flags,
+        words as u64,
+    ]
+    .iter()
+    .chain(&filter)
+    {
         out.extend(number.to_le_bytes());
     }
     out.extend(blake3::hash(&out).as_bytes());
@@ -477,7 +547,10 @@ impl WordFilter {
     /// # Errors
     /// [`DamagedFilter`].
     pub fn open(bytes: SourceBytes) -> Result<WordFilter, DamagedFilter> {
-        let body = bytes.len().checked_sub(CHECKSUM).and_then(|length| bytes.split_at_checked(length));
+        let body = bytes
+            .len()
+            .checked_sub(CHECKSUM)
+            .and_then(|length| bytes.split_at_checked(length));
         let (body, checksum) = body.ok_or(DamagedFilter("it is too short"))?;
         if blake3::hash(body).as_bytes() != checksum {
             return Err(DamagedFilter("its checksum is wrong"));
@@ -486,7 +559,12 @@ impl WordFilter {
             return Err(DamagedFilter::OTHER_VERSION);
         }
         let words = number(body, 32) as usize;
-        if words == 0 || words.checked_mul(8).and_then(|length| length.checked_add(HEADER)) != Some(body.len()) {
+        if words == 0
+            || words
+                .checked_mul(8)
+                .and_then(|length| length.checked_add(HEADER))
+                != Some(body.len())
+        {
             return Err(DamagedFilter("its length is wrong"));
         }
         Ok(WordFilter { words, bytes })
@@ -507,14 +585,17 @@ impl WordFilter {
         number(&self.bytes, 24) & WITHDRAWALS != 0
     }
 
-    /// False if no text of the segment holds `text`, which may be folded, as one or more whole words (or, in scripts without
-    /// blanks, at all).
+    /// False if no text of the segment holds `text`, which may be folded, as one or more whole
+    /// words (or, in scripts without blanks, at all).
     pub fn may_hold(&self, text: &str) -> bool {
         if number(&self.bytes, 24) & SAYS_NOTHING != 0 {
             return true;
         }
         if text.chars().any(runs_together) {
-            return text.chars().filter(|letter| runs_together(*letter)).all(|letter| self.has(hash_of_letter(letter)));
+            return text
+                .chars()
+                .filter(|letter| runs_together(*letter))
+                .all(|letter| self.has(hash_of_letter(letter)));
         }
         let mut all = true;
         each_word(text, |_, hash| all = all && self.has(hash));
@@ -537,7 +618,10 @@ impl WordFilter {
 }
 
 fn number(bytes: &[u8], at: usize) -> u64 {
-    bytes.get(at..).and_then(|rest| rest.first_chunk()).map_or(u64::MAX, |number| u64::from_le_bytes(*number))
+    bytes
+        .get(at..)
+        .and_then(|rest| rest.first_chunk())
+        .map_or(u64::MAX, |number| u64::from_le_bytes(*number))
 }
 
 impl Sidecar for WordFilter {
@@ -595,7 +679,13 @@ mod tests {
         ] {
             assert!(filter.may_hold(text), "{text}");
         }
-        for text in ["margerite", "moy-4712", "moy-4711@mail.test", "\u{5f20}\u{4e09}", "lice"] {
+        for text in [
+            "margerite",
+            "moy-4712",
+            "moy-4711@mail.test",
+            "\u{5f20}\u{4e09}",
+            "lice",
+        ] {
             assert!(!filter.may_hold(text), "{text}");
         }
     }
@@ -605,7 +695,10 @@ mod tests {
         let address = ContentAddress::of(b"a").to_string();
         assert!(filter(&[&format!("sha256:{address}")]).may_hold(&address));
         assert!(filter(&[&format!("x00{}ff", address.to_uppercase())]).may_hold(&address));
-        assert!(!filter(&[&format!("sha256:{address}")]).may_hold(&ContentAddress::of(b"b").to_string()));
+        assert!(
+            !filter(&[&format!("sha256:{address}")])
+                .may_hold(&ContentAddress::of(b"b").to_string())
+        );
         assert!(filter(&[&"0".repeat(10_000)]).may_hold("anything"));
     }
 
@@ -706,7 +799,9 @@ mod tests {
         set.add_beside_blobs(&batch.slice(1, 1)).unwrap();
         let filter = WordFilter::open(build(&[set.closed()]).into()).unwrap();
         for word in ["address", "signer", "before"] {
-            let rows: Vec<bool> = (0..3).map(|row| filter.may_hold(&format!("{word}{row}"))).collect();
+            let rows: Vec<bool> = (0..3)
+                .map(|row| filter.may_hold(&format!("{word}{row}")))
+                .collect();
             assert_eq!(rows, [false, true, false], "{word}");
         }
     }
@@ -715,7 +810,9 @@ mod tests {
     fn few_words_that_are_not_there_seem_to_be() {
         let words: Vec<String> = (0..20_000).map(|number| format!("word{number}")).collect();
         let filter = filter(&words.iter().map(String::as_str).collect::<Vec<_>>());
-        let wrong = (0..20_000).filter(|number| filter.may_hold(&format!("other{number}"))).count();
+        let wrong = (0..20_000)
+            .filter(|number| filter.may_hold(&format!("other{number}")))
+            .count();
         assert!(wrong < 200, "{wrong} of 20000");
     }
 

@@ -67,9 +67,11 @@ pub(super) enum Admission {
 pub(super) enum Again {
     /// The lake doesn't know it, or goes on with it.
     No,
-    /// It was read before, as another kind or without a result: what isn't refused any more leaves `rejects`.
+    /// It was read before, as another kind or without a result: what isn't refused any more leaves
+    /// `rejects`.
     Anew,
-    /// The lake has taken it in as this kind, and goes on knowing it: if the run is killed, it is as if there hadn't been one.
+    /// The lake has taken it in as this kind, and goes on knowing it: if the run is killed, it is
+    /// as if there hadn't been one.
     Known,
 }
 
@@ -122,28 +124,50 @@ impl Door {
     /// Fetches who comes and decides on each.
     pub(super) async fn admit(self, arrival: Arrival) -> Result<Vec<Admission>> {
         let sources = match arrival {
-            Arrival::InTurn(source, turn) => return Ok(vec![self.admit_in_turn(source, turn).await?]),
+            Arrival::InTurn(source, turn) => {
+                return Ok(vec![self.admit_in_turn(source, turn).await?]);
+            }
             Arrival::Beside(sources) => sources,
         };
         let fetched = join_all(sources.iter().map(|source| fetch_with(source, self.spool))).await;
         let judge = move || self.judge_each(sources.into_iter().zip(fetched).collect());
-        tokio::task::spawn_blocking(judge).await.file("can't read", "a source")?
+        tokio::task::spawn_blocking(judge)
+            .await
+            .file("can't read", "a source")?
     }
 
     async fn admit_in_turn(self, source: Source, turn: Turn) -> Result<Admission> {
         let bytes = fetch_with(&source, self.spool).await;
-        let Turn { kind, digests, understood, tree, file, linker, next } = turn;
+        let Turn {
+            kind,
+            digests,
+            understood,
+            tree,
+            file,
+            linker,
+            next,
+        } = turn;
         // If the file before failed there is no run any more that could miss what it had to tell.
         let mut linker = linker.await.unwrap_or_default();
         let bytes = bytes?;
         let judge = move || {
             let kind = (kind, digests, understood);
-            let linked = self.judge_linked(source, bytes, kind, (&tree, file), &mut linker, next.is_none());
+            let linked = self.judge_linked(
+                source,
+                bytes,
+                kind,
+                (&tree, file),
+                &mut linker,
+                next.is_none(),
+            );
             // The next one may be gone with the run.
-            next.into_iter().for_each(|next| _ = next.send(std::mem::take(&mut linker)));
+            next.into_iter()
+                .for_each(|next| _ = next.send(std::mem::take(&mut linker)));
             linked
         };
-        tokio::task::spawn_blocking(judge).await.file("can't read", "a source")?
+        tokio::task::spawn_blocking(judge)
+            .await
+            .file("can't read", "a source")?
     }
 
     /// The kind of a source: the one that the user named, else the one that it shows.
@@ -151,58 +175,107 @@ impl Door {
         self.kind.or_else(|| SourceKind::detect(bytes, uri))
     }
 
-    fn judge_each(&self, fetched: Vec<(Source, Result<SourceBytes, ConnectorError>)>) -> Result<Vec<Admission>> {
+    fn judge_each(
+        &self,
+        fetched: Vec<(Source, Result<SourceBytes, ConnectorError>)>,
+    ) -> Result<Vec<Admission>> {
         let with_kinds = fetched.iter().map(|(source, bytes)| {
             let bytes = bytes.as_ref().ok()?;
             Some((bytes, self.kind_of(bytes, &source.uri)))
         });
         let digests = Digests::of_each(&with_kinds.collect::<Vec<_>>(), self.threads);
-        let judge = |((source, bytes), digests): ((Source, Result<SourceBytes, _>), Option<_>)| match (bytes, digests) {
-            (Err(cause), _) => {
-                let listing = Listing { size: source.length.unwrap_or_default(), ..Listing::of_file(source.uri) };
-                Ok(Admission::Unreadable { listing, cause })
-            }
-            (Ok(bytes), Some((Some(kind), digests))) => self.judge(source, bytes, kind, digests),
-            (Ok(bytes), Some((None, digests))) => Ok(self.without_kind(source.uri, &bytes, digests)),
-            (Ok(bytes), None) => Ok(self.without_kind(source.uri, &bytes, Digests::of(&bytes, self.threads))),
-        };
+        let judge =
+            |((source, bytes), digests): ((Source, Result<SourceBytes, _>), Option<_>)| match (
+                bytes, digests,
+            ) {
+                (Err(cause), _) => {
+                    let listing = Listing {
+                        size: source.length.unwrap_or_default(),
+                        ..Listing::of_file(source.uri)
+                    };
+                    Ok(Admission::Unreadable { listing, cause })
+                }
+                (Ok(bytes), Some((Some(kind), digests))) => {
+                    self.judge(source, bytes, kind, digests)
+                }
+                (Ok(bytes), Some((None, digests))) => {
+                    Ok(self.without_kind(source.uri, &bytes, digests))
+                }
+                (Ok(bytes), None) => {
+                    Ok(self.without_kind(source.uri, &bytes, Digests::of(&bytes, self.threads)))
+                }
+            };
         fetched.into_iter().zip(digests).map(judge).collect()
     }
 
-    /// A source that shows no kind. The lake may know it all the same: somebody named its kind then.
+    /// A source that shows no kind. The lake may know it all the same: somebody named its kind
+    /// then.
     fn without_kind(&self, uri: String, bytes: &SourceBytes, digests: Digests) -> Admission {
         let reason = SourceKind::why_not(bytes, &uri);
         let taken = self.ledger.taken(&digests.id);
         let kind = taken.and_then(|taken| taken.kind);
-        let listing = Listing { uri, id: Some(digests.id), kind, size: bytes.len() as u64 };
+        let listing = Listing {
+            uri,
+            id: Some(digests.id),
+            kind,
+            size: bytes.len() as u64,
+        };
         match taken.is_some_and(|taken| taken.progress == Progress::Complete) && !self.again {
             true => Admission::Known(listing),
-            false => Admission::NotUnderstood { listing: Listing { kind: None, ..listing }, reason },
+            false => Admission::NotUnderstood {
+                listing: Listing {
+                    kind: None,
+                    ..listing
+                },
+                reason,
+            },
         }
     }
 
-    /// From which grain on a source of `kind` is read, and whether it is read once more; `None` if the lake has all of it.
+    /// From which grain on a source of `kind` is read, and whether it is read once more; `None` if
+    /// the lake has all of it.
     pub(super) fn approach(&self, id: &str, kind: SourceKind) -> Option<(u64, Again)> {
         let Some(taken) = self.ledger.taken(id) else {
             // One that brought nothing is open, but something of it may stand in `rejects`.
-            return Some((0, if self.refused.contains(id) { Again::Anew } else { Again::No }));
+            return Some((
+                0,
+                if self.refused.contains(id) {
+                    Again::Anew
+                } else {
+                    Again::No
+                },
+            ));
         };
         let same_kind = taken.kind.is_none_or(|known| known == kind);
         match taken.progress {
             Progress::Complete if same_kind && self.again => Some((0, Again::Known)),
             Progress::Complete if self.again => Some((0, Again::Anew)),
             Progress::Complete if !same_kind && self.kind.is_some() => Some((0, Again::Anew)),
-            Progress::Complete if holds_grains(kind) && self.retried.contains(id) => Some((0, Again::Known)),
+            Progress::Complete if holds_grains(kind) && self.retried.contains(id) => {
+                Some((0, Again::Known))
+            }
             Progress::Complete => None,
             Progress::Next(next) if same_kind && next > 0 && !self.again => Some((next, Again::No)),
             Progress::Next(_) => Some((0, Again::Anew)),
         }
     }
 
-    fn judge(&self, source: Source, bytes: SourceBytes, kind: SourceKind, digests: Digests) -> Result<Admission> {
-        let listing =
-            Listing { uri: source.uri, id: Some(digests.id.clone()), kind: Some(kind), size: bytes.len() as u64 };
-        let Some((next, again)) = self.approach(&digests.id, kind) else { return Ok(Admission::Known(listing)) };
+    fn judge(
+        &self,
+        source: Source,
+        bytes: SourceBytes,
+        kind: SourceKind,
+        digests: Digests,
+    ) -> Result<Admission> {
+        let listing = Listing {
+            uri: source.uri,
+            id: Some(digests.id.clone()),
+            kind: Some(kind),
+            size: bytes.len() as u64,
+        };
+        let Some((next, again)) = self.approach(&digests.id, kind) else {
+            return Ok(Admission::Known(listing));
+        };
         let content = match kind {
             SourceKind::Container => match self.open(bytes, &digests) {
                 Ok(container) => Content::Container(container),
@@ -216,11 +289,15 @@ impl Door {
             }
         };
         let source = Arc::new(Admitted::alone(listing, content, Beside::default()));
-        Ok(Admission::Granted { source, next, again })
+        Ok(Admission::Granted {
+            source,
+            next,
+            again,
+        })
     }
 
-    /// A transcript whose grains are there. One that brings nothing, refusals included, isn't understood, unless its reader
-    /// `understood` it and other files bring its grains.
+    /// A transcript whose grains are there. One that brings nothing, refusals included, isn't
+    /// understood, unless its reader `understood` it and other files bring its grains.
     fn transcript(
         &self,
         listing: Listing,
@@ -233,19 +310,42 @@ impl Door {
             return Admission::NotUnderstood { listing, reason };
         }
         let (id, uri) = (listing.id.as_deref().unwrap_or_default(), &listing.uri);
-        let refused = spooled.faults.iter().map(|fault| self.refused_line(uri, id, fault, bytes)).collect();
-        let Spooled { frames, counts, supersessions, states, .. } = spooled;
-        let beside = Beside { refused, counts, supersessions, states };
+        let refused = spooled
+            .faults
+            .iter()
+            .map(|fault| self.refused_line(uri, id, fault, bytes))
+            .collect();
+        let Spooled {
+            frames,
+            counts,
+            supersessions,
+            states,
+            ..
+        } = spooled;
+        let beside = Beside {
+            refused,
+            counts,
+            supersessions,
+            states,
+        };
         let content = match frames {
             FrameSpool::Open(frames) => Content::Frames(frames),
             FrameSpool::Sealed(frames) => Content::SealedFrames(frames),
         };
         let admitted = Admitted::alone(listing, content, beside);
-        Admission::Granted { source: Arc::new(Admitted { understood, ..admitted }), next, again }
+        Admission::Granted {
+            source: Arc::new(Admitted {
+                understood,
+                ..admitted
+            }),
+            next,
+            again,
+        }
     }
 
-    /// [`Door::judge`] of a file that is read together with others. One that is known has nothing new to say but what waited for it; one
-    /// that was begun begins again, because which of its grains come first depends on the others.
+    /// [`Door::judge`] of a file that is read together with others. One that is known has nothing
+    /// new to say but what waited for it; one that was begun begins again, because which of its
+    /// grains come first depends on the others.
     fn judge_linked(
         &self,
         source: Source,
@@ -255,13 +355,21 @@ impl Door {
         linker: &mut Linker,
         last: bool,
     ) -> Result<Admission> {
-        let options = ReadOptions { together: Some(Together { tree, file }), ..self.options(source.modified) };
+        let options = ReadOptions {
+            together: Some(Together { tree, file }),
+            ..self.options(source.modified)
+        };
         let kind_of_source = SourceKind::Transcript(kind);
         let approach = self.approach(&digests.id, kind_of_source);
         linker.quiet = approach.is_none();
         let spooled = frames_together(&bytes, kind, options, linker, last)?;
         let size = bytes.len() as u64;
-        let listing = Listing { uri: source.uri, id: Some(digests.id), kind: Some(kind_of_source), size };
+        let listing = Listing {
+            uri: source.uri,
+            id: Some(digests.id),
+            kind: Some(kind_of_source),
+            size,
+        };
         if linker.quiet && spooled.grains == 0 {
             return Ok(Admission::Known(listing));
         }
@@ -272,7 +380,12 @@ impl Door {
     fn options(&self, modified: Option<i64>) -> ReadOptions<'static> {
         let fallback = Timestamp::from_millis(modified.unwrap_or(0)).given_by(TimeSource::File);
         let sealed = self.spool.in_memory.is_some();
-        ReadOptions { fallback, threads: self.threads, sealed, ..ReadOptions::default() }
+        ReadOptions {
+            fallback,
+            threads: self.threads,
+            sealed,
+            ..ReadOptions::default()
+        }
     }
 
     fn refused_line(&self, uri: &str, id: &str, fault: &LineFault, bytes: &[u8]) -> RejectRow {
@@ -286,17 +399,28 @@ impl Door {
             error_code: fault.code.name().to_owned(),
             field: None,
             message: fault.to_string(),
-            bytes: line.get(..REJECT_BYTES.min(line.len())).unwrap_or_default().to_vec(),
+            bytes: line
+                .get(..REJECT_BYTES.min(line.len()))
+                .unwrap_or_default()
+                .to_vec(),
             truncated: line.len() > REJECT_BYTES,
             rejected_at: self.now,
         }
     }
 
     /// Opens a container and checks its footer.
-    fn open(&self, bytes: SourceBytes, digests: &Digests) -> Result<Container<SourceBytes>, (GrainError, Arc<[u8]>)> {
-        let head: Arc<[u8]> = bytes.get(..REJECT_BYTES.min(bytes.len())).unwrap_or_default().into();
+    fn open(
+        &self,
+        bytes: SourceBytes,
+        digests: &Digests,
+    ) -> Result<Container<SourceBytes>, (GrainError, Arc<[u8]>)> {
+        let head: Arc<[u8]> = bytes
+            .get(..REJECT_BYTES.min(bytes.len()))
+            .unwrap_or_default()
+            .into();
         let length = bytes.len();
-        let container = Container::open(bytes, self.limits).map_err(|error| (error, Arc::clone(&head)))?;
+        let container =
+            Container::open(bytes, self.limits).map_err(|error| (error, Arc::clone(&head)))?;
         if Some(*container.footer()) != digests.footer {
             return Err((footer_differs(length), head));
         }
@@ -317,11 +441,16 @@ impl Door {
             truncated: (head.len() as u64) < listing.size,
             rejected_at: self.now,
         };
-        Admission::Refused { listing, reject: Box::new(reject), error }
+        Admission::Refused {
+            listing,
+            reject: Box::new(reject),
+            error,
+        }
     }
 }
 
-/// Why a transcript that brings nothing isn't understood; `None` if it brings something, or if something of it is refused.
+/// Why a transcript that brings nothing isn't understood; `None` if it brings something, or if
+/// something of it is refused.
 fn reason_of(listing: &Listing, spooled: &Spooled, understood: bool) -> Option<String> {
     if spooled.grains > 0 || understood {
         return None;
@@ -330,7 +459,8 @@ fn reason_of(listing: &Listing, spooled: &Spooled, understood: bool) -> Option<S
         [] => {
             let kind = listing.kind.map_or("a transcript", SourceKind::name);
             Some(format!(
-                "read as `{kind}`, and nothing in it is a message or a grain; name another kind with `--kind`"
+                "read as `{kind}`, and nothing in it is a message or a grain; name another kind \
+                 with `--kind`"
             ))
         }
         [only] if only.code == FaultCode::NotUnderstood => Some(only.message.clone()),
@@ -338,8 +468,9 @@ fn reason_of(listing: &Listing, spooled: &Spooled, understood: bool) -> Option<S
     }
 }
 
-/// True if sources of `kind` hold grains, which are what they are however often they are read. What a transcript says depends on all of its
-/// lines: another reading may make other grains of what the lake has already.
+/// True if sources of `kind` hold grains, which are what they are however often they are read. What
+/// a transcript says depends on all of its lines: another reading may make other grains of what the
+/// lake has already.
 fn holds_grains(kind: SourceKind) -> bool {
     matches!(
         kind,
@@ -350,7 +481,8 @@ fn holds_grains(kind: SourceKind) -> bool {
     )
 }
 
-/// What is wrong with a container of `length` bytes whose footer isn't the hash of what stands before it.
+/// What is wrong with a container of `length` bytes whose footer isn't the hash of what stands
+/// before it.
 pub(crate) fn footer_differs(length: usize) -> GrainError {
     let message = "the file's bytes don't hash to its footer: it was changed or damaged";
     GrainError::new(ErrorCode::Integrity, message).at(length - FOOTER_LENGTH)

@@ -76,28 +76,40 @@ impl Batch {
         self.morsels.push(morsel);
     }
 
-    /// Notes that `source`, which was read from its grain `first` on, is read to its end. Its entry in the ledger stays as it is if
-    /// `keeps_entry` says so.
+    /// Notes that `source`, which was read from its grain `first` on, is read to its end. Its entry
+    /// in the ledger stays as it is if `keeps_entry` says so.
     pub(super) fn complete(&mut self, source: &Admitted, first: u64, keeps_entry: bool, now: i64) {
         self.reach(source, |_| ());
-        let states = source.manifest().flat_map(|(address, state)| states_of(address, state, &source.id, now));
+        let states = source
+            .manifest()
+            .flat_map(|(address, state)| states_of(address, state, &source.id, now));
         self.states.extend(states);
-        self.uris.insert(source.id.clone(), source.listing.uri.clone());
+        self.uris
+            .insert(source.id.clone(), source.listing.uri.clone());
         self.ended.push(Ended::of(source, first, keeps_entry));
     }
 
     /// Notes that a source as a whole is refused.
     pub(super) fn complete_refused(&mut self, listing: Listing, reject: RejectRow) {
-        self.ended.push(Ended::refused(listing, reject.message.clone()));
+        self.ended
+            .push(Ended::refused(listing, reject.message.clone()));
         self.rejects.push(reject);
     }
 
     /// Changes how far `source` is read. Sources are read one after another.
     fn reach(&mut self, source: &Admitted, change: impl FnOnce(&mut Reached)) {
-        match self.progress.last_mut().filter(|last| last.source_id == source.id) {
+        match self
+            .progress
+            .last_mut()
+            .filter(|last| last.source_id == source.id)
+        {
             Some(last) => change(last),
             None => {
-                let mut reached = Reached { source_id: source.id.clone(), kind: source.listing.kind, next: None };
+                let mut reached = Reached {
+                    source_id: source.id.clone(),
+                    kind: source.listing.kind,
+                    next: None,
+                };
                 change(&mut reached);
                 self.progress.push(reached);
             }
@@ -105,20 +117,23 @@ impl Batch {
     }
 }
 
-/// The lifecycle events that a manifest's entry stands for (§11.7); those without an instant are of `now`.
+/// The lifecycle events that a manifest's entry stands for (§11.7); those without an instant are of
+/// `now`.
 fn states_of<'a>(
     address: &'a ContentAddress,
     state: &IndexState,
     source_id: &'a str,
     now: i64,
 ) -> impl Iterator<Item = StateRow> + 'a {
-    claims_of(state).into_iter().map(move |(event, value, at)| StateRow {
-        content_address: address.to_string(),
-        event,
-        value,
-        at: at.unwrap_or(now),
-        actor: None,
-        reason: None,
-        source_id: Some(source_id.to_owned()),
-    })
+    claims_of(state)
+        .into_iter()
+        .map(move |(event, value, at)| StateRow {
+            content_address: address.to_string(),
+            event,
+            value,
+            at: at.unwrap_or(now),
+            actor: None,
+            reason: None,
+            source_id: Some(source_id.to_owned()),
+        })
 }

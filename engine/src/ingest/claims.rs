@@ -1,18 +1,22 @@
-//! What a container's manifest claims of the lifecycle of grains, judged by the gate (§23): an import is no way around it.
+//! What a container's manifest claims of the lifecycle of grains, judged by the gate (§23): an
+//! import is no way around it.
 //!
-//! A claim that takes a grain out of what is current or trusted is judged as the act that it tells of. A supersession is
-//! proposed by the superseding grain itself, with the signature, justification and authorizations that it carries; where that
-//! grain isn't known, and for an end or a retraction, nobody stands behind the claim, so that only unprotected grains obey. A
-//! claim that is denied is set aside in `rejects` with the reason, and changes nothing.
+//! A claim that takes a grain out of what is current or trusted is judged as the act that it tells
+//! of. A supersession is proposed by the superseding grain itself, with the signature,
+//! justification and authorizations that it carries; where that grain isn't known, and for an end
+//! or a retraction, nobody stands behind the claim, so that only unprotected grains obey. A claim
+//! that is denied is set aside in `rejects` with the reason, and changes nothing.
 //!
-//! A dry run can't read what it only pretended to write, so that of an earlier batch it knows no more than the addresses. Claims that rest on
-//! such grains aren't judged and count as permitted.
+//! A dry run can't read what it only pretended to write, so that of an earlier batch it knows no
+//! more than the addresses. Claims that rest on such grains aren't judged and count as permitted.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use arrow::array::AsArray;
 use gristmill_schemas::address::ContentAddress;
-use gristmill_schemas::columns::{IdentityColumn, LifecycleEvent, RejectRow, StateRow, delivered_bytes};
+use gristmill_schemas::columns::{
+    IdentityColumn, LifecycleEvent, RejectRow, StateRow, delivered_bytes,
+};
 use gristmill_schemas::container::VerificationStatus;
 use gristmill_schemas::error::GrainError;
 use gristmill_schemas::grain::{DEFAULT_PAYLOAD_LIMIT, Grain, Mode, Payload};
@@ -36,7 +40,8 @@ pub(super) struct Judged {
     pub(super) denied: Vec<(StateRow, GrainError)>,
 }
 
-/// Judges `claims`, which came with the grains of `batch`, for `lake` at `now` (microseconds since 1970).
+/// Judges `claims`, which came with the grains of `batch`, for `lake` at `now` (microseconds since
+/// 1970).
 pub(super) async fn judge(
     lake: &Lake,
     known: &KnownAddresses,
@@ -46,24 +51,45 @@ pub(super) async fn judge(
     now: i64,
 ) -> Result<Judged> {
     let harmless = claims.extract_if(.., |claim| !takes_away(claim)).collect();
-    let mut judged = Judged { permitted: harmless, denied: Vec::new() };
+    let mut judged = Judged {
+        permitted: harmless,
+        denied: Vec::new(),
+    };
     if claims.is_empty() {
         return Ok(judged);
     }
     judged.permitted.reserve(claims.len());
     let successors: HashSet<ContentAddress> = claims.iter().filter_map(successor_of).collect();
-    let delivered = delivered(lake, known, successors.iter().filter(|address| batch.find(address).is_none())).await?;
+    let delivered = delivered(
+        lake,
+        known,
+        successors
+            .iter()
+            .filter(|address| batch.find(address).is_none()),
+    )
+    .await?;
     let bytes_of = |address: &ContentAddress| {
-        let bytes = batch.find(address).map(|(morsel, row)| morsel.morsel.item(row.item as usize));
+        let bytes = batch
+            .find(address)
+            .map(|(morsel, row)| morsel.morsel.item(row.item as usize));
         bytes.or_else(|| delivered.get(address).map(Vec::as_slice))
     };
-    let read: Vec<_> = claims.iter().map(|claim| Claimed::read(claim, bytes_of, resolver)).collect();
+    let read: Vec<_> = claims
+        .iter()
+        .map(|claim| Claimed::read(claim, bytes_of, resolver))
+        .collect();
     let ground = ground(lake, known, batch, &read).await?;
-    let gate = Gate { now: (now / 1_000_000).max(0) as u64, known: &ground };
-    let is_out_of_sight = |address: &ContentAddress| known.is_pretended(address) && !batch.contains(address);
+    let gate = Gate {
+        now: (now / 1_000_000).max(0) as u64,
+        known: &ground,
+    };
+    let is_out_of_sight =
+        |address: &ContentAddress| known.is_pretended(address) && !batch.contains(address);
     let judge = |claimed: Claimed| match claimed.rests_on().any(is_out_of_sight) {
         true => Ok(()),
-        false => gate.judge(&claimed.target, &claimed.act, &claimed.requester).map(drop),
+        false => gate
+            .judge(&claimed.target, &claimed.act, &claimed.requester)
+            .map(drop),
     };
     for (claim, read) in claims.into_iter().zip(read) {
         match read.and_then(judge) {
@@ -79,14 +105,21 @@ fn takes_away(claim: &StateRow) -> bool {
     match claim.event {
         LifecycleEvent::Superseded | LifecycleEvent::Expired => true,
         LifecycleEvent::Contradicted => claim.value.as_deref() != Some("false"),
-        LifecycleEvent::Verification => claim.value.as_deref() == Some(VerificationStatus::Retracted.name()),
+        LifecycleEvent::Verification => {
+            claim.value.as_deref() == Some(VerificationStatus::Retracted.name())
+        }
         LifecycleEvent::Accessed | LifecycleEvent::Noted => false,
     }
 }
 
 /// The grain that a claimed supersession names.
 pub(super) fn successor_of(claim: &StateRow) -> Option<ContentAddress> {
-    claim.value.as_ref().filter(|_| claim.event == LifecycleEvent::Superseded)?.parse().ok()
+    claim
+        .value
+        .as_ref()
+        .filter(|_| claim.event == LifecycleEvent::Superseded)?
+        .parse()
+        .ok()
 }
 
 /// What a claim tells of, as the gate wants to know it.
@@ -112,13 +145,23 @@ impl Claimed {
                 let delivery = Delivery::open(bytes)?;
                 let payload = Payload::open(delivery.blob(), DEFAULT_PAYLOAD_LIMIT)?;
                 let grain = Grain::decode(&payload, Mode::Lenient)?;
-                let Proposal { successor, requester } = Proposal::of(&delivery, &grain, &target, resolver)?;
+                let Proposal {
+                    successor,
+                    requester,
+                } = Proposal::of(&delivery, &grain, &target, resolver)?;
                 (Act::Supersede(Box::new(successor)), requester)
             }
-            None if claim.event == LifecycleEvent::Contradicted => (Act::Contradict, Requester::default()),
+            None if claim.event == LifecycleEvent::Contradicted => {
+                (Act::Contradict, Requester::default())
+            }
             None => (Act::Retract, Requester::default()),
         };
-        Ok(Claimed { target, successor, act, requester })
+        Ok(Claimed {
+            target,
+            successor,
+            act,
+            requester,
+        })
     }
 
     /// The grains without which it can't be judged.
@@ -127,12 +170,15 @@ impl Claimed {
             Act::Supersede(successor) => &*successor.evidence,
             _ => &[],
         };
-        std::iter::once(&self.target).chain(&self.successor).chain(evidence)
+        std::iter::once(&self.target)
+            .chain(&self.successor)
+            .chain(evidence)
     }
 }
 
-/// The facts that the gate needs for the claims that were `read`: those of the targets, of what the superseding grains name, and of their
-/// ancestors, from the lake and, where it doesn't have them, from the batch.
+/// The facts that the gate needs for the claims that were `read`: those of the targets, of what the
+/// superseding grains name, and of their ancestors, from the lake and, where it doesn't have them,
+/// from the batch.
 async fn ground(
     lake: &Lake,
     known: &KnownAddresses,
@@ -142,7 +188,9 @@ async fn ground(
     let acts = || read.iter().flatten();
     let targets: HashSet<ContentAddress> = acts().map(|claimed| claimed.target).collect();
     let named = acts().filter_map(|claimed| match &claimed.act {
-        Act::Supersede(successor) => Some(successor.facts.parents.iter().chain(&successor.evidence)),
+        Act::Supersede(successor) => {
+            Some(successor.facts.parents.iter().chain(&successor.evidence))
+        }
         _ => None,
     });
     let mut ground = Ground::with_capacity(targets.len());
@@ -154,7 +202,11 @@ async fn ground(
                 continue;
             }
             // What the lake knows of a grain is more than the grain itself says.
-            let fresh = if known.find(&address).is_some() { None } else { batch.find(&address) };
+            let fresh = if known.find(&address).is_some() {
+                None
+            } else {
+                batch.find(&address)
+            };
             match fresh.and_then(|(morsel, row)| facts(morsel.morsel.item(row.item as usize))) {
                 Some(facts) => {
                     wanted.extend(&facts.parents);
@@ -168,8 +220,13 @@ async fn ground(
     }
     ground.look_up(lake, known, outside, &targets).await?;
     // What is claimed to supersede does so for the grains that come after it in the chain.
-    for Claimed { target, successor, .. } in acts() {
-        successor.iter().for_each(|successor| ground.add_superseded(successor, *target));
+    for Claimed {
+        target, successor, ..
+    } in acts()
+    {
+        successor
+            .iter()
+            .for_each(|successor| ground.add_superseded(successor, *target));
     }
     Ok(ground)
 }
@@ -191,15 +248,27 @@ async fn delivered(
     for (segment, row) in wanted.filter_map(|address| known.find(address)) {
         rows.entry(segment.as_str()).or_default().push(row);
     }
-    let columns = [IdentityColumn::ContentAddress.name(), IdentityColumn::Blob.name(), IdentityColumn::Envelope.name()];
+    let columns = [
+        IdentityColumn::ContentAddress.name(),
+        IdentityColumn::Blob.name(),
+        IdentityColumn::Envelope.name(),
+    ];
     let mut out = HashMap::new();
     for segment in lake.segments()? {
-        let Some(rows) = rows.get_mut(segment.id.as_str()) else { continue };
+        let Some(rows) = rows.get_mut(segment.id.as_str()) else {
+            continue;
+        };
         rows.sort_unstable();
         let file = OpenFile::open(lake, &lake.grains.path_of(&segment.file.name)).await?;
         for batch in file.pick(&columns, rows)? {
-            let cells = |name| batch.column_by_name(name).and_then(|column| column.as_binary_opt::<i32>());
-            let Some((blobs, envelopes)) = cells(columns[1]).zip(cells(columns[2])) else { continue };
+            let cells = |name| {
+                batch
+                    .column_by_name(name)
+                    .and_then(|column| column.as_binary_opt::<i32>())
+            };
+            let Some((blobs, envelopes)) = cells(columns[1]).zip(cells(columns[2])) else {
+                continue;
+            };
             for (row, (blob, envelope)) in blobs.iter().zip(envelopes).enumerate() {
                 let address = address_at(texts(&batch, columns[0]), row);
                 let bytes = delivered_bytes(blob.unwrap_or_default(), envelope);
@@ -226,7 +295,11 @@ pub(super) fn refused(claim: &StateRow, error: &GrainError, uri: &str, now: i64)
         offset: None,
         error_code: error.code.name().to_owned(),
         field: Some(MANIFEST.to_owned()),
-        message: format!("the manifest's claim that {} is {}: {error}", claim.content_address, claim.event.name()),
+        message: format!(
+            "the manifest's claim that {} is {}: {error}",
+            claim.content_address,
+            claim.event.name()
+        ),
         bytes: told.to_string().into_bytes(),
         truncated: false,
         rejected_at: now,

@@ -1,13 +1,16 @@
 //! The hashes of a source: what names it, and what proves a container.
 //!
-//! A long transcript is one source, and nothing can be done with it before it is known whether the lake has it. So it is hashed on
-//! several threads, which BLAKE3 allows: its hash is that of a tree, and subtrees don't depend on each other. The crate's own way to do so
-//! takes all of rayon's common threads, whatever number the user has set.
+//! A long transcript is one source, and nothing can be done with it before it is known whether the
+//! lake has it. So it is hashed on several threads, which BLAKE3 allows: its hash is that of a
+//! tree, and subtrees don't depend on each other. The crate's own way to do so takes all of rayon's
+//! common threads, whatever number the user has set.
 
 use std::ops::Range;
 use std::thread;
 
-use blake3::hazmat::{ChainingValue, HasherExt, Mode, left_subtree_len, merge_subtrees_non_root, merge_subtrees_root};
+use blake3::hazmat::{
+    ChainingValue, HasherExt, Mode, left_subtree_len, merge_subtrees_non_root, merge_subtrees_root,
+};
 use gristmill_connectors::source::{SourceBytes, SourceKind};
 use gristmill_connectors::threads;
 use gristmill_schemas::container::FOOTER_LENGTH;
@@ -29,37 +32,63 @@ pub(super) struct Digests {
 impl Digests {
     /// Of a source that is no container, on at most `wanted` threads; 0 for one per core.
     pub(super) fn of(bytes: &SourceBytes, wanted: usize) -> Digests {
-        Digests { id: blake3_of(bytes, threads(wanted)).to_hex().to_string(), footer: None }
+        Digests {
+            id: blake3_of(bytes, threads(wanted)).to_hex().to_string(),
+            footer: None,
+        }
     }
 
-    /// Of each of `sources` whose bytes are known, beside its kind. Containers are hashed on this thread, their footers side by side.
+    /// Of each of `sources` whose bytes are known, beside its kind. Containers are hashed on this
+    /// thread, their footers side by side.
     pub(super) fn of_each(
         sources: &[Option<(&SourceBytes, Option<SourceKind>)>],
         wanted: usize,
     ) -> Vec<Option<(Option<SourceKind>, Digests)>> {
-        let containers = sources.iter().flatten().filter(|(_, kind)| *kind == Some(SourceKind::Container));
-        let mut footers = footers_of(&containers.map(|(bytes, _)| *bytes).collect::<Vec<_>>()).into_iter();
+        let containers = sources
+            .iter()
+            .flatten()
+            .filter(|(_, kind)| *kind == Some(SourceKind::Container));
+        let mut footers =
+            footers_of(&containers.map(|(bytes, _)| *bytes).collect::<Vec<_>>()).into_iter();
         let mut digests = |(bytes, kind): (&SourceBytes, Option<SourceKind>)| match kind {
-            Some(SourceKind::Container) => (kind, Digests { footer: footers.next(), ..Digests::of(bytes, 1) }),
+            Some(SourceKind::Container) => (
+                kind,
+                Digests {
+                    footer: footers.next(),
+                    ..Digests::of(bytes, 1)
+                },
+            ),
             _ => (kind, Digests::of(bytes, wanted)),
         };
-        sources.iter().map(|source| source.map(&mut digests)).collect()
+        sources
+            .iter()
+            .map(|source| source.map(&mut digests))
+            .collect()
     }
 }
 
-/// How many of so many sources each of `wanted` threads, 0 for one per core, hashes together: two if every thread has as many. Two long
-/// messages side by side take little more time than one ([`crate::hash`]), but more than on a core each.
+/// How many of so many sources each of `wanted` threads, 0 for one per core, hashes together: two
+/// if every thread has as many. Two long messages side by side take little more time than one
+/// ([`crate::hash`]), but more than on a core each.
 pub(crate) fn hashed_together(sources: usize, wanted: usize) -> usize {
     (sources / threads(wanted)).clamp(1, 2)
 }
 
-/// SHA-256 of what stands before the footer of each container: side by side, unless one of them is too large to stay in memory meanwhile.
+/// SHA-256 of what stands before the footer of each container: side by side, unless one of them is
+/// too large to stay in memory meanwhile.
 pub(crate) fn footers_of(containers: &[&SourceBytes]) -> Vec<[u8; FOOTER_LENGTH]> {
     if containers.len() < 2 || !containers.iter().all(|container| container.stays()) {
-        return containers.iter().map(|container| footer_of(container)).collect();
+        return containers
+            .iter()
+            .map(|container| footer_of(container))
+            .collect();
     }
     let mut footers = vec![[0; FOOTER_LENGTH]; containers.len()];
-    sha256_each(&mut footers, |at| containers.get(at).map_or(&[], |container| &container[..body_length(container)]));
+    sha256_each(&mut footers, |at| {
+        containers
+            .get(at)
+            .map_or(&[], |container| &container[..body_length(container)])
+    });
     footers
 }
 
@@ -87,12 +116,21 @@ fn blake3_of(bytes: &SourceBytes, threads: usize) -> blake3::Hash {
 }
 
 /// The two subtrees of the bytes in `range`, which are more than one chunk of BLAKE3.
-fn children(bytes: &SourceBytes, range: Range<usize>, threads: usize) -> (ChainingValue, ChainingValue) {
+fn children(
+    bytes: &SourceBytes,
+    range: Range<usize>,
+    threads: usize,
+) -> (ChainingValue, ChainingValue) {
     let middle = range.start + left_subtree_len(range.len() as u64) as usize;
     thread::scope(|scope| {
         let other = scope.spawn(move || subtree(bytes, middle..range.end, threads / 2));
         let left = subtree(bytes, range.start..middle, threads - threads / 2);
-        (left, other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+        (
+            left,
+            other
+                .join()
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+        )
     })
 }
 
@@ -113,14 +151,28 @@ mod tests {
 
     #[test]
     fn the_hash_of_a_source_is_that_of_blake3_on_any_number_of_threads() {
-        let bytes: Vec<u8> =
-            (0..5 * ALONE_BYTES as u32 + 777).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
-        let lengths = [0, 1, 1024, ALONE_BYTES, ALONE_BYTES + 1, 2 * ALONE_BYTES, 4 * ALONE_BYTES + 1024, bytes.len()];
+        let bytes: Vec<u8> = (0..5 * ALONE_BYTES as u32 + 777)
+            .map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8)
+            .collect();
+        let lengths = [
+            0,
+            1,
+            1024,
+            ALONE_BYTES,
+            ALONE_BYTES + 1,
+            2 * ALONE_BYTES,
+            4 * ALONE_BYTES + 1024,
+            bytes.len(),
+        ];
         for length in lengths {
             let bytes = &bytes[..length];
             let source = SourceBytes::from(bytes.to_vec());
             for threads in [1, 2, 3, 8] {
-                assert_eq!(blake3_of(&source, threads), blake3::hash(bytes), "{length} bytes on {threads} threads");
+                assert_eq!(
+                    blake3_of(&source, threads),
+                    blake3::hash(bytes),
+                    "{length} bytes on {threads} threads"
+                );
             }
         }
     }
@@ -128,11 +180,21 @@ mod tests {
     #[test]
     fn the_footers_of_several_containers_are_those_of_each() {
         let content: Vec<u8> = (0..300_000_u32).map(|at| (at >> 3) as u8).collect();
-        let sources: Vec<SourceBytes> =
-            [300_000, 31, 32, 0, 1_000].into_iter().map(|length| content[..length].to_vec().into()).collect();
+        let sources: Vec<SourceBytes> = [300_000, 31, 32, 0, 1_000]
+            .into_iter()
+            .map(|length| content[..length].to_vec().into())
+            .collect();
         let told: Vec<_> = sources
             .iter()
-            .zip([SourceKind::Container, SourceKind::Frames, SourceKind::Container, SourceKind::Container].map(Some))
+            .zip(
+                [
+                    SourceKind::Container,
+                    SourceKind::Frames,
+                    SourceKind::Container,
+                    SourceKind::Container,
+                ]
+                .map(Some),
+            )
             .map(Some)
             .chain([None])
             .collect();
@@ -141,11 +203,16 @@ mod tests {
             assert_eq!(digests.len(), beside.len());
             for (found, source) in digests.iter().zip(&told[beside]) {
                 assert_eq!(found.is_some(), source.is_some());
-                let Some(((found_kind, found), (bytes, kind))) = found.as_ref().zip(*source) else { continue };
+                let Some(((found_kind, found), (bytes, kind))) = found.as_ref().zip(*source) else {
+                    continue;
+                };
                 assert_eq!(*found_kind, kind);
                 assert_eq!(found.id, blake3::hash(bytes).to_hex().to_string());
                 let footer = Sha256::digest(&bytes[..body_length(bytes)]).into();
-                assert_eq!(found.footer, (kind == Some(SourceKind::Container)).then_some(footer));
+                assert_eq!(
+                    found.footer,
+                    (kind == Some(SourceKind::Container)).then_some(footer)
+                );
             }
         }
     }

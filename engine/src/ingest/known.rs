@@ -11,7 +11,8 @@ use crate::index::{addresses_of, open_sidecar};
 use crate::lake::{ErasedGrains, Lake, Segment, read_file};
 use crate::segment::{AddressIndex, SegmentId};
 
-/// The addresses of a lake. Look-ups take a few memory accesses per segment; compaction keeps segments few.
+/// The addresses of a lake. Look-ups take a few memory accesses per segment; compaction keeps
+/// segments few.
 #[derive(Debug, Clone, Default)]
 pub struct KnownAddresses {
     segments: Vec<(SegmentId, Arc<AddressIndex>)>,
@@ -21,8 +22,8 @@ pub struct KnownAddresses {
 }
 
 impl KnownAddresses {
-    /// The addresses of all segments of `lake`. An index that is missing or damaged is made again from its segment, in
-    /// memory, with a warning.
+    /// The addresses of all segments of `lake`. An index that is missing or damaged is made again
+    /// from its segment, in memory, with a warning.
     ///
     /// # Errors
     /// [`EngineError::File`](crate::error::EngineError::File) if a segment itself can't be read.
@@ -58,8 +59,8 @@ impl KnownAddresses {
         self.pretended.push(Arc::new(index));
     }
 
-    /// Lets go of what the look-ups of a batch have touched, which is all of it: 36 bytes for every grain of the lake would count as
-    /// memory of the process until the next batch.
+    /// Lets go of what the look-ups of a batch have touched, which is all of it: 36 bytes for every
+    /// grain of the lake would count as memory of the process until the next batch.
     pub(super) fn release(&self) {
         self.segments.iter().for_each(|(_, index)| index.release());
     }
@@ -70,7 +71,9 @@ impl KnownAddresses {
 
     /// The segment and row of `address`, if the lake has it.
     pub fn find(&self, address: &ContentAddress) -> Option<(&SegmentId, u32)> {
-        self.segments.iter().find_map(|(segment, index)| Some((segment, index.row_of(address)?)))
+        self.segments
+            .iter()
+            .find_map(|(segment, index)| Some((segment, index.row_of(address)?)))
     }
 
     /// True if the grain called `address` was erased and must not come back.
@@ -88,7 +91,8 @@ impl KnownAddresses {
         self.contains(&ContentAddress::of(blob_of(bytes)))
     }
 
-    /// A lifecycle event that comes with a source, unless it is of an erased grain, and without the name of one.
+    /// A lifecycle event that comes with a source, unless it is of an erased grain, and without the
+    /// name of one.
     pub(super) fn permitted(&self, mut row: StateRow) -> Option<StateRow> {
         let erased = |text: &str| text.parse().is_ok_and(|address| self.is_erased(&address));
         if erased(&row.content_address) {
@@ -105,7 +109,9 @@ impl KnownAddresses {
 
     /// True if a dry run would have written `address`.
     pub(super) fn is_pretended(&self, address: &ContentAddress) -> bool {
-        self.pretended.iter().any(|index| index.row_of(address).is_some())
+        self.pretended
+            .iter()
+            .any(|index| index.row_of(address).is_some())
     }
 }
 
@@ -122,7 +128,9 @@ async fn open_index(lake: &Lake, segment: &Segment) -> Result<AddressIndex> {
     let path = lake.grains.path_of(&segment.file.name);
     let bytes = lake.location().read(&path).await?;
     let mut parts = Vec::new();
-    for batch in read_file(bytes, &[IdentityColumn::ContentAddress.name()]).file("can't read", &path)? {
+    for batch in
+        read_file(bytes, &[IdentityColumn::ContentAddress.name()]).file("can't read", &path)?
+    {
         parts.push(addresses_of(&batch).file("can't read", &path)?);
     }
     AddressIndex::open(AddressIndex::build(&parts).into()).file("can't read", &path)

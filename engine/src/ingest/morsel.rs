@@ -32,7 +32,8 @@ pub(crate) struct Admitted {
     pub(crate) beside: Beside,
     /// What is listed of it.
     pub(crate) listing: Listing,
-    /// True if its reader understood it whether or not it brings a grain: another source may bring them.
+    /// True if its reader understood it whether or not it brings a grain: another source may bring
+    /// them.
     pub(crate) understood: bool,
 }
 
@@ -43,7 +44,8 @@ pub(crate) struct Beside {
     pub(crate) refused: Vec<RejectRow>,
     /// What its grains are made of.
     pub(crate) counts: GrainCounts,
-    /// Which grains take the place of others of the same transcript. All of them are made here and have no policy that could forbid it.
+    /// Which grains take the place of others of the same transcript. All of them are made here and
+    /// have no policy that could forbid it.
     pub(crate) supersessions: HashMap<ContentAddress, Vec<ContentAddress>>,
     /// What else is known of the lifecycle of its grains.
     pub(crate) states: Vec<(ContentAddress, IndexState)>,
@@ -66,7 +68,14 @@ impl Admitted {
     /// A source alone, whose grains are kept as `content` says.
     pub(crate) fn alone(listing: Listing, content: Content, beside: Beside) -> Admitted {
         let (id, uri) = (listing.id.clone().unwrap_or_default(), listing.uri.clone());
-        Admitted { id, uri, content, beside, listing, understood: false }
+        Admitted {
+            id,
+            uri,
+            content,
+            beside,
+            listing,
+            understood: false,
+        }
     }
 
     /// Bytes of the source.
@@ -97,8 +106,15 @@ impl Admitted {
     /// The lifecycle state that came with the source.
     pub(crate) fn manifest(&self) -> impl Iterator<Item = (&ContentAddress, &IndexState)> {
         let manifest = self.container().and_then(Container::manifest);
-        let told = self.beside.states.iter().map(|(address, state)| (address, state));
-        manifest.into_iter().flat_map(|manifest| &manifest.entries).chain(told)
+        let told = self
+            .beside
+            .states
+            .iter()
+            .map(|(address, state)| (address, state));
+        manifest
+            .into_iter()
+            .flat_map(|manifest| &manifest.entries)
+            .chain(told)
     }
 }
 
@@ -120,7 +136,11 @@ enum Items {
     /// These bytes of the source.
     Extents(Vec<Range<usize>>),
     /// These bytes of the source, of which a window that begins at `start` was opened.
-    Opened { extents: Vec<Range<usize>>, window: Arc<[u8]>, start: usize },
+    Opened {
+        extents: Vec<Range<usize>>,
+        window: Arc<[u8]>,
+        start: usize,
+    },
 }
 
 impl Morsel {
@@ -135,11 +155,22 @@ impl Morsel {
     /// The delivered bytes of its grain `at`; empty beyond its end.
     pub(crate) fn item(&self, at: usize) -> &[u8] {
         let found = match (&self.source.content, &self.items) {
-            (Content::Container(container), Items::Numbers(numbers)) => container.grain(numbers.start + at),
-            (_, Items::Extents(extents)) => extents.get(at).and_then(|extent| self.source.bytes()?.get(extent.clone())),
-            (_, Items::Opened { extents, window, start }) => {
-                extents.get(at).and_then(|extent| window.get(extent.start - start..extent.end - start))
+            (Content::Container(container), Items::Numbers(numbers)) => {
+                container.grain(numbers.start + at)
             }
+            (_, Items::Extents(extents)) => extents
+                .get(at)
+                .and_then(|extent| self.source.bytes()?.get(extent.clone())),
+            (
+                _,
+                Items::Opened {
+                    extents,
+                    window,
+                    start,
+                },
+            ) => extents
+                .get(at)
+                .and_then(|extent| window.get(extent.start - start..extent.end - start)),
             _ => None,
         };
         found.unwrap_or_default()
@@ -148,8 +179,12 @@ impl Morsel {
     /// Where its grain `at` lies in the source.
     pub(crate) fn extent(&self, at: usize) -> Option<Range<usize>> {
         match (&self.source.content, &self.items) {
-            (Content::Container(container), Items::Numbers(numbers)) => container.extent(numbers.start + at),
-            (_, Items::Extents(extents) | Items::Opened { extents, .. }) => extents.get(at).cloned(),
+            (Content::Container(container), Items::Numbers(numbers)) => {
+                container.extent(numbers.start + at)
+            }
+            (_, Items::Extents(extents) | Items::Opened { extents, .. }) => {
+                extents.get(at).cloned()
+            }
             _ => None,
         }
     }
@@ -158,8 +193,13 @@ impl Morsel {
 impl Drop for Morsel {
     /// Its bytes won't be read again: they shouldn't count as memory of this process.
     fn drop(&mut self) {
-        if let (Some(first), Some(last)) = (self.extent(0), self.extent(self.len().saturating_sub(1))) {
-            self.source.bytes().into_iter().for_each(|bytes| bytes.release(first.start..last.end));
+        if let (Some(first), Some(last)) =
+            (self.extent(0), self.extent(self.len().saturating_sub(1)))
+        {
+            self.source
+                .bytes()
+                .into_iter()
+                .for_each(|bytes| bytes.release(first.start..last.end));
         }
     }
 }
@@ -193,7 +233,12 @@ pub(crate) struct Morsels {
 impl Morsels {
     /// The morsels of `source` from its grain `next` on.
     pub(crate) fn new(source: Arc<Admitted>, next: u64) -> Self {
-        let mut morsels = Morsels { source, next: 0, offset: 0, ended: false };
+        let mut morsels = Morsels {
+            source,
+            next: 0,
+            offset: 0,
+            ended: false,
+        };
         morsels.skip_to(next);
         morsels
     }
@@ -212,7 +257,9 @@ impl Morsels {
     fn skip_to(&mut self, next: u64) {
         if let Content::Frames(bytes) = &self.source.content {
             while self.next < next {
-                let Ok(frame @ Frame::Grain(_)) = next_frame(bytes.get(self.offset..).unwrap_or_default()) else {
+                let Ok(frame @ Frame::Grain(_)) =
+                    next_frame(bytes.get(self.offset..).unwrap_or_default())
+                else {
                     break;
                 };
                 self.offset += frame.consumed();
@@ -238,10 +285,15 @@ impl Morsels {
         let limit = limit.min(MORSEL_GRAINS);
         let source = Arc::clone(&self.source);
         match &source.content {
-            Content::Container(container) => self.numbers(container.len(), |at| container.extent(at), limit),
+            Content::Container(container) => {
+                self.numbers(container.len(), |at| container.extent(at), limit)
+            }
             Content::Blob(bytes) => {
                 self.ended = true;
-                let extents = (self.next == 0).then_some(0..bytes.len()).into_iter().collect();
+                let extents = (self.next == 0)
+                    .then_some(0..bytes.len())
+                    .into_iter()
+                    .collect();
                 self.morsel(Items::Extents(extents), bytes.len())
             }
             Content::Frames(bytes) => self.frames(bytes, limit),
@@ -249,11 +301,18 @@ impl Morsels {
         }
     }
 
-    fn numbers(&mut self, count: usize, extent: impl Fn(usize) -> Option<Range<usize>>, limit: usize) -> Next {
+    fn numbers(
+        &mut self,
+        count: usize,
+        extent: impl Fn(usize) -> Option<Range<usize>>,
+        limit: usize,
+    ) -> Next {
         let first = usize::try_from(self.next).unwrap_or(count).min(count);
         let start = extent(first).map_or(0, |extent| extent.start);
         let mut end = (first + limit).min(count);
-        let bytes = |end: usize| extent(end.saturating_sub(1)).map_or(0, |extent| extent.end.saturating_sub(start));
+        let bytes = |end: usize| {
+            extent(end.saturating_sub(1)).map_or(0, |extent| extent.end.saturating_sub(start))
+        };
         while end > first + 1 && bytes(end) > MORSEL_BYTES {
             end = first + (end - first) / 2;
         }
@@ -279,12 +338,19 @@ impl Morsels {
                 _ if !extents.is_empty() => break,
                 Ok(Frame::End) => return self.damage("bytes follow the end of the stream"),
                 Ok(Frame::Incomplete(_)) if self.offset == bytes.len() => {
-                    return self.damage("the stream ends without its end mark; it may have been cut off");
+                    return self
+                        .damage("the stream ends without its end mark; it may have been cut off");
                 }
-                Ok(Frame::Incomplete(_)) => return self.damage("the stream is cut off inside a frame"),
+                Ok(Frame::Incomplete(_)) => {
+                    return self.damage("the stream is cut off inside a frame");
+                }
                 Err(error) => {
                     self.ended = true;
-                    return Next::Damage { ordinal: self.next, offset: self.offset, error };
+                    return Next::Damage {
+                        ordinal: self.next,
+                        offset: self.offset,
+                        error,
+                    };
                 }
             }
         }
@@ -292,8 +358,8 @@ impl Morsels {
         self.morsel(Items::Extents(extents), total)
     }
 
-    /// Opens a window that holds a morsel, or one frame if that is longer. The frames were written by this process, and the file
-    /// lets nothing pass that was changed.
+    /// Opens a window that holds a morsel, or one frame if that is longer. The frames were written
+    /// by this process, and the file lets nothing pass that was changed.
     fn sealed_frames(&mut self, file: &SealedFile, limit: usize) -> Next {
         let start = self.offset;
         let mut length = MORSEL_BYTES;
@@ -323,27 +389,57 @@ impl Morsels {
             }
             if self.ended || !extents.is_empty() {
                 let total = self.offset - start;
-                return self.morsel(Items::Opened { extents, window: window.into(), start }, total);
+                return self.morsel(
+                    Items::Opened {
+                        extents,
+                        window: window.into(),
+                        start,
+                    },
+                    total,
+                );
             }
         }
     }
 
     fn damage(&mut self, what: &'static str) -> Next {
         self.ended = true;
-        Next::Damage { ordinal: self.next, offset: self.offset, error: GrainError::corrupt(self.offset, what) }
+        Next::Damage {
+            ordinal: self.next,
+            offset: self.offset,
+            error: GrainError::corrupt(self.offset, what),
+        }
     }
 
     fn morsel(&mut self, items: Items, bytes: usize) -> Next {
-        let morsel = Morsel { source: Arc::clone(&self.source), first: self.next, items, bytes };
+        let morsel = Morsel {
+            source: Arc::clone(&self.source),
+            first: self.next,
+            items,
+            bytes,
+        };
         self.next += morsel.len() as u64;
-        if morsel.len() == 0 { Next::End } else { Next::Morsel(morsel) }
+        if morsel.len() == 0 {
+            Next::End
+        } else {
+            Next::Morsel(morsel)
+        }
     }
 }
 
 impl Admitted {
-    /// What goes to `rejects` for damage outside of grains: from `offset` on, up to [`DAMAGE_BYTES`].
-    pub(crate) fn damage(&self, ordinal: u64, offset: usize, error: &GrainError, now: i64) -> RejectRow {
-        let rest = self.bytes().and_then(|bytes| bytes.get(offset..)).unwrap_or_default();
+    /// What goes to `rejects` for damage outside of grains: from `offset` on, up to
+    /// [`DAMAGE_BYTES`].
+    pub(crate) fn damage(
+        &self,
+        ordinal: u64,
+        offset: usize,
+        error: &GrainError,
+        now: i64,
+    ) -> RejectRow {
+        let rest = self
+            .bytes()
+            .and_then(|bytes| bytes.get(offset..))
+            .unwrap_or_default();
         let bytes = rest.get(..DAMAGE_BYTES).unwrap_or(rest);
         RejectRow {
             source_id: self.id.clone(),

@@ -1,7 +1,8 @@
 //! What rows are sorted by before their time, each text once.
 //!
-//! Sort keys name whose a grain is and what it is about (`gristmill_schemas::columns::split_sort_key`). Many grains share that, so a
-//! grain keeps a number in its place: the rows of a batch stay small, and comparing them touches no text.
+//! Sort keys name whose a grain is and what it is about
+//! (`gristmill_schemas::columns::split_sort_key`). Many grains share that, so a grain keeps a
+//! number in its place: the rows of a batch stay small, and comparing them touches no text.
 
 use std::hash::BuildHasher;
 
@@ -33,13 +34,24 @@ impl Numbering {
     /// None yet, with room for those of so many grains: some share one, and few names are long.
     pub(super) fn of_grains(grains: usize) -> Numbering {
         let room = grains / 2;
-        let persons = Persons { bytes: Vec::with_capacity(room * USUAL_BYTES), ends: Vec::with_capacity(room) };
-        Numbering { persons, numbers: HashTable::with_capacity(room), hasher: DefaultHashBuilder::default() }
+        let persons = Persons {
+            bytes: Vec::with_capacity(room * USUAL_BYTES),
+            ends: Vec::with_capacity(room),
+        };
+        Numbering {
+            persons,
+            numbers: HashTable::with_capacity(room),
+            hasher: DefaultHashBuilder::default(),
+        }
     }
 
     /// The number of `person`, a new one if it wasn't met before.
     pub(super) fn number(&mut self, person: &[u8]) -> u32 {
-        let Numbering { persons, numbers, hasher } = self;
+        let Numbering {
+            persons,
+            numbers,
+            hasher,
+        } = self;
         let is_it = |number: &u32| persons.text(*number) == person;
         let rehash = |number: &u32| hasher.hash_one(persons.text(*number));
         match numbers.entry(hasher.hash_one(person), is_it, rehash) {
@@ -54,7 +66,8 @@ impl Numbering {
         }
     }
 
-    /// The texts, when no more come. They take no more room than they need, because a batch keeps those of all its morsels.
+    /// The texts, when no more come. They take no more room than they need, because a batch keeps
+    /// those of all its morsels.
     pub(super) fn end(mut self) -> Persons {
         self.persons.bytes.shrink_to_fit();
         self.persons.ends.shrink_to_fit();
@@ -81,8 +94,15 @@ impl Persons {
 
     fn text(&self, number: u32) -> &[u8] {
         let number = number as usize;
-        let start = number.checked_sub(1).and_then(|before| self.ends.get(before)).copied().unwrap_or(0);
-        self.ends.get(number).and_then(|end| self.bytes.get(start..*end)).unwrap_or_default()
+        let start = number
+            .checked_sub(1)
+            .and_then(|before| self.ends.get(before))
+            .copied()
+            .unwrap_or(0);
+        self.ends
+            .get(number)
+            .and_then(|end| self.bytes.get(start..*end))
+            .unwrap_or_default()
     }
 }
 
@@ -93,10 +113,15 @@ mod tests {
     #[test]
     fn a_text_has_one_number_and_ranks_are_in_the_order_of_texts() {
         let mut numbering = Numbering::default();
-        let told: Vec<u32> = ["b", "", "a", "b", "ab", ""].map(|text| numbering.number(text.as_bytes())).into();
+        let told: Vec<u32> = ["b", "", "a", "b", "ab", ""]
+            .map(|text| numbering.number(text.as_bytes()))
+            .into();
         assert_eq!(told, [0, 1, 2, 0, 3, 1]);
         let persons = numbering.end();
-        assert_eq!(persons.texts().collect::<Vec<_>>(), [&b"b"[..], b"", b"a", b"ab"]);
+        assert_eq!(
+            persons.texts().collect::<Vec<_>>(),
+            [&b"b"[..], b"", b"a", b"ab"]
+        );
         assert_eq!(persons.ranks(), [3, 0, 1, 2]);
     }
 }

@@ -43,20 +43,28 @@ enum Fate {
     Erased,
 }
 
-/// Plans the segment of `batch`, for a lake that has what is `known` and will have the grains of `coming` then. The first of several equal
-/// grains stays.
-pub(super) fn plan(batch: &ProvenBatch, known: &KnownAddresses, coming: Option<&ProvenBatch>) -> Plan {
+/// Plans the segment of `batch`, for a lake that has what is `known` and will have the grains of
+/// `coming` then. The first of several equal grains stays.
+pub(super) fn plan(
+    batch: &ProvenBatch,
+    known: &KnownAddresses,
+    coming: Option<&ProvenBatch>,
+) -> Plan {
     let morsels = batch.morsels();
     let fate_of = |row: &ProvenRow| {
         let address = &row.address;
-        let is_there = || known.contains(address) || coming.is_some_and(|coming| coming.contains(address));
+        let is_there =
+            || known.contains(address) || coming.is_some_and(|coming| coming.contains(address));
         match () {
             () if known.is_erased(address) => Fate::Erased,
             () if row.is_repeated || is_there() => Fate::Duplicate,
             () => Fate::New,
         }
     };
-    let fates: Vec<Vec<Fate>> = morsels.par_iter().map(|morsel| morsel.rows.iter().map(fate_of).collect()).collect();
+    let fates: Vec<Vec<Fate>> = morsels
+        .par_iter()
+        .map(|morsel| morsel.rows.iter().map(fate_of).collect())
+        .collect();
     let found: usize = fates.iter().map(Vec::len).sum();
     let mut counted = Vec::with_capacity(morsels.len());
     let mut sortable = Vec::with_capacity(found);
@@ -68,20 +76,33 @@ pub(super) fn plan(batch: &ProvenBatch, known: &KnownAddresses, coming: Option<&
                 Fate::Duplicate => counts.duplicates += 1,
                 Fate::New => {
                     counts.new += 1;
-                    let place = Place { morsel: number as u32, row: at as u32 };
-                    sortable.push(Sortable { person: batch.rank(number, row), created: row.created, place });
+                    let place = Place {
+                        morsel: number as u32,
+                        row: at as u32,
+                    };
+                    sortable.push(Sortable {
+                        person: batch.rank(number, row),
+                        created: row.created,
+                        place,
+                    });
                 }
             }
         }
         counted.push(counts);
     }
     sortable.par_sort_unstable_by(|left, right| {
-        (left.person, left.created).cmp(&(right.person, right.created)).then_with(|| {
-            let address = |row: &Sortable| row.place.of(morsels).map(|(_, row)| row.address.as_bytes());
-            address(left).cmp(&address(right))
-        })
+        (left.person, left.created)
+            .cmp(&(right.person, right.created))
+            .then_with(|| {
+                let address =
+                    |row: &Sortable| row.place.of(morsels).map(|(_, row)| row.address.as_bytes());
+                address(left).cmp(&address(right))
+            })
     });
-    Plan { order: sortable.into_iter().map(|row| row.place).collect(), fates: counted }
+    Plan {
+        order: sortable.into_iter().map(|row| row.place).collect(),
+        fates: counted,
+    }
 }
 
 /// A row by what orders it, as numbers: comparing them touches no other memory.

@@ -1,4 +1,5 @@
-//! Proving the grains of a morsel: what their addresses are, and that they are what a grain must be.
+//! Proving the grains of a morsel: what their addresses are, and that they are what a grain must
+//! be.
 
 use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::columns::{RejectRow, SignatureColumn, split_sort_key};
@@ -68,17 +69,23 @@ pub(crate) struct Refusal {
     pub(crate) row: RejectRow,
 }
 
-/// Bytes of opened payloads that are held at a time. A morsel of grains that aren't compressed is below it; small grains that
-/// decompress to large ones are opened a few at a time.
+/// Bytes of opened payloads that are held at a time. A morsel of grains that aren't compressed is
+/// below it; small grains that decompress to large ones are opened a few at a time.
 pub(crate) const OPENED_BYTES: usize = 8 << 20;
 
 /// Grains that are open at a time: enough for the hashing kernel, few enough to stay in the cache.
 pub(super) const OPENED_GRAINS: usize = 512;
 
-/// Touches the cache lines of `grains`. Whoever opens one after another waits for the memory each time, while loads on which nothing
-/// depends are under way together.
+/// Touches the cache lines of `grains`. Whoever opens one after another waits for the memory each
+/// time, while loads on which nothing depends are under way together.
 pub(super) fn bring_into_cache<'g>(grains: impl Iterator<Item = &'g [u8]>) {
-    let touch = |grain: &[u8]| grain.iter().step_by(CACHE_LINE).take(FIRST_LINES).fold(0, |sum, byte| sum ^ byte);
+    let touch = |grain: &[u8]| {
+        grain
+            .iter()
+            .step_by(CACHE_LINE)
+            .take(FIRST_LINES)
+            .fold(0, |sum, byte| sum ^ byte)
+    };
     // Something must be made of what is loaded, or it isn't.
     std::hint::black_box(grains.map(touch).fold(0, |sum, part| sum ^ part));
 }
@@ -86,14 +93,21 @@ pub(super) fn bring_into_cache<'g>(grains: impl Iterator<Item = &'g [u8]>) {
 /// Bytes of a cache line.
 const CACHE_LINE: usize = 64;
 
-/// Lines of a grain that are touched: what stands behind them is read in order, which the processor foresees.
+/// Lines of a grain that are touched: what stands behind them is read in order, which the processor
+/// foresees.
 const FIRST_LINES: usize = 16;
 
 /// Opens, hashes, decodes and checks every grain of `morsel`.
 pub(crate) fn prove(morsel: Morsel, judgement: Judgement<'_>) -> ProvenMorsel {
     let rows = Vec::with_capacity(morsel.len());
     let mut numbering = Numbering::of_grains(morsel.len());
-    let mut proven = ProvenMorsel { rows, persons: Persons::default(), rejects: Vec::new(), marks: Vec::new(), morsel };
+    let mut proven = ProvenMorsel {
+        rows,
+        persons: Persons::default(),
+        rejects: Vec::new(),
+        marks: Vec::new(),
+        morsel,
+    };
     let mut next = 0;
     while next < proven.morsel.len() {
         next = prove_run(&mut proven, &mut numbering, next, judgement);
@@ -103,9 +117,21 @@ pub(crate) fn prove(morsel: Morsel, judgement: Judgement<'_>) -> ProvenMorsel {
     proven
 }
 
-/// Proves grains from `first` on until [`OPENED_GRAINS`] or [`OPENED_BYTES`] are open; answers which grain is next.
-fn prove_run(proven: &mut ProvenMorsel, numbering: &mut Numbering, first: usize, judgement: Judgement<'_>) -> usize {
-    let ProvenMorsel { morsel, rows, rejects, marks, .. } = proven;
+/// Proves grains from `first` on until [`OPENED_GRAINS`] or [`OPENED_BYTES`] are open; answers
+/// which grain is next.
+fn prove_run(
+    proven: &mut ProvenMorsel,
+    numbering: &mut Numbering,
+    first: usize,
+    judgement: Judgement<'_>,
+) -> usize {
+    let ProvenMorsel {
+        morsel,
+        rows,
+        rejects,
+        marks,
+        ..
+    } = proven;
     let end = morsel.len().min(first + OPENED_GRAINS);
     let mut opened = Vec::with_capacity(end - first);
     bring_into_cache((first..end).map(|item| morsel.item(item)));
@@ -121,11 +147,21 @@ fn prove_run(proven: &mut ProvenMorsel, numbering: &mut Numbering, first: usize,
         item += 1;
     }
     let mut digests: Vec<Digest> = vec![Digest::default(); opened.len()];
-    sha256_each(&mut digests, |at| opened.get(at).map_or(&[], |(_, found)| found.delivery.blob()));
-    let mut checker = Checker { grain: None, mode: judgement.mode };
+    sha256_each(&mut digests, |at| {
+        opened
+            .get(at)
+            .map_or(&[], |(_, found)| found.delivery.blob())
+    });
+    let mut checker = Checker {
+        grain: None,
+        mode: judgement.mode,
+    };
     let mut key = Vec::new();
     for ((item, found), digest) in opened.iter().zip(digests) {
-        match checker.check(&found.payload).map_err(|error| error.shifted(found.delivery.blob_start())) {
+        match checker
+            .check(&found.payload)
+            .map_err(|error| error.shifted(found.delivery.blob_start()))
+        {
             Ok(grain) => {
                 key.clear();
                 write_sort_key(judgement.keys, grain, &mut key);
@@ -143,9 +179,12 @@ fn prove_run(proven: &mut ProvenMorsel, numbering: &mut Numbering, first: usize,
                 count(marks, grain.marks());
             }
             Err(error) => {
-                let is_readable =
-                    judgement.mode == Mode::Strict && Grain::decode(&found.payload, Mode::Lenient).is_ok();
-                rejects.push(Refusal { is_readable, ..refusal(morsel, *item, error, judgement.now) });
+                let is_readable = judgement.mode == Mode::Strict
+                    && Grain::decode(&found.payload, Mode::Lenient).is_ok();
+                rejects.push(Refusal {
+                    is_readable,
+                    ..refusal(morsel, *item, error, judgement.now)
+                });
             }
         }
     }
@@ -167,16 +206,26 @@ impl Opened<'_> {
 }
 
 /// Opens delivered bytes; a signature that is wrong is an error.
-pub(crate) fn open<'a>(bytes: &'a [u8], judgement: Judgement<'_>) -> Result<Opened<'a>, GrainError> {
+pub(crate) fn open<'a>(
+    bytes: &'a [u8],
+    judgement: Judgement<'_>,
+) -> Result<Opened<'a>, GrainError> {
     let delivery = Delivery::open(bytes)?;
     let signature = signature_of(&delivery, judgement.resolver)?;
     let payload = Payload::open(delivery.blob(), judgement.payload_limit)
         .map_err(|error| error.shifted(delivery.blob_start()))?;
-    Ok(Opened { delivery, payload, signature })
+    Ok(Opened {
+        delivery,
+        payload,
+        signature,
+    })
 }
 
 /// What the signature is worth; one that is wrong is an error.
-fn signature_of(delivery: &Delivery<'_>, resolver: &dyn KeyResolver) -> Result<SignatureColumn, GrainError> {
+fn signature_of(
+    delivery: &Delivery<'_>,
+    resolver: &dyn KeyResolver,
+) -> Result<SignatureColumn, GrainError> {
     let Delivery::Signed(signed) = delivery else {
         return Ok(SignatureColumn::None);
     };
@@ -229,5 +278,9 @@ fn refusal(morsel: &Morsel, item: usize, error: GrainError, now: i64) -> Refusal
         truncated: false,
         rejected_at: now,
     };
-    Refusal { error, is_readable: false, row }
+    Refusal {
+        error,
+        is_readable: false,
+        row,
+    }
 }

@@ -1,4 +1,5 @@
-//! The proven grains of a batch, found by their places and by their addresses, and what orders them.
+//! The proven grains of a batch, found by their places and by their addresses, and what orders
+//! them.
 
 use gristmill_schemas::address::ContentAddress;
 use hashbrown::HashTable;
@@ -30,7 +31,8 @@ impl Place {
 #[derive(Debug)]
 pub(super) struct ProvenBatch {
     morsels: Vec<ProvenMorsel>,
-    /// For each address the first grain that has it: by its place, which takes a quarter of an address's room.
+    /// For each address the first grain that has it: by its place, which takes a quarter of an
+    /// address's room.
     firsts: HashTable<Place>,
     /// For each morsel the places of its persons in the order of all persons of the batch.
     ranks: Vec<Vec<u32>>,
@@ -39,12 +41,21 @@ pub(super) struct ProvenBatch {
 impl ProvenBatch {
     /// The grains of `morsels`, which are in the order of the input.
     pub(super) fn of(mut morsels: Vec<ProvenMorsel>) -> ProvenBatch {
-        let ((firsts, repeated), ranks) = rayon::join(|| firsts_of(&morsels), || ranks_of(&morsels));
+        let ((firsts, repeated), ranks) =
+            rayon::join(|| firsts_of(&morsels), || ranks_of(&morsels));
         for Place { morsel, row } in repeated {
-            let rows = morsels.get_mut(morsel as usize).map(|morsel| &mut morsel.rows);
-            rows.and_then(|rows| rows.get_mut(row as usize)).into_iter().for_each(|row| row.is_repeated = true);
+            let rows = morsels
+                .get_mut(morsel as usize)
+                .map(|morsel| &mut morsel.rows);
+            rows.and_then(|rows| rows.get_mut(row as usize))
+                .into_iter()
+                .for_each(|row| row.is_repeated = true);
         }
-        ProvenBatch { morsels, firsts, ranks }
+        ProvenBatch {
+            morsels,
+            firsts,
+            ranks,
+        }
     }
 
     /// The grains as they were read.
@@ -52,10 +63,13 @@ impl ProvenBatch {
         &self.morsels
     }
 
-    /// By what a row of the morsel `morsel` is sorted before its time: rows of one person have the same, and that of another is less or
-    /// greater as its text is.
+    /// By what a row of the morsel `morsel` is sorted before its time: rows of one person have the
+    /// same, and that of another is less or greater as its text is.
     pub(super) fn rank(&self, morsel: usize, row: &ProvenRow) -> u32 {
-        let rank = self.ranks.get(morsel).and_then(|ranks| ranks.get(row.person as usize));
+        let rank = self
+            .ranks
+            .get(morsel)
+            .and_then(|ranks| ranks.get(row.person as usize));
         rank.copied().unwrap_or_default()
     }
 
@@ -84,7 +98,10 @@ fn firsts_of(morsels: &[ProvenMorsel]) -> (HashTable<Place>, Vec<Place>) {
         for (at, row) in morsel.rows.iter().enumerate() {
             let is_it = |other: &Place| other.address(morsels) == Some(&row.address);
             let rehash = |other: &Place| other.address(morsels).map_or(0, hash_of);
-            let place = Place { morsel: number as u32, row: at as u32 };
+            let place = Place {
+                morsel: number as u32,
+                row: at as u32,
+            };
             match firsts.entry(hash_of(&row.address), is_it, rehash) {
                 Entry::Vacant(first) => _ = first.insert(place),
                 Entry::Occupied(_) => repeated.push(place),
@@ -96,10 +113,19 @@ fn firsts_of(morsels: &[ProvenMorsel]) -> (HashTable<Place>, Vec<Place>) {
 
 fn ranks_of(morsels: &[ProvenMorsel]) -> Vec<Vec<u32>> {
     let mut all = Numbering::default();
-    let numbers_of = |morsel: &ProvenMorsel| morsel.persons.texts().map(|person| all.number(person)).collect();
+    let numbers_of = |morsel: &ProvenMorsel| {
+        morsel
+            .persons
+            .texts()
+            .map(|person| all.number(person))
+            .collect()
+    };
     let mut numbers: Vec<Vec<u32>> = morsels.iter().map(numbers_of).collect();
     let ranks = all.end().ranks();
-    numbers.iter_mut().flatten().for_each(|number| *number = ranks.get(*number as usize).copied().unwrap_or_default());
+    numbers
+        .iter_mut()
+        .flatten()
+        .for_each(|number| *number = ranks.get(*number as usize).copied().unwrap_or_default());
     numbers
 }
 

@@ -24,7 +24,8 @@ pub struct IngestReport {
     pub files: u64,
     /// Sources that weren't read because the lake has taken them in before.
     pub known: u64,
-    /// Sources that aren't understood: of no kind that is read, or without anything of the kind that they were read as.
+    /// Sources that aren't understood: of no kind that is read, or without anything of the kind
+    /// that they were read as.
     pub skipped: u64,
     /// The first of them, each with the reason. The table `sources` has all.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -87,7 +88,10 @@ impl IngestReport {
     pub(super) fn skip(&mut self, source: &str, reason: &str) {
         self.skipped += 1;
         if self.first_skipped.len() < FIRST_SKIPPED {
-            self.first_skipped.push(SkippedSource { source: source.to_owned(), reason: reason.to_owned() });
+            self.first_skipped.push(SkippedSource {
+                source: source.to_owned(),
+                reason: reason.to_owned(),
+            });
         }
     }
 
@@ -106,6 +110,10 @@ impl IngestReport {
     /// Sets the time that the run took.
     pub(super) fn took(&mut self, elapsed: std::time::Duration) {
         self.seconds = elapsed.as_secs_f64();
-        self.grains_per_second = if self.seconds > 0.0 { self.grains_read as f64 / self.seconds } else { 0.0 };
+        self.grains_per_second = if self.seconds > 0.0 {
+            self.grains_read as f64 / self.seconds
+        } else {
+            0.0
+        };
     }
 }

@@ -1,7 +1,9 @@
-//! Sources that are read once more, because something of them was refused: a newer version, or a lenient reader, may take it.
+//! Sources that are read once more, because something of them was refused: a newer version, or a
+//! lenient reader, may take it.
 //!
-//! What the lake has of them already is a duplicate, and what is refused again stands in `rejects` already. What isn't refused any more
-//! leaves `rejects` when all is read; if the run is killed before, the next such run does it.
+//! What the lake has of them already is a duplicate, and what is refused again stands in `rejects`
+//! already. What isn't refused any more leaves `rejects` when all is read; if the run is killed
+//! before, the next such run does it.
 
 use std::collections::{HashMap, HashSet};
 
@@ -27,8 +29,8 @@ pub(super) struct Retry {
 }
 
 impl Retry {
-    /// Notes that `source` is read once more. The ledger's entry of it stays as it is if `keeps_entry` says so: if the run is killed, it
-    /// is as if there hadn't been one.
+    /// Notes that `source` is read once more. The ledger's entry of it stays as it is if
+    /// `keeps_entry` says so: if the run is killed, it is as if there hadn't been one.
     pub(super) fn begin(&mut self, source: &str, keeps_entry: bool) {
         self.sources.insert(source.to_owned(), keeps_entry);
     }
@@ -46,12 +48,13 @@ impl Retry {
     /// Notes `reject`, which stays refused if it is of such a source.
     pub(super) fn note(&mut self, reject: &RejectRow) {
         if self.has(&reject.source_id) {
-            self.refused.insert((reject.source_id.clone(), reject.ordinal));
+            self.refused
+                .insert((reject.source_id.clone(), reject.ordinal));
         }
     }
 
-    /// Takes out of `rejects` what isn't refused any more, now that all sources are read to their ends and committed; answers how
-    /// much that was.
+    /// Takes out of `rejects` what isn't refused any more, now that all sources are read to their
+    /// ends and committed; answers how much that was.
     ///
     /// # Errors
     /// [`EngineError::File`], [`EngineError::Delta`], [`EngineError::Conflict`].
@@ -66,8 +69,11 @@ impl Retry {
                 let bytes = lake.location().read(&path).await?;
                 let rows = read_file(bytes, &REFUSAL).file("can't read", &path)?;
                 let rows: Vec<(&str, i64)> = rows.iter().flat_map(refusals).collect();
-                let gone: HashSet<u32> =
-                    (0..).zip(rows).filter(|(_, row)| self.is_resolved(*row)).map(|(at, _)| at).collect();
+                let gone: HashSet<u32> = (0..)
+                    .zip(rows)
+                    .filter(|(_, row)| self.is_resolved(*row))
+                    .map(|(at, _)| at)
+                    .collect();
                 if !gone.is_empty() {
                     resolved += gone.len() as u64;
                     let edit = |first, batch| drop_rows(first, &batch, |row| gone.contains(&row));
@@ -82,7 +88,9 @@ impl Retry {
                 committed => return committed.map(|_| resolved),
             }
         }
-        Err(EngineError::Conflict(format!("other writers were faster {COMMIT_ATTEMPTS} times")))
+        Err(EngineError::Conflict(format!(
+            "other writers were faster {COMMIT_ATTEMPTS} times"
+        )))
     }
 
     fn is_resolved(&self, (source, ordinal): (&str, i64)) -> bool {
@@ -92,6 +100,12 @@ impl Retry {
 
 /// The source and the ordinal of each row of a batch of [`REFUSAL`].
 pub(super) fn refusals(batch: &RecordBatch) -> impl Iterator<Item = (&str, i64)> {
-    let (sources, ordinals) = (batch.column(0).as_string::<i32>(), batch.column(1).as_primitive::<Int64Type>());
-    sources.iter().zip(ordinals.values()).map(|(source, ordinal)| (source.unwrap_or_default(), *ordinal))
+    let (sources, ordinals) = (
+        batch.column(0).as_string::<i32>(),
+        batch.column(1).as_primitive::<Int64Type>(),
+    );
+    sources
+        .iter()
+        .zip(ordinals.values())
+        .map(|(source, ordinal)| (source.unwrap_or_default(), *ordinal))
 }

@@ -103,8 +103,9 @@ pub(super) const COMMIT_ATTEMPTS: usize = 10;
 /// Takes `sources` into `lake`.
 ///
 /// # Errors
-/// [`EngineError::Refused`] if the options say to stop at refused input, [`EngineError::Interrupted`],
-/// [`EngineError::Conflict`], and whatever the system says. The lake is then as it was at the last commit.
+/// [`EngineError::Refused`] if the options say to stop at refused input,
+/// [`EngineError::Interrupted`], [`EngineError::Conflict`], and whatever the system says. The lake
+/// is then as it was at the last commit.
 pub async fn ingest(
     lake: &mut Lake,
     sources: Vec<Source>,
@@ -118,7 +119,9 @@ pub async fn ingest(
     let door = run.door().await?;
     let together = hashed_together(sources.len(), options.threads);
     let arrivals = arrivals(arrange(sources, &door, options.memory).await?, together);
-    let mut admissions = stream::iter(arrivals).map(|arrival| door.clone().admit(arrival)).buffered(AHEAD / together);
+    let mut admissions = stream::iter(arrivals)
+        .map(|arrival| door.clone().admit(arrival))
+        .buffered(AHEAD / together);
     while let Some(admitted) = admissions.next().await {
         for admission in admitted? {
             run.take(admission).await?;
@@ -149,8 +152,8 @@ struct Ingest<'l> {
     report: IngestReport,
 }
 
-/// What writing a segment yields: the grains for another attempt, the segment if there is anything new, and what was left
-/// out.
+/// What writing a segment yields: the grains for another attempt, the segment if there is anything
+/// new, and what was left out.
 type Written = (Arc<ProvenBatch>, Option<WrittenSegment>, Vec<Fates>);
 
 /// A batch whose segment is being written.
@@ -174,7 +177,11 @@ struct Committed {
 }
 
 impl<'l> Ingest<'l> {
-    async fn begin(lake: &'l mut Lake, options: &IngestOptions, progress: Arc<WorkProgress>) -> Result<Ingest<'l>> {
+    async fn begin(
+        lake: &'l mut Lake,
+        options: &IngestOptions,
+        progress: Arc<WorkProgress>,
+    ) -> Result<Ingest<'l>> {
         lake.refresh().await?;
         let known = KnownAddresses::load(lake).await?;
         let keys = lake.keys_to_write()?;
@@ -185,7 +192,10 @@ impl<'l> Ingest<'l> {
             .file("can't start", "threads")?;
         let now = Utc::now().timestamp_micros();
         let register = Register::new(now);
-        let report = IngestReport { run_id: register.run_id().to_owned(), ..IngestReport::default() };
+        let report = IngestReport {
+            run_id: register.run_id().to_owned(),
+            ..IngestReport::default()
+        };
         Ok(Ingest {
             lake,
             options: options.clone(),
@@ -197,7 +207,10 @@ impl<'l> Ingest<'l> {
             retry: Retry::default(),
             batch: Batch::default(),
             writing: None,
-            limits: BatchLimits { grains: SEGMENT_GRAINS, bytes: (options.memory / 4).clamp(1 << 20, 1 << 30) },
+            limits: BatchLimits {
+                grains: SEGMENT_GRAINS,
+                bytes: (options.memory / 4).clamp(1 << 20, 1 << 30),
+            },
             now,
             register,
             report,
@@ -211,10 +224,19 @@ impl<'l> Ingest<'l> {
         self.register.load(self.lake, &ledger).await?;
         let refused = told.iter().map(|(source, _)| source.clone()).collect();
         self.told = told;
-        let limits = ContainerLimits { region: self.options.memory / 2, ..ContainerLimits::default() };
+        let limits = ContainerLimits {
+            region: self.options.memory / 2,
+            ..ContainerLimits::default()
+        };
         let (kind, threads) = (self.options.kind, self.options.threads);
-        let in_memory = self.lake.is_encrypted().then_some((self.options.memory / HELD_SHARE) as u64);
-        let spool = SpoolOptions { limit: self.options.max_source, in_memory };
+        let in_memory = self
+            .lake
+            .is_encrypted()
+            .then_some((self.options.memory / HELD_SHARE) as u64);
+        let spool = SpoolOptions {
+            limit: self.options.max_source,
+            in_memory,
+        };
         Ok(Door {
             ledger: Arc::new(ledger),
             retried: Arc::new(retried),
@@ -237,17 +259,28 @@ impl<'l> Ingest<'l> {
             }
             Admission::NotUnderstood { listing, reason } => {
                 self.report.skip(&listing.uri, &reason);
-                self.list(listing, SourceOutcome::Skipped, Some(reason)).await
+                self.list(listing, SourceOutcome::Skipped, Some(reason))
+                    .await
             }
-            Admission::Unreadable { cause, .. } if self.options.on_error == OnError::Fail => Err(cause.into()),
+            Admission::Unreadable { cause, .. } if self.options.on_error == OnError::Fail => {
+                Err(cause.into())
+            }
             Admission::Unreadable { cause, listing } => {
                 tracing::warn!("{cause}");
                 self.report.unreadable_files += 1;
-                self.list(listing, SourceOutcome::Unreadable, Some(cause.to_string())).await
+                self.list(listing, SourceOutcome::Unreadable, Some(cause.to_string()))
+                    .await
             }
-            Admission::Refused { reject, error, listing } => {
+            Admission::Refused {
+                reject,
+                error,
+                listing,
+            } => {
                 if self.options.on_error == OnError::Fail {
-                    return Err(EngineError::Refused { source_uri: reject.source, error });
+                    return Err(EngineError::Refused {
+                        source_uri: reject.source,
+                        error,
+                    });
                 }
                 self.report.files += 1;
                 self.report.bytes += listing.size;
@@ -257,7 +290,11 @@ impl<'l> Ingest<'l> {
                 self.batch.complete_refused(listing, *reject);
                 Ok(())
             }
-            Admission::Granted { source, next, again } => {
+            Admission::Granted {
+                source,
+                next,
+                again,
+            } => {
                 match again {
                     Again::No => {}
                     Again::Anew => self.retry.begin(&source.id, false),
@@ -271,9 +308,16 @@ impl<'l> Ingest<'l> {
     }
 
     /// Lists a source that isn't read.
-    async fn list(&mut self, listing: Listing, outcome: SourceOutcome, reason: Option<String>) -> Result<()> {
+    async fn list(
+        &mut self,
+        listing: Listing,
+        outcome: SourceOutcome,
+        reason: Option<String>,
+    ) -> Result<()> {
         WorkProgress::add(&self.progress.bytes, listing.size);
-        self.batch.listed.push(self.register.row(listing, outcome, reason));
+        self.batch
+            .listed
+            .push(self.register.row(listing, outcome, reason));
         if self.batch.room(self.limits) == 0 {
             self.flush().await?;
         }
@@ -287,14 +331,23 @@ impl<'l> Ingest<'l> {
         loop {
             match morsels.next(self.batch.room(self.limits)) {
                 Next::Morsel(morsel) => self.batch.add(morsel),
-                Next::Damage { ordinal, offset, error } => {
+                Next::Damage {
+                    ordinal,
+                    offset,
+                    error,
+                } => {
                     let source = Arc::clone(morsels.source());
                     if self.options.on_error == OnError::Fail {
-                        return Err(EngineError::Refused { source_uri: source.uri.clone(), error });
+                        return Err(EngineError::Refused {
+                            source_uri: source.uri.clone(),
+                            error,
+                        });
                     }
                     self.report.refuse(error.code.name());
                     WorkProgress::add(&self.progress.rejected, 1);
-                    self.batch.rejects.push(source.damage(ordinal, offset, &error, self.now));
+                    self.batch
+                        .rejects
+                        .push(source.damage(ordinal, offset, &error, self.now));
                 }
                 Next::End => break,
             }
@@ -303,7 +356,8 @@ impl<'l> Ingest<'l> {
             }
         }
         let keeps_entry = self.retry.keeps(&morsels.source().id);
-        self.batch.complete(morsels.source(), first, keeps_entry, self.now);
+        self.batch
+            .complete(morsels.source(), first, keeps_entry, self.now);
         Ok(())
     }
 
@@ -312,7 +366,10 @@ impl<'l> Ingest<'l> {
         for refused in &source.beside.refused {
             if self.options.on_error == OnError::Fail {
                 let error = GrainError::new(ErrorCode::Corrupt, refused.message.clone());
-                return Err(EngineError::Refused { source_uri: source.uri.clone(), error });
+                return Err(EngineError::Refused {
+                    source_uri: source.uri.clone(),
+                    error,
+                });
             }
             self.report.refuse(&refused.error_code);
             self.batch.rejects.push(refused.clone());
@@ -325,8 +382,13 @@ impl<'l> Ingest<'l> {
         self.flush().await?;
         let last = self.written().await?;
         self.settle(last).await?;
-        let GrainCounts { unknown_parts, orphan_results, raw_arguments, opaque_exchanges, .. } =
-            self.report.transcripts;
+        let GrainCounts {
+            unknown_parts,
+            orphan_results,
+            raw_arguments,
+            opaque_exchanges,
+            ..
+        } = self.report.transcripts;
         if unknown_parts + orphan_results + raw_arguments + opaque_exchanges > 0 {
             tracing::warn!(
                 unknown_parts,
@@ -336,17 +398,23 @@ impl<'l> Ingest<'l> {
                 "not all of the transcripts is understood; what isn't is kept as it is"
             );
         }
-        let GrainCounts { dated_by_file, messages, .. } = self.report.transcripts;
+        let GrainCounts {
+            dated_by_file,
+            messages,
+            ..
+        } = self.report.transcripts;
         if dated_by_file > 0 {
             tracing::warn!(
                 dated_by_file,
                 messages,
-                "messages without a time of their own have that of their file; `time_source` marks them, and no latency is computed from it"
+                "messages without a time of their own have that of their file; `time_source` marks \
+                 them, and no latency is computed from it"
             );
         }
         self.report.version = self.lake.grains.version();
         if !self.options.dry_run && self.report.files > 0 {
-            self.report.resolved_rejects = std::mem::take(&mut self.retry).resolve(self.lake).await?;
+            self.report.resolved_rejects =
+                std::mem::take(&mut self.retry).resolve(self.lake).await?;
             let details = serde_json::json!({
                 "files": self.report.files,
                 "grains_read": self.report.grains_read,
@@ -361,8 +429,9 @@ impl<'l> Ingest<'l> {
         Ok(self.report)
     }
 
-    /// Proves the batch and begins to write its segment, while the batch before it is written and committed. What that brings is known
-    /// before it is committed; if another writer came in between, the segment is begun anew.
+    /// Proves the batch and begins to write its segment, while the batch before it is written and
+    /// committed. What that brings is known before it is committed; if another writer came in
+    /// between, the segment is begun anew.
     async fn flush(&mut self) -> Result<()> {
         if self.progress.is_stopped() {
             return Err(EngineError::Interrupted);
@@ -375,7 +444,10 @@ impl<'l> Ingest<'l> {
         let proving = self.work().start(move |work| Ok(work.prove(morsels)));
         let before = self.written().await?;
         let coming = before.as_ref().map(|before| Arc::clone(&before.written.0));
-        let work = Work { coming, ..self.work() };
+        let work = Work {
+            coming,
+            ..self.work()
+        };
         let begin = async move {
             let proven = Arc::new(proving.await?);
             let (dry_run, on_error) = (work.options.dry_run, work.options.on_error);
@@ -393,7 +465,11 @@ impl<'l> Ingest<'l> {
             return self.pretend(proven).await;
         };
         let grains = Arc::clone(&proven);
-        let segment = if overtaken { self.work().start(move |work| work.write(grains)).boxed() } else { segment };
+        let segment = if overtaken {
+            self.work().start(move |work| work.write(grains)).boxed()
+        } else {
+            segment
+        };
         // That takes one core, while the others write.
         self.judge_claims(&mut batch, &proven).await?;
         self.writing = Some(Writing { batch, segment });
@@ -405,11 +481,14 @@ impl<'l> Ingest<'l> {
         let Some(Writing { batch, segment }) = self.writing.take() else {
             return Ok(None);
         };
-        Ok(Some(Unsettled { batch, written: segment.await? }))
+        Ok(Some(Unsettled {
+            batch,
+            written: segment.await?,
+        }))
     }
 
-    /// Commits a batch whose segment is written, if there is one. True if other writers came in between, so that what was known before
-    /// isn't all that there is.
+    /// Commits a batch whose segment is written, if there is one. True if other writers came in
+    /// between, so that what was known before isn't all that there is.
     async fn settle(&mut self, unsettled: Option<Unsettled>) -> Result<bool> {
         let Some(Unsettled { batch, mut written }) = unsettled else {
             return Ok(false);
@@ -417,8 +496,14 @@ impl<'l> Ingest<'l> {
         for attempt in 0..COMMIT_ATTEMPTS {
             let (proven, segment, left_out) = written;
             let (late, early) = self.late_closings(&batch, &proven);
-            let states = States { early: &early, held: &held_by(&late) };
-            match self.commit(&batch, (&proven, &left_out), segment, states).await {
+            let states = States {
+                early: &early,
+                held: &held_by(&late),
+            };
+            match self
+                .commit(&batch, (&proven, &left_out), segment, states)
+                .await
+            {
                 // Another writer was faster: what it brought in must not come in twice.
                 Err(EngineError::Conflict(_)) => {
                     self.look_again().await?;
@@ -430,7 +515,8 @@ impl<'l> Ingest<'l> {
                     self.report.grains_written += grains;
                     WorkProgress::add(&self.progress.committed, grains);
                     let last = self.commit_late(&batch, &late, version).await?;
-                    // One that came right behind is seen by the handle already, and would be no conflict any more.
+                    // One that came right behind is seen by the handle already, and would be no
+                    // conflict any more.
                     let followed = self.lake.grains.version() > last;
                     if followed {
                         self.look_again().await?;
@@ -439,7 +525,9 @@ impl<'l> Ingest<'l> {
                 }
             }
         }
-        Err(EngineError::Conflict(format!("other writers were faster {COMMIT_ATTEMPTS} times")))
+        Err(EngineError::Conflict(format!(
+            "other writers were faster {COMMIT_ATTEMPTS} times"
+        )))
     }
 
     /// Learns what other writers brought.
@@ -451,16 +539,29 @@ impl<'l> Ingest<'l> {
 
     /// Leaves of what the manifests claim what the lifecycle gate permits.
     async fn judge_claims(&mut self, batch: &mut Batch, proven: &ProvenBatch) -> Result<()> {
-        let claims = std::mem::take(&mut batch.states).into_iter().filter_map(|claim| self.known.permitted(claim));
+        let claims = std::mem::take(&mut batch.states)
+            .into_iter()
+            .filter_map(|claim| self.known.permitted(claim));
         let resolver = &*self.options.resolver;
-        let judged = claims::judge(self.lake, &self.known, claims.collect(), proven, resolver, self.now).await?;
+        let judged = claims::judge(
+            self.lake,
+            &self.known,
+            claims.collect(),
+            proven,
+            resolver,
+            self.now,
+        )
+        .await?;
         batch.states = judged.permitted;
         for (claim, error) in judged.denied {
             let id = claim.source_id.as_deref().unwrap_or_default();
             let uri = batch.uris.get(id).map_or(id, String::as_str);
             let refused = claims::refused(&claim, &error, uri, self.now);
             if self.options.on_error == OnError::Fail {
-                return Err(EngineError::Refused { source_uri: uri.to_owned(), error });
+                return Err(EngineError::Refused {
+                    source_uri: uri.to_owned(),
+                    error,
+                });
             }
             self.report.refuse(error.code.name());
             WorkProgress::add(&self.progress.rejected, 1);
@@ -477,9 +578,17 @@ impl<'l> Ingest<'l> {
             for (mark, count) in &morsel.marks {
                 *self.report.marks.entry(mark.name().to_owned()).or_default() += count;
             }
-            for Refusal { error, is_readable, row } in &morsel.rejects {
+            for Refusal {
+                error,
+                is_readable,
+                row,
+            } in &morsel.rejects
+            {
                 if self.options.on_error == OnError::Fail {
-                    return Err(EngineError::Refused { source_uri: row.source.clone(), error: error.clone() });
+                    return Err(EngineError::Refused {
+                        source_uri: row.source.clone(),
+                        error: error.clone(),
+                    });
                 }
                 self.report.refuse(error.code.name());
                 self.report.readable_rejects += u64::from(*is_readable);
@@ -497,7 +606,11 @@ impl<'l> Ingest<'l> {
             .start(move |work| {
                 let plan = plan(&proven, &work.known, None);
                 let index = AddressIndex::open(address_index(proven.morsels(), &plan).into());
-                Ok((index.file("can't index", "addresses")?, plan.order.len(), plan.fates))
+                Ok((
+                    index.file("can't index", "addresses")?,
+                    plan.order.len(),
+                    plan.fates,
+                ))
             })
             .await?;
         self.known.pretend(index);
@@ -520,37 +633,75 @@ impl<'l> Ingest<'l> {
         }
     }
 
-    /// The claims of `batch` that close a grain which the lake has by one that comes with the batch, and the others. If the former were
-    /// committed with the other state, ahead of `grains`, a kill in between would leave a grain closed by a successor that isn't there.
-    fn late_closings<'b>(&self, batch: &'b Batch, proven: &ProvenBatch) -> (Vec<&'b StateRow>, Vec<&'b StateRow>) {
+    /// The claims of `batch` that close a grain which the lake has by one that comes with the
+    /// batch, and the others. If the former were committed with the other state, ahead of `grains`,
+    /// a kill in between would leave a grain closed by a successor that isn't there.
+    fn late_closings<'b>(
+        &self,
+        batch: &'b Batch,
+        proven: &ProvenBatch,
+    ) -> (Vec<&'b StateRow>, Vec<&'b StateRow>) {
         let closes_ahead = |row: &&StateRow| {
-            let old = || row.content_address.parse().is_ok_and(|old| self.known.find(&old).is_some());
-            let comes = |new: &ContentAddress| self.known.find(new).is_none() && proven.contains(new);
+            let old = || {
+                row.content_address
+                    .parse()
+                    .is_ok_and(|old| self.known.find(&old).is_some())
+            };
+            let comes =
+                |new: &ContentAddress| self.known.find(new).is_none() && proven.contains(new);
             claims::successor_of(row).is_some_and(|new| comes(&new)) && old()
         };
         batch.states.iter().partition(closes_ahead)
     }
 
-    /// Commits `late` claims, whose successors are in `grains` since `version`, and then that their sources are complete: a run that is
-    /// killed before that reads the ends of these sources again, and the claims with them. Returns the version of `grains` after it.
-    async fn commit_late(&mut self, batch: &Batch, late: &[&StateRow], version: u64) -> Result<u64> {
+    /// Commits `late` claims, whose successors are in `grains` since `version`, and then that their
+    /// sources are complete: a run that is killed before that reads the ends of these sources
+    /// again, and the claims with them. Returns the version of `grains` after it.
+    async fn commit_late(
+        &mut self,
+        batch: &Batch,
+        late: &[&StateRow],
+        version: u64,
+    ) -> Result<u64> {
         if late.is_empty() {
             return Ok(version);
         }
         self.append_states(late).await?;
         let held = held_by(late);
-        let reached = batch.progress.iter().filter(|reached| held.contains(reached.source_id.as_str()));
+        let reached = batch
+            .progress
+            .iter()
+            .filter(|reached| held.contains(reached.source_id.as_str()));
         let reached = reached.filter(|reached| !self.retry.keeps(&reached.source_id));
-        let complete = |kind| Taken { progress: Progress::Complete, kind }.to_version();
-        let progress = reached.map(|reached| (transaction_name(&reached.source_id), complete(reached.kind))).collect();
-        let change = Change { progress, ..Change::default() };
-        let committed = self.lake.grains.commit(change, "ingest", COMMIT_ATTEMPTS).await?;
+        let complete = |kind| {
+            Taken {
+                progress: Progress::Complete,
+                kind,
+            }
+            .to_version()
+        };
+        let progress = reached
+            .map(|reached| (transaction_name(&reached.source_id), complete(reached.kind)))
+            .collect();
+        let change = Change {
+            progress,
+            ..Change::default()
+        };
+        let committed = self
+            .lake
+            .grains
+            .commit(change, "ingest", COMMIT_ATTEMPTS)
+            .await?;
         // Whatever came in between was brought by others.
-        Ok(if committed == version + 1 { committed } else { version })
+        Ok(if committed == version + 1 {
+            committed
+        } else {
+            version
+        })
     }
 
-    /// Commits a batch: rejects, the early states and sources first, `grains` last. `proven` are its grains, with what becomes of those
-    /// of each morsel.
+    /// Commits a batch: rejects, the early states and sources first, `grains` last. `proven` are
+    /// its grains, with what becomes of those of each morsel.
     async fn commit(
         &mut self,
         batch: &Batch,
@@ -559,14 +710,25 @@ impl<'l> Ingest<'l> {
         states: States<'_>,
     ) -> Result<Committed> {
         // The segment's files come to the disk meanwhile; nobody sees them before the last commit.
-        let publishing = segment.map(|segment| (segment.id.clone(), tokio::spawn(self.lake.publishing(segment))));
+        let publishing = segment.map(|segment| {
+            (
+                segment.id.clone(),
+                tokio::spawn(self.lake.publishing(segment)),
+            )
+        });
         let rejects: Vec<_> = batch
             .rejects
             .iter()
-            .filter(|reject| !self.told.contains(&(reject.source_id.clone(), reject.ordinal)))
+            .filter(|reject| {
+                !self
+                    .told
+                    .contains(&(reject.source_id.clone(), reject.ordinal))
+            })
             .filter(|reject| !self.known.is_erased_part(&reject.bytes))
             // A stricter reader than the one before doesn't undo what that took in.
-            .filter(|reject| !(self.retry.has(&reject.source_id) && self.known.contains_part(&reject.bytes)))
+            .filter(|reject| {
+                !(self.retry.has(&reject.source_id) && self.known.contains_part(&reject.bytes))
+            })
             .cloned()
             .collect();
         self.append_rejects(&rejects).await?;
@@ -574,11 +736,20 @@ impl<'l> Ingest<'l> {
         let account = self.register.account(proven, batch, states.held);
         let rows: Vec<SourceRow> = batch.listed.iter().chain(&account.rows).cloned().collect();
         self.register.append(self.lake, &rows).await?;
-        let mut change = Change { changes_rows: true, ..Change::default() };
-        // A source that is read once more stays known: if the run is killed, it is as if there hadn't been one.
+        let mut change = Change {
+            changes_rows: true,
+            ..Change::default()
+        };
+        // A source that is read once more stays known: if the run is killed, it is as if there
+        // hadn't been one.
         let taken = account.taken.iter().filter(|(id, _)| !self.retry.keeps(id));
-        change.progress = taken.map(|(id, taken)| (transaction_name(id), taken.to_version())).collect();
-        let mut committed = Committed { grains: 0, version: self.lake.grains.version() };
+        change.progress = taken
+            .map(|(id, taken)| (transaction_name(id), taken.to_version()))
+            .collect();
+        let mut committed = Committed {
+            grains: 0,
+            version: self.lake.grains.version(),
+        };
         let mut index = None;
         if let Some((id, published)) = publishing {
             let (file, addresses) = published.await.file("can't finish", "a batch")??;
@@ -592,7 +763,10 @@ impl<'l> Ingest<'l> {
         if let Some((id, index)) = index {
             self.known.add(id, index);
         }
-        batch.rejects.iter().for_each(|reject| self.retry.note(reject));
+        batch
+            .rejects
+            .iter()
+            .for_each(|reject| self.retry.note(reject));
         self.register.committed(account, &batch.ended);
         Ok(committed)
     }
@@ -602,28 +776,46 @@ impl<'l> Ingest<'l> {
             return Ok(());
         }
         let file = self.lake.write_rejects(rows).await?;
-        let change = Change { added: vec![file], changes_rows: true, ..Change::default() };
-        self.lake.rejects.commit(change, "ingest", COMMIT_ATTEMPTS).await?;
+        let change = Change {
+            added: vec![file],
+            changes_rows: true,
+            ..Change::default()
+        };
+        self.lake
+            .rejects
+            .commit(change, "ingest", COMMIT_ATTEMPTS)
+            .await?;
         // If the commit to `grains` must be repeated, these are told.
-        self.told.extend(rows.iter().map(|row| (row.source_id.clone(), row.ordinal)));
+        self.told
+            .extend(rows.iter().map(|row| (row.source_id.clone(), row.ordinal)));
         Ok(())
     }
 
     async fn append_states(&mut self, rows: &[&StateRow]) -> Result<()> {
-        let fresh: Vec<_> =
-            new_states(self.lake, rows).await?.into_iter().filter_map(|row| self.known.permitted(row)).collect();
+        let fresh: Vec<_> = new_states(self.lake, rows)
+            .await?
+            .into_iter()
+            .filter_map(|row| self.known.permitted(row))
+            .collect();
         if fresh.is_empty() {
             return Ok(());
         }
         let file = self.lake.write_events(&fresh).await?;
-        let change = Change { added: vec![file], changes_rows: true, ..Change::default() };
-        self.lake.state.commit(change, "ingest", COMMIT_ATTEMPTS).await?;
+        let change = Change {
+            added: vec![file],
+            changes_rows: true,
+            ..Change::default()
+        };
+        self.lake
+            .state
+            .commit(change, "ingest", COMMIT_ATTEMPTS)
+            .await?;
         Ok(())
     }
 }
 
-/// The lifecycle state of a batch that is committed ahead of its grains, and the sources of what is committed after them: these aren't
-/// complete before that.
+/// The lifecycle state of a batch that is committed ahead of its grains, and the sources of what is
+/// committed after them: these aren't complete before that.
 #[derive(Clone, Copy)]
 struct States<'s> {
     early: &'s [&'s StateRow],
@@ -632,7 +824,9 @@ struct States<'s> {
 
 /// The sources of `late` claims.
 fn held_by<'r>(late: &[&'r StateRow]) -> BTreeSet<&'r str> {
-    late.iter().filter_map(|row| row.source_id.as_deref()).collect()
+    late.iter()
+        .filter_map(|row| row.source_id.as_deref())
+        .collect()
 }
 
 /// What a job on the run's threads needs.
@@ -649,7 +843,8 @@ struct Work {
 }
 
 impl Work {
-    /// Starts `job` on the run's threads; what is answered waits for its end. Nothing that is fetched meanwhile is held up.
+    /// Starts `job` on the run's threads; what is answered waits for its end. Nothing that is
+    /// fetched meanwhile is held up.
     fn start<T: Send + 'static>(
         self,
         job: impl FnOnce(Work) -> Result<T> + Send + 'static,
@@ -680,7 +875,8 @@ impl Work {
         ProvenBatch::of(proven)
     }
 
-    /// Plans and writes the segment, if there is anything new; gives the grains back for another attempt.
+    /// Plans and writes the segment, if there is anything new; gives the grains back for another
+    /// attempt.
     fn write(mut self, proven: Arc<ProvenBatch>) -> Result<Written> {
         // After that it holds memory for nothing.
         let coming = self.coming.take();
@@ -690,15 +886,30 @@ impl Work {
         if plan.order.is_empty() {
             return Ok((proven, None, plan.fates));
         }
-        let run = Run { payload_limit: DEFAULT_PAYLOAD_LIMIT, now: self.now, keys: self.keys.as_deref() };
-        let segment = write(&self.location, proven.morsels(), &plan, run, self.options.indexes)?;
+        let run = Run {
+            payload_limit: DEFAULT_PAYLOAD_LIMIT,
+            now: self.now,
+            keys: self.keys.as_deref(),
+        };
+        let segment = write(
+            &self.location,
+            proven.morsels(),
+            &plan,
+            run,
+            self.options.indexes,
+        )?;
         Ok((proven, Some(segment), plan.fates))
     }
 }
 
-/// The refusals in `rejects` that may come up again: those of sources that aren't complete, which a run told that was killed between its
-/// commits, and, if sources are retried, all the others, with their sources.
-async fn told(lake: &Lake, ledger: &Ledger, retried: bool) -> Result<(HashSet<(String, i64)>, HashSet<String>)> {
+/// The refusals in `rejects` that may come up again: those of sources that aren't complete, which a
+/// run told that was killed between its commits, and, if sources are retried, all the others, with
+/// their sources.
+async fn told(
+    lake: &Lake,
+    ledger: &Ledger,
+    retried: bool,
+) -> Result<(HashSet<(String, i64)>, HashSet<String>)> {
     let (mut told, mut sources) = (HashSet::new(), HashSet::new());
     for batch in lake.rejects.read_columns(&REFUSAL).await? {
         for (source, ordinal) in refusals(&batch) {
@@ -720,7 +931,10 @@ async fn new_states(lake: &Lake, rows: &[&StateRow]) -> Result<Vec<StateRow>> {
         return Ok(Vec::new());
     }
     // What other sources said isn't held: `state` may be larger than memory.
-    let sources: HashSet<&str> = rows.iter().map(|row| row.source_id.as_deref().unwrap_or_default()).collect();
+    let sources: HashSet<&str> = rows
+        .iter()
+        .map(|row| row.source_id.as_deref().unwrap_or_default())
+        .collect();
     let mut known = HashSet::new();
     let note = |batch: RecordBatch| {
         let [addresses, events, ids] = [0, 1, 2].map(|at| batch.column(at).as_string::<i32>());
@@ -728,10 +942,20 @@ async fn new_states(lake: &Lake, rows: &[&StateRow]) -> Result<Vec<StateRow>> {
             known.insert([addresses, events, ids].map(|column| column.value(row).to_owned()));
         }
     };
-    lake.state.each_batch(&["content_address", "event", "source_id"], note).await?;
+    lake.state
+        .each_batch(&["content_address", "event", "source_id"], note)
+        .await?;
     let is_new = |row: &&&StateRow| {
         let source = row.source_id.clone().unwrap_or_default();
-        !known.contains(&[row.content_address.clone(), row.event.name().to_owned(), source])
+        !known.contains(&[
+            row.content_address.clone(),
+            row.event.name().to_owned(),
+            source,
+        ])
     };
-    Ok(rows.iter().filter(is_new).map(|row| (*row).clone()).collect())
+    Ok(rows
+        .iter()
+        .filter(is_new)
+        .map(|row| (*row).clone())
+        .collect())
 }

@@ -1,4 +1,5 @@
-//! A file as rows of `grains`, without a lake: proven like ingest proves it, projected, and not kept.
+//! A file as rows of `grains`, without a lake: proven like ingest proves it, projected, and not
+//! kept.
 
 use std::sync::Arc;
 
@@ -21,7 +22,8 @@ use crate::error::{Context, EngineError, Result};
 /// Grains of a part of a file.
 const PART_GRAINS: usize = 4_096;
 
-/// Bytes of a part's opened payloads at most. Compressed grains can be beyond it; ingest takes them in all the same.
+/// Bytes of a part's opened payloads at most. Compressed grains can be beyond it; ingest takes them
+/// in all the same.
 const PART_BYTES: u64 = 512 << 20;
 
 /// A file whose grains are read as rows, in parts that can be read side by side and more than once.
@@ -50,7 +52,8 @@ impl FileScan {
     /// Opens `source`; the kind is detected if none is named.
     ///
     /// # Errors
-    /// [`EngineError::Refused`] if the file as a whole is damaged or of no kind that we read; [`EngineError::Connector`].
+    /// [`EngineError::Refused`] if the file as a whole is damaged or of no kind that we read;
+    /// [`EngineError::Connector`].
     pub async fn open(source: Source, kind: Option<SourceKind>, mode: Mode) -> Result<FileScan> {
         let now = Utc::now().timestamp_micros();
         let uri = source.uri.clone();
@@ -66,12 +69,17 @@ impl FileScan {
             spool: SpoolOptions::default(),
             now,
         };
-        let refused = |error| EngineError::Refused { source_uri: uri.clone(), error };
+        let refused = |error| EngineError::Refused {
+            source_uri: uri.clone(),
+            error,
+        };
         let admitted = match door.admit(Arrival::Beside(vec![source])).await?.pop() {
             Some(Admission::Granted { source, .. }) => source,
             Some(Admission::Unreadable { cause, .. }) => return Err(cause.into()),
             Some(Admission::Refused { error, .. }) => return Err(refused(error)),
-            Some(Admission::NotUnderstood { reason, .. }) => return Err(refused(GrainError::corrupt(0, reason))),
+            Some(Admission::NotUnderstood { reason, .. }) => {
+                return Err(refused(GrainError::corrupt(0, reason)));
+            }
             Some(Admission::Known(_)) | None => {
                 return Err(refused(GrainError::corrupt(0, "there is nothing to read")));
             }
@@ -89,7 +97,13 @@ impl FileScan {
                 Next::End => break,
             }
         }
-        Ok(FileScan { uri, morsels, damage, mode, now })
+        Ok(FileScan {
+            uri,
+            morsels,
+            damage,
+            mode,
+            now,
+        })
     }
 
     /// Where the file was read from.
@@ -117,22 +131,47 @@ impl FileScan {
     /// # Errors
     /// [`EngineError::File`] if rows can't be made; refused grains are counted, not errors.
     pub fn part(&self, at: usize) -> Result<Option<ScannedPart>> {
-        let Some(morsel) = self.morsels.get(at) else { return Ok(None) };
+        let Some(morsel) = self.morsels.get(at) else {
+            return Ok(None);
+        };
         let resolver: &dyn KeyResolver = &SelfContained;
-        let judgement =
-            Judgement { mode: self.mode, payload_limit: DEFAULT_PAYLOAD_LIMIT, resolver, now: self.now, keys: None };
+        let judgement = Judgement {
+            mode: self.mode,
+            payload_limit: DEFAULT_PAYLOAD_LIMIT,
+            resolver,
+            now: self.now,
+            keys: None,
+        };
         let mut proven = prove(morsel.clone(), judgement);
         let opened: u64 = proven.rows.iter().map(|row| u64::from(row.opened)).sum();
         if opened > PART_BYTES {
-            let message = format!("{opened} bytes in {} grains are too many for one part", proven.rows.len());
+            let message = format!(
+                "{opened} bytes in {} grains are too many for one part",
+                proven.rows.len()
+            );
             return Err(message).file("can't read without a lake", &self.uri);
         }
         let refused = proven.rejects.len() as u64;
         let first_refusal = proven.rejects.drain(..).next().map(|refusal| refusal.error);
-        let places: Vec<Place> = (0..proven.rows.len() as u32).map(|row| Place { morsel: 0, row }).collect();
-        let run = Run { payload_limit: DEFAULT_PAYLOAD_LIMIT, now: self.now, keys: None };
-        let rows =
-            project(&[proven], &places, run, &mut GrainColumns::with_capacity(0, 0)).file("can't read", &self.uri)?;
-        Ok(Some(ScannedPart { rows, refused, first_refusal }))
+        let places: Vec<Place> = (0..proven.rows.len() as u32)
+            .map(|row| Place { morsel: 0, row })
+            .collect();
+        let run = Run {
+            payload_limit: DEFAULT_PAYLOAD_LIMIT,
+            now: self.now,
+            keys: None,
+        };
+        let rows = project(
+            &[proven],
+            &places,
+            run,
+            &mut GrainColumns::with_capacity(0, 0),
+        )
+        .file("can't read", &self.uri)?;
+        Ok(Some(ScannedPart {
+            rows,
+            refused,
+            first_refusal,
+        }))
     }
 }

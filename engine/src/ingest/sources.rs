@@ -1,8 +1,10 @@
-//! What becomes of each source of a run: the rows of `sources`, and when a source counts as taken in.
+//! What becomes of each source of a run: the rows of `sources`, and when a source counts as taken
+//! in.
 //!
-//! A row is committed before the grains of the batch in which its source ends. If the process is killed in between, the row claims what
-//! isn't so: the next run that takes the source in replaces it. A source that brings nothing although something of it was refused isn't
-//! taken in: it stays open, for another kind or a later version.
+//! A row is committed before the grains of the batch in which its source ends. If the process is
+//! killed in between, the row claims what isn't so: the next run that takes the source in replaces
+//! it. A source that brings nothing although something of it was refused isn't taken in: it stays
+//! open, for another kind or a later version.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -34,7 +36,12 @@ pub(crate) struct Listing {
 impl Listing {
     /// That of a file of which nothing but its name matters.
     pub(crate) fn of_file(uri: String) -> Listing {
-        Listing { uri, id: None, kind: None, size: 0 }
+        Listing {
+            uri,
+            id: None,
+            kind: None,
+            size: 0,
+        }
     }
 }
 
@@ -55,12 +62,24 @@ impl Ended {
     /// The end of `source`, which was read from its grain `first` on.
     pub(super) fn of(source: &Admitted, first: u64, keeps_entry: bool) -> Ended {
         let listing = source.listing.clone();
-        Ended { listing, first, understood: source.understood, keeps_entry, reason: None }
+        Ended {
+            listing,
+            first,
+            understood: source.understood,
+            keeps_entry,
+            reason: None,
+        }
     }
 
     /// The end of a source that as a whole is refused.
     pub(super) fn refused(listing: Listing, reason: String) -> Ended {
-        Ended { listing, first: 0, understood: false, keeps_entry: true, reason: Some(reason) }
+        Ended {
+            listing,
+            first: 0,
+            understood: false,
+            keeps_entry: true,
+            reason: Some(reason),
+        }
     }
 
     fn id(&self) -> &str {
@@ -101,7 +120,8 @@ pub(super) struct Register {
     run_id: String,
     /// When the run began, in microseconds since 1970.
     now: i64,
-    /// Of sources that were begun and haven't ended, by where each was read from: two may have the same bytes.
+    /// Of sources that were begun and haven't ended, by where each was read from: two may have the
+    /// same bytes.
     tallies: HashMap<String, Tally>,
     dangling: Dangling,
     /// The file of rows whose grains another writer's commit kept from being committed.
@@ -130,15 +150,22 @@ impl Register {
     /// # Errors
     /// [`EngineError::File`], [`EngineError::Delta`].
     pub(super) async fn load(&mut self, lake: &Lake, ledger: &Ledger) -> Result<()> {
-        let Some(sources) = &lake.sources else { return Ok(()) };
+        let Some(sources) = &lake.sources else {
+            return Ok(());
+        };
         for batch in sources.read_columns(&CLAIM).await? {
             for row in 0..batch.num_rows() {
                 let text = |name| text_of(&batch, name, row).unwrap_or_default();
-                let Some(source) = claimed(&batch, row) else { continue };
+                let Some(source) = claimed(&batch, row) else {
+                    continue;
+                };
                 let taken = ledger.taken(source);
-                let of_this_kind = taken.and_then(|taken| taken.kind).is_none_or(|kind| kind.name() == text("kind"));
+                let of_this_kind = taken
+                    .and_then(|taken| taken.kind)
+                    .is_none_or(|kind| kind.name() == text("kind"));
                 if of_this_kind && taken.is_none_or(|taken| taken.progress != Progress::Complete) {
-                    self.dangling.insert((text("run_id").to_owned(), source.to_owned()));
+                    self.dangling
+                        .insert((text("run_id").to_owned(), source.to_owned()));
                 }
             }
         }
@@ -146,7 +173,12 @@ impl Register {
     }
 
     /// The row of a source that isn't read.
-    pub(super) fn row(&self, listing: Listing, outcome: SourceOutcome, reason: Option<String>) -> SourceRow {
+    pub(super) fn row(
+        &self,
+        listing: Listing,
+        outcome: SourceOutcome,
+        reason: Option<String>,
+    ) -> SourceRow {
         self.counted(listing, 0, Tally::default(), outcome, reason)
     }
 
@@ -176,8 +208,9 @@ impl Register {
         }
     }
 
-    /// What `batch` means for its sources: `fates` are those of the grains of each of its morsels. Sources that are `held` aren't complete
-    /// yet, because some of their state is committed later. Nothing is kept before [`Register::committed`].
+    /// What `batch` means for its sources: `fates` are those of the grains of each of its morsels.
+    /// Sources that are `held` aren't complete yet, because some of their state is committed later.
+    /// Nothing is kept before [`Register::committed`].
     pub(super) fn account(
         &self,
         (proven, fates): (&ProvenBatch, &[Fates]),
@@ -196,11 +229,25 @@ impl Register {
         for (morsel, fates) in proven.morsels().iter().zip(fates) {
             tally(&morsel.morsel.source.uri, &|tally| tally.fates.add(*fates));
         }
-        batch.rejects.iter().for_each(|reject| tally(&reject.source, &|tally| tally.rejected += 1));
-        batch.ended.iter().for_each(|ended| tally(&ended.listing.uri, &|_| ()));
+        batch
+            .rejects
+            .iter()
+            .for_each(|reject| tally(&reject.source, &|tally| tally.rejected += 1));
+        batch
+            .ended
+            .iter()
+            .for_each(|ended| tally(&ended.listing.uri, &|_| ()));
         let of = |ended: &Ended| tallies.get(&ended.listing.uri).copied().unwrap_or_default();
-        let rows = batch.ended.iter().map(|ended| self.ended_row(ended, of(ended))).collect();
-        let ends: HashMap<&str, &Ended> = batch.ended.iter().map(|ended| (ended.id(), ended)).collect();
+        let rows = batch
+            .ended
+            .iter()
+            .map(|ended| self.ended_row(ended, of(ended)))
+            .collect();
+        let ends: HashMap<&str, &Ended> = batch
+            .ended
+            .iter()
+            .map(|ended| (ended.id(), ended))
+            .collect();
         let progress_of = |reached: &Reached| {
             let next = reached.next.map(Progress::Next);
             match ends.get(reached.source_id.as_str()) {
@@ -214,15 +261,25 @@ impl Register {
                     }
                 }
                 // It stays open. What an earlier batch noted of it is withdrawn.
-                Some(ended) => self.tallies.contains_key(&ended.listing.uri).then_some(Progress::Next(0)),
+                Some(ended) => self
+                    .tallies
+                    .contains_key(&ended.listing.uri)
+                    .then_some(Progress::Next(0)),
             }
         };
         let taken = batch.progress.iter().filter_map(|reached| {
-            let taken = Taken { progress: progress_of(reached)?, kind: reached.kind };
+            let taken = Taken {
+                progress: progress_of(reached)?,
+                kind: reached.kind,
+            };
             Some((reached.source_id.clone(), taken))
         });
         let taken = taken.collect();
-        Account { rows, taken, tallies }
+        Account {
+            rows,
+            taken,
+            tallies,
+        }
     }
 
     fn ended_row(&self, ended: &Ended, tally: Tally) -> SourceRow {
@@ -230,9 +287,16 @@ impl Register {
             true => (SourceOutcome::Ingested, None),
             false => {
                 let reason = ended.reason.clone();
-                let refused =
-                    || format!("nothing of it could be taken in; the {} refusals are in `rejects`", tally.rejected);
-                (SourceOutcome::Rejected, Some(reason.unwrap_or_else(refused)))
+                let refused = || {
+                    format!(
+                        "nothing of it could be taken in; the {} refusals are in `rejects`",
+                        tally.rejected
+                    )
+                };
+                (
+                    SourceOutcome::Rejected,
+                    Some(reason.unwrap_or_else(refused)),
+                )
             }
         };
         self.counted(ended.listing.clone(), ended.first, tally, outcome, reason)
@@ -247,22 +311,39 @@ impl Register {
             return Ok(());
         }
         let file = lake.write_sources(rows).await?;
-        let ids: HashSet<&str> = rows.iter().filter_map(|row| row.source_id.as_deref()).collect();
-        let replaced: Dangling =
-            self.dangling.iter().filter(|(_, source)| ids.contains(source.as_str())).cloned().collect();
+        let ids: HashSet<&str> = rows
+            .iter()
+            .filter_map(|row| row.source_id.as_deref())
+            .collect();
+        let replaced: Dangling = self
+            .dangling
+            .iter()
+            .filter(|(_, source)| ids.contains(source.as_str()))
+            .cloned()
+            .collect();
         let withdrawn = self.withdrawn.take();
         for _ in 0..COMMIT_ATTEMPTS {
-            let mut change = Change { added: vec![file.clone()], changes_rows: true, ..Change::default() };
+            let mut change = Change {
+                added: vec![file.clone()],
+                changes_rows: true,
+                ..Change::default()
+            };
             let sources = lake.sources_to_write().await?.clone();
             let live = sources.files()?;
-            change.removed.extend(withdrawn.iter().filter(|file| live.contains(file)).cloned());
+            change
+                .removed
+                .extend(withdrawn.iter().filter(|file| live.contains(file)).cloned());
             if !replaced.is_empty() {
                 let gone = change.removed.clone();
                 for data in live.iter().filter(|data| !gone.contains(data)) {
                     replace(lake, data, &replaced, &mut change).await?;
                 }
             }
-            let retries = if change.removed.is_empty() { COMMIT_ATTEMPTS } else { 0 };
+            let retries = if change.removed.is_empty() {
+                COMMIT_ATTEMPTS
+            } else {
+                0
+            };
             let sources = lake.sources_to_write().await?;
             match sources.commit(change, "ingest", retries).await {
                 Err(EngineError::Conflict(_)) => sources.refresh().await?,
@@ -274,14 +355,18 @@ impl Register {
                 }
             }
         }
-        Err(EngineError::Conflict(format!("other writers were faster {COMMIT_ATTEMPTS} times")))
+        Err(EngineError::Conflict(format!(
+            "other writers were faster {COMMIT_ATTEMPTS} times"
+        )))
     }
 
     /// The batch of `account` is committed.
     pub(super) fn committed(&mut self, account: Account, ended: &[Ended]) {
         self.withdrawn = None;
         self.tallies.extend(account.tallies);
-        ended.iter().for_each(|ended| _ = self.tallies.remove(&ended.listing.uri));
+        ended
+            .iter()
+            .for_each(|ended| _ = self.tallies.remove(&ended.listing.uri));
     }
 }
 
@@ -295,8 +380,15 @@ fn claimed(batch: &arrow::array::RecordBatch, row: usize) -> Option<&str> {
 }
 
 /// Writes `data`, a file of `sources`, again without the rows `replaced`, if it has any.
-async fn replace(lake: &Lake, data: &DataFile, replaced: &Dangling, change: &mut Change) -> Result<()> {
-    let Some(sources) = &lake.sources else { return Ok(()) };
+async fn replace(
+    lake: &Lake,
+    data: &DataFile,
+    replaced: &Dangling,
+    change: &mut Change,
+) -> Result<()> {
+    let Some(sources) = &lake.sources else {
+        return Ok(());
+    };
     let path = sources.path_of(&data.name);
     let bytes = lake.location().read(&path).await?;
     let mut gone: HashSet<u32> = HashSet::new();
@@ -304,7 +396,9 @@ async fn replace(lake: &Lake, data: &DataFile, replaced: &Dangling, change: &mut
     for batch in read_file(bytes, &CLAIM).file("can't read", &path)? {
         for row in 0..batch.num_rows() {
             let run = text_of(&batch, "run_id", row).unwrap_or_default();
-            if claimed(&batch, row).is_some_and(|source| replaced.contains(&(run.to_owned(), source.to_owned()))) {
+            if claimed(&batch, row)
+                .is_some_and(|source| replaced.contains(&(run.to_owned(), source.to_owned())))
+            {
                 gone.insert(at + row as u32);
             }
         }

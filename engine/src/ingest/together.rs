@@ -1,12 +1,16 @@
-//! Files of traffic that are read together, so that a conversation which is spread over them is stored once.
+//! Files of traffic that are read together, so that a conversation which is spread over them is
+//! stored once.
 //!
-//! Requests resend their whole history, and a client may well record each in a file of its own. A first pass over all such files of a
-//! run notes where each message stands and when it was first seen; then the files are read in the order of their beginnings, and what
-//! links messages travels from one to the next. So neither the order of the files nor their number changes an address.
+//! Requests resend their whole history, and a client may well record each in a file of its own. A
+//! first pass over all such files of a run notes where each message stands and when it was first
+//! seen; then the files are read in the order of their beginnings, and what links messages travels
+//! from one to the next. So neither the order of the files nor their number changes an address.
 //!
-//! Files that the lake has taken in already are part of this if there is at least one that it hasn't: their messages keep the
-//! addresses that they got then, and what is new follows them. Sharing ends where it would take more memory than the run may use:
-//! what comes then is read together among itself. Only local files are read twice; objects in stores and standard input stand alone.
+//! Files that the lake has taken in already are part of this if there is at least one that it
+//! hasn't: their messages keep the addresses that they got then, and what is new follows them.
+//! Sharing ends where it would take more memory than the run may use: what comes then is read
+//! together among itself. Only local files are read twice; objects in stores and standard input
+//! stand alone.
 
 use std::sync::Arc;
 
@@ -71,20 +75,38 @@ struct Group {
     files: Vec<Member>,
 }
 
-/// Puts `sources` in the order in which they are read, each with its turn if it is read together with others.
-pub(super) async fn arrange(sources: Vec<Source>, door: &Door, memory: usize) -> Result<Vec<(Source, Option<Turn>)>> {
+/// Puts `sources` in the order in which they are read, each with its turn if it is read together
+/// with others.
+pub(super) async fn arrange(
+    sources: Vec<Source>,
+    door: &Door,
+    memory: usize,
+) -> Result<Vec<(Source, Option<Turn>)>> {
     let traffic = traffic(&sources, door).await?;
-    let candidates = if traffic.len() < 2 { Vec::new() } else { candidates(traffic, &sources, door).await? };
+    let candidates = if traffic.len() < 2 {
+        Vec::new()
+    } else {
+        candidates(traffic, &sources, door).await?
+    };
     if !candidates.iter().any(|candidate| candidate.is_new) {
         return Ok(sources.into_iter().map(|source| (source, None)).collect());
     }
-    let groups = groups(candidates, &sources, door, memory / MEMORY_SHARE / PLACE_BYTES).await?;
+    let groups = groups(
+        candidates,
+        &sources,
+        door,
+        memory / MEMORY_SHARE / PLACE_BYTES,
+    )
+    .await?;
     Ok(in_order(sources, groups))
 }
 
 /// The local files of `sources` that hold traffic, by their places, and its kind.
 async fn traffic(sources: &[Source], door: &Door) -> Result<Vec<(usize, TranscriptKind)>> {
-    let local = sources.iter().enumerate().filter(|(_, source)| matches!(source.location, Location::File(_)));
+    let local = sources
+        .iter()
+        .enumerate()
+        .filter(|(_, source)| matches!(source.location, Location::File(_)));
     let looks = local.map(|(index, source)| look(index, source.clone(), door.clone()));
     let mut looks = stream::iter(looks).buffered(AHEAD);
     let mut found = Vec::new();
@@ -96,16 +118,24 @@ async fn traffic(sources: &[Source], door: &Door) -> Result<Vec<(usize, Transcri
 
 async fn look(index: usize, source: Source, door: Door) -> Result<Option<(usize, TranscriptKind)>> {
     // One that can't be read is told of where it is taken in.
-    let Ok(bytes) = fetch(&source).await else { return Ok(None) };
+    let Ok(bytes) = fetch(&source).await else {
+        return Ok(None);
+    };
     let look = move || match door.kind_of(&bytes, &source.uri) {
         Some(SourceKind::Transcript(kind)) if kind.is_traffic() => Some((index, kind)),
         _ => None,
     };
-    tokio::task::spawn_blocking(look).await.file("can't read", "a source")
+    tokio::task::spawn_blocking(look)
+        .await
+        .file("can't read", "a source")
 }
 
 /// Which files of traffic the lake knows.
-async fn candidates(traffic: Vec<(usize, TranscriptKind)>, sources: &[Source], door: &Door) -> Result<Vec<Candidate>> {
+async fn candidates(
+    traffic: Vec<(usize, TranscriptKind)>,
+    sources: &[Source],
+    door: &Door,
+) -> Result<Vec<Candidate>> {
     let known = traffic.into_iter().filter_map(|(index, kind)| {
         let source = sources.get(index)?.clone();
         Some(identify(index, kind, source, door.clone()))
@@ -118,23 +148,46 @@ async fn candidates(traffic: Vec<(usize, TranscriptKind)>, sources: &[Source], d
     Ok(candidates)
 }
 
-async fn identify(index: usize, kind: TranscriptKind, source: Source, door: Door) -> Result<Candidate> {
+async fn identify(
+    index: usize,
+    kind: TranscriptKind,
+    source: Source,
+    door: Door,
+) -> Result<Candidate> {
     let bytes = fetch(&source).await?;
     let identify = move || {
         let digests = Digests::of(&bytes, door.threads);
-        let is_new = door.approach(&digests.id, SourceKind::Transcript(kind)).is_some();
-        Candidate { index, kind, digests, is_new }
+        let is_new = door
+            .approach(&digests.id, SourceKind::Transcript(kind))
+            .is_some();
+        Candidate {
+            index,
+            kind,
+            digests,
+            is_new,
+        }
     };
-    tokio::task::spawn_blocking(identify).await.file("can't read", "a source")
+    tokio::task::spawn_blocking(identify)
+        .await
+        .file("can't read", "a source")
 }
 
 /// The first pass, and which files are read together: as many as `places` messages allow.
-async fn groups(candidates: Vec<Candidate>, sources: &[Source], door: &Door, places: usize) -> Result<Vec<Group>> {
-    // Numbers are given before the pass, so that files can be read side by side; they need only differ within a group.
-    let scans = candidates.into_iter().enumerate().filter_map(|(number, candidate)| {
-        let source = sources.get(candidate.index)?.clone();
-        Some(scan(candidate, source, door.threads, number as u32))
-    });
+async fn groups(
+    candidates: Vec<Candidate>,
+    sources: &[Source],
+    door: &Door,
+    places: usize,
+) -> Result<Vec<Group>> {
+    // Numbers are given before the pass, so that files can be read side by side; they need only
+    // differ within a group.
+    let scans = candidates
+        .into_iter()
+        .enumerate()
+        .filter_map(|(number, candidate)| {
+            let source = sources.get(candidate.index)?.clone();
+            Some(scan(candidate, source, door.threads, number as u32))
+        });
     let mut scans = stream::iter(scans).buffered(AHEAD);
     let (mut groups, mut group) = (Vec::new(), Group::default());
     while let Some(scanned) = scans.next().await {
@@ -145,25 +198,43 @@ async fn groups(candidates: Vec<Candidate>, sources: &[Source], door: &Door, pla
         let begins = tree.begins().unwrap_or(Timestamp::from_micros(i64::MAX));
         let understood = !tree.is_empty();
         group.tree.merge(tree);
-        group.files.push(Member { candidate, begins, number, understood });
+        group.files.push(Member {
+            candidate,
+            begins,
+            number,
+            understood,
+        });
     }
     groups.push(group);
     Ok(groups)
 }
 
-async fn scan(candidate: Candidate, source: Source, threads: usize, number: u32) -> Result<(Candidate, Tree, u32)> {
+async fn scan(
+    candidate: Candidate,
+    source: Source,
+    threads: usize,
+    number: u32,
+) -> Result<(Candidate, Tree, u32)> {
     let bytes = fetch(&source).await?;
     let scan = move || {
-        let fallback = Timestamp::from_millis(source.modified.unwrap_or(0)).given_by(TimeSource::File);
-        let options = ReadOptions { fallback, threads, ..ReadOptions::default() };
+        let fallback =
+            Timestamp::from_millis(source.modified.unwrap_or(0)).given_by(TimeSource::File);
+        let options = ReadOptions {
+            fallback,
+            threads,
+            ..ReadOptions::default()
+        };
         let tree = survey(&bytes, candidate.kind, options, number);
         bytes.release(0..bytes.len());
         (candidate, tree, number)
     };
-    tokio::task::spawn_blocking(scan).await.file("can't read", "a source")
+    tokio::task::spawn_blocking(scan)
+        .await
+        .file("can't read", "a source")
 }
 
-/// The sources, those of each group in the order of their beginnings at the places that the group has.
+/// The sources, those of each group in the order of their beginnings at the places that the group
+/// has.
 fn in_order(sources: Vec<Source>, groups: Vec<Group>) -> Vec<(Source, Option<Turn>)> {
     let mut left: Vec<Option<Source>> = sources.into_iter().map(Some).collect();
     let mut at: Vec<Option<(Source, Option<Turn>)>> = left.iter().map(|_| None).collect();
@@ -179,18 +250,42 @@ fn in_order(sources: Vec<Source>, groups: Vec<Group>) -> Vec<(Source, Option<Tur
         // Nobody has read anything yet; whoever doesn't come for it doesn't need it.
         let _ = first.send(Linker::default());
         let last = files.len().saturating_sub(1);
-        for (place, Member { candidate, number: file, understood, .. }) in files.into_iter().enumerate() {
-            let Some(source) = left.get_mut(candidate.index).and_then(Option::take) else { continue };
+        for (
+            place,
+            Member {
+                candidate,
+                number: file,
+                understood,
+                ..
+            },
+        ) in files.into_iter().enumerate()
+        {
+            let Some(source) = left.get_mut(candidate.index).and_then(Option::take) else {
+                continue;
+            };
             let (next, following) = oneshot::channel();
             let mine = std::mem::replace(&mut linker, following);
             let Candidate { kind, digests, .. } = candidate;
             let next = (place != last).then_some(next);
-            let turn = Turn { kind, digests, understood, tree: Arc::clone(&tree), file, linker: mine, next };
+            let turn = Turn {
+                kind,
+                digests,
+                understood,
+                tree: Arc::clone(&tree),
+                file,
+                linker: mine,
+                next,
+            };
             if let Some(slot) = places.get(place).and_then(|place| at.get_mut(*place)) {
                 *slot = Some((source, Some(turn)));
             }
         }
     }
-    let rest = left.into_iter().map(|source| source.map(|source| (source, None)));
-    at.into_iter().zip(rest).filter_map(|(turned, alone)| turned.or(alone)).collect()
+    let rest = left
+        .into_iter()
+        .map(|source| source.map(|source| (source, None)));
+    at.into_iter()
+        .zip(rest)
+        .filter_map(|(turned, alone)| turned.or(alone))
+        .collect()
 }

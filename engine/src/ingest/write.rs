@@ -16,7 +16,8 @@ use crate::index::{IndexBuilder, IndexKinds, SidecarFile};
 use crate::keys::LakeKeys;
 use crate::lake::LakeLocation;
 use crate::segment::{
-    ADDRESSES_FILE, AddressIndex, ROW_GROUP_ROWS, SegmentFile, SegmentId, WrittenSegment, grains_properties,
+    ADDRESSES_FILE, AddressIndex, ROW_GROUP_ROWS, SegmentFile, SegmentId, WrittenSegment,
+    grains_properties,
 };
 
 /// What is the same for all rows of a run.
@@ -48,31 +49,50 @@ pub(super) fn write(
         let mut part = builder.part()?;
         let mut chunks = cut(morsels, places, CHUNK_ROWS, CHUNK_BYTES).into_iter();
         let mut columns = GrainColumns::with_capacity(0, 0);
-        let mut project_next = || chunks.next().map(|chunk| project(morsels, chunk, run, &mut columns)).transpose();
+        let mut project_next = || {
+            chunks
+                .next()
+                .map(|chunk| project(morsels, chunk, run, &mut columns))
+                .transpose()
+        };
         let mut next = project_next()?;
         // While one core encodes a chunk, another may index it, and a third project the one after.
         while let Some(batch) = next {
             let encode = || group.write(&batch);
             let index = || part.add(&batch);
-            let ((encoded, indexed), projected) = rayon::join(|| rayon::join(encode, index), &mut project_next);
+            let ((encoded, indexed), projected) =
+                rayon::join(|| rayon::join(encode, index), &mut project_next);
             encoded?;
             indexed?;
             next = projected?;
         }
-        let (ended, indexed) = rayon::join(|| file.end_row_group(group), || builder.put(number, part));
+        let (ended, indexed) =
+            rayon::join(|| file.end_row_group(group), || builder.put(number, part));
         indexed?;
         Ok(ended?)
     };
-    // Begun in the order of their numbers, as the file likes it. Which address stands in which row is known before any of them is written.
+    // Begun in the order of their numbers, as the file likes it. Which address stands in which row
+    // is known before any of them is written.
     let (written, addresses) = rayon::join(
-        || row_groups.iter().enumerate().par_bridge().try_for_each(encode),
+        || {
+            row_groups
+                .iter()
+                .enumerate()
+                .par_bridge()
+                .try_for_each(encode)
+        },
         || address_index(morsels, plan),
     );
     written.file("can't write the segment", id.as_str())?;
     let (file, mut sidecars) = rayon::join(|| file.finish(), || builder.finish());
     sidecars.push(SidecarFile::whole(ADDRESSES_FILE, addresses));
     let file = file.file("can't write the segment", id.as_str())?;
-    Ok(WrittenSegment { id, data, file, sidecars })
+    Ok(WrittenSegment {
+        id,
+        data,
+        file,
+        sidecars,
+    })
 }
 
 /// The bytes of the address index of the segment that `plan` describes.
@@ -84,23 +104,35 @@ pub(super) fn address_index(morsels: &[ProvenMorsel], plan: &Plan) -> Vec<u8> {
     AddressIndex::build(&[addresses])
 }
 
-/// Rows that are projected at a time: few enough that their columns are still in the cache when they are encoded.
+/// Rows that are projected at a time: few enough that their columns are still in the cache when
+/// they are encoded.
 const CHUNK_ROWS: usize = 4_096;
 
-/// Bytes of opened payloads from which on no more rows are projected at a time, for the same reason: some grains are large.
+/// Bytes of opened payloads from which on no more rows are projected at a time, for the same
+/// reason: some grains are large.
 const CHUNK_BYTES: u64 = 4 << 20;
 
-/// Bytes of opened payloads in a row group from which on it is closed: what one core projects at a time, and far below what
-/// the offsets of a column reach.
+/// Bytes of opened payloads in a row group from which on it is closed: what one core projects at a
+/// time, and far below what the offsets of a column reach.
 const ROW_GROUP_BYTES: u64 = 64 << 20;
 
-/// Cuts the rows into parts of at most `most_rows`, each of which ends with the row that takes it to `most_bytes` of opened payloads.
-fn cut<'p>(morsels: &[ProvenMorsel], order: &'p [Place], most_rows: usize, most_bytes: u64) -> Vec<&'p [Place]> {
+/// Cuts the rows into parts of at most `most_rows`, each of which ends with the row that takes it
+/// to `most_bytes` of opened payloads.
+fn cut<'p>(
+    morsels: &[ProvenMorsel],
+    order: &'p [Place],
+    most_rows: usize,
+    most_bytes: u64,
+) -> Vec<&'p [Place]> {
     let mut parts = Vec::new();
     let mut rest = order;
     while !rest.is_empty() {
         let mut bytes = 0;
-        let opened = |place: &Place| place.of(morsels).map_or(0, |(_, row)| u64::from(row.opened));
+        let opened = |place: &Place| {
+            place
+                .of(morsels)
+                .map_or(0, |(_, row)| u64::from(row.opened))
+        };
         let rows = rest.iter().take(most_rows).take_while(|place| {
             let fits = bytes < most_bytes;
             bytes += opened(place);
@@ -132,7 +164,9 @@ pub(super) fn project(
         let found = || places.iter().filter_map(|place| place.of(morsels));
         // Sorted rows lie anywhere in the input.
         bring_into_cache(found().map(|(morsel, row)| morsel.morsel.item(row.item as usize)));
-        let opened = found().map(|(morsel, row)| Opened::again(morsel, row, run)).collect::<Result<Vec<_>, _>>()?;
+        let opened = found()
+            .map(|(morsel, row)| Opened::again(morsel, row, run))
+            .collect::<Result<Vec<_>, _>>()?;
         append(&opened, run, columns)?;
     }
     Ok(columns.finish()?)
@@ -144,7 +178,11 @@ fn append(opened: &[Opened<'_>], run: Run<'_>, columns: &mut GrainColumns) -> Re
         prepare(keys, opened)?;
     }
     each_grain(opened, |found, grain| {
-        let (address, blob, identity) = (&found.row.address, found.delivery.blob(), found.identity(run));
+        let (address, blob, identity) = (
+            &found.row.address,
+            found.delivery.blob(),
+            found.identity(run),
+        );
         match run.keys {
             Some(keys) => keys.append(columns, address, blob, grain, &identity)?,
             None => columns.append(address, blob, grain, &identity),
@@ -191,10 +229,19 @@ struct Opened<'a> {
 }
 
 impl<'a> Opened<'a> {
-    fn again(morsel: &'a ProvenMorsel, row: &'a ProvenRow, run: Run<'_>) -> Result<Opened<'a>, GrainError> {
+    fn again(
+        morsel: &'a ProvenMorsel,
+        row: &'a ProvenRow,
+        run: Run<'_>,
+    ) -> Result<Opened<'a>, GrainError> {
         let delivery = Delivery::open(morsel.morsel.item(row.item as usize))?;
         let payload = Payload::open(delivery.blob(), run.payload_limit)?;
-        Ok(Opened { row, source: &morsel.morsel.source, delivery, payload })
+        Ok(Opened {
+            row,
+            source: &morsel.morsel.source,
+            delivery,
+            payload,
+        })
     }
 
     fn identity(&self, run: Run<'_>) -> RowIdentity<'_> {
@@ -208,9 +255,15 @@ impl<'a> Opened<'a> {
             signer,
             source_id: Some(&self.source.id),
             ingested_at: run.now,
-            // What a blob says of itself isn't trusted; the lifecycle gate lets a grain take another's place, and so does the history
-            // of an export whose versions are all made here.
-            supersedes: self.source.beside.supersessions.get(&self.row.address).map_or(&[], Vec::as_slice),
+            // What a blob says of itself isn't trusted; the lifecycle gate lets a grain take
+            // another's place, and so does the history of an export whose versions are all made
+            // here.
+            supersedes: self
+                .source
+                .beside
+                .supersessions
+                .get(&self.row.address)
+                .map_or(&[], Vec::as_slice),
         }
     }
 }

@@ -28,7 +28,8 @@ const MASTER: &str = "master";
 /// Argon2id's cost: memory in KiB, passes, lanes.
 const COST: (u32, u32, u32) = (19_456, 2, 1);
 
-/// The highest cost that a file may ask for, so that a hostile file can't take all memory: 1 GiB, 16 passes, 16 lanes.
+/// The highest cost that a file may ask for, so that a hostile file can't take all memory: 1 GiB,
+/// 16 passes, 16 lanes.
 const COST_LIMIT: (u32, u32, u32) = (1 << 20, 16, 16);
 
 /// A keyring that was unlocked.
@@ -40,7 +41,12 @@ pub struct Keyring {
 
 impl fmt::Debug for Keyring {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "Keyring({}, {} entries)", self.path.display(), self.file.keys.len())
+        write!(
+            out,
+            "Keyring({}, {} entries)",
+            self.path.display(),
+            self.file.keys.len()
+        )
     }
 }
 
@@ -93,27 +99,35 @@ impl Keyring {
     /// Opens the keyring in the file `path`.
     ///
     /// # Errors
-    /// [`EngineError::Key`] if there is none, it can't be understood, or the passphrase isn't its own.
+    /// [`EngineError::Key`] if there is none, it can't be understood, or the passphrase isn't its
+    /// own.
     pub fn open(path: &Path, passphrase: &str) -> Result<Keyring> {
         let file = read(path)?;
         let key = stretch(passphrase, &file.kdf)?;
-        let keyring = Keyring { path: path.to_owned(), file, key };
+        let keyring = Keyring {
+            path: path.to_owned(),
+            file,
+            key,
+        };
         keyring.secret(MASTER)?;
         Ok(keyring)
     }
 
-    /// Opens the keyring in the file `path`, or makes one there. Of several processes that do so at once one makes it and the
-    /// others open that one.
+    /// Opens the keyring in the file `path`, or makes one there. Of several processes that do so at
+    /// once one makes it and the others open that one.
     ///
     /// # Errors
-    /// As [`Keyring::open`]; [`EngineError::Key`] if there is no keyring but a file of people's keys, which belongs to a keyring
-    /// that was lost; [`EngineError::File`] if it can't be written.
+    /// As [`Keyring::open`]; [`EngineError::Key`] if there is no keyring but a file of people's
+    /// keys, which belongs to a keyring that was lost; [`EngineError::File`] if it can't be
+    /// written.
     pub fn open_or_create(path: &Path, passphrase: &str) -> Result<Keyring> {
         if exists(path)? {
             return Keyring::open(path, passphrase);
         }
         if passphrase.is_empty() {
-            return Err(EngineError::Key("an empty passphrase protects nothing".to_owned()));
+            return Err(EngineError::Key(
+                "an empty passphrase protects nothing".to_owned(),
+            ));
         }
         let _lock = KeyringLock::acquire(path)?;
         if exists(path)? {
@@ -122,22 +136,32 @@ impl Keyring {
         let people = people_file_of(path);
         if std::fs::metadata(&people).is_ok_and(|found| found.len() > 0) {
             return Err(EngineError::Key(format!(
-                "there is no keyring `{}`, but `{}`, which belongs to one: restore the keyring from a backup (a new one can't \
-                 open what the lost one sealed), or move that file away",
+                "there is no keyring `{}`, but `{}`, which belongs to one: restore the keyring \
+                 from a backup (a new one can't open what the lost one sealed), or move that file \
+                 away",
                 path.display(),
                 people.display()
             )));
         }
         let kdf = Kdf::fresh();
         let key = stretch(passphrase, &kdf)?;
-        let file = File { format: FORMAT.to_owned(), kdf, keys: Vec::new() };
-        let mut keyring = Keyring { path: path.to_owned(), file, key };
+        let file = File {
+            format: FORMAT.to_owned(),
+            kdf,
+            keys: Vec::new(),
+        };
+        let mut keyring = Keyring {
+            path: path.to_owned(),
+            file,
+            key,
+        };
         keyring.add(MASTER, MASTER, None, &random())?;
         keyring.write()?;
         Ok(keyring)
     }
 
-    /// Makes `change` to what the file has at that moment, while no other process can change it, and writes the outcome.
+    /// Makes `change` to what the file has at that moment, while no other process can change it,
+    /// and writes the outcome.
     fn update<T>(&mut self, change: impl FnOnce(&mut Keyring) -> Result<T>) -> Result<T> {
         let _lock = KeyringLock::acquire(&self.path)?;
         let mut changed = self.reread()?;
@@ -149,11 +173,16 @@ impl Keyring {
 
     /// The keyring as the file has it now.
     fn reread(&self) -> Result<Keyring> {
-        let now = Keyring { path: self.path.clone(), file: read(&self.path)?, key: self.key.clone() };
+        let now = Keyring {
+            path: self.path.clone(),
+            file: read(&self.path)?,
+            key: self.key.clone(),
+        };
         match now.secret(MASTER) {
             Ok(master) if master == self.secret(MASTER)? => Ok(now),
             _ => Err(EngineError::Key(format!(
-                "the keyring `{}` got another passphrase, or was replaced by another one, while this command ran: run it again",
+                "the keyring `{}` got another passphrase, or was replaced by another one, while \
+                 this command ran: run it again",
                 self.path.display()
             ))),
         }
@@ -165,10 +194,19 @@ impl Keyring {
     /// [`EngineError::Key`].
     pub(super) fn check_unreplaced(&self) -> Result<()> {
         let now = read(&self.path)?;
-        let master =
-            |file: &File| file.keys.iter().find(|entry| entry.name == MASTER).map(|entry| entry.sealed.clone());
-        // The same bytes are the same secret; after a change of the passphrase only the passphrase could show it.
-        if master(&now) == master(&self.file) { Ok(()) } else { self.reread().map(drop) }
+        let master = |file: &File| {
+            file.keys
+                .iter()
+                .find(|entry| entry.name == MASTER)
+                .map(|entry| entry.sealed.clone())
+        };
+        // The same bytes are the same secret; after a change of the passphrase only the passphrase
+        // could show it.
+        if master(&now) == master(&self.file) {
+            Ok(())
+        } else {
+            self.reread().map(drop)
+        }
     }
 
     /// The file.
@@ -182,7 +220,9 @@ impl Keyring {
     /// [`EngineError::Key`] if it is empty; [`EngineError::File`], and then the old one stays.
     pub fn change_passphrase(&mut self, passphrase: &str) -> Result<()> {
         if passphrase.is_empty() {
-            return Err(EngineError::Key("an empty passphrase protects nothing".to_owned()));
+            return Err(EngineError::Key(
+                "an empty passphrase protects nothing".to_owned(),
+            ));
         }
         let kdf = Kdf::fresh();
         let key = stretch(passphrase, &kdf)?;
@@ -191,12 +231,24 @@ impl Keyring {
             for entry in &current.file.keys {
                 let secret = current.secret(&entry.name)?;
                 let nonce = Nonce::generate();
-                let payload = Payload { msg: secret.as_slice(), aad: &entry.bound() };
+                let payload = Payload {
+                    msg: secret.as_slice(),
+                    aad: &entry.bound(),
+                };
                 let sealed = cipher(&key)?.encrypt(&nonce, payload);
-                let sealed = sealed.map_err(|_| EngineError::Key("a key can't be sealed".to_owned()))?;
-                keys.push(KeyEntry { nonce: hex::encode(nonce), sealed: hex::encode(sealed), ..entry.clone() });
+                let sealed =
+                    sealed.map_err(|_| EngineError::Key("a key can't be sealed".to_owned()))?;
+                keys.push(KeyEntry {
+                    nonce: hex::encode(nonce),
+                    sealed: hex::encode(sealed),
+                    ..entry.clone()
+                });
             }
-            current.file = File { format: FORMAT.to_owned(), kdf, keys };
+            current.file = File {
+                format: FORMAT.to_owned(),
+                kdf,
+                keys,
+            };
             current.key = key;
             Ok(())
         })
@@ -208,7 +260,22 @@ impl Keyring {
     /// [`EngineError::Key`].
     pub fn public(path: &Path) -> Result<Vec<PublicKey>> {
         let keys = read(path)?.keys.into_iter();
-        Ok(keys.map(|KeyEntry { name, kind, did, created_at, .. }| PublicKey { name, kind, did, created_at }).collect())
+        Ok(keys
+            .map(
+                |KeyEntry {
+                     name,
+                     kind,
+                     did,
+                     created_at,
+                     ..
+                 }| PublicKey {
+                    name,
+                    kind,
+                    did,
+                    created_at,
+                },
+            )
+            .collect())
     }
 
     /// Makes a signing key; answers its DID.
@@ -218,7 +285,9 @@ impl Keyring {
     pub fn generate(&mut self, name: &str) -> Result<String> {
         self.update(|current| {
             if current.file.keys.iter().any(|entry| entry.name == name) {
-                return Err(EngineError::Key(format!("the keyring has a key `{name}` already")));
+                return Err(EngineError::Key(format!(
+                    "the keyring has a key `{name}` already"
+                )));
             }
             let seed = random();
             let did = did_of_key(&SigningKey::from_seed(&seed).verifying_key());
@@ -233,9 +302,12 @@ impl Keyring {
     /// [`EngineError::Key`] if there is none.
     pub fn signing_key(&self, name: &str) -> Result<SigningKey> {
         match self.file.keys.iter().find(|entry| entry.name == name) {
-            Some(entry) if entry.kind == "ed25519" => Ok(SigningKey::from_seed(&*self.secret(name)?)),
+            Some(entry) if entry.kind == "ed25519" => {
+                Ok(SigningKey::from_seed(&*self.secret(name)?))
+            }
             _ => Err(EngineError::Key(format!(
-                "the keyring `{}` has no signing key `{name}`; `gristmill keys generate {name}` makes one",
+                "the keyring `{}` has no signing key `{name}`; `gristmill keys generate {name}` \
+                 makes one",
                 self.path.display()
             ))),
         }
@@ -256,23 +328,39 @@ impl Keyring {
 
     fn secret(&self, name: &str) -> Result<Secret> {
         let entry = self.file.keys.iter().find(|entry| entry.name == name);
-        let entry = entry.ok_or_else(|| EngineError::Key(format!("the keyring has no key `{name}`")))?;
+        let entry =
+            entry.ok_or_else(|| EngineError::Key(format!("the keyring has no key `{name}`")))?;
         let wrong = || {
             EngineError::Key(format!(
                 "the passphrase doesn't open the keyring `{}`, or the file is damaged",
                 self.path.display()
             ))
         };
-        let (nonce, sealed) =
-            (hex::decode(&entry.nonce).map_err(|_| wrong())?, hex::decode(&entry.sealed).map_err(|_| wrong())?);
+        let (nonce, sealed) = (
+            hex::decode(&entry.nonce).map_err(|_| wrong())?,
+            hex::decode(&entry.sealed).map_err(|_| wrong())?,
+        );
         let nonce: [u8; 12] = nonce.try_into().map_err(|_| wrong())?;
-        let payload = Payload { msg: &sealed, aad: &entry.bound() };
-        let clear = Zeroizing::new(cipher(&self.key)?.decrypt(&Nonce::from(nonce), payload).map_err(|_| wrong())?);
+        let payload = Payload {
+            msg: &sealed,
+            aad: &entry.bound(),
+        };
+        let clear = Zeroizing::new(
+            cipher(&self.key)?
+                .decrypt(&Nonce::from(nonce), payload)
+                .map_err(|_| wrong())?,
+        );
         let bytes: [u8; 32] = clear.as_slice().try_into().map_err(|_| wrong())?;
         Ok(Zeroizing::new(bytes))
     }
 
-    fn add(&mut self, name: &str, kind: &str, did: Option<String>, secret: &[u8; 32]) -> Result<()> {
+    fn add(
+        &mut self,
+        name: &str,
+        kind: &str,
+        did: Option<String>,
+        secret: &[u8; 32],
+    ) -> Result<()> {
         let nonce = Nonce::generate();
         let mut entry = KeyEntry {
             name: name.to_owned(),
@@ -282,16 +370,21 @@ impl Keyring {
             nonce: hex::encode(nonce),
             sealed: String::new(),
         };
-        let payload = Payload { msg: secret.as_slice(), aad: &entry.bound() };
+        let payload = Payload {
+            msg: secret.as_slice(),
+            aad: &entry.bound(),
+        };
         let sealed = cipher(&self.key)?.encrypt(&nonce, payload);
-        entry.sealed = hex::encode(sealed.map_err(|_| EngineError::Key("a key can't be sealed".to_owned()))?);
+        entry.sealed =
+            hex::encode(sealed.map_err(|_| EngineError::Key("a key can't be sealed".to_owned()))?);
         self.file.keys.push(entry);
         Ok(())
     }
 
     /// Replaces the file as a whole.
     fn write(&self) -> Result<()> {
-        let text = serde_json::to_vec_pretty(&self.file).file("can't write", self.path.display())?;
+        let text =
+            serde_json::to_vec_pretty(&self.file).file("can't write", self.path.display())?;
         replace_file(&self.path, &[&text])
     }
 }
@@ -300,7 +393,13 @@ impl Kdf {
     /// The parameters for a new passphrase, with a salt of its own.
     fn fresh() -> Kdf {
         let (memory_kib, passes, lanes) = COST;
-        Kdf { name: "argon2id".to_owned(), salt: hex::encode(random()), memory_kib, passes, lanes }
+        Kdf {
+            name: "argon2id".to_owned(),
+            salt: hex::encode(random()),
+            memory_kib,
+            passes,
+            lanes,
+        }
     }
 }
 
@@ -311,15 +410,24 @@ pub(super) fn people_file_of(path: &Path) -> PathBuf {
     people.into()
 }
 
-/// True if there is something at `path`. That it can't be seen is no reason to make a new keyring in its place.
+/// True if there is something at `path`. That it can't be seen is no reason to make a new keyring
+/// in its place.
 fn exists(path: &Path) -> Result<bool> {
-    path.try_exists().file("can't look for the keyring", path.display())
+    path.try_exists()
+        .file("can't look for the keyring", path.display())
 }
 
 impl KeyEntry {
-    /// What the seal vouches for beside the secret: an entry can't be given another name, kind or DID.
+    /// What the seal vouches for beside the secret: an entry can't be given another name, kind or
+    /// DID.
     fn bound(&self) -> Vec<u8> {
-        format!("{FORMAT}\n{}\n{}\n{}", self.name, self.kind, self.did.as_deref().unwrap_or_default()).into_bytes()
+        format!(
+            "{FORMAT}\n{}\n{}\n{}",
+            self.name,
+            self.kind,
+            self.did.as_deref().unwrap_or_default()
+        )
+        .into_bytes()
     }
 }
 
@@ -332,17 +440,28 @@ fn read(path: &Path) -> Result<File> {
     let file: File = serde_json::from_slice(&text)
         .map_err(|error| EngineError::Key(format!("`{shown}` isn't a keyring: {error}")))?;
     if file.format != FORMAT {
-        return Err(EngineError::Key(format!("`{shown}` has the form `{}`; `{FORMAT}` is known", file.format)));
+        return Err(EngineError::Key(format!(
+            "`{shown}` has the form `{}`; `{FORMAT}` is known",
+            file.format
+        )));
     }
     Ok(file)
 }
 
 /// The key that Argon2id makes of a passphrase.
 fn stretch(passphrase: &str, kdf: &Kdf) -> Result<Secret> {
-    let fault = |what: &dyn fmt::Display| EngineError::Key(format!("the keyring's key derivation: {what}"));
+    let fault =
+        |what: &dyn fmt::Display| EngineError::Key(format!("the keyring's key derivation: {what}"));
     let cost = (kdf.memory_kib, kdf.passes, kdf.lanes);
-    if kdf.name != "argon2id" || cost.0 > COST_LIMIT.0 || cost.1 > COST_LIMIT.1 || cost.2 > COST_LIMIT.2 {
-        return Err(fault(&format!("`{}` at cost {cost:?} isn't accepted", kdf.name)));
+    if kdf.name != "argon2id"
+        || cost.0 > COST_LIMIT.0
+        || cost.1 > COST_LIMIT.1
+        || cost.2 > COST_LIMIT.2
+    {
+        return Err(fault(&format!(
+            "`{}` at cost {cost:?} isn't accepted",
+            kdf.name
+        )));
     }
     let salt = hex::decode(&kdf.salt).map_err(|error| fault(&error))?;
     let params = Params::new(cost.0, cost.1, cost.2, Some(32)).map_err(|error| fault(&error))?;
@@ -354,7 +473,8 @@ fn stretch(passphrase: &str, kdf: &Kdf) -> Result<Secret> {
 }
 
 fn cipher(key: &Secret) -> Result<Aes256Gcm> {
-    Aes256Gcm::new_from_slice(&**key).map_err(|_| EngineError::Key("a key has the wrong length".to_owned()))
+    Aes256Gcm::new_from_slice(&**key)
+        .map_err(|_| EngineError::Key("a key has the wrong length".to_owned()))
 }
 
 /// 32 bytes from the system's generator.
@@ -375,7 +495,13 @@ pub(crate) fn unseal(key: &Secret, sealed: &[u8]) -> Option<Vec<u8>> {
 /// [`seal`], which only opens again together with the same `bound`.
 pub(super) fn seal_bound(key: &Secret, bound: &[u8], clear: &[u8]) -> Result<Vec<u8>> {
     let nonce = Nonce::generate();
-    let sealed = cipher(key)?.encrypt(&nonce, Payload { msg: clear, aad: bound });
+    let sealed = cipher(key)?.encrypt(
+        &nonce,
+        Payload {
+            msg: clear,
+            aad: bound,
+        },
+    );
     let sealed = sealed.map_err(|_| EngineError::Key("can't seal".to_owned()))?;
     Ok([nonce.as_slice(), &sealed].concat())
 }
@@ -383,7 +509,16 @@ pub(super) fn seal_bound(key: &Secret, bound: &[u8], clear: &[u8]) -> Result<Vec
 /// Opens what [`seal_bound`] sealed.
 pub(super) fn unseal_bound(key: &Secret, bound: &[u8], sealed: &[u8]) -> Option<Vec<u8>> {
     let (nonce, sealed) = sealed.split_first_chunk::<12>()?;
-    cipher(key).ok()?.decrypt(&Nonce::from(*nonce), Payload { msg: sealed, aad: bound }).ok()
+    cipher(key)
+        .ok()?
+        .decrypt(
+            &Nonce::from(*nonce),
+            Payload {
+                msg: sealed,
+                aad: bound,
+            },
+        )
+        .ok()
 }
 
 #[cfg(test)]
@@ -399,7 +534,10 @@ mod tests {
         let derived = made.derive("pseudonyms").unwrap();
         assert!(made.generate("erasure").is_err());
         let again = Keyring::open(&path, "correct horse").unwrap();
-        assert_eq!(did_of_key(&again.signing_key("erasure").unwrap().verifying_key()), did);
+        assert_eq!(
+            did_of_key(&again.signing_key("erasure").unwrap().verifying_key()),
+            did
+        );
         assert_eq!(again.derive("pseudonyms").unwrap(), derived);
         assert_ne!(again.derive("other").unwrap(), derived);
         assert!(again.signing_key("nobody").is_err() && again.signing_key("master").is_err());
@@ -420,9 +558,16 @@ mod tests {
         two.change_passphrase("new").unwrap();
         let error = one.generate("c").unwrap_err().to_string();
         assert!(error.contains("another passphrase"), "{error}");
-        let names: Vec<_> = Keyring::public(&path).unwrap().into_iter().map(|key| key.name).collect();
+        let names: Vec<_> = Keyring::public(&path)
+            .unwrap()
+            .into_iter()
+            .map(|key| key.name)
+            .collect();
         assert_eq!(names, ["master", "a", "b"]);
-        Keyring::open(&path, "new").unwrap().signing_key("b").unwrap();
+        Keyring::open(&path, "new")
+            .unwrap()
+            .signing_key("b")
+            .unwrap();
     }
 
     #[test]
@@ -430,9 +575,17 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("deep/keyring.json");
         let masters: Vec<_> = std::thread::scope(|scope| {
-            let open = || Keyring::open_or_create(&path, "p").unwrap().derive("purpose").unwrap();
+            let open = || {
+                Keyring::open_or_create(&path, "p")
+                    .unwrap()
+                    .derive("purpose")
+                    .unwrap()
+            };
             let threads: Vec<_> = (0..4).map(|_| scope.spawn(open)).collect();
-            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+            threads
+                .into_iter()
+                .map(|thread| thread.join().unwrap())
+                .collect()
         });
         assert!(masters.iter().all(|master| *master == masters[0]));
     }
@@ -443,7 +596,10 @@ mod tests {
         let path = folder.path().join("keyring.json");
         std::fs::write(people_file_of(&path), b"gristmill-people").unwrap();
         let error = Keyring::open_or_create(&path, "p").unwrap_err().to_string();
-        assert!(error.contains("restore the keyring from a backup"), "{error}");
+        assert!(
+            error.contains("restore the keyring from a backup"),
+            "{error}"
+        );
         assert!(!path.exists());
     }
 
@@ -459,14 +615,20 @@ mod tests {
         assert!(Keyring::open(&path, "old").is_err());
         let again = Keyring::open(&path, "new").unwrap();
         assert_eq!(again.derive("purpose").unwrap(), derived);
-        assert_eq!(did_of_key(&again.signing_key("a").unwrap().verifying_key()), did);
+        assert_eq!(
+            did_of_key(&again.signing_key("a").unwrap().verifying_key()),
+            did
+        );
     }
 
     #[test]
     fn an_entry_that_was_renamed_or_changed_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("keyring.json");
-        Keyring::open_or_create(&path, "p").unwrap().generate("a").unwrap();
+        Keyring::open_or_create(&path, "p")
+            .unwrap()
+            .generate("a")
+            .unwrap();
         let text = std::fs::read_to_string(&path).unwrap();
         std::fs::write(&path, text.replace("\"name\": \"a\"", "\"name\": \"b\"")).unwrap();
         assert!(Keyring::open(&path, "p").unwrap().signing_key("b").is_err());

@@ -1,4 +1,5 @@
-//! The keys of one lake: envelopes of grains, blind tokens, and the sealed cells of the small tables.
+//! The keys of one lake: envelopes of grains, blind tokens, and the sealed cells of the small
+//! tables.
 //!
 //! ```text
 //! index key    HKDF-SHA256(master, "gristmill/lake/index/1" lake)
@@ -9,8 +10,9 @@
 //! token        "~" hex(HMAC-SHA256(index key, "token" field text)[..16])
 //! ```
 //!
-//! The salt is what makes a key destructible: what can be derived again from the master alone is never gone. A grain has a key
-//! of its own, so that no number of grains wears a key out. Tokens stand for equal texts in the same field of the same lake.
+//! The salt is what makes a key destructible: what can be derived again from the master alone is
+//! never gone. A grain has a key of its own, so that no number of grains wears a key out. Tokens
+//! stand for equal texts in the same field of the same lake.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
@@ -80,23 +82,37 @@ impl LakeKeys {
         let index = index.map_err(|_| EngineError::Key("a key has the wrong length".to_owned()))?;
         let check = hex::encode(index.clone().chain_update(b"check").finalize().into_bytes());
         let (people, held, hidden) = (secret("people")?, Arc::default(), ErasedGrains::default());
-        let keys = LakeKeys { index, people, check, held, hidden, store };
+        let keys = LakeKeys {
+            index,
+            people,
+            check,
+            held,
+            hidden,
+            store,
+        };
         keys.hold(keys.store.load()?)?;
         Ok(keys)
     }
 
     /// True if the store has no key of anybody, of whatever lake.
     pub(crate) fn is_empty(&self) -> bool {
-        self.held.read().unwrap_or_else(PoisonError::into_inner).is_empty()
+        self.held
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .is_empty()
     }
 
-    /// The same keys, for which the grains in `hidden` are erased even where their keys are back, from an old copy of the keyring.
+    /// The same keys, for which the grains in `hidden` are erased even where their keys are back,
+    /// from an old copy of the keyring.
     pub(crate) fn hiding(&self, hidden: ErasedGrains) -> LakeKeys {
-        LakeKeys { hidden, ..self.clone() }
+        LakeKeys {
+            hidden,
+            ..self.clone()
+        }
     }
 
-    /// True if the grain called `address` stays erased whatever keys there are. Costs one short hash, and nothing if nothing was
-    /// erased.
+    /// True if the grain called `address` stays erased whatever keys there are. Costs one short
+    /// hash, and nothing if nothing was erased.
     pub fn hides(&self, address: &ContentAddress) -> bool {
         !self.hidden.is_empty() && self.hidden.contains(address)
     }
@@ -123,8 +139,17 @@ impl LakeKeys {
 
     /// The blind token of `text` in the column `field`.
     pub fn token(&self, field: &str, text: &str) -> String {
-        let mac = self.index.clone().chain_update(b"token\x00").chain_update(field.as_bytes());
-        format!("~{}", hex::encode(half(mac.chain_update(b"\x00").chain_update(text.as_bytes()))))
+        let mac = self
+            .index
+            .clone()
+            .chain_update(b"token\x00")
+            .chain_update(field.as_bytes());
+        format!(
+            "~{}",
+            hex::encode(half(
+                mac.chain_update(b"\x00").chain_update(text.as_bytes())
+            ))
+        )
     }
 
     /// Makes keys for those of `users` who have none to seal with.
@@ -134,9 +159,16 @@ impl LakeKeys {
     pub fn prepare<'u>(&self, users: impl IntoIterator<Item = Option<&'u str>>) -> Result<()> {
         let ids: HashSet<KeyId> = users.into_iter().map(|user| self.id_of(user)).collect();
         let held = self.held.read().unwrap_or_else(PoisonError::into_inner);
-        let missing: Vec<KeyId> = ids.into_iter().filter(|id| newest(&held, id).is_none()).collect();
+        let missing: Vec<KeyId> = ids
+            .into_iter()
+            .filter(|id| newest(&held, id).is_none())
+            .collect();
         drop(held);
-        if missing.is_empty() { Ok(()) } else { self.hold(self.store.make(&missing, false)?) }
+        if missing.is_empty() {
+            Ok(())
+        } else {
+            self.hold(self.store.make(&missing, false)?)
+        }
     }
 
     /// Makes new keys for `ids`, with which is sealed from now on.
@@ -155,7 +187,9 @@ impl LakeKeys {
         self.store.end(keys, ending)?;
         let mut held = self.held.write().unwrap_or_else(PoisonError::into_inner);
         for (id, generation) in keys {
-            held.entry(*id).or_default().insert(*generation, Err(ending));
+            held.entry(*id)
+                .or_default()
+                .insert(*generation, Err(ending));
         }
         Ok(())
     }
@@ -163,29 +197,45 @@ impl LakeKeys {
     /// All keys that can be used, by person and generation, ascending.
     pub fn alive(&self) -> Vec<(KeyId, u32)> {
         let held = self.held.read().unwrap_or_else(PoisonError::into_inner);
-        let keys = held.iter().flat_map(|(id, keys)| keys.iter().map(move |(generation, key)| (*id, *generation, key)));
-        let mut alive: Vec<_> = keys.filter(|key| key.2.is_ok()).map(|key| (key.0, key.1)).collect();
+        let keys = held.iter().flat_map(|(id, keys)| {
+            keys.iter()
+                .map(move |(generation, key)| (*id, *generation, key))
+        });
+        let mut alive: Vec<_> = keys
+            .filter(|key| key.2.is_ok())
+            .map(|key| (key.0, key.1))
+            .collect();
         alive.sort_unstable();
         alive
     }
 
-    /// Seals `clear`, the bytes of the grain called `address` of `user`, who must have been [prepared](LakeKeys::prepare).
+    /// Seals `clear`, the bytes of the grain called `address` of `user`, who must have been
+    /// [prepared](LakeKeys::prepare).
     ///
     /// # Errors
     /// [`EngineError::Key`] if there is no key.
-    pub fn seal(&self, user: Option<&str>, address: &ContentAddress, clear: &[u8]) -> Result<Vec<u8>> {
+    pub fn seal(
+        &self,
+        user: Option<&str>,
+        address: &ContentAddress,
+        clear: &[u8],
+    ) -> Result<Vec<u8>> {
         self.seal_with(self.id_of(user), address.as_bytes(), clear)
     }
 
     fn seal_with(&self, id: KeyId, address: &[u8; 32], clear: &[u8]) -> Result<Vec<u8>> {
         let held = self.held.read().unwrap_or_else(PoisonError::into_inner);
-        let (generation, key) =
-            newest(&held, &id).ok_or_else(|| EngineError::Key(format!("there is no key {id} to seal with")))?;
+        let (generation, key) = newest(&held, &id)
+            .ok_or_else(|| EngineError::Key(format!("there is no key {id} to seal with")))?;
         let mut out = Vec::with_capacity(ENVELOPE + clear.len());
         out.extend(SEALED_MAGIC);
         out.extend(id.0);
         out.extend(generation.to_be_bytes());
-        let sealed = seal_bound(&grain_key(key, address)?, &[&out, &address[..]].concat(), clear)?;
+        let sealed = seal_bound(
+            &grain_key(key, address)?,
+            &[&out, &address[..]].concat(),
+            clear,
+        )?;
         out.extend(sealed);
         Ok(out)
     }
@@ -203,39 +253,54 @@ impl LakeKeys {
 
     fn unseal_with(&self, address: &[u8; 32], envelope: &[u8]) -> Result<Unsealed> {
         let Some((id, generation)) = key_of(envelope) else {
-            return Err(EngineError::Key("what should be an envelope isn't one".to_owned()));
+            return Err(EngineError::Key(
+                "what should be an envelope isn't one".to_owned(),
+            ));
         };
         if let Some(opened) = self.try_unseal(id, generation, address, envelope) {
             return opened;
         }
         // Another process may have made the key since.
         self.hold(self.store.load()?)?;
-        self.try_unseal(id, generation, address, envelope).unwrap_or_else(|| {
-            Err(EngineError::Key(format!(
-                "`{}` has no key {id} of generation {generation}: is its file of people's keys complete?",
-                self.store.name()
-            )))
-        })
+        self.try_unseal(id, generation, address, envelope)
+            .unwrap_or_else(|| {
+                Err(EngineError::Key(format!(
+                    "`{}` has no key {id} of generation {generation}: is its file of people's keys \
+                 complete?",
+                    self.store.name()
+                )))
+            })
     }
 
-    fn try_unseal(&self, id: KeyId, generation: u32, address: &[u8; 32], envelope: &[u8]) -> Option<Result<Unsealed>> {
+    fn try_unseal(
+        &self,
+        id: KeyId,
+        generation: u32,
+        address: &[u8; 32],
+        envelope: &[u8],
+    ) -> Option<Result<Unsealed>> {
         let held = self.held.read().unwrap_or_else(PoisonError::into_inner);
         Some(match held.get(&id)?.get(&generation)? {
             Err(Ending::Destroyed) => Ok(Unsealed::Erased),
             Err(Ending::Retired) => Err(EngineError::Key(format!(
-                "the key {id} of generation {generation} was replaced; this version of the lake can't be read any more"
+                "the key {id} of generation {generation} was replaced; this version of the lake \
+                 can't be read any more"
             ))),
             Ok(key) => grain_key(key, address).and_then(|key| {
                 let (head, sealed) = envelope.split_at_checked(HEAD).unwrap_or_default();
                 let clear = unseal_bound(&key, &[head, &address[..]].concat(), sealed);
                 clear.map(Unsealed::Clear).ok_or_else(|| {
-                    EngineError::Key(format!("the envelope of {} was changed or damaged", hex::encode(address)))
+                    EngineError::Key(format!(
+                        "the envelope of {} was changed or damaged",
+                        hex::encode(address)
+                    ))
                 })
             }),
         })
     }
 
-    /// True if the grain called `address` was erased from the lake, or the key of its `envelope` was destroyed.
+    /// True if the grain called `address` was erased from the lake, or the key of its `envelope`
+    /// was destroyed.
     pub fn is_erased(&self, address: Option<&ContentAddress>, envelope: &[u8]) -> bool {
         if address.is_some_and(|address| self.hides(address)) {
             return true;
@@ -248,8 +313,9 @@ impl LakeKeys {
     /// True if `envelope` is sealed with an older key than one that its person has now.
     pub fn is_outdated(&self, envelope: &[u8]) -> bool {
         let held = self.held.read().unwrap_or_else(PoisonError::into_inner);
-        key_of(envelope)
-            .is_some_and(|(id, generation)| newest(&held, &id).is_some_and(|(newest, _)| newest > generation))
+        key_of(envelope).is_some_and(|(id, generation)| {
+            newest(&held, &id).is_some_and(|(newest, _)| newest > generation)
+        })
     }
 
     /// Seals the cell of a small table, which belongs to no person.
@@ -274,7 +340,12 @@ impl LakeKeys {
 
     fn hold(&self, keys: Vec<PersonKey>) -> Result<()> {
         let mut fresh = Vec::with_capacity(keys.len());
-        for PersonKey { id, generation, salt } in keys {
+        for PersonKey {
+            id,
+            generation,
+            salt,
+        } in keys
+        {
             let key = match salt {
                 Ok(salt) => Ok(self.person_key(id, generation, &salt)?),
                 Err(ending) => Err(ending),
@@ -332,7 +403,11 @@ mod tests {
 
     fn keys(folder: &std::path::Path, lake: &str) -> LakeKeys {
         let keyring = Keyring::open_or_create(&folder.join("keyring.json"), "p").unwrap();
-        LakeKeys::open(Arc::new(FileKeys::beside(keyring).unwrap()) as Arc<dyn KeyStore>, lake).unwrap()
+        LakeKeys::open(
+            Arc::new(FileKeys::beside(keyring).unwrap()) as Arc<dyn KeyStore>,
+            lake,
+        )
+        .unwrap()
     }
 
     #[test]
@@ -345,9 +420,18 @@ mod tests {
         assert_eq!(sealed.len(), b"clear".len() + ENVELOPE);
         let clear = Unsealed::Clear(b"clear".to_vec());
         assert_eq!(mine.unseal(&address, &sealed).unwrap(), clear);
-        assert_eq!(keys(folder.path(), "lake").unseal(&address, &sealed).unwrap(), clear);
+        assert_eq!(
+            keys(folder.path(), "lake")
+                .unseal(&address, &sealed)
+                .unwrap(),
+            clear
+        );
         assert!(mine.unseal(&ContentAddress::of(b"b"), &sealed).is_err());
-        assert!(keys(folder.path(), "other lake").unseal(&address, &sealed).is_err());
+        assert!(
+            keys(folder.path(), "other lake")
+                .unseal(&address, &sealed)
+                .is_err()
+        );
         for at in [0, 5, 22, 30, 40] {
             let mut changed = sealed.clone();
             changed[at] ^= 1;
@@ -363,11 +447,16 @@ mod tests {
         mine.prepare([Some("ann"), Some("bob"), None]).unwrap();
         let sealed = |user| mine.seal(user, &address, b"clear").unwrap();
         let [ann, bob, nobody] = [Some("ann"), Some("bob"), None].map(sealed);
-        mine.end(&[(mine.id_of(Some("ann")), 1)], Ending::Destroyed).unwrap();
+        mine.end(&[(mine.id_of(Some("ann")), 1)], Ending::Destroyed)
+            .unwrap();
         for keys in [&mine, &keys(folder.path(), "lake")] {
             assert_eq!(keys.unseal(&address, &ann).unwrap(), Unsealed::Erased);
             assert!(keys.is_erased(None, &ann) && !keys.is_erased(None, &bob));
-            assert!([&bob, &nobody].iter().all(|other| keys.unseal(&address, other).unwrap() != Unsealed::Erased));
+            assert!(
+                [&bob, &nobody]
+                    .iter()
+                    .all(|other| keys.unseal(&address, other).unwrap() != Unsealed::Erased)
+            );
         }
         mine.prepare([Some("ann")]).unwrap();
         assert_eq!(mine.unseal(&address, &ann).unwrap(), Unsealed::Erased);
@@ -376,8 +465,14 @@ mod tests {
     #[test]
     fn tokens_are_equal_for_equal_texts_of_a_field_and_a_lake() {
         let folder = tempfile::tempdir().unwrap();
-        let (mine, other) = (keys(folder.path(), "lake"), keys(folder.path(), "other lake"));
-        assert_eq!(mine.token("user_id", "ann"), keys(folder.path(), "lake").token("user_id", "ann"));
+        let (mine, other) = (
+            keys(folder.path(), "lake"),
+            keys(folder.path(), "other lake"),
+        );
+        assert_eq!(
+            mine.token("user_id", "ann"),
+            keys(folder.path(), "lake").token("user_id", "ann")
+        );
         assert_ne!(mine.token("user_id", "ann"), mine.token("subject", "ann"));
         assert_ne!(mine.token("user_id", "ann"), other.token("user_id", "ann"));
         assert_ne!(mine.id_of(Some("")), mine.id_of(None));

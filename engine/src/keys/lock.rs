@@ -1,7 +1,8 @@
 //! Changing the files of a keyring: one process at a time, and each file replaced as a whole.
 //!
-//! The lock is an advisory lock (`flock`, `LockFileEx`) on `<keyring>.lock`, an empty file that stays where it is. The system
-//! releases it when its holder ends, however that happens. Readers take no lock: a rename shows them the old file or the new one.
+//! The lock is an advisory lock (`flock`, `LockFileEx`) on `<keyring>.lock`, an empty file that
+//! stays where it is. The system releases it when its holder ends, however that happens. Readers
+//! take no lock: a rename shows them the old file or the new one.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::Write;
@@ -13,27 +14,31 @@ use tempfile::NamedTempFile;
 use crate::destination::folder_of;
 use crate::error::{Context, EngineError, Result};
 
-/// How long a process waits for the lock. Its holder derives a key and writes two small files, which takes a second at most.
+/// How long a process waits for the lock. Its holder derives a key and writes two small files,
+/// which takes a second at most.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// After how long a process that waits says so.
 const SILENCE: Duration = Duration::from_secs(1);
 
-/// The time between two attempts. A signal ends the process in between, as it does at any other moment.
+/// The time between two attempts. A signal ends the process in between, as it does at any other
+/// moment.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// The exclusive right to change a keyring and the file of people's keys next to it; released when dropped.
+/// The exclusive right to change a keyring and the file of people's keys next to it; released when
+/// dropped.
 #[derive(Debug)]
 pub(super) struct KeyringLock {
     _file: File,
 }
 
 impl KeyringLock {
-    /// Waits for the right to change the files of the keyring at `keyring`, whose folder is made if it isn't there.
+    /// Waits for the right to change the files of the keyring at `keyring`, whose folder is made if
+    /// it isn't there.
     ///
     /// # Errors
-    /// [`EngineError::Key`] if another process holds it for longer than a minute, or the file system has no locks;
-    /// [`EngineError::File`] if the lock file can't be opened.
+    /// [`EngineError::Key`] if another process holds it for longer than a minute, or the file
+    /// system has no locks; [`EngineError::File`] if the lock file can't be opened.
     pub(super) fn acquire(keyring: &Path) -> Result<KeyringLock> {
         KeyringLock::acquire_within(keyring, PATIENCE)
     }
@@ -41,8 +46,13 @@ impl KeyringLock {
     fn acquire_within(keyring: &Path, patience: Duration) -> Result<KeyringLock> {
         let path = lock_file_of(keyring);
         let shown = path.display();
-        std::fs::create_dir_all(folder_of(keyring)).file("can't make the folder of", keyring.display())?;
-        let file = OpenOptions::new().create(true).truncate(false).write(true).open(&path);
+        std::fs::create_dir_all(folder_of(keyring))
+            .file("can't make the folder of", keyring.display())?;
+        let file = OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .open(&path);
         let file = file.file("can't open the lock file", &shown)?;
         let started = Instant::now();
         let mut is_silent = true;
@@ -57,7 +67,10 @@ impl KeyringLock {
                 return Err(still_held(keyring, patience));
             }
             if is_silent && waited >= SILENCE {
-                tracing::warn!("another gristmill process holds the keyring `{}`; waiting", keyring.display());
+                tracing::warn!(
+                    "another gristmill process holds the keyring `{}`; waiting",
+                    keyring.display()
+                );
                 is_silent = false;
             }
             std::thread::sleep(PAUSE);
@@ -73,8 +86,9 @@ fn lock_file_of(keyring: &Path) -> PathBuf {
 
 fn still_held(keyring: &Path, patience: Duration) -> EngineError {
     EngineError::Key(format!(
-        "another gristmill process has held the keyring `{}` for {} seconds; nothing was changed: look for a process that was \
-         stopped or waits for its disk (`fuser {}` names it), end it, and run this command again",
+        "another gristmill process has held the keyring `{}` for {} seconds; nothing was changed: \
+         look for a process that was stopped or waits for its disk (`fuser {}` names it), end it, \
+         and run this command again",
         keyring.display(),
         patience.as_secs(),
         lock_file_of(keyring).display()
@@ -83,17 +97,19 @@ fn still_held(keyring: &Path, patience: Duration) -> EngineError {
 
 fn without_locks(keyring: &Path, error: &std::io::Error) -> EngineError {
     EngineError::Key(format!(
-        "can't lock the keyring `{}`: {error}; its file system must support advisory locks: mount it with them (NFS: version 4, \
-         without `nolock`) or keep the keyring on a local disk",
+        "can't lock the keyring `{}`: {error}; its file system must support advisory locks: mount \
+         it with them (NFS: version 4, without `nolock`) or keep the keyring on a local disk",
         keyring.display()
     ))
 }
 
-/// Replaces the file at `path` by `parts`, one after another, readable by its owner only. What stood there before stays until all
-/// is on the disk; once this returns, it doesn't come back after a power cut.
+/// Replaces the file at `path` by `parts`, one after another, readable by its owner only. What
+/// stood there before stays until all is on the disk; once this returns, it doesn't come back after
+/// a power cut.
 ///
 /// # Errors
-/// [`EngineError::File`]; the old file is then unchanged, unless only the last step, that of the folder, failed.
+/// [`EngineError::File`]; the old file is then unchanged, unless only the last step, that of the
+/// folder, failed.
 pub(super) fn replace_file(path: &Path, parts: &[&[u8]]) -> Result<()> {
     let shown = path.display().to_string();
     let folder = folder_of(path);
@@ -105,7 +121,9 @@ pub(super) fn replace_file(path: &Path, parts: &[&[u8]]) -> Result<()> {
     file.as_file().sync_all().file("can't write", &shown)?;
     file.persist(path).file("can't write", &shown)?;
     #[cfg(unix)]
-    File::open(folder).and_then(|folder| folder.sync_all()).file("can't write", &shown)?;
+    File::open(folder)
+        .and_then(|folder| folder.sync_all())
+        .file("can't write", &shown)?;
     Ok(())
 }
 
@@ -118,8 +136,13 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let keyring = folder.path().join("keyring.json");
         let held = KeyringLock::acquire(&keyring).unwrap();
-        let error = KeyringLock::acquire_within(&keyring, Duration::from_millis(30)).unwrap_err().to_string();
-        assert!(error.contains("keyring.json") && error.contains("another gristmill process"), "{error}");
+        let error = KeyringLock::acquire_within(&keyring, Duration::from_millis(30))
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.contains("keyring.json") && error.contains("another gristmill process"),
+            "{error}"
+        );
         let waiting = std::thread::spawn(move || KeyringLock::acquire(&keyring).map(drop));
         std::thread::sleep(Duration::from_millis(30));
         assert!(!waiting.is_finished());

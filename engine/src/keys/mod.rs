@@ -1,7 +1,8 @@
 //! Keys: a keyring outside the lake, and what is sealed with it inside.
 //!
-//! A keyring is one file: a master secret, from which keys for single purposes are derived, and named signing keys. Secrets
-//! are sealed with AES-256-GCM under a key that Argon2id makes of a passphrase; public halves can be read without it.
+//! A keyring is one file: a master secret, from which keys for single purposes are derived, and
+//! named signing keys. Secrets are sealed with AES-256-GCM under a key that Argon2id makes of a
+//! passphrase; public halves can be read without it.
 //!
 //! | module | what it answers |
 //! |---|---|

@@ -5,9 +5,10 @@
 //! records  key id 16 · generation 4 · state 1 · zeros 3 · instant 8 · nonce 12 · sealed salt 48
 //! ```
 //!
-//! Numbers are big-endian, the instant is in seconds since 1970. A record's salt is sealed under a key of the keyring and bound
-//! to its id and generation. Every change is made under the keyring's lock to what the file has at that moment, and replaces the
-//! file as a whole. A last record that isn't whole, which earlier versions could leave, counts as none.
+//! Numbers are big-endian, the instant is in seconds since 1970. A record's salt is sealed under a
+//! key of the keyring and bound to its id and generation. Every change is made under the keyring's
+//! lock to what the file has at that moment, and replaces the file as a whole. A last record that
+//! isn't whole, which earlier versions could leave, counts as none.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -50,7 +51,11 @@ impl FileKeys {
     pub fn beside(keyring: Keyring) -> Result<FileKeys> {
         let path = people_file_of(keyring.path());
         let salts = keyring.derive(SALTS)?;
-        Ok(FileKeys { keyring, path, salts })
+        Ok(FileKeys {
+            keyring,
+            path,
+            salts,
+        })
     }
 
     fn read(&self) -> Result<Vec<[u8; RECORD]>> {
@@ -58,11 +63,14 @@ impl FileKeys {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
             read => read.file("can't read", self.path.display())?,
         };
-        // A process that was killed before the first record, or whose disk was full, left no more than this.
+        // A process that was killed before the first record, or whose disk was full, left no more
+        // than this.
         if MAGIC.starts_with(&bytes) {
             return Ok(Vec::new());
         }
-        let records = bytes.strip_prefix(MAGIC).ok_or_else(|| self.fault("isn't a file of people's keys"))?;
+        let records = bytes
+            .strip_prefix(MAGIC)
+            .ok_or_else(|| self.fault("isn't a file of people's keys"))?;
         Ok(records.as_chunks().0.to_vec())
     }
 
@@ -71,16 +79,27 @@ impl FileKeys {
     }
 
     fn open(&self, record: &[u8; RECORD]) -> Result<PersonKey> {
-        let KeyStatus { id, generation, ending } = self.status(record)?;
+        let KeyStatus {
+            id,
+            generation,
+            ending,
+        } = self.status(record)?;
         let salt = match ending {
             None => {
-                let clear = unseal_bound(&self.salts, &record[..BOUND], &record[SEAL..]).map(Zeroizing::new);
+                let clear = unseal_bound(&self.salts, &record[..BOUND], &record[SEAL..])
+                    .map(Zeroizing::new);
                 let salt = clear.and_then(|clear| <[u8; 32]>::try_from(clear.as_slice()).ok());
-                Ok(Zeroizing::new(salt.ok_or_else(|| self.fault("is damaged, or of another keyring"))?))
+                Ok(Zeroizing::new(salt.ok_or_else(|| {
+                    self.fault("is damaged, or of another keyring")
+                })?))
             }
             Some(ending) => Err(ending),
         };
-        Ok(PersonKey { id, generation, salt })
+        Ok(PersonKey {
+            id,
+            generation,
+            salt,
+        })
     }
 
     fn status(&self, record: &[u8; RECORD]) -> Result<KeyStatus> {
@@ -91,7 +110,11 @@ impl FileKeys {
             2 => Some(Ending::Retired),
             _ => return Err(self.fault("is damaged, or of a later version")),
         };
-        Ok(KeyStatus { id, generation, ending })
+        Ok(KeyStatus {
+            id,
+            generation,
+            ending,
+        })
     }
 
     /// The record of a new key.
@@ -115,7 +138,9 @@ impl FileKeys {
             },
             KeyChange::Add(id, generation) => {
                 if records.get(id, generation).is_some() {
-                    return Err(self.fault(&format!("has a key {id} of generation {generation} already")));
+                    return Err(self.fault(&format!(
+                        "has a key {id} of generation {generation} already"
+                    )));
                 }
                 let record = self.record(id, generation)?;
                 records.push(record);
@@ -154,8 +179,16 @@ struct Records {
 
 impl Records {
     fn new(all: Vec<[u8; RECORD]>) -> Records {
-        let places = all.iter().enumerate().map(|(place, record)| (name_of(record), place)).collect();
-        Records { all, places, changed: false }
+        let places = all
+            .iter()
+            .enumerate()
+            .map(|(place, record)| (name_of(record), place))
+            .collect();
+        Records {
+            all,
+            places,
+            changed: false,
+        }
     }
 
     fn get(&self, id: KeyId, generation: u32) -> Option<&[u8; RECORD]> {
@@ -168,10 +201,15 @@ impl Records {
         self.changed = true;
     }
 
-    /// Overwrites the salt of a key. One that was destroyed doesn't become one that was merely replaced.
+    /// Overwrites the salt of a key. One that was destroyed doesn't become one that was merely
+    /// replaced.
     fn end(&mut self, id: KeyId, generation: u32, ending: Ending) {
         let state = if ending == Ending::Destroyed { 1 } else { 2 };
-        match self.places.get(&(id, generation)).and_then(|place| self.all.get_mut(*place)) {
+        match self
+            .places
+            .get(&(id, generation))
+            .and_then(|place| self.all.get_mut(*place))
+        {
             Some(record) if record[BOUND] == 1 => return,
             Some(record) => {
                 record[BOUND] = state;
@@ -197,14 +235,21 @@ impl KeyStore for FileKeys {
     }
 
     fn load(&self) -> Result<Vec<PersonKey>> {
-        self.read()?.iter().map(|record| self.open(record)).collect()
+        self.read()?
+            .iter()
+            .map(|record| self.open(record))
+            .collect()
     }
 
     fn update(&self, decide: &mut Decide<'_>) -> Result<Vec<PersonKey>> {
         let _lock = KeyringLock::acquire(self.keyring.path())?;
         self.keyring.check_unreplaced()?;
         let mut records = Records::new(self.read()?);
-        let current = records.all.iter().map(|record| self.status(record)).collect::<Result<Vec<_>>>()?;
+        let current = records
+            .all
+            .iter()
+            .map(|record| self.status(record))
+            .collect::<Result<Vec<_>>>()?;
         let mut keys = Vec::new();
         for change in decide(&current) {
             keys.extend(self.change(&mut records, change)?);
@@ -223,7 +268,8 @@ mod tests {
     use super::*;
 
     fn store(folder: &Path) -> FileKeys {
-        FileKeys::beside(Keyring::open_or_create(&folder.join("keyring.json"), "p").unwrap()).unwrap()
+        FileKeys::beside(Keyring::open_or_create(&folder.join("keyring.json"), "p").unwrap())
+            .unwrap()
     }
 
     fn salt(keys: &[PersonKey]) -> [u8; 32] {
@@ -244,8 +290,14 @@ mod tests {
         keys.end(&[(ann, 1)], Ending::Retired).unwrap();
         keys.end(&[(bob, 1)], Ending::Destroyed).unwrap();
         let found = store(folder.path()).load().unwrap();
-        let endings: Vec<_> = found.iter().map(|key| key.salt.as_ref().err().copied()).collect();
-        assert_eq!(endings, [Some(Ending::Retired), Some(Ending::Destroyed), None]);
+        let endings: Vec<_> = found
+            .iter()
+            .map(|key| key.salt.as_ref().err().copied())
+            .collect();
+        assert_eq!(
+            endings,
+            [Some(Ending::Retired), Some(Ending::Destroyed), None]
+        );
         // Whoever comes back begins anew.
         assert_eq!(keys.make(&[bob], false).unwrap()[0].generation, 2);
     }
@@ -267,7 +319,11 @@ mod tests {
         }
         let other = tempfile::tempdir().unwrap();
         drop(store(other.path()));
-        std::fs::rename(&keys.path, people_file_of(&other.path().join("keyring.json"))).unwrap();
+        std::fs::rename(
+            &keys.path,
+            people_file_of(&other.path().join("keyring.json")),
+        )
+        .unwrap();
         let error = store(other.path()).load().unwrap_err().to_string();
         assert!(error.contains("another keyring"), "{error}");
     }
@@ -282,9 +338,13 @@ mod tests {
         assert_eq!(salt(&two.make(&[ann], false).unwrap()), salt(&first));
         two.end(&[(ann, 1)], Ending::Destroyed).unwrap();
         assert_eq!(one.make(&[ann], false).unwrap()[0].generation, 2);
-        // A key that isn't there, because an older copy of the file was restored, is known as destroyed afterwards.
+        // A key that isn't there, because an older copy of the file was restored, is known as
+        // destroyed afterwards.
         one.end(&[(ann, 7)], Ending::Destroyed).unwrap();
-        assert_eq!(two.load().unwrap().last().unwrap().salt, Err(Ending::Destroyed));
+        assert_eq!(
+            two.load().unwrap().last().unwrap().salt,
+            Err(Ending::Destroyed)
+        );
         assert_eq!(two.make(&[ann], false).unwrap()[0].generation, 8);
     }
 
@@ -296,7 +356,11 @@ mod tests {
         let before = std::fs::read(&keys.path).unwrap();
         let other = tempfile::tempdir().unwrap();
         drop(store(other.path()));
-        std::fs::rename(other.path().join("keyring.json"), folder.path().join("keyring.json")).unwrap();
+        std::fs::rename(
+            other.path().join("keyring.json"),
+            folder.path().join("keyring.json"),
+        )
+        .unwrap();
         assert!(keys.make(&[KeyId([2; 16])], false).is_err());
         assert_eq!(std::fs::read(&keys.path).unwrap(), before);
     }

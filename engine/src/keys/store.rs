@@ -1,4 +1,5 @@
-//! Where the keys of people are kept: a trait, so that a key service can take the place of the file.
+//! Where the keys of people are kept: a trait, so that a key service can take the place of the
+//! file.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -6,7 +7,8 @@ use std::fmt;
 use super::Secret;
 use crate::error::Result;
 
-/// What tells one person's keys from another's: a keyed hash of the user id, so that a store learns no names.
+/// What tells one person's keys from another's: a keyed hash of the user id, so that a store learns
+/// no names.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct KeyId(pub [u8; 16]);
 
@@ -60,8 +62,9 @@ pub enum KeyChange {
     Read(KeyId, u32),
     /// Adds a key of this generation, with a new random salt, and returns it.
     Add(KeyId, u32),
-    /// Removes the secret of this key for good. That it was there, and how it ended, stays known; a key that the store never had
-    /// becomes known as ended, too. One that was destroyed stays destroyed.
+    /// Removes the secret of this key for good. That it was there, and how it ended, stays known; a
+    /// key that the store never had becomes known as ended, too. One that was destroyed stays
+    /// destroyed.
     End(KeyId, u32, Ending),
 }
 
@@ -70,8 +73,9 @@ pub type Decide<'d> = dyn FnMut(&[KeyStatus]) -> Vec<KeyChange> + 'd;
 
 /// A keeper of keys, outside the lake. All that it adds or ends is durable when it returns.
 ///
-/// Several processes use one store at once. Whatever changes it goes through [`KeyStore::update`], which reads, decides and writes
-/// as one step: what a process has in memory from an earlier [`KeyStore::load`] decides nothing.
+/// Several processes use one store at once. Whatever changes it goes through [`KeyStore::update`],
+/// which reads, decides and writes as one step: what a process has in memory from an earlier
+/// [`KeyStore::load`] decides nothing.
 pub trait KeyStore: fmt::Debug + Send + Sync {
     /// What to call it in messages.
     fn name(&self) -> String;
@@ -88,15 +92,18 @@ pub trait KeyStore: fmt::Debug + Send + Sync {
     /// [`EngineError::Key`](crate::error::EngineError::Key).
     fn load(&self) -> Result<Vec<PersonKey>>;
 
-    /// Makes the changes that `decide` returns for the keys that the store has now, all or none of them, without any other change
-    /// in between. Returns the keys that were read or added, in the order of the changes. A store that detects a conflict only
-    /// afterwards calls `decide` again with what it then has.
+    /// Makes the changes that `decide` returns for the keys that the store has now, all or none of
+    /// them, without any other change in between. Returns the keys that were read or added, in the
+    /// order of the changes. A store that detects a conflict only afterwards calls `decide` again
+    /// with what it then has.
     ///
     /// # Errors
-    /// [`EngineError::Key`](crate::error::EngineError::Key), [`EngineError::File`](crate::error::EngineError::File).
+    /// [`EngineError::Key`](crate::error::EngineError::Key),
+    /// [`EngineError::File`](crate::error::EngineError::File).
     fn update(&self, decide: &mut Decide<'_>) -> Result<Vec<PersonKey>>;
 
-    /// A key to seal with for each of `ids`: the newest that the store has, or a new one. With `renew` it is a new one in any case.
+    /// A key to seal with for each of `ids`: the newest that the store has, or a new one. With
+    /// `renew` it is a new one in any case.
     ///
     /// # Errors
     /// As [`KeyStore::update`].
@@ -117,12 +124,14 @@ pub trait KeyStore: fmt::Debug + Send + Sync {
         })
     }
 
-    /// Removes the secrets of `keys` for good; that they were there, and how they ended, stays known.
+    /// Removes the secrets of `keys` for good; that they were there, and how they ended, stays
+    /// known.
     ///
     /// # Errors
     /// As [`KeyStore::update`].
     fn end(&self, keys: &[(KeyId, u32)], ending: Ending) -> Result<()> {
         let end = |key: &(KeyId, u32)| KeyChange::End(key.0, key.1, ending);
-        self.update(&mut |_| keys.iter().map(end).collect()).map(drop)
+        self.update(&mut |_| keys.iter().map(end).collect())
+            .map(drop)
     }
 }

@@ -6,25 +6,35 @@ use super::table::Table;
 use crate::error::Result;
 
 impl Lake {
-    /// Makes `heads.json` anew from the logs as they are, and says so in the audit log. What the logs have lost stays lost, and is no
-    /// damage from now on. Entries of a log that were changed stay damage until they are cleaned away.
+    /// Makes `heads.json` anew from the logs as they are, and says so in the audit log. What the
+    /// logs have lost stays lost, and is no damage from now on. Entries of a log that were changed
+    /// stay damage until they are cleaned away.
     ///
     /// # Errors
-    /// [`EngineError::File`](crate::error::EngineError::File), [`EngineError::Delta`](crate::error::EngineError::Delta).
+    /// [`EngineError::File`](crate::error::EngineError::File),
+    /// [`EngineError::Delta`](crate::error::EngineError::Delta).
     pub async fn accept_logs(&mut self) -> Result<()> {
         let before = Heads::load(self.location()).await.ok().flatten();
         let mut heads = Heads::default();
         let mut lost = serde_json::Map::new();
         for table in self.tables() {
-            let head = table.head(table.version().saturating_sub(super::heads::ENTRIES as u64)).await?;
-            let expected = before.as_ref().and_then(|before| before.tables.get(table.name()));
+            let head = table
+                .head(table.version().saturating_sub(super::heads::ENTRIES as u64))
+                .await?;
+            let expected = before
+                .as_ref()
+                .and_then(|before| before.tables.get(table.name()));
             if let Some(expected) = expected.filter(|expected| expected.version > head.version) {
-                lost.insert(Table::name(table).to_owned(), (expected.version - head.version).into());
+                lost.insert(
+                    Table::name(table).to_owned(),
+                    (expected.version - head.version).into(),
+                );
             }
             heads.merge(table.name(), head);
         }
         Heads::replace(self.location(), heads).await?;
         self.record_encryption().await?;
-        self.record("accept-logs", serde_json::json!({ "lost_versions": lost })).await
+        self.record("accept-logs", serde_json::json!({ "lost_versions": lost }))
+            .await
     }
 }

@@ -23,22 +23,26 @@ pub const AUDIT: &str = "audit";
 /// How often an entry is put behind those of other writers before it is given up.
 const ATTEMPTS: usize = 20;
 
-/// What stands for the operator `name` in the log of the lake whose audit table is `lake`: the same for the same name, so that
-/// what one person did can be told from what others did, and no name.
+/// What stands for the operator `name` in the log of the lake whose audit table is `lake`: the same
+/// for the same name, so that what one person did can be told from what others did, and no name.
 pub(super) fn pseudonym(lake: &str, name: &str) -> String {
     let hash = blake3::Hasher::new_derive_key("gristmill audit actor")
         .update(lake.as_bytes())
         .update(&[0])
         .update(name.as_bytes())
         .finalize();
-    format!("operator:{}", hex::encode(hash.as_bytes().get(..8).unwrap_or_default()))
+    format!(
+        "operator:{}",
+        hex::encode(hash.as_bytes().get(..8).unwrap_or_default())
+    )
 }
 
 impl Lake {
     /// Appends what was done to the audit log: the action and its counts, never personal data.
     ///
     /// # Errors
-    /// [`EngineError::Conflict`] if other writers were faster every time; [`EngineError::File`], [`EngineError::Delta`].
+    /// [`EngineError::Conflict`] if other writers were faster every time; [`EngineError::File`],
+    /// [`EngineError::Delta`].
     pub async fn record(&mut self, action: &str, mut details: serde_json::Value) -> Result<()> {
         self.upgrade().await?;
         if let Some(details) = details.as_object_mut() {
@@ -50,24 +54,37 @@ impl Lake {
             let batch = audit_batch(&[entry]).file("can't write", AUDIT)?;
             let file = self.audit.write_file(&batch).await?;
             let path = self.audit.path_of(&file.name);
-            let change = Change { added: vec![file], changes_rows: true, ..Change::default() };
+            let change = Change {
+                added: vec![file],
+                changes_rows: true,
+                ..Change::default()
+            };
             match self.audit.commit(change, action, 0).await {
                 // The chain has a new end: the entry must follow that one.
                 Err(EngineError::Conflict(_)) => self.location.delete(&path).await?,
                 committed => return committed.map(|_| ()),
             }
         }
-        Err(EngineError::Conflict(format!("the audit log was busy {ATTEMPTS} times")))
+        Err(EngineError::Conflict(format!(
+            "the audit log was busy {ATTEMPTS} times"
+        )))
     }
 
-    /// Returns the version of every other table with the digest over its list of files, for the audit log: later, a table whose
-    /// log ends before that version was cut off.
+    /// Returns the version of every other table with the digest over its list of files, for the
+    /// audit log: later, a table whose log ends before that version was cut off.
     async fn versions(&mut self) -> Result<serde_json::Value> {
         let mut versions = serde_json::Map::new();
-        for table in self.tables_mut().into_iter().filter(|table| table.name() != AUDIT) {
+        for table in self
+            .tables_mut()
+            .into_iter()
+            .filter(|table| table.name() != AUDIT)
+        {
             table.refresh().await?;
             let files = digest_of_files(&table.files()?);
-            versions.insert(table.name().to_owned(), json!({ "version": table.version(), "files": files }));
+            versions.insert(
+                table.name().to_owned(),
+                json!({ "version": table.version(), "files": files }),
+            );
         }
         Ok(versions.into())
     }
@@ -76,31 +93,49 @@ impl Lake {
     ///
     /// # Errors
     /// [`EngineError::File`], [`EngineError::Delta`].
-    pub(crate) async fn has_recorded(&mut self, action: &str, key: &str, value: &str) -> Result<bool> {
+    pub(crate) async fn has_recorded(
+        &mut self,
+        action: &str,
+        key: &str,
+        value: &str,
+    ) -> Result<bool> {
         self.audit.refresh().await?;
         for batch in self.audit.read_columns(&["action", "details"]).await? {
-            let (actions, details) = (batch.column(0).as_string::<i32>(), batch.column(1).as_string::<i32>());
+            let (actions, details) = (
+                batch.column(0).as_string::<i32>(),
+                batch.column(1).as_string::<i32>(),
+            );
             let same = |details: &str| {
                 serde_json::from_str::<serde_json::Value>(details)
                     .is_ok_and(|details| details.get(key) == Some(&value.into()))
             };
-            if actions.iter().zip(details).any(|(own, details)| own == Some(action) && details.is_some_and(same)) {
+            if actions
+                .iter()
+                .zip(details)
+                .any(|(own, details)| own == Some(action) && details.is_some_and(same))
+            {
                 return Ok(true);
             }
         }
         Ok(false)
     }
 
-    /// Walks the chain of the audit log: every entry must be there once, hold its own hash, and that of the one before. A chain
-    /// that was cut off at its end is whole in itself, so it is held against what else is in the lake: every certificate has
-    /// its entry, and a log without entries isn't younger than the grains.
+    /// Walks the chain of the audit log: every entry must be there once, hold its own hash, and
+    /// that of the one before. A chain that was cut off at its end is whole in itself, so it is
+    /// held against what else is in the lake: every certificate has its entry, and a log without
+    /// entries isn't younger than the grains.
     ///
     /// # Errors
-    /// What reading the rest of the lake says. A broken chain is no error but a finding, and so is a log that can't be read.
+    /// What reading the rest of the lake says. A broken chain is no error but a finding, and so is
+    /// a log that can't be read.
     pub async fn verify_audit(&mut self) -> Result<AuditVerdict> {
         self.audit.refresh().await?;
         let entries = match self.audit_entries().await {
-            Err(error @ (EngineError::File { .. } | EngineError::Delta { .. } | EngineError::Connector(_))) => {
+            Err(
+                error @ (EngineError::File { .. }
+                | EngineError::Delta { .. }
+                | EngineError::Connector(_)),
+            ) => {
                 return Ok(AuditVerdict::of_unreadable(&error));
             }
             entries => entries?,
@@ -122,24 +157,45 @@ impl Lake {
             }
             Err(error) => return Err(error),
         };
-        if heads.is_none() && problems.is_empty() && self.grains.format_version() >= FIRST_WITH_HEADS {
+        if heads.is_none()
+            && problems.is_empty()
+            && self.grains.format_version() >= FIRST_WITH_HEADS
+        {
             problems.push(format!("`{HEADS}` is missing"));
         }
-        let recorded = entries.iter().rev().find_map(|entry| recorded_versions(&entry.details));
+        let recorded = entries
+            .iter()
+            .rev()
+            .find_map(|entry| recorded_versions(&entry.details));
         for table in self.tables() {
-            let head = heads.as_ref().and_then(|heads| heads.tables.get(table.name()));
-            if let Some(fault) = head.map(|head| fault_of(table, head)).transpose()?.flatten() {
+            let head = heads
+                .as_ref()
+                .and_then(|heads| heads.tables.get(table.name()));
+            if let Some(fault) = head
+                .map(|head| fault_of(table, head))
+                .transpose()?
+                .flatten()
+            {
                 problems.push(format!("the table `{}`: {}", table.name(), fault.cause));
             }
-            let Some(recorded) = recorded.as_ref().and_then(|tables| tables.get(table.name())) else { continue };
+            let Some(recorded) = recorded
+                .as_ref()
+                .and_then(|tables| tables.get(table.name()))
+            else {
+                continue;
+            };
             let (found, expected) = (table.version(), recorded.version);
             if found < expected {
                 let name = table.name();
                 problems.push(format!(
-                    "the log of `{name}` ends at version {found}, the audit log has seen version {expected}"
+                    "the log of `{name}` ends at version {found}, the audit log has seen version \
+                     {expected}"
                 ));
             } else if found == expected && digest_of_files(&table.files()?) != recorded.files {
-                problems.push(format!("the log of `{}` names other files than the audit log has seen", table.name()));
+                problems.push(format!(
+                    "the log of `{}` names other files than the audit log has seen",
+                    table.name()
+                ));
             }
         }
         Ok(problems)
@@ -154,20 +210,41 @@ impl Lake {
         let erasures = entries.iter().filter(|entry| entry.action == "erase");
         let recorded: HashSet<String> = erasures.filter_map(id_of).collect();
         let files = self.location.list(ERASURES).await?;
-        let names: Vec<&str> = files.iter().filter_map(|file| file.location.filename()).collect();
-        // An erasure that was killed has its journal and, at the very end, its certificate, and no entry yet.
-        let unfinished = names.iter().filter(|name| name.ends_with(".journal")).count();
+        let names: Vec<&str> = files
+            .iter()
+            .filter_map(|file| file.location.filename())
+            .collect();
+        // An erasure that was killed has its journal and, at the very end, its certificate, and no
+        // entry yet.
+        let unfinished = names
+            .iter()
+            .filter(|name| name.ends_with(".journal"))
+            .count();
         let certified = names.iter().filter_map(|name| name.strip_suffix(".cose"));
         let unknown: Vec<&str> = certified.filter(|id| !recorded.contains(*id)).collect();
         let mut problems = Vec::new();
         if unknown.len() > unfinished {
-            problems.extend(unknown.iter().map(|id| format!("the erasure {id} has a certificate and no entry")));
+            problems.extend(
+                unknown
+                    .iter()
+                    .map(|id| format!("the erasure {id} has a certificate and no entry")),
+            );
         }
-        // A lake's tables are made together, before its first segment. A first command that was killed leaves no entry either.
+        // A lake's tables are made together, before its first segment. A first command that was
+        // killed leaves no entry either.
         let made = self.audit.made_at();
-        let older = |segment: &Segment| segment.id.made_at().zip(made).is_some_and(|(segment, log)| segment < log);
+        let older = |segment: &Segment| {
+            segment
+                .id
+                .made_at()
+                .zip(made)
+                .is_some_and(|(segment, log)| segment < log)
+        };
         if entries.is_empty() && self.segments()?.iter().any(older) {
-            problems.push("the log has no entry and is younger than grains of the lake: it was made anew".to_owned());
+            problems.push(
+                "the log has no entry and is younger than grains of the lake: it was made anew"
+                    .to_owned(),
+            );
         }
         Ok(problems)
     }
@@ -178,7 +255,9 @@ impl Lake {
     /// [`EngineError::File`], [`EngineError::Delta`].
     pub(crate) async fn audit_entries(&self) -> Result<Vec<AuditRow>> {
         let mut entries = Vec::new();
-        let columns = ["sequence", "at", "action", "actor", "details", "previous", "hash"];
+        let columns = [
+            "sequence", "at", "action", "actor", "details", "previous", "hash",
+        ];
         for batch in self.audit.read_columns(&columns).await? {
             let sequences = batch.column(0).as_primitive::<Int64Type>();
             let instants = batch.column(1).as_primitive::<TimestampMicrosecondType>();
@@ -201,7 +280,10 @@ impl Lake {
 
     async fn next_entry(&self, action: &str, details: &serde_json::Value) -> Result<AuditRow> {
         let last = self.last_entry().await?;
-        let (sequence, previous) = last.map_or_else(|| (0, "0".repeat(64)), |(sequence, hash)| (sequence + 1, hash));
+        let (sequence, previous) = last.map_or_else(
+            || (0, "0".repeat(64)),
+            |(sequence, hash)| (sequence + 1, hash),
+        );
         let mut entry = AuditRow {
             sequence,
             at: Utc::now().timestamp_micros(),
@@ -218,7 +300,10 @@ impl Lake {
     async fn last_entry(&self) -> Result<Option<(i64, String)>> {
         let mut last: Option<(i64, String)> = None;
         for batch in self.audit.read_columns(&["sequence", "hash"]).await? {
-            let (sequences, hashes) = (batch.column(0).as_primitive::<Int64Type>(), batch.column(1).as_string::<i32>());
+            let (sequences, hashes) = (
+                batch.column(0).as_primitive::<Int64Type>(),
+                batch.column(1).as_string::<i32>(),
+            );
             for (sequence, hash) in sequences.values().iter().zip(hashes.iter()) {
                 if last.as_ref().is_none_or(|(highest, _)| sequence > highest) {
                     last = Some((*sequence, hash.unwrap_or_default().to_owned()));
@@ -252,7 +337,8 @@ pub struct AuditVerdict {
     pub bad: u64,
     /// What is wrong first of all.
     pub first_problem: Option<String>,
-    /// The hash of the last entry: whoever keeps it can tell later that nothing before it was changed.
+    /// The hash of the last entry: whoever keeps it can tell later that nothing before it was
+    /// changed.
     pub head: Option<String>,
 }
 
@@ -278,9 +364,14 @@ impl AuditVerdict {
         let mut problems = Vec::new();
         for (expected, entry) in (0..).zip(entries) {
             let problem = if entry.sequence != expected {
-                Some(format!("entry {expected} is missing or there twice; {} follows", entry.sequence))
+                Some(format!(
+                    "entry {expected} is missing or there twice; {} follows",
+                    entry.sequence
+                ))
             } else if entry.hash != entry.computed_hash() {
-                Some(format!("entry {expected} was changed: its hash isn't that of its content"))
+                Some(format!(
+                    "entry {expected} was changed: its hash isn't that of its content"
+                ))
             } else if entry.previous != previous {
                 Some(format!("entry {expected} doesn't follow the one before it"))
             } else {
@@ -339,11 +430,26 @@ mod tests {
         assert_eq!(AuditVerdict::of(&[]).head, None);
         let mut changed = chain(5);
         changed[2].details = "{\"grains\":0}".to_owned();
-        assert!(AuditVerdict::of(&changed).first_problem.unwrap().contains("entry 2 was changed"));
+        assert!(
+            AuditVerdict::of(&changed)
+                .first_problem
+                .unwrap()
+                .contains("entry 2 was changed")
+        );
         changed[2].hash = changed[2].computed_hash();
-        assert!(AuditVerdict::of(&changed).first_problem.unwrap().contains("entry 3 doesn't follow"));
+        assert!(
+            AuditVerdict::of(&changed)
+                .first_problem
+                .unwrap()
+                .contains("entry 3 doesn't follow")
+        );
         let mut missing = chain(5);
         missing.remove(1);
-        assert!(AuditVerdict::of(&missing).first_problem.unwrap().contains("entry 1 is missing"));
+        assert!(
+            AuditVerdict::of(&missing)
+                .first_problem
+                .unwrap()
+                .contains("entry 1 is missing")
+        );
     }
 }

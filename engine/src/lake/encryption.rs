@@ -1,7 +1,8 @@
 //! Whether a lake is encrypted, and with whose keys.
 //!
-//! The file `encryption.json` in the lake's folder says that everything that is written from now on is sealed, and what tells
-//! the right keys from all others. Which files are sealed is in their names, and so in the log: `part-<id>.sealed.parquet`.
+//! The file `encryption.json` in the lake's folder says that everything that is written from now on
+//! is sealed, and what tells the right keys from all others. Which files are sealed is in their
+//! names, and so in the log: `part-<id>.sealed.parquet`.
 
 use std::sync::Arc;
 
@@ -36,7 +37,8 @@ pub(super) struct Encryption {
     hidden: Hidden,
 }
 
-/// The grains that sealed files hide because they were erased, even if their keys come back with an old copy of the keyring.
+/// The grains that sealed files hide because they were erased, even if their keys come back with an
+/// old copy of the keyring.
 #[derive(Debug, Clone, Default)]
 struct Hidden {
     grains: ErasedGrains,
@@ -57,14 +59,22 @@ impl Encryption {
         let path = Path::from(ENCRYPTION);
         let found = match location.store().get(&path).await {
             Err(object_store::Error::NotFound { .. }) => return Ok(Encryption::default()),
-            found => found.file("can't read", &path)?.bytes().await.file("can't read", &path)?,
+            found => found
+                .file("can't read", &path)?
+                .bytes()
+                .await
+                .file("can't read", &path)?,
         };
         let marker: Marker = serde_json::from_slice(&found).file("can't read", &path)?;
         match marker.format == FORMAT {
-            true => Ok(Encryption { marker: Some(marker), ..Encryption::default() }),
-            false => {
-                Err(EngineError::Key(format!("the lake is encrypted as `{}`; `{FORMAT}` is known", marker.format)))
-            }
+            true => Ok(Encryption {
+                marker: Some(marker),
+                ..Encryption::default()
+            }),
+            false => Err(EngineError::Key(format!(
+                "the lake is encrypted as `{}`; `{FORMAT}` is known",
+                marker.format
+            ))),
         }
     }
 }
@@ -84,22 +94,33 @@ impl Lake {
     }
 
     fn unlock_with(&mut self, store: Arc<dyn KeyStore>) -> Result<()> {
-        let Some(marker) = &self.encryption.marker else { return Ok(()) };
+        let Some(marker) = &self.encryption.marker else {
+            return Ok(());
+        };
         let name = store.name();
         let keys = LakeKeys::open(store, &marker.lake)?;
         if keys.check() != marker.check {
             return Err(self.foreign_keyring(&name, "is another one"));
         }
-        if keys.is_empty() && self.segments()?.iter().any(|segment| segment.id.is_sealed()) {
-            return Err(self.foreign_keyring(&name, "has none of the keys of people that the lake is sealed with"));
+        if keys.is_empty()
+            && self
+                .segments()?
+                .iter()
+                .any(|segment| segment.id.is_sealed())
+        {
+            return Err(self.foreign_keyring(
+                &name,
+                "has none of the keys of people that the lake is sealed with",
+            ));
         }
         self.encryption.keys = Some(Arc::new(keys));
         self.hide();
         Ok(())
     }
 
-    /// Reads which grains sealed files must hide, if the lake is encrypted and they aren't known as of this version. That they
-    /// can't be read is an error of those who read sealed rows, so that a check of the lake can name the damage.
+    /// Reads which grains sealed files must hide, if the lake is encrypted and they aren't known as
+    /// of this version. That they can't be read is an error of those who read sealed rows, so that
+    /// a check of the lake can name the damage.
     pub(super) async fn read_hidden(&mut self) {
         let version = Some(self.erased.version());
         if !self.is_encrypted() || self.encryption.hidden.version == version {
@@ -110,12 +131,18 @@ impl Lake {
             Err(error) => (ErasedGrains::default(), Some(Arc::new(error))),
         };
         let revealed = self.encryption.hidden.revealed;
-        self.encryption.hidden = Hidden { grains, version, fault, revealed };
+        self.encryption.hidden = Hidden {
+            grains,
+            version,
+            fault,
+            revealed,
+        };
         self.hide();
     }
 
-    /// With `revealed` the handle reads grains that were erased and whose keys are there nevertheless: those of an erasure that was
-    /// interrupted, or those that an old copy of the keyring opens.
+    /// With `revealed` the handle reads grains that were erased and whose keys are there
+    /// nevertheless: those of an erasure that was interrupted, or those that an old copy of the
+    /// keyring opens.
     pub(crate) fn reveal_erased(&mut self, revealed: bool) {
         self.encryption.hidden.revealed = revealed;
         self.hide();
@@ -123,13 +150,21 @@ impl Lake {
 
     fn hide(&mut self) {
         let hidden = &self.encryption.hidden;
-        let grains = if hidden.revealed { ErasedGrains::default() } else { hidden.grains.clone() };
-        let keys = self.encryption.keys.as_ref().map(|keys| Arc::new(keys.hiding(grains)));
+        let grains = if hidden.revealed {
+            ErasedGrains::default()
+        } else {
+            hidden.grains.clone()
+        };
+        let keys = self
+            .encryption
+            .keys
+            .as_ref()
+            .map(|keys| Arc::new(keys.hiding(grains)));
         self.encryption.keys = keys;
     }
 
-    /// Makes the lake one that is encrypted with the keys in `store`; only opens it if it is already. What it holds stays as it
-    /// is: [`crate::encrypt::encrypt`] seals that.
+    /// Makes the lake one that is encrypted with the keys in `store`; only opens it if it is
+    /// already. What it holds stays as it is: [`crate::encrypt::encrypt`] seals that.
     ///
     /// # Errors
     /// As [`Lake::unlock`]; [`EngineError::File`] if it can't be written.
@@ -137,11 +172,20 @@ impl Lake {
         if !self.is_encrypted() {
             let lake = hex::encode(random());
             let keys = LakeKeys::open(store, &lake)?;
-            let marker = Marker { format: FORMAT.to_owned(), lake, check: keys.check().to_owned() };
+            let marker = Marker {
+                format: FORMAT.to_owned(),
+                lake,
+                check: keys.check().to_owned(),
+            };
             let path = Path::from(ENCRYPTION);
             let text = serde_json::to_vec_pretty(&marker).file("can't write", &path)?;
             let only_new = PutOptions::from(PutMode::Create);
-            match self.location.store().put_opts(&path, PutPayload::from(text), only_new).await {
+            match self
+                .location
+                .store()
+                .put_opts(&path, PutPayload::from(text), only_new)
+                .await
+            {
                 // Another process was faster: the lake has the name that it gave.
                 Err(object_store::Error::AlreadyExists { .. }) => {
                     self.encryption = Encryption::load(&self.location).await?;
@@ -150,20 +194,24 @@ impl Lake {
                 }
                 written => written.file("can't write", &path)?,
             };
-            self.encryption = Encryption { marker: Some(marker), keys: Some(Arc::new(keys)), ..Encryption::default() };
+            self.encryption = Encryption {
+                marker: Some(marker),
+                keys: Some(Arc::new(keys)),
+                ..Encryption::default()
+            };
             self.read_hidden().await;
             return self.record_encryption().await;
         }
         self.unlock(store)
     }
 
-    /// The error of a keyring `name` that doesn't open this encrypted lake, because it `is` something. To make a new keyring is
-    /// never the remedy.
+    /// The error of a keyring `name` that doesn't open this encrypted lake, because it `is`
+    /// something. To make a new keyring is never the remedy.
     pub fn foreign_keyring(&self, name: &str, is: &str) -> EngineError {
         EngineError::Key(format!(
-            "the lake `{}` is encrypted, and the keyring `{name}` {is}: name the keyring that the lake was encrypted with \
-             (--keyring, GRISTMILL_KEYRING); if it was lost, restore it and its file `….people` from a backup, since no other \
-             keyring opens the lake",
+            "the lake `{}` is encrypted, and the keyring `{name}` {is}: name the keyring that the \
+             lake was encrypted with (--keyring, GRISTMILL_KEYRING); if it was lost, restore it \
+             and its file `….people` from a backup, since no other keyring opens the lake",
             self.location.name()
         ))
     }
@@ -198,8 +246,8 @@ impl Lake {
     /// The keys to read the data file `name` with; `None` if it isn't sealed.
     ///
     /// # Errors
-    /// [`EngineError::Key`] if it is and they weren't opened; [`EngineError::File`] if the table of erased grains can't be read,
-    /// some of which may be in the file.
+    /// [`EngineError::Key`] if it is and they weren't opened; [`EngineError::File`] if the table of
+    /// erased grains can't be read, some of which may be in the file.
     pub fn keys_to_read(&self, name: &str) -> Result<Option<Arc<LakeKeys>>> {
         match &self.encryption.hidden.fault {
             Some(fault) if is_sealed_file(name) => {
@@ -209,7 +257,8 @@ impl Lake {
         }
     }
 
-    /// The keys to check the data file `name` with, also where the table of erased grains is damaged; `None` if it isn't sealed.
+    /// The keys to check the data file `name` with, also where the table of erased grains is
+    /// damaged; `None` if it isn't sealed.
     ///
     /// # Errors
     /// [`EngineError::Key`] if it is and they weren't opened.
@@ -223,8 +272,8 @@ impl Lake {
 
     fn locked(&self, what: &str) -> EngineError {
         EngineError::Key(format!(
-            "the lake `{}` is encrypted and can't be {what} without its keyring: give --keyring and its passphrase \
-             (--passphrase-file or GRISTMILL_PASSPHRASE)",
+            "the lake `{}` is encrypted and can't be {what} without its keyring: give --keyring \
+             and its passphrase (--passphrase-file or GRISTMILL_PASSPHRASE)",
             self.location.name()
         ))
     }

@@ -1,7 +1,8 @@
-//! Which grains were erased: keyed hashes of their addresses, so that a later import doesn't bring them back.
+//! Which grains were erased: keyed hashes of their addresses, so that a later import doesn't bring
+//! them back.
 //!
-//! A row is a token: BLAKE3 of the address, keyed with the lake's own key, which stands beside it. The tokens of two lakes
-//! can't be compared, and no token tells an address.
+//! A row is a token: BLAKE3 of the address, keyed with the lake's own key, which stands beside it.
+//! The tokens of two lakes can't be compared, and no token tells an address.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -28,11 +29,16 @@ pub(crate) fn erased_schema() -> SchemaRef {
         Field::new("key", DataType::Utf8, false),
         Field::new("token", DataType::Utf8, false),
         Field::new("erasure_id", DataType::Utf8, false),
-        Field::new("at", DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into())), false),
+        Field::new(
+            "at",
+            DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into())),
+            false,
+        ),
     ]))
 }
 
-/// The grains that a lake refuses because they were erased. Look-ups take one short hash, and nothing if there are none.
+/// The grains that a lake refuses because they were erased. Look-ups take one short hash, and
+/// nothing if there are none.
 #[derive(Debug, Clone, Default)]
 pub struct ErasedGrains {
     /// Tokens by key. There is one key, unless two first erasures ran at the same time.
@@ -43,20 +49,27 @@ impl ErasedGrains {
     /// The tokens of `lake`, as far as its handle sees.
     ///
     /// # Errors
-    /// [`EngineError::Damaged`] if a data file isn't what was written: what was erased could come back. [`EngineError::File`].
+    /// [`EngineError::Damaged`] if a data file isn't what was written: what was erased could come
+    /// back. [`EngineError::File`].
     pub async fn load(lake: &Lake) -> Result<ErasedGrains> {
         let mut tokens: HashMap<[u8; 32], HashSet<[u8; 32]>> = HashMap::new();
         for batch in lake.erased.read_checked(&["key", "token"]).await? {
             for row in 0..batch.num_rows() {
                 let digest = |name| text(&batch, name, row).and_then(digest_of);
-                let (key, token) =
-                    digest("key").zip(digest("token")).ok_or("a token isn't 64 hex digits").map_err(|what: &str| {
-                        EngineError::File { what: "can't read", path: ERASED.to_owned(), cause: what.into() }
+                let (key, token) = digest("key")
+                    .zip(digest("token"))
+                    .ok_or("a token isn't 64 hex digits")
+                    .map_err(|what: &str| EngineError::File {
+                        what: "can't read",
+                        path: ERASED.to_owned(),
+                        cause: what.into(),
                     })?;
                 tokens.entry(key).or_default().insert(token);
             }
         }
-        Ok(ErasedGrains { tokens: Arc::new(tokens) })
+        Ok(ErasedGrains {
+            tokens: Arc::new(tokens),
+        })
     }
 
     /// True if nothing was erased.
@@ -66,7 +79,9 @@ impl ErasedGrains {
 
     /// True if the grain called `address` was erased.
     pub fn contains(&self, address: &ContentAddress) -> bool {
-        self.tokens.iter().any(|(key, tokens)| tokens.contains(&token_of(key, address)))
+        self.tokens
+            .iter()
+            .any(|(key, tokens)| tokens.contains(&token_of(key, address)))
     }
 
     fn key(&self) -> Option<[u8; 32]> {
@@ -95,7 +110,12 @@ pub(crate) struct Tombstone {
 
 fn tombstones_of_rows(batch: &RecordBatch) -> Vec<Tombstone> {
     let digest = |name, row| text(batch, name, row).and_then(digest_of);
-    let of_row = |row| Some(Tombstone { key: digest("key", row)?, token: digest("token", row)? });
+    let of_row = |row| {
+        Some(Tombstone {
+            key: digest("key", row)?,
+            token: digest("token", row)?,
+        })
+    };
     (0..batch.num_rows()).filter_map(of_row).collect()
 }
 
@@ -104,12 +124,18 @@ fn rows_of(mut tombstones: Vec<Tombstone>, erasure_id: &str, now: i64) -> Result
     // In the order of the tokens, which says nothing about the order of what was erased.
     tombstones.sort_unstable();
     let texts = |part: fn(&Tombstone) -> &[u8; 32]| -> ArrayRef {
-        Arc::new(StringArray::from_iter_values(tombstones.iter().map(|tombstone| hex::encode(part(tombstone)))))
+        Arc::new(StringArray::from_iter_values(
+            tombstones
+                .iter()
+                .map(|tombstone| hex::encode(part(tombstone))),
+        ))
     };
     let columns: Vec<ArrayRef> = vec![
         texts(|tombstone| &tombstone.key),
         texts(|tombstone| &tombstone.token),
-        Arc::new(StringArray::from_iter_values(tombstones.iter().map(|_| erasure_id))),
+        Arc::new(StringArray::from_iter_values(
+            tombstones.iter().map(|_| erasure_id),
+        )),
         Arc::new(TimestampMicrosecondArray::from_value(now, tombstones.len()).with_timezone("UTC")),
     ];
     RecordBatch::try_new(erased_schema(), columns).file("can't write", ERASED)
@@ -121,11 +147,15 @@ impl Lake {
     /// # Errors
     /// [`EngineError::Damaged`], [`EngineError::File`].
     pub(crate) async fn tombstones_in(&self, file: &DataFile) -> Result<Vec<Tombstone>> {
-        let rows = self.erased.read_checked_file(file, &["key", "token"]).await?;
+        let rows = self
+            .erased
+            .read_checked_file(file, &["key", "token"])
+            .await?;
         Ok(rows.iter().flat_map(tombstones_of_rows).collect())
     }
 
-    /// Writes `lost`, tombstones by their erasures, and takes `damaged` out of the table, in one commit.
+    /// Writes `lost`, tombstones by their erasures, and takes `damaged` out of the table, in one
+    /// commit.
     ///
     /// # Errors
     /// As [`Lake::refuse_from_now_on`].
@@ -135,9 +165,17 @@ impl Lake {
         damaged: Vec<DataFile>,
     ) -> Result<()> {
         let now = chrono::Utc::now().timestamp_micros();
-        let mut change = Change { removed: damaged, changes_rows: true, ..Change::default() };
+        let mut change = Change {
+            removed: damaged,
+            changes_rows: true,
+            ..Change::default()
+        };
         for (erasure_id, tombstones) in lost {
-            change.added.push(self.erased.write_file(&rows_of(tombstones, &erasure_id, now)?).await?);
+            change.added.push(
+                self.erased
+                    .write_file(&rows_of(tombstones, &erasure_id, now)?)
+                    .await?,
+            );
         }
         self.erased.commit(change, "repair", 0).await.map(drop)
     }
@@ -146,12 +184,17 @@ impl Lake {
     ///
     /// # Errors
     /// As [`ErasedGrains::load`].
-    pub(crate) async fn tombstones_of(&self, addresses: &[ContentAddress]) -> Result<Vec<Tombstone>> {
+    pub(crate) async fn tombstones_of(
+        &self,
+        addresses: &[ContentAddress],
+    ) -> Result<Vec<Tombstone>> {
         let known = ErasedGrains::load(self).await?;
         let tombstones = addresses.iter().flat_map(|address| {
             let of_key = |(key, tokens): (&[u8; 32], &HashSet<[u8; 32]>)| {
                 let token = token_of(key, address);
-                tokens.contains(&token).then_some(Tombstone { key: *key, token })
+                tokens
+                    .contains(&token)
+                    .then_some(Tombstone { key: *key, token })
             };
             known.tokens.iter().filter_map(of_key)
         });
@@ -177,7 +220,10 @@ impl Lake {
     pub(crate) async fn erasure_ids(&self) -> Result<HashSet<String>> {
         let mut ids = HashSet::new();
         for batch in self.erased.read_columns(&["erasure_id"]).await? {
-            ids.extend((0..batch.num_rows()).filter_map(|row| text(&batch, "erasure_id", row).map(str::to_owned)));
+            ids.extend(
+                (0..batch.num_rows())
+                    .filter_map(|row| text(&batch, "erasure_id", row).map(str::to_owned)),
+            );
         }
         Ok(ids)
     }
@@ -203,10 +249,20 @@ impl Lake {
         if fresh.is_empty() {
             return Ok(0);
         }
-        let tombstones: Vec<_> = fresh.into_iter().map(|token| Tombstone { key, token }).collect();
+        let tombstones: Vec<_> = fresh
+            .into_iter()
+            .map(|token| Tombstone { key, token })
+            .collect();
         let count = tombstones.len();
-        let file = self.erased.write_file(&rows_of(tombstones, erasure_id, now)?).await?;
-        let change = Change { added: vec![file], changes_rows: true, ..Change::default() };
+        let file = self
+            .erased
+            .write_file(&rows_of(tombstones, erasure_id, now)?)
+            .await?;
+        let change = Change {
+            added: vec![file],
+            changes_rows: true,
+            ..Change::default()
+        };
         self.erased.commit(change, "erase", ATTEMPTS).await?;
         Ok(count)
     }

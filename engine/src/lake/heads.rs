@@ -1,11 +1,14 @@
-//! `heads.json`: the newest version of every table, so that the end of a log can't be lost unnoticed.
+//! `heads.json`: the newest version of every table, so that the end of a log can't be lost
+//! unnoticed.
 //!
-//! The entries of a log can't say that others follow them. This file does: it holds, for each table, the version after the
-//! newest commit, a digest over the table's list of files at that version, and the digests of the newest entries of its log. It is replaced as a
-//! whole after each commit and merged by the higher version, so that two writers never move it back.
+//! The entries of a log can't say that others follow them. This file does: it holds, for each
+//! table, the version after the newest commit, a digest over the table's list of files at that
+//! version, and the digests of the newest entries of its log. It is replaced as a whole after each
+//! commit and merged by the higher version, so that two writers never move it back.
 //!
-//! A log that is **ahead** of its head is sound: a process was killed between its commit and the update, or another engine
-//! wrote. A log that is **behind**, or differs at that version, is damaged.
+//! A log that is **ahead** of its head is sound: a process was killed between its commit and the
+//! update, or another engine wrote. A log that is **behind**, or differs at that version, is
+//! damaged.
 
 use std::collections::BTreeMap;
 
@@ -25,7 +28,8 @@ pub const HEADS: &str = "heads.json";
 pub(crate) const ACCEPT: &str =
     "restore the lake from a backup, or accept it as it is now: `gristmill repair --accept-logs`";
 
-/// The file that processes lock while they replace it, where the lake is a folder. It is empty, and stays.
+/// The file that processes lock while they replace it, where the lake is a folder. It is empty, and
+/// stays.
 pub(super) const LOCK: &str = "heads.lock";
 
 const FORMAT: &str = "gristmill-heads/1";
@@ -72,21 +76,33 @@ pub(crate) struct CheckpointHead {
     pub(crate) hint: FileDigest,
 }
 
-/// Returns the digest over `files`, which are in the order of their names: BLAKE3 of, for each, the name, a zero byte, size and
-/// rows as little-endian u64, and 32 bytes of its content digest (zeros where it has none).
+/// Returns the digest over `files`, which are in the order of their names: BLAKE3 of, for each, the
+/// name, a zero byte, size and rows as little-endian u64, and 32 bytes of its content digest (zeros
+/// where it has none).
 pub(crate) fn digest_of_files(files: &[DataFile]) -> FileDigest {
     let mut hasher = blake3::Hasher::new();
     for file in files {
         hasher.update(file.name.as_bytes()).update(&[0]);
-        hasher.update(&file.size.to_le_bytes()).update(&file.rows.to_le_bytes());
-        hasher.update(file.digest.as_ref().map_or(&[0; 32], |digest| digest.as_bytes()));
+        hasher
+            .update(&file.size.to_le_bytes())
+            .update(&file.rows.to_le_bytes());
+        hasher.update(
+            file.digest
+                .as_ref()
+                .map_or(&[0; 32], |digest| digest.as_bytes()),
+        );
     }
     hasher.finalize().into()
 }
 
 impl Default for Heads {
     fn default() -> Self {
-        Heads { format: FORMAT.to_owned(), encryption: None, tables: BTreeMap::new(), checksum: String::new() }
+        Heads {
+            format: FORMAT.to_owned(),
+            encryption: None,
+            tables: BTreeMap::new(),
+            checksum: String::new(),
+        }
     }
 }
 
@@ -102,7 +118,8 @@ impl TableHead {
         while self.entries.len() > ENTRIES {
             self.entries.pop_first();
         }
-        let newest = |head: &Option<CheckpointHead>| head.as_ref().map(|checkpoint| checkpoint.version);
+        let newest =
+            |head: &Option<CheckpointHead>| head.as_ref().map(|checkpoint| checkpoint.version);
         if newest(&found.checkpoint) >= newest(&self.checkpoint) {
             self.checkpoint = found.checkpoint;
         }
@@ -116,7 +133,9 @@ impl Heads {
     /// [`EngineError::Damaged`] if it isn't what was written; [`EngineError::File`].
     pub(crate) async fn load(location: &LakeLocation) -> Result<Option<Heads>> {
         let found = location.read_small(&Path::from(HEADS)).await?;
-        found.map(|bytes| Heads::parse(&bytes, location)).transpose()
+        found
+            .map(|bytes| Heads::parse(&bytes, location))
+            .transpose()
     }
 
     /// Merges `found` into the head of `table`.
@@ -135,9 +154,13 @@ impl Heads {
             cause,
             remedy: ACCEPT,
         };
-        let heads: Heads = serde_json::from_slice(bytes).map_err(|error| damaged(error.to_string()))?;
+        let heads: Heads =
+            serde_json::from_slice(bytes).map_err(|error| damaged(error.to_string()))?;
         if heads.format != FORMAT {
-            return Err(damaged(format!("its form is `{}`, and `{FORMAT}` is known", heads.format)));
+            return Err(damaged(format!(
+                "its form is `{}`, and `{FORMAT}` is known",
+                heads.format
+            )));
         }
         // Compared as bytes: a changed space or digit of a number is damage, too.
         match heads.clone().into_bytes().ok().as_deref() == Some(bytes) {
@@ -160,11 +183,17 @@ impl Heads {
     pub(crate) async fn replace(location: &LakeLocation, heads: Heads) -> Result<()> {
         let path = Path::from(HEADS);
         let bytes = heads.into_bytes().file("can't write", HEADS)?;
-        location.store().put(&path, PutPayload::from(bytes)).await.file("can't write", &path).map(drop)
+        location
+            .store()
+            .put(&path, PutPayload::from(bytes))
+            .await
+            .file("can't write", &path)
+            .map(drop)
     }
 
-    /// Replaces the heads of the lake at `location` with what `change` makes of them, unless that is what they are. `change` may
-    /// be called several times. It gets empty heads where there are none.
+    /// Replaces the heads of the lake at `location` with what `change` makes of them, unless that
+    /// is what they are. `change` may be called several times. It gets empty heads where there are
+    /// none.
     ///
     /// # Errors
     /// [`EngineError::Damaged`] if the file isn't what was written; [`EngineError::File`];
@@ -178,12 +207,18 @@ impl Heads {
         }
         let location = location.clone();
         let update = move || Self::update_local(&location, change);
-        tokio::task::spawn_blocking(update).await.file("can't write", HEADS)?
+        tokio::task::spawn_blocking(update)
+            .await
+            .file("can't write", HEADS)?
     }
 
     fn update_local(location: &LakeLocation, change: impl Fn(&mut Heads)) -> Result<()> {
         let place = |name: &str| location.local_path(&Path::from(name)).unwrap_or_default();
-        let lock = std::fs::File::options().create(true).truncate(false).write(true).open(place(LOCK));
+        let lock = std::fs::File::options()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .open(place(LOCK));
         let lock = lock.file("can't open", place(LOCK).display())?;
         match lock.lock() {
             // File systems without locks have one writer, or none that would wait.
@@ -193,14 +228,20 @@ impl Heads {
         let path = place(HEADS);
         let found = match std::fs::read(&path) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
-            found => Some(Heads::parse(&found.file("can't read", path.display())?, location)?),
+            found => Some(Heads::parse(
+                &found.file("can't read", path.display())?,
+                location,
+            )?),
         };
         if let Some(bytes) = changed(found.as_ref(), change)? {
             let scratch = location.scratch_file()?;
             std::fs::write(scratch.path(), bytes)
                 .and_then(|()| scratch.as_file().sync_data())
                 .file("can't write", path.display())?;
-            scratch.persist(&path).map_err(|error| error.error).file("can't write", path.display())?;
+            scratch
+                .persist(&path)
+                .map_err(|error| error.error)
+                .file("can't write", path.display())?;
         }
         Ok(())
     }
@@ -212,26 +253,46 @@ impl Heads {
                 Err(object_store::Error::NotFound { .. }) => (None, PutMode::Create),
                 found => {
                     let found = found.file("can't read", &path)?;
-                    let version =
-                        UpdateVersion { e_tag: found.meta.e_tag.clone(), version: found.meta.version.clone() };
+                    let version = UpdateVersion {
+                        e_tag: found.meta.e_tag.clone(),
+                        version: found.meta.version.clone(),
+                    };
                     let bytes = found.bytes().await.file("can't read", &path)?;
-                    (Some(Heads::parse(&bytes, location)?), PutMode::Update(version))
+                    (
+                        Some(Heads::parse(&bytes, location)?),
+                        PutMode::Update(version),
+                    )
                 }
             };
-            let Some(bytes) = changed(found.as_ref(), &change)? else { return Ok(()) };
+            let Some(bytes) = changed(found.as_ref(), &change)? else {
+                return Ok(());
+            };
             let payload = PutPayload::from(bytes);
-            let put = location.store().put_opts(&path, payload.clone(), PutOptions::from(mode)).await;
+            let put = location
+                .store()
+                .put_opts(&path, payload.clone(), PutOptions::from(mode))
+                .await;
             match put {
-                Err(object_store::Error::AlreadyExists { .. } | object_store::Error::Precondition { .. }) => {}
-                // A store without conditional puts: the last of two simultaneous writers wins, and the next commit mends it.
+                Err(
+                    object_store::Error::AlreadyExists { .. }
+                    | object_store::Error::Precondition { .. },
+                ) => {}
+                // A store without conditional puts: the last of two simultaneous writers wins, and
+                // the next commit mends it.
                 Err(object_store::Error::NotImplemented { .. }) => {
-                    location.store().put(&path, payload).await.file("can't write", &path)?;
+                    location
+                        .store()
+                        .put(&path, payload)
+                        .await
+                        .file("can't write", &path)?;
                     return Ok(());
                 }
                 put => return put.map(drop).file("can't write", &path),
             }
         }
-        Err(EngineError::Conflict(format!("`{HEADS}` was busy {ATTEMPTS} times")))
+        Err(EngineError::Conflict(format!(
+            "`{HEADS}` was busy {ATTEMPTS} times"
+        )))
     }
 }
 
@@ -251,7 +312,12 @@ mod tests {
 
     fn head(version: u64, text: &str) -> TableHead {
         let entries = [(version, FileDigest::of(text.as_bytes()))].into();
-        TableHead { version, files: FileDigest::of(text.as_bytes()), entries, checkpoint: None }
+        TableHead {
+            version,
+            files: FileDigest::of(text.as_bytes()),
+            entries,
+            checkpoint: None,
+        }
     }
 
     async fn lake() -> (tempfile::TempDir, LakeLocation) {
@@ -264,16 +330,22 @@ mod tests {
     async fn heads_never_move_back() {
         let (_folder, location) = lake().await;
         for version in [1, 5, 3] {
-            Heads::update(&location, move |heads| heads.merge("state", head(version, &version.to_string())))
-                .await
-                .unwrap();
+            Heads::update(&location, move |heads| {
+                heads.merge("state", head(version, &version.to_string()))
+            })
+            .await
+            .unwrap();
         }
         let heads = Heads::load(&location).await.unwrap().unwrap();
         let state = heads.tables.get("state").unwrap();
         assert_eq!((state.version, state.files), (5, FileDigest::of(b"5")));
         assert_eq!(state.entries.keys().copied().collect::<Vec<_>>(), [1, 3, 5]);
         for version in 6..30 {
-            Heads::update(&location, move |heads| heads.merge("state", head(version, ""))).await.unwrap();
+            Heads::update(&location, move |heads| {
+                heads.merge("state", head(version, ""))
+            })
+            .await
+            .unwrap();
         }
         let heads = Heads::load(&location).await.unwrap().unwrap();
         assert_eq!(heads.tables.get("state").unwrap().entries.len(), ENTRIES);
@@ -282,14 +354,22 @@ mod tests {
     #[tokio::test]
     async fn every_flipped_bit_of_the_heads_is_noticed() {
         let (folder, location) = lake().await;
-        Heads::update(&location, |heads| heads.merge("state", head(7, "x"))).await.unwrap();
+        Heads::update(&location, |heads| heads.merge("state", head(7, "x")))
+            .await
+            .unwrap();
         let path = folder.path().join(HEADS);
         let sound = std::fs::read(&path).unwrap();
         for bit in 0..sound.len() * 8 {
             let mut damaged = sound.clone();
             damaged[bit / 8] ^= 1 << (bit % 8);
             std::fs::write(&path, damaged).unwrap();
-            assert!(matches!(Heads::load(&location).await, Err(EngineError::Damaged { .. })), "bit {bit}");
+            assert!(
+                matches!(
+                    Heads::load(&location).await,
+                    Err(EngineError::Damaged { .. })
+                ),
+                "bit {bit}"
+            );
         }
     }
 
@@ -301,13 +381,19 @@ mod tests {
                 let location = location.clone();
                 tokio::spawn(async move {
                     let table = format!("table-{writer}");
-                    Heads::update(&location, move |heads| heads.merge(&table, head(writer, "x"))).await
+                    Heads::update(&location, move |heads| {
+                        heads.merge(&table, head(writer, "x"))
+                    })
+                    .await
                 })
             })
             .collect();
         for writer in writers {
             writer.await.unwrap().unwrap();
         }
-        assert_eq!(Heads::load(&location).await.unwrap().unwrap().tables.len(), 16);
+        assert_eq!(
+            Heads::load(&location).await.unwrap().unwrap().tables.len(),
+            16
+        );
     }
 }

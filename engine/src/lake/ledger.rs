@@ -1,9 +1,10 @@
 //! Which sources the lake has taken in, and how far.
 //!
-//! Each commit to `grains` that takes from a source says so in an application transaction named after the source's BLAKE3.
-//! Delta keeps these through checkpoints and cleaning of its log, so a source is known for as long as the lake lives.
-//! `deltalake` answers for one name at a time, replaying the log for each; a run over many files wants them all, so they
-//! are read here in one pass over the newest checkpoint and the commits after it.
+//! Each commit to `grains` that takes from a source says so in an application transaction named
+//! after the source's BLAKE3. Delta keeps these through checkpoints and cleaning of its log, so a
+//! source is known for as long as the lake lives. `deltalake` answers for one name at a time,
+//! replaying the log for each; a run over many files wants them all, so they are read here in one
+//! pass over the newest checkpoint and the commits after it.
 
 use std::collections::HashMap;
 
@@ -35,11 +36,13 @@ pub enum Progress {
 pub struct Taken {
     /// How far.
     pub progress: Progress,
-    /// The kind that it was read as; `None` if an earlier version took it in, which didn't note that.
+    /// The kind that it was read as; `None` if an earlier version took it in, which didn't note
+    /// that.
     pub kind: Option<SourceKind>,
 }
 
-/// The bits of a version that hold an ordinal; all of them set mean the end of the source. The kind's code stands above them.
+/// The bits of a version that hold an ordinal; all of them set mean the end of the source. The
+/// kind's code stands above them.
 const ORDINAL_BITS: u32 = 48;
 const ORDINALS: i64 = (1 << ORDINAL_BITS) - 1;
 
@@ -55,7 +58,9 @@ impl Taken {
 
     fn from_version(version: i64) -> Taken {
         let version = version.max(0);
-        let kind = u8::try_from(version >> ORDINAL_BITS).ok().and_then(SourceKind::from_code);
+        let kind = u8::try_from(version >> ORDINAL_BITS)
+            .ok()
+            .and_then(SourceKind::from_code);
         let progress = match version & ORDINALS {
             ORDINALS => Progress::Complete,
             ordinal => Progress::Next(ordinal as u64),
@@ -86,8 +91,12 @@ impl Ledger {
         let mut ledger = Ledger::default();
         let entries = LogFile::list(grains.location(), grains.name()).await?;
         let seen = |entry: &&LogFile| entry.version <= grains.version();
-        let checkpoint =
-            entries.iter().filter(seen).filter(|entry| entry.is_checkpoint).map(|entry| entry.version).max();
+        let checkpoint = entries
+            .iter()
+            .filter(seen)
+            .filter(|entry| entry.is_checkpoint)
+            .map(|entry| entry.version)
+            .max();
         for entry in entries.iter().filter(seen) {
             match checkpoint {
                 Some(version) if entry.is_checkpoint && entry.version == version => {
@@ -113,19 +122,26 @@ impl Ledger {
 
     /// The sources and how far each was read, in no order.
     pub fn iter(&self) -> impl Iterator<Item = (&str, Progress)> {
-        self.sources.iter().map(|(source, taken)| (&**source, taken.progress))
+        self.sources
+            .iter()
+            .map(|(source, taken)| (&**source, taken.progress))
     }
 
     fn note(&mut self, name: &str, version: i64) {
         if let Some(source) = name.strip_prefix(NAME_PREFIX) {
-            self.sources.insert(source.to_owned(), Taken::from_version(version));
+            self.sources
+                .insert(source.to_owned(), Taken::from_version(version));
         }
     }
 
     async fn read_commit(&mut self, grains: &Table, path: &Path) -> Result<()> {
         let bytes = read(grains, path).await?;
-        for line in bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
-            let action: LogLine = serde_json::from_slice(line).file("can't read the commit", path.to_string())?;
+        for line in bytes
+            .split(|byte| *byte == b'\n')
+            .filter(|line| !line.is_empty())
+        {
+            let action: LogLine =
+                serde_json::from_slice(line).file("can't read the commit", path.to_string())?;
             if let Some(transaction) = action.txn {
                 self.note(&transaction.app_id, transaction.version);
             }
@@ -137,26 +153,46 @@ impl Ledger {
         let builder = ParquetRecordBatchReaderBuilder::try_new(read(grains, path).await?)
             .file("can't read the checkpoint", path)?;
         let mask = ProjectionMask::columns(builder.parquet_schema(), ["txn"]);
-        for batch in builder.with_projection(mask).build().file("can't read the checkpoint", path)? {
+        for batch in builder
+            .with_projection(mask)
+            .build()
+            .file("can't read the checkpoint", path)?
+        {
             let batch = batch.file("can't read the checkpoint", path)?;
-            if let Some(transactions) = batch.column_by_name("txn").and_then(|column| column.as_struct_opt()) {
-                self.read_transactions(transactions).file("can't read the checkpoint", path)?;
+            if let Some(transactions) = batch
+                .column_by_name("txn")
+                .and_then(|column| column.as_struct_opt())
+            {
+                self.read_transactions(transactions)
+                    .file("can't read the checkpoint", path)?;
             }
         }
         Ok(())
     }
 
-    fn read_transactions(&mut self, transactions: &StructArray) -> Result<(), arrow::error::ArrowError> {
-        let (Some(names), Some(versions)) =
-            (transactions.column_by_name("appId"), transactions.column_by_name("version"))
-        else {
+    fn read_transactions(
+        &mut self,
+        transactions: &StructArray,
+    ) -> Result<(), arrow::error::ArrowError> {
+        let (Some(names), Some(versions)) = (
+            transactions.column_by_name("appId"),
+            transactions.column_by_name("version"),
+        ) else {
             return Ok(());
         };
         // Whoever wrote the checkpoint chose the Arrow types.
-        let (names, versions) = (cast(names, &DataType::Utf8)?, cast(versions, &DataType::Int64)?);
-        let (names, versions) = (names.as_string::<i32>(), versions.as_primitive::<Int64Type>());
+        let (names, versions) = (
+            cast(names, &DataType::Utf8)?,
+            cast(versions, &DataType::Int64)?,
+        );
+        let (names, versions) = (
+            names.as_string::<i32>(),
+            versions.as_primitive::<Int64Type>(),
+        );
         for (row, (name, version)) in names.iter().zip(versions).enumerate() {
-            if let (Some(name), Some(version)) = (name.filter(|_| transactions.is_valid(row)), version) {
+            if let (Some(name), Some(version)) =
+                (name.filter(|_| transactions.is_valid(row)), version)
+            {
                 self.note(name, version);
             }
         }
@@ -165,7 +201,15 @@ impl Ledger {
 }
 
 async fn read(grains: &Table, path: &Path) -> Result<Bytes> {
-    grains.location().store().get(path).await.file("can't read", path)?.bytes().await.file("can't read", path)
+    grains
+        .location()
+        .store()
+        .get(path)
+        .await
+        .file("can't read", path)?
+        .bytes()
+        .await
+        .file("can't read", path)
 }
 
 /// The one action that is looked for; all others are passed over.
@@ -197,7 +241,10 @@ mod tests {
                 assert_eq!(Taken::from_version(taken.to_version()), taken);
             }
         }
-        let before = |progress| Taken { progress, kind: None };
+        let before = |progress| Taken {
+            progress,
+            kind: None,
+        };
         assert_eq!(Taken::from_version(i64::MAX), before(Progress::Complete));
         assert_eq!(Taken::from_version(9), before(Progress::Next(9)));
         assert_eq!(Taken::from_version(-1), before(Progress::Next(0)));
@@ -206,18 +253,25 @@ mod tests {
     #[test]
     fn transactions_of_a_checkpoint_are_read_whatever_types_its_writer_chose() {
         let names = ["gristmill:source:a", "someone else's"];
-        let texts: [ArrayRef; 2] =
-            [Arc::new(LargeStringArray::from(names.to_vec())), Arc::new(StringViewArray::from(names.to_vec()))];
+        let texts: [ArrayRef; 2] = [
+            Arc::new(LargeStringArray::from(names.to_vec())),
+            Arc::new(StringViewArray::from(names.to_vec())),
+        ];
         for names in texts {
             let versions: ArrayRef = Arc::new(Int32Array::from(vec![Some(7), None]));
-            let transactions = StructArray::try_from(vec![("appId", names), ("version", versions)]).unwrap();
+            let transactions =
+                StructArray::try_from(vec![("appId", names), ("version", versions)]).unwrap();
             let mut ledger = Ledger::default();
             ledger.read_transactions(&transactions).unwrap();
-            assert_eq!(ledger.iter().collect::<Vec<_>>(), [("a", Progress::Next(7))]);
+            assert_eq!(
+                ledger.iter().collect::<Vec<_>>(),
+                [("a", Progress::Next(7))]
+            );
         }
         let versions: ArrayRef = Arc::new(LargeStringArray::from(vec!["no number"]));
         let names: ArrayRef = Arc::new(LargeStringArray::from(vec!["gristmill:source:a"]));
-        let transactions = StructArray::try_from(vec![("appId", names), ("version", versions)]).unwrap();
+        let transactions =
+            StructArray::try_from(vec![("appId", names), ("version", versions)]).unwrap();
         let mut ledger = Ledger::default();
         ledger.read_transactions(&transactions).unwrap();
         assert_eq!(ledger.progress("a"), None);

@@ -1,4 +1,5 @@
-//! The lifecycle state that travels with grains: the fold of `state`, and of what grains supersede by their own word.
+//! The lifecycle state that travels with grains: the fold of `state`, and of what grains supersede
+//! by their own word.
 //!
 //! [`LifecycleFold`] says which events count; the views of SQL agree with it.
 
@@ -28,8 +29,8 @@ pub(crate) struct EventRow<'b> {
     pub(crate) at: i64,
 }
 
-/// The events in a batch of [`EVENT_COLUMNS`]. Rows of events that this version doesn't know, or of what is no address, are passed over:
-/// they say nothing of any grain.
+/// The events in a batch of [`EVENT_COLUMNS`]. Rows of events that this version doesn't know, or of
+/// what is no address, are passed over: they say nothing of any grain.
 pub(crate) fn events_of(batch: &RecordBatch) -> impl Iterator<Item = EventRow<'_>> {
     let text = |at: usize| batch.column(at).as_string::<i32>();
     let (addresses, events, values) = (text(0), text(1), text(2));
@@ -45,21 +46,26 @@ pub(crate) fn events_of(batch: &RecordBatch) -> impl Iterator<Item = EventRow<'_
 }
 
 impl Lake {
-    /// The portable index-layer fields (§11.7) of the grains that `wanted` picks, as of the version that the handle sees.
-    /// Reads all of `state` and what all grains supersede, file by file; holds only what is wanted.
+    /// The portable index-layer fields (§11.7) of the grains that `wanted` picks, as of the version
+    /// that the handle sees. Reads all of `state` and what all grains supersede, file by file;
+    /// holds only what is wanted.
     ///
     /// # Errors
-    /// [`EngineError::File`](crate::error::EngineError::File), [`EngineError::Delta`](crate::error::EngineError::Delta).
+    /// [`EngineError::File`](crate::error::EngineError::File),
+    /// [`EngineError::Delta`](crate::error::EngineError::Delta).
     pub async fn portable_states(
         &self,
         wanted: impl Fn(&ContentAddress) -> bool,
     ) -> Result<BTreeMap<ContentAddress, IndexState>> {
         let folds = self.lifecycles(wanted).await?;
-        Ok(folds.into_iter().filter_map(|(address, fold)| Some((address, fold.portable()?))).collect())
+        Ok(folds
+            .into_iter()
+            .filter_map(|(address, fold)| Some((address, fold.portable()?)))
+            .collect())
     }
 
-    /// The lifecycle of the grains that `wanted` picks and of which anything is known, as of the version that the handle sees. Reads as
-    /// [`Lake::portable_states`] does.
+    /// The lifecycle of the grains that `wanted` picks and of which anything is known, as of the
+    /// version that the handle sees. Reads as [`Lake::portable_states`] does.
     ///
     /// # Errors
     /// As [`Lake::portable_states`].
@@ -70,22 +76,31 @@ impl Lake {
         let mut folds: BTreeMap<ContentAddress, LifecycleFold> = BTreeMap::new();
         let note = |batch: RecordBatch| {
             for row in events_of(&batch).filter(|row| wanted(&row.address)) {
-                folds.entry(row.address).or_default().add(row.event, row.value, row.at);
+                folds
+                    .entry(row.address)
+                    .or_default()
+                    .add(row.event, row.value, row.at);
             }
         };
         self.state.each_batch(&EVENT_COLUMNS, note).await?;
         for segment in self.segments()? {
             let path = self.grains.path_of(&segment.file.name);
             let file = OpenFile::open(self, &path).await?;
-            let told = tokio::task::spawn_blocking(move || own_words(&file)).await.file("can't read", &path)??;
+            let told = tokio::task::spawn_blocking(move || own_words(&file))
+                .await
+                .file("can't read", &path)??;
             for (old, new, at) in told.into_iter().filter(|(old, ..)| wanted(old)) {
-                folds.entry(old).or_default().add(LifecycleEvent::Superseded, Some(&new), at);
+                folds
+                    .entry(old)
+                    .or_default()
+                    .add(LifecycleEvent::Superseded, Some(&new), at);
             }
         }
         Ok(folds)
     }
 
-    /// How many supersessions the rows of grains say, as of the version that the handle sees. Reads one column of all segments.
+    /// How many supersessions the rows of grains say, as of the version that the handle sees. Reads
+    /// one column of all segments.
     ///
     /// # Errors
     /// As [`Lake::portable_states`].
@@ -95,8 +110,13 @@ impl Lake {
             let path = self.grains.path_of(&segment.file.name);
             let file = OpenFile::open(self, &path).await?;
             let columns = [IdentityColumn::Supersedes.name()];
-            let counting = move || file.each(Some(&columns), |_, batch| Ok(supersessions_in(batch)));
-            count += tokio::task::spawn_blocking(counting).await.file("can't read", &path)??.into_iter().sum::<u64>();
+            let counting =
+                move || file.each(Some(&columns), |_, batch| Ok(supersessions_in(batch)));
+            count += tokio::task::spawn_blocking(counting)
+                .await
+                .file("can't read", &path)??
+                .into_iter()
+                .sum::<u64>();
         }
         Ok(count)
     }
@@ -104,7 +124,9 @@ impl Lake {
 
 /// How many supersessions the rows of `batch` say.
 pub(crate) fn supersessions_in(batch: &RecordBatch) -> u64 {
-    let column = batch.column_by_name(IdentityColumn::Supersedes.name()).and_then(|column| column.as_list_opt::<i32>());
+    let column = batch
+        .column_by_name(IdentityColumn::Supersedes.name())
+        .and_then(|column| column.as_list_opt::<i32>());
     let lists = column.into_iter().flat_map(|lists| lists.iter().flatten());
     lists.map(|superseded| superseded.len() as u64).sum()
 }
@@ -112,13 +134,19 @@ pub(crate) fn supersessions_in(batch: &RecordBatch) -> u64 {
 /// What the grains of `file` supersede by their own rows: which, by whom, and when those were made.
 fn own_words(file: &OpenFile) -> Result<Vec<(ContentAddress, String, i64)>> {
     let supersedes = IdentityColumn::Supersedes.name();
-    let [address, created, ingested] =
-        [IdentityColumn::ContentAddress.name(), Field::CreatedAt.name(), IdentityColumn::IngestedAt.name()];
+    let [address, created, ingested] = [
+        IdentityColumn::ContentAddress.name(),
+        Field::CreatedAt.name(),
+        IdentityColumn::IngestedAt.name(),
+    ];
     // Most grains supersede nothing: only of those that do more is read.
     let rows = file.each(Some(&[supersedes]), |first, batch| {
         let column = batch.column_by_name(supersedes);
         let stated = |row: &usize| column.is_some_and(|column| column.is_valid(*row));
-        Ok((0..batch.num_rows()).filter(stated).map(|row| first + row as u32).collect::<Vec<_>>())
+        Ok((0..batch.num_rows())
+            .filter(stated)
+            .map(|row| first + row as u32)
+            .collect::<Vec<_>>())
     })?;
     let rows = rows.concat();
     let mut out = Vec::new();
@@ -126,12 +154,22 @@ fn own_words(file: &OpenFile) -> Result<Vec<(ContentAddress, String, i64)>> {
         return Ok(out);
     }
     for batch in file.pick(&[supersedes, address, created, ingested], &rows)? {
-        let instants = |name: &str| batch.column_by_name(name)?.as_primitive_opt::<TimestampMicrosecondType>();
+        let instants = |name: &str| {
+            batch
+                .column_by_name(name)?
+                .as_primitive_opt::<TimestampMicrosecondType>()
+        };
         let (created, ingested) = (instants(created), instants(ingested));
         links(&batch, |row, _, old| {
-            let at = [created, ingested].into_iter().flatten().find(|column| column.is_valid(row));
+            let at = [created, ingested]
+                .into_iter()
+                .flatten()
+                .find(|column| column.is_valid(row));
             let new = text_at(texts(&batch, address), row);
-            out.extend(new.zip(at).map(|(new, at)| (old, new.to_owned(), at.value(row))));
+            out.extend(
+                new.zip(at)
+                    .map(|(new, at)| (old, new.to_owned(), at.value(row))),
+            );
         });
     }
     Ok(out)

@@ -27,7 +27,8 @@ pub struct LakeLocation {
 }
 
 impl LakeLocation {
-    /// The lake at `uri`: a folder, or an `s3://`, `gs://` or `az://` URI. The folder is made if it isn't there.
+    /// The lake at `uri`: a folder, or an `s3://`, `gs://` or `az://` URI. The folder is made if it
+    /// isn't there.
     ///
     /// # Errors
     /// [`EngineError::Connector`](crate::error::EngineError::Connector) if no store serves the URI.
@@ -41,9 +42,10 @@ impl LakeLocation {
 
     fn local(path: &FilePath) -> Result<LakeLocation> {
         let folder = std::path::absolute(path).file("can't resolve", path.display().to_string())?;
-        std::fs::create_dir_all(&folder).file("can't make the folder", folder.display().to_string())?;
-        let store =
-            LocalFileSystem::new_with_prefix(&folder).file("can't use the folder", folder.display().to_string())?;
+        std::fs::create_dir_all(&folder)
+            .file("can't make the folder", folder.display().to_string())?;
+        let store = LocalFileSystem::new_with_prefix(&folder)
+            .file("can't use the folder", folder.display().to_string())?;
         Ok(LakeLocation {
             url: url_of_path(&folder)?,
             store: Arc::new(store),
@@ -55,14 +57,26 @@ impl LakeLocation {
 
     fn remote(uri: &str) -> Result<LakeLocation> {
         let place = place_of(uri.trim_end_matches('/'))?;
-        let store = Arc::new(PrefixStore::new(Arc::clone(&place.store), place.path.clone()));
-        Ok(LakeLocation { url: place.url, store, root: Some(place.store), prefix: place.path, folder: None })
+        let store = Arc::new(PrefixStore::new(
+            Arc::clone(&place.store),
+            place.path.clone(),
+        ));
+        Ok(LakeLocation {
+            url: place.url,
+            store,
+            root: Some(place.store),
+            prefix: place.path,
+            folder: None,
+        })
     }
 
     /// The URL of the table folder `name`.
     pub(super) fn table_url(&self, name: &str) -> Url {
         let mut url = self.url.clone();
-        url.set_path(&format!("{}/{name}/", self.url.path().trim_end_matches('/')));
+        url.set_path(&format!(
+            "{}/{name}/",
+            self.url.path().trim_end_matches('/')
+        ));
         url
     }
 
@@ -73,7 +87,10 @@ impl LakeLocation {
 
     /// The path of the table folder `name` in that store.
     pub(super) fn path_in_store(&self, name: &str) -> Path {
-        self.prefix.parts().chain(Path::from(name).parts()).collect()
+        self.prefix
+            .parts()
+            .chain(Path::from(name).parts())
+            .collect()
     }
 
     /// What to call the lake: a path or a URI.
@@ -91,11 +108,14 @@ impl LakeLocation {
 
     /// The local path of `path`, if the lake is a folder.
     pub fn local_path(&self, path: &Path) -> Option<PathBuf> {
-        self.folder.as_ref().map(|folder| path.parts().fold(folder.clone(), |folder, part| folder.join(part.as_ref())))
+        self.folder.as_ref().map(|folder| {
+            path.parts()
+                .fold(folder.clone(), |folder, part| folder.join(part.as_ref()))
+        })
     }
 
-    /// A new temporary file from which [`LakeLocation::publish`] can make a file of the lake; on the same file system if
-    /// the lake is a folder.
+    /// A new temporary file from which [`LakeLocation::publish`] can make a file of the lake; on
+    /// the same file system if the lake is a folder.
     ///
     /// # Errors
     /// [`EngineError::File`](crate::error::EngineError::File).
@@ -103,15 +123,16 @@ impl LakeLocation {
         let made = match &self.folder {
             Some(folder) => {
                 let scratch = folder.join(SCRATCH);
-                std::fs::create_dir_all(&scratch).and_then(|()| scratch_builder().tempfile_in(scratch))
+                std::fs::create_dir_all(&scratch)
+                    .and_then(|()| scratch_builder().tempfile_in(scratch))
             }
             None => scratch_builder().tempfile(),
         };
         made.file("can't make a temporary file in", self.name())
     }
 
-    /// Makes `file` the lake's file `path`, all of it at once: by renaming, or by an upload that only shows when complete.
-    /// Its bytes are on the disk before it shows.
+    /// Makes `file` the lake's file `path`, all of it at once: by renaming, or by an upload that
+    /// only shows when complete. Its bytes are on the disk before it shows.
     ///
     /// # Errors
     /// [`EngineError::File`](crate::error::EngineError::File).
@@ -123,17 +144,25 @@ impl LakeLocation {
                 .file("can't write", path.to_string());
         }
         let bytes = gristmill_connectors::source::SourceBytes::map(file.path())?;
-        let upload = self.store.put_multipart(path).await.file("can't write", path)?;
+        let upload = self
+            .store
+            .put_multipart(path)
+            .await
+            .file("can't write", path)?;
         let mut writer = WriteMultipart::new(upload);
         for chunk in bytes.chunks(UPLOAD_PART) {
-            writer.wait_for_capacity(UPLOADS).await.file("can't write", path)?;
+            writer
+                .wait_for_capacity(UPLOADS)
+                .await
+                .file("can't write", path)?;
             writer.write(chunk);
         }
         writer.finish().await.file("can't write", path)?;
         Ok(())
     }
 
-    /// The names of what is at the lake's place: files and folders, or the first parts of the paths of objects.
+    /// The names of what is at the lake's place: files and folders, or the first parts of the paths
+    /// of objects.
     ///
     /// # Errors
     /// [`EngineError::File`](crate::error::EngineError::File).
@@ -141,14 +170,23 @@ impl LakeLocation {
         let mut names: Vec<String> = match &self.folder {
             Some(folder) => {
                 let entries = std::fs::read_dir(folder).file("can't list", folder.display())?;
-                let names = entries.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()));
-                names.collect::<std::io::Result<_>>().file("can't list", folder.display())?
+                let names =
+                    entries.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()));
+                names
+                    .collect::<std::io::Result<_>>()
+                    .file("can't list", folder.display())?
             }
             None => {
-                let found = self.store.list_with_delimiter(None).await.file("can't list", self.name())?;
+                let found = self
+                    .store
+                    .list_with_delimiter(None)
+                    .await
+                    .file("can't list", self.name())?;
                 let objects = found.objects.into_iter().map(|object| object.location);
                 let paths = found.common_prefixes.into_iter().chain(objects);
-                paths.filter_map(|path| path.parts().next().map(|part| part.as_ref().to_owned())).collect()
+                paths
+                    .filter_map(|path| path.parts().next().map(|part| part.as_ref().to_owned()))
+                    .collect()
             }
         };
         names.sort_unstable();
@@ -157,7 +195,9 @@ impl LakeLocation {
 
     /// False if the lake is a folder in which there is no folder `name`.
     pub(super) fn may_have(&self, name: &str) -> bool {
-        self.folder.as_ref().is_none_or(|folder| folder.join(name).is_dir())
+        self.folder
+            .as_ref()
+            .is_none_or(|folder| folder.join(name).is_dir())
     }
 
     /// The files below `folder`, in the order of their paths.
@@ -166,7 +206,12 @@ impl LakeLocation {
     /// [`EngineError::File`](crate::error::EngineError::File).
     pub async fn list(&self, folder: &str) -> Result<Vec<ObjectMeta>> {
         let prefix = Path::from(folder);
-        let mut files: Vec<_> = self.store.list(Some(&prefix)).try_collect().await.file("can't list", folder)?;
+        let mut files: Vec<_> = self
+            .store
+            .list(Some(&prefix))
+            .try_collect()
+            .await
+            .file("can't list", folder)?;
         files.sort_by(|left: &ObjectMeta, right| left.location.cmp(&right.location));
         Ok(files)
     }
@@ -182,7 +227,8 @@ impl LakeLocation {
         }
     }
 
-    /// Removes the folder of the file `path` if nothing is left in it; object stores have no folders.
+    /// Removes the folder of the file `path` if nothing is left in it; object stores have no
+    /// folders.
     pub(super) fn remove_empty_folder(&self, path: &Path) {
         if let Some(folder) = self.local_path(path).as_deref().and_then(FilePath::parent) {
             // One that isn't empty stays.
@@ -191,7 +237,8 @@ impl LakeLocation {
     }
 }
 
-/// The folder of files that aren't part of the lake yet. What a killed process leaves here, `gc` removes.
+/// The folder of files that aren't part of the lake yet. What a killed process leaves here, `gc`
+/// removes.
 pub(crate) const SCRATCH: &str = "_scratch";
 
 /// Bytes of one part of an upload.
@@ -209,7 +256,8 @@ fn publish_local(file: tempfile::NamedTempFile, target: &FilePath) -> std::io::R
     Ok(())
 }
 
-/// A temporary file with the permissions of an ordinary one: the lake's files are for other engines too.
+/// A temporary file with the permissions of an ordinary one: the lake's files are for other engines
+/// too.
 fn scratch_builder() -> tempfile::Builder<'static, 'static> {
     let mut builder = tempfile::Builder::new();
     builder.prefix("gristmill-");

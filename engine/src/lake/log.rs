@@ -1,4 +1,5 @@
-//! The files of a table's transaction log: commits, checkpoints, and the hint that names the newest checkpoint.
+//! The files of a table's transaction log: commits, checkpoints, and the hint that names the newest
+//! checkpoint.
 
 use bytes::Bytes;
 use object_store::ObjectStoreExt;
@@ -24,16 +25,26 @@ impl LogFile {
         let (version, rest) = path.filename()?.split_once('.')?;
         let is_checkpoint = rest.starts_with("checkpoint") && rest.ends_with("parquet");
         let known = version.len() == 20 && (is_checkpoint || rest == "json");
-        Some(LogFile { version: version.parse().ok().filter(|_| known)?, is_checkpoint, path: path.clone() })
+        Some(LogFile {
+            version: version.parse().ok().filter(|_| known)?,
+            is_checkpoint,
+            path: path.clone(),
+        })
     }
 
-    /// True if the log of `table` can be read up to `version`: it has that commit, and either all before it or a checkpoint.
+    /// True if the log of `table` can be read up to `version`: it has that commit, and either all
+    /// before it or a checkpoint.
     ///
     /// # Errors
     /// [`EngineError::File`](crate::error::EngineError::File).
-    pub(super) async fn reaches(location: &LakeLocation, table: &str, version: u64) -> Result<bool> {
+    pub(super) async fn reaches(
+        location: &LakeLocation,
+        table: &str,
+        version: u64,
+    ) -> Result<bool> {
         let files = LogFile::list(location, table).await?;
-        let has = |file: &LogFile| (file.is_checkpoint && file.version <= version) || file.version == 0;
+        let has =
+            |file: &LogFile| (file.is_checkpoint && file.version <= version) || file.version == 0;
         Ok(files.iter().any(has) && files.iter().any(|file| file.version == version))
     }
 
@@ -43,7 +54,10 @@ impl LogFile {
     /// [`EngineError::File`](crate::error::EngineError::File).
     pub(crate) async fn list(location: &LakeLocation, table: &str) -> Result<Vec<LogFile>> {
         let files = location.list(&format!("{table}/{LOG}")).await?;
-        Ok(files.into_iter().filter_map(|file| LogFile::of(&file.location)).collect())
+        Ok(files
+            .into_iter()
+            .filter_map(|file| LogFile::of(&file.location))
+            .collect())
     }
 }
 
@@ -73,7 +87,12 @@ impl LakeLocation {
     pub(crate) async fn read_small(&self, path: &Path) -> Result<Option<Bytes>> {
         match self.store().get(path).await {
             Err(object_store::Error::NotFound { .. }) => Ok(None),
-            found => found.file("can't read", path)?.bytes().await.file("can't read", path).map(Some),
+            found => found
+                .file("can't read", path)?
+                .bytes()
+                .await
+                .file("can't read", path)
+                .map(Some),
         }
     }
 }

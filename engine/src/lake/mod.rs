@@ -29,8 +29,9 @@
 //! | `encryption` | is the lake encrypted, and with whose keys? |
 //! | `purge` | how are files removed that only earlier versions need? |
 //!
-//! **Order of commits.** A command that touches several tables commits to `grains` last. What it wrote to the others
-//! before can be told from a repetition by its own columns, so a command that was killed in between is simply run again.
+//! **Order of commits.** A command that touches several tables commits to `grains` last. What it
+//! wrote to the others before can be told from a repetition by its own columns, so a command that
+//! was killed in between is simply run again.
 
 mod accept;
 mod audit;
@@ -54,8 +55,8 @@ use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
 use gristmill_schemas::columns::{
-    GRAINS, IdentityColumn, REJECTS, SOURCES, STATE, audit_schema, grains_schema, rejects_schema, sources_schema,
-    state_schema,
+    GRAINS, IdentityColumn, REJECTS, SOURCES, STATE, audit_schema, grains_schema, rejects_schema,
+    sources_schema, state_schema,
 };
 use gristmill_schemas::grain::Field;
 
@@ -101,7 +102,8 @@ pub struct Lake {
     pub state: Table,
     /// Refused input.
     pub rejects: Table,
-    /// What became of each source in each run; `None` in a lake of an earlier version that nothing was ingested into since.
+    /// What became of each source in each run; `None` in a lake of an earlier version that nothing
+    /// was ingested into since.
     pub sources: Option<Table>,
     /// What the engine did.
     pub audit: Table,
@@ -137,10 +139,13 @@ impl Lake {
     /// The lake at `uri`.
     ///
     /// # Errors
-    /// [`EngineError::NoLake`] if there is none, [`EngineError::LakeVersion`] if it is of a later version.
+    /// [`EngineError::NoLake`] if there is none, [`EngineError::LakeVersion`] if it is of a later
+    /// version.
     pub async fn open(uri: &str) -> Result<Lake> {
         let absent = || EngineError::NoLake(uri.to_owned());
-        if !gristmill_connectors::storage::has_scheme(uri) && !std::path::Path::new(uri).join(GRAINS).is_dir() {
+        if !gristmill_connectors::storage::has_scheme(uri)
+            && !std::path::Path::new(uri).join(GRAINS).is_dir()
+        {
             return Err(absent());
         }
         let location = LakeLocation::new(uri)?;
@@ -153,13 +158,16 @@ impl Lake {
         Self::with_grains(location, grains, heads).await
     }
 
-    /// Opens the lake at `uri` without comparing it with `heads.json`: for commands that look into what is damaged, and repair it.
+    /// Opens the lake at `uri` without comparing it with `heads.json`: for commands that look into
+    /// what is damaged, and repair it.
     ///
     /// # Errors
     /// As [`Lake::open`], but for [`EngineError::Damaged`].
     pub async fn open_unchecked(uri: &str) -> Result<Lake> {
         let absent = || EngineError::NoLake(uri.to_owned());
-        if !gristmill_connectors::storage::has_scheme(uri) && !std::path::Path::new(uri).join(GRAINS).is_dir() {
+        if !gristmill_connectors::storage::has_scheme(uri)
+            && !std::path::Path::new(uri).join(GRAINS).is_dir()
+        {
             return Err(absent());
         }
         let location = LakeLocation::new(uri)?;
@@ -169,11 +177,13 @@ impl Lake {
         Self::with_tables(location, grains, heads.as_ref()).await
     }
 
-    /// The lake at `uri`, made if there is none. Of several processes that make it at once each table is made by one, and the others
-    /// open it; what a process left that was killed meanwhile is completed.
+    /// The lake at `uri`, made if there is none. Of several processes that make it at once each
+    /// table is made by one, and the others open it; what a process left that was killed meanwhile
+    /// is completed.
     ///
     /// # Errors
-    /// As [`Lake::open`], without [`EngineError::NoLake`]; [`EngineError::NotALake`] if something else is there.
+    /// As [`Lake::open`], without [`EngineError::NoLake`]; [`EngineError::NotALake`] if something
+    /// else is there.
     pub async fn open_or_create(uri: &str) -> Result<Lake> {
         let location = LakeLocation::new(uri)?;
         // Read before the tables: what is committed in between puts these ahead, which is sound.
@@ -183,7 +193,11 @@ impl Lake {
     }
 
     /// Opens the other tables, and compares all of them with `heads`.
-    async fn with_grains(location: LakeLocation, mut grains: Table, mut heads: Option<Heads>) -> Result<Lake> {
+    async fn with_grains(
+        location: LakeLocation,
+        mut grains: Table,
+        mut heads: Option<Heads>,
+    ) -> Result<Lake> {
         if heads.is_none() {
             // Another process may have made the lake in between.
             heads = Heads::load(&location).await?;
@@ -198,19 +212,34 @@ impl Lake {
         Ok(lake)
     }
 
-    async fn with_tables(location: LakeLocation, grains: Table, heads: Option<&Heads>) -> Result<Lake> {
+    async fn with_tables(
+        location: LakeLocation,
+        grains: Table,
+        heads: Option<&Heads>,
+    ) -> Result<Lake> {
         let found = grains.format_version();
         if found > FORMAT_VERSION {
-            return Err(EngineError::LakeVersion { uri: location.name(), found, known: FORMAT_VERSION });
+            return Err(EngineError::LakeVersion {
+                uri: location.name(),
+                found,
+                known: FORMAT_VERSION,
+            });
         }
         let is_new = grains.version() == 0;
-        // All are waited for: the library doesn't bear that a reading of a log is given up half way because another failed.
+        // All are waited for: the library doesn't bear that a reading of a log is given up half way
+        // because another failed.
         let (state, rejects, sources, audit, erased, encryption) = tokio::join!(
             beside(&location, is_new, STATE, state_schema(), "at"),
             beside(&location, is_new, REJECTS, rejects_schema(), "rejected_at"),
             sources_of(&location, is_new, heads),
             // A lake without heads may have been made before there was an audit log.
-            beside(&location, lost(&location, AUDIT, heads).is_none(), AUDIT, audit_schema(), "at"),
+            beside(
+                &location,
+                lost(&location, AUDIT, heads).is_none(),
+                AUDIT,
+                audit_schema(),
+                "at"
+            ),
             beside(&location, is_new, ERASED, erased_schema(), "at"),
             encryption::Encryption::load(&location),
         );
@@ -232,22 +261,49 @@ impl Lake {
         Ok(lake)
     }
 
-    /// The lake with `name` as the one who works with it: entries of the audit log tell that person from others by a pseudonym,
-    /// which is another in every lake.
+    /// The lake with `name` as the one who works with it: entries of the audit log tell that person
+    /// from others by a pseudonym, which is another in every lake.
     pub fn operated_by(self, name: &str) -> Lake {
         let operator = audit::pseudonym(&self.audit.id(), name);
-        Lake { operator: Some(operator), ..self }
+        Lake {
+            operator: Some(operator),
+            ..self
+        }
     }
 
     /// The tables, `grains` first.
     pub fn tables(&self) -> Vec<&Table> {
-        let Lake { grains, state, rejects, sources, audit, erased, .. } = self;
-        [grains, state, rejects].into_iter().chain(sources).chain([audit, erased]).collect()
+        let Lake {
+            grains,
+            state,
+            rejects,
+            sources,
+            audit,
+            erased,
+            ..
+        } = self;
+        [grains, state, rejects]
+            .into_iter()
+            .chain(sources)
+            .chain([audit, erased])
+            .collect()
     }
 
     pub(crate) fn tables_mut(&mut self) -> Vec<&mut Table> {
-        let Lake { grains, state, rejects, sources, audit, erased, .. } = self;
-        [grains, state, rejects].into_iter().chain(sources).chain([audit, erased]).collect()
+        let Lake {
+            grains,
+            state,
+            rejects,
+            sources,
+            audit,
+            erased,
+            ..
+        } = self;
+        [grains, state, rejects]
+            .into_iter()
+            .chain(sources)
+            .chain([audit, erased])
+            .collect()
     }
 
     /// Sees the newest version of every table.
@@ -255,7 +311,15 @@ impl Lake {
     /// # Errors
     /// [`EngineError::Delta`].
     pub async fn refresh(&mut self) -> Result<()> {
-        let Lake { grains, state, rejects, sources, audit, erased, .. } = self;
+        let Lake {
+            grains,
+            state,
+            rejects,
+            sources,
+            audit,
+            erased,
+            ..
+        } = self;
         let sources = async {
             match sources {
                 Some(sources) => sources.refresh().await,
@@ -271,7 +335,12 @@ impl Lake {
             audit.refresh(),
             erased.refresh()
         );
-        grains.and(state).and(rejects).and(sources).and(audit).and(erased)?;
+        grains
+            .and(state)
+            .and(rejects)
+            .and(sources)
+            .and(audit)
+            .and(erased)?;
         self.read_hidden().await;
         self.sidecars.keep(&self.segments()?);
         Ok(())
@@ -284,7 +353,8 @@ impl Lake {
     pub(crate) async fn sources_to_write(&mut self) -> Result<&mut Table> {
         match &mut self.sources {
             Some(sources) => Ok(sources),
-            empty => Ok(empty.insert(open_or_create(&self.location, SOURCES, sources_schema(), "at").await?)),
+            empty => Ok(empty
+                .insert(open_or_create(&self.location, SOURCES, sources_schema(), "at").await?)),
         }
     }
 
@@ -303,13 +373,24 @@ impl Lake {
     /// # Errors
     /// [`EngineError::Delta`].
     pub fn segments(&self) -> Result<Vec<Segment>> {
-        let files = self.grains.files()?.into_iter().filter(|file| !self.leaves_out(&file.name));
-        Ok(files.filter_map(|file| Some(Segment { id: SegmentId::of_file(&file.name)?, file })).collect())
+        let files = self
+            .grains
+            .files()?
+            .into_iter()
+            .filter(|file| !self.leaves_out(&file.name));
+        Ok(files
+            .filter_map(|file| {
+                Some(Segment {
+                    id: SegmentId::of_file(&file.name)?,
+                    file,
+                })
+            })
+            .collect())
     }
 }
 
-/// The table `grains`. It is the first that a new lake has, so that where any other is, a process that makes a lake at the same time
-/// has made this one already.
+/// The table `grains`. It is the first that a new lake has, so that where any other is, a process
+/// that makes a lake at the same time has made this one already.
 async fn grains_opened_or_created(location: &LakeLocation, heads: Option<&Heads>) -> Result<Table> {
     // To open a table makes its folder, so a folder of somebody else's is looked at before.
     if !location.may_have(GRAINS) {
@@ -337,11 +418,15 @@ async fn grains_opened_or_created(location: &LakeLocation, heads: Option<&Heads>
 /// The error of a lake whose table `name` isn't there although `heads` has it.
 fn lost(location: &LakeLocation, name: &'static str, heads: Option<&Heads>) -> Option<EngineError> {
     let known = heads.is_some_and(|heads| heads.tables.contains_key(name));
-    known.then(|| EngineError::TableLost { uri: location.name(), table: name })
+    known.then(|| EngineError::TableLost {
+        uri: location.name(),
+        table: name,
+    })
 }
 
-/// The table `name` beside `grains`. A process that was killed while it made the lake may have left it unmade; of a lake that was
-/// written to it was lost, and without it what was erased would come back.
+/// The table `name` beside `grains`. A process that was killed while it made the lake may have left
+/// it unmade; of a lake that was written to it was lost, and without it what was erased would come
+/// back.
 async fn beside(
     location: &LakeLocation,
     is_new: bool,
@@ -352,16 +437,25 @@ async fn beside(
     match is_new {
         true => open_or_create(location, name, schema, statistics).await,
         false => {
-            let lost = || EngineError::TableLost { uri: location.name(), table: name };
+            let lost = || EngineError::TableLost {
+                uri: location.name(),
+                table: name,
+            };
             Table::open(location, name).await?.ok_or_else(lost)
         }
     }
 }
 
 /// The table `sources`. Lakes of earlier versions have none until something is ingested.
-async fn sources_of(location: &LakeLocation, is_new: bool, heads: Option<&Heads>) -> Result<Option<Table>> {
+async fn sources_of(
+    location: &LakeLocation,
+    is_new: bool,
+    heads: Option<&Heads>,
+) -> Result<Option<Table>> {
     if is_new {
-        return open_or_create(location, SOURCES, sources_schema(), "at").await.map(Some);
+        return open_or_create(location, SOURCES, sources_schema(), "at")
+            .await
+            .map(Some);
     }
     let table = Table::open(location, SOURCES).await?;
     match lost(location, SOURCES, heads).filter(|_| table.is_none()) {
@@ -384,5 +478,10 @@ async fn open_or_create(
 
 /// Columns of `grains` that may have statistics in Delta's log: none that can hold personal data.
 fn statistics_columns() -> String {
-    [IdentityColumn::TypeByte.name(), Field::CreatedAt.name(), IdentityColumn::IngestedAt.name()].join(",")
+    [
+        IdentityColumn::TypeByte.name(),
+        Field::CreatedAt.name(),
+        IdentityColumn::IngestedAt.name(),
+    ]
+    .join(",")
 }

@@ -1,4 +1,5 @@
-//! Physical removal: files that are no part of a table any more, and the log entries that spoke of them.
+//! Physical removal: files that are no part of a table any more, and the log entries that spoke of
+//! them.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -37,12 +38,14 @@ impl Purged {
 }
 
 impl Table {
-    /// Writes a checkpoint of the newest version and removes everything that only earlier versions need: data files and
-    /// log entries. Earlier versions can't be read afterwards. Files that no version names are removed if they are an
-    /// hour old, or at once if `exclusive` says that nobody else writes.
+    /// Writes a checkpoint of the newest version and removes everything that only earlier versions
+    /// need: data files and log entries. Earlier versions can't be read afterwards. Files that no
+    /// version names are removed if they are an hour old, or at once if `exclusive` says that
+    /// nobody else writes.
     ///
     /// # Errors
-    /// [`EngineError::Delta`](crate::error::EngineError::Delta), [`EngineError::File`](crate::error::EngineError::File).
+    /// [`EngineError::Delta`](crate::error::EngineError::Delta),
+    /// [`EngineError::File`](crate::error::EngineError::File).
     pub async fn purge(&mut self, exclusive: bool) -> Result<Purged> {
         let fault = delta_error("can't write a checkpoint", self.name());
         // Listed before the log is read: what is committed in between isn't taken for garbage.
@@ -50,20 +53,31 @@ impl Table {
         self.refresh().await?;
         let version = self.version();
         let has = |path| files.iter().any(|file| file.location == path);
-        // One of the same version that was written twice needn't have the same bytes, and `heads.json` has their digest.
+        // One of the same version that was written twice needn't have the same bytes, and
+        // `heads.json` has their digest.
         if !has(checkpoint_path(self.name(), version)) || !has(hint_path(self.name())) {
             create_checkpoint(self.delta(), None).await.map_err(fault)?;
         }
         self.record_head(version).await?;
-        let live: HashSet<Path> = self.files()?.into_iter().map(|file| self.path_of(&file.name)).collect();
-        let retired: HashSet<Path> = self.tombstones().await?.iter().map(|(name, _)| self.path_of(name)).collect();
+        let live: HashSet<Path> = self
+            .files()?
+            .into_iter()
+            .map(|file| self.path_of(&file.name))
+            .collect();
+        let retired: HashSet<Path> = self
+            .tombstones()
+            .await?
+            .iter()
+            .map(|(name, _)| self.path_of(name))
+            .collect();
         let log = Path::from(format!("{}/_delta_log", self.name()));
         let mut purged = Purged::default();
         for file in files {
             let gone = match file.location.prefix_matches(&log) {
                 true => is_older_entry(&file.location, version),
                 false => {
-                    !live.contains(&file.location) && (exclusive || retired.contains(&file.location) || is_old(&file))
+                    !live.contains(&file.location)
+                        && (exclusive || retired.contains(&file.location) || is_old(&file))
                 }
             };
             if gone {
@@ -75,34 +89,53 @@ impl Table {
 }
 
 impl Lake {
-    /// [`Table::purge`] for every table that erasure touches, with sidecars of segments that are gone and files that killed
-    /// processes left.
+    /// [`Table::purge`] for every table that erasure touches, with sidecars of segments that are
+    /// gone and files that killed processes left.
     ///
     /// # Errors
     /// As [`Table::purge`].
     pub async fn purge(&mut self, exclusive: bool) -> Result<Purged> {
         let sidecars = self.location().list(SIDECARS).await?;
         let retired = self.grains.tombstones().await?;
-        let retired: HashSet<SegmentId> = retired.iter().filter_map(|(name, _)| SegmentId::of_file(name)).collect();
+        let retired: HashSet<SegmentId> = retired
+            .iter()
+            .filter_map(|(name, _)| SegmentId::of_file(name))
+            .collect();
         let mut purged = Purged::default();
-        let touched = [&mut self.rejects, &mut self.state].into_iter().chain(self.sources.as_mut());
+        let touched = [&mut self.rejects, &mut self.state]
+            .into_iter()
+            .chain(self.sources.as_mut());
         for table in touched.chain([&mut self.grains]) {
             let Purged { files, bytes } = table.purge(exclusive).await?;
             purged.files += files;
             purged.bytes += bytes;
         }
-        let live: HashSet<SegmentId> = self.segments()?.into_iter().map(|segment| segment.id).collect();
+        let live: HashSet<SegmentId> = self
+            .segments()?
+            .into_iter()
+            .map(|segment| segment.id)
+            .collect();
         for file in sidecars {
             let parts: Vec<_> = file.location.parts().collect();
             // What lies beside the segments' folders is of the whole lake.
-            let [_, segment, _, ..] = parts.as_slice() else { continue };
+            let [_, segment, _, ..] = parts.as_slice() else {
+                continue;
+            };
             let segment = SegmentId::of_folder(segment.as_ref());
-            if !live.contains(&segment) && (exclusive || retired.contains(&segment) || is_old(&file)) {
+            if !live.contains(&segment)
+                && (exclusive || retired.contains(&segment) || is_old(&file))
+            {
                 purged.remove(self.location(), &file).await?;
                 self.location().remove_empty_folder(&file.location);
             }
         }
-        for file in self.location().list(SCRATCH).await?.into_iter().filter(|file| exclusive || is_old(file)) {
+        for file in self
+            .location()
+            .list(SCRATCH)
+            .await?
+            .into_iter()
+            .filter(|file| exclusive || is_old(file))
+        {
             purged.remove(self.location(), &file).await?;
         }
         Ok(purged)
@@ -110,11 +143,19 @@ impl Lake {
 }
 
 fn is_old(file: &ObjectMeta) -> bool {
-    Utc::now().signed_duration_since(file.last_modified).to_std().is_ok_and(|age| age > GRACE)
+    Utc::now()
+        .signed_duration_since(file.last_modified)
+        .to_std()
+        .is_ok_and(|age| age > GRACE)
 }
 
 /// True for commits and checkpoints before `version`.
 fn is_older_entry(path: &Path, version: u64) -> bool {
-    let entry = path.filename().and_then(|name| name.split('.').next()).filter(|digits| digits.len() == 20);
-    entry.and_then(|digits| digits.parse::<u64>().ok()).is_some_and(|entry| entry < version)
+    let entry = path
+        .filename()
+        .and_then(|name| name.split('.').next())
+        .filter(|digits| digits.len() == 20);
+    entry
+        .and_then(|digits| digits.parse::<u64>().ok())
+        .is_some_and(|entry| entry < version)
 }

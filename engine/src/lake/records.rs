@@ -2,7 +2,8 @@
 
 use arrow::array::{Array, AsArray, RecordBatch};
 use gristmill_schemas::columns::{
-    REJECTS, RejectRow, SOURCES, STATE, SourceRow, StateRow, rejects_batch, sources_batch, state_batch,
+    REJECTS, RejectRow, SOURCES, STATE, SourceRow, StateRow, rejects_batch, sources_batch,
+    state_batch,
 };
 use parquet::errors::ParquetError;
 
@@ -15,17 +16,30 @@ use crate::file_digest::{FileDigest, WrittenFile};
 use crate::segment::{RecordsFile, SegmentId, SegmentReader};
 
 impl LakeLocation {
-    /// The bytes of the lake's file `path`: mapped where the lake is a folder, fetched where it isn't.
+    /// The bytes of the lake's file `path`: mapped where the lake is a folder, fetched where it
+    /// isn't.
     ///
     /// # Errors
     /// [`EngineError::Connector`](crate::error::EngineError::Connector).
-    pub async fn read(&self, path: &object_store::path::Path) -> Result<gristmill_connectors::source::SourceBytes> {
+    pub async fn read(
+        &self,
+        path: &object_store::path::Path,
+    ) -> Result<gristmill_connectors::source::SourceBytes> {
         use gristmill_connectors::source::{Location, Source, SourceBytes, fetch};
         if let Some(local) = self.local_path(path) {
             return Ok(SourceBytes::map(&local)?);
         }
-        let location = Location::Object { store: self.store(), path: path.clone() };
-        Ok(fetch(&Source { location, uri: format!("{}/{path}", self.name()), length: None, modified: None }).await?)
+        let location = Location::Object {
+            store: self.store(),
+            path: path.clone(),
+        };
+        Ok(fetch(&Source {
+            location,
+            uri: format!("{}/{path}", self.name()),
+            length: None,
+            modified: None,
+        })
+        .await?)
     }
 }
 
@@ -47,24 +61,29 @@ impl Table {
             writer.finish()
         };
         let written = write().file("can't write", format!("{}/{name}", self.name()))?;
-        self.location().publish(scratch, &self.path_of(&name)).await?;
+        self.location()
+            .publish(scratch, &self.path_of(&name))
+            .await?;
         Ok(DataFile::new(name, written))
     }
 
     /// All rows of the table, with just `columns`.
     ///
     /// # Errors
-    /// [`EngineError::File`](crate::error::EngineError::File), [`EngineError::Delta`](crate::error::EngineError::Delta).
+    /// [`EngineError::File`](crate::error::EngineError::File),
+    /// [`EngineError::Delta`](crate::error::EngineError::Delta).
     pub async fn read_columns(&self, columns: &[&str]) -> Result<Vec<RecordBatch>> {
         let mut batches = Vec::new();
-        self.each_batch(columns, |batch| batches.push(batch)).await?;
+        self.each_batch(columns, |batch| batches.push(batch))
+            .await?;
         Ok(batches)
     }
 
     /// Returns what [`Table::read_columns`] does, of files whose digests are those in the log.
     ///
     /// # Errors
-    /// [`EngineError::Damaged`] names a file that isn't what was written; as [`Table::read_columns`].
+    /// [`EngineError::Damaged`] names a file that isn't what was written; as
+    /// [`Table::read_columns`].
     pub(crate) async fn read_checked(&self, columns: &[&str]) -> Result<Vec<RecordBatch>> {
         let mut batches = Vec::new();
         for file in self.files()? {
@@ -77,10 +96,17 @@ impl Table {
     ///
     /// # Errors
     /// As [`Table::read_checked`].
-    pub(crate) async fn read_checked_file(&self, file: &DataFile, columns: &[&str]) -> Result<Vec<RecordBatch>> {
+    pub(crate) async fn read_checked_file(
+        &self,
+        file: &DataFile,
+        columns: &[&str],
+    ) -> Result<Vec<RecordBatch>> {
         let path = self.path_of(&file.name);
         let bytes = self.location().read(&path).await?;
-        if file.digest.is_some_and(|expected| FileDigest::of(&bytes) != expected) {
+        if file
+            .digest
+            .is_some_and(|expected| FileDigest::of(&bytes) != expected)
+        {
             return Err(EngineError::Damaged {
                 what: format!("`{path}`"),
                 cause: "its bytes haven't the digest that its log says".to_owned(),
@@ -94,11 +120,18 @@ impl Table {
     ///
     /// # Errors
     /// As [`Table::read_columns`].
-    pub(crate) async fn each_batch(&self, columns: &[&str], mut visit: impl FnMut(RecordBatch)) -> Result<()> {
+    pub(crate) async fn each_batch(
+        &self,
+        columns: &[&str],
+        mut visit: impl FnMut(RecordBatch),
+    ) -> Result<()> {
         for file in self.files()? {
             let path = self.path_of(&file.name);
             let bytes = self.location().read(&path).await?;
-            read_file(bytes, columns).file("can't read", path.to_string())?.into_iter().for_each(&mut visit);
+            read_file(bytes, columns)
+                .file("can't read", path.to_string())?
+                .into_iter()
+                .for_each(&mut visit);
         }
         Ok(())
     }
@@ -119,7 +152,11 @@ impl Lake {
     /// # Errors
     /// As [`Table::write_file`]; [`EngineError::Key`](crate::error::EngineError::Key).
     pub(crate) async fn write_rejects(&self, rows: &[RejectRow]) -> Result<DataFile> {
-        self.write_sealed(&self.rejects, &rejects_batch(rows).file("can't write", REJECTS)?).await
+        self.write_sealed(
+            &self.rejects,
+            &rejects_batch(rows).file("can't write", REJECTS)?,
+        )
+        .await
     }
 
     /// Writes `rows` as a new data file of `state`, sealed if the lake is encrypted.
@@ -127,20 +164,27 @@ impl Lake {
     /// # Errors
     /// As [`Lake::write_rejects`].
     pub(crate) async fn write_events(&self, rows: &[StateRow]) -> Result<DataFile> {
-        self.write_sealed(&self.state, &state_batch(rows).file("can't write", STATE)?).await
+        self.write_sealed(&self.state, &state_batch(rows).file("can't write", STATE)?)
+            .await
     }
 
-    /// Writes `rows` as a new data file of `sources`, which is made if there is none, sealed if the lake is encrypted.
+    /// Writes `rows` as a new data file of `sources`, which is made if there is none, sealed if the
+    /// lake is encrypted.
     ///
     /// # Errors
     /// As [`Lake::write_rejects`].
     pub(crate) async fn write_sources(&mut self, rows: &[SourceRow]) -> Result<DataFile> {
         let sources = self.sources_to_write().await?.clone();
-        self.write_sealed(&sources, &sources_batch(rows).file("can't write", SOURCES)?).await
+        self.write_sealed(&sources, &sources_batch(rows).file("can't write", SOURCES)?)
+            .await
     }
 
     /// Writes open rows of `rejects`, `state` or `sources`.
-    pub(crate) async fn write_sealed(&self, table: &Table, batch: &RecordBatch) -> Result<DataFile> {
+    pub(crate) async fn write_sealed(
+        &self,
+        table: &Table,
+        batch: &RecordBatch,
+    ) -> Result<DataFile> {
         match self.keys_to_write()? {
             Some(keys) => {
                 let names = match table.name() {
@@ -148,7 +192,12 @@ impl Lake {
                     SOURCES => &LISTED,
                     _ => &NAMING,
                 };
-                table.write_file_as(&SegmentId::new_sealed(true), &keys.seal_cells(batch, names)?).await
+                table
+                    .write_file_as(
+                        &SegmentId::new_sealed(true),
+                        &keys.seal_cells(batch, names)?,
+                    )
+                    .await
             }
             None => table.write_file(batch).await,
         }
@@ -170,5 +219,7 @@ pub(crate) fn read_file(
     columns: &[&str],
 ) -> Result<Vec<RecordBatch>, parquet::errors::ParquetError> {
     let reader = SegmentReader::open(bytes)?;
-    Ok(reader.read(0..reader.row_groups(), Some(columns), BATCH_ROWS)?.collect::<Result<_, _>>()?)
+    Ok(reader
+        .read(0..reader.row_groups(), Some(columns), BATCH_ROWS)?
+        .collect::<Result<_, _>>()?)
 }

@@ -19,11 +19,12 @@ const BATCH_ROWS: usize = 8_192;
 const AHEAD: usize = 4;
 
 impl Lake {
-    /// All grains of the version that the handle sees, with just `columns` (all if none are named), in the order of the
-    /// segments. Reading goes a few batches ahead of whoever takes them.
+    /// All grains of the version that the handle sees, with just `columns` (all if none are named),
+    /// in the order of the segments. Reading goes a few batches ahead of whoever takes them.
     ///
     /// # Errors
-    /// [`EngineError::Delta`] at once; [`EngineError::File`] and [`EngineError::Connector`] where the stream can't go on.
+    /// [`EngineError::Delta`] at once; [`EngineError::File`] and [`EngineError::Connector`] where
+    /// the stream can't go on.
     pub fn scan(&self, columns: Option<&'static [&'static str]>) -> Result<RowStream> {
         let segments = self.segments()?;
         let lake = self.clone();
@@ -39,8 +40,10 @@ impl Lake {
                 return;
             }
         });
-        Ok(stream::unfold(receiver, |mut receiver| async { receiver.recv().await.map(|item| (item, receiver)) })
-            .boxed())
+        Ok(stream::unfold(receiver, |mut receiver| async {
+            receiver.recv().await.map(|item| (item, receiver))
+        })
+        .boxed())
     }
 }
 
@@ -60,7 +63,10 @@ async fn read_segment(
         for row_group in 0..reader.row_groups() {
             let sealed = keys.as_ref().map(|_| LakeKeys::sealed_columns(columns));
             let stored = sealed.as_deref().or(columns);
-            for batch in reader.read(row_group..row_group + 1, stored, BATCH_ROWS).file("can't read", &name)? {
+            for batch in reader
+                .read(row_group..row_group + 1, stored, BATCH_ROWS)
+                .file("can't read", &name)?
+            {
                 let mut batch = batch.file("can't read", &name)?;
                 if let Some(keys) = &keys {
                     batch = keys.open_rows(&batch, columns, Erased::Dropped)?;
@@ -73,5 +79,7 @@ async fn read_segment(
         }
         Ok(())
     };
-    tokio::task::spawn_blocking(send).await.file("can't read", &path)?
+    tokio::task::spawn_blocking(send)
+        .await
+        .file("can't read", &path)?
 }

@@ -1,7 +1,8 @@
-//! The cheap checks that every opening of a lake makes, so that no answer comes from a table that lost its end.
+//! The cheap checks that every opening of a lake makes, so that no answer comes from a table that
+//! lost its end.
 //!
-//! Versions and lists of files are compared with `heads.json`, and, where the lake is a folder, the sizes of data files with
-//! what the log says of them. Content digests are for `verify`.
+//! Versions and lists of files are compared with `heads.json`, and, where the lake is a folder, the
+//! sizes of data files with what the log says of them. Content digests are for `verify`.
 
 use gristmill_schemas::columns::GRAINS;
 use object_store::path::Path;
@@ -15,7 +16,8 @@ use super::{FIRST_WITH_HEADS, Lake, TABLES};
 use crate::error::{EngineError, Result};
 use crate::file_digest::FileDigest;
 
-/// How often the files of a table that was just read are looked for again: an erasure removes files that this handle still names.
+/// How often the files of a table that was just read are looked for again: an erasure removes files
+/// that this handle still names.
 const ATTEMPTS: usize = 3;
 
 /// What is wrong with a table, and what to do about it.
@@ -29,7 +31,11 @@ pub(crate) struct TableFault {
 
 impl TableFault {
     pub(crate) fn error(self, table: &str) -> EngineError {
-        EngineError::Damaged { what: format!("the table `{table}`"), cause: self.cause, remedy: self.remedy }
+        EngineError::Damaged {
+            what: format!("the table `{table}`"),
+            cause: self.cause,
+            remedy: self.remedy,
+        }
     }
 }
 
@@ -38,17 +44,24 @@ impl TableFault {
 /// # Errors
 /// [`EngineError::Delta`].
 pub(crate) fn fault_of(table: &Table, head: &TableHead) -> Result<Option<TableFault>> {
-    let fault = |cause| Ok(Some(TableFault { cause, remedy: ACCEPT }));
+    let fault = |cause| {
+        Ok(Some(TableFault {
+            cause,
+            remedy: ACCEPT,
+        }))
+    };
     if table.version() < head.version {
         let (found, expected) = (table.version(), head.version);
         return fault(format!(
-            "its log ends at version {found}, and `{HEADS}` has version {expected}: entries are missing"
+            "its log ends at version {found}, and `{HEADS}` has version {expected}: entries are \
+             missing"
         ));
     }
     if table.version() == head.version && digest_of_files(&table.files()?) != head.files {
         let version = head.version;
         return fault(format!(
-            "its log names other files in version {version} than `{HEADS}`: an entry or a checkpoint was changed"
+            "its log names other files in version {version} than `{HEADS}`: an entry or a \
+             checkpoint was changed"
         ));
     }
     Ok(None)
@@ -57,8 +70,13 @@ pub(crate) fn fault_of(table: &Table, head: &TableHead) -> Result<Option<TableFa
 /// Checks the heads of a lake whose `grains` were opened.
 ///
 /// # Errors
-/// [`EngineError::Damaged`] if they are missing from a lake whose format has them; [`EngineError::File`].
-pub(super) async fn check_presence(location: &LakeLocation, grains: &Table, heads: Option<&Heads>) -> Result<()> {
+/// [`EngineError::Damaged`] if they are missing from a lake whose format has them;
+/// [`EngineError::File`].
+pub(super) async fn check_presence(
+    location: &LakeLocation,
+    grains: &Table,
+    heads: Option<&Heads>,
+) -> Result<()> {
     let is_missing = heads.is_none() && grains.format_version() >= FIRST_WITH_HEADS;
     match is_missing && !is_begun(location, grains).await? {
         true => Err(EngineError::Damaged {
@@ -70,7 +88,8 @@ pub(super) async fn check_presence(location: &LakeLocation, grains: &Table, head
     }
 }
 
-/// True if `grains` is all that the lake has, and empty: what a process left that was killed while it made the lake.
+/// True if `grains` is all that the lake has, and empty: what a process left that was killed while
+/// it made the lake.
 async fn is_begun(location: &LakeLocation, grains: &Table) -> Result<bool> {
     for name in TABLES.into_iter().filter(|name| *name != GRAINS) {
         if !LogFile::list(location, name).await?.is_empty() {
@@ -85,7 +104,9 @@ async fn is_begun(location: &LakeLocation, grains: &Table) -> Result<bool> {
 /// # Errors
 /// [`EngineError::Damaged`] if it is gone or another; [`EngineError::File`].
 pub(super) async fn check_encryption(location: &LakeLocation, heads: &Heads) -> Result<()> {
-    let Some(expected) = heads.encryption else { return Ok(()) };
+    let Some(expected) = heads.encryption else {
+        return Ok(());
+    };
     let found = location.read_small(&Path::from(ENCRYPTION)).await?;
     let cause = match found.map(|bytes| FileDigest::of(&bytes) == expected) {
         Some(true) => return Ok(()),
@@ -95,7 +116,8 @@ pub(super) async fn check_encryption(location: &LakeLocation, heads: &Heads) -> 
     Err(EngineError::Damaged {
         what: format!("`{}/{ENCRYPTION}`", location.name()),
         cause: cause.to_owned(),
-        remedy: "restore the file from a backup of the lake: without it sealed rows can't be opened",
+        remedy: "restore the file from a backup of the lake: without it sealed rows can't be \
+                 opened",
     })
 }
 
@@ -116,14 +138,20 @@ impl Lake {
     /// Compares the logs of all tables with the lake's heads.
     ///
     /// # Errors
-    /// [`EngineError::Damaged`] names the first table that differs, or says that the heads are damaged or missing;
-    /// [`EngineError::Delta`].
+    /// [`EngineError::Damaged`] names the first table that differs, or says that the heads are
+    /// damaged or missing; [`EngineError::Delta`].
     pub(crate) async fn check_heads(&self) -> Result<()> {
         let heads = Heads::load(self.location()).await?;
         check_presence(self.location(), &self.grains, heads.as_ref()).await?;
         for table in self.tables() {
-            let head = heads.as_ref().and_then(|heads| heads.tables.get(table.name()));
-            if let Some(fault) = head.map(|head| fault_of(table, head)).transpose()?.flatten() {
+            let head = heads
+                .as_ref()
+                .and_then(|heads| heads.tables.get(table.name()));
+            if let Some(fault) = head
+                .map(|head| fault_of(table, head))
+                .transpose()?
+                .flatten()
+            {
                 return Err(fault.error(table.name()));
             }
         }
@@ -137,7 +165,11 @@ impl Lake {
     pub(super) async fn check_tables(&mut self, heads: Option<&Heads>) -> Result<()> {
         for table in self.tables_mut() {
             let head = heads.and_then(|heads| heads.tables.get(table.name()));
-            if let Some(fault) = head.map(|head| fault_of(table, head)).transpose()?.flatten() {
+            if let Some(fault) = head
+                .map(|head| fault_of(table, head))
+                .transpose()?
+                .flatten()
+            {
                 return Err(fault.error(table.name()));
             }
             check_files(table).await?;
@@ -146,14 +178,19 @@ impl Lake {
     }
 }
 
-/// Compares the sizes of the data files of `table` with what its log says, where the lake is a folder.
+/// Compares the sizes of the data files of `table` with what its log says, where the lake is a
+/// folder.
 async fn check_files(table: &mut Table) -> Result<()> {
     let mut attempt = 0;
     while let Some((name, cause)) = first_wrong_size(table)? {
         attempt += 1;
         if attempt == ATTEMPTS {
             let what = format!("`{}`", table.path_of(&name));
-            return Err(EngineError::Damaged { what, cause, remedy: REMEDY_OF_FILES });
+            return Err(EngineError::Damaged {
+                what,
+                cause,
+                remedy: REMEDY_OF_FILES,
+            });
         }
         table.refresh().await?;
     }
@@ -161,15 +198,21 @@ async fn check_files(table: &mut Table) -> Result<()> {
 }
 
 /// What to do about a damaged data file.
-pub(crate) const REMEDY_OF_FILES: &str = "restore the file from a backup of the lake; `gristmill verify` lists all that is damaged, `gristmill repair` rebuilds what can be derived";
+pub(crate) const REMEDY_OF_FILES: &str = "restore the file from a backup of the lake; `gristmill \
+                                          verify` lists all that is damaged, `gristmill repair` \
+                                          rebuilds what can be derived";
 
 fn first_wrong_size(table: &Table) -> Result<Option<(String, String)>> {
     for file in table.files()? {
-        let Some(path) = table.location().local_path(&table.path_of(&file.name)) else { return Ok(None) };
+        let Some(path) = table.location().local_path(&table.path_of(&file.name)) else {
+            return Ok(None);
+        };
         let cause = match std::fs::metadata(path) {
             Ok(found) if found.len() == file.size => continue,
             Ok(found) => format!("it has {} bytes, its log says {}", found.len(), file.size),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => "it is missing".to_owned(),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                "it is missing".to_owned()
+            }
             // Permissions and the like are for whatever reads it.
             Err(_) => continue,
         };

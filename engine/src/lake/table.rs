@@ -1,7 +1,7 @@
 //! One Delta table of the lake: its live files, and commits to it.
 //!
-//! Commits go through `deltalake`; the data files are written by us before and are part of the table only once a commit
-//! names them.
+//! Commits go through `deltalake`; the data files are written by us before and are part of the
+//! table only once a commit names them.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashMap};
@@ -43,7 +43,12 @@ pub struct DataFile {
 impl DataFile {
     /// Returns the file `name` that was just written.
     pub(crate) fn new(name: String, written: WrittenFile) -> DataFile {
-        DataFile { name, size: written.size, rows: written.rows, digest: Some(written.digest) }
+        DataFile {
+            name,
+            size: written.size,
+            rows: written.rows,
+            digest: Some(written.digest),
+        }
     }
 }
 
@@ -70,8 +75,8 @@ pub struct Table {
     delta: DeltaTable,
 }
 
-/// Delta keeps column statistics in its log, where they would survive an erasure: only columns that can't hold personal
-/// data have them.
+/// Delta keeps column statistics in its log, where they would survive an erasure: only columns that
+/// can't hold personal data have them.
 const STATISTICS_COLUMNS: &str = "delta.dataSkippingStatsColumns";
 
 /// The table property that holds the version of the lake's layout.
@@ -89,7 +94,11 @@ impl Table {
         let fault = delta_error("can't read the log", name);
         let mut delta = DeltaTable::new(log_store(location, name).map_err(&fault)?);
         match delta.load().await {
-            Ok(()) => Ok(Some(Table { name, location: location.clone(), delta })),
+            Ok(()) => Ok(Some(Table {
+                name,
+                location: location.clone(),
+                delta,
+            })),
             Err(DeltaTableError::NotATable(_)) => Ok(None),
             Err(error) => Err(fault(error)),
         }
@@ -106,28 +115,44 @@ impl Table {
         statistics: &str,
     ) -> Result<Table> {
         let fault = delta_error("can't create the log", name);
-        let columns: StructType = schema
-            .as_ref()
-            .try_into_kernel()
-            .map_err(|error: arrow::error::ArrowError| fault(DeltaTableError::Arrow { source: error }))?;
+        let columns: StructType =
+            schema
+                .as_ref()
+                .try_into_kernel()
+                .map_err(|error: arrow::error::ArrowError| {
+                    fault(DeltaTableError::Arrow { source: error })
+                })?;
         let made = CreateBuilder::new()
             .with_log_store(log_store(location, name).map_err(&fault)?)
             .with_table_name(name)
             .with_columns(columns.fields().cloned().collect::<Vec<StructField>>())
             .with_configuration([
-                (FORMAT_VERSION_KEY.to_owned(), Some(super::FORMAT_VERSION.to_string())),
+                (
+                    FORMAT_VERSION_KEY.to_owned(),
+                    Some(super::FORMAT_VERSION.to_string()),
+                ),
                 (STATISTICS_COLUMNS.to_owned(), Some(statistics.to_owned())),
-                (CHECKPOINT_INTERVAL.0.to_owned(), Some(CHECKPOINT_INTERVAL.1.to_owned())),
+                (
+                    CHECKPOINT_INTERVAL.0.to_owned(),
+                    Some(CHECKPOINT_INTERVAL.1.to_owned()),
+                ),
             ])
             .with_raise_if_key_not_exists(false)
             .with_save_mode(SaveMode::Ignore)
-            // Otherwise the library commits the table's metadata once more, behind the first version of a faster process.
+            // Otherwise the library commits the table's metadata once more, behind the first
+            // version of a faster process.
             .with_commit_properties(CommitProperties::default().with_max_retries(0))
             .await;
         let table = match made {
-            Ok(delta) => Table { name, location: location.clone(), delta },
+            Ok(delta) => Table {
+                name,
+                location: location.clone(),
+                delta,
+            },
             // Another process was faster.
-            Err(error) => Table::open(location, name).await?.ok_or_else(|| fault(error))?,
+            Err(error) => Table::open(location, name)
+                .await?
+                .ok_or_else(|| fault(error))?,
         };
         table.record_head(0).await?;
         Ok(table)
@@ -145,19 +170,32 @@ impl Table {
 
     /// The version of the lake's layout that the table was made with.
     pub fn format_version(&self) -> u32 {
-        let metadata = self.delta.snapshot().map(|state| state.metadata().configuration().clone()).unwrap_or_default();
-        metadata.get(FORMAT_VERSION_KEY).and_then(|version| version.parse().ok()).unwrap_or_default()
+        let metadata = self
+            .delta
+            .snapshot()
+            .map(|state| state.metadata().configuration().clone())
+            .unwrap_or_default();
+        metadata
+            .get(FORMAT_VERSION_KEY)
+            .and_then(|version| version.parse().ok())
+            .unwrap_or_default()
     }
 
     /// What tells the table from every other; empty if its log doesn't.
     pub fn id(&self) -> String {
-        self.delta.snapshot().map(|state| state.metadata().id().to_owned()).unwrap_or_default()
+        self.delta
+            .snapshot()
+            .map(|state| state.metadata().id().to_owned())
+            .unwrap_or_default()
     }
 
     /// When the table was made, in milliseconds since 1970, if its log tells.
     pub fn made_at(&self) -> Option<u64> {
         let state = self.delta.snapshot().ok()?;
-        state.metadata().created_time().and_then(|made| made.try_into().ok())
+        state
+            .metadata()
+            .created_time()
+            .and_then(|made| made.try_into().ok())
     }
 
     /// Sees the newest version.
@@ -168,7 +206,10 @@ impl Table {
         if self.delta.update_state().await.is_err() {
             // An erasure may have taken away the part of the log that this handle stands on.
             let mut delta = DeltaTable::new(self.delta.log_store());
-            delta.load().await.map_err(delta_error("can't read the log", self.name))?;
+            delta
+                .load()
+                .await
+                .map_err(delta_error("can't read the log", self.name))?;
             self.delta = delta;
         }
         Ok(())
@@ -177,15 +218,21 @@ impl Table {
     /// The table as it was at `version`.
     ///
     /// # Errors
-    /// [`EngineError::NoVersion`] if the log doesn't have it, or not any more; [`EngineError::Delta`].
+    /// [`EngineError::NoVersion`] if the log doesn't have it, or not any more;
+    /// [`EngineError::Delta`].
     pub async fn at_version(&self, version: u64) -> Result<Table> {
         let mut table = self.clone();
         match table.delta.load_version(version).await {
             Ok(()) => Ok(table),
-            Err(error) => Err(match LogFile::reaches(&self.location, self.name, version).await? {
-                true => delta_error("can't read an earlier version", self.name)(error),
-                false => EngineError::NoVersion { table: self.name, version },
-            }),
+            Err(error) => Err(
+                match LogFile::reaches(&self.location, self.name, version).await? {
+                    true => delta_error("can't read an earlier version", self.name)(error),
+                    false => EngineError::NoVersion {
+                        table: self.name,
+                        version,
+                    },
+                },
+            ),
         }
     }
 
@@ -199,7 +246,10 @@ impl Table {
     /// # Errors
     /// [`EngineError::Delta`].
     pub fn files(&self) -> Result<Vec<DataFile>> {
-        let state = self.delta.snapshot().map_err(delta_error("can't read the log", self.name))?;
+        let state = self
+            .delta
+            .snapshot()
+            .map_err(delta_error("can't read the log", self.name))?;
         let mut files: Vec<_> = state
             .log_data()
             .iter()
@@ -214,8 +264,8 @@ impl Table {
         Ok(files)
     }
 
-    /// Files that ceased to be part of the table, and when, in milliseconds since 1970, as far as the log still knows.
-    /// Earlier versions need them.
+    /// Files that ceased to be part of the table, and when, in milliseconds since 1970, as far as
+    /// the log still knows. Earlier versions need them.
     ///
     /// # Errors
     /// [`EngineError::Delta`].
@@ -223,21 +273,30 @@ impl Table {
         let fault = delta_error("can't read the log", self.name);
         let state = self.delta.snapshot().map_err(&fault)?;
         let log_store = self.delta.log_store();
-        let tombstones: Vec<_> = state.all_tombstones(&*log_store).try_collect().await.map_err(&fault)?;
+        let tombstones: Vec<_> = state
+            .all_tombstones(&*log_store)
+            .try_collect()
+            .await
+            .map_err(&fault)?;
         // A removal without an instant may be as young as can be.
         let instant = |removed: Option<i64>| removed.unwrap_or(i64::MAX);
-        Ok(tombstones.iter().map(|file| (file.path().into_owned(), instant(file.deletion_timestamp()))).collect())
+        Ok(tombstones
+            .iter()
+            .map(|file| (file.path().into_owned(), instant(file.deletion_timestamp())))
+            .collect())
     }
 
-    /// Commits `change` under the name of `operation`, and then sees the new version. Appends are retried behind other
-    /// writers' commits up to `retries` times.
+    /// Commits `change` under the name of `operation`, and then sees the new version. Appends are
+    /// retried behind other writers' commits up to `retries` times.
     ///
     /// # Errors
-    /// [`EngineError::Conflict`] if another writer was faster in a way that can't be combined; [`EngineError::Delta`].
+    /// [`EngineError::Conflict`] if another writer was faster in a way that can't be combined;
+    /// [`EngineError::Delta`].
     pub async fn commit(&mut self, change: Change, operation: &str, retries: usize) -> Result<u64> {
         let only_adds = change.removed.is_empty() && retries > 0;
         match self.try_commit(&change, operation, retries).await {
-            // The library can't put a commit behind an erasure, which takes away the log that it would look at.
+            // The library can't put a commit behind an erasure, which takes away the log that it
+            // would look at.
             Err(EngineError::Conflict(_)) if only_adds => {
                 self.refresh().await?;
                 self.try_commit(&change, operation, retries).await
@@ -246,13 +305,25 @@ impl Table {
         }
     }
 
-    async fn try_commit(&mut self, change: &Change, operation: &str, retries: usize) -> Result<u64> {
+    async fn try_commit(
+        &mut self,
+        change: &Change,
+        operation: &str,
+        retries: usize,
+    ) -> Result<u64> {
         let now = Utc::now().timestamp_millis();
-        let removed = change.removed.iter().map(|file| Action::Remove(remove_action(file, change.changes_rows, now)));
-        let added = change.added.iter().map(|file| Action::Add(add_action(file, change.changes_rows, now)));
+        let removed = change
+            .removed
+            .iter()
+            .map(|file| Action::Remove(remove_action(file, change.changes_rows, now)));
+        let added = change
+            .added
+            .iter()
+            .map(|file| Action::Add(add_action(file, change.changes_rows, now)));
         let actions = removed.chain(added).collect();
-        let transaction =
-            |(source, version): &(String, i64)| Transaction::new_with_last_update(source.clone(), *version, Some(now));
+        let transaction = |(source, version): &(String, i64)| {
+            Transaction::new_with_last_update(source.clone(), *version, Some(now))
+        };
         let transactions = change.progress.iter().map(transaction).collect();
         let mut info = change.info.clone();
         info.insert("gristmill".to_owned(), Value::from(operation));
@@ -261,11 +332,21 @@ impl Table {
             .with_application_transactions(transactions)
             .with_metadata(info)
             .with_max_retries(retries);
-        let state = self.delta.snapshot().map_err(delta_error("can't read the log", self.name))?;
+        let state = self
+            .delta
+            .snapshot()
+            .map_err(delta_error("can't read the log", self.name))?;
         let operation = match (change.removed.is_empty(), change.changes_rows) {
-            (true, _) => DeltaOperation::Write { mode: SaveMode::Append, partition_by: None, predicate: None },
+            (true, _) => DeltaOperation::Write {
+                mode: SaveMode::Append,
+                partition_by: None,
+                predicate: None,
+            },
             (false, true) => DeltaOperation::Delete { predicate: None },
-            (false, false) => DeltaOperation::Optimize { predicate: None, target_size: 0 },
+            (false, false) => DeltaOperation::Optimize {
+                predicate: None,
+                target_size: 0,
+            },
         };
         let committed = CommitBuilder::from(properties)
             .with_actions(actions)
@@ -277,13 +358,16 @@ impl Table {
         Ok(committed.version())
     }
 
-    /// Returns the digests of the newest commits that this handle sees, for the next commit to seal. The chain that they make lets
-    /// `verify` find a changed entry of the log.
+    /// Returns the digests of the newest commits that this handle sees, for the next commit to
+    /// seal. The chain that they make lets `verify` find a changed entry of the log.
     async fn sealed_entries(&self) -> Result<Value> {
         let heads = Heads::load(&self.location).await?;
         let head = heads.as_ref().and_then(|heads| heads.tables.get(self.name));
-        let seen = head.into_iter().flat_map(|head| head.entries.range(..=self.version()));
-        let mut entries: BTreeMap<u64, FileDigest> = seen.map(|(version, digest)| (*version, *digest)).collect();
+        let seen = head
+            .into_iter()
+            .flat_map(|head| head.entries.range(..=self.version()));
+        let mut entries: BTreeMap<u64, FileDigest> =
+            seen.map(|(version, digest)| (*version, *digest)).collect();
         self.digest_entry(self.version(), &mut entries).await?;
         while entries.len() > SEALED_ENTRIES {
             entries.pop_first();
@@ -291,17 +375,26 @@ impl Table {
         Ok(serde_json::json!(entries))
     }
 
-    /// Adds the digest of the commit of `version`, unless it is there already or the log doesn't have it any more.
-    async fn digest_entry(&self, version: u64, entries: &mut BTreeMap<u64, FileDigest>) -> Result<()> {
+    /// Adds the digest of the commit of `version`, unless it is there already or the log doesn't
+    /// have it any more.
+    async fn digest_entry(
+        &self,
+        version: u64,
+        entries: &mut BTreeMap<u64, FileDigest>,
+    ) -> Result<()> {
         if let Entry::Vacant(entry) = entries.entry(version)
-            && let Some(bytes) = self.location.read_small(&commit_path(self.name, version)).await?
+            && let Some(bytes) = self
+                .location
+                .read_small(&commit_path(self.name, version))
+                .await?
         {
             entry.insert(FileDigest::of(&bytes));
         }
         Ok(())
     }
 
-    /// Merges the version that this handle sees into the lake's heads, with the commits from `first` on.
+    /// Merges the version that this handle sees into the lake's heads, with the commits from
+    /// `first` on.
     ///
     /// # Errors
     /// As [`Heads::update`].
@@ -323,21 +416,38 @@ impl Table {
         }
         let files = digest_of_files(&self.files()?);
         let checkpoint = self.newest_checkpoint().await?;
-        Ok(TableHead { version, files, entries, checkpoint })
+        Ok(TableHead {
+            version,
+            files,
+            entries,
+            checkpoint,
+        })
     }
 
-    /// Returns the checkpoint that the log's hint names; `None` if there is none, or it isn't one file.
+    /// Returns the checkpoint that the log's hint names; `None` if there is none, or it isn't one
+    /// file.
     async fn newest_checkpoint(&self) -> Result<Option<CheckpointHead>> {
         #[derive(serde::Deserialize)]
         struct Hint {
             version: u64,
         }
-        let Some(hint) = self.location.read_small(&hint_path(self.name)).await? else { return Ok(None) };
+        let Some(hint) = self.location.read_small(&hint_path(self.name)).await? else {
+            return Ok(None);
+        };
         // One that can't be read is for `verify` to report: the library doesn't need it.
-        let Ok(Hint { version }) = serde_json::from_slice(&hint) else { return Ok(None) };
-        let found = self.location.read_small(&checkpoint_path(self.name, version)).await?;
+        let Ok(Hint { version }) = serde_json::from_slice(&hint) else {
+            return Ok(None);
+        };
+        let found = self
+            .location
+            .read_small(&checkpoint_path(self.name, version))
+            .await?;
         let hint = FileDigest::of(&hint);
-        Ok(found.map(|bytes| CheckpointHead { version, file: FileDigest::of(&bytes), hint }))
+        Ok(found.map(|bytes| CheckpointHead {
+            version,
+            file: FileDigest::of(&bytes),
+            hint,
+        }))
     }
 
     /// What the newest commits say of themselves, newest first, at most `limit`.
@@ -369,8 +479,9 @@ impl Table {
     }
 }
 
-/// Where the log of the table `name` is. In object stores a commit is a conditional put, which all of them have by now; the library
-/// knows only the schemes of stores that it was built with, and ours come from the connectors.
+/// Where the log of the table `name` is. In object stores a commit is a conditional put, which all
+/// of them have by now; the library knows only the schemes of stores that it was built with, and
+/// ours come from the connectors.
 fn log_store(location: &LakeLocation, name: &str) -> Result<LogStoreRef, DeltaTableError> {
     let url = location.table_url(name);
     if let Ok(path) = url.to_file_path() {
@@ -379,15 +490,30 @@ fn log_store(location: &LakeLocation, name: &str) -> Result<LogStoreRef, DeltaTa
     match location.root_store() {
         None => DeltaTableBuilder::from_url(url)?.build_storage(),
         Some(root) => {
-            let store = Arc::new(PrefixStore::new(Arc::clone(&root), location.path_in_store(name)));
-            Ok(default_logstore(store, root, &url, &StorageConfig::default()))
+            let store = Arc::new(PrefixStore::new(
+                Arc::clone(&root),
+                location.path_in_store(name),
+            ));
+            Ok(default_logstore(
+                store,
+                root,
+                &url,
+                &StorageConfig::default(),
+            ))
         }
     }
 }
 
-pub(super) fn delta_error(what: &'static str, table: &str) -> impl Fn(DeltaTableError) -> EngineError {
+pub(super) fn delta_error(
+    what: &'static str,
+    table: &str,
+) -> impl Fn(DeltaTableError) -> EngineError {
     let table = table.to_owned();
-    move |cause| EngineError::Delta { what, table: table.clone(), cause: Box::new(cause) }
+    move |cause| EngineError::Delta {
+        what,
+        table: table.clone(),
+        cause: Box::new(cause),
+    }
 }
 
 fn commit_error(table: &str, error: DeltaTableError) -> EngineError {
@@ -409,10 +535,12 @@ fn commit_error(table: &str, error: DeltaTableError) -> EngineError {
 /// The tag of an `add` action that holds the digest of the data file.
 const DIGEST_TAG: &str = "gristmill.blake3";
 
-/// The key of a commit's information that holds digests of the commits before it, by their versions.
+/// The key of a commit's information that holds digests of the commits before it, by their
+/// versions.
 pub(crate) const SEALED: &str = "gristmill.sealed";
 
-/// How many commits before it a commit seals: more than one, because simultaneous writers don't see each other's.
+/// How many commits before it a commit seals: more than one, because simultaneous writers don't see
+/// each other's.
 const SEALED_ENTRIES: usize = 4;
 
 fn digest_tag(file: &LogicalFileView) -> Option<FileDigest> {
@@ -430,7 +558,9 @@ fn add_action(file: &DataFile, changes_rows: bool, now: i64) -> Add {
         data_change: changes_rows,
         stats: Some(serde_json::json!({ "numRecords": file.rows }).to_string()),
         partition_values: HashMap::new(),
-        tags: file.digest.map(|digest| HashMap::from([(DIGEST_TAG.to_owned(), Some(digest.to_string()))])),
+        tags: file
+            .digest
+            .map(|digest| HashMap::from([(DIGEST_TAG.to_owned(), Some(digest.to_string()))])),
         deletion_vector: None,
         base_row_id: None,
         default_row_commit_version: None,

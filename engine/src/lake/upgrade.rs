@@ -1,8 +1,9 @@
-//! Lakes of format 1: opened as they are, and made lakes of the current format by the first command that writes an audit entry.
+//! Lakes of format 1: opened as they are, and made lakes of the current format by the first command
+//! that writes an audit entry.
 //!
-//! Afterwards every table has its head in `heads.json`, and every data file of the small tables its digest in the log. Data
-//! files of `grains` aren't read for it: they get digests when they are written again, and until then `verify` has the
-//! hashes of their blobs.
+//! Afterwards every table has its head in `heads.json`, and every data file of the small tables its
+//! digest in the log. Data files of `grains` aren't read for it: they get digests when they are
+//! written again, and until then `verify` has the hashes of their blobs.
 
 use std::collections::HashMap;
 
@@ -21,11 +22,13 @@ use crate::file_digest::FileDigest;
 const ATTEMPTS: usize = 5;
 
 impl Lake {
-    /// Makes the lake one of the current format, if it isn't. Costs a reading of the small tables, once. A process that is killed
-    /// meanwhile leaves a lake of format 1, which the next command upgrades.
+    /// Makes the lake one of the current format, if it isn't. Costs a reading of the small tables,
+    /// once. A process that is killed meanwhile leaves a lake of format 1, which the next command
+    /// upgrades.
     ///
     /// # Errors
-    /// [`EngineError::Conflict`] if other writers were faster every time; [`EngineError::File`], [`EngineError::Delta`].
+    /// [`EngineError::Conflict`] if other writers were faster every time; [`EngineError::File`],
+    /// [`EngineError::Delta`].
     pub(super) async fn upgrade(&mut self) -> Result<()> {
         if self.grains.format_version() >= FORMAT_VERSION {
             return Ok(());
@@ -45,9 +48,14 @@ impl Lake {
     /// # Errors
     /// [`EngineError::File`].
     pub(super) async fn record_encryption(&self) -> Result<()> {
-        let Some(bytes) = self.location().read_small(&Path::from(ENCRYPTION)).await? else { return Ok(()) };
+        let Some(bytes) = self.location().read_small(&Path::from(ENCRYPTION)).await? else {
+            return Ok(());
+        };
         let digest = FileDigest::of(&bytes);
-        Heads::update(self.location(), move |heads| heads.encryption = Some(digest)).await
+        Heads::update(self.location(), move |heads| {
+            heads.encryption = Some(digest)
+        })
+        .await
     }
 }
 
@@ -56,10 +64,17 @@ impl Table {
     async fn add_digests(&mut self) -> Result<()> {
         for _ in 0..ATTEMPTS {
             let mut change = Change::default();
-            for file in self.files()?.into_iter().filter(|file| file.digest.is_none()) {
+            for file in self
+                .files()?
+                .into_iter()
+                .filter(|file| file.digest.is_none())
+            {
                 let bytes = self.location().read(&self.path_of(&file.name)).await?;
                 if bytes.len() as u64 == file.size {
-                    change.added.push(super::DataFile { digest: Some(FileDigest::of(&bytes)), ..file });
+                    change.added.push(super::DataFile {
+                        digest: Some(FileDigest::of(&bytes)),
+                        ..file
+                    });
                 }
             }
             if change.added.is_empty() {
@@ -71,16 +86,25 @@ impl Table {
                 committed => return committed.map(drop),
             }
         }
-        Err(EngineError::Conflict(format!("the table `{}` was busy {ATTEMPTS} times", self.name())))
+        Err(EngineError::Conflict(format!(
+            "the table `{}` was busy {ATTEMPTS} times",
+            self.name()
+        )))
     }
 
     /// Writes the current format into the table's properties.
     async fn set_format_version(&mut self) -> Result<()> {
         let fault = delta_error("can't write the format's version", self.name());
         let before = self.version();
-        let properties = HashMap::from([(FORMAT_VERSION_KEY.to_owned(), FORMAT_VERSION.to_string())]);
+        let properties =
+            HashMap::from([(FORMAT_VERSION_KEY.to_owned(), FORMAT_VERSION.to_string())]);
         let delta: DeltaTable = self.delta().clone();
-        delta.set_tbl_properties().with_properties(properties).with_raise_if_not_exists(false).await.map_err(fault)?;
+        delta
+            .set_tbl_properties()
+            .with_properties(properties)
+            .with_raise_if_not_exists(false)
+            .await
+            .map_err(fault)?;
         self.refresh().await?;
         self.record_head(before + 1).await
     }

@@ -21,7 +21,9 @@ impl Facts {
                 allowed: texts(Field::AllowedTransitions).collect(),
                 evidence_required: count(grain.get(Field::EvidenceRequired)),
             },
-            Some(GrainType::Consent) => Kind::Consent { subject: grain.text(Field::SubjectDid).map(str::to_owned) },
+            Some(GrainType::Consent) => Kind::Consent {
+                subject: grain.text(Field::SubjectDid).map(str::to_owned),
+            },
             _ => Kind::Other,
         };
         Facts {
@@ -44,8 +46,8 @@ pub struct Proposal {
 }
 
 impl Proposal {
-    /// The proposal that the delivered grain takes the place of `target`. The only justification that counts is the one in the grain
-    /// (§23.2): it travels with it.
+    /// The proposal that the delivered grain takes the place of `target`. The only justification
+    /// that counts is the one in the grain (§23.2): it travels with it.
     ///
     /// # Errors
     /// What [`authorization_message`] says.
@@ -62,13 +64,22 @@ impl Proposal {
             _ => None,
         };
         let auth = grain.get(Field::SupersessionAuth);
-        let signatures: Vec<&[u8]> =
-            auth.iter().filter_map(|auth| auth.as_array()).flatten().filter_map(bytes_of).collect();
+        let signatures: Vec<&[u8]> = auth
+            .iter()
+            .filter_map(|auth| auth.as_array())
+            .flatten()
+            .filter_map(bytes_of)
+            .collect();
         let authorizing = match signatures.is_empty() {
             true => Vec::new(),
-            false => authorizing_signers(signatures, &authorization_message(target, grain)?, resolver),
+            false => {
+                authorizing_signers(signatures, &authorization_message(target, grain)?, resolver)
+            }
         };
-        let withdrawal = grain.get(Field::IsWithdrawal).and_then(|value| value.as_bool()) == Some(true);
+        let withdrawal = grain
+            .get(Field::IsWithdrawal)
+            .and_then(|value| value.as_bool())
+            == Some(true);
         let prior = grain.text(Field::PriorConsent).and_then(address_of);
         Ok(Proposal {
             successor: Successor {
@@ -81,14 +92,16 @@ impl Proposal {
                 signer,
                 claimed: grain.text(Field::AuthorDid).map(str::to_owned),
                 authorizing,
-                justification: grain.text(Field::SupersessionJustification).map(str::to_owned),
+                justification: grain
+                    .text(Field::SupersessionJustification)
+                    .map(str::to_owned),
             },
         })
     }
 }
 
-/// Who signed `message`, each once: of `signatures` those that are COSE envelopes around just that message and that the
-/// signer's key verifies.
+/// Who signed `message`, each once: of `signatures` those that are COSE envelopes around just that
+/// message and that the signer's key verifies.
 pub fn authorizing_signers<'s>(
     signatures: impl IntoIterator<Item = &'s [u8]>,
     message: &[u8],
@@ -96,9 +109,14 @@ pub fn authorizing_signers<'s>(
 ) -> Vec<String> {
     let mut signers = Vec::new();
     for signature in signatures.into_iter().take(SIGNATURES) {
-        let Ok(envelope) = SignedBlob::parse(signature) else { continue };
-        let Some(signer) = envelope.signer() else { continue };
-        let holds = envelope.blob() == message && envelope.verify(resolver) == SignatureStatus::Valid;
+        let Ok(envelope) = SignedBlob::parse(signature) else {
+            continue;
+        };
+        let Some(signer) = envelope.signer() else {
+            continue;
+        };
+        let holds =
+            envelope.blob() == message && envelope.verify(resolver) == SignatureStatus::Valid;
         if holds && !signers.iter().any(|known| known == signer) {
             signers.push(signer.to_owned());
         }
@@ -116,8 +134,13 @@ fn bytes_of(value: RawValue<'_>) -> Option<&[u8]> {
 fn texts<'g>(grain: &Grain<'g>, field: Field) -> impl Iterator<Item = &'g str> {
     let value = grain.get(field);
     let alone = value.and_then(|value| value.as_text());
-    let items = value.and_then(|value| value.as_array()).into_iter().flatten();
-    alone.into_iter().chain(items.filter_map(|item| item.as_text()))
+    let items = value
+        .and_then(|value| value.as_array())
+        .into_iter()
+        .flatten();
+    alone
+        .into_iter()
+        .chain(items.filter_map(|item| item.as_text()))
 }
 
 fn addresses(grain: &Grain<'_>, field: Field) -> Vec<ContentAddress> {
@@ -130,7 +153,10 @@ pub(crate) fn address_of(text: &str) -> Option<ContentAddress> {
 }
 
 fn count(value: Option<RawValue<'_>>) -> u64 {
-    value.and_then(|value| value.as_int()).and_then(|value| u64::try_from(value).ok()).unwrap_or(0)
+    value
+        .and_then(|value| value.as_int())
+        .and_then(|value| u64::try_from(value).ok())
+        .unwrap_or(0)
 }
 
 #[cfg(test)]
@@ -142,14 +168,23 @@ mod tests {
     use super::*;
 
     fn with_grain<T>(json: &str, use_it: impl FnOnce(&[u8], &Grain<'_>) -> T) -> T {
-        let encoded = encode_json(&Json::parse(json.as_bytes()).unwrap(), EncodeOptions::default()).unwrap();
+        let encoded = encode_json(
+            &Json::parse(json.as_bytes()).unwrap(),
+            EncodeOptions::default(),
+        )
+        .unwrap();
         let payload = Payload::open(&encoded.blob, 1 << 20).unwrap();
-        use_it(&encoded.blob, &Grain::decode(&payload, Mode::Strict).unwrap())
+        use_it(
+            &encoded.blob,
+            &Grain::decode(&payload, Mode::Strict).unwrap(),
+        )
     }
 
     fn successor(object: &str, signatures: &[Vec<u8>]) -> String {
-        let auth: Vec<String> =
-            signatures.iter().map(|signature| format!(r#"{{"$bytes_hex": "{}"}}"#, hex::encode(signature))).collect();
+        let auth: Vec<String> = signatures
+            .iter()
+            .map(|signature| format!(r#"{{"$bytes_hex": "{}"}}"#, hex::encode(signature)))
+            .collect();
         format!(
             r#"{{"type": "belief", "subject": "s", "relation": "r", "object": "{object}", "confidence": 1.0,
                  "created_at": 1767225600000, "supersession_auth": [{}]}}"#,
@@ -162,14 +197,19 @@ mod tests {
         let (target, other) = (ContentAddress::of(b"target"), ContentAddress::of(b"other"));
         let key = SigningKey::from_seed(&[7; 32]);
         let did = did_of_key(&key.verifying_key());
-        let message = with_grain(&successor("new", &[]), |_, grain| authorization_message(&target, grain).unwrap());
+        let message = with_grain(&successor("new", &[]), |_, grain| {
+            authorization_message(&target, grain).unwrap()
+        });
         let signature = sign_message(&message, "application/octet-stream", &key, None, 0).unwrap();
         let mut broken = signature.clone();
         *broken.last_mut().unwrap() ^= 1;
         let signers = |object: &str, target: &ContentAddress, signatures: &[Vec<u8>]| {
             with_grain(&successor(object, signatures), |blob, grain| {
                 let delivery = Delivery::open(blob).unwrap();
-                Proposal::of(&delivery, grain, target, &SelfContained).unwrap().requester.authorizing
+                Proposal::of(&delivery, grain, target, &SelfContained)
+                    .unwrap()
+                    .requester
+                    .authorizing
             })
         };
         let twice = [signature.clone(), signature.clone()];

@@ -1,24 +1,28 @@
 //! The lifecycle gate (§23): may this act take this grain out of what is current and trusted?
 //!
-//! Pure decisions over facts that the caller looks up. Every road to an invalidation goes through [`Gate::judge`]:
-//! superseding, contradicting, retracting, and what an import claims.
+//! Pure decisions over facts that the caller looks up. Every road to an invalidation goes through
+//! [`Gate::judge`]: superseding, contradicting, retracting, and what an import claims.
 //!
 //! What is decided where the specification leaves it open, always for the protected grain:
 //!
 //! * A quorum's threshold of 0, or one that can't be read, can't be met.
 //! * A signature for a quorum covers what is superseded and what supersedes it
-//!   ([`authorization_message`](gristmill_schemas::grain::authorization_message)), so that it can't be used for anything else.
-//! * For quorums, neither the author of the protected grain counts as a signer, nor may the one who asks be that author
-//!   (§23.8).
-//! * A supersession is judged by the terms of every grain that it would follow in the supersession chain, not only by those
-//!   of the newest (§23.5, §23.7 bypass 3); a subtree's terms bind whatever was derived, superseding or not (§23.6).
-//! * A transition that a goal permits needs evidence when it ends the goal, and each piece of evidence must be known. The goal
-//!   and its earlier versions are no evidence for themselves.
-//! * The withdrawal of a consent by the one who gave it is honoured at once (§8.10): of all modes only a hold stands above it.
+//!   ([`authorization_message`](gristmill_schemas::grain::authorization_message)), so that it can't
+//!   be used for anything else.
+//! * For quorums, neither the author of the protected grain counts as a signer, nor may the one who
+//!   asks be that author (§23.8).
+//! * A supersession is judged by the terms of every grain that it would follow in the supersession
+//!   chain, not only by those of the newest (§23.5, §23.7 bypass 3); a subtree's terms bind
+//!   whatever was derived, superseding or not (§23.6).
+//! * A transition that a goal permits needs evidence when it ends the goal, and each piece of
+//!   evidence must be known. The goal and its earlier versions are no evidence for themselves.
+//! * The withdrawal of a consent by the one who gave it is honoured at once (§8.10): of all modes
+//!   only a hold stands above it.
 //! * Hops are counted from the grain that is acted on.
-//! * What follows a protected goal inherits its terms however many versions lie between (§23.5); of other grains in a supersession
-//!   chain those within the limit bind. A step that was authorized by the goal's terms doesn't end this: within the limit §23.7
-//!   binds it anyway, and beyond it nothing tells any more who authorized what.
+//! * What follows a protected goal inherits its terms however many versions lie between (§23.5); of
+//!   other grains in a supersession chain those within the limit bind. A step that was authorized
+//!   by the goal's terms doesn't end this: within the limit §23.7 binds it anyway, and beyond it
+//!   nothing tells any more who authorized what.
 
 use std::collections::{HashSet, VecDeque};
 
@@ -27,7 +31,8 @@ use gristmill_schemas::error::{ErrorCode, GrainError};
 
 use super::terms::{Mode, Policy};
 
-/// Hops of an ancestry that are walked (§23.6, §23.7). The inheritance of a goal's terms has no limit (§23.5).
+/// Hops of an ancestry that are walked (§23.6, §23.7). The inheritance of a goal's terms has no
+/// limit (§23.5).
 pub const HOPS: usize = 16;
 
 /// What a judgement needs to know of a grain.
@@ -123,7 +128,8 @@ pub struct Successor {
 pub struct Permit {
     /// A person should look at it (§23.2, soft lock).
     pub needs_review: bool,
-    /// It is a transition that the goal lets its agent make: the goal's terms go on to bind what follows (§23.5).
+    /// It is a transition that the goal lets its agent make: the goal's terms go on to bind what
+    /// follows (§23.5).
     pub autonomous: bool,
 }
 
@@ -140,30 +146,48 @@ impl Gate<'_> {
     /// Judges `act` of `requester` on the grain called `target`.
     ///
     /// # Errors
-    /// [`ErrorCode::InvalidationDenied`] with the reason, [`ErrorCode::EvidenceRequired`]; [`ErrorCode::Schema`] if the lake
-    /// doesn't have `target`.
-    pub fn judge(&self, target: &ContentAddress, act: &Act, requester: &Requester) -> Result<Permit, GrainError> {
-        let facts = self
-            .known
-            .facts(target)
-            .ok_or_else(|| GrainError::new(ErrorCode::Schema, format!("the lake has no grain {target}")))?;
+    /// [`ErrorCode::InvalidationDenied`] with the reason, [`ErrorCode::EvidenceRequired`];
+    /// [`ErrorCode::Schema`] if the lake doesn't have `target`.
+    pub fn judge(
+        &self,
+        target: &ContentAddress,
+        act: &Act,
+        requester: &Requester,
+    ) -> Result<Permit, GrainError> {
+        let facts = self.known.facts(target).ok_or_else(|| {
+            GrainError::new(ErrorCode::Schema, format!("the lake has no grain {target}"))
+        })?;
         let mut permit = self.by_terms(target, facts, act, requester)?;
         for (address, binding) in self.binding_ancestors(target, act) {
-            let also = self.by_terms(target, binding, act, requester).map_err(|denied| {
-                let code = denied.code;
-                GrainError::new(code, format!("{} (by the terms of its ancestor {address})", denied.message))
-            })?;
+            let also = self
+                .by_terms(target, binding, act, requester)
+                .map_err(|denied| {
+                    let code = denied.code;
+                    GrainError::new(
+                        code,
+                        format!(
+                            "{} (by the terms of its ancestor {address})",
+                            denied.message
+                        ),
+                    )
+                })?;
             permit.needs_review |= also.needs_review;
             permit.autonomous |= also.autonomous;
         }
         Ok(permit)
     }
 
-    /// Ancestors whose terms bind an act on `target`: those in its supersession chain, and those with the scope of a subtree.
-    /// For a supersession the ancestry begins at the superseding grain.
-    fn binding_ancestors(&self, target: &ContentAddress, act: &Act) -> Vec<(ContentAddress, &Facts)> {
+    /// Ancestors whose terms bind an act on `target`: those in its supersession chain, and those
+    /// with the scope of a subtree. For a supersession the ancestry begins at the superseding
+    /// grain.
+    fn binding_ancestors(
+        &self,
+        target: &ContentAddress,
+        act: &Act,
+    ) -> Vec<(ContentAddress, &Facts)> {
         let mut binding = self.binding_versions(target, act);
-        let versions: HashSet<ContentAddress> = binding.iter().map(|(address, _)| *address).collect();
+        let versions: HashSet<ContentAddress> =
+            binding.iter().map(|(address, _)| *address).collect();
         let reaches = |(address, facts): &(ContentAddress, &Facts)| {
             facts.policy.scope.reaches_derived() && !versions.contains(address)
         };
@@ -171,17 +195,30 @@ impl Gate<'_> {
         binding
     }
 
-    /// The versions before `target` whose terms bind: all within [`HOPS`], and protected goals however far back. Each is visited
-    /// once, so that a circle ends.
-    fn binding_versions(&self, target: &ContentAddress, act: &Act) -> Vec<(ContentAddress, &Facts)> {
+    /// The versions before `target` whose terms bind: all within [`HOPS`], and protected goals
+    /// however far back. Each is visited once, so that a circle ends.
+    fn binding_versions(
+        &self,
+        target: &ContentAddress,
+        act: &Act,
+    ) -> Vec<(ContentAddress, &Facts)> {
         let mut walk = Walk::from(*target);
         if let Act::Supersede(successor) = act {
             let own = &successor.facts.supersedes;
-            walk.reach(successor.facts.parents.iter().filter(|parent| own.contains(parent)), 1);
+            walk.reach(
+                successor
+                    .facts
+                    .parents
+                    .iter()
+                    .filter(|parent| own.contains(parent)),
+                1,
+            );
         }
         let mut binding = Vec::new();
         while let Some((address, hops)) = walk.next() {
-            let Some(facts) = self.known.facts(&address) else { continue };
+            let Some(facts) = self.known.facts(&address) else {
+                continue;
+            };
             if address != *target && (hops <= HOPS || facts.is_protected_goal()) {
                 binding.push((address, facts));
             }
@@ -198,7 +235,9 @@ impl Gate<'_> {
         }
         let mut ancestry = Vec::new();
         while let Some((address, hops)) = walk.next() {
-            let Some(facts) = self.known.facts(&address) else { continue };
+            let Some(facts) = self.known.facts(&address) else {
+                continue;
+            };
             if address != *target {
                 ancestry.push((address, facts));
             }
@@ -219,10 +258,16 @@ impl Gate<'_> {
     ) -> Result<Permit, GrainError> {
         let policy = &facts.policy;
         let mode = policy.effective(self.now);
-        let free = Permit { needs_review: false, autonomous: false };
+        let free = Permit {
+            needs_review: false,
+            autonomous: false,
+        };
         if *act == Act::Erase {
             return match mode {
-                Mode::Hold => Err(denied(policy, "a litigation hold forbids every removal until it is lifted")),
+                Mode::Hold => Err(denied(
+                    policy,
+                    "a litigation hold forbids every removal until it is lifted",
+                )),
                 _ => Ok(free),
             };
         }
@@ -230,24 +275,39 @@ impl Gate<'_> {
             return Ok(free);
         }
         if mode == Mode::Hold {
-            return Err(denied(policy, "a litigation hold forbids every invalidation until it is lifted"));
+            return Err(denied(
+                policy,
+                "a litigation hold forbids every invalidation until it is lifted",
+            ));
         }
         if let Act::Supersede(successor) = act {
             if self.is_permitted_transition(target, facts, successor)? {
-                return Ok(Permit { needs_review: false, autonomous: true });
+                return Ok(Permit {
+                    needs_review: false,
+                    autonomous: true,
+                });
             }
             if withdraws(target, facts, successor) {
                 return Ok(free);
             }
         }
         match mode {
-            Mode::SoftLocked if requester.justification.as_deref().is_some_and(|text| !text.trim().is_empty()) => {
-                Ok(Permit { needs_review: true, autonomous: false })
+            Mode::SoftLocked
+                if requester
+                    .justification
+                    .as_deref()
+                    .is_some_and(|text| !text.trim().is_empty()) =>
+            {
+                Ok(Permit {
+                    needs_review: true,
+                    autonomous: false,
+                })
             }
             Mode::SoftLocked if matches!(act, Act::Supersede(_)) => Err(denied(
                 policy,
-                "the superseding grain must say why in `supersession_justification`; a reason that is given beside the bytes of a \
-                 grain, or beside `supersession_auth`, isn't part of it",
+                "the superseding grain must say why in `supersession_justification`; a reason that \
+                 is given beside the bytes of a grain, or beside `supersession_auth`, isn't part \
+                 of it",
             )),
             Mode::SoftLocked => Err(denied(policy, "it may only be done with a justification")),
             Mode::Delegated => delegated(policy, requester).map(|()| free),
@@ -262,7 +322,12 @@ impl Gate<'_> {
         let mut next = vec![*target];
         while let Some(address) = next.pop() {
             if versions.insert(address) {
-                next.extend(self.known.facts(&address).into_iter().flat_map(|facts| &facts.supersedes));
+                next.extend(
+                    self.known
+                        .facts(&address)
+                        .into_iter()
+                        .flat_map(|facts| &facts.supersedes),
+                );
             }
         }
         versions
@@ -275,8 +340,14 @@ impl Gate<'_> {
         facts: &Facts,
         successor: &Successor,
     ) -> Result<bool, GrainError> {
-        let (Kind::Goal { allowed, evidence_required, state: before }, Kind::Goal { state, .. }) =
-            (&facts.kind, &successor.facts.kind)
+        let (
+            Kind::Goal {
+                allowed,
+                evidence_required,
+                state: before,
+            },
+            Kind::Goal { state, .. },
+        ) = (&facts.kind, &successor.facts.kind)
         else {
             return Ok(false);
         };
@@ -292,15 +363,17 @@ impl Gate<'_> {
             _ => 0,
         };
         let own = self.versions(target);
-        let counts = |piece: &&ContentAddress| self.known.facts(piece).is_some() && !own.contains(*piece);
+        let counts =
+            |piece: &&ContentAddress| self.known.facts(piece).is_some() && !own.contains(*piece);
         let evidence: HashSet<_> = successor.evidence.iter().filter(counts).collect();
         if (evidence.len() as u64) < needed {
             let message = format!(
-                "the transition to `{state}` needs {needed} pieces of evidence that the lake has besides the goal itself, {} are \
-                 given",
+                "the transition to `{state}` needs {needed} pieces of evidence that the lake has \
+                 besides the goal itself, {} are given",
                 evidence.len()
             );
-            return Err(GrainError::new(ErrorCode::EvidenceRequired, message).field("satisfaction_evidence"));
+            return Err(GrainError::new(ErrorCode::EvidenceRequired, message)
+                .field("satisfaction_evidence"));
         }
         Ok(true)
     }
@@ -315,7 +388,10 @@ struct Walk {
 
 impl Walk {
     fn from(start: ContentAddress) -> Walk {
-        Walk { seen: HashSet::from([start]), queue: VecDeque::from([(start, 0)]) }
+        Walk {
+            seen: HashSet::from([start]),
+            queue: VecDeque::from([(start, 0)]),
+        }
     }
 
     fn next(&mut self) -> Option<(ContentAddress, usize)> {
@@ -323,22 +399,28 @@ impl Walk {
     }
 
     fn reach<'a>(&mut self, ancestors: impl IntoIterator<Item = &'a ContentAddress>, hops: usize) {
-        let fresh = ancestors.into_iter().copied().filter(|ancestor| self.seen.insert(*ancestor));
+        let fresh = ancestors
+            .into_iter()
+            .copied()
+            .filter(|ancestor| self.seen.insert(*ancestor));
         self.queue.extend(fresh.map(|ancestor| (ancestor, hops)));
     }
 }
 
-/// True if `successor` is the withdrawal of the consent `target` by the one who gave it, and gave the consent `facts` (§8.10).
+/// True if `successor` is the withdrawal of the consent `target` by the one who gave it, and gave
+/// the consent `facts` (§8.10).
 fn withdraws(target: &ContentAddress, facts: &Facts, successor: &Successor) -> bool {
     match (&facts.kind, &successor.facts.kind) {
         (Kind::Consent { subject }, Kind::Consent { subject: by }) => {
-            successor.withdraws.as_ref() == Some(target) && may_withdraw(by.as_deref(), subject.as_deref())
+            successor.withdraws.as_ref() == Some(target)
+                && may_withdraw(by.as_deref(), subject.as_deref())
         }
         _ => false,
     }
 }
 
-/// True if a withdrawal by the subject `by` can withdraw a consent of `subject`: nobody withdraws for somebody else.
+/// True if a withdrawal by the subject `by` can withdraw a consent of `subject`: nobody withdraws
+/// for somebody else.
 pub fn may_withdraw(by: Option<&str>, subject: Option<&str>) -> bool {
     by.is_some() && by == subject
 }
@@ -347,15 +429,25 @@ fn delegated(policy: &Policy, requester: &Requester) -> Result<(), GrainError> {
     let proven = requester.signer.iter().chain(&requester.authorizing);
     match proven.into_iter().any(|did| is_authorized(policy, did)) {
         true => Ok(()),
-        false => Err(denied(policy, "it must be signed by one of the authorized DIDs, and isn't")),
+        false => Err(denied(
+            policy,
+            "it must be signed by one of the authorized DIDs, and isn't",
+        )),
     }
 }
 
 fn quorum(policy: &Policy, facts: &Facts, requester: &Requester) -> Result<(), GrainError> {
     let author = facts.author.as_deref().map(bare);
-    let asks = requester.signer.as_deref().or(requester.claimed.as_deref()).map(bare);
+    let asks = requester
+        .signer
+        .as_deref()
+        .or(requester.claimed.as_deref())
+        .map(bare);
     if author.is_some() && asks == author {
-        return Err(denied(policy, "the one who asks is the author of the protected grain (§23.8)"));
+        return Err(denied(
+            policy,
+            "the one who asks is the author of the protected grain (§23.8)",
+        ));
     }
     let signers: HashSet<&str> = requester
         .authorizing
@@ -364,17 +456,27 @@ fn quorum(policy: &Policy, facts: &Facts, requester: &Requester) -> Result<(), G
         .filter(|did| Some(*did) != author && is_authorized(policy, did))
         .collect();
     if policy.threshold == 0 {
-        return Err(denied(policy, "its quorum names no threshold, which nobody can meet"));
+        return Err(denied(
+            policy,
+            "its quorum names no threshold, which nobody can meet",
+        ));
     }
     if (signers.len() as u64) < policy.threshold {
-        let message = format!("{} of {} authorized signatures are there", signers.len(), policy.threshold);
+        let message = format!(
+            "{} of {} authorized signatures are there",
+            signers.len(),
+            policy.threshold
+        );
         return Err(denied(policy, &message));
     }
     Ok(())
 }
 
 fn is_authorized(policy: &Policy, did: &str) -> bool {
-    policy.authorized.iter().any(|authorized| bare(authorized) == bare(did))
+    policy
+        .authorized
+        .iter()
+        .any(|authorized| bare(authorized) == bare(did))
 }
 
 /// A DID without the fragment that names one of its keys.

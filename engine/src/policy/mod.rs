@@ -1,4 +1,5 @@
-//! Protection: who may take a grain out of what is current and trusted (§23), and what may be erased.
+//! Protection: who may take a grain out of what is current and trusted (§23), and what may be
+//! erased.
 //!
 //! | module | what it answers |
 //! |---|---|

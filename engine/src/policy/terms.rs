@@ -103,7 +103,11 @@ pub struct Policy {
 impl Policy {
     /// The policy of a grain without one (§23.3), or by default of a consent (§8.10).
     pub fn absent(is_consent: bool) -> Policy {
-        let mode = if is_consent { Mode::SoftLocked } else { Mode::Open };
+        let mode = if is_consent {
+            Mode::SoftLocked
+        } else {
+            Mode::Open
+        };
         Policy {
             mode,
             authorized: Vec::new(),
@@ -114,8 +118,8 @@ impl Policy {
         }
     }
 
-    /// The policy of `grain`. What can't be read protects: a policy that isn't a map, or has no mode that is a string, is
-    /// of an unknown mode.
+    /// The policy of `grain`. What can't be read protects: a policy that isn't a map, or has no
+    /// mode that is a string, is of an unknown mode.
     pub fn of(grain: &Grain<'_>) -> Policy {
         let is_consent = grain.grain_type() == Some(gristmill_schemas::grain::GrainType::Consent);
         match grain.get(Field::InvalidationPolicy) {
@@ -126,11 +130,20 @@ impl Policy {
 
     fn read(terms: &RawValue<'_>) -> Policy {
         let word = |key| terms.get(key).and_then(|value| value.as_text());
-        let number = |key| terms.get(key).and_then(|value| value.as_int()).and_then(|value| u64::try_from(value).ok());
+        let number = |key| {
+            terms
+                .get(key)
+                .and_then(|value| value.as_int())
+                .and_then(|value| u64::try_from(value).ok())
+        };
         let authorized = terms.get("authorized").and_then(|value| value.as_array());
         Policy {
             mode: word("mode").map_or(Mode::Unknown, Mode::of),
-            authorized: authorized.into_iter().flatten().filter_map(|did| did.as_text().map(str::to_owned)).collect(),
+            authorized: authorized
+                .into_iter()
+                .flatten()
+                .filter_map(|did| did.as_text().map(str::to_owned))
+                .collect(),
             threshold: number("threshold").unwrap_or(0),
             locked_until: number("locked_until"),
             // §23.2 gives no default; a policy that doesn't say what follows goes on to lock.
@@ -145,8 +158,8 @@ impl Policy {
         }
     }
 
-    /// The mode in force at `now` (seconds since 1970): a timed policy is locked, then its fallback; unknown is locked. A
-    /// fallback that is timed again stays locked.
+    /// The mode in force at `now` (seconds since 1970): a timed policy is locked, then its
+    /// fallback; unknown is locked. A fallback that is timed again stays locked.
     pub fn effective(&self, now: u64) -> Mode {
         match self.mode {
             Mode::Timed if self.locked_until.is_none_or(|until| now < until) => Mode::Locked,

@@ -20,8 +20,13 @@ const SOURCE: &str = IdentityColumn::SourceId.name();
 
 /// The sources of the rows of row group `number`, as they are stored; `None` if they can't be read.
 pub(super) fn sources_of(segment: &OpenSegment, number: usize) -> Option<StringArray> {
-    let batches = segment.reader.read(number..number + 1, Some(&[SOURCE]), BATCH_ROWS).ok()?;
-    let columns: Vec<ArrayRef> = batches.map(|batch| Some(batch.ok()?.column(0).clone())).collect::<Option<_>>()?;
+    let batches = segment
+        .reader
+        .read(number..number + 1, Some(&[SOURCE]), BATCH_ROWS)
+        .ok()?;
+    let columns: Vec<ArrayRef> = batches
+        .map(|batch| Some(batch.ok()?.column(0).clone()))
+        .collect::<Option<_>>()?;
     let columns: Vec<&dyn Array> = columns.iter().map(AsRef::as_ref).collect();
     concat(&columns).ok()?.as_string_opt::<i32>().cloned()
 }
@@ -35,7 +40,12 @@ pub(super) fn proven_rows(
 ) -> BTreeSet<u64> {
     let mut proven = BTreeSet::new();
     let mut first = segment.rows_of(number).start;
-    let Ok(batches) = segment.reader.read(number..number + 1, Some(&[BLOB]), BATCH_ROWS) else { return proven };
+    let Ok(batches) = segment
+        .reader
+        .read(number..number + 1, Some(&[BLOB]), BATCH_ROWS)
+    else {
+        return proven;
+    };
     for batch in batches.map_while(Result::ok) {
         let end = first + batch.num_rows() as u64;
         if let Some(blobs) = batch.column(0).as_binary_opt::<i32>() {
@@ -47,7 +57,8 @@ pub(super) fn proven_rows(
     proven
 }
 
-/// `batch`, the first row of which is row `first` of the segment, with the address of every row whose blob `index` knows at this place.
+/// `batch`, the first row of which is row `first` of the segment, with the address of every row
+/// whose blob `index` knows at this place.
 pub(super) fn with_proven_addresses(
     batch: &RecordBatch,
     first: u64,
@@ -55,7 +66,9 @@ pub(super) fn with_proven_addresses(
 ) -> Result<RecordBatch, ArrowError> {
     let schema = batch.schema();
     let place = schema.index_of(ADDRESS)?;
-    let blobs = batch.column_by_name(BLOB).and_then(|column| column.as_binary_opt::<i32>());
+    let blobs = batch
+        .column_by_name(BLOB)
+        .and_then(|column| column.as_binary_opt::<i32>());
     let blobs = blobs.ok_or_else(|| ArrowError::SchemaError("no blobs".to_owned()))?;
     let stored = batch.column(place).as_string::<i32>();
     let address = |(row, (stored, blob)): (usize, (Option<&str>, Option<&[u8]>))| {
@@ -74,5 +87,7 @@ pub(super) fn with_proven_addresses(
 }
 
 fn leads_to(index: &AddressIndex, blob: &[u8], row: u64) -> bool {
-    index.row_of(&ContentAddress::of(blob)).is_some_and(|found| u64::from(found) == row)
+    index
+        .row_of(&ContentAddress::of(blob))
+        .is_some_and(|found| u64::from(found) == row)
 }

@@ -9,8 +9,8 @@
 //! | `tombstones` | which tombstones were lost, and stand in a copy? |
 //! | `report` | what was repaired, and what can't be? |
 //!
-//! Nothing is guessed and no row is dropped. A segment is replaced by one commit, so a run that was killed is simply run again: what
-//! it had repaired is whole by then.
+//! Nothing is guessed and no row is dropped. A segment is replaced by one commit, so a run that was
+//! killed is simply run again: what it had repaired is whole by then.
 
 mod cells;
 mod report;
@@ -47,7 +47,12 @@ pub struct RepairOptions {
 
 impl Default for RepairOptions {
     fn default() -> Self {
-        RepairOptions { dry_run: false, accept_logs: false, listed: 1_000, resolver: Arc::new(SelfContained) }
+        RepairOptions {
+            dry_run: false,
+            accept_logs: false,
+            listed: 1_000,
+            resolver: Arc::new(SelfContained),
+        }
     }
 }
 
@@ -64,12 +69,19 @@ impl RepairOptions {
     }
 }
 
-/// Repairs `lake`: tombstones from their copies, columns from blobs, then sidecars. The report lists what can't be repaired, with reasons.
+/// Repairs `lake`: tombstones from their copies, columns from blobs, then sidecars. The report
+/// lists what can't be repaired, with reasons.
 ///
 /// # Errors
-/// [`EngineError::Damaged`] if a log has lost entries, and that isn't to be accepted; [`EngineError::Conflict`] if another writer replaced a segment meanwhile; [`EngineError::Interrupted`]; what the environment
-/// says. What was repaired until then stays repaired.
-pub async fn repair(lake: &mut Lake, options: &RepairOptions, progress: Arc<WorkProgress>) -> Result<RepairReport> {
+/// [`EngineError::Damaged`] if a log has lost entries, and that isn't to be accepted;
+/// [`EngineError::Conflict`] if another writer replaced a segment meanwhile;
+/// [`EngineError::Interrupted`]; what the environment says. What was repaired until then stays
+/// repaired.
+pub async fn repair(
+    lake: &mut Lake,
+    options: &RepairOptions,
+    progress: Arc<WorkProgress>,
+) -> Result<RepairReport> {
     let started = Instant::now();
     lake.refresh().await?;
     match options.accept_logs && !options.dry_run {

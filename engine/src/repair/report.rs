@@ -81,7 +81,11 @@ pub struct Unrepaired {
 impl RepairReport {
     /// Nothing yet; each list will have at most `listed` entries.
     pub(super) fn new(dry_run: bool, listed: usize) -> RepairReport {
-        RepairReport { dry_run, listed, ..RepairReport::default() }
+        RepairReport {
+            dry_run,
+            listed,
+            ..RepairReport::default()
+        }
     }
 
     /// Counts and lists something that was repaired.

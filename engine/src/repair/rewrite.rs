@@ -1,7 +1,7 @@
 //! Writing a segment again with every cell that follows from a blob recomputed.
 //!
-//! Rows keep their order and their row groups. `blob`, and what doesn't follow from it, is copied; so is every cell of a row whose
-//! blob isn't the grain of its address, or whose key was destroyed.
+//! Rows keep their order and their row groups. `blob`, and what doesn't follow from it, is copied;
+//! so is every cell of a row whose blob isn't the grain of its address, or whose key was destroyed.
 
 use arrow::array::{ArrayRef, BooleanArray, RecordBatch};
 use arrow::compute::kernels::zip::zip;
@@ -30,38 +30,60 @@ pub(super) struct Rewrite<'r> {
 }
 
 impl Rewrite<'_> {
-    /// Writes the segment and its sidecars to files that are no part of the lake yet. Memory holds one row group.
+    /// Writes the segment and its sidecars to files that are no part of the lake yet. Memory holds
+    /// one row group.
     ///
     /// # Errors
     /// [`EngineError::File`](crate::error::EngineError::File) if the rows can't be read or written.
     pub(super) fn write(&self, location: &LakeLocation) -> Result<WrittenSegment> {
         let id = SegmentId::new_sealed(self.segment.keys.is_some());
         let data = location.scratch_file()?;
-        let sink = SegmentFile::create(&data, grains_schema(), grains_properties()).file("can't write", id.as_str())?;
+        let sink = SegmentFile::create(&data, grains_schema(), grains_properties())
+            .file("can't write", id.as_str())?;
         let builder = IndexBuilder::new(IndexKinds::ALL.of_segment(&id));
         for number in 0..self.diagnosis.groups.len() {
             self.write_group(number, &sink, &builder)?;
         }
         let file = sink.finish().file("can't write", id.as_str())?;
-        Ok(WrittenSegment { id, data, file, sidecars: builder.finish() })
+        Ok(WrittenSegment {
+            id,
+            data,
+            file,
+            sidecars: builder.finish(),
+        })
     }
 
     fn write_group(&self, number: usize, sink: &SegmentFile, builder: &IndexBuilder) -> Result<()> {
         let name = &self.segment.name;
         let reader = &self.segment.reader;
         let check = self.diagnosis.groups.get(number);
-        let damaged = check.and_then(|check| check.undecodable.as_ref()).map(|(columns, _)| columns);
-        let is_decodable = |column: &&str| damaged.is_none_or(|damaged| !damaged.iter().any(|name| name == column));
-        let columns: Vec<&str> = reader.column_names().into_iter().filter(is_decodable).collect();
+        let damaged = check
+            .and_then(|check| check.undecodable.as_ref())
+            .map(|(columns, _)| columns);
+        let is_decodable = |column: &&str| {
+            damaged.is_none_or(|damaged| !damaged.iter().any(|name| name == column))
+        };
+        let columns: Vec<&str> = reader
+            .column_names()
+            .into_iter()
+            .filter(is_decodable)
+            .collect();
         let is_address = |column: &String| column == IdentityColumn::ContentAddress.name();
-        let readdressed =
-            check.is_some_and(|check| check.differing.iter().any(|(_, columns)| columns.iter().any(is_address)));
+        let readdressed = check.is_some_and(|check| {
+            check
+                .differing
+                .iter()
+                .any(|(_, columns)| columns.iter().any(is_address))
+        });
         let index = self.diagnosis.index.as_deref().filter(|_| readdressed);
-        let mut reprojector = Reprojector::new(self.options.judgement(), self.segment.keys.as_deref());
+        let mut reprojector =
+            Reprojector::new(self.options.judgement(), self.segment.keys.as_deref());
         let mut group = sink.row_group(number);
         let mut part = builder.part()?;
         let mut first = self.segment.rows_of(number).start;
-        let batches = reader.read(number..number + 1, Some(&columns), BATCH_ROWS).file("can't read", name)?;
+        let batches = reader
+            .read(number..number + 1, Some(&columns), BATCH_ROWS)
+            .file("can't read", name)?;
         for batch in batches {
             let mut batch = batch.file("can't read", name)?;
             if let Some(index) = index {
@@ -84,26 +106,42 @@ impl Rewrite<'_> {
 fn merged(stored: &RecordBatch, made: &Reprojected) -> Result<RecordBatch, ArrowError> {
     let schema = grains_schema();
     let is_derived = |state: &RowState| matches!(state, RowState::Derived { .. });
-    let derived: BooleanArray = made.states.iter().map(|state| Some(is_derived(state))).collect();
+    let derived: BooleanArray = made
+        .states
+        .iter()
+        .map(|state| Some(is_derived(state)))
+        .collect();
     let all = derived.true_count() == derived.len();
-    let cells = |(place, (name, made_cells)): (usize, (&str, &ArrayRef))| -> Result<ArrayRef, ArrowError> {
-        let found = column_of(stored, name, place, made_cells)?;
-        let identity = IdentityColumn::ALL.iter().find(|column| column.name() == name);
-        let is_copied = identity.is_some_and(|column| !column.is_derived() || *column == IdentityColumn::Blob);
-        match found {
-            Some(found) if is_copied => Ok(found),
-            None if is_copied => Err(ArrowError::SchemaError(format!("no column `{name}`"))),
-            Some(found) if identity == Some(&IdentityColumn::Signature) => {
-                // What a signature was found to be worth with keys that aren't known here stays.
-                let stays = |row: usize| !derived.value(row) || is_allowed(name, &found, made_cells, made, row);
-                let changes: BooleanArray = (0..derived.len()).map(|row| Some(!stays(row))).collect();
-                zip(&changes, made_cells, &found)
+    let cells =
+        |(place, (name, made_cells)): (usize, (&str, &ArrayRef))| -> Result<ArrayRef, ArrowError> {
+            let found = column_of(stored, name, place, made_cells)?;
+            let identity = IdentityColumn::ALL
+                .iter()
+                .find(|column| column.name() == name);
+            let is_copied = identity
+                .is_some_and(|column| !column.is_derived() || *column == IdentityColumn::Blob);
+            match found {
+                Some(found) if is_copied => Ok(found),
+                None if is_copied => Err(ArrowError::SchemaError(format!("no column `{name}`"))),
+                Some(found) if identity == Some(&IdentityColumn::Signature) => {
+                    // What a signature was found to be worth with keys that aren't known here
+                    // stays.
+                    let stays = |row: usize| {
+                        !derived.value(row) || is_allowed(name, &found, made_cells, made, row)
+                    };
+                    let changes: BooleanArray =
+                        (0..derived.len()).map(|row| Some(!stays(row))).collect();
+                    zip(&changes, made_cells, &found)
+                }
+                Some(found) if !all => zip(&derived, made_cells, &found),
+                _ => Ok(made_cells.clone()),
             }
-            Some(found) if !all => zip(&derived, made_cells, &found),
-            _ => Ok(made_cells.clone()),
-        }
-    };
+        };
     let names = schema.fields().iter().map(|field| field.name().as_str());
-    let columns = names.zip(made.batch.columns()).enumerate().map(cells).collect::<Result<Vec<_>, _>>()?;
+    let columns = names
+        .zip(made.batch.columns())
+        .enumerate()
+        .map(cells)
+        .collect::<Result<Vec<_>, _>>()?;
     RecordBatch::try_new(schema, columns)
 }

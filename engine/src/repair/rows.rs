@@ -1,4 +1,5 @@
-//! Columns from blobs: which segments have cells that aren't what their blobs say, and what stands in their place.
+//! Columns from blobs: which segments have cells that aren't what their blobs say, and what stands
+//! in their place.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -22,14 +23,16 @@ use crate::verify::open_segment;
 use crate::verify::row_group::{OpenSegment, RowGroupCheck};
 
 /// What to do about a file that can't be read.
-const RESTORE_FILE: &str = "restore the file from a backup, or take the sources of its rows in again in a new lake";
+const RESTORE_FILE: &str =
+    "restore the file from a backup, or take the sources of its rows in again in a new lake";
 
 /// What to do about a blob that isn't the grain of its address.
 const RESTORE_BLOB: &str =
     "restore the file from a backup; the grain is also in its source, whose BLAKE3 is `source_id`";
 
 /// What to do about cells that don't follow from a blob.
-const RESTORE_CELLS: &str = "restore the file from a backup: these cells follow from nothing else in the lake";
+const RESTORE_CELLS: &str =
+    "restore the file from a backup: these cells follow from nothing else in the lake";
 
 /// Writes every segment again that has cells which follow from a blob and differ from it.
 pub(super) async fn repair(
@@ -42,15 +45,22 @@ pub(super) async fn repair(
         if progress.is_stopped() {
             return Ok(());
         }
-        let Some((opened, digest)) = open(lake, &segment, report).await? else { continue };
+        let Some((opened, digest)) = open(lake, &segment, report).await? else {
+            continue;
+        };
         let index = lake.sidecars().addresses(lake.location(), &segment).await;
         let (checked, own) = (opened.clone(), options.clone());
         let diagnose = move || Diagnosis::of(&checked, index, &own);
-        let diagnosis = tokio::task::spawn_blocking(diagnose).await.file("can't finish", &segment.file.name)?;
+        let diagnosis = tokio::task::spawn_blocking(diagnose)
+            .await
+            .file("can't finish", &segment.file.name)?;
         WorkProgress::add(&progress.grains, segment.file.rows);
         WorkProgress::add(&progress.bytes, segment.file.size);
         diagnosis.list(&opened, report);
-        let has_other_bytes = segment.file.digest.is_some_and(|expected| expected != digest);
+        let has_other_bytes = segment
+            .file
+            .digest
+            .is_some_and(|expected| expected != digest);
         match diagnosis.is_repairable() {
             true if options.dry_run => {}
             true => {
@@ -68,7 +78,11 @@ pub(super) async fn repair(
 }
 
 /// The data file of `segment` and its digest; `None`, with an entry in `report`, if it isn't one.
-async fn open(lake: &Lake, segment: &Segment, report: &mut RepairReport) -> Result<Option<(OpenSegment, FileDigest)>> {
+async fn open(
+    lake: &Lake,
+    segment: &Segment,
+    report: &mut RepairReport,
+) -> Result<Option<(OpenSegment, FileDigest)>> {
     let path = lake.grains.path_of(&segment.file.name);
     let keys = lake.keys_to_check(&segment.file.name)?;
     let opened = match lake.location().read(&path).await {
@@ -80,7 +94,14 @@ async fn open(lake: &Lake, segment: &Segment, report: &mut RepairReport) -> Resu
         Err(error) => return Err(error),
     };
     match opened {
-        Ok((reader, digest)) => Ok(Some((OpenSegment { reader, keys, name: path.as_ref().into() }, digest))),
+        Ok((reader, digest)) => Ok(Some((
+            OpenSegment {
+                reader,
+                keys,
+                name: path.as_ref().into(),
+            },
+            digest,
+        ))),
         Err(reason) => {
             report.unrepaired(Unrepaired {
                 table: GRAINS,
@@ -101,24 +122,34 @@ async fn open(lake: &Lake, segment: &Segment, report: &mut RepairReport) -> Resu
 pub(super) struct Diagnosis {
     /// One for each row group.
     pub(super) groups: Vec<RowGroupCheck>,
-    /// Leads from hashes of blobs to rows, so that damaged addresses are not taken for damaged blobs.
+    /// Leads from hashes of blobs to rows, so that damaged addresses are not taken for damaged
+    /// blobs.
     pub(super) index: Option<Arc<AddressIndex>>,
 }
 
 impl Diagnosis {
-    fn of(segment: &OpenSegment, index: Option<Arc<AddressIndex>>, options: &RepairOptions) -> Diagnosis {
+    fn of(
+        segment: &OpenSegment,
+        index: Option<Arc<AddressIndex>>,
+        options: &RepairOptions,
+    ) -> Diagnosis {
         let groups = 0..segment.reader.row_groups();
         let check = |number| segment.check(number, options.judgement());
         let mut groups: Vec<RowGroupCheck> = groups.into_par_iter().map(check).collect();
         if let Some(index) = index.as_deref().filter(|_| segment.keys.is_none()) {
-            groups.iter_mut().enumerate().for_each(|(number, group)| readdress(segment, number, index, group));
+            groups
+                .iter_mut()
+                .enumerate()
+                .for_each(|(number, group)| readdress(segment, number, index, group));
         }
         Diagnosis { groups, index }
     }
 
     /// True if nothing is wrong that rows show.
     fn is_sound(&self) -> bool {
-        self.groups.iter().all(|group| !needs_repair(group) && group.failed.is_empty())
+        self.groups
+            .iter()
+            .all(|group| !needs_repair(group) && group.failed.is_empty())
     }
 
     /// True if something can be repaired, and no row group is such that its rows would be lost.
@@ -131,8 +162,16 @@ impl Diagnosis {
         let is_repairable = self.is_repairable();
         let file = || segment.name.to_string();
         for (number, group) in self.groups.iter().enumerate() {
-            if let Some((columns, cause)) = group.undecodable.as_ref().filter(|_| !can_be_written(group)) {
-                let columns = if columns.is_empty() { "its columns".to_owned() } else { columns.join(", ") };
+            if let Some((columns, cause)) = group
+                .undecodable
+                .as_ref()
+                .filter(|_| !can_be_written(group))
+            {
+                let columns = if columns.is_empty() {
+                    "its columns".to_owned()
+                } else {
+                    columns.join(", ")
+                };
                 report.unrepaired(Unrepaired {
                     table: GRAINS,
                     file: file(),
@@ -144,7 +183,11 @@ impl Diagnosis {
                     remedy: RESTORE_CELLS,
                 });
             }
-            let sources = if group.failed.is_empty() { None } else { sources_of(segment, number) };
+            let sources = if group.failed.is_empty() {
+                None
+            } else {
+                sources_of(segment, number)
+            };
             for failed in &group.failed {
                 report.unrepaired(Unrepaired {
                     table: GRAINS,
@@ -152,7 +195,9 @@ impl Diagnosis {
                     row: Some(failed.row),
                     rows: None,
                     content_address: failed.content_address.clone(),
-                    source_id: sources.as_ref().and_then(|sources| value(sources, failed.row - group.rows.start)),
+                    source_id: sources
+                        .as_ref()
+                        .and_then(|sources| value(sources, failed.row - group.rows.start)),
                     reason: failed.error.to_string(),
                     remedy: RESTORE_BLOB,
                 });
@@ -165,7 +210,14 @@ impl Diagnosis {
                         *report.columns.entry(column.clone()).or_default() += length(&rows);
                     });
                     let what = "columns were computed from the blobs";
-                    report.repaired(Repaired { table: GRAINS, file: file(), row, rows: count, columns, what });
+                    report.repaired(Repaired {
+                        table: GRAINS,
+                        file: file(),
+                        row,
+                        rows: count,
+                        columns,
+                        what,
+                    });
                 } else {
                     let reason = format!(
                         "{} differ from the blobs, and other rows of the file can't be read",
@@ -192,7 +244,10 @@ impl Diagnosis {
 fn damaged_cells(group: &RowGroupCheck) -> Vec<(Range<u64>, Vec<String>)> {
     let undecodable = group.undecodable.as_ref().filter(|_| can_be_written(group));
     let undecodable = undecodable.map(|(columns, _)| (group.rows.clone(), columns.clone()));
-    undecodable.into_iter().chain(group.differing.iter().cloned()).collect()
+    undecodable
+        .into_iter()
+        .chain(group.differing.iter().cloned())
+        .collect()
 }
 
 /// True if a row group has cells to be made again.
@@ -202,11 +257,16 @@ pub(super) fn needs_repair(group: &RowGroupCheck) -> bool {
 
 /// True if what doesn't follow from blobs can be read, and the blobs themselves.
 fn can_be_written(group: &RowGroupCheck) -> bool {
-    let Some((columns, _)) = &group.undecodable else { return true };
+    let Some((columns, _)) = &group.undecodable else {
+        return true;
+    };
     let is_needed = |column: &String| {
-        let identity = IdentityColumn::ALL.iter().find(|identity| identity.name() == column);
+        let identity = IdentityColumn::ALL
+            .iter()
+            .find(|identity| identity.name() == column);
         // A grain's marks follow from it; they only say beforehand how it is to be read.
-        let is_origin = ORIGINS.contains(&column.as_str()) && *column != IdentityColumn::Marks.name();
+        let is_origin =
+            ORIGINS.contains(&column.as_str()) && *column != IdentityColumn::Marks.name();
         is_origin || identity.is_some_and(|identity| !identity.is_derived())
     };
     !columns.is_empty() && !columns.iter().any(is_needed)
@@ -214,23 +274,33 @@ fn can_be_written(group: &RowGroupCheck) -> bool {
 
 /// The value of `column` in `row`.
 fn value(column: &StringArray, row: u64) -> Option<String> {
-    let row = usize::try_from(row).ok().filter(|row| *row < column.len() && column.is_valid(*row))?;
+    let row = usize::try_from(row)
+        .ok()
+        .filter(|row| *row < column.len() && column.is_valid(*row))?;
     Some(column.value(row).to_owned())
 }
 
 /// The value of `column`, if it has one only.
 fn only_value(column: &StringArray) -> Option<String> {
     let values: BTreeSet<&str> = column.iter().flatten().collect();
-    values.first().filter(|_| values.len() == 1).map(|value| (*value).to_owned())
+    values
+        .first()
+        .filter(|_| values.len() == 1)
+        .map(|value| (*value).to_owned())
 }
 
 fn length(rows: &Range<u64>) -> u64 {
     rows.end - rows.start
 }
 
-/// Rows whose blob has another hash than their address, but which the address index leads to from that hash: their addresses are
-/// damaged, not their blobs.
-fn readdress(segment: &OpenSegment, number: usize, index: &AddressIndex, group: &mut RowGroupCheck) {
+/// Rows whose blob has another hash than their address, but which the address index leads to from
+/// that hash: their addresses are damaged, not their blobs.
+fn readdress(
+    segment: &OpenSegment,
+    number: usize,
+    index: &AddressIndex,
+    group: &mut RowGroupCheck,
+) {
     if group.failed.is_empty() {
         return;
     }
@@ -238,7 +308,9 @@ fn readdress(segment: &OpenSegment, number: usize, index: &AddressIndex, group: 
     let found = proven_rows(segment, number, index, &rows);
     group.failed.retain(|failed| !found.contains(&failed.row));
     let column = || vec![IdentityColumn::ContentAddress.name().to_owned()];
-    group.differing.extend(found.into_iter().map(|row| (row..row + 1, column())));
+    group
+        .differing
+        .extend(found.into_iter().map(|row| (row..row + 1, column())));
     group.differing.sort_by_key(|(rows, _)| rows.start);
 }
 
@@ -251,13 +323,26 @@ async fn write(
     options: &RepairOptions,
 ) -> Result<WrittenSegment> {
     let (location, own) = (lake.location().clone(), options.clone());
-    let rewrite = move || Rewrite { segment: &opened, diagnosis: &diagnosis, options: &own }.write(&location);
-    tokio::task::spawn_blocking(rewrite).await.file("can't finish", &segment.file.name)?
+    let rewrite = move || {
+        Rewrite {
+            segment: &opened,
+            diagnosis: &diagnosis,
+            options: &own,
+        }
+        .write(&location)
+    };
+    tokio::task::spawn_blocking(rewrite)
+        .await
+        .file("can't finish", &segment.file.name)?
 }
 
 /// Puts what was written in the place of `segment`.
 async fn replace(lake: &mut Lake, segment: &Segment, written: WrittenSegment) -> Result<()> {
-    let mut change = Change { changes_rows: true, removed: vec![segment.file.clone()], ..Change::default() };
+    let mut change = Change {
+        changes_rows: true,
+        removed: vec![segment.file.clone()],
+        ..Change::default()
+    };
     let id = written.id.clone();
     let vectors = sidecars::vectors_of(lake, segment).await?;
     let binding = written.binding()?;
@@ -267,8 +352,9 @@ async fn replace(lake: &mut Lake, segment: &Segment, written: WrittenSegment) ->
     Ok(())
 }
 
-/// Repairs a file all of whose rows are right and whose digest isn't that in the log. Where its rows, encoded again, have that digest,
-/// they are proven to be those that were written, and the damaged bytes held no cell. Otherwise it isn't known what differs.
+/// Repairs a file all of whose rows are right and whose digest isn't that in the log. Where its
+/// rows, encoded again, have that digest, they are proven to be those that were written, and the
+/// damaged bytes held no cell. Otherwise it isn't known what differs.
 async fn restore(
     lake: &mut Lake,
     segment: &Segment,
@@ -278,8 +364,9 @@ async fn restore(
 ) -> Result<()> {
     let file = lake.grains.path_of(&segment.file.name).to_string();
     if Some(written.file.digest) != segment.file.digest {
-        let reason = "the file's digest isn't that in the log, and all cells that follow from blobs are right: what differs is \
-                      `source_id`, `ingested_at`, `supersedes`, or bytes that hold no cell";
+        let reason = "the file's digest isn't that in the log, and all cells that follow from \
+                      blobs are right: what differs is `source_id`, `ingested_at`, `supersedes`, \
+                      or bytes that hold no cell";
         report.unrepaired(Unrepaired {
             table: GRAINS,
             file,
@@ -294,7 +381,14 @@ async fn restore(
     }
     let what = "the rows were encoded again, to the bytes whose digest is in the log";
     let (row, rows, columns) = (None, Some(segment.file.rows), Vec::new());
-    report.repaired(Repaired { table: GRAINS, file, row, rows, columns, what });
+    report.repaired(Repaired {
+        table: GRAINS,
+        file,
+        row,
+        rows,
+        columns,
+        what,
+    });
     report.segments_rewritten += 1;
     match options.dry_run {
         true => Ok(()),

@@ -9,19 +9,28 @@ use crate::index::fulltext::FULLTEXT_FILE;
 use crate::index::hexastore::HEXASTORE_FILE;
 use crate::index::vectors::{VectorIndex, files_of, is_vector_file};
 use crate::index::words::WORDS_FILE;
-use crate::index::{Condition, FoundSidecar, IndexKinds, SidecarFile, rebuild, states_of, vector_files};
+use crate::index::{
+    Condition, FoundSidecar, IndexKinds, SidecarFile, rebuild, states_of, vector_files,
+};
 use crate::lake::{Lake, Segment};
 
 /// What to do about vectors: the lake doesn't have what they were made from.
-const VECTORS: &str = "`gristmill reindex --embed` makes vectors, and `gristmill reindex --vectors FILE` takes them in";
+const VECTORS: &str = "`gristmill reindex --embed` makes vectors, and `gristmill reindex --vectors \
+                       FILE` takes them in";
 
 /// What to do about a segment that can't be read.
-const SEGMENT: &str = "restore the segment's data file from a backup, then run `gristmill repair` again";
+const SEGMENT: &str =
+    "restore the segment's data file from a backup, then run `gristmill repair` again";
 
-/// The vectors of `segment`, for a segment with the same rows in the same order. Those that can't be used are left out.
+/// The vectors of `segment`, for a segment with the same rows in the same order. Those that can't
+/// be used are left out.
 pub(super) async fn vectors_of(lake: &Lake, segment: &Segment) -> Result<Vec<SidecarFile>> {
-    let Some(names) = files_of(lake).await?.remove(&segment.id) else { return Ok(Vec::new()) };
-    let Ok(binding) = segment.binding(lake.location()).await else { return Ok(Vec::new()) };
+    let Some(names) = files_of(lake).await?.remove(&segment.id) else {
+        return Ok(Vec::new());
+    };
+    let Ok(binding) = segment.binding(lake.location()).await else {
+        return Ok(Vec::new());
+    };
     let mut files = Vec::new();
     for name in names {
         let content = binding.unwrap(lake.location().read(&segment.id.sidecar(&name)).await?);
@@ -29,14 +38,21 @@ pub(super) async fn vectors_of(lake: &Lake, segment: &Segment) -> Result<Vec<Sid
         files.extend(
             content
                 .filter(|content| VectorIndex::open(content.clone().into()).is_ok())
-                .map(|content| SidecarFile { name, parts: vec![content.into()] }),
+                .map(|content| SidecarFile {
+                    name,
+                    parts: vec![content.into()],
+                }),
         );
     }
     Ok(files)
 }
 
 /// Makes the sidecars again that can't be used, from the rows of their segments.
-pub(super) async fn repair(lake: &Lake, options: &RepairOptions, report: &mut RepairReport) -> Result<()> {
+pub(super) async fn repair(
+    lake: &Lake,
+    options: &RepairOptions,
+    report: &mut RepairReport,
+) -> Result<()> {
     let vectors = vector_files(lake).await?;
     for segment in lake.segments()? {
         let found = states_of(lake, &segment, &vectors).await?;
@@ -49,7 +65,11 @@ pub(super) async fn repair(lake: &Lake, options: &RepairOptions, report: &mut Re
         if unusable.is_empty() {
             continue;
         }
-        let made = if options.dry_run { Ok(0) } else { rebuild(lake, &segment, kinds).await };
+        let made = if options.dry_run {
+            Ok(0)
+        } else {
+            rebuild(lake, &segment, kinds).await
+        };
         for name in unusable {
             let file = segment.id.sidecar(&name).to_string();
             match &made {
@@ -57,7 +77,14 @@ pub(super) async fn repair(lake: &Lake, options: &RepairOptions, report: &mut Re
                     report.sidecars += 1;
                     let what = "the sidecar was made from the rows of its segment";
                     let (row, rows, columns) = (None, None, Vec::new());
-                    report.repaired(Repaired { table: GRAINS, file, row, rows, columns, what });
+                    report.repaired(Repaired {
+                        table: GRAINS,
+                        file,
+                        row,
+                        rows,
+                        columns,
+                        what,
+                    });
                 }
                 Err(error) => report.unrepaired(unrepaired(file, error.to_string(), SEGMENT)),
             }
@@ -67,15 +94,26 @@ pub(super) async fn repair(lake: &Lake, options: &RepairOptions, report: &mut Re
 }
 
 /// The files of `segment` that are to be made again; vectors can't be, and are listed.
-fn list_unusable(segment: &Segment, found: Vec<FoundSidecar>, report: &mut RepairReport) -> Vec<String> {
+fn list_unusable(
+    segment: &Segment,
+    found: Vec<FoundSidecar>,
+    report: &mut RepairReport,
+) -> Vec<String> {
     let mut files = Vec::new();
-    for found in found.into_iter().filter(|found| found.state.condition != Condition::Fresh) {
+    for found in found
+        .into_iter()
+        .filter(|found| found.state.condition != Condition::Fresh)
+    {
         if !is_vector_file(&found.file) {
             files.push(found.file);
         } else if found.state.condition != Condition::Missing {
             // A segment that is younger than the vectors of others has none, and that is no damage.
             let reason = format!("the vectors are {}", found.state.condition.name());
-            report.unrepaired(unrepaired(segment.id.sidecar(&found.file).to_string(), reason, VECTORS));
+            report.unrepaired(unrepaired(
+                segment.id.sidecar(&found.file).to_string(),
+                reason,
+                VECTORS,
+            ));
         }
     }
     files
@@ -83,5 +121,14 @@ fn list_unusable(segment: &Segment, found: Vec<FoundSidecar>, report: &mut Repai
 
 fn unrepaired(file: String, reason: String, remedy: &'static str) -> Unrepaired {
     let (row, rows, content_address, source_id) = (None, None, None, None);
-    Unrepaired { table: GRAINS, file, row, rows, content_address, source_id, reason, remedy }
+    Unrepaired {
+        table: GRAINS,
+        file,
+        row,
+        rows,
+        content_address,
+        source_id,
+        reason,
+        remedy,
+    }
 }

@@ -1,4 +1,5 @@
-//! Putting back tombstones that the table `erased` has lost, from the copies that stand with the certificates.
+//! Putting back tombstones that the table `erased` has lost, from the copies that stand with the
+//! certificates.
 
 use std::collections::HashSet;
 
@@ -10,12 +11,17 @@ use crate::lake::{DataFile, ERASED, Lake, Tombstone};
 /// What a person can do about what isn't in any copy.
 const FROM_BACKUP: &str = "restore the file from a backup of the lake";
 
-/// Puts back the tombstones that are in a copy and in no sound data file of `erased`. Damaged data files are taken out of the
-/// table in the same commit if exactly as many tombstones as they held are put back; otherwise they stay, nothing is taken in, and they are listed.
+/// Puts back the tombstones that are in a copy and in no sound data file of `erased`. Damaged data
+/// files are taken out of the table in the same commit if exactly as many tombstones as they held
+/// are put back; otherwise they stay, nothing is taken in, and they are listed.
 ///
 /// # Errors
 /// [`EngineError::Conflict`]; whatever keeps a file from being read and isn't damage.
-pub(super) async fn repair(lake: &mut Lake, dry_run: bool, report: &mut RepairReport) -> Result<()> {
+pub(super) async fn repair(
+    lake: &mut Lake,
+    dry_run: bool,
+    report: &mut RepairReport,
+) -> Result<()> {
     let (mut sound, mut damaged) = (HashSet::new(), Vec::new());
     for file in lake.erased.files()? {
         match lake.tombstones_in(&file).await {
@@ -25,10 +31,14 @@ pub(super) async fn repair(lake: &mut Lake, dry_run: bool, report: &mut RepairRe
         }
     }
     let lost = lost(lake, &mut sound, report).await?;
-    let restored: u64 = lost.iter().map(|(_, tombstones)| tombstones.len() as u64).sum();
+    let restored: u64 = lost
+        .iter()
+        .map(|(_, tombstones)| tombstones.len() as u64)
+        .sum();
     if damaged.iter().map(|file| file.rows).sum::<u64>() != restored {
         for file in std::mem::take(&mut damaged) {
-            let reason = "it isn't what was written, and not all of its tombstones are in copies".to_owned();
+            let reason =
+                "it isn't what was written, and not all of its tombstones are in copies".to_owned();
             report.unrepaired(unrepaired(lake, &file, reason));
         }
     }
@@ -49,7 +59,8 @@ pub(super) async fn repair(lake: &mut Lake, dry_run: bool, report: &mut RepairRe
     }
 }
 
-/// The tombstones of copies that aren't among the `sound` ones, by their erasures; adds them to those.
+/// The tombstones of copies that aren't among the `sound` ones, by their erasures; adds them to
+/// those.
 async fn lost(
     lake: &Lake,
     sound: &mut HashSet<Tombstone>,
@@ -58,7 +69,9 @@ async fn lost(
     let mut lost = Vec::new();
     for id in erasures(lake).await? {
         let path = tombstones_path(&id);
-        let Some(bytes) = lake.location().read_small(&path).await? else { continue };
+        let Some(bytes) = lake.location().read_small(&path).await? else {
+            continue;
+        };
         match tombstones_from_bytes(&bytes, &path) {
             Ok(mut copied) => {
                 copied.retain(|tombstone| sound.insert(*tombstone));
@@ -97,5 +110,7 @@ fn unrepaired(lake: &Lake, file: &DataFile, reason: String) -> Unrepaired {
 async fn erasures(lake: &Lake) -> Result<Vec<String>> {
     let files = lake.location().list(ERASURES).await?;
     let names = files.iter().filter_map(|file| file.location.filename());
-    Ok(names.filter_map(|name| name.strip_suffix(".cose").map(str::to_owned)).collect())
+    Ok(names
+        .filter_map(|name| name.strip_suffix(".cose").map(str::to_owned))
+        .collect())
 }

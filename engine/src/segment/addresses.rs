@@ -1,8 +1,8 @@
 //! The address index of a segment: from a content address to its row.
 //!
-//! It answers "is this grain in the lake already?" for every grain that is ingested, and "where is it?" for every look-up
-//! by address. Addresses are hashes, so their first bits spread them evenly: a directory over these leads to a handful of
-//! neighbours.
+//! It answers "is this grain in the lake already?" for every grain that is ingested, and "where is
+//! it?" for every look-up by address. Addresses are hashes, so their first bits spread them evenly:
+//! a directory over these leads to a handful of neighbours.
 //!
 //! ```text
 //! "GMADDR01"  magic                          8
@@ -16,7 +16,8 @@
 //! checksum    BLAKE3 of all before           32
 //! ```
 //!
-//! Integers are little-endian but for the prefixes' own bytes. Everything is derived from the segment and can be rebuilt.
+//! Integers are little-endian but for the prefixes' own bytes. Everything is derived from the
+//! segment and can be rebuilt.
 
 use std::ops::Range;
 
@@ -48,10 +49,16 @@ pub struct AddressIndex {
 }
 
 impl AddressIndex {
-    /// The index's bytes for a segment whose rows have the addresses of `parts`, one after another. O(n) for addresses that are
-    /// hashes: each goes to its bucket at once, and only those of a bucket are sorted. Takes no memory beside the bytes and the directory.
+    /// The index's bytes for a segment whose rows have the addresses of `parts`, one after another.
+    /// O(n) for addresses that are hashes: each goes to its bucket at once, and only those of a
+    /// bucket are sorted. Takes no memory beside the bytes and the directory.
     pub fn build<P: AsRef<[ContentAddress]>>(parts: &[P]) -> Vec<u8> {
-        let addresses = || parts.iter().flat_map(|part| part.as_ref()).map(ContentAddress::as_bytes);
+        let addresses = || {
+            parts
+                .iter()
+                .flat_map(|part| part.as_ref())
+                .map(ContentAddress::as_bytes)
+        };
         let count = parts.iter().map(|part| part.as_ref().len()).sum();
         let bits = directory_bits(count);
         let directory = directory_of(addresses(), bits);
@@ -79,7 +86,9 @@ impl AddressIndex {
             *place += 1;
         }
         let mut sorted = Vec::new();
-        directory.windows(2).for_each(|bucket| entries.sort(bucket[0] as usize..bucket[1] as usize, &mut sorted));
+        directory
+            .windows(2)
+            .for_each(|bucket| entries.sort(bucket[0] as usize..bucket[1] as usize, &mut sorted));
         checksum.copy_from_slice(blake3::hash(content).as_bytes());
         out
     }
@@ -89,12 +98,15 @@ impl AddressIndex {
     /// # Errors
     /// `DamagedIndex` if it isn't whole.
     pub fn open(bytes: SourceBytes) -> Result<AddressIndex, DamagedIndex> {
-        let head = bytes.first_chunk::<HEADER>().ok_or(DamagedIndex("shorter than its head"))?;
+        let head = bytes
+            .first_chunk::<HEADER>()
+            .ok_or(DamagedIndex("shorter than its head"))?;
         if !head.starts_with(MAGIC) {
             return Err(DamagedIndex("other magic"));
         }
-        let count =
-            read_u64(head, 8).and_then(|count| usize::try_from(count).ok()).filter(|count| *count <= u32::MAX as usize);
+        let count = read_u64(head, 8)
+            .and_then(|count| usize::try_from(count).ok())
+            .filter(|count| *count <= u32::MAX as usize);
         let count = count.ok_or(DamagedIndex("impossible row count"))?;
         let directory_bits = read_u32(head, 16).filter(|bits| *bits == self::directory_bits(count));
         let directory_bits = directory_bits.ok_or(DamagedIndex("impossible directory"))?;
@@ -105,10 +117,15 @@ impl AddressIndex {
         if blake3::hash(content).as_bytes() != checksum {
             return Err(DamagedIndex("checksum differs"));
         }
-        Ok(AddressIndex { bytes, count, directory_bits })
+        Ok(AddressIndex {
+            bytes,
+            count,
+            directory_bits,
+        })
     }
 
-    /// Lets go of the pages that look-ups have touched; the next ones read them from the file again.
+    /// Lets go of the pages that look-ups have touched; the next ones read them from the file
+    /// again.
     pub(crate) fn release(&self) {
         self.bytes.release(0..self.bytes.len());
     }
@@ -126,7 +143,12 @@ impl AddressIndex {
     /// The place of each row among the addresses. O(n).
     pub(crate) fn places(&self) -> Vec<u32> {
         let mut places = vec![u32::MAX; self.count];
-        let rows = self.bytes.get(self.rows()..).unwrap_or_default().chunks_exact(4).take(self.count);
+        let rows = self
+            .bytes
+            .get(self.rows()..)
+            .unwrap_or_default()
+            .chunks_exact(4)
+            .take(self.count);
         for (place, row) in rows.enumerate() {
             let row = row.try_into().map(u32::from_le_bytes).unwrap_or(u32::MAX);
             if let Some(own) = places.get_mut(row as usize) {
@@ -138,7 +160,9 @@ impl AddressIndex {
 
     /// The address at `place`, in their order.
     pub(crate) fn address_at(&self, place: u32) -> Option<ContentAddress> {
-        let place = usize::try_from(place).ok().filter(|place| *place < self.count)?;
+        let place = usize::try_from(place)
+            .ok()
+            .filter(|place| *place < self.count)?;
         let mut digest = [0; 32];
         let (prefix, tail) = digest.split_at_mut(8);
         prefix.copy_from_slice(&read_u64(&self.bytes, self.prefixes() + 8 * place)?.to_be_bytes());
@@ -163,12 +187,17 @@ impl AddressIndex {
         let prefix = prefix_of(address.as_bytes());
         let bucket = bucket_of(prefix, self.directory_bits);
         let directory = HEADER + 4 * bucket;
-        let (first, end) = (read_u32(&self.bytes, directory)? as usize, read_u32(&self.bytes, directory + 4)? as usize);
+        let (first, end) = (
+            read_u32(&self.bytes, directory)? as usize,
+            read_u32(&self.bytes, directory + 4)? as usize,
+        );
         let (prefixes, tails, rows) = (self.prefixes(), self.tails(), self.rows());
         (first..end)
             .filter(|place| read_u64(&self.bytes, prefixes + 8 * place) == Some(prefix))
             .find(|place| {
-                self.bytes.get(tails + TAIL * place..).is_some_and(|tail| tail.starts_with(&address.as_bytes()[8..]))
+                self.bytes
+                    .get(tails + TAIL * place..)
+                    .is_some_and(|tail| tail.starts_with(&address.as_bytes()[8..]))
             })
             .and_then(|place| read_u32(&self.bytes, rows + 4 * place))
     }
@@ -234,15 +263,23 @@ fn bucket_of(prefix: u64, bits: u32) -> usize {
 }
 
 fn prefix_of(address: &[u8; 32]) -> u64 {
-    address.first_chunk().map_or(0, |prefix| u64::from_be_bytes(*prefix))
+    address
+        .first_chunk()
+        .map_or(0, |prefix| u64::from_be_bytes(*prefix))
 }
 
 fn read_u64(bytes: &[u8], at: usize) -> Option<u64> {
-    bytes.get(at..)?.first_chunk().map(|chunk| u64::from_le_bytes(*chunk))
+    bytes
+        .get(at..)?
+        .first_chunk()
+        .map(|chunk| u64::from_le_bytes(*chunk))
 }
 
 fn read_u32(bytes: &[u8], at: usize) -> Option<u32> {
-    bytes.get(at..)?.first_chunk().map(|chunk| u32::from_le_bytes(*chunk))
+    bytes
+        .get(at..)?
+        .first_chunk()
+        .map(|chunk| u32::from_le_bytes(*chunk))
 }
 
 #[cfg(test)]
@@ -250,7 +287,9 @@ mod tests {
     use super::*;
 
     fn addresses(count: u32) -> Vec<ContentAddress> {
-        (0..count).map(|number| ContentAddress::of(&number.to_be_bytes())).collect()
+        (0..count)
+            .map(|number| ContentAddress::of(&number.to_be_bytes()))
+            .collect()
     }
 
     #[test]
@@ -259,14 +298,21 @@ mod tests {
             let all = addresses(count);
             // Of several parts, of which one may be empty.
             let (some, others) = all.split_at(all.len() / 3);
-            let index = AddressIndex::open(AddressIndex::build(&[some, &[], others]).into()).unwrap();
+            let index =
+                AddressIndex::open(AddressIndex::build(&[some, &[], others]).into()).unwrap();
             assert_eq!(index.len(), all.len());
             for (row, address) in all.iter().enumerate() {
                 assert_eq!(index.row_of(address), Some(row as u32));
             }
-            let by_row: Vec<_> = index.places().into_iter().map(|place| index.address_at(place).unwrap()).collect();
+            let by_row: Vec<_> = index
+                .places()
+                .into_iter()
+                .map(|place| index.address_at(place).unwrap())
+                .collect();
             assert_eq!((by_row, index.address_at(count)), (all.clone(), None));
-            for stranger in (count..count + 1_000).map(|number| ContentAddress::of(&number.to_le_bytes())) {
+            for stranger in
+                (count..count + 1_000).map(|number| ContentAddress::of(&number.to_le_bytes()))
+            {
                 let known = all.contains(&stranger);
                 assert_eq!(index.row_of(&stranger).is_some(), known);
             }
@@ -283,7 +329,9 @@ mod tests {
             })
             .collect();
         let index = AddressIndex::open(AddressIndex::build(&[&all]).into()).unwrap();
-        all.iter().enumerate().for_each(|(row, address)| assert_eq!(index.row_of(address), Some(row as u32)));
+        all.iter()
+            .enumerate()
+            .for_each(|(row, address)| assert_eq!(index.row_of(address), Some(row as u32)));
     }
 
     #[test]

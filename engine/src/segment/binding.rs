@@ -11,8 +11,9 @@
 //!              of the trailer before                                32
 //! ```
 //!
-//! The sidecar's content is made beside the rows, when the data file isn't complete; the trailer is added when both are
-//! published. A sidecar whose trailer names another file is never used, however similar the segments are.
+//! The sidecar's content is made beside the rows, when the data file isn't complete; the trailer is
+//! added when both are published. A sidecar whose trailer names another file is never used, however
+//! similar the segments are.
 
 use std::io::{Read, Seek, SeekFrom};
 
@@ -58,22 +59,28 @@ pub(crate) struct Binding {
 }
 
 impl Binding {
-    /// The binding of `segment` to its data file in `file`, which need not be part of the lake yet. Reads the footer.
+    /// The binding of `segment` to its data file in `file`, which need not be part of the lake yet.
+    /// Reads the footer.
     ///
     /// # Errors
-    /// [`EngineError::File`](crate::error::EngineError::File) if it can't be read or isn't a Parquet file.
+    /// [`EngineError::File`](crate::error::EngineError::File) if it can't be read or isn't a
+    /// Parquet file.
     pub(crate) fn of_file(segment: &SegmentId, file: &std::fs::File) -> Result<Binding> {
         let read = || -> std::io::Result<(u64, Vec<u8>)> {
             let mut file = file;
             let size = file.metadata()?.len();
             let place = file.stream_position()?;
             let mut read_back = |length: u64| -> std::io::Result<Vec<u8>> {
-                file.seek(SeekFrom::Start(size.checked_sub(length).ok_or(std::io::ErrorKind::UnexpectedEof)?))?;
+                file.seek(SeekFrom::Start(
+                    size.checked_sub(length)
+                        .ok_or(std::io::ErrorKind::UnexpectedEof)?,
+                ))?;
                 let mut bytes = vec![0; length as usize];
                 file.read_exact(&mut bytes)?;
                 Ok(bytes)
             };
-            let footer = read_back(PARQUET_END as u64).and_then(|end| read_back(footer_length(&end, size)?));
+            let footer =
+                read_back(PARQUET_END as u64).and_then(|end| read_back(footer_length(&end, size)?));
             file.seek(SeekFrom::Start(place))?;
             Ok((size, footer?))
         };
@@ -81,11 +88,12 @@ impl Binding {
         Ok(Binding::new(segment, size, &footer))
     }
 
-    /// The binding of `segment` to its data file at `path` in the lake, which should have `size` bytes. Reads the footer.
+    /// The binding of `segment` to its data file at `path` in the lake, which should have `size`
+    /// bytes. Reads the footer.
     ///
     /// # Errors
-    /// As [`LakeLocation::read`]; [`EngineError::File`](crate::error::EngineError::File) if the file has another size or isn't a
-    /// Parquet file.
+    /// As [`LakeLocation::read`]; [`EngineError::File`](crate::error::EngineError::File) if the
+    /// file has another size or isn't a Parquet file.
     pub(crate) async fn of_segment(
         location: &LakeLocation,
         segment: &SegmentId,
@@ -99,21 +107,33 @@ impl Binding {
                 return Err(cause).file("can't use", path);
             }
             let end = bytes.len().saturating_sub(PARQUET_END);
-            let length = footer_length(bytes.get(end..).unwrap_or_default(), size).file("can't read", path)?;
-            let footer = bytes.get(bytes.len() - length as usize..).unwrap_or_default();
+            let length = footer_length(bytes.get(end..).unwrap_or_default(), size)
+                .file("can't read", path)?;
+            let footer = bytes
+                .get(bytes.len() - length as usize..)
+                .unwrap_or_default();
             return Ok(Binding::new(segment, size, footer));
         }
         let store = location.store();
-        let end =
-            store.get_range(path, size.saturating_sub(PARQUET_END as u64)..size).await.file("can't read", path)?;
+        let end = store
+            .get_range(path, size.saturating_sub(PARQUET_END as u64)..size)
+            .await
+            .file("can't read", path)?;
         let length = footer_length(&end, size).file("can't read", path)?;
-        let footer = store.get_range(path, size - length..size).await.file("can't read", path)?;
+        let footer = store
+            .get_range(path, size - length..size)
+            .await
+            .file("can't read", path)?;
         Ok(Binding::new(segment, size, &footer))
     }
 
     fn new(segment: &SegmentId, size: u64, footer: &[u8]) -> Binding {
         let digest = |bytes: &[u8]| *blake3::hash(bytes).as_bytes();
-        Binding { size, footer: digest(footer), segment: digest(segment.as_str().as_bytes()) }
+        Binding {
+            size,
+            footer: digest(footer),
+            segment: digest(segment.as_str().as_bytes()),
+        }
     }
 
     /// The trailer of a sidecar whose content is `parts`, one after another.
@@ -121,7 +141,9 @@ impl Binding {
         let mut last: Vec<u8> = Vec::with_capacity(DIGEST);
         for part in parts.iter().rev() {
             let missing = DIGEST - last.len();
-            let tail = part.get(part.len().saturating_sub(missing)..).unwrap_or_default();
+            let tail = part
+                .get(part.len().saturating_sub(missing)..)
+                .unwrap_or_default();
             last.splice(0..0, tail.iter().copied());
         }
         let mut trailer = Vec::with_capacity(TRAILER);
@@ -170,7 +192,9 @@ fn trailer_of(bytes: &[u8]) -> Result<(u64, [u8; DIGEST], [u8; DIGEST]), Unbound
     let (content, trailer) = bytes.split_at_checked(start).ok_or(Unbound::Unnamed)?;
     let rest = trailer.strip_prefix(MAGIC).ok_or(Unbound::Unnamed)?;
     let signed = trailer.get(..SIGNED).ok_or(Unbound::Damaged)?;
-    let last = content.get(content.len().saturating_sub(DIGEST)..).unwrap_or_default();
+    let last = content
+        .get(content.len().saturating_sub(DIGEST)..)
+        .unwrap_or_default();
     let (size, rest) = rest.split_first_chunk::<8>().ok_or(Unbound::Damaged)?;
     let (footer, rest) = rest.split_first_chunk::<DIGEST>().ok_or(Unbound::Damaged)?;
     let (segment, checksum) = rest.split_first_chunk::<DIGEST>().ok_or(Unbound::Damaged)?;
@@ -181,15 +205,31 @@ fn trailer_of(bytes: &[u8]) -> Result<(u64, [u8; DIGEST], [u8; DIGEST]), Unbound
 }
 
 fn checksum_of(last: &[u8], signed: &[u8]) -> [u8; DIGEST] {
-    *blake3::Hasher::new().update(last).update(signed).finalize().as_bytes()
+    *blake3::Hasher::new()
+        .update(last)
+        .update(signed)
+        .finalize()
+        .as_bytes()
 }
 
 /// Bytes of the footer of a Parquet file of `size` bytes that ends with `end`.
 fn footer_length(end: &[u8], size: u64) -> std::io::Result<u64> {
-    let not_parquet = || std::io::Error::new(std::io::ErrorKind::InvalidData, "it doesn't end as a Parquet file does");
-    let metadata = end.strip_suffix(b"PAR1").and_then(|end| end.last_chunk::<4>()).ok_or_else(not_parquet)?;
+    let not_parquet = || {
+        std::io::Error::new(
+            std::io::ErrorKind::InvalidData,
+            "it doesn't end as a Parquet file does",
+        )
+    };
+    let metadata = end
+        .strip_suffix(b"PAR1")
+        .and_then(|end| end.last_chunk::<4>())
+        .ok_or_else(not_parquet)?;
     let length = u64::from(u32::from_le_bytes(*metadata)) + PARQUET_END as u64;
-    if length <= size { Ok(length) } else { Err(not_parquet()) }
+    if length <= size {
+        Ok(length)
+    } else {
+        Err(not_parquet())
+    }
 }
 
 #[cfg(test)]
@@ -198,29 +238,50 @@ mod tests {
 
     fn parquet(metadata: &[u8]) -> tempfile::NamedTempFile {
         let file = tempfile::NamedTempFile::new().unwrap();
-        let bytes = [b"PAR1rows", metadata, &(metadata.len() as u32).to_le_bytes(), b"PAR1"].concat();
+        let bytes = [
+            b"PAR1rows",
+            metadata,
+            &(metadata.len() as u32).to_le_bytes(),
+            b"PAR1",
+        ]
+        .concat();
         std::fs::write(file.path(), bytes).unwrap();
         file
     }
 
     fn bound(binding: &Binding, parts: &[&[u8]]) -> Vec<u8> {
-        let parts: Vec<Bytes> = parts.iter().map(|part| Bytes::copy_from_slice(part)).collect();
+        let parts: Vec<Bytes> = parts
+            .iter()
+            .map(|part| Bytes::copy_from_slice(part))
+            .collect();
         [parts.concat(), binding.trailer(&parts).to_vec()].concat()
     }
 
     #[test]
     fn a_sidecar_is_of_one_segment_and_one_data_file() {
         let id = |name: &str| SegmentId::of_folder(name);
-        let of = |name: &str, metadata: &[u8]| Binding::of_file(&id(name), parquet(metadata).as_file()).unwrap();
+        let of = |name: &str, metadata: &[u8]| {
+            Binding::of_file(&id(name), parquet(metadata).as_file()).unwrap()
+        };
         let own = of("a", b"metadata");
-        for parts in
-            [&[&b"content and its checksum, which has 32 bytes"[..]][..], &[b"ab", b"c"], &[b"content", b""], &[]]
-        {
+        for parts in [
+            &[&b"content and its checksum, which has 32 bytes"[..]][..],
+            &[b"ab", b"c"],
+            &[b"content", b""],
+            &[],
+        ] {
             let file = bound(&own, parts);
             assert_eq!(&*own.unwrap(file.clone().into()).unwrap(), parts.concat());
             assert_eq!(&*without_trailer(file.clone().into()), parts.concat());
-            for other in [of("b", b"metadata"), of("a", b"metadatA"), of("a", b"more metadata")] {
-                assert_eq!(other.unwrap(file.clone().into()).unwrap_err(), Unbound::Other);
+            for other in [
+                of("b", b"metadata"),
+                of("a", b"metadatA"),
+                of("a", b"more metadata"),
+            ] {
+                assert_eq!(
+                    other.unwrap(file.clone().into()).unwrap_err(),
+                    Unbound::Other
+                );
             }
             for at in file.len() - TRAILER..file.len() {
                 let mut damaged = file.clone();
@@ -241,9 +302,15 @@ mod tests {
         std::fs::create_dir(folder.path().join("grains")).unwrap();
         std::fs::copy(file.path(), folder.path().join("grains/part-a.parquet")).unwrap();
         let id = SegmentId::of_folder("a");
-        let published = Binding::of_segment(&location, &id, &path, size).await.unwrap();
+        let published = Binding::of_segment(&location, &id, &path, size)
+            .await
+            .unwrap();
         assert_eq!(published, Binding::of_file(&id, file.as_file()).unwrap());
-        assert!(Binding::of_segment(&location, &id, &path, size + 1).await.is_err());
+        assert!(
+            Binding::of_segment(&location, &id, &path, size + 1)
+                .await
+                .is_err()
+        );
         assert!(Binding::of_file(&id, tempfile::tempfile().as_ref().unwrap()).is_err());
     }
 }

@@ -1,8 +1,9 @@
 //! One column of a row group, from its cells to its chunk.
 //!
-//! Most of the columns of `grains` belong to fields that few types have, so that in many row groups they hold nothing at all. Such a
-//! column has no encoder until its first value comes: with its dictionary and its contexts for compression an encoder costs more
-//! than a thousand nulls. What holds nulls alone to its end is one page of a few bytes, and isn't compressed.
+//! Most of the columns of `grains` belong to fields that few types have, so that in many row groups
+//! they hold nothing at all. Such a column has no encoder until its first value comes: with its
+//! dictionary and its contexts for compression an encoder costs more than a thousand nulls. What
+//! holds nulls alone to its end is one page of a few bytes, and isn't compressed.
 //!
 //! How row groups become a file is in `write`.
 
@@ -13,7 +14,9 @@ use std::sync::Arc;
 use arrow::array::{Array, ArrayRef, new_null_array};
 use arrow::datatypes::{DataType, FieldRef, Schema, SchemaRef};
 use parquet::arrow::ArrowSchemaConverter;
-use parquet::arrow::arrow_writer::{ArrowColumnChunk, ArrowColumnWriter, ArrowRowGroupWriterFactory, compute_leaves};
+use parquet::arrow::arrow_writer::{
+    ArrowColumnChunk, ArrowColumnWriter, ArrowRowGroupWriterFactory, compute_leaves,
+};
 use parquet::basic::Compression;
 use parquet::errors::{ParquetError, Result};
 use parquet::file::properties::{WriterProperties, WriterPropertiesPtr};
@@ -42,7 +45,10 @@ impl ColumnLayout {
     ///
     /// # Errors
     /// [`ParquetError`] if Parquet has no type for a column.
-    pub(super) fn all(schema: &Schema, properties: &WriterPropertiesPtr) -> Result<Vec<Arc<ColumnLayout>>> {
+    pub(super) fn all(
+        schema: &Schema,
+        properties: &WriterPropertiesPtr,
+    ) -> Result<Vec<Arc<ColumnLayout>>> {
         let of_nulls = Arc::new(properties_of_nulls(properties));
         let mut known: Vec<ArrayRef> = Vec::new();
         let mut next = 0;
@@ -53,7 +59,13 @@ impl ColumnLayout {
             let leaves = next..next + count;
             next = leaves.end;
             let nulls = nulls_of(field.data_type(), &mut known);
-            Ok(Arc::new(ColumnLayout { field: Arc::clone(field), leaves, filled, empty, nulls }))
+            Ok(Arc::new(ColumnLayout {
+                field: Arc::clone(field),
+                leaves,
+                filled,
+                empty,
+                nulls,
+            }))
         };
         schema.fields().iter().map(layout).collect()
     }
@@ -61,15 +73,30 @@ impl ColumnLayout {
 
 /// `properties` for chunks that hold nothing worth a dictionary, compression or more than one page.
 fn properties_of_nulls(properties: &WriterProperties) -> WriterProperties {
-    let builder = properties.clone().into_builder().set_dictionary_enabled(false);
-    builder.set_compression(Compression::UNCOMPRESSED).set_data_page_row_count_limit(ROW_GROUP_ROWS).build()
+    let builder = properties
+        .clone()
+        .into_builder()
+        .set_dictionary_enabled(false);
+    builder
+        .set_compression(Compression::UNCOMPRESSED)
+        .set_data_page_row_count_limit(ROW_GROUP_ROWS)
+        .build()
 }
 
 /// Makes encoders of the only column of `schema`; how many leaves it has.
-fn factory(schema: &SchemaRef, properties: &WriterPropertiesPtr) -> Result<(ArrowRowGroupWriterFactory, usize)> {
-    let leaves = ArrowSchemaConverter::new().with_coerce_types(properties.coerce_types()).convert(schema)?;
-    let writer = SerializedFileWriter::new(sink(), leaves.root_schema_ptr(), Arc::clone(properties))?;
-    Ok((ArrowRowGroupWriterFactory::new(&writer, Arc::clone(schema)), leaves.num_columns()))
+fn factory(
+    schema: &SchemaRef,
+    properties: &WriterPropertiesPtr,
+) -> Result<(ArrowRowGroupWriterFactory, usize)> {
+    let leaves = ArrowSchemaConverter::new()
+        .with_coerce_types(properties.coerce_types())
+        .convert(schema)?;
+    let writer =
+        SerializedFileWriter::new(sink(), leaves.root_schema_ptr(), Arc::clone(properties))?;
+    Ok((
+        ArrowRowGroupWriterFactory::new(&writer, Arc::clone(schema)),
+        leaves.num_columns(),
+    ))
 }
 
 fn nulls_of(data_type: &DataType, known: &mut Vec<ArrayRef>) -> ArrayRef {
@@ -95,7 +122,11 @@ pub(super) struct ColumnEncoder {
 impl ColumnEncoder {
     /// No rows yet.
     pub(super) fn new(layout: &Arc<ColumnLayout>) -> ColumnEncoder {
-        ColumnEncoder { layout: Arc::clone(layout), encoders: Vec::new(), nulls: 0 }
+        ColumnEncoder {
+            layout: Arc::clone(layout),
+            encoders: Vec::new(),
+            nulls: 0,
+        }
     }
 
     /// The places of its leaves among all leaves of the file.
@@ -128,7 +159,10 @@ impl ColumnEncoder {
             self.encoders = self.layout.empty.create_column_writers(0)?;
             self.write_nulls()?;
         }
-        self.encoders.into_iter().map(ArrowColumnWriter::close).collect()
+        self.encoders
+            .into_iter()
+            .map(ArrowColumnWriter::close)
+            .collect()
     }
 
     /// Encodes the nulls that were only counted.
@@ -145,15 +179,23 @@ impl ColumnEncoder {
     fn encode(&mut self, cells: &ArrayRef) -> Result<()> {
         let leaves = compute_leaves(&self.layout.field, cells)?;
         if leaves.len() != self.encoders.len() {
-            return Err(ParquetError::General(format!("`{}` isn't what its column is", self.layout.field.name())));
+            return Err(ParquetError::General(format!(
+                "`{}` isn't what its column is",
+                self.layout.field.name()
+            )));
         }
-        self.encoders.iter_mut().zip(&leaves).try_for_each(|(encoder, leaf)| encoder.write(leaf))
+        self.encoders
+            .iter_mut()
+            .zip(&leaves)
+            .try_for_each(|(encoder, leaf)| encoder.write(leaf))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use arrow::array::{AsArray, Int64Array, ListBuilder, RecordBatch, StringArray, StringBuilder, StructArray};
+    use arrow::array::{
+        AsArray, Int64Array, ListBuilder, RecordBatch, StringArray, StringBuilder, StructArray,
+    };
     use arrow::datatypes::{Field, Fields};
     use parquet::file::metadata::{PageIndexPolicy, ParquetMetaData, ParquetMetaDataReader};
     use proptest::prelude::*;
@@ -165,8 +207,10 @@ mod tests {
     /// Columns of every shape that segments have.
     fn schema() -> SchemaRef {
         let item = Arc::new(Field::new("element", DataType::Utf8, true));
-        let members =
-            Fields::from(vec![Field::new("left", DataType::Utf8, true), Field::new("right", DataType::Int64, true)]);
+        let members = Fields::from(vec![
+            Field::new("left", DataType::Utf8, true),
+            Field::new("right", DataType::Int64, true),
+        ]);
         Arc::new(Schema::new(vec![
             Field::new("number", DataType::Int64, false),
             Field::new("text", DataType::Utf8, true),
@@ -178,19 +222,42 @@ mod tests {
     /// Rows that have values in each column but the first where `has` says so.
     fn rows(has: &[[bool; 3]]) -> RecordBatch {
         let numbers: Int64Array = (0..has.len() as i64).collect();
-        let texts: StringArray =
-            has.iter().enumerate().map(|(row, has)| has[0].then(|| format!("text {}", row % 9))).collect();
-        let mut lists = ListBuilder::new(StringBuilder::new()).with_field(Field::new("element", DataType::Utf8, true));
+        let texts: StringArray = has
+            .iter()
+            .enumerate()
+            .map(|(row, has)| has[0].then(|| format!("text {}", row % 9)))
+            .collect();
+        let mut lists = ListBuilder::new(StringBuilder::new()).with_field(Field::new(
+            "element",
+            DataType::Utf8,
+            true,
+        ));
         for (row, has) in has.iter().enumerate() {
-            (0..row % 3).filter(|_| has[1]).for_each(|item| lists.values().append_value(format!("item {item}")));
+            (0..row % 3)
+                .filter(|_| has[1])
+                .for_each(|item| lists.values().append_value(format!("item {item}")));
             lists.append(has[1]);
         }
-        let DataType::Struct(members) = schema().field(3).data_type().clone() else { unreachable!() };
-        let right: Int64Array = has.iter().enumerate().map(|(row, has)| has[2].then_some(row as i64)).collect();
+        let DataType::Struct(members) = schema().field(3).data_type().clone() else {
+            unreachable!()
+        };
+        let right: Int64Array = has
+            .iter()
+            .enumerate()
+            .map(|(row, has)| has[2].then_some(row as i64))
+            .collect();
         let validity = has.iter().map(|has| has[2]).collect::<Vec<_>>().into();
-        let pairs = StructArray::new(members, vec![Arc::new(texts.clone()), Arc::new(right)], Some(validity));
-        let columns: Vec<ArrayRef> =
-            vec![Arc::new(numbers), Arc::new(texts), Arc::new(lists.finish()), Arc::new(pairs)];
+        let pairs = StructArray::new(
+            members,
+            vec![Arc::new(texts.clone()), Arc::new(right)],
+            Some(validity),
+        );
+        let columns: Vec<ArrayRef> = vec![
+            Arc::new(numbers),
+            Arc::new(texts),
+            Arc::new(lists.finish()),
+            Arc::new(pairs),
+        ];
         RecordBatch::try_new(schema(), columns).unwrap()
     }
 
@@ -204,7 +271,9 @@ mod tests {
 
     fn metadata(file: &[u8]) -> ParquetMetaData {
         let reader = ParquetMetaDataReader::new().with_page_index_policy(PageIndexPolicy::Required);
-        reader.parse_and_finish(&bytes::Bytes::copy_from_slice(file)).unwrap()
+        reader
+            .parse_and_finish(&bytes::Bytes::copy_from_slice(file))
+            .unwrap()
     }
 
     proptest! {
@@ -239,15 +308,28 @@ mod tests {
             let column = group.column(leaf);
             assert_eq!(column.compression(), Compression::UNCOMPRESSED, "{leaf}");
             assert_eq!(column.dictionary_page_offset(), None, "{leaf}");
-            assert_eq!(metadata.offset_index().unwrap()[0][leaf].page_locations().len(), 1, "{leaf}");
+            assert_eq!(
+                metadata.offset_index().unwrap()[0][leaf]
+                    .page_locations()
+                    .len(),
+                1,
+                "{leaf}"
+            );
             assert!(column.compressed_size() < 100, "{leaf}");
         }
         assert_ne!(group.column(1).compression(), Compression::UNCOMPRESSED);
         let reader = SegmentReader::open(file.into()).unwrap();
-        let read: Vec<_> = reader.read(0..1, Some(&["text"]), 100_000).unwrap().map(Result::unwrap).collect();
+        let read: Vec<_> = reader
+            .read(0..1, Some(&["text"]), 100_000)
+            .unwrap()
+            .map(Result::unwrap)
+            .collect();
         let texts = arrow::compute::concat_batches(&read[0].schema(), &read).unwrap();
         let texts = texts.column(0).as_string::<i32>();
-        assert_eq!((texts.len(), texts.null_count()), (2 * has.len(), 2 * has.len() - 1));
+        assert_eq!(
+            (texts.len(), texts.null_count()),
+            (2 * has.len(), 2 * has.len() - 1)
+        );
         assert_eq!(texts.value(has.len()), "text 0");
     }
 

@@ -1,4 +1,5 @@
-//! Copying row groups from one Parquet file to another as they are: nothing is decoded, compressed or checked anew.
+//! Copying row groups from one Parquet file to another as they are: nothing is decoded, compressed
+//! or checked anew.
 
 use parquet::bloom_filter::Sbbf;
 use parquet::column::writer::ColumnCloseResult;
@@ -21,10 +22,14 @@ impl CopySource {
     pub(crate) fn open(bytes: MappedFile) -> Result<CopySource> {
         let reader = ParquetMetaDataReader::new().with_page_index_policy(PageIndexPolicy::Optional);
         let metadata = reader.parse_and_finish(&bytes)?;
-        Ok(CopySource { bytes, metadata: std::sync::Arc::new(metadata) })
+        Ok(CopySource {
+            bytes,
+            metadata: std::sync::Arc::new(metadata),
+        })
     }
 
-    /// Appends row group `number` to `group`, column by column, with statistics, page indexes and bloom filters.
+    /// Appends row group `number` to `group`, column by column, with statistics, page indexes and
+    /// bloom filters.
     pub(super) fn append<W: Write + Send>(
         &self,
         number: usize,
@@ -34,8 +39,14 @@ impl CopySource {
         let source = self.metadata.row_groups().get(number).ok_or_else(missing)?;
         let rows = source.num_rows().max(0) as u64;
         for (place, column) in source.columns().iter().enumerate() {
-            let column_index = self.metadata.column_index().and_then(|index| index.get(number)?.get(place));
-            let offset_index = self.metadata.offset_index().and_then(|index| index.get(number)?.get(place));
+            let column_index = self
+                .metadata
+                .column_index()
+                .and_then(|index| index.get(number)?.get(place));
+            let offset_index = self
+                .metadata
+                .offset_index()
+                .and_then(|index| index.get(number)?.get(place));
             let close = ColumnCloseResult {
                 bytes_written: column.compressed_size().max(0) as u64,
                 rows_written: rows,

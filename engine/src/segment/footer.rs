@@ -1,14 +1,17 @@
 //! The footers of the lake's Parquet files, and which of their columns are read.
 //!
-//! Whoever reads a file takes its columns for what our tables say they are, and copies them by their places. Another engine may have written
-//! it, though: with other Arrow types for the same values, which are passed over, or with columns of other types or in another order,
-//! which are an error here and nowhere else.
+//! Whoever reads a file takes its columns for what our tables say they are, and copies them by
+//! their places. Another engine may have written it, though: with other Arrow types for the same
+//! values, which are passed over, or with columns of other types or in another order, which are an
+//! error here and nowhere else.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
 use arrow::datatypes::{DataType, FieldRef, SchemaRef};
-use gristmill_schemas::columns::{audit_schema, grains_schema, rejects_schema, sources_schema, state_schema};
+use gristmill_schemas::columns::{
+    audit_schema, grains_schema, rejects_schema, sources_schema, state_schema,
+};
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions};
 use parquet::errors::{ParquetError, Result};
@@ -19,22 +22,39 @@ use crate::lake::erased_schema;
 /// The footer of `file`, whose columns have the types and the order that our tables give them.
 ///
 /// # Errors
-/// [`ParquetError`] if there is no footer, it can't be understood, or a column is of another type or out of order.
+/// [`ParquetError`] if there is no footer, it can't be understood, or a column is of another type
+/// or out of order.
 pub(crate) fn footer_of(file: &MappedFile) -> Result<ArrowReaderMetadata> {
-    // What Parquet says of the values is enough; what a writer adds about Arrow is its own choice among several types.
-    let footer = ArrowReaderMetadata::load(file, ArrowReaderOptions::new().with_skip_arrow_metadata(true))?;
+    // What Parquet says of the values is enough; what a writer adds about Arrow is its own choice
+    // among several types.
+    let footer = ArrowReaderMetadata::load(
+        file,
+        ArrowReaderOptions::new().with_skip_arrow_metadata(true),
+    )?;
     let fields = footer.schema().fields();
     for field in fields {
         let (name, found) = (field.name(), field.data_type());
         if let Some(own) = TYPES.get(name).filter(|own| !is_read_as(own, found)) {
-            return Err(ParquetError::General(format!("the column `{name}` is {found}, not {own}")));
+            return Err(ParquetError::General(format!(
+                "the column `{name}` is {found}, not {own}"
+            )));
         }
     }
-    let places = |table: &SchemaRef| fields.iter().filter_map(|field| table.index_of(field.name()).ok()).collect();
+    let places = |table: &SchemaRef| {
+        fields
+            .iter()
+            .filter_map(|field| table.index_of(field.name()).ok())
+            .collect()
+    };
     let in_tables = TABLES.iter().map(places);
-    match in_tables.max_by_key(Vec::len).is_none_or(|places: Vec<usize>| places.is_sorted()) {
+    match in_tables
+        .max_by_key(Vec::len)
+        .is_none_or(|places: Vec<usize>| places.is_sorted())
+    {
         true => Ok(footer),
-        false => Err(ParquetError::General("its columns stand in another order than they should".into())),
+        false => Err(ParquetError::General(
+            "its columns stand in another order than they should".into(),
+        )),
     }
 }
 
@@ -43,27 +63,47 @@ pub(crate) fn footer_of(file: &MappedFile) -> Result<ArrowReaderMetadata> {
 /// # Errors
 /// [`ParquetError`] if the file doesn't have one of them.
 pub(crate) fn mask_of(footer: &ArrowReaderMetadata, columns: &[&str]) -> Result<ProjectionMask> {
-    match columns.iter().find(|column| footer.schema().index_of(column).is_err()) {
-        None => Ok(ProjectionMask::columns(footer.parquet_schema(), columns.iter().copied())),
-        Some(missing) => Err(ParquetError::General(format!("there is no column `{missing}`"))),
+    match columns
+        .iter()
+        .find(|column| footer.schema().index_of(column).is_err())
+    {
+        None => Ok(ProjectionMask::columns(
+            footer.parquet_schema(),
+            columns.iter().copied(),
+        )),
+        Some(missing) => Err(ParquetError::General(format!(
+            "there is no column `{missing}`"
+        ))),
     }
 }
 
 /// The tables of a lake.
 static TABLES: LazyLock<[SchemaRef; 6]> = LazyLock::new(|| {
-    [grains_schema(), state_schema(), rejects_schema(), sources_schema(), audit_schema(), erased_schema()]
+    [
+        grains_schema(),
+        state_schema(),
+        rejects_schema(),
+        sources_schema(),
+        audit_schema(),
+        erased_schema(),
+    ]
 });
 
 /// What their columns are. One name has one type, in whichever table it stands.
 static TYPES: LazyLock<HashMap<String, DataType>> = LazyLock::new(|| {
     let fields = TABLES.iter().flat_map(|schema| schema.fields());
-    fields.map(|field| (field.name().clone(), field.data_type().clone())).collect()
+    fields
+        .map(|field| (field.name().clone(), field.data_type().clone()))
+        .collect()
 });
 
-/// True if code that reads `own` can read `found`: the names of a list's items and what may be null don't matter to it.
+/// True if code that reads `own` can read `found`: the names of a list's items and what may be null
+/// don't matter to it.
 fn is_read_as(own: &DataType, found: &DataType) -> bool {
     match (own, found) {
-        (DataType::List(own), DataType::List(found)) => is_read_as(own.data_type(), found.data_type()),
+        (DataType::List(own), DataType::List(found)) => {
+            is_read_as(own.data_type(), found.data_type())
+        }
         (DataType::Struct(own), DataType::Struct(found)) => {
             let same = |(own, found): (&FieldRef, &FieldRef)| {
                 own.name() == found.name() && is_read_as(own.data_type(), found.data_type())
@@ -102,10 +142,16 @@ mod tests {
     #[test]
     fn a_file_of_ours_has_the_schema_that_it_was_written_with() {
         let file = tempfile::NamedTempFile::new().unwrap();
-        let segment = SegmentFile::create(&file, grains_schema(), unsorted_grains_properties()).unwrap();
-        segment.write_row_group(0, &[RecordBatch::new_empty(grains_schema())]).unwrap();
+        let segment =
+            SegmentFile::create(&file, grains_schema(), unsorted_grains_properties()).unwrap();
+        segment
+            .write_row_group(0, &[RecordBatch::new_empty(grains_schema())])
+            .unwrap();
         segment.finish().unwrap();
-        let footer = footer_of(&MappedFile(Arc::new(std::fs::read(file.path()).unwrap().into()))).unwrap();
+        let footer = footer_of(&MappedFile(Arc::new(
+            std::fs::read(file.path()).unwrap().into(),
+        )))
+        .unwrap();
         assert_eq!(footer.schema().fields(), grains_schema().fields());
     }
 
@@ -113,19 +159,36 @@ mod tests {
     fn other_arrow_types_for_the_same_values_are_read_as_ours() {
         let large: ArrayRef = Arc::new(LargeStringArray::from(vec!["a"]));
         let view: ArrayRef = Arc::new(StringViewArray::from(vec!["b"]));
-        let reader = open(&RecordBatch::try_from_iter([("source_id", large), ("message", view)]).unwrap()).unwrap();
-        let rows = reader.read(0..1, Some(&["source_id", "message"]), 10).unwrap().next().unwrap().unwrap();
-        assert!(rows.columns().iter().all(|column| *column.data_type() == DataType::Utf8));
+        let reader =
+            open(&RecordBatch::try_from_iter([("source_id", large), ("message", view)]).unwrap())
+                .unwrap();
+        let rows = reader
+            .read(0..1, Some(&["source_id", "message"]), 10)
+            .unwrap()
+            .next()
+            .unwrap()
+            .unwrap();
+        assert!(
+            rows.columns()
+                .iter()
+                .all(|column| *column.data_type() == DataType::Utf8)
+        );
     }
 
     #[test]
     fn columns_of_another_type_or_out_of_order_and_missing_ones_are_errors() {
         let number: ArrayRef = Arc::new(Int32Array::from(vec![1]));
-        let told = open(&RecordBatch::try_from_iter([("source_id", Arc::clone(&number))]).unwrap()).err().unwrap();
-        assert!(told.to_string().contains("`source_id` is Int32, not Utf8"), "{told}");
+        let told = open(&RecordBatch::try_from_iter([("source_id", Arc::clone(&number))]).unwrap())
+            .err()
+            .unwrap();
+        assert!(
+            told.to_string().contains("`source_id` is Int32, not Utf8"),
+            "{told}"
+        );
         let text: ArrayRef = Arc::new(StringViewArray::from(vec!["a"]));
         // `subject` stands before `object`; a copy by places would make one of the other.
-        let swapped = RecordBatch::try_from_iter([("object", Arc::clone(&text)), ("subject", text)]).unwrap();
+        let swapped =
+            RecordBatch::try_from_iter([("object", Arc::clone(&text)), ("subject", text)]).unwrap();
         let told = open(&swapped).err().unwrap();
         assert!(told.to_string().contains("another order"), "{told}");
         let strange = open(&RecordBatch::try_from_iter([("of nobody", number)]).unwrap()).unwrap();

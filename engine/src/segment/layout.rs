@@ -1,9 +1,10 @@
 //! How the Parquet files of the lake are laid out.
 //!
-//! Rows of a segment are sorted, so a person's rows share few pages; pages are small, so that a look-up decompresses little.
-//! Text that hardly repeats isn't tried as a dictionary, and neither are instants, of which neighbours differ by little: the
-//! differences are stored. Columns that people filter on have page statistics; long text
-//! and blobs have none, which would only copy personal data into the footer.
+//! Rows of a segment are sorted, so a person's rows share few pages; pages are small, so that a
+//! look-up decompresses little. Text that hardly repeats isn't tried as a dictionary, and neither
+//! are instants, of which neighbours differ by little: the differences are stored. Columns that
+//! people filter on have page statistics; long text and blobs have none, which would only copy
+//! personal data into the footer.
 
 use gristmill_schemas::columns::{IdentityColumn, column_of, grains_schema};
 use gristmill_schemas::grain::{Field, Kind};
@@ -45,17 +46,30 @@ const UNREPEATED: &[Field] = &[
     Field::PriorConsent,
 ];
 
-/// Columns of which the differences between neighbours are stored: instants, and numbers near each other.
+/// Columns of which the differences between neighbours are stored: instants, and numbers near each
+/// other.
 fn differences() -> impl Iterator<Item = &'static str> {
-    let instants = Field::ALL.iter().filter(|field| field.kind() == Kind::Instant && column_of(**field).is_some());
-    instants.map(|field| field.name()).chain([IdentityColumn::BlobSize.name(), IdentityColumn::IngestedAt.name()])
+    let instants = Field::ALL
+        .iter()
+        .filter(|field| field.kind() == Kind::Instant && column_of(**field).is_some());
+    instants.map(|field| field.name()).chain([
+        IdentityColumn::BlobSize.name(),
+        IdentityColumn::IngestedAt.name(),
+    ])
 }
 
-/// Columns of which little is left once their values are numbers of a dictionary: compressing that as well costs more than it saves.
+/// Columns of which little is left once their values are numbers of a dictionary: compressing that
+/// as well costs more than it saves.
 fn terse() -> impl Iterator<Item = &'static str> {
-    let is_terse =
-        |kind| matches!(kind, Kind::Bool | Kind::Byte | Kind::Count | Kind::Int | Kind::Float | Kind::UnitFloat);
-    let fields = Field::ALL.iter().filter(move |field| is_terse(field.kind()) && column_of(**field).is_some());
+    let is_terse = |kind| {
+        matches!(
+            kind,
+            Kind::Bool | Kind::Byte | Kind::Count | Kind::Int | Kind::Float | Kind::UnitFloat
+        )
+    };
+    let fields = Field::ALL
+        .iter()
+        .filter(move |field| is_terse(field.kind()) && column_of(**field).is_some());
     let identity = [
         IdentityColumn::Type,
         IdentityColumn::TypeByte,
@@ -66,11 +80,18 @@ fn terse() -> impl Iterator<Item = &'static str> {
         IdentityColumn::SourceId,
         IdentityColumn::IngestedAt,
     ];
-    fields.map(|field| field.name()).chain(identity.map(IdentityColumn::name))
+    fields
+        .map(|field| field.name())
+        .chain(identity.map(IdentityColumn::name))
 }
 
 /// The order of rows in a segment.
-const SORT_ORDER: [Field; 4] = [Field::Namespace, Field::UserId, Field::Subject, Field::CreatedAt];
+const SORT_ORDER: [Field; 4] = [
+    Field::Namespace,
+    Field::UserId,
+    Field::Subject,
+    Field::CreatedAt,
+];
 
 /// Columns that people filter on.
 const FILTERED: &[Field] = &[
@@ -89,8 +110,12 @@ const FILTERED: &[Field] = &[
 ];
 
 /// Columns that are looked up by equality.
-const LOOKED_UP: [&str; 4] =
-    [IdentityColumn::ContentAddress.name(), Field::UserId.name(), Field::Subject.name(), Field::SessionId.name()];
+const LOOKED_UP: [&str; 4] = [
+    IdentityColumn::ContentAddress.name(),
+    Field::UserId.name(),
+    Field::Subject.name(),
+    Field::SessionId.name(),
+];
 
 fn column(name: &str) -> ColumnPath {
     ColumnPath::from(name)
@@ -113,7 +138,13 @@ pub fn grains_properties() -> WriterProperties {
         .set_column_data_page_size_limit(column(IdentityColumn::Blob.name()), BLOB_PAGE_BYTES)
         .set_sorting_columns(sorting_columns());
     let unrepeated = UNREPEATED.iter().map(|field| field.name());
-    for name in [IdentityColumn::ContentAddress.name(), IdentityColumn::Blob.name()].into_iter().chain(unrepeated) {
+    for name in [
+        IdentityColumn::ContentAddress.name(),
+        IdentityColumn::Blob.name(),
+    ]
+    .into_iter()
+    .chain(unrepeated)
+    {
         builder = builder.set_column_dictionary_enabled(column(name), false);
     }
     for name in differences() {
@@ -123,7 +154,10 @@ pub fn grains_properties() -> WriterProperties {
     for name in terse() {
         builder = builder.set_column_compression(column(name), Compression::UNCOMPRESSED);
     }
-    let identity = [IdentityColumn::TypeByte.name(), IdentityColumn::Sensitivity.name()];
+    let identity = [
+        IdentityColumn::TypeByte.name(),
+        IdentityColumn::Sensitivity.name(),
+    ];
     for name in FILTERED.iter().map(|field| field.name()).chain(identity) {
         builder = builder.set_column_statistics_enabled(column(name), EnabledStatistics::Page);
     }
@@ -135,21 +169,39 @@ pub fn grains_properties() -> WriterProperties {
 
 /// The properties of files with the rows of `grains` in any order.
 pub fn unsorted_grains_properties() -> WriterProperties {
-    grains_properties().into_builder().set_sorting_columns(None).build()
+    grains_properties()
+        .into_builder()
+        .set_sorting_columns(None)
+        .build()
 }
 
 /// The properties of the other tables' files.
 pub fn records_properties() -> WriterProperties {
-    common().set_statistics_enabled(EnabledStatistics::None).build()
+    common()
+        .set_statistics_enabled(EnabledStatistics::None)
+        .build()
 }
 
 /// Leaves of the schema by which rows are sorted, nulls first.
 fn sorting_columns() -> Option<Vec<SortingColumn>> {
-    let leaves = parquet::arrow::ArrowSchemaConverter::new().convert(&grains_schema()).ok()?;
-    let place = |field: &Field| leaves.columns().iter().position(|leaf| leaf.path().string() == field.name());
+    let leaves = parquet::arrow::ArrowSchemaConverter::new()
+        .convert(&grains_schema())
+        .ok()?;
+    let place = |field: &Field| {
+        leaves
+            .columns()
+            .iter()
+            .position(|leaf| leaf.path().string() == field.name())
+    };
     SORT_ORDER
         .iter()
-        .map(|field| Some(SortingColumn { column_idx: place(field)? as i32, descending: false, nulls_first: true }))
+        .map(|field| {
+            Some(SortingColumn {
+                column_idx: place(field)? as i32,
+                descending: false,
+                nulls_first: true,
+            })
+        })
         .collect()
 }
 
@@ -160,7 +212,9 @@ mod tests {
     #[test]
     fn bloom_filters_stand_on_the_columns_that_are_looked_up_and_on_no_other() {
         let properties = grains_properties();
-        let leaves = parquet::arrow::ArrowSchemaConverter::new().convert(&grains_schema()).unwrap();
+        let leaves = parquet::arrow::ArrowSchemaConverter::new()
+            .convert(&grains_schema())
+            .unwrap();
         let filtered = leaves.columns().iter().filter_map(|leaf| {
             let filter = properties.bloom_filter_properties(leaf.path())?;
             Some((leaf.path().string(), filter.ndv()))
@@ -176,13 +230,37 @@ mod tests {
     fn instants_are_stored_as_differences_and_what_a_few_bits_tell_as_it_is() {
         let properties = grains_properties();
         let created = column(Field::CreatedAt.name());
-        assert_eq!(properties.encoding(&created), Some(Encoding::DELTA_BINARY_PACKED));
+        assert_eq!(
+            properties.encoding(&created),
+            Some(Encoding::DELTA_BINARY_PACKED)
+        );
         assert!(!properties.dictionary_enabled(&created));
-        let zstd = |name: &str| matches!(properties.compression(&column(name)), Compression::ZSTD(_));
-        assert!(["blob", "content", "created_at", "content_address", "subject"].into_iter().all(zstd));
-        assert!(!["type", "source_id", "confidence", "is_error"].into_iter().any(zstd));
-        let leaves = parquet::arrow::ArrowSchemaConverter::new().convert(&grains_schema()).unwrap();
-        let paths: Vec<String> = leaves.columns().iter().map(|leaf| leaf.path().string()).collect();
+        let zstd =
+            |name: &str| matches!(properties.compression(&column(name)), Compression::ZSTD(_));
+        assert!(
+            [
+                "blob",
+                "content",
+                "created_at",
+                "content_address",
+                "subject"
+            ]
+            .into_iter()
+            .all(zstd)
+        );
+        assert!(
+            !["type", "source_id", "confidence", "is_error"]
+                .into_iter()
+                .any(zstd)
+        );
+        let leaves = parquet::arrow::ArrowSchemaConverter::new()
+            .convert(&grains_schema())
+            .unwrap();
+        let paths: Vec<String> = leaves
+            .columns()
+            .iter()
+            .map(|leaf| leaf.path().string())
+            .collect();
         for name in differences().chain(terse()) {
             assert!(paths.iter().any(|path| path == name), "{name} is no leaf");
         }

@@ -42,7 +42,8 @@ pub use write::{RowGroup, SegmentFile};
 
 use crate::file_digest::WrittenFile;
 
-/// The name of a segment: unique, and the same in the data file's name and in the folder of its sidecars.
+/// The name of a segment: unique, and the same in the data file's name and in the folder of its
+/// sidecars.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SegmentId(String);
 
@@ -58,7 +59,8 @@ impl SegmentId {
         SegmentId(if sealed { id + SEALED } else { id })
     }
 
-    /// True if the segment's rows are sealed: it is in the name, so that nothing has to be read to know.
+    /// True if the segment's rows are sealed: it is in the name, so that nothing has to be read to
+    /// know.
     pub fn is_sealed(&self) -> bool {
         self.0.ends_with(SEALED)
     }
@@ -130,5 +132,6 @@ impl WrittenSegment {
     }
 }
 
-/// The folder of all sidecars: outside the tables' folders, where Delta's VACUUM removes what the log doesn't know.
+/// The folder of all sidecars: outside the tables' folders, where Delta's VACUUM removes what the
+/// log doesn't know.
 pub const SIDECARS: &str = "index";

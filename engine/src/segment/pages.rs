@@ -23,8 +23,9 @@ pub(super) struct PageHeader {
 impl PageHeader {
     /// That of `page`, which is whole; `None` if it doesn't begin as a header does.
     ///
-    /// Thrift's compact protocol begins a `PageHeader` with three fields, each an `i32`: kind, uncompressed and compressed size. If
-    /// there is no checksum, the header of a data page follows, which begins with the number of its values.
+    /// Thrift's compact protocol begins a `PageHeader` with three fields, each an `i32`: kind,
+    /// uncompressed and compressed size. If there is no checksum, the header of a data page
+    /// follows, which begins with the number of its values.
     pub(super) fn of(page: &[u8]) -> Option<PageHeader> {
         const NEXT_FIELD_I32: u8 = 0x15;
         const NEXT_FIELD_BUT_ONE_STRUCT: u8 = 0x2c;
@@ -35,12 +36,19 @@ impl PageHeader {
             number(&mut rest, NEXT_FIELD_I32)?,
         ];
         let is_data_page = rest.next() == Some(&NEXT_FIELD_BUT_ONE_STRUCT);
-        let values = is_data_page.then(|| number(&mut rest, NEXT_FIELD_I32)).flatten();
-        Some(PageHeader { length: page.len().checked_sub(compressed)?, uncompressed, values })
+        let values = is_data_page
+            .then(|| number(&mut rest, NEXT_FIELD_I32))
+            .flatten();
+        Some(PageHeader {
+            length: page.len().checked_sub(compressed)?,
+            uncompressed,
+            values,
+        })
     }
 }
 
-/// The number that comes next if `field` stands before it. None of these is negative, so that its zigzag form is even.
+/// The number that comes next if `field` stands before it. None of these is negative, so that its
+/// zigzag form is even.
 fn number<'b>(bytes: &mut impl Iterator<Item = &'b u8>, field: u8) -> Option<usize> {
     bytes.next().filter(|byte| **byte == field)?;
     let mut number = 0;
@@ -54,15 +62,20 @@ fn number<'b>(bytes: &mut impl Iterator<Item = &'b u8>, field: u8) -> Option<usi
     None
 }
 
-/// What pages hold behind their headers in the Parquet file `file`, in order: whoever reads all pages reads all of that. Data pages
-/// alone, and of chunks alone whose offset index has all of them one after another.
+/// What pages hold behind their headers in the Parquet file `file`, in order: whoever reads all
+/// pages reads all of that. Data pages alone, and of chunks alone whose offset index has all of
+/// them one after another.
 ///
 /// # Errors
 /// [`parquet::errors::ParquetError`] if there is no footer.
 pub(crate) fn page_bodies(file: &MappedFile) -> Result<Vec<Range<usize>>> {
-    let metadata =
-        ParquetMetaDataReader::new().with_page_index_policy(PageIndexPolicy::Optional).parse_and_finish(file)?;
-    let indexes = metadata.offset_index().map(Vec::as_slice).unwrap_or_default();
+    let metadata = ParquetMetaDataReader::new()
+        .with_page_index_policy(PageIndexPolicy::Optional)
+        .parse_and_finish(file)?;
+    let indexes = metadata
+        .offset_index()
+        .map(Vec::as_slice)
+        .unwrap_or_default();
     let mut bodies = Vec::new();
     for (group, indexes) in metadata.row_groups().iter().zip(indexes) {
         for (column, index) in group.columns().iter().zip(indexes) {
@@ -71,13 +84,18 @@ pub(crate) fn page_bodies(file: &MappedFile) -> Result<Vec<Range<usize>>> {
             let mut end = first;
             let mut found = Vec::with_capacity(index.page_locations().len());
             let mut add = |offset: i64, size: i32| {
-                let page = usize::try_from(offset).ok()?..usize::try_from(offset + i64::from(size)).ok()?;
-                let header = PageHeader::of(file.as_ref().get(page.clone()).filter(|_| offset == end)?)?;
+                let page = usize::try_from(offset).ok()?
+                    ..usize::try_from(offset + i64::from(size)).ok()?;
+                let header =
+                    PageHeader::of(file.as_ref().get(page.clone()).filter(|_| offset == end)?)?;
                 end = page.end as i64;
                 found.push(page.start + header.length..page.end);
                 Some(())
             };
-            let all = index.page_locations().iter().all(|page| add(page.offset, page.compressed_page_size).is_some());
+            let all = index
+                .page_locations()
+                .iter()
+                .all(|page| add(page.offset, page.compressed_page_size).is_some());
             if all && end as u64 == start + length {
                 bodies.extend(found);
             }
@@ -102,9 +120,12 @@ mod tests {
 
     #[test]
     fn bodies_are_the_compressed_parts_of_all_data_pages_and_nothing_else() {
-        let names: StringArray = (0..500).map(|row| Some(format!("name {}", row % 7))).collect();
+        let names: StringArray = (0..500)
+            .map(|row| Some(format!("name {}", row % 7)))
+            .collect();
         let blobs: BinaryArray = (0..500).map(|row| Some(vec![row as u8; 50])).collect();
-        let columns: [(&str, arrow::array::ArrayRef); 2] = [("name", Arc::new(names)), ("blob", Arc::new(blobs))];
+        let columns: [(&str, arrow::array::ArrayRef); 2] =
+            [("name", Arc::new(names)), ("blob", Arc::new(blobs))];
         let rows = RecordBatch::try_from_iter(columns).unwrap();
         let properties = WriterProperties::builder()
             .set_compression(Compression::ZSTD(ZstdLevel::default()))
@@ -114,39 +135,68 @@ mod tests {
             .build();
         let file = NamedTempFile::new().unwrap();
         let segment = SegmentFile::create(&file, rows.schema(), properties).unwrap();
-        segment.write_row_group(0, std::slice::from_ref(&rows)).unwrap();
+        segment
+            .write_row_group(0, std::slice::from_ref(&rows))
+            .unwrap();
         segment.write_row_group(1, &[rows]).unwrap();
         segment.finish().unwrap();
         let bytes = MappedFile(Arc::new(std::fs::read(file.path()).unwrap().into()));
         let bodies = page_bodies(&bytes).unwrap();
         // Five pages of each of two columns in each of two row groups.
         assert_eq!(bodies.len(), 20);
-        assert!(bodies.is_sorted_by(|left, right| left.end < right.start), "headers stand between them");
-        let zstd = |body: &Range<usize>| bytes.as_ref()[body.clone()].starts_with(&[0x28, 0xb5, 0x2f, 0xfd]);
+        assert!(
+            bodies.is_sorted_by(|left, right| left.end < right.start),
+            "headers stand between them"
+        );
+        let zstd = |body: &Range<usize>| {
+            bytes.as_ref()[body.clone()].starts_with(&[0x28, 0xb5, 0x2f, 0xfd])
+        };
         assert!(bodies.iter().all(zstd));
         let reader = SerializedFileReader::new(bytes.clone()).unwrap();
-        let pages = |column| reader.get_row_group(0).unwrap().get_column_page_reader(column).unwrap();
+        let pages = |column| {
+            reader
+                .get_row_group(0)
+                .unwrap()
+                .get_column_page_reader(column)
+                .unwrap()
+        };
         let uncompressed: usize = pages(1).map(|page| page.unwrap().buffer().len()).sum();
         let column = reader.metadata().row_group(0).column(1);
         // The first page begins with its column.
         let start = column.data_page_offset() as usize;
         let first = PageHeader::of(&bytes.as_ref()[start..bodies[5].end]).unwrap();
-        let expected =
-            PageHeader { length: bodies[5].start - start, uncompressed: uncompressed / 5, values: Some(100) };
+        let expected = PageHeader {
+            length: bodies[5].start - start,
+            uncompressed: uncompressed / 5,
+            values: Some(100),
+        };
         assert_eq!(first, expected);
     }
 
     #[test]
     fn a_header_is_read_as_far_as_it_matters_and_nothing_else_is_one() {
-        for bytes in [&b""[..], b"\x15", b"PAR1PAR1PAR1", &[0x15, 0, 0x15, 2, 0x15, 0xff], &[0x15, 0, 0x15, 1, 0x15, 2]]
-        {
+        for bytes in [
+            &b""[..],
+            b"\x15",
+            b"PAR1PAR1PAR1",
+            &[0x15, 0, 0x15, 2, 0x15, 0xff],
+            &[0x15, 0, 0x15, 1, 0x15, 2],
+        ] {
             assert_eq!(PageHeader::of(bytes), None, "{bytes:?}");
         }
         let page = [0x15, 0, 0x15, 200, 1, 0x15, 4, 0x2c, 0x15, 14, 0, 7, 7];
-        let expected = PageHeader { length: 11, uncompressed: 100, values: Some(7) };
+        let expected = PageHeader {
+            length: 11,
+            uncompressed: 100,
+            values: Some(7),
+        };
         assert_eq!(PageHeader::of(&page), Some(expected));
         let dictionary = [0x15, 4, 0x15, 6, 0x15, 2, 0x4c, 0x15, 14, 0, 7];
-        let expected = PageHeader { length: 10, uncompressed: 3, values: None };
+        let expected = PageHeader {
+            length: 10,
+            uncompressed: 3,
+            values: None,
+        };
         assert_eq!(PageHeader::of(&dictionary), Some(expected));
     }
 }

@@ -27,13 +27,19 @@ impl ChunkReader for MappedFile {
     type T = bytes::buf::Reader<Bytes>;
 
     fn get_read(&self, start: u64) -> Result<Self::T> {
-        Ok(self.get_bytes(start, (self.0.len() as u64).saturating_sub(start) as usize)?.reader())
+        Ok(self
+            .get_bytes(start, (self.0.len() as u64).saturating_sub(start) as usize)?
+            .reader())
     }
 
     /// A view of the mapping: nothing is copied.
     fn get_bytes(&self, start: u64, length: usize) -> Result<Bytes> {
-        let end = (start as usize).checked_add(length).filter(|end| *end <= self.0.len());
-        let end = end.ok_or_else(|| ParquetError::EOF(format!("{length} bytes at {start} reach beyond the file")))?;
+        let end = (start as usize)
+            .checked_add(length)
+            .filter(|end| *end <= self.0.len());
+        let end = end.ok_or_else(|| {
+            ParquetError::EOF(format!("{length} bytes at {start} reach beyond the file"))
+        })?;
         Ok(Bytes::from_owner(self.clone()).slice(start as usize..end))
     }
 }

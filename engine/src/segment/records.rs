@@ -22,9 +22,15 @@ impl RecordsFile {
     ///
     /// # Errors
     /// [`ParquetError`].
-    pub(crate) fn create(file: &NamedTempFile, schema: SchemaRef) -> Result<RecordsFile, ParquetError> {
+    pub(crate) fn create(
+        file: &NamedTempFile,
+        schema: SchemaRef,
+    ) -> Result<RecordsFile, ParquetError> {
         let sink = DigestWriter::new(file.reopen()?);
-        Ok(RecordsFile { writer: ArrowWriter::try_new(sink, schema, Some(records_properties()))?, rows: 0 })
+        Ok(RecordsFile {
+            writer: ArrowWriter::try_new(sink, schema, Some(records_properties()))?,
+            rows: 0,
+        })
     }
 
     /// Appends the rows of `batch`. A row group ends where it holds more than 64 MiB.
@@ -46,7 +52,11 @@ impl RecordsFile {
     /// [`ParquetError`].
     pub(crate) fn finish(self) -> Result<WrittenFile, ParquetError> {
         let (size, digest) = self.writer.into_inner()?.finish();
-        Ok(WrittenFile { rows: self.rows, size, digest })
+        Ok(WrittenFile {
+            rows: self.rows,
+            size,
+            digest,
+        })
     }
 }
 

@@ -1,8 +1,9 @@
-//! Writing a column's chunk again without some of its rows: pages that keep all of theirs are copied as they are, so that only
-//! the others are compressed anew.
+//! Writing a column's chunk again without some of its rows: pages that keep all of theirs are
+//! copied as they are, so that only the others are compressed anew.
 //!
-//! Only for columns each of whose pages says everything by itself: bytes in every row, no dictionary, no statistics. Where the column
-//! had a Bloom filter, the new chunk has none, so it's only for columns that shall have none.
+//! Only for columns each of whose pages says everything by itself: bytes in every row, no
+//! dictionary, no statistics. Where the column had a Bloom filter, the new chunk has none, so it's
+//! only for columns that shall have none.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -33,7 +34,10 @@ pub(crate) struct SplicedChunk {
 
 impl SplicedChunk {
     /// Appends the chunk to `group`, whose next column it is.
-    pub(super) fn append<W: Write + Send>(self, group: &mut SerializedRowGroupWriter<'_, W>) -> Result<()> {
+    pub(super) fn append<W: Write + Send>(
+        self,
+        group: &mut SerializedRowGroupWriter<'_, W>,
+    ) -> Result<()> {
         group.append_column(&self.bytes, *self.close)
     }
 }
@@ -53,11 +57,20 @@ impl Page<'_> {
         self.gone.is_empty()
     }
 
-    /// Its bytes in `file` and its header, if it has as many values as rows. An index that is wrong would give rows the values of
-    /// others.
+    /// Its bytes in `file` and its header, if it has as many values as rows. An index that is wrong
+    /// would give rows the values of others.
     fn stored(&self, file: &MappedFile) -> Option<(Bytes, PageHeader)> {
-        let PageLocation { offset, compressed_page_size, .. } = *self.location;
-        let page = file.get_bytes(offset.try_into().ok()?, compressed_page_size.try_into().ok()?).ok()?;
+        let PageLocation {
+            offset,
+            compressed_page_size,
+            ..
+        } = *self.location;
+        let page = file
+            .get_bytes(
+                offset.try_into().ok()?,
+                compressed_page_size.try_into().ok()?,
+            )
+            .ok()?;
         let header = PageHeader::of(&page).filter(|header| header.values == Some(self.rows))?;
         Some((page, header))
     }
@@ -68,26 +81,37 @@ impl Page<'_> {
         values.read_records(self.rows, None, None, &mut all)?;
         let mut gone = self.gone.iter().map(|row| *row as usize).peekable();
         let numbered = (self.first..).zip(all);
-        Ok(numbered.filter(|(row, _)| gone.next_if_eq(row).is_none()).map(|(_, value)| value).collect())
+        Ok(numbered
+            .filter(|(row, _)| gone.next_if_eq(row).is_none())
+            .map(|(_, value)| value)
+            .collect())
     }
 
     /// The pages at `locations`, which hold `rows` rows without `gone`.
     fn all<'g>(locations: &'g [PageLocation], rows: usize, mut gone: &'g [u32]) -> Vec<Page<'g>> {
-        let starts = locations.iter().map(|location| location.first_row_index.max(0) as usize);
+        let starts = locations
+            .iter()
+            .map(|location| location.first_row_index.max(0) as usize);
         let ends = starts.clone().skip(1).chain([rows]);
         let mut pages = Vec::with_capacity(locations.len());
         for ((location, first), end) in locations.iter().zip(starts).zip(ends) {
             let (here, after) = gone.split_at(gone.partition_point(|row| (*row as usize) < end));
             gone = after;
-            pages.push(Page { location, first, rows: end.saturating_sub(first), gone: here });
+            pages.push(Page {
+                location,
+                first,
+                rows: end.saturating_sub(first),
+                gone: here,
+            });
         }
         pages
     }
 }
 
 impl CopySource {
-    /// The chunk of the column `name` in row group `number`, encoded by `properties`, without the rows `gone` (ascending; 0 is
-    /// the group's first); `None` if the column is of another kind, no page keeps all its rows, or one isn't what the index says.
+    /// The chunk of the column `name` in row group `number`, encoded by `properties`, without the
+    /// rows `gone` (ascending; 0 is the group's first); `None` if the column is of another kind, no
+    /// page keeps all its rows, or one isn't what the index says.
     ///
     /// # Errors
     /// [`ParquetError`].
@@ -98,36 +122,61 @@ impl CopySource {
         gone: &[u32],
         properties: &WriterPropertiesPtr,
     ) -> Result<Option<SplicedChunk>> {
-        let Some(group) = self.metadata.row_groups().get(number) else { return Ok(None) };
+        let Some(group) = self.metadata.row_groups().get(number) else {
+            return Ok(None);
+        };
         let named = |column: &ColumnChunkMetaData| column.column_path().string() == name;
-        let Some(leaf) = group.columns().iter().position(named) else { return Ok(None) };
+        let Some(leaf) = group.columns().iter().position(named) else {
+            return Ok(None);
+        };
         let column = group.column(leaf);
-        let index = self.metadata.offset_index().and_then(|index| index.get(number)?.get(leaf));
-        let shall_have_filter = properties.bloom_filter_properties(column.column_path()).is_some();
-        let Some(index) = index.filter(|_| says_all_by_page(column) && !shall_have_filter) else { return Ok(None) };
+        let index = self
+            .metadata
+            .offset_index()
+            .and_then(|index| index.get(number)?.get(leaf));
+        let shall_have_filter = properties
+            .bloom_filter_properties(column.column_path())
+            .is_some();
+        let Some(index) = index.filter(|_| says_all_by_page(column) && !shall_have_filter) else {
+            return Ok(None);
+        };
         let rows = group.num_rows().max(0) as usize;
         let pages = Page::all(index.page_locations(), rows, gone);
-        if !pages.iter().any(Page::stays) || !pages.iter().all(|page| page.stored(&self.bytes).is_some()) {
+        if !pages.iter().any(Page::stays)
+            || !pages.iter().all(|page| page.stored(&self.bytes).is_some())
+        {
             return Ok(None);
         }
         let reader = Arc::new(self.bytes.clone());
-        let reader = SerializedPageReader::new(reader, column, rows, Some(index.page_locations().clone()))?;
+        let reader =
+            SerializedPageReader::new(reader, column, rows, Some(index.page_locations().clone()))?;
         let values = get_column_reader(column.column_descr_ptr(), Box::new(reader));
-        let ColumnReader::ByteArrayColumnReader(mut values) = values else { return Ok(None) };
+        let ColumnReader::ByteArrayColumnReader(mut values) = values else {
+            return Ok(None);
+        };
         let stored = column.compressed_size().max(0) as usize;
-        let mut splice = Splice { bytes: Vec::with_capacity(stored), ..Splice::default() };
+        let mut splice = Splice {
+            bytes: Vec::with_capacity(stored),
+            ..Splice::default()
+        };
         for run in pages.chunk_by(|left, right| left.stays() == right.stays()) {
             if run.iter().all(Page::stays) {
                 values.skip_records(run.iter().map(|page| page.rows).sum())?;
                 for page in run {
-                    let Some((bytes, header)) = page.stored(&self.bytes) else { return Ok(None) };
+                    let Some((bytes, header)) = page.stored(&self.bytes) else {
+                        return Ok(None);
+                    };
                     splice.copy(&bytes, header, page.rows);
                 }
                 continue;
             }
             let mut sink = TrackedWrite::new(Vec::new());
             let writer = Box::new(SerializedPageWriter::new(&mut sink));
-            let close = match get_column_writer(column.column_descr_ptr(), Arc::clone(properties), writer) {
+            let close = match get_column_writer(
+                column.column_descr_ptr(),
+                Arc::clone(properties),
+                writer,
+            ) {
                 ColumnWriter::ByteArrayColumnWriter(mut writer) => {
                     for page in run {
                         writer.write_batch(&page.kept(&mut values)?, None, None)?;
@@ -136,7 +185,9 @@ impl CopySource {
                 }
                 _ => return Ok(None),
             };
-            if close.metadata.compression_codec() != column.compression_codec() || !says_all_by_page(&close.metadata) {
+            if close.metadata.compression_codec() != column.compression_codec()
+                || !says_all_by_page(&close.metadata)
+            {
                 return Ok(None);
             }
             splice.append(&sink.into_inner()?, &close)?;
@@ -173,8 +224,11 @@ impl Splice {
     /// Appends the pages of a chunk that was just written, which are `bytes`.
     fn append(&mut self, bytes: &[u8], close: &ColumnCloseResult) -> Result<()> {
         let index = close.offset_index.as_ref();
-        let index = index.ok_or_else(|| ParquetError::General("pages were written without an index".into()))?;
-        for Page { location, rows, .. } in Page::all(index.page_locations(), close.rows_written as usize, &[]) {
+        let index = index
+            .ok_or_else(|| ParquetError::General("pages were written without an index".into()))?;
+        for Page { location, rows, .. } in
+            Page::all(index.page_locations(), close.rows_written as usize, &[])
+        {
             self.page(location.offset, location.compressed_page_size, rows);
         }
         self.uncompressed += close.metadata.uncompressed_size();
@@ -185,7 +239,8 @@ impl Splice {
     /// Notes a page of `size` bytes at `offset` from where the chunk ends now.
     fn page(&mut self, offset: i64, size: i32, rows: usize) {
         self.index.append_row_count(rows as i64);
-        self.index.append_offset_and_size(self.bytes.len() as i64 + offset, size);
+        self.index
+            .append_offset_and_size(self.bytes.len() as i64 + offset, size);
         self.rows += rows;
     }
 
@@ -207,7 +262,11 @@ impl Splice {
             column_index: None,
             offset_index: Some(self.index.build()),
         });
-        Ok(SplicedChunk { leaf, bytes: self.bytes.into(), close })
+        Ok(SplicedChunk {
+            leaf,
+            bytes: self.bytes.into(),
+            close,
+        })
     }
 }
 
@@ -225,7 +284,10 @@ mod tests {
     use crate::segment::{SegmentFile, SegmentReader, unsorted_grains_properties};
 
     fn schema() -> SchemaRef {
-        let fields = [Field::new("name", DataType::Utf8, true), Field::new("blob", DataType::Binary, false)];
+        let fields = [
+            Field::new("name", DataType::Utf8, true),
+            Field::new("blob", DataType::Binary, false),
+        ];
         Arc::new(Schema::new(fields.to_vec()))
     }
 
@@ -233,13 +295,20 @@ mod tests {
     fn properties() -> WriterProperties {
         let blob = ColumnPath::from("blob");
         let properties = unsorted_grains_properties().into_builder();
-        properties.set_write_batch_size(2).set_column_data_page_size_limit(blob, 300).build()
+        properties
+            .set_write_batch_size(2)
+            .set_column_data_page_size_limit(blob, 300)
+            .build()
     }
 
     fn rows(numbers: impl Iterator<Item = u32>, blobs: &[Vec<u8>]) -> RecordBatch {
-        let (names, blobs): (Vec<_>, Vec<_>) = numbers.map(|row| (format!("row {row}"), &*blobs[row as usize])).unzip();
-        let columns: [arrow::array::ArrayRef; 2] =
-            [Arc::new(StringArray::from(names)), Arc::new(BinaryArray::from_vec(blobs))];
+        let (names, blobs): (Vec<_>, Vec<_>) = numbers
+            .map(|row| (format!("row {row}"), &*blobs[row as usize]))
+            .unzip();
+        let columns: [arrow::array::ArrayRef; 2] = [
+            Arc::new(StringArray::from(names)),
+            Arc::new(BinaryArray::from_vec(blobs)),
+        ];
         RecordBatch::try_new(schema(), columns.to_vec()).unwrap()
     }
 
@@ -250,13 +319,18 @@ mod tests {
     }
 
     fn source(file: &NamedTempFile) -> CopySource {
-        CopySource::open(MappedFile(Arc::new(std::fs::read(file.path()).unwrap().into()))).unwrap()
+        CopySource::open(MappedFile(Arc::new(
+            std::fs::read(file.path()).unwrap().into(),
+        )))
+        .unwrap()
     }
 
     /// A file with `blobs` in one row group.
     fn written(blobs: &[Vec<u8>]) -> CopySource {
         let (file, segment) = begun(properties());
-        segment.write_row_group(0, &[rows(0..blobs.len() as u32, blobs)]).unwrap();
+        segment
+            .write_row_group(0, &[rows(0..blobs.len() as u32, blobs)])
+            .unwrap();
         segment.finish().unwrap();
         source(&file)
     }
@@ -305,40 +379,72 @@ mod tests {
         let properties = Arc::new(properties());
         let chunk = before.splice(0, "blob", &[], &properties).unwrap().unwrap();
         let (start, length) = blob_column(&before).byte_range();
-        assert_eq!(chunk.bytes, before.bytes.get_bytes(start, length as usize).unwrap());
-        assert_eq!(chunk.close.metadata.uncompressed_size(), blob_column(&before).uncompressed_size());
+        assert_eq!(
+            chunk.bytes,
+            before.bytes.get_bytes(start, length as usize).unwrap()
+        );
+        assert_eq!(
+            chunk.close.metadata.uncompressed_size(),
+            blob_column(&before).uncompressed_size()
+        );
         // Without the first row all pages but the first are the same.
-        let chunk = before.splice(0, "blob", &[0], &properties).unwrap().unwrap();
-        let second = before.metadata.offset_index().unwrap()[0][1].page_locations()[1].offset as u64;
-        let rest = before.bytes.get_bytes(second, (start + length - second) as usize).unwrap();
+        let chunk = before
+            .splice(0, "blob", &[0], &properties)
+            .unwrap()
+            .unwrap();
+        let second =
+            before.metadata.offset_index().unwrap()[0][1].page_locations()[1].offset as u64;
+        let rest = before
+            .bytes
+            .get_bytes(second, (start + length - second) as usize)
+            .unwrap();
         assert!(
             chunk.bytes.ends_with(&rest)
-                && !chunk.bytes.ends_with(&before.bytes.get_bytes(start, length as usize).unwrap())
+                && !chunk
+                    .bytes
+                    .ends_with(&before.bytes.get_bytes(start, length as usize).unwrap())
         );
     }
 
     #[test]
     fn a_bloom_filter_of_the_column_is_left_behind_where_it_shall_have_none() {
-        let with_filter = || properties().into_builder().set_column_bloom_filter_enabled("blob".into(), true).build();
+        let with_filter = || {
+            properties()
+                .into_builder()
+                .set_column_bloom_filter_enabled("blob".into(), true)
+                .build()
+        };
         let blobs = vec![b"alike".to_vec(); 200];
         let (file, segment) = begun(with_filter());
         segment.write_row_group(0, &[rows(0..200, &blobs)]).unwrap();
         segment.finish().unwrap();
         let before = source(&file);
         assert!(blob_column(&before).bloom_filter_offset().is_some());
-        let chunk = before.splice(0, "blob", &[0], &Arc::new(properties())).unwrap().unwrap();
+        let chunk = before
+            .splice(0, "blob", &[0], &Arc::new(properties()))
+            .unwrap()
+            .unwrap();
         assert_eq!(chunk.close.metadata.bloom_filter_offset(), None);
-        assert!(before.splice(0, "blob", &[0], &Arc::new(with_filter())).unwrap().is_none());
+        assert!(
+            before
+                .splice(0, "blob", &[0], &Arc::new(with_filter()))
+                .unwrap()
+                .is_none()
+        );
     }
 
     #[test]
     fn columns_with_levels_or_without_a_whole_page_are_left_to_the_encoder() {
         let before = written(&vec![b"alike".to_vec(); 40]);
         let properties = Arc::new(properties());
-        let splice = |name, gone: &[u32]| before.splice(0, name, gone, &properties).unwrap().is_some();
+        let splice =
+            |name, gone: &[u32]| before.splice(0, name, gone, &properties).unwrap().is_some();
         assert!(splice("blob", &[0]));
         assert!(!splice("name", &[0]), "it may be null");
-        assert!(!splice("blob", &(0..39).collect::<Vec<_>>()), "one row is left");
+        assert!(
+            !splice("blob", &(0..39).collect::<Vec<_>>()),
+            "one row is left"
+        );
         assert!(!splice("other", &[0]));
     }
 }

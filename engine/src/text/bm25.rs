@@ -1,8 +1,9 @@
 //! BM25: how well a grain's words fit those of a search.
 //!
-//! A grain matches if it has every word of the search. Its score is its BM25 weight (k₁ = 1.2, b = 0.75, with the statistics
-//! of all grains that the search looks at) as a part of the greatest weight that the search could give, so it lies between 0
-//! and 1 and means the same in a small lake and in a large one.
+//! A grain matches if it has every word of the search. Its score is its BM25 weight (k₁ = 1.2, b =
+//! 0.75, with the statistics of all grains that the search looks at) as a part of the greatest
+//! weight that the search could give, so it lies between 0 and 1 and means the same in a small lake
+//! and in a large one.
 
 use gristmill_schemas::grain::{Field, Grain};
 
@@ -47,7 +48,10 @@ impl Terms {
 
     /// Counts the words in some fields of `grain`.
     pub fn count_in(&self, grain: &Grain<'_>, fields: &[Field]) -> Frequencies {
-        let mut found = Frequencies { length: 0, counts: vec![0; self.0.len()] };
+        let mut found = Frequencies {
+            length: 0,
+            counts: vec![0; self.0.len()],
+        };
         for field in fields {
             visit_texts(grain, *field, &mut |text| self.add(text, &mut found));
         }
@@ -57,7 +61,12 @@ impl Terms {
     fn add(&self, text: &str, found: &mut Frequencies) {
         for word in words(text) {
             found.length += 1;
-            if let Some(count) = self.0.iter().position(|term| *term == word).and_then(|at| found.counts.get_mut(at)) {
+            if let Some(count) = self
+                .0
+                .iter()
+                .position(|term| *term == word)
+                .and_then(|at| found.counts.get_mut(at))
+            {
                 *count += 1;
             }
         }
@@ -99,7 +108,11 @@ pub struct Statistics {
 impl Statistics {
     /// No grains, for a search of so many words.
     pub fn new(terms: usize) -> Statistics {
-        Statistics { documents: 0, words: 0, containing: vec![0; terms] }
+        Statistics {
+            documents: 0,
+            words: 0,
+            containing: vec![0; terms],
+        }
     }
 
     /// Takes a grain into account.
@@ -128,7 +141,10 @@ impl Scorer {
             (1.0 + (documents - containing + 0.5).max(0.0) / (containing + 0.5)).ln()
         };
         let average = statistics.words as f64 / documents.max(1.0);
-        Scorer { weights: statistics.containing.iter().map(weight).collect(), average: average.max(1.0) }
+        Scorer {
+            weights: statistics.containing.iter().map(weight).collect(),
+            average: average.max(1.0),
+        }
     }
 
     /// How well a grain fits, above 0 and at most 1; `None` if it doesn't match.
@@ -138,7 +154,12 @@ impl Scorer {
         }
         let length = 1.0 - B + B * f64::from(found.length) / self.average;
         let part = |count: u32| f64::from(count) * (K1 + 1.0) / (f64::from(count) + K1 * length);
-        let sum: f64 = self.weights.iter().zip(&found.counts).map(|(weight, count)| weight * part(*count)).sum();
+        let sum: f64 = self
+            .weights
+            .iter()
+            .zip(&found.counts)
+            .map(|(weight, count)| weight * part(*count))
+            .sum();
         let greatest: f64 = self.weights.iter().sum::<f64>() * (K1 + 1.0);
         Some((sum / greatest).clamp(f64::MIN_POSITIVE, 1.0))
     }
@@ -149,11 +170,18 @@ mod tests {
     use super::*;
 
     fn found(length: u32, counts: &[u32]) -> Frequencies {
-        Frequencies { length, counts: counts.to_vec() }
+        Frequencies {
+            length,
+            counts: counts.to_vec(),
+        }
     }
 
     fn scorer(documents: u64, words: u64, containing: &[u64]) -> Scorer {
-        Scorer::new(&Statistics { documents, words, containing: containing.to_vec() })
+        Scorer::new(&Statistics {
+            documents,
+            words,
+            containing: containing.to_vec(),
+        })
     }
 
     #[test]
@@ -170,7 +198,10 @@ mod tests {
     fn every_word_must_be_there_and_a_search_without_words_finds_nothing() {
         let scorer = scorer(10, 10, &[5, 5]);
         assert_eq!(scorer.score(&found(10, &[1, 0])), None);
-        assert_eq!(Scorer::new(&Statistics::new(0)).score(&found(10, &[])), None);
+        assert_eq!(
+            Scorer::new(&Statistics::new(0)).score(&found(10, &[])),
+            None
+        );
         assert!(Terms::of("-- !").is_empty());
     }
 

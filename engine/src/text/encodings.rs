@@ -1,4 +1,5 @@
-//! Texts that are encoded inside of texts: URL encoding, HTML entities, base64, hex. Each is opened once.
+//! Texts that are encoded inside of texts: URL encoding, HTML entities, base64, hex. Each is opened
+//! once.
 //!
 //! | encoding | what is opened |
 //! |---|---|
@@ -7,8 +8,9 @@
 //! | base64 | runs of 16 characters and more with their padding, standard and URL-safe, of which 12 in a row are letters and digits |
 //! | hex | runs of 16 digits and more |
 //!
-//! Base64 and hex are opened as far as they hold text: valid UTF-8 without control characters. Most runs that look encoded are
-//! identifiers and digests, which fail within a few bytes, so that looking costs little.
+//! Base64 and hex are opened as far as they hold text: valid UTF-8 without control characters. Most
+//! runs that look encoded are identifiers and digests, which fail within a few bytes, so that
+//! looking costs little.
 
 /// An encoding of text in text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,7 +34,8 @@ const HEX: usize = 16;
 /// Letters of an entity's name at most.
 const ENTITY: usize = 8;
 
-/// True if `text` may hold URL encoding or entities. Base64 and hex show by words of [`LONG_WORD`] letters.
+/// True if `text` may hold URL encoding or entities. Base64 and hex show by words of [`LONG_WORD`]
+/// letters.
 pub(crate) fn has_marks(text: &str) -> bool {
     memchr::memchr2(b'%', b'&', text.as_bytes()).is_some()
 }
@@ -48,13 +51,16 @@ pub(crate) fn each_opened(text: &str, mut found: impl FnMut(TextEncoding, &str))
     let bytes = text.as_bytes();
     let mut opened = Vec::new();
     each_run(bytes, |run, padding| {
-        base64_texts(run, padding, 0, &mut opened, |plain| found(TextEncoding::Base64, plain));
+        base64_texts(run, padding, 0, &mut opened, |plain| {
+            found(TextEncoding::Base64, plain)
+        });
         hex_texts(run, 1, &mut opened, |plain| found(TextEncoding::Hex, plain));
     });
 }
 
-/// False if no text in `payload`, a grain's bytes, holds anything that [`each_opened`] opens. What stands between texts there may
-/// look like letters: `is_delimited` says that at most two such bytes stand before a text.
+/// False if no text in `payload`, a grain's bytes, holds anything that [`each_opened`] opens. What
+/// stands between texts there may look like letters: `is_delimited` says that at most two such
+/// bytes stand before a text.
 pub(crate) fn may_open(payload: &[u8], is_delimited: bool) -> bool {
     let has_mark = |mark: usize| match payload.get(mark..).unwrap_or_default() {
         [b'%', high, low, ..] => high.is_ascii_hexdigit() && low.is_ascii_hexdigit(),
@@ -75,14 +81,17 @@ pub(crate) fn may_open(payload: &[u8], is_delimited: bool) -> bool {
     opens
 }
 
-/// `text` with its URL encoding undone; `None` if it has none. A plus stays one: names may have any separator.
+/// `text` with its URL encoding undone; `None` if it has none. A plus stays one: names may have any
+/// separator.
 fn url_decoded(text: &str) -> Option<String> {
     let bytes = text.as_bytes();
     let mut out = Vec::new();
     let (mut copied, mut from) = (0, 0);
     while let Some(at) = memchr::memchr(b'%', bytes.get(from..)?).map(|at| from + at) {
         from = at + 1;
-        let digits = bytes.get(at + 1..at + 3).filter(|digits| digits.iter().all(u8::is_ascii_hexdigit));
+        let digits = bytes
+            .get(at + 1..at + 3)
+            .filter(|digits| digits.iter().all(u8::is_ascii_hexdigit));
         if let Some([high, low]) = digits {
             out.extend(bytes.get(copied..at)?);
             out.push(hex_digit(*high) << 4 | hex_digit(*low));
@@ -119,7 +128,10 @@ fn html_decoded(text: &str) -> Option<String> {
 
 /// The letter of the entity whose `&` stands before `rest`, and how many bytes of `rest` it takes.
 fn entity(rest: &[u8]) -> Option<(char, usize)> {
-    let end = rest.iter().take(ENTITY + 1).position(|byte| *byte == b';')?;
+    let end = rest
+        .iter()
+        .take(ENTITY + 1)
+        .position(|byte| *byte == b';')?;
     let name = std::str::from_utf8(rest.get(..end)?).ok()?;
     let letter = match name.strip_prefix('#') {
         Some(number) => {
@@ -136,11 +148,14 @@ fn entity(rest: &[u8]) -> Option<(char, usize)> {
 }
 
 /// The names of the letters from U+00A0 to U+00FF, in order.
-const LATIN_1: &str = "nbsp iexcl cent pound curren yen brvbar sect uml copy ordf laquo not shy reg macr deg plusmn sup2 sup3 \
-    acute micro para middot cedil sup1 ordm raquo frac14 frac12 frac34 iquest Agrave Aacute Acirc Atilde Auml Aring AElig \
-    Ccedil Egrave Eacute Ecirc Euml Igrave Iacute Icirc Iuml ETH Ntilde Ograve Oacute Ocirc Otilde Ouml times Oslash Ugrave \
-    Uacute Ucirc Uuml Yacute THORN szlig agrave aacute acirc atilde auml aring aelig ccedil egrave eacute ecirc euml igrave \
-    iacute icirc iuml eth ntilde ograve oacute ocirc otilde ouml divide oslash ugrave uacute ucirc uuml yacute thorn yuml";
+const LATIN_1: &str = "nbsp iexcl cent pound curren yen brvbar sect uml copy ordf laquo not shy \
+                       reg macr deg plusmn sup2 sup3 acute micro para middot cedil sup1 ordm raquo \
+                       frac14 frac12 frac34 iquest Agrave Aacute Acirc Atilde Auml Aring AElig \
+                       Ccedil Egrave Eacute Ecirc Euml Igrave Iacute Icirc Iuml ETH Ntilde Ograve \
+                       Oacute Ocirc Otilde Ouml times Oslash Ugrave Uacute Ucirc Uuml Yacute THORN \
+                       szlig agrave aacute acirc atilde auml aring aelig ccedil egrave eacute \
+                       ecirc euml igrave iacute icirc iuml eth ntilde ograve oacute ocirc otilde \
+                       ouml divide oslash ugrave uacute ucirc uuml yacute thorn yuml";
 
 /// The letter that an entity's name stands for.
 pub(crate) fn named_entity(name: &str) -> Option<char> {
@@ -152,26 +167,38 @@ pub(crate) fn named_entity(name: &str) -> Option<char> {
         "apos" | "rsquo" | "lsquo" => Some('\''),
         "ndash" | "mdash" => Some('-'),
         _ => {
-            let place = LATIN_1.split_ascii_whitespace().position(|known| known == name)?;
+            let place = LATIN_1
+                .split_ascii_whitespace()
+                .position(|known| known == name)?;
             char::from_u32(0xa0 + place as u32)
         }
     }
 }
 
-/// Calls `found` for each run of the base64 alphabet in `bytes` that is long enough to be opened as base64 or hex, with the
-/// bytes of padding behind it.
+/// Calls `found` for each run of the base64 alphabet in `bytes` that is long enough to be opened as
+/// base64 or hex, with the bytes of padding behind it.
 fn each_run(bytes: &[u8], mut found: impl FnMut(&[u8], usize)) {
     let mut at = 0;
     while at < bytes.len() {
         let start = at;
         let (mut row, mut longest) = (0, 0);
-        while let Some(class) = bytes.get(at).map(|byte| CLASSES[usize::from(*byte)]).filter(|class| *class < OTHER) {
+        while let Some(class) = bytes
+            .get(at)
+            .map(|byte| CLASSES[usize::from(*byte)])
+            .filter(|class| *class < OTHER)
+        {
             row = if class < JOINT { row + 1 } else { 0 };
             longest = longest.max(row);
             at += 1;
         }
         if longest >= LONG_WORD {
-            let padding = bytes.get(at..).unwrap_or_default().iter().take(2).take_while(|byte| **byte == b'=').count();
+            let padding = bytes
+                .get(at..)
+                .unwrap_or_default()
+                .iter()
+                .take(2)
+                .take_while(|byte| **byte == b'=')
+                .count();
             found(bytes.get(start..at).unwrap_or_default(), padding);
         }
         at += 1;
@@ -204,13 +231,27 @@ static CLASSES: [u8; 256] = {
     classes
 };
 
-/// Calls `found` for the texts that `run` holds in base64: from its beginning, or up to `shifts` characters behind it, and from
-/// behind each `/`, `-`, `_` and `+`, which may as well stand before it.
-fn base64_texts(run: &[u8], padding: usize, shifts: usize, opened: &mut Vec<u8>, mut found: impl FnMut(&str)) {
-    let joints = run.iter().enumerate().filter(|(_, byte)| CLASSES[usize::from(**byte)] >= JOINT).map(|(at, _)| at + 1);
+/// Calls `found` for the texts that `run` holds in base64: from its beginning, or up to `shifts`
+/// characters behind it, and from behind each `/`, `-`, `_` and `+`, which may as well stand before
+/// it.
+fn base64_texts(
+    run: &[u8],
+    padding: usize,
+    shifts: usize,
+    opened: &mut Vec<u8>,
+    mut found: impl FnMut(&str),
+) {
+    let joints = run
+        .iter()
+        .enumerate()
+        .filter(|(_, byte)| CLASSES[usize::from(**byte)] >= JOINT)
+        .map(|(at, _)| at + 1);
     let mut done = 0;
     for start in (0..=shifts).chain(joints) {
-        let Some(rest) = run.get(start..).filter(|rest| start >= done && rest.len() + padding >= BASE64) else {
+        let Some(rest) = run
+            .get(start..)
+            .filter(|rest| start >= done && rest.len() + padding >= BASE64)
+        else {
             continue;
         };
         let taken = base64_text(rest, opened);
@@ -221,7 +262,8 @@ fn base64_texts(run: &[u8], padding: usize, shifts: usize, opened: &mut Vec<u8>,
     }
 }
 
-/// Decodes `run` to `opened` up to the first byte that no text has; answers how many characters that took.
+/// Decodes `run` to `opened` up to the first byte that no text has; answers how many characters
+/// that took.
 fn base64_text(run: &[u8], opened: &mut Vec<u8>) -> usize {
     opened.clear();
     let (mut bits, mut held) = (0u32, 0);
@@ -240,14 +282,20 @@ fn base64_text(run: &[u8], opened: &mut Vec<u8>) -> usize {
     run.len()
 }
 
-/// Calls `found` for the texts that runs of hex digits in `run` hold, from one of the first digits on: up to `shifts` may stand
-/// before it.
+/// Calls `found` for the texts that runs of hex digits in `run` hold, from one of the first digits
+/// on: up to `shifts` may stand before it.
 fn hex_texts(run: &[u8], shifts: usize, opened: &mut Vec<u8>, mut found: impl FnMut(&str)) {
-    for digits in run.split(|byte| !byte.is_ascii_hexdigit()).filter(|digits| digits.len() >= HEX) {
+    for digits in run
+        .split(|byte| !byte.is_ascii_hexdigit())
+        .filter(|digits| digits.len() >= HEX)
+    {
         for start in 0..=shifts {
             opened.clear();
             let pairs = digits.get(start..).unwrap_or_default().chunks_exact(2);
-            let bytes = pairs.map(|pair| pair.iter().fold(0, |byte, digit| byte << 4 | hex_digit(*digit)));
+            let bytes = pairs.map(|pair| {
+                pair.iter()
+                    .fold(0, |byte, digit| byte << 4 | hex_digit(*digit))
+            });
             opened.extend(bytes.take_while(|byte| may_be_text(*byte)));
             if let Some(text) = text_of(opened, HEX / 2 - start.min(1)) {
                 found(text);
@@ -297,7 +345,10 @@ mod tests {
             ("img/Zm9yIEFkYSBPa2Fmb3Igb25seS4=/1", "for Ada Okafor only."),
             ("fn4_PkFkYSBPa2Fmb3I_Pn5-", "~~?>Ada Okafor?>~~"),
             ("x'416461204f6b61666f72'", "Ada Okafor"),
-            ("0x616461406f6b61666f722e6578616d706c65", "ada@okafor.example"),
+            (
+                "0x616461406f6b61666f722e6578616d706c65",
+                "ada@okafor.example",
+            ),
         ] {
             assert_eq!(opened(text), [plain], "{text}");
         }

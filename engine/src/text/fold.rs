@@ -1,7 +1,8 @@
 //! Spellings: two texts that a reader takes for the same are folded to the same.
 //!
-//! Compatibility-decomposed, lower case, composed again, without invisible characters, with single blanks. Accents stay:
-//! José isn't Jose. Typographic apostrophes and hyphens are the plain ones. What is compared is always folded on both sides.
+//! Compatibility-decomposed, lower case, composed again, without invisible characters, with single
+//! blanks. Accents stay: José isn't Jose. Typographic apostrophes and hyphens are the plain ones.
+//! What is compared is always folded on both sides.
 //!
 //! Text may also be written with escapes, as JSON inside of a string is: `unescaped` undoes them.
 
@@ -21,13 +22,15 @@ pub enum Folding {
 }
 
 impl Folding {
-    /// Writes the folded form of `text` to `out`, replacing what was there. Each run between blanks is folded by itself: nothing
-    /// composes with a blank, and in most texts few runs have anything to compose.
+    /// Writes the folded form of `text` to `out`, replacing what was there. Each run between blanks
+    /// is folded by itself: nothing composes with a blank, and in most texts few runs have anything
+    /// to compose.
     pub fn fold(self, text: &str, out: &mut String) {
         self.fold_alike(Alike::NONE, text, out);
     }
 
-    /// [`Folding::fold`] by which the letters that `alike` names are the same too. Exact folding knows no such letters.
+    /// [`Folding::fold`] by which the letters that `alike` names are the same too. Exact folding
+    /// knows no such letters.
     pub(crate) fn fold_alike(self, alike: Alike, text: &str, out: &mut String) {
         out.clear();
         match self {
@@ -64,7 +67,11 @@ fn fold_run(run: &str, alike: Alike, out: &mut String) {
         out[start..].make_ascii_lowercase();
         return;
     }
-    let mut lower: String = run.nfkd().filter(|letter| !is_invisible(*letter)).flat_map(char::to_lowercase).collect();
+    let mut lower: String = run
+        .nfkd()
+        .filter(|letter| !is_invisible(*letter))
+        .flat_map(char::to_lowercase)
+        .collect();
     if alike != Alike::NONE {
         lower = plain_letters(&lower, alike);
     }
@@ -79,7 +86,8 @@ fn fold_run(run: &str, alike: Alike, out: &mut String) {
     }
 }
 
-/// `lower`, which is decomposed and in lower case, with one letter for all those that `alike` makes the same.
+/// `lower`, which is decomposed and in lower case, with one letter for all those that `alike` makes
+/// the same.
 fn plain_letters(lower: &str, alike: Alike) -> String {
     let mut out = String::with_capacity(lower.len());
     let mut base = None;
@@ -114,7 +122,8 @@ fn push(letter: char, out: &mut String) {
     }
 }
 
-/// Characters that no reader sees: soft hyphen, joiners, direction marks, byte-order mark, variation selectors.
+/// Characters that no reader sees: soft hyphen, joiners, direction marks, byte-order mark,
+/// variation selectors.
 pub(super) fn is_invisible(letter: char) -> bool {
     matches!(letter, '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2064}'
         | '\u{2066}'..='\u{2069}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}')
@@ -123,8 +132,8 @@ pub(super) fn is_invisible(letter: char) -> bool {
 /// How often text may be escaped over again: JSON in a string of JSON.
 const ESCAPED: usize = 3;
 
-/// What `text` means if the escapes that JSON writes (`\n`, `\"`, `\u00e9`) are undone: once, then once more, as often as
-/// there are any. Nothing if it has none.
+/// What `text` means if the escapes that JSON writes (`\n`, `\"`, `\u00e9`) are undone: once, then
+/// once more, as often as there are any. Nothing if it has none.
 pub(crate) fn unescaped(text: &str) -> impl Iterator<Item = String> {
     std::iter::successors(once_unescaped(text), |meant| once_unescaped(meant)).take(ESCAPED)
 }
@@ -144,7 +153,11 @@ fn once_unescaped(text: &str) -> Option<String> {
         };
         changed |= plain.is_some();
         out.push(plain.unwrap_or('\\'));
-        rest = if plain.is_some() { letters.as_str() } else { after };
+        rest = if plain.is_some() {
+            letters.as_str()
+        } else {
+            after
+        };
         let (plain, left) = rest.split_at(rest.find('\\').unwrap_or(rest.len()));
         out.push_str(plain);
         rest = left;
@@ -152,11 +165,14 @@ fn once_unescaped(text: &str) -> Option<String> {
     changed.then_some(out)
 }
 
-/// The letter that the digits after `\u` stand for; two such escapes may stand for one. `None` if they stand for none.
+/// The letter that the digits after `\u` stand for; two such escapes may stand for one. `None` if
+/// they stand for none.
 fn escaped_letter(letters: &mut std::str::Chars<'_>) -> Option<char> {
     fn unit(letters: &mut std::str::Chars<'_>) -> Option<u16> {
-        let digits =
-            letters.as_str().get(..4).filter(|digits| digits.bytes().all(|digit| digit.is_ascii_hexdigit()))?;
+        let digits = letters
+            .as_str()
+            .get(..4)
+            .filter(|digits| digits.bytes().all(|digit| digit.is_ascii_hexdigit()))?;
         let unit = u16::from_str_radix(digits, 16).ok()?;
         letters.nth(3).map(|_| unit)
     }
@@ -230,7 +246,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn runs_are_folded_one_by_one_as_all_at_once(text in "[a-zA-Z \n\u{7f}éßςΣ\u{301}\u{327}\u{345}\u{a0}\u{b4}\u{200b}\u{3000}İŉǅﬃＡ가각\u{1100}\u{1161}\\PC]{0,24}é") {
+        fn runs_are_folded_one_by_one_as_all_at_once(text in "[a-zA-Z \n\
+            \u{7f}éßςΣ\u{301}\u{327}\u{345}\u{a0}\u{b4}\u{200b}\u{3000}İŉǅﬃＡ가각\u{1100}\u{1161}\\PC]{0,24}é") {
             let mut whole = String::new();
             fold_run(&text, Alike::NONE, &mut whole);
             prop_assert_eq!(Folding::Spellings.folded(&text), whole.trim_end());
@@ -240,7 +257,8 @@ mod tests {
         }
 
         #[test]
-        fn what_a_finer_form_makes_the_same_a_coarser_one_does_too(text in "[a-zA-Z \u{301}\u{307}\u{131}\u{130}éßςσΣøŁаеОрαν\u{ac00}\u{3099}\u{304b}ﬃǅ\\PC]{0,16}", accents: bool, lookalikes: bool, turkish_i: bool) {
+        fn what_a_finer_form_makes_the_same_a_coarser_one_does_too(text in "[a-zA-Z \
+            \u{301}\u{307}\u{131}\u{130}éßςσΣøŁаеОрαν\u{ac00}\u{3099}\u{304b}ﬃǅ\\PC]{0,16}", accents: bool, lookalikes: bool, turkish_i: bool) {
             let finer = Alike { accents, lookalikes, turkish_i };
             let coarse = |text: &str| Folding::Spellings.folded_alike(Alike::ALL, text);
             prop_assert_eq!(coarse(&Folding::Spellings.folded_alike(finer, &text)), coarse(&text));
@@ -261,7 +279,10 @@ mod tests {
             assert_eq!(fold(left), fold(right), "{left}");
         }
         assert_ne!(fold("\u{304c}"), fold("\u{304b}"));
-        let only = Alike { accents: true, ..Alike::NONE };
+        let only = Alike {
+            accents: true,
+            ..Alike::NONE
+        };
         assert_ne!(Folding::Spellings.folded_alike(only, "\u{131}"), "i");
         assert_ne!(Folding::Spellings.folded_alike(only, "\u{430}"), "a");
         assert_eq!(Folding::Exact.folded_alike(Alike::ALL, "José"), "José");

@@ -1,7 +1,8 @@
-//! Letters that are taken for one another beyond case and composition: accents, look-alikes of other scripts, the Turkish i.
+//! Letters that are taken for one another beyond case and composition: accents, look-alikes of
+//! other scripts, the Turkish i.
 //!
-//! The tables are data; [`super::fold`] applies them when texts are compared, and the byte search of an erasure's proof applies
-//! them in its own way.
+//! The tables are data; [`super::fold`] applies them when texts are compared, and the byte search
+//! of an erasure's proof applies them in its own way.
 
 use unicode_normalization::char::is_combining_mark;
 
@@ -18,17 +19,34 @@ pub(crate) struct Alike {
 
 impl Alike {
     /// Nothing but what folding makes the same anyway.
-    pub(crate) const NONE: Alike = Alike { accents: false, lookalikes: false, turkish_i: false };
+    pub(crate) const NONE: Alike = Alike {
+        accents: false,
+        lookalikes: false,
+        turkish_i: false,
+    };
     /// All of it: the coarsest form, which every finer one folds to.
-    pub(crate) const ALL: Alike = Alike { accents: true, lookalikes: true, turkish_i: true };
+    pub(crate) const ALL: Alike = Alike {
+        accents: true,
+        lookalikes: true,
+        turkish_i: true,
+    };
 }
 
 /// Dot above, which lower case leaves behind an `İ`.
 pub(crate) const DOT_ABOVE: char = '\u{307}';
 
 /// Latin letters with a stroke or of two letters, which don't decompose.
-const UNACCENTED: [(char, &str); 9] =
-    [('ø', "o"), ('ł', "l"), ('đ', "d"), ('ħ', "h"), ('ŧ', "t"), ('ð', "d"), ('æ', "ae"), ('œ', "oe"), ('þ', "th")];
+const UNACCENTED: [(char, &str); 9] = [
+    ('ø', "o"),
+    ('ł', "l"),
+    ('đ', "d"),
+    ('ħ', "h"),
+    ('ŧ', "t"),
+    ('ð', "d"),
+    ('æ', "ae"),
+    ('œ', "oe"),
+    ('þ', "th"),
+];
 
 /// Small letters of Cyrillic and Greek that, small or capital, look like a Latin one.
 const LOOKALIKES: [(char, &str); 37] = [
@@ -79,9 +97,20 @@ pub(crate) fn plain(letter: char, alike: Alike) -> Option<&'static str> {
     if letter == 'ı' {
         return alike.turkish_i.then_some("i");
     }
-    let of = |table: &[(char, &'static str)]| table.iter().find(|(known, _)| *known == letter).map(|(_, text)| *text);
+    let of = |table: &[(char, &'static str)]| {
+        table
+            .iter()
+            .find(|(known, _)| *known == letter)
+            .map(|(_, text)| *text)
+    };
     let unaccented = if alike.accents { of(&UNACCENTED) } else { None };
-    unaccented.or_else(|| if alike.lookalikes { of(&LOOKALIKES) } else { None })
+    unaccented.or_else(|| {
+        if alike.lookalikes {
+            of(&LOOKALIKES)
+        } else {
+            None
+        }
+    })
 }
 
 /// True if `mark`, which follows the letter `base`, is left out.
@@ -95,7 +124,8 @@ pub(crate) fn is_left_out(base: Option<char>, mark: char, alike: Alike) -> bool 
     }
 }
 
-/// True for the letters of scripts in which marks are accents: elsewhere (Arabic, Indic, kana) they are letters of their own.
+/// True for the letters of scripts in which marks are accents: elsewhere (Arabic, Indic, kana) they
+/// are letters of their own.
 fn takes_accents(letter: char) -> bool {
     matches!(letter, 'a'..='z' | 'A'..='Z' | '\u{c0}'..='\u{24f}' | '\u{370}'..='\u{3ff}' | '\u{400}'..='\u{52f}')
 }
@@ -108,7 +138,10 @@ mod tests {
     fn look_alikes_are_small_letters_and_each_stands_once() {
         for (at, (letter, _)) in LOOKALIKES.iter().enumerate() {
             assert!(!letter.is_uppercase(), "{letter}");
-            assert!(LOOKALIKES[..at].iter().all(|(known, _)| known != letter), "{letter}");
+            assert!(
+                LOOKALIKES[..at].iter().all(|(known, _)| known != letter),
+                "{letter}"
+            );
         }
     }
 }

@@ -1,4 +1,5 @@
-//! The words of a grain, and how well they fit a search: what a scan and the full-text sidecars have in common.
+//! The words of a grain, and how well they fit a search: what a scan and the full-text sidecars
+//! have in common.
 //!
 //! | module | what it answers |
 //! |---|---|
@@ -9,8 +10,8 @@
 //! | `numbers` | which numbers does it hold that are written in groups? |
 //! | [`bm25`] | how well do the words of a grain fit those of a search? |
 //!
-//! Everything here is a pure function over grains and texts. What doesn't live here: where the sidecars are kept, and how they
-//! are asked.
+//! Everything here is a pure function over grains and texts. What doesn't live here: where the
+//! sidecars are kept, and how they are asked.
 
 pub mod bm25;
 pub(crate) mod encodings;
@@ -19,42 +20,73 @@ pub(crate) mod letters;
 pub(crate) mod numbers;
 pub mod words;
 
-use gristmill_schemas::grain::{DEFAULT_PAYLOAD_LIMIT, Field, Grain, GrainType, Marks, Payload, RawValue};
+use gristmill_schemas::grain::{
+    DEFAULT_PAYLOAD_LIMIT, Field, Grain, GrainType, Marks, Payload, RawValue,
+};
 
 pub use bm25::{Frequencies, Scorer, Statistics, Terms};
 pub use words::words;
 
 /// The fields whose words are the text of a grain of the type `of`, in this order.
 ///
-/// Who says something of whom is part of the text (`subject`, `relation`, `object`), storage and control fields aren't.
+/// Who says something of whom is part of the text (`subject`, `relation`, `object`), storage and
+/// control fields aren't.
 pub const fn text_fields(of: GrainType) -> &'static [Field] {
     use Field::{
-        AgreedContent, Code, Conclusion, Content, ContentBlocks, Criteria, Description, Error, Input, Object, Plan,
-        Premises, Relation, Scope, StateReason, Stderr, Stdout, Steps, Subject, ThinkingContent, ToolDescription,
-        ToolName, Trigger,
+        AgreedContent, Code, Conclusion, Content, ContentBlocks, Criteria, Description, Error,
+        Input, Object, Plan, Premises, Relation, Scope, StateReason, Stderr, Stdout, Steps,
+        Subject, ThinkingContent, ToolDescription, ToolName, Trigger,
     };
     match of {
         GrainType::Belief => &[Subject, Relation, Object],
         GrainType::Event => &[Subject, Relation, Object, Content, ContentBlocks],
         GrainType::State => &[Subject, Relation, Object, Plan],
         GrainType::Workflow => &[Subject, Relation, Object, Trigger, Steps],
-        GrainType::Action => {
-            &[Subject, Relation, Object, ToolName, ToolDescription, Input, Code, Content, Stdout, Stderr, Error]
-        }
+        GrainType::Action => &[
+            Subject,
+            Relation,
+            Object,
+            ToolName,
+            ToolDescription,
+            Input,
+            Code,
+            Content,
+            Stdout,
+            Stderr,
+            Error,
+        ],
         GrainType::Observation => &[Subject, Relation, Object, Content],
-        GrainType::Goal => &[Subject, Relation, Object, Description, Criteria, StateReason],
-        GrainType::Reasoning => &[Subject, Relation, Object, Premises, Conclusion, ThinkingContent],
+        GrainType::Goal => &[
+            Subject,
+            Relation,
+            Object,
+            Description,
+            Criteria,
+            StateReason,
+        ],
+        GrainType::Reasoning => &[
+            Subject,
+            Relation,
+            Object,
+            Premises,
+            Conclusion,
+            ThinkingContent,
+        ],
         GrainType::Consensus => &[Subject, Relation, Object, AgreedContent],
         GrainType::Consent => &[Subject, Relation, Object, Scope],
     }
 }
 
-/// Calls `visit` with every text of `field` in `grain`: a string, the items of a list, the values of a map. Of a relation it is
-/// the words behind its prefix.
+/// Calls `visit` with every text of `field` in `grain`: a string, the items of a list, the values
+/// of a map. Of a relation it is the words behind its prefix.
 pub fn visit_texts<'g>(grain: &Grain<'g>, field: Field, visit: &mut impl FnMut(&'g str)) {
     match (field, grain.get(field)) {
         (Field::Relation, Some(RawValue::Text(relation))) => {
-            visit(relation.split_once(':').map_or(relation, |(_, words)| words));
+            visit(
+                relation
+                    .split_once(':')
+                    .map_or(relation, |(_, words)| words),
+            );
         }
         (Field::ContentBlocks, Some(RawValue::Array(blocks))) => {
             blocks.items().for_each(|block| visit_block(&block, visit));
@@ -84,22 +116,28 @@ fn visit_value<'g>(value: &RawValue<'g>, visit: &mut impl FnMut(&'g str)) {
     match value {
         RawValue::Text(text) => visit(text),
         RawValue::Array(encoded) => encoded.items().for_each(|item| visit_value(&item, visit)),
-        RawValue::Map(encoded) => encoded.entries().for_each(|(_, value)| visit_value(&value, visit)),
+        RawValue::Map(encoded) => encoded
+            .entries()
+            .for_each(|(_, value)| visit_value(&value, visit)),
         _ => {}
     }
 }
 
-/// Opens `blob`, which is that of a row, and answers what `read` makes of the grain; `None` if it can't be read or is encrypted.
+/// Opens `blob`, which is that of a row, and answers what `read` makes of the grain; `None` if it
+/// can't be read or is encrypted.
 pub fn with_grain<T>(blob: &[u8], read: impl FnOnce(&Grain<'_>) -> Option<T>) -> Option<T> {
     with_grain_if_any(blob, |grain| grain.and_then(read))
 }
 
-/// Opens `blob`, which is that of a row, and answers what `read` makes of the grain, which is `None` if it can't be read or is encrypted.
-/// What became a row was checked before, so it isn't judged again: of a blob that was damaged since, what can be
-/// read of its fields is.
+/// Opens `blob`, which is that of a row, and answers what `read` makes of the grain, which is
+/// `None` if it can't be read or is encrypted. What became a row was checked before, so it isn't
+/// judged again: of a blob that was damaged since, what can be read of its fields is.
 pub fn with_grain_if_any<T>(blob: &[u8], read: impl FnOnce(Option<&Grain<'_>>) -> T) -> T {
     let payload = Payload::open(blob, DEFAULT_PAYLOAD_LIMIT);
-    let grain = payload.as_ref().ok().and_then(|payload| Grain::decode_again(payload, Marks::default()).ok());
+    let grain = payload
+        .as_ref()
+        .ok()
+        .and_then(|payload| Grain::decode_again(payload, Marks::default()).ok());
     read(grain.as_ref().filter(|grain| !grain.is_encrypted()))
 }
 
@@ -110,7 +148,12 @@ mod tests {
     use gristmill_schemas::json::Json;
 
     fn texts(json: &str) -> Vec<String> {
-        let blob = encode_json(&Json::parse(json.as_bytes()).unwrap(), EncodeOptions::default()).unwrap().blob;
+        let blob = encode_json(
+            &Json::parse(json.as_bytes()).unwrap(),
+            EncodeOptions::default(),
+        )
+        .unwrap()
+        .blob;
         with_grain(&blob, |grain| {
             let mut found = Vec::new();
             for field in text_fields(grain.grain_type()?) {

@@ -31,13 +31,17 @@ impl Number<'_> {
 
 /// The number of the last [`LEAST`] of `digits`.
 pub(crate) fn tail_of(digits: &[u8]) -> u32 {
-    let last = digits.get(digits.len().saturating_sub(LEAST)..).unwrap_or_default();
-    last.iter().fold(0, |number, digit| number * 10 + u32::from(digit - b'0'))
+    let last = digits
+        .get(digits.len().saturating_sub(LEAST)..)
+        .unwrap_or_default();
+    last.iter()
+        .fold(0, |number, digit| number * 10 + u32::from(digit - b'0'))
 }
 
-/// Calls `found` at the end of every group of digits in `text` with which, and the groups before it, there are at least [`LEAST`]
-/// digits. Groups follow each other with one to three blanks, dashes, dots, slashes and brackets between them; letters and
-/// underscores next to a group make it part of a word.
+/// Calls `found` at the end of every group of digits in `text` with which, and the groups before
+/// it, there are at least [`LEAST`] digits. Groups follow each other with one to three blanks,
+/// dashes, dots, slashes and brackets between them; letters and underscores next to a group make it
+/// part of a word.
 pub(crate) fn each_number(text: &str, mut found: impl FnMut(&Number<'_>)) {
     let mut chain = Chain::default();
     let mut letters = text.char_indices().peekable();
@@ -109,7 +113,12 @@ impl Chain {
     fn end(&mut self, end: usize, found: &mut impl FnMut(&Number<'_>)) {
         (self.in_group, self.gap) = (false, 0);
         if !self.is_word && self.digits.len() >= LEAST {
-            found(&Number { digits: &self.digits, starts: &self.starts, end, has_plus: self.has_plus });
+            found(&Number {
+                digits: &self.digits,
+                starts: &self.starts,
+                end,
+                has_plus: self.has_plus,
+            });
         }
     }
 
@@ -153,14 +162,27 @@ mod tests {
     fn groups_are_put_together_up_to_each_of_their_ends() {
         let found = |text: &str| {
             let mut out = Vec::new();
-            each_number(text, |number| out.push(String::from_utf8(number.digits.to_vec()).unwrap()));
+            each_number(text, |number| {
+                out.push(String::from_utf8(number.digits.to_vec()).unwrap())
+            });
             out
         };
-        assert_eq!(found("+49 (0)160 555-1003."), ["490160555", "4901605551003"]);
+        assert_eq!(
+            found("+49 (0)160 555-1003."),
+            ["490160555", "4901605551003"]
+        );
         assert_eq!(found("1234567"), ["1234567"]);
         assert_eq!(found("０１６０－５５５１０１２"), ["01605551012"]);
         assert_eq!(found("12 +49 160 5551003"), ["491605551003"]);
-        for text in ["123456", "x1234567", "1234567x", "12_34567", "123,4567", "123    4567", "12:34:56"] {
+        for text in [
+            "123456",
+            "x1234567",
+            "1234567x",
+            "12_34567",
+            "123,4567",
+            "123    4567",
+            "12:34:56",
+        ] {
             assert_eq!(found(text), [""; 0], "{text}");
         }
         assert_eq!(found(&"12 ".repeat(50)).last().unwrap().len(), MOST + 2);

@@ -1,8 +1,8 @@
-//! The words of a text by Unicode's rules, which know no language: segmentation (UAX 29), compatibility forms (NFKC), lower
-//! case.
+//! The words of a text by Unicode's rules, which know no language: segmentation (UAX 29),
+//! compatibility forms (NFKC), lower case.
 //!
-//! Marks that join words in identifiers (`query_metrics`) separate them here. In scripts without spaces every ideograph is a
-//! word of its own.
+//! Marks that join words in identifiers (`query_metrics`) separate them here. In scripts without
+//! spaces every ideograph is a word of its own.
 
 use unicode_normalization::UnicodeNormalization;
 use unicode_segmentation::UnicodeSegmentation;
@@ -57,7 +57,10 @@ mod tests {
 
     #[test]
     fn words_are_told_apart_in_any_script() {
-        assert_eq!(all("Dark-mode, query_metrics!"), ["dark", "mode", "query", "metrics"]);
+        assert_eq!(
+            all("Dark-mode, query_metrics!"),
+            ["dark", "mode", "query", "metrics"]
+        );
         assert_eq!(all("don't stop 3.14"), ["don't", "stop", "3.14"]);
         assert_eq!(all("ÉTÉ ﬁn Straße"), ["été", "fin", "straße"]);
         assert_eq!(all("東京 タワー"), ["東", "京", "タワー"]);
@@ -70,7 +73,10 @@ mod tests {
         for (start, word) in split(text) {
             assert_eq!(&text[start..start + word.len()], word);
         }
-        assert_eq!(split(text).map(|(start, _)| start).collect::<Vec<_>>(), [0, 4, 7, 9, 12]);
+        assert_eq!(
+            split(text).map(|(start, _)| start).collect::<Vec<_>>(),
+            [0, 4, 7, 9, 12]
+        );
     }
 
     #[test]

@@ -5,7 +5,9 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch, StringArray, new_null_array};
+use arrow::array::{
+    Array, ArrayRef, AsArray, BooleanArray, RecordBatch, StringArray, new_null_array,
+};
 use arrow::compute::{cast, filter};
 use arrow::error::ArrowError;
 use gristmill_schemas::columns::{IdentityColumn, SignatureColumn};
@@ -42,23 +44,40 @@ pub(crate) fn differences(
     let is_known = |state: &RowState| matches!(state, RowState::Derived { .. });
     let known: Option<BooleanArray> = match made.states.iter().all(is_known) {
         true => None,
-        false => Some(made.states.iter().map(|state| Some(is_known(state))).collect()),
+        false => Some(
+            made.states
+                .iter()
+                .map(|state| Some(is_known(state)))
+                .collect(),
+        ),
     };
     let mut cells: BTreeMap<usize, Vec<String>> = BTreeMap::new();
-    for (place, (field, expected)) in made.batch.schema().fields().iter().zip(made.batch.columns()).enumerate() {
+    for (place, (field, expected)) in made
+        .batch
+        .schema()
+        .fields()
+        .iter()
+        .zip(made.batch.columns())
+        .enumerate()
+    {
         if !is_compared(field.name()) {
             continue;
         }
         let found = match column_of(stored, field.name(), place, expected)? {
             Some(found) => found,
-            None if lacking == Lacking::Null => new_null_array(expected.data_type(), expected.len()),
+            None if lacking == Lacking::Null => {
+                new_null_array(expected.data_type(), expected.len())
+            }
             None => continue,
         };
         if are_equal(&found, expected, known.as_ref())? {
             continue;
         }
-        for row in (0..stored.num_rows()).filter(|row| made.states.get(*row).is_some_and(is_known)) {
-            if found.slice(row, 1) != expected.slice(row, 1) && !is_allowed(field.name(), &found, expected, made, row) {
+        for row in (0..stored.num_rows()).filter(|row| made.states.get(*row).is_some_and(is_known))
+        {
+            if found.slice(row, 1) != expected.slice(row, 1)
+                && !is_allowed(field.name(), &found, expected, made, row)
+            {
                 cells.entry(row).or_default().push(field.name().clone());
             }
         }
@@ -66,13 +85,17 @@ pub(crate) fn differences(
     Ok(grouped(cells))
 }
 
-/// True if a row's cell of the column `name` is compared: it follows from the blob, and isn't the blob itself, whose hash is checked.
+/// True if a row's cell of the column `name` is compared: it follows from the blob, and isn't the
+/// blob itself, whose hash is checked.
 fn is_compared(name: &str) -> bool {
-    let column = IdentityColumn::ALL.iter().find(|column| column.name() == name);
+    let column = IdentityColumn::ALL
+        .iter()
+        .find(|column| column.name() == name);
     column.is_none_or(|column| column.is_derived() && *column != IdentityColumn::Blob)
 }
 
-/// The column `name` of `stored`, probably its column number `place`, with the type of `expected`; `None` if it doesn't have it.
+/// The column `name` of `stored`, probably its column number `place`, with the type of `expected`;
+/// `None` if it doesn't have it.
 ///
 /// # Errors
 /// [`ArrowError`] if the types can't be turned into each other.
@@ -84,18 +107,30 @@ pub(crate) fn column_of(
 ) -> Result<Option<ArrayRef>, ArrowError> {
     let schema = stored.schema_ref();
     // Nearly always the file has all columns of the table.
-    let at_place = schema.fields().get(place).filter(|field| field.name() == name).map(|_| stored.column(place));
-    let Some(found) = at_place.or_else(|| stored.column_by_name(name)) else { return Ok(None) };
+    let at_place = schema
+        .fields()
+        .get(place)
+        .filter(|field| field.name() == name)
+        .map(|_| stored.column(place));
+    let Some(found) = at_place.or_else(|| stored.column_by_name(name)) else {
+        return Ok(None);
+    };
     match found.data_type() == expected.data_type() {
         true => Ok(Some(found.clone())),
-        false if found.null_count() == found.len() => Ok(Some(new_null_array(expected.data_type(), found.len()))),
+        false if found.null_count() == found.len() => {
+            Ok(Some(new_null_array(expected.data_type(), found.len())))
+        }
         // The names of a list's items and what may be null are a writer's choice.
         false => cast(found, expected.data_type()).map(Some),
     }
 }
 
 /// True if two columns are equal in the rows `known`; in all if none are named.
-fn are_equal(found: &ArrayRef, expected: &ArrayRef, known: Option<&BooleanArray>) -> Result<bool, ArrowError> {
+fn are_equal(
+    found: &ArrayRef,
+    expected: &ArrayRef,
+    known: Option<&BooleanArray>,
+) -> Result<bool, ArrowError> {
     let all_null = |column: &ArrayRef| column.null_count() == column.len();
     if all_null(found) && all_null(expected) {
         return Ok(true);
@@ -106,17 +141,33 @@ fn are_equal(found: &ArrayRef, expected: &ArrayRef, known: Option<&BooleanArray>
     }
 }
 
-/// True if the cells differ for a good reason: what a signature is worth depends on the keys that are known at the time, unless the
-/// signer's name is the key itself.
-pub(crate) fn is_allowed(name: &str, found: &ArrayRef, expected: &ArrayRef, made: &Reprojected, row: usize) -> bool {
+/// True if the cells differ for a good reason: what a signature is worth depends on the keys that
+/// are known at the time, unless the signer's name is the key itself.
+pub(crate) fn is_allowed(
+    name: &str,
+    found: &ArrayRef,
+    expected: &ArrayRef,
+    made: &Reprojected,
+    row: usize,
+) -> bool {
     if name != IdentityColumn::Signature.name() {
         return false;
     }
     let depends = |column: &ArrayRef| {
-        let text = column.as_string_opt::<i32>().filter(|column| column.is_valid(row)).map(|column| column.value(row));
-        text == Some(SignatureColumn::Valid.name()) || text == Some(SignatureColumn::Unverifiable.name())
+        let text = column
+            .as_string_opt::<i32>()
+            .filter(|column| column.is_valid(row))
+            .map(|column| column.value(row));
+        text == Some(SignatureColumn::Valid.name())
+            || text == Some(SignatureColumn::Unverifiable.name())
     };
-    let is_key = matches!(made.states.get(row), Some(RowState::Derived { signer_is_key: true, .. }));
+    let is_key = matches!(
+        made.states.get(row),
+        Some(RowState::Derived {
+            signer_is_key: true,
+            ..
+        })
+    );
     depends(found) && depends(expected) && !is_key
 }
 
@@ -128,9 +179,15 @@ pub(super) fn texts_of<'b>(batch: &'b RecordBatch, name: &str) -> Option<&'b Str
 fn grouped(cells: BTreeMap<usize, Vec<String>>) -> Vec<Difference> {
     let mut differences: Vec<Difference> = Vec::new();
     for (row, columns) in cells {
-        match differences.last_mut().filter(|last| last.rows.end == row && last.columns == columns) {
+        match differences
+            .last_mut()
+            .filter(|last| last.rows.end == row && last.columns == columns)
+        {
             Some(last) => last.rows.end += 1,
-            None => differences.push(Difference { rows: row..row + 1, columns }),
+            None => differences.push(Difference {
+                rows: row..row + 1,
+                columns,
+            }),
         }
     }
     differences

@@ -1,4 +1,5 @@
-//! Verifying what erasures left: the audit log's chain, certificates with their files, and the tombstones in `erased`.
+//! Verifying what erasures left: the audit log's chain, certificates with their files, and the
+//! tombstones in `erased`.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -7,7 +8,9 @@ use object_store::path::Path;
 
 use super::report::Problem;
 use super::tables::{TablesCheck, problem};
-use crate::erase::{ERASURES, Journal, tombstones_from_bytes, tombstones_path, verify as verify_certificate};
+use crate::erase::{
+    ERASURES, Journal, tombstones_from_bytes, tombstones_path, verify as verify_certificate,
+};
 use crate::error::Result;
 use crate::file_digest::FileDigest;
 use crate::lake::{AUDIT, AuditVerdict, ENCRYPTION, ERASED, FIRST_WITH_HEADS, Lake, Tombstone};
@@ -20,11 +23,14 @@ const FROM_BACKUP: &str =
 const REPAIR: &str = "gristmill repair";
 
 /// The files of an erasure, and the keys of the audit entry's details that have their digests.
-const FILES: [(&str, &str); 3] =
-    [("cose", "certificate_blake3"), ("leaves", "leaves_blake3"), ("tombstones", "tombstones_blake3")];
+const FILES: [(&str, &str); 3] = [
+    ("cose", "certificate_blake3"),
+    ("leaves", "leaves_blake3"),
+    ("tombstones", "tombstones_blake3"),
+];
 
-/// Checks the audit log's chain, the files in `erasures/`, `encryption.json`, and the tombstones of `lake`. Returns how many
-/// certificates were checked.
+/// Checks the audit log's chain, the files in `erasures/`, `encryption.json`, and the tombstones of
+/// `lake`. Returns how many certificates were checked.
 ///
 /// # Errors
 /// Whatever keeps a file from being read and isn't damage.
@@ -81,8 +87,14 @@ impl Erasure {
         }
         let details: serde_json::Value = serde_json::from_str(&entry.details).ok()?;
         let digest = |key: &str| details.get(key)?.as_str()?.parse().ok();
-        let digests = FILES.iter().filter_map(|(ending, key)| Some((*ending, digest(key)?))).collect();
-        Some(Erasure { id: details.get("id")?.as_str()?.to_owned(), digests })
+        let digests = FILES
+            .iter()
+            .filter_map(|(ending, key)| Some((*ending, digest(key)?)))
+            .collect();
+        Some(Erasure {
+            id: details.get("id")?.as_str()?.to_owned(),
+            digests,
+        })
     }
 
     async fn check(
@@ -97,12 +109,21 @@ impl Erasure {
             let Some(bytes) = lake.location().read_small(&path).await? else {
                 // Earlier versions wrote no copy of the tombstones.
                 if ending != "tombstones" || self.digests.contains_key(ending) {
-                    check.found(self.problem(ending, "it is missing, and the audit log has the erasure"));
+                    check.found(
+                        self.problem(ending, "it is missing, and the audit log has the erasure"),
+                    );
                 }
                 continue;
             };
-            if self.digests.get(ending).is_some_and(|expected| FileDigest::of(&bytes) != *expected) {
-                check.found(self.problem(ending, "its bytes haven't the digest that the audit log has"));
+            if self
+                .digests
+                .get(ending)
+                .is_some_and(|expected| FileDigest::of(&bytes) != *expected)
+            {
+                check.found(self.problem(
+                    ending,
+                    "its bytes haven't the digest that the audit log has",
+                ));
                 continue;
             }
             found.insert(ending, bytes);
@@ -116,16 +137,26 @@ impl Erasure {
                 check.found(self.problem(if leaves.is_some() { "leaves" } else { "cose" }, cause));
             }
         }
-        let Some((bytes, tombstones)) = found.get("tombstones").zip(tombstones) else { return Ok(()) };
+        let Some((bytes, tombstones)) = found.get("tombstones").zip(tombstones) else {
+            return Ok(());
+        };
         match tombstones_from_bytes(bytes, &self.path("tombstones")) {
             Err(error) => check.found(self.problem("tombstones", &error.to_string())),
             Ok(copied) => {
-                let lost = copied.iter().filter(|copied| !tombstones.contains(copied)).count();
+                let lost = copied
+                    .iter()
+                    .filter(|copied| !tombstones.contains(copied))
+                    .count();
                 if lost > 0 {
                     let id = &self.id;
-                    let cause =
-                        format!("{lost} tombstones of the erasure {id} are missing: its grains could come back");
-                    check.found(Problem { rows: Some(lost as u64), ..problem(ERASED, ERASED, &cause, REPAIR) });
+                    let cause = format!(
+                        "{lost} tombstones of the erasure {id} are missing: its grains could come \
+                         back"
+                    );
+                    check.found(Problem {
+                        rows: Some(lost as u64),
+                        ..problem(ERASED, ERASED, &cause, REPAIR)
+                    });
                 }
             }
         }
@@ -149,23 +180,34 @@ async fn journals(lake: &Lake, check: &mut TablesCheck<'_>) -> Result<()> {
     let files = lake.location().list(ERASURES).await?;
     let named = |ending: &str| {
         let names = files.iter().filter_map(|file| file.location.filename());
-        names.filter_map(|name| name.strip_suffix(ending).map(str::to_owned)).collect::<HashSet<_>>()
+        names
+            .filter_map(|name| name.strip_suffix(ending).map(str::to_owned))
+            .collect::<HashSet<_>>()
     };
     let mut journals = 0;
-    for file in files.iter().filter(|file| file.location.as_ref().ends_with(".journal")) {
+    for file in files
+        .iter()
+        .filter(|file| file.location.as_ref().ends_with(".journal"))
+    {
         journals += 1;
-        let Some(bytes) = lake.location().read_small(&file.location).await? else { continue };
+        let Some(bytes) = lake.location().read_small(&file.location).await? else {
+            continue;
+        };
         if lake.grains.format_version() >= FIRST_WITH_HEADS && !Journal::is_sound(&bytes) {
-            let cause = "its checksum isn't that of its content: the erasure can't be finished from it";
+            let cause =
+                "its checksum isn't that of its content: the erasure can't be finished from it";
             check.found(problem("", file.location.as_ref(), cause, FROM_BACKUP));
         }
     }
     let certified = named(".cose");
-    let Ok(begun) = lake.erasure_ids().await else { return Ok(()) };
+    let Ok(begun) = lake.erasure_ids().await else {
+        return Ok(());
+    };
     let unfinished: Vec<_> = begun.difference(&certified).collect();
     if unfinished.len() > journals {
         for id in unfinished {
-            let cause = format!("the erasure {id} has tombstones, and neither a certificate nor a journal");
+            let cause =
+                format!("the erasure {id} has tombstones, and neither a certificate nor a journal");
             check.found(problem("", ERASURES, &cause, FROM_BACKUP));
         }
     }

@@ -1,6 +1,7 @@
 //! Verifying files without taking them in.
 //!
-//! A container's structure is checked first; its footer is one long hash, which runs beside the proof of its grains.
+//! A container's structure is checked first; its footer is one long hash, which runs beside the
+//! proof of its grains.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -28,17 +29,23 @@ const AHEAD: usize = 2;
 /// Checks every grain of `sources`, and the structure around them.
 ///
 /// # Errors
-/// [`EngineError::Interrupted`], and whatever the system says of a source. Damage isn't an error but a finding.
+/// [`EngineError::Interrupted`], and whatever the system says of a source. Damage isn't an error
+/// but a finding.
 pub async fn verify_sources(
     sources: Vec<Source>,
     options: &VerifyOptions,
     progress: Arc<WorkProgress>,
 ) -> Result<VerifyReport> {
     let started = Instant::now();
-    progress.total_bytes.store(sources.iter().filter_map(|source| source.length).sum(), Ordering::Relaxed);
+    progress.total_bytes.store(
+        sources.iter().filter_map(|source| source.length).sum(),
+        Ordering::Relaxed,
+    );
     let options = Arc::new(options.clone());
     let together = hashed_together(sources.len(), options.threads);
-    let opened = stream::iter(sources).map(|source| open(source, Arc::clone(&options))).buffered(AHEAD);
+    let opened = stream::iter(sources)
+        .map(|source| open(source, Arc::clone(&options)))
+        .buffered(AHEAD);
     let mut opened = opened.chunks(together);
     let mut tally = Tally::new(options.problems);
     let mut crew: Crew<(u64, Findings)> = Crew::new(options.threads);
@@ -50,8 +57,12 @@ pub async fn verify_sources(
             }
             number += 1;
             let (options, progress) = (Arc::clone(&options), Arc::clone(&progress));
-            let ended = crew.start(move || (number, job.run(&options, &progress))).await?;
-            ended.into_iter().for_each(|(number, findings)| tally.add(number, findings));
+            let ended = crew
+                .start(move || (number, job.run(&options, &progress)))
+                .await?;
+            ended
+                .into_iter()
+                .for_each(|(number, findings)| tally.add(number, findings));
         }
     }
     while let Some((number, findings)) = crew.next().await? {
@@ -65,7 +76,11 @@ enum Opened {
     /// Its structure is whole.
     Whole(Arc<Admitted>),
     /// It isn't.
-    Damaged { uri: String, length: u64, error: GrainError },
+    Damaged {
+        uri: String,
+        length: u64,
+        error: GrainError,
+    },
     /// It is of no kind that we read.
     OfNoKind { uri: String },
 }
@@ -75,11 +90,18 @@ async fn open(source: Source, options: Arc<VerifyOptions>) -> Result<Opened> {
     let open = move || {
         let uri = source.uri;
         let as_grain = || options.named.contains(&uri).then_some(SourceKind::Blob);
-        let Some(kind) = options.kind.or_else(|| SourceKind::detect(&bytes, &uri)).or_else(as_grain) else {
+        let Some(kind) = options
+            .kind
+            .or_else(|| SourceKind::detect(&bytes, &uri))
+            .or_else(as_grain)
+        else {
             return Opened::OfNoKind { uri };
         };
         let length = bytes.len() as u64;
-        let limits = ContainerLimits { region: options.memory / 2, ..ContainerLimits::default() };
+        let limits = ContainerLimits {
+            region: options.memory / 2,
+            ..ContainerLimits::default()
+        };
         let content = match kind {
             SourceKind::Container => match Container::open(bytes, limits) {
                 Ok(container) => Content::Container(container),
@@ -93,7 +115,9 @@ async fn open(source: Source, options: Arc<VerifyOptions>) -> Result<Opened> {
         let admitted = Admitted::alone(Listing::of_file(uri), content, Beside::default());
         Opened::Whole(Arc::new(admitted))
     };
-    tokio::task::spawn_blocking(open).await.file("can't read", "a source")
+    tokio::task::spawn_blocking(open)
+        .await
+        .file("can't read", "a source")
 }
 
 /// What is to be done about `sources`, whose footers are hashed together.
@@ -103,7 +127,10 @@ fn jobs_of(sources: Vec<Opened>, tally: &mut Tally) -> impl Iterator<Item = Job>
     for source in sources {
         match source {
             Opened::OfNoKind { uri } => {
-                tracing::warn!(source = uri, "passed over: it is neither a container, frames nor a grain");
+                tracing::warn!(
+                    source = uri,
+                    "passed over: it is neither a container, frames nor a grain"
+                );
                 report.skipped_files += 1;
             }
             Opened::Damaged { uri, length, error } => {
@@ -120,7 +147,9 @@ fn jobs_of(sources: Vec<Opened>, tally: &mut Tally) -> impl Iterator<Item = Job>
         }
     }
     let footers = (!containers.is_empty()).then_some(Job::Footers(containers));
-    let parts = whole.into_iter().flat_map(|source| Parts(Morsels::new(source, 0)));
+    let parts = whole
+        .into_iter()
+        .flat_map(|source| Parts(Morsels::new(source, 0)));
     told.into_iter().chain(footers).chain(parts)
 }
 
@@ -133,9 +162,17 @@ impl Iterator for Parts {
     fn next(&mut self) -> Option<Job> {
         match self.0.next(usize::MAX) {
             Next::Morsel(morsel) => Some(Job::Grains(morsel)),
-            Next::Damage { ordinal, offset, error } => {
+            Next::Damage {
+                ordinal,
+                offset,
+                error,
+            } => {
                 let error = error.at(offset);
-                Some(Job::Tell(Problem::new(&self.0.source().uri, ordinal as i64, &error)))
+                Some(Job::Tell(Problem::new(
+                    &self.0.source().uri,
+                    ordinal as i64,
+                    &error,
+                )))
             }
             Next::End => None,
         }
@@ -171,13 +208,26 @@ impl Job {
 
 /// Checks the footers of containers, and what their headers promise.
 fn check_containers(sources: &[Arc<Admitted>], problems: usize, findings: &mut Findings) {
-    let found: Vec<_> = sources.iter().filter_map(|source| Some((source, source.container()?))).collect();
-    let files: Vec<_> = found.iter().map(|(_, container)| container.file()).collect();
+    let found: Vec<_> = sources
+        .iter()
+        .filter_map(|source| Some((source, source.container()?)))
+        .collect();
+    let files: Vec<_> = found
+        .iter()
+        .map(|(_, container)| container.file())
+        .collect();
     for ((source, container), footer) in found.iter().zip(footers_of(&files)) {
-        let oddities = container.oddities().iter().copied().chain(container.broken_promises());
+        let oddities = container
+            .oddities()
+            .iter()
+            .copied()
+            .chain(container.broken_promises());
         oddities.for_each(|oddity| findings.mark(oddity.name(), 1));
         if footer != *container.footer() {
-            findings.bad(Problem::new(&source.uri, -1, &footer_differs(container.file().len())), problems);
+            findings.bad(
+                Problem::new(&source.uri, -1, &footer_differs(container.file().len())),
+                problems,
+            );
         }
     }
 }
@@ -185,7 +235,10 @@ fn check_containers(sources: &[Arc<Admitted>], problems: usize, findings: &mut F
 fn check_grains(morsel: Morsel, options: &VerifyOptions, findings: &mut Findings) {
     let proven = prove(morsel, options.judgement());
     findings.ok += proven.rows.len() as u64;
-    proven.marks.iter().for_each(|(mark, count)| findings.mark(mark.name(), *count));
+    proven
+        .marks
+        .iter()
+        .for_each(|(mark, count)| findings.mark(mark.name(), *count));
     for refusal in proven.rejects {
         let offset = refusal.row.offset.map(|offset| offset.max(0) as u64);
         let problem = Problem::new(&refusal.row.source, refusal.row.ordinal, &refusal.error);

@@ -31,14 +31,25 @@ pub async fn verify_lake(
 ) -> Result<VerifyReport> {
     let started = Instant::now();
     let deadline = part.max_duration.map(|limit| started + limit);
-    let mut tables = TablesCheck::begin(lake.location(), deadline, options.problems, options.threads).await?;
+    let mut tables =
+        TablesCheck::begin(lake.location(), deadline, options.problems, options.threads).await?;
     tables.run().await?;
     let certificates = erasures::check(lake, &mut tables).await?;
-    let TablesCheck { findings, coverage: tables, .. } = tables;
+    let TablesCheck {
+        findings,
+        coverage: tables,
+        ..
+    } = tables;
     let segments = lake.segments()?;
     let lake_bytes = segments.iter().map(|segment| segment.file.size).sum();
-    progress.total_bytes.store(part.budget(lake_bytes).min(lake_bytes), Ordering::Relaxed);
-    let cursor = if part.rolls() { Cursor::load(lake).await } else { None };
+    progress
+        .total_bytes
+        .store(part.budget(lake_bytes).min(lake_bytes), Ordering::Relaxed);
+    let cursor = if part.rolls() {
+        Cursor::load(lake).await
+    } else {
+        None
+    };
     let mut patrol = Patrol {
         lake,
         part,
@@ -48,7 +59,14 @@ pub async fn verify_lake(
         tally: Tally::new(options.problems),
         started,
         budget: part.budget(lake_bytes),
-        coverage: Coverage { tables, certificates, row_groups: 0, complete: false, file_bytes: 0, lake_bytes },
+        coverage: Coverage {
+            tables,
+            certificates,
+            row_groups: 0,
+            complete: false,
+            file_bytes: 0,
+            lake_bytes,
+        },
         jobs: 0,
         vectors: vector_files(lake).await?,
     };
@@ -56,7 +74,10 @@ pub async fn verify_lake(
     let next = patrol.go(round(segments, cursor.as_ref())).await?;
     if part.rolls() {
         // After a whole round the next one begins where this one did.
-        let start = cursor.unwrap_or(Cursor { segment: String::new(), row_group: 0 });
+        let start = cursor.unwrap_or(Cursor {
+            segment: String::new(),
+            row_group: 0,
+        });
         next.unwrap_or(start).save(lake).await?;
     }
     if patrol.progress.is_stopped() {
@@ -66,7 +87,8 @@ pub async fn verify_lake(
     Ok(patrol.tally.finish(started.elapsed()))
 }
 
-/// Checks the tables of a lake that can't be opened, because of `cause`, which is among the problems if nothing else is.
+/// Checks the tables of a lake that can't be opened, because of `cause`, which is among the
+/// problems if nothing else is.
 ///
 /// # Errors
 /// As [`verify_lake`].
@@ -78,15 +100,27 @@ pub async fn verify_unopened(
 ) -> Result<VerifyReport> {
     let started = Instant::now();
     let deadline = part.max_duration.map(|limit| started + limit);
-    let mut check = TablesCheck::begin(location, deadline, options.problems, options.threads).await?;
+    let mut check =
+        TablesCheck::begin(location, deadline, options.problems, options.threads).await?;
     check.run().await?;
     if check.findings.bad_count() == 0 {
         check.found(problem("", &location.name(), &cause.to_string(), ACCEPT));
     }
-    let TablesCheck { findings, coverage: tables, .. } = check;
+    let TablesCheck {
+        findings,
+        coverage: tables,
+        ..
+    } = check;
     let mut tally = Tally::new(options.problems);
     tally.add(0, findings);
-    let coverage = Coverage { tables, certificates: 0, row_groups: 0, complete: false, file_bytes: 0, lake_bytes: 0 };
+    let coverage = Coverage {
+        tables,
+        certificates: 0,
+        row_groups: 0,
+        complete: false,
+        file_bytes: 0,
+        lake_bytes: 0,
+    };
     tally.report().coverage = Some(coverage);
     Ok(tally.finish(started.elapsed()))
 }
@@ -109,7 +143,8 @@ struct Patrol<'l> {
 }
 
 impl Patrol<'_> {
-    /// Makes the visits as far as budget and time reach; answers where the next check begins, `None` after a whole round.
+    /// Makes the visits as far as budget and time reach; answers where the next check begins,
+    /// `None` after a whole round.
     async fn go(&mut self, visits: Vec<Visit>) -> Result<Option<Cursor>> {
         let mut stopped_at = None;
         for visit in visits {
@@ -128,7 +163,12 @@ impl Patrol<'_> {
     /// Checks the row groups of one segment; answers where it stopped, if it had to.
     async fn visit(&mut self, visit: &Visit) -> Result<Option<Cursor>> {
         let segment = &visit.segment;
-        let at = |row_group| Some(Cursor { segment: segment.id.as_str().to_owned(), row_group });
+        let at = |row_group| {
+            Some(Cursor {
+                segment: segment.id.as_str().to_owned(),
+                row_group,
+            })
+        };
         if self.is_over() {
             return Ok(at(visit.from));
         }
@@ -163,26 +203,37 @@ impl Patrol<'_> {
     }
 
     fn is_over(&self) -> bool {
-        let late = self.part.max_duration.is_some_and(|limit| self.started.elapsed() >= limit);
+        let late = self
+            .part
+            .max_duration
+            .is_some_and(|limit| self.started.elapsed() >= limit);
         late || self.budget == 0 || self.progress.is_stopped()
     }
 
-    /// Opens a segment; what is wrong with it is a problem, what keeps it from being read is an error.
+    /// Opens a segment; what is wrong with it is a problem, what keeps it from being read is an
+    /// error.
     async fn open(&self, visit: &Visit) -> Result<std::result::Result<SegmentReader, Problem>> {
         let path = self.lake.grains.path_of(&visit.segment.file.name);
         let bytes = match self.lake.location().read(&path).await {
             Ok(bytes) => bytes,
-            Err(error) if error.is_not_found() => return Ok(Err(Problem::unreadable(path.as_ref(), -1, &error))),
+            Err(error) if error.is_not_found() => {
+                return Ok(Err(Problem::unreadable(path.as_ref(), -1, &error)));
+            }
             Err(error) => return Err(error),
         };
         let opened = open_segment(bytes, &visit.segment);
         Ok(opened.map_err(|cause| Problem::unreadable(path.as_ref(), -1, &cause)))
     }
 
-    /// Begins the comparison of a data file with its digest. A file is digested as a whole, with its first row group.
+    /// Begins the comparison of a data file with its digest. A file is digested as a whole, with
+    /// its first row group.
     async fn digest(&mut self, visit: &Visit) -> Result<()> {
         let (location, file) = (self.lake.location().clone(), visit.segment.file.clone());
-        if file.digest.is_none() || location.local_path(&self.lake.grains.path_of(&file.name)).is_none() {
+        if file.digest.is_none()
+            || location
+                .local_path(&self.lake.grains.path_of(&file.name))
+                .is_none()
+        {
             return Ok(());
         }
         self.jobs += 1;
@@ -216,7 +267,10 @@ impl Patrol<'_> {
                 }),
                 // What is wrong with the segment itself is found with its rows.
                 Err(error) if error.is_environment() => return Err(error),
-                Err(error) => tracing::warn!(segment = segment.id.as_str(), %error, "its sidecars can't be made again"),
+                Err(error) => {
+                    tracing::warn!(segment = segment.id.as_str(), %error, "its sidecars can't be \
+                        made again")
+                }
             }
         }
         self.jobs += 1;
@@ -233,7 +287,9 @@ impl Patrol<'_> {
         let number = self.jobs;
         let (options, progress) = (Arc::clone(&self.options), Arc::clone(&self.progress));
         let job = move || {
-            let findings = segment.check(row_group, options.judgement()).into_findings(&segment, options.problems);
+            let findings = segment
+                .check(row_group, options.judgement())
+                .into_findings(&segment, options.problems);
             WorkProgress::add(&progress.bytes, bytes);
             WorkProgress::add(&progress.grains, findings.ok);
             WorkProgress::add(&progress.rejected, findings.bad_count());
@@ -246,15 +302,27 @@ impl Patrol<'_> {
     }
 }
 
-/// Opens the data file of `segment`, which must have the size and the rows that its table's log names.
-pub(crate) fn open_segment(bytes: SourceBytes, segment: &Segment) -> std::result::Result<SegmentReader, String> {
+/// Opens the data file of `segment`, which must have the size and the rows that its table's log
+/// names.
+pub(crate) fn open_segment(
+    bytes: SourceBytes,
+    segment: &Segment,
+) -> std::result::Result<SegmentReader, String> {
     let file = &segment.file;
     if bytes.len() as u64 != file.size {
-        return Err(format!("it has {} bytes, its log says {}", bytes.len(), file.size));
+        return Err(format!(
+            "it has {} bytes, its log says {}",
+            bytes.len(),
+            file.size
+        ));
     }
     let reader = SegmentReader::open(bytes).map_err(|error| error.to_string())?;
     match reader.rows() == file.rows {
         true => Ok(reader),
-        false => Err(format!("it has {} rows, its log says {}", reader.rows(), file.rows)),
+        false => Err(format!(
+            "it has {} rows, its log says {}",
+            reader.rows(),
+            file.rows
+        )),
     }
 }

@@ -11,9 +11,10 @@
 //! | `part` | which part of the lake has its turn? |
 //! | `report` | what was found? |
 //!
-//! Files go the road of ingest up to the proof, with nothing written. In the lake, the blob of every row is hashed and
-//! compared with the row's address, its signature is checked again, it is decoded and checked as it was on its way in, and
-//! projected: every cell that follows from a blob is compared with the stored one.
+//! Files go the road of ingest up to the proof, with nothing written. In the lake, the blob of
+//! every row is hashed and compared with the row's address, its signature is checked again, it is
+//! decoded and checked as it was on its way in, and projected: every cell that follows from a blob
+//! is compared with the stored one.
 
 pub(crate) mod compare;
 mod erasures;
@@ -43,8 +44,8 @@ use crate::ingest::prove::Judgement;
 pub struct VerifyOptions {
     /// The kind of all sources; detected if not named.
     pub kind: Option<SourceKind>,
-    /// Sources that are taken for single grains if their bytes show no kind; others are passed over then. Those that the
-    /// user named one by one belong here.
+    /// Sources that are taken for single grains if their bytes show no kind; others are passed over
+    /// then. Those that the user named one by one belong here.
     pub named: Vec<String>,
     /// Strict readers refuse what isn't canonical, lenient ones mark it.
     pub mode: Mode,

@@ -1,8 +1,8 @@
 //! Which part of the lake has its turn.
 //!
-//! Parts are made of row groups. A share or an amount begins where the last check ended, and goes round: checks that are
-//! repeated cover the lake, whatever is added meanwhile. The place is kept in `index/verify-cursor.json`; if that is lost,
-//! checks begin at the first segment again.
+//! Parts are made of row groups. A share or an amount begins where the last check ended, and goes
+//! round: checks that are repeated cover the lake, whatever is added meanwhile. The place is kept
+//! in `index/verify-cursor.json`; if that is lost, checks begin at the first segment again.
 
 use std::time::Duration;
 
@@ -21,8 +21,8 @@ pub enum Subset {
     Share(f64),
     /// Row groups of so many bytes in all, from where the last check ended.
     Bytes(u64),
-    /// One of several parts of about the same size that together are the whole, counted from 1. A row group stays in its
-    /// part as the lake grows.
+    /// One of several parts of about the same size that together are the whole, counted from 1. A
+    /// row group stays in its part as the lake grows.
     Group {
         /// Which part.
         number: u32,
@@ -62,7 +62,10 @@ impl Part {
             return true;
         };
         let name = format!("{}/{row_group}", segment.as_str());
-        let draw = blake3::hash(name.as_bytes()).as_bytes().first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
+        let draw = blake3::hash(name.as_bytes())
+            .as_bytes()
+            .first_chunk()
+            .map_or(0, |bytes| u64::from_le_bytes(*bytes));
         draw % u64::from(of.max(1)) == u64::from(number.saturating_sub(1))
     }
 }
@@ -74,7 +77,8 @@ pub(super) struct Cursor {
     pub(super) row_group: usize,
 }
 
-/// A segment, and which of its row groups to look at: from the first number on, up to before the second.
+/// A segment, and which of its row groups to look at: from the first number on, up to before the
+/// second.
 #[derive(Debug, Clone)]
 pub(super) struct Visit {
     pub(super) segment: Segment,
@@ -89,21 +93,37 @@ impl Cursor {
 
     /// The cursor of `lake`, if it has one that can be read.
     pub(super) async fn load(lake: &Lake) -> Option<Cursor> {
-        let found = lake.location().store().get(&Self::path()).await.ok()?.bytes().await.ok()?;
+        let found = lake
+            .location()
+            .store()
+            .get(&Self::path())
+            .await
+            .ok()?
+            .bytes()
+            .await
+            .ok()?;
         serde_json::from_slice(&found).ok()
     }
 
     /// Keeps the cursor.
     pub(super) async fn save(&self, lake: &Lake) -> Result<()> {
         let bytes = serde_json::to_vec(self).file("can't write", Self::path())?;
-        lake.location().store().put(&Self::path(), PutPayload::from(bytes)).await.file("can't write", Self::path())?;
+        lake.location()
+            .store()
+            .put(&Self::path(), PutPayload::from(bytes))
+            .await
+            .file("can't write", Self::path())?;
         Ok(())
     }
 }
 
 /// One round over `segments`, which are in the order of their names, from `cursor` on.
 pub(super) fn round(segments: Vec<Segment>, cursor: Option<&Cursor>) -> Vec<Visit> {
-    let whole = |segment: &Segment| Visit { segment: segment.clone(), from: 0, until: usize::MAX };
+    let whole = |segment: &Segment| Visit {
+        segment: segment.clone(),
+        from: 0,
+        until: usize::MAX,
+    };
     let Some(cursor) = cursor else {
         return segments.iter().map(whole).collect();
     };
@@ -111,10 +131,17 @@ pub(super) fn round(segments: Vec<Segment>, cursor: Option<&Cursor>) -> Vec<Visi
     let (before, after) = segments.split_at(start);
     let mut visits: Vec<Visit> = after.iter().chain(before).map(whole).collect();
     let split = cursor.row_group;
-    match visits.first_mut().filter(|first| first.segment.id.as_str() == cursor.segment && split > 0) {
+    match visits
+        .first_mut()
+        .filter(|first| first.segment.id.as_str() == cursor.segment && split > 0)
+    {
         Some(first) => {
             first.from = split;
-            let rest = Visit { segment: first.segment.clone(), from: 0, until: split };
+            let rest = Visit {
+                segment: first.segment.clone(),
+                from: 0,
+                until: split,
+            };
             visits.push(rest);
             visits
         }
@@ -129,34 +156,63 @@ mod tests {
 
     fn segments(names: &[&str]) -> Vec<Segment> {
         let segment = |name: &&str| {
-            let file = DataFile { name: format!("part-{name}.parquet"), size: 1, rows: 1, digest: None };
-            Segment { id: SegmentId::of_file(&file.name).unwrap(), file }
+            let file = DataFile {
+                name: format!("part-{name}.parquet"),
+                size: 1,
+                rows: 1,
+                digest: None,
+            };
+            Segment {
+                id: SegmentId::of_file(&file.name).unwrap(),
+                file,
+            }
         };
         names.iter().map(segment).collect()
     }
 
     fn visited(visits: &[Visit]) -> Vec<(String, usize, usize)> {
-        let place = |visit: &Visit| (visit.segment.id.as_str().to_owned(), visit.from, visit.until);
+        let place = |visit: &Visit| {
+            (
+                visit.segment.id.as_str().to_owned(),
+                visit.from,
+                visit.until,
+            )
+        };
         visits.iter().map(place).collect()
     }
 
     #[test]
     fn a_round_begins_at_the_cursor_and_ends_before_it() {
         let all = || segments(&["a", "b", "c"]);
-        let at = |segment: &str, row_group| Cursor { segment: segment.to_owned(), row_group };
+        let at = |segment: &str, row_group| Cursor {
+            segment: segment.to_owned(),
+            row_group,
+        };
         let end = usize::MAX;
         let expected = |places: &[(&str, usize, usize)]| -> Vec<_> {
-            places.iter().map(|(name, from, until)| ((*name).to_owned(), *from, *until)).collect()
+            places
+                .iter()
+                .map(|(name, from, until)| ((*name).to_owned(), *from, *until))
+                .collect()
         };
-        assert_eq!(visited(&round(all(), None)), expected(&[("a", 0, end), ("b", 0, end), ("c", 0, end)]));
+        assert_eq!(
+            visited(&round(all(), None)),
+            expected(&[("a", 0, end), ("b", 0, end), ("c", 0, end)])
+        );
         assert_eq!(
             visited(&round(all(), Some(&at("b", 3)))),
             expected(&[("b", 3, end), ("c", 0, end), ("a", 0, end), ("b", 0, 3)])
         );
         let gone = visited(&round(all(), Some(&at("aa", 3))));
-        assert_eq!(gone, expected(&[("b", 0, end), ("c", 0, end), ("a", 0, end)]));
+        assert_eq!(
+            gone,
+            expected(&[("b", 0, end), ("c", 0, end), ("a", 0, end)])
+        );
         let beyond = visited(&round(all(), Some(&at("d", 3))));
-        assert_eq!(beyond, expected(&[("a", 0, end), ("b", 0, end), ("c", 0, end)]));
+        assert_eq!(
+            beyond,
+            expected(&[("a", 0, end), ("b", 0, end), ("c", 0, end)])
+        );
     }
 
     #[test]
@@ -164,8 +220,13 @@ mod tests {
         let all = segments(&["a", "b", "c", "d"]);
         for segment in &all {
             for row_group in 0..50 {
-                let part = |number| Part { subset: Some(Subset::Group { number, of: 7 }), max_duration: None };
-                let groups = (1..=7).filter(|number| part(*number).has(&segment.id, row_group)).count();
+                let part = |number| Part {
+                    subset: Some(Subset::Group { number, of: 7 }),
+                    max_duration: None,
+                };
+                let groups = (1..=7)
+                    .filter(|number| part(*number).has(&segment.id, row_group))
+                    .count();
                 assert_eq!(groups, 1);
             }
         }

@@ -49,7 +49,8 @@ pub struct TableCoverage {
     pub log_entries: u64,
     /// Data files whose digests were compared; those of `grains` are counted with its row groups.
     pub files: u64,
-    /// Data files without a digest: of a lake of format 1 or of another engine. Their sizes were compared.
+    /// Data files without a digest: of a lake of format 1 or of another engine. Their sizes were
+    /// compared.
     pub without_digest: u64,
     /// True if nothing of it was left out because time ran out.
     pub complete: bool,
@@ -132,26 +133,42 @@ impl Problem {
     /// Cells of `columns` that aren't what the blob says.
     pub(super) fn differs(file: &str, row: i64, columns: &[String]) -> Problem {
         let message = "the cells aren't what the row's blob says, which has the right hash";
-        Problem::new(file, row, &GrainError::new(ErrorCode::Integrity, message)).of_columns(columns).of_grains()
+        Problem::new(file, row, &GrainError::new(ErrorCode::Integrity, message))
+            .of_columns(columns)
+            .of_grains()
     }
 
     /// The problem as one of the table `grains`.
     pub(super) fn of_grains(self) -> Problem {
-        Problem { table: Some(GRAINS), repair: Some(REPAIR), ..self }
+        Problem {
+            table: Some(GRAINS),
+            repair: Some(REPAIR),
+            ..self
+        }
     }
 
     /// The problem as one of so many rows.
     pub(super) fn spanning(self, rows: u64) -> Problem {
-        Problem { rows: (rows > 1).then_some(rows), ..self }
+        Problem {
+            rows: (rows > 1).then_some(rows),
+            ..self
+        }
     }
 
     /// The problem as one of `columns`.
     pub(super) fn of_columns<C: AsRef<str>>(self, columns: &[C]) -> Problem {
-        let mut named: Vec<&str> = columns.iter().take(NAMED_COLUMNS).map(AsRef::as_ref).collect();
+        let mut named: Vec<&str> = columns
+            .iter()
+            .take(NAMED_COLUMNS)
+            .map(AsRef::as_ref)
+            .collect();
         let more = columns.len().saturating_sub(NAMED_COLUMNS);
         let rest = format!("and {more} more");
         named.extend((more > 0).then_some(rest.as_str()));
-        Problem { field: Some(named.join(", ")), ..self }
+        Problem {
+            field: Some(named.join(", ")),
+            ..self
+        }
     }
 }
 
@@ -180,8 +197,14 @@ impl Findings {
     pub(super) fn merge(&mut self, other: Findings, limit: usize) {
         self.ok += other.ok;
         self.bytes += other.bytes;
-        other.bad.into_iter().for_each(|(code, count)| *self.bad.entry(code).or_default() += count);
-        other.marks.into_iter().for_each(|(name, count)| *self.marks.entry(name).or_default() += count);
+        other
+            .bad
+            .into_iter()
+            .for_each(|(code, count)| *self.bad.entry(code).or_default() += count);
+        other
+            .marks
+            .into_iter()
+            .for_each(|(name, count)| *self.marks.entry(name).or_default() += count);
         let room = limit.saturating_sub(self.problems.len());
         self.problems.extend(other.problems.into_iter().take(room));
     }
@@ -207,17 +230,26 @@ const MISSING: &str = "sidecar_missing";
 const OUTDATED: &str = "sidecar_outdated";
 
 impl Findings {
-    /// Counts a sidecar of `segment`. One that is missing or outdated makes answers slower and is no damage.
+    /// Counts a sidecar of `segment`. One that is missing or outdated makes answers slower and is
+    /// no damage.
     pub(super) fn sidecar(&mut self, segment: &SegmentId, found: &FoundSidecar, limit: usize) {
         let (code, message) = match (found.state.condition, found.is_foreign) {
             (Condition::Fresh, _) => return,
             (Condition::Missing, _) => return self.mark(MISSING, 1),
             (Condition::Stale, false) => return self.mark(OUTDATED, 1),
-            (Condition::Stale, true) => (ErrorCode::Integrity, "the sidecar is of another segment and isn't used"),
-            (Condition::Damaged, _) => (ErrorCode::Corrupt, "the sidecar is damaged and isn't used"),
+            (Condition::Stale, true) => (
+                ErrorCode::Integrity,
+                "the sidecar is of another segment and isn't used",
+            ),
+            (Condition::Damaged, _) => {
+                (ErrorCode::Corrupt, "the sidecar is damaged and isn't used")
+            }
         };
         let file = segment.sidecar(&found.file);
-        self.bad(Problem::new(file.as_ref(), -1, &GrainError::new(code, message)).of_grains(), limit);
+        self.bad(
+            Problem::new(file.as_ref(), -1, &GrainError::new(code, message)).of_grains(),
+            limit,
+        );
     }
 }
 
@@ -227,7 +259,13 @@ impl Findings {
         let message = "the sidecar isn't what the rows of its segment say";
         let error = GrainError::new(ErrorCode::Integrity, message);
         let problem = Problem::new(segment.sidecar(file).as_ref(), -1, &error).of_grains();
-        self.bad(Problem { repair: Some(REINDEX), ..problem }, limit);
+        self.bad(
+            Problem {
+                repair: Some(REINDEX),
+                ..problem
+            },
+            limit,
+        );
     }
 }
 
@@ -245,7 +283,10 @@ pub(super) struct Tally {
 impl Tally {
     /// Nothing yet; at most `limit` problems will be listed.
     pub(super) fn new(limit: usize) -> Self {
-        Tally { limit, ..Tally::default() }
+        Tally {
+            limit,
+            ..Tally::default()
+        }
     }
 
     /// The counts.
@@ -253,8 +294,8 @@ impl Tally {
         &mut self.report
     }
 
-    /// Adds what job `number` found. Of too many problems, those of the first jobs stay, so what is listed doesn't depend
-    /// on which job ended first.
+    /// Adds what job `number` found. Of too many problems, those of the first jobs stay, so what is
+    /// listed doesn't depend on which job ended first.
     pub(super) fn add(&mut self, number: u64, findings: Findings) {
         let report = &mut self.report;
         report.ok += findings.ok;
@@ -266,7 +307,11 @@ impl Tally {
         for (mark, count) in findings.marks {
             *report.marks.entry(mark.to_owned()).or_default() += count;
         }
-        let places = findings.problems.into_iter().enumerate().map(|(at, problem)| ((number, at), problem));
+        let places = findings
+            .problems
+            .into_iter()
+            .enumerate()
+            .map(|(at, problem)| ((number, at), problem));
         self.problems.extend(places);
         while self.problems.len() > self.limit {
             self.problems.pop_last();
@@ -278,8 +323,11 @@ impl Tally {
         let mut report = self.report;
         report.checked = report.ok + report.bad;
         report.seconds = elapsed.as_secs_f64();
-        report.gigabytes_per_second =
-            if report.seconds > 0.0 { report.bytes as f64 / 1e9 / report.seconds } else { 0.0 };
+        report.gigabytes_per_second = if report.seconds > 0.0 {
+            report.bytes as f64 / 1e9 / report.seconds
+        } else {
+            0.0
+        };
         report.problems = self.problems.into_values().collect();
         report
     }

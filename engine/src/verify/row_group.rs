@@ -42,7 +42,8 @@ pub(crate) struct RowGroupCheck {
     pub(crate) differing: Vec<(Range<u64>, Vec<String>)>,
     /// Rows whose blob isn't the grain of their address.
     pub(crate) failed: Vec<FailedRow>,
-    /// Columns that can't be decoded, and why the first of them can't. Without columns, it isn't known which they are.
+    /// Columns that can't be decoded, and why the first of them can't. Without columns, it isn't
+    /// known which they are.
     pub(crate) undecodable: Option<(Vec<String>, String)>,
     good: u64,
     blob_bytes: u64,
@@ -58,8 +59,8 @@ pub(crate) struct FailedRow {
 }
 
 impl OpenSegment {
-    /// Checks all rows of row group `number`. Columns that can't be decoded are named, and the others are checked as far as they go
-    /// without them.
+    /// Checks all rows of row group `number`. Columns that can't be decoded are named, and the
+    /// others are checked as far as they go without them.
     pub(crate) fn check(&self, number: usize, judgement: Judgement<'_>) -> RowGroupCheck {
         let check = match self.check_columns(number, None, judgement) {
             Ok(check) => check,
@@ -75,23 +76,38 @@ impl OpenSegment {
         first..first + self.reader.row_group_rows(number)
     }
 
-    fn check_decodable(&self, number: usize, cause: String, judgement: Judgement<'_>) -> RowGroupCheck {
+    fn check_decodable(
+        &self,
+        number: usize,
+        cause: String,
+        judgement: Judgement<'_>,
+    ) -> RowGroupCheck {
         let is_decodable = |column: &&str| is_decodable(&self.reader, number, column);
-        let (decodable, damaged): (Vec<&str>, Vec<&str>) =
-            self.reader.column_names().into_iter().partition(is_decodable);
+        let (decodable, damaged): (Vec<&str>, Vec<&str>) = self
+            .reader
+            .column_names()
+            .into_iter()
+            .partition(is_decodable);
         // Without marks, grains are read by the strict rules first.
         let needed = |name: &&&str| **name != IdentityColumn::Marks.name();
-        let has_origins = ORIGINS.iter().filter(needed).all(|name| decodable.contains(name));
+        let has_origins = ORIGINS
+            .iter()
+            .filter(needed)
+            .all(|name| decodable.contains(name));
         let checked = match has_origins && !damaged.is_empty() {
             true => self.check_columns(number, Some(&decodable), judgement).ok(),
             false => None,
         };
         let damaged = damaged.into_iter().map(str::to_owned).collect();
-        RowGroupCheck { rows: self.rows_of(number), undecodable: Some((damaged, cause)), ..checked.unwrap_or_default() }
+        RowGroupCheck {
+            rows: self.rows_of(number),
+            undecodable: Some((damaged, cause)),
+            ..checked.unwrap_or_default()
+        }
     }
 
-    /// Checks the rows by `columns`; all if none are named. A damaged file must not end the check of the others, whatever it does
-    /// to the reader.
+    /// Checks the rows by `columns`; all if none are named. A damaged file must not end the check
+    /// of the others, whatever it does to the reader.
     fn check_columns(
         &self,
         number: usize,
@@ -100,10 +116,17 @@ impl OpenSegment {
     ) -> Result<RowGroupCheck, String> {
         let check = || -> Result<RowGroupCheck, ArrowError> {
             let rows = self.rows_of(number);
-            let mut check = RowGroupCheck { rows: rows.clone(), ..RowGroupCheck::default() };
+            let mut check = RowGroupCheck {
+                rows: rows.clone(),
+                ..RowGroupCheck::default()
+            };
             let mut next = rows.start;
             let mut reprojector = Reprojector::new(judgement, self.keys.as_deref());
-            let lacking = if columns.is_some() { Lacking::Unread } else { Lacking::Null };
+            let lacking = if columns.is_some() {
+                Lacking::Unread
+            } else {
+                Lacking::Null
+            };
             for batch in self.reader.read(number..number + 1, columns, BATCH_ROWS)? {
                 let batch = batch?;
                 let first = next;
@@ -119,7 +142,10 @@ impl OpenSegment {
             }
             match next == rows.end {
                 true => Ok(check),
-                false => Err(ArrowError::ParquetError(format!("it ends at row {next}, not at {}", rows.end))),
+                false => Err(ArrowError::ParquetError(format!(
+                    "it ends at row {next}, not at {}",
+                    rows.end
+                ))),
             }
         };
         match catch_unwind(AssertUnwindSafe(check)) {
@@ -131,12 +157,22 @@ impl OpenSegment {
 
 impl RowGroupCheck {
     /// Adds the rows of `batch`, the first of which is row `first` of the file.
-    fn add(&mut self, first: u64, batch: &RecordBatch, made: &Reprojected, differing: Vec<Difference>) {
+    fn add(
+        &mut self,
+        first: u64,
+        batch: &RecordBatch,
+        made: &Reprojected,
+        differing: Vec<Difference>,
+    ) {
         self.blob_bytes += made.blob_bytes;
         let mut differs = vec![false; batch.num_rows()];
         for Difference { rows, columns } in differing {
-            differs.get_mut(rows.clone()).into_iter().for_each(|rows| rows.fill(true));
-            self.differing.push((first + rows.start as u64..first + rows.end as u64, columns));
+            differs
+                .get_mut(rows.clone())
+                .into_iter()
+                .for_each(|rows| rows.fill(true));
+            self.differing
+                .push((first + rows.start as u64..first + rows.end as u64, columns));
         }
         let addresses = texts_of(batch, ORIGINS[0]);
         for (row, (state, differs)) in made.states.iter().zip(differs).enumerate() {
@@ -154,7 +190,9 @@ impl RowGroupCheck {
 
     fn add_good(&mut self, marks: Marks) {
         self.good += 1;
-        marks.iter().for_each(|mark| *self.marks.entry(mark.name()).or_default() += 1);
+        marks
+            .iter()
+            .for_each(|mark| *self.marks.entry(mark.name()).or_default() += 1);
     }
 
     /// The check as findings of a verification of `segment`.
@@ -162,7 +200,9 @@ impl RowGroupCheck {
         let mut findings = Findings::default();
         findings.ok = self.good;
         findings.bytes = self.blob_bytes;
-        self.marks.into_iter().for_each(|(mark, count)| findings.mark(mark, count));
+        self.marks
+            .into_iter()
+            .for_each(|(mark, count)| findings.mark(mark, count));
         let is_current = segment.reader.projection_version() == PROJECTION_VERSION;
         let mut problems = Vec::new();
         for (rows, columns) in self.differing {
@@ -175,17 +215,37 @@ impl RowGroupCheck {
                 findings.ok += count;
             }
         }
-        for FailedRow { row, content_address, error } in self.failed {
+        for FailedRow {
+            row,
+            content_address,
+            error,
+        } in self.failed
+        {
             let problem = Problem::new(&segment.name, row as i64, &error).of_grains();
-            problems.push((Problem { content_address, ..problem }, 1));
+            problems.push((
+                Problem {
+                    content_address,
+                    ..problem
+                },
+                1,
+            ));
         }
         if let Some((columns, cause)) = self.undecodable {
             let problem = Problem::unreadable(&segment.name, self.rows.start as i64, &cause);
             let problem = problem.spanning(self.rows.end - self.rows.start);
-            problems.push((if columns.is_empty() { problem } else { problem.of_columns(&columns) }, 1));
+            problems.push((
+                if columns.is_empty() {
+                    problem
+                } else {
+                    problem.of_columns(&columns)
+                },
+                1,
+            ));
         }
         problems.sort_by_key(|(problem, _)| problem.ordinal);
-        problems.into_iter().for_each(|(problem, count)| findings.bad_rows(problem, count, limit));
+        problems
+            .into_iter()
+            .for_each(|(problem, count)| findings.bad_rows(problem, count, limit));
         findings
     }
 }

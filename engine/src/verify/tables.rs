@@ -1,7 +1,9 @@
-//! Verifying the tables of a lake: the ends of their logs, every entry, the lists of files, and the data files' digests.
+//! Verifying the tables of a lake: the ends of their logs, every entry, the lists of files, and the
+//! data files' digests.
 //!
-//! It works on the lake's place and not on an open lake, because what is damaged may keep the lake from being opened. Logs
-//! and small tables come first; the data files of `grains` are checked with their row groups.
+//! It works on the lake's place and not on an open lake, because what is damaged may keep the lake
+//! from being opened. Logs and small tables come first; the data files of `grains` are checked with
+//! their row groups.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -16,8 +18,8 @@ use crate::crew::Crew;
 use crate::error::{Context, Result};
 use crate::file_digest::FileDigest;
 use crate::lake::{
-    ACCEPT, DataFile, FIRST_WITH_HEADS, HEADS, Heads, LakeLocation, LogFile, REMEDY_OF_FILES, SEALED, TABLES, Table,
-    TableHead, fault_of, hint_path,
+    ACCEPT, DataFile, FIRST_WITH_HEADS, HEADS, Heads, LakeLocation, LogFile, REMEDY_OF_FILES,
+    SEALED, TABLES, Table, TableHead, fault_of, hint_path,
 };
 
 /// Bytes that are read at a time to digest a file.
@@ -39,7 +41,8 @@ pub(super) struct TablesCheck<'l> {
 }
 
 impl<'l> TablesCheck<'l> {
-    /// Begins a check that lists `limit` problems, works on `threads` (0: one per core), and begins nothing new after `deadline`.
+    /// Begins a check that lists `limit` problems, works on `threads` (0: one per core), and begins
+    /// nothing new after `deadline`.
     ///
     /// # Errors
     /// What keeps `heads.json` from being read, unless that is damage, which is found.
@@ -58,7 +61,16 @@ impl<'l> TablesCheck<'l> {
             heads => heads?,
         };
         let (crew, heads_damaged) = (Crew::new(threads), findings.bad_count() > 0);
-        Ok(TablesCheck { location, heads, heads_damaged, deadline, limit, crew, findings, coverage: Vec::new() })
+        Ok(TablesCheck {
+            location,
+            heads,
+            heads_damaged,
+            deadline,
+            limit,
+            crew,
+            findings,
+            coverage: Vec::new(),
+        })
     }
 
     /// Adds a problem.
@@ -72,7 +84,10 @@ impl<'l> TablesCheck<'l> {
     /// Whatever keeps a file from being read and isn't damage.
     pub(super) async fn run(&mut self) -> Result<()> {
         for name in TABLES {
-            let mut coverage = TableCoverage { table: name, ..TableCoverage::default() };
+            let mut coverage = TableCoverage {
+                table: name,
+                ..TableCoverage::default()
+            };
             coverage.complete = self.table(name, &mut coverage).await?;
             self.coverage.push(coverage);
         }
@@ -83,7 +98,8 @@ impl<'l> TablesCheck<'l> {
     }
 
     fn is_over(&self) -> bool {
-        self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
+        self.deadline
+            .is_some_and(|deadline| Instant::now() >= deadline)
     }
 
     /// Checks one table; returns false if time ran out.
@@ -91,23 +107,37 @@ impl<'l> TablesCheck<'l> {
         if self.is_over() {
             return Ok(false);
         }
-        let head = self.heads.as_ref().and_then(|heads| heads.tables.get(name)).cloned();
+        let head = self
+            .heads
+            .as_ref()
+            .and_then(|heads| heads.tables.get(name))
+            .cloned();
         coverage.log_entries = self.log(name, head.as_ref()).await?;
         let table = match Table::open(self.location, name).await {
             Ok(Some(table)) => table,
-            // One that no lake of its version had needn't be there; of those that every lake has the opening says it.
+            // One that no lake of its version had needn't be there; of those that every lake has
+            // the opening says it.
             Ok(None) if head.is_none() => return Ok(true),
             Ok(None) => {
                 self.found(problem(name, name, "the table is missing", ACCEPT));
                 return Ok(true);
             }
             Err(error) if !error.is_environment() => {
-                self.found(problem(name, &format!("{name}/_delta_log"), &error.to_string(), ACCEPT));
+                self.found(problem(
+                    name,
+                    &format!("{name}/_delta_log"),
+                    &error.to_string(),
+                    ACCEPT,
+                ));
                 return Ok(true);
             }
             Err(error) => return Err(error),
         };
-        if name == GRAINS && self.heads.is_none() && !self.heads_damaged && table.format_version() >= FIRST_WITH_HEADS {
+        if name == GRAINS
+            && self.heads.is_none()
+            && !self.heads_damaged
+            && table.format_version() >= FIRST_WITH_HEADS
+        {
             let cause = "it is missing: nothing says where the logs of the tables end";
             self.found(problem("", HEADS, cause, ACCEPT));
         }
@@ -127,14 +157,20 @@ impl<'l> TablesCheck<'l> {
         Ok(true)
     }
 
-    /// Compares the table's list of files with its head, at the head's version if a log that goes on beyond it still has that.
+    /// Compares the table's list of files with its head, at the head's version if a log that goes
+    /// on beyond it still has that.
     async fn list_of_files(&mut self, table: &Table, head: &TableHead) -> Result<()> {
         let earlier = match table.version() > head.version {
             true => table.at_version(head.version).await.ok(),
             false => None,
         };
         if let Some(fault) = fault_of(earlier.as_ref().unwrap_or(table), head)? {
-            self.found(problem(table.name(), &format!("{}/_delta_log", table.name()), &fault.cause, fault.remedy));
+            self.found(problem(
+                table.name(),
+                &format!("{}/_delta_log", table.name()),
+                &fault.cause,
+                fault.remedy,
+            ));
         }
         Ok(())
     }
@@ -144,33 +180,51 @@ impl<'l> TablesCheck<'l> {
         let files = LogFile::list(self.location, name).await?;
         let mut known: BTreeMap<u64, (FileDigest, String)> = BTreeMap::new();
         if let Some(head) = head {
-            let of_heads = |(version, digest): (&u64, &FileDigest)| (*version, (*digest, HEADS.to_owned()));
+            let of_heads =
+                |(version, digest): (&u64, &FileDigest)| (*version, (*digest, HEADS.to_owned()));
             known.extend(head.entries.iter().map(of_heads));
         }
         let mut previous: Option<u64> = None;
         let mut found: BTreeMap<u64, (FileDigest, Path)> = BTreeMap::new();
         for file in files.iter().filter(|file| !file.is_checkpoint) {
             if let Some(previous) = previous.filter(|previous| previous + 1 != file.version) {
-                let cause = format!("the entries between version {previous} and {} are missing", file.version);
+                let cause = format!(
+                    "the entries between version {previous} and {} are missing",
+                    file.version
+                );
                 self.found(problem(name, file.path.as_ref(), &cause, ACCEPT));
             }
             previous = Some(file.version);
             // It may have been cleaned away since it was listed.
-            let Some(bytes) = self.location.read_small(&file.path).await? else { continue };
+            let Some(bytes) = self.location.read_small(&file.path).await? else {
+                continue;
+            };
             found.insert(file.version, (FileDigest::of(&bytes), file.path.clone()));
             match sealed_by(&bytes) {
                 Ok(sealed) => {
-                    let of_entry = |(version, digest)| (version, (digest, format!("version {}", file.version)));
+                    let of_entry = |(version, digest)| {
+                        (version, (digest, format!("version {}", file.version)))
+                    };
                     for (version, seal) in sealed.into_iter().map(of_entry) {
                         known.entry(version).or_insert(seal);
                     }
                 }
-                Err(error) => self.found(problem(name, file.path.as_ref(), &error.to_string(), ACCEPT)),
+                Err(error) => self.found(problem(
+                    name,
+                    file.path.as_ref(),
+                    &error.to_string(),
+                    ACCEPT,
+                )),
             }
         }
         for (version, (digest, path)) in &found {
-            if let Some((_, witness)) = known.get(version).filter(|(expected, _)| expected != digest) {
-                let cause = format!("its content isn't what {witness} says of it: one of the two was changed");
+            if let Some((_, witness)) = known
+                .get(version)
+                .filter(|(expected, _)| expected != digest)
+            {
+                let cause = format!(
+                    "its content isn't what {witness} says of it: one of the two was changed"
+                );
                 self.found(problem(name, path.as_ref(), &cause, ACCEPT));
             }
         }
@@ -178,17 +232,36 @@ impl<'l> TablesCheck<'l> {
         Ok(found.len() as u64)
     }
 
-    async fn checkpoint(&mut self, name: &'static str, head: Option<&TableHead>, files: &[LogFile]) -> Result<()> {
-        let Some(expected) = head.and_then(|head| head.checkpoint.as_ref()) else { return Ok(()) };
-        let newest = files.iter().filter(|file| file.is_checkpoint).map(|file| file.version).max();
+    async fn checkpoint(
+        &mut self,
+        name: &'static str,
+        head: Option<&TableHead>,
+        files: &[LogFile],
+    ) -> Result<()> {
+        let Some(expected) = head.and_then(|head| head.checkpoint.as_ref()) else {
+            return Ok(());
+        };
+        let newest = files
+            .iter()
+            .filter(|file| file.is_checkpoint)
+            .map(|file| file.version)
+            .max();
         if newest.is_none_or(|newest| newest < expected.version) {
             let cause = format!("the checkpoint of version {} is missing", expected.version);
             self.found(problem(name, &format!("{name}/_delta_log"), &cause, ACCEPT));
         }
-        for file in files.iter().filter(|file| file.is_checkpoint && file.version == expected.version) {
+        for file in files
+            .iter()
+            .filter(|file| file.is_checkpoint && file.version == expected.version)
+        {
             let bytes = self.location.read_small(&file.path).await?;
             if bytes.is_some_and(|bytes| FileDigest::of(&bytes) != expected.file) {
-                self.found(problem(name, file.path.as_ref(), "the checkpoint isn't what was written", ACCEPT));
+                self.found(problem(
+                    name,
+                    file.path.as_ref(),
+                    "the checkpoint isn't what was written",
+                    ACCEPT,
+                ));
             }
         }
         let path = hint_path(name);
@@ -197,7 +270,12 @@ impl<'l> TablesCheck<'l> {
         match self.location.read_small(&path).await? {
             None => self.found(problem(name, path.as_ref(), "it is missing", ACCEPT)),
             Some(bytes) if FileDigest::of(&bytes) != expected.hint && !is_later => {
-                self.found(problem(name, path.as_ref(), "it isn't what was written", ACCEPT));
+                self.found(problem(
+                    name,
+                    path.as_ref(),
+                    "it isn't what was written",
+                    ACCEPT,
+                ));
             }
             Some(_) => {}
         }
@@ -210,7 +288,11 @@ impl<'l> TablesCheck<'l> {
         let bytes = match location.local_path(&Path::from(table)) {
             Some(_) => None,
             // An object is fetched here: jobs don't wait for the network.
-            None => Some(location.read(&Path::from(format!("{table}/{}", file.name))).await),
+            None => Some(
+                location
+                    .read(&Path::from(format!("{table}/{}", file.name)))
+                    .await,
+            ),
         };
         let job = move || {
             let mut findings = Findings::default();
@@ -231,7 +313,12 @@ impl<'l> TablesCheck<'l> {
 }
 
 /// Returns a problem of the file `source` of `table`; no table where the name is empty.
-pub(super) fn problem(table: &'static str, source: &str, cause: &str, repair: &'static str) -> Problem {
+pub(super) fn problem(
+    table: &'static str,
+    source: &str,
+    cause: &str,
+    repair: &'static str,
+) -> Problem {
     Problem {
         table: (!table.is_empty()).then_some(table),
         source: source.to_owned(),
@@ -243,7 +330,8 @@ pub(super) fn problem(table: &'static str, source: &str, cause: &str, repair: &'
     }
 }
 
-/// Compares the whole data file `file` of `table` with its digest, a piece at a time; `None` if it is sound or has no digest.
+/// Compares the whole data file `file` of `table` with its digest, a piece at a time; `None` if it
+/// is sound or has no digest.
 ///
 /// # Errors
 /// Whatever keeps it from being read and isn't damage.
@@ -256,23 +344,45 @@ pub(super) fn check_local_file(
 }
 
 /// Compares what was found with what the log says; what isn't damage stays an error.
-fn judge(table: &'static str, file: &DataFile, found: Result<(u64, FileDigest)>) -> Result<Option<Problem>> {
+fn judge(
+    table: &'static str,
+    file: &DataFile,
+    found: Result<(u64, FileDigest)>,
+) -> Result<Option<Problem>> {
     let cause = match found {
-        Ok((size, _)) if size != file.size => format!("it has {size} bytes, its log says {}", file.size),
+        Ok((size, _)) if size != file.size => {
+            format!("it has {size} bytes, its log says {}", file.size)
+        }
         Ok((_, digest)) => {
-            let Some(expected) = file.digest.filter(|expected| *expected != digest) else { return Ok(None) };
+            let Some(expected) = file.digest.filter(|expected| *expected != digest) else {
+                return Ok(None);
+            };
             format!("its bytes have the digest {digest}, its log says {expected}")
         }
         Err(error) if error.is_environment() => return Err(error),
         Err(error) => error.to_string(),
     };
     let rows = (file.rows > 1).then_some(file.rows);
-    Ok(Some(Problem { rows, ..problem(table, &format!("{table}/{}", file.name), &cause, REMEDY_OF_FILES) }))
+    Ok(Some(Problem {
+        rows,
+        ..problem(
+            table,
+            &format!("{table}/{}", file.name),
+            &cause,
+            REMEDY_OF_FILES,
+        )
+    }))
 }
 
-fn digest_of_local(location: &LakeLocation, table: &str, file: &DataFile) -> Result<(u64, FileDigest)> {
+fn digest_of_local(
+    location: &LakeLocation,
+    table: &str,
+    file: &DataFile,
+) -> Result<(u64, FileDigest)> {
     let name = format!("{table}/{}", file.name);
-    let path = location.local_path(&Path::from(name.as_str())).unwrap_or_default();
+    let path = location
+        .local_path(&Path::from(name.as_str()))
+        .unwrap_or_default();
     let mut source = std::fs::File::open(path).file("can't read", &name)?;
     let mut hasher = blake3::Hasher::new();
     let mut buffer = vec![0; READ_BYTES];
@@ -292,7 +402,10 @@ fn sealed_by(bytes: &[u8]) -> Result<BTreeMap<u64, FileDigest>, serde_json::Erro
         commit_info: Option<BTreeMap<String, serde_json::Value>>,
     }
     let mut sealed = BTreeMap::new();
-    for line in bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+    for line in bytes
+        .split(|byte| *byte == b'\n')
+        .filter(|line| !line.is_empty())
+    {
         let line: Line = serde_json::from_slice(line)?;
         if let Some(seals) = line.commit_info.and_then(|mut info| info.remove(SEALED)) {
             sealed.extend(serde_json::from_value::<BTreeMap<u64, FileDigest>>(seals)?);

@@ -27,33 +27,61 @@ pub struct Lab {
 impl Lab {
     /// A lake of `segments` segments of `rows` rows each.
     pub async fn new(segments: u64, rows: usize, sealed: bool) -> Lab {
-        let lab = Lab { folder: tempfile::tempdir().unwrap(), sealed };
+        let lab = Lab {
+            folder: tempfile::tempdir().unwrap(),
+            sealed,
+        };
         for number in 0..segments {
-            lab.ingest(&format!("{number}.frames"), &lab.blobs(number, rows)).await;
+            lab.ingest(&format!("{number}.frames"), &lab.blobs(number, rows))
+                .await;
         }
         lab
     }
 
     /// The blobs of the segment `number`.
     pub fn blobs(&self, number: u64, rows: usize) -> Vec<Vec<u8>> {
-        let grains = Corpus { seed: 11, people: 9 }.block(number).unwrap().grains;
-        grains.into_iter().take(rows).map(|grain| grain.blob).collect()
+        let grains = Corpus {
+            seed: 11,
+            people: 9,
+        }
+        .block(number)
+        .unwrap()
+        .grains;
+        grains
+            .into_iter()
+            .take(rows)
+            .map(|grain| grain.blob)
+            .collect()
     }
 
     /// Ingests `blobs` as one source.
     pub async fn ingest(&self, name: &str, blobs: &[Vec<u8>]) {
         let mut frames = Vec::new();
-        blobs.iter().for_each(|blob| write_frame(blob, &mut frames).unwrap());
+        blobs
+            .iter()
+            .for_each(|blob| write_frame(blob, &mut frames).unwrap());
         let path = self.folder.path().join(name);
         std::fs::write(&path, frames).unwrap();
         let sources = discover(&[path.display().to_string()]).await.unwrap();
-        let options = IngestOptions { threads: 2, ..IngestOptions::default() };
-        ingest(&mut self.lake().await, sources, &options, Arc::new(IngestProgress::default())).await.unwrap();
+        let options = IngestOptions {
+            threads: 2,
+            ..IngestOptions::default()
+        };
+        ingest(
+            &mut self.lake().await,
+            sources,
+            &options,
+            Arc::new(IngestProgress::default()),
+        )
+        .await
+        .unwrap();
     }
 
     /// A fresh handle, which has nothing open.
     pub async fn lake(&self) -> Lake {
-        let mut lake = Lake::open_or_create(&self.path("").display().to_string()).await.unwrap();
+        let mut lake = Lake::open_or_create(&self.path("").display().to_string())
+            .await
+            .unwrap();
         if self.sealed {
             lake.seal_from_now_on(Box::new(self.keys())).await.unwrap();
         }
@@ -61,7 +89,8 @@ impl Lab {
     }
 
     fn keys(&self) -> FileKeys {
-        let keyring = Keyring::open_or_create(&self.folder.path().join("keyring.json"), "for tests").unwrap();
+        let keyring =
+            Keyring::open_or_create(&self.folder.path().join("keyring.json"), "for tests").unwrap();
         FileKeys::beside(keyring).unwrap()
     }
 
@@ -73,7 +102,10 @@ impl Lab {
     /// The data files of `grains`, in the order of their names.
     pub async fn segments(&self) -> Vec<PathBuf> {
         let segments = self.lake().await.segments().unwrap();
-        segments.iter().map(|segment| self.path("grains").join(&segment.file.name)).collect()
+        segments
+            .iter()
+            .map(|segment| self.path("grains").join(&segment.file.name))
+            .collect()
     }
 
     /// Checks the lake, listing up to 10,000 problems.
@@ -83,17 +115,39 @@ impl Lab {
 
     /// [`Lab::verify`], which also makes sidecars again if `sidecars` says so.
     pub async fn verify_with(&self, sidecars: bool) -> VerifyReport {
-        let options = VerifyOptions { threads: 2, problems: 10_000, sidecars, ..VerifyOptions::default() };
-        verify_lake(&self.lake().await, Part::default(), &options, Arc::new(WorkProgress::default())).await.unwrap()
+        let options = VerifyOptions {
+            threads: 2,
+            problems: 10_000,
+            sidecars,
+            ..VerifyOptions::default()
+        };
+        verify_lake(
+            &self.lake().await,
+            Part::default(),
+            &options,
+            Arc::new(WorkProgress::default()),
+        )
+        .await
+        .unwrap()
     }
 
     /// Repairs the lake.
     pub async fn repair(&self, dry_run: bool) -> RepairReport {
-        let options = RepairOptions { dry_run, ..RepairOptions::default() };
-        repair(&mut self.lake().await, &options, Arc::new(WorkProgress::default())).await.unwrap()
+        let options = RepairOptions {
+            dry_run,
+            ..RepairOptions::default()
+        };
+        repair(
+            &mut self.lake().await,
+            &options,
+            Arc::new(WorkProgress::default()),
+        )
+        .await
+        .unwrap()
     }
 
-    /// All rows of the lake by their addresses, so that lakes can be compared whose files are others.
+    /// All rows of the lake by their addresses, so that lakes can be compared whose files are
+    /// others.
     pub async fn rows(&self) -> Vec<RecordBatch> {
         let mut rows: Vec<RecordBatch> = Vec::new();
         for path in self.segments().await {
@@ -104,28 +158,51 @@ impl Lab {
         rows
     }
 
-    /// Puts `rows`, as Arrow's own writer writes them, in the place of the data file `path`, as another engine would: by a commit.
+    /// Puts `rows`, as Arrow's own writer writes them, in the place of the data file `path`, as
+    /// another engine would: by a commit.
     pub async fn replace(&self, path: &Path, rows: &RecordBatch) {
         let mut lake = self.lake().await;
         let name = path.file_name().unwrap().to_str().unwrap();
-        let removed = lake.grains.files().unwrap().into_iter().find(|file| file.name == name).unwrap();
+        let removed = lake
+            .grains
+            .files()
+            .unwrap()
+            .into_iter()
+            .find(|file| file.name == name)
+            .unwrap();
         let name = name.replacen("part-", "part-0", 1);
         let path = path.with_file_name(&name);
-        let mut writer = ArrowWriter::try_new(std::fs::File::create(&path).unwrap(), rows.schema(), None).unwrap();
+        let mut writer =
+            ArrowWriter::try_new(std::fs::File::create(&path).unwrap(), rows.schema(), None)
+                .unwrap();
         writer.write(rows).unwrap();
         writer.close().unwrap();
         let size = std::fs::metadata(&path).unwrap().len();
-        let added = DataFile { name, size, rows: rows.num_rows() as u64, digest: None };
-        let change = Change { added: vec![added], removed: vec![removed], changes_rows: true, ..Change::default() };
-        lake.grains.commit(change, "another engine", 0).await.unwrap();
+        let added = DataFile {
+            name,
+            size,
+            rows: rows.num_rows() as u64,
+            digest: None,
+        };
+        let change = Change {
+            added: vec![added],
+            removed: vec![removed],
+            changes_rows: true,
+            ..Change::default()
+        };
+        lake.grains
+            .commit(change, "another engine", 0)
+            .await
+            .unwrap();
     }
 }
 
 /// The rows of the Parquet file `path`.
 pub fn read(path: &Path) -> Result<RecordBatch, ParquetError> {
     let bytes = std::fs::read(path).unwrap();
-    let reader =
-        ParquetRecordBatchReaderBuilder::try_new(bytes::Bytes::from(bytes))?.with_batch_size(1 << 20).build()?;
+    let reader = ParquetRecordBatchReaderBuilder::try_new(bytes::Bytes::from(bytes))?
+        .with_batch_size(1 << 20)
+        .build()?;
     let schema = reader.schema();
     let batches = reader.collect::<Result<Vec<_>, _>>()?;
     Ok(arrow::compute::concat_batches(&schema, &batches)?)
@@ -133,6 +210,9 @@ pub fn read(path: &Path) -> Result<RecordBatch, ParquetError> {
 
 /// `column` with `cell`, a column of one row, in the place of row `row`.
 pub fn with_cell(column: &ArrayRef, row: usize, cell: &ArrayRef) -> ArrayRef {
-    let (before, after) = (column.slice(0, row), column.slice(row + 1, column.len() - row - 1));
+    let (before, after) = (
+        column.slice(0, row),
+        column.slice(row + 1, column.len() - row - 1),
+    );
     concat(&[&before, cell, &after]).unwrap()
 }

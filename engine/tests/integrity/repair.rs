@@ -11,7 +11,8 @@ use gristmill_schemas::columns::grains_schema;
 use crate::lab::{Lab, read};
 use crate::rows::{changed, kept};
 
-/// Writes the first segment again with another cell in each column that can be repaired, each in a row of its own; `also` are more.
+/// Writes the first segment again with another cell in each column that can be repaired, each in a
+/// row of its own; `also` are more.
 async fn damage(lab: &Lab, also: &[&str]) {
     let path = lab.segments().await.remove(0);
     let rows = read(&path).unwrap();
@@ -25,7 +26,11 @@ async fn damage(lab: &Lab, also: &[&str]) {
         }
     };
     let columns = rows.columns().iter().enumerate().map(damaged).collect();
-    lab.replace(&path, &RecordBatch::try_new(rows.schema(), columns).unwrap()).await;
+    lab.replace(
+        &path,
+        &RecordBatch::try_new(rows.schema(), columns).unwrap(),
+    )
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -36,15 +41,29 @@ async fn damaged_cells_are_computed_from_the_blobs_again_and_every_row_is_as_it_
         damage(&lab, &[]).await;
         assert!(lab.verify().await.bad > 150);
         let plan = lab.repair(true).await;
-        assert!(plan.dry_run && plan.unrepaired == 0 && plan.segments_rewritten == 1, "{:#?}", plan.problems);
+        assert!(
+            plan.dry_run && plan.unrepaired == 0 && plan.segments_rewritten == 1,
+            "{:#?}",
+            plan.problems
+        );
         assert!(lab.verify().await.bad > 150, "a dry run changes nothing");
         let report = lab.repair(false).await;
-        assert_eq!((report.unrepaired, report.segments_rewritten), (0, 1), "{:#?}", report.problems);
+        assert_eq!(
+            (report.unrepaired, report.segments_rewritten),
+            (0, 1),
+            "{:#?}",
+            report.problems
+        );
         let columns = grains_schema().fields().len() - kept().len() - 3;
         assert_eq!(report.columns.len(), columns, "{:?}", report.columns);
         assert_eq!(lab.rows().await, before);
         let verified = lab.verify().await;
-        assert_eq!((verified.bad, verified.ok), (0, 440), "{:#?}", verified.problems);
+        assert_eq!(
+            (verified.bad, verified.ok),
+            (0, 440),
+            "{:#?}",
+            verified.problems
+        );
         assert_eq!(verified.marks.get("sidecar_missing"), None);
         let again = lab.repair(false).await;
         assert_eq!((again.repaired, again.unrepaired), (0, 0));
@@ -62,16 +81,40 @@ async fn a_row_whose_blob_is_damaged_is_listed_with_its_source_and_stays() {
     let row = grains_schema().index_of("blob").unwrap();
     assert_eq!(problem.row, Some(row as u64));
     let address = problem.content_address.as_deref().unwrap();
-    let cell = |row: &RecordBatch, name: &str| row.column_by_name(name).unwrap().as_string::<i32>().value(0).to_owned();
-    let original = before.iter().find(|row| cell(row, "content_address") == address).unwrap();
-    assert_eq!(problem.source_id.as_deref(), Some(cell(original, "source_id").as_str()));
-    assert!(problem.reason.contains("hashes to") && problem.remedy.contains("backup"), "{problem:?}");
+    let cell = |row: &RecordBatch, name: &str| {
+        row.column_by_name(name)
+            .unwrap()
+            .as_string::<i32>()
+            .value(0)
+            .to_owned()
+    };
+    let original = before
+        .iter()
+        .find(|row| cell(row, "content_address") == address)
+        .unwrap();
+    assert_eq!(
+        problem.source_id.as_deref(),
+        Some(cell(original, "source_id").as_str())
+    );
+    assert!(
+        problem.reason.contains("hashes to") && problem.remedy.contains("backup"),
+        "{problem:?}"
+    );
     let after = lab.rows().await;
     assert_eq!(after.len(), before.len());
-    let differing: Vec<_> = before.iter().zip(&after).filter(|(before, after)| before != after).collect();
+    let differing: Vec<_> = before
+        .iter()
+        .zip(&after)
+        .filter(|(before, after)| before != after)
+        .collect();
     assert_eq!(differing.len(), 1);
     let verified = lab.verify().await;
-    assert_eq!((verified.bad, verified.ok), (1, 219), "{:#?}", verified.problems);
+    assert_eq!(
+        (verified.bad, verified.ok),
+        (1, 219),
+        "{:#?}",
+        verified.problems
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -83,20 +126,41 @@ async fn a_column_that_cant_be_decoded_is_made_again_if_it_follows_from_blobs() 
         let bytes = std::fs::read(&path).unwrap();
         let (start, length) = gristmill_engine::segment::SegmentReader::open(bytes.clone().into())
             .unwrap()
-            .column_range(0, if name == "marks" { "marks.list.element" } else { name })
+            .column_range(
+                0,
+                if name == "marks" {
+                    "marks.list.element"
+                } else {
+                    name
+                },
+            )
             .unwrap();
         let mut damaged = bytes;
         damaged[start as usize..(start + length) as usize].fill(0xff);
         std::fs::write(&path, damaged).unwrap();
         let report = lab.verify().await;
-        assert!(report.problems.iter().any(|problem| problem.field.as_deref() == Some(name)), "{:#?}", report.problems);
+        assert!(
+            report
+                .problems
+                .iter()
+                .any(|problem| problem.field.as_deref() == Some(name)),
+            "{:#?}",
+            report.problems
+        );
         let report = lab.repair(false).await;
         if name == "source_id" {
             assert_eq!((report.repaired, report.unrepaired), (0, 1), "{report:#?}");
-            assert!(report.problems[0].reason.contains("source_id"), "{report:#?}");
+            assert!(
+                report.problems[0].reason.contains("source_id"),
+                "{report:#?}"
+            );
             continue;
         }
-        assert_eq!((report.unrepaired, report.rows), (0, 200), "{name}: {report:#?}");
+        assert_eq!(
+            (report.unrepaired, report.rows),
+            (0, 200),
+            "{name}: {report:#?}"
+        );
         assert_eq!(lab.rows().await, before, "{name}");
         assert_eq!(lab.verify().await.bad, 0, "{name}");
     }
@@ -122,7 +186,10 @@ async fn a_damaged_address_comes_back_where_the_address_index_says_so() {
     assert!(lab.verify().await.bad > 0);
     let report = lab.repair(false).await;
     assert_eq!(report.unrepaired, 0, "{report:#?}");
-    assert_eq!(report.columns.keys().collect::<Vec<_>>(), ["content_address"]);
+    assert_eq!(
+        report.columns.keys().collect::<Vec<_>>(),
+        ["content_address"]
+    );
     assert_eq!(lab.rows().await, before);
     assert_eq!(lab.verify().await.bad, 0);
 }
@@ -136,7 +203,11 @@ async fn a_repair_that_was_stopped_half_way_ends_the_same_when_it_runs_again() {
         let place = rows.schema().index_of("namespace").unwrap();
         let mut columns = rows.columns().to_vec();
         columns[place] = changed(&columns[place], 7, true);
-        lab.replace(&path, &RecordBatch::try_new(rows.schema(), columns).unwrap()).await;
+        lab.replace(
+            &path,
+            &RecordBatch::try_new(rows.schema(), columns).unwrap(),
+        )
+        .await;
     }
     let progress = Arc::new(WorkProgress::default());
     let watched = Arc::clone(&progress);
@@ -160,7 +231,11 @@ async fn a_repair_that_was_stopped_half_way_ends_the_same_when_it_runs_again() {
 async fn sidecars_that_are_missing_damaged_or_swapped_are_made_again() {
     let lab = Lab::new(2, 80, false).await;
     let segments = lab.lake().await.segments().unwrap();
-    let file = |number: usize, name: &str| lab.path("index").join(segments[number].id.as_str()).join(name);
+    let file = |number: usize, name: &str| {
+        lab.path("index")
+            .join(segments[number].id.as_str())
+            .join(name)
+    };
     std::fs::remove_file(file(0, "words.bin")).unwrap();
     let mut bytes = std::fs::read(file(0, "fulltext.bin")).unwrap();
     bytes[100] ^= 1;
@@ -168,9 +243,18 @@ async fn sidecars_that_are_missing_damaged_or_swapped_are_made_again() {
     std::fs::copy(file(0, "hexastore.bin"), file(1, "hexastore.bin")).unwrap();
     assert_eq!(lab.verify().await.bad, 2);
     let report = lab.repair(false).await;
-    assert_eq!((report.sidecars, report.repaired, report.unrepaired), (3, 3, 0), "{report:#?}");
+    assert_eq!(
+        (report.sidecars, report.repaired, report.unrepaired),
+        (3, 3, 0),
+        "{report:#?}"
+    );
     let verified = lab.verify().await;
-    assert_eq!((verified.bad, verified.marks.get("sidecar_missing")), (0, None), "{:#?}", verified.problems);
+    assert_eq!(
+        (verified.bad, verified.marks.get("sidecar_missing")),
+        (0, None),
+        "{:#?}",
+        verified.problems
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -181,7 +265,8 @@ async fn a_file_with_another_digest_is_restored_only_if_its_rows_encode_to_the_d
     let bytes = std::fs::read(&path).unwrap();
     let reader = gristmill_engine::segment::SegmentReader::open(bytes.clone().into()).unwrap();
     let (start, length) = reader.column_range(0, "source_id").unwrap();
-    // The source's dictionary: a letter of it changes all cells, and nothing else in the lake says what it was.
+    // The source's dictionary: a letter of it changes all cells, and nothing else in the lake says
+    // what it was.
     let sources = |rows: &RecordBatch| rows.column_by_name("source_id").unwrap().clone();
     let original = sources(&read(&path).unwrap());
     let is_changed = (start..start + length).any(|at| {
@@ -194,15 +279,20 @@ async fn a_file_with_another_digest_is_restored_only_if_its_rows_encode_to_the_d
     let report = lab.repair(false).await;
     assert_eq!((report.repaired, report.unrepaired), (0, 1), "{report:#?}");
     assert!(report.problems[0].reason.contains("digest"), "{report:#?}");
-    // A byte behind the pages that no row is read from: between them and the footer stand filters and indexes.
-    let length = u32::from_le_bytes(bytes[bytes.len() - 8..bytes.len() - 4].try_into().unwrap()) as usize;
+    // A byte behind the pages that no row is read from: between them and the footer stand filters
+    // and indexes.
+    let length =
+        u32::from_le_bytes(bytes[bytes.len() - 8..bytes.len() - 4].try_into().unwrap()) as usize;
     let mut damaged = bytes.clone();
     damaged[bytes.len() - 8 - length - 9] ^= 1;
     std::fs::write(&path, damaged).unwrap();
     assert!(lab.verify().await.bad > 0);
     let report = lab.repair(false).await;
     assert_eq!((report.repaired, report.unrepaired), (1, 0), "{report:#?}");
-    assert_eq!(std::fs::read(lab.segments().await.remove(0)).unwrap(), bytes);
+    assert_eq!(
+        std::fs::read(lab.segments().await.remove(0)).unwrap(),
+        bytes
+    );
     assert_eq!(lab.rows().await, before);
     assert_eq!(lab.verify().await.bad, 0);
 }

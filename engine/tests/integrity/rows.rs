@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, AsArray, BinaryArray, BooleanArray, Float64Array, Int16Array, Int64Array, ListArray, RecordBatch,
-    StringArray, StructArray, TimestampMicrosecondArray, new_null_array,
+    Array, ArrayRef, AsArray, BinaryArray, BooleanArray, Float64Array, Int16Array, Int64Array,
+    ListArray, RecordBatch, StringArray, StructArray, TimestampMicrosecondArray, new_null_array,
 };
 use arrow::buffer::OffsetBuffer;
 use arrow::datatypes::DataType;
@@ -25,13 +25,23 @@ fn some_cell(kind: &DataType) -> ArrayRef {
         DataType::Int64 => Arc::new(Int64Array::from(vec![987_654])),
         DataType::Int16 => Arc::new(Int16Array::from(vec![99])),
         DataType::Boolean => Arc::new(BooleanArray::from(vec![true])),
-        DataType::Timestamp(..) => Arc::new(TimestampMicrosecondArray::from(vec![1]).with_timezone("UTC")),
+        DataType::Timestamp(..) => {
+            Arc::new(TimestampMicrosecondArray::from(vec![1]).with_timezone("UTC"))
+        }
         DataType::List(item) => {
             let offsets = OffsetBuffer::from_lengths([1]);
-            Arc::new(ListArray::new(item.clone(), offsets, some_cell(item.data_type()), None))
+            Arc::new(ListArray::new(
+                item.clone(),
+                offsets,
+                some_cell(item.data_type()),
+                None,
+            ))
         }
         DataType::Struct(members) => {
-            let columns = members.iter().map(|member| some_cell(member.data_type())).collect();
+            let columns = members
+                .iter()
+                .map(|member| some_cell(member.data_type()))
+                .collect();
             Arc::new(StructArray::new(members.clone(), columns, None))
         }
         other => panic!("no cell of {other}"),
@@ -49,7 +59,8 @@ pub fn changed(column: &ArrayRef, row: usize, nullable: bool) -> ArrayRef {
     changed
 }
 
-/// Row `n` gets another cell in column `n`, in a file that Arrow's writer makes; answers what `verify` says of which column.
+/// Row `n` gets another cell in column `n`, in a file that Arrow's writer makes; answers what
+/// `verify` says of which column.
 async fn found_in_each_column(sealed: bool) -> BTreeMap<String, Vec<i64>> {
     let lab = Lab::new(1, 260, sealed).await;
     let report = lab.verify().await;
@@ -62,35 +73,62 @@ async fn found_in_each_column(sealed: bool) -> BTreeMap<String, Vec<i64>> {
     assert_eq!(report.bad, 0, "{:#?}", report.problems);
     let fields = before.schema();
     let columns = fields.fields().iter().zip(before.columns()).enumerate();
-    let columns = columns.map(|(row, (field, column))| changed(column, row, field.is_nullable())).collect();
+    let columns = columns
+        .map(|(row, (field, column))| changed(column, row, field.is_nullable()))
+        .collect();
     let path = lab.segments().await.remove(0);
-    lab.replace(&path, &RecordBatch::try_new(before.schema(), columns).unwrap()).await;
+    lab.replace(
+        &path,
+        &RecordBatch::try_new(before.schema(), columns).unwrap(),
+    )
+    .await;
     let mut found: BTreeMap<String, Vec<i64>> = BTreeMap::new();
-    for problem in lab.verify().await.problems.into_iter().filter(|problem| problem.ordinal >= 0) {
-        assert_eq!((problem.table, problem.repair), (Some("grains"), Some("gristmill repair")));
+    for problem in lab
+        .verify()
+        .await
+        .problems
+        .into_iter()
+        .filter(|problem| problem.ordinal >= 0)
+    {
+        assert_eq!(
+            (problem.table, problem.repair),
+            (Some("grains"), Some("gristmill repair"))
+        );
         assert!(problem.source.starts_with("grains/part-"), "{problem:?}");
-        found.entry(problem.field.unwrap_or_default()).or_default().push(problem.ordinal);
+        found
+            .entry(problem.field.unwrap_or_default())
+            .or_default()
+            .push(problem.ordinal);
     }
     found
 }
 
 /// The columns that don't follow from the blob.
 pub fn kept() -> Vec<&'static str> {
-    IdentityColumn::ALL.iter().filter(|column| !column.is_derived()).map(|column| column.name()).collect()
+    IdentityColumn::ALL
+        .iter()
+        .filter(|column| !column.is_derived())
+        .map(|column| column.name())
+        .collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_cell_of_each_column_that_another_writer_changed_is_found_with_its_row_and_its_column() {
+async fn one_cell_of_each_column_that_another_writer_changed_is_found_with_its_row_and_its_column()
+{
     let found = found_in_each_column(false).await;
     assert_eq!(kept(), ["source_id", "ingested_at", "supersedes"]);
     for (row, field) in grains_schema().fields().iter().enumerate() {
         let rows = found.get(field.name());
         match field.name().as_str() {
             name if kept().contains(&name) => assert_eq!(rows, None, "{name}"),
-            // The hash tells these two from each other no better than any other pair; the envelope stands around a blob that isn't one's.
+            // The hash tells these two from each other no better than any other pair; the envelope
+            // stands around a blob that isn't one's.
             "content_address" | "blob" | "envelope" => {
                 let all: Vec<i64> = found.values().flatten().copied().collect();
-                assert!(all.contains(&(row as i64)), "{field:?} of row {row}: {found:#?}");
+                assert!(
+                    all.contains(&(row as i64)),
+                    "{field:?} of row {row}: {found:#?}"
+                );
             }
             name => assert_eq!(rows, Some(&vec![row as i64]), "{name}: {found:#?}"),
         }
@@ -103,7 +141,11 @@ async fn one_cell_of_each_column_of_an_encrypted_lake_is_found_too() {
     for (row, field) in grains_schema().fields().iter().enumerate() {
         let all: Vec<i64> = found.values().flatten().copied().collect();
         let is_found = all.contains(&(row as i64));
-        assert_eq!(is_found, !kept().contains(&field.name().as_str()), "{field:?} of row {row}: {found:#?}");
+        assert_eq!(
+            is_found,
+            !kept().contains(&field.name().as_str()),
+            "{field:?} of row {row}: {found:#?}"
+        );
     }
 }
 
@@ -112,15 +154,33 @@ async fn a_grain_matches_its_stored_row_and_no_row_with_another_cell() {
     let lab = Lab::new(1, 120, false).await;
     let path = lab.segments().await.remove(0);
     let reader = SegmentReader::open(std::fs::read(&path).unwrap().into()).unwrap();
-    let rows = reader.read(0..1, None, 1_000).unwrap().next().unwrap().unwrap();
-    let blobs: Vec<Vec<u8>> =
-        rows.column_by_name("blob").unwrap().as_binary::<i32>().iter().flatten().map(Vec::from).collect();
+    let rows = reader
+        .read(0..1, None, 1_000)
+        .unwrap()
+        .next()
+        .unwrap()
+        .unwrap();
+    let blobs: Vec<Vec<u8>> = rows
+        .column_by_name("blob")
+        .unwrap()
+        .as_binary::<i32>()
+        .iter()
+        .flatten()
+        .map(Vec::from)
+        .collect();
     let matches = |batch: &RecordBatch| {
-        let mut stored = StoredRows::of(batch).expect("the columns of a segment are those of the table");
+        let mut stored =
+            StoredRows::of(batch).expect("the columns of a segment are those of the table");
         let all = blobs.iter().enumerate().all(|(row, blob)| {
             let payload = Payload::open(blob, DEFAULT_PAYLOAD_LIMIT).unwrap();
             let grain = Grain::decode(&payload, Mode::Strict).unwrap();
-            stored.matches(row, &ContentAddress::of(blob), blob.len(), &grain, &RowIdentity::default())
+            stored.matches(
+                row,
+                &ContentAddress::of(blob),
+                blob.len(),
+                &grain,
+                &RowIdentity::default(),
+            )
         });
         all && stored.finish()
     };
@@ -138,7 +198,9 @@ async fn a_grain_matches_its_stored_row_and_no_row_with_another_cell() {
 fn places(seed: u64, below: usize) -> impl Iterator<Item = usize> {
     let mut state = seed;
     std::iter::from_fn(move || {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
         Some((state >> 33) as usize % below)
     })
 }
@@ -149,7 +211,8 @@ async fn a_flipped_bit_in_a_column_is_found_or_changes_no_row() {
     let path = lab.segments().await.remove(0);
     let bytes = std::fs::read(&path).unwrap();
     let before = read(&path).unwrap();
-    let footer = u32::from_le_bytes(bytes[bytes.len() - 8..bytes.len() - 4].try_into().unwrap()) as usize;
+    let footer =
+        u32::from_le_bytes(bytes[bytes.len() - 8..bytes.len() - 4].try_into().unwrap()) as usize;
     let mut changes = 0;
     for place in places(7, 8 * (bytes.len() - footer - 8)).take(48) {
         let mut flipped = bytes.clone();
@@ -161,7 +224,11 @@ async fn a_flipped_bit_in_a_column_is_found_or_changes_no_row() {
         changes += usize::from(!same);
         // The digest of the file finds every flip; these are found without it.
         let is_found = report.problems.iter().any(|problem| problem.ordinal >= 0);
-        assert!(same || is_found, "bit {place} changes rows and isn't found: {:#?}", report.problems);
+        assert!(
+            same || is_found,
+            "bit {place} changes rows and isn't found: {:#?}",
+            report.problems
+        );
     }
     assert!(changes > 10, "{changes} flips changed rows");
 }

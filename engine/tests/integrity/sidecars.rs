@@ -12,12 +12,21 @@ use gristmill_engine::progress::WorkProgress;
 
 use crate::lab::Lab;
 
-const FILES: [&str; 4] = ["addresses.bin", "hexastore.bin", "fulltext.bin", "words.bin"];
+const FILES: [&str; 4] = [
+    "addresses.bin",
+    "hexastore.bin",
+    "fulltext.bin",
+    "words.bin",
+];
 
 /// The sidecars `name` of two segments.
 async fn pair(lab: &Lab, name: &str) -> [PathBuf; 2] {
     let segments = lab.lake().await.segments().unwrap();
-    let path = |number: usize| lab.path("index").join(segments[number].id.as_str()).join(name);
+    let path = |number: usize| {
+        lab.path("index")
+            .join(segments[number].id.as_str())
+            .join(name)
+    };
     [path(0), path(1)]
 }
 
@@ -30,24 +39,56 @@ fn swap([left, right]: &[PathBuf; 2]) {
 
 async fn conditions(lab: &Lab, index: &str) -> Vec<Condition> {
     let states = sidecar_states(&lab.lake().await).await.unwrap();
-    states.into_iter().filter(|state| state.index == index).map(|state| state.condition).collect()
+    states
+        .into_iter()
+        .filter(|state| state.index == index)
+        .map(|state| state.condition)
+        .collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_sidecar_of_another_segment_with_as_many_rows_is_never_used_and_verify_reports_it() {
     let lab = Lab::new(2, 60, false).await;
     let report = lab.verify().await;
-    assert_eq!((report.bad, report.marks.get("sidecar_outdated")), (0, None), "{:#?}", report.problems);
-    for (file, index) in FILES.into_iter().zip(["addresses", "hexastore", "fulltext", "words"]) {
+    assert_eq!(
+        (report.bad, report.marks.get("sidecar_outdated")),
+        (0, None),
+        "{:#?}",
+        report.problems
+    );
+    for (file, index) in FILES
+        .into_iter()
+        .zip(["addresses", "hexastore", "fulltext", "words"])
+    {
         let files = pair(&lab, file).await;
-        assert_eq!(conditions(&lab, index).await, [Condition::Fresh; 2], "{file}");
+        assert_eq!(
+            conditions(&lab, index).await,
+            [Condition::Fresh; 2],
+            "{file}"
+        );
         swap(&files);
-        assert_eq!(conditions(&lab, index).await, [Condition::Stale; 2], "{file}");
+        assert_eq!(
+            conditions(&lab, index).await,
+            [Condition::Stale; 2],
+            "{file}"
+        );
         let report = lab.verify().await;
-        let found: Vec<&str> = report.problems.iter().map(|problem| problem.source.as_str()).collect();
+        let found: Vec<&str> = report
+            .problems
+            .iter()
+            .map(|problem| problem.source.as_str())
+            .collect();
         assert_eq!(found.len(), 2, "{file}: {found:?}");
-        assert!(found.iter().all(|source| source.ends_with(file)), "{file}: {found:?}");
-        assert!(report.problems.iter().all(|problem| problem.repair == Some("gristmill repair")));
+        assert!(
+            found.iter().all(|source| source.ends_with(file)),
+            "{file}: {found:?}"
+        );
+        assert!(
+            report
+                .problems
+                .iter()
+                .all(|problem| problem.repair == Some("gristmill repair"))
+        );
         swap(&files);
     }
     assert_eq!(lab.verify().await.bad, 0);
@@ -57,10 +98,22 @@ async fn a_sidecar_of_another_segment_with_as_many_rows_is_never_used_and_verify
 async fn with_swapped_or_old_address_indexes_grains_still_come_in_once() {
     let lab = Lab::new(2, 60, false).await;
     let blobs = lab.blobs(0, 60);
-    let rows = || async { lab.lake().await.segments().unwrap().iter().map(|segment| segment.file.rows).sum::<u64>() };
+    let rows = || async {
+        lab.lake()
+            .await
+            .segments()
+            .unwrap()
+            .iter()
+            .map(|segment| segment.file.rows)
+            .sum::<u64>()
+    };
     let files = pair(&lab, "addresses.bin").await;
     swap(&files);
-    lab.ingest("again.frames", &[&blobs[..], &lab.blobs(1, 60)[..]].concat()).await;
+    lab.ingest(
+        "again.frames",
+        &[&blobs[..], &lab.blobs(1, 60)[..]].concat(),
+    )
+    .await;
     assert_eq!(rows().await, 120);
     // As a program before sidecars named their segment left it: without the trailer.
     swap(&files);
@@ -70,8 +123,14 @@ async fn with_swapped_or_old_address_indexes_grains_still_come_in_once() {
     }
     assert_eq!(conditions(&lab, "addresses").await, [Condition::Stale; 2]);
     let report = lab.verify().await;
-    assert_eq!((report.bad, report.marks.get("sidecar_outdated")), (0, Some(&2)), "{:#?}", report.problems);
-    lab.ingest("once more.frames", &[&blobs[30..], &blobs[..30]].concat()).await;
+    assert_eq!(
+        (report.bad, report.marks.get("sidecar_outdated")),
+        (0, Some(&2)),
+        "{:#?}",
+        report.problems
+    );
+    lab.ingest("once more.frames", &[&blobs[30..], &blobs[..30]].concat())
+        .await;
     assert_eq!(rows().await, 120);
     let lake = lab.lake().await;
     let report = reindex(&lake, IndexKinds::ALL, false).await.unwrap();
@@ -79,14 +138,24 @@ async fn with_swapped_or_old_address_indexes_grains_still_come_in_once() {
     assert_eq!(conditions(&lab, "addresses").await, [Condition::Fresh; 2]);
     let segment = lake.segments().unwrap().remove(0);
     let index: AddressIndex = open_sidecar(lake.location(), &segment).await.unwrap();
-    assert!(blobs.iter().all(|blob| index.row_of(&ContentAddress::of(blob)).is_some()));
+    assert!(
+        blobs
+            .iter()
+            .all(|blob| index.row_of(&ContentAddress::of(blob)).is_some())
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn sidecars_that_are_whole_and_lie_are_found_by_making_them_again() {
     let lab = Lab::new(2, 60, false).await;
     let merged = Lab::new(3, 60, false).await;
-    compact(&mut merged.lake().await, &CompactOptions::default(), Arc::new(WorkProgress::default())).await.unwrap();
+    compact(
+        &mut merged.lake().await,
+        &CompactOptions::default(),
+        Arc::new(WorkProgress::default()),
+    )
+    .await
+    .unwrap();
     for lab in [&lab, &merged] {
         let report = lab.verify_with(true).await;
         assert_eq!(report.bad, 0, "{:#?}", report.problems);
@@ -95,14 +164,30 @@ async fn sidecars_that_are_whole_and_lie_are_found_by_making_them_again() {
         let [own, other] = pair(&lab, name).await;
         let (before, foreign) = (std::fs::read(&own).unwrap(), std::fs::read(&other).unwrap());
         // The content of another segment under the trailer of this one, with the right checksum.
-        let (content, signed) = (&foreign[..foreign.len() - 112], &before[before.len() - 112..before.len() - 32]);
+        let (content, signed) = (
+            &foreign[..foreign.len() - 112],
+            &before[before.len() - 112..before.len() - 32],
+        );
         let mut checksum = blake3::Hasher::new();
-        checksum.update(&content[content.len() - 32..]).update(signed);
-        std::fs::write(&own, [content, signed, checksum.finalize().as_bytes()].concat()).unwrap();
+        checksum
+            .update(&content[content.len() - 32..])
+            .update(signed);
+        std::fs::write(
+            &own,
+            [content, signed, checksum.finalize().as_bytes()].concat(),
+        )
+        .unwrap();
         assert_eq!(lab.verify().await.bad, 0, "{name}");
         let report = lab.verify_with(true).await;
-        let found: Vec<&str> = report.problems.iter().map(|problem| problem.source.as_str()).collect();
-        assert!(found.len() == 1 && found[0].ends_with(name), "{name}: {found:?}");
+        let found: Vec<&str> = report
+            .problems
+            .iter()
+            .map(|problem| problem.source.as_str())
+            .collect();
+        assert!(
+            found.len() == 1 && found[0].ends_with(name),
+            "{name}: {found:?}"
+        );
         std::fs::write(&own, before).unwrap();
     }
 }

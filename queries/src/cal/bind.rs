@@ -1,7 +1,8 @@
 //! Parameters get their values (CAL 1.0, sections 3.4 and 20.1).
 //!
-//! A parameter stands for a value, never for text of the query, so nothing that a caller passes can change what a query
-//! does. Binding replaces every parameter that no LET binds and checks the values as if they had been written there.
+//! A parameter stands for a value, never for text of the query, so nothing that a caller passes can
+//! change what a query does. Binding replaces every parameter that no LET binds and checks the
+//! values as if they had been written there.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,18 +26,22 @@ impl Bindings {
     /// Gives the parameter `name` a value; its texts are normalised.
     ///
     /// # Errors
-    /// E009 if it has one already, E071 for texts that reverse the writing direction, E008 for a value that is or holds a
-    /// parameter.
+    /// E009 if it has one already, E071 for texts that reverse the writing direction, E008 for a
+    /// value that is or holds a parameter.
     pub fn insert(&mut self, name: &str, value: Value) -> Result<()> {
         let value = plain(value)?;
         match self.0.insert(name.to_owned(), value) {
             None => Ok(()),
-            Some(_) => Err(CalError::new(Code::E009, format!("\"${name}\" has two values."))),
+            Some(_) => Err(CalError::new(
+                Code::E009,
+                format!("\"${name}\" has two values."),
+            )),
         }
     }
 
-    /// Gives the parameter `name` the value that `argument` says: a literal of CAL (a number, TRUE, FALSE, a quoted
-    /// string, an array, `sha256:…`) is that literal, anything else is a text as it stands.
+    /// Gives the parameter `name` the value that `argument` says: a literal of CAL (a number, TRUE,
+    /// FALSE, a quoted string, an array, `sha256:…`) is that literal, anything else is a text as it
+    /// stands.
     ///
     /// # Errors
     /// As [`Bindings::insert`].
@@ -60,16 +65,21 @@ fn unbound(parameter: &Parameter) -> CalError {
     CalError::new(Code::E008, format!("\"${}\" has no value.", parameter.name)).at(parameter.span)
 }
 
-/// The query with the values in place of its parameters, which are read as `options` say. References to LETs stay: the
-/// executor evaluates them.
+/// The query with the values in place of its parameters, which are read as `options` say.
+/// References to LETs stay: the executor evaluates them.
 ///
 /// Errors have spans; [`CalError::located`] turns them into positions if the text is at hand.
 ///
 /// # Errors
-/// E008 for a parameter without a value, E011 for an IN list that gets too long, E015 for a text that should be an
-/// address, E020 for a value of the wrong kind, E006 for an OFFSET that is none, E062 to E066 for choices.
+/// E008 for a parameter without a value, E011 for an IN list that gets too long, E015 for a text
+/// that should be an address, E020 for a value of the wrong kind, E006 for an OFFSET that is none,
+/// E062 to E066 for choices.
 pub fn bind(query: &Query, bindings: &Bindings, options: Options) -> Result<Query> {
-    let mut binder = Binder { bindings, lets: BTreeSet::new(), checker: Checker::new(options) };
+    let mut binder = Binder {
+        bindings,
+        lets: BTreeSet::new(),
+        checker: Checker::new(options),
+    };
     let mut query = query.clone();
     binder.lets(&mut query.lets)?;
     binder.statement(&mut query.statement)?;
@@ -89,12 +99,19 @@ impl Binder<'_> {
         if self.lets.contains(&parameter.name) {
             return Ok(None);
         }
-        self.bindings.0.get(&parameter.name).cloned().map(Some).ok_or_else(|| unbound(parameter))
+        self.bindings
+            .0
+            .get(&parameter.name)
+            .cloned()
+            .map(Some)
+            .ok_or_else(|| unbound(parameter))
     }
 
     fn lets(&mut self, lets: &mut [Let]) -> Result<()> {
-        self.lets.extend(lets.iter().map(|binding| binding.name.clone()));
-        lets.iter_mut().try_for_each(|binding| self.recall(&mut binding.query))
+        self.lets
+            .extend(lets.iter().map(|binding| binding.name.clone()));
+        lets.iter_mut()
+            .try_for_each(|binding| self.recall(&mut binding.query))
     }
 
     fn statement(&mut self, statement: &mut Statement) -> Result<()> {
@@ -150,17 +167,23 @@ impl Binder<'_> {
     }
 
     fn batch(&mut self, batch: &mut Batch) -> Result<()> {
-        batch.entries.iter_mut().try_for_each(|entry| match &mut entry.query {
-            BatchQuery::Recall(one) => self.recall(one),
-            BatchQuery::Exists(one) => self.target(&mut one.target),
-            BatchQuery::History(one) => self.history(one),
-            BatchQuery::Coalesce(one) => self.coalesce(one),
-            BatchQuery::Describe(_) => Ok(()),
-        })
+        batch
+            .entries
+            .iter_mut()
+            .try_for_each(|entry| match &mut entry.query {
+                BatchQuery::Recall(one) => self.recall(one),
+                BatchQuery::Exists(one) => self.target(&mut one.target),
+                BatchQuery::History(one) => self.history(one),
+                BatchQuery::Coalesce(one) => self.coalesce(one),
+                BatchQuery::Describe(_) => Ok(()),
+            })
     }
 
     fn coalesce(&mut self, coalesce: &mut Coalesce) -> Result<()> {
-        coalesce.branches.iter_mut().try_for_each(|branch| self.recall(branch))
+        coalesce
+            .branches
+            .iter_mut()
+            .try_for_each(|branch| self.recall(branch))
     }
 
     fn history(&mut self, history: &mut History) -> Result<()> {
@@ -169,7 +192,9 @@ impl Binder<'_> {
                 self.target(target)?;
                 diff.iter_mut().try_for_each(|diff| self.target(diff))
             }
-            History::Triple { subject, relation, .. } => {
+            History::Triple {
+                subject, relation, ..
+            } => {
                 self.scalar(&KnownField::Subject.into(), subject)?;
                 self.scalar(&KnownField::Relation.into(), relation)
             }
@@ -182,7 +207,9 @@ impl Binder<'_> {
     }
 
     fn target(&mut self, target: &mut Target) -> Result<()> {
-        let Target::Parameter(parameter) = target else { return Ok(()) };
+        let Target::Parameter(parameter) = target else {
+            return Ok(());
+        };
         if let Some(value) = self.value_of(parameter)? {
             *target = Target::Address(address(&value).map_err(|error| error.at(parameter.span))?);
         }
@@ -192,7 +219,13 @@ impl Binder<'_> {
     fn set(&mut self, setter: Setter, clauses: &mut [SetClause]) -> Result<()> {
         for clause in clauses {
             self.anywhere(&mut clause.value)?;
-            evolve::value(&mut self.checker, setter, clause.field, &mut clause.value, clause.span)?;
+            evolve::value(
+                &mut self.checker,
+                setter,
+                clause.field,
+                &mut clause.value,
+                clause.span,
+            )?;
         }
         Ok(())
     }
@@ -213,8 +246,12 @@ impl Binder<'_> {
     }
 
     fn stage(&mut self, stage: &mut Stage) -> Result<()> {
-        let StageKind::Offset(offset) = &mut stage.kind else { return Ok(()) };
-        let Offset::Parameter(parameter) = offset else { return Ok(()) };
+        let StageKind::Offset(offset) = &mut stage.kind else {
+            return Ok(());
+        };
+        let Offset::Parameter(parameter) = offset else {
+            return Ok(());
+        };
         match self.value_of(parameter)? {
             None => Ok(()),
             Some(Value::Number(number)) => {
@@ -230,7 +267,9 @@ impl Binder<'_> {
 
     fn options(&mut self, options: &mut [WithOption]) -> Result<()> {
         options.iter_mut().try_for_each(|option| match option {
-            WithOption::Extension(_, values) => values.iter_mut().try_for_each(|value| self.anywhere(value)),
+            WithOption::Extension(_, values) => {
+                values.iter_mut().try_for_each(|value| self.anywhere(value))
+            }
             _ => Ok(()),
         })
     }
@@ -288,7 +327,9 @@ impl Binder<'_> {
         {
             *value = bound;
         }
-        let is_hash = field.spec().is_some_and(|spec| spec.kind == FieldKind::Hash);
+        let is_hash = field
+            .spec()
+            .is_some_and(|spec| spec.kind == FieldKind::Hash);
         if is_hash && matches!(value, Value::Text(_)) {
             *value = Value::Hash(address(value).map_err(|error| error.at(span))?);
         }
@@ -314,10 +355,12 @@ impl Binder<'_> {
 fn address(value: &Value) -> Result<Address> {
     match value {
         Value::Hash(address) => Ok(address.clone()),
-        Value::Text(text) => {
-            Address::parse(text).ok_or_else(|| super::lexer::bad_address(text.strip_prefix("sha256:").unwrap_or(text)))
-        }
-        other => Err(CalError::new(Code::E020, format!("Expected an address, not {}.", other.kind()))),
+        Value::Text(text) => Address::parse(text)
+            .ok_or_else(|| super::lexer::bad_address(text.strip_prefix("sha256:").unwrap_or(text))),
+        other => Err(CalError::new(
+            Code::E020,
+            format!("Expected an address, not {}.", other.kind()),
+        )),
     }
 }
 
@@ -343,51 +386,95 @@ mod tests {
     fn parameters_are_values_and_never_text_of_the_query() {
         let evil = r#"x" OR subject = "y"#;
         let text = bound("RECALL beliefs WHERE subject = $s", &[("s", evil)]).unwrap();
-        assert_eq!(text, r#"RECALL beliefs WHERE subject = "x\" OR subject = \"y""#);
+        assert_eq!(
+            text,
+            r#"RECALL beliefs WHERE subject = "x\" OR subject = \"y""#
+        );
     }
 
     #[test]
     fn parameters_are_read_with_the_options_of_the_query() {
-        let query = parse("RECALL WHERE type = $t", Options::default()).unwrap().query;
+        let query = parse("RECALL WHERE type = $t", Options::default())
+            .unwrap()
+            .query;
         let mut bindings = Bindings::new();
         bindings.insert_argument("t", "Fact").unwrap();
         let bound = bind(&query, &bindings, Options { aliases: true }).map(|query| print(&query));
         assert_eq!(bound.as_deref(), Ok(r#"RECALL WHERE type = "belief""#));
-        assert_eq!(bind(&query, &bindings, Options::default()).unwrap_err().code(), Code::E003);
+        assert_eq!(
+            bind(&query, &bindings, Options::default())
+                .unwrap_err()
+                .code(),
+            Code::E003
+        );
     }
 
     #[test]
     fn every_place_of_a_parameter_is_bound() {
         let address = "sha256:3288d0d41cf49a1d";
-        let arguments =
-            [("n", "3"), ("s", "alice"), ("h", address), ("t", "last week"), ("l", "[\"a\", \"b\"]"), ("b", "true")];
+        let arguments = [
+            ("n", "3"),
+            ("s", "alice"),
+            ("h", address),
+            ("t", "last week"),
+            ("l", "[\"a\", \"b\"]"),
+            ("b", "true"),
+        ];
         for (text, expected) in [
-            ("RECALL WHERE hash = $h | OFFSET $n", "RECALL WHERE hash = sha256:3288d0d41cf49a1d | OFFSET 3"),
+            (
+                "RECALL WHERE hash = $h | OFFSET $n",
+                "RECALL WHERE hash = sha256:3288d0d41cf49a1d | OFFSET 3",
+            ),
             ("EXISTS $h", "EXISTS sha256:3288d0d41cf49a1d"),
-            ("HISTORY $h DIFF $h", "HISTORY sha256:3288d0d41cf49a1d DIFF sha256:3288d0d41cf49a1d"),
+            (
+                "HISTORY $h DIFF $h",
+                "HISTORY sha256:3288d0d41cf49a1d DIFF sha256:3288d0d41cf49a1d",
+            ),
             (
                 "HISTORY WHERE subject = $s AND relation = $s",
                 r#"HISTORY WHERE subject = "alice" AND relation = "alice""#,
             ),
-            ("RECALL events BETWEEN $t AND $n", r#"RECALL events BETWEEN "last week" AND 3"#),
-            ("RECALL WHERE subject IN ($l, $s)", r#"RECALL WHERE subject IN ("a", "b", "alice")"#),
-            ("RECALL WHERE tags INCLUDE [$s, $l]", r#"RECALL WHERE tags INCLUDE ["alice", "a", "b"]"#),
-            ("RECALL WHERE contradicted = $b", "RECALL WHERE contradicted = TRUE"),
-            ("RECALL WITH x_hint($n, [$s])", r#"RECALL WITH x_hint(3, ["alice"])"#),
+            (
+                "RECALL events BETWEEN $t AND $n",
+                r#"RECALL events BETWEEN "last week" AND 3"#,
+            ),
+            (
+                "RECALL WHERE subject IN ($l, $s)",
+                r#"RECALL WHERE subject IN ("a", "b", "alice")"#,
+            ),
+            (
+                "RECALL WHERE tags INCLUDE [$s, $l]",
+                r#"RECALL WHERE tags INCLUDE ["alice", "a", "b"]"#,
+            ),
+            (
+                "RECALL WHERE contradicted = $b",
+                "RECALL WHERE contradicted = TRUE",
+            ),
+            (
+                "RECALL WITH x_hint($n, [$s])",
+                r#"RECALL WITH x_hint(3, ["alice"])"#,
+            ),
             (
                 "SUPERSEDE $h SET tags = $l REASON \"r\"",
                 r#"SUPERSEDE sha256:3288d0d41cf49a1d SET tags = ["a", "b"] REASON "r""#,
             ),
             (
-                "(RECALL WHERE subject = $s) UNION (RECALL WHERE subject IN (RECALL WHERE object = $s | SUBJECTS))",
+                "(RECALL WHERE subject = $s) UNION (RECALL WHERE subject IN (RECALL WHERE object = \
+                 $s | SUBJECTS))",
                 r#"(RECALL WHERE subject = "alice") UNION (RECALL WHERE subject IN (RECALL WHERE object = "alice" | SUBJECTS))"#,
             ),
             (
                 "EXPLAIN ASSEMBLE c FROM (RECALL WHERE subject = $s)",
                 r#"EXPLAIN ASSEMBLE c FROM (RECALL WHERE subject = "alice")"#,
             ),
-            ("BATCH { a: EXISTS $h }", "BATCH { a: EXISTS sha256:3288d0d41cf49a1d }"),
-            ("COALESCE(RECALL WHERE subject = $s, RECALL)", r#"COALESCE(RECALL WHERE subject = "alice", RECALL)"#),
+            (
+                "BATCH { a: EXISTS $h }",
+                "BATCH { a: EXISTS sha256:3288d0d41cf49a1d }",
+            ),
+            (
+                "COALESCE(RECALL WHERE subject = $s, RECALL)",
+                r#"COALESCE(RECALL WHERE subject = "alice", RECALL)"#,
+            ),
         ] {
             assert_eq!(bound(text, &arguments).as_deref(), Ok(expected), "{text}");
         }
@@ -395,7 +482,8 @@ mod tests {
 
     #[test]
     fn references_to_lets_stay_and_parameters_inside_lets_are_bound() {
-        let text = r#"LET $a = RECALL beliefs WHERE object = $o | SUBJECTS; RECALL WHERE subject IN ($a)"#;
+        let text =
+            r#"LET $a = RECALL beliefs WHERE object = $o | SUBJECTS; RECALL WHERE subject IN ($a)"#;
         assert_eq!(
             bound(text, &[("o", "x"), ("a", "not this")]).unwrap(),
             r#"LET $a = RECALL beliefs WHERE object = "x" | SUBJECTS; RECALL WHERE subject IN ($a)"#
@@ -410,18 +498,39 @@ mod tests {
         assert_eq!(code("EXISTS $h", &[("h", "5")]), Code::E020);
         assert_eq!(code("RECALL | OFFSET $n", &[("n", "-1")]), Code::E006);
         assert_eq!(code("RECALL | OFFSET $n", &[("n", "x")]), Code::E020);
-        assert_eq!(code("RECALL goals WHERE goal_state = $s", &[("s", "lost")]), Code::E063);
-        assert_eq!(code("RECALL WHERE time = $t", &[("t", "whenever")]), Code::E020);
-        assert_eq!(code("RECALL WHERE subject = $s", &[("s", "\u{202e}")]), Code::E071);
-        assert_eq!(code("RECALL WHERE subject = $s", &[("s", "a"), ("s", "b")]), Code::E009);
-        let many = format!("[{}]", vec!["\"x\""; 101].join(","));
-        assert_eq!(code("RECALL WHERE subject IN ($s)", &[("s", &many)]), Code::E011);
         assert_eq!(
-            code("ADD belief SET subject = $n SET relation = \"r\" SET object = \"o\" REASON \"x\"", &[("n", "1")]),
+            code("RECALL goals WHERE goal_state = $s", &[("s", "lost")]),
+            Code::E063
+        );
+        assert_eq!(
+            code("RECALL WHERE time = $t", &[("t", "whenever")]),
             Code::E020
         );
         assert_eq!(
-            code("SUPERSEDE $h SET confidence = $n REASON \"x\"", &[("h", "sha256:3288d0d41cf49a1d"), ("n", "1.5")]),
+            code("RECALL WHERE subject = $s", &[("s", "\u{202e}")]),
+            Code::E071
+        );
+        assert_eq!(
+            code("RECALL WHERE subject = $s", &[("s", "a"), ("s", "b")]),
+            Code::E009
+        );
+        let many = format!("[{}]", vec!["\"x\""; 101].join(","));
+        assert_eq!(
+            code("RECALL WHERE subject IN ($s)", &[("s", &many)]),
+            Code::E011
+        );
+        assert_eq!(
+            code(
+                "ADD belief SET subject = $n SET relation = \"r\" SET object = \"o\" REASON \"x\"",
+                &[("n", "1")]
+            ),
+            Code::E020
+        );
+        assert_eq!(
+            code(
+                "SUPERSEDE $h SET confidence = $n REASON \"x\"",
+                &[("h", "sha256:3288d0d41cf49a1d"), ("n", "1.5")]
+            ),
             Code::E020
         );
     }

@@ -1,4 +1,5 @@
-//! What the language can tell about itself: the answers to DESCRIBE that need no store (CAL 1.0, section 8.6).
+//! What the language can tell about itself: the answers to DESCRIBE that need no store (CAL 1.0,
+//! section 8.6).
 
 use gristmill_schemas::json::{Json, Object};
 
@@ -20,16 +21,28 @@ pub fn grain_types() -> Json<'static> {
 
 /// The fields that a query over grains of `grain_type` may use.
 pub fn fields(grain_type: Option<GrainType>) -> Json<'static> {
-    Json::Array(available(grain_type).map(|spec| Json::Object(field(spec))).collect())
+    Json::Array(
+        available(grain_type)
+            .map(|spec| Json::Object(field(spec)))
+            .collect(),
+    )
 }
 
 fn field(spec: &FieldSpec) -> Object<'static> {
-    let names = |names: &mut dyn Iterator<Item = &'static str>| names.map(Json::from).collect::<Vec<_>>();
+    let names =
+        |names: &mut dyn Iterator<Item = &'static str>| names.map(Json::from).collect::<Vec<_>>();
     let mut object = Object::new();
     object.insert("name", spec.name);
     object.insert("type", spec.kind.name());
-    object.insert("operators", names(&mut spec.operators.iter().map(Operator::name)));
-    for (key, flag) in [("sortable", spec.sortable), ("projectable", spec.projectable), ("groupable", spec.groupable)] {
+    object.insert(
+        "operators",
+        names(&mut spec.operators.iter().map(Operator::name)),
+    );
+    for (key, flag) in [
+        ("sortable", spec.sortable),
+        ("projectable", spec.projectable),
+        ("groupable", spec.groupable),
+    ] {
         object.insert(key, flag);
     }
     if let Some(owner) = spec.owner {
@@ -49,7 +62,9 @@ mod tests {
 
     #[test]
     fn the_grammar_says_every_keyword_and_no_excluded_word() {
-        let words: Vec<&str> = GRAMMAR.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').collect();
+        let words: Vec<&str> = GRAMMAR
+            .split(|c: char| !c.is_ascii_alphanumeric() && c != '_')
+            .collect();
         for keyword in Keyword::ALL {
             let unproduced = matches!(keyword, Keyword::Or | Keyword::Not | Keyword::Null);
             assert_eq!(words.contains(&keyword.name()), !unproduced, "{keyword:?}");

@@ -1,7 +1,7 @@
 //! What the shortcuts of a RECALL mean (CAL 1.0, section 9; digest, section 5).
 //!
-//! The syntax tree keeps shortcuts as they are written; planning takes them apart with [`desugar`], a pure function from one
-//! RECALL to another without any.
+//! The syntax tree keeps shortcuts as they are written; planning takes them apart with [`desugar`],
+//! a pure function from one RECALL to another without any.
 
 use super::ast::*;
 use super::error::{CalError, Code, Result};
@@ -12,13 +12,13 @@ use super::vocabulary::Direction;
 /// A RECALL without shortcuts, and what can't be said without them.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Desugared {
-    /// The query: no MY, ABOUT, LIKE, SINCE, BETWEEN, THREAD, RECENT, CONTRADICTIONS. RECENT and THREAD are stages before
-    /// its own, so there can be more than the language allows.
+    /// The query: no MY, ABOUT, LIKE, SINCE, BETWEEN, THREAD, RECENT, CONTRADICTIONS. RECENT and
+    /// THREAD are stages before its own, so there can be more than the language allows.
     pub recall: Recall,
     /// What to run if `recall` yields nothing: ABOUT as a search.
     pub fallback: Option<Recall>,
-    /// The message whose conversation the grains must be of: THREAD FROM. Its session if it has one, else the messages
-    /// that its parent and child links reach.
+    /// The message whose conversation the grains must be of: THREAD FROM. Its session if it has
+    /// one, else the messages that its parent and child links reach.
     pub thread_from: Option<Address>,
 }
 
@@ -54,17 +54,26 @@ pub fn desugar(recall: &Recall, user_id: Option<&str>) -> Result<Desugared> {
         }
         fallback
     });
-    Ok(Desugared { recall: plain, fallback, thread_from })
+    Ok(Desugared {
+        recall: plain,
+        fallback,
+        thread_from,
+    })
 }
 
 fn equals(field: KnownField, value: Value, span: Span) -> Condition {
-    Condition { field: field.into(), test: Test::Compare(Comparison::Equal, value), span }
+    Condition {
+        field: field.into(),
+        test: Test::Compare(Comparison::Equal, value),
+        span,
+    }
 }
 
 /// The conditions that shortcuts stand for, ABOUT first.
 fn shortcut_conditions(recall: &Recall, user_id: Option<&str>) -> Result<Vec<Condition>> {
     let mut conditions = Vec::new();
-    let mut equal = |field, text: &str| conditions.push(equals(field, Value::text(text), recall.span));
+    let mut equal =
+        |field, text: &str| conditions.push(equals(field, Value::text(text), recall.span));
     if let Some(about) = &recall.about {
         equal(KnownField::Subject, about);
     }
@@ -78,14 +87,25 @@ fn shortcut_conditions(recall: &Recall, user_id: Option<&str>) -> Result<Vec<Con
         equal(KnownField::SessionId, session);
     }
     if recall.my {
-        equal(KnownField::UserId, user_id.ok_or_else(|| no_user(recall.span))?);
+        equal(
+            KnownField::UserId,
+            user_id.ok_or_else(|| no_user(recall.span))?,
+        );
     }
     if let Some((low, high)) = &recall.between {
         let test = Test::Between(low.clone(), high.clone());
-        conditions.push(Condition { field: KnownField::Time.into(), test, span: recall.span });
+        conditions.push(Condition {
+            field: KnownField::Time.into(),
+            test,
+            span: recall.span,
+        });
     }
     if recall.contradictions {
-        conditions.push(equals(KnownField::Contradicted, Value::Boolean(true), recall.span));
+        conditions.push(equals(
+            KnownField::Contradicted,
+            Value::Boolean(true),
+            recall.span,
+        ));
     }
     Ok(conditions)
 }
@@ -106,7 +126,13 @@ fn shortcut_stages(recall: &Recall) -> Vec<Stage> {
     if let Some(count) = recall.recent {
         kinds.extend([by_time(Direction::Descending), StageKind::Limit(count)]);
     }
-    kinds.into_iter().map(|kind| Stage { kind, span: recall.span }).collect()
+    kinds
+        .into_iter()
+        .map(|kind| Stage {
+            kind,
+            span: recall.span,
+        })
+        .collect()
 }
 
 #[cfg(test)]
@@ -115,7 +141,8 @@ mod tests {
     use crate::cal::{Options, Statement, parse};
 
     fn plain(text: &str) -> Desugared {
-        let Statement::Recall(recall) = parse(text, Options::default()).unwrap().query.statement else {
+        let Statement::Recall(recall) = parse(text, Options::default()).unwrap().query.statement
+        else {
             panic!("{text}")
         };
         desugar(&recall, Some("alice")).unwrap()
@@ -124,15 +151,31 @@ mod tests {
     #[test]
     fn shortcuts_mean_what_the_specification_says() {
         for (text, meaning) in [
-            (r#"RECALL beliefs ABOUT "x""#, r#"RECALL beliefs WHERE subject = "x""#),
+            (
+                r#"RECALL beliefs ABOUT "x""#,
+                r#"RECALL beliefs WHERE subject = "x""#,
+            ),
             (r#"RECALL LIKE "x""#, r#"RECALL WHERE query = "x""#),
-            (r#"RECALL events SINCE "last week""#, r#"RECALL events WHERE time = "last week""#),
-            ("RECALL events BETWEEN 1 AND 2", "RECALL events WHERE time BETWEEN 1 AND 2"),
-            ("RECALL MY beliefs", r#"RECALL beliefs WHERE user_id = "alice""#),
-            ("RECALL events RECENT 5", "RECALL events | ORDER BY time DESC | LIMIT 5"),
+            (
+                r#"RECALL events SINCE "last week""#,
+                r#"RECALL events WHERE time = "last week""#,
+            ),
+            (
+                "RECALL events BETWEEN 1 AND 2",
+                "RECALL events WHERE time BETWEEN 1 AND 2",
+            ),
+            (
+                "RECALL MY beliefs",
+                r#"RECALL beliefs WHERE user_id = "alice""#,
+            ),
+            (
+                "RECALL events RECENT 5",
+                "RECALL events | ORDER BY time DESC | LIMIT 5",
+            ),
             (
                 "RECALL beliefs CONTRADICTIONS WITH explanation | COUNT",
-                "RECALL beliefs WHERE contradicted = TRUE WITH explanation, contradiction_detection | COUNT",
+                "RECALL beliefs WHERE contradicted = TRUE WITH explanation, \
+                 contradiction_detection | COUNT",
             ),
             (
                 "RECALL beliefs CONTRADICTIONS WITH contradiction_detection",
@@ -142,7 +185,10 @@ mod tests {
                 r#"RECALL events THREAD "s" WHERE role = "user" | LIMIT 5"#,
                 r#"RECALL events WHERE session_id = "s" AND role = "user" | ORDER BY time ASC | LIMIT 5"#,
             ),
-            (r#"RECALL IN "n" WHERE object = "o" AS sml"#, r#"RECALL IN "n" WHERE object = "o" AS sml"#),
+            (
+                r#"RECALL IN "n" WHERE object = "o" AS sml"#,
+                r#"RECALL IN "n" WHERE object = "o" AS sml"#,
+            ),
         ] {
             assert_eq!(plain(text).recall.to_string(), meaning, "{text}");
         }
@@ -162,12 +208,19 @@ mod tests {
     fn a_thread_from_a_message_stays_as_its_address() {
         let desugared = plain("RECALL events THREAD FROM sha256:a1b2c3d4");
         assert_eq!(desugared.thread_from, Address::from_digits("a1b2c3d4"));
-        assert_eq!(desugared.recall.to_string(), "RECALL events | ORDER BY time ASC");
+        assert_eq!(
+            desugared.recall.to_string(),
+            "RECALL events | ORDER BY time ASC"
+        );
     }
 
     #[test]
     fn my_without_a_user_has_no_value() {
-        let Statement::Recall(recall) = parse("RECALL MY", Options::default()).unwrap().query.statement else {
+        let Statement::Recall(recall) = parse("RECALL MY", Options::default())
+            .unwrap()
+            .query
+            .statement
+        else {
             panic!()
         };
         assert_eq!(desugar(&recall, None).unwrap_err().code(), Code::E008);

@@ -1,7 +1,8 @@
-//! Errors and warnings of CAL: code, message, what to do, and where (CAL 1.0, section 22 and appendix C).
+//! Errors and warnings of CAL: code, message, what to do, and where (CAL 1.0, section 22 and
+//! appendix C).
 //!
-//! What lives here: the registry of codes and the error and warning values with their JSON shape. What doesn't: any
-//! decision about what is an error.
+//! What lives here: the registry of codes and the error and warning values with their JSON shape.
+//! What doesn't: any decision about what is an error.
 
 use std::fmt;
 
@@ -11,8 +12,8 @@ use super::span::{Position, Span};
 
 macro_rules! codes {
     ($($code:ident $text:literal $meaning:literal $advice:literal,)+) => {
-        /// A code of the error registry. E032 to E039 and E120 are not in the registry of 1.0; they are used as both
-        /// known implementations use them.
+        /// A code of the error registry. E032 to E039 and E120 are not in the registry of 1.0; they
+        /// are used as both known implementations use them.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum Code {
             $(#[doc = $meaning] $code,)+
@@ -41,27 +42,37 @@ macro_rules! codes {
 }
 
 codes! {
-    E001 "CAL-E001" "The query is too long." "Shorten the query to at most 8192 bytes, or pass long values as parameters.",
+    E001 "CAL-E001" "The query is too long." "Shorten the query to at most 8192 bytes, or pass \
+                                              long values as parameters.",
     E002 "CAL-E002" "Unexpected token." "Check the statement against `DESCRIBE grammar`.",
-    E003 "CAL-E003" "Unknown grain type." "Use one of the ten grain types, plural after RECALL and singular elsewhere.",
+    E003 "CAL-E003" "Unknown grain type." "Use one of the ten grain types, plural after RECALL and \
+                                           singular elsewhere.",
     E004 "CAL-E004" "Unknown field." "Use a field that `DESCRIBE fields` lists.",
-    E005 "CAL-E005" "A string has no closing quote." "Close the string with a double quote; write \\\" for a quote inside it.",
-    E006 "CAL-E006" "Not a number that is allowed here." "Write digits with an optional fraction; counts are whole numbers from 1.",
+    E005 "CAL-E005" "A string has no closing quote." "Close the string with a double quote; write \
+                                                      \\\" for a quote inside it.",
+    E006 "CAL-E006" "Not a number that is allowed here." "Write digits with an optional fraction; \
+                                                          counts are whole numbers from 1.",
     E007 "CAL-E007" "Nested too deeply." "Bind inner queries with LET.",
-    E008 "CAL-E008" "A parameter has no value." "Pass a value for the parameter, or bind it with LET before it is used.",
+    E008 "CAL-E008" "A parameter has no value." "Pass a value for the parameter, or bind it with \
+                                                 LET before it is used.",
     E009 "CAL-E009" "A name is bound twice." "Give every LET its own name.",
     E010 "CAL-E010" "The limit is too large." "Ask for at most 1000 grains.",
     E011 "CAL-E011" "The IN list is too long." "List at most 100 values, or use a subquery.",
     E012 "CAL-E012" "Too many pipeline stages." "Use at most 5 stages.",
     E013 "CAL-E013" "Too many set operands." "Combine at most 5 RECALLs.",
-    E014 "CAL-E014" "The query is empty." "Write a statement, for example RECALL beliefs ABOUT \"alice\".",
-    E015 "CAL-E015" "Not a content address." "Write sha256: and 8 to 64 lower-case hexadecimal digits.",
+    E014 "CAL-E014" "The query is empty." "Write a statement, for example RECALL beliefs ABOUT \
+                                           \"alice\".",
+    E015 "CAL-E015" "Not a content address." "Write sha256: and 8 to 64 lower-case hexadecimal \
+                                              digits.",
     E016 "CAL-E016" "The REASON is too long." "Use at most 500 characters.",
-    E017 "CAL-E017" "The field can't be SET." "SET only fields that this statement takes; namespace and user come from the session.",
+    E017 "CAL-E017" "The field can't be SET." "SET only fields that this statement takes; \
+                                               namespace and user come from the session.",
     E018 "CAL-E018" "REASON is missing." "End the statement with REASON \"why\".",
     E019 "CAL-E019" "SUPERSEDE has no SET." "Add at least one SET field = value.",
-    E020 "CAL-E020" "The types don't fit." "Use an operator and a value of the field's type; see `DESCRIBE fields`.",
-    E021 "CAL-E021" "The stage doesn't fit its input." "Reorder the stages, or use a field that may stand here.",
+    E020 "CAL-E020" "The types don't fit." "Use an operator and a value of the field's type; see \
+                                            `DESCRIBE fields`.",
+    E021 "CAL-E021" "The stage doesn't fit its input." "Reorder the stages, or use a field that \
+                                                        may stand here.",
     E022 "CAL-E022" "SUBJECTS and OBJECTS need beliefs." "RECALL beliefs, or use HASHES.",
     E030 "CAL-E030" "The grain budget is exceeded." "Narrow the query.",
     E031 "CAL-E031" "The query took too long." "Narrow the query.",
@@ -73,25 +84,32 @@ codes! {
     E037 "CAL-E037" "A LET reference leads nowhere." "Bind the name with LET before it is used.",
     E038 "CAL-E038" "LET bindings build on one another too deeply." "Chain at most 3.",
     E039 "CAL-E039" "Too many branches." "COALESCE at most 5 RECALLs.",
-    E040 "CAL-E040" "The grain is superseded already." "Find the newest version with HISTORY and supersede that.",
+    E040 "CAL-E040" "The grain is superseded already." "Find the newest version with HISTORY and \
+                                                        supersede that.",
     E041 "CAL-E041" "There is no earlier version." "REVERT needs a grain that superseded another.",
     E042 "CAL-E042" "Grains of this type can't be superseded." "Only beliefs can.",
     E043 "CAL-E043" "The write quota is used up." "Wait a minute.",
-    E044 "CAL-E044" "Writes are not enabled." "Start the session with writes allowed, or EXPLAIN the statement.",
+    E044 "CAL-E044" "Writes are not enabled." "Start the session with writes allowed, or EXPLAIN \
+                                               the statement.",
     E045 "CAL-E045" "The grain is in another namespace." "Use a session of that namespace.",
     E046 "CAL-E046" "There is no such grain." "Check the address.",
-    E050 "CAL-E050" "A required field is missing." "ADD needs SET subject, SET relation and SET object.",
+    E050 "CAL-E050" "A required field is missing." "ADD needs SET subject, SET relation and SET \
+                                                    object.",
     E051 "CAL-E051" "Grains of this type can't be added." "Add a belief, an observation or a goal.",
     E052 "CAL-E052" "The ADD quota is used up." "Wait a minute.",
-    E060 "CAL-E060" "An ambiguous combination, or a field of another grain type." "Use one of the two, or a field of this type.",
-    E061 "CAL-E061" "A field of one grain type without that type." "Name the type, for example RECALL goals WHERE goal_state = \"active\".",
+    E060 "CAL-E060" "An ambiguous combination, or a field of another grain type." "Use one of the \
+        two, or a field of this type.",
+    E061 "CAL-E061" "A field of one grain type without that type." "Name the type, for example \
+        RECALL goals WHERE goal_state = \"active\".",
     E062 "CAL-E062" "Unknown action_phase." "Use definition, call, result or complete.",
     E063 "CAL-E063" "Unknown goal_state." "Use active, completed, abandoned or blocked.",
     E064 "CAL-E064" "Unknown consent_action." "Use grant or withdraw.",
     E065 "CAL-E065" "Unknown recall_priority." "Use hot, warm or cold.",
-    E066 "CAL-E066" "Unknown epistemic_status." "Use certain, probable, uncertain, estimated or derived.",
+    E066 "CAL-E066" "Unknown epistemic_status." "Use certain, probable, uncertain, estimated or \
+                                                 derived.",
     E070 "CAL-E070" "The query is not UTF-8." "Send the query as UTF-8.",
-    E071 "CAL-E071" "A text holds characters that reverse the writing direction." "Remove the characters U+202A to U+202E and U+2066 to U+2069.",
+    E071 "CAL-E071" "A text holds characters that reverse the writing direction." "Remove the \
+        characters U+202A to U+202E and U+2066 to U+2069.",
     E075 "CAL-E075" "ASSEMBLE took too long." "Use fewer or narrower sources.",
     E076 "CAL-E076" "All sources failed." "Try the sources one by one.",
     E077 "CAL-E077" "Unknown STREAM option." "Use progress, budget, chunks, all or chunk_size = n.",
@@ -106,10 +124,12 @@ codes! {
     E088 "CAL-E088" "The template exists already." "Use another name.",
     E089 "CAL-E089" "Too many templates." "A namespace holds at most 50.",
     E090 "CAL-E090" "Unknown template variable." "Use a variable of the closed set.",
-    E091 "CAL-E091" "Template sections are not balanced." "Close every {{#x}} with {{/x}}, innermost first.",
+    E091 "CAL-E091" "Template sections are not balanced." "Close every {{#x}} with {{/x}}, \
+                                                           innermost first.",
     E092 "CAL-E092" "The template is too large." "Use at most 4096 bytes.",
     E093 "CAL-E093" "Template sections are nested too deeply." "Nest at most 5.",
-    E094 "CAL-E094" "Not a tag of the template language." "Use {{x}}, {{#x}}, {{^x}}, {{/x}}, {{! comment }} or {{#each}}.",
+    E094 "CAL-E094" "Not a tag of the template language." "Use {{x}}, {{#x}}, {{^x}}, {{/x}}, {{! \
+                                                           comment }} or {{#each}}.",
     E095 "CAL-E095" "A template section stands twice." "Define each section once.",
     E096 "CAL-E096" "Element sections contradict one another." "Define one of them.",
     E100 "CAL-E100" "This version of CAL is not supported." "Write CAL/1.",
@@ -122,7 +142,8 @@ impl fmt::Display for Code {
     }
 }
 
-/// What is wrong with a query, where, and what to do about it. One machine word, so that results stay small.
+/// What is wrong with a query, where, and what to do about it. One machine word, so that results
+/// stay small.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CalError(Box<Details>);
 
@@ -187,7 +208,10 @@ impl CalError {
     }
 
     /// Lists the values that are allowed.
-    pub fn valid_values<T: Into<String>>(mut self, values: impl IntoIterator<Item = T>) -> CalError {
+    pub fn valid_values<T: Into<String>>(
+        mut self,
+        values: impl IntoIterator<Item = T>,
+    ) -> CalError {
         self.0.valid_values = values.into_iter().map(Into::into).collect();
         self
     }
@@ -235,10 +259,15 @@ impl CalError {
 
     /// Where in a query in JSON form: a JSON pointer, empty for queries in text form.
     pub fn pointer(&self) -> String {
-        self.0.path.iter().map(|key| format!("/{}", key.replace('~', "~0").replace('/', "~1"))).collect()
+        self.0
+            .path
+            .iter()
+            .map(|key| format!("/{}", key.replace('~', "~0").replace('/', "~1")))
+            .collect()
     }
 
-    /// The error object of a response: `{"code": …, "message": …, "suggestion": …, …}`, to be put under `error`.
+    /// The error object of a response: `{"code": …, "message": …, "suggestion": …, …}`, to be put
+    /// under `error`.
     pub fn to_json(&self) -> Json<'static> {
         let list = |items: &[String]| Json::Array(items.iter().cloned().map(Json::from).collect());
         let mut object = Object::new();
@@ -273,7 +302,11 @@ impl fmt::Display for CalError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{}: {}", self.code(), self.message())?;
         if let Some(position) = self.position() {
-            write!(formatter, " (line {}, column {})", position.line, position.column)?;
+            write!(
+                formatter,
+                " (line {}, column {})",
+                position.line, position.column
+            )?;
         } else if !self.0.path.is_empty() {
             write!(formatter, " (at {})", self.pointer())?;
         }
@@ -286,7 +319,8 @@ impl std::error::Error for CalError {}
 /// What CAL functions answer.
 pub type Result<T> = std::result::Result<T, CalError>;
 
-/// A code of the warning registry, or from [`WarningCode::W101`] one of this engine: the registry has none for it.
+/// A code of the warning registry, or from [`WarningCode::W101`] one of this engine: the registry
+/// has none for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum WarningCode {
     /// A relation that begins with `mg:` and is not in the vocabulary.
@@ -349,7 +383,10 @@ mod tests {
     fn every_code_is_spelled_as_it_is_named_and_says_what_to_do() {
         for code in Code::ALL {
             assert_eq!(code.as_str(), format!("CAL-{code:?}"));
-            assert!(code.meaning().ends_with('.') && code.advice().ends_with('.'), "{code}");
+            assert!(
+                code.meaning().ends_with('.') && code.advice().ends_with('.'),
+                "{code}"
+            );
         }
         assert!(Code::ALL.is_sorted());
     }
@@ -373,7 +410,10 @@ mod tests {
 
     #[test]
     fn a_place_in_json_is_a_pointer() {
-        let error = CalError::new(Code::E020, "No.").under("value").under("0").under("a/b");
+        let error = CalError::new(Code::E020, "No.")
+            .under("value")
+            .under("0")
+            .under("a/b");
         assert_eq!(error.pointer(), "/a~1b/0/value");
     }
 }

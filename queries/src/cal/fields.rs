@@ -1,7 +1,8 @@
-//! The fields of CAL in one table: name, owner, type, operators, flags, allowed values, and where a grain keeps the value
-//! (CAL 1.0, sections 5.2, 6.3 and appendix E).
+//! The fields of CAL in one table: name, owner, type, operators, flags, allowed values, and where a
+//! grain keeps the value (CAL 1.0, sections 5.2, 6.3 and appendix E).
 //!
-//! The parser's checks, the planner, DESCRIBE, completion and the documentation read this table; nothing repeats it.
+//! The parser's checks, the planner, DESCRIBE, completion and the documentation read this table;
+//! nothing repeats it.
 
 use super::error::Code;
 use super::grain_type::{GrainType, SINGULARS};
@@ -57,7 +58,10 @@ impl Operators {
 
     /// The operators, in the order of [`Operator::ALL`].
     pub fn iter(self) -> impl Iterator<Item = Operator> {
-        Operator::ALL.iter().copied().filter(move |&operator| self.contains(operator))
+        Operator::ALL
+            .iter()
+            .copied()
+            .filter(move |&operator| self.contains(operator))
     }
 }
 
@@ -65,13 +69,23 @@ const EQ: Operators = Operators::of(&[Operator::Equal]);
 const EQ_NE: Operators = Operators::of(&[Operator::Equal, Operator::NotEqual]);
 const EQ_IN: Operators = Operators::of(&[Operator::Equal, Operator::In]);
 const EQ_NE_IN: Operators = Operators::of(&[Operator::Equal, Operator::NotEqual, Operator::In]);
-const RELATION: Operators = Operators::of(&[Operator::Equal, Operator::NotEqual, Operator::In, Operator::Is]);
+const RELATION: Operators = Operators::of(&[
+    Operator::Equal,
+    Operator::NotEqual,
+    Operator::In,
+    Operator::Is,
+]);
 const TIMES: Operators = Operators::of(&[Operator::Equal, Operator::Between]);
 const MIN: Operators = Operators::of(&[Operator::AtLeast, Operator::Greater]);
 const ITEMS: Operators = Operators::of(&[Operator::Include, Operator::Exclude]);
 const INCLUDES: Operators = Operators::of(&[Operator::Include]);
-const COUNTS: Operators =
-    Operators::of(&[Operator::Equal, Operator::AtLeast, Operator::AtMost, Operator::Greater, Operator::Less]);
+const COUNTS: Operators = Operators::of(&[
+    Operator::Equal,
+    Operator::AtLeast,
+    Operator::AtMost,
+    Operator::Greater,
+    Operator::Less,
+]);
 const COMPARISONS: Operators = Operators::of(&[
     Operator::Equal,
     Operator::NotEqual,
@@ -80,7 +94,8 @@ const COMPARISONS: Operators = Operators::of(&[
     Operator::Greater,
     Operator::Less,
 ]);
-/// What a domain field takes: the specification leaves its type open, so everything but a relation category.
+/// What a domain field takes: the specification leaves its type open, so everything but a relation
+/// category.
 pub const DOMAIN_OPERATORS: Operators = Operators((1 << Operator::Is as u16) - 1);
 
 /// What the values of a field are.
@@ -159,11 +174,20 @@ pub struct FieldSpec {
     pub about: &'static str,
 }
 
-/// Goal states: the words of CAL, then those of the grain specification, which mean the same in pairs.
-const GOAL_STATES: &[&str] = &["active", "completed", "abandoned", "blocked", "satisfied", "failed", "suspended"];
+/// Goal states: the words of CAL, then those of the grain specification, which mean the same in
+/// pairs.
+const GOAL_STATES: &[&str] = &[
+    "active",
+    "completed",
+    "abandoned",
+    "blocked",
+    "satisfied",
+    "failed",
+    "suspended",
+];
 
-/// The word of the grain specification for a goal state: `completed` is `satisfied`, `abandoned` is `failed`, `blocked` is
-/// `suspended`; others are themselves.
+/// The word of the grain specification for a goal state: `completed` is `satisfied`, `abandoned` is
+/// `failed`, `blocked` is `suspended`; others are themselves.
 pub fn stored_goal_state(state: &str) -> &str {
     match state {
         "completed" => "satisfied",
@@ -240,64 +264,104 @@ const fn payload(names: &'static [&'static str]) -> Source {
 }
 
 fields! {
-    Query "query" ANY, SEARCH, EQ, "", &[], Source::Engine, "Text and vector search over the content.";
-    Subject "subject" ANY, TEXT, EQ_NE_IN, "SPG", &[], payload(&["subject"]), "Who or what the grain is about.";
-    Relation "relation" ANY, TEXT, RELATION, "SPG", &[], payload(&["relation"]), "What is said about the subject.";
-    Object "object" ANY, TEXT, EQ_NE_IN, "SPG", &[], payload(&["object"]), "The value or the other end of the relation.";
-    UserId "user_id" ANY, TEXT, EQ_NE, "PG", &[], payload(&["user_id"]), "The person whose memory it is.";
-    Namespace "namespace" ANY, TEXT, EQ, "", &[], payload(&["namespace"]), "Ignored: the session decides the namespace.";
-    Confidence "confidence" ANY, FieldKind::Number, COMPARISONS, "SP", &[], payload(&["confidence"]), "How sure the source is, 0 to 1.";
-    Importance "importance" ANY, FieldKind::Number, COMPARISONS, "SP", &[], payload(&["importance"]), "How much it matters, 0 to 1.";
-    Score "score" ANY, FieldKind::Number, MIN, "SP", &[], Source::Engine, "How well the grain fits the search, applied after it.";
+    Query "query" ANY, SEARCH, EQ, "", &[], Source::Engine, "Text and vector search over the \
+        content.";
+    Subject "subject" ANY, TEXT, EQ_NE_IN, "SPG", &[], payload(&["subject"]), "Who or what the \
+        grain is about.";
+    Relation "relation" ANY, TEXT, RELATION, "SPG", &[], payload(&["relation"]), "What is said \
+        about the subject.";
+    Object "object" ANY, TEXT, EQ_NE_IN, "SPG", &[], payload(&["object"]), "The value or the other \
+        end of the relation.";
+    UserId "user_id" ANY, TEXT, EQ_NE, "PG", &[], payload(&["user_id"]), "The person whose memory \
+        it is.";
+    Namespace "namespace" ANY, TEXT, EQ, "", &[], payload(&["namespace"]), "Ignored: the session \
+        decides the namespace.";
+    Confidence "confidence" ANY, FieldKind::Number, COMPARISONS, "SP", &[], payload(&["confidence"]), "How \
+        sure the source is, 0 to 1.";
+    Importance "importance" ANY, FieldKind::Number, COMPARISONS, "SP", &[], payload(&["importance"]), "How \
+        much it matters, 0 to 1.";
+    Score "score" ANY, FieldKind::Number, MIN, "SP", &[], Source::Engine, "How well the grain fits \
+        the search, applied after it.";
     Tags "tags" ANY, FieldKind::Items, ITEMS, "P", &[], payload(&["structural_tags"]), "Tags.";
     Type "type" ANY, FieldKind::Type, EQ, "PG", &SINGULARS, Source::Engine, "The grain type.";
-    Time "time" ANY, FieldKind::Time, TIMES, "SP", &[], payload(&["timestamp_ms", "created_at"]), "When it happened, else when it was recorded; = means from then on.";
-    Hash "hash" ANY, FieldKind::Hash, EQ, "P", &[], Source::Engine, "The content address or its beginning.";
-    Contradicted "contradicted" ANY, FieldKind::Boolean, EQ, "P", &[], Source::Index, "Another grain says otherwise.";
-    VerificationStatus "verification_status" ANY, TEXT, EQ, "SPG", &["unverified", "verified", "contested", "retracted"], Source::Index, "Whether someone checked it.";
-    SourceType "source_type" ANY, TEXT, EQ, "SPG", &[], payload(&["source_type"]), "What kind of source it has.";
-    RecallPriority "recall_priority" ANY, FieldKind::Choice(Code::E065), EQ, "", &["hot", "warm", "cold"], payload(&["recall_priority"]), "How readily it should be recalled.";
-    EpistemicStatus "epistemic_status" ANY, FieldKind::Choice(Code::E066), EQ, "", &["certain", "probable", "uncertain", "estimated", "derived"], payload(&["epistemic_status"]), "What kind of knowledge it is.";
+    Time "time" ANY, FieldKind::Time, TIMES, "SP", &[], payload(&["timestamp_ms", "created_at"]), "When \
+        it happened, else when it was recorded; = means from then on.";
+    Hash "hash" ANY, FieldKind::Hash, EQ, "P", &[], Source::Engine, "The content address or its \
+        beginning.";
+    Contradicted "contradicted" ANY, FieldKind::Boolean, EQ, "P", &[], Source::Index, "Another \
+        grain says otherwise.";
+    VerificationStatus "verification_status" ANY, TEXT, EQ, "SPG", &["unverified", "verified", "contested", "retracted"], Source::Index, "Whether \
+        someone checked it.";
+    SourceType "source_type" ANY, TEXT, EQ, "SPG", &[], payload(&["source_type"]), "What kind of \
+        source it has.";
+    RecallPriority "recall_priority" ANY, FieldKind::Choice(Code::E065), EQ, "", &["hot", "warm", "cold"], payload(&["recall_priority"]), "How \
+        readily it should be recalled.";
+    EpistemicStatus "epistemic_status" ANY, FieldKind::Choice(Code::E066), EQ, "", &["certain", "probable", "uncertain", "estimated", "derived"], payload(&["epistemic_status"]), "What \
+        kind of knowledge it is.";
 
-    Role "role" EVENT, TEXT, EQ_NE, "", &["user", "assistant", "system", "tool"], payload(&["role"]), "Who said it.";
+    Role "role" EVENT, TEXT, EQ_NE, "", &["user", "assistant", "system", "tool"], payload(&["role"]), "Who \
+        said it.";
     SessionId "session_id" EVENT, TEXT, EQ, "", &[], payload(&["session_id"]), "The conversation.";
-    ParentMessageId "parent_message_id" EVENT, TEXT, EQ, "", &[], payload(&["parent_message_id"]), "The message before it.";
-    ModelId "model_id" EVENT, TEXT, EQ_NE, "", &[], payload(&["model_id"]), "The model that said it.";
-    Content "content" EVENT, SEARCH, EQ, "", &[], payload(&["content"]), "Search over what was said.";
+    ParentMessageId "parent_message_id" EVENT, TEXT, EQ, "", &[], payload(&["parent_message_id"]), "The \
+        message before it.";
+    ModelId "model_id" EVENT, TEXT, EQ_NE, "", &[], payload(&["model_id"]), "The model that said \
+        it.";
+    Content "content" EVENT, SEARCH, EQ, "", &[], payload(&["content"]), "Search over what was \
+        said.";
 
-    Context "context" STATE, TEXT, EQ_NE, "", &[], payload(&["context", "context.context", "context.label", "context.name", "context.id"]), "What the state is of.";
+    Context "context" STATE, TEXT, EQ_NE, "", &[], payload(&["context", "context.context", "context.label", "context.name", "context.id"]), "What \
+        the state is of.";
     Plan "plan" STATE, SEARCH, EQ, "", &[], payload(&["plan"]), "Search over the plan.";
 
     Trigger "trigger" WORKFLOW, TEXT, EQ_NE, "", &[], payload(&["trigger"]), "What sets it off.";
     Steps "steps" WORKFLOW, SEARCH, EQ, "", &[], payload(&["steps"]), "Search over the steps.";
 
     ToolName "tool_name" ACTION, TEXT, EQ_NE_IN, "", &[], payload(&["tool_name"]), "The tool.";
-    ActionPhase "action_phase" ACTION, FieldKind::Choice(Code::E062), EQ, "", &["definition", "call", "result", "complete"], payload(&["action_phase"]), "Which part of a tool's use it is; complete unless said.";
-    IsError "is_error" ACTION, FieldKind::Boolean, EQ, "", &[], payload(&["is_error"]), "The tool failed.";
-    ToolCallId "tool_call_id" ACTION, TEXT, EQ, "", &[], payload(&["tool_call_id"]), "What joins call and result.";
+    ActionPhase "action_phase" ACTION, FieldKind::Choice(Code::E062), EQ, "", &["definition", "call", "result", "complete"], payload(&["action_phase"]), "Which \
+        part of a tool's use it is; complete unless said.";
+    IsError "is_error" ACTION, FieldKind::Boolean, EQ, "", &[], payload(&["is_error"]), "The tool \
+        failed.";
+    ToolCallId "tool_call_id" ACTION, TEXT, EQ, "", &[], payload(&["tool_call_id"]), "What joins \
+        call and result.";
 
-    ObserverId "observer_id" OBSERVATION, TEXT, EQ_NE, "", &[], payload(&["observer_id"]), "Who or what perceived it.";
-    ObserverType "observer_type" OBSERVATION, TEXT, EQ_NE, "", &[], payload(&["observer_type"]), "What kind of observer that is.";
+    ObserverId "observer_id" OBSERVATION, TEXT, EQ_NE, "", &[], payload(&["observer_id"]), "Who or \
+        what perceived it.";
+    ObserverType "observer_type" OBSERVATION, TEXT, EQ_NE, "", &[], payload(&["observer_type"]), "What \
+        kind of observer that is.";
 
-    GoalState "goal_state" GOAL, FieldKind::Choice(Code::E063), EQ_NE, "", GOAL_STATES, payload(&["goal_state"]), "How far it is.";
-    AssignedAgent "assigned_agent" GOAL, TEXT, EQ_NE, "", &[], payload(&["assigned_agent"]), "Who works on it.";
-    Deadline "deadline" GOAL, FieldKind::Time, TIMES, "", &[], payload(&["deadline"]), "When it is due.";
-    DependsOn "depends_on" GOAL, TEXT, EQ_IN, "", &[], payload(&["depends_on"]), "A goal that must come first; matches any of them.";
+    GoalState "goal_state" GOAL, FieldKind::Choice(Code::E063), EQ_NE, "", GOAL_STATES, payload(&["goal_state"]), "How \
+        far it is.";
+    AssignedAgent "assigned_agent" GOAL, TEXT, EQ_NE, "", &[], payload(&["assigned_agent"]), "Who \
+        works on it.";
+    Deadline "deadline" GOAL, FieldKind::Time, TIMES, "", &[], payload(&["deadline"]), "When it is \
+        due.";
+    DependsOn "depends_on" GOAL, TEXT, EQ_IN, "", &[], payload(&["depends_on"]), "A goal that must \
+        come first; matches any of them.";
 
-    ReasoningType "reasoning_type" REASONING, TEXT, EQ, "", &["deductive", "inductive", "abductive", "analogical"], payload(&["inference_method"]), "How it was concluded.";
-    Premises "premises" REASONING, SEARCH, EQ, "", &[], payload(&["premises"]), "Search over the premises.";
-    Conclusion "conclusion" REASONING, TEXT, EQ_NE, "", &[], payload(&["conclusion"]), "What was concluded.";
+    ReasoningType "reasoning_type" REASONING, TEXT, EQ, "", &["deductive", "inductive", "abductive", "analogical"], payload(&["inference_method"]), "How \
+        it was concluded.";
+    Premises "premises" REASONING, SEARCH, EQ, "", &[], payload(&["premises"]), "Search over the \
+        premises.";
+    Conclusion "conclusion" REASONING, TEXT, EQ_NE, "", &[], payload(&["conclusion"]), "What was \
+        concluded.";
 
-    Threshold "threshold" CONSENSUS, FieldKind::Number, COUNTS, "", &[], payload(&["threshold"]), "How many must agree.";
-    AgreementCount "agreement_count" CONSENSUS, FieldKind::Number, COUNTS, "", &[], payload(&["agreement_count"]), "How many agree.";
-    ParticipatingObservers "participating_observers" CONSENSUS, FieldKind::Items, INCLUDES, "", &[], payload(&["participating_observers"]), "Who took part.";
+    Threshold "threshold" CONSENSUS, FieldKind::Number, COUNTS, "", &[], payload(&["threshold"]), "How \
+        many must agree.";
+    AgreementCount "agreement_count" CONSENSUS, FieldKind::Number, COUNTS, "", &[], payload(&["agreement_count"]), "How \
+        many agree.";
+    ParticipatingObservers "participating_observers" CONSENSUS, FieldKind::Items, INCLUDES, "", &[], payload(&["participating_observers"]), "Who \
+        took part.";
 
-    ConsentAction "consent_action" CONSENT, FieldKind::Choice(Code::E064), EQ, "", &["grant", "withdraw"], payload(&["is_withdrawal"]), "Given or taken back: withdraw where is_withdrawal is true.";
-    Purpose "purpose" CONSENT, TEXT, EQ_NE, "", &[], payload(&["purpose", "context.purpose", "scope"]), "What it is for; else its scope joined by \", \".";
+    ConsentAction "consent_action" CONSENT, FieldKind::Choice(Code::E064), EQ, "", &["grant", "withdraw"], payload(&["is_withdrawal"]), "Given \
+        or taken back: withdraw where is_withdrawal is true.";
+    Purpose "purpose" CONSENT, TEXT, EQ_NE, "", &[], payload(&["purpose", "context.purpose", "scope"]), "What \
+        it is for; else its scope joined by \", \".";
     GrantorDid "grantor_did" CONSENT, TEXT, EQ, "", &[], payload(&["subject_did"]), "Who gives it.";
     GranteeDid "grantee_did" CONSENT, TEXT, EQ, "", &[], payload(&["grantee_did"]), "Who gets it.";
-    Scope "scope" CONSENT, TEXT, EQ, "", &[], payload(&["scope"]), "What it covers; matches any of them.";
-    ExpiresAt "expires_at" CONSENT, FieldKind::Time, TIMES, "", &[], payload(&["valid_to"]), "When it ends.";
+    Scope "scope" CONSENT, TEXT, EQ, "", &[], payload(&["scope"]), "What it covers; matches any of \
+        them.";
+    ExpiresAt "expires_at" CONSENT, FieldKind::Time, TIMES, "", &[], payload(&["valid_to"]), "When \
+        it ends.";
 }
 
 impl KnownField {
@@ -314,7 +378,9 @@ impl KnownField {
 
 /// The fields that a RECALL of `grain_type` may use: those of all types, then those of the type.
 pub fn available(grain_type: Option<GrainType>) -> impl Iterator<Item = &'static FieldSpec> {
-    FIELDS.iter().filter(move |spec| spec.owner.is_none() || spec.owner == grain_type)
+    FIELDS
+        .iter()
+        .filter(move |spec| spec.owner.is_none() || spec.owner == grain_type)
 }
 
 #[cfg(test)]
@@ -323,7 +389,10 @@ mod tests {
 
     #[test]
     fn the_table_has_the_counts_of_the_specification() {
-        let counts: Vec<usize> = GrainType::ALL.into_iter().map(|one| available(Some(one)).count()).collect();
+        let counts: Vec<usize> = GrainType::ALL
+            .into_iter()
+            .map(|one| available(Some(one)).count())
+            .collect();
         assert_eq!(counts, [18, 23, 20, 20, 22, 20, 22, 21, 21, 24]);
         assert_eq!(available(None).count(), 18);
     }
@@ -342,7 +411,11 @@ mod tests {
     #[test]
     fn flags_are_those_of_appendix_e() {
         let with = |test: fn(&FieldSpec) -> bool| -> Vec<_> {
-            FIELDS.iter().filter(|spec| test(spec)).map(|spec| spec.name).collect()
+            FIELDS
+                .iter()
+                .filter(|spec| test(spec))
+                .map(|spec| spec.name)
+                .collect()
         };
         assert_eq!(
             with(|spec| spec.sortable),
@@ -360,13 +433,25 @@ mod tests {
         );
         assert_eq!(
             with(|spec| spec.groupable),
-            ["subject", "relation", "object", "user_id", "type", "verification_status", "source_type"]
+            [
+                "subject",
+                "relation",
+                "object",
+                "user_id",
+                "type",
+                "verification_status",
+                "source_type"
+            ]
         );
         assert_eq!(with(|spec| spec.projectable).len(), 14);
     }
 
     #[test]
     fn domain_fields_take_every_operator_but_is() {
-        assert!(Operator::ALL.iter().all(|&one| DOMAIN_OPERATORS.contains(one) == (one != Operator::Is)));
+        assert!(
+            Operator::ALL
+                .iter()
+                .all(|&one| DOMAIN_OPERATORS.contains(one) == (one != Operator::Is))
+        );
     }
 }

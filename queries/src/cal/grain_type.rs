@@ -1,4 +1,5 @@
-//! The ten grain types by their CAL names (CAL 1.0, section 5.1): singular, plural, and those of other versions.
+//! The ten grain types by their CAL names (CAL 1.0, section 5.1): singular, plural, and those of
+//! other versions.
 
 use super::error::{CalError, Code, Result};
 use super::suggest::nearest;
@@ -14,7 +15,11 @@ const fn names(plural: bool) -> [&'static str; 10] {
     let mut names = [""; 10];
     let mut at = 0;
     while at < names.len() {
-        names[at] = if plural { plural_of(GrainType::ALL[at]) } else { GrainType::ALL[at].name() };
+        names[at] = if plural {
+            plural_of(GrainType::ALL[at])
+        } else {
+            GrainType::ALL[at].name()
+        };
         at += 1;
     }
     names
@@ -49,8 +54,9 @@ pub trait TypeName: Sized {
     /// The name after RECALL.
     fn plural(self) -> &'static str;
 
-    /// The type that `word` names in the form `form`, whatever its case. With `aliases`, the names of other versions of the
-    /// grain specification are understood too: `facts`, `tools`, `episodes`, `checkpoints`.
+    /// The type that `word` names in the form `form`, whatever its case. With `aliases`, the names
+    /// of other versions of the grain specification are understood too: `facts`, `tools`,
+    /// `episodes`, `checkpoints`.
     ///
     /// # Errors
     /// E003 for the other form and for unknown words, with the name that was most likely meant.
@@ -63,7 +69,9 @@ impl TypeName for GrainType {
     }
 
     fn parse(word: &str, form: NameForm, aliases: bool) -> Result<GrainType> {
-        exact(word, form).or_else(|| aliases.then(|| alias(word, form)).flatten()).ok_or_else(|| unknown(word, form))
+        exact(word, form)
+            .or_else(|| aliases.then(|| alias(word, form)).flatten())
+            .ok_or_else(|| unknown(word, form))
     }
 }
 
@@ -75,7 +83,9 @@ fn in_form(grain_type: GrainType, form: NameForm) -> &'static str {
 }
 
 fn exact(word: &str, form: NameForm) -> Option<GrainType> {
-    GrainType::ALL.into_iter().find(|&grain_type| in_form(grain_type, form).eq_ignore_ascii_case(word))
+    GrainType::ALL
+        .into_iter()
+        .find(|&grain_type| in_form(grain_type, form).eq_ignore_ascii_case(word))
 }
 
 /// The type with this name in another version; its plural has an `s` more.
@@ -84,27 +94,55 @@ fn alias(word: &str, form: NameForm) -> Option<GrainType> {
         NameForm::Plural => word.strip_suffix(['s', 'S'])?,
         NameForm::Singular => word,
     };
-    let named_so =
-        |grain_type: &GrainType| grain_type.names()[1..].iter().any(|name| name.eq_ignore_ascii_case(singular));
+    let named_so = |grain_type: &GrainType| {
+        grain_type.names()[1..]
+            .iter()
+            .any(|name| name.eq_ignore_ascii_case(singular))
+    };
     GrainType::ALL.into_iter().find(named_so)
 }
 
 fn unknown(word: &str, form: NameForm) -> CalError {
-    let other = if form == NameForm::Plural { NameForm::Singular } else { NameForm::Plural };
-    let names = || GrainType::ALL.into_iter().map(move |grain_type| in_form(grain_type, form));
+    let other = if form == NameForm::Plural {
+        NameForm::Singular
+    } else {
+        NameForm::Plural
+    };
+    let names = || {
+        GrainType::ALL
+            .into_iter()
+            .map(move |grain_type| in_form(grain_type, form))
+    };
     let message = format!("Unknown grain type \"{word}\".");
     let (message, suggestion) = if let Some(meant) = exact(word, other) {
-        let rule = if form == NameForm::Plural { "the plural" } else { "the singular" };
-        (format!("\"{word}\" can't stand here."), Some(format!("Use {rule}, \"{}\".", in_form(meant, form))))
+        let rule = if form == NameForm::Plural {
+            "the plural"
+        } else {
+            "the singular"
+        };
+        (
+            format!("\"{word}\" can't stand here."),
+            Some(format!("Use {rule}, \"{}\".", in_form(meant, form))),
+        )
     } else if let Some(meant) = alias(word, form).or_else(|| alias(word, other)) {
-        (message, Some(format!("Did you mean \"{}\"? CAL 1.0 calls it so.", in_form(meant, form))))
+        (
+            message,
+            Some(format!(
+                "Did you mean \"{}\"? CAL 1.0 calls it so.",
+                in_form(meant, form)
+            )),
+        )
     } else {
-        (message, nearest(word, names()).map(|meant| format!("Did you mean \"{meant}\"?")))
+        (
+            message,
+            nearest(word, names()).map(|meant| format!("Did you mean \"{meant}\"?")),
+        )
     };
     let error = CalError::new(Code::E003, message).valid_values(names()).example(match form {
         NameForm::Plural => "RECALL beliefs WHERE subject = \"alice\"",
         NameForm::Singular => {
-            "ADD belief SET subject = \"alice\" SET relation = \"prefers\" SET object = \"tea\" REASON \"said so\""
+            "ADD belief SET subject = \"alice\" SET relation = \"prefers\" SET object = \"tea\" \
+             REASON \"said so\""
         }
     });
     match suggestion {
@@ -120,8 +158,14 @@ mod tests {
     #[test]
     fn each_form_stands_in_its_place_only() {
         for grain_type in GrainType::ALL {
-            assert_eq!(GrainType::parse(grain_type.plural(), NameForm::Plural, false), Ok(grain_type));
-            assert_eq!(GrainType::parse(&grain_type.name().to_uppercase(), NameForm::Singular, false), Ok(grain_type));
+            assert_eq!(
+                GrainType::parse(grain_type.plural(), NameForm::Plural, false),
+                Ok(grain_type)
+            );
+            assert_eq!(
+                GrainType::parse(&grain_type.name().to_uppercase(), NameForm::Singular, false),
+                Ok(grain_type)
+            );
             let wrong = GrainType::parse(grain_type.name(), NameForm::Plural, true).unwrap_err();
             assert!(wrong.suggestion().contains(grain_type.plural()), "{wrong}");
         }
@@ -130,16 +174,39 @@ mod tests {
 
     #[test]
     fn names_of_other_versions_are_suggestions_unless_they_are_asked_for() {
-        for (alias, name) in
-            [("facts", "beliefs"), ("tools", "actions"), ("episodes", "events"), ("checkpoints", "states")]
-        {
+        for (alias, name) in [
+            ("facts", "beliefs"),
+            ("tools", "actions"),
+            ("episodes", "events"),
+            ("checkpoints", "states"),
+        ] {
             let error = GrainType::parse(alias, NameForm::Plural, false).unwrap_err();
             assert_eq!(error.code(), Code::E003);
             assert!(error.suggestion().contains(name), "{error}");
-            assert_eq!(GrainType::parse(alias, NameForm::Plural, true).unwrap().plural(), name);
+            assert_eq!(
+                GrainType::parse(alias, NameForm::Plural, true)
+                    .unwrap()
+                    .plural(),
+                name
+            );
         }
-        assert!(GrainType::parse("fact", NameForm::Plural, false).unwrap_err().suggestion().contains("beliefs"));
-        assert!(GrainType::parse("belifs", NameForm::Plural, false).unwrap_err().suggestion().contains("\"beliefs\""));
-        assert_eq!(GrainType::parse("s", NameForm::Plural, true).unwrap_err().code(), Code::E003);
+        assert!(
+            GrainType::parse("fact", NameForm::Plural, false)
+                .unwrap_err()
+                .suggestion()
+                .contains("beliefs")
+        );
+        assert!(
+            GrainType::parse("belifs", NameForm::Plural, false)
+                .unwrap_err()
+                .suggestion()
+                .contains("\"beliefs\"")
+        );
+        assert_eq!(
+            GrainType::parse("s", NameForm::Plural, true)
+                .unwrap_err()
+                .code(),
+            Code::E003
+        );
     }
 }

@@ -1,8 +1,8 @@
 //! Text to tokens (CAL 1.0, section 3).
 //!
-//! The lexer is pulled by the parser, one token at a time, so that errors come in the order in which the text is read and
-//! template text, which has no tokens, can be taken raw. It holds nothing but a text and an offset: looking ahead is
-//! copying it.
+//! The lexer is pulled by the parser, one token at a time, so that errors come in the order in
+//! which the text is read and template text, which has no tokens, can be taken raw. It holds
+//! nothing but a text and an offset: looking ahead is copying it.
 
 use std::borrow::Cow;
 
@@ -125,27 +125,37 @@ impl<'a> Lexer<'a> {
     /// The next token.
     ///
     /// # Errors
-    /// E002 for characters and words that the language doesn't have, E005, E006, E015, E071 for literals.
+    /// E002 for characters and words that the language doesn't have, E005, E006, E015, E071 for
+    /// literals.
     pub fn token(&mut self) -> Result<Token<'a>> {
         self.skip_blanks();
         let start = self.at;
         let kind = self.kind()?;
-        Ok(Token { kind, span: Span::new(start, self.at) })
+        Ok(Token {
+            kind,
+            span: Span::new(start, self.at),
+        })
     }
 
-    /// Template text, from here to the closing brace, which is read too (CAL 1.0, section 10.6). Braces nest; those of tags
-    /// don't count. `None` if the text ends before the brace.
+    /// Template text, from here to the closing brace, which is read too (CAL 1.0, section 10.6).
+    /// Braces nest; those of tags don't count. `None` if the text ends before the brace.
     ///
     /// # Errors
     /// E094 for a tag that isn't closed.
     pub fn template_text(&mut self) -> Result<Option<(&'a str, Span)>> {
         let start = self.at;
         let length = template_length(&self.text[start..]).map_err(|at| {
-            CalError::new(Code::E094, "A template tag has no closing braces.").at(Span::new(start + at, start + at + 2))
+            CalError::new(Code::E094, "A template tag has no closing braces.")
+                .at(Span::new(start + at, start + at + 2))
         })?;
-        let Some(length) = length else { return Ok(None) };
+        let Some(length) = length else {
+            return Ok(None);
+        };
         self.at = start + length + 1;
-        Ok(Some((&self.text[start..start + length], Span::new(start, start + length))))
+        Ok(Some((
+            &self.text[start..start + length],
+            Span::new(start, start + length),
+        )))
     }
 
     /// The bytes that are not read yet.
@@ -156,13 +166,19 @@ impl<'a> Lexer<'a> {
     fn skip_blanks(&mut self) {
         loop {
             let rest = self.rest();
-            let blanks = rest.iter().take_while(|byte| byte.is_ascii_whitespace()).count();
+            let blanks = rest
+                .iter()
+                .take_while(|byte| byte.is_ascii_whitespace())
+                .count();
             self.at += blanks;
             if !rest[blanks..].starts_with(b"--") {
                 return;
             }
             let comment = self.rest();
-            self.at += comment.iter().position(|&byte| byte == b'\n').unwrap_or(comment.len());
+            self.at += comment
+                .iter()
+                .position(|&byte| byte == b'\n')
+                .unwrap_or(comment.len());
         }
     }
 
@@ -193,11 +209,15 @@ impl<'a> Lexer<'a> {
             self.at += 1;
             return self.hash(start);
         }
-        // Words that the language can't say. `consent` is a grain type too: the parser refuses it as a name.
+        // Words that the language can't say. `consent` is a grain type too: the parser refuses it
+        // as a name.
         if is_excluded(text) && !text.eq_ignore_ascii_case("consent") {
             return Err(excluded_word(text, Span::new(start, self.at)));
         }
-        Ok(Kind::Word { text, keyword: Keyword::from_name(text) })
+        Ok(Kind::Word {
+            text,
+            keyword: Keyword::from_name(text),
+        })
     }
 
     fn hash(&mut self, start: usize) -> Result<Kind<'a>> {
@@ -215,9 +235,12 @@ impl<'a> Lexer<'a> {
         if is_identifier(name) {
             return Ok(Kind::Parameter(name));
         }
-        Err(CalError::new(Code::E002, "\"$\" needs the name of a parameter, which begins with a letter.")
-            .at(Span::new(start, self.at))
-            .example("RECALL beliefs WHERE subject = $subject"))
+        Err(CalError::new(
+            Code::E002,
+            "\"$\" needs the name of a parameter, which begins with a letter.",
+        )
+        .at(Span::new(start, self.at))
+        .example("RECALL beliefs WHERE subject = $subject"))
     }
 
     fn number(&mut self) -> Result<Kind<'a>> {
@@ -234,9 +257,13 @@ impl<'a> Lexer<'a> {
         let glued = self.take_while(|byte| is_word_byte(byte) || byte == b'.' || !byte.is_ascii());
         match Number::parse(written) {
             Some(number) if glued.is_empty() => Ok(Kind::Number(number)),
-            _ => Err(CalError::new(Code::E006, format!("\"{written}{glued}\" is not a number."))
-                .at(Span::new(start, self.at))
-                .suggest("Write digits with an optional fraction, without exponent: 0.8, -1, 42.")),
+            _ => Err(
+                CalError::new(Code::E006, format!("\"{written}{glued}\" is not a number."))
+                    .at(Span::new(start, self.at))
+                    .suggest(
+                        "Write digits with an optional fraction, without exponent: 0.8, -1, 42.",
+                    ),
+            ),
         }
     }
 
@@ -245,11 +272,16 @@ impl<'a> Lexer<'a> {
         let Some((length, escaped)) = string_length(&self.rest()[1..]) else {
             let end = self.text.len();
             self.at = end;
-            return Err(CalError::new(Code::E005, "A string has no closing quote.").at(Span::new(start, end)));
+            return Err(CalError::new(Code::E005, "A string has no closing quote.")
+                .at(Span::new(start, end)));
         };
         let inner = &self.text[start + 1..start + 1 + length];
         self.at = start + length + 2;
-        let text = if escaped { Cow::Owned(unescape(inner)) } else { Cow::Borrowed(inner) };
+        let text = if escaped {
+            Cow::Owned(unescape(inner))
+        } else {
+            Cow::Borrowed(inner)
+        };
         check_bidi(&text).map_err(|error| error.at(Span::new(start, self.at)))?;
         Ok(Kind::Text(normalise(text)))
     }
@@ -282,11 +314,17 @@ impl<'a> Lexer<'a> {
     fn stray_character(&self) -> CalError {
         let character = self.text[self.at..].chars().next().unwrap_or_default();
         let span = Span::new(self.at, self.at + character.len_utf8());
-        let error = CalError::new(Code::E002, format!("The character {character:?} has no meaning here.")).at(span);
+        let error = CalError::new(
+            Code::E002,
+            format!("The character {character:?} has no meaning here."),
+        )
+        .at(span);
         match character {
             '\'' | '`' | '“' | '”' => error.suggest("Write strings in double quotes."),
             '*' => error.suggest("Leave the type out to recall grains of every type."),
-            '+' | '.' => error.suggest("Write numbers without plus and with a digit before the point."),
+            '+' | '.' => {
+                error.suggest("Write numbers without plus and with a digit before the point.")
+            }
             _ => error,
         }
     }
@@ -299,20 +337,27 @@ fn is_word_byte(byte: u8) -> bool {
 /// The error for a word that the language can't say.
 pub(super) fn excluded_word(word: &str, span: Span) -> CalError {
     CalError::new(Code::E002, format!("\"{word}\" is not part of CAL.")).at(span).suggest(
-        "CAL reads and appends; it has no words for removal, keys, policies or schemas, and they can't be names.",
+        "CAL reads and appends; it has no words for removal, keys, policies or schemas, and they \
+         can't be names.",
     )
 }
 
 /// True for 8 to 64 lower-case hexadecimal digits.
 pub(super) fn is_address(digits: &str) -> bool {
-    (8..=64).contains(&digits.len()) && digits.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+    (8..=64).contains(&digits.len())
+        && digits
+            .bytes()
+            .all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
 /// The error for what stands behind `sha256:` and is no address.
 pub(super) fn bad_address(digits: &str) -> CalError {
     let shown: String = digits.chars().take(70).collect();
-    CalError::new(Code::E015, format!("\"sha256:{shown}\" is not a content address."))
-        .example("EXISTS sha256:3288d0d41cf49a1d428e404f0b6a6fe60388be9536937557f6139b813d53a520")
+    CalError::new(
+        Code::E015,
+        format!("\"sha256:{shown}\" is not a content address."),
+    )
+    .example("EXISTS sha256:3288d0d41cf49a1d428e404f0b6a6fe60388be9536937557f6139b813d53a520")
 }
 
 /// Refuses characters that reverse the writing direction (CAL 1.0, section 16.3).
@@ -321,10 +366,19 @@ pub(super) fn bad_address(digits: &str) -> CalError {
 /// E071.
 pub(super) fn check_bidi(text: &str) -> Result<()> {
     // All of them begin with the byte E2 in UTF-8; most texts don't have it.
-    let reverses = |character| matches!(character, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    match text.as_bytes().contains(&0xe2).then(|| text.chars().find(|&character| reverses(character))).flatten() {
+    let reverses =
+        |character| matches!(character, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    match text
+        .as_bytes()
+        .contains(&0xe2)
+        .then(|| text.chars().find(|&character| reverses(character)))
+        .flatten()
+    {
         Some(found) => {
-            let name = format!("A text holds U+{:04X}, which reverses the writing direction.", u32::from(found));
+            let name = format!(
+                "A text holds U+{:04X}, which reverses the writing direction.",
+                u32::from(found)
+            );
             Err(CalError::new(Code::E071, name))
         }
         None => Ok(()),
@@ -348,7 +402,11 @@ fn string_length(rest: &[u8]) -> Option<(usize, bool)> {
             b'"' => return Some((at, escaped)),
             b'\\' => {
                 escaped = true;
-                at += if matches!(rest.get(at + 1), Some(b'"' | b'\\')) { 2 } else { 1 };
+                at += if matches!(rest.get(at + 1), Some(b'"' | b'\\')) {
+                    2
+                } else {
+                    1
+                };
             }
             _ => at += 1,
         }
@@ -361,7 +419,11 @@ fn unescape(inner: &str) -> String {
     let mut characters = inner.chars().peekable();
     while let Some(character) = characters.next() {
         let escaped = character == '\\' && matches!(characters.peek(), Some('"' | '\\'));
-        out.push(if escaped { characters.next().unwrap_or(character) } else { character });
+        out.push(if escaped {
+            characters.next().unwrap_or(character)
+        } else {
+            character
+        });
     }
     out
 }
@@ -392,7 +454,11 @@ pub(super) fn template_length(text: &str) -> std::result::Result<Option<usize>, 
 
 /// The bytes of the tag that `text` begins with: to `}}`, for `{{{` to `}}}` if there is one.
 pub(super) fn tag_length(text: &str) -> Option<usize> {
-    let triple = if text.starts_with("{{{") { text.find("}}}").map(|at| at + 3) } else { None };
+    let triple = if text.starts_with("{{{") {
+        text.find("}}}").map(|at| at + 3)
+    } else {
+        None
+    };
     triple.or_else(|| text.get(2..)?.find("}}").map(|at| at + 4))
 }
 
@@ -453,7 +519,10 @@ mod tests {
             assert_eq!(code(&format!("\"a{character}\"")), Code::E071);
         }
         for character in ['\u{200f}', '\u{2065}', '\u{206a}', '\u{2029}'] {
-            assert_eq!(only_text(&format!("\"a{character}\"")), format!("a{character}"));
+            assert_eq!(
+                only_text(&format!("\"a{character}\"")),
+                format!("a{character}")
+            );
         }
     }
 
@@ -471,21 +540,33 @@ mod tests {
     #[test]
     fn addresses_have_8_to_64_lower_case_digits() {
         let long = "a".repeat(64);
-        assert_eq!(kinds(&format!("sha256:{long}")).unwrap(), [Kind::Hash(&long)]);
-        for text in
-            ["sha256:", "sha256:a1b2c3d", "sha256:A1B2C3D4", "sha256:a1b2c3d4g", "sha256:a1b2c3d4...", "sha256:target"]
-        {
+        assert_eq!(
+            kinds(&format!("sha256:{long}")).unwrap(),
+            [Kind::Hash(&long)]
+        );
+        for text in [
+            "sha256:",
+            "sha256:a1b2c3d",
+            "sha256:A1B2C3D4",
+            "sha256:a1b2c3d4g",
+            "sha256:a1b2c3d4...",
+            "sha256:target",
+        ] {
             assert_eq!(code(text), Code::E015, "{text}");
         }
         assert_eq!(code(&format!("sha256:{long}a")), Code::E015);
-        assert_eq!(kinds("SHA256:a1b2c3d4").unwrap().len(), 3, "a word, a colon and a word");
+        assert_eq!(
+            kinds("SHA256:a1b2c3d4").unwrap().len(),
+            3,
+            "a word, a colon and a word"
+        );
     }
 
     #[test]
     fn excluded_words_and_stray_characters_are_no_tokens() {
         for text in [
-            "delete", "DROP", "Index", "@", "*", "#", "'", "é", "_a", "!", "\u{feff}", "\0", "$", "$1x", "$é",
-            "a\u{a0}b",
+            "delete", "DROP", "Index", "@", "*", "#", "'", "é", "_a", "!", "\u{feff}", "\0", "$",
+            "$1x", "$é", "a\u{a0}b",
         ] {
             assert_eq!(code(text), Code::E002, "{text:?}");
         }
@@ -494,7 +575,11 @@ mod tests {
 
     #[test]
     fn template_text_ends_at_its_own_brace() {
-        let take = |text: &'static str| Lexer::new(text).template_text().map(|found| found.map(|(text, _)| text));
+        let take = |text: &'static str| {
+            Lexer::new(text)
+                .template_text()
+                .map(|found| found.map(|(text, _)| text))
+        };
         assert_eq!(take(" x } y").unwrap(), Some(" x "));
         assert_eq!(take("{{a}} {b} }").unwrap(), Some("{{a}} {b} "));
         assert_eq!(take("{{! } }}}").unwrap(), Some("{{! } }}"));

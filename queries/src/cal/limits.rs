@@ -1,10 +1,12 @@
-//! The limits of CAL, each with its unit and the code of the error that it raises (CAL 1.0, sections 8.2 and 17.3).
+//! The limits of CAL, each with its unit and the code of the error that it raises (CAL 1.0,
+//! sections 8.2 and 17.3).
 //!
 //! What doesn't live here: the checks themselves, which stand where the counted thing is read.
 
 /// Bytes of a query in text form; more is E001.
 pub const MAX_QUERY_BYTES: usize = 8192;
-/// Bytes of a query in JSON form. The JSON form of a query of [`MAX_QUERY_BYTES`] stays far below; more is E001.
+/// Bytes of a query in JSON form. The JSON form of a query of [`MAX_QUERY_BYTES`] stays far below;
+/// more is E001.
 pub const MAX_JSON_BYTES: usize = 16 * MAX_QUERY_BYTES;
 /// Grains that LIMIT and RECENT may ask for; more is E010.
 pub const MAX_LIMIT: u32 = 1000;
@@ -18,7 +20,8 @@ pub const MAX_STAGES: usize = 5;
 pub const MAX_SET_OPERANDS: usize = 5;
 /// Levels of subqueries below a RECALL; more is E007.
 pub const MAX_SUBQUERY_DEPTH: usize = 3;
-/// Levels of arrays in a value. No field takes an array of arrays, extension options may; more is E007.
+/// Levels of arrays in a value. No field takes an array of arrays, extension options may; more is
+/// E007.
 pub const MAX_ARRAY_DEPTH: usize = 4;
 /// Distinct parameters of a query; more is E002.
 pub const MAX_PARAMETERS: usize = 20;
@@ -58,7 +61,8 @@ pub const MAX_TEMPLATE_BYTES: usize = 4096;
 pub const MAX_TEMPLATE_DEPTH: usize = 5;
 /// Grains that one `{{#each}}` visits.
 pub const MAX_EACH_ITERATIONS: usize = 200;
-/// Template nodes that one rendering visits in all: what stops nested `{{#each}}` blocks that print nothing.
+/// Template nodes that one rendering visits in all: what stops nested `{{#each}}` blocks that print
+/// nothing.
 pub const MAX_TEMPLATE_STEPS: usize = 200_000;
 /// Templates that a namespace may define; more is E089.
 pub const MAX_TEMPLATES_PER_NAMESPACE: usize = 50;

@@ -1,4 +1,5 @@
-//! CAL 1.0, the context assembly language, at conformance level 4: from text or JSON to a checked syntax tree, and back.
+//! CAL 1.0, the context assembly language, at conformance level 4: from text or JSON to a checked
+//! syntax tree, and back.
 //!
 //! | module | what it answers |
 //! |---|---|
@@ -14,8 +15,8 @@
 //! | [`describe`] | what can the language tell about itself? |
 //! | [`limits`] | how much of everything is allowed? |
 //!
-//! Everything here is a pure function over text and trees: no store, no clock, no DataFusion. Planning and execution build
-//! on the trees; rendering is in [`crate::render`].
+//! Everything here is a pure function over text and trees: no store, no clock, no DataFusion.
+//! Planning and execution build on the trees; rendering is in [`crate::render`].
 //!
 //! A query goes this way:
 //!
@@ -66,9 +67,9 @@ pub use print::{print, query_hash};
 /// How queries are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Options {
-    /// Understand the type names of other versions of the specifications too: `facts`, `tools`, `episodes`, `checkpoints`.
-    /// CAL 1.0 says that they are E003, so this is off unless a user asks for it. Trees and printed text always have the
-    /// names of CAL 1.0.
+    /// Understand the type names of other versions of the specifications too: `facts`, `tools`,
+    /// `episodes`, `checkpoints`. CAL 1.0 says that they are E003, so this is off unless a user
+    /// asks for it. Trees and printed text always have the names of CAL 1.0.
     pub aliases: bool,
 }
 

@@ -1,8 +1,8 @@
 //! Decimal numbers as texts: exact, in one spelling each.
 //!
-//! CAL numbers are not doubles: `0.1` and seventeen digits of an epoch must come back as they were written. A number is
-//! therefore its decimal spelling, normalised so that equal numbers are equal texts. The renderers use the same
-//! normalisation for the numbers in grains.
+//! CAL numbers are not doubles: `0.1` and seventeen digits of an epoch must come back as they were
+//! written. A number is therefore its decimal spelling, normalised so that equal numbers are equal
+//! texts. The renderers use the same normalisation for the numbers in grains.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -10,8 +10,9 @@ use std::fmt;
 /// Digits that an exponent may unfold to; beyond, a number stays as it is written.
 const MAX_UNFOLDED_DIGITS: i64 = 400;
 
-/// A number literal: an integer, or a decimal fraction, in its normal spelling (no plus, no leading zeros, no exponent;
-/// a fraction has no trailing zeros but at least one digit, so `1.0` stays a fraction and `1` an integer).
+/// A number literal: an integer, or a decimal fraction, in its normal spelling (no plus, no leading
+/// zeros, no exponent; a fraction has no trailing zeros but at least one digit, so `1.0` stays a
+/// fraction and `1` an integer).
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Number(Box<str>);
 
@@ -23,14 +24,19 @@ impl Number {
             Some((whole, fraction)) => (whole, Some(fraction)),
             None => (digits, None),
         };
-        let all_digits = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
-        (all_digits(whole) && fraction.is_none_or(all_digits)).then(|| normal(negative, whole, fraction))
+        let all_digits =
+            |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+        (all_digits(whole) && fraction.is_none_or(all_digits))
+            .then(|| normal(negative, whole, fraction))
     }
 
-    /// The number that a JSON number spells; an exponent is unfolded. `None` if that takes hundreds of digits.
+    /// The number that a JSON number spells; an exponent is unfolded. `None` if that takes hundreds
+    /// of digits.
     pub fn from_json(number: &gristmill_schemas::json::Number) -> Option<Number> {
         let text = number.as_str();
-        let Some(at) = text.find(['e', 'E']) else { return Number::parse(text) };
+        let Some(at) = text.find(['e', 'E']) else {
+            return Number::parse(text);
+        };
         Number::parse(&unfold(&text[..at], text[at + 1..].parse().ok()?)?)
     }
 
@@ -96,7 +102,8 @@ impl From<u32> for Number {
 }
 
 fn strip_sign(text: &str) -> (bool, &str) {
-    text.strip_prefix('-').map_or((false, text), |rest| (true, rest))
+    text.strip_prefix('-')
+        .map_or((false, text), |rest| (true, rest))
 }
 
 fn normal(negative: bool, whole: &str, fraction: Option<&str>) -> Number {
@@ -134,13 +141,19 @@ fn unfold(mantissa: &str, exponent: i64) -> Option<String> {
     }
     let (whole, fraction) = all.split_at(point);
     let fraction = if fraction.is_empty() { "0" } else { fraction };
-    Some(format!("{}{whole}.{fraction}", if negative { "-" } else { "" }))
+    Some(format!(
+        "{}{whole}.{fraction}",
+        if negative { "-" } else { "" }
+    ))
 }
 
 fn compare_magnitudes(left: &str, right: &str) -> Ordering {
     let (left_whole, left_fraction) = left.split_once('.').unwrap_or((left, ""));
     let (right_whole, right_fraction) = right.split_once('.').unwrap_or((right, ""));
-    let whole = left_whole.len().cmp(&right_whole.len()).then_with(|| left_whole.cmp(right_whole));
+    let whole = left_whole
+        .len()
+        .cmp(&right_whole.len())
+        .then_with(|| left_whole.cmp(right_whole));
     // Fractions have no trailing zeros, so comparing them as texts compares their values.
     whole.then_with(|| left_fraction.cmp(right_fraction))
 }
@@ -155,9 +168,14 @@ mod tests {
 
     #[test]
     fn equal_numbers_have_one_spelling() {
-        for (written, normal) in
-            [("007", "7"), ("-0", "0"), ("0.90", "0.9"), ("1.000", "1.0"), ("-00.50", "-0.5"), ("-0.0", "-0.0")]
-        {
+        for (written, normal) in [
+            ("007", "7"),
+            ("-0", "0"),
+            ("0.90", "0.9"),
+            ("1.000", "1.0"),
+            ("-00.50", "-0.5"),
+            ("-0.0", "-0.0"),
+        ] {
             assert_eq!(number(written).as_str(), normal);
         }
         for wrong in ["", "-", ".5", "5.", "1e3", "+1", "1.2.3", "٣", "--1"] {
@@ -181,8 +199,16 @@ mod tests {
             "9223372036854775809",
         ];
         for pair in ascending.windows(2) {
-            assert_eq!(number(pair[0]).compare(&number(pair[1])), Ordering::Less, "{pair:?}");
-            assert_eq!(number(pair[1]).compare(&number(pair[0])), Ordering::Greater, "{pair:?}");
+            assert_eq!(
+                number(pair[0]).compare(&number(pair[1])),
+                Ordering::Less,
+                "{pair:?}"
+            );
+            assert_eq!(
+                number(pair[1]).compare(&number(pair[0])),
+                Ordering::Greater,
+                "{pair:?}"
+            );
         }
         for (left, right) in [("1", "1.0"), ("-0.0", "0"), ("2.50", "2.5")] {
             assert_eq!(number(left).compare(&number(right)), Ordering::Equal);
@@ -191,18 +217,33 @@ mod tests {
 
     #[test]
     fn the_shortest_form_has_no_empty_fraction() {
-        for (written, shortest) in [("1.0", "1"), ("0.90", "0.9"), ("-0.0", "0"), ("10", "10"), ("-2.50", "-2.5")] {
+        for (written, shortest) in [
+            ("1.0", "1"),
+            ("0.90", "0.9"),
+            ("-0.0", "0"),
+            ("10", "10"),
+            ("-2.50", "-2.5"),
+        ] {
             assert_eq!(number(written).shortest(), shortest);
         }
     }
 
     #[test]
     fn exponents_of_json_are_unfolded_within_bounds() {
-        for (written, value) in
-            [("1e3", "1000.0"), ("1.5e-3", "0.0015"), ("-2E+1", "-20.0"), ("12.5e1", "125.0"), ("1e-7", "0.0000001")]
-        {
+        for (written, value) in [
+            ("1e3", "1000.0"),
+            ("1.5e-3", "0.0015"),
+            ("-2E+1", "-20.0"),
+            ("12.5e1", "125.0"),
+            ("1e-7", "0.0000001"),
+        ] {
             let json = gristmill_schemas::json::Json::parse(written.as_bytes()).unwrap();
-            assert_eq!(Number::from_json(json.as_number().unwrap()).unwrap().as_str(), value);
+            assert_eq!(
+                Number::from_json(json.as_number().unwrap())
+                    .unwrap()
+                    .as_str(),
+                value
+            );
         }
         let huge = gristmill_schemas::json::Json::parse(b"1e999999999").unwrap();
         assert_eq!(Number::from_json(huge.as_number().unwrap()), None);

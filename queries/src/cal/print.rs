@@ -1,7 +1,7 @@
 //! The canonical text of a query, and its hash (digest of CAL 1.0, sections 3 and 11).
 //!
-//! One spelling per query: clauses in the order of the grammar, keywords in upper case, single spaces, no comments, a bar
-//! before every stage. Reading it gives the same tree again.
+//! One spelling per query: clauses in the order of the grammar, keywords in upper case, single
+//! spaces, no comments, a bar before every stage. Reading it gives the same tree again.
 
 use std::fmt::{self, Display, Formatter, Write};
 
@@ -17,7 +17,8 @@ pub fn print(query: &Query) -> String {
     query.to_string()
 }
 
-/// `sha256:` and the SHA-256 of the canonical text: what audit records and responses know a query by.
+/// `sha256:` and the SHA-256 of the canonical text: what audit records and responses know a query
+/// by.
 pub fn query_hash(query: &Query) -> String {
     let mut out = String::from("sha256:");
     for byte in Sha256::digest(print(query)) {
@@ -44,7 +45,11 @@ impl Display for Quoted<'_> {
 }
 
 /// Items with a separator between them.
-fn separated<T: Display>(out: &mut Formatter<'_>, items: impl IntoIterator<Item = T>, separator: &str) -> fmt::Result {
+fn separated<T: Display>(
+    out: &mut Formatter<'_>,
+    items: impl IntoIterator<Item = T>,
+    separator: &str,
+) -> fmt::Result {
     for (at, item) in items.into_iter().enumerate() {
         if at > 0 {
             out.write_str(separator)?;
@@ -154,11 +159,20 @@ impl Display for History {
                 write!(out, "HISTORY {target}")?;
                 diff.iter().try_for_each(|diff| write!(out, " DIFF {diff}"))
             }
-            History::Triple { namespace, subject, relation, as_of } => {
+            History::Triple {
+                namespace,
+                subject,
+                relation,
+                as_of,
+            } => {
                 out.write_str("HISTORY")?;
-                namespace.iter().try_for_each(|namespace| write!(out, " {namespace}"))?;
+                namespace
+                    .iter()
+                    .try_for_each(|namespace| write!(out, " {namespace}"))?;
                 write!(out, " WHERE subject = {subject} AND relation = {relation}")?;
-                as_of.iter().try_for_each(|time| write!(out, " AS OF {}", Quoted(time)))
+                as_of
+                    .iter()
+                    .try_for_each(|time| write!(out, " AS OF {}", Quoted(time)))
             }
         }
     }
@@ -176,7 +190,9 @@ impl Display for NamespaceScope {
 impl Display for Describe {
     fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
         write!(out, "DESCRIBE {}", self.target)?;
-        self.grain_type.iter().try_for_each(|grain_type| write!(out, " {grain_type}"))
+        self.grain_type
+            .iter()
+            .try_for_each(|grain_type| write!(out, " {grain_type}"))
     }
 }
 
@@ -233,7 +249,12 @@ impl Display for SetClause {
 
 impl Display for Revert {
     fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
-        write!(out, "REVERT {} REASON {}", self.target, Quoted(&self.reason))
+        write!(
+            out,
+            "REVERT {} REASON {}",
+            self.target,
+            Quoted(&self.reason)
+        )
     }
 }
 
@@ -263,25 +284,58 @@ impl Display for Recall {
 /// A RECALL, with an extractor behind its stages if there is one.
 fn recall(out: &mut Formatter<'_>, recall: &Recall, extract: Option<Extractor>) -> fmt::Result {
     out.write_str(if recall.my { "RECALL MY" } else { "RECALL" })?;
-    recall.grain_type.map(TypeName::plural).iter().try_for_each(|plural| write!(out, " {plural}"))?;
-    recall.namespace.iter().try_for_each(|namespace| write!(out, " {namespace}"))?;
-    recall.about.iter().try_for_each(|text| write!(out, " ABOUT {}", Quoted(text)))?;
-    recall.like.iter().try_for_each(|text| write!(out, " LIKE {}", Quoted(text)))?;
-    recall.since.iter().try_for_each(|text| write!(out, " SINCE {}", Quoted(text)))?;
-    recall.between.iter().try_for_each(|(low, high)| write!(out, " BETWEEN {low} AND {high}"))?;
-    recall.thread.iter().try_for_each(|thread| write!(out, " {thread}"))?;
+    recall
+        .grain_type
+        .map(TypeName::plural)
+        .iter()
+        .try_for_each(|plural| write!(out, " {plural}"))?;
+    recall
+        .namespace
+        .iter()
+        .try_for_each(|namespace| write!(out, " {namespace}"))?;
+    recall
+        .about
+        .iter()
+        .try_for_each(|text| write!(out, " ABOUT {}", Quoted(text)))?;
+    recall
+        .like
+        .iter()
+        .try_for_each(|text| write!(out, " LIKE {}", Quoted(text)))?;
+    recall
+        .since
+        .iter()
+        .try_for_each(|text| write!(out, " SINCE {}", Quoted(text)))?;
+    recall
+        .between
+        .iter()
+        .try_for_each(|(low, high)| write!(out, " BETWEEN {low} AND {high}"))?;
+    recall
+        .thread
+        .iter()
+        .try_for_each(|thread| write!(out, " {thread}"))?;
     if !recall.conditions.is_empty() {
         out.write_str(" WHERE ")?;
         separated(out, &recall.conditions, " AND ")?;
     }
     with(out, &recall.options)?;
-    recall.stages.iter().try_for_each(|stage| write!(out, " | {}", stage.kind))?;
-    extract.iter().try_for_each(|extractor| write!(out, " | {extractor}"))?;
-    recall.recent.iter().try_for_each(|count| write!(out, " RECENT {count}"))?;
+    recall
+        .stages
+        .iter()
+        .try_for_each(|stage| write!(out, " | {}", stage.kind))?;
+    extract
+        .iter()
+        .try_for_each(|extractor| write!(out, " | {extractor}"))?;
+    recall
+        .recent
+        .iter()
+        .try_for_each(|count| write!(out, " RECENT {count}"))?;
     if recall.contradictions {
         out.write_str(" CONTRADICTIONS")?;
     }
-    recall.format.iter().try_for_each(|format| write!(out, " AS {format}"))
+    recall
+        .format
+        .iter()
+        .try_for_each(|format| write!(out, " AS {format}"))
 }
 
 fn with(out: &mut Formatter<'_>, options: &[WithOption]) -> fmt::Result {
@@ -336,7 +390,9 @@ impl Display for StageKind {
                 out.write_str("SELECT ")?;
                 listed(out, fields)
             }
-            StageKind::OrderBy(field, direction) => write!(out, "ORDER BY {field} {}", Direction::name(*direction)),
+            StageKind::OrderBy(field, direction) => {
+                write!(out, "ORDER BY {field} {}", Direction::name(*direction))
+            }
             StageKind::Limit(count) => write!(out, "LIMIT {count}"),
             StageKind::Offset(Offset::Count(count)) => write!(out, "OFFSET {count}"),
             StageKind::Offset(Offset::Parameter(parameter)) => write!(out, "OFFSET {parameter}"),
@@ -373,13 +429,25 @@ impl Display for WithOption {
             WithOption::ContradictionDetection => out.write_str("contradiction_detection"),
             WithOption::Summarize => out.write_str("summarize"),
             WithOption::ProgressiveDisclosure(None) => out.write_str("progressive_disclosure"),
-            WithOption::ProgressiveDisclosure(Some(level)) => write!(out, "progressive_disclosure({level})"),
+            WithOption::ProgressiveDisclosure(Some(level)) => {
+                write!(out, "progressive_disclosure({level})")
+            }
             WithOption::Diversity(Diversity::Mmr(None)) => out.write_str("diversity(mmr)"),
-            WithOption::Diversity(Diversity::Mmr(Some(lambda))) => write!(out, "diversity(mmr, lambda = {lambda})"),
-            WithOption::Diversity(Diversity::Threshold(least)) => write!(out, "diversity(threshold, {least})"),
-            WithOption::Consistency(Consistency::Eventual) => out.write_str("consistency(eventual)"),
-            WithOption::Consistency(Consistency::Linearizable) => out.write_str("consistency(linearizable)"),
-            WithOption::Consistency(Consistency::Bounded(bound)) => write!(out, "consistency(bounded({bound}))"),
+            WithOption::Diversity(Diversity::Mmr(Some(lambda))) => {
+                write!(out, "diversity(mmr, lambda = {lambda})")
+            }
+            WithOption::Diversity(Diversity::Threshold(least)) => {
+                write!(out, "diversity(threshold, {least})")
+            }
+            WithOption::Consistency(Consistency::Eventual) => {
+                out.write_str("consistency(eventual)")
+            }
+            WithOption::Consistency(Consistency::Linearizable) => {
+                out.write_str("consistency(linearizable)")
+            }
+            WithOption::Consistency(Consistency::Bounded(bound)) => {
+                write!(out, "consistency(bounded({bound}))")
+            }
             WithOption::Dedup(field) => write!(out, "dedup({field})"),
             WithOption::Locale(locale) => write!(out, "locale({})", Quoted(locale)),
             WithOption::Cache(seconds) => write!(out, "cache(ttl = {seconds})"),
@@ -397,24 +465,36 @@ impl Display for WithOption {
 impl Display for Assemble {
     fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
         out.write_str("ASSEMBLE")?;
-        self.name.iter().try_for_each(|name| write!(out, " {name}"))?;
-        self.intent.iter().try_for_each(|intent| write!(out, " FOR {}", Quoted(intent)))?;
+        self.name
+            .iter()
+            .try_for_each(|name| write!(out, " {name}"))?;
+        self.intent
+            .iter()
+            .try_for_each(|intent| write!(out, " FOR {}", Quoted(intent)))?;
         out.write_str(" FROM ")?;
         listed(out, &self.sources)?;
-        self.budget.iter().try_for_each(|budget| write!(out, " BUDGET {} {}", budget.amount, budget.unit))?;
+        self.budget
+            .iter()
+            .try_for_each(|budget| write!(out, " BUDGET {} {}", budget.amount, budget.unit))?;
         if !self.priority.is_empty() {
             out.write_str(" PRIORITY ")?;
             separated(out, &self.priority, " > ")?;
         }
-        self.format.iter().try_for_each(|format| write!(out, " FORMAT {format}"))?;
-        self.stream.iter().try_for_each(|stream| write!(out, " {stream}"))?;
+        self.format
+            .iter()
+            .try_for_each(|format| write!(out, " FORMAT {format}"))?;
+        self.stream
+            .iter()
+            .try_for_each(|stream| write!(out, " {stream}"))?;
         with(out, &self.options)
     }
 }
 
 impl Display for Source {
     fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
-        self.label.iter().try_for_each(|label| write!(out, "{label}: "))?;
+        self.label
+            .iter()
+            .try_for_each(|label| write!(out, "{label}: "))?;
         match &self.body {
             SourceBody::Recall(recall) => write!(out, "({recall})"),
             SourceBody::Binding(parameter) => parameter.fmt(out),
@@ -435,7 +515,8 @@ impl Display for FormatSpec {
 
 impl Display for Sections {
     fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
-        self.iter().try_for_each(|(name, text)| write!(out, " {name} {{{}}}", untrim(text)))
+        self.iter()
+            .try_for_each(|(name, text)| write!(out, " {name} {{{}}}", untrim(text)))
     }
 }
 
@@ -446,7 +527,13 @@ impl Display for Stream {
         }
         out.write_str("STREAM { ")?;
         let chunk_size = self.chunk_size.map(|size| format!("chunk_size = {size}"));
-        listed(out, self.events.iter().map(|event| event.name()).chain(chunk_size.as_deref()))?;
+        listed(
+            out,
+            self.events
+                .iter()
+                .map(|event| event.name())
+                .chain(chunk_size.as_deref()),
+        )?;
         out.write_str(" }")
     }
 }
@@ -454,7 +541,9 @@ impl Display for Stream {
 impl Display for TemplateDefinition {
     fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
         write!(out, "DEFINE TEMPLATE {}", self.name)?;
-        self.extends.iter().try_for_each(|preset| write!(out, " EXTENDS {preset}"))?;
+        self.extends
+            .iter()
+            .try_for_each(|preset| write!(out, " EXTENDS {preset}"))?;
         self.sections.fmt(out)
     }
 }

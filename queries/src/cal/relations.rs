@@ -42,7 +42,9 @@ const UNCATEGORISED: [&str; 3] = ["mg:agrees_with", "mg:requires_steps", "mg:own
 
 /// All relations of the `mg:` vocabulary.
 pub fn vocabulary() -> impl Iterator<Item = &'static str> {
-    let categorised = RelationCategory::ALL.iter().flat_map(|category| category.relations().iter().copied());
+    let categorised = RelationCategory::ALL
+        .iter()
+        .flat_map(|category| category.relations().iter().copied());
     categorised.chain(UNCATEGORISED)
 }
 
@@ -62,6 +64,8 @@ mod tests {
         all.dedup();
         assert_eq!(all.len(), 21);
         assert!(all.iter().all(|relation| !is_unknown_mg(relation)));
-        assert!(is_unknown_mg("mg:loves") && !is_unknown_mg("loves") && !is_unknown_mg("acme:loves"));
+        assert!(
+            is_unknown_mg("mg:loves") && !is_unknown_mg("loves") && !is_unknown_mg("acme:loves")
+        );
     }
 }

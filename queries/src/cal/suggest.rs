@@ -1,21 +1,30 @@
 //! "Did you mean …?": the nearest of the names that are allowed.
 
-/// The name of `names` that `word` was most likely meant to be, if one is near: at most one change in three characters.
-/// Changes are insertions, deletions, replacements and swaps of neighbours; case doesn't count.
+/// The name of `names` that `word` was most likely meant to be, if one is near: at most one change
+/// in three characters. Changes are insertions, deletions, replacements and swaps of neighbours;
+/// case doesn't count.
 pub(crate) fn nearest<'n>(word: &str, names: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
     near(word, names, 1).into_iter().next()
 }
 
 /// As [`nearest`], up to `most` of them, nearest first, each once.
-pub(crate) fn near<'n>(word: &str, names: impl IntoIterator<Item = &'n str>, most: usize) -> Vec<&'n str> {
+pub(crate) fn near<'n>(
+    word: &str,
+    names: impl IntoIterator<Item = &'n str>,
+    most: usize,
+) -> Vec<&'n str> {
     let word = word.to_ascii_lowercase();
     // The distance is quadratic in length; no name is long, and a long word is near none of them.
     if word.len() > 40 {
         return Vec::new();
     }
     let allowed = (word.chars().count() / 3).max(1);
-    let measured = names.into_iter().map(|name| (distance(&word, &name.to_ascii_lowercase()), name));
-    let mut near: Vec<(usize, &str)> = measured.filter(|(changes, _)| *changes <= allowed).collect();
+    let measured = names
+        .into_iter()
+        .map(|name| (distance(&word, &name.to_ascii_lowercase()), name));
+    let mut near: Vec<(usize, &str)> = measured
+        .filter(|(changes, _)| *changes <= allowed)
+        .collect();
     near.sort_unstable();
     near.dedup();
     near.into_iter().take(most).map(|(_, name)| name).collect()
@@ -31,7 +40,9 @@ fn distance(left: &str, right: &str) -> usize {
         let mut current = vec![row + 1];
         for (column, &r) in right.iter().enumerate() {
             let replaced = previous[column] + usize::from(l != r);
-            let mut least = replaced.min(previous[column + 1] + 1).min(current[column] + 1);
+            let mut least = replaced
+                .min(previous[column + 1] + 1)
+                .min(current[column] + 1);
             let swapped = row > 0 && column > 0 && l == right[column - 1] && left[row - 1] == r;
             if swapped {
                 least = least.min(before_previous[column - 1] + 1);
@@ -59,9 +70,13 @@ mod tests {
 
     #[test]
     fn distance_counts_the_four_kinds_of_changes() {
-        for (left, right, changes) in
-            [("", "abc", 3), ("abc", "abc", 0), ("abc", "acb", 1), ("abc", "ab", 1), ("abc", "axc", 1)]
-        {
+        for (left, right, changes) in [
+            ("", "abc", 3),
+            ("abc", "abc", 0),
+            ("abc", "acb", 1),
+            ("abc", "ab", 1),
+            ("abc", "axc", 1),
+        ] {
             assert_eq!(distance(left, right), changes, "{left} {right}");
             assert_eq!(distance(right, left), changes, "{right} {left}");
         }

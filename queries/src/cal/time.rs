@@ -27,21 +27,27 @@ pub enum TimePoint {
 }
 
 impl TimePoint {
-    /// The point that a text tells: an ISO date (its midnight, UTC) or date and time, `today`, `yesterday`,
-    /// `last 7 days`, `past hour`, `3 weeks ago`. `None` for any other text.
+    /// The point that a text tells: an ISO date (its midnight, UTC) or date and time, `today`,
+    /// `yesterday`, `last 7 days`, `past hour`, `3 weeks ago`. `None` for any other text.
     pub fn parse(text: &str) -> Option<TimePoint> {
         let text = text.trim().to_ascii_lowercase();
         match text.as_str() {
             "today" => Some(TimePoint::Midnight(0)),
             "yesterday" => Some(TimePoint::Midnight(1)),
-            _ => iso(&text).map(TimePoint::Fixed).or_else(|| relative(&text).map(TimePoint::Ago)),
+            _ => iso(&text)
+                .map(TimePoint::Fixed)
+                .or_else(|| relative(&text).map(TimePoint::Ago)),
         }
     }
 
     /// The point that a number tells: seconds below 10^11 in magnitude, else milliseconds.
     pub fn from_epoch(number: i64) -> TimePoint {
         let seconds = number.unsigned_abs() < LEAST_MILLISECONDS.unsigned_abs();
-        TimePoint::Fixed(if seconds { number.saturating_mul(SECOND) } else { number })
+        TimePoint::Fixed(if seconds {
+            number.saturating_mul(SECOND)
+        } else {
+            number
+        })
     }
 
     /// The point that a value tells; `None` for values that tell none.
@@ -58,7 +64,10 @@ impl TimePoint {
         match self {
             TimePoint::Fixed(at) => at,
             TimePoint::Ago(duration) => now_ms.saturating_sub(duration),
-            TimePoint::Midnight(days_ago) => now_ms.div_euclid(DAY).saturating_sub(days_ago).saturating_mul(DAY),
+            TimePoint::Midnight(days_ago) => now_ms
+                .div_euclid(DAY)
+                .saturating_sub(days_ago)
+                .saturating_mul(DAY),
         }
     }
 }
@@ -89,12 +98,19 @@ fn duration(count: &str, unit: &str) -> Option<i64> {
     count.parse::<i64>().ok()?.checked_mul(unit)
 }
 
-/// `2026-01-15`, `2026-01-15t10:30`, `2026-01-15 10:30:00.5+02:00` in milliseconds; without zone it is UTC.
+/// `2026-01-15`, `2026-01-15t10:30`, `2026-01-15 10:30:00.5+02:00` in milliseconds; without zone it
+/// is UTC.
 fn iso(text: &str) -> Option<i64> {
     let date = text.get(..10)?;
-    let date = NaiveDate::from_ymd_opt(digits(date, 0, 4)?, digits(date, 5, 7)?, digits(date, 8, 10)?)
-        .filter(|_| date.as_bytes()[4] == b'-' && date.as_bytes()[7] == b'-')?;
-    let midnight = date.and_hms_opt(0, 0, 0).map(|midnight: NaiveDateTime| midnight.and_utc().timestamp_millis())?;
+    let date = NaiveDate::from_ymd_opt(
+        digits(date, 0, 4)?,
+        digits(date, 5, 7)?,
+        digits(date, 8, 10)?,
+    )
+    .filter(|_| date.as_bytes()[4] == b'-' && date.as_bytes()[7] == b'-')?;
+    let midnight = date
+        .and_hms_opt(0, 0, 0)
+        .map(|midnight: NaiveDateTime| midnight.and_utc().timestamp_millis())?;
     let rest = &text[10..];
     if rest.is_empty() {
         return Some(midnight);
@@ -106,12 +122,17 @@ fn iso(text: &str) -> Option<i64> {
 
 /// The number that `text[from..to]` spells, all of it digits.
 fn digits<T: std::str::FromStr>(text: &str, from: usize, to: usize) -> Option<T> {
-    text.get(from..to).filter(|part| part.bytes().all(|byte| byte.is_ascii_digit()))?.parse().ok()
+    text.get(from..to)
+        .filter(|part| part.bytes().all(|byte| byte.is_ascii_digit()))?
+        .parse()
+        .ok()
 }
 
 /// `hh:mm`, `hh:mm:ss`, `hh:mm:ss.fff`
 fn time_of_day(text: &str) -> Option<i64> {
-    let (clock, fraction) = text.split_once('.').map_or((text, None), |(clock, fraction)| (clock, Some(fraction)));
+    let (clock, fraction) = text
+        .split_once('.')
+        .map_or((text, None), |(clock, fraction)| (clock, Some(fraction)));
     let [hour, minute] = [digits::<i64>(clock, 0, 2)?, digits::<i64>(clock, 3, 5)?];
     let second = match clock.len() {
         5 if fraction.is_none() => 0,
@@ -146,7 +167,9 @@ fn zone(text: &str) -> Option<i64> {
         _ => return None,
     };
     let hours = digits::<i64>(offset, 0, 2).filter(|hours| *hours < 24)?;
-    let minutes = minutes_at.map_or(Some(0), |at| digits::<i64>(offset, at, at + 2).filter(|minutes| *minutes < 60))?;
+    let minutes = minutes_at.map_or(Some(0), |at| {
+        digits::<i64>(offset, at, at + 2).filter(|minutes| *minutes < 60)
+    })?;
     Some(sign * (hours * HOUR + minutes * MINUTE))
 }
 
@@ -224,8 +247,14 @@ mod tests {
     fn small_numbers_are_seconds_and_large_ones_milliseconds() {
         assert_eq!(TimePoint::from_epoch(1_768_478_400).resolve(0), NOW);
         assert_eq!(TimePoint::from_epoch(NOW).resolve(0), NOW);
-        assert_eq!(TimePoint::from_epoch(99_999_999_999).resolve(0), 99_999_999_999_000);
-        assert_eq!(TimePoint::from_epoch(100_000_000_000).resolve(0), 100_000_000_000);
+        assert_eq!(
+            TimePoint::from_epoch(99_999_999_999).resolve(0),
+            99_999_999_999_000
+        );
+        assert_eq!(
+            TimePoint::from_epoch(100_000_000_000).resolve(0),
+            100_000_000_000
+        );
         assert_eq!(TimePoint::from_epoch(-5).resolve(0), -5000);
         assert_eq!(TimePoint::from_epoch(i64::MIN).resolve(0), i64::MIN);
     }

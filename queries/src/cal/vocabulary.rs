@@ -1,5 +1,5 @@
-//! The closed word lists of CAL, each an enum with the spelling of its members: one definition for the lexer, the
-//! parser, the printers, completion and DESCRIBE.
+//! The closed word lists of CAL, each an enum with the spelling of its members: one definition for
+//! the lexer, the parser, the printers, completion and DESCRIBE.
 
 /// Defines an enum whose members have one spelling each.
 macro_rules! vocabulary {

@@ -1,7 +1,9 @@
-//! Words with a meaning of their own: keywords, words that are kept for later, words that CAL will never have.
+//! Words with a meaning of their own: keywords, words that are kept for later, words that CAL will
+//! never have.
 //!
-//! Keywords are contextual. The specification bans them as names, yet its own examples use `history:` and `recent:` as
-//! labels, so any word but an excluded one may stand where a name is expected.
+//! Keywords are contextual. The specification bans them as names, yet its own examples use
+//! `history:` and `recent:` as labels, so any word but an excluded one may stand where a name is
+//! expected.
 
 macro_rules! keywords {
     ($($keyword:ident $text:literal)+) => {
@@ -56,7 +58,20 @@ impl Keyword {
     /// True for words that begin a pipeline stage.
     pub const fn begins_stage(self) -> bool {
         use Keyword::*;
-        matches!(self, Select | Order | Limit | Offset | Count | First | Subjects | Objects | Hashes | Group | Project)
+        matches!(
+            self,
+            Select
+                | Order
+                | Limit
+                | Offset
+                | Count
+                | First
+                | Subjects
+                | Objects
+                | Hashes
+                | Group
+                | Project
+        )
     }
 
     /// True for words that begin a clause of RECALL, stages included.
@@ -65,7 +80,16 @@ impl Keyword {
         self.begins_stage()
             || matches!(
                 self,
-                In | About | Like | Since | Between | Thread | Where | With | Recent | Contradictions | As
+                In | About
+                    | Like
+                    | Since
+                    | Between
+                    | Thread
+                    | Where
+                    | With
+                    | Recent
+                    | Contradictions
+                    | As
             )
     }
 
@@ -90,8 +114,9 @@ impl Keyword {
     }
 }
 
-/// The words that the language can't say, in any place but template text (CAL 1.0, section 2.4). There is no keyword, no
-/// production and no syntax tree for what they name. `CONSENT` is among them only as a name: it is a grain type.
+/// The words that the language can't say, in any place but template text (CAL 1.0, section 2.4).
+/// There is no keyword, no production and no syntax tree for what they name. `CONSENT` is among
+/// them only as a name: it is a grain type.
 pub const EXCLUDED_WORDS: &[&str] = &[
     "DELETE",
     "DROP",
@@ -126,13 +151,17 @@ pub const EXCLUDED_WORDS: &[&str] = &[
 
 /// True for [`EXCLUDED_WORDS`], whatever their case.
 pub fn is_excluded(word: &str) -> bool {
-    EXCLUDED_WORDS.iter().any(|excluded| excluded.eq_ignore_ascii_case(word))
+    EXCLUDED_WORDS
+        .iter()
+        .any(|excluded| excluded.eq_ignore_ascii_case(word))
 }
 
 /// True for an ASCII letter followed by letters, digits and underscores.
 pub fn is_identifier(text: &str) -> bool {
     text.starts_with(|first: char| first.is_ascii_alphabetic())
-        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+        && text
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
 
 #[cfg(test)]
@@ -143,10 +172,16 @@ mod tests {
     fn keywords_are_known_in_any_case_and_none_is_excluded() {
         for keyword in Keyword::ALL {
             assert_eq!(Keyword::from_name(keyword.name()), Some(*keyword));
-            assert_eq!(Keyword::from_name(&keyword.name().to_lowercase()), Some(*keyword));
+            assert_eq!(
+                Keyword::from_name(&keyword.name().to_lowercase()),
+                Some(*keyword)
+            );
             assert!(!is_excluded(keyword.name()), "{keyword:?}");
         }
-        let longest = Keyword::ALL.iter().map(|keyword| keyword.name().len()).max();
+        let longest = Keyword::ALL
+            .iter()
+            .map(|keyword| keyword.name().len())
+            .max();
         assert_eq!(longest, Some(LONGEST_KEYWORD));
         assert_eq!(Keyword::from_name("RECALLS"), None);
         assert_eq!(Keyword::from_name(&"R".repeat(100)), None);

@@ -1,4 +1,5 @@
-//! What a query yields, and the envelope that carries it (CAL 1.0, section 21; OMS 1.3, section 28.1).
+//! What a query yields, and the envelope that carries it (CAL 1.0, section 21; OMS 1.3, section
+//! 28.1).
 
 use gristmill_schemas::json::{Json, Number, Object};
 
@@ -139,7 +140,10 @@ pub struct Answer {
 impl Answer {
     /// An answer that is one value.
     pub fn of_value(value: impl Into<Json<'static>>) -> Answer {
-        Answer { value: Some(value.into()), ..Answer::default() }
+        Answer {
+            value: Some(value.into()),
+            ..Answer::default()
+        }
     }
 
     /// True if it has at least one grain, value or group, or counts one: what COALESCE looks for.
@@ -150,7 +154,12 @@ impl Answer {
             Some(Json::Null) | None => false,
             Some(_) => true,
         };
-        has_value || !self.results.is_empty() || self.groups.as_ref().is_some_and(|groups| !groups.is_empty())
+        has_value
+            || !self.results.is_empty()
+            || self
+                .groups
+                .as_ref()
+                .is_some_and(|groups| !groups.is_empty())
     }
 
     /// The members of the response that are the answer itself.
@@ -164,36 +173,69 @@ impl Answer {
                 object.insert(key, value);
             }
         };
-        put("rows", self.rows.as_ref().map(|rows| rows.iter().cloned().map(Json::Object).collect::<Vec<_>>().into()));
+        put(
+            "rows",
+            self.rows.as_ref().map(|rows| {
+                rows.iter()
+                    .cloned()
+                    .map(Json::Object)
+                    .collect::<Vec<_>>()
+                    .into()
+            }),
+        );
         put("value", self.value.clone());
         put(
             "groups",
             self.groups.as_ref().map(|groups| {
-                Json::Object(groups.iter().map(|(value, group)| (value.clone(), entries(group))).collect())
+                Json::Object(
+                    groups
+                        .iter()
+                        .map(|(value, group)| (value.clone(), entries(group)))
+                        .collect(),
+                )
             }),
         );
-        put("branch", self.branch.map(|branch| Json::from(branch as u64)));
+        put(
+            "branch",
+            self.branch.map(|branch| Json::from(branch as u64)),
+        );
         put("formatted", self.formatted.clone().map(Json::from));
         put(
             "formatted_context",
             self.context.as_ref().map(|(format, text)| {
-                let pairs = [("text", Json::from(text.clone())), ("format", Json::from(format.clone()))];
+                let pairs = [
+                    ("text", Json::from(text.clone())),
+                    ("format", Json::from(format.clone())),
+                ];
                 Json::Object(pairs.into_iter().collect())
             }),
         );
         put(
             "source_counts",
             self.source_counts.as_ref().map(|counts| {
-                Json::Object(counts.iter().map(|(label, count)| (label.clone(), Json::from(*count as u64))).collect())
+                Json::Object(
+                    counts
+                        .iter()
+                        .map(|(label, count)| (label.clone(), Json::from(*count as u64)))
+                        .collect(),
+                )
             }),
         );
         put("changes", self.changes.clone().map(Json::Array));
         put("plan", self.plan.clone());
-        put("entries", self.entries.as_ref().map(|entries| Json::Object(entries.iter().cloned().collect())));
+        put(
+            "entries",
+            self.entries
+                .as_ref()
+                .map(|entries| Json::Object(entries.iter().cloned().collect())),
+        );
         put("events", self.events.clone().map(Json::Array));
         put("written", self.written.clone().map(Json::Object));
         if !self.warnings.is_empty() {
-            object.insert("warnings", Json::Array(self.warnings.iter().map(Warning::to_json).collect()));
+            object.insert(
+                "warnings",
+                Json::Array(self.warnings.iter().map(Warning::to_json).collect()),
+            );
         }
         object
     }

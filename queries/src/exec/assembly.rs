@@ -1,4 +1,5 @@
-//! ASSEMBLE: sources run at the same time, then a budget is shared among their grains and the context is written.
+//! ASSEMBLE: sources run at the same time, then a budget is shared among their grains and the
+//! context is written.
 //!
 //! What its WITH says of how grains are found and told, it says to each of its sources.
 
@@ -25,38 +26,63 @@ impl Reader<'_, '_> {
     pub(super) async fn assemble(&self, statement: &Assemble, scope: &Scope) -> Result<Answer> {
         // A template that isn't there is told before anything is read.
         let sections = sections(statement, &self.executor.templates())?;
-        let template = sections.as_ref().map(|(sections, preset)| Template::new(sections, *preset)).transpose()?;
-        let running = statement.sources.iter().map(|source| self.source(source, &statement.options, scope));
+        let template = sections
+            .as_ref()
+            .map(|(sections, preset)| Template::new(sections, *preset))
+            .transpose()?;
+        let running = statement
+            .sources
+            .iter()
+            .map(|source| self.source(source, &statement.options, scope));
         let found: Vec<Yield> = join_all(running).await;
         let mut warnings = shown::warnings(&options_without_dedup(&statement.options));
         warnings.extend(failures(statement, &found)?);
-        let sources = statement.sources.iter().zip(&found).map(|(source, found)| SourceInput {
-            failed: found.is_err(),
-            ..SourceInput::of(source, found.as_ref().map_or(&[][..], |grains| &grains.hits))
-        });
+        let sources = statement
+            .sources
+            .iter()
+            .zip(&found)
+            .map(|(source, found)| SourceInput {
+                failed: found.is_err(),
+                ..SourceInput::of(
+                    source,
+                    found.as_ref().map_or(&[][..], |grains| &grains.hits),
+                )
+            });
         let now_ms = self.executor.session.now_ms;
         let mut input = AssemblyInput::of(statement, sources.collect(), template.as_ref(), now_ms);
-        let may_choose = self.executor.session.auto_toon && statement.format.is_none() && statement.budget.is_some();
+        let may_choose = self.executor.session.auto_toon
+            && statement.format.is_none()
+            && statement.budget.is_some();
         if may_choose && auto_toon(&input) {
             input.layout = Layout::Format(Format::Toon);
             let message = "The budget is tight, so the context is written as toon.".to_owned();
-            warnings.push(Warning { code: WarningCode::W005, message, span: None });
+            warnings.push(Warning {
+                code: WarningCode::W005,
+                message,
+                span: None,
+            });
         }
         Ok(answer(statement, &input, &found, warnings))
     }
 
     async fn source(&self, source: &Source, options: &[WithOption], scope: &Scope) -> Yield {
         match &source.body {
-            SourceBody::Recall(recall) => Ok(Arc::new(self.grains(&handed_down(recall, options), scope).await?)),
-            SourceBody::Binding(parameter) => {
-                Ok(Arc::clone(scope.grains.get(&parameter.name).ok_or_else(|| unbound(parameter))?))
-            }
+            SourceBody::Recall(recall) => Ok(Arc::new(
+                self.grains(&handed_down(recall, options), scope).await?,
+            )),
+            SourceBody::Binding(parameter) => Ok(Arc::clone(
+                scope
+                    .grains
+                    .get(&parameter.name)
+                    .ok_or_else(|| unbound(parameter))?,
+            )),
         }
     }
 }
 
-/// `recall` as a source of an ASSEMBLE with these options: it takes over those that speak of how grains are found and what is
-/// told of each, unless it says the same itself. The others are about the context.
+/// `recall` as a source of an ASSEMBLE with these options: it takes over those that speak of how
+/// grains are found and what is told of each, unless it says the same itself. The others are about
+/// the context.
 pub(super) fn handed_down<'r>(recall: &'r Recall, options: &[WithOption]) -> Cow<'r, Recall> {
     let of_grains = |option: &&WithOption| {
         matches!(
@@ -69,8 +95,18 @@ pub(super) fn handed_down<'r>(recall: &'r Recall, options: &[WithOption]) -> Cow
                 | WithOption::Diversity(_)
         )
     };
-    let said = |option: &&WithOption| recall.options.iter().any(|own| discriminant(own) == discriminant(*option));
-    let new: Vec<WithOption> = options.iter().filter(of_grains).filter(|option| !said(option)).cloned().collect();
+    let said = |option: &&WithOption| {
+        recall
+            .options
+            .iter()
+            .any(|own| discriminant(own) == discriminant(*option))
+    };
+    let new: Vec<WithOption> = options
+        .iter()
+        .filter(of_grains)
+        .filter(|option| !said(option))
+        .cloned()
+        .collect();
     if new.is_empty() {
         return Cow::Borrowed(recall);
     }
@@ -79,9 +115,12 @@ pub(super) fn handed_down<'r>(recall: &'r Recall, options: &[WithOption]) -> Cow
     Cow::Owned(recall)
 }
 
-/// The LETs of a query. Those that hold grains are sources of an ASSEMBLE, and take over its options as others do.
+/// The LETs of a query. Those that hold grains are sources of an ASSEMBLE, and take over its
+/// options as others do.
 pub(super) fn lets(query: &Query) -> Cow<'_, [Let]> {
-    let (Statement::Assemble(assemble) | Statement::Explain(Explainable::Assemble(assemble))) = &query.statement else {
+    let (Statement::Assemble(assemble) | Statement::Explain(Explainable::Assemble(assemble))) =
+        &query.statement
+    else {
         return Cow::Borrowed(&query.lets);
     };
     let mut lets = query.lets.clone();
@@ -94,16 +133,29 @@ pub(super) fn lets(query: &Query) -> Cow<'_, [Let]> {
 }
 
 /// Writes the context and tells about it.
-fn answer(statement: &Assemble, input: &AssemblyInput<'_, Hit>, found: &[Yield], warnings: Vec<Warning>) -> Answer {
+fn answer(
+    statement: &Assemble,
+    input: &AssemblyInput<'_, Hit>,
+    found: &[Yield],
+    warnings: Vec<Warning>,
+) -> Answer {
     let assembled = assemble(input);
     let entry = |placed: &Placed| {
         let source = found.get(placed.source)?.as_ref().ok()?;
-        Some(shown::entry(source.hits.get(placed.grain)?, None, &source.plain))
+        Some(shown::entry(
+            source.hits.get(placed.grain)?,
+            None,
+            &source.plain,
+        ))
     };
     let results: Vec<_> = assembled.grains.iter().filter_map(entry).collect();
     let counts = statement.sources.iter().zip(&assembled.sources).enumerate();
-    let counts = counts
-        .map(|(at, (source, outcome))| (source.label.clone().unwrap_or_else(|| at.to_string()), outcome.included));
+    let counts = counts.map(|(at, (source, outcome))| {
+        (
+            source.label.clone().unwrap_or_else(|| at.to_string()),
+            outcome.included,
+        )
+    });
     let events = statement.stream.as_ref().map(|wanted| {
         let name = statement.name.as_deref().unwrap_or("assembly");
         stream::events(name, wanted, input, &assembled)
@@ -131,24 +183,36 @@ fn answer(statement: &Assemble, input: &AssemblyInput<'_, Hit>, found: &[Yield],
 fn failures(statement: &Assemble, found: &[Yield]) -> Result<Vec<Warning>> {
     let mut warnings = Vec::new();
     let mut first = None;
-    for (source, error) in
-        statement.sources.iter().zip(found).filter_map(|(source, found)| Some((source, found.as_ref().err()?)))
+    for (source, error) in statement
+        .sources
+        .iter()
+        .zip(found)
+        .filter_map(|(source, found)| Some((source, found.as_ref().err()?)))
     {
         let label = source.label.as_deref().unwrap_or("without label");
         let message = format!("The source {label} failed and was left out: {error}");
         first.get_or_insert_with(|| error.to_string());
-        warnings.push(Warning { code: WarningCode::W102, message, span: Some(source.span) });
+        warnings.push(Warning {
+            code: WarningCode::W102,
+            message,
+            span: Some(source.span),
+        });
     }
     match first {
-        Some(why) if warnings.len() == found.len() => {
-            Err(ExecutionError::Cal(CalError::new(Code::E076, format!("All sources failed; the first because: {why}"))))
-        }
+        Some(why) if warnings.len() == found.len() => Err(ExecutionError::Cal(CalError::new(
+            Code::E076,
+            format!("All sources failed; the first because: {why}"),
+        ))),
         _ => Ok(warnings),
     }
 }
 
 fn options_without_dedup(options: &[WithOption]) -> Vec<WithOption> {
-    options.iter().filter(|option| !matches!(option, WithOption::Dedup(_))).cloned().collect()
+    options
+        .iter()
+        .filter(|option| !matches!(option, WithOption::Dedup(_)))
+        .cloned()
+        .collect()
 }
 
 type Body = (Sections, Option<crate::cal::vocabulary::Preset>);
@@ -158,7 +222,9 @@ fn sections(statement: &Assemble, templates: &Registry) -> Result<Option<Body>> 
     Ok(match &statement.format {
         Some(FormatSpec::Inline(sections)) => Some((sections.clone(), None)),
         Some(FormatSpec::Template(name)) => {
-            let definition = templates.get(name).map_err(|error| error.at(statement.span))?;
+            let definition = templates
+                .get(name)
+                .map_err(|error| error.at(statement.span))?;
             Some((definition.sections.clone(), definition.extends))
         }
         _ => None,

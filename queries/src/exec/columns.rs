@@ -1,7 +1,8 @@
-//! Fields of CAL as expressions over the columns of `grains` (digest of CAL 1.0, section 4, "CAL name → OMS payload").
+//! Fields of CAL as expressions over the columns of `grains` (digest of CAL 1.0, section 4, "CAL
+//! name → OMS payload").
 //!
-//! Everything that a column holds is that column, so that scans can be narrowed; only what just the blob knows is a function
-//! of the blob.
+//! Everything that a column holds is that column, so that scans can be narrowed; only what just the
+//! blob knows is a function of the blob.
 
 use arrow::datatypes::DataType;
 use datafusion::common::ScalarValue;
@@ -44,18 +45,25 @@ pub(super) enum Column {
 }
 
 impl Column {
-    /// The column of `field`; `None` for fields that are searched and for `namespace`, which the session decides.
+    /// The column of `field`; `None` for fields that are searched and for `namespace`, which the
+    /// session decides.
     pub(super) fn of(field: &Field) -> Option<Column> {
-        let Field::Known(known) = field else { return Some(Column::Domain(field.clone())) };
+        let Field::Known(known) = field else {
+            return Some(Column::Domain(field.clone()));
+        };
         let expression = single(*known);
         Some(match (known, known.spec().kind) {
             (KnownField::Namespace, _) | (_, FieldKind::Search) => return None,
-            (KnownField::DependsOn | KnownField::Scope, _) | (_, FieldKind::Items) => Column::Texts(expression),
+            (KnownField::DependsOn | KnownField::Scope, _) | (_, FieldKind::Items) => {
+                Column::Texts(expression)
+            }
             (KnownField::Threshold | KnownField::AgreementCount, _) => Column::Integer(expression),
             (_, FieldKind::Number) => Column::Float(expression),
             (_, FieldKind::Boolean) => Column::Boolean(expression),
             (_, FieldKind::Time) => Column::Instant(expression),
-            (_, FieldKind::Text | FieldKind::Choice(_) | FieldKind::Type | FieldKind::Hash) => Column::Text(expression),
+            (_, FieldKind::Text | FieldKind::Choice(_) | FieldKind::Type | FieldKind::Hash) => {
+                Column::Text(expression)
+            }
         })
     }
 }
@@ -71,7 +79,9 @@ pub(super) fn single(field: KnownField) -> Expr {
         KnownField::VerificationStatus => coalesce(vec![col(VERIFICATION), lit("unverified")]),
         KnownField::ActionPhase => coalesce(vec![col("action_phase"), lit("complete")]),
         KnownField::ConsentAction => withdrawal(),
-        KnownField::Context | KnownField::Purpose => functions::payload_text(field).call(vec![col(BLOB)]),
+        KnownField::Context | KnownField::Purpose => {
+            functions::payload_text(field).call(vec![col(BLOB)])
+        }
         _ => match field.spec().source {
             Source::Payload([column, ..]) => col(*column),
             _ => lit(ScalarValue::Null),
@@ -95,7 +105,10 @@ pub(super) fn key_name(field: KnownField) -> String {
 
 /// True for fields whose value is in the fold of `state`.
 pub(super) fn needs_state(field: &Field) -> bool {
-    matches!(field, Field::Known(KnownField::Contradicted | KnownField::VerificationStatus))
+    matches!(
+        field,
+        Field::Known(KnownField::Contradicted | KnownField::VerificationStatus)
+    )
 }
 
 /// The expression as text.
@@ -110,5 +123,8 @@ pub(super) fn list_has(list: Expr, text: &str) -> Expr {
 
 /// An instant as a literal, in milliseconds since the epoch.
 pub(super) fn instant(milliseconds: i64) -> Expr {
-    lit(ScalarValue::TimestampMicrosecond(Some(milliseconds.saturating_mul(1000)), Some("UTC".into())))
+    lit(ScalarValue::TimestampMicrosecond(
+        Some(milliseconds.saturating_mul(1000)),
+        Some("UTC".into()),
+    ))
 }

@@ -1,7 +1,8 @@
 //! Conditions of WHERE as filters and joins.
 //!
-//! A field that a grain lacks is NULL, and NULL passes no filter, so a missing field never matches, whatever the operator;
-//! EXCLUDE alone says so otherwise. Nothing that was parsed is dropped: a condition that can't be planned is an error.
+//! A field that a grain lacks is NULL, and NULL passes no filter, so a missing field never matches,
+//! whatever the operator; EXCLUDE alone says so otherwise. Nothing that was parsed is dropped: a
+//! condition that can't be planned is an error.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -22,18 +23,23 @@ use crate::cal::fields::{KnownField, stored_goal_state};
 use crate::cal::time::TimePoint;
 use crate::cal::{CalError, Code, Number};
 
-/// The filter that a condition with all its values at hand is. `None` if it is about something that isn't compared.
+/// The filter that a condition with all its values at hand is. `None` if it is about something that
+/// isn't compared.
 ///
 /// # Errors
 /// E008 for a parameter without value, E020 for a value that doesn't fit.
 pub(super) fn filter(condition: &Condition, now_ms: i64) -> Result<Option<Expr>> {
-    let Some(column) = Column::of(&condition.field) else { return Ok(None) };
+    let Some(column) = Column::of(&condition.field) else {
+        return Ok(None);
+    };
     let filter = match (column, &condition.test) {
         (Column::Domain(_), Test::Exclude(_)) => {
             let test = functions::domain_test(DomainTest::new(condition)).call(vec![col(BLOB)]);
             test.is_not_false()
         }
-        (Column::Domain(_), _) => functions::domain_test(DomainTest::new(condition)).call(vec![col(BLOB)]),
+        (Column::Domain(_), _) => {
+            functions::domain_test(DomainTest::new(condition)).call(vec![col(BLOB)])
+        }
         (Column::Text(expression), test) => text(condition, expression, test)?,
         (Column::Texts(list), test) => texts(condition, list, test)?,
         (Column::Float(expression), Test::Compare(comparison, Value::Number(literal))) => {
@@ -42,16 +48,23 @@ pub(super) fn filter(condition: &Condition, now_ms: i64) -> Result<Option<Expr>>
         (Column::Integer(expression), Test::Compare(comparison, Value::Number(literal))) => {
             integer(expression, *comparison, literal)
         }
-        (Column::Boolean(expression), Test::Compare(Comparison::Equal, Value::Boolean(literal))) => {
-            expression.eq(lit(*literal))
-        }
+        (
+            Column::Boolean(expression),
+            Test::Compare(Comparison::Equal, Value::Boolean(literal)),
+        ) => expression.eq(lit(*literal)),
         // A single instant is where an open span begins.
         (Column::Instant(expression), Test::Compare(Comparison::Equal, literal)) => {
             expression.gt_eq(instant(milliseconds(condition, literal, now_ms)?))
         }
         (Column::Instant(expression), Test::Between(low, high)) => {
-            let [low, high] = [milliseconds(condition, low, now_ms)?, milliseconds(condition, high, now_ms)?];
-            expression.clone().gt_eq(instant(low)).and(expression.lt_eq(instant(high)))
+            let [low, high] = [
+                milliseconds(condition, low, now_ms)?,
+                milliseconds(condition, high, now_ms)?,
+            ];
+            expression
+                .clone()
+                .gt_eq(instant(low))
+                .and(expression.lt_eq(instant(high)))
         }
         _ => return Err(misfit(condition)),
     };
@@ -59,7 +72,12 @@ pub(super) fn filter(condition: &Condition, now_ms: i64) -> Result<Option<Expr>>
 }
 
 fn misfit(condition: &Condition) -> super::ExecutionError {
-    CalError::new(Code::E020, format!("\"{condition}\" compares what can't be compared.")).at(condition.span).into()
+    CalError::new(
+        Code::E020,
+        format!("\"{condition}\" compares what can't be compared."),
+    )
+    .at(condition.span)
+    .into()
 }
 
 fn milliseconds(condition: &Condition, literal: &Value, now_ms: i64) -> Result<i64> {
@@ -84,10 +102,17 @@ fn text(condition: &Condition, expression: Expr, test: &Test) -> Result<Expr> {
         Test::Compare(Comparison::Equal, value) => expression.eq(lit(spelled(value)?)),
         Test::Compare(Comparison::NotEqual, value) => expression.not_eq(lit(spelled(value)?)),
         Test::In(crate::cal::ast::InSet::Values(values)) => {
-            let literals = values.iter().map(|value| Ok(lit(spelled(value)?))).collect::<Result<Vec<_>>>()?;
+            let literals = values
+                .iter()
+                .map(|value| Ok(lit(spelled(value)?)))
+                .collect::<Result<Vec<_>>>()?;
             in_list(expression, literals, false)
         }
-        Test::Is(category) => in_list(expression, category.relations().iter().map(|name| lit(*name)).collect(), false),
+        Test::Is(category) => in_list(
+            expression,
+            category.relations().iter().map(|name| lit(*name)).collect(),
+            false,
+        ),
         _ => return Err(misfit(condition)),
     })
 }
@@ -100,33 +125,46 @@ fn texts(condition: &Condition, list: Expr, test: &Test) -> Result<Expr> {
     Ok(match test {
         Test::Compare(Comparison::Equal, value) => has(value)?,
         Test::In(crate::cal::ast::InSet::Values(values)) => {
-            values.iter().try_fold(lit(false), |any, value| Ok::<_, super::ExecutionError>(any.or(has(value)?)))?
+            values.iter().try_fold(lit(false), |any, value| {
+                Ok::<_, super::ExecutionError>(any.or(has(value)?))
+            })?
         }
         Test::Include(values) => values
             .iter()
-            .try_fold(list.clone().is_not_null(), |all, value| Ok::<_, super::ExecutionError>(all.and(has(value)?)))?,
-        Test::Exclude(values) => values
-            .iter()
-            .try_fold(lit(true), |all, value| Ok::<_, super::ExecutionError>(all.and(has(value)?.is_not_true())))?,
+            .try_fold(list.clone().is_not_null(), |all, value| {
+                Ok::<_, super::ExecutionError>(all.and(has(value)?))
+            })?,
+        Test::Exclude(values) => values.iter().try_fold(lit(true), |all, value| {
+            Ok::<_, super::ExecutionError>(all.and(has(value)?.is_not_true()))
+        })?,
         _ => return Err(misfit(condition)),
     })
 }
 
-/// A double compared with an exact decimal. Where the decimal lies between two doubles, the comparison is turned into the one
-/// with its neighbour that says the same of every double.
+/// A double compared with an exact decimal. Where the decimal lies between two doubles, the
+/// comparison is turned into the one with its neighbour that says the same of every double.
 fn float(expression: Expr, comparison: Comparison, literal: &Number) -> Expr {
     let nearest = literal.as_f64();
     if !nearest.is_finite() {
         // Greater or less than every double.
-        return always(expression, is_beyond(comparison, literal.as_str().starts_with('-')));
+        return always(
+            expression,
+            is_beyond(comparison, literal.as_str().starts_with('-')),
+        );
     }
-    let spelled = Number::parse(&format!("{nearest:?}")).or_else(|| Number::parse(&format!("{nearest}")));
+    let spelled =
+        Number::parse(&format!("{nearest:?}")).or_else(|| Number::parse(&format!("{nearest}")));
     let order = spelled.map_or(Ordering::Equal, |spelled| spelled.compare(literal));
     beside(expression, comparison, order, lit(nearest))
 }
 
 /// `expression` compared with a literal next to `neighbour`, which stands in this order to it.
-fn beside(expression: Expr, comparison: Comparison, neighbour_is: Ordering, neighbour: Expr) -> Expr {
+fn beside(
+    expression: Expr,
+    comparison: Comparison,
+    neighbour_is: Ordering,
+    neighbour: Expr,
+) -> Expr {
     use Comparison::{AtLeast, AtMost, Equal, Greater, Less, NotEqual};
     match (comparison, neighbour_is) {
         (Equal, Ordering::Equal) => expression.eq(neighbour),
@@ -184,11 +222,19 @@ fn integer(expression: Expr, comparison: Comparison, literal: &Number) -> Expr {
 ///
 /// # Errors
 /// E020 for fields that have no text.
-pub(super) fn one_of(frame: DataFrame, condition: &Condition, values: DataFrame) -> Result<DataFrame> {
+pub(super) fn one_of(
+    frame: DataFrame,
+    condition: &Condition,
+    values: DataFrame,
+) -> Result<DataFrame> {
     let list = match Column::of(&condition.field) {
         Some(Column::Text(expression)) => {
             let values = values.select(vec![col(VALUE).alias("__member")])?;
-            return Ok(frame.join_on(values, JoinType::LeftSemi, [expression.eq(col("__member"))])?);
+            return Ok(frame.join_on(
+                values,
+                JoinType::LeftSemi,
+                [expression.eq(col("__member"))],
+            )?);
         }
         Some(Column::Texts(list)) => list,
         Some(Column::Domain(field)) => functions::domain_texts(field).call(vec![col(BLOB)]),
@@ -210,5 +256,12 @@ fn bare_address(value: Expr) -> Expr {
 
 /// The filter for a list of addresses.
 pub(super) fn among(addresses: &[String]) -> Expr {
-    in_list(col(ADDRESS), addresses.iter().map(|address| lit(address.as_str())).collect(), false)
+    in_list(
+        col(ADDRESS),
+        addresses
+            .iter()
+            .map(|address| lit(address.as_str()))
+            .collect(),
+        false,
+    )
 }

@@ -1,4 +1,5 @@
-//! The grains that a session can see, as plans: scans of `grains`, what became of them, and the way from addresses to grains.
+//! The grains that a session can see, as plans: scans of `grains`, what became of them, and the way
+//! from addresses to grains.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -22,7 +23,9 @@ use super::answer::Hit;
 use super::columns::{ADDRESS, BLOB, CONTRADICTED, SCORE, VERIFICATION};
 use super::error::{ExecutionError, Result};
 use super::functions::view_of;
-use super::lifecycle::{FateCache, Fates, fold, is_contradicted, is_superseded, verification_status};
+use super::lifecycle::{
+    FateCache, Fates, fold, is_contradicted, is_superseded, verification_status,
+};
 use super::session::Session;
 use crate::cal::ast::{Address, Target};
 use crate::cal::{CalError, Code};
@@ -52,12 +55,21 @@ pub(super) struct Corpus<'e> {
 pub(super) type Found = (String, f64);
 
 impl<'e> Corpus<'e> {
-    pub(super) fn new(context: &'e SessionContext, session: &'e Session, fates: &'e FateCache) -> Corpus<'e> {
-        Corpus { context, session, fates, scanned: AtomicU64::new(0) }
+    pub(super) fn new(
+        context: &'e SessionContext,
+        session: &'e Session,
+        fates: &'e FateCache,
+    ) -> Corpus<'e> {
+        Corpus {
+            context,
+            session,
+            fates,
+            scanned: AtomicU64::new(0),
+        }
     }
 
-    /// Reads what a session keeps of a lake, if it hasn't yet: what became of grains, and what is asked of nearly every row. A
-    /// query's time limit is for the query, not for opening the lake.
+    /// Reads what a session keeps of a lake, if it hasn't yet: what became of grains, and what is
+    /// asked of nearly every row. A query's time limit is for the query, not for opening the lake.
     pub(super) async fn open(&self) -> Result<()> {
         self.fates.get(self.context).await?;
         if let Some(table) = self.lake_table().await? {
@@ -78,7 +90,12 @@ impl<'e> Corpus<'e> {
 
     /// What `grains` is in a lake; nothing if it is another table.
     pub(super) async fn lake_table(&self) -> Result<Option<LakeTable>> {
-        Ok(self.context.table_provider(GRAINS).await?.downcast_ref::<LakeTable>().cloned())
+        Ok(self
+            .context
+            .table_provider(GRAINS)
+            .await?
+            .downcast_ref::<LakeTable>()
+            .cloned())
     }
 
     /// The grains that the session may see: of its namespace, readable, of one of the ten types.
@@ -86,7 +103,9 @@ impl<'e> Corpus<'e> {
         let types = col(IdentityColumn::TypeByte.name());
         let first = i16::from(GrainType::ALL[0] as u8);
         let last = i16::from(GrainType::ALL[GrainType::ALL.len() - 1] as u8);
-        let readable = types.between(lit(first), lit(last)).and(col(IdentityColumn::Encoding.name()).is_not_null());
+        let readable = types
+            .between(lit(first), lit(last))
+            .and(col(IdentityColumn::Encoding.name()).is_not_null());
         let grains = self.everything().await?.filter(readable)?;
         Ok(match &self.session.namespace {
             Some(namespace) => grains.filter(col("namespace").eq(lit(namespace.as_str())))?,
@@ -94,14 +113,15 @@ impl<'e> Corpus<'e> {
         })
     }
 
-    /// Who took whose place: [`OLD`] and [`NEW`], from the rows of superseding grains and from `state`.
+    /// Who took whose place: [`OLD`] and [`NEW`], from the rows of superseding grains and from
+    /// `state`.
     pub(super) async fn supersessions(&self) -> Result<DataFrame> {
         let ended = self.context.sql(&ended()).await?;
         Ok(ended.select(vec![col(ADDRESS).alias(OLD), col("value").alias(NEW)])?)
     }
 
-    /// What became of all grains; `None` if that is too much to hold, or if the store may not be asked: a plan that is made
-    /// without asking joins what the tables say when it runs.
+    /// What became of all grains; `None` if that is too much to hold, or if the store may not be
+    /// asked: a plan that is made without asking joins what the tables say when it runs.
     pub(super) async fn fates(&self, asks: bool) -> Result<Option<Arc<Fates>>> {
         match asks {
             true => self.fates.get(self.context).await,
@@ -135,18 +155,24 @@ impl<'e> Corpus<'e> {
         Ok(grains.join(fold, JoinType::Left, &[ADDRESS], &["__address"], None)?)
     }
 
-    /// Runs a plan and counts the rows that its scans yield. Not in a session of one namespace: how many rows a scan yields depends on
-    /// what others have, so that only grains count there that were read for the answer.
+    /// Runs a plan and counts the rows that its scans yield. Not in a session of one namespace: how
+    /// many rows a scan yields depends on what others have, so that only grains count there that
+    /// were read for the answer.
     pub(super) async fn collect(&self, frame: DataFrame) -> Result<Vec<RecordBatch>> {
         let task = Arc::new(frame.task_ctx());
         let plan = frame.create_physical_plan().await?;
         self.run(plan, task).await
     }
 
-    async fn run(&self, plan: Arc<dyn ExecutionPlan>, task: Arc<TaskContext>) -> Result<Vec<RecordBatch>> {
+    async fn run(
+        &self,
+        plan: Arc<dyn ExecutionPlan>,
+        task: Arc<TaskContext>,
+    ) -> Result<Vec<RecordBatch>> {
         let batches = collect(Arc::clone(&plan), task).await?;
         if self.session.namespace.is_none() {
-            self.scanned.fetch_add(rows_of_leaves(&*plan), Ordering::Relaxed);
+            self.scanned
+                .fetch_add(rows_of_leaves(&*plan), Ordering::Relaxed);
         }
         Ok(batches)
     }
@@ -156,13 +182,17 @@ impl<'e> Corpus<'e> {
         let counted = frame.aggregate(vec![], vec![count(lit(1_i64)).alias("__count")])?;
         let batches = self.collect(counted).await?;
         let first = batches.iter().find(|batch| batch.num_rows() > 0);
-        let counts = first.map(|batch| cast(batch.column(0), &DataType::UInt64)).transpose()?;
+        let counts = first
+            .map(|batch| cast(batch.column(0), &DataType::UInt64))
+            .transpose()?;
         Ok(counts.map_or(0, |counts| counts.as_primitive::<UInt64Type>().value(0)))
     }
 
     /// True if a plan yields nothing.
     pub(super) async fn is_empty(&self, frame: DataFrame) -> Result<bool> {
-        let batches = self.collect(frame.select(vec![col(ADDRESS)])?.limit(0, Some(1))?).await?;
+        let batches = self
+            .collect(frame.select(vec![col(ADDRESS)])?.limit(0, Some(1))?)
+            .await?;
         Ok(batches.iter().all(|batch| batch.num_rows() == 0))
     }
 
@@ -177,9 +207,21 @@ impl<'e> Corpus<'e> {
                 .column_by_name(ADDRESS)
                 .zip(batch.column_by_name(SCORE))
                 .ok_or_else(|| internal_datafusion_err!("rows without address and score"))?;
-            let (addresses, scores) = (cast(addresses, &DataType::Utf8)?, cast(scores, &DataType::Float64)?);
-            let (addresses, scores) = (addresses.as_string::<i32>(), scores.as_primitive::<Float64Type>());
-            found.extend(addresses.iter().flatten().map(str::to_owned).zip(scores.values().iter().copied()));
+            let (addresses, scores) = (
+                cast(addresses, &DataType::Utf8)?,
+                cast(scores, &DataType::Float64)?,
+            );
+            let (addresses, scores) = (
+                addresses.as_string::<i32>(),
+                scores.as_primitive::<Float64Type>(),
+            );
+            found.extend(
+                addresses
+                    .iter()
+                    .flatten()
+                    .map(str::to_owned)
+                    .zip(scores.values().iter().copied()),
+            );
         }
         Ok(found)
     }
@@ -189,20 +231,34 @@ impl<'e> Corpus<'e> {
         let mut texts = Vec::new();
         for batch in self.collect(frame.select(vec![col(name)])?).await? {
             let column = cast(batch.column(0), &DataType::Utf8)?;
-            texts.extend(column.as_string::<i32>().iter().flatten().map(str::to_owned));
+            texts.extend(
+                column
+                    .as_string::<i32>()
+                    .iter()
+                    .flatten()
+                    .map(str::to_owned),
+            );
         }
         Ok(texts)
     }
 
-    /// Those of `addresses` whose grains the session may see; `None` for all of them, if it sees the whole lake.
+    /// Those of `addresses` whose grains the session may see; `None` for all of them, if it sees
+    /// the whole lake.
     pub(super) async fn seen(&self, addresses: Vec<String>) -> Result<Option<BTreeSet<String>>> {
         if self.session.namespace.is_none() {
             return Ok(None);
         }
         let mut seen = BTreeSet::new();
         for part in addresses.chunks(LISTED) {
-            let listed = in_list(col(ADDRESS), part.iter().map(|one| lit(one.as_str())).collect(), false);
-            seen.extend(self.texts(self.visible().await?.filter(listed)?, ADDRESS).await?);
+            let listed = in_list(
+                col(ADDRESS),
+                part.iter().map(|one| lit(one.as_str())).collect(),
+                false,
+            );
+            seen.extend(
+                self.texts(self.visible().await?.filter(listed)?, ADDRESS)
+                    .await?,
+            );
         }
         Ok(Some(seen))
     }
@@ -213,13 +269,20 @@ impl<'e> Corpus<'e> {
     /// E046 if there is none, E015 if a beginning names several, E008 for an unbound parameter.
     pub(super) async fn resolve(&self, target: &Target) -> Result<String> {
         let address = target_address(target)?;
-        self.look_up(address).await?.ok_or_else(|| no_such(address).into())
+        self.look_up(address)
+            .await?
+            .ok_or_else(|| no_such(address).into())
     }
 
     /// As [`Corpus::resolve`], with `None` for no grain.
     pub(super) async fn look_up(&self, address: &Address) -> Result<Option<String>> {
-        let named =
-            self.visible().await?.filter(names(address))?.select(vec![col(ADDRESS)])?.distinct()?.limit(0, Some(2))?;
+        let named = self
+            .visible()
+            .await?
+            .filter(names(address))?
+            .select(vec![col(ADDRESS)])?
+            .distinct()?
+            .limit(0, Some(2))?;
         let mut found = self.texts(named, ADDRESS).await?;
         match found.len() {
             0 | 1 => Ok(found.pop()),
@@ -227,26 +290,38 @@ impl<'e> Corpus<'e> {
         }
     }
 
-    /// The grains with these addresses, in this order, with what `state` says of them. Words of a search tell which fields
-    /// matched; otherwise `fields` did.
+    /// The grains with these addresses, in this order, with what `state` says of them. Words of a
+    /// search tell which fields matched; otherwise `fields` did.
     ///
     /// # Errors
     /// E030 if the grains are too many bytes together.
-    pub(super) async fn hits(&self, found: Vec<Found>, terms: Option<&Terms>, fields: &[String]) -> Result<Vec<Hit>> {
+    pub(super) async fn hits(
+        &self,
+        found: Vec<Found>,
+        terms: Option<&Terms>,
+        fields: &[String],
+    ) -> Result<Vec<Hit>> {
         if found.is_empty() {
             return Ok(Vec::new());
         }
         let named = |column: &str| {
-            let addresses: Vec<Expr> = found.iter().map(|(address, _)| lit(address.as_str())).collect();
+            let addresses: Vec<Expr> = found
+                .iter()
+                .map(|(address, _)| lit(address.as_str()))
+                .collect();
             in_list(col(column), addresses, false)
         };
         let fates = match self.fates(true).await? {
             Some(fates) => fates,
-            None => Arc::new(Fates::of_rows(fold(self.context).await?.filter(named(ADDRESS))?).await?),
+            None => {
+                Arc::new(Fates::of_rows(fold(self.context).await?.filter(named(ADDRESS))?).await?)
+            }
         };
         // What took a grain's place is named only to those who may see it.
-        let successors =
-            found.iter().filter_map(|(address, _)| Some(fates.of(address).successor?.to_string())).collect();
+        let successors = found
+            .iter()
+            .filter_map(|(address, _)| Some(fates.of(address).successor?.to_string()))
+            .collect();
         let seen = self.seen(successors).await?;
         let mut hits: HashMap<String, Hit> = HashMap::with_capacity(found.len());
         let mut bytes = 0;
@@ -271,33 +346,48 @@ impl<'e> Corpus<'e> {
             hit.view.verification_status = fates.verification(fate).map(str::to_owned);
             hit.is_superseded = fate.successor.is_some();
             hit.superseded_by = fate.successor.map(|successor| successor.to_string());
-            hit.superseded_by =
-                hit.superseded_by.filter(|successor| seen.as_ref().is_none_or(|seen| seen.contains(successor)));
+            hit.superseded_by = hit
+                .superseded_by
+                .filter(|successor| seen.as_ref().is_none_or(|seen| seen.contains(successor)));
             Some(hit)
         };
         Ok(found.into_iter().filter_map(&mut finish).collect())
     }
 
-    /// The blobs of the grains `found`, for which `filter` holds, each with its address: straight from where the sidecars say
-    /// that they are, or by a scan.
+    /// The blobs of the grains `found`, for which `filter` holds, each with its address: straight
+    /// from where the sidecars say that they are, or by a scan.
     async fn blobs(&self, found: &[Found], filter: Expr) -> Result<Vec<(String, ArrayRef)>> {
-        let addresses = found.iter().map(|(address, _)| address.parse().ok()).collect::<Option<Vec<_>>>();
+        let addresses = found
+            .iter()
+            .map(|(address, _)| address.parse().ok())
+            .collect::<Option<Vec<_>>>();
         if let Some((table, addresses)) = self.lake_table().await?.zip(addresses)
             && let Some(blobs) = table.blobs(&self.context.state(), &addresses).await?
         {
-            self.scanned.fetch_add(blobs.len() as u64, Ordering::Relaxed);
-            return Ok(blobs.into_iter().map(|(address, blob)| (address.to_string(), blob)).collect());
+            self.scanned
+                .fetch_add(blobs.len() as u64, Ordering::Relaxed);
+            return Ok(blobs
+                .into_iter()
+                .map(|(address, blob)| (address.to_string(), blob))
+                .collect());
         }
-        let rows = self.everything().await?.filter(filter)?.select(vec![col(ADDRESS), col(BLOB)])?;
+        let rows = self
+            .everything()
+            .await?
+            .filter(filter)?
+            .select(vec![col(ADDRESS), col(BLOB)])?;
         let mut blobs = Vec::new();
         for batch in self.collect(rows).await? {
             let addresses = cast(batch.column(0), &DataType::Utf8)?;
             for (row, address) in addresses.as_string::<i32>().iter().enumerate() {
-                blobs.extend(address.map(|address| (address.to_owned(), batch.column(1).slice(row, 1))));
+                blobs.extend(
+                    address.map(|address| (address.to_owned(), batch.column(1).slice(row, 1))),
+                );
             }
         }
         if self.session.namespace.is_some() {
-            self.scanned.fetch_add(blobs.len() as u64, Ordering::Relaxed);
+            self.scanned
+                .fetch_add(blobs.len() as u64, Ordering::Relaxed);
         }
         Ok(blobs)
     }
@@ -305,11 +395,23 @@ impl<'e> Corpus<'e> {
     /// The supersessions for which `filter` holds, in order.
     pub(super) async fn links(&self, filter: Expr) -> Result<Vec<(String, Option<String>)>> {
         let mut links = Vec::new();
-        let frame = self.supersessions().await?.filter(filter)?.select(vec![col(OLD), col(NEW)])?;
+        let frame = self
+            .supersessions()
+            .await?
+            .filter(filter)?
+            .select(vec![col(OLD), col(NEW)])?;
         for batch in self.collect(frame).await? {
-            let (old, new) = (cast(batch.column(0), &DataType::Utf8)?, cast(batch.column(1), &DataType::Utf8)?);
-            let pairs = old.as_string::<i32>().iter().zip(new.as_string::<i32>().iter());
-            links.extend(pairs.filter_map(|(old, new)| Some((old?.to_owned(), new.map(str::to_owned)))));
+            let (old, new) = (
+                cast(batch.column(0), &DataType::Utf8)?,
+                cast(batch.column(1), &DataType::Utf8)?,
+            );
+            let pairs = old
+                .as_string::<i32>()
+                .iter()
+                .zip(new.as_string::<i32>().iter());
+            links.extend(
+                pairs.filter_map(|(old, new)| Some((old?.to_owned(), new.map(str::to_owned)))),
+            );
         }
         links.sort();
         links.dedup();
@@ -318,7 +420,10 @@ impl<'e> Corpus<'e> {
 
     /// The values `list` as a plan with one column, [`VALUE`](super::stages::VALUE).
     pub(super) fn values(&self, list: Vec<Expr>) -> Result<DataFrame> {
-        let one = self.context.read_empty()?.select(vec![make_array(list).alias(super::stages::VALUE)])?;
+        let one = self
+            .context
+            .read_empty()?
+            .select(vec![make_array(list).alias(super::stages::VALUE)])?;
         Ok(one.unnest_columns(&[super::stages::VALUE])?)
     }
 }
@@ -328,19 +433,31 @@ fn read(address: &str, blob: &[u8], terms: Option<&Terms>, fields: &[String]) ->
         let view = view_of(address.to_owned(), grain)?;
         let matched_fields = match terms {
             Some(terms) => {
-                let touched =
-                    text_fields(view.grain_type).iter().filter(|field| terms.count_in(grain, &[**field]).touches());
+                let touched = text_fields(view.grain_type)
+                    .iter()
+                    .filter(|field| terms.count_in(grain, &[**field]).touches());
                 touched.map(|field| field.name().to_owned()).collect()
             }
             None => fields.to_vec(),
         };
-        Some(Hit { view, score: 1.0, matched_fields, is_superseded: false, superseded_by: None })
+        Some(Hit {
+            view,
+            score: 1.0,
+            matched_fields,
+            is_superseded: false,
+            superseded_by: None,
+        })
     })
 }
 
 fn too_large() -> ExecutionError {
-    let message = format!("The grains of the answer have more than {} MiB together.", MAX_ANSWER_BYTES >> 20);
-    CalError::new(Code::E030, message).suggest("Ask for fewer grains with LIMIT.").into()
+    let message = format!(
+        "The grains of the answer have more than {} MiB together.",
+        MAX_ANSWER_BYTES >> 20
+    );
+    CalError::new(Code::E030, message)
+        .suggest("Ask for fewer grains with LIMIT.")
+        .into()
 }
 
 /// The address that a bound statement names.
@@ -359,16 +476,23 @@ pub(super) fn no_such(address: &Address) -> CalError {
 }
 
 fn ambiguous(address: &Address) -> CalError {
-    CalError::new(Code::E015, format!("{address} is the beginning of several addresses.")).suggest("Write more digits.")
+    CalError::new(
+        Code::E015,
+        format!("{address} is the beginning of several addresses."),
+    )
+    .suggest("Write more digits.")
 }
 
-/// What holds of the column of addresses if it is, or begins with, `address`. A range, so that scans can be narrowed.
+/// What holds of the column of addresses if it is, or begins with, `address`. A range, so that
+/// scans can be narrowed.
 pub(super) fn names(address: &Address) -> Expr {
     let digits = address.digits();
     match address.is_whole() {
         true => col(ADDRESS).eq(lit(digits)),
         // `g` comes behind every hexadecimal digit.
-        false => col(ADDRESS).gt_eq(lit(digits)).and(col(ADDRESS).lt(lit(format!("{digits}g")))),
+        false => col(ADDRESS)
+            .gt_eq(lit(digits))
+            .and(col(ADDRESS).lt(lit(format!("{digits}g")))),
     }
 }
 
@@ -376,7 +500,13 @@ pub(super) fn names(address: &Address) -> Expr {
 fn rows_of_leaves(plan: &dyn ExecutionPlan) -> u64 {
     let children = plan.children();
     if children.is_empty() {
-        return plan.metrics().and_then(|metrics| metrics.output_rows()).unwrap_or(0) as u64;
+        return plan
+            .metrics()
+            .and_then(|metrics| metrics.output_rows())
+            .unwrap_or(0) as u64;
     }
-    children.into_iter().map(|child| rows_of_leaves(&**child)).sum()
+    children
+        .into_iter()
+        .map(|child| rows_of_leaves(&**child))
+        .sum()
 }

@@ -1,7 +1,9 @@
-//! Conditions on domain fields: keys that no column holds, with values whose kind the specification leaves open.
+//! Conditions on domain fields: keys that no column holds, with values whose kind the specification
+//! leaves open.
 //!
-//! A literal is compared with values of its own kind: a number with numbers, exactly; a text with a text or the members of a
-//! list; TRUE and FALSE with booleans. A value of another kind is unequal, and neither greater nor less.
+//! A literal is compared with values of its own kind: a number with numbers, exactly; a text with a
+//! text or the members of a list; TRUE and FALSE with booleans. A value of another kind is unequal,
+//! and neither greater nor less.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -38,7 +40,11 @@ impl fmt::Display for DomainTest {
 
 impl DomainTest {
     pub(super) fn new(condition: &Condition) -> DomainTest {
-        DomainTest { field: condition.field.clone(), test: condition.test.clone(), text: condition.to_string() }
+        DomainTest {
+            field: condition.field.clone(),
+            test: condition.test.clone(),
+            text: condition.to_string(),
+        }
     }
 
     /// Whether the grain passes; `None` if it lacks the field.
@@ -54,9 +60,15 @@ fn holds(value: &Json<'_>, test: &Test) -> bool {
         Test::Between(low, high) => {
             compare(value, Comparison::AtLeast, low) && compare(value, Comparison::AtMost, high)
         }
-        Test::In(InSet::Values(values)) => values.iter().any(|literal| compare(value, Comparison::Equal, literal)),
-        Test::Include(values) => values.iter().all(|literal| compare(value, Comparison::Equal, literal)),
-        Test::Exclude(values) => !values.iter().any(|literal| compare(value, Comparison::Equal, literal)),
+        Test::In(InSet::Values(values)) => values
+            .iter()
+            .any(|literal| compare(value, Comparison::Equal, literal)),
+        Test::Include(values) => values
+            .iter()
+            .all(|literal| compare(value, Comparison::Equal, literal)),
+        Test::Exclude(values) => !values
+            .iter()
+            .any(|literal| compare(value, Comparison::Equal, literal)),
         // A subquery is planned as a join; no domain field is a relation.
         Test::In(InSet::Subquery(_)) | Test::Is(_) => false,
     }
@@ -68,15 +80,24 @@ fn compare(value: &Json<'_>, comparison: Comparison, literal: &Value) -> bool {
             let number = value.as_number().and_then(Number::from_json);
             fits(number.map(|number| number.compare(literal)), comparison)
         }
-        Value::Boolean(literal) => fits(value.as_bool().map(|value| value.cmp(literal)), comparison),
+        Value::Boolean(literal) => {
+            fits(value.as_bool().map(|value| value.cmp(literal)), comparison)
+        }
         Value::Hash(address) => {
-            let is_equal = texts(value).iter().any(|text| text.starts_with(&address.to_string()));
+            let is_equal = texts(value)
+                .iter()
+                .any(|text| text.starts_with(&address.to_string()));
             fits(is_equal.then_some(Ordering::Equal), comparison)
         }
         Value::Text(literal) => match (value, comparison) {
             (Json::Array(_), Comparison::Equal) => texts(value).iter().any(|text| text == literal),
-            (Json::Array(_), Comparison::NotEqual) => !texts(value).iter().any(|text| text == literal),
-            _ => fits(value.as_str().map(|text| text.cmp(literal.as_str())), comparison),
+            (Json::Array(_), Comparison::NotEqual) => {
+                !texts(value).iter().any(|text| text == literal)
+            }
+            _ => fits(
+                value.as_str().map(|text| text.cmp(literal.as_str())),
+                comparison,
+            ),
         },
         Value::Array(_) | Value::Parameter(_) => false,
     }
@@ -100,7 +121,11 @@ fn fits(order: Option<Ordering>, comparison: Comparison) -> bool {
 /// The text or texts of a value.
 pub(super) fn texts(value: &Json<'_>) -> Vec<String> {
     match value {
-        Json::Array(items) => items.iter().filter_map(Json::as_str).map(str::to_owned).collect(),
+        Json::Array(items) => items
+            .iter()
+            .filter_map(Json::as_str)
+            .map(str::to_owned)
+            .collect(),
         other => other.as_str().map(str::to_owned).into_iter().collect(),
     }
 }

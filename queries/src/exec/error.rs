@@ -37,9 +37,11 @@ pub enum ExecutionError {
 impl From<DataFusionError> for ExecutionError {
     fn from(error: DataFusionError) -> Self {
         match error.find_root() {
-            DataFusionError::ResourcesExhausted(why) => {
-                CalError::new(Code::E030, format!("The query needs more memory than it may have ({why}).")).into()
-            }
+            DataFusionError::ResourcesExhausted(why) => CalError::new(
+                Code::E030,
+                format!("The query needs more memory than it may have ({why})."),
+            )
+            .into(),
             _ => ExecutionError::Store(error),
         }
     }
@@ -61,12 +63,15 @@ impl ExecutionError {
     /// The error with line and column, if it points into the text of the query.
     pub fn located(self, text: &[u8]) -> ExecutionError {
         match self {
-            ExecutionError::Cal(error) if error.position().is_none() => ExecutionError::Cal(error.located(text)),
+            ExecutionError::Cal(error) if error.position().is_none() => {
+                ExecutionError::Cal(error.located(text))
+            }
             other => other,
         }
     }
 
-    /// The code: that of CAL or of the grain specification, `INTERNAL` for problems of the environment.
+    /// The code: that of CAL or of the grain specification, `INTERNAL` for problems of the
+    /// environment.
     pub fn code(&self) -> &str {
         match self {
             ExecutionError::Cal(error) => error.code().as_str(),
@@ -97,8 +102,11 @@ impl ExecutionError {
         object.insert(
             "suggestion",
             match self {
-                ExecutionError::Refused { by_policy: true, .. } => {
-                    "See what the grain's `invalidation_policy` asks for; `gristmill apply` takes signed operations."
+                ExecutionError::Refused {
+                    by_policy: true, ..
+                } => {
+                    "See what the grain's `invalidation_policy` asks for; `gristmill apply` takes \
+                     signed operations."
                 }
                 ExecutionError::Grain(_) | ExecutionError::Refused { .. } => {
                     "Change the values so that the grain keeps the rules of its type."
@@ -120,12 +128,20 @@ mod tests {
 
     #[test]
     fn an_error_of_a_grain_says_its_code_once_and_no_byte() {
-        let range = GrainError::new(ErrorCode::Range, "must be in [0.0, 1.0], is 7").field("importance").at(12);
+        let range = GrainError::new(ErrorCode::Range, "must be in [0.0, 1.0], is 7")
+            .field("importance")
+            .at(12);
         let error = ExecutionError::from(range);
-        assert_eq!(error.to_string(), "ERR_RANGE: must be in [0.0, 1.0], is 7 (field `importance`)");
+        assert_eq!(
+            error.to_string(),
+            "ERR_RANGE: must be in [0.0, 1.0], is 7 (field `importance`)"
+        );
         let told = error.to_json();
         assert_eq!(told.get("code").and_then(Json::as_str), Some("ERR_RANGE"));
         let message = told.get("message").and_then(Json::as_str);
-        assert_eq!(message, Some("must be in [0.0, 1.0], is 7 (field `importance`)"));
+        assert_eq!(
+            message,
+            Some("must be in [0.0, 1.0], is 7 (field `importance`)")
+        );
     }
 }

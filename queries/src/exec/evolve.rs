@@ -1,7 +1,9 @@
-//! ADD, SUPERSEDE and REVERT: statements that append a grain (CAL 1.0, section 6.4; digest, section 7).
+//! ADD, SUPERSEDE and REVERT: statements that append a grain (CAL 1.0, section 6.4; digest, section
+//! 7).
 //!
-//! A new grain is encoded by the grain codec and handed to the writer, which applies it as an operation: the lifecycle gate
-//! judges it there, as it judges all others. Nothing here removes or changes a grain.
+//! A new grain is encoded by the grain codec and handed to the writer, which applies it as an
+//! operation: the lifecycle gate judges it there, as it judges all others. Nothing here removes or
+//! changes a grain.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -68,8 +70,9 @@ pub trait GrainWriter: Send + Sync {
     /// Appends a grain; when it answers, the grain and what it supersedes are committed together.
     ///
     /// # Errors
-    /// [`ExecutionError::Refused`](super::ExecutionError::Refused) if a policy or the rules of grains forbid it,
-    /// [`ExecutionError::Engine`](super::ExecutionError::Engine) if the lake can't be written. Nothing was committed then.
+    /// [`ExecutionError::Refused`](super::ExecutionError::Refused) if a policy or the rules of
+    /// grains forbid it, [`ExecutionError::Engine`](super::ExecutionError::Engine) if the lake
+    /// can't be written. Nothing was committed then.
     async fn append(&self, write: Write) -> Result<()>;
 }
 
@@ -94,7 +97,10 @@ impl Quotas {
             Evolution::Supersede => (&mut self.supersedes, SUPERSEDES, Code::E043),
             Evolution::Revert => (&mut self.reverts, REVERTS, Code::E043),
         };
-        while times.front().is_some_and(|first| now.duration_since(*first) >= MINUTE) {
+        while times
+            .front()
+            .is_some_and(|first| now.duration_since(*first) >= MINUTE)
+        {
             times.pop_front();
         }
         if times.len() >= most {
@@ -151,60 +157,109 @@ impl Reader<'_, '_> {
     pub(super) async fn supersede(&self, supersede: &Supersede) -> Result<Answer> {
         let target = self.belief(&supersede.target).await?;
         if target.is_superseded {
-            let by =
-                target.superseded_by.as_ref().map(|successor| format!(" by sha256:{successor}")).unwrap_or_default();
+            let by = target
+                .superseded_by
+                .as_ref()
+                .map(|successor| format!(" by sha256:{successor}"))
+                .unwrap_or_default();
             let message = format!("sha256:{} is superseded{by}.", target.address());
             return Err(CalError::new(Code::E040, message).into());
         }
-        let mut fields = next_version(&target, target.address(), &supersede.reason, self.corpus.session.now_ms);
+        let mut fields = next_version(
+            &target,
+            target.address(),
+            &supersede.reason,
+            self.corpus.session.now_ms,
+        );
         set(&mut fields, &supersede.set, self.corpus.session.now_ms)?;
-        self.append(fields, Some(target.address()), Evolution::Supersede).await
+        self.append(fields, Some(target.address()), Evolution::Supersede)
+            .await
     }
 
     pub(super) async fn revert(&self, revert: &Revert) -> Result<Answer> {
         let target = self.belief(&revert.target).await?;
-        let links = self.corpus.links(col(NEW).eq(lit(target.address()))).await?;
-        let seen = self.corpus.seen(links.iter().map(|(old, _)| old.clone()).collect()).await?;
-        let mut before =
-            links.into_iter().map(|(old, _)| old).filter(|old| seen.as_ref().is_none_or(|seen| seen.contains(old)));
+        let links = self
+            .corpus
+            .links(col(NEW).eq(lit(target.address())))
+            .await?;
+        let seen = self
+            .corpus
+            .seen(links.iter().map(|(old, _)| old.clone()).collect())
+            .await?;
+        let mut before = links
+            .into_iter()
+            .map(|(old, _)| old)
+            .filter(|old| seen.as_ref().is_none_or(|seen| seen.contains(old)));
         let Some(before) = before.next() else {
             let message = format!("sha256:{} superseded nothing.", target.address());
             return Err(CalError::new(Code::E041, message).into());
         };
         let head = self.head(target.address().to_owned()).await?;
-        let versions = self.corpus.hits(vec![(before, 1.0), (head, 1.0)], None, &[]).await?;
+        let versions = self
+            .corpus
+            .hits(vec![(before, 1.0), (head, 1.0)], None, &[])
+            .await?;
         let [before, head] = versions.as_slice() else {
-            return Err(CalError::new(Code::E041, "The earlier version is not in the lake any more.").into());
+            return Err(CalError::new(
+                Code::E041,
+                "The earlier version is not in the lake any more.",
+            )
+            .into());
         };
-        let fields = next_version(before, head.address(), &revert.reason, self.corpus.session.now_ms);
-        self.append(fields, Some(head.address()), Evolution::Revert).await
+        let fields = next_version(
+            before,
+            head.address(),
+            &revert.reason,
+            self.corpus.session.now_ms,
+        );
+        self.append(fields, Some(head.address()), Evolution::Revert)
+            .await
     }
 
     /// The belief that a statement names.
     ///
     /// # Errors
-    /// E046 if the session sees no such grain, whether or not another namespace has it, E042 if it is no belief.
+    /// E046 if the session sees no such grain, whether or not another namespace has it, E042 if it
+    /// is no belief.
     async fn belief(&self, target: &Target) -> Result<Hit> {
         let address = target_address(target)?;
-        let found = self.corpus.look_up(address).await?.ok_or_else(|| no_such(address))?;
-        let hit = self.corpus.hits(vec![(found, 1.0)], None, &[]).await?.pop().ok_or_else(|| no_such(address))?;
+        let found = self
+            .corpus
+            .look_up(address)
+            .await?
+            .ok_or_else(|| no_such(address))?;
+        let hit = self
+            .corpus
+            .hits(vec![(found, 1.0)], None, &[])
+            .await?
+            .pop()
+            .ok_or_else(|| no_such(address))?;
         match hit.view.grain_type {
             GrainType::Belief => Ok(hit),
-            other => Err(CalError::new(Code::E042, format!("{address} is a {other}, not a belief.")).into()),
+            other => Err(CalError::new(
+                Code::E042,
+                format!("{address} is a {other}, not a belief."),
+            )
+            .into()),
         }
     }
 
-    /// The newest version after `address`. Where a chain forks, the branch whose address comes first.
+    /// The newest version after `address`. Where a chain forks, the branch whose address comes
+    /// first.
     async fn head(&self, address: String) -> Result<String> {
         let mut seen = std::collections::BTreeSet::from([address.clone()]);
         let mut head = address;
         loop {
             let chain = self.chain(head.clone()).await?;
             let known = seen.len();
-            while let Some(next) = chain.after(&head).filter(|next| seen.insert((*next).to_owned())) {
+            while let Some(next) = chain
+                .after(&head)
+                .filter(|next| seen.insert((*next).to_owned()))
+            {
                 head = next.to_owned();
             }
-            // Of a long chain a part is looked at, in both directions: what comes after its end may be in the next.
+            // Of a long chain a part is looked at, in both directions: what comes after its end may
+            // be in the next.
             if chain.is_whole() || seen.len() == known {
                 return Ok(head);
             }
@@ -213,11 +268,20 @@ impl Reader<'_, '_> {
 
     /// Counts a write against what the session may write in a minute.
     fn take_quota(&self, operation: Evolution) -> Result<()> {
-        let mut quotas = self.executor.quotas.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut quotas = self
+            .executor
+            .quotas
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
         quotas.take(operation, Instant::now())
     }
 
-    async fn append(&self, fields: Object<'static>, supersedes: Option<&str>, operation: Evolution) -> Result<Answer> {
+    async fn append(
+        &self,
+        fields: Object<'static>,
+        supersedes: Option<&str>,
+        operation: Evolution,
+    ) -> Result<Answer> {
         let Some(writer) = &self.executor.writer else {
             return Err(CalError::new(Code::E044, "The session has nothing to write to.").into());
         };
@@ -226,30 +290,57 @@ impl Reader<'_, '_> {
         let grain = encode_json(&json, EncodeOptions::default())?;
         self.take_quota(operation)?;
         let address = grain.address.to_string();
-        writer.append(Write { grain, supersedes, operation }).await?;
+        writer
+            .append(Write {
+                grain,
+                supersedes,
+                operation,
+            })
+            .await?;
         Ok(written(json, address, supersedes))
     }
 }
 
 /// What a statement that appended tells: the new grain, and what it superseded.
 fn written(json: Json<'static>, address: String, supersedes: Option<ContentAddress>) -> Answer {
-    let Json::Object(grain) = json else { return Answer::default() };
+    let Json::Object(grain) = json else {
+        return Answer::default();
+    };
     let mut told = Object::new();
     told.insert("content_address", address.clone());
-    told.insert("supersedes", supersedes.map_or(Json::Null, |old| Json::from(old.to_string())));
+    told.insert(
+        "supersedes",
+        supersedes.map_or(Json::Null, |old| Json::from(old.to_string())),
+    );
     // The reason is part of what the new address names.
     if let Some(reason) = grain.get(JUSTIFICATION) {
         told.insert(JUSTIFICATION, reason.clone());
     }
-    let entry =
-        super::Entry { grain, score: 1.0, matched_fields: Vec::new(), content_address: address, notes: Object::new() };
-    Answer { results: vec![entry], total: 1, written: Some(told), ..Answer::default() }
+    let entry = super::Entry {
+        grain,
+        score: 1.0,
+        matched_fields: Vec::new(),
+        content_address: address,
+        notes: Object::new(),
+    };
+    Answer {
+        results: vec![entry],
+        total: 1,
+        written: Some(told),
+        ..Answer::default()
+    }
 }
 
 /// The fields of a new version of `content` that takes the place of `of`.
 fn next_version(content: &Hit, of: &str, reason: &str, now_ms: i64) -> Object<'static> {
-    let kept = content.view.payload.iter().filter(|(name, _)| !OF_ONE_VERSION.contains(name));
-    let mut fields: Object<'static> = kept.map(|(name, value)| (name.to_owned(), value.clone())).collect();
+    let kept = content
+        .view
+        .payload
+        .iter()
+        .filter(|(name, _)| !OF_ONE_VERSION.contains(name));
+    let mut fields: Object<'static> = kept
+        .map(|(name, value)| (name.to_owned(), value.clone()))
+        .collect();
     fields.insert("created_at", now_ms);
     fields.insert("derived_from", Json::Array(vec![Json::from(of.to_owned())]));
     if !reason.is_empty() {
@@ -271,21 +362,38 @@ fn set(fields: &mut Object<'static>, clauses: &[SetClause], now_ms: i64) -> Resu
 }
 
 fn stored(clause: &SetClause, now_ms: i64) -> Result<Json<'static>> {
-    let misfit = || CalError::new(Code::E020, format!("{} can't be {}.", clause.field.name(), clause.value.kind()));
+    let misfit = || {
+        CalError::new(
+            Code::E020,
+            format!("{} can't be {}.", clause.field.name(), clause.value.kind()),
+        )
+    };
     Ok(match (clause.field, &clause.value) {
-        (KnownField::GoalState, Value::Text(text)) => Json::from(stored_goal_state(text).to_owned()),
-        (KnownField::DependsOn, value) => Json::Array(
-            texts(value).ok_or_else(misfit)?.into_iter().map(|text| Json::from(bare(&text).to_owned())).collect(),
-        ),
-        (KnownField::Tags, value) => {
-            Json::Array(texts(value).ok_or_else(misfit)?.into_iter().map(Json::from).collect())
+        (KnownField::GoalState, Value::Text(text)) => {
+            Json::from(stored_goal_state(text).to_owned())
         }
+        (KnownField::DependsOn, value) => Json::Array(
+            texts(value)
+                .ok_or_else(misfit)?
+                .into_iter()
+                .map(|text| Json::from(bare(&text).to_owned()))
+                .collect(),
+        ),
+        (KnownField::Tags, value) => Json::Array(
+            texts(value)
+                .ok_or_else(misfit)?
+                .into_iter()
+                .map(Json::from)
+                .collect(),
+        ),
         (field, value) if field.spec().kind == FieldKind::Time => {
             Json::from(TimePoint::of(value).ok_or_else(misfit)?.resolve(now_ms))
         }
         (_, Value::Text(text)) => Json::from(text.clone()),
         (_, Value::Boolean(value)) => Json::from(*value),
-        (_, Value::Number(number)) => Json::parse(number.as_str().as_bytes()).map_err(|_| misfit())?.into_owned(),
+        (_, Value::Number(number)) => Json::parse(number.as_str().as_bytes())
+            .map_err(|_| misfit())?
+            .into_owned(),
         (_, Value::Hash(address)) => Json::from(address.digits().to_owned()),
         _ => return Err(misfit().at(clause.span).into()),
     })
@@ -298,7 +406,10 @@ fn bare(text: &str) -> &str {
 fn texts(value: &Value) -> Option<Vec<String>> {
     match value {
         Value::Text(text) => Some(vec![text.clone()]),
-        Value::Array(items) => items.iter().map(|item| item.as_text().map(str::to_owned)).collect(),
+        Value::Array(items) => items
+            .iter()
+            .map(|item| item.as_text().map(str::to_owned))
+            .collect(),
         _ => None,
     }
 }
@@ -309,7 +420,8 @@ const DEFAULT_CONFIDENCE: f64 = 0.5;
 /// The type of an observer that isn't said, and the name of an agent that has none.
 const AGENT: &str = "agent";
 
-/// Puts in what the grain specification wants of a type and CAL doesn't ask for, and what the session says.
+/// Puts in what the grain specification wants of a type and CAL doesn't ask for, and what the
+/// session says.
 fn complete(fields: &mut Object<'static>, grain_type: GrainType, session: &Session) {
     let mut default = |name: &'static str, value: Json<'static>| {
         if !fields.contains_key(name) {
@@ -324,7 +436,10 @@ fn complete(fields: &mut Object<'static>, grain_type: GrainType, session: &Sessi
         GrainType::Goal => default("goal_state", Json::from("active")),
         GrainType::Observation => {
             // Whoever the memory is about, it is the agent that observed.
-            default("observer_id", Json::from(session.agent.clone().unwrap_or_else(|| AGENT.to_owned())));
+            default(
+                "observer_id",
+                Json::from(session.agent.clone().unwrap_or_else(|| AGENT.to_owned())),
+            );
             default("observer_type", Json::from(AGENT));
         }
         _ => {}
@@ -353,12 +468,18 @@ mod tests {
         for _ in 0..REVERTS {
             quotas.take(Evolution::Revert, start).unwrap();
         }
-        assert_eq!(quotas.take(Evolution::Revert, start).unwrap_err().code(), "CAL-E043");
+        assert_eq!(
+            quotas.take(Evolution::Revert, start).unwrap_err().code(),
+            "CAL-E043"
+        );
         quotas.take(Evolution::Supersede, start).unwrap();
         quotas.take(Evolution::Revert, start + MINUTE).unwrap();
         for _ in 0..ADDS {
             quotas.take(Evolution::Add, start).unwrap();
         }
-        assert_eq!(quotas.take(Evolution::Add, start).unwrap_err().code(), "CAL-E052");
+        assert_eq!(
+            quotas.take(Evolution::Add, start).unwrap_err().code(),
+            "CAL-E052"
+        );
     }
 }

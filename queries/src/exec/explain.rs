@@ -1,7 +1,7 @@
 //! EXPLAIN: what would be done. Nothing but indexes is read, and nothing is written, for it.
 //!
-//! Where a plan depends on what is stored, the usual case is shown: ABOUT without its fallback, a beginning of an address as a
-//! range, a search with the statistics of no grains.
+//! Where a plan depends on what is stored, the usual case is shown: ABOUT without its fallback, a
+//! beginning of an address as a range, a search with the statistics of no grains.
 
 use datafusion::prelude::DataFrame;
 use gristmill_schemas::json::{Json, Object};
@@ -17,7 +17,12 @@ use crate::render::budget::{allocate, budget_of, priority_order};
 use crate::sql::index_notes;
 
 impl Reader<'_, '_> {
-    pub(super) async fn explain(&self, explained: &Explainable, lets: &[Let], scope: &Scope) -> Result<Answer> {
+    pub(super) async fn explain(
+        &self,
+        explained: &Explainable,
+        lets: &[Let],
+        scope: &Scope,
+    ) -> Result<Answer> {
         let mut plan = Object::new();
         let statement = statement_of(explained);
         plan.insert("statement", statement.name());
@@ -30,7 +35,10 @@ impl Reader<'_, '_> {
         for (key, value) in self.steps(explained, scope).await?.iter() {
             plan.insert(key.to_owned(), value.clone());
         }
-        Ok(Answer { plan: Some(Json::Object(plan)), ..Answer::default() })
+        Ok(Answer {
+            plan: Some(Json::Object(plan)),
+            ..Answer::default()
+        })
     }
 
     async fn explain_lets(&self, lets: &[Let]) -> Result<Vec<Json<'static>>> {
@@ -53,7 +61,10 @@ impl Reader<'_, '_> {
                 steps.insert("plan", self.explain_recall(recall, scope).await?);
             }
             Explainable::SetOperation(operation) => {
-                steps.insert("logical_plan", lines(self.combined(operation, scope).await?)?);
+                steps.insert(
+                    "logical_plan",
+                    lines(self.combined(operation, scope).await?)?,
+                );
             }
             Explainable::Assemble(assemble) => {
                 steps.insert("sources", self.explain_sources(assemble, scope).await?);
@@ -68,7 +79,10 @@ impl Reader<'_, '_> {
             Explainable::Batch(batch) => {
                 let mut entries = Object::new();
                 for entry in &batch.entries {
-                    entries.insert(entry.label.clone(), self.explain_entry(&entry.query, scope).await?);
+                    entries.insert(
+                        entry.label.clone(),
+                        self.explain_entry(&entry.query, scope).await?,
+                    );
                 }
                 steps.insert("entries", entries);
             }
@@ -81,18 +95,31 @@ impl Reader<'_, '_> {
                     "check that it is a belief, current and not protected",
                     "append its next version",
                 ];
-                steps.insert("steps", Json::Array(done.into_iter().map(Json::from).collect()));
+                steps.insert(
+                    "steps",
+                    Json::Array(done.into_iter().map(Json::from).collect()),
+                );
             }
             Explainable::Revert(_) => {
-                let done = ["look up the grain and the version before it", "append that version over the newest one"];
-                steps.insert("steps", Json::Array(done.into_iter().map(Json::from).collect()));
+                let done = [
+                    "look up the grain and the version before it",
+                    "append that version over the newest one",
+                ];
+                steps.insert(
+                    "steps",
+                    Json::Array(done.into_iter().map(Json::from).collect()),
+                );
             }
         }
         Ok(steps)
     }
 
     async fn explain_entry(&self, query: &BatchQuery, scope: &Scope) -> Result<Object<'static>> {
-        let named = |statement: Statement| [("statement", Json::from(statement.name()))].into_iter().collect();
+        let named = |statement: Statement| {
+            [("statement", Json::from(statement.name()))]
+                .into_iter()
+                .collect()
+        };
         Ok(match query {
             BatchQuery::Recall(recall) => self.explain_recall(recall, scope).await?,
             BatchQuery::Exists(exists) => named(Statement::Exists(exists.clone())),
@@ -106,30 +133,44 @@ impl Reader<'_, '_> {
     async fn explain_recall(&self, recall: &Recall, scope: &Scope) -> Result<Object<'static>> {
         let plain = desugar(recall, self.corpus.session.user.as_deref())?;
         let planned = self.planner.plan(recall, scope).await?;
-        let flow = Flow::new(planned.matched).through(&planned.stages)?.finish()?;
+        let flow = Flow::new(planned.matched)
+            .through(&planned.stages)?
+            .finish()?;
         let mut plan = Object::new();
         plan.insert("query", plain.recall.to_string());
         if let Some(fallback) = &plain.fallback {
             plan.insert("if_empty", fallback.to_string());
         }
         let frame = flow.into_frame();
-        // What the indexes spare is counted over the whole lake, so only who sees all of it is shown that.
+        // What the indexes spare is counted over the whole lake, so only who sees all of it is
+        // shown that.
         let indexes = match self.corpus.session.namespace {
             None => index_notes(&frame.clone().create_physical_plan().await?),
             Some(_) => Vec::new(),
         };
         plan.insert("logical_plan", lines(frame)?);
         if !indexes.is_empty() {
-            plan.insert("indexes", Json::Array(indexes.into_iter().map(Json::from).collect()));
+            plan.insert(
+                "indexes",
+                Json::Array(indexes.into_iter().map(Json::from).collect()),
+            );
         }
         Ok(plan)
     }
 
-    async fn explain_sources(&self, assemble: &Assemble, scope: &Scope) -> Result<Vec<Json<'static>>> {
+    async fn explain_sources(
+        &self,
+        assemble: &Assemble,
+        scope: &Scope,
+    ) -> Result<Vec<Json<'static>>> {
         let order = priority_order(assemble);
         let shares = allocate(u64::from(budget_of(assemble).amount), order.len());
         let mut sources = Vec::new();
-        for (source, share) in order.into_iter().filter_map(|at| assemble.sources.get(at)).zip(shares) {
+        for (source, share) in order
+            .into_iter()
+            .filter_map(|at| assemble.sources.get(at))
+            .zip(shares)
+        {
             let mut object = Object::new();
             if let Some(label) = &source.label {
                 object.insert("label", label.clone());
@@ -164,5 +205,10 @@ fn statement_of(explained: &Explainable) -> Statement {
 /// The optimised plan, a line per node.
 fn lines(frame: DataFrame) -> Result<Vec<Json<'static>>> {
     let plan = frame.into_optimized_plan()?;
-    Ok(plan.display_indent().to_string().lines().map(|line| Json::from(line.to_owned())).collect())
+    Ok(plan
+        .display_indent()
+        .to_string()
+        .lines()
+        .map(|line| Json::from(line.to_owned()))
+        .collect())
 }

@@ -1,4 +1,5 @@
-//! Functions over blobs that plans of CAL use: what no column holds, and how well a grain fits a search.
+//! Functions over blobs that plans of CAL use: what no column holds, and how well a grain fits a
+//! search.
 //!
 //! A blob that can't be read gives NULL, never an error: one bad row must not stop a query.
 
@@ -6,7 +7,8 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use arrow::array::{
-    ArrayRef, AsArray, BinaryArray, BooleanArray, Float64Array, ListBuilder, StringArray, StringBuilder, UInt32Builder,
+    ArrayRef, AsArray, BinaryArray, BooleanArray, Float64Array, ListBuilder, StringArray,
+    StringBuilder, UInt32Builder,
 };
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field as ArrowField};
@@ -55,8 +57,12 @@ pub(super) fn score(terms: Terms, scorer: Scorer) -> ScalarUDF {
 
 /// The words that a filter asks the text of a grain to have, if it is that of a search.
 pub(crate) fn words_of(filter: &Expr) -> Option<&Terms> {
-    let Expr::IsNotNull(score) = filter else { return None };
-    let Expr::ScalarFunction(call) = &**score else { return None };
+    let Expr::IsNotNull(score) = filter else {
+        return None;
+    };
+    let Expr::ScalarFunction(call) = &**score else {
+        return None;
+    };
     match &call.func.inner().downcast_ref::<BlobFunction>()?.kind {
         Kind::Score(terms, _) => Some(terms),
         _ => None,
@@ -80,7 +86,8 @@ enum Kind {
     Score(Terms, Weights),
 }
 
-/// Weights of a search; plans compare functions, and these are equal if they were made of equal statistics.
+/// Weights of a search; plans compare functions, and these are equal if they were made of equal
+/// statistics.
 #[derive(Debug, PartialEq)]
 struct Weights(Scorer);
 
@@ -101,36 +108,61 @@ impl BlobFunction {
         match &self.kind {
             Kind::PayloadText(field) => {
                 let field = (*field).into();
-                let text = |view: &GrainView<'static>| value_of(view, &field)?.as_str().map(str::to_owned);
-                Arc::new(blobs.iter().map(|blob| with_view(blob?, text)).collect::<StringArray>())
+                let text =
+                    |view: &GrainView<'static>| value_of(view, &field)?.as_str().map(str::to_owned);
+                Arc::new(
+                    blobs
+                        .iter()
+                        .map(|blob| with_view(blob?, text))
+                        .collect::<StringArray>(),
+                )
             }
-            Kind::DomainTest(test) => {
-                Arc::new(blobs.iter().map(|blob| with_view(blob?, |view| test.holds(view))).collect::<BooleanArray>())
-            }
+            Kind::DomainTest(test) => Arc::new(
+                blobs
+                    .iter()
+                    .map(|blob| with_view(blob?, |view| test.holds(view)))
+                    .collect::<BooleanArray>(),
+            ),
             Kind::DomainTexts(field) => {
                 let mut lists = ListBuilder::new(StringBuilder::new());
                 for blob in blobs {
-                    let texts =
-                        blob.and_then(|blob| with_view(blob, |view| Some(domain::texts(&*value_of(view, field)?))));
+                    let texts = blob.and_then(|blob| {
+                        with_view(blob, |view| Some(domain::texts(&*value_of(view, field)?)))
+                    });
                     lists.append_option(texts.map(|texts| texts.into_iter().map(Some)));
                 }
                 Arc::new(lists.finish())
             }
             Kind::HasWords(terms, fields) => {
                 let holds = |grain: &Grain<'_>| Some(terms.count_in(grain, fields).is_match());
-                Arc::new(blobs.iter().map(|blob| with_grain(blob?, holds)).collect::<BooleanArray>())
+                Arc::new(
+                    blobs
+                        .iter()
+                        .map(|blob| with_grain(blob?, holds))
+                        .collect::<BooleanArray>(),
+                )
             }
             Kind::Frequencies(terms) => {
                 let mut lists = ListBuilder::new(UInt32Builder::new());
                 for blob in blobs {
-                    let found = blob.and_then(|blob| with_grain(blob, |grain| Some(terms.count(grain))));
-                    lists.append_option(found.map(|found| std::iter::once(found.length).chain(found.counts).map(Some)));
+                    let found =
+                        blob.and_then(|blob| with_grain(blob, |grain| Some(terms.count(grain))));
+                    lists.append_option(
+                        found.map(|found| {
+                            std::iter::once(found.length).chain(found.counts).map(Some)
+                        }),
+                    );
                 }
                 Arc::new(lists.finish())
             }
             Kind::Score(terms, Weights(scorer)) => {
                 let score = |grain: &Grain<'_>| scorer.score(&terms.count(grain));
-                Arc::new(blobs.iter().map(|blob| with_grain(blob?, score)).collect::<Float64Array>())
+                Arc::new(
+                    blobs
+                        .iter()
+                        .map(|blob| with_grain(blob?, score))
+                        .collect::<Float64Array>(),
+                )
             }
         }
     }
@@ -180,7 +212,10 @@ impl ScalarUDFImpl for BlobFunction {
     }
 
     fn invoke_with_args(&self, arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let argument = arguments.args.first().ok_or_else(|| plan_datafusion_err!("the blob is missing"))?;
+        let argument = arguments
+            .args
+            .first()
+            .ok_or_else(|| plan_datafusion_err!("the blob is missing"))?;
         let scalar = matches!(argument, ColumnarValue::Scalar(_));
         let array = argument.to_array(if scalar { 1 } else { arguments.number_rows })?;
         let blobs = cast(&array, &DataType::Binary)?;
@@ -197,10 +232,12 @@ fn with_view<T>(blob: &[u8], read: impl FnOnce(&GrainView<'static>) -> Option<T>
     with_grain(blob, |grain| read(&view_of(String::new(), grain)?))
 }
 
-/// The grain as renderers and conditions see it; `None` for types beyond the ten of CAL. What the index layer knows is not in
-/// the bytes.
+/// The grain as renderers and conditions see it; `None` for types beyond the ten of CAL. What the
+/// index layer knows is not in the bytes.
 pub(super) fn view_of(address: String, grain: &Grain<'_>) -> Option<GrainView<'static>> {
-    let Json::Object(payload) = grain.to_json() else { return None };
+    let Json::Object(payload) = grain.to_json() else {
+        return None;
+    };
     Some(GrainView {
         grain_type: grain.grain_type()?,
         address,

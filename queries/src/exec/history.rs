@@ -28,7 +28,9 @@ impl Chain {
     fn add(&mut self, (old, new): (String, String)) -> Vec<String> {
         let ends = [old.clone(), new.clone()];
         self.links.insert((old, new));
-        ends.into_iter().filter(|end| self.versions.insert(end.clone())).collect()
+        ends.into_iter()
+            .filter(|end| self.versions.insert(end.clone()))
+            .collect()
     }
 
     /// False if there may be more versions than were looked at.
@@ -36,9 +38,13 @@ impl Chain {
         self.versions.len() < MAX_CHAIN
     }
 
-    /// The version that took the place of `address`; where the chain forks, the one whose address comes first.
+    /// The version that took the place of `address`; where the chain forks, the one whose address
+    /// comes first.
     pub(super) fn after(&self, address: &str) -> Option<&str> {
-        let (old, new) = self.links.range((address.to_owned(), String::new())..).next()?;
+        let (old, new) = self
+            .links
+            .range((address.to_owned(), String::new())..)
+            .next()?;
         (old == address).then_some(new.as_str())
     }
 }
@@ -47,9 +53,18 @@ impl Reader<'_, '_> {
     pub(super) async fn history(&self, history: &History) -> Result<Answer> {
         match history {
             History::Versions { target, diff: None } => self.versions(target).await,
-            History::Versions { target, diff: Some(other) } => self.difference(target, other).await,
-            History::Triple { namespace, subject, relation, as_of } => {
-                self.triple(namespace.as_ref(), subject, relation, as_of.as_deref()).await
+            History::Versions {
+                target,
+                diff: Some(other),
+            } => self.difference(target, other).await,
+            History::Triple {
+                namespace,
+                subject,
+                relation,
+                as_of,
+            } => {
+                self.triple(namespace.as_ref(), subject, relation, as_of.as_deref())
+                    .await
             }
         }
     }
@@ -60,34 +75,59 @@ impl Reader<'_, '_> {
         self.newest_first(among(&versions)).await
     }
 
-    /// What supersession links with `start`, whichever version of the chain it is. The whole chain: which of its versions are the
-    /// newest is known only then.
+    /// What supersession links with `start`, whichever version of the chain it is. The whole chain:
+    /// which of its versions are the newest is known only then.
     pub(super) async fn chain(&self, start: String) -> Result<Chain> {
         let fates = self.corpus.fates(true).await?;
-        let mut chain = Chain { versions: BTreeSet::from([start.clone()]), links: BTreeSet::new() };
+        let mut chain = Chain {
+            versions: BTreeSet::from([start.clone()]),
+            links: BTreeSet::new(),
+        };
         let mut frontier = vec![start];
-        // What is held in memory leads along the chain without a query for each link. The queries find what isn't held: all
-        // branches of a chain that forks, and the chains of a lake whose fates are too many.
+        // What is held in memory leads along the chain without a query for each link. The queries
+        // find what isn't held: all branches of a chain that forks, and the chains of a lake whose
+        // fates are too many.
         while !frontier.is_empty() && chain.is_whole() {
             if let Some(fates) = &fates {
                 let reached: Vec<String> = match self.corpus.session.namespace {
                     None => Vec::new(),
-                    Some(_) => fates.linked(frontier.clone(), &mut chain.versions.clone(), MAX_CHAIN, |_| true),
+                    Some(_) => fates.linked(
+                        frontier.clone(),
+                        &mut chain.versions.clone(),
+                        MAX_CHAIN,
+                        |_| true,
+                    ),
                 };
                 let seen = self.corpus.seen(reached).await?;
                 let may = |address: &str| seen.as_ref().is_none_or(|seen| seen.contains(address));
                 frontier = fates.linked(frontier, &mut chain.versions, MAX_CHAIN, may);
             }
-            let listed =
-                |column: &str| in_list(col(column), frontier.iter().map(|one| lit(one.as_str())).collect(), false);
+            let listed = |column: &str| {
+                in_list(
+                    col(column),
+                    frontier.iter().map(|one| lit(one.as_str())).collect(),
+                    false,
+                )
+            };
             let links = self.corpus.links(listed(OLD).or(listed(NEW))).await?;
-            let links: Vec<_> = links.into_iter().filter_map(|(old, new)| Some((old, new?))).collect();
-            let ends = links.iter().flat_map(|(old, new)| [old.clone(), new.clone()]).collect();
+            let links: Vec<_> = links
+                .into_iter()
+                .filter_map(|(old, new)| Some((old, new?)))
+                .collect();
+            let ends = links
+                .iter()
+                .flat_map(|(old, new)| [old.clone(), new.clone()])
+                .collect();
             let seen = self.corpus.seen(ends).await?;
             let may = |(old, new): &(String, String)| {
-                seen.as_ref().is_none_or(|seen| seen.contains(old) && seen.contains(new))
+                seen.as_ref()
+                    .is_none_or(|seen| seen.contains(old) && seen.contains(new))
             };
-            frontier = links.into_iter().filter(may).flat_map(|link| chain.add(link)).collect();
+            frontier = links
+                .into_iter()
+                .filter(may)
+                .flat_map(|link| chain.add(link))
+                .collect();
         }
         Ok(chain)
     }
@@ -102,7 +142,10 @@ impl Reader<'_, '_> {
         let is = |column: &str, value: &Value| match value {
             Value::Text(text) => Ok(col(column).eq(lit(text.as_str()))),
             Value::Parameter(parameter) => Err(unbound(parameter)),
-            other => Err(CalError::new(Code::E020, format!("\"{column}\" can't be {}.", other.kind()))),
+            other => Err(CalError::new(
+                Code::E020,
+                format!("\"{column}\" can't be {}.", other.kind()),
+            )),
         };
         let mut filter = is("subject", subject)?.and(is("relation", relation)?);
         if let Some(within) = within(namespace, self.corpus.session.namespace.is_some()) {
@@ -111,42 +154,76 @@ impl Reader<'_, '_> {
         if let Some(text) = as_of {
             let point = TimePoint::parse(text)
                 .ok_or_else(|| CalError::new(Code::E020, format!("\"{text}\" is not a time.")))?;
-            filter = filter.and(col("created_at").lt_eq(instant(point.resolve(self.corpus.session.now_ms))));
+            filter = filter
+                .and(col("created_at").lt_eq(instant(point.resolve(self.corpus.session.now_ms))));
         }
         self.newest_first(filter).await
     }
 
-    /// The visible grains for which `filter` holds, newest first, as many as HISTORY shows; counted in full.
+    /// The visible grains for which `filter` holds, newest first, as many as HISTORY shows; counted
+    /// in full.
     async fn newest_first(&self, filter: Expr) -> Result<Answer> {
         let matched = self.corpus.visible().await?.filter(filter)?;
-        let order = vec![col("created_at").sort(false, false), col(ADDRESS).sort(true, false)];
-        let page = matched.clone().select(vec![col(ADDRESS), lit(1.0_f64).alias(SCORE), col("created_at")])?;
-        let found = self.corpus.found(page.sort(order)?.limit(0, Some(MAX_HISTORY_VERSIONS))?).await?;
+        let order = vec![
+            col("created_at").sort(false, false),
+            col(ADDRESS).sort(true, false),
+        ];
+        let page = matched.clone().select(vec![
+            col(ADDRESS),
+            lit(1.0_f64).alias(SCORE),
+            col("created_at"),
+        ])?;
+        let found = self
+            .corpus
+            .found(page.sort(order)?.limit(0, Some(MAX_HISTORY_VERSIONS))?)
+            .await?;
         let total = match found.len() {
-            MAX_HISTORY_VERSIONS => self.corpus.count(matched.select(vec![col(ADDRESS)])?).await?,
+            MAX_HISTORY_VERSIONS => {
+                self.corpus
+                    .count(matched.select(vec![col(ADDRESS)])?)
+                    .await?
+            }
             fewer => fewer as u64,
         };
         let hits = self.corpus.hits(found, None, &[]).await?;
-        Ok(Answer { results: hits.iter().map(version).collect(), total, ..Answer::default() })
+        Ok(Answer {
+            results: hits.iter().map(version).collect(),
+            total,
+            ..Answer::default()
+        })
     }
 
     async fn difference(&self, target: &Target, other: &Target) -> Result<Answer> {
-        let (from, to) = (self.corpus.resolve(target).await?, self.corpus.resolve(other).await?);
-        let hits = self.corpus.hits(vec![(from, 1.0), (to, 1.0)], None, &[]).await?;
+        let (from, to) = (
+            self.corpus.resolve(target).await?,
+            self.corpus.resolve(other).await?,
+        );
+        let hits = self
+            .corpus
+            .hits(vec![(from, 1.0), (to, 1.0)], None, &[])
+            .await?;
         let changes = match hits.as_slice() {
             [from, to] => changes(&from.view.payload, &to.view.payload),
             // The same grain twice is one row.
             _ => Vec::new(),
         };
         let results: Vec<_> = hits.iter().map(version).collect();
-        Ok(Answer { total: results.len() as u64, results, changes: Some(changes), ..Answer::default() })
+        Ok(Answer {
+            total: results.len() as u64,
+            results,
+            changes: Some(changes),
+            ..Answer::default()
+        })
     }
 }
 
 /// A version, with what took its place.
 fn version(hit: &Hit) -> super::Entry {
     let mut entry = shown::plain_entry(hit);
-    entry.notes.insert("superseded_by", hit.superseded_by.clone().map_or(Json::Null, Json::from));
+    entry.notes.insert(
+        "superseded_by",
+        hit.superseded_by.clone().map_or(Json::Null, Json::from),
+    );
     entry
 }
 

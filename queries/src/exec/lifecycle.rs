@@ -1,6 +1,8 @@
-//! What became of grains, held in memory: the rows of the fold of `state` (`sql::lifecycle`) that say something, by address.
+//! What became of grains, held in memory: the rows of the fold of `state` (`sql::lifecycle`) that
+//! say something, by address.
 //!
-//! It is read once for a version of the lake. A lake with more such events than [`MOST`] is asked by joins instead.
+//! It is read once for a version of the lake. A lake with more such events than [`MOST`] is asked
+//! by joins instead.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, OnceLock};
@@ -19,7 +21,8 @@ use super::columns::ADDRESS;
 use super::error::Result;
 use crate::sql::lifecycle::fates;
 
-/// Events of which grains' fates are held at most; a grain of which something is said takes about 100 bytes.
+/// Events of which grains' fates are held at most; a grain of which something is said takes about
+/// 100 bytes.
 const MOST: usize = 2_000_000;
 
 /// What became of one grain.
@@ -45,7 +48,8 @@ pub(super) struct Fates {
     back: OnceLock<Vec<(ContentAddress, ContentAddress)>>,
 }
 
-/// What a context keeps of the fates of its grains: nothing yet, all of them, or that there are too many.
+/// What a context keeps of the fates of its grains: nothing yet, all of them, or that there are too
+/// many.
 #[derive(Debug, Default)]
 pub(crate) struct FateCache(OnceCell<Option<Arc<Fates>>>);
 
@@ -65,7 +69,8 @@ async fn read(context: &SessionContext) -> Result<Option<Fates>> {
     Fates::of_rows(fold(context).await?).await.map(Some)
 }
 
-/// The fold as CAL needs it: `content_address`, `superseded_by`, `ended`, `contradicted`, `verification_status`.
+/// The fold as CAL needs it: `content_address`, `superseded_by`, `ended`, `contradicted`,
+/// `verification_status`.
 pub(super) async fn fold(context: &SessionContext) -> Result<DataFrame> {
     Ok(context.sql(&fates()).await?)
 }
@@ -75,7 +80,10 @@ async fn events(context: &SessionContext) -> Result<u64> {
     let query = "SELECT (SELECT count(*) FROM state WHERE event <> 'accessed')
                       + (SELECT count(*) FROM grains WHERE supersedes IS NOT NULL)";
     let counted = context.sql(query).await?.collect().await?;
-    let count = counted.first().map(|batch| cast(batch.column(0), &DataType::UInt64)).transpose()?;
+    let count = counted
+        .first()
+        .map(|batch| cast(batch.column(0), &DataType::UInt64))
+        .transpose()?;
     Ok(count.map_or(0, |count| count.as_primitive::<UInt64Type>().value(0)))
 }
 
@@ -100,18 +108,24 @@ impl Fates {
     fn add(&mut self, batch: &RecordBatch, places: &mut HashMap<String, u32>) -> Result<()> {
         let text = |column: usize| cast(batch.column(column), &DataType::Utf8);
         let texts = [text(0)?, text(1)?, text(4)?];
-        let [addresses, successors, statuses] = texts.each_ref().map(|column| column.as_string::<i32>());
+        let [addresses, successors, statuses] =
+            texts.each_ref().map(|column| column.as_string::<i32>());
         let [ended, contradicted] = [2, 3].map(|column| batch.column(column).as_boolean());
         for (row, address) in addresses.iter().enumerate() {
             // Whoever speaks of something that is no address speaks of no grain.
-            let Some(Ok(address)) = address.map(str::parse::<ContentAddress>) else { continue };
+            let Some(Ok(address)) = address.map(str::parse::<ContentAddress>) else {
+                continue;
+            };
             let status = statuses.is_valid(row).then(|| {
                 let next = places.len() as u32;
                 *places.entry(statuses.value(row).to_owned()).or_insert(next)
             });
             let fate = Fate {
                 ended: ended.value(row),
-                successor: successors.is_valid(row).then(|| successors.value(row).parse().ok()).flatten(),
+                successor: successors
+                    .is_valid(row)
+                    .then(|| successors.value(row).parse().ok())
+                    .flatten(),
                 contradicted: contradicted.value(row),
                 verification: status,
             };
@@ -134,12 +148,17 @@ impl Fates {
         if self.is_empty() {
             return Fate::default();
         }
-        address.parse().ok().and_then(|address| self.of.get(&address).copied()).unwrap_or_default()
+        address
+            .parse()
+            .ok()
+            .and_then(|address| self.of.get(&address).copied())
+            .unwrap_or_default()
     }
 
-    /// Adds to `known` the grains that supersession links with those of `frontier`, in both directions, until there are `most`
-    /// of them; answers `frontier` and what was added. It goes over grains that `may` be seen only. A grain in whose place several
-    /// others came leads to one of them here.
+    /// Adds to `known` the grains that supersession links with those of `frontier`, in both
+    /// directions, until there are `most` of them; answers `frontier` and what was added. It goes
+    /// over grains that `may` be seen only. A grain in whose place several others came leads to one
+    /// of them here.
     pub(super) fn linked(
         &self,
         frontier: Vec<String>,
@@ -151,9 +170,14 @@ impl Fates {
         let mut at = 0;
         while let Some(address) = reached.get(at).filter(|_| known.len() < most) {
             at += 1;
-            let Ok(address) = address.parse::<ContentAddress>() else { continue };
+            let Ok(address) = address.parse::<ContentAddress>() else {
+                continue;
+            };
             let successor = self.of.get(&address).and_then(|fate| fate.successor);
-            let near = successor.into_iter().chain(self.predecessors(address)).map(|near| near.to_string());
+            let near = successor
+                .into_iter()
+                .chain(self.predecessors(address))
+                .map(|near| near.to_string());
             reached.extend(near.filter(|near| may(near) && known.insert(near.clone())));
         }
         reached
@@ -162,39 +186,63 @@ impl Fates {
     /// The grains whose place `address` took first.
     fn predecessors(&self, address: ContentAddress) -> impl Iterator<Item = ContentAddress> {
         let back = self.back.get_or_init(|| {
-            let links = self.of.iter().filter_map(|(old, fate)| Some((fate.successor?, *old)));
+            let links = self
+                .of
+                .iter()
+                .filter_map(|(old, fate)| Some((fate.successor?, *old)));
             let mut links: Vec<_> = links.collect();
             links.sort_unstable();
             links
         });
         let first = back.partition_point(|(new, _)| *new < address);
-        back.get(first..).unwrap_or_default().iter().take_while(move |(new, _)| *new == address).map(|(_, old)| *old)
+        back.get(first..)
+            .unwrap_or_default()
+            .iter()
+            .take_while(move |(new, _)| *new == address)
+            .map(|(_, old)| *old)
     }
 
     /// The verification status that `fate` says.
     pub(super) fn verification(&self, fate: Fate) -> Option<&str> {
-        self.statuses.get(fate.verification? as usize).map(String::as_str)
+        self.statuses
+            .get(fate.verification? as usize)
+            .map(String::as_str)
     }
 }
 
 /// Whether the grain of a row was superseded or expired.
 pub(super) fn is_superseded(fates: Arc<Fates>) -> Expr {
     told("is_superseded", DataType::Boolean, move |addresses| {
-        Arc::new(addresses.iter().map(|address| Some(fates.of(address?).ended)).collect::<BooleanArray>())
+        Arc::new(
+            addresses
+                .iter()
+                .map(|address| Some(fates.of(address?).ended))
+                .collect::<BooleanArray>(),
+        )
     })
 }
 
 /// Whether the grain of a row was contradicted.
 pub(super) fn is_contradicted(fates: Arc<Fates>) -> Expr {
     told("is_contradicted", DataType::Boolean, move |addresses| {
-        Arc::new(addresses.iter().map(|address| Some(fates.of(address?).contradicted)).collect::<BooleanArray>())
+        Arc::new(
+            addresses
+                .iter()
+                .map(|address| Some(fates.of(address?).contradicted))
+                .collect::<BooleanArray>(),
+        )
     })
 }
 
 /// The verification status of the grain of a row.
 pub(super) fn verification_status(fates: Arc<Fates>) -> Expr {
     told("verification_status", DataType::Utf8, move |addresses| {
-        Arc::new(addresses.iter().map(|address| fates.verification(fates.of(address?))).collect::<StringArray>())
+        Arc::new(
+            addresses
+                .iter()
+                .map(|address| fates.verification(fates.of(address?)))
+                .collect::<StringArray>(),
+        )
     })
 }
 
@@ -206,9 +254,19 @@ fn told(
 ) -> Expr {
     let call = move |arguments: &[ColumnarValue]| {
         let arrays = ColumnarValue::values_to_arrays(arguments)?;
-        let [addresses] = arrays.as_slice() else { return internal_err!("{name} takes one address") };
-        Ok(ColumnarValue::Array(tell(cast(addresses, &DataType::Utf8)?.as_string::<i32>())))
+        let [addresses] = arrays.as_slice() else {
+            return internal_err!("{name} takes one address");
+        };
+        Ok(ColumnarValue::Array(tell(
+            cast(addresses, &DataType::Utf8)?.as_string::<i32>(),
+        )))
     };
-    let function = create_udf(name, vec![DataType::Utf8], answers, Volatility::Immutable, Arc::new(call));
+    let function = create_udf(
+        name,
+        vec![DataType::Utf8],
+        answers,
+        Volatility::Immutable,
+        Arc::new(call),
+    );
     function.call(vec![col(ADDRESS)])
 }

@@ -1,4 +1,5 @@
-//! CAL executes: statements become DataFusion plans over the tables `grains` and `state` of a [`SessionContext`].
+//! CAL executes: statements become DataFusion plans over the tables `grains` and `state` of a
+//! [`SessionContext`].
 //!
 //! | module | what it answers |
 //! |---|---|
@@ -14,9 +15,10 @@
 //! | [`answer`] | how is it told? |
 //! | [`error`] | why is there no answer? |
 //!
-//! There is one executor, DataFusion's: what is done here beside plans is what has no rows, such as sharing a budget among
-//! grains that were found. Answers are exact (LIMIT bounds the answer, not the scan) and the same for the same state, time and
-//! parameters: every order ends with the content address.
+//! There is one executor, DataFusion's: what is done here beside plans is what has no rows, such as
+//! sharing a budget among grains that were found. Answers are exact (LIMIT bounds the answer, not
+//! the scan) and the same for the same state, time and parameters: every order ends with the
+//! content address.
 
 pub mod answer;
 mod assembly;
@@ -57,8 +59,8 @@ use crate::cal::ast::*;
 use crate::cal::template::registry::Registry;
 use crate::cal::vocabulary::DescribeTarget;
 use crate::cal::{
-    Bindings, CalError, Code, Effect, Options, Parsed, Shape, bind, describe, from_json_bytes, parse_bytes, query_hash,
-    shape,
+    Bindings, CalError, Code, Effect, Options, Parsed, Shape, bind, describe, from_json_bytes,
+    parse_bytes, query_hash, shape,
 };
 use corpus::Corpus;
 pub(crate) use functions::words_of;
@@ -77,7 +79,8 @@ pub struct Executor {
 }
 
 impl Executor {
-    /// An executor over the tables `grains` and `state` of `context`. It reads only, until it has a writer.
+    /// An executor over the tables `grains` and `state` of `context`. It reads only, until it has a
+    /// writer.
     pub fn new(context: SessionContext, session: Session) -> Executor {
         Executor {
             fates: fates_in(&context),
@@ -114,8 +117,14 @@ impl Executor {
     /// Reads, checks, binds and runs a query in text or JSON form.
     ///
     /// # Errors
-    /// Those of [`crate::cal::parse`] or [`crate::cal::from_json`], of [`bind()`], and of execution, with line and column where the query is at fault.
-    pub async fn run_text(&self, text: &[u8], bindings: &Bindings, options: Options) -> Result<Response> {
+    /// Those of [`crate::cal::parse`] or [`crate::cal::from_json`], of [`bind()`], and of
+    /// execution, with line and column where the query is at fault.
+    pub async fn run_text(
+        &self,
+        text: &[u8],
+        bindings: &Bindings,
+        options: Options,
+    ) -> Result<Response> {
         let parsed = read(text, options)?;
         let run = async {
             let bound = bind(&parsed.query, bindings, options)?;
@@ -124,18 +133,21 @@ impl Executor {
             response.answer.warnings.splice(0..0, parsed.warnings);
             Ok(response)
         };
-        run.await.map_err(|error: ExecutionError| error.located(text))
+        run.await
+            .map_err(|error: ExecutionError| error.located(text))
     }
 
     /// Runs a query whose parameters are bound.
     ///
     /// # Errors
-    /// [`ExecutionError::Cal`] with the code of the specification (E031 and E075 if it takes too long),
-    /// [`ExecutionError::Store`] and [`ExecutionError::Engine`] for problems of the environment.
+    /// [`ExecutionError::Cal`] with the code of the specification (E031 and E075 if it takes too
+    /// long), [`ExecutionError::Store`] and [`ExecutionError::Engine`] for problems of the
+    /// environment.
     pub async fn run(&self, query: &Query) -> Result<Response> {
         let started = Instant::now();
         if query.statement.effect() == Effect::Appends {
-            // Before anything is read: whether a grain exists is nobody's business who may not write.
+            // Before anything is read: whether a grain exists is nobody's business who may not
+            // write.
             evolve::allowed(&self.session, self.writer.is_some())?;
         }
         let corpus = Corpus::new(&self.context, &self.session, &self.fates);
@@ -166,7 +178,11 @@ impl Executor {
 
     async fn query(&self, corpus: &Corpus<'_>, query: &Query) -> Result<Answer> {
         let asks = !matches!(query.statement, Statement::Explain(_));
-        let reader = Reader { executor: self, corpus, planner: Planner { corpus, asks } };
+        let reader = Reader {
+            executor: self,
+            corpus,
+            planner: Planner { corpus, asks },
+        };
         let lets = assembly::lets(query);
         let scope = reader.bindings(&lets, &Scope::default()).await?;
         match &query.statement {
@@ -187,7 +203,9 @@ impl Executor {
     }
 
     fn templates(&self) -> std::sync::MutexGuard<'_, Registry> {
-        self.templates.lock().unwrap_or_else(PoisonError::into_inner)
+        self.templates
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     fn define(&self, definition: &TemplateDefinition) -> Result<Answer> {
@@ -202,17 +220,25 @@ impl Executor {
             DescribeTarget::Fields => describe::fields(asked.grain_type),
             DescribeTarget::Capabilities => self.capabilities(),
             DescribeTarget::Server => Json::Object(
-                [("name", "gristmill"), ("version", env!("CARGO_PKG_VERSION"))]
-                    .into_iter()
-                    .map(|(key, value)| (key, Json::from(value)))
-                    .collect(),
+                [
+                    ("name", "gristmill"),
+                    ("version", env!("CARGO_PKG_VERSION")),
+                ]
+                .into_iter()
+                .map(|(key, value)| (key, Json::from(value)))
+                .collect(),
             ),
             DescribeTarget::Templates => {
                 let templates = self.templates();
                 let defined = templates.iter().map(|definition| {
                     let text = Statement::DefineTemplate(definition.clone()).to_string();
                     let pairs = [("name", definition.name.clone()), ("definition", text)];
-                    Json::Object(pairs.into_iter().map(|(key, value)| (key, Json::from(value))).collect())
+                    Json::Object(
+                        pairs
+                            .into_iter()
+                            .map(|(key, value)| (key, Json::from(value)))
+                            .collect(),
+                    )
                 });
                 Json::Array(defined.collect())
             }
@@ -224,7 +250,10 @@ impl Executor {
         let mut object = Object::new();
         object.insert("cal_conformance", describe::CONFORMANCE);
         object.insert("cal_version", describe::VERSION);
-        object.insert("tier1_enabled", self.session.writes && self.writer.is_some());
+        object.insert(
+            "tier1_enabled",
+            self.session.writes && self.writer.is_some(),
+        );
         object.insert("streaming", true);
         object.insert("cross_lingual_search", false);
         object.insert("auto_toon_enabled", self.session.auto_toon);
@@ -232,9 +261,15 @@ impl Executor {
     }
 }
 
-/// What all executors over a lake's context know together; an executor over other tables knows it alone.
+/// What all executors over a lake's context know together; an executor over other tables knows it
+/// alone.
 fn fates_in(context: &SessionContext) -> Arc<FateCache> {
-    context.state_ref().read().config().get_extension().unwrap_or_default()
+    context
+        .state_ref()
+        .read()
+        .config()
+        .get_extension()
+        .unwrap_or_default()
 }
 
 /// Reads and checks a query in either form: one that begins with a brace is JSON.
@@ -250,7 +285,10 @@ pub fn read(query: &[u8], options: Options) -> crate::cal::Result<Parsed> {
 
 /// True if the statement looks at grains.
 fn reads(statement: &Statement) -> bool {
-    !matches!(statement, Statement::Explain(_) | Statement::Describe(_) | Statement::DefineTemplate(_))
+    !matches!(
+        statement,
+        Statement::Explain(_) | Statement::Describe(_) | Statement::DefineTemplate(_)
+    )
 }
 
 fn too_slow(statement: &Statement, limit: Duration) -> CalError {
@@ -258,7 +296,10 @@ fn too_slow(statement: &Statement, limit: Duration) -> CalError {
         Statement::Assemble(_) => Code::E075,
         _ => Code::E031,
     };
-    CalError::new(code, format!("The query was stopped after {} ms.", limit.as_millis()))
+    CalError::new(
+        code,
+        format!("The query was stopped after {} ms.", limit.as_millis()),
+    )
 }
 
 /// One query that is being run.
@@ -298,23 +339,38 @@ impl Reader<'_, '_> {
         if !shape(&recall.stages).is_of_grains() {
             let message = "A source holds grains, not a count, values or groups.";
             let advice = "Leave COUNT, GROUP BY, SUBJECTS, OBJECTS and HASHES out of it.";
-            return Err(CalError::new(Code::E021, message).at(recall.span).suggest(advice).into());
+            return Err(CalError::new(Code::E021, message)
+                .at(recall.span)
+                .suggest(advice)
+                .into());
         }
         let planned = self.planner.plan(recall, scope).await?;
-        let flow = Flow::new(planned.matched.clone()).through(&planned.stages)?.finish()?;
+        let flow = Flow::new(planned.matched.clone())
+            .through(&planned.stages)?
+            .finish()?;
         let hits = self.hits_of(flow, &planned).await?;
-        Ok(Grains { hits: shown::diverse(hits, &recall.options)?, plain: planned.plain })
+        Ok(Grains {
+            hits: shown::diverse(hits, &recall.options)?,
+            plain: planned.plain,
+        })
     }
 
     async fn hits_of(&self, flow: Flow, planned: &Planned) -> Result<Vec<Hit>> {
         let found = self.corpus.found(flow.into_frame()).await?;
-        self.corpus.hits(found, planned.terms.as_ref(), &planned.fields).await
+        self.corpus
+            .hits(found, planned.terms.as_ref(), &planned.fields)
+            .await
     }
 
     async fn recall(&self, recall: &Recall, scope: &Scope) -> Result<Answer> {
         let planned = self.planner.plan(recall, scope).await?;
-        let flow = Flow::new(planned.matched.clone()).through(&planned.stages)?.finish()?;
-        let mut answer = Answer { warnings: shown::warnings(&recall.options), ..Answer::default() };
+        let flow = Flow::new(planned.matched.clone())
+            .through(&planned.stages)?
+            .finish()?;
+        let mut answer = Answer {
+            warnings: shown::warnings(&recall.options),
+            ..Answer::default()
+        };
         match flow.shape {
             Shape::Count => {
                 answer.value = Some(Json::from(self.counted(flow).await?));
@@ -326,7 +382,12 @@ impl Reader<'_, '_> {
                 answer.total = self.corpus.count(planned.matched).await?;
             }
             Shape::FirstValue => {
-                let first = self.corpus.texts(flow.into_frame(), VALUE).await?.into_iter().next();
+                let first = self
+                    .corpus
+                    .texts(flow.into_frame(), VALUE)
+                    .await?
+                    .into_iter()
+                    .next();
                 answer.value = Some(first.map_or(Json::Null, Json::from));
                 answer.total = self.corpus.count(planned.matched).await?;
             }
@@ -339,18 +400,31 @@ impl Reader<'_, '_> {
                 let found = self.corpus.found(flow.into_frame()).await?;
                 // Grains are read by tasks of their own while the matches are counted.
                 let total = self.total(bound, found.len() as u64, &planned);
-                let hits = self.corpus.hits(found, planned.terms.as_ref(), &planned.fields);
+                let hits = self
+                    .corpus
+                    .hits(found, planned.terms.as_ref(), &planned.fields);
                 let (hits, total) = tokio::try_join!(hits, total)?;
                 answer.total = total;
                 let hits = shown::diverse(hits, &recall.options)?;
-                shown::fill(&mut answer, &hits, recall, &planned.plain, self.executor.session.now_ms);
+                shown::fill(
+                    &mut answer,
+                    &hits,
+                    recall,
+                    &planned.plain,
+                    self.executor.session.now_ms,
+                );
             }
         }
         Ok(answer)
     }
 
     /// How many grains matched. A page that isn't full holds them all.
-    async fn total(&self, (most, skips): (Option<u64>, bool), found: u64, planned: &Planned) -> Result<u64> {
+    async fn total(
+        &self,
+        (most, skips): (Option<u64>, bool),
+        found: u64,
+        planned: &Planned,
+    ) -> Result<u64> {
         match most {
             Some(most) if found < most && !skips => Ok(found),
             _ => self.corpus.count(planned.matched.clone()).await,
@@ -360,19 +434,36 @@ impl Reader<'_, '_> {
     /// The number in the one row of a counted flow.
     async fn counted(&self, flow: Flow) -> Result<u64> {
         let counts = self.corpus.texts(flow.into_frame(), stages::COUNT).await?;
-        Ok(counts.first().and_then(|count| count.parse().ok()).unwrap_or_default())
+        Ok(counts
+            .first()
+            .and_then(|count| count.parse().ok())
+            .unwrap_or_default())
     }
 
     /// Grains by the value of a field, values in order.
-    async fn groups(&self, flow: Flow, recall: &Recall, planned: &Planned) -> Result<Vec<(String, Vec<Entry>)>> {
-        let Some(field) = flow.group else { return Ok(Vec::new()) };
+    async fn groups(
+        &self,
+        flow: Flow,
+        recall: &Recall,
+        planned: &Planned,
+    ) -> Result<Vec<(String, Vec<Entry>)>> {
+        let Some(field) = flow.group else {
+            return Ok(Vec::new());
+        };
         let hits = self.hits_of(flow, planned).await?;
         let fields = shown::selected(recall);
-        let mut groups: std::collections::BTreeMap<String, Vec<Entry>> = std::collections::BTreeMap::new();
+        let mut groups: std::collections::BTreeMap<String, Vec<Entry>> =
+            std::collections::BTreeMap::new();
         for hit in &hits {
             if let Some(value) = crate::render::value::value_of(hit, &field.into()) {
-                let value = value.as_str().map_or_else(|| value.to_canonical_string(), str::to_owned);
-                groups.entry(value).or_default().push(shown::entry(hit, fields.as_deref(), &planned.plain));
+                let value = value
+                    .as_str()
+                    .map_or_else(|| value.to_canonical_string(), str::to_owned);
+                groups.entry(value).or_default().push(shown::entry(
+                    hit,
+                    fields.as_deref(),
+                    &planned.plain,
+                ));
             }
         }
         Ok(groups.into_iter().collect())
@@ -380,7 +471,9 @@ impl Reader<'_, '_> {
 
     async fn exists(&self, exists: &Exists) -> Result<Answer> {
         let address = corpus::target_address(&exists.target)?;
-        Ok(Answer::of_value(self.corpus.look_up(address).await?.is_some()))
+        Ok(Answer::of_value(
+            self.corpus.look_up(address).await?.is_some(),
+        ))
     }
 
     async fn coalesce(&self, coalesce: &Coalesce, scope: &Scope) -> Result<Answer> {
@@ -388,7 +481,10 @@ impl Reader<'_, '_> {
         for (branch, recall) in coalesce.branches.iter().enumerate() {
             let answer = self.recall(recall, scope).await?;
             if answer.has_grains() {
-                return Ok(Answer { branch: Some(branch), ..answer });
+                return Ok(Answer {
+                    branch: Some(branch),
+                    ..answer
+                });
             }
             last.warnings.extend(answer.warnings);
         }
@@ -412,6 +508,9 @@ impl Reader<'_, '_> {
             };
             entries.push((entry.label.clone(), Json::Object(told)));
         }
-        Ok(Answer { entries: Some(entries), ..Answer::default() })
+        Ok(Answer {
+            entries: Some(entries),
+            ..Answer::default()
+        })
     }
 }

@@ -1,8 +1,9 @@
 //! RECALL as one plan over `grains`.
 //!
-//! The plan first narrows the grains (namespace, type, conditions, supersession), then keeps of each only its address, its
-//! score and what the stages need; grains are fetched by address when the answer is known. Subqueries and LETs with an
-//! extractor are part of the plan: they become joins.
+//! The plan first narrows the grains (namespace, type, conditions, supersession), then keeps of
+//! each only its address, its score and what the stages need; grains are fetched by address when
+//! the answer is known. Subqueries and LETs with an extractor are part of the plan: they become
+//! joins.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -57,8 +58,8 @@ pub(super) struct Planned {
     pub(super) plain: Recall,
 }
 
-/// Plans RECALLs. One that only explains asks the store nothing: where the plan depends on what is stored, it shows the plan
-/// for the usual case.
+/// Plans RECALLs. One that only explains asks the store nothing: where the plan depends on what is
+/// stored, it shows the plan for the usual case.
 pub(super) struct Planner<'p, 'e> {
     pub(super) corpus: &'p Corpus<'e>,
     /// The store may be asked.
@@ -68,14 +69,20 @@ pub(super) struct Planner<'p, 'e> {
 impl<'p, 'e> Planner<'p, 'e> {
     /// Plans `recall`; ABOUT becomes a search if there is no such subject.
     pub(super) async fn plan(&self, recall: &Recall, scope: &Scope) -> Result<Planned> {
-        let Desugared { recall: plain, fallback, thread_from } = desugar(recall, self.corpus.session.user.as_deref())?;
+        let Desugared {
+            recall: plain,
+            fallback,
+            thread_from,
+        } = desugar(recall, self.corpus.session.user.as_deref())?;
         let thread = match &thread_from {
             Some(address) => Some(thread::around(self.corpus, address, self.asks).await?),
             None => None,
         };
         let planned = self.matches(plain, thread.clone(), scope).await?;
         match fallback {
-            Some(fallback) if self.asks && self.corpus.is_empty(planned.matched.clone()).await? => {
+            Some(fallback)
+                if self.asks && self.corpus.is_empty(planned.matched.clone()).await? =>
+            {
                 self.matches(fallback, thread, scope).await
             }
             _ => Ok(planned),
@@ -91,9 +98,14 @@ impl<'p, 'e> Planner<'p, 'e> {
     ) -> BoxFuture<'a, Result<DataFrame>> {
         async move {
             let mut query = query.clone();
-            query.stages.push(Stage { kind: StageKind::Extract(extract), span: query.span });
+            query.stages.push(Stage {
+                kind: StageKind::Extract(extract),
+                span: query.span,
+            });
             let planned = self.plan(&query, scope).await?;
-            Flow::new(planned.matched).through(&planned.stages)?.into_values()
+            Flow::new(planned.matched)
+                .through(&planned.stages)?
+                .into_values()
         }
         .boxed()
     }
@@ -106,16 +118,22 @@ impl<'p, 'e> Planner<'p, 'e> {
             frame = frame.filter(thread)?;
         }
         let sorted_by_state = keys.iter().any(|key| needs_state(&(*key).into()));
-        if sorted_by_state || plain.conditions.iter().any(|condition| needs_state(&condition.field)) {
+        if sorted_by_state
+            || plain
+                .conditions
+                .iter()
+                .any(|condition| needs_state(&condition.field))
+        {
             frame = self.corpus.with_state(frame, self.asks).await?;
         }
         let mut terms = None;
         let mut scores = Vec::new();
         for condition in &plain.conditions {
             match (&condition.field, &condition.test) {
-                (Field::Known(KnownField::Score), test) => {
-                    scores.push(Condition { test: test.clone(), ..condition.clone() })
-                }
+                (Field::Known(KnownField::Score), test) => scores.push(Condition {
+                    test: test.clone(),
+                    ..condition.clone()
+                }),
                 (Field::Known(KnownField::Query), Test::Compare(_, Value::Text(text))) => {
                     if Terms::of(text).is_empty() {
                         // A search that says nothing finds nothing.
@@ -151,7 +169,13 @@ impl<'p, 'e> Planner<'p, 'e> {
             }
         }
         let fields = fields_of(&plain.conditions);
-        Ok(Planned { matched, terms, fields, stages, plain })
+        Ok(Planned {
+            matched,
+            terms,
+            fields,
+            stages,
+            plain,
+        })
     }
 
     /// The grains that conditions choose from.
@@ -161,13 +185,21 @@ impl<'p, 'e> Planner<'p, 'e> {
             let byte = i16::from(grain_type as u8);
             frame = frame.filter(col(IdentityColumn::TypeByte.name()).eq(lit(byte)))?;
         }
-        match within(plain.namespace.as_ref(), self.corpus.session.namespace.is_some()) {
+        match within(
+            plain.namespace.as_ref(),
+            self.corpus.session.namespace.is_some(),
+        ) {
             Some(filter) => Ok(frame.filter(filter)?),
             None => Ok(frame),
         }
     }
 
-    async fn narrow(&self, frame: DataFrame, condition: &Condition, scope: &Scope) -> Result<DataFrame> {
+    async fn narrow(
+        &self,
+        frame: DataFrame,
+        condition: &Condition,
+        scope: &Scope,
+    ) -> Result<DataFrame> {
         match (&condition.field, &condition.test) {
             (Field::Known(KnownField::Namespace), Test::Compare(_, Value::Text(namespace))) => {
                 // The session's namespace stands in the place of any that a statement names.
@@ -176,30 +208,46 @@ impl<'p, 'e> Planner<'p, 'e> {
                     None => Ok(frame.filter(col("namespace").eq(lit(namespace.as_str())))?),
                 }
             }
-            (Field::Known(known), Test::Compare(_, Value::Text(text))) if known.spec().kind == FieldKind::Search => {
-                let words = functions::has_words(Terms::of(text), searched(*known)).call(vec![col(BLOB)]);
+            (Field::Known(known), Test::Compare(_, Value::Text(text)))
+                if known.spec().kind == FieldKind::Search =>
+            {
+                let words =
+                    functions::has_words(Terms::of(text), searched(*known)).call(vec![col(BLOB)]);
                 Ok(frame.filter(words)?)
             }
-            (Field::Known(KnownField::Hash), Test::Compare(_, Value::Hash(address))) if self.asks => {
+            (Field::Known(KnownField::Hash), Test::Compare(_, Value::Hash(address)))
+                if self.asks =>
+            {
                 let named = match address.is_whole() {
                     true => Some(address.digits().to_owned()),
                     false => self.corpus.look_up(address).await?,
                 };
-                Ok(frame.filter(named.map_or_else(|| lit(false), |address| col(ADDRESS).eq(lit(address))))?)
+                Ok(frame.filter(
+                    named.map_or_else(|| lit(false), |address| col(ADDRESS).eq(lit(address))),
+                )?)
             }
             (_, Test::In(InSet::Subquery(subquery))) => {
-                let values = self.values(&subquery.query, subquery.extract, scope).await?;
+                let values = self
+                    .values(&subquery.query, subquery.extract, scope)
+                    .await?;
                 condition::one_of(frame, condition, values)
             }
-            (_, Test::In(InSet::Values(values))) if values.iter().any(|value| matches!(value, Value::Parameter(_))) => {
+            (_, Test::In(InSet::Values(values)))
+                if values
+                    .iter()
+                    .any(|value| matches!(value, Value::Parameter(_))) =>
+            {
                 let values = self.members(values, scope)?;
                 condition::one_of(frame, condition, values)
             }
             _ => match condition::filter(condition, self.corpus.session.now_ms)? {
                 Some(filter) => Ok(frame.filter(filter)?),
-                None => Err(CalError::new(Code::E020, format!("\"{condition}\" can't be searched for."))
-                    .at(condition.span)
-                    .into()),
+                None => Err(CalError::new(
+                    Code::E020,
+                    format!("\"{condition}\" can't be searched for."),
+                )
+                .at(condition.span)
+                .into()),
             },
         }
     }
@@ -211,7 +259,10 @@ impl<'p, 'e> Planner<'p, 'e> {
         for value in values {
             match value {
                 Value::Parameter(parameter) => {
-                    let bound = scope.values.get(&parameter.name).ok_or_else(|| unbound(parameter))?;
+                    let bound = scope
+                        .values
+                        .get(&parameter.name)
+                        .ok_or_else(|| unbound(parameter))?;
                     plans.push(bound.clone().select(vec![col(VALUE)])?);
                 }
                 Value::Text(text) => literals.push(lit(text.as_str())),
@@ -225,7 +276,9 @@ impl<'p, 'e> Planner<'p, 'e> {
             plans.push(self.corpus.values(literals)?);
         }
         let mut plans = plans.into_iter();
-        let first = plans.next().ok_or_else(|| CalError::new(Code::E002, "IN has no values."))?;
+        let first = plans
+            .next()
+            .ok_or_else(|| CalError::new(Code::E002, "IN has no values."))?;
         plans.try_fold(first, |all, next| Ok(all.union(next)?))
     }
 
@@ -240,18 +293,28 @@ impl<'p, 'e> Planner<'p, 'e> {
 }
 
 pub(super) fn unbound(parameter: &Parameter) -> CalError {
-    CalError::new(Code::E008, format!("\"${}\" is bound to nothing that can stand here.", parameter.name))
-        .at(parameter.span)
+    CalError::new(
+        Code::E008,
+        format!(
+            "\"${}\" is bound to nothing that can stand here.",
+            parameter.name
+        ),
+    )
+    .at(parameter.span)
 }
 
-/// What `IN …` leaves of the grains. A session of one namespace decides by itself: a name changes nothing, a scope that the
-/// namespace isn't in leaves nothing. A session over the whole lake may narrow itself.
+/// What `IN …` leaves of the grains. A session of one namespace decides by itself: a name changes
+/// nothing, a scope that the namespace isn't in leaves nothing. A session over the whole lake may
+/// narrow itself.
 pub(super) fn within(scope: Option<&NamespaceScope>, session_decides: bool) -> Option<Expr> {
     match scope? {
         NamespaceScope::Exactly(_) if session_decides => None,
         NamespaceScope::Exactly(name) => Some(col("namespace").eq(lit(name.as_str()))),
         NamespaceScope::Below(name) => {
-            let below = datafusion::functions::expr_fn::starts_with(col("namespace"), lit(format!("{name}:")));
+            let below = datafusion::functions::expr_fn::starts_with(
+                col("namespace"),
+                lit(format!("{name}:")),
+            );
             Some(col("namespace").eq(lit(name.as_str())).or(below))
         }
     }
@@ -271,7 +334,10 @@ fn searched(field: KnownField) -> Vec<GrainField> {
 /// The names of the fields that conditions are about, each once. `namespace` isn't told.
 fn fields_of(conditions: &[Condition]) -> Vec<String> {
     let mut fields: Vec<String> = Vec::new();
-    for condition in conditions.iter().filter(|condition| condition.field != KnownField::Namespace.into()) {
+    for condition in conditions
+        .iter()
+        .filter(|condition| condition.field != KnownField::Namespace.into())
+    {
         let name = condition.field.to_string();
         if !fields.contains(&name) {
             fields.push(name);

@@ -1,4 +1,5 @@
-//! What a search has to know of all grains: from the full-text sidecars, and by a scan of the segments that have none.
+//! What a search has to know of all grains: from the full-text sidecars, and by a scan of the
+//! segments that have none.
 
 use std::sync::Arc;
 
@@ -15,9 +16,10 @@ use super::corpus::Corpus;
 use super::error::Result;
 use super::functions;
 
-/// The statistics of the grains that a session looks at, for the words of one search: those of its namespace, or all. A score must
-/// not depend on what stands in another namespace: it would tell which words are frequent there. Of a segment without a usable
-/// sidecar every grain is read; one batch is held.
+/// The statistics of the grains that a session looks at, for the words of one search: those of its
+/// namespace, or all. A score must not depend on what stands in another namespace: it would tell
+/// which words are frequent there. Of a segment without a usable sidecar every grain is read; one
+/// batch is held.
 pub(super) async fn statistics(corpus: &Corpus<'_>, terms: &Terms) -> Result<Statistics> {
     let mut statistics = Statistics::new(terms.words().len());
     if terms.is_empty() {
@@ -25,20 +27,27 @@ pub(super) async fn statistics(corpus: &Corpus<'_>, terms: &Terms) -> Result<Sta
     }
     let namespace = corpus.session.namespace.as_deref();
     let indexed = match corpus.lake_table().await? {
-        Some(table) => table.text_statistics(&corpus.context.state(), terms, namespace).await,
+        Some(table) => {
+            table
+                .text_statistics(&corpus.context.state(), terms, namespace)
+                .await
+        }
         None => None,
     };
     let unread = match indexed {
         None => Some(corpus.everything().await?),
         Some((known, rest)) => {
             statistics = known;
-            (rest.files() > 0).then(|| corpus.context.read_table(Arc::new(rest))).transpose()?
+            (rest.files() > 0)
+                .then(|| corpus.context.read_table(Arc::new(rest)))
+                .transpose()?
         }
     };
     match (unread, namespace) {
         (None, _) => {}
         (Some(frame), None) => count(frame, terms, &mut statistics, |length| length).await?,
-        // The index keeps the length of one grain rounded; those of a part of the lake are summed up from these.
+        // The index keeps the length of one grain rounded; those of a part of the lake are summed
+        // up from these.
         (Some(frame), Some(namespace)) => {
             let own = frame.filter(col("namespace").eq(lit(namespace)))?;
             count(own, terms, &mut statistics, rounded_length).await?;
@@ -47,7 +56,8 @@ pub(super) async fn statistics(corpus: &Corpus<'_>, terms: &Terms) -> Result<Sta
     Ok(statistics)
 }
 
-/// Counts the words of the grains of `frame`. One that can't be read has none, like its document in a sidecar.
+/// Counts the words of the grains of `frame`. One that can't be read has none, like its document in
+/// a sidecar.
 async fn count(
     frame: DataFrame,
     terms: &Terms,
@@ -61,7 +71,9 @@ async fn count(
         let lists = batch.column(0).as_list::<i32>();
         for row in 0..lists.len() {
             let list = lists.is_valid(row).then(|| lists.value(row));
-            let numbers = list.iter().flat_map(|list| list.as_primitive::<UInt32Type>().values());
+            let numbers = list
+                .iter()
+                .flat_map(|list| list.as_primitive::<UInt32Type>().values());
             let mut numbers = numbers.map(|number| u64::from(*number));
             let length = numbers.next().unwrap_or_default();
             statistics.add(length_of(length), numbers);

@@ -20,15 +20,26 @@ const RIGHT_ADDRESS: &str = "__right_address";
 const RIGHT_SCORE: &str = "__right_score";
 
 impl Reader<'_, '_> {
-    pub(super) async fn set_operation(&self, operation: &SetOperation, scope: &Scope) -> Result<Answer> {
+    pub(super) async fn set_operation(
+        &self,
+        operation: &SetOperation,
+        scope: &Scope,
+    ) -> Result<Answer> {
         let frame = self.combined(operation, scope).await?;
-        let ordered = frame.sort(vec![col(SCORE).sort(false, false), col(ADDRESS).sort(true, false)])?;
+        let ordered = frame.sort(vec![
+            col(SCORE).sort(false, false),
+            col(ADDRESS).sort(true, false),
+        ])?;
         // Operands are answers, so there is a greatest number of grains.
         let most = MAX_LIMIT as usize * MAX_SET_OPERANDS;
         let found = self.corpus.found(ordered.limit(0, Some(most))?).await?;
         let hits = self.corpus.hits(found, None, &[]).await?;
         let results: Vec<_> = hits.iter().map(shown::plain_entry).collect();
-        Ok(Answer { total: results.len() as u64, results, ..Answer::default() })
+        Ok(Answer {
+            total: results.len() as u64,
+            results,
+            ..Answer::default()
+        })
     }
 
     /// The plan of addresses and scores that the operation yields.
@@ -50,7 +61,9 @@ impl Reader<'_, '_> {
         match &operand.body {
             SetBody::Recall(recall) => {
                 let planned = self.planner.plan(recall, &scope).await?;
-                let flow = Flow::new(planned.matched).through(&planned.stages)?.finish()?;
+                let flow = Flow::new(planned.matched)
+                    .through(&planned.stages)?
+                    .finish()?;
                 Ok(flow.into_frame().select(vec![col(ADDRESS), col(SCORE)])?)
             }
             SetBody::SetOperation(inner) => self.combined(inner, &scope).await,
@@ -60,11 +73,20 @@ impl Reader<'_, '_> {
 
 fn combine(operator: SetOperator, left: DataFrame, right: DataFrame) -> Result<DataFrame> {
     if operator == SetOperator::Union {
-        return Ok(left.union(right)?.aggregate(vec![col(ADDRESS)], vec![max(col(SCORE)).alias(SCORE)])?);
+        return Ok(left
+            .union(right)?
+            .aggregate(vec![col(ADDRESS)], vec![max(col(SCORE)).alias(SCORE)])?);
     }
     let left = left.select(vec![col(ADDRESS).alias(ADDRESS), col(SCORE).alias(SCORE)])?;
-    let right = right.select(vec![col(ADDRESS).alias(RIGHT_ADDRESS), col(SCORE).alias(RIGHT_SCORE)])?;
-    let kind = if operator == SetOperator::Except { JoinType::LeftAnti } else { JoinType::Inner };
+    let right = right.select(vec![
+        col(ADDRESS).alias(RIGHT_ADDRESS),
+        col(SCORE).alias(RIGHT_SCORE),
+    ])?;
+    let kind = if operator == SetOperator::Except {
+        JoinType::LeftAnti
+    } else {
+        JoinType::Inner
+    };
     let joined = left.join(right, kind, &[ADDRESS], &[RIGHT_ADDRESS], None)?;
     if operator == SetOperator::Except {
         return Ok(joined);

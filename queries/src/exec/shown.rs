@@ -1,4 +1,5 @@
-//! What a response shows of the grains that were found: SELECT, AS, and the notes that WITH options ask for.
+//! What a response shows of the grains that were found: SELECT, AS, and the notes that WITH options
+//! ask for.
 
 use std::collections::BTreeSet;
 
@@ -14,23 +15,50 @@ use crate::render::budget::token_cost;
 use crate::render::value::value_of;
 use crate::render::{self, Style, render_recall};
 
-/// Puts the grains of a RECALL into its answer. `recall` is as it was written, `plain` is without shortcuts.
-pub(super) fn fill(answer: &mut Answer, hits: &[Hit], recall: &Recall, plain: &Recall, now_ms: i64) {
+/// Puts the grains of a RECALL into its answer. `recall` is as it was written, `plain` is without
+/// shortcuts.
+pub(super) fn fill(
+    answer: &mut Answer,
+    hits: &[Hit],
+    recall: &Recall,
+    plain: &Recall,
+    now_ms: i64,
+) {
     let fields = selected(recall);
-    answer.results = hits.iter().map(|hit| entry(hit, fields.as_deref(), plain)).collect();
+    answer.results = hits
+        .iter()
+        .map(|hit| entry(hit, fields.as_deref(), plain))
+        .collect();
     if fields.is_some() {
-        answer.rows = Some(answer.results.iter().map(|entry| entry.grain.clone()).collect());
+        answer.rows = Some(
+            answer
+                .results
+                .iter()
+                .map(|entry| entry.grain.clone())
+                .collect(),
+        );
     }
-    if let Some(format) = recall.format.filter(|_| shape(&recall.stages).is_of_grains()) {
+    if let Some(format) = recall
+        .format
+        .filter(|_| shape(&recall.stages).is_of_grains())
+    {
         let style = Style::new(now_ms, &recall.options, None);
-        let entries: Vec<_> = hits.iter().map(|hit| render::Entry::new(hit, recall.projection(), &style)).collect();
+        let entries: Vec<_> = hits
+            .iter()
+            .map(|hit| render::Entry::new(hit, recall.projection(), &style))
+            .collect();
         let text = render_recall(&entries, format, &style);
-        answer.tokens_used = if hits.is_empty() { 0 } else { token_cost(&text) };
+        answer.tokens_used = if hits.is_empty() {
+            0
+        } else {
+            token_cost(&text)
+        };
         answer.formatted = Some(text);
     }
 }
 
-/// A grain as a response holds it: whole, or these fields of it, with what the WITH options of `plain` add.
+/// A grain as a response holds it: whole, or these fields of it, with what the WITH options of
+/// `plain` add.
 pub(super) fn entry(hit: &Hit, fields: Option<&[&Field]>, plain: &Recall) -> Entry {
     Entry {
         grain: match fields {
@@ -49,7 +77,8 @@ pub(super) fn plain_entry(hit: &Hit) -> Entry {
     entry(hit, None, &Recall::default())
 }
 
-/// The fields that are left when each SELECT has kept its own, in the order of the last; `None` without any SELECT.
+/// The fields that are left when each SELECT has kept its own, in the order of the last; `None`
+/// without any SELECT.
 pub(super) fn selected(recall: &Recall) -> Option<Vec<&Field>> {
     let mut kept: Option<Vec<&Field>> = None;
     for stage in &recall.stages {
@@ -62,7 +91,12 @@ pub(super) fn selected(recall: &Recall) -> Option<Vec<&Field>> {
 }
 
 fn row(hit: &Hit, fields: &[&Field]) -> Object<'static> {
-    let cell = |field: &&Field| Some((field.to_string(), value_of(hit, field)?.into_owned().into_owned()));
+    let cell = |field: &&Field| {
+        Some((
+            field.to_string(),
+            value_of(hit, field)?.into_owned().into_owned(),
+        ))
+    };
     fields.iter().filter_map(cell).collect()
 }
 
@@ -79,16 +113,31 @@ fn notes(hit: &Hit, plain: &Recall) -> Object<'static> {
                 let searched = hit.score < 1.0;
                 let part = if searched { "text" } else { "filter" };
                 let score = hit.score;
-                let number = gristmill_schemas::json::Number::from_f64(score).map_or(Json::Null, Json::Number);
-                notes.insert("score_breakdown", [(part, number)].into_iter().collect::<Object<'static>>());
+                let number = gristmill_schemas::json::Number::from_f64(score)
+                    .map_or(Json::Null, Json::Number);
+                notes.insert(
+                    "score_breakdown",
+                    [(part, number)].into_iter().collect::<Object<'static>>(),
+                );
             }
             WithOption::Explanation => {
-                let conditions = plain.conditions.iter().map(|condition| Json::from(condition.to_string()));
+                let conditions = plain
+                    .conditions
+                    .iter()
+                    .map(|condition| Json::from(condition.to_string()));
                 notes.insert("explanation", Json::Array(conditions.collect()));
             }
             WithOption::Provenance => {
-                let told = ["derived_from", "provenance_chain", "source_type", "author_did", "origin_did"];
-                let known = told.into_iter().filter_map(|name| Some((name, hit.view.payload.get(name)?.clone())));
+                let told = [
+                    "derived_from",
+                    "provenance_chain",
+                    "source_type",
+                    "author_did",
+                    "origin_did",
+                ];
+                let known = told
+                    .into_iter()
+                    .filter_map(|name| Some((name, hit.view.payload.get(name)?.clone())));
                 notes.insert("provenance", known.collect::<Object<'static>>());
             }
             WithOption::ContradictionDetection => {
@@ -102,16 +151,24 @@ fn notes(hit: &Hit, plain: &Recall) -> Object<'static> {
 
 /// Warnings of options that were read and change nothing here.
 pub(super) fn warnings(options: &[WithOption]) -> Vec<Warning> {
-    let warn = |message: &str| Warning { code: WarningCode::W101, message: message.to_owned(), span: None::<Span> };
+    let warn = |message: &str| Warning {
+        code: WarningCode::W101,
+        message: message.to_owned(),
+        span: None::<Span>,
+    };
     options
         .iter()
         .filter_map(|option| match option {
-            WithOption::Summarize => {
-                Some(warn("WITH summarize has no effect: no language model is part of this engine."))
-            }
-            WithOption::Locale(_) => Some(warn("WITH locale has no effect: texts are ordered by code point.")),
+            WithOption::Summarize => Some(warn(
+                "WITH summarize has no effect: no language model is part of this engine.",
+            )),
+            WithOption::Locale(_) => Some(warn(
+                "WITH locale has no effect: texts are ordered by code point.",
+            )),
             WithOption::Cache(_) => Some(warn("WITH cache has no effect: every answer is fresh.")),
-            WithOption::Dedup(_) => Some(warn("WITH dedup works among the sources of an ASSEMBLE.")),
+            WithOption::Dedup(_) => {
+                Some(warn("WITH dedup works among the sources of an ASSEMBLE."))
+            }
             _ => None,
         })
         .collect()
@@ -120,8 +177,8 @@ pub(super) fn warnings(options: &[WithOption]) -> Vec<Warning> {
 /// How much a grain's fit counts beside its difference from those before it, if MMR doesn't say.
 const DEFAULT_LAMBDA: f64 = 0.5;
 
-/// The grains as `WITH diversity` wants them: MMR reorders the page, a threshold leaves out what is too near to a grain
-/// before it. Nearness is the part of words that two grains share (Jaccard).
+/// The grains as `WITH diversity` wants them: MMR reorders the page, a threshold leaves out what is
+/// too near to a grain before it. Nearness is the part of words that two grains share (Jaccard).
 pub(super) fn diverse(hits: Vec<Hit>, options: &[WithOption]) -> Result<Vec<Hit>> {
     let wanted = options.iter().find_map(|option| match option {
         WithOption::Diversity(diversity) => Some(diversity),
@@ -130,9 +187,12 @@ pub(super) fn diverse(hits: Vec<Hit>, options: &[WithOption]) -> Result<Vec<Hit>
     Ok(match wanted {
         None => hits,
         Some(Diversity::Threshold(least)) => apart(hits, least.as_f64()),
-        Some(Diversity::Mmr(lambda)) => {
-            marginal(hits, lambda.as_ref().map_or(DEFAULT_LAMBDA, |lambda| lambda.as_f64().clamp(0.0, 1.0)))
-        }
+        Some(Diversity::Mmr(lambda)) => marginal(
+            hits,
+            lambda
+                .as_ref()
+                .map_or(DEFAULT_LAMBDA, |lambda| lambda.as_f64().clamp(0.0, 1.0)),
+        ),
     })
 }
 
@@ -140,7 +200,10 @@ fn apart(hits: Vec<Hit>, least: f64) -> Vec<Hit> {
     let mut kept: Vec<(Hit, BTreeSet<String>)> = Vec::new();
     for hit in hits {
         let own = words_of(&hit);
-        if kept.iter().all(|(_, other)| 1.0 - nearness(&own, other) >= least) {
+        if kept
+            .iter()
+            .all(|(_, other)| 1.0 - nearness(&own, other) >= least)
+        {
             kept.push((hit, own));
         }
     }
@@ -149,13 +212,24 @@ fn apart(hits: Vec<Hit>, least: f64) -> Vec<Hit> {
 
 fn marginal(hits: Vec<Hit>, lambda: f64) -> Vec<Hit> {
     // The greatest nearness to any chosen grain is kept beside each grain that isn't chosen yet.
-    let mut left: Vec<(Hit, BTreeSet<String>, f64)> =
-        hits.into_iter().map(|hit| (words_of(&hit), hit)).map(|(own, hit)| (hit, own, 0.0)).collect();
+    let mut left: Vec<(Hit, BTreeSet<String>, f64)> = hits
+        .into_iter()
+        .map(|hit| (words_of(&hit), hit))
+        .map(|(own, hit)| (hit, own, 0.0))
+        .collect();
     let mut chosen = Vec::with_capacity(left.len());
     while !left.is_empty() {
-        let worth = |(hit, _, nearest): &(Hit, BTreeSet<String>, f64)| lambda * hit.score - (1.0 - lambda) * nearest;
+        let worth = |(hit, _, nearest): &(Hit, BTreeSet<String>, f64)| {
+            lambda * hit.score - (1.0 - lambda) * nearest
+        };
         // Of equals the first, which keeps the order of the page.
-        let best = (1..left.len()).fold(0, |best, at| if worth(&left[at]) > worth(&left[best]) { at } else { best });
+        let best = (1..left.len()).fold(0, |best, at| {
+            if worth(&left[at]) > worth(&left[best]) {
+                at
+            } else {
+                best
+            }
+        });
         let (hit, own, _) = left.remove(best);
         for (_, other, nearest) in &mut left {
             *nearest = nearest.max(nearness(&own, other));
@@ -169,12 +243,23 @@ fn words_of(hit: &Hit) -> BTreeSet<String> {
     let style = Style::new(0, &[], None);
     let shown = render::Entry::new(hit, None, &style);
     words(shown.projected.content())
-        .chain(hit.view.payload.get("subject").and_then(Json::as_str).into_iter().flat_map(words))
+        .chain(
+            hit.view
+                .payload
+                .get("subject")
+                .and_then(Json::as_str)
+                .into_iter()
+                .flat_map(words),
+        )
         .collect()
 }
 
 fn nearness(left: &BTreeSet<String>, right: &BTreeSet<String>) -> f64 {
     let shared = left.intersection(right).count();
     let all = left.len() + right.len() - shared;
-    if all == 0 { 1.0 } else { shared as f64 / all as f64 }
+    if all == 0 {
+        1.0
+    } else {
+        shared as f64 / all as f64
+    }
 }

@@ -1,7 +1,8 @@
-//! The pipeline of a RECALL as a plan (digest of CAL 1.0, section 7, "Stages"): stages run left to right, the order is total.
+//! The pipeline of a RECALL as a plan (digest of CAL 1.0, section 7, "Stages"): stages run left to
+//! right, the order is total.
 //!
-//! A flow is a plan and the order of its rows. The order becomes a sort where it matters: before rows are left out, and at
-//! the end.
+//! A flow is a plan and the order of its rows. The order becomes a sort where it matters: before
+//! rows are left out, and at the end.
 
 use datafusion::functions::expr_fn::concat;
 use datafusion::functions_aggregate::expr_fn::{count, min};
@@ -51,7 +52,8 @@ pub(super) fn keys(stages: &[Stage]) -> Vec<KnownField> {
     };
     for stage in stages {
         match &stage.kind {
-            StageKind::OrderBy(Field::Known(field), _) | StageKind::GroupBy(Field::Known(field)) => add(*field),
+            StageKind::OrderBy(Field::Known(field), _)
+            | StageKind::GroupBy(Field::Known(field)) => add(*field),
             StageKind::Extract(Extractor::Subjects) => {
                 add(KnownField::Subject);
                 add(KnownField::Type);
@@ -67,7 +69,8 @@ pub(super) fn keys(stages: &[Stage]) -> Vec<KnownField> {
 }
 
 impl Flow {
-    /// The rows of `matched` (address, score, keys) in the default order: best first, then by address.
+    /// The rows of `matched` (address, score, keys) in the default order: best first, then by
+    /// address.
     pub(super) fn new(matched: DataFrame) -> Flow {
         Flow {
             frame: matched,
@@ -81,13 +84,17 @@ impl Flow {
 
     /// The flow behind all of `stages`.
     pub(super) fn through(self, stages: &[Stage]) -> Result<Flow> {
-        stages.iter().try_fold(self, |flow, stage| flow.stage(stage))
+        stages
+            .iter()
+            .try_fold(self, |flow, stage| flow.stage(stage))
     }
 
     fn stage(mut self, stage: &Stage) -> Result<Flow> {
         match &stage.kind {
             StageKind::Select(_) | StageKind::Project(_) => {}
-            StageKind::OrderBy(Field::Known(field), direction) => self.order = ordered_by(*field, *direction),
+            StageKind::OrderBy(Field::Known(field), direction) => {
+                self.order = ordered_by(*field, *direction)
+            }
             StageKind::Limit(count) => self = self.cut(0, Some(u64::from(*count)))?,
             StageKind::Offset(Offset::Count(count)) => {
                 self = self.cut(*count, None)?;
@@ -96,7 +103,11 @@ impl Flow {
             StageKind::Count => self = self.counted()?,
             StageKind::First => {
                 self = self.cut(0, Some(1))?;
-                self.shape = if self.shape == Shape::Values { Shape::FirstValue } else { Shape::First };
+                self.shape = if self.shape == Shape::Values {
+                    Shape::FirstValue
+                } else {
+                    Shape::First
+                };
             }
             StageKind::Extract(extractor) => self = self.extracted(*extractor)?,
             StageKind::GroupBy(Field::Known(field)) => {
@@ -105,7 +116,9 @@ impl Flow {
                 self.group = Some(*field);
             }
             StageKind::OrderBy(Field::Domain(_), _) | StageKind::GroupBy(Field::Domain(_)) => {
-                return Err(CalError::new(Code::E021, "Domain fields have no order.").at(stage.span).into());
+                return Err(CalError::new(Code::E021, "Domain fields have no order.")
+                    .at(stage.span)
+                    .into());
             }
             StageKind::Offset(Offset::Parameter(parameter)) => {
                 let message = format!("\"${}\" has no value.", parameter.name);
@@ -118,7 +131,10 @@ impl Flow {
     fn cut(mut self, skip: u64, fetch: Option<u64>) -> Result<Flow> {
         let rows = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
         self.frame = match fetch {
-            Some(fetch) => self.frame.sort(self.order.clone())?.limit(rows(skip), Some(rows(fetch)))?,
+            Some(fetch) => self
+                .frame
+                .sort(self.order.clone())?
+                .limit(rows(skip), Some(rows(fetch)))?,
             None => self.without_first(skip)?,
         };
         self.most = match (self.most, fetch) {
@@ -128,16 +144,28 @@ impl Flow {
         Ok(self)
     }
 
-    /// The rows behind the first `skip`. Told by their places: DataFusion lets a later sort pass a limit that only skips.
+    /// The rows behind the first `skip`. Told by their places: DataFusion lets a later sort pass a
+    /// limit that only skips.
     fn without_first(&self, skip: u64) -> Result<DataFrame> {
-        let columns: Vec<_> = self.frame.schema().columns().into_iter().map(Expr::Column).collect();
-        let place = row_number().order_by(self.order.clone()).build()?.alias(PLACE);
+        let columns: Vec<_> = self
+            .frame
+            .schema()
+            .columns()
+            .into_iter()
+            .map(Expr::Column)
+            .collect();
+        let place = row_number()
+            .order_by(self.order.clone())
+            .build()?
+            .alias(PLACE);
         let placed = self.frame.clone().window(vec![place])?;
         Ok(placed.filter(col(PLACE).gt(lit(skip)))?.select(columns)?)
     }
 
     fn counted(mut self) -> Result<Flow> {
-        self.frame = self.frame.aggregate(vec![], vec![count(lit(1_i64)).alias(COUNT)])?;
+        self.frame = self
+            .frame
+            .aggregate(vec![], vec![count(lit(1_i64)).alias(COUNT)])?;
         self.order = Vec::new();
         self.shape = Shape::Count;
         Ok(self)
@@ -153,12 +181,17 @@ impl Flow {
         let value = match field {
             Some(field) => {
                 let is_belief = col(key_name(KnownField::Type)).eq(lit(GrainType::Belief.name()));
-                self.frame = self.frame.filter(is_belief.and(col(key_name(field)).is_not_null()))?;
+                self.frame = self
+                    .frame
+                    .filter(is_belief.and(col(key_name(field)).is_not_null()))?;
                 as_text(col(key_name(field)))
             }
             None => concat(vec![lit("sha256:"), as_text(col(ADDRESS))]),
         };
-        let rank = row_number().order_by(self.order.clone()).build()?.alias(RANK);
+        let rank = row_number()
+            .order_by(self.order.clone())
+            .build()?
+            .alias(RANK);
         let ranked = self.frame.select(vec![value.alias(VALUE), rank])?;
         self.frame = ranked.aggregate(vec![col(VALUE)], vec![min(col(RANK)).alias(RANK)])?;
         self.order = vec![col(RANK).sort(true, false)];
@@ -202,6 +235,13 @@ fn by_address() -> SortExpr {
 
 /// By a field, grains without it last whatever the direction, equal ones by address.
 fn ordered_by(field: KnownField, direction: Direction) -> Vec<SortExpr> {
-    let key = if field == KnownField::Score { col(SCORE) } else { col(key_name(field)) };
-    vec![key.sort(direction == Direction::Ascending, false), by_address()]
+    let key = if field == KnownField::Score {
+        col(SCORE)
+    } else {
+        col(key_name(field))
+    };
+    vec![
+        key.sort(direction == Direction::Ascending, false),
+        by_address(),
+    ]
 }

@@ -18,8 +18,8 @@ const MAX_LINKED: usize = 1000;
 const SESSION: &str = "session_id";
 const PARENT: &str = "parent_message_id";
 
-/// What holds of the messages of the conversation that `address` is part of: those of its session if it has one, else those
-/// that links to parents reach, in both directions.
+/// What holds of the messages of the conversation that `address` is part of: those of its session
+/// if it has one, else those that links to parents reach, in both directions.
 ///
 /// # Errors
 /// E046 if there is no such message, E015 if the address is the beginning of several.
@@ -27,9 +27,19 @@ pub(super) async fn around(corpus: &Corpus<'_>, address: &Address, asks: bool) -
     if !asks {
         return Ok(names(address));
     }
-    let message = corpus.look_up(address).await?.ok_or_else(|| no_such(address))?;
-    let own = corpus.visible().await?.filter(col(ADDRESS).eq(lit(message.as_str())))?;
-    let session = corpus.texts(own.select(vec![col(SESSION)])?, SESSION).await?.into_iter().next();
+    let message = corpus
+        .look_up(address)
+        .await?
+        .ok_or_else(|| no_such(address))?;
+    let own = corpus
+        .visible()
+        .await?
+        .filter(col(ADDRESS).eq(lit(message.as_str())))?;
+    let session = corpus
+        .texts(own.select(vec![col(SESSION)])?, SESSION)
+        .await?
+        .into_iter()
+        .next();
     match session {
         Some(session) => Ok(col(SESSION).eq(lit(session))),
         None => Ok(among(&linked(corpus, message).await?)),
@@ -41,15 +51,29 @@ async fn linked(corpus: &Corpus<'_>, start: String) -> Result<Vec<String>> {
     let mut known: BTreeSet<String> = BTreeSet::from([start.clone()]);
     let mut frontier = vec![start];
     while !frontier.is_empty() && known.len() < MAX_LINKED {
-        let listed = |column: &str| in_list(col(column), frontier.iter().map(|one| lit(one.as_str())).collect(), false);
+        let listed = |column: &str| {
+            in_list(
+                col(column),
+                frontier.iter().map(|one| lit(one.as_str())).collect(),
+                false,
+            )
+        };
         let event = col(IdentityColumn::TypeByte.name()).eq(lit(i16::from(GrainType::Event as u8)));
-        let events = || async { Ok::<_, super::ExecutionError>(corpus.visible().await?.filter(event.clone())?) };
+        let events = || async {
+            Ok::<_, super::ExecutionError>(corpus.visible().await?.filter(event.clone())?)
+        };
         let children = events().await?.filter(listed(PARENT))?;
-        let parents = events().await?.filter(listed(ADDRESS).and(col(PARENT).is_not_null()))?;
+        let parents = events()
+            .await?
+            .filter(listed(ADDRESS).and(col(PARENT).is_not_null()))?;
         let mut found = corpus.texts(children, ADDRESS).await?;
         found.extend(corpus.texts(parents, PARENT).await?);
         found.sort();
-        frontier = found.into_iter().filter(|one| known.insert(one.clone())).take(MAX_LINKED).collect();
+        frontier = found
+            .into_iter()
+            .filter(|one| known.insert(one.clone()))
+            .take(MAX_LINKED)
+            .collect();
     }
     Ok(known.into_iter().take(MAX_LINKED).collect())
 }

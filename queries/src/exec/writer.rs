@@ -29,13 +29,25 @@ impl GrainWriter for LakeWriter {
     async fn append(&self, write: Write) -> Result<()> {
         let action = write.operation.action();
         let mut lake = self.0.lock().await;
-        let answers = apply_requests(&mut lake, vec![request_of(write)], &ApplyOptions::default(), action).await?;
+        let answers = apply_requests(
+            &mut lake,
+            vec![request_of(write)],
+            &ApplyOptions::default(),
+            action,
+        )
+        .await?;
         let refused = answers.into_iter().find_map(|answer| {
             let denied = answer.is_denied();
-            answer.error.map(|code| (code, answer.message.unwrap_or_default(), denied))
+            answer
+                .error
+                .map(|code| (code, answer.message.unwrap_or_default(), denied))
         });
         match refused {
-            Some((code, message, by_policy)) => Err(ExecutionError::Refused { code, message, by_policy }),
+            Some((code, message, by_policy)) => Err(ExecutionError::Refused {
+                code,
+                message,
+                by_policy,
+            }),
             None => Ok(lake.refresh().await?),
         }
     }
@@ -48,5 +60,10 @@ fn request_of(write: Write) -> Request {
         Some(target) => Operation::Supersede(target, delivered),
         None => Operation::Put(delivered),
     };
-    Request { operation, actor: None, reason: None, authorization: Vec::new() }
+    Request {
+        operation,
+        actor: None,
+        reason: None,
+        authorization: Vec::new(),
+    }
 }

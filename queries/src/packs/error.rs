@@ -41,7 +41,10 @@ pub enum PackError {
         problem: String,
     },
     /// No pack has this name.
-    #[error("there is no pack `{name}`; the shipped ones are {shipped}. A pack of your own is named by its file")]
+    #[error(
+        "there is no pack `{name}`; the shipped ones are {shipped}. A pack of your own is named by \
+         its file"
+    )]
     Unknown {
         /// What was asked for.
         name: String,
@@ -68,6 +71,9 @@ pub type Result<T, E = PackError> = std::result::Result<T, E>;
 impl PackError {
     /// A problem of one rule.
     pub(super) fn rule(rule: impl Into<String>, problem: impl ToString) -> PackError {
-        PackError::Rule { rule: rule.into(), problem: problem.to_string() }
+        PackError::Rule {
+            rule: rule.into(),
+            problem: problem.to_string(),
+        }
     }
 }

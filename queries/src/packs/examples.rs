@@ -1,7 +1,7 @@
 //! Examples: small sets of grains on which each rule must have a known number of findings.
 //!
-//! They run through the same compiler and the same passes as a scan of a lake. Each grain of an example is encoded as a
-//! writer would encode it; what a rule sees is what it would see in a lake.
+//! They run through the same compiler and the same passes as a scan of a lake. Each grain of an
+//! example is encoded as a writer would encode it; what a rule sees is what it would see in a lake.
 //!
 //! In an example's JSON, keys that begin with `$` speak of the example:
 //!
@@ -23,10 +23,13 @@ use datafusion::prelude::SessionContext;
 use gristmill_engine::lake::AUDIT;
 use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::columns::{
-    GRAINS, GrainColumns, LifecycleEvent, REJECTS, RowIdentity, SOURCES, STATE, SignatureColumn, StateRow,
-    audit_schema, grains_schema, rejects_schema, sources_schema, state_batch, state_schema,
+    GRAINS, GrainColumns, LifecycleEvent, REJECTS, RowIdentity, SOURCES, STATE, SignatureColumn,
+    StateRow, audit_schema, grains_schema, rejects_schema, sources_schema, state_batch,
+    state_schema,
 };
-use gristmill_schemas::grain::{DEFAULT_PAYLOAD_LIMIT, EncodeOptions, Grain, Mode, Payload, Sensitivity, encode_json};
+use gristmill_schemas::grain::{
+    DEFAULT_PAYLOAD_LIMIT, EncodeOptions, Grain, Mode, Payload, Sensitivity, encode_json,
+};
 use gristmill_schemas::json::{Json, Object};
 use serde::Serialize;
 
@@ -68,7 +71,10 @@ pub async fn run_examples(pack: &Pack) -> Result<Vec<ExampleResult>> {
     let stage = Stage::new().await?;
     let mut results = Vec::new();
     for rule in &pack.rules {
-        let alone = Pack { rules: vec![rule.clone()], ..pack.clone() };
+        let alone = Pack {
+            rules: vec![rule.clone()],
+            ..pack.clone()
+        };
         let scan = Scan::over(stage.context.clone(), vec![alone], Scope::of_example()).await?;
         for example in &rule.examples {
             stage.set(rule, example).await?;
@@ -92,7 +98,13 @@ pub async fn run_examples(pack: &Pack) -> Result<Vec<ExampleResult>> {
 
 impl Scope {
     fn of_example() -> Scope {
-        Scope { lake: "example".to_owned(), version: 0, since: None, segments: 0, grains: 0 }
+        Scope {
+            lake: "example".to_owned(),
+            version: 0,
+            since: None,
+            segments: 0,
+            grains: 0,
+        }
     }
 }
 
@@ -105,9 +117,14 @@ struct Stage {
 
 impl Stage {
     async fn new() -> Result<Stage> {
-        let options = SqlOptions { threads: 1, ..SqlOptions::default() };
+        let options = SqlOptions {
+            threads: 1,
+            ..SqlOptions::default()
+        };
         let context = bare_context(&options)?;
-        let table = |schema: SchemaRef| Ok::<_, PackError>(Arc::new(MemTable::try_new(schema, vec![Vec::new()])?));
+        let table = |schema: SchemaRef| {
+            Ok::<_, PackError>(Arc::new(MemTable::try_new(schema, vec![Vec::new()])?))
+        };
         let grains = [table(grains_schema())?, table(grains_schema())?];
         let state = table(state_schema())?;
         let all = [
@@ -122,11 +139,17 @@ impl Stage {
             context.register_table(name, table)?;
         }
         register_views(&context, &options)?;
-        Ok(Stage { context, grains, state })
+        Ok(Stage {
+            context,
+            grains,
+            state,
+        })
     }
 
     async fn set(&self, rule: &Rule, example: &Example) -> Result<()> {
-        let fault = |problem: String| PackError::rule(&rule.id, format!("[[test]] {}: {problem}", example.number));
+        let fault = |problem: String| {
+            PackError::rule(&rule.id, format!("[[test]] {}: {problem}", example.number))
+        };
         let mut names = HashMap::new();
         let grains = grains_of(&example.grains, &mut names).map_err(fault)?;
         let state = match &example.state {
@@ -134,7 +157,11 @@ impl Stage {
             None => RecordBatch::new_empty(state_schema()),
         };
         let [all, scanned] = &self.grains;
-        for (table, rows) in [(all, grains.clone()), (scanned, grains), (&self.state, state)] {
+        for (table, rows) in [
+            (all, grains.clone()),
+            (scanned, grains),
+            (&self.state, state),
+        ] {
             for partition in &table.batches {
                 *partition.write().await = vec![rows.clone()];
             }
@@ -146,18 +173,28 @@ impl Stage {
 type Names = HashMap<String, String>;
 
 fn grains_of(text: &str, names: &mut Names) -> Result<RecordBatch, String> {
-    let list = Json::parse(text.as_bytes()).map_err(|error| format!("`grains` isn't JSON: {error}"))?;
-    let list = list.as_array().ok_or("`grains` must be a JSON array of grains")?;
+    let list =
+        Json::parse(text.as_bytes()).map_err(|error| format!("`grains` isn't JSON: {error}"))?;
+    let list = list
+        .as_array()
+        .ok_or("`grains` must be a JSON array of grains")?;
     let mut columns = GrainColumns::with_capacity(list.len(), 0);
     for (place, grain) in list.iter().enumerate() {
-        let object = grain.as_object().ok_or_else(|| format!("grain {} is no JSON object", place + 1))?;
-        append(object, names, &mut columns).map_err(|problem| format!("grain {}: {problem}", place + 1))?;
+        let object = grain
+            .as_object()
+            .ok_or_else(|| format!("grain {} is no JSON object", place + 1))?;
+        append(object, names, &mut columns)
+            .map_err(|problem| format!("grain {}: {problem}", place + 1))?;
     }
     columns.finish().map_err(|error| error.to_string())
 }
 
 /// Encodes one grain of an example and adds its row.
-fn append(object: &Object<'_>, names: &mut Names, columns: &mut GrainColumns) -> Result<(), String> {
+fn append(
+    object: &Object<'_>,
+    names: &mut Names,
+    columns: &mut GrainColumns,
+) -> Result<(), String> {
     let mut grain = Object::new();
     let mut about = HashMap::new();
     for (key, value) in object.iter() {
@@ -170,23 +207,39 @@ fn append(object: &Object<'_>, names: &mut Names, columns: &mut GrainColumns) ->
     if !grain.contains_key("created_at") {
         grain.append_new("created_at", CREATED_AT);
     }
-    if grain.get("type").and_then(Json::as_str) == Some("belief") && !grain.contains_key("confidence") {
-        grain.append_new("confidence", Json::parse(b"1.0").map_err(|error| error.to_string())?);
+    if grain.get("type").and_then(Json::as_str) == Some("belief")
+        && !grain.contains_key("confidence")
+    {
+        grain.append_new(
+            "confidence",
+            Json::parse(b"1.0").map_err(|error| error.to_string())?,
+        );
     }
     let sensitivity = sensitivity(about.get("sensitivity").and_then(Json::as_str))?;
-    let options = EncodeOptions { sensitivity, ..EncodeOptions::default() };
+    let options = EncodeOptions {
+        sensitivity,
+        ..EncodeOptions::default()
+    };
     let encoded = encode_json(&Json::Object(grain), options).map_err(|error| error.to_string())?;
-    let payload = Payload::open(&encoded.blob, DEFAULT_PAYLOAD_LIMIT).map_err(|error| error.to_string())?;
+    let payload =
+        Payload::open(&encoded.blob, DEFAULT_PAYLOAD_LIMIT).map_err(|error| error.to_string())?;
     let decoded = Grain::decode(&payload, Mode::Lenient).map_err(|error| error.to_string())?;
     let row = about.get("row");
     let text = |key: &str| row.and_then(|row| row.get(key)).and_then(Json::as_str);
     let address = match text("content_address") {
-        Some(address) => address.parse().map_err(|_| format!("`{address}` is no address"))?,
+        Some(address) => address
+            .parse()
+            .map_err(|_| format!("`{address}` is no address"))?,
         None => encoded.address,
     };
-    let supersedes = row.and_then(|row| row.get("supersedes")).and_then(Json::as_array).unwrap_or_default();
-    let supersedes: Option<Vec<ContentAddress>> =
-        supersedes.iter().map(|address| address.as_str().and_then(|address| address.parse().ok())).collect();
+    let supersedes = row
+        .and_then(|row| row.get("supersedes"))
+        .and_then(Json::as_array)
+        .unwrap_or_default();
+    let supersedes: Option<Vec<ContentAddress>> = supersedes
+        .iter()
+        .map(|address| address.as_str().and_then(|address| address.parse().ok()))
+        .collect();
     let identity = RowIdentity {
         signature: signature(text("signature"))?,
         signer: text("signer_did"),
@@ -202,22 +255,45 @@ fn append(object: &Object<'_>, names: &mut Names, columns: &mut GrainColumns) ->
 }
 
 fn sensitivity(name: Option<&str>) -> Result<Sensitivity, String> {
-    let all = [Sensitivity::Public, Sensitivity::Internal, Sensitivity::Pii, Sensitivity::Phi];
-    let Some(name) = name else { return Ok(Sensitivity::default()) };
-    all.into_iter().find(|class| class.name() == name).ok_or_else(|| format!("`{name}` is no sensitivity"))
+    let all = [
+        Sensitivity::Public,
+        Sensitivity::Internal,
+        Sensitivity::Pii,
+        Sensitivity::Phi,
+    ];
+    let Some(name) = name else {
+        return Ok(Sensitivity::default());
+    };
+    all.into_iter()
+        .find(|class| class.name() == name)
+        .ok_or_else(|| format!("`{name}` is no sensitivity"))
 }
 
 fn signature(name: Option<&str>) -> Result<SignatureColumn, String> {
-    let all = [SignatureColumn::None, SignatureColumn::Valid, SignatureColumn::Invalid, SignatureColumn::Unverifiable];
-    let Some(name) = name else { return Ok(SignatureColumn::None) };
-    all.into_iter().find(|state| state.name() == name).ok_or_else(|| format!("`{name}` is no state of a signature"))
+    let all = [
+        SignatureColumn::None,
+        SignatureColumn::Valid,
+        SignatureColumn::Invalid,
+        SignatureColumn::Unverifiable,
+    ];
+    let Some(name) = name else {
+        return Ok(SignatureColumn::None);
+    };
+    all.into_iter()
+        .find(|state| state.name() == name)
+        .ok_or_else(|| format!("`{name}` is no state of a signature"))
 }
 
 /// `json` with `${name}` replaced by addresses, in texts at any depth.
 fn named(json: &Json<'_>, names: &Names) -> Result<Json<'static>, String> {
     Ok(match json {
         Json::String(text) => Json::string(with_addresses(text, names)?),
-        Json::Array(items) => Json::Array(items.iter().map(|item| named(item, names)).collect::<Result<_, _>>()?),
+        Json::Array(items) => Json::Array(
+            items
+                .iter()
+                .map(|item| named(item, names))
+                .collect::<Result<_, _>>()?,
+        ),
         Json::Object(object) => {
             let mut replaced = Object::new();
             for (key, value) in object.iter() {
@@ -233,8 +309,12 @@ fn with_addresses(text: &str, names: &Names) -> Result<String, String> {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
     while let Some((before, after)) = rest.split_once("${") {
-        let (name, behind) = after.split_once('}').ok_or_else(|| format!("`{text}` has a ${{ without }}"))?;
-        let address = names.get(name).ok_or_else(|| format!("no grain before this one has `\"$name\": \"{name}\"`"))?;
+        let (name, behind) = after
+            .split_once('}')
+            .ok_or_else(|| format!("`{text}` has a ${{ without }}"))?;
+        let address = names
+            .get(name)
+            .ok_or_else(|| format!("no grain before this one has `\"$name\": \"{name}\"`"))?;
         out.push_str(before);
         out.push_str(address);
         rest = behind;
@@ -244,9 +324,15 @@ fn with_addresses(text: &str, names: &Names) -> Result<String, String> {
 }
 
 fn events_of(text: &str, names: &Names) -> Result<RecordBatch, String> {
-    let list = Json::parse(text.as_bytes()).map_err(|error| format!("`state` isn't JSON: {error}"))?;
-    let list = list.as_array().ok_or("`state` must be a JSON array of events")?;
-    let rows = list.iter().map(|event| event_of(&named(event, names)?)).collect::<Result<Vec<_>, _>>()?;
+    let list =
+        Json::parse(text.as_bytes()).map_err(|error| format!("`state` isn't JSON: {error}"))?;
+    let list = list
+        .as_array()
+        .ok_or("`state` must be a JSON array of events")?;
+    let rows = list
+        .iter()
+        .map(|event| event_of(&named(event, names)?))
+        .collect::<Result<Vec<_>, _>>()?;
     state_batch(&rows).map_err(|error| error.to_string())
 }
 

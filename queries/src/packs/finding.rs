@@ -35,7 +35,10 @@ pub struct Told<'a> {
 impl Finding {
     /// The finding with what its rule says about it.
     pub fn told<'a>(&'a self, rule: &'a Rule) -> Told<'a> {
-        let evidence = self.evidence.iter().map(|(name, value)| (name.clone(), value.as_str().into()));
+        let evidence = self
+            .evidence
+            .iter()
+            .map(|(name, value)| (name.clone(), value.as_str().into()));
         Told {
             rule: &rule.id,
             severity: rule.severity,
@@ -48,7 +51,10 @@ impl Finding {
 
     /// A value of the evidence.
     pub fn evidence(&self, name: &str) -> Option<&str> {
-        self.evidence.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
+        self.evidence
+            .iter()
+            .find(|(key, _)| key == name)
+            .map(|(_, value)| value.as_str())
     }
 }
 

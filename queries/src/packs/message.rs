@@ -33,8 +33,10 @@ impl Message {
                 rest = after;
                 continue;
             }
-            let end =
-                rest.find('}').filter(|_| brace == "{").ok_or_else(|| format!("`message` has a single {brace}"))?;
+            let end = rest
+                .find('}')
+                .filter(|_| brace == "{")
+                .ok_or_else(|| format!("`message` has a single {brace}"))?;
             let name = rest[..end].trim();
             if name.is_empty() {
                 return Err("`message` has an empty {}".to_owned());
@@ -95,12 +97,18 @@ mod tests {
 
     #[test]
     fn a_brace_without_partner_is_refused() {
-        assert!(Message::parse("a { b").is_err() && Message::parse("a } b").is_err() && Message::parse("{}").is_err());
+        assert!(
+            Message::parse("a { b").is_err()
+                && Message::parse("a } b").is_err()
+                && Message::parse("{}").is_err()
+        );
     }
 
     #[test]
     fn long_values_are_cut_at_a_character() {
-        let text = Message::parse("{a}").expect("a template").render(&[("a".into(), "ä".repeat(500))]);
+        let text = Message::parse("{a}")
+            .expect("a template")
+            .render(&[("a".into(), "ä".repeat(500))]);
         assert_eq!(text.chars().count(), VALUE_LIMIT + 1);
     }
 }

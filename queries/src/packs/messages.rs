@@ -7,13 +7,15 @@
 //! | Action, phase `result` | a tool's result; named after the tool only where the grain names it |
 //! | Action without phase | both |
 //!
-//! The person is the subject; tags, and labels that a message brought with it, are the labels; session and author are the
-//! agent's. A block of a kind that the format doesn't know has no view.
+//! The person is the subject; tags, and labels that a message brought with it, are the labels;
+//! session and author are the agent's. A block of a kind that the format doesn't know has no view.
 
 use arrow::array::{Array, AsArray, RecordBatch, StringArray};
 use gristmill_schemas::cmf::extensions::{AgentExtension, SecurityExtension, Subject};
 use gristmill_schemas::cmf::standard::part_of_block;
-use gristmill_schemas::cmf::{Extensions, Labels, Message, Part, Role, SubjectType, ToolCall, ToolResult};
+use gristmill_schemas::cmf::{
+    Extensions, Labels, Message, Part, Role, SubjectType, ToolCall, ToolResult,
+};
 use gristmill_schemas::columns::IdentityColumn;
 use gristmill_schemas::grain::{Field, GrainType};
 use gristmill_schemas::json::{Json, Object};
@@ -43,7 +45,12 @@ pub(super) const COLUMNS: [&str; 17] = [
 
 /// Grains that can be messages.
 pub(super) fn condition() -> String {
-    format!("{} IN ({}, {})", IdentityColumn::TypeByte.name(), GrainType::Event as u8, GrainType::Action as u8)
+    format!(
+        "{} IN ({}, {})",
+        IdentityColumn::TypeByte.name(),
+        GrainType::Event as u8,
+        GrainType::Action as u8
+    )
 }
 
 /// The rows of one batch of these columns.
@@ -67,13 +74,19 @@ impl<'b> Rows<'b> {
     }
 
     fn flag(&self, field: Field, row: usize) -> bool {
-        let column = self.batch.column_by_name(field.name()).and_then(|column| column.as_boolean_opt());
+        let column = self
+            .batch
+            .column_by_name(field.name())
+            .and_then(|column| column.as_boolean_opt());
         column.is_some_and(|column| column.is_valid(row) && column.value(row))
     }
 
     /// The messages of one grain.
     pub(super) fn messages(&self, row: usize) -> Vec<Message> {
-        let action = GrainType::from_name(self.text(IdentityColumn::Type.name(), row).unwrap_or_default());
+        let action = GrainType::from_name(
+            self.text(IdentityColumn::Type.name(), row)
+                .unwrap_or_default(),
+        );
         if action != Some(GrainType::Action) {
             return self.event(row).into_iter().collect();
         }
@@ -97,20 +110,41 @@ impl<'b> Rows<'b> {
             (None, Some(role)) => Role::from_name(role)?,
             (None, None) => Role::User,
         };
-        let blocks = self.field(Field::ContentBlocks, row).and_then(|blocks| Json::parse(blocks.as_bytes()).ok());
+        let blocks = self
+            .field(Field::ContentBlocks, row)
+            .and_then(|blocks| Json::parse(blocks.as_bytes()).ok());
         let parts: Vec<Part> = match blocks.as_ref().and_then(Json::as_array) {
-            Some(blocks) => blocks.iter().filter_map(|block| part_of_block(block, |_| None)).collect(),
-            None => self.field(Field::Content, row).map(Part::text).into_iter().collect(),
+            Some(blocks) => blocks
+                .iter()
+                .filter_map(|block| part_of_block(block, |_| None))
+                .collect(),
+            None => self
+                .field(Field::Content, row)
+                .map(Part::text)
+                .into_iter()
+                .collect(),
         };
         (!parts.is_empty()).then(|| Message::new(role, parts))
     }
 
     fn call(&self, row: usize) -> Message {
-        let input = self.field(Field::Input, row).and_then(|input| Json::parse(input.as_bytes()).ok());
-        let arguments = input.as_ref().and_then(Json::as_object).map(Object::reborrow).unwrap_or_default();
+        let input = self
+            .field(Field::Input, row)
+            .and_then(|input| Json::parse(input.as_bytes()).ok());
+        let arguments = input
+            .as_ref()
+            .and_then(Json::as_object)
+            .map(Object::reborrow)
+            .unwrap_or_default();
         let call = ToolCall {
-            tool_call_id: self.field(Field::ToolCallId, row).unwrap_or_default().to_owned(),
-            name: self.field(Field::ToolName, row).unwrap_or_default().to_owned(),
+            tool_call_id: self
+                .field(Field::ToolCallId, row)
+                .unwrap_or_default()
+                .to_owned(),
+            name: self
+                .field(Field::ToolName, row)
+                .unwrap_or_default()
+                .to_owned(),
             arguments: arguments.into_owned(),
             namespace: None,
         };
@@ -119,9 +153,17 @@ impl<'b> Rows<'b> {
 
     fn result(&self, row: usize) -> Message {
         let result = ToolResult {
-            tool_call_id: self.field(Field::ToolCallId, row).unwrap_or_default().to_owned(),
-            tool_name: self.field(Field::ToolName, row).unwrap_or_default().to_owned(),
-            content: self.field(Field::Content, row).map(|content| Json::string(content.to_owned())),
+            tool_call_id: self
+                .field(Field::ToolCallId, row)
+                .unwrap_or_default()
+                .to_owned(),
+            tool_name: self
+                .field(Field::ToolName, row)
+                .unwrap_or_default()
+                .to_owned(),
+            content: self
+                .field(Field::Content, row)
+                .map(|content| Json::string(content.to_owned())),
             is_error: self.flag(Field::IsError, row),
         };
         Message::new(Role::Tool, vec![Part::ToolResult(result)])
@@ -129,12 +171,18 @@ impl<'b> Rows<'b> {
 
     /// What is known around the grain's messages.
     pub(super) fn extensions(&self, row: usize) -> Extensions {
-        let tags =
-            self.batch.column_by_name(Field::StructuralTags.name()).and_then(|column| column.as_list_opt::<i32>());
-        let tags = tags.filter(|tags| tags.is_valid(row)).map(|tags| tags.value(row));
+        let tags = self
+            .batch
+            .column_by_name(Field::StructuralTags.name())
+            .and_then(|column| column.as_list_opt::<i32>());
+        let tags = tags
+            .filter(|tags| tags.is_valid(row))
+            .map(|tags| tags.value(row));
         let tags = tags.as_ref().and_then(|tags| tags.as_string_opt::<i32>());
         let tags = tags.into_iter().flatten().flatten().map(str::to_owned);
-        let labels: Labels = tags.chain(self.around(row).labels.into_iter().flatten()).collect();
+        let labels: Labels = tags
+            .chain(self.around(row).labels.into_iter().flatten())
+            .collect();
         let subject = self.field(Field::UserId, row).map(|user| Subject {
             id: user.to_owned(),
             subject_type: SubjectType::User,
@@ -149,7 +197,11 @@ impl<'b> Rows<'b> {
             ..AgentExtension::default()
         };
         Extensions {
-            security: Some(SecurityExtension { labels, subject, ..SecurityExtension::default() }),
+            security: Some(SecurityExtension {
+                labels,
+                subject,
+                ..SecurityExtension::default()
+            }),
             agent: Some(agent),
             ..Extensions::default()
         }

@@ -29,7 +29,8 @@
 //! | `examples` | do the rules of a pack pass and fail where they should? |
 //! | [`report`] | how are findings told: JSON, SARIF, HTML? |
 //!
-//! What doesn't live here: the rules themselves (`queries/packs/*.toml`), their format for users (`docs/packs.md`).
+//! What doesn't live here: the rules themselves (`queries/packs/*.toml`), their format for users
+//! (`docs/packs.md`).
 
 pub mod detect;
 mod error;

@@ -1,8 +1,9 @@
-//! A pack as its file says it: rules with their norms, messages and examples. `docs/packs.md` is the format for users.
+//! A pack as its file says it: rules with their norms, messages and examples. `docs/packs.md` is
+//! the format for users.
 //!
-//! Reading checks everything that needs no tables: names, versions, exactly one check per rule, messages that only speak of
-//! evidence, and a passing and a failing example of each rule. Whether tables and columns exist is found when the rules
-//! are compiled (`compile`).
+//! Reading checks everything that needs no tables: names, versions, exactly one check per rule,
+//! messages that only speak of evidence, and a passing and a failing example of each rule. Whether
+//! tables and columns exist is found when the rules are compiled (`compile`).
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -16,7 +17,9 @@ use super::message::Message;
 const FILE_LIMIT_BYTES: u64 = 4 << 20;
 
 /// How grave a finding is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize, serde::Serialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize, serde::Serialize,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
     /// Worth knowing.
@@ -51,11 +54,14 @@ pub enum Check {
         /// Expressions, each with an optional `AS name`, evaluated for findings only.
         evidence: Vec<String>,
     },
-    /// A query whose rows are findings; its first column is `content_address`, the others are evidence.
+    /// A query whose rows are findings; its first column is `content_address`, the others are
+    /// evidence.
     Sql(String),
-    /// A RECALL of CAL; every grain that it matches is a finding, and the columns that the message names are evidence.
+    /// A RECALL of CAL; every grain that it matches is a finding, and the columns that the message
+    /// names are evidence.
     Cal(String),
-    /// A policy that is evaluated on message views; members of its set `violation` (or `deny`) are findings.
+    /// A policy that is evaluated on message views; members of its set `violation` (or `deny`) are
+    /// findings.
     Rego {
         /// The policy's text.
         policy: String,
@@ -135,13 +141,22 @@ impl Pack {
     /// # Errors
     /// [`PackError`], with the line where there is one.
     pub fn read(path: &Path) -> Result<Pack> {
-        let fault = |cause| PackError::File { path: path.to_owned(), cause };
+        let fault = |cause| PackError::File {
+            path: path.to_owned(),
+            cause,
+        };
         let size = std::fs::metadata(path).map_err(fault)?.len();
         if size > FILE_LIMIT_BYTES {
             let problem = format!("has {size} bytes; the limit is {FILE_LIMIT_BYTES}");
-            return Err(PackError::Pack { pack: path.display().to_string(), problem });
+            return Err(PackError::Pack {
+                pack: path.display().to_string(),
+                problem,
+            });
         }
-        Pack::parse(&path.display().to_string(), &std::fs::read_to_string(path).map_err(fault)?)
+        Pack::parse(
+            &path.display().to_string(),
+            &std::fs::read_to_string(path).map_err(fault)?,
+        )
     }
 
     /// Reads the text of a pack; `name` is what errors call it.
@@ -149,11 +164,20 @@ impl Pack {
     /// # Errors
     /// [`PackError::Form`], [`PackError::Pack`], [`PackError::Rule`].
     pub fn parse(name: &str, text: &str) -> Result<Pack> {
-        let file: PackFile =
-            toml::from_str(text).map_err(|cause| PackError::Form { pack: name.to_owned(), cause: Box::new(cause) })?;
-        let fault = |problem: String| PackError::Pack { pack: name.to_owned(), problem };
+        let file: PackFile = toml::from_str(text).map_err(|cause| PackError::Form {
+            pack: name.to_owned(),
+            cause: Box::new(cause),
+        })?;
+        let fault = |problem: String| PackError::Pack {
+            pack: name.to_owned(),
+            problem,
+        };
         check_id(&file.id).map_err(fault)?;
-        for (key, value) in [("title", &file.title), ("version", &file.version), ("regulation", &file.regulation)] {
+        for (key, value) in [
+            ("title", &file.title),
+            ("version", &file.version),
+            ("regulation", &file.regulation),
+        ] {
             check_filled(key, value).map_err(fault)?;
         }
         if file.rule.is_empty() {
@@ -186,33 +210,50 @@ impl Pack {
             let number = at + 1;
             let id = format!("{}/{}", self.id, test.rule);
             let rule = self.rules.iter_mut().find(|rule| rule.id == id);
-            let rule =
-                rule.ok_or_else(|| format!("[[test]] {number} is of a rule `{}` that isn't there", test.rule))?;
+            let rule = rule.ok_or_else(|| {
+                format!(
+                    "[[test]] {number} is of a rule `{}` that isn't there",
+                    test.rule
+                )
+            })?;
             let findings = match (test.expect, test.findings) {
                 (Expect::Pass, None) => 0,
                 (Expect::Fail, None) => 1,
                 (Expect::Fail, Some(findings)) if findings > 0 => findings,
                 _ => {
                     return Err(format!(
-                        "[[test]] {number}: `findings` is a positive number beside `expect = \"fail\"`"
+                        "[[test]] {number}: `findings` is a positive number beside `expect = \
+                         \"fail\"`"
                     ));
                 }
             };
-            rule.examples.push(Example { number, grains: test.grains, state: test.state, findings });
+            rule.examples.push(Example {
+                number,
+                grains: test.grains,
+                state: test.state,
+                findings,
+            });
         }
         Ok(())
     }
 
-    /// A rule without a failing example may be one that can't fire; one without a passing example may fire on everything.
+    /// A rule without a failing example may be one that can't fire; one without a passing example
+    /// may fire on everything.
     fn check_examples(&self) -> Result<()> {
         for rule in &self.rules {
-            let fails = rule.examples.iter().filter(|example| example.findings > 0).count();
+            let fails = rule
+                .examples
+                .iter()
+                .filter(|example| example.findings > 0)
+                .count();
             let missing = match (fails, rule.examples.len() - fails) {
                 (0, _) => "fail",
                 (_, 0) => "pass",
                 _ => continue,
             };
-            let problem = format!("has no [[test]] with `expect = \"{missing}\"`; each rule needs one of both");
+            let problem = format!(
+                "has no [[test]] with `expect = \"{missing}\"`; each rule needs one of both"
+            );
             return Err(PackError::rule(&rule.id, problem));
         }
         Ok(())
@@ -227,12 +268,16 @@ impl Pack {
 fn digest(text: &str) -> String {
     use sha2::Digest;
     let hash = sha2::Sha256::digest(text.as_bytes());
-    hash.iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+    hash.iter()
+        .take(8)
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
 }
 
 /// Ids are part of file names, URLs and SARIF rule ids.
 fn check_id(id: &str) -> Result<(), String> {
-    let plain = |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '-';
+    let plain =
+        |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '-';
     if id.is_empty() || id.len() > 64 || !id.chars().all(plain) {
         return Err(format!("`{id}` is no id: 1 to 64 of a–z, 0–9 and - are"));
     }
@@ -240,7 +285,11 @@ fn check_id(id: &str) -> Result<(), String> {
 }
 
 fn check_filled(key: &str, value: &str) -> Result<(), String> {
-    if value.trim().is_empty() { Err(format!("`{key}` is empty")) } else { Ok(()) }
+    if value.trim().is_empty() {
+        Err(format!("`{key}` is empty"))
+    } else {
+        Ok(())
+    }
 }
 
 #[derive(Deserialize)]
@@ -299,18 +348,34 @@ impl RuleTable {
         let id = format!("{pack}/{}", self.id);
         let fault = |problem: String| PackError::rule(&id, problem);
         check_id(&self.id).map_err(fault)?;
-        for (key, value) in [("title", &self.title), ("norm", &self.norm), ("message", &self.message)] {
+        for (key, value) in [
+            ("title", &self.title),
+            ("norm", &self.norm),
+            ("message", &self.message),
+        ] {
             check_filled(key, value).map_err(fault)?;
         }
-        let check = match (self.condition, self.sql, self.cal, self.rego, self.evidence, self.kinds) {
-            (Some(condition), None, None, None, evidence, None) => {
-                Check::Where { condition, evidence: evidence.unwrap_or_default() }
-            }
+        let check = match (
+            self.condition,
+            self.sql,
+            self.cal,
+            self.rego,
+            self.evidence,
+            self.kinds,
+        ) {
+            (Some(condition), None, None, None, evidence, None) => Check::Where {
+                condition,
+                evidence: evidence.unwrap_or_default(),
+            },
             (None, Some(sql), None, None, None, None) => Check::Sql(sql),
             (None, None, Some(cal), None, None, None) => Check::Cal(cal),
-            (None, None, None, Some(policy), None, kinds) => Check::Rego { policy, kinds: kinds.unwrap_or_default() },
+            (None, None, None, Some(policy), None, kinds) => Check::Rego {
+                policy,
+                kinds: kinds.unwrap_or_default(),
+            },
             _ => {
-                let problem = "needs exactly one of `where` (with `evidence`), `sql`, `cal` and `rego` (with `kinds`)";
+                let problem = "needs exactly one of `where` (with `evidence`), `sql`, `cal` and \
+                               `rego` (with `kinds`)";
                 return Err(fault(problem.to_owned()));
             }
         };
@@ -357,7 +422,9 @@ mod tests {
 
     fn problem_with(old: &str, new: &str) -> String {
         assert!(WHOLE.contains(old));
-        Pack::parse("own.toml", &WHOLE.replacen(old, new, 1)).expect_err("a broken pack").to_string()
+        Pack::parse("own.toml", &WHOLE.replacen(old, new, 1))
+            .expect_err("a broken pack")
+            .to_string()
     }
 
     #[test]
@@ -365,23 +432,38 @@ mod tests {
         let pack = Pack::parse("own.toml", WHOLE).expect("a good pack");
         assert_eq!(pack.rules.len(), 1);
         assert_eq!(pack.rules[0].id, "own/no-cats");
-        assert_eq!(pack.rules[0].examples.iter().map(|example| example.findings).collect::<Vec<_>>(), [1, 0]);
+        assert_eq!(
+            pack.rules[0]
+                .examples
+                .iter()
+                .map(|example| example.findings)
+                .collect::<Vec<_>>(),
+            [1, 0]
+        );
     }
 
     #[test]
     fn a_rule_without_a_passing_example_is_refused() {
-        assert!(problem_with("expect = \"pass\"", "expect = \"fail\"").contains("expect = \"pass\""));
+        assert!(
+            problem_with("expect = \"pass\"", "expect = \"fail\"").contains("expect = \"pass\"")
+        );
     }
 
     #[test]
     fn a_rule_with_two_checks_is_refused() {
-        assert!(problem_with("norm = \"1\"", "norm = \"1\"\nsql = \"SELECT 1\"").contains("exactly one of"));
+        assert!(
+            problem_with("norm = \"1\"", "norm = \"1\"\nsql = \"SELECT 1\"")
+                .contains("exactly one of")
+        );
     }
 
     #[test]
     fn an_unknown_key_is_told_with_its_line() {
         let problem = problem_with("norm = \"1\"", "norms = \"1\"");
-        assert!(problem.contains("line 10") && problem.contains("norms"), "{problem}");
+        assert!(
+            problem.contains("line 10") && problem.contains("norms"),
+            "{problem}"
+        );
     }
 
     #[test]
@@ -392,7 +474,9 @@ mod tests {
     #[test]
     fn another_text_has_another_digest() {
         let one = Pack::parse("own.toml", WHOLE).expect("a good pack").digest;
-        let other = Pack::parse("own.toml", &WHOLE.replace("'cat'", "'dog'")).expect("a good pack").digest;
+        let other = Pack::parse("own.toml", &WHOLE.replace("'cat'", "'dog'"))
+            .expect("a good pack")
+            .digest;
         assert_ne!(one, other);
         assert_eq!(one.len(), 16);
     }

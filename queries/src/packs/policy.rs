@@ -1,8 +1,9 @@
 //! Rego policies over message views, compiled for the policy engine's machine.
 //!
-//! A policy's input is the document that the Common Message Format gives to policy engines, with one more member: `grain`,
-//! which says where the view comes from (`content_address`, `namespace`, `processing_basis`). Each member of the set
-//! `violation` (or `deny`) is a finding: a text, or an object whose members are evidence.
+//! A policy's input is the document that the Common Message Format gives to policy engines, with
+//! one more member: `grain`, which says where the view comes from (`content_address`, `namespace`,
+//! `processing_basis`). Each member of the set `violation` (or `deny`) is a finding: a text, or an
+//! object whose members are evidence.
 
 use std::sync::Arc;
 
@@ -53,10 +54,17 @@ impl Policies {
         let mut policies = Vec::new();
         for (place, rule) in rules.iter().enumerate() {
             if let Check::Rego { policy, kinds } = &rule.check {
-                let kinds = kinds.iter().map(|kind| kind_of(kind)).collect::<Result<_, _>>();
+                let kinds = kinds
+                    .iter()
+                    .map(|kind| kind_of(kind))
+                    .collect::<Result<_, _>>();
                 let program = program(&rule.id, policy);
                 let fault = |problem| PackError::rule(&rule.id, problem);
-                policies.push(Policy { rule: place, program: program.map_err(fault)?, kinds: kinds.map_err(fault)? });
+                policies.push(Policy {
+                    rule: place,
+                    program: program.map_err(fault)?,
+                    kinds: kinds.map_err(fault)?,
+                });
             }
         }
         Ok((!policies.is_empty()).then_some(Policies { policies }))
@@ -78,7 +86,11 @@ impl Policies {
             machine
         };
         Machines {
-            machines: self.policies.iter().map(|policy| (policy, machine(policy))).collect(),
+            machines: self
+                .policies
+                .iter()
+                .map(|policy| (policy, machine(policy)))
+                .collect(),
             builder: ValueBuilder::default(),
         }
     }
@@ -99,7 +111,8 @@ pub(super) struct Machines<'p> {
 }
 
 impl Machines<'_> {
-    /// Runs all policies on all views of one batch of the source; answers how many views there were.
+    /// Runs all policies on all views of one batch of the source; answers how many views there
+    /// were.
     pub(super) fn evaluate(&mut self, batch: &RecordBatch, mut told: impl FnMut(Verdict)) -> u64 {
         let rows = Rows::new(batch);
         let mut count = 0;
@@ -110,7 +123,10 @@ impl Machines<'_> {
             }
             let extensions = rows.extensions(row);
             let access = Access::new(Some(&extensions), CapabilitySet::all());
-            for view in messages.iter().flat_map(|message| views(message, access).recursive()) {
+            for view in messages
+                .iter()
+                .flat_map(|message| views(message, access).recursive())
+            {
                 count += 1;
                 self.evaluate_view(&view, &rows, row, &mut told);
             }
@@ -118,7 +134,13 @@ impl Machines<'_> {
         count
     }
 
-    fn evaluate_view(&mut self, view: &MessageView<'_>, rows: &Rows<'_>, row: usize, told: &mut impl FnMut(Verdict)) {
+    fn evaluate_view(
+        &mut self,
+        view: &MessageView<'_>,
+        rows: &Rows<'_>,
+        row: usize,
+        told: &mut impl FnMut(Verdict),
+    ) {
         let mut input: Option<Value> = None;
         for (policy, machine) in &mut self.machines {
             if !policy.kinds.is_empty() && !policy.kinds.contains(&view.kind()) {
@@ -135,7 +157,10 @@ impl Machines<'_> {
 }
 
 fn kind_of(name: &str) -> Result<ContentType, String> {
-    let found = ContentType::ALL.iter().copied().find(|kind| kind.as_str() == name);
+    let found = ContentType::ALL
+        .iter()
+        .copied()
+        .find(|kind| kind.as_str() == name);
     found.ok_or_else(|| {
         let known: Vec<&str> = ContentType::ALL.iter().map(|kind| kind.as_str()).collect();
         format!("`{name}` is no kind of view; they are {}", known.join(", "))
@@ -145,24 +170,44 @@ fn kind_of(name: &str) -> Result<ContentType, String> {
 fn program(id: &str, text: &str) -> Result<Arc<Program>, String> {
     let said = |error: &dyn std::fmt::Display| error.to_string().trim().to_owned();
     let mut engine = Engine::new();
-    let package = engine.add_policy(format!("{id}.rego"), text.to_owned()).map_err(|error| said(&error))?;
+    let package = engine
+        .add_policy(format!("{id}.rego"), text.to_owned())
+        .map_err(|error| said(&error))?;
     for set in SETS {
         let entry: Rc<str> = format!("{package}.{set}").into();
-        let Ok(compiled) = engine.compile_with_entrypoint(&entry) else { continue };
+        let Ok(compiled) = engine.compile_with_entrypoint(&entry) else {
+            continue;
+        };
         if compiled.get_rules().contains_key(entry.as_ref()) {
-            return Compiler::compile_from_policy(&compiled, &[&entry]).map_err(|error| said(&error));
+            return Compiler::compile_from_policy(&compiled, &[&entry])
+                .map_err(|error| said(&error));
         }
     }
-    Err(format!("the policy defines neither `{}` nor `{}`", SETS[0], SETS[1]))
+    Err(format!(
+        "the policy defines neither `{}` nor `{}`",
+        SETS[0], SETS[1]
+    ))
 }
 
-fn input_of(builder: &mut ValueBuilder, view: &MessageView<'_>, rows: &Rows<'_>, row: usize) -> Value {
+fn input_of(
+    builder: &mut ValueBuilder,
+    view: &MessageView<'_>,
+    rows: &Rows<'_>,
+    row: usize,
+) -> Value {
     view.write_dict(DictOptions::default(), builder);
     let mut input = builder.take();
-    let members = [IdentityColumn::ContentAddress.name(), Field::Namespace.name(), Field::ProcessingBasis.name()];
-    let members = members.into_iter().filter_map(|name| Some((name, rows.text(name, row)?)));
-    let grain: std::collections::BTreeMap<Value, Value> =
-        members.map(|(name, value)| (builder.key_value(name), Value::String(value.into()))).collect();
+    let members = [
+        IdentityColumn::ContentAddress.name(),
+        Field::Namespace.name(),
+        Field::ProcessingBasis.name(),
+    ];
+    let members = members
+        .into_iter()
+        .filter_map(|name| Some((name, rows.text(name, row)?)));
+    let grain: std::collections::BTreeMap<Value, Value> = members
+        .map(|(name, value)| (builder.key_value(name), Value::String(value.into())))
+        .collect();
     let key = builder.key_value("grain");
     if let Ok(object) = input.as_object_mut() {
         object.insert(key, Value::from(grain));
@@ -190,12 +235,22 @@ fn tell(
         }
         match member {
             Value::Object(object) => {
-                evidence.extend(object.iter_sorted().map(|(name, value)| (plain(name), plain(value))));
+                evidence.extend(
+                    object
+                        .iter_sorted()
+                        .map(|(name, value)| (plain(name), plain(value))),
+                );
             }
             other => evidence.push(("detail".to_owned(), plain(other))),
         }
-        let address = rows.text(IdentityColumn::ContentAddress.name(), row).map(str::to_owned);
-        told(Verdict::Finding(Finding { rule, address, evidence }));
+        let address = rows
+            .text(IdentityColumn::ContentAddress.name(), row)
+            .map(str::to_owned);
+        told(Verdict::Finding(Finding {
+            rule,
+            address,
+            evidence,
+        }));
     }
 }
 

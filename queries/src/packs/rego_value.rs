@@ -67,9 +67,16 @@ impl ValueBuilder {
             Json::Bool(flag) => Value::Bool(*flag),
             Json::Number(number) => number_value(number),
             Json::String(text) => Value::String(text.as_ref().into()),
-            Json::Array(items) => Value::from(items.iter().map(|item| self.json_value(item)).collect::<Vec<_>>()),
+            Json::Array(items) => Value::from(
+                items
+                    .iter()
+                    .map(|item| self.json_value(item))
+                    .collect::<Vec<_>>(),
+            ),
             Json::Object(object) => {
-                let members = object.iter().map(|(key, value)| (self.key_value(key), self.json_value(value)));
+                let members = object
+                    .iter()
+                    .map(|(key, value)| (self.key_value(key), self.json_value(value)));
                 Value::from(members.collect::<BTreeMap<_, _>>())
             }
         }
@@ -80,7 +87,8 @@ fn number_value(number: &Number<'_>) -> Value {
     match (number.as_i64(), number.as_u64()) {
         (Some(integer), _) => Value::from(integer),
         (_, Some(integer)) => Value::from(integer),
-        _ => Value::from_numeric_string(number.as_str()).unwrap_or_else(|_| Value::from(number.as_f64())),
+        _ => Value::from_numeric_string(number.as_str())
+            .unwrap_or_else(|_| Value::from(number.as_f64())),
     }
 }
 
@@ -145,7 +153,10 @@ mod tests {
             let (mut value, mut text) = (ValueBuilder::default(), JsonText::default());
             view.write_dict(DictOptions::default(), &mut value);
             view.write_dict(DictOptions::default(), &mut text);
-            assert_eq!(value.take(), Value::from_json_str(&text.into_string()).expect("JSON"));
+            assert_eq!(
+                value.take(),
+                Value::from_json_str(&text.into_string()).expect("JSON")
+            );
         }
     }
 }

@@ -4,9 +4,10 @@
 //! columns that some rule names ─▶ batch ─▶ (personal_data, if some rule asks) ─▶ each condition ─▶ rows that break it ─▶ evidence
 //! ```
 //!
-//! The pass reads each page once, however many rules there are, and holds one batch for each core. Evidence is evaluated
-//! for findings only. Two columns are computed when a rule names them: `personal_data`, the kinds of personal data in the
-//! grain's own text, and `personal_data_in`, which columns they stand in.
+//! The pass reads each page once, however many rules there are, and holds one batch for each core.
+//! Evidence is evaluated for findings only. Two columns are computed when a rule names them:
+//! `personal_data`, the kinds of personal data in the grain's own text, and `personal_data_in`,
+//! which columns they stand in.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -89,12 +90,19 @@ impl RowRules {
     ///
     /// # Errors
     /// [`PackError::Rule`] with what the planner says, such as a column that isn't there.
-    pub(super) fn compile(context: &SessionContext, rules: &[Rule]) -> Result<Option<RowRules>, PackError> {
+    pub(super) fn compile(
+        context: &SessionContext,
+        rules: &[Rule],
+    ) -> Result<Option<RowRules>, PackError> {
         let everything = schema_of(None, true);
         let visible = DFSchema::try_from(Arc::clone(&everything))?;
         let mut parsed = Vec::new();
         for (place, rule) in rules.iter().enumerate() {
-            if let Check::Where { condition, evidence } = &rule.check {
+            if let Check::Where {
+                condition,
+                evidence,
+            } = &rule.check
+            {
                 let one = parse(context, &visible, place, condition, evidence);
                 parsed.push(one.map_err(|error| PackError::rule(&rule.id, problem(&error)))?);
             }
@@ -111,19 +119,32 @@ impl RowRules {
                 || named.contains(name)
                 || computed && text
         };
-        let columns: Vec<String> =
-            grains_schema().fields().iter().map(|field| field.name().clone()).filter(|name| read(name)).collect();
+        let columns: Vec<String> = grains_schema()
+            .fields()
+            .iter()
+            .map(|field| field.name().clone())
+            .filter(|name| read(name))
+            .collect();
         let schema = schema_of(Some(&columns), computed);
         let seen = DFSchema::try_from(Arc::clone(&schema))?;
         let compile = |parsed: Parsed| {
             let rule = rules.get(parsed.rule).map_or("", |rule| rule.id.as_str());
-            RowRule::compile(context, &seen, parsed).map_err(|error| PackError::rule(rule, problem(&error)))
+            RowRule::compile(context, &seen, parsed)
+                .map_err(|error| PackError::rule(rule, problem(&error)))
         };
-        let compiled: Vec<RowRule> = parsed.into_iter().map(compile).collect::<Result<_, PackError>>()?;
+        let compiled: Vec<RowRule> = parsed
+            .into_iter()
+            .map(compile)
+            .collect::<Result<_, PackError>>()?;
         for rule in &compiled {
             check_names(rules, rule)?;
         }
-        Ok(Some(RowRules { columns, schema, computed, rules: compiled }))
+        Ok(Some(RowRules {
+            columns,
+            schema,
+            computed,
+            rules: compiled,
+        }))
     }
 
     /// The scan that the conditions need.
@@ -133,10 +154,17 @@ impl RowRules {
     }
 
     /// Evaluates all conditions on one batch of the source.
-    pub(super) fn evaluate(&self, batch: RecordBatch, mut found: impl FnMut(Finding)) -> Result<()> {
+    pub(super) fn evaluate(
+        &self,
+        batch: RecordBatch,
+        mut found: impl FnMut(Finding),
+    ) -> Result<()> {
         let batch = self.with_computed(batch)?;
         for rule in &self.rules {
-            let verdict = rule.condition.evaluate(&batch)?.into_array(batch.num_rows())?;
+            let verdict = rule
+                .condition
+                .evaluate(&batch)?
+                .into_array(batch.num_rows())?;
             let broken = verdict.as_boolean();
             // A condition that is NULL is not broken: the grain doesn't say.
             if broken.true_count() == 0 {
@@ -172,24 +200,47 @@ impl RowRule {
     fn tell(&self, batch: &RecordBatch, found: &mut impl FnMut(Finding)) -> Result<()> {
         let addresses = batch.column_by_name(IdentityColumn::ContentAddress.name());
         let addresses = addresses.and_then(|column| column.as_string_opt::<i32>());
-        let columns =
-            self.evidence.iter().map(|(_, expression)| expression.evaluate(batch)?.into_array(batch.num_rows()));
+        let columns = self
+            .evidence
+            .iter()
+            .map(|(_, expression)| expression.evaluate(batch)?.into_array(batch.num_rows()));
         let columns: Vec<ArrayRef> = columns.collect::<Result<_>>()?;
-        let names: Vec<&str> = self.evidence.iter().map(|(name, _)| name.as_str()).collect();
+        let names: Vec<&str> = self
+            .evidence
+            .iter()
+            .map(|(name, _)| name.as_str())
+            .collect();
         for row in 0..batch.num_rows() {
             let address = addresses.map(|addresses| addresses.value(row).to_owned());
-            found(Finding { rule: self.rule, address, evidence: evidence(&names, &columns, row)? });
+            found(Finding {
+                rule: self.rule,
+                address,
+                evidence: evidence(&names, &columns, row)?,
+            });
         }
         Ok(())
     }
 }
 
 /// The values of one row that aren't NULL, as text.
-pub(super) fn evidence(names: &[&str], columns: &[ArrayRef], row: usize) -> Result<Vec<(String, String)>> {
+pub(super) fn evidence(
+    names: &[&str],
+    columns: &[ArrayRef],
+    row: usize,
+) -> Result<Vec<(String, String)>> {
     let options = FormatOptions::default();
     let mut values = Vec::with_capacity(names.len());
-    for (name, column) in names.iter().zip(columns).filter(|(_, column)| column.is_valid(row)) {
-        values.push(((*name).to_owned(), ArrayFormatter::try_new(column, &options)?.value(row).to_string()));
+    for (name, column) in names
+        .iter()
+        .zip(columns)
+        .filter(|(_, column)| column.is_valid(row))
+    {
+        values.push((
+            (*name).to_owned(),
+            ArrayFormatter::try_new(column, &options)?
+                .value(row)
+                .to_string(),
+        ));
     }
     Ok(values)
 }
@@ -207,17 +258,29 @@ fn parse(
     Ok(Parsed {
         rule,
         condition: context.parse_sql_expr(condition, schema)?,
-        evidence: evidence.map(|text| context.parse_sql_expr(text, schema)).collect::<Result<_>>()?,
+        evidence: evidence
+            .map(|text| context.parse_sql_expr(text, schema))
+            .collect::<Result<_>>()?,
     })
 }
 
 fn columns_of(parsed: &[Parsed]) -> BTreeSet<String> {
-    let expressions = parsed.iter().flat_map(|one| std::iter::once(&one.condition).chain(&one.evidence));
-    expressions.flat_map(|expression| expression.column_refs()).map(|column| column.name.clone()).collect()
+    let expressions = parsed
+        .iter()
+        .flat_map(|one| std::iter::once(&one.condition).chain(&one.evidence));
+    expressions
+        .flat_map(|expression| expression.column_refs())
+        .map(|column| column.name.clone())
+        .collect()
 }
 
-/// An expression that can be evaluated: types made to fit, and what doesn't depend on the row (`now()`) computed.
-fn physical(context: &SessionContext, schema: &DFSchema, expression: Expr) -> Result<Arc<dyn PhysicalExpr>> {
+/// An expression that can be evaluated: types made to fit, and what doesn't depend on the row
+/// (`now()`) computed.
+fn physical(
+    context: &SessionContext,
+    schema: &DFSchema,
+    expression: Expr,
+) -> Result<Arc<dyn PhysicalExpr>> {
     let state = context.state();
     let simplify = SimplifyContext::builder()
         .with_schema(Arc::new(schema.clone()))
@@ -231,10 +294,18 @@ fn physical(context: &SessionContext, schema: &DFSchema, expression: Expr) -> Re
 
 /// A message can only speak of evidence.
 fn check_names(rules: &[Rule], compiled: &RowRule) -> Result<(), PackError> {
-    let Some(rule) = rules.get(compiled.rule) else { return Ok(()) };
-    let unknown = rule.message.names().find(|name| !compiled.evidence.iter().any(|(known, _)| known == name));
+    let Some(rule) = rules.get(compiled.rule) else {
+        return Ok(());
+    };
+    let unknown = rule
+        .message
+        .names()
+        .find(|name| !compiled.evidence.iter().any(|(known, _)| known == name));
     match unknown {
-        Some(name) => Err(PackError::rule(&rule.id, format!("`message` names {{{name}}}, which isn't in `evidence`"))),
+        Some(name) => Err(PackError::rule(
+            &rule.id,
+            format!("`message` names {{{name}}}, which isn't in `evidence`"),
+        )),
         None => Ok(()),
     }
 }
@@ -242,7 +313,10 @@ fn check_names(rules: &[Rule], compiled: &RowRule) -> Result<(), PackError> {
 /// The columns of `grains`, all or those named, and the computed ones.
 fn schema_of(columns: Option<&[String]>, computed: bool) -> SchemaRef {
     let all = grains_schema();
-    let fields = all.fields().iter().filter(|field| columns.is_none_or(|columns| columns.contains(field.name())));
+    let fields = all
+        .fields()
+        .iter()
+        .filter(|field| columns.is_none_or(|columns| columns.contains(field.name())));
     let mut fields: Vec<ArrowField> = fields.map(|field| field.as_ref().clone()).collect();
     if computed {
         let kinds = DataType::List(Arc::new(ArrowField::new("element", DataType::Utf8, true)));
@@ -255,8 +329,14 @@ fn schema_of(columns: Option<&[String]>, computed: bool) -> SchemaRef {
 /// The computed columns of `batch`: one pass over each text.
 fn personal_data(batch: &RecordBatch) -> [ArrayRef; 2] {
     let fields = FREE_TEXT.iter().map(|field| field.name());
-    let columns: Vec<(&str, &ArrayRef)> = fields.filter_map(|name| Some((name, batch.column_by_name(name)?))).collect();
-    let mut kinds = ListBuilder::new(StringBuilder::new()).with_field(ArrowField::new("element", DataType::Utf8, true));
+    let columns: Vec<(&str, &ArrayRef)> = fields
+        .filter_map(|name| Some((name, batch.column_by_name(name)?)))
+        .collect();
+    let mut kinds = ListBuilder::new(StringBuilder::new()).with_field(ArrowField::new(
+        "element",
+        DataType::Utf8,
+        true,
+    ));
     let mut places = StringBuilder::new();
     for row in 0..batch.num_rows() {
         let mut all = Kinds::default();
@@ -269,7 +349,8 @@ fn personal_data(batch: &RecordBatch) -> [ArrayRef; 2] {
                 place.push_str(name);
             }
         }
-        all.iter().for_each(|kind| kinds.values().append_value(kind.name()));
+        all.iter()
+            .for_each(|kind| kinds.values().append_value(kind.name()));
         kinds.append(!all.is_empty());
         places.append_option((!place.is_empty()).then_some(place));
     }
@@ -286,7 +367,13 @@ fn kinds_of(column: &ArrayRef, row: usize) -> Kinds {
     }
     let mut all = Kinds::default();
     let items = column.as_list_opt::<i32>().map(|lists| lists.value(row));
-    let items = items.as_ref().and_then(|items| items.as_string_opt::<i32>());
-    items.into_iter().flatten().flatten().for_each(|text| detect::kinds(text).iter().for_each(|kind| all.insert(kind)));
+    let items = items
+        .as_ref()
+        .and_then(|items| items.as_string_opt::<i32>());
+    items
+        .into_iter()
+        .flatten()
+        .flatten()
+        .for_each(|text| detect::kinds(text).iter().for_each(|kind| all.insert(kind)));
     all
 }

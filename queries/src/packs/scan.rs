@@ -1,12 +1,13 @@
 //! A scan: all rules of the chosen packs over a lake, or over what is new in it.
 //!
-//! Three passes, one after another, each on all cores: conditions on grains (one pass for all rules), policies on message
-//! views (one pass for all rules), queries (one each). Findings go to the caller as they are made, through a channel of
-//! bounded length; memory doesn't grow with the lake or with the findings.
+//! Three passes, one after another, each on all cores: conditions on grains (one pass for all
+//! rules), policies on message views (one pass for all rules), queries (one each). Findings go to
+//! the caller as they are made, through a channel of bounded length; memory doesn't grow with the
+//! lake or with the findings.
 //!
-//! **Incremental scans** look at the segments that a version added since another. Conditions and policies see only their
-//! rows; queries see them as the table `scanned`, beside the whole lake. Which version was scanned last, and with which
-//! rules, is in the audit log.
+//! **Incremental scans** look at the segments that a version added since another. Conditions and
+//! policies see only their rows; queries see them as the table `scanned`, beside the whole lake.
+//! Which version was scanned last, and with which rules, is in the audit log.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -32,7 +33,9 @@ use super::pack::{Check, Pack, Rule};
 use super::policy::{Policies, Verdict};
 use super::rows::{self, RowRules};
 use crate::exec::matching;
-use crate::sql::{DataFusionError, LAKE_STORE, LakeTable, SqlOptions, lake_context, problem, query};
+use crate::sql::{
+    DataFusionError, LAKE_STORE, LakeTable, SqlOptions, lake_context, problem, query,
+};
 
 /// The table of the grains that a scan is to look at; a view of `grains` if it is to look at all.
 pub(super) const SCANNED: &str = "scanned";
@@ -132,14 +135,14 @@ impl Scan {
     /// Compiles `packs` for `lake`.
     ///
     /// # Errors
-    /// [`PackError::Rule`] for a rule that doesn't fit the lake's tables, [`PackError::Engine`] if the lake can't be read
-    /// or a version isn't in its log any more.
+    /// [`PackError::Rule`] for a rule that doesn't fit the lake's tables, [`PackError::Engine`] if
+    /// the lake can't be read or a version isn't in its log any more.
     pub async fn prepare(lake: &Lake, packs: Vec<Pack>, options: &ScanOptions) -> Result<Scan> {
         let context = lake_context(lake, &options.sql).await?;
         let (since, old) = old_files(lake, &context, &packs, options.since).await?;
         let store = ObjectStoreUrl::parse(LAKE_STORE)?;
-        let table =
-            LakeTable::new(lake, lake.grains.clone(), grains_schema(), store)?.limited_to(|name| !old.contains(name));
+        let table = LakeTable::new(lake, lake.grains.clone(), grains_schema(), store)?
+            .limited_to(|name| !old.contains(name));
         let scope = Scope {
             lake: lake.location().name(),
             version: lake.grains.version(),
@@ -152,8 +155,15 @@ impl Scan {
     }
 
     /// Compiles `packs` for the tables of `context`, `scanned` among them.
-    pub(super) async fn over(context: SessionContext, packs: Vec<Pack>, scope: Scope) -> Result<Scan> {
-        let rules: Vec<Rule> = packs.iter().flat_map(|pack| pack.rules.iter().cloned()).collect();
+    pub(super) async fn over(
+        context: SessionContext,
+        packs: Vec<Pack>,
+        scope: Scope,
+    ) -> Result<Scan> {
+        let rules: Vec<Rule> = packs
+            .iter()
+            .flat_map(|pack| pack.rules.iter().cloned())
+            .collect();
         let rows = RowRules::compile(&context, &rules)?.map(Arc::new);
         let policies = Policies::compile(&rules)?.map(Arc::new);
         let mut queries = Vec::new();
@@ -165,7 +175,15 @@ impl Scan {
             };
             queries.push(Query { rule: place, frame });
         }
-        Ok(Scan { context, packs, rules, rows, policies, queries, scope })
+        Ok(Scan {
+            context,
+            packs,
+            rules,
+            rows,
+            policies,
+            queries,
+            scope,
+        })
     }
 
     /// The packs.
@@ -187,7 +205,10 @@ impl Scan {
     ///
     /// # Errors
     /// What `take` says; [`PackError::Query`] if a page can't be read or a query fails.
-    pub async fn run(&self, mut take: impl FnMut(&Rule, &Finding) -> Result<()>) -> Result<Summary> {
+    pub async fn run(
+        &self,
+        mut take: impl FnMut(&Rule, &Finding) -> Result<()>,
+    ) -> Result<Summary> {
         let began = Instant::now();
         let mut counts = vec![RuleCount::default(); self.rules.len()];
         let mut views = 0;
@@ -210,20 +231,40 @@ impl Scan {
 
     async fn passes(&self, sender: Sender<Report>) -> Result<()> {
         if let Some(rules) = &self.rows {
-            let plan = rules.source(&self.context).await?.create_physical_plan().await?;
+            let plan = rules
+                .source(&self.context)
+                .await?
+                .create_physical_plan()
+                .await?;
             let mut tasks = JoinSet::new();
             for partition in 0..plan.output_partitioning().partition_count() {
                 let (plan, rules) = (Arc::clone(&plan), Arc::clone(rules));
-                tasks.spawn(check_rows(plan, self.context.clone(), partition, rules, sender.clone()));
+                tasks.spawn(check_rows(
+                    plan,
+                    self.context.clone(),
+                    partition,
+                    rules,
+                    sender.clone(),
+                ));
             }
             finish(tasks).await?;
         }
         if let Some(policies) = &self.policies {
-            let plan = policies.source(&self.context).await?.create_physical_plan().await?;
+            let plan = policies
+                .source(&self.context)
+                .await?
+                .create_physical_plan()
+                .await?;
             let mut tasks = JoinSet::new();
             for partition in 0..plan.output_partitioning().partition_count() {
                 let (plan, policies) = (Arc::clone(&plan), Arc::clone(policies));
-                tasks.spawn(check_views(plan, self.context.clone(), partition, policies, sender.clone()));
+                tasks.spawn(check_views(
+                    plan,
+                    self.context.clone(),
+                    partition,
+                    policies,
+                    sender.clone(),
+                ));
             }
             finish(tasks).await?;
         }
@@ -235,7 +276,12 @@ impl Scan {
 
     fn summary(&self, counts: Vec<RuleCount>, views: u64, seconds: f64) -> Summary {
         let mut by_severity = BTreeMap::new();
-        for (rule, count) in self.rules.iter().zip(&counts).filter(|(_, count)| count.findings > 0) {
+        for (rule, count) in self
+            .rules
+            .iter()
+            .zip(&counts)
+            .filter(|(_, count)| count.findings > 0)
+        {
             *by_severity.entry(rule.severity.name()).or_default() += count.findings;
         }
         Summary {
@@ -245,14 +291,26 @@ impl Scan {
             findings: counts.iter().map(|count| count.findings).sum(),
             findings_by_severity: by_severity,
             failures: counts.iter().map(|count| count.failures).sum(),
-            rules: self.rules.iter().map(|rule| rule.id.clone()).zip(counts).collect(),
+            rules: self
+                .rules
+                .iter()
+                .map(|rule| rule.id.clone())
+                .zip(counts)
+                .collect(),
             seconds,
-            grains_per_second: if seconds > 0.0 { self.scope.grains as f64 / seconds } else { 0.0 },
+            grains_per_second: if seconds > 0.0 {
+                self.scope.grains as f64 / seconds
+            } else {
+                0.0
+            },
         }
     }
 
     fn stamps(&self) -> BTreeMap<String, String> {
-        self.packs.iter().map(|pack| (pack.id.clone(), pack.stamp())).collect()
+        self.packs
+            .iter()
+            .map(|pack| (pack.id.clone(), pack.stamp()))
+            .collect()
     }
 
     /// Enters the scan into the audit log, from which the next one knows what is new.
@@ -337,7 +395,15 @@ async fn check_views(
 async fn run_query(query: &Query, sender: &Sender<Report>) -> Result<()> {
     let mut batches = query.frame.clone().execute_stream().await?;
     while let Some(batch) = batches.next().await {
-        if !send(sender, Report { findings: findings(query.rule, &batch?)?, ..Report::default() }).await {
+        if !send(
+            sender,
+            Report {
+                findings: findings(query.rule, &batch?)?,
+                ..Report::default()
+            },
+        )
+        .await
+        {
             break;
         }
     }
@@ -353,14 +419,27 @@ async fn send(sender: &Sender<Report>, report: Report) -> bool {
 /// Rows of a query: the address, then evidence.
 fn findings(rule: usize, batch: &RecordBatch) -> Result<Vec<Finding>> {
     let schema = batch.schema();
-    let names: Vec<&str> = schema.fields().iter().skip(1).map(|field| field.name().as_str()).collect();
+    let names: Vec<&str> = schema
+        .fields()
+        .iter()
+        .skip(1)
+        .map(|field| field.name().as_str())
+        .collect();
     let columns: &[ArrayRef] = batch.columns().get(1..).unwrap_or_default();
-    let Some(first) = batch.columns().first() else { return Ok(Vec::new()) };
+    let Some(first) = batch.columns().first() else {
+        return Ok(Vec::new());
+    };
     let addresses = cast(first, &DataType::Utf8).map_err(DataFusionError::from)?;
     let addresses = addresses.as_string::<i32>();
     let finding = |row| {
-        let address = addresses.is_valid(row).then(|| addresses.value(row).to_owned());
-        Ok(Finding { rule, address, evidence: rows::evidence(&names, columns, row)? })
+        let address = addresses
+            .is_valid(row)
+            .then(|| addresses.value(row).to_owned());
+        Ok(Finding {
+            rule,
+            address,
+            evidence: rows::evidence(&names, columns, row)?,
+        })
     };
     (0..batch.num_rows()).map(finding).collect()
 }
@@ -368,8 +447,15 @@ fn findings(rule: usize, batch: &RecordBatch) -> Result<Vec<Finding>> {
 /// Plans a rule's query: it may only read, and says first which grain a finding is about.
 async fn plan(context: &SessionContext, rule: &Rule, text: &str) -> Result<DataFrame> {
     let fault = |problem: String| PackError::rule(&rule.id, problem);
-    let frame = query(context, text).await.map_err(|error| fault(problem(&error)))?;
-    let names: Vec<&str> = frame.schema().fields().iter().map(|field| field.name().as_str()).collect();
+    let frame = query(context, text)
+        .await
+        .map_err(|error| fault(problem(&error)))?;
+    let names: Vec<&str> = frame
+        .schema()
+        .fields()
+        .iter()
+        .map(|field| field.name().as_str())
+        .collect();
     let address = IdentityColumn::ContentAddress.name();
     if names.first() != Some(&address) {
         return Err(fault(format!(
@@ -378,27 +464,45 @@ async fn plan(context: &SessionContext, rule: &Rule, text: &str) -> Result<DataF
         )));
     }
     match rule.message.names().find(|name| !names.contains(name)) {
-        Some(name) => Err(fault(format!("`message` names {{{name}}}, which is no column of the query"))),
+        Some(name) => Err(fault(format!(
+            "`message` names {{{name}}}, which is no column of the query"
+        ))),
         None => Ok(frame),
     }
 }
 
-/// Plans a rule in CAL: the grains that it matches, of those that are scanned, with the columns that the message names.
+/// Plans a rule in CAL: the grains that it matches, of those that are scanned, with the columns
+/// that the message names.
 async fn plan_recall(context: &SessionContext, rule: &Rule, text: &str) -> Result<DataFrame> {
     let fault = |problem: String| PackError::rule(&rule.id, problem);
     let now = chrono::Utc::now().timestamp_millis();
-    let matched = matching(context, text, now).await.map_err(|error| fault(error.to_string()))?;
+    let matched = matching(context, text, now)
+        .await
+        .map_err(|error| fault(error.to_string()))?;
     let address = IdentityColumn::ContentAddress.name();
     let scanned = context.table(SCANNED).await?;
     let mut columns = vec![col(address)];
     for name in rule.message.names() {
-        if scanned.schema().fields().iter().all(|field| field.name() != name) {
-            return Err(fault(format!("`message` names {{{name}}}, which is no column of `grains`")));
+        if scanned
+            .schema()
+            .fields()
+            .iter()
+            .all(|field| field.name() != name)
+        {
+            return Err(fault(format!(
+                "`message` names {{{name}}}, which is no column of `grains`"
+            )));
         }
         columns.extend((name != address).then(|| col(name)));
     }
     let matched = matched.select(vec![col(address).alias("__matched")])?;
-    let found = scanned.select(columns)?.join(matched, JoinType::LeftSemi, &[address], &["__matched"], None);
+    let found = scanned.select(columns)?.join(
+        matched,
+        JoinType::LeftSemi,
+        &[address],
+        &["__matched"],
+        None,
+    );
     Ok(found?)
 }
 
@@ -414,13 +518,26 @@ async fn old_files(
         Since::Version(version) => Some(version),
         Since::Last => last_scan(context, packs).await?,
     };
-    let Some(version) = version else { return Ok((None, HashSet::new())) };
-    let names = |files: Vec<gristmill_engine::lake::DataFile>| files.into_iter().map(|file| file.name).collect();
-    match lake.grains.at_version(version).await.and_then(|table| table.files()) {
+    let Some(version) = version else {
+        return Ok((None, HashSet::new()));
+    };
+    let names = |files: Vec<gristmill_engine::lake::DataFile>| {
+        files.into_iter().map(|file| file.name).collect()
+    };
+    match lake
+        .grains
+        .at_version(version)
+        .await
+        .and_then(|table| table.files())
+    {
         Ok(files) => Ok((Some(version), names(files))),
-        // The log was cleaned, as an erasure does: what was scanned can't be told any more, so everything is looked at.
+        // The log was cleaned, as an erasure does: what was scanned can't be told any more, so
+        // everything is looked at.
         Err(EngineError::NoVersion { .. }) if since == Since::Last => {
-            tracing::warn!(version, "the version of the last scan is gone from the log: everything is scanned");
+            tracing::warn!(
+                version,
+                "the version of the last scan is gone from the log: everything is scanned"
+            );
             Ok((None, HashSet::new()))
         }
         Err(error) => Err(error.into()),
@@ -429,12 +546,15 @@ async fn old_files(
 
 /// The version that was scanned last with the very rules of `packs`.
 async fn last_scan(context: &SessionContext, packs: &[Pack]) -> Result<Option<u64>> {
-    let query = format!("SELECT details FROM audit WHERE action = '{ACTION}' ORDER BY sequence DESC");
+    let query =
+        format!("SELECT details FROM audit WHERE action = '{ACTION}' ORDER BY sequence DESC");
     let batches = context.sql(&query).await?.collect().await?;
     for batch in batches {
         let details = cast(batch.column(0), &DataType::Utf8).map_err(DataFusionError::from)?;
         for text in details.as_string::<i32>().iter().flatten() {
-            let Ok(entry) = serde_json::from_str::<serde_json::Value>(text) else { continue };
+            let Ok(entry) = serde_json::from_str::<serde_json::Value>(text) else {
+                continue;
+            };
             let same = |pack: &Pack| entry["packs"][&pack.id] == pack.stamp();
             if let (true, Some(version)) = (packs.iter().all(same), entry["version"].as_u64()) {
                 return Ok(Some(version));

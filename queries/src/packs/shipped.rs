@@ -35,8 +35,14 @@ packs!(
 /// # Errors
 /// [`PackError::Unknown`].
 pub fn shipped(name: &str) -> Result<Pack> {
-    let place = NAMES.iter().position(|known| *known == name).and_then(|place| TEXTS.get(place));
-    let text = place.ok_or_else(|| PackError::Unknown { name: name.to_owned(), shipped: NAMES.join(", ") })?;
+    let place = NAMES
+        .iter()
+        .position(|known| *known == name)
+        .and_then(|place| TEXTS.get(place));
+    let text = place.ok_or_else(|| PackError::Unknown {
+        name: name.to_owned(),
+        shipped: NAMES.join(", "),
+    })?;
     Pack::parse(name, text)
 }
 
@@ -62,10 +68,21 @@ mod tests {
         for name in NAMES {
             let pack = shipped(name).unwrap_or_else(|error| panic!("{error}"));
             assert_eq!(pack.id, *name);
-            assert!(!pack.description.trim().is_empty(), "{name} has no description");
+            assert!(
+                !pack.description.trim().is_empty(),
+                "{name} has no description"
+            );
             for rule in &pack.rules {
-                assert!(!rule.remediation.trim().is_empty(), "{} says nothing of what to do", rule.id);
-                assert!(rule.norm.contains(|letter: char| letter.is_ascii_digit()), "{} names no section", rule.id);
+                assert!(
+                    !rule.remediation.trim().is_empty(),
+                    "{} says nothing of what to do",
+                    rule.id
+                );
+                assert!(
+                    rule.norm.contains(|letter: char| letter.is_ascii_digit()),
+                    "{} names no section",
+                    rule.id
+                );
             }
         }
     }
@@ -73,6 +90,9 @@ mod tests {
     #[test]
     fn an_unknown_name_lists_the_shipped_packs() {
         let problem = find("gpdr").expect_err("no such pack").to_string();
-        assert!(problem.contains("gpdr") && problem.contains("gdpr"), "{problem}");
+        assert!(
+            problem.contains("gpdr") && problem.contains("gdpr"),
+            "{problem}"
+        );
     }
 }

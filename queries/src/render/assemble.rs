@@ -1,4 +1,5 @@
-//! ASSEMBLE after its sources have run: duplicates go, the budget is shared, the rest is written (CAL 1.0, section 8.2).
+//! ASSEMBLE after its sources have run: duplicates go, the budget is shared, the rest is written
+//! (CAL 1.0, section 8.2).
 
 use std::collections::{HashMap, HashSet};
 
@@ -9,7 +10,9 @@ use super::document::{Entry, Heading, render_assembly};
 use super::grain::RenderGrain;
 use super::value::value_of;
 use crate::cal::GrainType;
-use crate::cal::ast::{Assemble, Budget, Field, FormatSpec, Projection, Source, SourceBody, WithOption};
+use crate::cal::ast::{
+    Assemble, Budget, Field, FormatSpec, Projection, Source, SourceBody, WithOption,
+};
 use crate::cal::vocabulary::{BudgetUnit, Format};
 
 /// One source with its grains in order.
@@ -32,7 +35,12 @@ impl<'i, G> SourceInput<'i, G> {
             SourceBody::Recall(recall) => recall.projection(),
             SourceBody::Binding(_) => None,
         };
-        SourceInput { label: source.label.as_deref(), grains, projection, failed: false }
+        SourceInput {
+            label: source.label.as_deref(),
+            grains,
+            projection,
+            failed: false,
+        }
     }
 }
 
@@ -67,8 +75,8 @@ pub struct AssemblyInput<'i, G> {
 }
 
 impl<'i, G> AssemblyInput<'i, G> {
-    /// What `statement` asks for of these sources, which stand in the order of its FROM. `template` is the one that its FORMAT
-    /// names or holds.
+    /// What `statement` asks for of these sources, which stand in the order of its FROM. `template`
+    /// is the one that its FORMAT names or holds.
     pub fn of(
         statement: &'i Assemble,
         sources: Vec<SourceInput<'i, G>>,
@@ -81,7 +89,9 @@ impl<'i, G> AssemblyInput<'i, G> {
             (Some(FormatSpec::Preset(preset)), _) => Layout::Format(preset.format()),
             _ => Layout::Format(Format::Sml),
         };
-        let tokens = statement.budget.filter(|budget| budget.unit == BudgetUnit::Tokens);
+        let tokens = statement
+            .budget
+            .filter(|budget| budget.unit == BudgetUnit::Tokens);
         AssemblyInput {
             name: statement.name.as_deref(),
             intent: statement.intent.as_deref(),
@@ -92,7 +102,11 @@ impl<'i, G> AssemblyInput<'i, G> {
                 WithOption::Dedup(field) => Some(field),
                 _ => None,
             }),
-            style: Style::new(now_ms, &statement.options, tokens.map(|budget| budget.amount)),
+            style: Style::new(
+                now_ms,
+                &statement.options,
+                tokens.map(|budget| budget.amount),
+            ),
             layout,
         }
     }
@@ -146,11 +160,21 @@ pub fn assemble<G: RenderGrain>(input: &AssemblyInput<'_, G>) -> Assembled {
     let runs = |at: &usize| input.sources.get(*at).is_some_and(|source| !source.failed);
     let order: Vec<usize> = input.order.iter().copied().filter(runs).collect();
     let kept: Vec<Vec<Placed>> = deduplicate(input, &order);
-    let costs: Vec<Vec<u64>> =
-        kept.iter().map(|grains| grains.iter().map(|placed| cost(input.budget, placed)).collect()).collect();
+    let costs: Vec<Vec<u64>> = kept
+        .iter()
+        .map(|grains| {
+            grains
+                .iter()
+                .map(|placed| cost(input.budget, placed))
+                .collect()
+        })
+        .collect();
     let filled = fill(u64::from(input.budget.amount), &costs);
-    let mut chosen =
-        Chosen { shown: Vec::new(), cut: Vec::new(), outcomes: vec![SourceOutcome::default(); input.sources.len()] };
+    let mut chosen = Chosen {
+        shown: Vec::new(),
+        cut: Vec::new(),
+        outcomes: vec![SourceOutcome::default(); input.sources.len()],
+    };
     for ((source, grains), filled) in order.into_iter().zip(kept).zip(filled) {
         let duplicates = input.sources[source].grains.len() - grains.len();
         chosen.add(source, grains, filled, duplicates);
@@ -158,16 +182,26 @@ pub fn assemble<G: RenderGrain>(input: &AssemblyInput<'_, G>) -> Assembled {
     chosen.write(input)
 }
 
-/// Estimated tokens of everything that the sources have: what decides whether a compact format is worth it.
+/// Estimated tokens of everything that the sources have: what decides whether a compact format is
+/// worth it.
 pub fn estimate<G: RenderGrain>(input: &AssemblyInput<'_, G>) -> u64 {
-    deduplicate(input, &input.order).iter().flatten().map(|placed| placed.tokens).sum()
+    deduplicate(input, &input.order)
+        .iter()
+        .flatten()
+        .map(|placed| placed.tokens)
+        .sum()
 }
 
-/// True if an ASSEMBLE without FORMAT should use `toon` (CAL 1.0, section 10.9.5, for servers that opt in; tell W005 then): its
-/// BUDGET is of tokens, the estimate is above 85 % of it, and no source mixes types.
+/// True if an ASSEMBLE without FORMAT should use `toon` (CAL 1.0, section 10.9.5, for servers that
+/// opt in; tell W005 then): its BUDGET is of tokens, the estimate is above 85 % of it, and no
+/// source mixes types.
 pub fn auto_toon<G: RenderGrain>(input: &AssemblyInput<'_, G>) -> bool {
-    let one_type =
-        |source: &SourceInput<'_, G>| source.grains.windows(2).all(|pair| pair[0].grain_type() == pair[1].grain_type());
+    let one_type = |source: &SourceInput<'_, G>| {
+        source
+            .grains
+            .windows(2)
+            .all(|pair| pair[0].grain_type() == pair[1].grain_type())
+    };
     input.budget.unit == BudgetUnit::Tokens
         && estimate(input) * 100 > u64::from(input.budget.amount) * 85
         && input.sources.iter().all(one_type)
@@ -181,8 +215,9 @@ fn cost(budget: Budget, placed: &Placed) -> u64 {
     }
 }
 
-/// The grains of the sources in `order` that no more important source has: the same address anywhere, or with `dedup` the
-/// same type and value. Grains of one source never knock each other out by value, and grains without the value stay.
+/// The grains of the sources in `order` that no more important source has: the same address
+/// anywhere, or with `dedup` the same type and value. Grains of one source never knock each other
+/// out by value, and grains without the value stay.
 fn deduplicate<G: RenderGrain>(input: &AssemblyInput<'_, G>, order: &[usize]) -> Vec<Vec<Placed>> {
     let mut addresses: HashSet<&str> = HashSet::new();
     // Which source has a value first.
@@ -191,9 +226,13 @@ fn deduplicate<G: RenderGrain>(input: &AssemblyInput<'_, G>, order: &[usize]) ->
     for &source in order {
         let mut of_source = Vec::new();
         for (at, grain) in input.sources[source].grains.iter().enumerate() {
-            let value = input.dedup.and_then(|field| value_of(grain, field)).map(|value| value.to_canonical_string());
-            let is_new =
-                value.is_none_or(|value| *values.entry((grain.grain_type(), value)).or_insert(source) == source);
+            let value = input
+                .dedup
+                .and_then(|field| value_of(grain, field))
+                .map(|value| value.to_canonical_string());
+            let is_new = value.is_none_or(|value| {
+                *values.entry((grain.grain_type(), value)).or_insert(source) == source
+            });
             if is_new && addresses.insert(grain.address()) {
                 of_source.push(price(input, source, at));
             }
@@ -205,7 +244,11 @@ fn deduplicate<G: RenderGrain>(input: &AssemblyInput<'_, G>, order: &[usize]) ->
 
 /// A grain and its estimated tokens in the layout that is asked for.
 fn price<G: RenderGrain>(input: &AssemblyInput<'_, G>, source: usize, grain: usize) -> Placed {
-    let placed = Placed { source, grain, tokens: 0 };
+    let placed = Placed {
+        source,
+        grain,
+        tokens: 0,
+    };
     let tokens = match input.layout {
         Layout::Format(format) => token_cost(&entry(input, placed).element(format, &input.style)),
         Layout::Template(template) => {
@@ -244,7 +287,11 @@ impl Chosen {
     }
 
     fn write<G: RenderGrain>(self, input: &AssemblyInput<'_, G>) -> Assembled {
-        let grains: Vec<Placed> = self.shown.iter().flat_map(|(_, grains)| grains.iter().copied()).collect();
+        let grains: Vec<Placed> = self
+            .shown
+            .iter()
+            .flat_map(|(_, grains)| grains.iter().copied())
+            .collect();
         let tokens_used = grains.iter().map(|placed| placed.tokens).sum();
         let used = match input.budget.unit {
             BudgetUnit::Tokens => tokens_used,
@@ -252,7 +299,8 @@ impl Chosen {
         };
         let (text, truncated) = match input.layout {
             Layout::Format(format) => {
-                let entries: Vec<Entry> = grains.iter().map(|placed| entry(input, *placed)).collect();
+                let entries: Vec<Entry> =
+                    grains.iter().map(|placed| entry(input, *placed)).collect();
                 let heading = Heading {
                     name: input.name,
                     intent: input.intent,
@@ -260,11 +308,23 @@ impl Chosen {
                     used,
                     total: u64::from(input.budget.amount),
                 };
-                (render_assembly(&heading, &entries, format, &input.style), false)
+                (
+                    render_assembly(&heading, &entries, format, &input.style),
+                    false,
+                )
             }
-            Layout::Template(template) => self.in_context(input, used, |context| template.render(context)),
+            Layout::Template(template) => {
+                self.in_context(input, used, |context| template.render(context))
+            }
         };
-        Assembled { text, grains, sources: self.outcomes, tokens_used, used, truncated }
+        Assembled {
+            text,
+            grains,
+            sources: self.outcomes,
+            tokens_used,
+            used,
+            truncated,
+        }
     }
 
     /// Calls `render` with what a template can tell of this choice.
@@ -276,13 +336,23 @@ impl Chosen {
     ) -> T {
         let grain = |placed: Placed| &input.sources[placed.source].grains[placed.grain];
         let make_entry = |placed: Placed| entry(input, placed);
-        let sources = input.sources.iter().zip(&self.outcomes).enumerate().map(|(at, (source, outcome))| SourceFacts {
-            label: source.label,
-            rank: input.order.iter().position(|&ordered| ordered == at).unwrap_or(at),
-            included: outcome.included,
-            tokens_used: outcome.tokens_used,
-            truncated: outcome.cut > 0,
-        });
+        let sources =
+            input
+                .sources
+                .iter()
+                .zip(&self.outcomes)
+                .enumerate()
+                .map(|(at, (source, outcome))| SourceFacts {
+                    label: source.label,
+                    rank: input
+                        .order
+                        .iter()
+                        .position(|&ordered| ordered == at)
+                        .unwrap_or(at),
+                    included: outcome.included,
+                    tokens_used: outcome.tokens_used,
+                    truncated: outcome.cut > 0,
+                });
         render(&Context {
             name: input.name,
             intent: input.intent,
@@ -300,5 +370,9 @@ impl Chosen {
 
 fn entry<G: RenderGrain>(input: &AssemblyInput<'_, G>, placed: Placed) -> Entry {
     let source = &input.sources[placed.source];
-    Entry::new(&source.grains[placed.grain], source.projection, &input.style)
+    Entry::new(
+        &source.grains[placed.grain],
+        source.projection,
+        &input.style,
+    )
 }

@@ -11,12 +11,20 @@ pub fn token_cost(element: &str) -> u64 {
 
 /// The budget of an ASSEMBLE: what it says, else the default.
 pub fn budget_of(assemble: &Assemble) -> Budget {
-    assemble.budget.unwrap_or(Budget { amount: limits::DEFAULT_BUDGET_TOKENS, unit: BudgetUnit::Tokens })
+    assemble.budget.unwrap_or(Budget {
+        amount: limits::DEFAULT_BUDGET_TOKENS,
+        unit: BudgetUnit::Tokens,
+    })
 }
 
 /// The sources by priority: those that PRIORITY names, then the others in the order of FROM.
 pub fn priority_order(assemble: &Assemble) -> Vec<usize> {
-    let position = |label: &String| assemble.sources.iter().position(|source| source.label.as_ref() == Some(label));
+    let position = |label: &String| {
+        assemble
+            .sources
+            .iter()
+            .position(|source| source.label.as_ref() == Some(label))
+    };
     let mut order: Vec<usize> = assemble.priority.iter().filter_map(position).collect();
     for at in 0..assemble.sources.len() {
         if !order.contains(&at) {
@@ -35,15 +43,21 @@ fn weights(sources: usize) -> Vec<u64> {
         3 => vec![50, 30, 20],
         4 => vec![40, 28, 20, 12],
         // 0.6 to the power of the rank, all multiplied by the same power of five.
-        many => (0..many).map(|rank| 3u64.pow(rank as u32) * 5u64.pow((many - 1 - rank) as u32)).collect(),
+        many => (0..many)
+            .map(|rank| 3u64.pow(rank as u32) * 5u64.pow((many - 1 - rank) as u32))
+            .collect(),
     }
 }
 
-/// What each of `sources` sources gets of `total`, most important first; what rounding leaves goes to the first.
+/// What each of `sources` sources gets of `total`, most important first; what rounding leaves goes
+/// to the first.
 pub fn allocate(total: u64, sources: usize) -> Vec<u64> {
     let weights = weights(sources);
     let sum: u64 = weights.iter().sum();
-    let mut shares: Vec<u64> = weights.iter().map(|weight| total * weight / sum.max(1)).collect();
+    let mut shares: Vec<u64> = weights
+        .iter()
+        .map(|weight| total * weight / sum.max(1))
+        .collect();
     let given: u64 = shares.iter().sum();
     if let Some(first) = shares.first_mut() {
         *first += total - given;
@@ -62,13 +76,23 @@ pub struct Filled {
     pub used: u64,
 }
 
-/// Takes grains from the front of each source while they fit, first within its own share, then from what all others left.
-/// `costs` are those of the grains of each source, most important source first.
+/// Takes grains from the front of each source while they fit, first within its own share, then from
+/// what all others left. `costs` are those of the grains of each source, most important source
+/// first.
 pub fn fill(total: u64, costs: &[Vec<u64>]) -> Vec<Filled> {
     let mut filled: Vec<Filled> = allocate(total, costs.len())
         .into_iter()
         .zip(costs)
-        .map(|(allocated, costs)| take(Filled { allocated, ..Filled::default() }, costs, allocated))
+        .map(|(allocated, costs)| {
+            take(
+                Filled {
+                    allocated,
+                    ..Filled::default()
+                },
+                costs,
+                allocated,
+            )
+        })
         .collect();
     let mut left = total - filled.iter().map(|source| source.used).sum::<u64>();
     for (source, costs) in filled.iter_mut().zip(costs) {
@@ -96,7 +120,10 @@ mod tests {
     use proptest::prelude::*;
 
     fn included(total: u64, costs: &[Vec<u64>]) -> Vec<usize> {
-        fill(total, costs).iter().map(|source| source.included).collect()
+        fill(total, costs)
+            .iter()
+            .map(|source| source.included)
+            .collect()
     }
 
     #[test]

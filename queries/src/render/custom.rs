@@ -47,7 +47,10 @@ impl<'t> Template<'t> {
 
     /// What a grain becomes; `None` if the preset says.
     fn element(&self, level: Level) -> Option<&[Node<'t>]> {
-        let summary = self.element_summary.as_ref().filter(|_| level == Level::Summary);
+        let summary = self
+            .element_summary
+            .as_ref()
+            .filter(|_| level == Level::Summary);
         summary.or(self.element.as_ref()).map(Vec::as_slice)
     }
 
@@ -57,15 +60,29 @@ impl<'t> Template<'t> {
     }
 
     /// A grain alone: what it costs against a budget.
-    pub(super) fn cost_text<G: RenderGrain>(&self, context: &Context<'_, G>, placed: Placed) -> String {
+    pub(super) fn cost_text<G: RenderGrain>(
+        &self,
+        context: &Context<'_, G>,
+        placed: Placed,
+    ) -> String {
         let mut output = Output::new(output_cap(context.budget));
         self.push_grain(context, placed, &mut output);
         let text = output.into_string();
         text.strip_suffix('\n').map(str::to_owned).unwrap_or(text)
     }
 
-    fn push_grain<G: RenderGrain>(&self, context: &Context<'_, G>, placed: Placed, output: &mut Output) {
-        let scope = GrainScope { context, source: Some(placed.source), grains: &[placed], grain: Some(placed) };
+    fn push_grain<G: RenderGrain>(
+        &self,
+        context: &Context<'_, G>,
+        placed: Placed,
+        output: &mut Output,
+    ) {
+        let scope = GrainScope {
+            context,
+            source: Some(placed.source),
+            grains: &[placed],
+            grain: Some(placed),
+        };
         match self.element(context.style.level) {
             Some(nodes) => evaluate(nodes, &scope, output),
             None => {
@@ -79,16 +96,33 @@ impl<'t> Template<'t> {
     /// All of the output; true if it was cut.
     pub(super) fn render<G: RenderGrain>(&self, context: &Context<'_, G>) -> (String, bool) {
         let mut output = Output::new(output_cap(context.budget));
-        let all: Vec<Placed> = context.shown.iter().flat_map(|(_, grains)| grains.iter().copied()).collect();
+        let all: Vec<Placed> = context
+            .shown
+            .iter()
+            .flat_map(|(_, grains)| grains.iter().copied())
+            .collect();
         push_section(&self.header, context, None, &all, &mut output);
         let mut first = true;
         for &(source, ref grains) in context.shown {
             if !grains.is_empty() && !std::mem::take(&mut first) {
-                push_section(&self.source_break, context, Some(source), grains, &mut output);
+                push_section(
+                    &self.source_break,
+                    context,
+                    Some(source),
+                    grains,
+                    &mut output,
+                );
             }
-            grains.iter().for_each(|placed| self.push_grain(context, *placed, &mut output));
+            grains
+                .iter()
+                .for_each(|placed| self.push_grain(context, *placed, &mut output));
             for placed in context.omitted(source) {
-                let scope = GrainScope { context, source: Some(source), grains: &[placed], grain: Some(placed) };
+                let scope = GrainScope {
+                    context,
+                    source: Some(source),
+                    grains: &[placed],
+                    grain: Some(placed),
+                };
                 if let Some(nodes) = &self.element_omit {
                     evaluate(nodes, &scope, &mut output);
                 }
@@ -108,11 +142,21 @@ fn push_section<G: RenderGrain>(
     output: &mut Output,
 ) {
     if let Some(nodes) = section {
-        evaluate(nodes, &GrainScope { context, source, grains, grain: None }, output);
+        evaluate(
+            nodes,
+            &GrainScope {
+                context,
+                source,
+                grains,
+                grain: None,
+            },
+            output,
+        );
     }
 }
 
-/// Characters of all output: twice the budget. A budget of grains has no tokens, so it gets that of the largest token budget.
+/// Characters of all output: twice the budget. A budget of grains has no tokens, so it gets that of
+/// the largest token budget.
 fn output_cap(budget: Budget) -> usize {
     let tokens = match budget.unit {
         BudgetUnit::Tokens => budget.amount,
@@ -155,7 +199,10 @@ impl<G: RenderGrain> Context<'_, G> {
     }
 
     fn omitted(&self, source: usize) -> impl Iterator<Item = Placed> {
-        self.cut.iter().copied().filter(move |placed| placed.source == source)
+        self.cut
+            .iter()
+            .copied()
+            .filter(move |placed| placed.source == source)
     }
 
     fn grain_count(&self) -> usize {
@@ -202,13 +249,18 @@ impl<G: RenderGrain> Context<'_, G> {
             Variable::GrainType => Some(grain.grain_type().name().to_owned()),
             Variable::GrainSubject => field("subject"),
             Variable::GrainRelation => field("relation"),
-            Variable::GrainHumanizedRelation => field("relation").map(|relation| humanize(&relation)),
+            Variable::GrainHumanizedRelation => {
+                field("relation").map(|relation| humanize(&relation))
+            }
             Variable::GrainObject => object_of(grain),
             Variable::GrainConfidence => field("confidence"),
             Variable::GrainImportance => field("importance"),
             Variable::GrainTags => grain.field("structural_tags").map(comma_joined),
             Variable::GrainCreatedAt => Some(iso_time(grain.created_at())),
-            Variable::GrainRelativeTime => Some(relative_time(super::value::time_of(grain), self.style.now_ms)),
+            Variable::GrainRelativeTime => Some(relative_time(
+                super::value::time_of(grain),
+                self.style.now_ms,
+            )),
             Variable::GrainScore => grain.score().and_then(shortest_f64),
             Variable::GrainHash => Some(format!("sha256:{}", grain.address())),
             Variable::GrainIsFull => flag(self.style.level == Level::Full),
@@ -230,7 +282,10 @@ impl<G: RenderGrain> Scope for GrainScope<'_, '_, G> {
     fn value(&self, variable: Variable) -> Option<String> {
         let of_source = || self.context.source_value(self.source?, variable);
         let of_grain = || self.context.grain_value(self.grain?, variable);
-        self.context.assembly_value(variable).or_else(of_source).or_else(of_grain)
+        self.context
+            .assembly_value(variable)
+            .or_else(of_source)
+            .or_else(of_grain)
     }
 
     fn grains(&self) -> usize {
@@ -240,6 +295,11 @@ impl<G: RenderGrain> Scope for GrainScope<'_, '_, G> {
     fn with_grain(&self, index: usize) -> Box<dyn Scope + '_> {
         let grain = self.grains.get(index).copied();
         let source = grain.map(|placed| placed.source).or(self.source);
-        Box::new(GrainScope { context: self.context, source, grains: self.grains, grain })
+        Box::new(GrainScope {
+            context: self.context,
+            source,
+            grains: self.grains,
+            grain,
+        })
     }
 }

@@ -23,8 +23,15 @@ pub struct Entry {
 
 impl Entry {
     /// What `style` and a PROJECT clause show of a grain.
-    pub fn new(grain: &(impl RenderGrain + ?Sized), projection: Option<&Projection>, style: &Style) -> Entry {
-        Entry { projected: project(grain, projection, style), triple: element::triple(grain) }
+    pub fn new(
+        grain: &(impl RenderGrain + ?Sized),
+        projection: Option<&Projection>,
+        style: &Style,
+    ) -> Entry {
+        Entry {
+            projected: project(grain, projection, style),
+            triple: element::triple(grain),
+        }
     }
 
     /// The grain alone in a format: what it costs against a budget. Without indent or newline.
@@ -76,23 +83,37 @@ pub fn render_recall(entries: &[Entry], format: Format, style: &Style) -> String
             let groups = grouped(entries).into_iter();
             let groups = groups.map(|(grain_type, group)| {
                 let lines = group.iter().map(|entry| entry.element(format, style));
-                format!("## {}\n{}", capital(grain_type.plural()), lines.collect::<Vec<_>>().join("\n"))
+                format!(
+                    "## {}\n{}",
+                    capital(grain_type.plural()),
+                    lines.collect::<Vec<_>>().join("\n")
+                )
             });
             groups.collect::<Vec<_>>().join("\n\n")
         }
         Format::Sml => lines(entries.iter(), format, style),
         Format::Toon => toon::recall(entries, style),
-        Format::Text | Format::Triples | Format::Json | Format::Yaml => flat(entries, format, style),
+        Format::Text | Format::Triples | Format::Json | Format::Yaml => {
+            flat(entries, format, style)
+        }
     }
 }
 
 /// The result of an ASSEMBLE in a format, without newline at its end.
-pub fn render_assembly(heading: &Heading, entries: &[Entry], format: Format, style: &Style) -> String {
+pub fn render_assembly(
+    heading: &Heading,
+    entries: &[Entry],
+    format: Format,
+    style: &Style,
+) -> String {
     match format {
         Format::Sml => {
             let mut out = match heading.intent {
                 Some(intent) => {
-                    format!("<context intent=\"{}\">\n\n", super::words::one_line(intent).replace('"', "'"))
+                    format!(
+                        "<context intent=\"{}\">\n\n",
+                        super::words::one_line(intent).replace('"', "'")
+                    )
                 }
                 None => "<context>\n\n".to_owned(),
             };
@@ -106,21 +127,33 @@ pub fn render_assembly(heading: &Heading, entries: &[Entry], format: Format, sty
         }
         Format::Markdown => {
             let title = heading.intent.or(heading.name).map(super::words::one_line);
-            let mut parts = vec![title.map_or_else(|| "## Context".to_owned(), |title| format!("## Context: {title}"))];
+            let mut parts = vec![title.map_or_else(
+                || "## Context".to_owned(),
+                |title| format!("## Context: {title}"),
+            )];
             parts.extend(grouped(entries).into_iter().map(|(grain_type, group)| {
                 let lines = group.iter().map(|entry| entry.element(format, style));
-                format!("**{}**\n{}", capital(grain_type.plural()), lines.collect::<Vec<_>>().join("\n"))
+                format!(
+                    "**{}**\n{}",
+                    capital(grain_type.plural()),
+                    lines.collect::<Vec<_>>().join("\n")
+                )
             }));
             parts.join("\n\n")
         }
         Format::Toon => toon::assembly(heading, entries, style),
-        Format::Text | Format::Triples | Format::Json | Format::Yaml => flat(entries, format, style),
+        Format::Text | Format::Triples | Format::Json | Format::Yaml => {
+            flat(entries, format, style)
+        }
     }
 }
 
-/// One result in several formats: what a response holds under `formats`, by alias or else by the name of the format. A format
-/// that is asked for twice under one name is rendered once.
-pub fn render_formats(wanted: &[(Option<&str>, Format)], render: impl Fn(Format) -> String) -> Object<'static> {
+/// One result in several formats: what a response holds under `formats`, by alias or else by the
+/// name of the format. A format that is asked for twice under one name is rendered once.
+pub fn render_formats(
+    wanted: &[(Option<&str>, Format)],
+    render: impl Fn(Format) -> String,
+) -> Object<'static> {
     let mut formats = Object::new();
     for &(alias, format) in wanted {
         let key = alias.unwrap_or(format.name());
@@ -135,16 +168,29 @@ pub fn render_formats(wanted: &[(Option<&str>, Format)], render: impl Fn(Format)
 fn flat(entries: &[Entry], format: Format, style: &Style) -> String {
     match format {
         Format::Json => {
-            let objects = entries.iter().map(|entry| Json::Object(element::json(&entry.projected)));
+            let objects = entries
+                .iter()
+                .map(|entry| Json::Object(element::json(&entry.projected)));
             Json::Array(objects.collect()).to_string()
         }
         Format::Yaml if entries.is_empty() => "[]".to_owned(),
-        Format::Triples => entries.iter().filter_map(|entry| entry.triple.clone()).collect::<Vec<_>>().join("\n"),
-        Format::Text => lines(grouped(entries).into_iter().flat_map(|(_, group)| group), format, style),
+        Format::Triples => entries
+            .iter()
+            .filter_map(|entry| entry.triple.clone())
+            .collect::<Vec<_>>()
+            .join("\n"),
+        Format::Text => lines(
+            grouped(entries).into_iter().flat_map(|(_, group)| group),
+            format,
+            style,
+        ),
         _ => lines(entries.iter(), format, style),
     }
 }
 
 fn lines<'e>(entries: impl Iterator<Item = &'e Entry>, format: Format, style: &Style) -> String {
-    entries.map(|entry| entry.element(format, style)).collect::<Vec<_>>().join("\n")
+    entries
+        .map(|entry| entry.element(format, style))
+        .collect::<Vec<_>>()
+        .join("\n")
 }

@@ -15,11 +15,22 @@ use crate::cal::number::Number;
 ///
 /// Nothing is escaped, as the format has no escapes; a quote in an attribute becomes an apostrophe.
 pub fn sml(projected: &Projected, style: &Style) -> String {
-    let safe = |text: &str| if style.neutralize_tags { text.replace("</", "< /") } else { text.to_owned() };
+    let safe = |text: &str| {
+        if style.neutralize_tags {
+            text.replace("</", "< /")
+        } else {
+            text.to_owned()
+        }
+    };
     let name = projected.grain_type.name();
     let mut out = format!("<{name}");
     for attribute in &projected.attributes {
-        let _ = write!(out, " {}=\"{}\"", attribute.name, safe(&attribute.value).replace('"', "'"));
+        let _ = write!(
+            out,
+            " {}=\"{}\"",
+            attribute.name,
+            safe(&attribute.value).replace('"', "'")
+        );
     }
     let _ = write!(out, ">{}</{name}>", safe(projected.content()));
     out
@@ -35,13 +46,18 @@ pub fn text(projected: &Projected) -> String {
     format!("[{}] {}", projected.grain_type, line(projected, ""))
 }
 
-/// Lead, text, and what stands in parentheses. `confidence` is what comes before the confidence of a belief.
+/// Lead, text, and what stands in parentheses. `confidence` is what comes before the confidence of
+/// a belief.
 fn line(projected: &Projected, confidence: &str) -> String {
     let mut out = String::new();
     if let Some(lead) = lead(projected) {
         // A belief reads as a sentence; all others as something that someone said or did.
         out.push_str(&lead);
-        out.push_str(if projected.grain_type == GrainType::Belief { " " } else { ": " });
+        out.push_str(if projected.grain_type == GrainType::Belief {
+            " "
+        } else {
+            ": "
+        });
     }
     out.push_str(projected.content());
     if let Some(aside) = aside(projected, confidence) {
@@ -69,7 +85,10 @@ fn lead(projected: &Projected) -> Option<String> {
 
 fn aside(projected: &Projected, confidence: &str) -> Option<String> {
     if projected.chosen {
-        let pairs = projected.attributes.iter().map(|attribute| format!("{}: {}", attribute.name, attribute.value));
+        let pairs = projected
+            .attributes
+            .iter()
+            .map(|attribute| format!("{}: {}", attribute.name, attribute.value));
         let pairs: Vec<String> = pairs.collect();
         return (!pairs.is_empty()).then(|| pairs.join(", "));
     }
@@ -93,8 +112,18 @@ fn joined(parts: [Option<String>; 2], separator: &str) -> Option<String> {
 
 /// Subject, relation in words, object, between tabs; `None` unless the grain has all three.
 pub fn triple(grain: &(impl RenderGrain + ?Sized)) -> Option<String> {
-    let part = |name| grain.field(name).map(text_of).filter(|text| !text.is_empty());
-    Some(format!("{}\t{}\t{}", part("subject")?, humanize(&part("relation")?), part("object")?))
+    let part = |name| {
+        grain
+            .field(name)
+            .map(text_of)
+            .filter(|text| !text.is_empty())
+    };
+    Some(format!(
+        "{}\t{}\t{}",
+        part("subject")?,
+        humanize(&part("relation")?),
+        part("object")?
+    ))
 }
 
 /// `{"type": …, attributes…, "content": …}`; numbers stay numbers.
@@ -109,11 +138,16 @@ pub fn json(projected: &Projected) -> Object<'static> {
             "type" => "reasoning_type",
             name => name,
         };
-        let number = attribute.is_number.then(|| Number::parse(&attribute.value)).flatten();
+        let number = attribute
+            .is_number
+            .then(|| Number::parse(&attribute.value))
+            .flatten();
         object.insert(
             name.to_owned(),
             match number {
-                Some(_) => Json::parse(attribute.value.as_bytes()).map_or(Json::Null, Json::into_owned),
+                Some(_) => {
+                    Json::parse(attribute.value.as_bytes()).map_or(Json::Null, Json::into_owned)
+                }
                 None => Json::from(attribute.value.clone()),
             },
         );

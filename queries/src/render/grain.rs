@@ -76,7 +76,10 @@ impl RenderGrain for GrainView<'_> {
     }
 
     fn created_at(&self) -> i64 {
-        self.payload.get("created_at").and_then(Json::as_i64).unwrap_or_default()
+        self.payload
+            .get("created_at")
+            .and_then(Json::as_i64)
+            .unwrap_or_default()
     }
 
     fn score(&self) -> Option<f64> {

@@ -15,8 +15,8 @@
 //! | [`stream`] | which events tell of an assembly? |
 //! | [`mod@visible`] | how are control characters shown to a person? |
 //!
-//! All of it is pure: grains and the time come in, text goes out, the same bytes for the same input. Hashes, namespaces and
-//! full timestamps never get into rendered text.
+//! All of it is pure: grains and the time come in, text goes out, the same bytes for the same
+//! input. Hashes, namespaces and full timestamps never get into rendered text.
 
 pub mod assemble;
 pub mod budget;
@@ -85,21 +85,31 @@ pub struct Style {
     pub now_ms: i64,
     /// Times in full instead of "2d ago".
     pub iso_timestamps: bool,
-    /// Break up `</` inside SML, so that text from grains can't close an element. The specification leaves text as it is.
+    /// Break up `</` inside SML, so that text from grains can't close an element. The specification
+    /// leaves text as it is.
     pub neutralize_tags: bool,
 }
 
 impl Style {
-    /// The style at `now_ms` that the options of a query ask for; `tokens` is the token budget of an ASSEMBLE, which makes a
-    /// bare `progressive_disclosure` a summary below 1000.
+    /// The style at `now_ms` that the options of a query ask for; `tokens` is the token budget of
+    /// an ASSEMBLE, which makes a bare `progressive_disclosure` a summary below 1000.
     pub fn new(now_ms: i64, options: &[WithOption], tokens: Option<u32>) -> Style {
-        let mut style = Style { level: Level::Standard, now_ms, iso_timestamps: false, neutralize_tags: false };
+        let mut style = Style {
+            level: Level::Standard,
+            now_ms,
+            iso_timestamps: false,
+            neutralize_tags: false,
+        };
         for option in options {
             match option {
                 WithOption::ProgressiveDisclosure(Some(level)) => style.level = Level::from(*level),
                 WithOption::ProgressiveDisclosure(None) => {
                     let tight = tokens.is_some_and(|tokens| tokens < SUMMARY_BELOW_TOKENS);
-                    style.level = if tight { Level::Summary } else { Level::Standard };
+                    style.level = if tight {
+                        Level::Summary
+                    } else {
+                        Level::Standard
+                    };
                 }
                 WithOption::IsoTimestamps => style.iso_timestamps = true,
                 _ => {}

@@ -1,10 +1,13 @@
-//! Which text and which attributes a grain shows (CAL 1.0, section 10.3; digest, sections 9.1 and 9.3).
+//! Which text and which attributes a grain shows (CAL 1.0, section 10.3; digest, sections 9.1 and
+//! 9.3).
 
 use gristmill_schemas::json::Json;
 
 use super::grain::RenderGrain;
 use super::value::{time_of, value_of};
-use super::words::{comma_joined, humanize, iso_date, iso_time, numbered, one_line, relative_time, text_of};
+use super::words::{
+    comma_joined, humanize, iso_date, iso_time, numbered, one_line, relative_time, text_of,
+};
 use super::{Level, Style};
 use crate::cal::GrainType;
 use crate::cal::ast::{Field, ProjectField, Projection};
@@ -46,12 +49,19 @@ impl Projected {
 
     /// The value of an attribute.
     pub fn attribute(&self, name: &str) -> Option<&str> {
-        self.attributes.iter().find(|attribute| attribute.name == name).map(|attribute| attribute.value.as_str())
+        self.attributes
+            .iter()
+            .find(|attribute| attribute.name == name)
+            .map(|attribute| attribute.value.as_str())
     }
 }
 
 /// What `style`, or the PROJECT clause of the query, shows of a grain.
-pub fn project(grain: &(impl RenderGrain + ?Sized), projection: Option<&Projection>, style: &Style) -> Projected {
+pub fn project(
+    grain: &(impl RenderGrain + ?Sized),
+    projection: Option<&Projection>,
+    style: &Style,
+) -> Projected {
     match projection {
         Some(projection) => chosen(grain, projection, style),
         None => {
@@ -72,28 +82,47 @@ pub fn project(grain: &(impl RenderGrain + ?Sized), projection: Option<&Projecti
 pub fn content(grain: &(impl RenderGrain + ?Sized)) -> String {
     match grain.grain_type() {
         GrainType::Belief => {
-            let relation = grain.field("relation").map(text_of).map(|relation| humanize(&relation));
-            let parts = relation.into_iter().chain(grain.field("object").map(text_of));
-            parts.filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ")
+            let relation = grain
+                .field("relation")
+                .map(text_of)
+                .map(|relation| humanize(&relation));
+            let parts = relation
+                .into_iter()
+                .chain(grain.field("object").map(text_of));
+            parts
+                .filter(|part| !part.is_empty())
+                .collect::<Vec<_>>()
+                .join(" ")
         }
         GrainType::Event => event_text(grain),
         GrainType::Goal => first(grain, &["object", "description"]),
-        GrainType::Action => first(grain, &["object", "content", "error", "stdout", "tool_description", "input"]),
+        GrainType::Action => first(
+            grain,
+            &[
+                "object",
+                "content",
+                "error",
+                "stdout",
+                "tool_description",
+                "input",
+            ],
+        ),
         GrainType::Observation => first(grain, &["object", "content"]),
         GrainType::Reasoning => first(grain, &["conclusion"]),
         GrainType::State => list(grain, "plan"),
         GrainType::Workflow => list(grain, "steps"),
         GrainType::Consensus => first(grain, &["object", "agreed_content"]),
-        GrainType::Consent => {
-            value_of(grain, &KnownField::Purpose.into()).map_or_else(String::new, |purpose| text_of(&purpose))
-        }
+        GrainType::Consent => value_of(grain, &KnownField::Purpose.into())
+            .map_or_else(String::new, |purpose| text_of(&purpose)),
     }
 }
 
 /// The object of a grain, or what its type keeps in the place of one; `None` if it is empty.
 pub fn object_of(grain: &(impl RenderGrain + ?Sized)) -> Option<String> {
     let text = match grain.grain_type() {
-        GrainType::Goal | GrainType::Action | GrainType::Observation | GrainType::Consensus => content(grain),
+        GrainType::Goal | GrainType::Action | GrainType::Observation | GrainType::Consensus => {
+            content(grain)
+        }
         _ => grain.field("object").map_or_else(String::new, text_of),
     };
     (!text.is_empty()).then_some(text)
@@ -101,8 +130,14 @@ pub fn object_of(grain: &(impl RenderGrain + ?Sized)) -> Option<String> {
 
 /// The first of the fields that isn't empty.
 fn first(grain: &(impl RenderGrain + ?Sized), names: &[&str]) -> String {
-    let texts = names.iter().filter_map(|name| grain.field(name)).map(text_of);
-    texts.into_iter().find(|text| !text.is_empty()).unwrap_or_default()
+    let texts = names
+        .iter()
+        .filter_map(|name| grain.field(name))
+        .map(text_of);
+    texts
+        .into_iter()
+        .find(|text| !text.is_empty())
+        .unwrap_or_default()
 }
 
 fn list(grain: &(impl RenderGrain + ?Sized), name: &str) -> String {
@@ -114,9 +149,16 @@ fn event_text(grain: &(impl RenderGrain + ?Sized)) -> String {
     if let Some(content) = grain.field("content") {
         return text_of(content);
     }
-    let blocks = grain.field("content_blocks").and_then(Json::as_array).unwrap_or_default();
+    let blocks = grain
+        .field("content_blocks")
+        .and_then(Json::as_array)
+        .unwrap_or_default();
     let is_text = |block: &&Json| block.get("type").and_then(Json::as_str) == Some("text");
-    let texts = blocks.iter().filter(is_text).filter_map(|block| block.get("text")).map(text_of);
+    let texts = blocks
+        .iter()
+        .filter(is_text)
+        .filter_map(|block| block.get("text"))
+        .map(text_of);
     texts.collect::<Vec<_>>().join(" ")
 }
 
@@ -133,14 +175,26 @@ struct Collector<'g, G: ?Sized> {
 impl<G: RenderGrain + ?Sized> Collector<'_, G> {
     fn add(&mut self, name: &str, value: Option<String>, is_number: bool) {
         let Some(value) = value else { return };
-        let into = if self.hiding { &mut self.hidden } else { &mut self.attributes };
-        into.push(Attribute { name: name.to_owned(), value, is_number });
+        let into = if self.hiding {
+            &mut self.hidden
+        } else {
+            &mut self.attributes
+        };
+        into.push(Attribute {
+            name: name.to_owned(),
+            value,
+            is_number,
+        });
     }
 
     /// An attribute with the value of a payload field.
     fn payload(&mut self, name: &str, field: &str) {
         let value = self.grain.field(field);
-        self.add(name, value.map(comma_joined), value.is_some_and(|value| value.as_number().is_some()));
+        self.add(
+            name,
+            value.map(comma_joined),
+            value.is_some_and(|value| value.as_number().is_some()),
+        );
     }
 
     /// An attribute that is left out at the summary level.
@@ -159,15 +213,28 @@ impl<G: RenderGrain + ?Sized> Collector<'_, G> {
         let deadline = self.grain.field("deadline");
         self.add(
             "deadline",
-            deadline.map(|deadline| deadline.as_i64().map_or_else(|| text_of(deadline), iso_date)),
+            deadline.map(|deadline| {
+                deadline
+                    .as_i64()
+                    .map_or_else(|| text_of(deadline), iso_date)
+            }),
             false,
         );
     }
 }
 
 /// The attributes of a grain, and those that the summary level leaves out.
-fn attributes(grain: &(impl RenderGrain + ?Sized), style: &Style) -> (Vec<Attribute>, Vec<Attribute>) {
-    let mut out = Collector { grain, style, attributes: Vec::new(), hidden: Vec::new(), hiding: false };
+fn attributes(
+    grain: &(impl RenderGrain + ?Sized),
+    style: &Style,
+) -> (Vec<Attribute>, Vec<Attribute>) {
+    let mut out = Collector {
+        grain,
+        style,
+        attributes: Vec::new(),
+        hidden: Vec::new(),
+        hiding: false,
+    };
     match grain.grain_type() {
         GrainType::Belief => {
             out.payload("subject", "subject");
@@ -191,7 +258,8 @@ fn attributes(grain: &(impl RenderGrain + ?Sized), style: &Style) -> (Vec<Attrib
         GrainType::Observation => out.unless_summary(|out| out.payload("observer", "observer_id")),
         GrainType::Reasoning => out.unless_summary(|out| out.payload("type", "inference_method")),
         GrainType::State => out.unless_summary(|out| {
-            let context = value_of(grain, &KnownField::Context.into()).map(|context| text_of(&context));
+            let context =
+                value_of(grain, &KnownField::Context.into()).map(|context| text_of(&context));
             out.add("context", context, false);
         }),
         GrainType::Workflow => out.unless_summary(|out| out.payload("trigger", "trigger")),
@@ -210,14 +278,20 @@ fn attributes(grain: &(impl RenderGrain + ?Sized), style: &Style) -> (Vec<Attrib
         out.time("observed");
         out.payload("importance", "importance");
         out.payload("tags", "structural_tags");
-        out.add("verification_status", grain.verification_status().map(one_line), false);
+        out.add(
+            "verification_status",
+            grain.verification_status().map(one_line),
+            false,
+        );
     }
     (out.attributes, out.hidden)
 }
 
 /// The phase as it is stored; a grain without one tells of a completed use.
 fn phase(grain: &(impl RenderGrain + ?Sized)) -> String {
-    grain.field("action_phase").map_or_else(|| "completed".to_owned(), text_of)
+    grain
+        .field("action_phase")
+        .map_or_else(|| "completed".to_owned(), text_of)
 }
 
 fn consent_action(grain: &(impl RenderGrain + ?Sized)) -> Option<String> {
@@ -227,36 +301,64 @@ fn consent_action(grain: &(impl RenderGrain + ?Sized)) -> Option<String> {
 
 /// A point in time as the style says times.
 pub fn said_time(at_ms: i64, style: &Style) -> String {
-    if style.iso_timestamps { iso_time(at_ms) } else { relative_time(at_ms, style.now_ms) }
+    if style.iso_timestamps {
+        iso_time(at_ms)
+    } else {
+        relative_time(at_ms, style.now_ms)
+    }
 }
 
 /// What a PROJECT clause shows, and nothing else.
-fn chosen(grain: &(impl RenderGrain + ?Sized), projection: &Projection, style: &Style) -> Projected {
+fn chosen(
+    grain: &(impl RenderGrain + ?Sized),
+    projection: &Projection,
+    style: &Style,
+) -> Projected {
     let content = (!projection.content.is_empty()).then(|| {
         let parts = projection
             .content
             .iter()
             .filter(|field| !is_internal(field))
             .filter_map(|field| shown(grain, field, style, true));
-        parts.map(|(text, _)| text).filter(|text| !text.is_empty()).collect::<Vec<_>>().join(" ")
+        parts
+            .map(|(text, _)| text)
+            .filter(|text| !text.is_empty())
+            .collect::<Vec<_>>()
+            .join(" ")
     });
-    let attributes = projection.attributes.iter().filter(|field| !is_internal(field)).filter_map(|field| {
-        let (value, is_number) = shown(grain, field, style, false)?;
-        Some(Attribute { name: field.to_string(), value, is_number })
-    });
+    let attributes = projection
+        .attributes
+        .iter()
+        .filter(|field| !is_internal(field))
+        .filter_map(|field| {
+            let (value, is_number) = shown(grain, field, style, false)?;
+            Some(Attribute {
+                name: field.to_string(),
+                value,
+                is_number,
+            })
+        });
     Projected {
         grain_type: grain.grain_type(),
         content,
         attributes: attributes.collect(),
         hidden: Vec::new(),
-        named: projection.attributes.iter().filter(|field| !is_internal(field)).map(ToString::to_string).collect(),
+        named: projection
+            .attributes
+            .iter()
+            .filter(|field| !is_internal(field))
+            .map(ToString::to_string)
+            .collect(),
         chosen: true,
     }
 }
 
 /// True for what belongs to storage: it never gets into rendered text, even if a query asks for it.
 fn is_internal(field: &ProjectField) -> bool {
-    matches!(field, ProjectField::Field(Field::Known(KnownField::Hash | KnownField::Namespace)))
+    matches!(
+        field,
+        ProjectField::Field(Field::Known(KnownField::Hash | KnownField::Namespace))
+    )
 }
 
 /// A projected field as text, and whether it is a number.
@@ -267,21 +369,31 @@ fn shown(
     in_content: bool,
 ) -> Option<(String, bool)> {
     let plain = |value: &Json| {
-        let text = if in_content { numbered(value) } else { comma_joined(value) };
+        let text = if in_content {
+            numbered(value)
+        } else {
+            comma_joined(value)
+        };
         (text, value.as_number().is_some())
     };
     match field {
         ProjectField::Field(Field::Known(KnownField::Relation)) => {
             Some((humanize(&text_of(grain.field("relation")?)), false))
         }
-        ProjectField::Field(Field::Known(KnownField::Time)) => Some((said_time(time_of(grain), style), false)),
+        ProjectField::Field(Field::Known(KnownField::Time)) => {
+            Some((said_time(time_of(grain), style), false))
+        }
         ProjectField::Field(Field::Known(KnownField::Content)) => Some((event_text(grain), false)),
-        ProjectField::Field(Field::Known(KnownField::Object)) if grain.field("object").is_none() => {
+        ProjectField::Field(Field::Known(KnownField::Object))
+            if grain.field("object").is_none() =>
+        {
             Some((object_of(grain)?, false))
         }
         ProjectField::Field(field) => {
             let value = value_of(grain, field)?;
-            let is_time = field.spec().is_some_and(|spec| spec.kind == FieldKind::Time);
+            let is_time = field
+                .spec()
+                .is_some_and(|spec| spec.kind == FieldKind::Time);
             match value.as_i64().filter(|_| is_time) {
                 Some(at) => Some((iso_date(at), false)),
                 None => Some(plain(&value)),
@@ -293,8 +405,18 @@ fn shown(
 }
 
 /// An attribute by the name that it has in output, whatever the level.
-fn attribute(grain: &(impl RenderGrain + ?Sized), name: &str, style: &Style) -> Option<(String, bool)> {
-    let full = Style { level: Level::Full, ..*style };
-    let found = attributes(grain, &full).0.into_iter().find(|attribute| attribute.name == name)?;
+fn attribute(
+    grain: &(impl RenderGrain + ?Sized),
+    name: &str,
+    style: &Style,
+) -> Option<(String, bool)> {
+    let full = Style {
+        level: Level::Full,
+        ..*style
+    };
+    let found = attributes(grain, &full)
+        .0
+        .into_iter()
+        .find(|attribute| attribute.name == name)?;
     Some((found.value, found.is_number))
 }

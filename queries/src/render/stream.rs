@@ -1,7 +1,7 @@
 //! The events that tell of an assembly (CAL 1.0, section 11).
 //!
-//! Events are made from what has been assembled, in causal order; transports and timing are the caller's. A chunk ends at
-//! the end of a line, so that rows of tables stay whole.
+//! Events are made from what has been assembled, in causal order; transports and timing are the
+//! caller's. A chunk ends at the end of a line, so that rows of tables stay whole.
 
 use gristmill_schemas::json::{Json, Object};
 
@@ -11,7 +11,8 @@ use crate::cal::ast::Stream;
 use crate::cal::limits;
 use crate::cal::vocabulary::StreamEvent;
 
-/// The name of an event and the kind that STREAM asks for it by; errors and cancellation are told always.
+/// The name of an event and the kind that STREAM asks for it by; errors and cancellation are told
+/// always.
 fn kind_of(event: &str) -> Option<StreamEvent> {
     match event {
         "assembly_started" | "source_started" | "source_completed" | "assembly_completed" => {
@@ -30,7 +31,11 @@ struct Events<'s> {
 }
 
 impl Events<'_> {
-    fn push(&mut self, event: &'static str, members: impl IntoIterator<Item = (&'static str, Json<'static>)>) {
+    fn push(
+        &mut self,
+        event: &'static str,
+        members: impl IntoIterator<Item = (&'static str, Json<'static>)>,
+    ) {
         if kind_of(event).is_some_and(|kind| !self.stream.wants(kind)) {
             return;
         }
@@ -44,8 +49,16 @@ impl Events<'_> {
 }
 
 /// All events of an assembly that went well, as JSON objects with a `type`.
-pub fn events<G>(id: &str, stream: &Stream, input: &AssemblyInput<'_, G>, assembled: &Assembled) -> Vec<Json<'static>> {
-    let mut out = Events { stream, events: Vec::new() };
+pub fn events<G>(
+    id: &str,
+    stream: &Stream,
+    input: &AssemblyInput<'_, G>,
+    assembled: &Assembled,
+) -> Vec<Json<'static>> {
+    let mut out = Events {
+        stream,
+        events: Vec::new(),
+    };
     let number = |value: u64| Json::from(value);
     let label = |at: usize| {
         let label = input.sources.get(at).and_then(|source| source.label);
@@ -63,15 +76,35 @@ pub fn events<G>(id: &str, stream: &Stream, input: &AssemblyInput<'_, G>, assemb
         out.push("source_started", [("source", label(at))]);
         let failed = source.failed.then_some(("failed", Json::from(true)));
         let grains = ("grains", number(source.grains.len() as u64));
-        out.push("source_completed", [("source", label(at)), grains].into_iter().chain(failed));
+        out.push(
+            "source_completed",
+            [("source", label(at)), grains].into_iter().chain(failed),
+        );
     }
-    let dropped: usize = assembled.sources.iter().map(|source| source.duplicates).sum();
+    let dropped: usize = assembled
+        .sources
+        .iter()
+        .map(|source| source.duplicates)
+        .sum();
     out.push("dedup_completed", [("duplicates", number(dropped as u64))]);
     let allocations = assembled.sources.iter().enumerate().map(|(at, source)| {
-        Json::Object([("source", label(at)), ("allocated", number(source.allocated))].into_iter().collect())
+        Json::Object(
+            [
+                ("source", label(at)),
+                ("allocated", number(source.allocated)),
+            ]
+            .into_iter()
+            .collect(),
+        )
     });
-    out.push("budget_allocated", [("allocations", Json::Array(allocations.collect()))]);
-    out.push("disclosure_decided", [("level", Json::from(input.style.level.name()))]);
+    out.push(
+        "budget_allocated",
+        [("allocations", Json::Array(allocations.collect()))],
+    );
+    out.push(
+        "disclosure_decided",
+        [("level", Json::from(input.style.level.name()))],
+    );
     let size = u64::from(stream.chunk_size.unwrap_or(limits::DEFAULT_CHUNK_TOKENS));
     for (at, content) in chunks(&assembled.text, size).into_iter().enumerate() {
         out.push(
@@ -122,7 +155,11 @@ mod tests {
         let text: String = (0..50).map(|at| format!("line number {at}\n")).collect();
         let pieces = chunks(&text, 20);
         assert!(pieces.len() > 5);
-        assert!(pieces.iter().all(|piece| piece.ends_with('\n') && token_cost(piece) <= 20));
+        assert!(
+            pieces
+                .iter()
+                .all(|piece| piece.ends_with('\n') && token_cost(piece) <= 20)
+        );
         assert_eq!(pieces.concat(), text);
         assert_eq!(chunks("", 20), Vec::<&str>::new());
         let long = "x".repeat(1000);

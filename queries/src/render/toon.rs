@@ -40,7 +40,12 @@ fn tables(entries: &[Entry], style: &Style, indent: &str) -> Vec<String> {
     let tables = groups.map(|(grain_type, group)| {
         let rows: Vec<&Projected> = group.iter().map(|entry| &entry.projected).collect();
         let columns = columns(grain_type, &rows, style);
-        let mut table = format!("{}[{}]{{{}}}:", grain_type.plural(), rows.len(), columns.join(","));
+        let mut table = format!(
+            "{}[{}]{{{}}}:",
+            grain_type.plural(),
+            rows.len(),
+            columns.join(",")
+        );
         for projected in rows {
             let _ = write!(table, "\n{indent}{}", cells(projected, &columns));
         }
@@ -66,7 +71,9 @@ fn columns(grain_type: GrainType, rows: &[&Projected], style: &Style) -> Vec<Str
         GrainType::Consent => vec!["grantor", "grantee", "action", "content"],
     };
     match style.level {
-        Level::Summary => columns.retain(|column| !matches!(*column, "confidence" | "state" | "phase" | "type")),
+        Level::Summary => {
+            columns.retain(|column| !matches!(*column, "confidence" | "state" | "phase" | "type"))
+        }
         Level::Standard | Level::Full => {
             if rows.iter().any(|row| row.attribute("deadline").is_some()) {
                 columns.push("deadline");
@@ -82,7 +89,8 @@ fn columns(grain_type: GrainType, rows: &[&Projected], style: &Style) -> Vec<Str
     columns
 }
 
-/// The columns of a PROJECT: the text, then the attributes of all rows in order of first appearance.
+/// The columns of a PROJECT: the text, then the attributes of all rows in order of first
+/// appearance.
 fn chosen_columns(rows: &[&Projected]) -> Vec<String> {
     let mut columns: Vec<String> = Vec::new();
     if rows.iter().any(|row| row.content.is_some()) {
@@ -109,7 +117,11 @@ fn cells(projected: &Projected, columns: &[String]) -> String {
 }
 
 fn attribute_cell(projected: &Projected, column: &str) -> String {
-    let found = projected.attributes.iter().chain(&projected.hidden).find(|attribute| attribute.name == column);
+    let found = projected
+        .attributes
+        .iter()
+        .chain(&projected.hidden)
+        .find(|attribute| attribute.name == column);
     match found {
         Some(attribute) if attribute.is_number => attribute.value.clone(),
         Some(attribute) => text_cell(&attribute.value),
@@ -143,7 +155,8 @@ fn needs_quotes(text: &str) -> bool {
         || text.starts_with('-')
         || looks_like_number(text)
         || text.chars().any(|character| {
-            matches!(character, ',' | ':' | '"' | '\\' | '[' | ']' | '{' | '}') || character.is_control()
+            matches!(character, ',' | ':' | '"' | '\\' | '[' | ']' | '{' | '}')
+                || character.is_control()
         })
 }
 

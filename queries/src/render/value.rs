@@ -1,4 +1,5 @@
-//! Which value a field of CAL has in a grain (digest of CAL 1.0, section 4, "CAL name → OMS payload").
+//! Which value a field of CAL has in a grain (digest of CAL 1.0, section 4, "CAL name → OMS
+//! payload").
 
 use std::borrow::Cow;
 
@@ -12,35 +13,54 @@ use crate::cal::fields::{KnownField, Source};
 
 /// When a grain happened: its event time, else when it was recorded, in milliseconds.
 pub fn time_of(grain: &(impl RenderGrain + ?Sized)) -> i64 {
-    grain.field("timestamp_ms").and_then(Json::as_i64).unwrap_or_else(|| grain.created_at())
+    grain
+        .field("timestamp_ms")
+        .and_then(Json::as_i64)
+        .unwrap_or_else(|| grain.created_at())
 }
 
 /// The value that a condition, a stage or PROJECT sees; `None` if the grain has none.
-pub fn value_of<'g>(grain: &'g (impl RenderGrain + ?Sized), field: &Field) -> Option<Cow<'g, Json<'g>>> {
+pub fn value_of<'g>(
+    grain: &'g (impl RenderGrain + ?Sized),
+    field: &Field,
+) -> Option<Cow<'g, Json<'g>>> {
     match field {
         Field::Known(field) => known(grain, *field),
         Field::Domain(domain) => {
             let key = format!("{}:{}", domain.prefix, domain.name);
             let found = find_domain_field(&key, |place, key| match place {
                 DomainPlace::Grain => grain.field(key),
-                DomainPlace::Context => grain.field("context")?.get(key).filter(|value| !value.is_null()),
+                DomainPlace::Context => grain
+                    .field("context")?
+                    .get(key)
+                    .filter(|value| !value.is_null()),
             });
             found.map(Cow::Borrowed)
         }
     }
 }
 
-fn known<'g>(grain: &'g (impl RenderGrain + ?Sized), field: KnownField) -> Option<Cow<'g, Json<'g>>> {
+fn known<'g>(
+    grain: &'g (impl RenderGrain + ?Sized),
+    field: KnownField,
+) -> Option<Cow<'g, Json<'g>>> {
     let text = |text: &str| Some(Cow::Owned(Json::from(text.to_owned())));
     match field {
         KnownField::Type => text(grain.grain_type().name()),
-        KnownField::Hash => Some(Cow::Owned(Json::from(format!("sha256:{}", grain.address())))),
+        KnownField::Hash => Some(Cow::Owned(Json::from(format!(
+            "sha256:{}",
+            grain.address()
+        )))),
         KnownField::Score => Some(Cow::Owned(Json::Number(Number::from_f64(grain.score()?)?))),
         KnownField::Time => Some(Cow::Owned(Json::from(time_of(grain)))),
         KnownField::Contradicted => Some(Cow::Owned(Json::from(grain.contradicted()))),
         KnownField::VerificationStatus => text(grain.verification_status().unwrap_or("unverified")),
         KnownField::ActionPhase => stored(grain, field).or_else(|| text("complete")),
-        KnownField::ConsentAction => text(if grain.field("is_withdrawal")?.as_bool()? { "withdraw" } else { "grant" }),
+        KnownField::ConsentAction => text(if grain.field("is_withdrawal")?.as_bool()? {
+            "withdraw"
+        } else {
+            "grant"
+        }),
         KnownField::Context => first_text(grain, field),
         KnownField::Purpose => first_text(grain, field).or_else(|| scope(grain)),
         _ => stored(grain, field),
@@ -48,16 +68,27 @@ fn known<'g>(grain: &'g (impl RenderGrain + ?Sized), field: KnownField) -> Optio
 }
 
 /// The first payload field of the table that is there.
-fn stored<'g>(grain: &'g (impl RenderGrain + ?Sized), field: KnownField) -> Option<Cow<'g, Json<'g>>> {
+fn stored<'g>(
+    grain: &'g (impl RenderGrain + ?Sized),
+    field: KnownField,
+) -> Option<Cow<'g, Json<'g>>> {
     candidates(grain, field).next().map(Cow::Borrowed)
 }
 
 /// The first payload field of the table that is a text.
-fn first_text<'g>(grain: &'g (impl RenderGrain + ?Sized), field: KnownField) -> Option<Cow<'g, Json<'g>>> {
-    candidates(grain, field).find(|value| value.as_str().is_some()).map(Cow::Borrowed)
+fn first_text<'g>(
+    grain: &'g (impl RenderGrain + ?Sized),
+    field: KnownField,
+) -> Option<Cow<'g, Json<'g>>> {
+    candidates(grain, field)
+        .find(|value| value.as_str().is_some())
+        .map(Cow::Borrowed)
 }
 
-fn candidates<'g>(grain: &'g (impl RenderGrain + ?Sized), field: KnownField) -> impl Iterator<Item = &'g Json<'g>> {
+fn candidates<'g>(
+    grain: &'g (impl RenderGrain + ?Sized),
+    field: KnownField,
+) -> impl Iterator<Item = &'g Json<'g>> {
     let names: &[&str] = match field.spec().source {
         Source::Payload(names) => names,
         Source::Index | Source::Engine => &[],

@@ -1,14 +1,16 @@
 //! Control characters as visible text, for whatever a person reads on a terminal or in a report.
 //!
-//! A grain, a file name or an error message may hold bytes that a terminal obeys: a CSI sequence clears the screen, an OSC
-//! sequence sets the title or the clipboard, a carriage return overwrites the line, a bidirectional override reorders it.
-//! This is the one place that decides which characters those are and how they are written.
+//! A grain, a file name or an error message may hold bytes that a terminal obeys: a CSI sequence
+//! clears the screen, an OSC sequence sets the title or the clipboard, a carriage return overwrites
+//! the line, a bidirectional override reorders it. This is the one place that decides which
+//! characters those are and how they are written.
 
 use std::borrow::Cow;
 use std::fmt::Write;
 
-/// `text` with its control characters written out: `\x1b` for one of ASCII, `\u{9b}` and `\u{202e}` for the others. Line feeds
-/// and tabs stay. A backslash isn't doubled: the result is for reading, not for parsing.
+/// `text` with its control characters written out: `\x1b` for one of ASCII, `\u{9b}` and `\u{202e}`
+/// for the others. Line feeds and tabs stay. A backslash isn't doubled: the result is for reading,
+/// not for parsing.
 pub fn visible(text: &str) -> Cow<'_, str> {
     if !text.chars().any(is_active) {
         return Cow::Borrowed(text);
@@ -25,8 +27,9 @@ pub fn visible(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// True for the characters that a terminal obeys instead of showing: C0 (but for line feed and tab), DEL, C1, and the embeddings,
-/// overrides and isolates of bidirectional text, which CAL refuses in its own texts (E071).
+/// True for the characters that a terminal obeys instead of showing: C0 (but for line feed and
+/// tab), DEL, C1, and the embeddings, overrides and isolates of bidirectional text, which CAL
+/// refuses in its own texts (E071).
 fn is_active(letter: char) -> bool {
     match letter {
         '\n' | '\t' => false,
@@ -41,22 +44,43 @@ mod tests {
 
     #[test]
     fn every_control_character_but_line_feed_and_tab_is_written_out() {
-        for code in (0..=0x1f).chain(0x7f..=0x9f).chain(0x202a..=0x202e).chain(0x2066..=0x2069) {
+        for code in (0..=0x1f)
+            .chain(0x7f..=0x9f)
+            .chain(0x202a..=0x202e)
+            .chain(0x2066..=0x2069)
+        {
             let letter = char::from_u32(code).unwrap();
             let text = format!("a{letter}b");
             let shown = visible(&text);
             match letter {
                 '\n' | '\t' => assert_eq!(shown, text),
-                _ => assert!(!shown.contains(letter) && shown.starts_with("a\\"), "{code:x}: {shown}"),
+                _ => assert!(
+                    !shown.contains(letter) && shown.starts_with("a\\"),
+                    "{code:x}: {shown}"
+                ),
             }
         }
-        assert_eq!(visible("\u{1b}[2J\r\u{9b}2J\u{202e}"), "\\x1b[2J\\x0d\\u{9b}2J\\u{202e}");
+        assert_eq!(
+            visible("\u{1b}[2J\r\u{9b}2J\u{202e}"),
+            "\\x1b[2J\\x0d\\u{9b}2J\\u{202e}"
+        );
     }
 
     #[test]
     fn other_text_is_not_copied() {
-        for text in ["", "plain", "two\n\tlines", "שלום", "日本語 – 🙂", "a\u{200d}b", "\\x1b"] {
-            assert!(matches!(visible(text), Cow::Borrowed(same) if same == text), "{text}");
+        for text in [
+            "",
+            "plain",
+            "two\n\tlines",
+            "שלום",
+            "日本語 – 🙂",
+            "a\u{200d}b",
+            "\\x1b",
+        ] {
+            assert!(
+                matches!(visible(text), Cow::Borrowed(same) if same == text),
+                "{text}"
+            );
         }
     }
 }

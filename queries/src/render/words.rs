@@ -1,4 +1,5 @@
-//! How relations, times, numbers and lists are said (CAL 1.0, sections 10.3.3 and 10.3.4; digest, section 9.1).
+//! How relations, times, numbers and lists are said (CAL 1.0, sections 10.3.3 and 10.3.4; digest,
+//! section 9.1).
 
 use chrono::{DateTime, Datelike, SecondsFormat, Utc};
 use gristmill_schemas::json::Json;
@@ -9,15 +10,20 @@ use crate::cal::time::DAY;
 const MINUTE: i64 = 60_000;
 const HOUR: i64 = 60 * MINUTE;
 
-const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+const MONTHS: [&str; 12] = [
+    "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
+];
 
 /// A relation in words: without what stands before its first colon, underscores as spaces.
 pub fn humanize(relation: &str) -> String {
-    relation.split_once(':').map_or(relation, |(_, name)| name).replace('_', " ")
+    relation
+        .split_once(':')
+        .map_or(relation, |(_, name)| name)
+        .replace('_', " ")
 }
 
-/// How long before `now_ms` something at `at_ms` was: `10m ago`, `yesterday`, `Jan 15`, `Mar 2025`. All UTC, all rounded
-/// down; the future is told as a date.
+/// How long before `now_ms` something at `at_ms` was: `10m ago`, `yesterday`, `Jan 15`, `Mar 2025`.
+/// All UTC, all rounded down; the future is told as a date.
 pub fn relative_time(at_ms: i64, now_ms: i64) -> String {
     let age = now_ms.saturating_sub(at_ms);
     match age {
@@ -36,15 +42,28 @@ const MONTH: i64 = 30 * DAY;
 const YEAR: i64 = 365 * DAY;
 
 fn date_in_words(at_ms: i64, far: bool) -> String {
-    let Some(at) = utc(at_ms) else { return at_ms.to_string() };
+    let Some(at) = utc(at_ms) else {
+        return at_ms.to_string();
+    };
     let month = MONTHS[at.month0() as usize];
-    if far { format!("{month} {}", at.year()) } else { format!("{month} {}", at.day()) }
+    if far {
+        format!("{month} {}", at.year())
+    } else {
+        format!("{month} {}", at.day())
+    }
 }
 
 /// The point in time in full: `2026-01-15T12:00:00Z`, with milliseconds if it has any.
 pub fn iso_time(at_ms: i64) -> String {
-    let precision = if at_ms.rem_euclid(1000) == 0 { SecondsFormat::Secs } else { SecondsFormat::Millis };
-    utc(at_ms).map_or_else(|| at_ms.to_string(), |at| at.to_rfc3339_opts(precision, true))
+    let precision = if at_ms.rem_euclid(1000) == 0 {
+        SecondsFormat::Secs
+    } else {
+        SecondsFormat::Millis
+    };
+    utc(at_ms).map_or_else(
+        || at_ms.to_string(),
+        |at| at.to_rfc3339_opts(precision, true),
+    )
 }
 
 /// The day of a point in time: `2026-01-15`.
@@ -72,7 +91,8 @@ pub fn one_line(text: &str) -> String {
     out
 }
 
-/// A value as text on one line: texts as they are, numbers in shortest form, structures as compact JSON with sorted keys.
+/// A value as text on one line: texts as they are, numbers in shortest form, structures as compact
+/// JSON with sorted keys.
 pub fn text_of(value: &Json) -> String {
     match value {
         Json::String(text) => one_line(text),
@@ -84,7 +104,10 @@ pub fn text_of(value: &Json) -> String {
 
 /// A number in its shortest decimal form, without exponent.
 pub fn shortest(number: &gristmill_schemas::json::Number) -> String {
-    Number::from_json(number).map_or_else(|| number.as_str().to_owned(), |number| number.shortest().to_owned())
+    Number::from_json(number).map_or_else(
+        || number.as_str().to_owned(),
+        |number| number.shortest().to_owned(),
+    )
 }
 
 /// A double in its shortest decimal form; `None` for NaN and the infinities.
@@ -92,12 +115,15 @@ pub fn shortest_f64(value: f64) -> Option<String> {
     gristmill_schemas::json::Number::from_f64(value).map(|number| shortest(&number))
 }
 
-/// A list as running text: one item as it is, several as `1. a  2. b`; anything else as [`text_of`].
+/// A list as running text: one item as it is, several as `1. a 2. b`; anything else as [`text_of`].
 pub fn numbered(value: &Json) -> String {
     match value.as_array() {
         Some([one]) => text_of(one),
         Some(items) => {
-            let numbered = items.iter().enumerate().map(|(at, item)| format!("{}. {}", at + 1, text_of(item)));
+            let numbered = items
+                .iter()
+                .enumerate()
+                .map(|(at, item)| format!("{}. {}", at + 1, text_of(item)));
             numbered.collect::<Vec<_>>().join("  ")
         }
         None => text_of(value),
@@ -121,9 +147,12 @@ mod tests {
 
     #[test]
     fn relations_lose_their_prefix_and_underscores() {
-        for (relation, words) in
-            [("mg:prefers", "prefers"), ("works_at", "works at"), ("acme:similar_to:x", "similar to:x"), ("", "")]
-        {
+        for (relation, words) in [
+            ("mg:prefers", "prefers"),
+            ("works_at", "works at"),
+            ("acme:similar_to:x", "similar to:x"),
+            ("", ""),
+        ] {
             assert_eq!(humanize(relation), words);
         }
     }

@@ -1,4 +1,5 @@
-//! Objects as a YAML block sequence, strings quoted where a reader would take them for something else.
+//! Objects as a YAML block sequence, strings quoted where a reader would take them for something
+//! else.
 
 use gristmill_schemas::json::{Json, Object};
 
@@ -34,9 +35,13 @@ fn push_scalar(text: &str, out: &mut String) {
             '\n' => out.push_str("\\n"),
             '\r' => out.push_str("\\r"),
             '\t' => out.push_str("\\t"),
-            // Control characters, line separators and the byte-order mark are not printable in YAML.
+            // Control characters, line separators and the byte-order mark are not printable in
+            // YAML.
             _ if character.is_control()
-                || matches!(character, '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}') =>
+                || matches!(
+                    character,
+                    '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}'
+                ) =>
             {
                 out.push_str(&format!("\\u{:04x}", u32::from(character)));
             }
@@ -46,11 +51,12 @@ fn push_scalar(text: &str, out: &mut String) {
     out.push('"');
 }
 
-/// True for text that stands for itself: it begins with a letter or digit, is no word, number or date with a meaning, and
-/// holds no sign that YAML reads.
+/// True for text that stands for itself: it begins with a letter or digit, is no word, number or
+/// date with a meaning, and holds no sign that YAML reads.
 fn is_plain(text: &str) -> bool {
     const WORDS: [&str; 9] = ["true", "false", "null", "yes", "no", "on", "off", "y", "n"];
-    let safe_inside = |character: char| character.is_alphanumeric() || " _-/.,()+'?!;%@=:".contains(character);
+    let safe_inside =
+        |character: char| character.is_alphanumeric() || " _-/.,()+'?!;%@=:".contains(character);
     text.starts_with(char::is_alphanumeric)
         && !text.ends_with([' ', ':'])
         && text.chars().all(safe_inside)
@@ -63,7 +69,9 @@ fn is_plain(text: &str) -> bool {
 fn looks_numeric(text: &str) -> bool {
     text.starts_with(char::is_numeric)
         && (text.starts_with('0')
-            || text.chars().all(|character| character.is_numeric() || " +-.,:_eEtTzZ".contains(character)))
+            || text
+                .chars()
+                .all(|character| character.is_numeric() || " +-.,:_eEtTzZ".contains(character)))
 }
 
 #[cfg(test)]
@@ -79,9 +87,15 @@ mod tests {
 
     #[test]
     fn strings_are_quoted_only_where_they_must_be() {
-        for plain in
-            ["alice", "prefers dark mode", "hc:patient_id", "don't (yet), 2 of 3", "9m ago", "22.5C", "1. first"]
-        {
+        for plain in [
+            "alice",
+            "prefers dark mode",
+            "hc:patient_id",
+            "don't (yet), 2 of 3",
+            "9m ago",
+            "22.5C",
+            "1. first",
+        ] {
             assert_eq!(written(plain), plain);
         }
         for (text, quoted) in [
@@ -105,7 +119,12 @@ mod tests {
     }
 
     fn scalar() -> impl Strategy<Value = String> {
-        prop_oneof![any::<String>(), "[0-9xoe+._:-]{1,8}", "[a-zA-Z~.]{1,5}", "[ -~]{0,12}"]
+        prop_oneof![
+            any::<String>(),
+            "[0-9xoe+._:-]{1,8}",
+            "[a-zA-Z~.]{1,5}",
+            "[ -~]{0,12}"
+        ]
     }
 
     proptest! {

@@ -1,7 +1,7 @@
 //! `as_of(instant)`: the grains that were current at an instant.
 //!
-//! A grain counts from the instant at which it was made, an event from the instant at which it happened. Erased grains
-//! never come back: they are not in the lake any more.
+//! A grain counts from the instant at which it was made, an event from the instant at which it
+//! happened. Erased grains never come back: they are not in the lake any more.
 
 use std::sync::Arc;
 
@@ -39,10 +39,16 @@ fn query() -> String {
 impl TableFunctionImpl for AsOf {
     fn call_with_args(&self, args: TableFunctionArgs) -> Result<Arc<dyn TableProvider>> {
         let usage = || plan_datafusion_err!("{AS_OF} takes one instant, as '2026-01-31T12:00:00Z'");
-        let [instant] = args.exprs() else { return Err(usage()) };
+        let [instant] = args.exprs() else {
+            return Err(usage());
+        };
         let instant = literal(instant).ok_or_else(usage)?;
-        let instant = instant.cast_to(&DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into())))?;
-        let plan = lazy::plan(args.session(), &query())?.with_param_values(vec![(INSTANT, instant)])?;
+        let instant = instant.cast_to(&DataType::Timestamp(
+            TimeUnit::Microsecond,
+            Some("UTC".into()),
+        ))?;
+        let plan =
+            lazy::plan(args.session(), &query())?.with_param_values(vec![(INSTANT, instant)])?;
         Ok(Arc::new(ViewTable::new(plan, None)))
     }
 }

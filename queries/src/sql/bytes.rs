@@ -1,7 +1,8 @@
-//! Functions of text that take bytes too, as PostgreSQL's do: `octet_length`, `length` and `substr` of a binary column.
+//! Functions of text that take bytes too, as PostgreSQL's do: `octet_length`, `length` and `substr`
+//! of a binary column.
 //!
-//! DataFusion's own take texts only, and would cast bytes to text, which fails for nearly every blob. Texts go to them as before.
-//! `encode`, `md5`, `sha256` and `digest` take bytes already.
+//! DataFusion's own take texts only, and would cast bytes to text, which fails for nearly every
+//! blob. Texts go to them as before. `encode`, `md5`, `sha256` and `digest` take bytes already.
 
 use std::sync::Arc;
 
@@ -27,7 +28,8 @@ pub(super) fn register(context: &SessionContext) {
     }
 }
 
-/// What plans SUBSTR and SUBSTRING, which are syntax and no calls. It has to come before DataFusion's own planner.
+/// What plans SUBSTR and SUBSTRING, which are syntax and no calls. It has to come before
+/// DataFusion's own planner.
 pub(super) fn planner() -> Arc<dyn ExprPlanner> {
     Arc::new(SubstringPlanner)
 }
@@ -38,7 +40,9 @@ struct SubstringPlanner;
 impl ExprPlanner for SubstringPlanner {
     fn plan_substring(&self, arguments: Vec<Expr>) -> Result<PlannerResult<Vec<Expr>>> {
         let function = Arc::new(BytesFunction::of(Kind::Substr));
-        Ok(PlannerResult::Planned(Expr::ScalarFunction(ScalarFunction::new_udf(function, arguments))))
+        Ok(PlannerResult::Planned(Expr::ScalarFunction(
+            ScalarFunction::new_udf(function, arguments),
+        )))
     }
 }
 
@@ -71,12 +75,19 @@ struct BytesFunction {
 impl BytesFunction {
     fn of(kind: Kind) -> ScalarUDF {
         let signature = Signature::user_defined(Volatility::Immutable);
-        ScalarUDF::new_from_impl(BytesFunction { kind, texts: kind.of_texts(), signature })
+        ScalarUDF::new_from_impl(BytesFunction {
+            kind,
+            texts: kind.of_texts(),
+            signature,
+        })
     }
 }
 
 fn is_bytes(data_type: Option<&DataType>) -> bool {
-    matches!(data_type, Some(DataType::Binary | DataType::LargeBinary | DataType::BinaryView))
+    matches!(
+        data_type,
+        Some(DataType::Binary | DataType::LargeBinary | DataType::BinaryView)
+    )
 }
 
 impl ScalarUDFImpl for BytesFunction {
@@ -94,20 +105,34 @@ impl ScalarUDFImpl for BytesFunction {
 
     fn coerce_types(&self, arguments: &[DataType]) -> Result<Vec<DataType>> {
         if !is_bytes(arguments.first()) {
-            let fields: Vec<FieldRef> =
-                arguments.iter().map(|given| Arc::new(Field::new("argument", given.clone(), true))).collect();
+            let fields: Vec<FieldRef> = arguments
+                .iter()
+                .map(|given| Arc::new(Field::new("argument", given.clone(), true)))
+                .collect();
             let coerced = fields_with_udf(&fields, &*self.texts)?;
-            return Ok(coerced.iter().map(|field| field.data_type().clone()).collect());
+            return Ok(coerced
+                .iter()
+                .map(|field| field.data_type().clone())
+                .collect());
         }
         let fits = match self.kind {
             Kind::OctetLength | Kind::Length => arguments.len() == 1,
             Kind::Substr => matches!(arguments.len(), 2 | 3),
         };
         let numbers = arguments.iter().skip(1);
-        if !fits || !numbers.clone().all(|number| number.is_integer() || number.is_null()) {
-            return exec_err!("`{}` of bytes takes what it takes of texts: bytes, then whole numbers", self.name());
+        if !fits
+            || !numbers
+                .clone()
+                .all(|number| number.is_integer() || number.is_null())
+        {
+            return exec_err!(
+                "`{}` of bytes takes what it takes of texts: bytes, then whole numbers",
+                self.name()
+            );
         }
-        Ok(std::iter::once(DataType::Binary).chain(numbers.map(|_| DataType::Int64)).collect())
+        Ok(std::iter::once(DataType::Binary)
+            .chain(numbers.map(|_| DataType::Int64))
+            .collect())
     }
 
     fn return_type(&self, arguments: &[DataType]) -> Result<DataType> {
@@ -119,17 +144,29 @@ impl ScalarUDFImpl for BytesFunction {
     }
 
     fn invoke_with_args(&self, arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        if !is_bytes(arguments.args.first().map(ColumnarValue::data_type).as_ref()) {
+        if !is_bytes(
+            arguments
+                .args
+                .first()
+                .map(ColumnarValue::data_type)
+                .as_ref(),
+        ) {
             return self.texts.invoke_with_args(arguments);
         }
-        let all_scalar = arguments.args.iter().all(|argument| matches!(argument, ColumnarValue::Scalar(_)));
+        let all_scalar = arguments
+            .args
+            .iter()
+            .all(|argument| matches!(argument, ColumnarValue::Scalar(_)));
         let arrays = ColumnarValue::values_to_arrays(&arguments.args)?;
         let bytes = cast(nth(&arrays, 0)?, &DataType::Binary)?;
         let bytes: &BinaryArray = bytes.as_binary();
         let answer: ArrayRef = match self.kind {
-            Kind::OctetLength | Kind::Length => {
-                Arc::new(bytes.iter().map(|bytes| Some(bytes?.len() as i64)).collect::<Int64Array>())
-            }
+            Kind::OctetLength | Kind::Length => Arc::new(
+                bytes
+                    .iter()
+                    .map(|bytes| Some(bytes?.len() as i64))
+                    .collect::<Int64Array>(),
+            ),
             Kind::Substr => substr(bytes, &arrays)?,
         };
         Ok(match all_scalar {
@@ -139,14 +176,20 @@ impl ScalarUDFImpl for BytesFunction {
     }
 }
 
-/// The bytes from the first place (counted from 1) on, as many as the third argument says; as PostgreSQL counts, places before the
-/// first are empty.
+/// The bytes from the first place (counted from 1) on, as many as the third argument says; as
+/// PostgreSQL counts, places before the first are empty.
 fn substr(bytes: &BinaryArray, arguments: &[ArrayRef]) -> Result<ArrayRef> {
     let number = |at: usize| -> Result<Int64Array> {
-        Ok(cast(nth(arguments, at)?, &DataType::Int64)?.as_primitive::<Int64Type>().clone())
+        Ok(cast(nth(arguments, at)?, &DataType::Int64)?
+            .as_primitive::<Int64Type>()
+            .clone())
     };
     let from = number(1)?;
-    let count = if arguments.len() > 2 { Some(number(2)?) } else { None };
+    let count = if arguments.len() > 2 {
+        Some(number(2)?)
+    } else {
+        None
+    };
     let mut parts = Vec::with_capacity(bytes.len());
     for (row, bytes) in bytes.iter().enumerate() {
         let is_null = from.is_null(row) || count.as_ref().is_some_and(|count| count.is_null(row));
@@ -156,11 +199,17 @@ fn substr(bytes: &BinaryArray, arguments: &[ArrayRef]) -> Result<ArrayRef> {
         };
         let first = from.value(row).saturating_sub(1);
         let end = match &count {
-            Some(count) if count.value(row) < 0 => return exec_err!("substr takes no negative number of bytes"),
+            Some(count) if count.value(row) < 0 => {
+                return exec_err!("substr takes no negative number of bytes");
+            }
             Some(count) => first.saturating_add(count.value(row)),
             None => i64::MAX,
         };
-        let place = |at: i64| usize::try_from(at.max(0)).unwrap_or(usize::MAX).min(bytes.len());
+        let place = |at: i64| {
+            usize::try_from(at.max(0))
+                .unwrap_or(usize::MAX)
+                .min(bytes.len())
+        };
         parts.push(bytes.get(place(first)..place(end).max(place(first))));
     }
     Ok(Arc::new(BinaryArray::from_iter(parts)))

@@ -15,7 +15,9 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, ListBuilder, StringArray, StringBuilder};
+use arrow::array::{
+    Array, ArrayRef, AsArray, BooleanArray, ListBuilder, StringArray, StringBuilder,
+};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field};
 use datafusion::common::Result;
@@ -23,8 +25,8 @@ use datafusion::logical_expr::ScalarUDF;
 use datafusion::prelude::SessionContext;
 use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::grain::{
-    DEFAULT_PAYLOAD_LIMIT, DomainPlace, Grain, Header, Mode, Payload, find_domain_field, integration_keys,
-    may_have_domain_field, to_json,
+    DEFAULT_PAYLOAD_LIMIT, DomainPlace, Grain, Header, Mode, Payload, find_domain_field,
+    integration_keys, may_have_domain_field, to_json,
 };
 use gristmill_schemas::json::Json;
 
@@ -49,35 +51,69 @@ fn functions() -> Vec<ScalarUDF> {
         function("has_tag", vec![text_list(), Utf8], Boolean, |arguments| {
             any_tag(arguments, |tag, wanted| tag == wanted)
         }),
-        function("has_tag_prefix", vec![text_list(), Utf8], Boolean, |arguments| {
-            any_tag(arguments, |tag, prefix| tag.starts_with(prefix))
-        }),
+        function(
+            "has_tag_prefix",
+            vec![text_list(), Utf8],
+            Boolean,
+            |arguments| any_tag(arguments, |tag, prefix| tag.starts_with(prefix)),
+        ),
         function("profile_field", vec![Utf8, Utf8], Utf8, |arguments| {
             let (contexts, names) = (strings(arguments, 0)?, strings(arguments, 1)?);
-            Ok(texts(contexts.iter().zip(names.iter()).map(|(context, name)| profile_field(context?, name?))))
+            Ok(texts(
+                contexts
+                    .iter()
+                    .zip(names.iter())
+                    .map(|(context, name)| profile_field(context?, name?)),
+            ))
         }),
-        function("domain_field", vec![DataType::Binary, Utf8], Utf8, |arguments| {
-            let (blobs, names) = (blobs(arguments)?, strings(arguments, 1)?);
-            Ok(texts(blobs.iter().zip(names.iter()).map(|(blob, name)| domain_field(blob?, name?))))
-        }),
+        function(
+            "domain_field",
+            vec![DataType::Binary, Utf8],
+            Utf8,
+            |arguments| {
+                let (blobs, names) = (blobs(arguments)?, strings(arguments, 1)?);
+                Ok(texts(
+                    blobs
+                        .iter()
+                        .zip(names.iter())
+                        .map(|(blob, name)| domain_field(blob?, name?)),
+                ))
+            },
+        ),
         function("grain_reference", vec![Utf8], Utf8, |arguments| {
-            let named = |text: &str| ContentAddress::of_reference(text).map(|address| address.to_string());
-            Ok(texts(strings(arguments, 0)?.iter().map(|text| named(text?))))
+            let named =
+                |text: &str| ContentAddress::of_reference(text).map(|address| address.to_string());
+            Ok(texts(
+                strings(arguments, 0)?.iter().map(|text| named(text?)),
+            ))
         }),
         function("template_parameters", vec![Utf8], Utf8, |arguments| {
-            Ok(texts(strings(arguments, 0)?.iter().map(|path| Some(list_of(&parameters(path?))))))
+            Ok(texts(
+                strings(arguments, 0)?
+                    .iter()
+                    .map(|path| Some(list_of(&parameters(path?)))),
+            ))
         }),
         function("sorted_list", vec![Utf8], Utf8, |arguments| {
-            Ok(texts(strings(arguments, 0)?.iter().map(|json| sorted(json?))))
+            Ok(texts(
+                strings(arguments, 0)?.iter().map(|json| sorted(json?)),
+            ))
         }),
-        function("personal_data", vec![Utf8], text_list(), |arguments| Ok(personal_data(&strings(arguments, 0)?))),
+        function("personal_data", vec![Utf8], text_list(), |arguments| {
+            Ok(personal_data(&strings(arguments, 0)?))
+        }),
         function("mask_personal_data", vec![Utf8], Utf8, |arguments| {
-            Ok(texts(strings(arguments, 0)?.iter().map(|text| Some(detect::mask(text?).into_owned()))))
+            Ok(texts(
+                strings(arguments, 0)?
+                    .iter()
+                    .map(|text| Some(detect::mask(text?).into_owned())),
+            ))
         }),
     ]
 }
 
-/// For each row whether one of its tags is as `is` says. The second argument is nearly always one value for all rows.
+/// For each row whether one of its tags is as `is` says. The second argument is nearly always one
+/// value for all rows.
 fn any_tag(arguments: &[ArrayRef], is: impl Fn(&str, &str) -> bool) -> Result<ArrayRef> {
     let lists = cast(nth(arguments, 0)?, &text_list())?;
     let (lists, wanted) = (lists.as_list::<i32>(), strings(arguments, 1)?);
@@ -85,8 +121,15 @@ fn any_tag(arguments: &[ArrayRef], is: impl Fn(&str, &str) -> bool) -> Result<Ar
     let offsets = lists.value_offsets();
     let verdicts = offsets.windows(2).enumerate().map(|(row, window)| {
         let range = window[0] as usize..window[1] as usize;
-        let wanted = if wanted.is_valid(row) { wanted.value(row) } else { return false };
-        lists.is_valid(row) && range.into_iter().any(|at| tags.is_valid(at) && is(tags.value(at), wanted))
+        let wanted = if wanted.is_valid(row) {
+            wanted.value(row)
+        } else {
+            return false;
+        };
+        lists.is_valid(row)
+            && range
+                .into_iter()
+                .any(|at| tags.is_valid(at) && is(tags.value(at), wanted))
     });
     Ok(Arc::new(verdicts.map(Some).collect::<BooleanArray>()))
 }
@@ -106,7 +149,8 @@ fn profile_field(context: &str, name: &str) -> Option<String> {
 
 /// A text as it is, anything else as JSON.
 fn as_text(json: &Json<'_>) -> String {
-    json.as_str().map_or_else(|| json.to_string(), str::to_owned)
+    json.as_str()
+        .map_or_else(|| json.to_string(), str::to_owned)
 }
 
 fn domain_field(blob: &[u8], name: &str) -> Option<String> {
@@ -117,11 +161,16 @@ fn domain_field(blob: &[u8], name: &str) -> Option<String> {
     }
     let payload = Payload::open(blob, DEFAULT_PAYLOAD_LIMIT).ok()?;
     let grain = Grain::decode(&payload, Mode::Lenient).ok()?;
-    grain.domain_field(name).map(|value| as_text(&to_json(&value)))
+    grain
+        .domain_field(name)
+        .map(|value| as_text(&to_json(&value)))
 }
 
 fn parameters(path: &str) -> BTreeSet<&str> {
-    path.split('{').skip(1).filter_map(|rest| Some(rest.split_once('}')?.0.trim_start_matches('+'))).collect()
+    path.split('{')
+        .skip(1)
+        .filter_map(|rest| Some(rest.split_once('}')?.0.trim_start_matches('+')))
+        .collect()
 }
 
 fn sorted(json: &str) -> Option<String> {
@@ -135,10 +184,16 @@ fn list_of(names: &BTreeSet<&str>) -> String {
 }
 
 fn personal_data(texts: &StringArray) -> ArrayRef {
-    let mut lists = ListBuilder::new(StringBuilder::new()).with_field(Field::new("element", DataType::Utf8, true));
+    let mut lists = ListBuilder::new(StringBuilder::new()).with_field(Field::new(
+        "element",
+        DataType::Utf8,
+        true,
+    ));
     for text in texts {
         let kinds = text.map(detect::kinds).unwrap_or_default();
-        kinds.iter().for_each(|kind| lists.values().append_value(kind.name()));
+        kinds
+            .iter()
+            .for_each(|kind| lists.values().append_value(kind.name()));
         lists.append(!kinds.is_empty());
     }
     Arc::new(lists.finish())
@@ -151,9 +206,18 @@ mod tests {
     #[test]
     fn fields_of_a_profile_are_found_under_their_short_keys() {
         let context = r#"{"ihp":"/a/{b}","int:read_only":true,"hc:icd10":["J45"]}"#;
-        assert_eq!(profile_field(context, "int:http_path").as_deref(), Some("/a/{b}"));
-        assert_eq!(profile_field(context, "int:read_only").as_deref(), Some("true"));
-        assert_eq!(profile_field(context, "hc:icd10").as_deref(), Some(r#"["J45"]"#));
+        assert_eq!(
+            profile_field(context, "int:http_path").as_deref(),
+            Some("/a/{b}")
+        );
+        assert_eq!(
+            profile_field(context, "int:read_only").as_deref(),
+            Some("true")
+        );
+        assert_eq!(
+            profile_field(context, "hc:icd10").as_deref(),
+            Some(r#"["J45"]"#)
+        );
         assert_eq!(profile_field(context, "hc:cpt"), None);
     }
 

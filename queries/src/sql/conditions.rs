@@ -1,7 +1,8 @@
 //! What a filter says about the columns that the sidecars know: which values may a row have?
 //!
-//! Only what follows from the filter without doubt is taken: equality with a text, a list of texts, alternatives of these
-//! over one column, and the words that CAL searches for. Everything else is left to the scan, which applies the whole filter in any case.
+//! Only what follows from the filter without doubt is taken: equality with a text, a list of texts,
+//! alternatives of these over one column, and the words that CAL searches for. Everything else is
+//! left to the scan, which applies the whole filter in any case.
 
 use std::collections::BTreeSet;
 
@@ -29,7 +30,12 @@ pub(super) enum Indexed {
 }
 
 impl Indexed {
-    const ALL: [Indexed; 4] = [Indexed::Subject, Indexed::Relation, Indexed::Object, Indexed::Address];
+    const ALL: [Indexed; 4] = [
+        Indexed::Subject,
+        Indexed::Relation,
+        Indexed::Object,
+        Indexed::Address,
+    ];
 
     /// The column's name.
     pub(super) const fn name(self) -> &'static str {
@@ -45,7 +51,8 @@ impl Indexed {
 /// What a filter asks of rows.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Conditions {
-    /// The values that rows may have, by column; `None` if the filter leaves a column open. An empty set lets no row pass.
+    /// The values that rows may have, by column; `None` if the filter leaves a column open. An
+    /// empty set lets no row pass.
     columns: [Option<BTreeSet<String>>; 4],
     /// Words that the text of a row's grain must have.
     words: Option<Terms>,
@@ -58,7 +65,9 @@ impl Conditions {
         for filter in filters.iter().flat_map(split_conjunction) {
             // Of several searches one is enough: the scan applies all.
             conditions.words = conditions.words.or_else(|| words_of(filter).cloned());
-            let Some((column, values)) = values_of(filter, &indexed) else { continue };
+            let Some((column, values)) = values_of(filter, &indexed) else {
+                continue;
+            };
             let known = &mut conditions.columns[column as usize];
             *known = Some(match known.take() {
                 Some(before) => before.intersection(&values).cloned().collect(),
@@ -90,7 +99,9 @@ impl Conditions {
 
     /// The columns about which something is said.
     pub(super) fn columns(&self) -> impl Iterator<Item = Indexed> {
-        Indexed::ALL.into_iter().filter(|column| self.values(*column).is_some())
+        Indexed::ALL
+            .into_iter()
+            .filter(|column| self.values(*column).is_some())
     }
 }
 
@@ -104,7 +115,11 @@ pub(super) fn values_of<C: PartialEq>(
         _ => None,
     };
     match filter {
-        Expr::BinaryExpr(BinaryExpr { left, op: Operator::Eq, right }) => {
+        Expr::BinaryExpr(BinaryExpr {
+            left,
+            op: Operator::Eq,
+            right,
+        }) => {
             let (column, value) = match (column(left), column(right)) {
                 (Some(column), None) => (column, text(right)?),
                 (None, Some(column)) => (column, text(left)?),
@@ -112,27 +127,37 @@ pub(super) fn values_of<C: PartialEq>(
             };
             Some((column, BTreeSet::from([value])))
         }
-        Expr::BinaryExpr(BinaryExpr { left, op: Operator::Or, right }) => {
-            let ((column, mut either), (other, or)) = (values_of(left, known)?, values_of(right, known)?);
+        Expr::BinaryExpr(BinaryExpr {
+            left,
+            op: Operator::Or,
+            right,
+        }) => {
+            let ((column, mut either), (other, or)) =
+                (values_of(left, known)?, values_of(right, known)?);
             either.extend(or);
             (column == other).then_some((column, either))
         }
-        Expr::InList(InList { expr, list, negated: false }) => {
-            Some((column(expr)?, list.iter().map(text).collect::<Option<_>>()?))
-        }
+        Expr::InList(InList {
+            expr,
+            list,
+            negated: false,
+        }) => Some((column(expr)?, list.iter().map(text).collect::<Option<_>>()?)),
         _ => None,
     }
 }
 
 fn indexed(name: &str) -> Option<Indexed> {
-    Indexed::ALL.into_iter().find(|indexed| indexed.name() == name)
+    Indexed::ALL
+        .into_iter()
+        .find(|indexed| indexed.name() == name)
 }
 
 fn text(expr: &Expr) -> Option<String> {
     match expr {
-        Expr::Literal(ScalarValue::Utf8(text) | ScalarValue::Utf8View(text) | ScalarValue::LargeUtf8(text), _) => {
-            text.clone()
-        }
+        Expr::Literal(
+            ScalarValue::Utf8(text) | ScalarValue::Utf8View(text) | ScalarValue::LargeUtf8(text),
+            _,
+        ) => text.clone(),
         _ => None,
     }
 }
@@ -150,14 +175,21 @@ mod tests {
     #[test]
     fn equality_lists_and_alternatives_restrict_a_column() {
         let filters = [
-            col("subject").eq(lit("ann")).and(col("importance").gt(lit(0.5))),
-            lit("likes").eq(col("relation")).or(col("relation").eq(lit("knows"))),
+            col("subject")
+                .eq(lit("ann"))
+                .and(col("importance").gt(lit(0.5))),
+            lit("likes")
+                .eq(col("relation"))
+                .or(col("relation").eq(lit("knows"))),
             col("object").in_list(vec![lit("tea"), lit("milk")], false),
             col("object").in_list(vec![lit("milk"), lit("rum")], false),
         ];
         let conditions = Conditions::of(&filters);
         assert_eq!(conditions.values(Indexed::Subject), Some(&set(&["ann"])));
-        assert_eq!(conditions.values(Indexed::Relation), Some(&set(&["knows", "likes"])));
+        assert_eq!(
+            conditions.values(Indexed::Relation),
+            Some(&set(&["knows", "likes"]))
+        );
         assert_eq!(conditions.values(Indexed::Object), Some(&set(&["milk"])));
         assert_eq!(conditions.values(Indexed::Address), None);
     }
@@ -166,7 +198,9 @@ mod tests {
     fn what_does_not_restrict_a_column_is_left_to_the_scan() {
         let filters = [
             col("subject").not_eq(lit("ann")),
-            col("subject").eq(lit("ann")).or(col("relation").eq(lit("likes"))),
+            col("subject")
+                .eq(lit("ann"))
+                .or(col("relation").eq(lit("likes"))),
             col("object").in_list(vec![lit("tea")], true),
             col("subject").eq(col("object")),
             col("user_id").eq(lit("ann")),
@@ -177,7 +211,8 @@ mod tests {
 
     #[test]
     fn contradictions_let_no_row_pass() {
-        let conditions = Conditions::of(&[col("subject").eq(lit("ann")), col("subject").eq(lit("bob"))]);
+        let conditions =
+            Conditions::of(&[col("subject").eq(lit("ann")), col("subject").eq(lit("bob"))]);
         assert_eq!(conditions.values(Indexed::Subject), Some(&BTreeSet::new()));
     }
 }

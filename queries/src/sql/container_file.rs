@@ -1,8 +1,8 @@
-//! `mg_file(path)`: the grains of a container, a stream of frames or a single blob as rows of `grains`, without a lake; and
-//! `transcript_file(path [, kind])`: those of recorded conversations.
+//! `mg_file(path)`: the grains of a container, a stream of frames or a single blob as rows of
+//! `grains`, without a lake; and `transcript_file(path [, kind])`: those of recorded conversations.
 //!
-//! The file is proven as ingest would prove it, all cores at work. Grains that are refused have no row; how many there
-//! were, and why, is a warning in the log.
+//! The file is proven as ingest would prove it, all cores at work. Grains that are refused have no
+//! row; how many there were, and why, is a warning in the log.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -79,7 +79,8 @@ impl TableFunctionImpl for TranscriptFile {
             Some([path, kind]) => (path, Some(*kind)),
             _ => {
                 return plan_err!(
-                    "{TRANSCRIPT_FILE} takes a path, a pattern or a URI, and a kind if it isn't to be detected"
+                    "{TRANSCRIPT_FILE} takes a path, a pattern or a URI, and a kind if it isn't to \
+                     be detected"
                 );
             }
         };
@@ -88,7 +89,10 @@ impl TableFunctionImpl for TranscriptFile {
             Some((_, Some(kind))) => Some(SourceKind::Transcript(kind)),
             Some((name, None)) => {
                 let known: Vec<_> = TranscriptKind::ALL.iter().map(|kind| kind.name()).collect();
-                return plan_err!("no kind of transcript is called `{name}`; known: {}", known.join(", "));
+                return plan_err!(
+                    "no kind of transcript is called `{name}`; known: {}",
+                    known.join(", ")
+                );
             }
         };
         Ok(Arc::new(FileTable::new(path, kind)))
@@ -102,7 +106,9 @@ fn texts(arguments: &[Expr]) -> Option<Vec<&str>> {
 
 fn text(argument: &Expr) -> Option<&str> {
     match argument {
-        Expr::Literal(ScalarValue::Utf8(Some(text)) | ScalarValue::Utf8View(Some(text)), _) => Some(text),
+        Expr::Literal(ScalarValue::Utf8(Some(text)) | ScalarValue::Utf8View(Some(text)), _) => {
+            Some(text)
+        }
         _ => None,
     }
 }
@@ -123,17 +129,31 @@ impl fmt::Debug for FileTable {
 
 impl FileTable {
     fn new(path: &str, kind: Option<SourceKind>) -> FileTable {
-        FileTable { path: path.to_owned(), kind, opened: Mutex::default() }
+        FileTable {
+            path: path.to_owned(),
+            kind,
+            opened: Mutex::default(),
+        }
     }
 
     /// The files, opened once for all scans of a statement.
     async fn open(&self) -> Result<Arc<Vec<FileScan>>> {
-        if let Some(opened) = self.opened.lock().unwrap_or_else(PoisonError::into_inner).as_ref() {
+        if let Some(opened) = self
+            .opened
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .as_ref()
+        {
             return Ok(Arc::clone(opened));
         }
         let mut files = Vec::new();
-        for source in discover(std::slice::from_ref(&self.path)).await.map_err(external)? {
-            let file = FileScan::open(source, self.kind, Mode::Strict).await.map_err(external)?;
+        for source in discover(std::slice::from_ref(&self.path))
+            .await
+            .map_err(external)?
+        {
+            let file = FileScan::open(source, self.kind, Mode::Strict)
+                .await
+                .map_err(external)?;
             if let Some(damage) = file.damage() {
                 tracing::warn!(file = file.uri(), %damage, "the rest of the file can't be read");
             }
@@ -163,9 +183,16 @@ impl TableProvider for FileTable {
         limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let files = self.open().await?;
-        let parts: Vec<(usize, usize)> =
-            files.iter().enumerate().flat_map(|(file, scan)| (0..scan.parts()).map(move |part| (file, part))).collect();
-        let count = state.config_options().execution.target_partitions.clamp(1, parts.len().max(1));
+        let parts: Vec<(usize, usize)> = files
+            .iter()
+            .enumerate()
+            .flat_map(|(file, scan)| (0..scan.parts()).map(move |part| (file, part)))
+            .collect();
+        let count = state
+            .config_options()
+            .execution
+            .target_partitions
+            .clamp(1, parts.len().max(1));
         let share = parts.len().div_ceil(count).max(1);
         let mut partitions: Vec<Arc<dyn PartitionStream>> = Vec::new();
         for parts in parts.chunks(share) {
@@ -176,9 +203,14 @@ impl TableProvider for FileTable {
             }));
         }
         if partitions.is_empty() {
-            partitions.push(Arc::new(Share { files, parts: Vec::new(), schema: grains_schema() }));
+            partitions.push(Arc::new(Share {
+                files,
+                parts: Vec::new(),
+                schema: grains_schema(),
+            }));
         }
-        let scan = StreamingTableExec::try_new(grains_schema(), partitions, projection, [], false, limit)?;
+        let scan =
+            StreamingTableExec::try_new(grains_schema(), partitions, projection, [], false, limit)?;
         Ok(Arc::new(scan))
     }
 }
@@ -213,7 +245,8 @@ impl PartitionStream for Share {
                     Some(file.part(part).map(|scanned| {
                         scanned.map(|scanned| {
                             if let Some(error) = &scanned.first_refusal {
-                                tracing::warn!(file = file.uri(), refused = scanned.refused, first = %error, "grains refused");
+                                tracing::warn!(file = file.uri(), refused = scanned.refused, first = %error, "grains \
+                                    refused");
                             }
                             scanned.rows
                         })
@@ -227,6 +260,9 @@ impl PartitionStream for Share {
             }
         });
         let batches = batches.filter_map(|batch| std::future::ready(batch.transpose()));
-        Box::pin(RecordBatchStreamAdapter::new(Arc::clone(&self.schema), batches))
+        Box::pin(RecordBatchStreamAdapter::new(
+            Arc::clone(&self.schema),
+            batches,
+        ))
     }
 }

@@ -1,24 +1,29 @@
-//! `cost_usd(model, token_usage [, price_version])`: what tokens cost, exactly, by a versioned table of prices.
+//! `cost_usd(model, token_usage [, price_version])`: what tokens cost, exactly, by a versioned
+//! table of prices.
 //!
-//! `token_usage` is the JSON text of that column of `grains`. A model without a price costs NULL, not nothing; a version that
-//! isn't known is an error. Costs are computed whenever they are asked for and stored nowhere, so pricing a period again
-//! is a query.
+//! `token_usage` is the JSON text of that column of `grains`. A model without a price costs NULL,
+//! not nothing; a version that isn't known is an error. Costs are computed whenever they are asked
+//! for and stored nowhere, so pricing a period again is a query.
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, Decimal128Array, Int64Array, StringArray, StructArray};
+use arrow::array::{
+    Array, ArrayRef, AsArray, Decimal128Array, Int64Array, StringArray, StructArray,
+};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, Fields};
 use datafusion::common::{Result, ScalarValue, exec_datafusion_err, plan_datafusion_err};
 use datafusion::logical_expr::{
-    ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, TypeSignature, Volatility, create_udf,
+    ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, TypeSignature,
+    Volatility, create_udf,
 };
 use gristmill_schemas::json::Json;
 use gristmill_schemas::message::price::PriceTable;
 use gristmill_schemas::message::request::TokenUsage;
 use gristmill_schemas::message::token_counts::token_usage_of;
 
-/// Digits of a cost, and those of them behind the point: a token of a model at a thousandth of a cent per million counts.
+/// Digits of a cost, and those of them behind the point: a token of a model at a thousandth of a
+/// cent per million counts.
 const PRECISION: u8 = 38;
 const SCALE: i8 = 12;
 
@@ -32,7 +37,9 @@ pub(super) struct CostUsd {
 
 impl std::hash::Hash for CostUsd {
     fn hash<H: std::hash::Hasher>(&self, hasher: &mut H) {
-        self.tables.iter().for_each(|table| table.version().hash(hasher));
+        self.tables
+            .iter()
+            .for_each(|table| table.version().hash(hasher));
     }
 }
 
@@ -56,9 +63,20 @@ impl CostUsd {
             Some(version) => self.tables.iter().find(|table| table.version() == version),
             None => self.tables.last(),
         };
-        let known = || self.tables.iter().map(|table| table.version()).collect::<Vec<_>>().join(", ");
-        let table = found
-            .ok_or_else(|| plan_datafusion_err!("no price table `{}`; known: {}", version.unwrap_or("?"), known()))?;
+        let known = || {
+            self.tables
+                .iter()
+                .map(|table| table.version())
+                .collect::<Vec<_>>()
+                .join(", ")
+        };
+        let table = found.ok_or_else(|| {
+            plan_datafusion_err!(
+                "no price table `{}`; known: {}",
+                version.unwrap_or("?"),
+                known()
+            )
+        })?;
         Ok(table)
     }
 }
@@ -79,24 +97,39 @@ impl ScalarUDFImpl for CostUsd {
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let rows = args.number_rows;
         let text = |at: usize| -> Result<Option<StringArray>> {
-            let Some(argument) = args.args.get(at) else { return Ok(None) };
+            let Some(argument) = args.args.get(at) else {
+                return Ok(None);
+            };
             let array = argument.clone().into_array(rows)?;
-            Ok(Some(cast(&array, &DataType::Utf8)?.as_string::<i32>().clone()))
+            Ok(Some(
+                cast(&array, &DataType::Utf8)?.as_string::<i32>().clone(),
+            ))
         };
         let (models, usages, versions) = (text(0)?, text(1)?, text(2)?);
         let (Some(models), Some(usages)) = (models, usages) else {
-            return Err(exec_datafusion_err!("cost_usd takes a model and a token_usage"));
+            return Err(exec_datafusion_err!(
+                "cost_usd takes a model and a token_usage"
+            ));
         };
         let mut costs = Vec::with_capacity(rows);
         for row in 0..models.len() {
-            let version =
-                versions.as_ref().filter(|versions| versions.is_valid(row)).map(|versions| versions.value(row));
+            let version = versions
+                .as_ref()
+                .filter(|versions| versions.is_valid(row))
+                .map(|versions| versions.value(row));
             let table = self.table(version)?;
             let both = models.is_valid(row) && usages.is_valid(row);
-            costs.push(both.then(|| cost(table, models.value(row), usages.value(row))).flatten());
+            costs.push(
+                both.then(|| cost(table, models.value(row), usages.value(row)))
+                    .flatten(),
+            );
         }
-        let costs: ArrayRef = Arc::new(Decimal128Array::from(costs).with_precision_and_scale(PRECISION, SCALE)?);
-        let scalar = args.args.iter().all(|argument| matches!(argument, ColumnarValue::Scalar(_)));
+        let costs: ArrayRef =
+            Arc::new(Decimal128Array::from(costs).with_precision_and_scale(PRECISION, SCALE)?);
+        let scalar = args
+            .args
+            .iter()
+            .all(|argument| matches!(argument, ColumnarValue::Scalar(_)));
         Ok(if scalar {
             ColumnarValue::Scalar(ScalarValue::try_from_array(&costs, 0)?)
         } else {
@@ -107,29 +140,42 @@ impl ScalarUDFImpl for CostUsd {
 
 /// The cost in units of 10^-12 US dollars.
 fn cost(table: &PriceTable, model: &str, usage: &str) -> Option<i128> {
-    let mut cost = table.cost(model, &token_usage_of(&Json::parse(usage.as_bytes()).ok()?)).ok()?;
+    let mut cost = table
+        .cost(model, &token_usage_of(&Json::parse(usage.as_bytes()).ok()?))
+        .ok()?;
     cost.rescale(SCALE as u32);
     Some(cost.mantissa())
 }
 
 /// The classes as columns of the views.
-const CLASSES: [&str; 4] = ["input_tokens", "output_tokens", "cached_input_tokens", "cache_creation_input_tokens"];
+const CLASSES: [&str; 4] = [
+    "input_tokens",
+    "output_tokens",
+    "cached_input_tokens",
+    "cache_creation_input_tokens",
+];
 
-/// `token_counts(token_usage)`: the classes of tokens as a struct, whatever names the writer gave them.
+/// `token_counts(token_usage)`: the classes of tokens as a struct, whatever names the writer gave
+/// them.
 pub(super) fn token_counts() -> ScalarUDF {
-    let fields: Fields = CLASSES.iter().map(|class| Field::new(*class, DataType::Int64, true)).collect();
+    let fields: Fields = CLASSES
+        .iter()
+        .map(|class| Field::new(*class, DataType::Int64, true))
+        .collect();
     let body = move |arguments: &[ColumnarValue]| {
         let [usages] = &ColumnarValue::values_to_arrays(arguments)?[..] else {
             return Err(exec_datafusion_err!("token_counts takes a token_usage"));
         };
         let usages = cast(usages, &DataType::Utf8)?;
-        let counted =
-            usages.as_string::<i32>().iter().map(|usage| Some(token_usage_of(&Json::parse(usage?.as_bytes()).ok()?)));
+        let counted = usages
+            .as_string::<i32>()
+            .iter()
+            .map(|usage| Some(token_usage_of(&Json::parse(usage?.as_bytes()).ok()?)));
         let counted: Vec<Option<TokenUsage>> = counted.collect();
         let column = |class: fn(&TokenUsage) -> u64| -> ArrayRef {
-            Arc::new(Int64Array::from_iter(
-                counted.iter().map(|tokens| tokens.as_ref().map(|tokens| class(tokens) as i64)),
-            ))
+            Arc::new(Int64Array::from_iter(counted.iter().map(|tokens| {
+                tokens.as_ref().map(|tokens| class(tokens) as i64)
+            })))
         };
         let columns = vec![
             column(|tokens| tokens.input_tokens),
@@ -137,8 +183,21 @@ pub(super) fn token_counts() -> ScalarUDF {
             column(|tokens| tokens.cached_input_tokens),
             column(|tokens| tokens.cache_creation_input_tokens),
         ];
-        Ok(ColumnarValue::Array(Arc::new(StructArray::try_new(fields.clone(), columns, None)?)))
+        Ok(ColumnarValue::Array(Arc::new(StructArray::try_new(
+            fields.clone(),
+            columns,
+            None,
+        )?)))
     };
-    let fields: Fields = CLASSES.iter().map(|class| Field::new(*class, DataType::Int64, true)).collect();
-    create_udf("token_counts", vec![DataType::Utf8], DataType::Struct(fields), Volatility::Immutable, Arc::new(body))
+    let fields: Fields = CLASSES
+        .iter()
+        .map(|class| Field::new(*class, DataType::Int64, true))
+        .collect();
+    create_udf(
+        "token_counts",
+        vec![DataType::Utf8],
+        DataType::Struct(fields),
+        Volatility::Immutable,
+        Arc::new(body),
+    )
 }

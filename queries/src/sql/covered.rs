@@ -44,7 +44,10 @@ impl Known {
             _ if name == IdentityColumn::TypeByte.name() => Some(Known::TypeByte),
             _ if name == IdentityColumn::Encoding.name() => Some(Known::Encoding),
             _ if name == Field::Namespace.name() => Some(Known::Namespace),
-            _ => parts.iter().position(|part| part.name() == name).map(Known::Part),
+            _ => parts
+                .iter()
+                .position(|part| part.name() == name)
+                .map(Known::Part),
         }
     }
 }
@@ -58,29 +61,49 @@ pub(super) async fn covered(
     chosen: &[Rows],
     schema: &SchemaRef,
 ) -> Option<RecordBatch> {
-    let columns: Vec<Known> = schema.fields().iter().map(|field| Known::named(field.name())).collect::<Option<_>>()?;
+    let columns: Vec<Known> = schema
+        .fields()
+        .iter()
+        .map(|field| Known::named(field.name()))
+        .collect::<Option<_>>()?;
     let rows: Vec<&[u32]> = chosen.iter().map(Rows::few).collect::<Option<_>>()?;
     let count: usize = rows.iter().map(|rows| rows.len()).sum();
     if count > MOST {
         return None;
     }
-    let states = columns.iter().any(|column| matches!(column, Known::Part(_)));
+    let states = columns
+        .iter()
+        .any(|column| matches!(column, Known::Part(_)));
     let patterns = match states {
         true => Some(combinations(conditions).filter(|_| !conditions.leaves_statements_open())?),
         false => None,
     };
-    let mut columns: Vec<(Known, Cells)> = columns.into_iter().map(|column| (column, Cells::of(column))).collect();
+    let mut columns: Vec<(Known, Cells)> = columns
+        .into_iter()
+        .map(|column| (column, Cells::of(column)))
+        .collect();
     let facts = sidecars.facts(location, segments).await?;
     for ((segment, rows), facts) in segments.iter().zip(rows).zip(facts.iter()) {
         let stated = match &patterns {
-            Some(patterns) if !rows.is_empty() => {
-                Some((sidecars.hexastore(location, segment).await?, patterns.as_slice()))
-            }
+            Some(patterns) if !rows.is_empty() => Some((
+                sidecars.hexastore(location, segment).await?,
+                patterns.as_slice(),
+            )),
             _ => None,
         };
-        append(&mut columns, rows, facts, stated.as_ref().map(|(store, patterns)| (&**store, *patterns)))?;
+        append(
+            &mut columns,
+            rows,
+            facts,
+            stated
+                .as_ref()
+                .map(|(store, patterns)| (&**store, *patterns)),
+        )?;
     }
-    let arrays = columns.into_iter().map(|(_, cells)| cells.finish()).collect();
+    let arrays = columns
+        .into_iter()
+        .map(|(_, cells)| cells.finish())
+        .collect();
     let options = RecordBatchOptions::new().with_row_count(Some(count));
     RecordBatch::try_new_with_options(Arc::clone(schema), arrays, &options).ok()
 }
@@ -159,7 +182,10 @@ impl CoveredScan {
     /// A scan that yields `rows`.
     pub(super) fn new(rows: RecordBatch, note: String) -> Result<CoveredScan> {
         let schema = rows.schema();
-        Ok(CoveredScan { rows: MemorySourceConfig::try_new_exec(&[vec![rows]], schema, None)?, note })
+        Ok(CoveredScan {
+            rows: MemorySourceConfig::try_new_exec(&[vec![rows]], schema, None)?,
+            note,
+        })
     }
 }
 
@@ -182,7 +208,10 @@ impl ExecutionPlan for CoveredScan {
         Vec::new()
     }
 
-    fn with_new_children(self: Arc<Self>, _: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
+    fn with_new_children(
+        self: Arc<Self>,
+        _: Vec<Arc<dyn ExecutionPlan>>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
         Ok(self)
     }
 
@@ -193,7 +222,11 @@ impl ExecutionPlan for CoveredScan {
         Ok(TreeNodeRecursion::Continue)
     }
 
-    fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+    fn execute(
+        &self,
+        partition: usize,
+        context: Arc<TaskContext>,
+    ) -> Result<SendableRecordBatchStream> {
         self.rows.execute(partition, context)
     }
 

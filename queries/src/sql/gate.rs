@@ -1,8 +1,9 @@
 //! Which statements a session runs.
 //!
-//! SQL reads: it changes neither the lake nor what the session knows of it, and touches no file outside the lake unless that was
-//! allowed. The decision is made on the logical plan, for every node of it, by matches without wildcard: what COPY, INSERT or
-//! CREATE hide in EXPLAIN ANALYZE, PREPARE or a subquery is found there too, and a new kind of statement doesn't compile until it
+//! SQL reads: it changes neither the lake nor what the session knows of it, and touches no file
+//! outside the lake unless that was allowed. The decision is made on the logical plan, for every
+//! node of it, by matches without wildcard: what COPY, INSERT or CREATE hide in EXPLAIN ANALYZE,
+//! PREPARE or a subquery is found there too, and a new kind of statement doesn't compile until it
 //! is listed here.
 
 use std::ops::ControlFlow;
@@ -36,7 +37,9 @@ pub(crate) enum Allowed {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StatementError {
     /// A statement that touches files, where that wasn't allowed.
-    #[error("`{statement}` {does}: `gristmill sql --allow-files` allows it, packs and CAL never may")]
+    #[error(
+        "`{statement}` {does}: `gristmill sql --allow-files` allows it, packs and CAL never may"
+    )]
     Files {
         /// The statement.
         statement: &'static str,
@@ -45,7 +48,8 @@ pub enum StatementError {
     },
     /// A function that reads files, where none may be read.
     #[error(
-        "`{function}` reads files outside the lake: `gristmill sql` may, packs, CAL and read-only sessions may not"
+        "`{function}` reads files outside the lake: `gristmill sql` may, packs, CAL and read-only \
+         sessions may not"
     )]
     NoFiles {
         /// The function.
@@ -53,7 +57,8 @@ pub enum StatementError {
     },
     /// A statement that would change rows.
     #[error(
-        "`{statement}` is refused: SQL reads the lake. `gristmill ingest` and `gristmill apply` add to it, `gristmill erase` removes"
+        "`{statement}` is refused: SQL reads the lake. `gristmill ingest` and `gristmill apply` \
+         add to it, `gristmill erase` removes"
     )]
     Changes {
         /// The statement.
@@ -61,8 +66,9 @@ pub enum StatementError {
     },
     /// A statement that would define or drop something.
     #[error(
-        "`{statement}` is refused: the lake's tables and views are fixed, and nothing else outlives the session. Put the query into \
-         a WITH clause, or write its result to a file with --format"
+        "`{statement}` is refused: the lake's tables and views are fixed, and nothing else \
+         outlives the session. Put the query into a WITH clause, or write its result to a file \
+         with --format"
     )]
     Defines {
         /// The statement.
@@ -70,7 +76,8 @@ pub enum StatementError {
     },
     /// A transaction.
     #[error(
-        "`{statement}` is refused: a session reads one version of the lake throughout, so there is nothing to begin or to end"
+        "`{statement}` is refused: a session reads one version of the lake throughout, so there is \
+         nothing to begin or to end"
     )]
     Transaction {
         /// The statement.
@@ -78,8 +85,8 @@ pub enum StatementError {
     },
     /// A setting that isn't the user's to change.
     #[error(
-        "the setting `{name}` is fixed: those below datafusion.execution, datafusion.optimizer, datafusion.explain and \
-         datafusion.format can be set; memory is bounded by --memory"
+        "the setting `{name}` is fixed: those below datafusion.execution, datafusion.optimizer, \
+         datafusion.explain and datafusion.format can be set; memory is bounded by --memory"
     )]
     Setting {
         /// The setting.
@@ -111,9 +118,14 @@ pub(super) fn did_you_mean(near: &[String]) -> String {
     }
 }
 
-/// Prefixes of the settings that a session may change: none of them names a place, lifts a bound, or changes what a text means.
-const SETTINGS: [&str; 4] =
-    ["datafusion.execution.", "datafusion.optimizer.", "datafusion.explain.", "datafusion.format."];
+/// Prefixes of the settings that a session may change: none of them names a place, lifts a bound,
+/// or changes what a text means.
+const SETTINGS: [&str; 4] = [
+    "datafusion.execution.",
+    "datafusion.optimizer.",
+    "datafusion.explain.",
+    "datafusion.format.",
+];
 
 /// Checks every node of `plan`.
 ///
@@ -134,7 +146,9 @@ pub(crate) fn admit(plan: &LogicalPlan, allowed: Allowed) -> Result<(), Statemen
     match (refusal, visited) {
         (Some(error), _) => Err(error),
         (None, Ok(_)) => Ok(()),
-        (None, Err(_)) => Err(StatementError::NotAQuery { statement: "a plan that can't be walked" }),
+        (None, Err(_)) => Err(StatementError::NotAQuery {
+            statement: "a plan that can't be walked",
+        }),
     }
 }
 
@@ -174,7 +188,11 @@ fn refuse(error: StatementError) -> ControlFlow<StatementError> {
     ControlFlow::Break(error)
 }
 
-fn files(statement: &'static str, does: &'static str, allowed: Allowed) -> ControlFlow<StatementError> {
+fn files(
+    statement: &'static str,
+    does: &'static str,
+    allowed: Allowed,
+) -> ControlFlow<StatementError> {
     match allowed {
         Allowed::Statements(FileAccess::ReadAndWrite) => ControlFlow::Continue(()),
         Allowed::Statements(FileAccess::Refused | FileAccess::Read) | Allowed::Queries => {
@@ -199,8 +217,12 @@ fn name_of_change(change: &WriteOp) -> &'static str {
 fn define(definition: &DdlStatement, allowed: Allowed) -> ControlFlow<StatementError> {
     let statement = match definition {
         // One that takes another's place could pass for a table of the lake.
-        DdlStatement::CreateExternalTable(table) if table.or_replace => "CREATE OR REPLACE EXTERNAL TABLE",
-        DdlStatement::CreateExternalTable(_) => return files("CREATE EXTERNAL TABLE", "reads files", allowed),
+        DdlStatement::CreateExternalTable(table) if table.or_replace => {
+            "CREATE OR REPLACE EXTERNAL TABLE"
+        }
+        DdlStatement::CreateExternalTable(_) => {
+            return files("CREATE EXTERNAL TABLE", "reads files", allowed);
+        }
         DdlStatement::CreateMemoryTable(_) => "CREATE TABLE",
         DdlStatement::CreateView(_) => "CREATE VIEW",
         DdlStatement::CreateCatalogSchema(_) => "CREATE SCHEMA",
@@ -217,13 +239,23 @@ fn define(definition: &DdlStatement, allowed: Allowed) -> ControlFlow<StatementE
 
 fn of_session(statement: &Statement, allowed: Allowed) -> ControlFlow<StatementError> {
     let name = match statement {
-        Statement::TransactionStart(_) => return refuse(StatementError::Transaction { statement: "BEGIN" }),
-        Statement::TransactionEnd(_) => return refuse(StatementError::Transaction { statement: "COMMIT, ROLLBACK" }),
+        Statement::TransactionStart(_) => {
+            return refuse(StatementError::Transaction { statement: "BEGIN" });
+        }
+        Statement::TransactionEnd(_) => {
+            return refuse(StatementError::Transaction {
+                statement: "COMMIT, ROLLBACK",
+            });
+        }
         Statement::SetVariable(set) if !may_be_set(&set.variable) => {
-            return refuse(StatementError::Setting { name: set.variable.clone() });
+            return refuse(StatementError::Setting {
+                name: set.variable.clone(),
+            });
         }
         Statement::ResetVariable(reset) if !may_be_set(&reset.variable) => {
-            return refuse(StatementError::Setting { name: reset.variable.clone() });
+            return refuse(StatementError::Setting {
+                name: reset.variable.clone(),
+            });
         }
         Statement::SetVariable(_) => "SET",
         Statement::ResetVariable(_) => "RESET",

@@ -40,7 +40,10 @@ impl Rows {
     fn and(self, rows: Vec<u32>) -> Rows {
         Rows::Some(match self {
             Rows::All => rows,
-            Rows::Some(known) => known.into_iter().filter(|row| rows.binary_search(row).is_ok()).collect(),
+            Rows::Some(known) => known
+                .into_iter()
+                .filter(|row| rows.binary_search(row).is_ok())
+                .collect(),
         })
     }
 }
@@ -48,7 +51,8 @@ impl Rows {
 /// Combinations of values that are looked up one by one; more of them are left to the scan.
 const LOOKUPS: usize = 10_000;
 
-/// A segment is read whole if more than one of so many rows match: skipping would cost more than it saves.
+/// A segment is read whole if more than one of so many rows match: skipping would cost more than it
+/// saves.
 const SPARSE: u64 = 8;
 
 /// Sidecars that are opened at the same time.
@@ -63,12 +67,19 @@ pub(super) async fn select(
 ) -> Vec<Rows> {
     let wanted = Wanted::of(conditions);
     let mut texts = match conditions.words() {
-        Some(words) => rows_with_words(sidecars, location, segments, words).await.into_iter(),
+        Some(words) => rows_with_words(sidecars, location, segments, words)
+            .await
+            .into_iter(),
         None => Vec::new().into_iter(),
     };
-    let by_words: Vec<Rows> = segments.iter().map(|_| texts.next().flatten().map_or(Rows::All, Rows::Some)).collect();
+    let by_words: Vec<Rows> = segments
+        .iter()
+        .map(|_| texts.next().flatten().map_or(Rows::All, Rows::Some))
+        .collect();
     let asked = segments.iter().zip(by_words);
-    let asked: Vec<_> = asked.map(|(segment, rows)| select_in(sidecars, location, segment, &wanted, rows)).collect();
+    let asked: Vec<_> = asked
+        .map(|(segment, rows)| select_in(sidecars, location, segment, &wanted, rows))
+        .collect();
     stream::iter(asked).buffered(OPENING).collect().await
 }
 
@@ -79,7 +90,9 @@ async fn rows_with_words(
     segments: &[Segment],
     words: &Terms,
 ) -> Vec<Option<Vec<u32>>> {
-    let Ok(text) = sidecars.usable_text(location, segments).await else { return Vec::new() };
+    let Ok(text) = sidecars.usable_text(location, segments).await else {
+        return Vec::new();
+    };
     let words = words.clone();
     let found = tokio::task::spawn_blocking(move || text.rows_with(&words)).await;
     found.ok().and_then(Result::ok).unwrap_or_default()
@@ -94,20 +107,34 @@ struct Wanted {
 
 impl Wanted {
     fn of(conditions: &Conditions) -> Wanted {
-        let statements = (!conditions.leaves_statements_open()).then(|| combinations(conditions)).flatten();
+        let statements = (!conditions.leaves_statements_open())
+            .then(|| combinations(conditions))
+            .flatten();
         // A text that is no address is the address of no grain.
-        let addresses = conditions
-            .values(Indexed::Address)
-            .map(|values| values.iter().filter_map(|value| value.parse().ok()).collect());
-        Wanted { statements, addresses }
+        let addresses = conditions.values(Indexed::Address).map(|values| {
+            values
+                .iter()
+                .filter_map(|value| value.parse().ok())
+                .collect()
+        });
+        Wanted {
+            statements,
+            addresses,
+        }
     }
 }
 
-/// The combinations of subject, relation and object that rows may have; `None` if there are too many.
+/// The combinations of subject, relation and object that rows may have; `None` if there are too
+/// many.
 pub(super) fn combinations(conditions: &Conditions) -> Option<Vec<[Option<String>; 3]>> {
     let mut combinations = vec![[const { None }; 3]];
-    for (place, column) in [Indexed::Subject, Indexed::Relation, Indexed::Object].into_iter().enumerate() {
-        let Some(values) = conditions.values(column) else { continue };
+    for (place, column) in [Indexed::Subject, Indexed::Relation, Indexed::Object]
+        .into_iter()
+        .enumerate()
+    {
+        let Some(values) = conditions.values(column) else {
+            continue;
+        };
         if combinations.len().saturating_mul(values.len()) > LOOKUPS {
             return None;
         }
@@ -150,15 +177,24 @@ async fn select_in(
 }
 
 fn rows_of(index: &AddressIndex, addresses: &[ContentAddress]) -> Vec<u32> {
-    let mut rows: Vec<u32> = addresses.iter().filter_map(|address| index.row_of(address)).collect();
+    let mut rows: Vec<u32> = addresses
+        .iter()
+        .filter_map(|address| index.row_of(address))
+        .collect();
     rows.sort_unstable();
     rows
 }
 
-/// The rows that match one of `statements`; `None` if there are so many that the segment is better read whole.
+/// The rows that match one of `statements`; `None` if there are so many that the segment is better
+/// read whole.
 fn rows_with(store: &Hexastore, statements: &[[Option<String>; 3]]) -> Option<Vec<u32>> {
-    let patterns = statements.iter().map(|parts| Pattern::from(parts.each_ref().map(Option::as_deref)));
-    let count: usize = patterns.clone().map(|pattern| store.count_with(&pattern)).sum();
+    let patterns = statements
+        .iter()
+        .map(|parts| Pattern::from(parts.each_ref().map(Option::as_deref)));
+    let count: usize = patterns
+        .clone()
+        .map(|pattern| store.count_with(&pattern))
+        .sum();
     let mut rows = Vec::with_capacity(count);
     for pattern in patterns {
         rows.extend(store.rows_with(&pattern));
@@ -193,7 +229,10 @@ impl Spared {
     pub(super) fn of(conditions: &Conditions, segments: &[Segment], chosen: &[Rows]) -> Spared {
         let mut spared = Spared {
             columns: conditions.columns().collect(),
-            words: conditions.words().map(|words| words.words().to_vec()).unwrap_or_default(),
+            words: conditions
+                .words()
+                .map(|words| words.words().to_vec())
+                .unwrap_or_default(),
             segments: segments.len(),
             ..Spared::default()
         };
@@ -214,9 +253,17 @@ impl Spared {
 
 impl fmt::Display for Spared {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names = |indexed: &[Indexed]| indexed.iter().map(|column| column.name()).collect::<Vec<_>>().join(", ");
-        let (addresses, statements): (Vec<_>, Vec<_>) =
-            self.columns.iter().partition(|column| **column == Indexed::Address);
+        let names = |indexed: &[Indexed]| {
+            indexed
+                .iter()
+                .map(|column| column.name())
+                .collect::<Vec<_>>()
+                .join(", ")
+        };
+        let (addresses, statements): (Vec<_>, Vec<_>) = self
+            .columns
+            .iter()
+            .partition(|column| **column == Indexed::Address);
         let mut asked = Vec::new();
         if !self.words.is_empty() {
             asked.push(format!("fulltext({})", self.words.join(", ")));
@@ -236,7 +283,11 @@ impl fmt::Display for Spared {
             self.segments - self.dropped,
             self.segments
         )?;
-        if self.read_whole > 0 { write!(out, ", {} read whole", self.read_whole) } else { Ok(()) }
+        if self.read_whole > 0 {
+            write!(out, ", {} read whole", self.read_whole)
+        } else {
+            Ok(())
+        }
     }
 }
 
@@ -246,7 +297,10 @@ mod tests {
 
     #[test]
     fn neighbours_are_one_range() {
-        assert_eq!(ranges(&[3, 4, 5, 9, 11, 12]).collect::<Vec<_>>(), [3..6, 9..10, 11..13]);
+        assert_eq!(
+            ranges(&[3, 4, 5, 9, 11, 12]).collect::<Vec<_>>(),
+            [3..6, 9..10, 11..13]
+        );
         assert_eq!(ranges(&[u32::MAX]).count(), 1);
         assert_eq!(ranges(&[]).count(), 0);
     }

@@ -1,4 +1,5 @@
-//! A file source that says in EXPLAIN which sidecars chose its rows; in everything else it is the source that it wraps.
+//! A file source that says in EXPLAIN which sidecars chose its rows; in everything else it is the
+//! source that it wraps.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,7 +13,9 @@ use datafusion::datasource::source::DataSourceExec;
 use datafusion::datasource::table_schema::TableSchema;
 use datafusion::object_store::ObjectStore;
 use datafusion::physical_expr::projection::ProjectionExprs;
-use datafusion::physical_expr::{EquivalenceProperties, LexOrdering, PhysicalExpr, PhysicalSortExpr};
+use datafusion::physical_expr::{
+    EquivalenceProperties, LexOrdering, PhysicalExpr, PhysicalSortExpr,
+};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::filter_pushdown::FilterPushdownPropagation;
 use datafusion::physical_plan::metrics::ExecutionPlanMetricsSet;
@@ -23,11 +26,15 @@ use super::covered::CoveredScan;
 
 /// What the sidecars spared each scan of `plan`.
 pub(crate) fn index_notes(plan: &Arc<dyn ExecutionPlan>) -> Vec<String> {
-    let source = plan.downcast_ref::<DataSourceExec>().map(DataSourceExec::data_source);
+    let source = plan
+        .downcast_ref::<DataSourceExec>()
+        .map(DataSourceExec::data_source);
     let scan = source.and_then(|source| source.downcast_ref::<FileScanConfig>());
     let own = scan.and_then(|scan| scan.file_source().downcast_ref::<IndexedSource>());
     let own = own.map(|source| source.note.to_string());
-    let covered = plan.downcast_ref::<CoveredScan>().map(|scan| scan.note.clone());
+    let covered = plan
+        .downcast_ref::<CoveredScan>()
+        .map(|scan| scan.note.clone());
     let below = plan.children().into_iter().flat_map(index_notes);
     own.or(covered).into_iter().chain(below).collect()
 }
@@ -41,7 +48,10 @@ pub(super) struct IndexedSource {
 
 impl IndexedSource {
     fn wrap(&self, inner: Arc<dyn FileSource>) -> Arc<dyn FileSource> {
-        Arc::new(IndexedSource { inner, note: Arc::clone(&self.note) })
+        Arc::new(IndexedSource {
+            inner,
+            note: Arc::clone(&self.note),
+        })
     }
 }
 
@@ -107,7 +117,8 @@ impl FileSource for IndexedSource {
         ordering: Option<LexOrdering>,
         config: &FileScanConfig,
     ) -> Result<Option<FileScanConfig>> {
-        self.inner.repartitioned(partitions, least_size, ordering, config)
+        self.inner
+            .repartitioned(partitions, least_size, ordering, config)
     }
 
     fn try_pushdown_filters(
@@ -127,15 +138,24 @@ impl FileSource for IndexedSource {
         order: &[PhysicalSortExpr],
         properties: &EquivalenceProperties,
     ) -> Result<SortOrderPushdownResult<Arc<dyn FileSource>>> {
-        Ok(self.inner.try_pushdown_sort(order, properties)?.map(|inner| self.wrap(inner)))
+        Ok(self
+            .inner
+            .try_pushdown_sort(order, properties)?
+            .map(|inner| self.wrap(inner)))
     }
 
     fn reorder_files(&self, files: Vec<PartitionedFile>) -> Vec<PartitionedFile> {
         self.inner.reorder_files(files)
     }
 
-    fn try_pushdown_projection(&self, projection: &ProjectionExprs) -> Result<Option<Arc<dyn FileSource>>> {
-        Ok(self.inner.try_pushdown_projection(projection)?.map(|inner| self.wrap(inner)))
+    fn try_pushdown_projection(
+        &self,
+        projection: &ProjectionExprs,
+    ) -> Result<Option<Arc<dyn FileSource>>> {
+        Ok(self
+            .inner
+            .try_pushdown_projection(projection)?
+            .map(|inner| self.wrap(inner)))
     }
 
     fn apply_expressions(

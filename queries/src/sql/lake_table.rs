@@ -1,7 +1,8 @@
-//! A stored table of the lake as DataFusion sees it: the live Parquet files of one version, with as many filters, pages
-//! and columns left unread as their statistics, bloom filters and layout allow.
+//! A stored table of the lake as DataFusion sees it: the live Parquet files of one version, with as
+//! many filters, pages and columns left unread as their statistics, bloom filters and layout allow.
 //!
-//! What doesn't live here: which files are live (the engine's lake), views and functions over the tables.
+//! What doesn't live here: which files are live (the engine's lake), views and functions over the
+//! tables.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -19,7 +20,9 @@ use datafusion::common::{internal_datafusion_err, project_schema};
 use datafusion::config::TableParquetOptions;
 use datafusion::datasource::TableType;
 use datafusion::datasource::listing::PartitionedFile;
-use datafusion::datasource::physical_plan::parquet::{CachedParquetFileReaderFactory, ParquetRowSelection};
+use datafusion::datasource::physical_plan::parquet::{
+    CachedParquetFileReaderFactory, ParquetRowSelection,
+};
 use datafusion::datasource::physical_plan::{
     FileGroup, FileScanConfigBuilder, FileSource, ParquetFileReaderFactory, ParquetSource,
 };
@@ -93,14 +96,24 @@ struct Selected {
 }
 
 impl LakeTable {
-    /// The table `table` of `lake`, whose rows have `schema`; the files of the lake are found in `store`.
+    /// The table `table` of `lake`, whose rows have `schema`; the files of the lake are found in
+    /// `store`.
     ///
     /// # Errors
-    /// [`datafusion::error::DataFusionError::External`] if the log can't be read, or the lake is locked and has sealed files.
-    pub fn new(lake: &Lake, table: Table, schema: SchemaRef, store: ObjectStoreUrl) -> Result<LakeTable> {
+    /// [`datafusion::error::DataFusionError::External`] if the log can't be read, or the lake is
+    /// locked and has sealed files.
+    pub fn new(
+        lake: &Lake,
+        table: Table,
+        schema: SchemaRef,
+        store: ObjectStoreUrl,
+    ) -> Result<LakeTable> {
         let mut files = table.files().map_err(external)?;
         files.retain(|file| !lake.leaves_out(&file.name));
-        let keys = files.iter().map(|file| lake.keys_to_read(&file.name)).find(|keys| !matches!(keys, Ok(None)));
+        let keys = files
+            .iter()
+            .map(|file| lake.keys_to_read(&file.name))
+            .find(|keys| !matches!(keys, Ok(None)));
         let keys = keys.transpose().map_err(external)?.flatten();
         Ok(LakeTable {
             table,
@@ -116,7 +129,10 @@ impl LakeTable {
 
     /// The table with the sidecars of its segments, which its scans ask first.
     pub fn with_sidecars(self, sidecars: Arc<Sidecars>) -> LakeTable {
-        LakeTable { sidecars: Some(sidecars), ..self }
+        LakeTable {
+            sidecars: Some(sidecars),
+            ..self
+        }
     }
 
     /// The same table with only those of its files for whose names `keep` holds.
@@ -143,29 +159,51 @@ impl LakeTable {
             .with_statistics(Arc::new(statistics))
     }
 
-    /// Asks the sidecars of `own` which rows `filters` can let pass; `None` if they know nothing of the filters.
+    /// Asks the sidecars of `own` which rows `filters` can let pass; `None` if they know nothing of
+    /// the filters.
     async fn asked(&self, own: &[&DataFile], filters: &[Expr]) -> Option<Asked> {
         let conditions = Conditions::of(filters);
         let sidecars = self.sidecars.as_ref().filter(|_| !conditions.is_empty())?;
         let segments = segments(own)?;
         let chosen = select(sidecars, self.table.location(), &segments, &conditions).await;
-        Some(Asked { conditions, segments, chosen })
+        Some(Asked {
+            conditions,
+            segments,
+            chosen,
+        })
     }
 
-    /// The rows that were chosen with the columns of `schema`, if the sidecars know all of it. Of sealed rows they don't, and
-    /// some of these may be erased.
+    /// The rows that were chosen with the columns of `schema`, if the sidecars know all of it. Of
+    /// sealed rows they don't, and some of these may be erased.
     async fn covered(&self, asked: &Asked, schema: SchemaRef) -> Option<RecordBatch> {
-        let Asked { conditions, segments, chosen } = asked;
+        let Asked {
+            conditions,
+            segments,
+            chosen,
+        } = asked;
         let sidecars = self.sidecars.as_ref().filter(|_| self.keys.is_none())?;
-        covered(sidecars, self.table.location(), segments, conditions, chosen, &schema).await
+        covered(
+            sidecars,
+            self.table.location(),
+            segments,
+            conditions,
+            chosen,
+            &schema,
+        )
+        .await
     }
 
-    /// The files `own`, as far as something can be found in them, with the rows that the sidecars chose.
+    /// The files `own`, as far as something can be found in them, with the rows that the sidecars
+    /// chose.
     fn selected(&self, own: &[&DataFile], asked: Option<&Asked>) -> Selected {
         let whole = |file: &DataFile| self.partitioned(file, Precision::Exact(file.rows as usize));
         let Some(asked) = asked else {
             let rows = Precision::Exact(own.iter().map(|file| file.rows).sum::<u64>() as usize);
-            return Selected { files: own.iter().map(|file| whole(file)).collect(), rows, spared: None };
+            return Selected {
+                files: own.iter().map(|file| whole(file)).collect(),
+                rows,
+                spared: None,
+            };
         };
         let spared = asked.spared();
         let mut files = FileGroup::default();
@@ -176,7 +214,11 @@ impl LakeTable {
                 Rows::Some(rows) => files.push(self.chosen(file, rows)),
             }
         }
-        Selected { files, rows: Precision::Inexact(spared.rows as usize), spared: Some(spared) }
+        Selected {
+            files,
+            rows: Precision::Inexact(spared.rows as usize),
+            spared: Some(spared),
+        }
     }
 
     /// Opens and checks the sidecars that nearly every look-up asks, if that wasn't done yet.
@@ -188,8 +230,8 @@ impl LakeTable {
         }
     }
 
-    /// The blobs of the grains at `addresses`, each with its address, in no order; `None` if the sidecars can't tell where
-    /// they are, or rows are sealed. Segments are read side by side.
+    /// The blobs of the grains at `addresses`, each with its address, in no order; `None` if the
+    /// sidecars can't tell where they are, or rows are sealed. Segments are read side by side.
     ///
     /// # Errors
     /// What reading says.
@@ -200,31 +242,41 @@ impl LakeTable {
     ) -> Result<Option<Vec<(ContentAddress, ArrayRef)>>> {
         let all: Vec<&DataFile> = self.files.iter().collect();
         let sidecars = self.sidecars.as_ref().filter(|_| self.keys.is_none());
-        let Some((sidecars, segments)) = sidecars.zip(segments(&all)) else { return Ok(None) };
+        let Some((sidecars, segments)) = sidecars.zip(segments(&all)) else {
+            return Ok(None);
+        };
         let mut reads = JoinSet::new();
         for (number, segment) in segments.iter().enumerate() {
-            let Some(index) = sidecars.addresses(self.table.location(), segment).await else { return Ok(None) };
-            let mut found: Vec<(u32, ContentAddress)> =
-                addresses.iter().filter_map(|address| Some((index.row_of(address)?, *address))).collect();
+            let Some(index) = sidecars.addresses(self.table.location(), segment).await else {
+                return Ok(None);
+            };
+            let mut found: Vec<(u32, ContentAddress)> = addresses
+                .iter()
+                .filter_map(|address| Some((index.row_of(address)?, *address)))
+                .collect();
             found.sort_unstable();
             // The same grain may be asked for twice, and a row is read once.
             found.dedup();
             let rows: Vec<u32> = found.iter().map(|(row, _)| *row).collect();
-            let Some(file) = self.files.get(number).filter(|_| !rows.is_empty()) else { continue };
+            let Some(file) = self.files.get(number).filter(|_| !rows.is_empty()) else {
+                continue;
+            };
             let read = self.rows_of(state, file, &rows, &[IdentityColumn::Blob as usize])?;
             reads.spawn(async move { Ok::<_, DataFusionError>((found, read.await?)) });
         }
         let mut blobs = Vec::with_capacity(addresses.len());
         while let Some(read) = reads.join_next().await {
             let (found, batches) = read.map_err(external)??;
-            let cells = batches.iter().flat_map(|batch| (0..batch.num_rows()).map(|row| batch.column(0).slice(row, 1)));
+            let cells = batches
+                .iter()
+                .flat_map(|batch| (0..batch.num_rows()).map(|row| batch.column(0).slice(row, 1)));
             blobs.extend(found.into_iter().map(|(_, address)| address).zip(cells));
         }
         Ok(Some(blobs))
     }
 
-    /// What the full-text sidecars know of the words of a search, in all grains or in those of one namespace, and the table of the
-    /// other files. `None` if no sidecar can be asked.
+    /// What the full-text sidecars know of the words of a search, in all grains or in those of one
+    /// namespace, and the table of the other files. `None` if no sidecar can be asked.
     pub(crate) async fn text_statistics(
         &self,
         state: &SessionState,
@@ -232,9 +284,18 @@ impl LakeTable {
         namespace: Option<&str>,
     ) -> Option<(Statistics, LakeTable)> {
         let segments = segments(&self.files.iter().collect::<Vec<_>>())?;
-        let text = self.sidecars.as_ref()?.usable_text(self.table.location(), &segments).await.ok()?;
+        let text = self
+            .sidecars
+            .as_ref()?
+            .usable_text(self.table.location(), &segments)
+            .await
+            .ok()?;
         let within = match namespace {
-            Some(namespace) => Some(self.rows_of_namespace(state, namespace, text.covered()).await.ok()?),
+            Some(namespace) => Some(
+                self.rows_of_namespace(state, namespace, text.covered())
+                    .await
+                    .ok()?,
+            ),
             None => None,
         };
         let asked = (Arc::clone(&text), terms.clone());
@@ -245,12 +306,13 @@ impl LakeTable {
         let known = tokio::task::spawn_blocking(count).await.ok()?.ok()?;
         let mut rest = self.clone();
         let mut covered = text.covered().iter();
-        rest.files.retain(|_| !covered.next().copied().unwrap_or_default());
+        rest.files
+            .retain(|_| !covered.next().copied().unwrap_or_default());
         Some((known, rest))
     }
 
-    /// The rows of `namespace` in each file that `wanted` marks, as ranges: few, because rows are sorted by namespace first. Read once
-    /// for each session and namespace.
+    /// The rows of `namespace` in each file that `wanted` marks, as ranges: few, because rows are
+    /// sorted by namespace first. Read once for each session and namespace.
     async fn rows_of_namespace(
         &self,
         state: &SessionState,
@@ -266,10 +328,15 @@ impl LakeTable {
         for (file, wanted) in self.files.iter().zip(wanted) {
             let mut own: Vec<Range<u32>> = Vec::new();
             if *wanted {
-                let rows =
-                    RowSelection::from_consecutive_ranges(std::iter::once(0..file.rows as usize), file.rows as usize);
+                let rows = RowSelection::from_consecutive_ranges(
+                    std::iter::once(0..file.rows as usize),
+                    file.rows as usize,
+                );
                 let mut at = 0;
-                for batch in self.selection_of_file(state, file, rows, &[column])?.await? {
+                for batch in self
+                    .selection_of_file(state, file, rows, &[column])?
+                    .await?
+                {
                     let names = cast(batch.column(0), &DataType::Utf8)?;
                     for name in names.as_string::<i32>() {
                         match own.last_mut().filter(|last| last.end == at) {
@@ -288,7 +355,8 @@ impl LakeTable {
         Ok(ranges)
     }
 
-    /// The rows `rows` (ascending) of the file `number`, in their order, with the columns `columns`.
+    /// The rows `rows` (ascending) of the file `number`, in their order, with the columns
+    /// `columns`.
     ///
     /// # Errors
     /// What reading says.
@@ -299,15 +367,21 @@ impl LakeTable {
         rows: &[u32],
         columns: &[usize],
     ) -> Result<Vec<RecordBatch>> {
-        let Some(file) = self.files.get(number) else { return Ok(Vec::new()) };
+        let Some(file) = self.files.get(number) else {
+            return Ok(Vec::new());
+        };
         let batches = self.rows_of(state, file, rows, columns)?.await?;
         match self.opening(is_sealed_file(&file.name), Some(columns))? {
-            Some(opening) => batches.iter().map(|batch| opening.open(batch, Erased::Kept)).collect(),
+            Some(opening) => batches
+                .iter()
+                .map(|batch| opening.open(batch, Erased::Kept))
+                .collect(),
             None => Ok(batches),
         }
     }
 
-    /// Reads just `rows` (ascending) of `file`, with the columns `columns`; sealed ones as they are.
+    /// Reads just `rows` (ascending) of `file`, with the columns `columns`; sealed ones as they
+    /// are.
     ///
     /// # Errors
     /// What opening says; the future: what reading says.
@@ -330,16 +404,26 @@ impl LakeTable {
         columns: &[usize],
     ) -> Result<impl Future<Output = Result<Vec<RecordBatch>>> + Send + 'static> {
         let opening = self.opening(is_sealed_file(&file.name), Some(columns))?;
-        let stored = opening.as_ref().map(|opening| opening.stored(&self.schema)).transpose()?;
+        let stored = opening
+            .as_ref()
+            .map(|opening| opening.stored(&self.schema))
+            .transpose()?;
         let schema = Arc::new(self.schema.project(stored.as_deref().unwrap_or(columns))?);
         let partitioned = self.partitioned(file, Precision::Inexact(selection.row_count()));
-        let reader = self.readers(state)?.create_reader(0, partitioned, None, &ExecutionPlanMetricsSet::new())?;
+        let reader = self.readers(state)?.create_reader(
+            0,
+            partitioned,
+            None,
+            &ExecutionPlanMetricsSet::new(),
+        )?;
         Ok(Arc::clone(&self.single_rows).read(file.name.clone(), reader, selection, schema))
     }
 
     /// How the columns `projection` of sealed rows are opened; `None` if they aren't `sealed`.
     fn opening(&self, sealed: bool, projection: Option<&[usize]>) -> Result<Option<Opening>> {
-        let Some(keys) = self.keys.clone().filter(|_| sealed) else { return Ok(None) };
+        let Some(keys) = self.keys.clone().filter(|_| sealed) else {
+            return Ok(None);
+        };
         let schema = match projection {
             Some(columns) => Arc::new(self.schema.project(columns)?),
             None => Arc::clone(&self.schema),
@@ -356,35 +440,60 @@ impl LakeTable {
         filters: &[Expr],
         limit: Option<usize>,
     ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
-        let own: Vec<&DataFile> = self.files.iter().filter(|file| is_sealed_file(&file.name) == sealed).collect();
+        let own: Vec<&DataFile> = self
+            .files
+            .iter()
+            .filter(|file| is_sealed_file(&file.name) == sealed)
+            .collect();
         let asked = self.asked(&own, filters).await;
         if let Some(asked) = &asked {
             let schema = project_schema(&self.schema, projection)?;
             if let Some(rows) = self.covered(asked, schema).await {
-                return Ok(Some(Arc::new(CoveredScan::new(rows, format!("{}; no segment is read", asked.spared()))?)));
+                return Ok(Some(Arc::new(CoveredScan::new(
+                    rows,
+                    format!("{}; no segment is read", asked.spared()),
+                )?)));
             }
         }
-        let Selected { files, rows, spared } = self.selected(&own, asked.as_ref());
+        let Selected {
+            files,
+            rows,
+            spared,
+        } = self.selected(&own, asked.as_ref());
         if files.is_empty() && sealed {
             return Ok(None);
         }
         let opening = self.opening(sealed, projection.map(Vec::as_slice))?;
         let rows = if sealed { rows.to_inexact() } else { rows };
-        let statistics = counted(&self.schema, rows, files.iter().map(|file| file.object_meta.size).sum());
+        let statistics = counted(
+            &self.schema,
+            rows,
+            files.iter().map(|file| file.object_meta.size).sum(),
+        );
         let mut groups = files.split_files(state.config_options().execution.target_partitions);
         if groups.is_empty() {
             groups.push(FileGroup::default());
         }
         let mut parquet = self.source(state)?;
-        let predicate = opening.as_ref().map(|opening| opening.predicate(state, filters)).transpose()?.flatten();
+        let predicate = opening
+            .as_ref()
+            .map(|opening| opening.predicate(state, filters))
+            .transpose()?
+            .flatten();
         if let Some(predicate) = predicate {
             parquet = parquet.with_predicate(predicate);
         }
         let mut source: Arc<dyn FileSource> = Arc::new(parquet);
         if let Some(spared) = spared {
-            source = Arc::new(IndexedSource { inner: source, note: spared.to_string().into() });
+            source = Arc::new(IndexedSource {
+                inner: source,
+                note: spared.to_string().into(),
+            });
         }
-        let stored = opening.as_ref().map(|opening| opening.stored(&self.schema)).transpose()?;
+        let stored = opening
+            .as_ref()
+            .map(|opening| opening.stored(&self.schema))
+            .transpose()?;
         let scan = FileScanConfigBuilder::new(self.store.clone(), source)
             .with_file_groups(groups)
             .with_statistics(statistics)
@@ -419,7 +528,10 @@ impl LakeTable {
     fn readers(&self, state: &dyn Session) -> Result<PagedReaderFactory> {
         let runtime = state.runtime_env();
         let cache = runtime.cache_manager.get_file_metadata_cache();
-        Ok(PagedReaderFactory(CachedParquetFileReaderFactory::new(runtime.object_store(&self.store)?, cache)))
+        Ok(PagedReaderFactory(CachedParquetFileReaderFactory::new(
+            runtime.object_store(&self.store)?,
+            cache,
+        )))
     }
 }
 
@@ -430,7 +542,12 @@ fn selection_of(rows: &[u32], file: &DataFile) -> RowSelection {
 
 /// The files as segments; `None` if one isn't named like a segment.
 fn segments(files: &[&DataFile]) -> Option<Vec<Segment>> {
-    let segment = |file: &&DataFile| Some(Segment { id: SegmentId::of_file(&file.name)?, file: (*file).clone() });
+    let segment = |file: &&DataFile| {
+        Some(Segment {
+            id: SegmentId::of_file(&file.name)?,
+            file: (*file).clone(),
+        })
+    };
     files.iter().map(segment).collect()
 }
 
@@ -454,7 +571,10 @@ impl TableProvider for LakeTable {
     }
 
     /// Filters stay in the plan, from where DataFusion hands them to the Parquet reader.
-    fn supports_filters_pushdown(&self, filters: &[&Expr]) -> Result<Vec<TableProviderFilterPushDown>> {
+    fn supports_filters_pushdown(
+        &self,
+        filters: &[&Expr],
+    ) -> Result<Vec<TableProviderFilterPushDown>> {
         Ok(vec![TableProviderFilterPushDown::Inexact; filters.len()])
     }
 
@@ -462,7 +582,15 @@ impl TableProvider for LakeTable {
         let bytes = self.files.iter().map(|file| file.size).sum();
         let rows = Precision::Exact(self.rows() as usize);
         // Of sealed rows some may be erased.
-        Some(counted(&self.schema, if self.keys.is_some() { rows.to_inexact() } else { rows }, bytes))
+        Some(counted(
+            &self.schema,
+            if self.keys.is_some() {
+                rows.to_inexact()
+            } else {
+                rows
+            },
+            bytes,
+        ))
     }
 
     async fn scan(
@@ -474,9 +602,13 @@ impl TableProvider for LakeTable {
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let open = self.scan_of(false, state, projection, filters, limit);
         match self.keys {
-            None => open.await?.ok_or_else(|| internal_datafusion_err!("a table has no scan")),
+            None => open
+                .await?
+                .ok_or_else(|| internal_datafusion_err!("a table has no scan")),
             Some(_) => {
-                let sealed = self.scan_of(true, state, projection, filters, limit).await?;
+                let sealed = self
+                    .scan_of(true, state, projection, filters, limit)
+                    .await?;
                 let both: Vec<_> = open.await?.into_iter().chain(sealed).collect();
                 UnionExec::try_new(both)
             }

@@ -1,7 +1,7 @@
 //! Views that are planned when they are first named.
 //!
-//! A lake has a view for everything that a user may ask for, and a query names few of them. What doesn't live here: the
-//! views.
+//! A lake has a view for everything that a user may ask for, and a query names few of them. What
+//! doesn't live here: the views.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -26,7 +26,8 @@ pub(super) type View = (&'static str, String);
 struct LazySchema {
     tables: Arc<dyn SchemaProvider>,
     views: HashMap<&'static str, LazyView>,
-    /// The session whose functions and tables the views see. It holds the schema, so the schema must not hold it.
+    /// The session whose functions and tables the views see. It holds the schema, so the schema
+    /// must not hold it.
     session: Box<dyn Fn() -> Option<SessionState> + Send + Sync>,
 }
 
@@ -39,18 +40,35 @@ struct LazyView {
 ///
 /// # Errors
 /// If the context has no default schema.
-pub(super) fn register(context: &SessionContext, views: impl IntoIterator<Item = View>) -> Result<()> {
+pub(super) fn register(
+    context: &SessionContext,
+    views: impl IntoIterator<Item = View>,
+) -> Result<()> {
     let names = context.copied_config().options().catalog.clone();
-    let catalog = context.catalog(&names.default_catalog).ok_or_else(|| internal_datafusion_err!("no catalog"))?;
-    let tables = catalog.schema(&names.default_schema).ok_or_else(|| internal_datafusion_err!("no schema"))?;
+    let catalog = context
+        .catalog(&names.default_catalog)
+        .ok_or_else(|| internal_datafusion_err!("no catalog"))?;
+    let tables = catalog
+        .schema(&names.default_schema)
+        .ok_or_else(|| internal_datafusion_err!("no schema"))?;
     let session = context.state_weak_ref();
-    let unplanned = |(name, query)| (name, LazyView { query, planned: OnceLock::new() });
+    let unplanned = |(name, query)| {
+        (
+            name,
+            LazyView {
+                query,
+                planned: OnceLock::new(),
+            },
+        )
+    };
     let schema = LazySchema {
         tables,
         views: views.into_iter().map(unplanned).collect(),
         session: Box::new(move || session.upgrade().map(|state| state.read().clone())),
     };
-    catalog.register_schema(&names.default_schema, Arc::new(schema)).map(drop)
+    catalog
+        .register_schema(&names.default_schema, Arc::new(schema))
+        .map(drop)
 }
 
 /// The plan of `query`, made at once: all that it names is in memory.
@@ -59,7 +77,8 @@ pub(super) fn register(context: &SessionContext, views: impl IntoIterator<Item =
 /// If it can't be planned.
 pub(super) fn plan(session: &dyn Session, query: &str) -> Result<LogicalPlan> {
     let state = session.as_any().downcast_ref::<SessionState>();
-    let state = state.ok_or_else(|| internal_datafusion_err!("a session of DataFusion's own kind is needed"))?;
+    let state = state
+        .ok_or_else(|| internal_datafusion_err!("a session of DataFusion's own kind is needed"))?;
     let plan = state.create_logical_plan(query).now_or_never();
     coerced(plan.ok_or_else(|| internal_datafusion_err!("planning has to wait for a table"))??)
 }
@@ -75,10 +94,12 @@ impl LazySchema {
         if let Some(planned) = view.planned.get() {
             return Ok(Arc::clone(planned));
         }
-        let state = (self.session)().ok_or_else(|| plan_datafusion_err!("the session of `{name}` has ended"))?;
+        let state = (self.session)()
+            .ok_or_else(|| plan_datafusion_err!("the session of `{name}` has ended"))?;
         let plan = coerced(state.create_logical_plan(&view.query).await?)?;
         // Two that plan it at once plan the same.
-        let planned = || Arc::new(ViewTable::new(plan, Some(view.query.clone()))) as Arc<dyn TableProvider>;
+        let planned =
+            || Arc::new(ViewTable::new(plan, Some(view.query.clone()))) as Arc<dyn TableProvider>;
         Ok(Arc::clone(view.planned.get_or_init(planned)))
     }
 }
@@ -110,7 +131,11 @@ impl SchemaProvider for LazySchema {
         }
     }
 
-    fn register_table(&self, name: String, table: Arc<dyn TableProvider>) -> Result<Option<Arc<dyn TableProvider>>> {
+    fn register_table(
+        &self,
+        name: String,
+        table: Arc<dyn TableProvider>,
+    ) -> Result<Option<Arc<dyn TableProvider>>> {
         if self.views.contains_key(name.as_str()) {
             return exec_err!("`{name}` is a view of the lake");
         }

@@ -6,18 +6,23 @@
 //! | `lifecycle` | the fold of a grain's lifecycle events |
 //! | `current` | a grain that is neither superseded, expired, contradicted nor retracted |
 //!
-//! What a blob says of its own lifecycle isn't trusted: only events are folded, and what a grain says that it supersedes. Which event
-//! counts is decided as in [`gristmill_schemas::lifecycle`], whose table of rules this is in SQL; a property test compares the two.
+//! What a blob says of its own lifecycle isn't trusted: only events are folded, and what a grain
+//! says that it supersedes. Which event counts is decided as in [`gristmill_schemas::lifecycle`],
+//! whose table of rules this is in SQL; a property test compares the two.
 
 use super::lazy::View;
 
 /// The views.
 pub(super) fn views() -> [View; 3] {
-    [("supersessions", supersessions()), ("lifecycle", folded(None)), ("current", current("lifecycle", None))]
+    [
+        ("supersessions", supersessions()),
+        ("lifecycle", folded(None)),
+        ("current", current("lifecycle", None)),
+    ]
 }
 
-/// All events: `content_address`, `event`, `value`, `at`. A grain that supersedes another is an event of the other, at the
-/// instant at which it was made. A successor that is no address is none.
+/// All events: `content_address`, `event`, `value`, `at`. A grain that supersedes another is an
+/// event of the other, at the instant at which it was made. A successor that is no address is none.
 const EVENTS: &str = "
     (SELECT content_address, event,
             CASE WHEN event = 'superseded' AND NOT regexp_like(value, '^[0-9a-f]{64}$') THEN NULL ELSE value END AS value, at
@@ -31,10 +36,11 @@ const EVENTS: &str = "
 const STATUSES: &str = "('unverified', 'verified', 'contested', 'retracted')";
 
 /// The grain that took the place.
-const SUCCESSOR: &str =
-    "first_value(value ORDER BY at, value) FILTER (WHERE event = 'superseded' AND value IS NOT NULL)";
+const SUCCESSOR: &str = "first_value(value ORDER BY at, value) FILTER (WHERE event = 'superseded' \
+                         AND value IS NOT NULL)";
 
-/// Whether the last word on a contradiction is that there is one. At the same instant `true` counts.
+/// Whether the last word on a contradiction is that there is one. At the same instant `true`
+/// counts.
 const CONTRADICTED: &str = "
     coalesce(max(at) FILTER (WHERE event = 'contradicted' AND value = 'true')
                  >= max(at) FILTER (WHERE event = 'contradicted' AND value = 'false'),
@@ -43,7 +49,8 @@ const CONTRADICTED: &str = "
 /// The name of the event that [`contradictions`] makes.
 const CONTRADICTED_SINCE: &str = "contradicted_since";
 
-/// Who took whose place: `content_address`, `superseded_by`, `at`. What both a grain and an event say is one supersession.
+/// Who took whose place: `content_address`, `superseded_by`, `at`. What both a grain and an event
+/// say is one supersession.
 fn supersessions() -> String {
     format!(
         "SELECT content_address, value AS superseded_by, min(at) AS at FROM {EVENTS}
@@ -52,7 +59,8 @@ fn supersessions() -> String {
     )
 }
 
-/// What ended whose time in the system: `content_address`, and `value`, NULL if nothing took its place.
+/// What ended whose time in the system: `content_address`, and `value`, NULL if nothing took its
+/// place.
 pub(crate) fn ended() -> String {
     format!("SELECT content_address, value FROM {EVENTS} WHERE event IN ('superseded', 'expired')")
 }
@@ -75,8 +83,9 @@ pub(crate) fn folded(until: Option<&str>) -> String {
     )
 }
 
-/// The fold as CAL needs it: `content_address`, `superseded_by`, `contradicted`, `verification_status`, and `ended`, whether the grain
-/// was superseded or expired. CAL leaves out what ended and shows what is contradicted with a mark.
+/// The fold as CAL needs it: `content_address`, `superseded_by`, `contradicted`,
+/// `verification_status`, and `ended`, whether the grain was superseded or expired. CAL leaves out
+/// what ended and shows what is contradicted with a mark.
 pub(crate) fn fates() -> String {
     let verification = verification();
     format!(
@@ -92,11 +101,14 @@ pub(crate) fn fates() -> String {
 
 /// The last status of a verification.
 fn verification() -> String {
-    format!("last_value(value ORDER BY at, value) FILTER (WHERE event = 'verification' AND value IN {STATUSES})")
+    format!(
+        "last_value(value ORDER BY at, value) FILTER (WHERE event = 'verification' AND value IN \
+         {STATUSES})"
+    )
 }
 
-/// One row for each grain that is contradicted by the events that are `seen` (an SQL condition): the instant since which it is, without
-/// interruption, in the columns of [`EVENTS`].
+/// One row for each grain that is contradicted by the events that are `seen` (an SQL condition):
+/// the instant since which it is, without interruption, in the columns of [`EVENTS`].
 fn contradictions(seen: &str) -> String {
     format!(
         "SELECT content_address, '{CONTRADICTED_SINCE}' AS event, NULL AS value, min(at) AS at
@@ -108,9 +120,12 @@ fn contradictions(seen: &str) -> String {
     )
 }
 
-/// The grains that `lifecycle` (a relation) doesn't close, or those of them that were made up to `until`.
+/// The grains that `lifecycle` (a relation) doesn't close, or those of them that were made up to
+/// `until`.
 pub(super) fn current(lifecycle: &str, until: Option<&str>) -> String {
-    let made = until.map(|until| format!("WHERE g.created_at <= {until}")).unwrap_or_default();
+    let made = until
+        .map(|until| format!("WHERE g.created_at <= {until}"))
+        .unwrap_or_default();
     format!(
         "SELECT g.* FROM grains g LEFT ANTI JOIN
              (SELECT content_address FROM {lifecycle}

@@ -1,15 +1,16 @@
-//! `cmf_views(role, content, content_blocks, context)`: the message views of CMF (§4), one for each part of a message, as a list
-//! of structs. The view `message_views` shows them for every message of the lake.
+//! `cmf_views(role, content, content_blocks, context)`: the message views of CMF (§4), one for each
+//! part of a message, as a list of structs. The view `message_views` shows them for every message
+//! of the lake.
 //!
-//! Labels and channel come from what the message brought with it (`context` under `cmf:`). A block without a part (hidden
-//! thoughts, unknown types) has no view; `blocks` shows it.
+//! Labels and channel come from what the message brought with it (`context` under `cmf:`). A block
+//! without a part (hidden thoughts, unknown types) has no view; `blocks` shows it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, AsArray, BooleanBuilder, Int64Builder, ListArray, ListBuilder, StringArray, StringBuilder,
-    StringDictionaryBuilder, StructArray,
+    Array, ArrayRef, AsArray, BooleanBuilder, Int64Builder, ListArray, ListBuilder, StringArray,
+    StringBuilder, StringDictionaryBuilder, StructArray,
 };
 use arrow::buffer::OffsetBuffer;
 use arrow::compute::cast;
@@ -25,10 +26,14 @@ pub(super) fn cmf_views() -> ScalarUDF {
     let answer = DataType::List(Arc::new(element()));
     let body = |arguments: &[ColumnarValue]| {
         let arrays = ColumnarValue::values_to_arrays(arguments)?;
-        let texts: Vec<ArrayRef> =
-            arrays.iter().map(|array| cast(array, &DataType::Utf8)).collect::<Result<_, arrow::error::ArrowError>>()?;
+        let texts: Vec<ArrayRef> = arrays
+            .iter()
+            .map(|array| cast(array, &DataType::Utf8))
+            .collect::<Result<_, arrow::error::ArrowError>>()?;
         let [roles, contents, blocks, contexts] = &texts[..] else {
-            return Err(exec_datafusion_err!("cmf_views takes role, content, content_blocks and context"));
+            return Err(exec_datafusion_err!(
+                "cmf_views takes role, content, content_blocks and context"
+            ));
         };
         let messages = Messages {
             roles: roles.as_string(),
@@ -39,7 +44,13 @@ pub(super) fn cmf_views() -> ScalarUDF {
         let list: ArrayRef = Arc::new(messages.views()?);
         Ok(ColumnarValue::Array(list))
     };
-    create_udf("cmf_views", vec![DataType::Utf8; 4], answer, Volatility::Immutable, Arc::new(body))
+    create_udf(
+        "cmf_views",
+        vec![DataType::Utf8; 4],
+        answer,
+        Volatility::Immutable,
+        Arc::new(body),
+    )
 }
 
 fn element() -> Field {
@@ -89,11 +100,17 @@ impl Messages<'_> {
         let mut lengths = Vec::with_capacity(self.roles.len());
         for row in 0..self.roles.len() {
             let before = rows.length;
-            let role = self.roles.is_valid(row).then(|| Role::from_name(self.roles.value(row))).flatten();
+            let role = self
+                .roles
+                .is_valid(row)
+                .then(|| Role::from_name(self.roles.value(row)))
+                .flatten();
             if let Some(role) = role {
                 let around = self.around(row);
                 let message = Message::new(around.role.unwrap_or(role), self.parts(row));
-                for (position, view) in views(&message, Access::new(None, CapabilitySet::default())).enumerate() {
+                for (position, view) in
+                    views(&message, Access::new(None, CapabilitySet::default())).enumerate()
+                {
                     rows.push(position, &view, &around);
                 }
             }
@@ -108,21 +125,34 @@ impl Messages<'_> {
     }
 
     fn parts(&self, row: usize) -> Vec<Part> {
-        let parsed = self.blocks.is_valid(row).then(|| Json::parse(self.blocks.value(row).as_bytes()).ok()).flatten();
+        let parsed = self
+            .blocks
+            .is_valid(row)
+            .then(|| Json::parse(self.blocks.value(row).as_bytes()).ok())
+            .flatten();
         let Some(blocks) = parsed.as_ref().and_then(Json::as_array) else {
-            let content = self.contents.is_valid(row).then(|| self.contents.value(row));
+            let content = self
+                .contents
+                .is_valid(row)
+                .then(|| self.contents.value(row));
             return content.map(Part::text).into_iter().collect();
         };
         // A result names its call; the call may stand in the same message.
         let names: HashMap<&str, &str> = blocks.iter().filter_map(call).collect();
         blocks
             .iter()
-            .filter_map(|block| part_of_block(block, |id| names.get(id).map(|name| (*name).to_owned())))
+            .filter_map(|block| {
+                part_of_block(block, |id| names.get(id).map(|name| (*name).to_owned()))
+            })
             .collect()
     }
 
     fn around(&self, row: usize) -> Around {
-        Around::in_context(self.contexts.is_valid(row).then(|| self.contexts.value(row)))
+        Around::in_context(
+            self.contexts
+                .is_valid(row)
+                .then(|| self.contexts.value(row)),
+        )
     }
 }
 
@@ -149,13 +179,26 @@ impl Around {
 
     /// Entries of `context` are JSON text each, or the value itself.
     fn of(context: &Json<'_>) -> Around {
-        let text = |key: &str| context.get(key).and_then(Json::as_str).map(|text| text.trim_matches('"').to_owned());
+        let text = |key: &str| {
+            context
+                .get(key)
+                .and_then(Json::as_str)
+                .map(|text| text.trim_matches('"').to_owned())
+        };
         let labels = |extensions: &Json<'_>| -> Option<Vec<String>> {
             let labels = extensions.get("security")?.get("labels")?.as_array()?;
-            Some(labels.iter().filter_map(Json::as_str).map(str::to_owned).collect())
+            Some(
+                labels
+                    .iter()
+                    .filter_map(Json::as_str)
+                    .map(str::to_owned)
+                    .collect(),
+            )
         };
         let extensions = context.get("cmf:extensions");
-        let parsed = extensions.and_then(Json::as_str).and_then(|text| Json::parse(text.as_bytes()).ok());
+        let parsed = extensions
+            .and_then(Json::as_str)
+            .and_then(|text| Json::parse(text.as_bytes()).ok());
         Around {
             role: text("cmf:role").and_then(|role| Role::from_name(&role)),
             channel: text("cmf:channel"),
@@ -197,7 +240,10 @@ impl ViewRows {
         self.content.append_option(view.content());
         self.size_bytes.append_option(view.size_bytes());
         self.mime_type.append_option(view.mime_type());
-        self.args.append_option(view.args().map(|args| Json::Object(args.clone()).to_string()));
+        self.args.append_option(
+            view.args()
+                .map(|args| Json::Object(args.clone()).to_string()),
+        );
         self.properties.append_option(properties(view));
         self.channel.append_option(around.channel.as_deref());
         let labels = self.labels.get_or_insert_with(new_labels);
@@ -224,17 +270,28 @@ impl ViewRows {
             Arc::new(self.labels.unwrap_or_else(new_labels).finish()),
             Arc::new(self.channel.finish()),
         ];
-        Ok(StructArray::try_new_with_length(members(), columns, None, self.length)?)
+        Ok(StructArray::try_new_with_length(
+            members(),
+            columns,
+            None,
+            self.length,
+        )?)
     }
 }
 
 fn new_labels() -> ListBuilder<StringBuilder> {
-    ListBuilder::new(StringBuilder::new()).with_field(Arc::new(Field::new("element", DataType::Utf8, true)))
+    ListBuilder::new(StringBuilder::new()).with_field(Arc::new(Field::new(
+        "element",
+        DataType::Utf8,
+        true,
+    )))
 }
 
 /// The properties as JSON; none for kinds that have none.
 fn properties(view: &MessageView<'_>) -> Option<String> {
-    let object: gristmill_schemas::json::Object<'_> =
-        view.properties().map(|(name, property)| (name, property.to_json())).collect();
+    let object: gristmill_schemas::json::Object<'_> = view
+        .properties()
+        .map(|(name, property)| (name, property.to_json()))
+        .collect();
     (!object.is_empty()).then(|| Json::Object(object).to_string())
 }

@@ -1,7 +1,9 @@
-//! The views of conversations: `messages`, `blocks`, `message_views`, `tool_calls`, `threads`, `usage`, and `thread(session_id)`.
+//! The views of conversations: `messages`, `blocks`, `message_views`, `tool_calls`, `threads`,
+//! `usage`, and `thread(session_id)`.
 //!
-//! All of them are computed from grains as they are scanned; what a canonical message knows beyond a grain's own fields lies
-//! in `context` under `msg:`. Costs come from `cost_usd` and are stored nowhere.
+//! All of them are computed from grains as they are scanned; what a canonical message knows beyond
+//! a grain's own fields lies in `context` under `msg:`. Costs come from `cost_usd` and are stored
+//! nowhere.
 
 use std::sync::Arc;
 
@@ -21,7 +23,10 @@ pub(super) fn views(price_version: &str) -> [View; 6] {
         ("message_views", MESSAGE_VIEWS.to_owned()),
         ("tool_calls", TOOL_CALLS.to_owned()),
         ("threads", THREADS.to_owned()),
-        ("usage", USAGE.replace("{version}", &price_version.replace('\'', "''"))),
+        (
+            "usage",
+            USAGE.replace("{version}", &price_version.replace('\'', "''")),
+        ),
     ]
 }
 
@@ -65,8 +70,9 @@ const MESSAGE_VIEWS: &str = "
                  unnest(cmf_views(role, content, content_blocks, context)) AS view
           FROM events WHERE role IS NOT NULL)";
 
-/// Calls and results meet by the call's id within a session; a result without its call and a call without its result are
-/// there too, and so are actions that hold both. A latency is the difference of two times that were recorded, or what the result says.
+/// Calls and results meet by the call's id within a session; a result without its call and a call
+/// without its result are there too, and so are actions that hold both. A latency is the difference
+/// of two times that were recorded, or what the result says.
 const TOOL_CALLS: &str = "
     SELECT coalesce(c.tool_call_id, r.tool_call_id) AS tool_call_id, coalesce(c.session_id, r.session_id) AS session_id,
            coalesce(c.tool_name, r.tool_name) AS name, c.input, r.content AS output,
@@ -106,7 +112,8 @@ const USAGE: &str = "
            '{version}' AS price_version
     FROM messages WHERE token_usage IS NOT NULL GROUP BY provider, model, date_trunc('day', created_at)";
 
-const THREAD: &str = "SELECT * FROM messages WHERE session_id = $session ORDER BY created_at, content_address";
+const THREAD: &str =
+    "SELECT * FROM messages WHERE session_id = $session ORDER BY created_at, content_address";
 
 /// `thread(session_id)`: the messages of one session, oldest first.
 #[derive(Debug)]
@@ -118,10 +125,12 @@ impl TableFunctionImpl for Thread {
             [session] => literal(session),
             _ => None,
         };
-        let Some(session @ (ScalarValue::Utf8(Some(_)) | ScalarValue::Utf8View(Some(_)))) = session else {
+        let Some(session @ (ScalarValue::Utf8(Some(_)) | ScalarValue::Utf8View(Some(_)))) = session
+        else {
             return Err(plan_datafusion_err!("thread takes one text: a session_id"));
         };
-        let plan = lazy::plan(args.session(), THREAD)?.with_param_values(vec![("session", session)])?;
+        let plan =
+            lazy::plan(args.session(), THREAD)?.with_param_values(vec![("session", session)])?;
         Ok(Arc::new(ViewTable::new(plan, None)))
     }
 }

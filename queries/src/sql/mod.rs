@@ -1,4 +1,5 @@
-//! SQL over a lake: a DataFusion context in which the lake's tables, views and functions are registered.
+//! SQL over a lake: a DataFusion context in which the lake's tables, views and functions are
+//! registered.
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -89,7 +90,8 @@ use datafusion::prelude::SessionConfig;
 use gristmill_engine::index::vectors::embed::Embedder;
 use gristmill_engine::lake::{AUDIT, Lake};
 use gristmill_schemas::columns::{
-    GRAINS, REJECTS, SOURCES, STATE, audit_schema, grains_schema, rejects_schema, sources_schema, state_schema,
+    GRAINS, REJECTS, SOURCES, STATE, audit_schema, grains_schema, rejects_schema, sources_schema,
+    state_schema,
 };
 use gristmill_schemas::message::price::PriceTable;
 
@@ -115,7 +117,8 @@ pub use selection::select_grains;
 pub struct SqlOptions {
     /// Partitions that are worked on at the same time; 0 for one per core.
     pub threads: usize,
-    /// Bytes that sorts, joins and aggregates may hold before they spill to disk; no bound if absent.
+    /// Bytes that sorts, joins and aggregates may hold before they spill to disk; no bound if
+    /// absent.
     pub memory: Option<usize>,
     /// Price tables beside the shipped one; the last is used where a query names no version.
     pub prices: Vec<PriceTable>,
@@ -128,12 +131,13 @@ pub struct SqlOptions {
 /// The store under which the lake's own files are registered: its paths begin at the lake.
 pub(crate) const LAKE_STORE: &str = "gristmill://lake";
 
-/// Footers and page indexes of Parquet files that a session keeps at most, in bytes: some two megabytes for a segment of half a
-/// million grains.
+/// Footers and page indexes of Parquet files that a session keeps at most, in bytes: some two
+/// megabytes for a segment of half a million grains.
 const KEPT_METADATA: usize = 512 << 20;
 
-/// A context with the functions that need no lake: `mg_file` and `transcript_file`, if the options allow them, scalar and JSON
-/// functions. Unless files of other kinds are allowed, it has no way to the local file system.
+/// A context with the functions that need no lake: `mg_file` and `transcript_file`, if the options
+/// allow them, scalar and JSON functions. Unless files of other kinds are allowed, it has no way to
+/// the local file system.
 ///
 /// # Errors
 /// [`DataFusionError`] if the runtime can't be made.
@@ -148,20 +152,33 @@ pub fn bare_context(options: &SqlOptions) -> Result<SessionContext> {
     if options.threads > 0 {
         config = config.with_target_partitions(options.threads);
     }
-    let kept = options.memory.map_or(KEPT_METADATA, |memory| KEPT_METADATA.min(memory / 4));
+    let kept = options
+        .memory
+        .map_or(KEPT_METADATA, |memory| KEPT_METADATA.min(memory / 4));
     let mut runtime = RuntimeEnvBuilder::new()
         .with_metadata_cache_limit(kept)
-        .with_disk_manager_builder(DiskManagerBuilder::default().with_mode(DiskManagerMode::OsTmpDirectory));
+        .with_disk_manager_builder(
+            DiskManagerBuilder::default().with_mode(DiskManagerMode::OsTmpDirectory),
+        );
     if let Some(memory) = options.memory {
         runtime = runtime.with_memory_pool(Arc::new(FairSpillPool::new(memory)));
     }
     let runtime = runtime.build_arc()?;
     if options.files < FileAccess::ReadAndWrite {
-        // The gate refuses statements that would use it; a program that goes around the gate doesn't find it.
-        runtime.object_store_registry.deregister_store(ObjectStoreUrl::local_filesystem().as_ref())?;
+        // The gate refuses statements that would use it; a program that goes around the gate
+        // doesn't find it.
+        runtime
+            .object_store_registry
+            .deregister_store(ObjectStoreUrl::local_filesystem().as_ref())?;
     }
-    let mut state = SessionStateBuilder::new().with_config(config).with_runtime_env(runtime).with_default_features();
-    state.expr_planners().get_or_insert_default().insert(0, bytes::planner());
+    let mut state = SessionStateBuilder::new()
+        .with_config(config)
+        .with_runtime_env(runtime)
+        .with_default_features();
+    state
+        .expr_planners()
+        .get_or_insert_default()
+        .insert(0, bytes::planner());
     let mut context = SessionContext::new_with_state(state.build());
     datafusion_functions_json::register_all(&mut context)?;
     scalar::register(&context);
@@ -175,13 +192,18 @@ pub fn bare_context(options: &SqlOptions) -> Result<SessionContext> {
     Ok(context)
 }
 
-/// A context with all tables, views and functions of `lake`, as of the version that the handle sees.
+/// A context with all tables, views and functions of `lake`, as of the version that the handle
+/// sees.
 ///
 /// # Errors
 /// [`DataFusionError::External`] with the engine's error if a table can't be read.
 pub async fn lake_context(lake: &Lake, options: &SqlOptions) -> Result<SessionContext> {
     let context = bare_context(options)?;
-    context.state_ref().write().config_mut().set_extension(Arc::new(FateCache::default()));
+    context
+        .state_ref()
+        .write()
+        .config_mut()
+        .set_extension(Arc::new(FateCache::default()));
     let store = ObjectStoreUrl::parse(LAKE_STORE)?;
     context.register_object_store(store.as_ref(), lake.location().store());
     let stored = [
@@ -197,14 +219,22 @@ pub async fn lake_context(lake: &Lake, options: &SqlOptions) -> Result<SessionCo
         }
         let provider = Arc::new(provider);
         if name == GRAINS {
-            let source = search::Source { lake: lake.clone(), grains: Arc::clone(&provider) };
+            let source = search::Source {
+                lake: lake.clone(),
+                grains: Arc::clone(&provider),
+            };
             search::register(&context, &source);
             vectors::register(&context, &source, options.embedder.clone());
         }
         context.register_table(name, provider)?;
     }
     let sources: Arc<dyn TableProvider> = match &lake.sources {
-        Some(sources) => Arc::new(LakeTable::new(lake, sources.clone(), sources_schema(), store.clone())?),
+        Some(sources) => Arc::new(LakeTable::new(
+            lake,
+            sources.clone(),
+            sources_schema(),
+            store.clone(),
+        )?),
         None => Arc::new(EmptyTable::new(sources_schema())),
     };
     context.register_table(SOURCES, sources)?;
@@ -213,9 +243,15 @@ pub async fn lake_context(lake: &Lake, options: &SqlOptions) -> Result<SessionCo
     Ok(context)
 }
 
-/// What stands on the stored tables, which must be registered: views, `as_of`, `history`, `provenance`, `pattern`.
+/// What stands on the stored tables, which must be registered: views, `as_of`, `history`,
+/// `provenance`, `pattern`.
 pub(crate) fn register_views(context: &SessionContext, options: &SqlOptions) -> Result<()> {
-    lazy::register(context, views::views().chain(messages::views(CostUsd::new(&options.prices).default_version())))?;
+    lazy::register(
+        context,
+        views::views().chain(messages::views(
+            CostUsd::new(&options.prices).default_version(),
+        )),
+    )?;
     as_of::register(context);
     messages::register(context);
     walk::register(context);

@@ -1,17 +1,22 @@
-//! The context of a place without a lake: files and values can be queried, and what only a lake has is an error that names the
-//! place.
+//! The context of a place without a lake: files and values can be queried, and what only a lake has
+//! is an error that names the place.
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use datafusion::catalog::{MemorySchemaProvider, SchemaProvider, TableFunctionArgs, TableFunctionImpl, TableProvider};
+use datafusion::catalog::{
+    MemorySchemaProvider, SchemaProvider, TableFunctionArgs, TableFunctionImpl, TableProvider,
+};
 use datafusion::common::{DataFusionError, Result, internal_datafusion_err};
 use datafusion::prelude::SessionContext;
 use gristmill_engine::error::EngineError;
 use gristmill_engine::lake::AUDIT;
 use gristmill_schemas::columns::{GRAINS, REJECTS, STATE};
 
-use super::{SqlOptions, as_of, bare_context, external, messages, pattern, search, system, vectors, views, walk};
+use super::{
+    SqlOptions, as_of, bare_context, external, messages, pattern, search, system, vectors, views,
+    walk,
+};
 
 /// A context in which the tables and functions of a lake answer that there is none at `place`.
 ///
@@ -20,23 +25,39 @@ use super::{SqlOptions, as_of, bare_context, external, messages, pattern, search
 pub fn context_without_lake(place: &str, options: &SqlOptions) -> Result<SessionContext> {
     let context = bare_context(options)?;
     let names = context.copied_config().options().catalog.clone();
-    let catalog = context.catalog(&names.default_catalog).ok_or_else(|| internal_datafusion_err!("no catalog"))?;
-    let nowhere = Nowhere { place: place.to_owned(), own: MemorySchemaProvider::new() };
+    let catalog = context
+        .catalog(&names.default_catalog)
+        .ok_or_else(|| internal_datafusion_err!("no catalog"))?;
+    let nowhere = Nowhere {
+        place: place.to_owned(),
+        own: MemorySchemaProvider::new(),
+    };
     catalog.register_schema(&names.default_schema, Arc::new(nowhere))?;
     for name in function_names() {
-        context.register_udtf(name, Arc::new(NoLakeFunction { place: place.to_owned() }));
+        context.register_udtf(
+            name,
+            Arc::new(NoLakeFunction {
+                place: place.to_owned(),
+            }),
+        );
     }
     Ok(context)
 }
 
 fn is_table_of_a_lake(name: &str) -> bool {
-    let views = views::views().chain(messages::views("")).any(|(view, _)| view == name);
-    views || [GRAINS, STATE, REJECTS, AUDIT].contains(&name) || system::names().any(|table| table == name)
+    let views = views::views()
+        .chain(messages::views(""))
+        .any(|(view, _)| view == name);
+    views
+        || [GRAINS, STATE, REJECTS, AUDIT].contains(&name)
+        || system::names().any(|table| table == name)
 }
 
 fn function_names() -> impl Iterator<Item = &'static str> {
     let searches = [search::SEARCH].into_iter().chain(vectors::names());
-    searches.chain([as_of::AS_OF, messages::THREAD_FUNCTION, pattern::PATTERN]).chain(walk::names())
+    searches
+        .chain([as_of::AS_OF, messages::THREAD_FUNCTION, pattern::PATTERN])
+        .chain(walk::names())
 }
 
 fn no_lake(place: &str) -> DataFusionError {
@@ -63,7 +84,11 @@ impl SchemaProvider for Nowhere {
         }
     }
 
-    fn register_table(&self, name: String, table: Arc<dyn TableProvider>) -> Result<Option<Arc<dyn TableProvider>>> {
+    fn register_table(
+        &self,
+        name: String,
+        table: Arc<dyn TableProvider>,
+    ) -> Result<Option<Arc<dyn TableProvider>>> {
         self.own.register_table(name, table)
     }
 

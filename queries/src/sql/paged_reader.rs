@@ -1,7 +1,9 @@
-//! Readers of Parquet files that know where each page begins, so that chosen rows cost the pages they stand in.
+//! Readers of Parquet files that know where each page begins, so that chosen rows cost the pages
+//! they stand in.
 //!
-//! DataFusion asks for the page index only where statistics of pages may rule some out. Rows that sidecars chose come without
-//! such a condition, and without the index whole column chunks would be read for them.
+//! DataFusion asks for the page index only where statistics of pages may rule some out. Rows that
+//! sidecars chose come without such a condition, and without the index whole column chunks would be
+//! read for them.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -31,7 +33,9 @@ impl ParquetFileReaderFactory for PagedReaderFactory {
         metadata_size_hint: Option<usize>,
         metrics: &ExecutionPlanMetricsSet,
     ) -> Result<Box<dyn AsyncFileReader + Send>> {
-        let reader = self.0.create_reader(partition, file, metadata_size_hint, metrics)?;
+        let reader = self
+            .0
+            .create_reader(partition, file, metadata_size_hint, metrics)?;
         Ok(Box::new(PagedReader(reader)))
     }
 }
@@ -43,7 +47,10 @@ impl AsyncFileReader for PagedReader {
         self.0.get_bytes(range)
     }
 
-    fn get_byte_ranges(&mut self, ranges: Vec<Range<u64>>) -> BoxFuture<'_, ParquetResult<Vec<Bytes>>> {
+    fn get_byte_ranges(
+        &mut self,
+        ranges: Vec<Range<u64>>,
+    ) -> BoxFuture<'_, ParquetResult<Vec<Bytes>>> {
         self.0.get_byte_ranges(ranges)
     }
 
@@ -51,7 +58,10 @@ impl AsyncFileReader for PagedReader {
         &'a mut self,
         options: Option<&'a ArrowReaderOptions>,
     ) -> BoxFuture<'a, ParquetResult<Arc<ParquetMetaData>>> {
-        let options = options.cloned().unwrap_or_default().with_page_index_policy(PageIndexPolicy::Optional);
+        let options = options
+            .cloned()
+            .unwrap_or_default()
+            .with_page_index_policy(PageIndexPolicy::Optional);
         async move { self.0.get_metadata(Some(&options)).await }.boxed()
     }
 }

@@ -1,7 +1,7 @@
 //! The best rows of a search that pass the conditions of a query.
 //!
-//! The search is asked for as many rows as are wanted, then for ever more, until so many of them pass or there are no more: a
-//! condition never leaves fewer rows than there are.
+//! The search is asked for as many rows as are wanted, then for ever more, until so many of them
+//! pass or there are no more: a condition never leaves fewer rows than there are.
 
 use arrow::array::{Array, AsArray};
 use async_trait::async_trait;
@@ -17,7 +17,8 @@ use super::search::{Found, Source, found_schema};
 /// How many times as many rows are asked for when too few pass.
 const WIDER: usize = 8;
 
-/// Which conditions are applied before the best rows are chosen: all that look at nothing but the row.
+/// Which conditions are applied before the best rows are chosen: all that look at nothing but the
+/// row.
 pub(super) fn pushed_down(filters: &[&Expr]) -> Vec<TableProviderFilterPushDown> {
     let of_row = |filter: &Expr| {
         let looks_elsewhere = filter.exists(|part| {
@@ -43,8 +44,8 @@ pub(super) fn pushed_down(filters: &[&Expr]) -> Vec<TableProviderFilterPushDown>
 /// Something that is searched for.
 #[async_trait]
 pub(super) trait Search: Sync {
-    /// The `limit` rows that fit best, best first, and the words that were looked for. Fewer if there are no more, or if some of them
-    /// stand for one row.
+    /// The `limit` rows that fit best, best first, and the words that were looked for. Fewer if
+    /// there are no more, or if some of them stand for one row.
     async fn best(&self, limit: usize) -> Result<(SearchTerms, Vec<Found>)>;
 }
 
@@ -63,16 +64,22 @@ pub(super) async fn passing(
         return search.best(limit).await;
     };
     let schema = found_schema();
-    let mut columns: Vec<usize> =
-        condition.column_refs().iter().filter_map(|column| schema.index_of(column.name()).ok()).collect();
+    let mut columns: Vec<usize> = condition
+        .column_refs()
+        .iter()
+        .filter_map(|column| schema.index_of(column.name()).ok())
+        .collect();
     columns.sort_unstable();
-    let condition = state.create_physical_expr(condition, &DFSchema::try_from(schema.project(&columns)?)?)?;
+    let condition =
+        state.create_physical_expr(condition, &DFSchema::try_from(schema.project(&columns)?)?)?;
     let (mut depth, mut before) = (limit, 0);
     loop {
         let (terms, found) = search.best(depth).await?;
         let is_all = found.len() == before;
         before = found.len();
-        let (found, rows) = source.ordered_rows(state, &found, &terms, Some(&columns)).await?;
+        let (found, rows) = source
+            .ordered_rows(state, &found, &terms, Some(&columns))
+            .await?;
         let holds = condition.evaluate(&rows)?.into_array(rows.num_rows())?;
         let holds = holds.as_boolean();
         let passed: Vec<Found> = found

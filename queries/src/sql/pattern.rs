@@ -1,6 +1,8 @@
-//! `pattern(subject, relation, object)`: the rows of `triples` that a pattern matches; NULL stands for anything.
+//! `pattern(subject, relation, object)`: the rows of `triples` that a pattern matches; NULL stands
+//! for anything.
 //!
-//! It is `triples` with the known parts as filters, so it goes the road of every filter: the hexastore chooses the rows.
+//! It is `triples` with the known parts as filters, so it goes the road of every filter: the
+//! hexastore chooses the rows.
 
 use std::sync::Arc;
 
@@ -27,10 +29,18 @@ pub(super) fn register(context: &SessionContext) {
 
 impl TableFunctionImpl for PatternFunction {
     fn call_with_args(&self, args: TableFunctionArgs) -> Result<Arc<dyn TableProvider>> {
-        let usage = || plan_datafusion_err!("{PATTERN} takes a subject, a relation and an object; NULL is any");
-        let [subject, relation, object] = args.exprs() else { return Err(usage()) };
+        let usage = || {
+            plan_datafusion_err!("{PATTERN} takes a subject, a relation and an object; NULL is any")
+        };
+        let [subject, relation, object] = args.exprs() else {
+            return Err(usage());
+        };
         let mut plan = LogicalPlanBuilder::from(lazy::plan(args.session(), views::TRIPLES)?);
-        let parts = [(Indexed::Subject, subject), (Indexed::Relation, relation), (Indexed::Object, object)];
+        let parts = [
+            (Indexed::Subject, subject),
+            (Indexed::Relation, relation),
+            (Indexed::Object, object),
+        ];
         for (column, argument) in parts {
             if let Some(text) = part(argument).ok_or_else(usage)? {
                 plan = plan.filter(col(column.name()).eq(lit(text)))?;
@@ -43,7 +53,9 @@ impl TableFunctionImpl for PatternFunction {
 /// A text, or NULL; `None` if it is neither.
 fn part(argument: &Expr) -> Option<Option<String>> {
     match literal(argument)? {
-        ScalarValue::Utf8(text) | ScalarValue::Utf8View(text) | ScalarValue::LargeUtf8(text) => Some(text),
+        ScalarValue::Utf8(text) | ScalarValue::Utf8View(text) | ScalarValue::LargeUtf8(text) => {
+            Some(text)
+        }
         value => value.is_null().then_some(None),
     }
 }

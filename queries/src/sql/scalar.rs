@@ -10,7 +10,8 @@
 //! | `sensitivity_name(flags)` | the class that a header's flags byte states |
 //! | `did_method(did)` | `key` of `did:key:z6M…` |
 //!
-//! A grain that can't be decoded gives NULL, not an error: one bad row must not stop a query over a billion.
+//! A grain that can't be decoded gives NULL, not an error: one bad row must not stop a query over a
+//! billion.
 
 use std::sync::Arc;
 
@@ -37,26 +38,47 @@ fn functions() -> Vec<ScalarUDF> {
     use DataType::{Binary, Boolean, Int64, Utf8};
     vec![
         function("grain_json", vec![Binary], Utf8, |arguments| {
-            Ok(texts(blobs(arguments)?.iter().map(|blob| decoded(blob?).map(|json| json.to_string()))))
+            Ok(texts(
+                blobs(arguments)?
+                    .iter()
+                    .map(|blob| decoded(blob?).map(|json| json.to_string())),
+            ))
         }),
         function("grain_field", vec![Binary, Utf8], Utf8, |arguments| {
             let (blobs, paths) = (blobs(arguments)?, strings(arguments, 1)?);
-            Ok(texts(blobs.iter().zip(paths.iter()).map(|(blob, path)| field(&decoded(blob?)?, path?))))
+            Ok(texts(
+                blobs
+                    .iter()
+                    .zip(paths.iter())
+                    .map(|(blob, path)| field(&decoded(blob?)?, path?)),
+            ))
         }),
         function("content_address", vec![Binary], Utf8, |arguments| {
-            Ok(texts(blobs(arguments)?.iter().map(|blob| Some(ContentAddress::of(blob?).to_string()))))
+            Ok(texts(
+                blobs(arguments)?
+                    .iter()
+                    .map(|blob| Some(ContentAddress::of(blob?).to_string())),
+            ))
         }),
         function("verify_blob", vec![Binary, Utf8], Boolean, |arguments| {
             let (blobs, addresses) = (blobs(arguments)?, strings(arguments, 1)?);
-            let verdicts =
-                blobs.iter().zip(addresses.iter()).map(|(blob, address)| Some(is_address_of(blob?, address?)));
+            let verdicts = blobs
+                .iter()
+                .zip(addresses.iter())
+                .map(|(blob, address)| Some(is_address_of(blob?, address?)));
             Ok(Arc::new(BooleanArray::from_iter(verdicts)) as ArrayRef)
         }),
         function("humanize", vec![Utf8], Utf8, |arguments| {
-            Ok(texts(strings(arguments, 0)?.iter().map(|relation| Some(humanize(relation?)))))
+            Ok(texts(
+                strings(arguments, 0)?
+                    .iter()
+                    .map(|relation| Some(humanize(relation?))),
+            ))
         }),
         function("sensitivity_name", vec![Int64], Utf8, |arguments| {
-            Ok(texts(integers(arguments)?.iter().map(|flags| sensitivity(flags?))))
+            Ok(texts(
+                integers(arguments)?.iter().map(|flags| sensitivity(flags?)),
+            ))
         }),
         function("did_method", vec![Utf8], Utf8, |arguments| {
             Ok(texts(strings(arguments, 0)?.iter().map(|did| method(did?))))
@@ -72,30 +94,48 @@ pub(super) fn function(
     body: fn(&[ArrayRef]) -> Result<ArrayRef>,
 ) -> ScalarUDF {
     let body = move |arguments: &[ColumnarValue]| {
-        let all_scalar = arguments.iter().all(|argument| matches!(argument, ColumnarValue::Scalar(_)));
+        let all_scalar = arguments
+            .iter()
+            .all(|argument| matches!(argument, ColumnarValue::Scalar(_)));
         let answer = body(&ColumnarValue::values_to_arrays(arguments)?)?;
         Ok(match all_scalar {
-            true => ColumnarValue::Scalar(datafusion::common::ScalarValue::try_from_array(&answer, 0)?),
+            true => {
+                ColumnarValue::Scalar(datafusion::common::ScalarValue::try_from_array(&answer, 0)?)
+            }
             false => ColumnarValue::Array(answer),
         })
     };
-    create_udf(name, arguments, answer, Volatility::Immutable, Arc::new(body))
+    create_udf(
+        name,
+        arguments,
+        answer,
+        Volatility::Immutable,
+        Arc::new(body),
+    )
 }
 
 pub(super) fn blobs(arguments: &[ArrayRef]) -> Result<BinaryArray> {
-    Ok(cast(nth(arguments, 0)?, &DataType::Binary)?.as_binary().clone())
+    Ok(cast(nth(arguments, 0)?, &DataType::Binary)?
+        .as_binary()
+        .clone())
 }
 
 pub(super) fn strings(arguments: &[ArrayRef], at: usize) -> Result<StringArray> {
-    Ok(cast(nth(arguments, at)?, &DataType::Utf8)?.as_string().clone())
+    Ok(cast(nth(arguments, at)?, &DataType::Utf8)?
+        .as_string()
+        .clone())
 }
 
 fn integers(arguments: &[ArrayRef]) -> Result<Int64Array> {
-    Ok(cast(nth(arguments, 0)?, &DataType::Int64)?.as_primitive::<Int64Type>().clone())
+    Ok(cast(nth(arguments, 0)?, &DataType::Int64)?
+        .as_primitive::<Int64Type>()
+        .clone())
 }
 
 pub(super) fn nth(arguments: &[ArrayRef], at: usize) -> Result<&ArrayRef> {
-    arguments.get(at).ok_or_else(|| datafusion::common::plan_datafusion_err!("argument {at} is missing"))
+    arguments
+        .get(at)
+        .ok_or_else(|| datafusion::common::plan_datafusion_err!("argument {at} is missing"))
 }
 
 pub(super) fn texts(values: impl Iterator<Item = Option<String>>) -> ArrayRef {
@@ -107,12 +147,17 @@ fn decoded(blob: &[u8]) -> Option<Json<'static>> {
     Some(Grain::decode(&payload, Mode::Lenient).ok()?.to_json())
 }
 
-/// The value at `path`: names and places in lists, with dots between them. A name that contains dots is found whole.
+/// The value at `path`: names and places in lists, with dots between them. A name that contains
+/// dots is found whole.
 fn field(json: &Json<'_>, path: &str) -> Option<String> {
     let found = descend(json, path)?;
     match found {
         Json::Null => None,
-        other => Some(other.as_str().map_or_else(|| other.to_string(), str::to_owned)),
+        other => Some(
+            other
+                .as_str()
+                .map_or_else(|| other.to_string(), str::to_owned),
+        ),
     }
 }
 
@@ -124,15 +169,23 @@ fn descend<'j, 'a>(json: &'j Json<'a>, path: &str) -> Option<&'j Json<'a>> {
     if let Some(found) = step(path) {
         return Some(found);
     }
-    path.match_indices('.').find_map(|(dot, _)| descend(step(&path[..dot])?, &path[dot + 1..]))
+    path.match_indices('.')
+        .find_map(|(dot, _)| descend(step(&path[..dot])?, &path[dot + 1..]))
 }
 
 fn is_address_of(blob: &[u8], address: &str) -> bool {
-    address.parse::<ContentAddress>().is_ok_and(|address| address.verify(blob).is_ok())
+    address
+        .parse::<ContentAddress>()
+        .is_ok_and(|address| address.verify(blob).is_ok())
 }
 
 fn sensitivity(flags: i64) -> Option<String> {
-    Some(Flags::from_byte(u8::try_from(flags).ok()?).sensitivity().name().to_owned())
+    Some(
+        Flags::from_byte(u8::try_from(flags).ok()?)
+            .sensitivity()
+            .name()
+            .to_owned(),
+    )
 }
 
 fn method(did: &str) -> Option<String> {

@@ -15,24 +15,42 @@ use super::problem::explained;
 /// The statements of a text, as written between semicolons.
 ///
 /// # Errors
-/// [`datafusion::error::DataFusionError::SQL`] with line and column, if the text isn't SQL: then none of it is run.
+/// [`datafusion::error::DataFusionError::SQL`] with line and column, if the text isn't SQL: then
+/// none of it is run.
 pub fn statements(text: &str) -> Result<Vec<Statement>> {
-    Ok(DFParserBuilder::new(text).with_dialect(&PostgreSqlDialect {}).build()?.parse_statements()?.into())
+    Ok(DFParserBuilder::new(text)
+        .with_dialect(&PostgreSqlDialect {})
+        .build()?
+        .parse_statements()?
+        .into())
 }
 
-/// Runs one statement, if it is one that reads, or that the session's [`FileAccess`] allows; its rows come as they are made.
+/// Runs one statement, if it is one that reads, or that the session's [`FileAccess`] allows; its
+/// rows come as they are made.
 ///
 /// # Errors
-/// A [`StatementError`](super::StatementError) for a statement that is refused, or what planning says. What running says comes
-/// with the rows.
-pub async fn execute(context: &SessionContext, statement: Statement) -> Result<SendableRecordBatchStream> {
-    let files = context.state_ref().read().config().get_extension::<FileAccess>();
+/// A [`StatementError`](super::StatementError) for a statement that is refused, or what planning
+/// says. What running says comes with the rows.
+pub async fn execute(
+    context: &SessionContext,
+    statement: Statement,
+) -> Result<SendableRecordBatchStream> {
+    let files = context
+        .state_ref()
+        .read()
+        .config()
+        .get_extension::<FileAccess>();
     let allowed = Allowed::Statements(files.map(|files| *files).unwrap_or_default());
     let plan = admitted(context, statement, allowed).await?;
-    context.execute_logical_plan(plan).await?.execute_stream().await
+    context
+        .execute_logical_plan(plan)
+        .await?
+        .execute_stream()
+        .await
 }
 
-/// The one query of `text`: nothing but a query, which no session's settings or files can be part of.
+/// The one query of `text`: nothing but a query, which no session's settings or files can be part
+/// of.
 ///
 /// # Errors
 /// As [`execute`], and if `text` isn't one statement.
@@ -46,16 +64,20 @@ pub(crate) async fn query(context: &SessionContext, text: &str) -> Result<DataFr
 }
 
 /// The plan of a statement that may be run.
-async fn admitted(context: &SessionContext, statement: Statement, allowed: Allowed) -> Result<LogicalPlan> {
+async fn admitted(
+    context: &SessionContext,
+    statement: Statement,
+    allowed: Allowed,
+) -> Result<LogicalPlan> {
     let state = context.state();
-    let lists_tables =
-        matches!(&statement, Statement::Statement(inner) if matches!(**inner, SqlStatement::ShowTables { .. }));
+    let lists_tables = matches!(&statement, Statement::Statement(inner) if matches!(**inner, SqlStatement::ShowTables { .. }));
     let plan = state.statement_to_plan(statement.clone()).await;
     let plan = plan.map_err(|error| explained(&state, &statement, error))?;
     admit(&plan, allowed).map_err(external)?;
     match lists_tables {
         true => {
-            let order = ["table_catalog", "table_schema", "table_name"].map(|name| col(name).sort(true, false));
+            let order = ["table_catalog", "table_schema", "table_name"]
+                .map(|name| col(name).sort(true, false));
             LogicalPlanBuilder::from(plan).sort(order)?.build()
         }
         false => Ok(plan),
@@ -69,11 +91,25 @@ pub async fn completions(context: &SessionContext) -> Vec<String> {
     words.extend(state.scalar_functions().keys().cloned());
     words.extend(state.aggregate_functions().keys().cloned());
     words.extend(state.table_functions().keys().cloned());
-    for catalog in context.catalog_names().iter().filter_map(|name| context.catalog(name)) {
-        for schema in catalog.schema_names().iter().filter_map(|name| catalog.schema(name)) {
+    for catalog in context
+        .catalog_names()
+        .iter()
+        .filter_map(|name| context.catalog(name))
+    {
+        for schema in catalog
+            .schema_names()
+            .iter()
+            .filter_map(|name| catalog.schema(name))
+        {
             for name in schema.table_names() {
                 if let Ok(Some(table)) = schema.table(&name).await {
-                    words.extend(table.schema().fields().iter().map(|field| field.name().clone()));
+                    words.extend(
+                        table
+                            .schema()
+                            .fields()
+                            .iter()
+                            .map(|field| field.name().clone()),
+                    );
                 }
                 words.push(name);
             }

@@ -1,21 +1,25 @@
-//! `search(text [, k])`: the grains that fit a search best, with all columns of `grains` behind what the search says of them.
+//! `search(text [, k])`: the grains that fit a search best, with all columns of `grains` behind
+//! what the search says of them.
 //!
-//! What `text` may ask for is described at [`TextQuery`]. The `k` best of the grains that pass the query's conditions are found (10 if
-//! not said). Conditions are those that WHERE puts on the columns of the function; a join applies to what was found.
+//! What `text` may ask for is described at [`TextQuery`]. The `k` best of the grains that pass the
+//! query's conditions are found (10 if not said). Conditions are those that WHERE puts on the
+//! columns of the function; a join applies to what was found.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, AsArray, Float64Array, ListBuilder, RecordBatch, RecordBatchOptions, StringArray, StringBuilder,
-    UInt32Array,
+    Array, ArrayRef, AsArray, Float64Array, ListBuilder, RecordBatch, RecordBatchOptions,
+    StringArray, StringBuilder, UInt32Array,
 };
 use arrow::compute::{cast, concat_batches, take_record_batch};
 use arrow::datatypes::{DataType, Field as ArrowField, Float64Type, Schema, SchemaRef};
 use async_trait::async_trait;
 use datafusion::catalog::{Session, TableFunctionArgs, TableFunctionImpl, TableProvider};
-use datafusion::common::{Result, ScalarValue, exec_err, internal_datafusion_err, plan_datafusion_err};
+use datafusion::common::{
+    Result, ScalarValue, exec_err, internal_datafusion_err, plan_datafusion_err,
+};
 use datafusion::datasource::TableType;
 use datafusion::datasource::memory::MemorySourceConfig;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown};
@@ -90,11 +94,12 @@ impl SearchMode {
     }
 }
 
-/// Searches `lake` for `text` and answers the `limit` grains that fit best, with how many have its words.
+/// Searches `lake` for `text` and answers the `limit` grains that fit best, with how many have its
+/// words.
 ///
 /// # Errors
-/// A refused search ([`TextQueryError`](gristmill_engine::index::fulltext::TextQueryError)) or whatever reading the lake says,
-/// as [`DataFusionError`](datafusion::error::DataFusionError).
+/// A refused search ([`TextQueryError`](gristmill_engine::index::fulltext::TextQueryError)) or
+/// whatever reading the lake says, as [`DataFusionError`](datafusion::error::DataFusionError).
 pub async fn search(
     context: &SessionContext,
     lake: &Lake,
@@ -104,9 +109,15 @@ pub async fn search(
 ) -> Result<SearchEnvelope> {
     let query = TextQuery::parse(text).map_err(external)?;
     let columns = "grain_json(blob) AS grain, score, matched_fields, content_address, snippet";
-    let found = search_rows(context, columns, text, limit, mode).await?.collect().await?;
+    let found = search_rows(context, columns, text, limit, mode)
+        .await?
+        .collect()
+        .await?;
     let words = lake.sidecars().lake_text(lake).await.map_err(external)?;
-    let total = tokio::task::spawn_blocking(move || words.count(&query)).await.map_err(external)?.map_err(external)?;
+    let total = tokio::task::spawn_blocking(move || words.count(&query))
+        .await
+        .map_err(external)?
+        .map_err(external)?;
     let mut results = Vec::new();
     for batch in found {
         for row in 0..batch.num_rows() {
@@ -114,10 +125,15 @@ pub async fn search(
         }
     }
     let total = total.max(results.len()) as u64;
-    Ok(SearchEnvelope { results, total, next_cursor: None })
+    Ok(SearchEnvelope {
+        results,
+        total,
+        next_cursor: None,
+    })
 }
 
-/// The `limit` grains that fit `text` best, best first, with `columns` (SQL over the columns of `search`).
+/// The `limit` grains that fit `text` best, best first, with `columns` (SQL over the columns of
+/// `search`).
 ///
 /// # Errors
 /// As [`search`].
@@ -129,15 +145,30 @@ pub async fn search_rows(
     mode: SearchMode,
 ) -> Result<DataFrame> {
     let (function, text, limit) = (mode.function(), text.replace('\'', "''"), limit.min(LIMIT));
-    context.sql(&format!("SELECT {columns} FROM {function}('{text}', {limit})")).await
+    context
+        .sql(&format!(
+            "SELECT {columns} FROM {function}('{text}', {limit})"
+        ))
+        .await
 }
 
 fn result(batch: &RecordBatch, row: usize) -> Result<SearchResult> {
     let text = |column: usize| cast(batch.column(column), &DataType::Utf8);
-    let cell = |column: &ArrayRef| column.is_valid(row).then(|| column.as_string::<i32>().value(row).to_owned());
+    let cell = |column: &ArrayRef| {
+        column
+            .is_valid(row)
+            .then(|| column.as_string::<i32>().value(row).to_owned())
+    };
     let fields = batch.column(2).as_list::<i32>().value(row);
-    let fields = fields.as_string::<i32>().iter().flatten().map(str::to_owned).collect();
-    let grain = cell(&text(0)?).and_then(|json| serde_json::from_str(&json).ok()).unwrap_or_default();
+    let fields = fields
+        .as_string::<i32>()
+        .iter()
+        .flatten()
+        .map(str::to_owned)
+        .collect();
+    let grain = cell(&text(0)?)
+        .and_then(|json| serde_json::from_str(&json).ok())
+        .unwrap_or_default();
     Ok(SearchResult {
         grain,
         score: batch.column(1).as_primitive::<Float64Type>().value(row),
@@ -149,7 +180,12 @@ fn result(batch: &RecordBatch, row: usize) -> Result<SearchResult> {
 
 /// Registers the function.
 pub(super) fn register(context: &SessionContext, source: &Source) {
-    context.register_udtf(SEARCH, Arc::new(SearchFunction { source: source.clone() }));
+    context.register_udtf(
+        SEARCH,
+        Arc::new(SearchFunction {
+            source: source.clone(),
+        }),
+    );
 }
 
 /// Where grains are found and read.
@@ -172,22 +208,31 @@ struct SearchFunction {
 
 impl TableFunctionImpl for SearchFunction {
     fn call_with_args(&self, args: TableFunctionArgs) -> Result<Arc<dyn TableProvider>> {
-        let usage =
-            || plan_datafusion_err!("{SEARCH} takes a text and, if not {DEFAULT_LIMIT}, how many grains to find");
+        let usage = || {
+            plan_datafusion_err!(
+                "{SEARCH} takes a text and, if not {DEFAULT_LIMIT}, how many grains to find"
+            )
+        };
         let (text, limit) = match args.exprs() {
             [text] => (text, DEFAULT_LIMIT),
             [text, limit] => (text, limit_of(limit).ok_or_else(usage)?),
             _ => return Err(usage()),
         };
         let query = TextQuery::parse(&text_of(text).ok_or_else(usage)?).map_err(external)?;
-        Ok(Arc::new(SearchTable { source: self.source.clone(), query, limit }))
+        Ok(Arc::new(SearchTable {
+            source: self.source.clone(),
+            query,
+            limit,
+        }))
     }
 }
 
 /// The text of a literal.
 pub(super) fn text_of(expr: &Expr) -> Option<String> {
     match literal(expr)? {
-        ScalarValue::Utf8(text) | ScalarValue::Utf8View(text) | ScalarValue::LargeUtf8(text) => text,
+        ScalarValue::Utf8(text) | ScalarValue::Utf8View(text) | ScalarValue::LargeUtf8(text) => {
+            text
+        }
         _ => None,
     }
 }
@@ -195,7 +240,9 @@ pub(super) fn text_of(expr: &Expr) -> Option<String> {
 /// How many grains to find, as a literal says; at most [`LIMIT`].
 pub(super) fn limit_of(expr: &Expr) -> Option<usize> {
     match literal(expr)?.cast_to(&DataType::Int64).ok()? {
-        ScalarValue::Int64(Some(limit)) => usize::try_from(limit).ok().map(|limit| limit.min(LIMIT)),
+        ScalarValue::Int64(Some(limit)) => {
+            usize::try_from(limit).ok().map(|limit| limit.min(LIMIT))
+        }
         _ => None,
     }
 }
@@ -218,7 +265,9 @@ pub(super) fn found_schema() -> SchemaRef {
     ];
     let grains = grains_schema();
     let grains = grains.fields().iter().map(|field| field.as_ref().clone());
-    Arc::new(Schema::new(own.into_iter().chain(grains).collect::<Vec<_>>()))
+    Arc::new(Schema::new(
+        own.into_iter().chain(grains).collect::<Vec<_>>(),
+    ))
 }
 
 #[async_trait]
@@ -231,7 +280,10 @@ impl TableProvider for SearchTable {
         TableType::Temporary
     }
 
-    fn supports_filters_pushdown(&self, filters: &[&Expr]) -> Result<Vec<TableProviderFilterPushDown>> {
+    fn supports_filters_pushdown(
+        &self,
+        filters: &[&Expr],
+    ) -> Result<Vec<TableProviderFilterPushDown>> {
         Ok(pushed_down(filters))
     }
 
@@ -245,16 +297,28 @@ impl TableProvider for SearchTable {
         let (terms, hits) = passing(&self.source, state, filters, self.limit, self).await?;
         let batch = self.source.rows(state, &hits, &terms, projection).await?;
         let schema = batch.schema();
-        Ok(MemorySourceConfig::try_new_exec(&[vec![batch]], schema, None)?)
+        Ok(MemorySourceConfig::try_new_exec(
+            &[vec![batch]],
+            schema,
+            None,
+        )?)
     }
 }
 
 #[async_trait]
 impl Search for SearchTable {
     async fn best(&self, limit: usize) -> Result<(SearchTerms, Vec<Found>)> {
-        let text = self.source.lake.sidecars().lake_text(&self.source.lake).await.map_err(external)?;
+        let text = self
+            .source
+            .lake
+            .sidecars()
+            .lake_text(&self.source.lake)
+            .await
+            .map_err(external)?;
         let query = self.query.clone();
-        let found = tokio::task::spawn_blocking(move || text.search(&query, limit)).await.map_err(external)?;
+        let found = tokio::task::spawn_blocking(move || text.search(&query, limit))
+            .await
+            .map_err(external)?;
         let (terms, hits) = found.map_err(external)?;
         Ok((terms, hits.iter().map(Found::from).collect()))
     }
@@ -271,13 +335,17 @@ pub(super) struct Found {
 
 impl From<&TextHit> for Found {
     fn from(hit: &TextHit) -> Found {
-        Found { segment: hit.segment, row: hit.row, score: hit.score }
+        Found {
+            segment: hit.segment,
+            row: hit.row,
+            score: hit.score,
+        }
     }
 }
 
 impl Source {
-    /// The rows of `found` in those columns of [`found_schema`] that `projection` names, best first, equal ones in the order
-    /// of their addresses.
+    /// The rows of `found` in those columns of [`found_schema`] that `projection` names, best
+    /// first, equal ones in the order of their addresses.
     pub(super) async fn rows(
         &self,
         state: &dyn Session,
@@ -297,7 +365,9 @@ impl Source {
         projection: Option<&Vec<usize>>,
     ) -> Result<(Vec<Found>, RecordBatch)> {
         let schema = found_schema();
-        let wanted: Vec<usize> = projection.cloned().unwrap_or_else(|| (0..schema.fields().len()).collect());
+        let wanted: Vec<usize> = projection
+            .cloned()
+            .unwrap_or_else(|| (0..schema.fields().len()).collect());
         let own = schema.fields().len() - grains_schema().fields().len();
         let shows = wanted.contains(&SNIPPET) || wanted.contains(&MATCHED_FIELDS);
         let needed: Vec<usize> = (0..grains_schema().fields().len())
@@ -309,40 +379,67 @@ impl Source {
             .collect();
         let (found, grains) = self.read(state, found, &needed).await?;
         let scores = Float64Array::from_iter_values(found.iter().map(|found| found.score));
-        let shown = if shows { highlights(&grains, terms) } else { Vec::new() };
+        let shown = if shows {
+            highlights(&grains, terms)
+        } else {
+            Vec::new()
+        };
         let own = own_columns(scores, &shown, grains.num_rows());
         let column = |column: &usize| match own.get(*column) {
             Some(column) => Some(Arc::clone(column)),
-            None => grains.column_by_name(schema.fields().get(*column)?.name()).cloned(),
+            None => grains
+                .column_by_name(schema.fields().get(*column)?.name())
+                .cloned(),
         };
         let columns: Option<Vec<ArrayRef>> = wanted.iter().map(column).collect();
-        let columns = columns.ok_or_else(|| internal_datafusion_err!("a column of `grains` was not read"))?;
+        let columns =
+            columns.ok_or_else(|| internal_datafusion_err!("a column of `grains` was not read"))?;
         let rows = RecordBatchOptions::new().with_row_count(Some(grains.num_rows()));
-        let rows = RecordBatch::try_new_with_options(Arc::new(schema.project(&wanted)?), columns, &rows)?;
+        let rows =
+            RecordBatch::try_new_with_options(Arc::new(schema.project(&wanted)?), columns, &rows)?;
         Ok((found, rows))
     }
 
     /// What was found, best first, and the columns `needed` of `grains` in the same order.
-    async fn read(&self, state: &dyn Session, found: &[Found], needed: &[usize]) -> Result<(Vec<Found>, RecordBatch)> {
+    async fn read(
+        &self,
+        state: &dyn Session,
+        found: &[Found],
+        needed: &[usize],
+    ) -> Result<(Vec<Found>, RecordBatch)> {
         let mut by_segment: BTreeMap<usize, BTreeMap<u32, f64>> = BTreeMap::new();
         for found in found {
-            by_segment.entry(found.segment).or_default().insert(found.row, found.score);
+            by_segment
+                .entry(found.segment)
+                .or_default()
+                .insert(found.row, found.score);
         }
         let (mut ordered, mut batches) = (Vec::new(), Vec::new());
         for (segment, rows) in by_segment {
             let places: Vec<u32> = rows.keys().copied().collect();
             batches.extend(self.grains.rows_at(state, segment, &places, needed).await?);
-            ordered.extend(rows.into_iter().map(|(row, score)| Found { segment, row, score }));
+            ordered.extend(rows.into_iter().map(|(row, score)| Found {
+                segment,
+                row,
+                score,
+            }));
         }
         let grains = concat_batches(&Arc::new(grains_schema().project(needed)?), &batches)?;
         if grains.num_rows() != ordered.len() {
             return exec_err!(
-                "an index names rows that its segment doesn't have; `gristmill reindex --all` repairs it"
+                "an index names rows that its segment doesn't have; `gristmill reindex --all` \
+                 repairs it"
             );
         }
         let order = best_first(&ordered, &grains)?;
-        let ordered = order.iter().filter_map(|at| ordered.get(*at as usize).copied()).collect();
-        Ok((ordered, take_record_batch(&grains, &UInt32Array::from(order))?))
+        let ordered = order
+            .iter()
+            .filter_map(|at| ordered.get(*at as usize).copied())
+            .collect();
+        Ok((
+            ordered,
+            take_record_batch(&grains, &UInt32Array::from(order))?,
+        ))
     }
 }
 
@@ -359,28 +456,48 @@ fn best_first(found: &[Found], grains: &RecordBatch) -> Result<Vec<u32>> {
     order.sort_by(|left, right| {
         let (left, right) = (*left as usize, *right as usize);
         let score = |at: usize| found.get(at).map(|found| found.score);
-        let by_score = score(right).partial_cmp(&score(left)).unwrap_or(std::cmp::Ordering::Equal);
+        let by_score = score(right)
+            .partial_cmp(&score(left))
+            .unwrap_or(std::cmp::Ordering::Equal);
         by_score.then_with(|| addresses.value(left).cmp(addresses.value(right)))
     });
     Ok(order)
 }
 
 fn highlights(grains: &RecordBatch, terms: &SearchTerms) -> Vec<Highlight> {
-    let blobs = grains.column_by_name(IdentityColumn::Blob.name()).and_then(|column| column.as_binary_opt::<i32>());
+    let blobs = grains
+        .column_by_name(IdentityColumn::Blob.name())
+        .and_then(|column| column.as_binary_opt::<i32>());
     let shown = |blob| with_grain(blob, |grain| Some(highlight(grain, terms))).unwrap_or_default();
-    blobs.into_iter().flatten().map(|blob| blob.map(shown).unwrap_or_default()).collect()
+    blobs
+        .into_iter()
+        .flatten()
+        .map(|blob| blob.map(shown).unwrap_or_default())
+        .collect()
 }
 
 /// Score, snippet and matched fields of `rows` rows.
 fn own_columns(scores: Float64Array, shown: &[Highlight], rows: usize) -> Vec<ArrayRef> {
-    let mut fields =
-        ListBuilder::new(StringBuilder::new()).with_field(ArrowField::new("element", DataType::Utf8, true));
+    let mut fields = ListBuilder::new(StringBuilder::new()).with_field(ArrowField::new(
+        "element",
+        DataType::Utf8,
+        true,
+    ));
     for row in 0..rows {
         for field in shown.get(row).map_or(&[][..], |shown| &shown.fields) {
             fields.values().append_value(field.name());
         }
         fields.append(true);
     }
-    let snippets = (0..rows).map(|row| shown.get(row).map(|shown| &*shown.snippet).filter(|text| !text.is_empty()));
-    vec![Arc::new(scores), Arc::new(StringArray::from_iter(snippets)), Arc::new(fields.finish())]
+    let snippets = (0..rows).map(|row| {
+        shown
+            .get(row)
+            .map(|shown| &*shown.snippet)
+            .filter(|text| !text.is_empty())
+    });
+    vec![
+        Arc::new(scores),
+        Arc::new(StringArray::from_iter(snippets)),
+        Arc::new(fields.finish()),
+    ]
 }

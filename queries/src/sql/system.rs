@@ -1,4 +1,5 @@
-//! What the lake is made of: `segments`, `source_progress` and `indexes`, read when they are asked for.
+//! What the lake is made of: `segments`, `source_progress` and `indexes`, read when they are asked
+//! for.
 
 use std::sync::Arc;
 
@@ -20,7 +21,13 @@ use super::external;
 /// Registers the three tables.
 pub(super) fn register(context: &SessionContext, lake: &Lake) -> Result<()> {
     for kind in Kind::ALL {
-        context.register_table(kind.name(), Arc::new(SystemTable { lake: lake.clone(), kind }))?;
+        context.register_table(
+            kind.name(),
+            Arc::new(SystemTable {
+                lake: lake.clone(),
+                kind,
+            }),
+        )?;
     }
     Ok(())
 }
@@ -36,7 +43,8 @@ enum Kind {
     Segments,
     /// A source that was taken in, and how far.
     Sources,
-    /// A sidecar that a segment has or should have, and its condition: `fresh`, `missing`, `damaged` or `stale`.
+    /// A sidecar that a segment has or should have, and its condition: `fresh`, `missing`,
+    /// `damaged` or `stale`.
     Indexes,
 }
 
@@ -55,11 +63,25 @@ impl Kind {
         let text = |name: &str| Field::new(name, DataType::Utf8, false);
         let count = |name: &str, nullable| Field::new(name, DataType::Int64, nullable);
         let fields = match self {
-            Kind::Segments => vec![text("segment"), text("file"), count("rows", false), count("bytes", false)],
+            Kind::Segments => vec![
+                text("segment"),
+                text("file"),
+                count("rows", false),
+                count("bytes", false),
+            ],
             Kind::Sources => {
-                vec![text("source_id"), Field::new("complete", DataType::Boolean, false), count("next_ordinal", true)]
+                vec![
+                    text("source_id"),
+                    Field::new("complete", DataType::Boolean, false),
+                    count("next_ordinal", true),
+                ]
             }
-            Kind::Indexes => vec![text("segment"), text("index"), text("state"), count("bytes", true)],
+            Kind::Indexes => vec![
+                text("segment"),
+                text("index"),
+                text("state"),
+                count("bytes", true),
+            ],
         };
         Arc::new(Schema::new(fields))
     }
@@ -76,10 +98,18 @@ impl Kind {
 fn segments(lake: &Lake) -> gristmill_engine::error::Result<Vec<ArrayRef>> {
     let segments = lake.segments()?;
     Ok(vec![
-        Arc::new(StringArray::from_iter_values(segments.iter().map(|segment| segment.id.as_str()))),
-        Arc::new(StringArray::from_iter_values(segments.iter().map(|segment| &segment.file.name))),
-        Arc::new(Int64Array::from_iter_values(segments.iter().map(|segment| segment.file.rows as i64))),
-        Arc::new(Int64Array::from_iter_values(segments.iter().map(|segment| segment.file.size as i64))),
+        Arc::new(StringArray::from_iter_values(
+            segments.iter().map(|segment| segment.id.as_str()),
+        )),
+        Arc::new(StringArray::from_iter_values(
+            segments.iter().map(|segment| &segment.file.name),
+        )),
+        Arc::new(Int64Array::from_iter_values(
+            segments.iter().map(|segment| segment.file.rows as i64),
+        )),
+        Arc::new(Int64Array::from_iter_values(
+            segments.iter().map(|segment| segment.file.size as i64),
+        )),
     ])
 }
 
@@ -92,19 +122,37 @@ async fn sources(lake: &Lake) -> gristmill_engine::error::Result<Vec<ArrayRef>> 
         Progress::Complete => None,
     };
     Ok(vec![
-        Arc::new(StringArray::from_iter_values(sources.iter().map(|(source, _)| source))),
-        Arc::new(BooleanArray::from_iter(sources.iter().map(|(_, progress)| Some(*progress == Progress::Complete)))),
-        Arc::new(Int64Array::from_iter(sources.iter().map(|(_, progress)| next(progress)))),
+        Arc::new(StringArray::from_iter_values(
+            sources.iter().map(|(source, _)| source),
+        )),
+        Arc::new(BooleanArray::from_iter(
+            sources
+                .iter()
+                .map(|(_, progress)| Some(*progress == Progress::Complete)),
+        )),
+        Arc::new(Int64Array::from_iter(
+            sources.iter().map(|(_, progress)| next(progress)),
+        )),
     ])
 }
 
 async fn indexes(lake: &Lake) -> gristmill_engine::error::Result<Vec<ArrayRef>> {
     let states = sidecar_states(lake).await?;
     Ok(vec![
-        Arc::new(StringArray::from_iter_values(states.iter().map(|state| &state.segment))),
-        Arc::new(StringArray::from_iter_values(states.iter().map(|state| &state.index))),
-        Arc::new(StringArray::from_iter_values(states.iter().map(|state| state.condition.name()))),
-        Arc::new(Int64Array::from_iter(states.iter().map(|state| state.bytes.map(|bytes| bytes as i64)))),
+        Arc::new(StringArray::from_iter_values(
+            states.iter().map(|state| &state.segment),
+        )),
+        Arc::new(StringArray::from_iter_values(
+            states.iter().map(|state| &state.index),
+        )),
+        Arc::new(StringArray::from_iter_values(
+            states.iter().map(|state| state.condition.name()),
+        )),
+        Arc::new(Int64Array::from_iter(
+            states
+                .iter()
+                .map(|state| state.bytes.map(|bytes| bytes as i64)),
+        )),
     ])
 }
 
@@ -134,6 +182,10 @@ impl TableProvider for SystemTable {
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let columns = self.kind.columns(&self.lake).await.map_err(external)?;
         let batch = RecordBatch::try_new(self.schema(), columns)?;
-        Ok(MemorySourceConfig::try_new_exec(&[vec![batch]], self.schema(), projection.cloned())?)
+        Ok(MemorySourceConfig::try_new_exec(
+            &[vec![batch]],
+            self.schema(),
+            projection.cloned(),
+        )?)
     }
 }

@@ -14,7 +14,8 @@ use datafusion::logical_expr::{Expr, col, lit};
 use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{
-    DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, Partitioning, PlanProperties,
+    DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, Partitioning,
+    PlanProperties,
 };
 use futures::StreamExt;
 use gristmill_engine::keys::{Erased, LakeKeys};
@@ -36,44 +37,87 @@ pub(super) struct Opening {
 impl Opening {
     /// The opening of rows of `table` that come out with the columns of `schema`.
     pub(super) fn new(keys: Arc<LakeKeys>, table: &str, schema: SchemaRef) -> Opening {
-        Opening { keys, grains: table == GRAINS, schema }
+        Opening {
+            keys,
+            grains: table == GRAINS,
+            schema,
+        }
     }
 
     /// The columns, as numbers in `whole`, that must be read.
     pub(super) fn stored(&self, whole: &SchemaRef) -> Result<Vec<usize>> {
-        let names: Vec<&str> = self.schema.fields().iter().map(|field| field.name().as_str()).collect();
-        let names = if self.grains { LakeKeys::sealed_columns(Some(&names)) } else { names };
+        let names: Vec<&str> = self
+            .schema
+            .fields()
+            .iter()
+            .map(|field| field.name().as_str())
+            .collect();
+        let names = if self.grains {
+            LakeKeys::sealed_columns(Some(&names))
+        } else {
+            names
+        };
         names.iter().map(|name| Ok(whole.index_of(name)?)).collect()
     }
 
     /// The rows of `stored`, opened.
     pub(super) fn open(&self, stored: &RecordBatch, erased: Erased) -> Result<RecordBatch> {
-        let names: Vec<&str> = self.schema.fields().iter().map(|field| field.name().as_str()).collect();
+        let names: Vec<&str> = self
+            .schema
+            .fields()
+            .iter()
+            .map(|field| field.name().as_str())
+            .collect();
         let opened = match self.grains {
             true => self.keys.open_rows(stored, Some(&names), erased),
             false => self.keys.open_cells(stored),
         };
         let opened = opened.map_err(external)?;
-        let columns = names.iter().map(|name| opened.column_by_name(name).cloned()).collect::<Option<Vec<_>>>();
+        let columns = names
+            .iter()
+            .map(|name| opened.column_by_name(name).cloned())
+            .collect::<Option<Vec<_>>>();
         let rows = RecordBatchOptions::new().with_row_count(Some(opened.num_rows()));
         match columns {
-            Some(columns) => Ok(RecordBatch::try_new_with_options(Arc::clone(&self.schema), columns, &rows)?),
+            Some(columns) => Ok(RecordBatch::try_new_with_options(
+                Arc::clone(&self.schema),
+                columns,
+                &rows,
+            )?),
             None => exec_err!("a column of a sealed table was not read"),
         }
     }
 
-    /// What `filters` say of stored rows of `grains`: equality with a text is equality with its token.
-    pub(super) fn predicate(&self, state: &dyn Session, filters: &[Expr]) -> Result<Option<Arc<dyn PhysicalExpr>>> {
+    /// What `filters` say of stored rows of `grains`: equality with a text is equality with its
+    /// token.
+    pub(super) fn predicate(
+        &self,
+        state: &dyn Session,
+        filters: &[Expr],
+    ) -> Result<Option<Arc<dyn PhysicalExpr>>> {
         if !self.grains {
             return Ok(None);
         }
-        let token_of = |name: &str| TOKENS.into_iter().map(|field| field.name()).find(|token| *token == name);
-        let said = filters.iter().flat_map(split_conjunction).filter_map(|filter| values_of(filter, &token_of));
+        let token_of = |name: &str| {
+            TOKENS
+                .into_iter()
+                .map(|field| field.name())
+                .find(|token| *token == name)
+        };
+        let said = filters
+            .iter()
+            .flat_map(split_conjunction)
+            .filter_map(|filter| values_of(filter, &token_of));
         let tokens = said.map(|(column, values)| {
-            let tokens = values.iter().map(|value| lit(self.keys.token(column, value))).collect();
+            let tokens = values
+                .iter()
+                .map(|value| lit(self.keys.token(column, value)))
+                .collect();
             col(column).in_list(tokens, false)
         });
-        let Some(predicate) = conjunction(tokens) else { return Ok(None) };
+        let Some(predicate) = conjunction(tokens) else {
+            return Ok(None);
+        };
         let schema = DFSchema::try_from(grains_schema())?;
         state.create_physical_expr(predicate, &schema).map(Some)
     }
@@ -97,7 +141,11 @@ impl UnsealExec {
             input.pipeline_behavior(),
             input.boundedness(),
         );
-        UnsealExec { input, opening, properties: Arc::new(properties) }
+        UnsealExec {
+            input,
+            opening,
+            properties: Arc::new(properties),
+        }
     }
 }
 
@@ -113,7 +161,8 @@ impl DisplayAs for UnsealExec {
     }
 }
 
-/// To the planner it is a leaf: what is pushed into its input would meet stored rows, not those that come out.
+/// To the planner it is a leaf: what is pushed into its input would meet stored rows, not those
+/// that come out.
 impl ExecutionPlan for UnsealExec {
     fn name(&self) -> &str {
         "UnsealExec"
@@ -134,15 +183,25 @@ impl ExecutionPlan for UnsealExec {
         Ok(TreeNodeRecursion::Continue)
     }
 
-    fn with_new_children(self: Arc<Self>, _: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
+    fn with_new_children(
+        self: Arc<Self>,
+        _: Vec<Arc<dyn ExecutionPlan>>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
         Ok(self)
     }
 
-    fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+    fn execute(
+        &self,
+        partition: usize,
+        context: Arc<TaskContext>,
+    ) -> Result<SendableRecordBatchStream> {
         let opening = self.opening.clone();
         let stored = self.input.execute(partition, context)?;
         let opened = stored.map(move |batch| opening.open(&batch?, Erased::Dropped));
-        Ok(Box::pin(RecordBatchStreamAdapter::new(Arc::clone(&self.opening.schema), opened)))
+        Ok(Box::pin(RecordBatchStreamAdapter::new(
+            Arc::clone(&self.opening.schema),
+            opened,
+        )))
     }
 
     fn partition_statistics(&self, _partition: Option<usize>) -> Result<Arc<Statistics>> {

@@ -1,7 +1,8 @@
 //! `vector_search(vector or text, k [, model])` and `hybrid_search(text, k [, model])`.
 //!
-//! A vector is written as a JSON array of numbers; any other text is embedded by the session's embedder. A hybrid search fuses
-//! the ranks of full text and of vectors (reciprocal rank fusion): a grain's score is the mean of 61 / (60 + rank) over both.
+//! A vector is written as a JSON array of numbers; any other text is embedded by the session's
+//! embedder. A hybrid search fuses the ranks of full text and of vectors (reciprocal rank fusion):
+//! a grain's score is the mean of 61 / (60 + rank) over both.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -24,9 +25,17 @@ use super::passing::{Search, passing, pushed_down};
 use super::search::{Found, Source, found_schema, limit_of, text_of};
 
 /// Registers both functions.
-pub(super) fn register(context: &SessionContext, source: &Source, embedder: Option<Arc<dyn Embedder>>) {
+pub(super) fn register(
+    context: &SessionContext,
+    source: &Source,
+    embedder: Option<Arc<dyn Embedder>>,
+) {
     for kind in [Kind::Vector, Kind::Hybrid] {
-        let function = VectorFunction { kind, source: source.clone(), embedder: embedder.clone() };
+        let function = VectorFunction {
+            kind,
+            source: source.clone(),
+            embedder: embedder.clone(),
+        };
         context.register_udtf(kind.name(), Arc::new(function));
     }
 }
@@ -68,8 +77,11 @@ enum Wanted {
 impl TableFunctionImpl for VectorFunction {
     fn call_with_args(&self, args: TableFunctionArgs) -> Result<Arc<dyn TableProvider>> {
         let name = self.kind.name();
-        let usage =
-            || plan_datafusion_err!("{name} takes a text, how many grains to find, and, if there are several, a model");
+        let usage = || {
+            plan_datafusion_err!(
+                "{name} takes a text, how many grains to find, and, if there are several, a model"
+            )
+        };
         let (wanted, limit, model) = match args.exprs() {
             [wanted, limit] => (wanted, limit, None),
             [wanted, limit, model] => (wanted, limit, Some(text_of(model).ok_or_else(usage)?)),
@@ -79,14 +91,22 @@ impl TableFunctionImpl for VectorFunction {
         let wanted = match (serde_json::from_str::<Vec<f32>>(&text), &self.embedder) {
             (Ok(vector), _) if self.kind == Kind::Vector => Wanted::Vector(vector),
             (_, Some(embedder)) => Wanted::Text(text.clone(), Arc::clone(embedder)),
-            (_, None) => return plan_err!("{name} needs an embedder for a text; `--embedder` names one"),
+            (_, None) => {
+                return plan_err!("{name} needs an embedder for a text; `--embedder` names one");
+            }
         };
         let words = match self.kind {
             Kind::Vector => None,
             Kind::Hybrid => Some(TextQuery::parse(&text).map_err(external)?),
         };
         let limit = limit_of(limit).ok_or_else(usage)?;
-        Ok(Arc::new(VectorTable { source: self.source.clone(), wanted, words, limit, model }))
+        Ok(Arc::new(VectorTable {
+            source: self.source.clone(),
+            wanted,
+            words,
+            limit,
+            model,
+        }))
     }
 }
 
@@ -111,7 +131,10 @@ impl TableProvider for VectorTable {
         TableType::Temporary
     }
 
-    fn supports_filters_pushdown(&self, filters: &[&Expr]) -> Result<Vec<TableProviderFilterPushDown>> {
+    fn supports_filters_pushdown(
+        &self,
+        filters: &[&Expr],
+    ) -> Result<Vec<TableProviderFilterPushDown>> {
         Ok(pushed_down(filters))
     }
 
@@ -125,22 +148,37 @@ impl TableProvider for VectorTable {
         let (terms, found) = passing(&self.source, state, filters, self.limit, self).await?;
         let batch = self.source.rows(state, &found, &terms, projection).await?;
         let schema = batch.schema();
-        Ok(MemorySourceConfig::try_new_exec(&[vec![batch]], schema, None)?)
+        Ok(MemorySourceConfig::try_new_exec(
+            &[vec![batch]],
+            schema,
+            None,
+        )?)
     }
 }
 
-/// How many times as many grains as are wanted each of two searches finds before their ranks are fused, and how many at least.
+/// How many times as many grains as are wanted each of two searches finds before their ranks are
+/// fused, and how many at least.
 const DEPTH: usize = 4;
 const LEAST_DEPTH: usize = 50;
 
 #[async_trait]
 impl Search for VectorTable {
     async fn best(&self, limit: usize) -> Result<(SearchTerms, Vec<Found>)> {
-        let Some(words) = self.words.clone() else { return Ok((SearchTerms::default(), self.near(limit).await?)) };
+        let Some(words) = self.words.clone() else {
+            return Ok((SearchTerms::default(), self.near(limit).await?));
+        };
         let each = limit.saturating_mul(DEPTH).max(LEAST_DEPTH);
         let near = self.near(each).await?;
-        let text = self.source.lake.sidecars().lake_text(&self.source.lake).await.map_err(external)?;
-        let hits = tokio::task::spawn_blocking(move || text.search(&words, each)).await.map_err(external)?;
+        let text = self
+            .source
+            .lake
+            .sidecars()
+            .lake_text(&self.source.lake)
+            .await
+            .map_err(external)?;
+        let hits = tokio::task::spawn_blocking(move || text.search(&words, each))
+            .await
+            .map_err(external)?;
         let (terms, hits) = hits.map_err(external)?;
         let hits: Vec<Found> = hits.iter().map(Found::from).collect();
         Ok((terms, fused([&hits, &near], limit)))
@@ -155,22 +193,38 @@ impl VectorTable {
             (None, Wanted::Text(_, embedder)) => Some(embedder.model()),
             (None, Wanted::Vector(_)) => None,
         };
-        let vectors = LakeVectors::open(&self.source.lake, model).await.map_err(external)?;
+        let vectors = LakeVectors::open(&self.source.lake, model)
+            .await
+            .map_err(external)?;
         let wanted = self.wanted.clone();
         let found = tokio::task::spawn_blocking(move || {
             let vector = match wanted {
                 Wanted::Vector(vector) => vector,
-                Wanted::Text(text, embedder) => embedder.embed(&[text]).map_err(external)?.pop().unwrap_or_default(),
+                Wanted::Text(text, embedder) => embedder
+                    .embed(&[text])
+                    .map_err(external)?
+                    .pop()
+                    .unwrap_or_default(),
             };
             match vectors.dimensions() {
                 Some(dimensions) if dimensions != vector.len() => {
-                    plan_err!("the vector has {} numbers, those of the lake have {dimensions}", vector.len())
+                    plan_err!(
+                        "the vector has {} numbers, those of the lake have {dimensions}",
+                        vector.len()
+                    )
                 }
                 _ => Ok(vectors.search(&vector, limit)),
             }
         });
         let hits = found.await.map_err(external)??;
-        Ok(hits.iter().map(|hit| Found { segment: hit.segment, row: hit.row, score: hit.score }).collect())
+        Ok(hits
+            .iter()
+            .map(|hit| Found {
+                segment: hit.segment,
+                row: hit.row,
+                score: hit.score,
+            })
+            .collect())
     }
 }
 
@@ -186,10 +240,19 @@ fn fused(lists: [&[Found]; 2], limit: usize) -> Vec<Found> {
             *scores.entry((found.segment, found.row)).or_default() += part;
         }
     }
-    let mut fused: Vec<Found> =
-        scores.into_iter().map(|((segment, row), score)| Found { segment, row, score }).collect();
+    let mut fused: Vec<Found> = scores
+        .into_iter()
+        .map(|((segment, row), score)| Found {
+            segment,
+            row,
+            score,
+        })
+        .collect();
     fused.sort_by(|left, right| {
-        right.score.total_cmp(&left.score).then((left.segment, left.row).cmp(&(right.segment, right.row)))
+        right
+            .score
+            .total_cmp(&left.score)
+            .then((left.segment, left.row).cmp(&(right.segment, right.row)))
     });
     fused.truncate(limit);
     fused
@@ -200,14 +263,30 @@ mod tests {
     use super::*;
 
     fn found(rows: &[u32]) -> Vec<Found> {
-        rows.iter().map(|row| Found { segment: 0, row: *row, score: 0.5 }).collect()
+        rows.iter()
+            .map(|row| Found {
+                segment: 0,
+                row: *row,
+                score: 0.5,
+            })
+            .collect()
     }
 
     #[test]
     fn what_stands_high_in_both_lists_comes_first() {
         let fused = fused([&found(&[1, 2, 3]), &found(&[2, 4])], 3);
-        assert_eq!(fused.iter().map(|found| found.row).collect::<Vec<_>>(), [2, 1, 4]);
+        assert_eq!(
+            fused.iter().map(|found| found.row).collect::<Vec<_>>(),
+            [2, 1, 4]
+        );
         assert!(fused[0].score < 1.0);
-        assert_eq!(super::fused([&found(&[9]), &found(&[9])], 5), [Found { segment: 0, row: 9, score: 1.0 }]);
+        assert_eq!(
+            super::fused([&found(&[9]), &found(&[9])], 5),
+            [Found {
+                segment: 0,
+                row: 9,
+                score: 1.0
+            }]
+        );
     }
 }

@@ -18,7 +18,9 @@ use crate::cal::TypeName;
 
 /// The views.
 pub(super) fn views() -> impl Iterator<Item = View> {
-    let of_types = GrainType::ALL.into_iter().map(|grain_type| (grain_type.plural(), of_type(grain_type)));
+    let of_types = GrainType::ALL
+        .into_iter()
+        .map(|grain_type| (grain_type.plural(), of_type(grain_type)));
     let others = [
         ("triples", TRIPLES.to_owned()),
         ("consent_withdrawals", CONSENT_WITHDRAWALS.to_owned()),
@@ -29,9 +31,18 @@ pub(super) fn views() -> impl Iterator<Item = View> {
 
 fn of_type(grain_type: GrainType) -> String {
     let identity = IdentityColumn::ALL.iter().map(|column| column.name());
-    let fields = Field::of_type(grain_type).filter(|field| column_of(*field).is_some()).map(Field::name);
-    let columns: Vec<String> = identity.chain(fields).map(|name| format!("\"{name}\"")).collect();
-    format!("SELECT {} FROM {GRAINS} WHERE type_byte = {}", columns.join(", "), grain_type as u8)
+    let fields = Field::of_type(grain_type)
+        .filter(|field| column_of(*field).is_some())
+        .map(Field::name);
+    let columns: Vec<String> = identity
+        .chain(fields)
+        .map(|name| format!("\"{name}\""))
+        .collect();
+    format!(
+        "SELECT {} FROM {GRAINS} WHERE type_byte = {}",
+        columns.join(", "),
+        grain_type as u8
+    )
 }
 
 /// The query of `triples`.
@@ -39,8 +50,9 @@ pub(super) const TRIPLES: &str = "
     SELECT subject, relation, object, content_address AS address, type, namespace, created_at FROM grains
     WHERE subject IS NOT NULL AND relation IS NOT NULL AND object IS NOT NULL";
 
-/// Withdrawals that count against a consent: only its own subject can withdraw it, however its address is spelled. One withdraws the
-/// scopes that it shares with the consent, or all of them if it shares none.
+/// Withdrawals that count against a consent: only its own subject can withdraw it, however its
+/// address is spelled. One withdraws the scopes that it shares with the consent, or all of them if
+/// it shares none.
 const CONSENT_WITHDRAWALS: &str = "
     SELECT p.content_address AS consent, w.content_address AS withdrawal, p.subject_did, p.grantee_did,
            CASE WHEN p.scope IS NULL OR array_has_any(w.scope, p.scope) THEN w.scope ELSE p.scope END AS scopes,
@@ -49,9 +61,10 @@ const CONSENT_WITHDRAWALS: &str = "
     FROM (SELECT *, grain_reference(prior_consent) AS named FROM consents WHERE is_withdrawal) w
     JOIN consents p ON w.named = p.content_address AND w.subject_did = p.subject_did";
 
-/// A consent that isn't current says nothing. A withdrawal by the subject of the consent that it names (`prior_consent`) counts
-/// whatever its time and its spelling of the grantee are; it withdraws the scopes that it shares with the consent, or all of
-/// them if it shares none. A withdrawal that names no consent is a word like any other: the newest counts, of two at the same
+/// A consent that isn't current says nothing. A withdrawal by the subject of the consent that it
+/// names (`prior_consent`) counts whatever its time and its spelling of the grantee are; it
+/// withdraws the scopes that it shares with the consent, or all of them if it shares none. A
+/// withdrawal that names no consent is a word like any other: the newest counts, of two at the same
 /// instant the withdrawal.
 const CONSENT_STATE: &str = "
     WITH withdrawals AS

@@ -1,13 +1,15 @@
-//! Walks from one grain to its relatives: `history(address)` along supersessions, `provenance(address, depth)` along
-//! `derived_from` and `provenance_chain`.
+//! Walks from one grain to its relatives: `history(address)` along supersessions,
+//! `provenance(address, depth)` along `derived_from` and `provenance_chain`.
 //!
-//! A walk goes level by level, each a query for all addresses of the level, and never visits a grain twice: forks, joins
-//! and loops that hostile input may state end like everything else.
+//! A walk goes level by level, each a query for all addresses of the level, and never visits a
+//! grain twice: forks, joins and loops that hostile input may state end like everything else.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray};
+use arrow::array::{
+    Array, ArrayRef, AsArray, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray,
+};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit, TimestampMicrosecondType};
 use async_trait::async_trait;
 use datafusion::catalog::{Session, TableFunctionArgs, TableFunctionImpl, TableProvider};
@@ -34,7 +36,9 @@ pub(super) fn register(context: &SessionContext) {
 
 /// The functions' names.
 pub(super) fn names() -> impl Iterator<Item = &'static str> {
-    [Function::History, Function::Provenance].into_iter().map(Function::name)
+    [Function::History, Function::Provenance]
+        .into_iter()
+        .map(Function::name)
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -58,15 +62,33 @@ impl TableFunctionImpl for Function {
         let (address, depth) = match (self, arguments.as_deref()) {
             (_, Some([address])) => (address, DEPTH_LIMIT),
             (Function::Provenance, Some([address, depth])) => (address, whole(depth)?),
-            (Function::History, _) => return Err(plan_datafusion_err!("history takes one address")),
-            (Function::Provenance, _) => return Err(plan_datafusion_err!("provenance takes an address and a depth")),
+            (Function::History, _) => {
+                return Err(plan_datafusion_err!("history takes one address"));
+            }
+            (Function::Provenance, _) => {
+                return Err(plan_datafusion_err!(
+                    "provenance takes an address and a depth"
+                ));
+            }
         };
         let address = match address {
-            ScalarValue::Utf8(Some(text)) | ScalarValue::Utf8View(Some(text)) => text.parse::<ContentAddress>(),
-            other => return Err(plan_datafusion_err!("{other} is no address; an address is 64 hex digits")),
+            ScalarValue::Utf8(Some(text)) | ScalarValue::Utf8View(Some(text)) => {
+                text.parse::<ContentAddress>()
+            }
+            other => {
+                return Err(plan_datafusion_err!(
+                    "{other} is no address; an address is 64 hex digits"
+                ));
+            }
         };
-        let address = address.map_err(|error| plan_datafusion_err!("{error}"))?.to_string();
-        Ok(Arc::new(Walk { function: *self, address, depth: depth.clamp(0, DEPTH_LIMIT) }))
+        let address = address
+            .map_err(|error| plan_datafusion_err!("{error}"))?
+            .to_string();
+        Ok(Arc::new(Walk {
+            function: *self,
+            address,
+            depth: depth.clamp(0, DEPTH_LIMIT),
+        }))
     }
 }
 
@@ -127,13 +149,21 @@ impl TableProvider for Walk {
         let state = state
             .as_any()
             .downcast_ref::<SessionState>()
-            .ok_or_else(|| internal_datafusion_err!("a walk needs a session of DataFusion's own kind"))?;
+            .ok_or_else(|| {
+                internal_datafusion_err!("a walk needs a session of DataFusion's own kind")
+            })?;
         let context = SessionContext::new_with_state(state.clone());
         let batch = match self.function {
             Function::History => history(&context, &self.address, self.own_schema()).await?,
-            Function::Provenance => provenance(&context, &self.address, self.depth, self.own_schema()).await?,
+            Function::Provenance => {
+                provenance(&context, &self.address, self.depth, self.own_schema()).await?
+            }
         };
-        Ok(MemorySourceConfig::try_new_exec(&[vec![batch]], self.own_schema(), projection.cloned())?)
+        Ok(MemorySourceConfig::try_new_exec(
+            &[vec![batch]],
+            self.own_schema(),
+            projection.cloned(),
+        )?)
     }
 }
 
@@ -145,24 +175,50 @@ struct Supersession {
 }
 
 /// The supersessions whose `column` is one of `addresses`.
-async fn supersessions(context: &SessionContext, column: &str, addresses: &[String]) -> Result<Vec<Supersession>> {
-    let among = addresses.iter().map(|address| lit(address.clone())).collect();
-    let found = context.table("supersessions").await?.filter(col(column).in_list(among, false))?.collect().await?;
+async fn supersessions(
+    context: &SessionContext,
+    column: &str,
+    addresses: &[String],
+) -> Result<Vec<Supersession>> {
+    let among = addresses
+        .iter()
+        .map(|address| lit(address.clone()))
+        .collect();
+    let found = context
+        .table("supersessions")
+        .await?
+        .filter(col(column).in_list(among, false))?
+        .collect()
+        .await?;
     let mut rows = Vec::new();
     for batch in found {
-        let (old, new) = (batch.column(0).as_string::<i32>(), batch.column(1).as_string::<i32>());
+        let (old, new) = (
+            batch.column(0).as_string::<i32>(),
+            batch.column(1).as_string::<i32>(),
+        );
         let at = batch.column(2).as_primitive::<TimestampMicrosecondType>();
         for row in 0..batch.num_rows() {
             let at = at.is_valid(row).then(|| at.value(row));
-            rows.push(Supersession { old: old.value(row).to_owned(), new: new.value(row).to_owned(), at });
+            rows.push(Supersession {
+                old: old.value(row).to_owned(),
+                new: new.value(row).to_owned(),
+                at,
+            });
         }
     }
-    rows.sort_by(|left, right| (left.at, &left.old, &left.new).cmp(&(right.at, &right.old, &right.new)));
+    rows.sort_by(|left, right| {
+        (left.at, &left.old, &left.new).cmp(&(right.at, &right.old, &right.new))
+    });
     Ok(rows)
 }
 
-/// All versions of what `address` says, oldest first: step 0 is the grain itself, older ones are before it.
-async fn history(context: &SessionContext, address: &str, schema: SchemaRef) -> Result<RecordBatch> {
+/// All versions of what `address` says, oldest first: step 0 is the grain itself, older ones are
+/// before it.
+async fn history(
+    context: &SessionContext,
+    address: &str,
+    schema: SchemaRef,
+) -> Result<RecordBatch> {
     let mut seen = HashSet::from([address.to_owned()]);
     let mut versions = vec![(0_i64, address.to_owned())];
     for direction in [-1, 1] {
@@ -170,15 +226,30 @@ async fn history(context: &SessionContext, address: &str, schema: SchemaRef) -> 
         let mut step = 0;
         while !level.is_empty() && step < DEPTH_LIMIT {
             step += 1;
-            let known = if direction < 0 { "superseded_by" } else { "content_address" };
+            let known = if direction < 0 {
+                "superseded_by"
+            } else {
+                "content_address"
+            };
             let found = supersessions(context, known, &level).await?;
-            let next = found.into_iter().map(|found| if direction < 0 { found.old } else { found.new });
-            level = next.filter(|address| seen.insert(address.clone())).collect();
-            versions.extend(level.iter().map(|address| (direction * step, address.clone())));
+            let next = found
+                .into_iter()
+                .map(|found| if direction < 0 { found.old } else { found.new });
+            level = next
+                .filter(|address| seen.insert(address.clone()))
+                .collect();
+            versions.extend(
+                level
+                    .iter()
+                    .map(|address| (direction * step, address.clone())),
+            );
         }
     }
     versions.sort_by_key(|(step, _)| *step);
-    let addresses: Vec<String> = versions.iter().map(|(_, address)| address.clone()).collect();
+    let addresses: Vec<String> = versions
+        .iter()
+        .map(|(_, address)| address.clone())
+        .collect();
     let mut ends: HashMap<String, Supersession> = HashMap::new();
     for end in supersessions(context, "content_address", &addresses).await? {
         // The first that took its place counts.
@@ -186,12 +257,20 @@ async fn history(context: &SessionContext, address: &str, schema: SchemaRef) -> 
     }
     let end_of = |address: &String| ends.get(address);
     let columns: Vec<ArrayRef> = vec![
-        Arc::new(Int64Array::from_iter_values(versions.iter().map(|(step, _)| *step))),
+        Arc::new(Int64Array::from_iter_values(
+            versions.iter().map(|(step, _)| *step),
+        )),
         Arc::new(StringArray::from_iter_values(&addresses)),
-        Arc::new(StringArray::from_iter(addresses.iter().map(|address| end_of(address).map(|end| &end.new)))),
+        Arc::new(StringArray::from_iter(
+            addresses
+                .iter()
+                .map(|address| end_of(address).map(|end| &end.new)),
+        )),
         Arc::new(
             TimestampMicrosecondArray::from_iter(
-                addresses.iter().map(|address| end_of(address).and_then(|end| end.at)),
+                addresses
+                    .iter()
+                    .map(|address| end_of(address).and_then(|end| end.at)),
             )
             .with_timezone("UTC"),
         ),
@@ -208,9 +287,19 @@ struct Source {
 }
 
 /// What `address` was made from, and that from what, down to `depth`.
-async fn provenance(context: &SessionContext, address: &str, depth: i64, schema: SchemaRef) -> Result<RecordBatch> {
+async fn provenance(
+    context: &SessionContext,
+    address: &str,
+    depth: i64,
+    schema: SchemaRef,
+) -> Result<RecordBatch> {
     let mut seen = HashSet::from([address.to_owned()]);
-    let mut sources = vec![Source { depth: 0, address: address.to_owned(), used_by: None, link: None }];
+    let mut sources = vec![Source {
+        depth: 0,
+        address: address.to_owned(),
+        used_by: None,
+        link: None,
+    }];
     let mut level = vec![address.to_owned()];
     for below in 1..=depth {
         let mut next = Vec::new();
@@ -227,11 +316,21 @@ async fn provenance(context: &SessionContext, address: &str, depth: i64, schema:
     }
     let types = types_of(context, sources.iter().map(|source| source.address.clone())).await?;
     let columns: Vec<ArrayRef> = vec![
-        Arc::new(Int64Array::from_iter_values(sources.iter().map(|source| source.depth))),
-        Arc::new(StringArray::from_iter_values(sources.iter().map(|source| &source.address))),
-        Arc::new(StringArray::from_iter(sources.iter().map(|source| source.used_by.as_ref()))),
-        Arc::new(StringArray::from_iter(sources.iter().map(|source| source.link.as_ref()))),
-        Arc::new(StringArray::from_iter(sources.iter().map(|source| types.get(&source.address)))),
+        Arc::new(Int64Array::from_iter_values(
+            sources.iter().map(|source| source.depth),
+        )),
+        Arc::new(StringArray::from_iter_values(
+            sources.iter().map(|source| &source.address),
+        )),
+        Arc::new(StringArray::from_iter(
+            sources.iter().map(|source| source.used_by.as_ref()),
+        )),
+        Arc::new(StringArray::from_iter(
+            sources.iter().map(|source| source.link.as_ref()),
+        )),
+        Arc::new(StringArray::from_iter(
+            sources.iter().map(|source| types.get(&source.address)),
+        )),
     ];
     Ok(RecordBatch::try_new(schema, columns)?)
 }
@@ -244,10 +343,18 @@ const SOURCES: &str = "
 
 async fn sources_of(context: &SessionContext, level: &[String], depth: i64) -> Result<Vec<Source>> {
     // The addresses were parsed or found as hashes; whatever else a list holds is quoted.
-    let quoted: Vec<String> = level.iter().map(|address| format!("'{}'", address.replace('\'', "''"))).collect();
-    let query = SOURCES.replace("{among}", &format!("content_address IN ({})", quoted.join(", ")));
-    let query =
-        format!("SELECT source, content_address, link FROM ({query}) WHERE source IS NOT NULL ORDER BY 1, 2, 3");
+    let quoted: Vec<String> = level
+        .iter()
+        .map(|address| format!("'{}'", address.replace('\'', "''")))
+        .collect();
+    let query = SOURCES.replace(
+        "{among}",
+        &format!("content_address IN ({})", quoted.join(", ")),
+    );
+    let query = format!(
+        "SELECT source, content_address, link FROM ({query}) WHERE source IS NOT NULL ORDER BY 1, \
+         2, 3"
+    );
     let mut sources = Vec::new();
     for batch in context.sql(&query).await?.collect().await? {
         let text = |at: usize| arrow::compute::cast(batch.column(at), &DataType::Utf8);
@@ -270,11 +377,24 @@ async fn types_of(
     addresses: impl Iterator<Item = String>,
 ) -> Result<HashMap<String, String>> {
     let among = addresses.map(lit).collect();
-    let grains = context.table("grains").await?.filter(col("content_address").in_list(among, false))?;
+    let grains = context
+        .table("grains")
+        .await?
+        .filter(col("content_address").in_list(among, false))?;
     let mut types = HashMap::new();
-    for batch in grains.select_columns(&["content_address", "type"])?.collect().await? {
-        let (addresses, names) = (batch.column(0).as_string::<i32>(), batch.column(1).as_string::<i32>());
-        types.extend((0..batch.num_rows()).map(|row| (addresses.value(row).to_owned(), names.value(row).to_owned())));
+    for batch in grains
+        .select_columns(&["content_address", "type"])?
+        .collect()
+        .await?
+    {
+        let (addresses, names) = (
+            batch.column(0).as_string::<i32>(),
+            batch.column(1).as_string::<i32>(),
+        );
+        types.extend(
+            (0..batch.num_rows())
+                .map(|row| (addresses.value(row).to_owned(), names.value(row).to_owned())),
+        );
     }
     Ok(types)
 }

@@ -1,5 +1,6 @@
-//! The execution cases of CAL, run by a naive executor: what they say of meaning and rendering holds of the trees, the
-//! shortcuts, the times, the projections, the budget and the formats of this crate.
+//! The execution cases of CAL, run by a naive executor: what they say of meaning and rendering
+//! holds of the trees, the shortcuts, the times, the projections, the budget and the formats of
+//! this crate.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,7 +13,9 @@ use gristmill_queries::render::GrainView;
 use gristmill_schemas::json::Json;
 
 fn read(name: &str) -> Json<'static> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/cases/cal").join(name);
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../tests/cases/cal")
+        .join(name);
     let bytes = std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     Json::parse(&bytes).unwrap().into_owned()
 }
@@ -22,36 +25,71 @@ fn text<'j>(json: &'j Json, key: &str) -> &'j str {
 }
 
 fn store(data: &Json) -> Store {
-    let grains = data.get("grains").unwrap().as_array().unwrap().iter().map(|grain| {
-        let payload = grain.get("grain").unwrap().as_object().unwrap().clone().into_owned();
-        let mut view = GrainView::from_json(text(grain, "address"), payload).unwrap();
-        let index = |key: &str| grain.get("index").and_then(|index| index.get(key)).cloned();
-        view.contradicted = index("contradicted").and_then(|value| value.as_bool()).unwrap_or_default();
-        view.verification_status = index("verification_status").and_then(|value| value.as_str().map(str::to_owned));
-        let superseded_by = index("superseded_by").and_then(|value| value.as_str().map(str::to_owned));
-        Stored { key: text(grain, "key").to_owned(), view, superseded_by }
-    });
+    let grains = data
+        .get("grains")
+        .unwrap()
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|grain| {
+            let payload = grain
+                .get("grain")
+                .unwrap()
+                .as_object()
+                .unwrap()
+                .clone()
+                .into_owned();
+            let mut view = GrainView::from_json(text(grain, "address"), payload).unwrap();
+            let index = |key: &str| grain.get("index").and_then(|index| index.get(key)).cloned();
+            view.contradicted = index("contradicted")
+                .and_then(|value| value.as_bool())
+                .unwrap_or_default();
+            view.verification_status =
+                index("verification_status").and_then(|value| value.as_str().map(str::to_owned));
+            let superseded_by =
+                index("superseded_by").and_then(|value| value.as_str().map(str::to_owned));
+            Stored {
+                key: text(grain, "key").to_owned(),
+                view,
+                superseded_by,
+            }
+        });
     let session = data.get("session").unwrap();
     Store {
         grains: grains.collect(),
         now_ms: data.get("now_ms").unwrap().as_i64().unwrap(),
         namespace: text(session, "namespace").to_owned(),
-        user: session.get("user_id").and_then(Json::as_str).map(str::to_owned),
+        user: session
+            .get("user_id")
+            .and_then(Json::as_str)
+            .map(str::to_owned),
     }
 }
 
-/// What a case says that doesn't hold; `None` if all of it holds; the reason in `Err` if it is not about reading.
+/// What a case says that doesn't hold; `None` if all of it holds; the reason in `Err` if it is not
+/// about reading.
 fn judge(store: &Store, case: &Json) -> Result<Option<String>, &'static str> {
     let expect = case.get("expect").unwrap();
     let parsed = parse(text(case, "query"), Options::default()).map_err(|_| "doesn't parse")?;
-    let params = case.get("session").and_then(|session| session.get("params")).and_then(Json::as_object);
+    let params = case
+        .get("session")
+        .and_then(|session| session.get("params"))
+        .and_then(Json::as_object);
     let mut bindings = Bindings::new();
     for (name, value) in params.into_iter().flat_map(|params| params.iter()) {
-        bindings.insert(name, value_from_json(value).unwrap()).unwrap();
+        bindings
+            .insert(name, value_from_json(value).unwrap())
+            .unwrap();
     }
     let query = match bind(&parsed.query, &bindings, Options::default()) {
         Ok(query) => query,
-        Err(error) => return Ok(differs("error", &text(expect, "error"), &error.code().as_str())),
+        Err(error) => {
+            return Ok(differs(
+                "error",
+                &text(expect, "error"),
+                &error.code().as_str(),
+            ));
+        }
     };
     match &query.statement {
         statement if statement.effect() == Effect::Appends => return Err("writes"),
@@ -63,25 +101,54 @@ fn judge(store: &Store, case: &Json) -> Result<Option<String>, &'static str> {
         _ => {}
     }
     let mut session = case.get("session").cloned().unwrap_or(Json::Null);
-    let user = match session.as_object_mut().and_then(|session| session.remove("user_id").or(session.remove("user"))) {
+    let user = match session
+        .as_object_mut()
+        .and_then(|session| session.remove("user_id").or(session.remove("user")))
+    {
         Some(user) => user.as_str().map(str::to_owned),
         None => store.user.clone(),
     };
     let answer = match store.run(&query, user.as_deref()) {
         Ok(answer) => answer,
-        Err(error) => return Ok(differs("error", &text(expect, "error"), &error.code().as_str())),
+        Err(error) => {
+            return Ok(differs(
+                "error",
+                &text(expect, "error"),
+                &error.code().as_str(),
+            ));
+        }
     };
-    Ok(expect.as_object().unwrap().iter().find_map(|(key, expected)| check(store, case, key, expected, &answer)))
+    Ok(expect
+        .as_object()
+        .unwrap()
+        .iter()
+        .find_map(|(key, expected)| check(store, case, key, expected, &answer)))
 }
 
 fn differs<T: PartialEq + std::fmt::Debug>(what: &str, expected: &T, got: &T) -> Option<String> {
     (expected != got).then(|| format!("{what}: expected {expected:#?}, got {got:#?}"))
 }
 
-fn check(store: &Store, case: &Json, key: &str, expected: &Json, answer: &Answer) -> Option<String> {
-    let keys = |grains: &[usize]| grains.iter().map(|at| store.grains[*at].key.clone()).collect::<Vec<_>>();
-    let strings =
-        |json: &Json| json.as_array().unwrap().iter().map(|one| one.as_str().unwrap().to_owned()).collect::<Vec<_>>();
+fn check(
+    store: &Store,
+    case: &Json,
+    key: &str,
+    expected: &Json,
+    answer: &Answer,
+) -> Option<String> {
+    let keys = |grains: &[usize]| {
+        grains
+            .iter()
+            .map(|at| store.grains[*at].key.clone())
+            .collect::<Vec<_>>()
+    };
+    let strings = |json: &Json| {
+        json.as_array()
+            .unwrap()
+            .iter()
+            .map(|one| one.as_str().unwrap().to_owned())
+            .collect::<Vec<_>>()
+    };
     let as_set = text(case, "order") == "set";
     let sorted = |mut list: Vec<String>| {
         if as_set {
@@ -90,23 +157,38 @@ fn check(store: &Store, case: &Json, key: &str, expected: &Json, answer: &Answer
         list
     };
     match key {
-        "grains" => differs("grains", &sorted(strings(expected)), &sorted(keys(&answer.grains))),
+        "grains" => differs(
+            "grains",
+            &sorted(strings(expected)),
+            &sorted(keys(&answer.grains)),
+        ),
         "total" => differs("total", &expected.as_u64().unwrap(), &(answer.total as u64)),
-        "value" if as_set => {
-            differs("value", &sorted(strings(expected)), &sorted(strings(answer.value.as_ref().unwrap())))
-        }
+        "value" if as_set => differs(
+            "value",
+            &sorted(strings(expected)),
+            &sorted(strings(answer.value.as_ref().unwrap())),
+        ),
         "value" => differs("value", &Some(expected), &answer.value.as_ref()),
-        "branch" => differs("branch", &expected.as_u64(), &answer.branch.map(|branch| branch as u64)),
+        "branch" => differs(
+            "branch",
+            &expected.as_u64(),
+            &answer.branch.map(|branch| branch as u64),
+        ),
         "rows" => {
             let rows = Json::Array(answer.rows.iter().cloned().map(Json::Object).collect());
             differs("rows", expected, &rows)
         }
         "groups" => {
             let groups = answer.groups.as_ref().unwrap().iter();
-            let got: BTreeMap<String, Vec<String>> =
-                groups.map(|(value, grains)| (value.clone(), keys(grains))).collect();
-            let expected =
-                expected.as_object().unwrap().iter().map(|(value, list)| (value.to_owned(), strings(list))).collect();
+            let got: BTreeMap<String, Vec<String>> = groups
+                .map(|(value, grains)| (value.clone(), keys(grains)))
+                .collect();
+            let expected = expected
+                .as_object()
+                .unwrap()
+                .iter()
+                .map(|(value, list)| (value.to_owned(), strings(list)))
+                .collect();
             differs("groups", &expected, &got)
         }
         "source_counts" => {
@@ -117,11 +199,23 @@ fn check(store: &Store, case: &Json, key: &str, expected: &Json, answer: &Answer
                 .map(|(label, count)| (label.to_owned(), count.as_u64().unwrap() as usize));
             differs("source_counts", &expected.collect(), &answer.source_counts)
         }
-        "text" => differs("text", &stripped(expected.as_str().unwrap()), &stripped(answer.text.as_deref().unwrap())),
+        "text" => differs(
+            "text",
+            &stripped(expected.as_str().unwrap()),
+            &stripped(answer.text.as_deref().unwrap()),
+        ),
         "text_except_tokens_line" => {
-            let without =
-                |text: &str| stripped(text).into_iter().filter(|line| !line.starts_with("tokens:")).collect::<Vec<_>>();
-            differs("text", &without(expected.as_str().unwrap()), &without(answer.text.as_deref().unwrap()))
+            let without = |text: &str| {
+                stripped(text)
+                    .into_iter()
+                    .filter(|line| !line.starts_with("tokens:"))
+                    .collect::<Vec<_>>()
+            };
+            differs(
+                "text",
+                &without(expected.as_str().unwrap()),
+                &without(answer.text.as_deref().unwrap()),
+            )
         }
         _ => None,
     }
@@ -129,7 +223,10 @@ fn check(store: &Store, case: &Json, key: &str, expected: &Json, answer: &Answer
 
 /// Lines without trailing blanks, without empty lines at the end.
 fn stripped(text: &str) -> Vec<String> {
-    let mut lines: Vec<String> = text.lines().map(|line| line.trim_end().to_owned()).collect();
+    let mut lines: Vec<String> = text
+        .lines()
+        .map(|line| line.trim_end().to_owned())
+        .collect();
     while lines.last().is_some_and(String::is_empty) {
         lines.pop();
     }
@@ -144,10 +241,22 @@ fn the_execution_cases_hold_of_a_naive_executor_and_the_renderers() {
     for case in cases.get("cases").unwrap().as_array().unwrap() {
         match judge(&store, case) {
             Ok(None) => held += 1,
-            Ok(Some(why)) => failed.push(format!("{}: {}\n{why}", text(case, "id"), text(case, "query"))),
+            Ok(Some(why)) => failed.push(format!(
+                "{}: {}\n{why}",
+                text(case, "id"),
+                text(case, "query")
+            )),
             Err(_) => elsewhere += 1,
         }
     }
-    assert!(failed.is_empty(), "{} cases fail\n{}", failed.len(), failed.join("\n\n"));
-    assert!(held >= 70 && elsewhere <= 12, "{held} held, {elsewhere} are about writes and plans");
+    assert!(
+        failed.is_empty(),
+        "{} cases fail\n{}",
+        failed.len(),
+        failed.join("\n\n")
+    );
+    assert!(
+        held >= 70 && elsewhere <= 12,
+        "{held} held, {elsewhere} are about writes and plans"
+    );
 }

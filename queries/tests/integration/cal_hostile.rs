@@ -2,7 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use gristmill_queries::cal::{Code, Options, from_json_bytes, parse, parse_bytes, query_hash, to_json};
+use gristmill_queries::cal::{
+    Code, Options, from_json_bytes, parse, parse_bytes, query_hash, to_json,
+};
 use proptest::prelude::*;
 
 /// The code of an input, which must come at once, even in a debug build on a busy machine.
@@ -22,30 +24,60 @@ fn filled(head: &str, piece: &str) -> String {
 fn nesting_ends_in_a_code_and_not_in_the_stack() {
     assert_eq!(code(filled("", "(").as_bytes()), Code::E013);
     assert_eq!(code(filled("EXPLAIN ", "(").as_bytes()), Code::E013);
-    assert_eq!(code(filled("", "(LET $a = RECALL | SUBJECTS; ").as_bytes()), Code::E013);
-    assert_eq!(code(filled("RECALL WHERE subject IN ", "(RECALL WHERE subject IN ").as_bytes()), Code::E007);
-    assert_eq!(code(filled("RECALL WHERE tags INCLUDE ", "[").as_bytes()), Code::E007);
+    assert_eq!(
+        code(filled("", "(LET $a = RECALL | SUBJECTS; ").as_bytes()),
+        Code::E013
+    );
+    assert_eq!(
+        code(filled("RECALL WHERE subject IN ", "(RECALL WHERE subject IN ").as_bytes()),
+        Code::E007
+    );
+    assert_eq!(
+        code(filled("RECALL WHERE tags INCLUDE ", "[").as_bytes()),
+        Code::E007
+    );
     assert_eq!(code(filled("RECALL WITH x_o(", "[").as_bytes()), Code::E007);
     assert_eq!(code(filled("EXPLAIN ", "EXPLAIN ").as_bytes()), Code::E002);
-    assert_eq!(code(filled("DEFINE TEMPLATE t ELEMENT ", "{").as_bytes()), Code::E094);
-    assert_eq!(code(filled("DEFINE TEMPLATE t ELEMENT {", " {").as_bytes()), Code::E002);
+    assert_eq!(
+        code(filled("DEFINE TEMPLATE t ELEMENT ", "{").as_bytes()),
+        Code::E094
+    );
+    assert_eq!(
+        code(filled("DEFINE TEMPLATE t ELEMENT {", " {").as_bytes()),
+        Code::E002
+    );
     let sections = filled("DEFINE TEMPLATE t ELEMENT { ", "{{#grain.type}}");
     let sections = sections[..sections.rfind("{{#").unwrap()].to_owned() + " }";
     assert_eq!(code(sections.as_bytes()), Code::E092);
-    let deep = format!("DEFINE TEMPLATE t ELEMENT {{ {} }}", "{{#grain.type}}".repeat(200));
+    let deep = format!(
+        "DEFINE TEMPLATE t ELEMENT {{ {} }}",
+        "{{#grain.type}}".repeat(200)
+    );
     assert_eq!(code(deep.as_bytes()), Code::E093);
 }
 
 #[test]
 fn long_lists_end_in_a_code() {
     let values = vec!["\"a\""; 1000].join(",");
-    assert_eq!(code(format!("RECALL WHERE subject IN ({values})").as_bytes()), Code::E011);
+    assert_eq!(
+        code(format!("RECALL WHERE subject IN ({values})").as_bytes()),
+        Code::E011
+    );
     let parameters: Vec<String> = (0..1000).map(|at| format!("$p{at}")).collect();
-    assert_eq!(code(format!("RECALL WHERE subject IN ({})", parameters.join(",")).as_bytes()), Code::E002);
+    assert_eq!(
+        code(format!("RECALL WHERE subject IN ({})", parameters.join(",")).as_bytes()),
+        Code::E002
+    );
     assert_eq!(code(filled("RECALL ", "| COUNT ").as_bytes()), Code::E021);
     assert_eq!(code(filled("RECALL ", "LIMIT 5 ").as_bytes()), Code::E012);
-    assert_eq!(code(filled("ASSEMBLE FROM (RECALL)", ",(RECALL)").as_bytes()), Code::E032);
-    assert_eq!(code(filled("COALESCE(RECALL", ",RECALL").as_bytes()), Code::E039);
+    assert_eq!(
+        code(filled("ASSEMBLE FROM (RECALL)", ",(RECALL)").as_bytes()),
+        Code::E032
+    );
+    assert_eq!(
+        code(filled("COALESCE(RECALL", ",RECALL").as_bytes()),
+        Code::E039
+    );
     assert_eq!(code(filled("", "LET $a=RECALL;").as_bytes()), Code::E009);
     assert_eq!(code(filled("RECALL BETWEEN ", "9").as_bytes()), Code::E020);
     assert_eq!(code(filled("RECALL LIMIT ", "9").as_bytes()), Code::E010);
@@ -58,13 +90,26 @@ fn bytes_that_are_no_text_end_in_a_code() {
     assert_eq!(code(&[0xff; 8193]), Code::E001, "length comes first");
     assert_eq!(code(b"RECALL \xff"), Code::E070);
     assert_eq!(code(b"\xc3"), Code::E070);
-    assert_eq!(code(b"RECALL beliefs WHERE subject = \"\xed\xa0\x80\""), Code::E070, "a surrogate");
+    assert_eq!(
+        code(b"RECALL beliefs WHERE subject = \"\xed\xa0\x80\""),
+        Code::E070,
+        "a surrogate"
+    );
     assert_eq!(code(b"   \n -- nothing"), Code::E014);
     assert_eq!(code(b""), Code::E014);
     assert_eq!(code("RECALL ABOUT \"a\u{202e}b\"".as_bytes()), Code::E071);
-    assert_eq!(code("DEFINE TEMPLATE t ELEMENT { \u{2066} }".as_bytes()), Code::E071);
-    assert_eq!(code(filled("RECALL ABOUT \"", "\\\"").as_bytes()), Code::E005);
-    assert_eq!(code(filled("RECALL ", "--").as_bytes().split_at(6).1), Code::E014);
+    assert_eq!(
+        code("DEFINE TEMPLATE t ELEMENT { \u{2066} }".as_bytes()),
+        Code::E071
+    );
+    assert_eq!(
+        code(filled("RECALL ABOUT \"", "\\\"").as_bytes()),
+        Code::E005
+    );
+    assert_eq!(
+        code(filled("RECALL ", "--").as_bytes().split_at(6).1),
+        Code::E014
+    );
     assert_eq!(code(b"RECALL\0"), Code::E002);
     assert_eq!(code("\u{feff}RECALL".as_bytes()), Code::E002);
 }
@@ -73,18 +118,29 @@ fn bytes_that_are_no_text_end_in_a_code() {
 fn errors_say_where_they_are() {
     let error = parse("RECALL beliefs\n  WHERE «x» = 1", Options::default()).unwrap_err();
     let position = error.position().unwrap();
-    assert_eq!((position.line, position.column, position.start, position.end), (2, 9, 23, 25));
+    assert_eq!(
+        (position.line, position.column, position.start, position.end),
+        (2, 9, 23, 25)
+    );
     let error = parse("RECALL fact", Options::default()).unwrap_err();
     let position = error.position().unwrap();
     assert_eq!((position.start, position.end), (7, 11));
     assert!(error.suggestion().contains("beliefs"));
-    let error = parse("DEFINE TEMPLATE t ELEMENT { a {{nope}} }", Options::default()).unwrap_err();
+    let error = parse(
+        "DEFINE TEMPLATE t ELEMENT { a {{nope}} }",
+        Options::default(),
+    )
+    .unwrap_err();
     assert_eq!(error.position().unwrap().start, 30);
 }
 
 #[test]
 fn hostile_json_ends_in_a_code() {
-    let code = |text: &str| from_json_bytes(text.as_bytes(), Options::default()).expect_err(text).code();
+    let code = |text: &str| {
+        from_json_bytes(text.as_bytes(), Options::default())
+            .expect_err(text)
+            .code()
+    };
     assert_eq!(code(""), Code::E014);
     assert_eq!(code("{"), Code::E120);
     assert_eq!(code("[]"), Code::E120);
@@ -92,7 +148,10 @@ fn hostile_json_ends_in_a_code() {
     assert_eq!(code(&"x".repeat(1_000_000)), Code::E001);
     assert_eq!(code(r#"{"statement":"delete"}"#), Code::E120);
     assert_eq!(code(r#"{"statement":"recall","order":"x"}"#), Code::E120);
-    assert_eq!(code(r#"{"cal_version":2,"statement":"recall"}"#), Code::E100);
+    assert_eq!(
+        code(r#"{"cal_version":2,"statement":"recall"}"#),
+        Code::E100
+    );
     let long = format!(r#"{{"statement":"recall","about":"{}"}}"#, "x".repeat(9000));
     assert_eq!(code(&long), Code::E001);
     let nested = (0..60).fold(r#"{"statement":"recall"}"#.to_owned(), |inner, _| {
@@ -104,12 +163,17 @@ fn hostile_json_ends_in_a_code() {
         Options::default(),
     )
     .unwrap_err();
-    assert_eq!((error.code(), error.pointer().as_str()), (Code::E020, "/entries/0/query/where/0/value"));
+    assert_eq!(
+        (error.code(), error.pointer().as_str()),
+        (Code::E020, "/entries/0/query/where/0/value")
+    );
 }
 
 /// Words, signs and literals that statements are made of.
 fn token() -> impl Strategy<Value = String> {
-    let words = gristmill_queries::cal::words::Keyword::ALL.iter().map(|keyword| keyword.name().to_owned());
+    let words = gristmill_queries::cal::words::Keyword::ALL
+        .iter()
+        .map(|keyword| keyword.name().to_owned());
     let more = [
         "beliefs",
         "belief",
@@ -183,7 +247,8 @@ proptest! {
     }
 
     #[test]
-    fn no_row_of_tokens_makes_the_parser_panic(tokens in proptest::collection::vec(token(), 0..40), glue in "[ ]{0,1}") {
+    fn no_row_of_tokens_makes_the_parser_panic(tokens in proptest::collection::vec(token(), 0..40), glue in "[ \
+        ]{0,1}") {
         let text = tokens.join(&glue);
         if let Ok(parsed) = parse(&text, Options::default()) {
             // What parses has a text and a JSON form that say the same.

@@ -1,4 +1,5 @@
-//! The rules of the language, one table per rule: what parses, and with which code the rest is refused.
+//! The rules of the language, one table per rule: what parses, and with which code the rest is
+//! refused.
 
 use gristmill_queries::cal::{Options, parse, print, to_json};
 
@@ -18,15 +19,28 @@ fn assert_outcomes(table: &[(&str, &str)]) {
 
 fn warnings(text: &str) -> Vec<&'static str> {
     let parsed = parse(text, Options::default()).unwrap_or_else(|error| panic!("{text}: {error}"));
-    parsed.warnings.iter().map(|warning| warning.code.as_str().trim_start_matches("CAL-")).collect()
+    parsed
+        .warnings
+        .iter()
+        .map(|warning| warning.code.as_str().trim_start_matches("CAL-"))
+        .collect()
 }
 
 fn canonical(text: &str) -> String {
-    print(&parse(text, Options::default()).unwrap_or_else(|error| panic!("{text}: {error}")).query)
+    print(
+        &parse(text, Options::default())
+            .unwrap_or_else(|error| panic!("{text}: {error}"))
+            .query,
+    )
 }
 
 fn json(text: &str) -> String {
-    to_json(&parse(text, Options::default()).unwrap_or_else(|error| panic!("{text}: {error}")).query).to_string()
+    to_json(
+        &parse(text, Options::default())
+            .unwrap_or_else(|error| panic!("{text}: {error}"))
+            .query,
+    )
+    .to_string()
 }
 
 #[test]
@@ -73,17 +87,36 @@ fn types_are_plural_after_recall_and_singular_elsewhere() {
         ("ADD workflow \"x\" a -> b", "E051"),
         ("ADD events SET subject = \"a\"", "E003"),
     ]);
-    let aliases = |text| parse(text, Options { aliases: true }).map(|parsed| print(&parsed.query)).unwrap();
-    assert_eq!(aliases("RECALL facts WHERE type = \"fact\""), "RECALL beliefs WHERE type = \"belief\"");
-    assert_eq!(aliases("RECALL tools WHERE tool_name = \"x\""), "RECALL actions WHERE tool_name = \"x\"");
-    assert_eq!(aliases("RECALL episodes THREAD \"s\""), "RECALL events THREAD \"s\"");
-    assert_eq!(aliases("DESCRIBE fields checkpoint"), "DESCRIBE fields state");
+    let aliases = |text| {
+        parse(text, Options { aliases: true })
+            .map(|parsed| print(&parsed.query))
+            .unwrap()
+    };
+    assert_eq!(
+        aliases("RECALL facts WHERE type = \"fact\""),
+        "RECALL beliefs WHERE type = \"belief\""
+    );
+    assert_eq!(
+        aliases("RECALL tools WHERE tool_name = \"x\""),
+        "RECALL actions WHERE tool_name = \"x\""
+    );
+    assert_eq!(
+        aliases("RECALL episodes THREAD \"s\""),
+        "RECALL events THREAD \"s\""
+    );
+    assert_eq!(
+        aliases("DESCRIBE fields checkpoint"),
+        "DESCRIBE fields state"
+    );
 }
 
 #[test]
 fn clauses_come_in_any_order_each_once_and_as_last() {
     assert_outcomes(&[
-        ("RECALL LIMIT 5 WITH superseded WHERE subject = \"a\" IN \"n\"", "ok"),
+        (
+            "RECALL LIMIT 5 WITH superseded WHERE subject = \"a\" IN \"n\"",
+            "ok",
+        ),
         ("RECALL WITH superseded WITH explanation", "ok"),
         ("RECALL WITH superseded, explanation", "ok"),
         ("RECALL WHERE subject = \"a\" WHERE object = \"b\"", "E002"),
@@ -105,9 +138,14 @@ fn clauses_come_in_any_order_each_once_and_as_last() {
         ("RECALL WHERE relation IS FRIENDSHIP", "E002"),
         ("RECALL WHERE relation IS knowledge", "ok"),
     ]);
-    assert_eq!(canonical("recall limit 5 as SML -- x"), "RECALL | LIMIT 5 AS sml");
     assert_eq!(
-        canonical(r#"RECALL events RECENT 3 WITH iso_timestamps WHERE role="user" SINCE "today" IN "n""#),
+        canonical("recall limit 5 as SML -- x"),
+        "RECALL | LIMIT 5 AS sml"
+    );
+    assert_eq!(
+        canonical(
+            r#"RECALL events RECENT 3 WITH iso_timestamps WHERE role="user" SINCE "today" IN "n""#
+        ),
         r#"RECALL events IN "n" SINCE "today" WHERE role = "user" WITH iso_timestamps RECENT 3"#
     );
 }
@@ -117,7 +155,10 @@ fn fields_belong_to_types() {
     assert_outcomes(&[
         ("RECALL beliefs WHERE goal_state = \"active\"", "E060"),
         ("RECALL WHERE goal_state = \"active\"", "E061"),
-        ("RECALL WHERE type = \"goal\" AND goal_state = \"active\"", "E061"),
+        (
+            "RECALL WHERE type = \"goal\" AND goal_state = \"active\"",
+            "E061",
+        ),
         ("RECALL goals WHERE goal_state = \"active\"", "ok"),
         ("RECALL beliefs WHERE Subject = \"a\"", "E004"),
         ("RECALL beliefs WHERE priority = \"high\"", "E004"),
@@ -126,7 +167,10 @@ fn fields_belong_to_types() {
         ("RECALL beliefs WHERE limit 5", "E002"),
         ("RECALL beliefs WHERE key = \"x\"", "E002"),
         ("RECALL consents WHERE scope = \"x\"", "ok"),
-        ("RECALL beliefs WHERE hc:condition_code IN (\"a\", \"b\")", "ok"),
+        (
+            "RECALL beliefs WHERE hc:condition_code IN (\"a\", \"b\")",
+            "ok",
+        ),
         ("RECALL beliefs WHERE hc: = \"x\"", "E002"),
         ("RECALL beliefs WHERE hc:tags INCLUDE [\"x\"]", "ok"),
         ("RECALL beliefs WHERE hc:x = [\"x\"]", "E020"),
@@ -157,7 +201,10 @@ fn operators_and_values_fit_their_fields() {
         ("RECALL WHERE score < 0.5", "E020"),
         ("RECALL WHERE hash = $h", "ok"),
         ("RECALL WHERE hash IN (sha256:a1b2c3d4)", "E020"),
-        ("RECALL WHERE tags INCLUDE [\"a\"] AND tags EXCLUDE [\"b\"]", "ok"),
+        (
+            "RECALL WHERE tags INCLUDE [\"a\"] AND tags EXCLUDE [\"b\"]",
+            "ok",
+        ),
         ("RECALL WHERE tags INCLUDE []", "ok"),
         ("RECALL WHERE tags INCLUDE [5]", "E020"),
         ("RECALL WHERE tags INCLUDE [$t]", "ok"),
@@ -165,10 +212,19 @@ fn operators_and_values_fit_their_fields() {
         ("RECALL WHERE tags = [\"a\"]", "E020"),
         ("RECALL WHERE tags IN (\"a\")", "E020"),
         ("RECALL WHERE subject INCLUDE [\"a\"]", "E020"),
-        ("RECALL consensuses WHERE participating_observers INCLUDE [\"a\"]", "ok"),
-        ("RECALL consensuses WHERE participating_observers EXCLUDE [\"a\"]", "E020"),
+        (
+            "RECALL consensuses WHERE participating_observers INCLUDE [\"a\"]",
+            "ok",
+        ),
+        (
+            "RECALL consensuses WHERE participating_observers EXCLUDE [\"a\"]",
+            "E020",
+        ),
         ("RECALL consensuses WHERE threshold != 3", "E020"),
-        ("RECALL consensuses WHERE threshold < 3 AND agreement_count = 2", "ok"),
+        (
+            "RECALL consensuses WHERE threshold < 3 AND agreement_count = 2",
+            "ok",
+        ),
         ("RECALL WHERE contradicted = TRUE", "ok"),
         ("RECALL WHERE contradicted = 1", "E020"),
         ("RECALL actions WHERE is_error = \"false\"", "E020"),
@@ -201,16 +257,25 @@ fn times_are_dates_ages_or_epochs() {
         ("RECALL WHERE time = \"soon\"", "E020"),
         ("RECALL WHERE time >= \"today\"", "E020"),
         ("RECALL WHERE time BETWEEN \"2026-01-01\" AND $end", "ok"),
-        ("RECALL WHERE time BETWEEN \"2026-01-01\" AND \"never\"", "E020"),
+        (
+            "RECALL WHERE time BETWEEN \"2026-01-01\" AND \"never\"",
+            "E020",
+        ),
         ("RECALL WHERE time BETWEEN 1", "E002"),
-        ("RECALL goals WHERE deadline = \"2026-03-15T00:00:00Z\"", "ok"),
+        (
+            "RECALL goals WHERE deadline = \"2026-03-15T00:00:00Z\"",
+            "ok",
+        ),
         ("RECALL goals WHERE deadline = \"someday\"", "E020"),
         ("RECALL SINCE \"someday\"", "E020"),
         ("RECALL SINCE 5", "E002"),
         ("RECALL BETWEEN 1 AND 2", "ok"),
         ("RECALL BETWEEN \"a\" AND \"b\"", "E020"),
         ("RECALL BETWEEN TRUE AND FALSE", "E020"),
-        ("HISTORY WHERE subject = \"a\" AND relation = \"r\" AS OF \"someday\"", "E020"),
+        (
+            "HISTORY WHERE subject = \"a\" AND relation = \"r\" AS OF \"someday\"",
+            "E020",
+        ),
     ]);
 }
 
@@ -243,7 +308,10 @@ fn shortcuts_that_say_the_same_exclude_each_other() {
 #[test]
 fn stages_fit_their_input() {
     assert_outcomes(&[
-        ("RECALL | SELECT subject, confidence | ORDER BY time DESC | LIMIT 5", "ok"),
+        (
+            "RECALL | SELECT subject, confidence | ORDER BY time DESC | LIMIT 5",
+            "ok",
+        ),
         ("RECALL ORDER BY time LIMIT 5 SELECT subject", "ok"),
         ("RECALL |", "E002"),
         ("RECALL || LIMIT 5", "E002"),
@@ -282,8 +350,14 @@ fn stages_fit_their_input() {
         ("RECALL events | SUBJECTS", "E022"),
         ("RECALL goals | OBJECTS", "E022"),
         ("RECALL goals | HASHES", "ok"),
-        ("RECALL | LIMIT 1 | LIMIT 1 | LIMIT 1 | LIMIT 1 | LIMIT 1", "ok"),
-        ("RECALL | LIMIT 1 | LIMIT 1 | LIMIT 1 | LIMIT 1 | LIMIT 1 | LIMIT 1", "E012"),
+        (
+            "RECALL | LIMIT 1 | LIMIT 1 | LIMIT 1 | LIMIT 1 | LIMIT 1",
+            "ok",
+        ),
+        (
+            "RECALL | LIMIT 1 | LIMIT 1 | LIMIT 1 | LIMIT 1 | LIMIT 1 | LIMIT 1",
+            "E012",
+        ),
         ("RECALL PROJECT content(subject), attr(confidence)", "ok"),
         ("RECALL PROJECT attr(observer), content(hc:x)", "ok"),
         ("RECALL PROJECT attr(x_mood, tags)", "ok"),
@@ -299,22 +373,37 @@ fn stages_fit_their_input() {
 fn subqueries_end_in_an_extractor_and_nest_three_deep() {
     let nested = |depth: usize| {
         let open = "RECALL beliefs WHERE subject IN (".repeat(depth);
-        format!("{open}RECALL beliefs | SUBJECTS{}", ") | SUBJECTS".repeat(depth))
+        format!(
+            "{open}RECALL beliefs | SUBJECTS{}",
+            ") | SUBJECTS".repeat(depth)
+        )
     };
     assert_eq!(outcome(&nested(3)), "ok");
     assert_eq!(outcome(&nested(4)), "E007");
     assert_outcomes(&[
-        ("RECALL WHERE subject IN (RECALL beliefs | SUBJECTS RECENT 5)", "ok"),
+        (
+            "RECALL WHERE subject IN (RECALL beliefs | SUBJECTS RECENT 5)",
+            "ok",
+        ),
         ("RECALL WHERE subject IN (RECALL beliefs SUBJECTS)", "ok"),
-        ("RECALL WHERE subject IN (RECALL beliefs | SUBJECTS | LIMIT 5)", "E002"),
+        (
+            "RECALL WHERE subject IN (RECALL beliefs | SUBJECTS | LIMIT 5)",
+            "E002",
+        ),
         ("RECALL WHERE subject IN (RECALL beliefs | COUNT)", "E002"),
         ("RECALL WHERE subject IN (RECALL events | SUBJECTS)", "E022"),
         ("RECALL WHERE subject IN (RECALL events | HASHES)", "ok"),
         ("RECALL WHERE subject IN (EXISTS sha256:a1b2c3d4)", "E002"),
     ]);
     let hundred = vec!["\"a\""; 100].join(", ");
-    assert_eq!(outcome(&format!("RECALL WHERE subject IN ({hundred})")), "ok");
-    assert_eq!(outcome(&format!("RECALL WHERE subject IN ({hundred}, \"a\")")), "E011");
+    assert_eq!(
+        outcome(&format!("RECALL WHERE subject IN ({hundred})")),
+        "ok"
+    );
+    assert_eq!(
+        outcome(&format!("RECALL WHERE subject IN ({hundred}, \"a\")")),
+        "E011"
+    );
     assert_eq!(
         canonical("RECALL WHERE subject IN (RECALL beliefs SUBJECTS RECENT 5 AS text)"),
         "RECALL WHERE subject IN (RECALL beliefs | SUBJECTS RECENT 5 AS text)"
@@ -324,11 +413,23 @@ fn subqueries_end_in_an_extractor_and_nest_three_deep() {
 #[test]
 fn names_are_bound_before_they_are_used_and_once() {
     assert_outcomes(&[
-        ("LET $a = RECALL beliefs | SUBJECTS; RECALL WHERE subject IN ($a)", "ok"),
+        (
+            "LET $a = RECALL beliefs | SUBJECTS; RECALL WHERE subject IN ($a)",
+            "ok",
+        ),
         ("LET $a = RECALL beliefs; RECALL", "ok"),
-        ("LET $a = RECALL beliefs; RECALL WHERE subject IN ($a)", "E020"),
-        ("LET $a = RECALL beliefs | SUBJECTS; RECALL WHERE subject = $a", "E020"),
-        ("LET $a = RECALL beliefs | SUBJECTS; ASSEMBLE x FROM $a", "E020"),
+        (
+            "LET $a = RECALL beliefs; RECALL WHERE subject IN ($a)",
+            "E020",
+        ),
+        (
+            "LET $a = RECALL beliefs | SUBJECTS; RECALL WHERE subject = $a",
+            "E020",
+        ),
+        (
+            "LET $a = RECALL beliefs | SUBJECTS; ASSEMBLE x FROM $a",
+            "E020",
+        ),
         ("LET $a = RECALL beliefs; ASSEMBLE x FROM s: ($a), $a", "ok"),
         ("ASSEMBLE x FROM $a", "E008"),
         ("LET $a = RECALL beliefs; LET $a = RECALL", "E009"),
@@ -336,15 +437,45 @@ fn names_are_bound_before_they_are_used_and_once() {
         ("LET $a = RECALL beliefs RECALL", "E002"),
         ("LET $a = COALESCE(RECALL, RECALL); RECALL", "E002"),
         ("LET $a = RECALL;", "E002"),
-        ("LET $a = RECALL WHERE subject IN ($a); ASSEMBLE x FROM (RECALL)", "E008"),
-        ("LET $a = RECALL beliefs WHERE subject IN ($p) | SUBJECTS; RECALL WHERE subject IN ($a)", "ok"),
-        ("LET $a = RECALL beliefs | SUBJECTS; LET $b = RECALL WHERE subject IN ($a); RECALL", "E008"),
-        ("LET $a = RECALL beliefs | SUBJECTS; LET $b = RECALL WHERE subject IN ($a); ASSEMBLE x FROM $b", "ok"),
-        ("LET $a = RECALL beliefs | SUBJECTS; LET $b = RECALL WHERE subject IN ($a); EXPLAIN ASSEMBLE x FROM $b", "ok"),
-        ("LET $a = RECALL beliefs | SUBJECTS; BATCH { x: RECALL WHERE subject IN ($a) }", "ok"),
-        ("(LET $a = RECALL beliefs | SUBJECTS; RECALL WHERE subject IN ($a)) UNION (RECALL)", "ok"),
-        ("(LET $a = RECALL beliefs | SUBJECTS; RECALL) UNION (RECALL WHERE subject IN ($a))", "ok"),
-        ("LET $a = RECALL beliefs; (LET $a = RECALL; RECALL) UNION (RECALL)", "E009"),
+        (
+            "LET $a = RECALL WHERE subject IN ($a); ASSEMBLE x FROM (RECALL)",
+            "E008",
+        ),
+        (
+            "LET $a = RECALL beliefs WHERE subject IN ($p) | SUBJECTS; RECALL WHERE subject IN \
+             ($a)",
+            "ok",
+        ),
+        (
+            "LET $a = RECALL beliefs | SUBJECTS; LET $b = RECALL WHERE subject IN ($a); RECALL",
+            "E008",
+        ),
+        (
+            "LET $a = RECALL beliefs | SUBJECTS; LET $b = RECALL WHERE subject IN ($a); ASSEMBLE x \
+             FROM $b",
+            "ok",
+        ),
+        (
+            "LET $a = RECALL beliefs | SUBJECTS; LET $b = RECALL WHERE subject IN ($a); EXPLAIN \
+             ASSEMBLE x FROM $b",
+            "ok",
+        ),
+        (
+            "LET $a = RECALL beliefs | SUBJECTS; BATCH { x: RECALL WHERE subject IN ($a) }",
+            "ok",
+        ),
+        (
+            "(LET $a = RECALL beliefs | SUBJECTS; RECALL WHERE subject IN ($a)) UNION (RECALL)",
+            "ok",
+        ),
+        (
+            "(LET $a = RECALL beliefs | SUBJECTS; RECALL) UNION (RECALL WHERE subject IN ($a))",
+            "ok",
+        ),
+        (
+            "LET $a = RECALL beliefs; (LET $a = RECALL; RECALL) UNION (RECALL)",
+            "E009",
+        ),
     ]);
     let lets: String = (0..6).map(|at| format!("LET $l{at} = RECALL; ")).collect();
     assert_eq!(outcome(&format!("{lets}RECALL")), "E036");
@@ -378,9 +509,19 @@ fn set_operations_combine_up_to_five_recalls() {
         ("RECALL UNION RECALL", "E002"),
         ("(RECALL) UNION RECALL", "E002"),
         ("(RECALL) UNION (RECALL) UNION (RECALL)", "E002"),
-        ("((RECALL) UNION (RECALL)) INTERSECT ((RECALL) EXCEPT (RECALL))", "ok"),
-        ("((RECALL) UNION (RECALL)) UNION ((RECALL) UNION ((RECALL) UNION (RECALL)))", "ok"),
-        ("((RECALL) UNION ((RECALL) UNION (RECALL))) UNION ((RECALL) UNION ((RECALL) UNION (RECALL)))", "E013"),
+        (
+            "((RECALL) UNION (RECALL)) INTERSECT ((RECALL) EXCEPT (RECALL))",
+            "ok",
+        ),
+        (
+            "((RECALL) UNION (RECALL)) UNION ((RECALL) UNION ((RECALL) UNION (RECALL)))",
+            "ok",
+        ),
+        (
+            "((RECALL) UNION ((RECALL) UNION (RECALL))) UNION ((RECALL) UNION ((RECALL) UNION \
+             (RECALL)))",
+            "E013",
+        ),
         ("(EXISTS sha256:a1b2c3d4) UNION (RECALL)", "E021"),
         ("(RECALL) UNION (ASSEMBLE x FROM (RECALL))", "E021"),
         ("(RECALL | COUNT) UNION (RECALL)", "E021"),
@@ -397,13 +538,20 @@ fn assemble_has_its_clauses_in_order() {
         ("ASSEMBLE FOR \"x\" FROM (RECALL)", "ok"),
         ("ASSEMBLE \"x\" FROM (RECALL)", "E002"),
         (
-            "ASSEMBLE x FOR \"a\" FROM a: (RECALL), (RECALL) BUDGET 5 grains PRIORITY a FORMAT data STREAM WITH summarize",
+            "ASSEMBLE x FOR \"a\" FROM a: (RECALL), (RECALL) BUDGET 5 grains PRIORITY a FORMAT \
+             data STREAM WITH summarize",
             "ok",
         ),
         ("ASSEMBLE x FROM (RECALL) FOR \"a\"", "E002"),
-        ("ASSEMBLE x FROM a: (RECALL) PRIORITY a BUDGET 5 grains", "E002"),
+        (
+            "ASSEMBLE x FROM a: (RECALL) PRIORITY a BUDGET 5 grains",
+            "E002",
+        ),
         ("ASSEMBLE x FROM (RECALL) WITH summarize FORMAT sml", "E002"),
-        ("ASSEMBLE x FROM (RECALL) WITH summarize WITH explanation", "E002"),
+        (
+            "ASSEMBLE x FROM (RECALL) WITH summarize WITH explanation",
+            "E002",
+        ),
         ("ASSEMBLE x FROM (RECALL),", "E002"),
         ("ASSEMBLE x FROM (ASSEMBLE y FROM (RECALL))", "E002"),
         ("ASSEMBLE x FROM (EXISTS sha256:a1b2c3d4)", "E002"),
@@ -426,10 +574,19 @@ fn assemble_has_its_clauses_in_order() {
         ("ASSEMBLE x FROM (RECALL) FORMAT TEMPLATE mine", "ok"),
         ("ASSEMBLE x FROM (RECALL) FORMAT TEMPLATE", "E002"),
         ("ASSEMBLE x FROM (RECALL) FORMAT TEMPLATE { }", "E002"),
-        ("ASSEMBLE x FROM (RECALL) FORMAT TEMPLATE { ELEMENT { x }", "E002"),
-        ("ASSEMBLE x FROM (RECALL) FORMAT TEMPLATE { ELEMENT { x } } WITH summarize", "ok"),
+        (
+            "ASSEMBLE x FROM (RECALL) FORMAT TEMPLATE { ELEMENT { x }",
+            "E002",
+        ),
+        (
+            "ASSEMBLE x FROM (RECALL) FORMAT TEMPLATE { ELEMENT { x } } WITH summarize",
+            "ok",
+        ),
         ("ASSEMBLE x FROM (RECALL) STREAM { }", "E002"),
-        ("ASSEMBLE x FROM (RECALL) STREAM { progress, budget, chunks }", "ok"),
+        (
+            "ASSEMBLE x FROM (RECALL) STREAM { progress, budget, chunks }",
+            "ok",
+        ),
         ("ASSEMBLE x FROM (RECALL) STREAM { everything }", "E077"),
         ("ASSEMBLE x FROM (RECALL) STREAM { chunk_size = 20 }", "ok"),
         ("ASSEMBLE x FROM (RECALL) STREAM { chunk_size = 0 }", "E078"),
@@ -439,16 +596,38 @@ fn assemble_has_its_clauses_in_order() {
     let sources = |count: usize| vec!["(RECALL)"; count].join(", ");
     assert_eq!(outcome(&format!("ASSEMBLE x FROM {}", sources(8))), "ok");
     assert_eq!(outcome(&format!("ASSEMBLE x FROM {}", sources(9))), "E032");
-    assert_eq!(outcome(&format!("ASSEMBLE {} FROM (RECALL)", "n".repeat(64))), "ok");
-    assert_eq!(outcome(&format!("ASSEMBLE x FOR \"{}\" FROM (RECALL)", "é".repeat(256))), "ok");
-    assert_eq!(outcome(&format!("ASSEMBLE x FOR \"{}\" FROM (RECALL)", "é".repeat(257))), "E002");
-    assert_eq!(json("ASSEMBLE x FROM (RECALL) STREAM"), json("ASSEMBLE x FROM (RECALL) STREAM { ALL }"));
+    assert_eq!(
+        outcome(&format!("ASSEMBLE {} FROM (RECALL)", "n".repeat(64))),
+        "ok"
+    );
+    assert_eq!(
+        outcome(&format!(
+            "ASSEMBLE x FOR \"{}\" FROM (RECALL)",
+            "é".repeat(256)
+        )),
+        "ok"
+    );
+    assert_eq!(
+        outcome(&format!(
+            "ASSEMBLE x FOR \"{}\" FROM (RECALL)",
+            "é".repeat(257)
+        )),
+        "E002"
+    );
+    assert_eq!(
+        json("ASSEMBLE x FROM (RECALL) STREAM"),
+        json("ASSEMBLE x FROM (RECALL) STREAM { ALL }")
+    );
 }
 
 #[test]
 fn options_have_their_arguments_and_no_others() {
     assert_outcomes(&[
-        ("RECALL WITH Superseded, SCORE_BREAKDOWN, explanation, provenance, summarize, iso_timestamps", "ok"),
+        (
+            "RECALL WITH Superseded, SCORE_BREAKDOWN, explanation, provenance, summarize, \
+             iso_timestamps",
+            "ok",
+        ),
         ("RECALL WITH superseded(1)", "E002"),
         ("RECALL WITH dedup", "E002"),
         ("RECALL WITH dedup()", "E002"),
@@ -482,11 +661,20 @@ fn histories_are_of_a_grain_or_of_a_triple() {
         ("HISTORY sha256:a1b2c3d4 AS OF \"today\"", "E002"),
         ("HISTORY", "E002"),
         ("HISTORY \"a\"", "E002"),
-        ("HISTORY IN SCOPE \"n\" WHERE subject = $s AND relation = \"r\" AS OF \"today\"", "ok"),
+        (
+            "HISTORY IN SCOPE \"n\" WHERE subject = $s AND relation = \"r\" AS OF \"today\"",
+            "ok",
+        ),
         ("HISTORY WHERE subject = \"a\"", "E002"),
-        ("HISTORY WHERE subject != \"a\" AND relation = \"r\"", "E002"),
+        (
+            "HISTORY WHERE subject != \"a\" AND relation = \"r\"",
+            "E002",
+        ),
         ("HISTORY WHERE subject = 5 AND relation = \"r\"", "E020"),
-        ("HISTORY WHERE subject = \"a\" AND relation = \"r\" AND object = \"o\"", "E002"),
+        (
+            "HISTORY WHERE subject = \"a\" AND relation = \"r\" AND object = \"o\"",
+            "E002",
+        ),
         ("HISTORY OF sha256:a1b2c3d4", "E002"),
         ("EXISTS", "E002"),
         ("EXISTS \"sha256:a1b2c3d4\"", "E002"),
@@ -513,24 +701,45 @@ fn explain_describe_batch_and_coalesce_hold_what_they_may() {
         ("BATCH { RECALL }", "E002"),
         ("BATCH { a: RECALL goals b: RECALL }", "E002"),
         ("BATCH { a: ASSEMBLE x FROM (RECALL) }", "E002"),
-        ("BATCH { a: ADD belief SET subject = \"s\" REASON \"r\" }", "E002"),
+        (
+            "BATCH { a: ADD belief SET subject = \"s\" REASON \"r\" }",
+            "E002",
+        ),
         ("BATCH { a: BATCH { b: RECALL } }", "E002"),
         (
-            "BATCH { limit: RECALL LIMIT 5, recall: RECALL SELECT subject, where: RECALL WITH superseded, b: DESCRIBE fields }",
+            "BATCH { limit: RECALL LIMIT 5, recall: RECALL SELECT subject, where: RECALL WITH \
+             superseded, b: DESCRIBE fields }",
             "ok",
         ),
-        ("BATCH { a: RECALL PROJECT content(object), attr: RECALL }", "ok"),
+        (
+            "BATCH { a: RECALL PROJECT content(object), attr: RECALL }",
+            "ok",
+        ),
         ("COALESCE(RECALL)", "E002"),
         ("COALESCE(RECALL, RECALL,)", "E002"),
-        ("COALESCE(RECALL SELECT subject, RECALL WITH superseded, RECALL)", "ok"),
+        (
+            "COALESCE(RECALL SELECT subject, RECALL WITH superseded, RECALL)",
+            "ok",
+        ),
         ("COALESCE RECALL, RECALL", "E002"),
         ("COALESCE(RECALL, COALESCE(RECALL, RECALL))", "E002"),
     ]);
-    let entries = |count: usize| (0..count).map(|at| format!("e{at}: RECALL")).collect::<Vec<_>>().join(", ");
+    let entries = |count: usize| {
+        (0..count)
+            .map(|at| format!("e{at}: RECALL"))
+            .collect::<Vec<_>>()
+            .join(", ")
+    };
     assert_eq!(outcome(&format!("BATCH {{ {} }}", entries(10))), "ok");
     assert_eq!(outcome(&format!("BATCH {{ {} }}", entries(11))), "E002");
-    assert_eq!(outcome(&format!("COALESCE({})", ["RECALL"; 5].join(", "))), "ok");
-    assert_eq!(outcome(&format!("COALESCE({})", ["RECALL"; 6].join(", "))), "E039");
+    assert_eq!(
+        outcome(&format!("COALESCE({})", ["RECALL"; 5].join(", "))),
+        "ok"
+    );
+    assert_eq!(
+        outcome(&format!("COALESCE({})", ["RECALL"; 6].join(", "))),
+        "E039"
+    );
 }
 
 #[test]
@@ -550,18 +759,31 @@ fn evolve_statements_set_what_they_may_and_give_a_reason() {
         ("belief", "SET tags = \"t\" REASON \"r\"", "E020"),
         ("belief", "SET tags = [1] REASON \"r\"", "E020"),
         ("belief", "SET confidence = \"high\" REASON \"r\"", "E020"),
-        ("belief", "SET confidence = 1 SET importance = 0.0 REASON \"r\"", "ok"),
+        (
+            "belief",
+            "SET confidence = 1 SET importance = 0.0 REASON \"r\"",
+            "ok",
+        ),
         ("belief", "SET confidence = 7 REASON \"r\"", "E020"),
         ("belief", "SET confidence = -0.1 REASON \"r\"", "E020"),
         ("goal", "SET importance = 11 REASON \"r\"", "E020"),
         ("observation", "SET observer_id = \"\" REASON \"r\"", "E020"),
-        ("observation", "SET observer_type = \"\" REASON \"r\"", "E020"),
+        (
+            "observation",
+            "SET observer_type = \"\" REASON \"r\"",
+            "E020",
+        ),
         ("belief", "SET observer_id = \"x\" REASON \"r\"", "E017"),
         ("belief", "SET hc = \"x\" REASON \"r\"", "E017"),
-        ("observation", "SET observer_id = \"x\" SET observer_type = \"y\" REASON \"r\"", "ok"),
+        (
+            "observation",
+            "SET observer_id = \"x\" SET observer_type = \"y\" REASON \"r\"",
+            "ok",
+        ),
         (
             "goal",
-            "SET goal_state = \"blocked\" SET assigned_agent = \"a\" SET deadline = 1768478400 REASON \"r\"",
+            "SET goal_state = \"blocked\" SET assigned_agent = \"a\" SET deadline = 1768478400 \
+             REASON \"r\"",
             "ok",
         ),
         ("goal", "SET goal_state = \"lost\" REASON \"r\"", "E063"),
@@ -577,23 +799,56 @@ fn evolve_statements_set_what_they_may_and_give_a_reason() {
         ("ADD belief SET subject = \"s\"", "E018"),
         ("ADD belief", "E018"),
         ("ADD", "E002"),
-        ("SUPERSEDE sha256:a1b2c3d4 SET object = \"o\" REASON \"r\"", "ok"),
+        (
+            "SUPERSEDE sha256:a1b2c3d4 SET object = \"o\" REASON \"r\"",
+            "ok",
+        ),
         ("SUPERSEDE $h SET confidence = $c REASON \"r\"", "ok"),
         ("SUPERSEDE sha256:a1b2c3d4 REASON \"r\"", "E019"),
         ("SUPERSEDE sha256:a1b2c3d4", "E019"),
         ("SUPERSEDE SET object = \"o\" REASON \"r\"", "E002"),
-        ("SUPERSEDE sha256:a1b2c3d4 SET subject = \"s\" REASON \"r\"", "E017"),
-        ("SUPERSEDE sha256:a1b2c3d4 SET object = \"o\" SET object = \"p\" REASON \"r\"", "E002"),
-        ("SUPERSEDE sha256:a1b2c3d4 SET object = 5 REASON \"r\"", "E020"),
-        ("SUPERSEDE sha256:a1b2c3d4 SET importance = 1.5 REASON \"r\"", "E020"),
-        ("SUPERSEDE sha256:a1b2c3d4 SET object = \"\" REASON \"r\"", "ok"),
-        ("EXPLAIN SUPERSEDE sha256:a1b2c3d4 SET confidence = 7 REASON \"r\"", "E020"),
-        ("ADD belief SET subject = \"\" SET relation = \"r\" SET object = \"o\" REASON \"r\"", "E020"),
-        ("ADD belief SET subject = \"s\" SET relation = \"r\" SET object = \"\" REASON \"r\"", "ok"),
-        ("ADD goal SET subject = \"s\" SET relation = \"r\" SET object = \"\" REASON \"r\"", "E020"),
+        (
+            "SUPERSEDE sha256:a1b2c3d4 SET subject = \"s\" REASON \"r\"",
+            "E017",
+        ),
+        (
+            "SUPERSEDE sha256:a1b2c3d4 SET object = \"o\" SET object = \"p\" REASON \"r\"",
+            "E002",
+        ),
+        (
+            "SUPERSEDE sha256:a1b2c3d4 SET object = 5 REASON \"r\"",
+            "E020",
+        ),
+        (
+            "SUPERSEDE sha256:a1b2c3d4 SET importance = 1.5 REASON \"r\"",
+            "E020",
+        ),
+        (
+            "SUPERSEDE sha256:a1b2c3d4 SET object = \"\" REASON \"r\"",
+            "ok",
+        ),
+        (
+            "EXPLAIN SUPERSEDE sha256:a1b2c3d4 SET confidence = 7 REASON \"r\"",
+            "E020",
+        ),
+        (
+            "ADD belief SET subject = \"\" SET relation = \"r\" SET object = \"o\" REASON \"r\"",
+            "E020",
+        ),
+        (
+            "ADD belief SET subject = \"s\" SET relation = \"r\" SET object = \"\" REASON \"r\"",
+            "ok",
+        ),
+        (
+            "ADD goal SET subject = \"s\" SET relation = \"r\" SET object = \"\" REASON \"r\"",
+            "E020",
+        ),
         ("SUPERSEDE sha256:a1b2c3d4 SET object = \"o\"", "E018"),
         ("REVERT sha256:a1b2c3d4", "E018"),
-        ("REVERT sha256:a1b2c3d4 SET object = \"o\" REASON \"r\"", "E002"),
+        (
+            "REVERT sha256:a1b2c3d4 SET object = \"o\" REASON \"r\"",
+            "E002",
+        ),
         ("REVERT REASON \"r\"", "E002"),
         ("REVERT $h REASON \"r\"", "ok"),
     ]);
@@ -605,7 +860,11 @@ fn evolve_statements_set_what_they_may_and_give_a_reason() {
 #[test]
 fn a_grain_type_in_any_case_is_the_type_as_grains_spell_it() {
     for text in ["goal", "Goal", "GOAL"] {
-        let parsed = parse(&format!("RECALL WHERE type = \"{text}\""), Options::default()).unwrap();
+        let parsed = parse(
+            &format!("RECALL WHERE type = \"{text}\""),
+            Options::default(),
+        )
+        .unwrap();
         assert_eq!(parsed.query.to_string(), "RECALL WHERE type = \"goal\"");
     }
 }
@@ -613,8 +872,14 @@ fn a_grain_type_in_any_case_is_the_type_as_grains_spell_it() {
 #[test]
 fn templates_are_checked_when_they_are_defined() {
     assert_outcomes(&[
-        ("DEFINE TEMPLATE t EXTENDS structured HEADER { a } ELEMENT { b } FOOTER { c }", "ok"),
-        ("define template t element { {{#each}}{{grain.content}}{{/each}} }", "ok"),
+        (
+            "DEFINE TEMPLATE t EXTENDS structured HEADER { a } ELEMENT { b } FOOTER { c }",
+            "ok",
+        ),
+        (
+            "define template t element { {{#each}}{{grain.content}}{{/each}} }",
+            "ok",
+        ),
         ("DEFINE TEMPLATE t ELEMENT { } ELEMENT_SUMMARY { x }", "ok"),
         ("DEFINE TEMPLATE t", "E002"),
         ("DEFINE t ELEMENT { x }", "E002"),
@@ -628,17 +893,35 @@ fn templates_are_checked_when_they_are_defined() {
         ("DEFINE TEMPLATE t EXTENDS json ELEMENT { x }", "E087"),
         ("DEFINE TEMPLATE t ELEMENT { a } ELEMENT { b }", "E095"),
         ("DEFINE TEMPLATE t ELEMENT { {{grain.nope}} }", "E090"),
-        ("DEFINE TEMPLATE t ELEMENT { {{#grain.nope}}x{{/grain.nope}} }", "E090"),
+        (
+            "DEFINE TEMPLATE t ELEMENT { {{#grain.nope}}x{{/grain.nope}} }",
+            "E090",
+        ),
         ("DEFINE TEMPLATE t ELEMENT { {{#grain.tags}}x }", "E091"),
         ("DEFINE TEMPLATE t ELEMENT { x{{/grain.tags}} }", "E091"),
         ("DEFINE TEMPLATE t ELEMENT { {{}} }", "E094"),
         ("DEFINE TEMPLATE t ELEMENT { {{=<% %>=}} }", "E094"),
         ("DEFINE TEMPLATE t ELEMENT { {{grain.type }", "E094"),
-        ("DEFINE TEMPLATE t ELEMENT { {\"type\": \"{{grain.type}}\"} }", "ok"),
-        ("ASSEMBLE x FROM (RECALL) FORMAT TEMPLATE { ELEMENT { {{nope}} } }", "E090"),
+        (
+            "DEFINE TEMPLATE t ELEMENT { {\"type\": \"{{grain.type}}\"} }",
+            "ok",
+        ),
+        (
+            "ASSEMBLE x FROM (RECALL) FORMAT TEMPLATE { ELEMENT { {{nope}} } }",
+            "E090",
+        ),
     ]);
-    let define = |bytes: usize| outcome(&format!("DEFINE TEMPLATE t HEADER {{ {} }}", "x".repeat(bytes)));
-    assert_eq!(define(4095), "ok", "with its newline the text has 4096 bytes");
+    let define = |bytes: usize| {
+        outcome(&format!(
+            "DEFINE TEMPLATE t HEADER {{ {} }}",
+            "x".repeat(bytes)
+        ))
+    };
+    assert_eq!(
+        define(4095),
+        "ok",
+        "with its newline the text has 4096 bytes"
+    );
     assert_eq!(define(4096), "E092");
     assert_eq!(
         json("DEFINE TEMPLATE t ELEMENT {\n  a\n} SOURCE_BREAK { - } HEADER {}"),
@@ -649,17 +932,38 @@ fn templates_are_checked_when_they_are_defined() {
 #[test]
 fn warnings_tell_what_is_odd_and_allowed() {
     for (text, expected) in [
-        ("RECALL WHERE relation = \"mg:prefers\" AND relation != \"prefers\"", vec![]),
-        ("RECALL WHERE relation IN (\"mg:knows\", \"mg:loves\")", vec!["W001"]),
+        (
+            "RECALL WHERE relation = \"mg:prefers\" AND relation != \"prefers\"",
+            vec![],
+        ),
+        (
+            "RECALL WHERE relation IN (\"mg:knows\", \"mg:loves\")",
+            vec!["W001"],
+        ),
         ("RECALL WHERE object = \"mg:loves\"", vec![]),
-        ("HISTORY WHERE subject = \"a\" AND relation = \"mg:loves\"", vec!["W001"]),
-        ("RECALL WHERE legal:case_id = \"x\" AND tags INCLUDE [\"a\", \"profile:legal\"]", vec![]),
-        ("RECALL WHERE tags INCLUDE [\"profile:legal\"] AND hc:x = \"y\"", vec!["W002"]),
-        ("RECALL WHERE tags EXCLUDE [\"profile:legal\"] AND legal:x = \"y\"", vec!["W002"]),
+        (
+            "HISTORY WHERE subject = \"a\" AND relation = \"mg:loves\"",
+            vec!["W001"],
+        ),
+        (
+            "RECALL WHERE legal:case_id = \"x\" AND tags INCLUDE [\"a\", \"profile:legal\"]",
+            vec![],
+        ),
+        (
+            "RECALL WHERE tags INCLUDE [\"profile:legal\"] AND hc:x = \"y\"",
+            vec!["W002"],
+        ),
+        (
+            "RECALL WHERE tags EXCLUDE [\"profile:legal\"] AND legal:x = \"y\"",
+            vec!["W002"],
+        ),
         ("RECALL PROJECT attr(fin:account_id)", vec!["W002"]),
         ("RECALL WHERE HC:x = \"y\"", vec!["W003"]),
         ("RECALL WITH x_a, x_b(1)", vec!["W004", "W004"]),
-        ("RECALL WHERE int:source_system = \"crm\" AND tags INCLUDE [\"profile:integration\"]", vec![]),
+        (
+            "RECALL WHERE int:source_system = \"crm\" AND tags INCLUDE [\"profile:integration\"]",
+            vec![],
+        ),
     ] {
         assert_eq!(warnings(text), expected, "{text}");
     }
@@ -667,7 +971,12 @@ fn warnings_tell_what_is_odd_and_allowed() {
 
 #[test]
 fn errors_offer_what_was_meant() {
-    let suggestion = |text: &str| parse(text, Options::default()).unwrap_err().suggestion().to_owned();
+    let suggestion = |text: &str| {
+        parse(text, Options::default())
+            .unwrap_err()
+            .suggestion()
+            .to_owned()
+    };
     for (text, meant) in [
         ("RECALL facts", "\"beliefs\""),
         ("RECALL beleifs", "\"beliefs\""),
@@ -684,6 +993,10 @@ fn errors_offer_what_was_meant() {
         ("DEFINE TEMPLATE t ELEMENT { {{content}} }", "grain.content"),
         ("RECALL 'a'", "double quotes"),
     ] {
-        assert!(suggestion(text).contains(meant), "{text}: {}", suggestion(text));
+        assert!(
+            suggestion(text).contains(meant),
+            "{text}: {}",
+            suggestion(text)
+        );
     }
 }

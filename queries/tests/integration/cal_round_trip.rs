@@ -2,7 +2,8 @@
 
 use crate::trees;
 use gristmill_queries::cal::{
-    Bindings, Code, Options, Warning, bind, from_json, from_json_bytes, parse, print, query_hash, to_json,
+    Bindings, Code, Options, Warning, bind, from_json, from_json_bytes, parse, print, query_hash,
+    to_json,
 };
 use proptest::prelude::*;
 
@@ -11,8 +12,10 @@ proptest! {
     fn any_tree_is_read_back_from_its_text_and_from_its_json(query in trees::query()) {
         let text = print(&query);
         let json = to_json(&query);
-        let from_text = parse(&text, Options::default()).unwrap_or_else(|error| panic!("{text}: {error}"));
-        let from_json = from_json(&json, Options::default()).unwrap_or_else(|error| panic!("{json}: {error}"));
+        let from_text = parse(&text, Options::default()).unwrap_or_else(|error| panic!("{text}: \
+            {error}"));
+        let from_json = from_json(&json, Options::default()).unwrap_or_else(|error| panic!("{json}: \
+            {error}"));
         prop_assert_eq!(&from_text.query, &query, "{}", text);
         prop_assert_eq!(&from_json.query, &query, "{}", json);
         prop_assert_eq!(print(&from_text.query), text, "the canonical text is its own");
@@ -44,11 +47,21 @@ proptest! {
 #[test]
 fn two_spellings_of_a_query_have_one_hash() {
     let hash = |text: &str| query_hash(&parse(text, Options::default()).unwrap().query);
-    let plain = hash(r#"RECALL beliefs ABOUT "alice" WHERE confidence >= 0.8 | LIMIT 5 AS markdown"#);
+    let plain =
+        hash(r#"RECALL beliefs ABOUT "alice" WHERE confidence >= 0.8 | LIMIT 5 AS markdown"#);
     assert_eq!(
-        hash("cal/1 recall BELIEFS -- who\n  limit 5 where confidence>=0.80 about \"alice\" as Markdown ;"),
+        hash(
+            "cal/1 recall BELIEFS -- who\n  limit 5 where confidence>=0.80 about \"alice\" as \
+             Markdown ;"
+        ),
         plain
     );
-    assert_ne!(hash(r#"RECALL beliefs ABOUT "Alice" WHERE confidence >= 0.8 | LIMIT 5 AS markdown"#), plain);
-    assert_eq!(hash("RECALL"), "sha256:48528ae80ef20693fa0989bf47123f474fa19f5e7ee5bb58df8db3915f11d237");
+    assert_ne!(
+        hash(r#"RECALL beliefs ABOUT "Alice" WHERE confidence >= 0.8 | LIMIT 5 AS markdown"#),
+        plain
+    );
+    assert_eq!(
+        hash("RECALL"),
+        "sha256:48528ae80ef20693fa0989bf47123f474fa19f5e7ee5bb58df8db3915f11d237"
+    );
 }

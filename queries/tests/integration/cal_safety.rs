@@ -1,11 +1,12 @@
-//! CAL can't destroy anything: not by policy, but because it has no words and no trees for it (CAL 1.0, section 2).
+//! CAL can't destroy anything: not by policy, but because it has no words and no trees for it (CAL
+//! 1.0, section 2).
 
 use gristmill_queries::cal::ast::*;
 use gristmill_queries::cal::words::EXCLUDED_WORDS;
 use gristmill_queries::cal::{Code, Effect, Options, parse};
 
-/// Everything that a statement can ask of a store. A verb that removes, rewrites or re-keys would have to be added here, and
-/// something below would have to yield it.
+/// Everything that a statement can ask of a store. A verb that removes, rewrites or re-keys would
+/// have to be added here, and something below would have to yield it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum StoreVerb {
     /// Finds grains.
@@ -22,8 +23,8 @@ enum StoreVerb {
     KeepTemplate,
 }
 
-/// The verbs of a statement. Every match is exhaustive and names every variant, so a new statement doesn't compile until
-/// someone has said here what it does.
+/// The verbs of a statement. Every match is exhaustive and names every variant, so a new statement
+/// doesn't compile until someone has said here what it does.
 fn verbs(statement: &Statement) -> Vec<StoreVerb> {
     match statement {
         Statement::Recall(recall) => of_recall(recall),
@@ -32,15 +33,34 @@ fn verbs(statement: &Statement) -> Vec<StoreVerb> {
         Statement::Exists(Exists { target: _ }) => vec![StoreVerb::Get],
         Statement::History(history) => of_history(history),
         Statement::Explain(explained) => of_explained(explained),
-        Statement::Describe(Describe { target: _, grain_type: _ }) => vec![],
+        Statement::Describe(Describe {
+            target: _,
+            grain_type: _,
+        }) => vec![],
         Statement::Batch(batch) => of_batch(batch),
         Statement::Coalesce(coalesce) => of_coalesce(coalesce),
-        Statement::DefineTemplate(TemplateDefinition { name: _, extends: _, sections: _, span: _ }) => {
+        Statement::DefineTemplate(TemplateDefinition {
+            name: _,
+            extends: _,
+            sections: _,
+            span: _,
+        }) => {
             vec![StoreVerb::KeepTemplate]
         }
-        Statement::Add(Add { grain_type: _, set: _, reason: _ }) => vec![StoreVerb::Put],
-        Statement::Supersede(Supersede { target: _, set: _, reason: _ }) => vec![StoreVerb::Get, StoreVerb::Supersede],
-        Statement::Revert(Revert { target: _, reason: _ }) => {
+        Statement::Add(Add {
+            grain_type: _,
+            set: _,
+            reason: _,
+        }) => vec![StoreVerb::Put],
+        Statement::Supersede(Supersede {
+            target: _,
+            set: _,
+            reason: _,
+        }) => vec![StoreVerb::Get, StoreVerb::Supersede],
+        Statement::Revert(Revert {
+            target: _,
+            reason: _,
+        }) => {
             vec![StoreVerb::Get, StoreVerb::Walk, StoreVerb::Supersede]
         }
     }
@@ -69,9 +89,18 @@ fn of_recall(recall: &Recall) -> Vec<StoreVerb> {
         None | Some(Thread::Session(_)) => {}
         Some(Thread::From(_)) => verbs.push(StoreVerb::Walk),
     }
-    for Condition { field: _, test, span: _ } in conditions {
+    for Condition {
+        field: _,
+        test,
+        span: _,
+    } in conditions
+    {
         match test {
-            Test::Compare(..) | Test::Between(..) | Test::Include(_) | Test::Exclude(_) | Test::Is(_) => {}
+            Test::Compare(..)
+            | Test::Between(..)
+            | Test::Include(_)
+            | Test::Exclude(_)
+            | Test::Is(_) => {}
             Test::In(InSet::Values(_)) => {}
             Test::In(InSet::Subquery(subquery)) => verbs.extend(of_recall(&subquery.query)),
         }
@@ -103,20 +132,32 @@ fn of_assemble(assemble: &Assemble) -> Vec<StoreVerb> {
 
 fn of_set_operation(operation: &SetOperation) -> Vec<StoreVerb> {
     let of_operand = |operand: &SetOperand| {
-        let mut verbs: Vec<StoreVerb> = operand.lets.iter().flat_map(|binding| of_recall(&binding.query)).collect();
+        let mut verbs: Vec<StoreVerb> = operand
+            .lets
+            .iter()
+            .flat_map(|binding| of_recall(&binding.query))
+            .collect();
         verbs.extend(match &operand.body {
             SetBody::Recall(recall) => of_recall(recall),
             SetBody::SetOperation(inner) => of_set_operation(inner),
         });
         verbs
     };
-    [&operation.left, &operation.right].into_iter().flat_map(of_operand).collect()
+    [&operation.left, &operation.right]
+        .into_iter()
+        .flat_map(of_operand)
+        .collect()
 }
 
 fn of_history(history: &History) -> Vec<StoreVerb> {
     match history {
         History::Versions { target: _, diff: _ } => vec![StoreVerb::Get, StoreVerb::Walk],
-        History::Triple { namespace: _, subject: _, relation: _, as_of: _ } => vec![StoreVerb::Query],
+        History::Triple {
+            namespace: _,
+            subject: _,
+            relation: _,
+            as_of: _,
+        } => vec![StoreVerb::Query],
     }
 }
 
@@ -154,17 +195,50 @@ fn every_statement_reads_keeps_a_template_or_appends() {
     let address = "sha256:a1b2c3d4";
     for (text, effect, expected) in [
         ("RECALL".to_owned(), Effect::Reads, vec![StoreVerb::Query]),
-        ("ASSEMBLE FROM (RECALL)".to_owned(), Effect::Reads, vec![StoreVerb::Query]),
-        ("(RECALL) EXCEPT (RECALL)".to_owned(), Effect::Reads, vec![StoreVerb::Query; 2]),
-        (format!("EXISTS {address}"), Effect::Reads, vec![StoreVerb::Get]),
-        (format!("HISTORY {address}"), Effect::Reads, vec![StoreVerb::Get, StoreVerb::Walk]),
-        (format!("EXPLAIN REVERT {address} REASON \"r\""), Effect::Reads, vec![]),
-        ("DESCRIBE server".to_owned(), Effect::Reads, vec![]),
-        (format!("BATCH {{ a: EXISTS {address} }}"), Effect::Reads, vec![StoreVerb::Get]),
-        ("COALESCE(RECALL, RECALL)".to_owned(), Effect::Reads, vec![StoreVerb::Query; 2]),
-        ("DEFINE TEMPLATE t ELEMENT { x }".to_owned(), Effect::DefinesTemplate, vec![StoreVerb::KeepTemplate]),
         (
-            "ADD belief SET subject = \"s\" SET relation = \"r\" SET object = \"o\" REASON \"r\"".to_owned(),
+            "ASSEMBLE FROM (RECALL)".to_owned(),
+            Effect::Reads,
+            vec![StoreVerb::Query],
+        ),
+        (
+            "(RECALL) EXCEPT (RECALL)".to_owned(),
+            Effect::Reads,
+            vec![StoreVerb::Query; 2],
+        ),
+        (
+            format!("EXISTS {address}"),
+            Effect::Reads,
+            vec![StoreVerb::Get],
+        ),
+        (
+            format!("HISTORY {address}"),
+            Effect::Reads,
+            vec![StoreVerb::Get, StoreVerb::Walk],
+        ),
+        (
+            format!("EXPLAIN REVERT {address} REASON \"r\""),
+            Effect::Reads,
+            vec![],
+        ),
+        ("DESCRIBE server".to_owned(), Effect::Reads, vec![]),
+        (
+            format!("BATCH {{ a: EXISTS {address} }}"),
+            Effect::Reads,
+            vec![StoreVerb::Get],
+        ),
+        (
+            "COALESCE(RECALL, RECALL)".to_owned(),
+            Effect::Reads,
+            vec![StoreVerb::Query; 2],
+        ),
+        (
+            "DEFINE TEMPLATE t ELEMENT { x }".to_owned(),
+            Effect::DefinesTemplate,
+            vec![StoreVerb::KeepTemplate],
+        ),
+        (
+            "ADD belief SET subject = \"s\" SET relation = \"r\" SET object = \"o\" REASON \"r\""
+                .to_owned(),
             Effect::Appends,
             vec![StoreVerb::Put],
         ),
@@ -179,8 +253,10 @@ fn every_statement_reads_keeps_a_template_or_appends() {
             vec![StoreVerb::Get, StoreVerb::Walk, StoreVerb::Supersede],
         ),
     ] {
-        let statement =
-            parse(&text, Options::default()).unwrap_or_else(|error| panic!("{text}: {error}")).query.statement;
+        let statement = parse(&text, Options::default())
+            .unwrap_or_else(|error| panic!("{text}: {error}"))
+            .query
+            .statement;
         assert_eq!(verbs(&statement), expected, "{text}");
         assert_eq!(statement.effect(), effect, "{text}");
         assert_eq!(effect.tier(), u8::from(effect == Effect::Appends));
@@ -217,11 +293,18 @@ fn words_of_destruction_are_errors_wherever_they_stand() {
 
 #[test]
 fn consent_is_a_grain_type_and_nothing_else() {
-    let code = |text: &str| parse(text, Options::default()).err().map(|error| error.code());
+    let code = |text: &str| {
+        parse(text, Options::default())
+            .err()
+            .map(|error| error.code())
+    };
     assert_eq!(code("DESCRIBE fields consent"), None);
     assert_eq!(code("RECALL consents"), None);
     assert_eq!(code("RECALL WHERE type = \"consent\""), None);
-    assert_eq!(code("ADD consent SET subject = \"a\" REASON \"r\""), Some(Code::E051));
+    assert_eq!(
+        code("ADD consent SET subject = \"a\" REASON \"r\""),
+        Some(Code::E051)
+    );
     assert_eq!(code("RECALL consent"), Some(Code::E003));
     assert_eq!(code("ASSEMBLE consent FROM (RECALL)"), Some(Code::E002));
 }

@@ -1,5 +1,5 @@
-//! Plans against the oracle: for random statements over random grains, DataFusion's answer is the one of an executor that
-//! looks at every grain for every question.
+//! Plans against the oracle: for random statements over random grains, DataFusion's answer is the
+//! one of an executor that looks at every grain for every question.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -42,13 +42,19 @@ fn members(grain_type: &'static str) -> BoxedStrategy<String> {
     let maybe = |name: &'static str, value: BoxedStrategy<String>| {
         prop_oneof![2 => value.prop_map(move |value| format!(",\"{name}\":{value}")), 1 => Just(String::new())].boxed()
     };
-    let text = |values: BoxedStrategy<String>| values.prop_map(|value| format!("{value:?}")).boxed();
+    let text =
+        |values: BoxedStrategy<String>| values.prop_map(|value| format!("{value:?}")).boxed();
     let quoted = |values: &'static [&'static str]| text(word(values).boxed());
     let required = |name: &'static str, value: BoxedStrategy<String>| {
-        value.prop_map(move |value| format!(",\"{name}\":{value}")).boxed()
+        value
+            .prop_map(move |value| format!(",\"{name}\":{value}"))
+            .boxed()
     };
-    let list =
-        |values: BoxedStrategy<String>| vec(values, 1..4).prop_map(|values| format!("[{}]", values.join(","))).boxed();
+    let list = |values: BoxedStrategy<String>| {
+        vec(values, 1..4)
+            .prop_map(|values| format!("[{}]", values.join(",")))
+            .boxed()
+    };
     let relation = quoted(&["prefers", "mg:prefers", "mg:knows", "lives_in"]);
     let mut parts: Vec<BoxedStrategy<String>> = match grain_type {
         "belief" => {
@@ -56,7 +62,10 @@ fn members(grain_type: &'static str) -> BoxedStrategy<String> {
             vec![
                 required("subject", text(person().boxed())),
                 required("relation", relation),
-                required("object", prop_oneof![5 => text(thing().boxed()), 1 => map].boxed()),
+                required(
+                    "object",
+                    prop_oneof![5 => text(thing().boxed()), 1 => map].boxed(),
+                ),
                 required("confidence", fraction().boxed()),
             ]
         }
@@ -70,7 +79,12 @@ fn members(grain_type: &'static str) -> BoxedStrategy<String> {
             required("description", text(thing().boxed())),
             required("goal_state", quoted(&["active", "satisfied", "failed"])),
             maybe("subject", text(person().boxed())),
-            maybe("deadline", (0..5i64).prop_map(|at| (NOW + at * HOUR).to_string()).boxed()),
+            maybe(
+                "deadline",
+                (0..5i64)
+                    .prop_map(|at| (NOW + at * HOUR).to_string())
+                    .boxed(),
+            ),
             maybe("depends_on", list(quoted(&["aa", "bb", "cc"]))),
         ],
         "action" => vec![
@@ -80,7 +94,10 @@ fn members(grain_type: &'static str) -> BoxedStrategy<String> {
             required("is_error", word(&["true", "false"]).boxed()),
         ],
         "consensus" => vec![
-            required("participating_observers", list(quoted(&["did:a", "did:b", "did:c"]))),
+            required(
+                "participating_observers",
+                list(quoted(&["did:a", "did:b", "did:c"])),
+            ),
             required("threshold", word(&["1", "2", "3"]).boxed()),
             required("agreement_count", word(&["2", "4"]).boxed()),
             required("dissent_count", Just("0".to_owned()).boxed()),
@@ -96,17 +113,47 @@ fn members(grain_type: &'static str) -> BoxedStrategy<String> {
     };
     parts.push(maybe("importance", fraction().boxed()));
     parts.push(maybe("user_id", quoted(&["alice", "bob"])));
-    parts.push(maybe("structural_tags", list(quoted(&["ui", "preference", "profile:healthcare"]))));
-    parts.push(maybe("timestamp_ms", (0..6i64).prop_map(|at| (NOW - at * 30 * HOUR).to_string()).boxed()));
-    parts.push(maybe("hc:unit", prop_oneof![quoted(&["a", "b"]), word(&["1", "2.5", "true"]).boxed()].boxed()));
-    parts.push(required("namespace", prop_oneof![6 => quoted(&["demo"]), 1 => quoted(&["other"])].boxed()));
-    parts.push(required("created_at", (0..2000i64).prop_map(|at| (NOW - at * HOUR).to_string()).boxed()));
-    parts.prop_map(move |parts| format!("{{\"type\":\"{grain_type}\"{}}}", parts.concat())).boxed()
+    parts.push(maybe(
+        "structural_tags",
+        list(quoted(&["ui", "preference", "profile:healthcare"])),
+    ));
+    parts.push(maybe(
+        "timestamp_ms",
+        (0..6i64)
+            .prop_map(|at| (NOW - at * 30 * HOUR).to_string())
+            .boxed(),
+    ));
+    parts.push(maybe(
+        "hc:unit",
+        prop_oneof![quoted(&["a", "b"]), word(&["1", "2.5", "true"]).boxed()].boxed(),
+    ));
+    parts.push(required(
+        "namespace",
+        prop_oneof![6 => quoted(&["demo"]), 1 => quoted(&["other"])].boxed(),
+    ));
+    parts.push(required(
+        "created_at",
+        (0..2000i64)
+            .prop_map(|at| (NOW - at * HOUR).to_string())
+            .boxed(),
+    ));
+    parts
+        .prop_map(move |parts| format!("{{\"type\":\"{grain_type}\"{}}}", parts.concat()))
+        .boxed()
 }
 
 fn grain() -> impl Strategy<Value = String> {
-    select(vec!["belief", "belief", "belief", "event", "goal", "action", "consensus", "observation"])
-        .prop_flat_map(members)
+    select(vec![
+        "belief",
+        "belief",
+        "belief",
+        "event",
+        "goal",
+        "action",
+        "consensus",
+        "observation",
+    ])
+    .prop_flat_map(members)
 }
 
 /// What the index knows of a grain.
@@ -122,25 +169,38 @@ fn index() -> impl Strategy<Value = Index> {
         3 => Just(None),
         1 => select(vec![Some("verified"), Some("contested"), Some("retracted")])
     ];
-    (prop::bool::weighted(0.2), prop::bool::weighted(0.2), verification)
-        .prop_map(|(superseded, contradicted, verification)| Index { superseded, contradicted, verification })
+    (
+        prop::bool::weighted(0.2),
+        prop::bool::weighted(0.2),
+        verification,
+    )
+        .prop_map(|(superseded, contradicted, verification)| Index {
+            superseded,
+            contradicted,
+            verification,
+        })
 }
 
 fn condition(grain_type: &'static str) -> BoxedStrategy<String> {
     let common = prop_oneof![
-        (word(&["=", "!="]), person()).prop_map(|(operator, who)| format!("subject {operator} {who:?}")),
+        (word(&["=", "!="]), person()).prop_map(|(operator, who)| format!("subject {operator} \
+            {who:?}")),
         vec(person(), 1..3).prop_map(|people| format!("subject IN ({})", quoted_list(&people))),
         thing().prop_map(|thing| format!("object = {thing:?}")),
         thing().prop_map(|thing| format!("object != {thing:?}")),
         word(&["PREFERENCE", "KNOWLEDGE"]).prop_map(|category| format!("relation IS {category}")),
         (word(&["=", "!=", ">=", "<=", ">", "<"]), number())
             .prop_map(|(operator, n)| format!("confidence {operator} {n}")),
-        (word(&[">=", "<"]), number()).prop_map(|(operator, n)| format!("importance {operator} {n}")),
+        (word(&[">=", "<"]), number()).prop_map(|(operator, n)| format!("importance {operator} \
+            {n}")),
         vec(word(&["\"ui\"", "\"preference\"", "\"none\""]), 0..3)
             .prop_map(|tags| format!("tags INCLUDE [{}]", tags.join(", "))),
-        vec(word(&["\"ui\"", "\"preference\""]), 1..3).prop_map(|tags| format!("tags EXCLUDE [{}]", tags.join(", "))),
+        vec(word(&["\"ui\"", "\"preference\""]), 1..3).prop_map(|tags| format!("tags EXCLUDE \
+            [{}]", tags.join("\
+            , "))),
         word(&["true", "false"]).prop_map(|truth| format!("contradicted = {truth}")),
-        word(&["verified", "unverified", "retracted"]).prop_map(|status| format!("verification_status = {status:?}")),
+        word(&["verified", "unverified", "retracted"]).prop_map(|status| format!("verification_status \
+            = {status:?}")),
         word(&["\"last week\"", "\"yesterday\"", "\"2025-12-01\"", "1766000000"])
             .prop_map(|time| format!("time = {time}")),
         Just("time BETWEEN \"2025-12-20\" AND \"2026-01-10\"".to_owned()),
@@ -151,7 +211,8 @@ fn condition(grain_type: &'static str) -> BoxedStrategy<String> {
         word(&["0.5", "1", "1.5"]).prop_map(|score| format!("score >= {score}")),
         Just("subject IN (RECALL beliefs WHERE relation IS PREFERENCE | SUBJECTS)".to_owned()),
         Just(
-            "object IN (RECALL beliefs WHERE confidence > 0.3 | ORDER BY confidence DESC | LIMIT 2 | OBJECTS)"
+            "object IN (RECALL beliefs WHERE confidence > 0.3 | ORDER BY confidence DESC | LIMIT 2 \
+             | OBJECTS)"
                 .to_owned()
         ),
         Just("namespace = \"other\"".to_owned()),
@@ -164,11 +225,14 @@ fn condition(grain_type: &'static str) -> BoxedStrategy<String> {
         ]
         .boxed(),
         "goals" => prop_oneof![
-            word(&["active", "completed", "failed"]).prop_map(|state| format!("goal_state = {state:?}")),
+            word(&["active", "completed", "failed"])
+                .prop_map(|state| format!("goal_state = {state:?}")),
             Just("goal_state != \"completed\"".to_owned()),
             word(&["aa", "sha256:bb", "zz"]).prop_map(|goal| format!("depends_on = {goal:?}")),
             Just("depends_on IN (\"aa\", \"cc\")".to_owned()),
-            Just("deadline BETWEEN \"2026-01-15T13:00:00Z\" AND \"2026-01-15T15:00:00Z\"".to_owned()),
+            Just(
+                "deadline BETWEEN \"2026-01-15T13:00:00Z\" AND \"2026-01-15T15:00:00Z\"".to_owned()
+            ),
         ]
         .boxed(),
         "actions" => prop_oneof![
@@ -178,7 +242,10 @@ fn condition(grain_type: &'static str) -> BoxedStrategy<String> {
         ]
         .boxed(),
         "consensuses" => prop_oneof![
-            (word(&["=", ">=", "<=", ">", "<"]), word(&["1", "2.5", "2", "-1"]))
+            (
+                word(&["=", ">=", "<=", ">", "<"]),
+                word(&["1", "2.5", "2", "-1"])
+            )
                 .prop_map(|(operator, n)| format!("threshold {operator} {n}")),
             Just("participating_observers INCLUDE [\"did:a\", \"did:b\"]".to_owned()),
         ]
@@ -189,17 +256,41 @@ fn condition(grain_type: &'static str) -> BoxedStrategy<String> {
 }
 
 fn number() -> impl Strategy<Value = String> {
-    word(&["0", "0.1", "0.3", "0.30000000000000001", "0.2999999999999999999", "0.5", "0.95", "1", "1.0", "2", "-1"])
+    word(&[
+        "0",
+        "0.1",
+        "0.3",
+        "0.30000000000000001",
+        "0.2999999999999999999",
+        "0.5",
+        "0.95",
+        "1",
+        "1.0",
+        "2",
+        "-1",
+    ])
 }
 
 fn quoted_list(items: &[String]) -> String {
-    items.iter().map(|item| format!("{item:?}")).collect::<Vec<_>>().join(", ")
+    items
+        .iter()
+        .map(|item| format!("{item:?}"))
+        .collect::<Vec<_>>()
+        .join(", ")
 }
 
 fn stage() -> impl Strategy<Value = String> {
     prop_oneof![
         (
-            word(&["subject", "object", "confidence", "importance", "time", "verification_status", "score"]),
+            word(&[
+                "subject",
+                "object",
+                "confidence",
+                "importance",
+                "time",
+                "verification_status",
+                "score"
+            ]),
             word(&["ASC", "DESC"])
         )
             .prop_map(|(field, direction)| format!("ORDER BY {field} {direction}")),
@@ -212,11 +303,28 @@ fn stage() -> impl Strategy<Value = String> {
 
 fn stages(grain_type: &'static str) -> BoxedStrategy<String> {
     let last = match grain_type {
-        "beliefs" | "" => {
-            word(&["", "", "COUNT", "FIRST", "SUBJECTS", "OBJECTS", "HASHES", "GROUP BY subject", "GROUP BY object"])
-                .boxed()
-        }
-        _ => word(&["", "", "COUNT", "FIRST", "HASHES", "GROUP BY subject", "GROUP BY verification_status"]).boxed(),
+        "beliefs" | "" => word(&[
+            "",
+            "",
+            "COUNT",
+            "FIRST",
+            "SUBJECTS",
+            "OBJECTS",
+            "HASHES",
+            "GROUP BY subject",
+            "GROUP BY object",
+        ])
+        .boxed(),
+        _ => word(&[
+            "",
+            "",
+            "COUNT",
+            "FIRST",
+            "HASHES",
+            "GROUP BY subject",
+            "GROUP BY verification_status",
+        ])
+        .boxed(),
     };
     let after = word(&["", "LIMIT 2", "OFFSET 1", "COUNT", "FIRST"]);
     (vec(stage(), 0..3), last, after)
@@ -232,53 +340,107 @@ fn stages(grain_type: &'static str) -> BoxedStrategy<String> {
 }
 
 fn recall() -> impl Strategy<Value = String> {
-    let types = vec!["", "beliefs", "beliefs", "events", "goals", "actions", "consensuses", "observations"];
+    let types = vec![
+        "",
+        "beliefs",
+        "beliefs",
+        "events",
+        "goals",
+        "actions",
+        "consensuses",
+        "observations",
+    ];
     select(types).prop_flat_map(|grain_type| {
         let about = prop_oneof![
             6 => Just(String::new()),
             1 => person().prop_map(|who| format!(" ABOUT {who:?}")),
             1 => word(&["tea", "dark", "nothing"]).prop_map(|what| format!(" ABOUT {what:?}")),
-            1 => word(&["tea", "dark mode", "dark tea", ""]).prop_map(|what| format!(" LIKE {what:?}")),
+            1 => word(&["tea", "dark mode", "dark tea", ""]).prop_map(|what| format!(" LIKE \
+                {what:?}")),
         ];
-        let head =
-            (word(&["", "", " MY"]), about, word(&["", " CONTRADICTIONS", ""]), word(&["", "", " WITH superseded"]));
-        (head, vec(condition(grain_type), 0..3), stages(grain_type), word(&["", "", " RECENT 3"])).prop_map(
-            move |((my, about, contradictions, with), conditions, stages, recent)| {
-                let mut conditions = conditions;
-                if my == " MY" {
-                    conditions.retain(|condition| !condition.starts_with("user_id"));
-                }
-                let filter =
-                    if conditions.is_empty() { String::new() } else { format!(" WHERE {}", conditions.join(" AND ")) };
-                let recent = if stages.contains("ORDER") || stages.contains("LIMIT") { String::new() } else { recent };
-                format!("RECALL{my} {grain_type}{about}{filter}{with}{stages}{recent}{contradictions}")
-            },
+        let head = (
+            word(&["", "", " MY"]),
+            about,
+            word(&["", " CONTRADICTIONS", ""]),
+            word(&[
+                "",
+                "",
+                " \
+                WITH superseded",
+            ]),
+        );
+        (
+            head,
+            vec(condition(grain_type), 0..3),
+            stages(grain_type),
+            word(&["", "", " RECENT 3"]),
         )
+            .prop_map(
+                move |((my, about, contradictions, with), conditions, stages, recent)| {
+                    let mut conditions = conditions;
+                    if my == " MY" {
+                        conditions.retain(|condition| !condition.starts_with("user_id"));
+                    }
+                    let filter = if conditions.is_empty() {
+                        String::new()
+                    } else {
+                        format!(
+                            " WHERE {}",
+                            conditions.join(
+                                " \
+                        AND "
+                            )
+                        )
+                    };
+                    let recent = if stages.contains("ORDER") || stages.contains("LIMIT") {
+                        String::new()
+                    } else {
+                        recent
+                    };
+                    format!(
+                        "RECALL{my} \
+                         {grain_type}{about}{filter}{with}{stages}{recent}{contradictions}"
+                    )
+                },
+            )
     })
 }
 
 /// A RECALL that ends with grains.
 fn operand() -> impl Strategy<Value = String> {
-    (word(&["beliefs", "goals", ""]), vec(condition("beliefs"), 0..2)).prop_map(|(grain_type, conditions)| {
-        let filter = if conditions.is_empty() { String::new() } else { format!(" WHERE {}", conditions.join(" AND ")) };
-        format!("RECALL {grain_type}{filter}")
-    })
+    (
+        word(&["beliefs", "goals", ""]),
+        vec(condition("beliefs"), 0..2),
+    )
+        .prop_map(|(grain_type, conditions)| {
+            let filter = if conditions.is_empty() {
+                String::new()
+            } else {
+                format!(" WHERE {}", conditions.join(" AND "))
+            };
+            format!("RECALL {grain_type}{filter}")
+        })
 }
 
 fn statement() -> impl Strategy<Value = String> {
     let operator = || word(&["UNION", "INTERSECT", "EXCEPT"]);
     prop_oneof![
         8 => recall(),
-        1 => (operand(), operator(), operand()).prop_map(|(left, operator, right)| format!("({left}) {operator} ({right})")),
+        1 => (operand(), operator(), operand()).prop_map(|(left, operator, right)| format!("({left}) \
+            {operator} ({right})")),
         1 => (operand(), operator(), operand(), operator(), operand())
             .prop_map(|(a, first, b, second, c)| format!("(({a}) {first} ({b})) {second} ({c})")),
         1 => (recall(), recall()).prop_map(|(left, right)| format!("COALESCE({left}, {right})")),
-        1 => operand().prop_map(|operand| format!("LET $l = {operand} | SUBJECTS; RECALL beliefs WHERE subject IN ($l, \"bob\")")),
+        1 => operand().prop_map(|operand| format!("LET $l = {operand} | SUBJECTS; RECALL beliefs \
+                                                   WHERE subject IN ($l, \"bob\")")),
         1 => (person(), word(&["prefers", "lives_in"]), word(&["", " AS OF \"2026-01-01\""]))
-            .prop_map(|(who, what, when)| format!("HISTORY WHERE subject = {who:?} AND relation = {what:?}{when}")),
-        1 => (operand(), operand(), word(&["5 grains", "60 tokens", "4000 tokens"]), word(&["sml", "text", "markdown", "toon", "json"]), word(&["", " WITH dedup(subject)"]))
+            .prop_map(|(who, what, when)| format!("HISTORY WHERE subject = {who:?} AND relation = \
+                                                   {what:?}{when}")),
+        1 => (operand(), operand(), word(&["5 grains", "60 tokens", "4000 tokens"]), word(&["sml", "text", "markdown", "toon", "json"]), word(&["", " \
+            WITH dedup(subject)"]))
             .prop_map(|(a, b, budget, format, dedup)| {
-                format!("ASSEMBLE c FROM a: ({a} | ORDER BY time DESC), b: ({b}) BUDGET {budget} PRIORITY b > a FORMAT {format}{dedup}")
+                format!("ASSEMBLE c FROM a: ({a} | ORDER BY time DESC), b: ({b}) BUDGET {budget} \
+                         PRIORITY b > a FORMAT {format}{dedup}")
             }),
     ]
 }
@@ -289,16 +451,27 @@ fn stores(grains: &[(String, Index)]) -> (Memory, Store) {
     let mut stored: Vec<Stored> = Vec::new();
     for (json, _) in grains {
         let json = Json::parse(json.as_bytes()).unwrap().into_owned();
-        let encoded = encode_json(&json, EncodeOptions::default()).unwrap_or_else(|error| panic!("{error}: {json}"));
+        let encoded = encode_json(&json, EncodeOptions::default())
+            .unwrap_or_else(|error| panic!("{error}: {json}"));
         let address = encoded.address.to_string();
         if stored.iter().all(|one| one.view.address != address) {
-            let view = GrainView::from_json(&address, json.as_object().unwrap().clone().into_owned()).unwrap();
+            let view =
+                GrainView::from_json(&address, json.as_object().unwrap().clone().into_owned())
+                    .unwrap();
             memory.blobs.push((encoded.blob, Vec::new()));
-            stored.push(Stored { key: address, view, superseded_by: None });
+            stored.push(Stored {
+                key: address,
+                view,
+                superseded_by: None,
+            });
         }
     }
     for at in 0..stored.len() {
-        let Index { superseded, contradicted, verification } = grains[at].1.clone();
+        let Index {
+            superseded,
+            contradicted,
+            verification,
+        } = grains[at].1.clone();
         let address = stored[at].view.address.clone();
         if superseded && at + 1 < stored.len() {
             let successor = stored[at + 1].view.address.clone();
@@ -321,7 +494,12 @@ fn stores(grains: &[(String, Index)]) -> (Memory, Store) {
         }
         stored[at].view.contradicted = contradicted;
     }
-    let store = Store { grains: stored, now_ms: NOW, namespace: "demo".to_owned(), user: Some("alice".to_owned()) };
+    let store = Store {
+        grains: stored,
+        now_ms: NOW,
+        namespace: "demo".to_owned(),
+        user: Some("alice".to_owned()),
+    };
     (memory, store)
 }
 
@@ -348,51 +526,84 @@ struct Shown {
 
 fn shown(answer: &Answer) -> Shown {
     let addresses = |entries: &[gristmill_queries::exec::Entry]| {
-        entries.iter().map(|entry| entry.content_address.clone()).collect()
+        entries
+            .iter()
+            .map(|entry| entry.content_address.clone())
+            .collect()
     };
     Shown {
         grains: addresses(&answer.results),
         total: answer.total,
         value: answer.value.clone(),
-        rows: answer.rows.iter().flatten().map(|row| Json::Object(row.clone()).to_string()).collect(),
-        groups: answer
-            .groups
-            .as_ref()
-            .map(|groups| groups.iter().map(|(key, group)| (key.clone(), addresses(group))).collect()),
+        rows: answer
+            .rows
+            .iter()
+            .flatten()
+            .map(|row| Json::Object(row.clone()).to_string())
+            .collect(),
+        groups: answer.groups.as_ref().map(|groups| {
+            groups
+                .iter()
+                .map(|(key, group)| (key.clone(), addresses(group)))
+                .collect()
+        }),
         branch: answer.branch,
         text: answer.context.as_ref().map(|(_, text)| text.clone()),
     }
 }
 
 fn expected(store: &Store, answer: naive::Answer, is_assembly: bool) -> Shown {
-    let addresses =
-        |places: &[usize]| places.iter().map(|at| store.grains[*at].view.address.clone()).collect::<Vec<_>>();
+    let addresses = |places: &[usize]| {
+        places
+            .iter()
+            .map(|at| store.grains[*at].view.address.clone())
+            .collect::<Vec<_>>()
+    };
     let grains = addresses(&answer.grains);
     Shown {
-        total: if is_assembly { grains.len() as u64 } else { answer.total as u64 },
+        total: if is_assembly {
+            grains.len() as u64
+        } else {
+            answer.total as u64
+        },
         grains,
         value: answer.value,
-        rows: answer.rows.iter().map(|row| Json::Object(row.clone()).to_string()).collect(),
-        groups: answer.groups.map(|groups| groups.iter().map(|(key, group)| (key.clone(), addresses(group))).collect()),
+        rows: answer
+            .rows
+            .iter()
+            .map(|row| Json::Object(row.clone()).to_string())
+            .collect(),
+        groups: answer.groups.map(|groups| {
+            groups
+                .iter()
+                .map(|(key, group)| (key.clone(), addresses(group)))
+                .collect()
+        }),
         branch: answer.branch,
         text: answer.text,
     }
 }
 
-/// Where a search orders the grains by how well they fit, the oracle says only which there are: what depends on the order is
-/// left out.
+/// Where a search orders the grains by how well they fit, the oracle says only which there are:
+/// what depends on the order is left out.
 fn without_order(mut shown: Shown) -> Shown {
     shown.grains.sort();
     shown.rows.clear();
     if let Some(Json::Array(values)) = &mut shown.value {
         values.sort_by_key(ToString::to_string);
     }
-    shown.groups.iter_mut().flat_map(BTreeMap::values_mut).for_each(|group| group.sort());
+    shown
+        .groups
+        .iter_mut()
+        .flat_map(BTreeMap::values_mut)
+        .for_each(|group| group.sort());
     shown
 }
 
 fn cuts(statement: &str) -> bool {
-    ["LIMIT", "OFFSET", "FIRST"].iter().any(|word| statement.contains(word))
+    ["LIMIT", "OFFSET", "FIRST"]
+        .iter()
+        .any(|word| statement.contains(word))
 }
 
 fn check(grains: &[(String, Index)], statements: &[String]) -> Result<(), TestCaseError> {
@@ -404,17 +615,24 @@ fn check(grains: &[(String, Index)], statements: &[String]) -> Result<(), TestCa
         assemble_timeout: Duration::from_secs(600),
         ..Session::at(NOW)
     };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
     let executor = Executor::new(memory.context(), session);
     for text in statements {
         // Shortcuts that exclude one another come up now and then.
-        let Ok(parsed) = parse(text, Options::default()) else { continue };
+        let Ok(parsed) = parse(text, Options::default()) else {
+            continue;
+        };
         let query = bind(&parsed.query, &Bindings::new(), Options::default()).unwrap();
         let is_assembly = matches!(query.statement, Statement::Assemble(_));
-        let answer =
-            runtime.block_on(executor.run(&query)).map_err(|error| TestCaseError::fail(format!("{text}\n{error}")))?;
-        let wanted =
-            store.run(&query, Some("alice")).map_err(|error| TestCaseError::fail(format!("{text}\n{error}")))?;
+        let answer = runtime
+            .block_on(executor.run(&query))
+            .map_err(|error| TestCaseError::fail(format!("{text}\n{error}")))?;
+        let wanted = store
+            .run(&query, Some("alice"))
+            .map_err(|error| TestCaseError::fail(format!("{text}\n{error}")))?;
         let (mut got, mut wanted) = (shown(&answer.answer), expected(&store, wanted, is_assembly));
         if searches(&query.statement) {
             if cuts(text) || wanted.grains.len() >= 20 {

@@ -1,4 +1,5 @@
-//! A lake in memory: the tables `grains` and `state` as the executor of CAL needs them, without files.
+//! A lake in memory: the tables `grains` and `state` as the executor of CAL needs them, without
+//! files.
 
 use std::sync::Arc;
 
@@ -6,7 +7,8 @@ use datafusion::datasource::MemTable;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::columns::{
-    GRAINS, GrainColumns, LifecycleEvent, RowIdentity, STATE, StateRow, grains_schema, state_batch, state_schema,
+    GRAINS, GrainColumns, LifecycleEvent, RowIdentity, STATE, StateRow, grains_schema, state_batch,
+    state_schema,
 };
 use gristmill_schemas::grain::{DEFAULT_PAYLOAD_LIMIT, Grain, Mode, Payload};
 
@@ -30,16 +32,21 @@ impl Memory {
         });
     }
 
-    /// A context over them; rows are spread over several batches and partitions, so that order has to be made.
+    /// A context over them; rows are spread over several batches and partitions, so that order has
+    /// to be made.
     pub fn context(&self) -> SessionContext {
-        let context = SessionContext::new_with_config(SessionConfig::new().with_target_partitions(3));
+        let context =
+            SessionContext::new_with_config(SessionConfig::new().with_target_partitions(3));
         let mut batches = Vec::new();
         for chunk in self.blobs.chunks(7) {
             let mut columns = GrainColumns::with_capacity(chunk.len(), 0);
             for (blob, supersedes) in chunk {
                 let payload = Payload::open(blob, DEFAULT_PAYLOAD_LIMIT).unwrap();
                 let grain = Grain::decode(&payload, Mode::Lenient).unwrap();
-                let row = RowIdentity { supersedes, ..RowIdentity::default() };
+                let row = RowIdentity {
+                    supersedes,
+                    ..RowIdentity::default()
+                };
                 columns.append(&ContentAddress::of(blob), blob, &grain, &row);
             }
             batches.push(columns.finish().unwrap());
@@ -47,7 +54,11 @@ impl Memory {
         let half = batches.split_off(batches.len() / 2);
         let grains = MemTable::try_new(grains_schema(), vec![batches, half]).unwrap();
         context.register_table(GRAINS, Arc::new(grains)).unwrap();
-        let states = MemTable::try_new(state_schema(), vec![vec![state_batch(&self.states).unwrap()]]).unwrap();
+        let states = MemTable::try_new(
+            state_schema(),
+            vec![vec![state_batch(&self.states).unwrap()]],
+        )
+        .unwrap();
         context.register_table(STATE, Arc::new(states)).unwrap();
         context
     }

@@ -1,7 +1,7 @@
 //! A CAL executor that is obviously right and slow: it looks at every grain for every question.
 //!
-//! Tests compare real plans with it, and it feeds the renderers with the grains of the conformance cases. It reads only:
-//! ADD, SUPERSEDE and REVERT are not here.
+//! Tests compare real plans with it, and it feeds the renderers with the grains of the conformance
+//! cases. It reads only: ADD, SUPERSEDE and REVERT are not here.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,8 @@ use gristmill_queries::cal::vocabulary::{Direction, Extractor, Format, SetOperat
 use gristmill_queries::cal::{CalError, Code, GrainType, Number, desugar};
 use gristmill_queries::render::value::value_of;
 use gristmill_queries::render::{
-    AssemblyInput, Entry, GrainView, RenderGrain, SourceInput, Style, Template, assemble, render_recall,
+    AssemblyInput, Entry, GrainView, RenderGrain, SourceInput, Style, Template, assemble,
+    render_recall,
 };
 use gristmill_schemas::json::{Json, Object};
 
@@ -48,14 +49,20 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// True if a stage of the pipeline left anything of a grain: the grain, a value of it, a count or a group.
+    /// True if a stage of the pipeline left anything of a grain: the grain, a value of it, a count
+    /// or a group.
     fn has_grains(&self) -> bool {
         let has_value = match &self.value {
             None | Some(Json::Null) => false,
             Some(Json::Array(values)) => !values.is_empty(),
             Some(value) => value.as_u64() != Some(0),
         };
-        has_value || !self.grains.is_empty() || self.groups.as_ref().is_some_and(|groups| !groups.is_empty())
+        has_value
+            || !self.grains.is_empty()
+            || self
+                .groups
+                .as_ref()
+                .is_some_and(|groups| !groups.is_empty())
     }
 }
 
@@ -100,20 +107,28 @@ impl Session<'_> {
             Statement::SetOperation(operation) => {
                 let scored = ordered(self.store, self.set_operation(operation, &scope)?);
                 let grains: Vec<usize> = scored.iter().map(|(at, _)| *at).collect();
-                Ok(Answer { total: grains.len(), grains, ..Answer::default() })
+                Ok(Answer {
+                    total: grains.len(),
+                    grains,
+                    ..Answer::default()
+                })
             }
             Statement::Coalesce(coalesce) => {
                 for (branch, recall) in coalesce.branches.iter().enumerate() {
                     let answer = self.recall(recall, &scope)?;
                     if answer.has_grains() {
-                        return Ok(Answer { branch: Some(branch), ..answer });
+                        return Ok(Answer {
+                            branch: Some(branch),
+                            ..answer
+                        });
                     }
                 }
                 Ok(Answer::default())
             }
-            Statement::Exists(exists) => {
-                Ok(Answer { value: Some(Json::from(self.find(&exists.target).is_ok())), ..Answer::default() })
-            }
+            Statement::Exists(exists) => Ok(Answer {
+                value: Some(Json::from(self.find(&exists.target).is_ok())),
+                ..Answer::default()
+            }),
             Statement::History(history) => self.history(history),
             other => panic!("the naive executor doesn't run {}", other.name()),
         }
@@ -125,10 +140,15 @@ impl Session<'_> {
             let answer = self.recall_unlimited(&binding.query, &scope)?;
             match binding.extract {
                 Some(extract) => {
-                    scope.values.insert(binding.name.clone(), self.extract(&answer, extract));
+                    scope
+                        .values
+                        .insert(binding.name.clone(), self.extract(&answer, extract));
                 }
                 None => {
-                    scope.grains.insert(binding.name.clone(), self.recall(&binding.query, &scope)?.grains);
+                    scope.grains.insert(
+                        binding.name.clone(),
+                        self.recall(&binding.query, &scope)?.grains,
+                    );
                 }
             }
         }
@@ -137,10 +157,20 @@ impl Session<'_> {
 
     /// The grain that a statement names.
     fn find(&self, target: &Target) -> Result<usize> {
-        let Target::Address(address) = target else { panic!("unbound target") };
-        let visible = self.grains.iter().enumerate().filter(|(_, grain)| self.is_visible(grain));
-        let mut found = visible.filter(|(_, grain)| grain.view.address.starts_with(address.digits())).map(|(at, _)| at);
-        found.next().ok_or_else(|| CalError::new(Code::E046, "not found"))
+        let Target::Address(address) = target else {
+            panic!("unbound target")
+        };
+        let visible = self
+            .grains
+            .iter()
+            .enumerate()
+            .filter(|(_, grain)| self.is_visible(grain));
+        let mut found = visible
+            .filter(|(_, grain)| grain.view.address.starts_with(address.digits()))
+            .map(|(at, _)| at);
+        found
+            .next()
+            .ok_or_else(|| CalError::new(Code::E046, "not found"))
     }
 
     fn is_visible(&self, grain: &Stored) -> bool {
@@ -152,12 +182,16 @@ impl Session<'_> {
             History::Versions { target, .. } => {
                 let start = self.find(target)?;
                 let linked = |older: usize, newer: usize| {
-                    self.grains[older].superseded_by.as_deref() == Some(self.grains[newer].view.address.as_str())
+                    self.grains[older].superseded_by.as_deref()
+                        == Some(self.grains[newer].view.address.as_str())
                 };
                 let mut chain = vec![start];
                 loop {
                     let next = (0..self.grains.len()).find(|at| {
-                        !chain.contains(at) && chain.iter().any(|member| linked(*at, *member) || linked(*member, *at))
+                        !chain.contains(at)
+                            && chain
+                                .iter()
+                                .any(|member| linked(*at, *member) || linked(*member, *at))
                     });
                     match next {
                         Some(next) => chain.push(next),
@@ -165,14 +199,23 @@ impl Session<'_> {
                     }
                 }
             }
-            History::Triple { subject, relation, as_of, .. } => {
+            History::Triple {
+                subject,
+                relation,
+                as_of,
+                ..
+            } => {
                 let is = |at: &usize, name: &str, value: &Value| {
                     self.grains[*at].view.field(name).and_then(Json::as_str) == value.as_text()
                 };
-                let until = as_of.as_deref().map(|text| TimePoint::parse(text).unwrap().resolve(self.now_ms));
+                let until = as_of
+                    .as_deref()
+                    .map(|text| TimePoint::parse(text).unwrap().resolve(self.now_ms));
                 let all = (0..self.grains.len()).filter(|at| self.is_visible(&self.grains[*at]));
                 all.filter(|at| is(at, "subject", subject) && is(at, "relation", relation))
-                    .filter(|at| until.is_none_or(|until| self.grains[*at].view.created_at() <= until))
+                    .filter(|at| {
+                        until.is_none_or(|until| self.grains[*at].view.created_at() <= until)
+                    })
                     .collect()
             }
         };
@@ -180,7 +223,11 @@ impl Session<'_> {
             let view = &self.grains[*at].view;
             (std::cmp::Reverse(view.created_at()), view.address.clone())
         });
-        Ok(Answer { total: grains.len(), grains, ..Answer::default() })
+        Ok(Answer {
+            total: grains.len(),
+            grains,
+            ..Answer::default()
+        })
     }
 
     fn set_operation(&self, operation: &SetOperation, scope: &Scope) -> Result<Scored> {
@@ -195,16 +242,28 @@ impl Session<'_> {
             }
         };
         let (left, right): (Scored, Scored) = (side(&operation.left)?, side(&operation.right)?);
-        let score = |list: &Scored, at: usize| list.iter().find(|(one, _)| *one == at).map(|(_, score)| *score);
+        let score = |list: &Scored, at: usize| {
+            list.iter()
+                .find(|(one, _)| *one == at)
+                .map(|(_, score)| *score)
+        };
         Ok(match operation.operator {
             SetOperator::Union => {
-                let all = left.iter().chain(right.iter().filter(|(at, _)| score(&left, *at).is_none()));
-                all.map(|&(at, own)| (at, own.max(score(&right, at).unwrap_or(own)))).collect()
+                let all = left
+                    .iter()
+                    .chain(right.iter().filter(|(at, _)| score(&left, *at).is_none()));
+                all.map(|&(at, own)| (at, own.max(score(&right, at).unwrap_or(own))))
+                    .collect()
             }
-            SetOperator::Intersect => {
-                left.iter().filter_map(|&(at, own)| Some((at, own.min(score(&right, at)?)))).collect()
-            }
-            SetOperator::Except => left.iter().copied().filter(|(at, _)| score(&right, *at).is_none()).collect(),
+            SetOperator::Intersect => left
+                .iter()
+                .filter_map(|&(at, own)| Some((at, own.min(score(&right, at)?))))
+                .collect(),
+            SetOperator::Except => left
+                .iter()
+                .copied()
+                .filter(|(at, _)| score(&right, *at).is_none())
+                .collect(),
         })
     }
 
@@ -223,7 +282,10 @@ impl Session<'_> {
             found = self.candidates(fallback, plain.thread_from.as_ref(), scope)?;
         }
         let total = found.len();
-        let found = ordered(self.store, found).into_iter().map(|(at, _)| at).collect();
+        let found = ordered(self.store, found)
+            .into_iter()
+            .map(|(at, _)| at)
+            .collect();
         let mut answer = self.stages(&plain.recall.stages, found, limited);
         answer.total = total;
         if let Some(format) = recall.format {
@@ -235,10 +297,19 @@ impl Session<'_> {
     fn render(&self, recall: &Recall, grains: &[usize], format: Format) -> String {
         let style = Style::new(self.now_ms, &recall.options, None);
         let entry = |at: &usize| Entry::new(&self.grains[*at].view, recall.projection(), &style);
-        render_recall(&grains.iter().map(entry).collect::<Vec<_>>(), format, &style)
+        render_recall(
+            &grains.iter().map(entry).collect::<Vec<_>>(),
+            format,
+            &style,
+        )
     }
 
-    fn candidates(&self, recall: &Recall, thread: Option<&Address>, scope: &Scope) -> Result<Scored> {
+    fn candidates(
+        &self,
+        recall: &Recall,
+        thread: Option<&Address>,
+        scope: &Scope,
+    ) -> Result<Scored> {
         let session = match thread {
             Some(address) => {
                 let message = self.find(&Target::Address(address.clone()))?;
@@ -249,9 +320,13 @@ impl Session<'_> {
         let with_superseded = recall.options.contains(&WithOption::Superseded);
         let mut found = Vec::new();
         for (at, grain) in self.grains.iter().enumerate() {
-            let in_thread = session.as_ref().is_none_or(|session| grain.view.field("session_id") == session.as_ref());
+            let in_thread = session
+                .as_ref()
+                .is_none_or(|session| grain.view.field("session_id") == session.as_ref());
             let shown = self.is_visible(grain)
-                && recall.grain_type.is_none_or(|grain_type| grain_type == grain.view.grain_type)
+                && recall
+                    .grain_type
+                    .is_none_or(|grain_type| grain_type == grain.view.grain_type)
                 && (with_superseded || grain.superseded_by.is_none())
                 && in_thread;
             if !shown {
@@ -269,18 +344,36 @@ impl Session<'_> {
     }
 
     fn holds(&self, grain: &Stored, condition: &Condition, scope: &Scope) -> Result<bool> {
-        let Field::Known(known) = &condition.field else { return self.holds_value(grain, condition, scope) };
+        let Field::Known(known) = &condition.field else {
+            return self.holds_value(grain, condition, scope);
+        };
         match known {
             KnownField::Namespace => Ok(true),
             // Right where nothing is searched for: then every grain fits wholly.
             KnownField::Score => {
-                let Test::Compare(comparison, literal) = &condition.test else { panic!("score") };
-                Ok(compare(&condition.field, &Json::from(1_i64), &[], *comparison, literal))
+                let Test::Compare(comparison, literal) = &condition.test else {
+                    panic!("score")
+                };
+                Ok(compare(
+                    &condition.field,
+                    &Json::from(1_i64),
+                    &[],
+                    *comparison,
+                    literal,
+                ))
             }
             _ if known.spec().kind == FieldKind::Search => {
-                let Test::Compare(_, Value::Text(words)) = &condition.test else { panic!("search") };
-                let all = text_fields(grain.view.grain_type).iter().map(|field| field.name());
-                let names = if *known == KnownField::Query { all.collect() } else { vec![known.name()] };
+                let Test::Compare(_, Value::Text(words)) = &condition.test else {
+                    panic!("search")
+                };
+                let all = text_fields(grain.view.grain_type)
+                    .iter()
+                    .map(|field| field.name());
+                let names = if *known == KnownField::Query {
+                    all.collect()
+                } else {
+                    vec![known.name()]
+                };
                 Ok(contains_words(&grain.view, &names, words))
             }
             _ => self.holds_value(grain, condition, scope),
@@ -291,37 +384,60 @@ impl Session<'_> {
         let Some(value) = value_of(&grain.view, &condition.field) else {
             return Ok(matches!(condition.test, Test::Exclude(_)));
         };
-        let is_time = condition.field.spec().is_some_and(|spec| spec.kind == FieldKind::Time);
+        let is_time = condition
+            .field
+            .spec()
+            .is_some_and(|spec| spec.kind == FieldKind::Time);
         let time = |value: &Value| TimePoint::of(value).unwrap().resolve(self.now_ms);
         let members: Vec<String> = match &*value {
-            Json::Array(items) => items.iter().map(|item| item.as_str().unwrap_or_default().to_owned()).collect(),
+            Json::Array(items) => items
+                .iter()
+                .map(|item| item.as_str().unwrap_or_default().to_owned())
+                .collect(),
             // As an object that is a map is its canonical JSON in the column.
             map @ Json::Object(_) if matches!(condition.field, Field::Known(_)) => vec![text(map)],
             other => other.as_str().map(str::to_owned).into_iter().collect(),
         };
         Ok(match &condition.test {
             Test::Compare(_, literal) if is_time => value.as_i64().unwrap() >= time(literal),
-            Test::Between(low, high) if is_time => (time(low)..=time(high)).contains(&value.as_i64().unwrap()),
-            Test::Compare(comparison, literal) => compare(&condition.field, &value, &members, *comparison, literal),
+            Test::Between(low, high) if is_time => {
+                (time(low)..=time(high)).contains(&value.as_i64().unwrap())
+            }
+            Test::Compare(comparison, literal) => {
+                compare(&condition.field, &value, &members, *comparison, literal)
+            }
             Test::Between(low, high) => {
                 compare(&condition.field, &value, &members, Comparison::AtLeast, low)
                     && compare(&condition.field, &value, &members, Comparison::AtMost, high)
             }
             Test::In(InSet::Values(values)) => values.iter().any(|literal| match literal {
-                Value::Parameter(parameter) => scope.values[&parameter.name].iter().any(|one| members.contains(one)),
-                literal => compare(&condition.field, &value, &members, Comparison::Equal, literal),
+                Value::Parameter(parameter) => scope.values[&parameter.name]
+                    .iter()
+                    .any(|one| members.contains(one)),
+                literal => compare(
+                    &condition.field,
+                    &value,
+                    &members,
+                    Comparison::Equal,
+                    literal,
+                ),
             }),
             Test::In(InSet::Subquery(subquery)) => {
                 let grains = self.recall_unlimited(&subquery.query, scope)?;
-                self.extract(&grains, subquery.extract).iter().any(|one| members.contains(one))
+                self.extract(&grains, subquery.extract)
+                    .iter()
+                    .any(|one| members.contains(one))
             }
-            Test::Include(values) => {
-                values.iter().all(|one| members.iter().any(|member| one.as_text() == Some(member)))
-            }
-            Test::Exclude(values) => {
-                !values.iter().any(|one| members.iter().any(|member| one.as_text() == Some(member)))
-            }
-            Test::Is(category) => category.relations().iter().any(|one| members.iter().any(|member| member == one)),
+            Test::Include(values) => values
+                .iter()
+                .all(|one| members.iter().any(|member| one.as_text() == Some(member))),
+            Test::Exclude(values) => !values
+                .iter()
+                .any(|one| members.iter().any(|member| one.as_text() == Some(member))),
+            Test::Is(category) => category
+                .relations()
+                .iter()
+                .any(|one| members.iter().any(|member| member == one)),
         })
     }
 
@@ -329,7 +445,12 @@ impl Session<'_> {
         let mut values: Vec<String> = Vec::new();
         for at in grains {
             let grain = &self.grains[*at].view;
-            let of_belief = |name| grain.field(name).filter(|_| grain.grain_type == GrainType::Belief).map(text);
+            let of_belief = |name| {
+                grain
+                    .field(name)
+                    .filter(|_| grain.grain_type == GrainType::Belief)
+                    .map(text)
+            };
             let value = match extract {
                 Extractor::Subjects => of_belief("subject"),
                 Extractor::Objects => of_belief("object"),
@@ -351,16 +472,22 @@ impl Session<'_> {
                 StageKind::Limit(count) => {
                     bounded = true;
                     grains.truncate(*count as usize);
-                    values.iter_mut().for_each(|values| values.truncate(*count as usize));
+                    values
+                        .iter_mut()
+                        .for_each(|values| values.truncate(*count as usize));
                 }
                 StageKind::Offset(Offset::Count(count)) => {
                     let skip = |length: usize| (*count as usize).min(length);
                     grains.drain(..skip(grains.len()));
-                    values.iter_mut().for_each(|values| drop(values.drain(..skip(values.len()))));
+                    values
+                        .iter_mut()
+                        .for_each(|values| drop(values.drain(..skip(values.len()))));
                 }
                 StageKind::Offset(Offset::Parameter(_)) => panic!("unbound"),
                 StageKind::Count => {
-                    answer.value = Some(Json::from(values.as_ref().map_or(grains.len(), Vec::len) as u64));
+                    answer.value = Some(Json::from(
+                        values.as_ref().map_or(grains.len(), Vec::len) as u64
+                    ));
                     return answer;
                 }
                 StageKind::First if values.is_some() => {
@@ -385,7 +512,11 @@ impl Session<'_> {
                 }
                 StageKind::Select(fields) => {
                     let before = chosen.take();
-                    let kept = |field: &Field| before.as_ref().is_none_or(|before: &Vec<Field>| before.contains(field));
+                    let kept = |field: &Field| {
+                        before
+                            .as_ref()
+                            .is_none_or(|before: &Vec<Field>| before.contains(field))
+                    };
                     chosen = Some(fields.iter().filter(|field| kept(field)).cloned().collect());
                 }
                 StageKind::Project(_) => {}
@@ -397,8 +528,9 @@ impl Session<'_> {
             if limited && !bounded {
                 grains.truncate(DEFAULT_LIMIT as usize);
             }
-            answer.rows =
-                chosen.map(|fields| grains.iter().map(|at| self.row(*at, &fields)).collect()).unwrap_or_default();
+            answer.rows = chosen
+                .map(|fields| grains.iter().map(|at| self.row(*at, &fields)).collect())
+                .unwrap_or_default();
             answer.grains = grains;
         }
         answer
@@ -406,7 +538,12 @@ impl Session<'_> {
 
     fn row(&self, at: usize, fields: &[Field]) -> Object<'static> {
         let view = &self.grains[at].view;
-        let cell = |field: &Field| Some((field.to_string(), value_of(view, field)?.into_owned().into_owned()));
+        let cell = |field: &Field| {
+            Some((
+                field.to_string(),
+                value_of(view, field)?.into_owned().into_owned(),
+            ))
+        };
         fields.iter().filter_map(cell).collect()
     }
 
@@ -416,7 +553,11 @@ impl Session<'_> {
             let by_value = match (value_of(left, field), value_of(right, field)) {
                 (Some(left), Some(right)) => {
                     let order = order(&left, &right);
-                    if direction == Direction::Descending { order.reverse() } else { order }
+                    if direction == Direction::Descending {
+                        order.reverse()
+                    } else {
+                        order
+                    }
                 }
                 (left, right) => left.is_none().cmp(&right.is_none()),
             };
@@ -433,19 +574,34 @@ impl Session<'_> {
                 SourceBody::Binding(parameter) => Ok(scope.grains[&parameter.name].clone()),
             })
             .collect::<Result<_>>()?;
-        let views: Vec<Vec<&GrainView>> =
-            found.iter().map(|grains| grains.iter().map(|at| &self.grains[*at].view).collect()).collect();
+        let views: Vec<Vec<&GrainView>> = found
+            .iter()
+            .map(|grains| grains.iter().map(|at| &self.grains[*at].view).collect())
+            .collect();
         let inline = match &statement.format {
             Some(FormatSpec::Inline(sections)) => Some(Template::new(sections, None)?),
             _ => None,
         };
-        let sources = statement.sources.iter().zip(&views).map(|(source, grains)| SourceInput::of(source, grains));
+        let sources = statement
+            .sources
+            .iter()
+            .zip(&views)
+            .map(|(source, grains)| SourceInput::of(source, grains));
         let input = AssemblyInput::of(statement, sources.collect(), inline.as_ref(), self.now_ms);
         let assembled = assemble(&input);
-        let labels = statement.sources.iter().map(|source| source.label.clone().unwrap_or_default());
+        let labels = statement
+            .sources
+            .iter()
+            .map(|source| source.label.clone().unwrap_or_default());
         Ok(Answer {
-            grains: assembled.grains.iter().map(|placed| found[placed.source][placed.grain]).collect(),
-            source_counts: labels.zip(assembled.sources.iter().map(|source| source.included)).collect(),
+            grains: assembled
+                .grains
+                .iter()
+                .map(|placed| found[placed.source][placed.grain])
+                .collect(),
+            source_counts: labels
+                .zip(assembled.sources.iter().map(|source| source.included))
+                .collect(),
             text: Some(assembled.text),
             ..Answer::default()
         })
@@ -453,13 +609,18 @@ impl Session<'_> {
 }
 
 fn text(value: &Json) -> String {
-    value.as_str().map_or_else(|| value.to_canonical_string(), str::to_owned)
+    value
+        .as_str()
+        .map_or_else(|| value.to_canonical_string(), str::to_owned)
 }
 
 fn ordered(store: &Store, mut scored: Scored) -> Scored {
     scored.sort_by(|left, right| {
         let address = |at: usize| &store.grains[at].view.address;
-        right.1.total_cmp(&left.1).then_with(|| address(left.0).cmp(address(right.0)))
+        right
+            .1
+            .total_cmp(&left.1)
+            .then_with(|| address(left.0).cmp(address(right.0)))
     });
     scored
 }
@@ -475,21 +636,39 @@ fn number(value: &Json) -> Option<Number> {
     Number::from_json(value.as_number()?)
 }
 
-fn compare(field: &Field, value: &Json, members: &[String], comparison: Comparison, literal: &Value) -> bool {
+fn compare(
+    field: &Field,
+    value: &Json,
+    members: &[String],
+    comparison: Comparison,
+    literal: &Value,
+) -> bool {
     use std::cmp::Ordering::*;
     let is_domain = matches!(field, Field::Domain(_));
     let order = match literal {
         Value::Number(literal) => number(value).map(|number| number.compare(literal)),
         Value::Boolean(literal) => value.as_bool().map(|value| value.cmp(literal)),
-        Value::Hash(address) => Some(if text(value).starts_with(&address.to_string()) { Equal } else { Less }),
-        Value::Text(literal) if is_domain && value.as_array().is_none() => value.as_str().map(|text| text.cmp(literal)),
+        Value::Hash(address) => Some(if text(value).starts_with(&address.to_string()) {
+            Equal
+        } else {
+            Less
+        }),
+        Value::Text(literal) if is_domain && value.as_array().is_none() => {
+            value.as_str().map(|text| text.cmp(literal))
+        }
         Value::Text(literal) => {
             let literal = match field {
                 Field::Known(KnownField::GoalState) => stored_goal_state(literal),
-                Field::Known(KnownField::DependsOn) => literal.strip_prefix("sha256:").unwrap_or(literal),
+                Field::Known(KnownField::DependsOn) => {
+                    literal.strip_prefix("sha256:").unwrap_or(literal)
+                }
                 _ => literal,
             };
-            Some(if members.iter().any(|member| member == literal) { Equal } else { Less })
+            Some(if members.iter().any(|member| member == literal) {
+                Equal
+            } else {
+                Less
+            })
         }
         _ => None,
     };
@@ -510,16 +689,20 @@ fn compare(field: &Field, value: &Json, members: &[String], comparison: Comparis
 /// All words, and at least one, stand somewhere in these fields of the grain.
 fn contains_words(view: &GrainView, names: &[&str], words: &str) -> bool {
     let split = |text: &str| -> Vec<String> {
-        let words = text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
+        let words = text
+            .split(|c: char| !c.is_alphanumeric())
+            .filter(|word| !word.is_empty());
         words.map(str::to_lowercase).collect()
     };
     let mut all = Vec::new();
     for name in names {
-        let Some(value) = view.field(name) else { continue };
+        let Some(value) = view.field(name) else {
+            continue;
+        };
         match (*name, value.as_str()) {
-            ("relation", Some(relation)) => {
-                all.extend(split(relation.split_once(':').map_or(relation, |(_, rest)| rest)))
-            }
+            ("relation", Some(relation)) => all.extend(split(
+                relation.split_once(':').map_or(relation, |(_, rest)| rest),
+            )),
             (_, Some(text)) => all.extend(split(text)),
             (_, None) => all.extend(split(&text(value))),
         }

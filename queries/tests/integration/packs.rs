@@ -1,4 +1,5 @@
-//! The shipped packs do on their examples what the examples say, through the code of `gristmill scan --test PACK`.
+//! The shipped packs do on their examples what the examples say, through the code of
+//! `gristmill scan --test PACK`.
 
 use gristmill_queries::packs::{NAMES, Pack, run_examples, shipped};
 
@@ -7,8 +8,13 @@ async fn every_rule_of_every_shipped_pack_passes_and_fails_where_its_examples_sa
     let mut wrong = Vec::new();
     for name in NAMES {
         let pack = shipped(name).unwrap_or_else(|error| panic!("{error}"));
-        let results = run_examples(&pack).await.unwrap_or_else(|error| panic!("{name}: {error}"));
-        assert!(results.len() >= 2 * pack.rules.len(), "{name}: a rule without examples was let through");
+        let results = run_examples(&pack)
+            .await
+            .unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert!(
+            results.len() >= 2 * pack.rules.len(),
+            "{name}: a rule without examples was let through"
+        );
         wrong.extend(results.into_iter().filter(|result| !result.is_right()));
     }
     let told: Vec<String> = wrong
@@ -46,11 +52,18 @@ const OWN: &str = r#"
 "#;
 
 fn own(check: &str, message: &str) -> Pack {
-    Pack::parse("own.toml", &OWN.replace("CHECK", check).replace("MESSAGE", message)).expect("a well-formed pack")
+    Pack::parse(
+        "own.toml",
+        &OWN.replace("CHECK", check).replace("MESSAGE", message),
+    )
+    .expect("a well-formed pack")
 }
 
 async fn problem(check: &str, message: &str) -> String {
-    run_examples(&own(check, message)).await.expect_err("a rule that doesn't fit").to_string()
+    run_examples(&own(check, message))
+        .await
+        .expect_err("a rule that doesn't fit")
+        .to_string()
 }
 
 #[tokio::test]
@@ -61,22 +74,37 @@ async fn a_users_own_rules_run_whatever_their_kind() {
         r#"rego = "package own\nimport rego.v1\ndeny contains \"cats\" if contains(input.content, \"cats\")""#,
     ];
     for check in checks {
-        let results = run_examples(&own(check, "found")).await.unwrap_or_else(|error| panic!("{check}: {error}"));
-        assert!(results.iter().all(|result| result.is_right()), "{check}: {results:?}");
+        let results = run_examples(&own(check, "found"))
+            .await
+            .unwrap_or_else(|error| panic!("{check}: {error}"));
+        assert!(
+            results.iter().all(|result| result.is_right()),
+            "{check}: {results:?}"
+        );
     }
 }
 
 #[tokio::test]
 async fn a_rule_that_does_not_do_what_its_examples_say_is_told() {
-    let results = run_examples(&own(r#"where = "content IS NULL""#, "found")).await.expect("a rule that fits");
+    let results = run_examples(&own(r#"where = "content IS NULL""#, "found"))
+        .await
+        .expect("a rule that fits");
     let right: Vec<bool> = results.iter().map(|result| result.is_right()).collect();
     assert_eq!(right, [false, true]);
 }
 
 #[tokio::test]
 async fn an_unknown_column_or_table_is_named() {
-    assert!(problem(r#"where = "contents LIKE 'x'""#, "found").await.contains("contents"));
-    assert!(problem(r#"sql = "SELECT content_address FROM grain""#, "found").await.contains("grain"));
+    assert!(
+        problem(r#"where = "contents LIKE 'x'""#, "found")
+            .await
+            .contains("contents")
+    );
+    assert!(
+        problem(r#"sql = "SELECT content_address FROM grain""#, "found")
+            .await
+            .contains("grain")
+    );
     let policy = r#"rego = "package own\nimport rego.v1\nallow if true""#;
     assert!(problem(policy, "found").await.contains("violation"));
 }
@@ -85,26 +113,57 @@ async fn an_unknown_column_or_table_is_named() {
 async fn a_rule_only_reads_and_says_which_grain_it_means() {
     for (statement, refused) in [
         ("DROP VIEW beliefs", "`DROP VIEW` is refused"),
-        ("EXPLAIN ANALYZE COPY (SELECT 1) TO '/tmp/out.csv'", "`COPY … TO` writes a file"),
-        ("CREATE EXTERNAL TABLE t STORED AS CSV LOCATION '/etc/passwd'", "`CREATE EXTERNAL TABLE` reads files"),
-        ("SET datafusion.execution.batch_size = 1", "only queries are allowed"),
-        ("SELECT content_address FROM mg_file('own.mg')", "`mg_file` reads files outside the lake"),
         (
-            "SELECT content_address FROM grains WHERE subject IN (SELECT subject FROM transcript_file('t'))",
+            "EXPLAIN ANALYZE COPY (SELECT 1) TO '/tmp/out.csv'",
+            "`COPY … TO` writes a file",
+        ),
+        (
+            "CREATE EXTERNAL TABLE t STORED AS CSV LOCATION '/etc/passwd'",
+            "`CREATE EXTERNAL TABLE` reads files",
+        ),
+        (
+            "SET datafusion.execution.batch_size = 1",
+            "only queries are allowed",
+        ),
+        (
+            "SELECT content_address FROM mg_file('own.mg')",
+            "`mg_file` reads files outside the lake",
+        ),
+        (
+            "SELECT content_address FROM grains WHERE subject IN (SELECT subject FROM \
+             transcript_file('t'))",
             "`transcript_file` reads",
         ),
-        ("SELECT content_address FROM grains; SELECT content_address FROM grains", "one query"),
+        (
+            "SELECT content_address FROM grains; SELECT content_address FROM grains",
+            "one query",
+        ),
     ] {
         let told = problem(&format!("sql = \"{statement}\""), "found").await;
         assert!(told.contains(refused), "{statement}: {told}");
     }
-    assert!(problem(r#"sql = "SELECT type FROM grains""#, "found").await.contains("content_address"));
+    assert!(
+        problem(r#"sql = "SELECT type FROM grains""#, "found")
+            .await
+            .contains("content_address")
+    );
 }
 
 #[tokio::test]
 async fn a_message_only_speaks_of_evidence() {
-    assert!(problem(r#"where = "content IS NULL""#, "about {subject}").await.contains("subject"));
-    assert!(problem(r#"sql = "SELECT content_address FROM grains""#, "about {subject}").await.contains("subject"));
+    assert!(
+        problem(r#"where = "content IS NULL""#, "about {subject}")
+            .await
+            .contains("subject")
+    );
+    assert!(
+        problem(
+            r#"sql = "SELECT content_address FROM grains""#,
+            "about {subject}"
+        )
+        .await
+        .contains("subject")
+    );
 }
 
 #[tokio::test]
@@ -115,7 +174,12 @@ async fn an_example_that_is_no_grain_is_told_with_its_number() {
         .replace("\"content\": \"dogs\"", "\"content\": \"\"");
     let pack = Pack::parse("own.toml", &text).expect("a well-formed pack");
     let problem = run_examples(&pack).await.expect_err("no grain").to_string();
-    assert!(problem.contains("own/one") && problem.contains("[[test]] 2") && problem.contains("grain 1"), "{problem}");
+    assert!(
+        problem.contains("own/one")
+            && problem.contains("[[test]] 2")
+            && problem.contains("grain 1"),
+        "{problem}"
+    );
 }
 
 /// What erasure sees is the same function: `Grain::domain_field`, which its bars are tested with.
@@ -132,18 +196,35 @@ async fn rules_and_cal_see_a_domain_field_in_the_same_places() {
             (r#""context": {"int:category": "crm"}"#, true),
             (r#""icat": "crm""#, true),
             (r#""context": {"icat": "crm"}"#, true),
-            (r#""int:category": null, "context": {"int:category": "crm"}"#, true),
-            (r#""int:category": "erp", "context": {"int:category": "crm"}"#, false),
+            (
+                r#""int:category": null, "context": {"int:category": "crm"}"#,
+                true,
+            ),
+            (
+                r#""int:category": "erp", "context": {"int:category": "crm"}"#,
+                false,
+            ),
             (r#""context": {"x": {"int:category": "crm"}}"#, false),
         ] {
             let grain = format!(r#"{{"type": "event", "content": "cats", {place}}}"#);
             let found = r#"{"type": "event", "content": "cats", "int:category": "crm"}"#;
-            let (failing, passing) = if is_there { (grain.as_str(), pass) } else { (found, grain.as_str()) };
+            let (failing, passing) = if is_there {
+                (grain.as_str(), pass)
+            } else {
+                (found, grain.as_str())
+            };
             let text = OWN.replace("CHECK", check).replace("MESSAGE", "found");
-            let text = text.replace(r#"{"type": "event", "content": "cats"}"#, failing).replace(pass, passing);
+            let text = text
+                .replace(r#"{"type": "event", "content": "cats"}"#, failing)
+                .replace(pass, passing);
             let pack = Pack::parse("own.toml", &text).expect("a well-formed pack");
-            let results = run_examples(&pack).await.unwrap_or_else(|error| panic!("{check}: {error}"));
-            assert!(results.iter().all(|result| result.is_right()), "{check}: {place}");
+            let results = run_examples(&pack)
+                .await
+                .unwrap_or_else(|error| panic!("{check}: {error}"));
+            assert!(
+                results.iter().all(|result| result.is_right()),
+                "{check}: {place}"
+            );
         }
     }
 }

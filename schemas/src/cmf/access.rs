@@ -1,14 +1,15 @@
-//! What one consumer sees of a message's extensions (§3.2, §4.5): every question is answered under its capabilities.
+//! What one consumer sees of a message's extensions (§3.2, §4.5): every question is answered under
+//! its capabilities.
 //!
-//! [`Access`] borrows and copies nothing; [`filter`] makes the copy that can be handed out. Both ask the same methods, so
-//! they can't disagree.
+//! [`Access`] borrows and copies nothing; [`filter`] makes the copy that can be handed out. Both
+//! ask the same methods, so they can't disagree.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::capability::{Capability, CapabilitySet};
 use super::extensions::{
-    AgentExtension, DataPolicy, DelegationExtension, Extensions, HttpExtension, ObjectSecurityProfile,
-    RequestExtension, SecurityExtension, Subject,
+    AgentExtension, DataPolicy, DelegationExtension, Extensions, HttpExtension,
+    ObjectSecurityProfile, RequestExtension, SecurityExtension, Subject,
 };
 use super::labels::Labels;
 use super::vocabulary::SubjectType;
@@ -58,11 +59,17 @@ impl VisibleSubject<'_> {
 
 impl<'a> Access<'a> {
     /// Nothing to see.
-    pub const NONE: Access<'static> = Access { extensions: None, capabilities: CapabilitySet::NONE };
+    pub const NONE: Access<'static> = Access {
+        extensions: None,
+        capabilities: CapabilitySet::NONE,
+    };
 
     /// `extensions` as a consumer with `capabilities` sees them.
     pub const fn new(extensions: Option<&'a Extensions>, capabilities: CapabilitySet) -> Self {
-        Access { extensions, capabilities }
+        Access {
+            extensions,
+            capabilities,
+        }
     }
 
     /// The request; open to all.
@@ -87,39 +94,66 @@ impl<'a> Access<'a> {
 
     /// The level of classification; open to all.
     pub fn classification(&self) -> Option<&'a str> {
-        self.extensions?.security.as_ref()?.classification.as_deref()
+        self.extensions?
+            .security
+            .as_ref()?
+            .classification
+            .as_deref()
     }
 
     /// Security labels; `read_labels`.
     pub fn labels(&self) -> &'a Labels {
-        self.security_with(Capability::ReadLabels).map_or(&NO_LABELS, |security| &security.labels)
+        self.security_with(Capability::ReadLabels)
+            .map_or(&NO_LABELS, |security| &security.labels)
     }
 
     /// Who asks; `read_subject` and, for each of its sets, the capability of that set.
     pub fn subject(&self) -> Option<VisibleSubject<'a>> {
-        let subject = self.security_with(Capability::ReadSubject)?.subject.as_ref()?;
+        let subject = self
+            .security_with(Capability::ReadSubject)?
+            .subject
+            .as_ref()?;
         let may = |capability| self.capabilities.contains(capability);
         Some(VisibleSubject {
             id: &subject.id,
             subject_type: subject.subject_type,
-            roles: if may(Capability::ReadRoles) { &subject.roles } else { &NO_NAMES },
-            permissions: if may(Capability::ReadPermissions) { &subject.permissions } else { &NO_NAMES },
-            teams: if may(Capability::ReadTeams) { &subject.teams } else { &NO_NAMES },
-            claims: if may(Capability::ReadClaims) { &subject.claims } else { &NO_CLAIMS },
+            roles: if may(Capability::ReadRoles) {
+                &subject.roles
+            } else {
+                &NO_NAMES
+            },
+            permissions: if may(Capability::ReadPermissions) {
+                &subject.permissions
+            } else {
+                &NO_NAMES
+            },
+            teams: if may(Capability::ReadTeams) {
+                &subject.teams
+            } else {
+                &NO_NAMES
+            },
+            claims: if may(Capability::ReadClaims) {
+                &subject.claims
+            } else {
+                &NO_CLAIMS
+            },
         })
     }
 
     /// Access profiles by entity; `read_objects`.
     pub fn objects(&self) -> &'a BTreeMap<String, ObjectSecurityProfile> {
-        self.security_with(Capability::ReadObjects).map_or(&NO_OBJECTS, |security| &security.objects)
+        self.security_with(Capability::ReadObjects)
+            .map_or(&NO_OBJECTS, |security| &security.objects)
     }
 
     /// Data policies by entity; `read_data`.
     pub fn data(&self) -> &'a BTreeMap<String, DataPolicy> {
-        self.security_with(Capability::ReadData).map_or(&NO_DATA, |security| &security.data)
+        self.security_with(Capability::ReadData)
+            .map_or(&NO_DATA, |security| &security.data)
     }
 
-    /// A copy of what can be seen. It starts from nothing, so slots that this version doesn't know stay hidden.
+    /// A copy of what can be seen. It starts from nothing, so slots that this version doesn't know
+    /// stay hidden.
     pub fn to_extensions(&self) -> Option<Extensions> {
         let all = self.extensions?;
         Some(Extensions {
@@ -151,7 +185,8 @@ impl<'a> Access<'a> {
 
     /// The extensions, for a consumer that has `capability`.
     fn with(&self, capability: Capability) -> Option<&'a Extensions> {
-        self.extensions.filter(|_| self.capabilities.contains(capability))
+        self.extensions
+            .filter(|_| self.capabilities.contains(capability))
     }
 
     fn security_with(&self, capability: Capability) -> Option<&'a SecurityExtension> {
@@ -159,8 +194,8 @@ impl<'a> Access<'a> {
     }
 }
 
-/// What a consumer with `capabilities` sees of `extensions`: the copy to hand out. What comes back goes through
-/// [`merge`](super::merge()).
+/// What a consumer with `capabilities` sees of `extensions`: the copy to hand out. What comes back
+/// goes through [`merge`](super::merge()).
 pub fn filter(extensions: Option<&Extensions>, capabilities: CapabilitySet) -> Option<Extensions> {
     Access::new(extensions, capabilities).to_extensions()
 }

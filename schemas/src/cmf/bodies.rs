@@ -1,4 +1,5 @@
-//! What the content parts carry besides text: tool calls and results, resources, prompts, media (§2.2).
+//! What the content parts carry besides text: tool calls and results, resources, prompts, media
+//! (§2.2).
 
 use super::error::CmfError;
 use super::message::Message;
@@ -64,7 +65,9 @@ record! {
 
 fn content_or_blob(resource: &Resource, fields: &Fields) -> Result<(), CmfError> {
     match (&resource.content, &resource.blob) {
-        (Some(_), Some(_)) => Err(CmfError::ContentAndBlob { path: fields.path() }),
+        (Some(_), Some(_)) => Err(CmfError::ContentAndBlob {
+            path: fields.path(),
+        }),
         _ => Ok(()),
     }
 }
@@ -91,7 +94,11 @@ record! {
 
 fn range_in_order(reference: &ResourceReference, fields: &Fields) -> Result<(), CmfError> {
     match (reference.range_start, reference.range_end) {
-        (Some(start), Some(end)) if end < start => Err(CmfError::InvertedRange { path: fields.path(), start, end }),
+        (Some(start), Some(end)) if end < start => Err(CmfError::InvertedRange {
+            path: fields.path(),
+            start,
+            end,
+        }),
         _ => Ok(()),
     }
 }

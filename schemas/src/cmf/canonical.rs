@@ -1,10 +1,11 @@
 //! Canonical messages and CMF messages, each from the other.
 //!
-//! CMF has twelve kinds of parts and its extensions, the canonical message has six blocks and its metadata. What both know
-//! becomes the other's own; what the canonical message can't say of a CMF message stays in `metadata.unknown_fields` under
-//! `cmf:`, so that the way back ([`from_canonical`]) gives the same message and extensions again. The other direction is a
-//! projection: thoughts that a provider hides and blocks that nobody knows have no part, and [`Projection::dropped`] says
-//! which were left out.
+//! CMF has twelve kinds of parts and its extensions, the canonical message has six blocks and its
+//! metadata. What both know becomes the other's own; what the canonical message can't say of a CMF
+//! message stays in `metadata.unknown_fields` under `cmf:`, so that the way back
+//! ([`from_canonical`]) gives the same message and extensions again. The other direction is a
+//! projection: thoughts that a provider hides and blocks that nobody knows have no part, and
+//! [`Projection::dropped`] says which were left out.
 
 use super::bodies::{ImageSource, ToolCall, ToolResult};
 use super::extensions::{AgentExtension, Extensions, LlmExtension, ProvenanceExtension};
@@ -14,7 +15,9 @@ use super::record::Write;
 use super::vocabulary::{Channel, MessageHook, Role, SourceType};
 use crate::json::{Json, Object};
 use crate::message as canonical;
-use crate::message::{ContentBlock, ImageBlock, Timestamp, ToolResultBlock, ToolUseBlock, UnknownBlock};
+use crate::message::{
+    ContentBlock, ImageBlock, Timestamp, ToolResultBlock, ToolUseBlock, UnknownBlock,
+};
 
 /// What a canonical message must have and a CMF message need not.
 #[derive(Debug, Clone)]
@@ -60,9 +63,23 @@ pub fn to_canonical(envelope: &Envelope, identity: Identity) -> canonical::Messa
     if !parts.is_empty() {
         kept.insert(PARTS, parts);
     }
-    let Identity { id, session_id, created_at } = identity;
-    let mut made = canonical::Message::new(id, session_id, canonical_role(message.role), content, created_at);
-    if let Some(llm) = envelope.extensions.as_ref().and_then(|extensions| extensions.llm.as_ref()) {
+    let Identity {
+        id,
+        session_id,
+        created_at,
+    } = identity;
+    let mut made = canonical::Message::new(
+        id,
+        session_id,
+        canonical_role(message.role),
+        content,
+        created_at,
+    );
+    if let Some(llm) = envelope
+        .extensions
+        .as_ref()
+        .and_then(|extensions| extensions.llm.as_ref())
+    {
         made.metadata.model = llm.model_id.clone().map(Into::into);
         made.metadata.provider = llm.provider.clone().map(Into::into);
     }
@@ -70,8 +87,13 @@ pub fn to_canonical(envelope: &Envelope, identity: Identity) -> canonical::Messa
     made
 }
 
-/// Gives a canonical message that isn't CMF the extensions and the hook that it has as CMF: [`from_canonical`] brings them back.
-pub fn attach(message: &mut canonical::Message<'_>, extensions: &Extensions, hook: Option<MessageHook>) {
+/// Gives a canonical message that isn't CMF the extensions and the hook that it has as CMF:
+/// [`from_canonical`] brings them back.
+pub fn attach(
+    message: &mut canonical::Message<'_>,
+    extensions: &Extensions,
+    hook: Option<MessageHook>,
+) {
     let kept = &mut message.metadata.unknown_fields;
     kept.insert(EXTENSIONS, extensions.write());
     if let Some(hook) = hook {
@@ -114,7 +136,10 @@ const fn cmf_role(role: canonical::Role) -> Role {
 pub fn block_of(part: &Part) -> ContentBlock<'static> {
     match part {
         Part::Text(text) => ContentBlock::text(text.clone()),
-        Part::Thinking(text) => ContentBlock::Thinking { text: text.clone().into(), signature: None },
+        Part::Thinking(text) => ContentBlock::Thinking {
+            text: text.clone().into(),
+            signature: None,
+        },
         Part::ToolCall(call) => ContentBlock::ToolUse(ToolUseBlock {
             id: call.tool_call_id.clone().into(),
             name: call.name.clone().into(),
@@ -122,7 +147,11 @@ pub fn block_of(part: &Part) -> ContentBlock<'static> {
         }),
         Part::ToolResult(result) => ContentBlock::ToolResult(ToolResultBlock {
             tool_use_id: result.tool_call_id.clone().into(),
-            content: result.content.iter().map(|content| ContentBlock::text(text_of(content))).collect(),
+            content: result
+                .content
+                .iter()
+                .map(|content| ContentBlock::text(text_of(content)))
+                .collect(),
             is_error: result.is_error,
         }),
         Part::Image(image) => ContentBlock::Image(ImageBlock {
@@ -136,16 +165,22 @@ pub fn block_of(part: &Part) -> ContentBlock<'static> {
             let mut json = Object::new();
             json.insert("type", format!("{PREFIX}{}", other.content_type()));
             json.insert("part", other.to_json());
-            ContentBlock::Unknown(UnknownBlock { origin: canonical::Origin::Canonical, json: json.into() })
+            ContentBlock::Unknown(UnknownBlock {
+                origin: canonical::Origin::Canonical,
+                json: json.into(),
+            })
         }
     }
 }
 
 fn text_of(content: &Json<'_>) -> String {
-    content.as_str().map_or_else(|| content.to_string(), str::to_owned)
+    content
+        .as_str()
+        .map_or_else(|| content.to_string(), str::to_owned)
 }
 
-/// The part that `block` stands for; `name_of` knows the tool of a call by the call's id. `None` for what has no part.
+/// The part that `block` stands for; `name_of` knows the tool of a call by the call's id. `None`
+/// for what has no part.
 fn part_of(block: &ContentBlock<'_>, name_of: impl Fn(&str) -> Option<String>) -> Option<Part> {
     Some(match block {
         ContentBlock::Text(text) => Part::text(&**text),
@@ -165,10 +200,13 @@ fn part_of(block: &ContentBlock<'_>, name_of: impl Fn(&str) -> Option<String>) -
         ContentBlock::Image(image) => Part::Image(ImageSource {
             source_type: match image.source {
                 canonical::ImageSource::Base64(_) => SourceType::Base64,
-                canonical::ImageSource::Url(_) | canonical::ImageSource::FileRef(_) => SourceType::Url,
+                canonical::ImageSource::Url(_) | canonical::ImageSource::FileRef(_) => {
+                    SourceType::Url
+                }
             },
             data: image.source.data().to_owned(),
-            media_type: Some(image.media_type.to_string()).filter(|media_type| !media_type.is_empty()),
+            media_type: Some(image.media_type.to_string())
+                .filter(|media_type| !media_type.is_empty()),
         }),
         ContentBlock::Unknown(block) => Part::parse(block.json.get("part")?).ok()?,
         ContentBlock::RedactedThinking { .. } => return None,
@@ -180,9 +218,10 @@ fn answer(blocks: &[ContentBlock<'_>]) -> Option<Json<'static>> {
     match blocks {
         [] => None,
         [ContentBlock::Text(text)] => Some(Json::from(text.to_string())),
-        blocks => {
-            Some(crate::message::encode::encode_blocks(blocks, crate::message::encode::Unknowns::Keep).into_owned())
-        }
+        blocks => Some(
+            crate::message::encode::encode_blocks(blocks, crate::message::encode::Unknowns::Keep)
+                .into_owned(),
+        ),
     }
 }
 
@@ -195,9 +234,13 @@ pub struct Projection {
     pub dropped: Vec<String>,
 }
 
-/// A canonical message as CMF: the same message again if it came from [`to_canonical`], otherwise a projection whose
-/// extensions say where the message comes from. `name_of` knows the tool of a call by the call's id, for results.
-pub fn from_canonical(message: &canonical::Message<'_>, name_of: impl Fn(&str) -> Option<String>) -> Projection {
+/// A canonical message as CMF: the same message again if it came from [`to_canonical`], otherwise a
+/// projection whose extensions say where the message comes from. `name_of` knows the tool of a call
+/// by the call's id, for results.
+pub fn from_canonical(
+    message: &canonical::Message<'_>,
+    name_of: impl Fn(&str) -> Option<String>,
+) -> Projection {
     let kept = &message.metadata.unknown_fields;
     let text = |key| kept.get(key).and_then(Json::as_str);
     let parts = kept.get(PARTS);
@@ -216,13 +259,22 @@ pub fn from_canonical(message: &canonical::Message<'_>, name_of: impl Fn(&str) -
         _ if came_from_cmf => None,
         _ => Some(extensions_of(message)),
     };
-    let role = text(ROLE).and_then(Role::from_name).unwrap_or_else(|| cmf_role(message.role));
+    let role = text(ROLE)
+        .and_then(Role::from_name)
+        .unwrap_or_else(|| cmf_role(message.role));
     let mut made = Message::new(role, content);
     made.channel = text(CHANNEL).and_then(Channel::from_name);
     if let Some(version) = text(VERSION) {
         made.schema_version = version.to_owned();
     }
-    Projection { envelope: Envelope { message: made, extensions, hook: text(HOOK).map(str::to_owned) }, dropped }
+    Projection {
+        envelope: Envelope {
+            message: made,
+            extensions,
+            hook: text(HOOK).map(str::to_owned),
+        },
+        dropped,
+    }
 }
 
 /// What the canonical message knows that extensions have a slot for.
@@ -230,7 +282,10 @@ fn extensions_of(message: &canonical::Message<'_>) -> Extensions {
     let metadata = &message.metadata;
     let llm = metadata.model.is_some() || metadata.provider.is_some();
     Extensions {
-        agent: Some(AgentExtension { session_id: Some(message.session_id.to_string()), ..AgentExtension::default() }),
+        agent: Some(AgentExtension {
+            session_id: Some(message.session_id.to_string()),
+            ..AgentExtension::default()
+        }),
         provenance: Some(ProvenanceExtension {
             message_id: Some(message.id.to_string()),
             ..ProvenanceExtension::default()
@@ -293,30 +348,52 @@ mod tests {
         let before = envelope(
             r#"{"role": "tool", "content": [{"content_type": "document", "content": {"type": "url", "data": "v"}}], "channel": "final"}"#,
         );
-        assert_eq!(from_canonical(&to_canonical(&before, identity()), |_| None).envelope, before);
+        assert_eq!(
+            from_canonical(&to_canonical(&before, identity()), |_| None).envelope,
+            before
+        );
     }
 
     #[test]
     fn a_hidden_thought_has_no_part_and_is_named() {
         let hidden = ContentBlock::RedactedThinking { data: "x".into() };
         let time = Timestamp::from_micros(0);
-        let message = canonical::Message::new("i", "s", canonical::Role::Assistant, vec![hidden], time);
+        let message =
+            canonical::Message::new("i", "s", canonical::Role::Assistant, vec![hidden], time);
         let projection = from_canonical(&message, |_| None);
         assert_eq!(projection.dropped, ["redacted_thinking"]);
         assert!(projection.envelope.message.content.is_empty());
-        let agent = projection.envelope.extensions.and_then(|extensions| extensions.agent).unwrap();
+        let agent = projection
+            .envelope
+            .extensions
+            .and_then(|extensions| extensions.agent)
+            .unwrap();
         assert_eq!(agent.session_id.as_deref(), Some("s"));
     }
 
     #[test]
     fn a_result_gets_the_name_of_the_tool_that_was_called() {
-        let result =
-            ToolResultBlock { tool_use_id: "tu_1".into(), content: vec![ContentBlock::text("ok")], is_error: false };
+        let result = ToolResultBlock {
+            tool_use_id: "tu_1".into(),
+            content: vec![ContentBlock::text("ok")],
+            is_error: false,
+        };
         let time = Timestamp::from_micros(0);
-        let message =
-            canonical::Message::new("i", "s", canonical::Role::Tool, vec![ContentBlock::ToolResult(result)], time);
-        let projection = from_canonical(&message, |id| (id == "tu_1").then(|| "weather".to_owned()));
-        let [Part::ToolResult(result)] = &projection.envelope.message.content[..] else { panic!("one result") };
-        assert_eq!((result.tool_name.as_str(), &result.content), ("weather", &Some(Json::from("ok"))));
+        let message = canonical::Message::new(
+            "i",
+            "s",
+            canonical::Role::Tool,
+            vec![ContentBlock::ToolResult(result)],
+            time,
+        );
+        let projection =
+            from_canonical(&message, |id| (id == "tu_1").then(|| "weather".to_owned()));
+        let [Part::ToolResult(result)] = &projection.envelope.message.content[..] else {
+            panic!("one result")
+        };
+        assert_eq!(
+            (result.tool_name.as_str(), &result.content),
+            ("weather", &Some(Json::from("ok")))
+        );
     }
 }

@@ -33,28 +33,33 @@ vocabulary! {
         ReadObjects = "read_objects",
         /// See data policies (§4.5).
         ReadData = "read_data",
-        /// Known from plugin configurations; its slot is none of this format's, so it opens nothing.
+        /// Known from plugin configurations; its slot is none of this format's, so it opens
+        /// nothing.
         ReadClient = "read_client",
-        /// Known from plugin configurations; its slot is none of this format's, so it opens nothing.
+        /// Known from plugin configurations; its slot is none of this format's, so it opens
+        /// nothing.
         ReadWorkload = "read_workload",
-        /// Known from plugin configurations; its slot is none of this format's, so it opens nothing.
+        /// Known from plugin configurations; its slot is none of this format's, so it opens
+        /// nothing.
         ReadInboundCredentials = "read_inbound_credentials",
-        /// Known from plugin configurations; its slot is none of this format's, so it opens nothing.
+        /// Known from plugin configurations; its slot is none of this format's, so it opens
+        /// nothing.
         ReadDelegatedTokens = "read_delegated_tokens",
     }
 }
 
 impl Capability {
-    /// The capability that comes with this one: whoever may change something may see it, and whoever may see something of
-    /// the subject may see who it is.
+    /// The capability that comes with this one: whoever may change something may see it, and
+    /// whoever may see something of the subject may see who it is.
     pub const fn implies(self) -> Option<Capability> {
         match self {
             Capability::WriteHeaders => Some(Capability::ReadHeaders),
             Capability::AppendLabels => Some(Capability::ReadLabels),
             Capability::AppendDelegation => Some(Capability::ReadDelegation),
-            Capability::ReadRoles | Capability::ReadTeams | Capability::ReadClaims | Capability::ReadPermissions => {
-                Some(Capability::ReadSubject)
-            }
+            Capability::ReadRoles
+            | Capability::ReadTeams
+            | Capability::ReadClaims
+            | Capability::ReadPermissions => Some(Capability::ReadSubject),
             _ => None,
         }
     }
@@ -94,26 +99,38 @@ impl CapabilitySet {
         CapabilitySet(self.0 | capability.bit() | implied)
     }
 
-    /// The set with access profiles and data policies open, as the public implementations leave them to everybody. The
-    /// specification gates them (§4.5), and so does this crate unless a host opens them with this.
+    /// The set with access profiles and data policies open, as the public implementations leave
+    /// them to everybody. The specification gates them (§4.5), and so does this crate unless a host
+    /// opens them with this.
     pub const fn with_open_profiles(self) -> Self {
-        self.with(Capability::ReadObjects).with(Capability::ReadData)
+        self.with(Capability::ReadObjects)
+            .with(Capability::ReadData)
     }
 
     /// The set that a configuration names.
     ///
     /// # Errors
     /// [`UnknownCapability`] for a name that doesn't exist.
-    pub fn from_names<'n>(names: impl IntoIterator<Item = &'n str>) -> Result<Self, UnknownCapability> {
-        names.into_iter().try_fold(CapabilitySet::NONE, |set, name| match Capability::from_name(name) {
-            Some(capability) => Ok(set.with(capability)),
-            None => Err(UnknownCapability { name: name.to_owned() }),
-        })
+    pub fn from_names<'n>(
+        names: impl IntoIterator<Item = &'n str>,
+    ) -> Result<Self, UnknownCapability> {
+        names.into_iter().try_fold(
+            CapabilitySet::NONE,
+            |set, name| match Capability::from_name(name) {
+                Some(capability) => Ok(set.with(capability)),
+                None => Err(UnknownCapability {
+                    name: name.to_owned(),
+                }),
+            },
+        )
     }
 
     /// The set of those `names` that exist; the others grant nothing.
     pub fn from_known_names<'n>(names: impl IntoIterator<Item = &'n str>) -> Self {
-        names.into_iter().filter_map(Capability::from_name).collect()
+        names
+            .into_iter()
+            .filter_map(Capability::from_name)
+            .collect()
     }
 
     /// True if `capability` is in the set, named or implied.
@@ -124,7 +141,9 @@ impl CapabilitySet {
 
 impl FromIterator<Capability> for CapabilitySet {
     fn from_iter<I: IntoIterator<Item = Capability>>(capabilities: I) -> Self {
-        capabilities.into_iter().fold(CapabilitySet::NONE, CapabilitySet::with)
+        capabilities
+            .into_iter()
+            .fold(CapabilitySet::NONE, CapabilitySet::with)
     }
 }
 
@@ -145,13 +164,20 @@ mod tests {
             assert!(set.contains(implied), "{name}");
             assert!(!set.contains(Capability::ReadAgent), "{name}");
         }
-        assert!(!CapabilitySet::from_names(["read_headers"]).unwrap().contains(Capability::WriteHeaders));
+        assert!(
+            !CapabilitySet::from_names(["read_headers"])
+                .unwrap()
+                .contains(Capability::WriteHeaders)
+        );
     }
 
     #[test]
     fn an_unknown_name_is_refused_or_grants_nothing() {
         let error = CapabilitySet::from_names(["read_labels", "read_everything"]).unwrap_err();
         assert_eq!(error.name, "read_everything");
-        assert_eq!(CapabilitySet::from_known_names(["read_everything"]), CapabilitySet::NONE);
+        assert_eq!(
+            CapabilitySet::from_known_names(["read_everything"]),
+            CapabilitySet::NONE
+        );
     }
 }

@@ -1,7 +1,8 @@
 //! The one way to take a label out: privileged, for a reason, on the record (§3.6, §5.1).
 //!
-//! Whoever may declassify is the host's to decide. It gets a [`Declassifier`] from [`authorise_declassification`], which
-//! is the only function that makes one; it is good for one removal, and the removal answers with the record of it.
+//! Whoever may declassify is the host's to decide. It gets a [`Declassifier`] from
+//! [`authorise_declassification`], which is the only function that makes one; it is good for one
+//! removal, and the removal answers with the record of it.
 
 use chrono::{DateTime, FixedOffset};
 
@@ -46,8 +47,8 @@ record! {
     }
 }
 
-/// Gives the right to take labels out, once. **Privileged**: the caller vouches that `authority` may declassify; processing
-/// components have no business calling this.
+/// Gives the right to take labels out, once. **Privileged**: the caller vouches that `authority`
+/// may declassify; processing components have no business calling this.
 ///
 /// # Errors
 /// [`DeclassificationError`] if authority or reason are blank.
@@ -62,12 +63,20 @@ pub fn authorise_declassification(
     if reason.trim().is_empty() {
         return Err(DeclassificationError::NoReason);
     }
-    Ok(Declassifier { authority: authority.to_owned(), reason: reason.to_owned(), at })
+    Ok(Declassifier {
+        authority: authority.to_owned(),
+        reason: reason.to_owned(),
+        at,
+    })
 }
 
 impl Declassifier {
     /// Takes `names` out of `labels`, as far as they are there, and answers with the record.
-    pub fn remove<'l>(self, labels: &mut Labels, names: impl IntoIterator<Item = &'l str>) -> Declassification {
+    pub fn remove<'l>(
+        self,
+        labels: &mut Labels,
+        names: impl IntoIterator<Item = &'l str>,
+    ) -> Declassification {
         let removed = names.into_iter().filter(|name| labels.take(name)).collect();
         Declassification {
             removed,
@@ -79,7 +88,8 @@ impl Declassifier {
     }
 }
 
-/// Checks a change of labels: growth is free, removal takes a [`Declassifier`] and gives its record.
+/// Checks a change of labels: growth is free, removal takes a [`Declassifier`] and gives its
+/// record.
 ///
 /// # Errors
 /// [`TierViolation`] if labels were removed without one.
@@ -88,10 +98,17 @@ pub fn accept_labels(
     after: &Labels,
     declassifier: Option<Declassifier>,
 ) -> Result<Option<Declassification>, TierViolation> {
-    let Err(violation) = labels_only_grew(before, after) else { return Ok(None) };
-    let Some(declassifier) = declassifier else { return Err(violation) };
+    let Err(violation) = labels_only_grew(before, after) else {
+        return Ok(None);
+    };
+    let Some(declassifier) = declassifier else {
+        return Err(violation);
+    };
     let mut labels = Labels::union([before, after]);
-    Ok(Some(declassifier.remove(&mut labels, before.iter().filter(|label| !after.contains(label)))))
+    Ok(Some(declassifier.remove(
+        &mut labels,
+        before.iter().filter(|label| !after.contains(label)),
+    )))
 }
 
 #[cfg(test)]
@@ -105,28 +122,41 @@ mod tests {
     #[test]
     fn a_declassification_says_what_went_by_whom_and_why() {
         let mut labels: Labels = ["PII", "SECRET"].into_iter().collect();
-        let declassifier = authorise_declassification("dpo@example.org", "released after review", at()).unwrap();
+        let declassifier =
+            authorise_declassification("dpo@example.org", "released after review", at()).unwrap();
         let record = declassifier.remove(&mut labels, ["SECRET", "never there"]);
         assert_eq!(labels.iter().collect::<Vec<_>>(), ["PII"]);
         assert_eq!(record.removed.iter().collect::<Vec<_>>(), ["SECRET"]);
-        assert_eq!((record.authority.as_str(), record.reason.as_str()), ("dpo@example.org", "released after review"));
+        assert_eq!(
+            (record.authority.as_str(), record.reason.as_str()),
+            ("dpo@example.org", "released after review")
+        );
         assert_eq!(Declassification::parse(&record.to_json()), Ok(record));
     }
 
     #[test]
     fn nobody_declassifies_anonymously_or_without_a_reason() {
-        assert_eq!(authorise_declassification(" ", "why", at()).unwrap_err(), DeclassificationError::NoAuthority);
-        assert_eq!(authorise_declassification("who", "", at()).unwrap_err(), DeclassificationError::NoReason);
+        assert_eq!(
+            authorise_declassification(" ", "why", at()).unwrap_err(),
+            DeclassificationError::NoAuthority
+        );
+        assert_eq!(
+            authorise_declassification("who", "", at()).unwrap_err(),
+            DeclassificationError::NoReason
+        );
     }
 
     #[test]
     fn a_removal_without_the_right_is_a_violation() {
-        let (before, after): (Labels, Labels) = (["PII"].into_iter().collect(), ["X"].into_iter().collect());
+        let (before, after): (Labels, Labels) =
+            (["PII"].into_iter().collect(), ["X"].into_iter().collect());
         assert!(accept_labels(&before, &after, None).is_err());
         let grown: Labels = ["PII", "X"].into_iter().collect();
         assert_eq!(accept_labels(&before, &grown, None), Ok(None));
         let declassifier = authorise_declassification("who", "why", at()).unwrap();
-        let record = accept_labels(&before, &after, Some(declassifier)).unwrap().unwrap();
+        let record = accept_labels(&before, &after, Some(declassifier))
+            .unwrap()
+            .unwrap();
         assert_eq!((record.removed, record.remaining), (before, after));
     }
 }

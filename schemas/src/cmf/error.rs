@@ -1,6 +1,7 @@
 //! What is wrong with a message that isn't one: where, what was expected, what came.
 //!
-//! The place is a chain of steps on the stack of the reader, so reading a good message allocates nothing for it.
+//! The place is a chain of steps on the stack of the reader, so reading a good message allocates
+//! nothing for it.
 
 use std::fmt::Write as _;
 
@@ -9,7 +10,8 @@ use crate::json::write_string;
 /// The longest piece of input that an error quotes, in bytes.
 const QUOTE_LIMIT_BYTES: usize = 80;
 
-/// Why JSON isn't a message, a part or an extension of the format. Every variant names the JSON path (`$.content[0].text`).
+/// Why JSON isn't a message, a part or an extension of the format. Every variant names the JSON
+/// path (`$.content[0].text`).
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CmfError {
     /// A member that must be there isn't.
@@ -148,7 +150,11 @@ impl CmfError {
 /// `text` as an error may quote it: at most [`QUOTE_LIMIT_BYTES`] of it.
 pub(super) fn quoted(text: &str) -> String {
     let end = text.floor_char_boundary(QUOTE_LIMIT_BYTES);
-    if end < text.len() { format!("{}…", &text[..end]) } else { text.to_owned() }
+    if end < text.len() {
+        format!("{}…", &text[..end])
+    } else {
+        text.to_owned()
+    }
 }
 
 /// Where the reader stands: a step and the place that it was taken from.
@@ -167,16 +173,28 @@ enum Step<'p> {
 
 impl<'p> Place<'p> {
     /// The value that is parsed.
-    pub(super) const ROOT: Place<'static> = Place { parent: None, step: Step::Index(0), depth: 0 };
+    pub(super) const ROOT: Place<'static> = Place {
+        parent: None,
+        step: Step::Index(0),
+        depth: 0,
+    };
 
     /// The member `key` of the object here.
     pub(super) fn key(&'p self, key: &'p str) -> Place<'p> {
-        Place { parent: Some(self), step: Step::Key(key), depth: self.depth + 1 }
+        Place {
+            parent: Some(self),
+            step: Step::Key(key),
+            depth: self.depth + 1,
+        }
     }
 
     /// The item `index` of the array here.
     pub(super) fn index(&'p self, index: usize) -> Place<'p> {
-        Place { parent: Some(self), step: Step::Index(index), depth: self.depth + 1 }
+        Place {
+            parent: Some(self),
+            step: Step::Index(index),
+            depth: self.depth + 1,
+        }
     }
 
     /// How many steps this is from the root.
@@ -192,7 +210,9 @@ impl<'p> Place<'p> {
     }
 
     fn write(&self, out: &mut String) {
-        let Some(parent) = self.parent else { return out.push('$') };
+        let Some(parent) = self.parent else {
+            return out.push('$');
+        };
         parent.write(out);
         match self.step {
             Step::Index(index) => {
@@ -215,7 +235,9 @@ impl<'p> Place<'p> {
 fn is_plain(key: &str) -> bool {
     !key.is_empty()
         && key.len() <= QUOTE_LIMIT_BYTES
-        && key.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+        && key
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
 
 #[cfg(test)]

@@ -35,7 +35,9 @@ impl Labels {
     /// The union of several sources, which is what a message made from all of them carries (§5.1).
     pub fn union<'l>(sources: impl IntoIterator<Item = &'l Labels>) -> Labels {
         let mut union = Labels::new();
-        sources.into_iter().for_each(|source| union.add_all(source.iter()));
+        sources
+            .into_iter()
+            .for_each(|source| union.add_all(source.iter()));
         union
     }
 
@@ -102,9 +104,15 @@ mod tests {
 
     #[test]
     fn several_sources_give_their_union() {
-        let sources: [Labels; 3] =
-            [["PII"].into_iter().collect(), ["financial", "PII"].into_iter().collect(), Labels::new()];
-        assert_eq!(Labels::union(&sources).iter().collect::<Vec<_>>(), ["PII", "financial"]);
+        let sources: [Labels; 3] = [
+            ["PII"].into_iter().collect(),
+            ["financial", "PII"].into_iter().collect(),
+            Labels::new(),
+        ];
+        assert_eq!(
+            Labels::union(&sources).iter().collect::<Vec<_>>(),
+            ["PII", "financial"]
+        );
     }
 
     #[test]

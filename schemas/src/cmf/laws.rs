@@ -1,5 +1,5 @@
-//! What holds for all messages and extensions: reading gives back what was written, and whatever a consumer hands back,
-//! only what it may change changes.
+//! What holds for all messages and extensions: reading gives back what was written, and whatever a
+//! consumer hands back, only what it may change changes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,13 +22,16 @@ fn any_json() -> impl Strategy<Value = Json<'static>> {
         Just(Json::Null),
         any::<bool>().prop_map(Json::Bool),
         any::<i64>().prop_map(Json::from),
-        any::<f64>().prop_filter_map("finite", Number::from_f64).prop_map(Json::Number),
+        any::<f64>()
+            .prop_filter_map("finite", Number::from_f64)
+            .prop_map(Json::Number),
         text().prop_map(Json::from),
     ];
     leaf.prop_recursive(3, 12, 3, |inner| {
         prop_oneof![
             vec(inner.clone(), 0..3).prop_map(Json::Array),
-            btree_map(text(), inner, 0..3).prop_map(|members| Json::Object(members.into_iter().collect())),
+            btree_map(text(), inner, 0..3)
+                .prop_map(|members| Json::Object(members.into_iter().collect())),
         ]
     })
 }
@@ -39,14 +42,40 @@ fn object() -> impl Strategy<Value = Object<'static>> {
 
 fn media() -> impl Strategy<Value = Part> {
     let source_type = select(SourceType::ALL);
-    (source_type, text(), option::of(text()), option::of(any::<i64>()), 0..4usize).prop_map(
-        |(source_type, data, media_type, duration_ms, kind)| match kind {
-            0 => Part::Image(ImageSource { source_type, data, media_type }),
-            1 => Part::Video(VideoSource { source_type, data, media_type, duration_ms }),
-            2 => Part::Audio(AudioSource { source_type, data, media_type, duration_ms }),
-            _ => Part::Document(DocumentSource { source_type, data, title: media_type.clone(), media_type }),
-        },
+    (
+        source_type,
+        text(),
+        option::of(text()),
+        option::of(any::<i64>()),
+        0..4usize,
     )
+        .prop_map(
+            |(source_type, data, media_type, duration_ms, kind)| match kind {
+                0 => Part::Image(ImageSource {
+                    source_type,
+                    data,
+                    media_type,
+                }),
+                1 => Part::Video(VideoSource {
+                    source_type,
+                    data,
+                    media_type,
+                    duration_ms,
+                }),
+                2 => Part::Audio(AudioSource {
+                    source_type,
+                    data,
+                    media_type,
+                    duration_ms,
+                }),
+                _ => Part::Document(DocumentSource {
+                    source_type,
+                    data,
+                    title: media_type.clone(),
+                    media_type,
+                }),
+            },
+        )
 }
 
 prop_compose! {
@@ -85,41 +114,80 @@ fn flat_part() -> impl Strategy<Value = Part> {
     prop_oneof![
         text().prop_map(Part::Text),
         text().prop_map(Part::Thinking),
-        (text(), text(), object(), option::of(text())).prop_map(|(tool_call_id, name, arguments, namespace)| {
-            Part::ToolCall(ToolCall { tool_call_id, name, arguments, namespace })
-        }),
-        (text(), text(), any_json(), any::<bool>()).prop_map(|(tool_call_id, tool_name, content, is_error)| {
-            let content = Some(content).filter(|content| !content.is_null());
-            Part::ToolResult(ToolResult { tool_call_id, tool_name, content, is_error })
-        }),
+        (text(), text(), object(), option::of(text())).prop_map(
+            |(tool_call_id, name, arguments, namespace)| {
+                Part::ToolCall(ToolCall {
+                    tool_call_id,
+                    name,
+                    arguments,
+                    namespace,
+                })
+            }
+        ),
+        (text(), text(), any_json(), any::<bool>()).prop_map(
+            |(tool_call_id, tool_name, content, is_error)| {
+                let content = Some(content).filter(|content| !content.is_null());
+                Part::ToolResult(ToolResult {
+                    tool_call_id,
+                    tool_name,
+                    content,
+                    is_error,
+                })
+            }
+        ),
         resource(),
         reference(),
-        (text(), text(), object(), option::of(text())).prop_map(|(prompt_request_id, name, arguments, server_id)| {
-            Part::PromptRequest(PromptRequest { prompt_request_id, name, arguments, server_id })
-        }),
+        (text(), text(), object(), option::of(text())).prop_map(
+            |(prompt_request_id, name, arguments, server_id)| {
+                Part::PromptRequest(PromptRequest {
+                    prompt_request_id,
+                    name,
+                    arguments,
+                    server_id,
+                })
+            }
+        ),
         media(),
     ]
 }
 
 fn message_of(part: impl Strategy<Value = Part>) -> impl Strategy<Value = Message> {
-    (text(), select(Role::ALL), vec(part, 0..3), option::of(select(Channel::ALL)))
-        .prop_map(|(schema_version, role, content, channel)| Message { schema_version, role, content, channel })
+    (
+        text(),
+        select(Role::ALL),
+        vec(part, 0..3),
+        option::of(select(Channel::ALL)),
+    )
+        .prop_map(|(schema_version, role, content, channel)| Message {
+            schema_version,
+            role,
+            content,
+            channel,
+        })
 }
 
 fn part() -> impl Strategy<Value = Part> {
     flat_part().boxed().prop_recursive(2, 8, 2, |inner| {
-        (text(), text(), vec(message_of(inner), 0..3), option::of(text()), any::<bool>(), option::of(text())).prop_map(
-            |(prompt_request_id, prompt_name, messages, content, is_error, error_message)| {
-                Part::PromptResult(PromptResult {
-                    prompt_request_id,
-                    prompt_name,
-                    messages,
-                    content,
-                    is_error,
-                    error_message,
-                })
-            },
+        (
+            text(),
+            text(),
+            vec(message_of(inner), 0..3),
+            option::of(text()),
+            any::<bool>(),
+            option::of(text()),
         )
+            .prop_map(
+                |(prompt_request_id, prompt_name, messages, content, is_error, error_message)| {
+                    Part::PromptResult(PromptResult {
+                        prompt_request_id,
+                        prompt_name,
+                        messages,
+                        content,
+                        is_error,
+                        error_message,
+                    })
+                },
+            )
     })
 }
 
@@ -206,7 +274,11 @@ fn mcp() -> impl Strategy<Value = McpExtension> {
             annotations: Object::new(),
         })
     };
-    let entity = prop_oneof!["[ab]".prop_map(tool), "[ab]".prop_map(prompt), "[ab]".prop_map(resource)];
+    let entity = prop_oneof![
+        "[ab]".prop_map(tool),
+        "[ab]".prop_map(prompt),
+        "[ab]".prop_map(resource)
+    ];
     option::of(entity).prop_map(|entity| McpExtension { entity })
 }
 

@@ -1,8 +1,8 @@
 //! What is taken over from the extensions that a consumer hands back (§3.1, §5.2).
 //!
-//! The unfiltered original stays the authority. Slot by slot, only what the consumer may change is taken from its answer;
-//! what it couldn't see is absent there, and absence is no opinion. A consumer that breaks a monotonic slot has the whole
-//! answer refused.
+//! The unfiltered original stays the authority. Slot by slot, only what the consumer may change is
+//! taken from its answer; what it couldn't see is absent there, and absence is no opinion. A
+//! consumer that breaks a monotonic slot has the whole answer refused.
 
 use std::borrow::Cow;
 
@@ -33,19 +33,26 @@ impl Merged<'_> {
 /// Takes over from `output` what a consumer with `capabilities` may change in `original`.
 ///
 /// # Errors
-/// [`TierViolation`] if it removed labels, or shortened or rewrote the delegation chain, while holding the right to add.
-/// The original then stays as it is.
+/// [`TierViolation`] if it removed labels, or shortened or rewrote the delegation chain, while
+/// holding the right to add. The original then stays as it is.
 pub fn merge<'a>(
     original: Option<&'a Extensions>,
     output: Option<&Extensions>,
     capabilities: CapabilitySet,
 ) -> Result<Merged<'a>, TierViolation> {
     let (Some(original), Some(output)) = (original, output) else {
-        return Ok(Merged { extensions: original.map(Cow::Borrowed), accepted: vec![], ignored: vec![] });
+        return Ok(Merged {
+            extensions: original.map(Cow::Borrowed),
+            accepted: vec![],
+            ignored: vec![],
+        });
     };
     let mut merged = Cow::Borrowed(original);
     let mut accepted = Vec::new();
-    if capabilities.contains(Capability::WriteHeaders) && output.http.is_some() && output.http != original.http {
+    if capabilities.contains(Capability::WriteHeaders)
+        && output.http.is_some()
+        && output.http != original.http
+    {
         merged.to_mut().http.clone_from(&output.http);
         accepted.push(Slot::Http);
     }
@@ -62,21 +69,31 @@ pub fn merge<'a>(
         accepted.push(Slot::Custom);
     }
     let ignored = ignored(original, output, capabilities, &accepted);
-    Ok(Merged { extensions: Some(merged), accepted, ignored })
+    Ok(Merged {
+        extensions: Some(merged),
+        accepted,
+        ignored,
+    })
 }
 
-/// The original's security slot with the labels that the consumer added. Labels need a security slot to be added to.
+/// The original's security slot with the labels that the consumer added. Labels need a security
+/// slot to be added to.
 fn grown_labels(
     original: &Extensions,
     output: &Extensions,
     capabilities: CapabilitySet,
 ) -> Result<Option<SecurityExtension>, TierViolation> {
-    let (Some(before), Some(after)) = (&original.security, &output.security) else { return Ok(None) };
+    let (Some(before), Some(after)) = (&original.security, &output.security) else {
+        return Ok(None);
+    };
     if !capabilities.contains(Capability::AppendLabels) || before.labels == after.labels {
         return Ok(None);
     }
     labels_only_grew(&before.labels, &after.labels)?;
-    Ok(Some(SecurityExtension { labels: Labels::union([&before.labels, &after.labels]), ..before.clone() }))
+    Ok(Some(SecurityExtension {
+        labels: Labels::union([&before.labels, &after.labels]),
+        ..before.clone()
+    }))
 }
 
 /// The original's chain with the hops that the consumer added.
@@ -85,7 +102,9 @@ fn grown_delegation(
     output: &Extensions,
     capabilities: CapabilitySet,
 ) -> Result<Option<DelegationExtension>, TierViolation> {
-    let Some(after) = &output.delegation else { return Ok(None) };
+    let Some(after) = &output.delegation else {
+        return Ok(None);
+    };
     if !capabilities.contains(Capability::AppendDelegation) {
         return Ok(None);
     }
@@ -95,12 +114,20 @@ fn grown_delegation(
     Ok((!added.is_empty()).then(|| before.with_hops(added)))
 }
 
-/// The slots that the consumer changed against what it was shown, and that were not taken over. A slot that it left out,
-/// or left as empty as it would be if it were hidden, isn't a change.
-fn ignored(original: &Extensions, output: &Extensions, capabilities: CapabilitySet, accepted: &[Slot]) -> Vec<Slot> {
+/// The slots that the consumer changed against what it was shown, and that were not taken over. A
+/// slot that it left out, or left as empty as it would be if it were hidden, isn't a change.
+fn ignored(
+    original: &Extensions,
+    output: &Extensions,
+    capabilities: CapabilitySet,
+    accepted: &[Slot],
+) -> Vec<Slot> {
     let shown = filter(Some(original), capabilities);
     let hidden = Extensions {
-        security: output.security.as_ref().map(|_| SecurityExtension::default()),
+        security: output
+            .security
+            .as_ref()
+            .map(|_| SecurityExtension::default()),
         ..Extensions::default()
     };
     let changed = |slot: &Slot| {

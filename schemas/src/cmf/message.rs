@@ -11,7 +11,8 @@ use crate::json::{Json, Object};
 pub const SCHEMA_VERSION: &str = "2.0";
 
 record! {
-    /// One turn of a conversation. Extensions travel beside it ([`Envelope`]), so a message has no member for them.
+    /// One turn of a conversation. Extensions travel beside it ([`Envelope`]), so a message has no
+    /// member for them.
     pub struct Message checked by only_known_members {
         /// The version of the format, any text.
         default schema_version: String = SCHEMA_VERSION.to_owned(),
@@ -31,7 +32,12 @@ fn only_known_members(fields: &Fields) -> Result<(), CmfError> {
 impl Message {
     /// A message of the current version, without channel.
     pub fn new(role: Role, content: Vec<Part>) -> Self {
-        Message { schema_version: SCHEMA_VERSION.to_owned(), role, content, channel: None }
+        Message {
+            schema_version: SCHEMA_VERSION.to_owned(),
+            role,
+            content,
+            channel: None,
+        }
     }
 }
 
@@ -52,23 +58,34 @@ const BESIDE: &[&str] = &["message", "extensions", "hook"];
 const AROUND: &[&str] = &["schema_version", "role", "content", "channel", "extensions"];
 
 impl Envelope {
-    /// Reads either of the two forms that a line of messages may have: `{"message": …, "extensions": …, "hook": …}`, or a
-    /// message that carries `extensions` as a member, as the specification's text draws it.
+    /// Reads either of the two forms that a line of messages may have:
+    /// `{"message": …, "extensions": …, "hook": …}`, or a message that carries `extensions` as a
+    /// member, as the specification's text draws it.
     ///
     /// # Errors
-    /// [`CmfError`] as [`Message::parse`] and [`Extensions::parse`] give it, and for a member that is neither.
+    /// [`CmfError`] as [`Message::parse`] and [`Extensions::parse`] give it, and for a member that
+    /// is neither.
     pub fn parse(json: &Json) -> Result<Self, CmfError> {
         let fields = Fields::of(json, &Place::ROOT)?;
         let extensions = fields.optional("extensions")?;
         if fields.has("message") {
             fields.refuse_unknown(BESIDE)?;
-            return Ok(Envelope { message: fields.required("message")?, extensions, hook: fields.optional("hook")? });
+            return Ok(Envelope {
+                message: fields.required("message")?,
+                extensions,
+                hook: fields.optional("hook")?,
+            });
         }
         fields.refuse_unknown(AROUND)?;
-        Ok(Envelope { message: Message::from_fields(&fields)?, extensions, hook: None })
+        Ok(Envelope {
+            message: Message::from_fields(&fields)?,
+            extensions,
+            hook: None,
+        })
     }
 
-    /// Writes the first form: message, extensions and hook beside each other, those that are unset left out.
+    /// Writes the first form: message, extensions and hook beside each other, those that are unset
+    /// left out.
     pub fn to_json(&self) -> Json<'static> {
         let mut object = Object::new();
         object.append_new("message", self.message.write());

@@ -1,11 +1,12 @@
 //! A content part: its tag and its body, which can't disagree (§2.2).
 //!
-//! In JSON `text` and `thinking` carry `text` beside the tag, all others their object under `content`. The flat form that
-//! the specification's prose shows is read by no implementation, this one included.
+//! In JSON `text` and `thinking` carry `text` beside the tag, all others their object under
+//! `content`. The flat form that the specification's prose shows is read by no implementation, this
+//! one included.
 
 use super::bodies::{
-    AudioSource, DocumentSource, ImageSource, PromptRequest, PromptResult, Resource, ResourceReference, ToolCall,
-    ToolResult, VideoSource,
+    AudioSource, DocumentSource, ImageSource, PromptRequest, PromptResult, Resource,
+    ResourceReference, ToolCall, ToolResult, VideoSource,
 };
 use super::error::{CmfError, Place};
 use super::record::{Fields, Read, Write};

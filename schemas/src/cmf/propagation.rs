@@ -1,7 +1,8 @@
 //! How labels and restrictions travel through a conversation (§3.6.3, §5.1).
 //!
-//! What a tool, resource or template gives gets the labels of its data policy; labels stay with a message for its life and
-//! pass to the messages after it; the policies' restrictions of actions hold downstream, too.
+//! What a tool, resource or template gives gets the labels of its data policy; labels stay with a
+//! message for its life and pass to the messages after it; the policies' restrictions of actions
+//! hold downstream, too.
 
 use std::collections::BTreeSet;
 
@@ -13,12 +14,17 @@ use super::message::Message;
 use super::view::{MessageView, views};
 use super::vocabulary::ContentType;
 
-/// True for the kinds on which data policies are evaluated: what came out of a tool, a resource, a template.
+/// True for the kinds on which data policies are evaluated: what came out of a tool, a resource, a
+/// template.
 pub const fn is_governed(kind: ContentType) -> bool {
-    matches!(kind, ContentType::ToolResult | ContentType::Resource | ContentType::PromptResult)
+    matches!(
+        kind,
+        ContentType::ToolResult | ContentType::Resource | ContentType::PromptResult
+    )
 }
 
-/// The data policy that governs what `view` shows, if the kind is governed and the view may see one.
+/// The data policy that governs what `view` shows, if the kind is governed and the view may see
+/// one.
 pub fn governing_policy<'a>(view: &MessageView<'a>) -> Option<&'a DataPolicy> {
     view.data_policy().filter(|_| is_governed(view.kind()))
 }
@@ -30,7 +36,8 @@ pub fn stamp(view: &MessageView, labels: &mut Labels) {
     }
 }
 
-/// What data policies leave to be done, several of them together: denials add up, allowances intersect.
+/// What data policies leave to be done, several of them together: denials add up, allowances
+/// intersect.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Restrictions {
     denied: BTreeSet<String>,
@@ -52,7 +59,11 @@ impl Restrictions {
 
     /// True if every policy so far permits `action`.
     pub fn permit(&self, action: &str) -> bool {
-        !self.denied.contains(action) && self.allowed.as_ref().is_none_or(|allowed| allowed.contains(action))
+        !self.denied.contains(action)
+            && self
+                .allowed
+                .as_ref()
+                .is_none_or(|allowed| allowed.contains(action))
     }
 }
 
@@ -64,10 +75,14 @@ pub struct ConversationLabels {
 }
 
 impl ConversationLabels {
-    /// Takes in the next message of the conversation: its extensions inherit the labels of all before it, get those of its
-    /// own data policies (nested prompt messages included), and pass them on.
+    /// Takes in the next message of the conversation: its extensions inherit the labels of all
+    /// before it, get those of its own data policies (nested prompt messages included), and pass
+    /// them on.
     pub fn carry(&mut self, message: &Message, extensions: &mut Extensions) {
-        let access = Access::new(Some(extensions), CapabilitySet::NONE.with(Capability::ReadData));
+        let access = Access::new(
+            Some(extensions),
+            CapabilitySet::NONE.with(Capability::ReadData),
+        );
         let mut labels = self.labels.clone();
         for view in views(message, access).recursive() {
             stamp(&view, &mut labels);
@@ -109,7 +124,11 @@ mod tests {
     }
 
     fn labels(extensions: &Extensions) -> Vec<&str> {
-        extensions.security.iter().flat_map(|security| security.labels.iter()).collect()
+        extensions
+            .security
+            .iter()
+            .flat_map(|security| security.labels.iter())
+            .collect()
     }
 
     const RESULT: &str = r#"{"role":"tool","content":[{"content_type":"tool_result",
@@ -129,10 +148,16 @@ mod tests {
         assert_eq!(labels(&result), ["CONFIDENTIAL", "PII"]);
 
         let mut answer = extensions(r#"{"security":{"labels":["draft"]}}"#);
-        conversation.carry(&message(r#"{"role":"assistant","content":[]}"#), &mut answer);
+        conversation.carry(
+            &message(r#"{"role":"assistant","content":[]}"#),
+            &mut answer,
+        );
         assert_eq!(labels(&answer), ["CONFIDENTIAL", "PII", "draft"]);
         assert!(conversation.restrictions().permit("view"));
-        assert!(!conversation.restrictions().permit("export") && !conversation.restrictions().permit("forward"));
+        assert!(
+            !conversation.restrictions().permit("export")
+                && !conversation.restrictions().permit("forward")
+        );
     }
 
     #[test]

@@ -1,9 +1,10 @@
-//! How a JSON object becomes a struct and back: one declaration gives the struct, its reader and its writer.
+//! How a JSON object becomes a struct and back: one declaration gives the struct, its reader and
+//! its writer.
 //!
-//! A field is declared in one of four modes. `required`: the member must be there and not be null. `default`: it may be
-//! absent, but not null. `optional`: absent and null are the same, and neither is written. `rest`: the members that no
-//! other field takes. Members that nobody takes are ignored, as the format has it, unless a check of the record refuses
-//! them.
+//! A field is declared in one of four modes. `required`: the member must be there and not be null.
+//! `default`: it may be absent, but not null. `optional`: absent and null are the same, and neither
+//! is written. `rest`: the members that no other field takes. Members that nobody takes are
+//! ignored, as the format has it, unless a check of the record refuses them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +15,8 @@ use chrono::{DateTime, FixedOffset, NaiveDateTime};
 use super::error::{CmfError, Place, quoted};
 use crate::json::{DEFAULT_DEPTH_LIMIT, Json, Number, Object};
 
-/// A type that JSON is read into: numbers and booleans also from their spelling in a string, all else strictly.
+/// A type that JSON is read into: numbers and booleans also from their spelling in a string, all
+/// else strictly.
 pub(super) trait Read: Sized {
     /// What an error says should have stood there.
     const EXPECTED: &'static str;
@@ -29,7 +31,11 @@ pub(super) trait Write {
 
 /// The error that another JSON type than that of `T` came.
 pub(super) fn wrong_type<T: Read>(json: &Json, place: &Place) -> CmfError {
-    CmfError::WrongType { path: place.path(), expected: T::EXPECTED, found: json.kind() }
+    CmfError::WrongType {
+        path: place.path(),
+        expected: T::EXPECTED,
+        found: json.kind(),
+    }
 }
 
 /// The members of an object that is being read.
@@ -39,15 +45,22 @@ pub(super) struct Fields<'j, 'p> {
 }
 
 impl<'j, 'p> Fields<'j, 'p> {
-    /// The members of `json`, which must be an object no deeper than [`DEFAULT_DEPTH_LIMIT`]: every recursion of the
-    /// format passes here.
+    /// The members of `json`, which must be an object no deeper than [`DEFAULT_DEPTH_LIMIT`]: every
+    /// recursion of the format passes here.
     pub(super) fn of(json: &'j Json<'j>, place: &'p Place<'p>) -> Result<Self, CmfError> {
         if place.depth() > DEFAULT_DEPTH_LIMIT {
-            return Err(CmfError::TooDeep { path: place.path(), limit: DEFAULT_DEPTH_LIMIT });
+            return Err(CmfError::TooDeep {
+                path: place.path(),
+                limit: DEFAULT_DEPTH_LIMIT,
+            });
         }
         match json.as_object() {
             Some(object) => Ok(Fields { object, place }),
-            None => Err(CmfError::WrongType { path: place.path(), expected: "object", found: json.kind() }),
+            None => Err(CmfError::WrongType {
+                path: place.path(),
+                expected: "object",
+                found: json.kind(),
+            }),
         }
     }
 
@@ -60,11 +73,18 @@ impl<'j, 'p> Fields<'j, 'p> {
         let place = self.place.key(key);
         match self.object.get(key) {
             Some(json) => T::read(json, &place),
-            None => Err(CmfError::Missing { path: place.path(), expected: T::EXPECTED }),
+            None => Err(CmfError::Missing {
+                path: place.path(),
+                expected: T::EXPECTED,
+            }),
         }
     }
 
-    pub(super) fn default<T: Read>(&self, key: &'static str, default: impl FnOnce() -> T) -> Result<T, CmfError> {
+    pub(super) fn default<T: Read>(
+        &self,
+        key: &'static str,
+        default: impl FnOnce() -> T,
+    ) -> Result<T, CmfError> {
         match self.object.get(key) {
             Some(json) => T::read(json, &self.place.key(key)),
             None => Ok(default()),
@@ -78,10 +98,15 @@ impl<'j, 'p> Fields<'j, 'p> {
         }
     }
 
-    /// The members whose keys are not among `known`; the empty key there stands for the field that takes them.
+    /// The members whose keys are not among `known`; the empty key there stands for the field that
+    /// takes them.
     pub(super) fn rest(&self, known: &[&str]) -> Object<'static> {
         let mut rest = Object::new();
-        for (key, value) in self.object.iter().filter(|(key, _)| key.is_empty() || !known.contains(key)) {
+        for (key, value) in self
+            .object
+            .iter()
+            .filter(|(key, _)| key.is_empty() || !known.contains(key))
+        {
             rest.append_new(key.to_owned(), value.clone().into_owned());
         }
         rest
@@ -90,7 +115,10 @@ impl<'j, 'p> Fields<'j, 'p> {
     /// An error if there is a member whose key is not among `known`.
     pub(super) fn refuse_unknown(&self, known: &'static [&'static str]) -> Result<(), CmfError> {
         match self.object.keys().find(|key| !known.contains(key)) {
-            Some(key) => Err(CmfError::UnknownKey { path: self.place.key(key).path(), expected: known }),
+            Some(key) => Err(CmfError::UnknownKey {
+                path: self.place.key(key).path(),
+                expected: known,
+            }),
             None => Ok(()),
         }
     }
@@ -100,10 +128,20 @@ impl<'j, 'p> Fields<'j, 'p> {
         self.object.contains_key(key)
     }
 
-    /// An error if the array `key` has more than `limit` items. Looks before anything of the array is read.
+    /// An error if the array `key` has more than `limit` items. Looks before anything of the array
+    /// is read.
     pub(super) fn limit(&self, key: &str, limit: usize) -> Result<(), CmfError> {
-        match self.object.get(key).and_then(Json::as_array).map(<[Json]>::len) {
-            Some(found) if found > limit => Err(CmfError::TooMany { path: self.place.key(key).path(), limit, found }),
+        match self
+            .object
+            .get(key)
+            .and_then(Json::as_array)
+            .map(<[Json]>::len)
+        {
+            Some(found) if found > limit => Err(CmfError::TooMany {
+                path: self.place.key(key).path(),
+                limit,
+                found,
+            }),
             _ => Ok(()),
         }
     }
@@ -150,12 +188,15 @@ macro_rules! write_field {
         }
     };
     (rest $value:expr, $key:expr, $object:ident) => {
-        $value.iter().for_each(|(key, value)| $object.append_new(key.to_owned(), value.clone()))
+        $value
+            .iter()
+            .for_each(|(key, value)| $object.append_new(key.to_owned(), value.clone()))
     };
 }
 
-/// Declares a struct with public fields together with its reader and writer. `checked by` names a function that sees the
-/// members before anything is read from them; `then` one that sees the finished record.
+/// Declares a struct with public fields together with its reader and writer. `checked by` names a
+/// function that sees the members before anything is read from them; `then` one that sees the
+/// finished record.
 macro_rules! record {
     (
         $(#[$meta:meta])*
@@ -176,12 +217,14 @@ macro_rules! record {
             /// Reads it from JSON.
             ///
             /// # Errors
-            /// [`CmfError`](crate::cmf::CmfError) with the path of the first member that is missing or malformed.
+            /// [`CmfError`](crate::cmf::CmfError) with the path of the first member that is missing
+            /// or malformed.
             pub fn parse(json: &$crate::json::Json) -> Result<Self, $crate::cmf::CmfError> {
                 $crate::cmf::record::Read::read(json, &$crate::cmf::error::Place::ROOT)
             }
 
-            /// Writes it as JSON: optional members that are unset are left out, those with a default are always there.
+            /// Writes it as JSON: optional members that are unset are left out, those with a
+            /// default are always there.
             pub fn to_json(&self) -> $crate::json::Json<'static> {
                 $crate::cmf::record::Write::write(self)
             }
@@ -229,7 +272,9 @@ impl Read for String {
     const EXPECTED: &'static str = "string";
 
     fn read(json: &Json, place: &Place) -> Result<Self, CmfError> {
-        json.as_str().map(str::to_owned).ok_or_else(|| wrong_type::<Self>(json, place))
+        json.as_str()
+            .map(str::to_owned)
+            .ok_or_else(|| wrong_type::<Self>(json, place))
     }
 }
 
@@ -242,7 +287,8 @@ impl Write for String {
 impl Read for bool {
     const EXPECTED: &'static str = "boolean";
 
-    /// Its own two values, the usual words for them, and 0 and 1: whoever writes the format isn't held to one of them.
+    /// Its own two values, the usual words for them, and 0 and 1: whoever writes the format isn't
+    /// held to one of them.
     fn read(json: &Json, place: &Place) -> Result<Self, CmfError> {
         let value = match json {
             Json::Bool(value) => Some(*value),
@@ -281,7 +327,10 @@ impl Read for i64 {
             Json::String(text) => (spelled(text), &**text),
             _ => return Err(wrong_type::<Self>(json, place)),
         };
-        value.ok_or_else(|| CmfError::NotAnInteger { path: place.path(), found: quoted(spelling) })
+        value.ok_or_else(|| CmfError::NotAnInteger {
+            path: place.path(),
+            found: quoted(spelling),
+        })
     }
 }
 
@@ -296,13 +345,16 @@ fn spelled(text: &str) -> Option<i64> {
     digits.parse().ok()
 }
 
-/// The integer that a number is by value: `13.0` and `1.3e1` are thirteen as `13` is. What isn't spelled as an integer
-/// must be small enough for a double to hold exactly.
+/// The integer that a number is by value: `13.0` and `1.3e1` are thirteen as `13` is. What isn't
+/// spelled as an integer must be small enough for a double to hold exactly.
 fn whole(number: &Number) -> Option<i64> {
     const EXACT: f64 = (1_u64 << 53) as f64;
     let is_exact = |value: &f64| value.fract() == 0.0 && value.abs() < EXACT;
-    let spelled_otherwise = || Some(number.as_f64()).filter(|value| !number.is_integer() && is_exact(value));
-    number.as_i64().or_else(|| spelled_otherwise().map(|value| value as i64))
+    let spelled_otherwise =
+        || Some(number.as_f64()).filter(|value| !number.is_integer() && is_exact(value));
+    number
+        .as_i64()
+        .or_else(|| spelled_otherwise().map(|value| value as i64))
 }
 
 impl Write for i64 {
@@ -316,7 +368,10 @@ impl Read for f64 {
 
     fn read(json: &Json, place: &Place) -> Result<Self, CmfError> {
         let spelled = || json.as_str()?.trim().parse().ok();
-        let value = json.as_f64().or_else(spelled).filter(|value: &f64| value.is_finite());
+        let value = json
+            .as_f64()
+            .or_else(spelled)
+            .filter(|value: &f64| value.is_finite());
         value.ok_or_else(|| wrong_type::<Self>(json, place))
     }
 }
@@ -346,7 +401,9 @@ impl Read for Object<'static> {
     const EXPECTED: &'static str = "object";
 
     fn read(json: &Json, place: &Place) -> Result<Self, CmfError> {
-        json.as_object().map(|object| object.clone().into_owned()).ok_or_else(|| wrong_type::<Self>(json, place))
+        json.as_object()
+            .map(|object| object.clone().into_owned())
+            .ok_or_else(|| wrong_type::<Self>(json, place))
     }
 }
 
@@ -360,8 +417,14 @@ impl<T: Read> Read for Vec<T> {
     const EXPECTED: &'static str = "array";
 
     fn read(json: &Json, place: &Place) -> Result<Self, CmfError> {
-        let items = json.as_array().ok_or_else(|| wrong_type::<Self>(json, place))?;
-        items.iter().enumerate().map(|(at, item)| T::read(item, &place.index(at))).collect()
+        let items = json
+            .as_array()
+            .ok_or_else(|| wrong_type::<Self>(json, place))?;
+        items
+            .iter()
+            .enumerate()
+            .map(|(at, item)| T::read(item, &place.index(at)))
+            .collect()
     }
 }
 
@@ -390,15 +453,21 @@ impl<T: Read> Read for BTreeMap<String, T> {
     const EXPECTED: &'static str = "object";
 
     fn read(json: &Json, place: &Place) -> Result<Self, CmfError> {
-        let object = json.as_object().ok_or_else(|| wrong_type::<Self>(json, place))?;
-        object.iter().map(|(key, value)| Ok((key.to_owned(), T::read(value, &place.key(key))?))).collect()
+        let object = json
+            .as_object()
+            .ok_or_else(|| wrong_type::<Self>(json, place))?;
+        object
+            .iter()
+            .map(|(key, value)| Ok((key.to_owned(), T::read(value, &place.key(key))?)))
+            .collect()
     }
 }
 
 impl<T: Write> Write for BTreeMap<String, T> {
     fn write(&self) -> Json<'static> {
         let mut object = Object::new();
-        self.iter().for_each(|(key, value)| object.append_new(key.clone(), value.write()));
+        self.iter()
+            .for_each(|(key, value)| object.append_new(key.clone(), value.write()));
         Json::Object(object)
     }
 }
@@ -411,9 +480,14 @@ impl Read for Blob {
     const EXPECTED: &'static str = "base64 string";
 
     fn read(json: &Json, place: &Place) -> Result<Self, CmfError> {
-        let text = json.as_str().ok_or_else(|| wrong_type::<Self>(json, place))?;
+        let text = json
+            .as_str()
+            .ok_or_else(|| wrong_type::<Self>(json, place))?;
         let bytes = STANDARD.decode(text);
-        bytes.map(Blob).map_err(|_| CmfError::NotBase64 { path: place.path(), found: quoted(text) })
+        bytes.map(Blob).map_err(|_| CmfError::NotBase64 {
+            path: place.path(),
+            found: quoted(text),
+        })
     }
 }
 
@@ -428,10 +502,18 @@ impl Read for DateTime<FixedOffset> {
 
     /// A time without an offset is taken as UTC.
     fn read(json: &Json, place: &Place) -> Result<Self, CmfError> {
-        let text = json.as_str().ok_or_else(|| wrong_type::<Self>(json, place))?;
+        let text = json
+            .as_str()
+            .ok_or_else(|| wrong_type::<Self>(json, place))?;
         DateTime::parse_from_rfc3339(text)
-            .or_else(|_| text.parse::<NaiveDateTime>().map(|time| time.and_utc().fixed_offset()))
-            .map_err(|_| CmfError::NotATime { path: place.path(), found: quoted(text) })
+            .or_else(|_| {
+                text.parse::<NaiveDateTime>()
+                    .map(|time| time.and_utc().fixed_offset())
+            })
+            .map_err(|_| CmfError::NotATime {
+                path: place.path(),
+                found: quoted(text),
+            })
     }
 }
 

@@ -1,4 +1,5 @@
-//! The fourteen findings of the review that precedes the specification, each as the test that it asked for.
+//! The fourteen findings of the review that precedes the specification, each as the test that it
+//! asked for.
 
 use super::view::{DictOptions, JsonText};
 use super::*;
@@ -14,8 +15,14 @@ fn message(text: &str) -> Result<Message, CmfError> {
 
 /// A message with one part of the type `kind` whose body is `body`.
 pub(super) fn with_part(role: &str, kind: &str, body: &str) -> Result<Message, CmfError> {
-    let key = if matches!(kind, "text" | "thinking") { "text" } else { "content" };
-    message(&format!(r#"{{"role":"{role}","content":[{{"content_type":"{kind}","{key}":{body}}}]}}"#))
+    let key = if matches!(kind, "text" | "thinking") {
+        "text"
+    } else {
+        "content"
+    };
+    message(&format!(
+        r#"{{"role":"{role}","content":[{{"content_type":"{kind}","{key}":{body}}}]}}"#
+    ))
 }
 
 /// A body that is good for each kind.
@@ -27,7 +34,9 @@ pub(super) fn good_body(kind: ContentType) -> &'static str {
         ContentType::Resource => {
             r#"{"resource_request_id":"1","uri":"file:///a","resource_type":"file","content":"x"}"#
         }
-        ContentType::ResourceRef => r#"{"resource_request_id":"1","uri":"file:///a","resource_type":"file"}"#,
+        ContentType::ResourceRef => {
+            r#"{"resource_request_id":"1","uri":"file:///a","resource_type":"file"}"#
+        }
         ContentType::PromptRequest => r#"{"prompt_request_id":"1","name":"p","arguments":{}}"#,
         ContentType::PromptResult => r#"{"prompt_request_id":"1","prompt_name":"p","content":"c"}"#,
         _ => r#"{"type":"url","data":"http://x","media_type":"a/b"}"#,
@@ -35,13 +44,17 @@ pub(super) fn good_body(kind: ContentType) -> &'static str {
 }
 
 fn all_kinds(role: Role) -> Message {
-    let part =
-        |kind: &ContentType| with_part(role.as_str(), kind.as_str(), good_body(*kind)).unwrap().content.remove(0);
+    let part = |kind: &ContentType| {
+        with_part(role.as_str(), kind.as_str(), good_body(*kind))
+            .unwrap()
+            .content
+            .remove(0)
+    };
     Message::new(role, ContentType::ALL.iter().map(part).collect())
 }
 
-/// Finding 1: literal characters of a pattern went into a regular expression, so a dot matched any character and a deny
-/// rule missed or hit the wrong tool.
+/// Finding 1: literal characters of a pattern went into a regular expression, so a dot matched any
+/// character and a deny rule missed or hit the wrong tool.
 #[test]
 fn finding_01_a_dot_in_a_uri_pattern_is_a_dot() {
     let call = |namespace: &str| {
@@ -49,7 +62,12 @@ fn finding_01_a_dot_in_a_uri_pattern_is_a_dot() {
         with_part("assistant", "tool_call", &body).unwrap()
     };
     let pattern = UriPattern::new("tool://my.namespace/tool").unwrap();
-    let matches = |message: &Message| views(message, Access::NONE).next().unwrap().matches_uri_pattern(&pattern);
+    let matches = |message: &Message| {
+        views(message, Access::NONE)
+            .next()
+            .unwrap()
+            .matches_uri_pattern(&pattern)
+    };
     assert!(matches(&call("my.namespace")));
     assert!(!matches(&call("myXnamespace")));
     for special in ["a+b", "f(", "[x]", "a?", "^a$", "a|b", r"a\\d", "{1}"] {
@@ -65,7 +83,9 @@ fn finding_01_a_dot_in_a_uri_pattern_is_a_dot() {
 fn finding_02_every_part_has_its_view_and_an_unknown_one_is_an_error() {
     for role in Role::ALL {
         let message = all_kinds(*role);
-        let kinds: Vec<ContentType> = views(&message, Access::NONE).map(|view| view.kind()).collect();
+        let kinds: Vec<ContentType> = views(&message, Access::NONE)
+            .map(|view| view.kind())
+            .collect();
         assert_eq!(kinds, ContentType::ALL);
     }
     let error = with_part("user", "bogus", r#"{"x":1}"#).unwrap_err();
@@ -73,8 +93,8 @@ fn finding_02_every_part_has_its_view_and_an_unknown_one_is_an_error() {
     assert_eq!(error.path(), "$.content[0].content_type");
 }
 
-/// Finding 3: coverage had to stay high. Here every kind under every role goes through every attribute, and through
-/// serialisation to a tree and to text, which must agree.
+/// Finding 3: coverage had to stay high. Here every kind under every role goes through every
+/// attribute, and through serialisation to a tree and to text, which must agree.
 #[test]
 fn finding_03_every_kind_under_every_role_is_read_in_full() {
     for role in Role::ALL {
@@ -82,16 +102,26 @@ fn finding_03_every_kind_under_every_role_is_read_in_full() {
         for view in views(&message, Access::NONE).at_hook(Some("evaluate")) {
             assert_eq!(view.has_content(), view.content().is_some());
             assert_eq!(view.arg("q").is_some(), view.has_arg("q"));
-            let groups = [view.is_tool(), view.is_prompt(), view.is_resource(), view.is_text(), view.is_media()];
+            let groups = [
+                view.is_tool(),
+                view.is_prompt(),
+                view.is_resource(),
+                view.is_text(),
+                view.is_media(),
+            ];
             assert_eq!(groups.iter().filter(|group| **group).count(), 1);
             let mut text = JsonText::default();
             view.write_dict(DictOptions::default(), &mut text);
-            assert_eq!(Json::parse(text.into_string().as_bytes()), Ok(view.to_dict(DictOptions::default())));
+            assert_eq!(
+                Json::parse(text.into_string().as_bytes()),
+                Ok(view.to_dict(DictOptions::default()))
+            );
         }
     }
 }
 
-/// Finding 4: extensions were of any type, so a malformed one surfaced in the policy that read it, if at all.
+/// Finding 4: extensions were of any type, so a malformed one surfaced in the policy that read it,
+/// if at all.
 #[test]
 fn finding_04_malformed_extensions_are_refused_where_they_are_read() {
     for (text, path) in [
@@ -99,18 +129,37 @@ fn finding_04_malformed_extensions_are_refused_where_they_are_read() {
         (r#"{"http":{"headers":{"a":1}}}"#, "$.http.headers.a"),
         (r#"{"http":{"request_headers":{}}}"#, "$.http"),
         (r#"{"security":{"labels":"PII"}}"#, "$.security.labels"),
-        (r#"{"security":{"subject":{"id":"a","type":"robot"}}}"#, "$.security.subject.type"),
-        (r#"{"security":{"objects":{"t":{"permissions":null}}}}"#, "$.security.objects.t.permissions"),
-        (r#"{"completion":{"tokens":{"input_tokens":1,"output_tokens":1}}}"#, "$.completion.tokens.total_tokens"),
-        (r#"{"completion":{"latency_ms":1.5}}"#, "$.completion.latency_ms"),
-        (r#"{"mcp":{"tool":{"name":"a"},"prompt":{"name":"b"}}}"#, "$.mcp"),
+        (
+            r#"{"security":{"subject":{"id":"a","type":"robot"}}}"#,
+            "$.security.subject.type",
+        ),
+        (
+            r#"{"security":{"objects":{"t":{"permissions":null}}}}"#,
+            "$.security.objects.t.permissions",
+        ),
+        (
+            r#"{"completion":{"tokens":{"input_tokens":1,"output_tokens":1}}}"#,
+            "$.completion.tokens.total_tokens",
+        ),
+        (
+            r#"{"completion":{"latency_ms":1.5}}"#,
+            "$.completion.latency_ms",
+        ),
+        (
+            r#"{"mcp":{"tool":{"name":"a"},"prompt":{"name":"b"}}}"#,
+            "$.mcp",
+        ),
         (
             r#"{"delegation":{"chain":[{"subject_id":"a","subject_type":"user","timestamp":"noon"}]}}"#,
             "$.delegation.chain[0].timestamp",
         ),
         (r#"{"custom":3}"#, "$.custom"),
     ] {
-        assert_eq!(Extensions::parse(&json(text)).unwrap_err().path(), path, "{text}");
+        assert_eq!(
+            Extensions::parse(&json(text)).unwrap_err().path(),
+            path,
+            "{text}"
+        );
     }
     // They travel beside the message, whose members are a closed set.
     let error = message(r#"{"role":"user","content":[],"extensions":{}}"#).unwrap_err();
@@ -126,13 +175,19 @@ fn finding_05_a_tag_can_not_lie_about_its_body() {
             if let Ok(message) = parsed {
                 assert_eq!(message.content[0].content_type(), *kind);
                 assert_eq!(
-                    message.content[0].to_json().get("content_type").and_then(Json::as_str),
+                    message.content[0]
+                        .to_json()
+                        .get("content_type")
+                        .and_then(Json::as_str),
                     Some(kind.as_str())
                 );
             }
         }
     }
-    assert!(message(r#"{"role":"user","content":[{"content_type":"tool_call","text":"hello"}]}"#).is_err());
+    assert!(
+        message(r#"{"role":"user","content":[{"content_type":"tool_call","text":"hello"}]}"#)
+            .is_err()
+    );
 }
 
 /// Finding 6: the messages of a prompt result were a list of anything.
@@ -148,18 +203,30 @@ fn finding_06_messages_of_a_prompt_result_are_messages() {
     assert!(result(r#"[{"role":"user","content":[{"content_type":"text","text":"m"}]}]"#).is_ok());
     assert!(result(r#"["m1","m2"]"#).is_err());
     assert!(result("null").is_err());
-    let error = result(r#"[{"role":"user"},{"role":"user","content":[{"text":"m"}]}]"#).unwrap_err();
-    assert_eq!(error.path(), "$.content[0].content.messages[1].content[0].content_type");
+    let error =
+        result(r#"[{"role":"user"},{"role":"user","content":[{"text":"m"}]}]"#).unwrap_err();
+    assert_eq!(
+        error.path(),
+        "$.content[0].content.messages[1].content[0].content_type"
+    );
 }
 
 /// Finding 7: the source of media could be of any type.
 #[test]
 fn finding_07_media_come_by_url_or_base64_only() {
     for kind in ["image", "video", "audio", "document"] {
-        let source = |source: &str| with_part("user", kind, &format!(r#"{{"type":{source},"data":"d"}}"#));
-        assert!(source(r#""url""#).is_ok() && source(r#""base64""#).is_ok(), "{kind}");
+        let source =
+            |source: &str| with_part("user", kind, &format!(r#"{{"type":{source},"data":"d"}}"#));
+        assert!(
+            source(r#""url""#).is_ok() && source(r#""base64""#).is_ok(),
+            "{kind}"
+        );
         for wrong in [r#""ftp""#, r#""URL""#, r#""""#, "null", "1"] {
-            assert_eq!(source(wrong).unwrap_err().path(), "$.content[0].content.type", "{kind} {wrong}");
+            assert_eq!(
+                source(wrong).unwrap_err().path(),
+                "$.content[0].content.type",
+                "{kind} {wrong}"
+            );
         }
     }
 }
@@ -167,14 +234,21 @@ fn finding_07_media_come_by_url_or_base64_only() {
 /// Finding 8: a part without a tag was taken for text, and what it held was lost.
 #[test]
 fn finding_08_a_part_without_a_tag_is_no_text() {
-    for part in
-        [r#"{"text":"hello"}"#, r#"{"content_type":null,"text":"x"}"#, r#"{"name":"t","arguments":{}}"#, r#""hello""#]
-    {
-        assert!(message(&format!(r#"{{"role":"user","content":[{part}]}}"#)).is_err(), "{part}");
+    for part in [
+        r#"{"text":"hello"}"#,
+        r#"{"content_type":null,"text":"x"}"#,
+        r#"{"name":"t","arguments":{}}"#,
+        r#""hello""#,
+    ] {
+        assert!(
+            message(&format!(r#"{{"role":"user","content":[{part}]}}"#)).is_err(),
+            "{part}"
+        );
     }
 }
 
-/// Finding 9: a resource could carry text and bytes at once, so a scanner of the one missed the other.
+/// Finding 9: a resource could carry text and bytes at once, so a scanner of the one missed the
+/// other.
 #[test]
 fn finding_09_a_resource_has_text_or_bytes_not_both() {
     let resource = |members: &str| {
@@ -193,11 +267,20 @@ fn finding_09_a_resource_has_text_or_bytes_not_both() {
     ] {
         assert!(resource(good).is_ok(), "{good}");
     }
-    for both in [r#","content":"x","blob":"AA==""#, r#","content":"","blob":"""#] {
-        assert!(matches!(resource(both).unwrap_err(), CmfError::ContentAndBlob { .. }), "{both}");
+    for both in [
+        r#","content":"x","blob":"AA==""#,
+        r#","content":"","blob":"""#,
+    ] {
+        assert!(
+            matches!(resource(both).unwrap_err(), CmfError::ContentAndBlob { .. }),
+            "{both}"
+        );
     }
     for no_base64 in [r#","blob":"A""#, r#","blob":"AAE""#, r#","blob":"é""#] {
-        assert!(matches!(resource(no_base64).unwrap_err(), CmfError::NotBase64 { .. }), "{no_base64}");
+        assert!(
+            matches!(resource(no_base64).unwrap_err(), CmfError::NotBase64 { .. }),
+            "{no_base64}"
+        );
     }
 }
 
@@ -221,7 +304,14 @@ fn finding_10_a_range_does_not_end_before_it_starts() {
         assert!(reference(good).is_ok(), "{good}");
     }
     let error = reference(r#","range_start":100,"range_end":5"#).unwrap_err();
-    assert!(matches!(error, CmfError::InvertedRange { start: 100, end: 5, .. }));
+    assert!(matches!(
+        error,
+        CmfError::InvertedRange {
+            start: 100,
+            end: 5,
+            ..
+        }
+    ));
 }
 
 /// Finding 11: text of a tool counted as input, so rules for output didn't see it.
@@ -240,8 +330,8 @@ fn finding_11_what_a_tool_says_comes_out() {
     }
 }
 
-/// Finding 12: the table of actions was built anew on every read. Here it is evaluated by the compiler, which proves that
-/// a read allocates nothing.
+/// Finding 12: the table of actions was built anew on every read. Here it is evaluated by the
+/// compiler, which proves that a read allocates nothing.
 #[test]
 fn finding_12_the_action_is_a_constant() {
     const ACTIONS: [ViewAction; 4] = [
@@ -250,51 +340,91 @@ fn finding_12_the_action_is_a_constant() {
         ViewAction::of(ContentType::Thinking, Role::User),
         ViewAction::of(ContentType::PromptResult, Role::Tool),
     ];
-    assert_eq!(ACTIONS, [ViewAction::Execute, ViewAction::Generate, ViewAction::Send, ViewAction::Receive]);
+    assert_eq!(
+        ACTIONS,
+        [
+            ViewAction::Execute,
+            ViewAction::Generate,
+            ViewAction::Send,
+            ViewAction::Receive
+        ]
+    );
 }
 
-/// Finding 13: serialising a view formed its content twice, and the size could be that of another text.
+/// Finding 13: serialising a view formed its content twice, and the size could be that of another
+/// text.
 #[test]
 fn finding_13_content_is_formed_once_and_the_size_is_its_own() {
     let call = with_part("assistant", "tool_call", good_body(ContentType::ToolCall)).unwrap();
     let view = views(&call, Access::NONE).next().unwrap();
     let formed = view.content().unwrap().as_ptr();
-    assert_eq!(view.size_bytes(), Some(view.content().unwrap().len() as i64));
+    assert_eq!(
+        view.size_bytes(),
+        Some(view.content().unwrap().len() as i64)
+    );
     let dict = view.to_dict(DictOptions::default());
     assert_eq!(view.content().unwrap().as_ptr(), formed);
-    assert_eq!(dict.get("content").and_then(Json::as_str), Some(r#"{"q": [1, "é"]}"#));
+    assert_eq!(
+        dict.get("content").and_then(Json::as_str),
+        Some(r#"{"q": [1, "é"]}"#)
+    );
     assert_eq!(dict.get("size_bytes").and_then(Json::as_i64), Some(16));
-    // A declared size is what the accessor says, the real one what is serialised beside the content.
+    // A declared size is what the accessor says, the real one what is serialised beside the
+    // content.
     let resource = r#"{"resource_request_id":"1","uri":"u","resource_type":"file","content":"hello","size_bytes":999}"#;
     let resource = with_part("tool", "resource", resource).unwrap();
     let view = views(&resource, Access::NONE).next().unwrap();
     assert_eq!(view.size_bytes(), Some(999));
-    assert_eq!(view.to_dict(DictOptions::default()).get("size_bytes").and_then(Json::as_i64), Some(5));
+    assert_eq!(
+        view.to_dict(DictOptions::default())
+            .get("size_bytes")
+            .and_then(Json::as_i64),
+        Some(5)
+    );
 }
 
-/// Finding 14: a view gave out its own table of headers, so a consumer could put a secret into it, or take the name away
-/// by which secrets are stripped. Here it gives out shared references only; a copy is the consumer's own.
+/// Finding 14: a view gave out its own table of headers, so a consumer could put a secret into it,
+/// or take the name away by which secrets are stripped. Here it gives out shared references only; a
+/// copy is the consumer's own.
 #[test]
 fn finding_14_nothing_that_a_view_gives_out_changes_the_view() {
-    let extensions =
-        json(r#"{"http":{"headers":{"Authorization":"s3cret","COOKIE":"s3cret","x-api-KEY":"s3cret","X-Ok":"1"}}}"#);
+    let extensions = json(
+        r#"{"http":{"headers":{"Authorization":"s3cret","COOKIE":"s3cret","x-api-KEY":"s3cret","X-Ok":"1"}}}"#,
+    );
     let extensions = Extensions::parse(&extensions).unwrap();
     let call = with_part("assistant", "tool_call", good_body(ContentType::ToolCall)).unwrap();
-    let view = views(&call, Access::new(Some(&extensions), CapabilitySet::all())).next().unwrap();
+    let view = views(&call, Access::new(Some(&extensions), CapabilitySet::all()))
+        .next()
+        .unwrap();
     let before = view.to_dict(DictOptions::default());
 
     let mut headers = view.headers().clone();
     headers.set("Authorization", "forged");
     let mut arguments: Object<'static> = view.args().unwrap().clone();
     arguments.insert("q", Json::Null);
-    let Part::ToolCall(mut copy) = view.part().clone() else { panic!() };
+    let Part::ToolCall(mut copy) = view.part().clone() else {
+        panic!()
+    };
     copy.name.clear();
 
     assert_eq!(view.header("authorization"), Some("s3cret"));
     assert_eq!(view.to_dict(DictOptions::default()), before);
     assert!(!before.to_string().contains("s3cret"));
-    assert_eq!(before.get("extensions").unwrap().get("headers").unwrap().to_string(), r#"{"X-Ok":"1"}"#);
+    assert_eq!(
+        before
+            .get("extensions")
+            .unwrap()
+            .get("headers")
+            .unwrap()
+            .to_string(),
+        r#"{"X-Ok":"1"}"#
+    );
     // Without the capability the gated accessor shows none of them.
-    let blind = views(&call, Access::new(Some(&extensions), CapabilitySet::NONE)).next().unwrap();
-    assert_eq!((blind.header("authorization"), blind.header("x-ok")), (None, None));
+    let blind = views(&call, Access::new(Some(&extensions), CapabilitySet::NONE))
+        .next()
+        .unwrap();
+    assert_eq!(
+        (blind.header("authorization"), blind.header("x-ok")),
+        (None, None)
+    );
 }

@@ -1,15 +1,18 @@
-//! The standard content blocks of Event grains (§6.2 of the grain specification) as parts of CMF messages.
+//! The standard content blocks of Event grains (§6.2 of the grain specification) as parts of CMF
+//! messages.
 //!
-//! Standard blocks have the shapes of a well-known provider's wire, canonical messages nearly the same: both are read here,
-//! straight from JSON, because every message of a lake goes this way when its views are asked for.
+//! Standard blocks have the shapes of a well-known provider's wire, canonical messages nearly the
+//! same: both are read here, straight from JSON, because every message of a lake goes this way when
+//! its views are asked for.
 
 use super::bodies::{AudioSource, DocumentSource, ImageSource, ToolCall, ToolResult, VideoSource};
 use super::part::Part;
 use super::vocabulary::SourceType;
 use crate::json::{Json, Object};
 
-/// The part that a standard block stands for. `name_of` knows the tool of a call by the call's id, for results that don't
-/// name it. `None` for blocks that have no part: thoughts that a provider hides, unknown types, broken ones.
+/// The part that a standard block stands for. `name_of` knows the tool of a call by the call's id,
+/// for results that don't name it. `None` for blocks that have no part: thoughts that a provider
+/// hides, unknown types, broken ones.
 pub fn part_of_block(block: &Json<'_>, name_of: impl Fn(&str) -> Option<String>) -> Option<Part> {
     let text = |key: &str| block.get(key).and_then(Json::as_str).map(str::to_owned);
     Some(match block.get("type").and_then(Json::as_str)? {
@@ -18,33 +21,77 @@ pub fn part_of_block(block: &Json<'_>, name_of: impl Fn(&str) -> Option<String>)
         "tool_use" => Part::ToolCall(ToolCall {
             tool_call_id: text("id").unwrap_or_default(),
             name: text("name")?,
-            arguments: block.get("input").and_then(Json::as_object).map(owned).unwrap_or_default(),
+            arguments: block
+                .get("input")
+                .and_then(Json::as_object)
+                .map(owned)
+                .unwrap_or_default(),
             namespace: text("namespace"),
         }),
         "tool_result" => {
             let tool_call_id = text("tool_use_id").unwrap_or_default();
             Part::ToolResult(ToolResult {
-                tool_name: text("name").or_else(|| name_of(&tool_call_id)).unwrap_or_default(),
+                tool_name: text("name")
+                    .or_else(|| name_of(&tool_call_id))
+                    .unwrap_or_default(),
                 tool_call_id,
                 content: block.get("content").and_then(answer),
-                is_error: block.get("is_error").and_then(Json::as_bool).unwrap_or(false),
+                is_error: block
+                    .get("is_error")
+                    .and_then(Json::as_bool)
+                    .unwrap_or(false),
             })
         }
         "image" => {
-            let Media { source_type, data, media_type } = media(block)?;
-            Part::Image(ImageSource { source_type, data, media_type })
+            let Media {
+                source_type,
+                data,
+                media_type,
+            } = media(block)?;
+            Part::Image(ImageSource {
+                source_type,
+                data,
+                media_type,
+            })
         }
         "audio" => {
-            let Media { source_type, data, media_type } = media(block)?;
-            Part::Audio(AudioSource { source_type, data, media_type, duration_ms: None })
+            let Media {
+                source_type,
+                data,
+                media_type,
+            } = media(block)?;
+            Part::Audio(AudioSource {
+                source_type,
+                data,
+                media_type,
+                duration_ms: None,
+            })
         }
         "video" => {
-            let Media { source_type, data, media_type } = media(block)?;
-            Part::Video(VideoSource { source_type, data, media_type, duration_ms: None })
+            let Media {
+                source_type,
+                data,
+                media_type,
+            } = media(block)?;
+            Part::Video(VideoSource {
+                source_type,
+                data,
+                media_type,
+                duration_ms: None,
+            })
         }
         "document" => {
-            let Media { source_type, data, media_type } = media(block)?;
-            Part::Document(DocumentSource { source_type, data, media_type, title: text("title") })
+            let Media {
+                source_type,
+                data,
+                media_type,
+            } = media(block)?;
+            Part::Document(DocumentSource {
+                source_type,
+                data,
+                media_type,
+                title: text("title"),
+            })
         }
         // What `to_canonical` makes of parts that have no block.
         kind if kind.starts_with("cmf:") => Part::parse(block.get("part")?).ok()?,
@@ -67,9 +114,16 @@ fn media(block: &Json<'_>) -> Option<Media> {
         Some("base64") => SourceType::Base64,
         _ => SourceType::Url,
     };
-    let data = text("data").or_else(|| text("url")).or_else(|| text("file_id"))?.to_owned();
+    let data = text("data")
+        .or_else(|| text("url"))
+        .or_else(|| text("file_id"))?
+        .to_owned();
     let media_type = text("media_type").or_else(|| block.get("media_type").and_then(Json::as_str));
-    Some(Media { source_type, data, media_type: media_type.map(str::to_owned) })
+    Some(Media {
+        source_type,
+        data,
+        media_type: media_type.map(str::to_owned),
+    })
 }
 
 /// What a tool answered: text as it is, one text block as its text, anything else as JSON.
@@ -93,25 +147,34 @@ mod tests {
     use super::*;
 
     fn part(text: &str) -> Option<Part> {
-        part_of_block(&Json::parse(text.as_bytes()).unwrap(), |id| (id == "1").then(|| "weather".to_owned()))
+        part_of_block(&Json::parse(text.as_bytes()).unwrap(), |id| {
+            (id == "1").then(|| "weather".to_owned())
+        })
     }
 
     #[test]
     fn both_spellings_of_a_picture_are_read() {
-        let wire = part(r#"{"type":"image","source":{"type":"base64","media_type":"image/png","data":"AA=="}}"#);
-        let canonical = part(r#"{"type":"image","source":{"kind":"base64","data":"AA=="},"media_type":"image/png"}"#);
+        let wire = part(
+            r#"{"type":"image","source":{"type":"base64","media_type":"image/png","data":"AA=="}}"#,
+        );
+        let canonical = part(
+            r#"{"type":"image","source":{"kind":"base64","data":"AA=="},"media_type":"image/png"}"#,
+        );
         assert!(wire.is_some());
         assert_eq!(wire, canonical);
     }
 
     #[test]
     fn a_result_is_named_after_its_call() {
-        let Some(Part::ToolResult(result)) =
-            part(r#"{"type":"tool_result","tool_use_id":"1","content":[{"type":"text","text":"ok"}]}"#)
-        else {
+        let Some(Part::ToolResult(result)) = part(
+            r#"{"type":"tool_result","tool_use_id":"1","content":[{"type":"text","text":"ok"}]}"#,
+        ) else {
             panic!("a result");
         };
-        assert_eq!((result.tool_name.as_str(), result.content), ("weather", Some(Json::from("ok"))));
+        assert_eq!(
+            (result.tool_name.as_str(), result.content),
+            ("weather", Some(Json::from("ok")))
+        );
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! The slots of the extensions, the rule of change of each, and the check between before and after (§3.1, §3.2, §5.2).
+//! The slots of the extensions, the rule of change of each, and the check between before and after
+//! (§3.1, §3.2, §5.2).
 
 use super::capability::Capability;
 use super::capability::CapabilitySet;
@@ -21,8 +22,9 @@ vocabulary! {
 }
 
 vocabulary! {
-    /// The slots, in the order in which they are checked: what nobody may change before what some may. So a security slot that comes or
-    /// goes is told as a change of its subject or its objects, not of its labels (§5).
+    /// The slots, in the order in which they are checked: what nobody may change before what some
+    /// may. So a security slot that comes or goes is told as a change of its subject or its
+    /// objects, not of its labels (§5).
     pub enum Slot {
         /// The request.
         Request = "request",
@@ -58,7 +60,8 @@ vocabulary! {
         Labels = "security.labels",
         /// HTTP headers.
         Http = "http",
-        /// The level of classification. It has no rule of change: the check passes over it, and a merge never takes it over.
+        /// The level of classification. It has no rule of change: the check passes over it, and a
+        /// merge never takes it over.
         Classification = "security.classification",
         /// The delegation chain.
         Delegation = "delegation",
@@ -80,7 +83,8 @@ impl Slot {
         }
     }
 
-    /// The capability that a change takes; `None` where no capability allows it, or none is needed (`custom`).
+    /// The capability that a change takes; `None` where no capability allows it, or none is needed
+    /// (`custom`).
     pub const fn write_capability(self) -> Option<Capability> {
         match self {
             Slot::Labels => Some(Capability::AppendLabels),
@@ -90,8 +94,8 @@ impl Slot {
         }
     }
 
-    /// True if the slot isn't the same in `before` and `after`. A slot of an absent parent is absent, which isn't the same
-    /// as empty.
+    /// True if the slot isn't the same in `before` and `after`. A slot of an absent parent is
+    /// absent, which isn't the same as empty.
     pub fn differs(self, before: Option<&Extensions>, after: Option<&Extensions>) -> bool {
         let pair = Pair { before, after };
         match self {
@@ -107,14 +111,18 @@ impl Slot {
             Slot::Roles => pair.differ(|ext| subject(ext).map(|subject| &subject.roles)),
             Slot::Teams => pair.differ(|ext| subject(ext).map(|subject| &subject.teams)),
             Slot::Claims => pair.differ(|ext| subject(ext).map(|subject| &subject.claims)),
-            Slot::Permissions => pair.differ(|ext| subject(ext).map(|subject| &subject.permissions)),
+            Slot::Permissions => {
+                pair.differ(|ext| subject(ext).map(|subject| &subject.permissions))
+            }
             Slot::Objects => pair.differ(|ext| security(ext).map(|security| &security.objects)),
             Slot::Data => pair.differ(|ext| security(ext).map(|security| &security.data)),
             Slot::Classification => pair.differ(|ext| security(ext)?.classification.as_ref()),
             Slot::Labels => pair.differ(|ext| security(ext).map(|security| &security.labels)),
             Slot::Http => pair.differ(|ext| ext.http.as_ref()),
             Slot::Delegation => pair.differ(|ext| ext.delegation.as_ref()),
-            Slot::Unknown => pair.differ(|ext| Some(&ext.unknown).filter(|unknown| !unknown.is_empty())),
+            Slot::Unknown => {
+                pair.differ(|ext| Some(&ext.unknown).filter(|unknown| !unknown.is_empty()))
+            }
             Slot::Custom => pair.differ(|ext| ext.custom.as_ref()),
         }
     }
@@ -180,10 +188,15 @@ pub enum ViolationReason {
 impl From<DelegationBreak> for TierViolation {
     fn from(broken: DelegationBreak) -> Self {
         let reason = match broken {
-            DelegationBreak::Shrunk { before, after } => ViolationReason::ChainShrunk { before, after },
+            DelegationBreak::Shrunk { before, after } => {
+                ViolationReason::ChainShrunk { before, after }
+            }
             DelegationBreak::Rewritten { hop } => ViolationReason::ChainRewritten { hop },
         };
-        TierViolation { slot: Slot::Delegation, reason }
+        TierViolation {
+            slot: Slot::Delegation,
+            reason,
+        }
     }
 }
 
@@ -192,15 +205,23 @@ impl From<DelegationBreak> for TierViolation {
 /// # Errors
 /// [`TierViolation`] with the labels that are gone.
 pub fn labels_only_grew(before: &Labels, after: &Labels) -> Result<(), TierViolation> {
-    let gone: Vec<String> = before.iter().filter(|label| !after.contains(label)).map(str::to_owned).collect();
+    let gone: Vec<String> = before
+        .iter()
+        .filter(|label| !after.contains(label))
+        .map(str::to_owned)
+        .collect();
     match gone.is_empty() {
         true => Ok(()),
-        false => Err(TierViolation { slot: Slot::Labels, reason: ViolationReason::LabelsRemoved(gone) }),
+        false => Err(TierViolation {
+            slot: Slot::Labels,
+            reason: ViolationReason::LabelsRemoved(gone),
+        }),
     }
 }
 
-/// Checks that between `before` and `after` only that changed which a consumer with `capabilities` may change. Both are
-/// taken as whole: for what comes back from a consumer that saw a part, use [`merge`](super::merge()).
+/// Checks that between `before` and `after` only that changed which a consumer with `capabilities`
+/// may change. Both are taken as whole: for what comes back from a consumer that saw a part, use
+/// [`merge`](super::merge()).
 ///
 /// # Errors
 /// The first violation, in the order of [`Slot::ALL`].
@@ -209,7 +230,9 @@ pub fn validate(
     after: Option<&Extensions>,
     capabilities: CapabilitySet,
 ) -> Result<(), TierViolation> {
-    let ruled = Slot::ALL.iter().filter(|slot| **slot != Slot::Classification);
+    let ruled = Slot::ALL
+        .iter()
+        .filter(|slot| **slot != Slot::Classification);
     let mut changed = ruled.filter(|slot| slot.differs(before, after));
     changed.try_for_each(|slot| permitted(*slot, before, after, capabilities))
 }
@@ -223,24 +246,43 @@ fn permitted(
 ) -> Result<(), TierViolation> {
     match (slot.tier(), slot.write_capability()) {
         (MutabilityTier::Mutable, _) => Ok(()),
-        (_, None) => Err(TierViolation { slot, reason: ViolationReason::Immutable }),
-        (_, Some(needed)) if !capabilities.contains(needed) => {
-            Err(TierViolation { slot, reason: ViolationReason::Lacks(needed) })
-        }
+        (_, None) => Err(TierViolation {
+            slot,
+            reason: ViolationReason::Immutable,
+        }),
+        (_, Some(needed)) if !capabilities.contains(needed) => Err(TierViolation {
+            slot,
+            reason: ViolationReason::Lacks(needed),
+        }),
         (MutabilityTier::Monotonic, _) => only_grew(slot, before, after),
         _ => Ok(()),
     }
 }
 
-fn only_grew(slot: Slot, before: Option<&Extensions>, after: Option<&Extensions>) -> Result<(), TierViolation> {
+fn only_grew(
+    slot: Slot,
+    before: Option<&Extensions>,
+    after: Option<&Extensions>,
+) -> Result<(), TierViolation> {
     if slot == Slot::Delegation {
         let none = Default::default();
-        let before = before.and_then(|ext| ext.delegation.as_ref()).unwrap_or(&none);
-        let after = after.and_then(|ext| ext.delegation.as_ref()).unwrap_or(&none);
+        let before = before
+            .and_then(|ext| ext.delegation.as_ref())
+            .unwrap_or(&none);
+        let after = after
+            .and_then(|ext| ext.delegation.as_ref())
+            .unwrap_or(&none);
         before.added_by(after)?;
         return Ok(());
     }
     let none = Labels::new();
-    let before = before.and_then(security).map_or(&none, |security| &security.labels);
-    labels_only_grew(before, after.and_then(security).map_or(&none, |security| &security.labels))
+    let before = before
+        .and_then(security)
+        .map_or(&none, |security| &security.labels);
+    labels_only_grew(
+        before,
+        after
+            .and_then(security)
+            .map_or(&none, |security| &security.labels),
+    )
 }

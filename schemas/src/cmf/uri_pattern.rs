@@ -1,6 +1,8 @@
-//! Patterns over URIs (§4.5): `**` is any run of characters, `*` any run without a slash, all else stands for itself.
+//! Patterns over URIs (§4.5): `**` is any run of characters, `*` any run without a slash, all else
+//! stands for itself.
 //!
-//! A pattern is a row of tokens, and matching keeps the set of rows' beginnings that fit the text so far, one bit each:
+//! A pattern is a row of tokens, and matching keeps the set of rows' beginnings that fit the text
+//! so far, one bit each:
 //!
 //! ```text
 //! fits = {0}                                        bit i: the first i tokens fit
@@ -10,7 +12,8 @@
 //! matched = all tokens fit
 //! ```
 //!
-//! So a match takes `text × tokens / 64` steps whatever the pattern, and no pattern can make it take longer.
+//! So a match takes `text × tokens / 64` steps whatever the pattern, and no pattern can make it
+//! take longer.
 
 /// How many tokens a pattern may have: literal bytes and runs of stars.
 pub const PATTERN_LIMIT_TOKENS: usize = 8192;
@@ -32,7 +35,8 @@ pub struct UriPattern {
     stars: Vec<u64>,
     /// Bits of all `**` tokens.
     double_stars: Vec<u64>,
-    /// For each class of bytes the bits of the tokens that are such a byte; class 0 is of bytes that the pattern lacks.
+    /// For each class of bytes the bits of the tokens that are such a byte; class 0 is of bytes
+    /// that the pattern lacks.
     literals: Vec<u64>,
     /// The class of each byte.
     classes: Box<[u16; 256]>,
@@ -48,14 +52,17 @@ enum Token {
 }
 
 impl UriPattern {
-    /// Prepares `pattern`. Runs of two and more stars are all the same: `***` is `**` and `*`, which is `**`.
+    /// Prepares `pattern`. Runs of two and more stars are all the same: `***` is `**` and `*`,
+    /// which is `**`.
     ///
     /// # Errors
     /// [`PatternTooLong`] beyond [`PATTERN_LIMIT_TOKENS`].
     pub fn new(pattern: &str) -> Result<Self, PatternTooLong> {
         let tokens = tokens(pattern);
         if tokens.len() > PATTERN_LIMIT_TOKENS {
-            return Err(PatternTooLong { tokens: tokens.len() });
+            return Err(PatternTooLong {
+                tokens: tokens.len(),
+            });
         }
         // One bit more than tokens: the one that says that all of them fit.
         let words = tokens.len() / WORD_BITS + 1;
@@ -67,7 +74,10 @@ impl UriPattern {
             tokens: tokens.len(),
             words,
         };
-        tokens.into_iter().enumerate().for_each(|(at, token)| pattern.add(at, token));
+        tokens
+            .into_iter()
+            .enumerate()
+            .for_each(|(at, token)| pattern.add(at, token));
         Ok(pattern)
     }
 
@@ -107,7 +117,11 @@ impl UriPattern {
         let literals = &self.literals[row..row + self.words];
         let mut carry = 0;
         for (at, fit) in fits.iter_mut().enumerate() {
-            let stars = if byte == b'/' { self.double_stars[at] } else { self.double_stars[at] | self.stars[at] };
+            let stars = if byte == b'/' {
+                self.double_stars[at]
+            } else {
+                self.double_stars[at] | self.stars[at]
+            };
             let moved = *fit & literals[at];
             *fit = *fit & stars | moved << 1 | carry;
             carry = moved >> (WORD_BITS - 1);
@@ -159,7 +173,10 @@ mod tests {
             [] => text.is_empty(),
             [b'*', b'*', rest @ ..] => (0..=text.len()).any(|taken| naive(rest, &text[taken..])),
             [b'*', rest @ ..] => {
-                let reach = text.iter().position(|byte| *byte == b'/').unwrap_or(text.len());
+                let reach = text
+                    .iter()
+                    .position(|byte| *byte == b'/')
+                    .unwrap_or(text.len());
                 (0..=reach).any(|taken| naive(rest, &text[taken..]))
             }
             [byte, rest @ ..] => text.first() == Some(byte) && naive(rest, &text[1..]),
@@ -170,7 +187,8 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(4000))]
 
         #[test]
-        fn matching_agrees_with_the_definition(pattern in "[ab/*é.]{0,9}", text in "[ab/é.\n]{0,10}") {
+        fn matching_agrees_with_the_definition(pattern in "[ab/*é.]{0,9}", text in "[ab/é.\n\
+            ]{0,10}") {
             prop_assert_eq!(matches(&pattern, &text), naive(pattern.as_bytes(), text.as_bytes()));
         }
 
@@ -193,17 +211,30 @@ mod tests {
     fn hostile_patterns_take_bounded_time() {
         let text = "a".repeat(20_000) + "/" + &"a".repeat(20_000);
         let started = Instant::now();
-        for pattern in ["*a".repeat(2000) + "b", "**a*".repeat(1000) + "b", "*".repeat(100_000) + "b"] {
+        for pattern in [
+            "*a".repeat(2000) + "b",
+            "**a*".repeat(1000) + "b",
+            "*".repeat(100_000) + "b",
+        ] {
             assert!(!matches(&pattern, &text), "{} bytes", pattern.len());
         }
-        assert!(started.elapsed() < Duration::from_secs(10), "{:?}", started.elapsed());
+        assert!(
+            started.elapsed() < Duration::from_secs(10),
+            "{:?}",
+            started.elapsed()
+        );
     }
 
     #[test]
     fn the_limit_counts_tokens_and_is_refused_above() {
-        assert!(matches(&"x".repeat(PATTERN_LIMIT_TOKENS), &"x".repeat(PATTERN_LIMIT_TOKENS)));
+        assert!(matches(
+            &"x".repeat(PATTERN_LIMIT_TOKENS),
+            &"x".repeat(PATTERN_LIMIT_TOKENS)
+        ));
         assert_eq!(
-            UriPattern::new(&"x".repeat(PATTERN_LIMIT_TOKENS + 1)).unwrap_err().tokens,
+            UriPattern::new(&"x".repeat(PATTERN_LIMIT_TOKENS + 1))
+                .unwrap_err()
+                .tokens,
             PATTERN_LIMIT_TOKENS + 1
         );
     }

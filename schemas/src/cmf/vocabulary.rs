@@ -1,4 +1,5 @@
-//! The closed sets of names that the format has, each one declaration (§2.1–2.3, §3.6.1, §3.8, §4.3).
+//! The closed sets of names that the format has, each one declaration (§2.1–2.3, §3.6.1, §3.8,
+//! §4.3).
 
 /// Declares an enumeration together with its wire names.
 macro_rules! vocabulary {
@@ -178,7 +179,8 @@ vocabulary! {
 }
 
 vocabulary! {
-    /// What a view means to do (§4.3). `write` is part of the set although no kind of content gives it.
+    /// What a view means to do (§4.3). `write` is part of the set although no kind of content gives
+    /// it.
     pub enum ViewAction {
         /// Reads a resource.
         Read = "read",
@@ -198,7 +200,8 @@ vocabulary! {
 }
 
 vocabulary! {
-    /// The places of a pipeline at which messages are evaluated. Views carry any text as hook; these are the known ones.
+    /// The places of a pipeline at which messages are evaluated. Views carry any text as hook;
+    /// these are the known ones.
     pub enum MessageHook {
         /// Nowhere in particular.
         Evaluate = "evaluate",

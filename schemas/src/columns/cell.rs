@@ -1,11 +1,13 @@
 //! One value of a payload as a cell: declared coercions, with the blob as the truth.
 //!
-//! Other writers keep a list of one as a plain string, a count as a fraction, a priority as a word. What fits the column
-//! without doubt becomes a cell; what doesn't becomes null. Either way the grain carries the mark `field_kind`.
+//! Other writers keep a list of one as a plain string, a count as a fraction, a priority as a word.
+//! What fits the column without doubt becomes a cell; what doesn't becomes null. Either way the
+//! grain carries the mark `field_kind`.
 
 use arrow::array::{
-    ArrayBuilder, ArrayRef, BooleanBuilder, Float64Builder, Int64Builder, ListBuilder, NullBufferBuilder,
-    OffsetBufferBuilder, StringBuilder, StructArray, TimestampMicrosecondBuilder, make_builder,
+    ArrayBuilder, ArrayRef, BooleanBuilder, Float64Builder, Int64Builder, ListBuilder,
+    NullBufferBuilder, OffsetBufferBuilder, StringBuilder, StructArray,
+    TimestampMicrosecondBuilder, make_builder,
 };
 use arrow::datatypes::{DataType, Field as ArrowField, Fields};
 use std::sync::Arc;
@@ -14,7 +16,8 @@ use super::grains::{instant, struct_members};
 use crate::grain::{Field, Kind, RawValue};
 use crate::json::write_string;
 
-/// A column that is being built. Rows without the field cost nothing until the column is finished or gets its next cell.
+/// A column that is being built. Rows without the field cost nothing until the column is finished
+/// or gets its next cell.
 pub(super) struct ColumnBuilder {
     field: Field,
     cells: Cells,
@@ -56,27 +59,42 @@ pub(super) fn instant_builder(room: usize) -> TimestampMicrosecondBuilder {
 impl ColumnBuilder {
     pub(super) fn new(field: Field, room: Room) -> Self {
         let cells = match field.kind() {
-            Kind::Text | Kind::TextOrMap | Kind::Any | Kind::Map | Kind::MapList | Kind::AnyList => {
-                Cells::Text(StringBuilder::with_capacity(room.cells, room.bytes))
+            Kind::Text
+            | Kind::TextOrMap
+            | Kind::Any
+            | Kind::Map
+            | Kind::MapList
+            | Kind::AnyList => Cells::Text(StringBuilder::with_capacity(room.cells, room.bytes)),
+            Kind::UnitFloat | Kind::Float => {
+                Cells::Float(Float64Builder::with_capacity(room.cells))
             }
-            Kind::UnitFloat | Kind::Float => Cells::Float(Float64Builder::with_capacity(room.cells)),
-            Kind::Int | Kind::Count | Kind::Byte => Cells::Int(Int64Builder::with_capacity(room.cells)),
+            Kind::Int | Kind::Count | Kind::Byte => {
+                Cells::Int(Int64Builder::with_capacity(room.cells))
+            }
             Kind::Bool => Cells::Bool(BooleanBuilder::with_capacity(room.cells)),
             Kind::Instant => Cells::Instant(instant_builder(room.cells)),
-            Kind::TextList | Kind::CitationList => {
-                Cells::TextList(ListBuilder::new(StringBuilder::new()).with_field(list_field(DataType::Utf8)))
-            }
-            Kind::ByteList => {
-                Cells::IntList(ListBuilder::new(Int64Builder::new()).with_field(list_field(DataType::Int64)))
-            }
-            kind @ (Kind::ContentRefs | Kind::EmbeddingRefs | Kind::RelatedTo | Kind::ProvenanceChain) => {
+            Kind::TextList | Kind::CitationList => Cells::TextList(
+                ListBuilder::new(StringBuilder::new()).with_field(list_field(DataType::Utf8)),
+            ),
+            Kind::ByteList => Cells::IntList(
+                ListBuilder::new(Int64Builder::new()).with_field(list_field(DataType::Int64)),
+            ),
+            kind @ (Kind::ContentRefs
+            | Kind::EmbeddingRefs
+            | Kind::RelatedTo
+            | Kind::ProvenanceChain) => {
                 Cells::Structs(StructListBuilder::new(struct_members(kind)))
             }
             kind @ (Kind::InvalidationPolicy | Kind::RetentionPolicy) => {
                 Cells::Struct(StructBuilder::new(struct_members(kind)))
             }
         };
-        ColumnBuilder { field, cells, rows: 0, json: String::new() }
+        ColumnBuilder {
+            field,
+            cells,
+            rows: 0,
+            json: String::new(),
+        }
     }
 
     /// Sets the cell of row `row`; the rows since the last cell become null.
@@ -122,8 +140,15 @@ impl ColumnBuilder {
 
     /// What its cells take.
     pub(super) fn room(&self) -> Room {
-        let bytes = if let Cells::Text(cells) = &self.cells { cells.values_slice().len() } else { 0 };
-        Room { cells: self.rows, bytes }
+        let bytes = if let Cells::Text(cells) = &self.cells {
+            cells.values_slice().len()
+        } else {
+            0
+        };
+        Room {
+            cells: self.rows,
+            bytes,
+        }
     }
 
     /// The column of `rows` rows.
@@ -146,7 +171,11 @@ impl ColumnBuilder {
 
 /// A string as it is; a map, list or number as canonical JSON, which is put together in `json`.
 #[inline]
-pub(super) fn text_of<'v>(field: Field, value: &'v RawValue<'_>, json: &'v mut String) -> Option<&'v str> {
+pub(super) fn text_of<'v>(
+    field: Field,
+    value: &'v RawValue<'_>,
+    json: &'v mut String,
+) -> Option<&'v str> {
     match (value, field.kind()) {
         (RawValue::Text(text), _) => Some(text),
         (_, Kind::Text) => None,
@@ -177,7 +206,9 @@ pub(super) fn whole_number(value: &RawValue<'_>) -> Option<i64> {
 
 /// An instant that the payload keeps in units of `scale` microseconds.
 pub(super) fn microseconds(value: &RawValue<'_>, scale: i64) -> Option<i64> {
-    value.as_int().and_then(|instant| instant.checked_mul(scale))
+    value
+        .as_int()
+        .and_then(|instant| instant.checked_mul(scale))
 }
 
 /// A list of strings; a string alone is a list of one, a citation is its canonical JSON.
@@ -247,8 +278,15 @@ struct StructBuilder {
 
 impl StructBuilder {
     fn new(members: Fields) -> Self {
-        let columns = members.iter().map(|member| member_builder(member.data_type())).collect();
-        StructBuilder { members, columns, validity: NullBufferBuilder::new(0) }
+        let columns = members
+            .iter()
+            .map(|member| member_builder(member.data_type()))
+            .collect();
+        StructBuilder {
+            members,
+            columns,
+            validity: NullBufferBuilder::new(0),
+        }
     }
 
     fn append(&mut self, field: Field, value: &RawValue<'_>) {
@@ -276,9 +314,14 @@ impl StructBuilder {
 
     fn finish(&mut self) -> ArrayRef {
         let length = self.validity.len();
-        let columns: Vec<_> = self.columns.iter_mut().map(|column| column.finish()).collect();
+        let columns: Vec<_> = self
+            .columns
+            .iter_mut()
+            .map(|column| column.finish())
+            .collect();
         let nulls = self.validity.finish();
-        match StructArray::try_new_with_length(self.members.clone(), columns, nulls.clone(), length) {
+        match StructArray::try_new_with_length(self.members.clone(), columns, nulls.clone(), length)
+        {
             Ok(array) => Arc::new(array),
             // The members are built row by row, so their lengths are equal.
             Err(_) => Arc::new(StructArray::new_null(self.members.clone(), length)),
@@ -321,14 +364,21 @@ impl StructListBuilder {
     fn finish(&mut self) -> ArrayRef {
         let item = list_field(DataType::Struct(self.items.members.clone()));
         let offsets = std::mem::replace(&mut self.offsets, OffsetBufferBuilder::new(0)).finish();
-        Arc::new(arrow::array::ListArray::new(item, offsets, self.items.finish(), self.validity.finish()))
+        Arc::new(arrow::array::ListArray::new(
+            item,
+            offsets,
+            self.items.finish(),
+            self.validity.finish(),
+        ))
     }
 }
 
 fn member_builder(kind: &DataType) -> Box<dyn ArrayBuilder> {
     match kind {
         DataType::Timestamp(..) => Box::new(instant_builder(0)),
-        DataType::List(item) => Box::new(ListBuilder::new(StringBuilder::new()).with_field(Arc::clone(item))),
+        DataType::List(item) => {
+            Box::new(ListBuilder::new(StringBuilder::new()).with_field(Arc::clone(item)))
+        }
         other => make_builder(other, 0),
     }
 }
@@ -348,7 +398,11 @@ fn append_member(column: &mut dyn ArrayBuilder, member: &ArrowField, value: Opti
     } else if let Some(cells) = column.downcast_mut::<Float64Builder>() {
         cells.append_option(value.and_then(RawValue::as_number));
     } else if let Some(cells) = column.downcast_mut::<TimestampMicrosecondBuilder>() {
-        let scale = if member.name() == LOCKED_UNTIL { 1_000_000 } else { 1_000 };
+        let scale = if member.name() == LOCKED_UNTIL {
+            1_000_000
+        } else {
+            1_000
+        };
         cells.append_option(value.and_then(|value| microseconds(value, scale)));
     } else if let Some(cells) = column.downcast_mut::<ListBuilder<StringBuilder>>() {
         match value {

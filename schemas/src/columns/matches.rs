@@ -1,12 +1,13 @@
 //! Comparing grains with stored rows without making their rows.
 //!
-//! A cell is compared with the value that the projection would put there, by the same coercions. Lists and structs, of which few grains
-//! have any, are built by the projection and compared as columns. The answer is only whether all cells are equal: a caller that needs to know
-//! which aren't projects the rows.
+//! A cell is compared with the value that the projection would put there, by the same coercions.
+//! Lists and structs, of which few grains have any, are built by the projection and compared as
+//! columns. The answer is only whether all cells are equal: a caller that needs to know which
+//! aren't projects the rows.
 
 use arrow::array::{
-    Array, ArrayRef, AsArray, BinaryArray, BooleanArray, Float64Array, Int16Array, Int64Array, ListArray, RecordBatch,
-    StringArray, TimestampMicrosecondArray,
+    Array, ArrayRef, AsArray, BinaryArray, BooleanArray, Float64Array, Int16Array, Int64Array,
+    ListArray, RecordBatch, StringArray, TimestampMicrosecondArray,
 };
 use arrow::datatypes::{Float64Type, Int16Type, Int64Type, TimestampMicrosecondType};
 
@@ -61,14 +62,19 @@ enum StoredCells<'b> {
 }
 
 impl<'b> StoredRows<'b> {
-    /// The rows of `batch`; `None` if it doesn't have all columns of the table, in their order and of their types.
+    /// The rows of `batch`; `None` if it doesn't have all columns of the table, in their order and
+    /// of their types.
     pub fn of(batch: &'b RecordBatch) -> Option<StoredRows<'b>> {
         let schema = grains_schema();
         let own = batch.schema_ref();
         let is_own = |(place, field): (usize, &std::sync::Arc<arrow::datatypes::Field>)| {
-            own.fields().get(place).is_some_and(|found| found.name() == field.name())
+            own.fields()
+                .get(place)
+                .is_some_and(|found| found.name() == field.name())
         };
-        if own.fields().len() != schema.fields().len() || !schema.fields().iter().enumerate().all(is_own) {
+        if own.fields().len() != schema.fields().len()
+            || !schema.fields().iter().enumerate().all(is_own)
+        {
             return None;
         }
         let mut places = IdentityColumn::ALL.len()..;
@@ -77,18 +83,28 @@ impl<'b> StoredRows<'b> {
                 None => StoredCells::None,
                 Some(kind) => {
                     let found = batch.columns().get(places.next()?)?;
-                    let found = if *found.data_type() == kind { found } else { return None };
+                    let found = if *found.data_type() == kind {
+                        found
+                    } else {
+                        return None;
+                    };
                     StoredCells::of(found)
                 }
             };
             Some(StoredColumn { cells, equal: 0 })
         };
         let fields = Field::ALL.iter().map(column).collect::<Option<Vec<_>>>()?;
-        Some(StoredRows { rows: batch.num_rows(), identity: Identity::of(batch)?, fields, json: String::new() })
+        Some(StoredRows {
+            rows: batch.num_rows(),
+            identity: Identity::of(batch)?,
+            fields,
+            json: String::new(),
+        })
     }
 
-    /// True if row `row` is that of `grain`, whose bytes are `size` long: in every cell that the grain has a value for. Rows come in
-    /// order, and cells of fields that the grain doesn't have are compared by [`StoredRows::finish`].
+    /// True if row `row` is that of `grain`, whose bytes are `size` long: in every cell that the
+    /// grain has a value for. Rows come in order, and cells of fields that the grain doesn't have
+    /// are compared by [`StoredRows::finish`].
     pub fn matches(
         &mut self,
         row: usize,
@@ -101,12 +117,14 @@ impl<'b> StoredRows<'b> {
         let json = &mut self.json;
         self.identity.matches(row, address, size, grain, identity)
             && grain.known().iter().all(|(field, value)| {
-                fields.get_mut(*field as usize).is_some_and(|column| column.matches(row, *field, value, json))
+                fields
+                    .get_mut(*field as usize)
+                    .is_some_and(|column| column.matches(row, *field, value, json))
             })
     }
 
-    /// True if no row has a value in a column of a field that its grain doesn't have, provided that all rows
-    /// [matched](StoredRows::matches).
+    /// True if no row has a value in a column of a field that its grain doesn't have, provided that
+    /// all rows [matched](StoredRows::matches).
     pub fn finish(self) -> bool {
         let rows = self.rows;
         self.fields.into_iter().all(|column| column.finish(rows))
@@ -132,7 +150,13 @@ impl<'b> StoredCells<'b> {
 }
 
 impl StoredColumn<'_> {
-    fn matches(&mut self, row: usize, field: Field, value: &RawValue<'_>, json: &mut String) -> bool {
+    fn matches(
+        &mut self,
+        row: usize,
+        field: Field,
+        value: &RawValue<'_>,
+        json: &mut String,
+    ) -> bool {
         let (is_equal, has_value) = match &mut self.cells {
             StoredCells::None => return true,
             StoredCells::Text(cells) => equal(text_of(field, value, json), text(cells, row)),
@@ -140,11 +164,18 @@ impl StoredColumn<'_> {
                 let stored = cells.is_valid(row).then(|| cells.value(row).to_bits());
                 equal(value.as_number().map(f64::to_bits), stored)
             }
-            StoredCells::Int(cells) => equal(whole_number(value), cells.is_valid(row).then(|| cells.value(row))),
-            StoredCells::Bool(cells) => equal(value.as_bool(), cells.is_valid(row).then(|| cells.value(row))),
-            StoredCells::Instant(cells) => {
-                equal(microseconds(value, 1_000), cells.is_valid(row).then(|| cells.value(row)))
-            }
+            StoredCells::Int(cells) => equal(
+                whole_number(value),
+                cells.is_valid(row).then(|| cells.value(row)),
+            ),
+            StoredCells::Bool(cells) => equal(
+                value.as_bool(),
+                cells.is_valid(row).then(|| cells.value(row)),
+            ),
+            StoredCells::Instant(cells) => equal(
+                microseconds(value, 1_000),
+                cells.is_valid(row).then(|| cells.value(row)),
+            ),
             StoredCells::Built(_, builder) => {
                 let new = || Box::new(ColumnBuilder::new(field, Room::default()));
                 builder.get_or_insert_with(new).set(row, value);
@@ -199,9 +230,13 @@ impl<'b> Identity<'b> {
         identity: &RowIdentity<'_>,
     ) -> bool {
         let header = grain.header();
-        let number = |cells: &Int16Array, value: i16| cells.is_valid(row) && cells.value(row) == value;
+        let number =
+            |cells: &Int16Array, value: i16| cells.is_valid(row) && cells.value(row) == value;
         let envelope = || identity.envelope.as_ref().map(envelope_cell);
-        let stored_envelope = self.envelope.is_valid(row).then(|| self.envelope.value(row));
+        let stored_envelope = self
+            .envelope
+            .is_valid(row)
+            .then(|| self.envelope.value(row));
         text(self.address, row) == Some(address.write_hex(&mut [0; ContentAddress::TEXT_LENGTH]))
             && text(self.type_name, row) == Some(&grain.type_name())
             && number(self.type_byte, i16::from(header.type_byte.byte()))
@@ -222,7 +257,10 @@ impl<'b> Identity<'b> {
         }
         let stored = self.marks.value(row);
         let own = grain.marks().iter().map(|mark| Some(mark.name()));
-        !grain.marks().is_empty() && stored.as_string_opt::<i32>().is_some_and(|stored| stored.iter().eq(own))
+        !grain.marks().is_empty()
+            && stored
+                .as_string_opt::<i32>()
+                .is_some_and(|stored| stored.iter().eq(own))
     }
 }
 

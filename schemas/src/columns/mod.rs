@@ -23,11 +23,12 @@ pub use envelope::delivered_bytes;
 pub use grains::{GRAINS, IdentityColumn, column_of, grains_schema};
 pub use matches::StoredRows;
 pub use project::{
-    GrainColumns, PROJECTION_VERSION, RowIdentity, RowKeys, SignatureColumn, split_sort_key, write_sealed_sort_key,
-    write_sort_key,
+    GrainColumns, PROJECTION_VERSION, RowIdentity, RowKeys, SignatureColumn, split_sort_key,
+    write_sealed_sort_key, write_sort_key,
 };
 pub use records::{
-    AuditRow, LifecycleEvent, REJECTS, RejectRow, SOURCES, STATE, SourceOutcome, SourceRow, StateRow, audit_batch,
-    audit_schema, rejects_batch, rejects_schema, sources_batch, sources_schema, state_batch, state_schema,
+    AuditRow, LifecycleEvent, REJECTS, RejectRow, SOURCES, STATE, SourceOutcome, SourceRow,
+    StateRow, audit_batch, audit_schema, rejects_batch, rejects_schema, sources_batch,
+    sources_schema, state_batch, state_schema,
 };
 pub use sealed::{Clear, SEALED_MAGIC, TOKENS, is_sealed, stands_open};

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, AsArray, BinaryBuilder, Int16Builder, Int64Builder, ListBuilder, RecordBatch, StringBuilder,
-    TimestampMicrosecondBuilder, new_null_array,
+    Array, ArrayRef, AsArray, BinaryBuilder, Int16Builder, Int64Builder, ListBuilder, RecordBatch,
+    StringBuilder, TimestampMicrosecondBuilder, new_null_array,
 };
 use arrow::datatypes::{DataType, TimestampMicrosecondType};
 use arrow::error::ArrowError;
@@ -17,8 +17,9 @@ use crate::address::ContentAddress;
 use crate::grain::{Field, Grain, GrainType, Header, RawValue};
 use crate::sign::EnvelopeParts;
 
-/// The version of the rules by which a grain becomes its row. It grows when the same grain gives another cell than before, so that
-/// rows of earlier programs aren't taken for damaged ones. The rules have not changed since format version 1 of the lake.
+/// The version of the rules by which a grain becomes its row. It grows when the same grain gives
+/// another cell than before, so that rows of earlier programs aren't taken for damaged ones. The
+/// rules have not changed since format version 1 of the lake.
 pub const PROJECTION_VERSION: u32 = 1;
 
 /// What `signature` says of a grain.
@@ -73,7 +74,10 @@ pub struct GrainColumns {
 }
 
 /// What becomes of a field's values.
-#[allow(clippy::large_enum_variant, reason = "one per field of a batch, nearly all of the large kind")]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "one per field of a batch, nearly all of the large kind"
+)]
 enum FieldColumn {
     /// The field has no column.
     Left,
@@ -86,7 +90,11 @@ enum FieldColumn {
 impl FieldColumn {
     fn all() -> Vec<FieldColumn> {
         let column = |field: &Field| {
-            if column_of(*field).is_some() { FieldColumn::Empty(Room::default()) } else { FieldColumn::Left }
+            if column_of(*field).is_some() {
+                FieldColumn::Empty(Room::default())
+            } else {
+                FieldColumn::Left
+            }
         };
         Field::ALL.iter().map(column).collect()
     }
@@ -104,7 +112,8 @@ impl FieldColumn {
     }
 }
 
-/// Columns without a cell. Most fields are those of other types: all of one data type share one array.
+/// Columns without a cell. Most fields are those of other types: all of one data type share one
+/// array.
 #[derive(Default)]
 struct EmptyColumns(Vec<ArrayRef>);
 
@@ -143,10 +152,15 @@ struct Identity {
 impl GrainColumns {
     /// No rows, with room for `rows` of `blob_bytes` bytes in all.
     pub fn with_capacity(rows: usize, blob_bytes: usize) -> Self {
-        GrainColumns { rows: 0, identity: Identity::with_capacity(rows, blob_bytes), fields: FieldColumn::all() }
+        GrainColumns {
+            rows: 0,
+            identity: Identity::with_capacity(rows, blob_bytes),
+            fields: FieldColumn::all(),
+        }
     }
 
-    /// Makes room for `rows` of `blob_bytes` bytes in all, if there are none; for their fields, as much as the batch before took.
+    /// Makes room for `rows` of `blob_bytes` bytes in all, if there are none; for their fields, as
+    /// much as the batch before took.
     pub fn reserve(&mut self, rows: usize, blob_bytes: usize) {
         if self.is_empty() {
             self.identity = Identity::with_capacity(rows, blob_bytes);
@@ -163,13 +177,20 @@ impl GrainColumns {
         self.rows == 0
     }
 
-    /// Adds the row of `grain`, whose bytes are `blob`. Costs nothing for fields that the grain doesn't have.
-    pub fn append(&mut self, address: &ContentAddress, blob: &[u8], grain: &Grain<'_>, row: &RowIdentity<'_>) {
+    /// Adds the row of `grain`, whose bytes are `blob`. Costs nothing for fields that the grain
+    /// doesn't have.
+    pub fn append(
+        &mut self,
+        address: &ContentAddress,
+        blob: &[u8],
+        grain: &Grain<'_>,
+        row: &RowIdentity<'_>,
+    ) {
         self.append_open(address, (blob, blob.len()), grain, row);
     }
 
-    /// Adds the row of `grain`, whose bytes are `size` long, with an empty cell `blob`: for a comparison with a stored row, which
-    /// needs no second copy of the bytes.
+    /// Adds the row of `grain`, whose bytes are `size` long, with an empty cell `blob`: for a
+    /// comparison with a stored row, which needs no second copy of the bytes.
     pub fn append_without_blob(
         &mut self,
         address: &ContentAddress,
@@ -196,8 +217,8 @@ impl GrainColumns {
         self.rows += 1;
     }
 
-    /// Adds the sealed row of `grain`, whose bytes are `size` long and stand in the envelope `sealed`; `token` answers the
-    /// blind token of a text.
+    /// Adds the sealed row of `grain`, whose bytes are `size` long and stand in the envelope
+    /// `sealed`; `token` answers the blind token of a text.
     pub fn append_sealed(
         &mut self,
         address: &ContentAddress,
@@ -206,7 +227,11 @@ impl GrainColumns {
         row: &RowIdentity<'_>,
         token: &dyn Fn(Field, &str) -> String,
     ) {
-        let row = RowIdentity { envelope: None, signer: None, ..row.clone() };
+        let row = RowIdentity {
+            envelope: None,
+            signer: None,
+            ..row.clone()
+        };
         self.identity.append(address, sealed, size, grain, &row);
         for field in TOKENS {
             let cell = grain.text(field).map(|text| token(field, text));
@@ -249,7 +274,8 @@ impl GrainColumns {
 
 impl Identity {
     fn with_capacity(rows: usize, blob_bytes: usize) -> Identity {
-        let texts = || ListBuilder::new(StringBuilder::new()).with_field(list_field(DataType::Utf8));
+        let texts =
+            || ListBuilder::new(StringBuilder::new()).with_field(list_field(DataType::Utf8));
         Identity {
             address: StringBuilder::with_capacity(rows, rows * ContentAddress::TEXT_LENGTH),
             type_name: StringBuilder::with_capacity(rows, rows * 8),
@@ -269,18 +295,29 @@ impl Identity {
         }
     }
 
-    fn append(&mut self, address: &ContentAddress, blob: &[u8], size: usize, grain: &Grain<'_>, row: &RowIdentity<'_>) {
+    fn append(
+        &mut self,
+        address: &ContentAddress,
+        blob: &[u8],
+        size: usize,
+        grain: &Grain<'_>,
+        row: &RowIdentity<'_>,
+    ) {
         let header = grain.header();
-        self.address.append_value(address.write_hex(&mut [0; ContentAddress::TEXT_LENGTH]));
+        self.address
+            .append_value(address.write_hex(&mut [0; ContentAddress::TEXT_LENGTH]));
         // The word of an unknown type is the payload's.
         match is_sealed(blob) {
             true => self.type_name.append_value(known_type(grain)),
             false => self.type_name.append_value(grain.type_name()),
         }
-        self.type_byte.append_value(i16::from(header.type_byte.byte()));
+        self.type_byte
+            .append_value(i16::from(header.type_byte.byte()));
         self.flags.append_value(i16::from(header.flags.byte()));
-        self.sensitivity.append_value(header.flags.sensitivity() as i16);
-        self.encoding.append_option((!grain.is_encrypted()).then(|| grain.encoding().name()));
+        self.sensitivity
+            .append_value(header.flags.sensitivity() as i16);
+        self.encoding
+            .append_option((!grain.is_encrypted()).then(|| grain.encoding().name()));
         self.blob.append_value(blob);
         self.blob_size.append_value(size as i64);
         match &row.envelope {
@@ -292,7 +329,9 @@ impl Identity {
         self.source_id.append_option(row.source_id);
         self.ingested_at.append_value(row.ingested_at);
         for address in row.supersedes {
-            self.supersedes.values().append_value(address.write_hex(&mut [0; ContentAddress::TEXT_LENGTH]));
+            self.supersedes
+                .values()
+                .append_value(address.write_hex(&mut [0; ContentAddress::TEXT_LENGTH]));
         }
         self.supersedes.append(!row.supersedes.is_empty());
         for mark in grain.marks().iter() {
@@ -341,8 +380,9 @@ impl Identity {
     }
 }
 
-/// Appends the sort key of `grain`: rows of a segment are ordered by namespace, user, subject and creation time, so that a
-/// person's rows are neighbours. The bytes compare as the tuple does; absent comes before empty.
+/// Appends the sort key of `grain`: rows of a segment are ordered by namespace, user, subject and
+/// creation time, so that a person's rows are neighbours. The bytes compare as the tuple does;
+/// absent comes before empty.
 pub fn write_sort_key(grain: &Grain<'_>, out: &mut Vec<u8>) {
     let created = grain.get(Field::CreatedAt).and_then(|value| value.as_int());
     // Types without a schema may hold an instant that its column can't.
@@ -351,8 +391,13 @@ pub fn write_sort_key(grain: &Grain<'_>, out: &mut Vec<u8>) {
     write_key(PERSON.map(|field| grain.text(field)), created, out);
 }
 
-/// [`write_sort_key`] of a sealed row: with the tokens in place of the texts, and without the instant, which is sealed.
-pub fn write_sealed_sort_key(grain: &Grain<'_>, token: &dyn Fn(Field, &str) -> String, out: &mut Vec<u8>) {
+/// [`write_sort_key`] of a sealed row: with the tokens in place of the texts, and without the
+/// instant, which is sealed.
+pub fn write_sealed_sort_key(
+    grain: &Grain<'_>,
+    token: &dyn Fn(Field, &str) -> String,
+    out: &mut Vec<u8>,
+) {
     let texts = PERSON.map(|field| grain.text(field).map(|text| token(field, text)));
     write_key(texts.each_ref().map(Option::as_deref), 0, out);
 }
@@ -381,10 +426,13 @@ fn write_key(texts: [Option<&str>; 3], created: i64, out: &mut Vec<u8>) {
 
 /// A sort key's texts, encoded, and its instant as a number: keys compare as these pairs do.
 pub fn split_sort_key(key: &[u8]) -> (&[u8], u64) {
-    key.split_last_chunk().map_or((key, 0), |(texts, created)| (texts, u64::from_be_bytes(*created)))
+    key.split_last_chunk().map_or((key, 0), |(texts, created)| {
+        (texts, u64::from_be_bytes(*created))
+    })
 }
 
-/// The sort keys of the rows of `grains` in a batch, each followed by the row's address: the order of rows in a segment.
+/// The sort keys of the rows of `grains` in a batch, each followed by the row's address: the order
+/// of rows in a segment.
 #[derive(Debug, Default)]
 pub struct RowKeys {
     bytes: Vec<u8>,
@@ -398,23 +446,32 @@ impl RowKeys {
     /// [`ArrowError::SchemaError`] if a column is missing.
     pub fn of(batch: &RecordBatch) -> Result<RowKeys, ArrowError> {
         let column = |name: &str| {
-            batch.column_by_name(name).ok_or_else(|| ArrowError::SchemaError(format!("no column `{name}`")))
+            batch
+                .column_by_name(name)
+                .ok_or_else(|| ArrowError::SchemaError(format!("no column `{name}`")))
         };
         let addresses = column(IdentityColumn::ContentAddress.name())?.as_string::<i32>();
         let blobs = column(IdentityColumn::Blob.name())?.as_binary::<i32>();
         let created = column(Field::CreatedAt.name())?.as_primitive::<TimestampMicrosecondType>();
         let [namespace, user, subject] = PERSON.map(|field| column(field.name()));
-        let texts = [namespace?.as_string::<i32>(), user?.as_string::<i32>(), subject?.as_string::<i32>()];
+        let texts = [
+            namespace?.as_string::<i32>(),
+            user?.as_string::<i32>(),
+            subject?.as_string::<i32>(),
+        ];
         let mut keys = RowKeys::default();
         for row in 0..batch.num_rows() {
             let created = match created.is_valid(row) {
                 true => created.value(row).div_euclid(1_000),
                 false if is_sealed(blobs.value(row)) => 0,
-                false => {
-                    Header::read(blobs.value(row)).map_or(0, |header| i64::from(header.created_at_seconds) * 1_000)
-                }
+                false => Header::read(blobs.value(row))
+                    .map_or(0, |header| i64::from(header.created_at_seconds) * 1_000),
             };
-            write_key(texts.map(|texts| texts.is_valid(row).then(|| texts.value(row))), created, &mut keys.bytes);
+            write_key(
+                texts.map(|texts| texts.is_valid(row).then(|| texts.value(row))),
+                created,
+                &mut keys.bytes,
+            );
             keys.bytes.extend(addresses.value(row).as_bytes());
             keys.ends.push(keys.bytes.len());
         }
@@ -433,12 +490,20 @@ impl RowKeys {
 
     /// The key of `row`; keys compare as their rows do.
     pub fn key(&self, row: usize) -> &[u8] {
-        let start = row.checked_sub(1).and_then(|before| self.ends.get(before)).copied().unwrap_or(0);
-        self.ends.get(row).and_then(|end| self.bytes.get(start..*end)).unwrap_or_default()
+        let start = row
+            .checked_sub(1)
+            .and_then(|before| self.ends.get(before))
+            .copied()
+            .unwrap_or(0);
+        self.ends
+            .get(row)
+            .and_then(|end| self.bytes.get(start..*end))
+            .unwrap_or_default()
     }
 }
 
-/// Text so that no text's bytes are the beginning of another's: a zero byte becomes 00 ff, the end 00 00.
+/// Text so that no text's bytes are the beginning of another's: a zero byte becomes 00 ff, the end
+/// 00 00.
 fn write_escaped(text: &[u8], out: &mut Vec<u8>) {
     let mut rest = text;
     while let Some(at) = rest.iter().position(|byte| *byte == 0) {

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    ArrayRef, BinaryArray, BooleanArray, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray,
+    ArrayRef, BinaryArray, BooleanArray, Int64Array, RecordBatch, StringArray,
+    TimestampMicrosecondArray,
 };
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use arrow::error::ArrowError;
@@ -32,8 +33,8 @@ pub enum LifecycleEvent {
     Expired,
     /// It was retrieved; the value is how often in all.
     Accessed,
-    /// Who asked for its supersession, and why; the value is the address of the successor, whose own row carries the supersession
-    /// out. Changes nothing by itself.
+    /// Who asked for its supersession, and why; the value is the address of the successor, whose
+    /// own row carries the supersession out. Changes nothing by itself.
     Noted,
 }
 
@@ -164,13 +165,19 @@ pub fn rejects_batch(rows: &[RejectRow]) -> Result<RecordBatch, ArrowError> {
     let columns: Vec<ArrayRef> = vec![
         texts(rows, |row| Some(&row.source_id)),
         texts(rows, |row| Some(&row.source)),
-        Arc::new(Int64Array::from_iter_values(rows.iter().map(|row| row.ordinal))),
+        Arc::new(Int64Array::from_iter_values(
+            rows.iter().map(|row| row.ordinal),
+        )),
         Arc::new(Int64Array::from_iter(rows.iter().map(|row| row.offset))),
         texts(rows, |row| Some(&row.error_code)),
         texts(rows, |row| row.field.as_deref()),
         texts(rows, |row| Some(&row.message)),
-        Arc::new(BinaryArray::from_iter_values(rows.iter().map(|row| &row.bytes))),
-        Arc::new(BooleanArray::from_iter(rows.iter().map(|row| Some(row.truncated)))),
+        Arc::new(BinaryArray::from_iter_values(
+            rows.iter().map(|row| &row.bytes),
+        )),
+        Arc::new(BooleanArray::from_iter(
+            rows.iter().map(|row| Some(row.truncated)),
+        )),
         instants(rows, |row| row.rejected_at),
     ];
     RecordBatch::try_new(rejects_schema(), columns)
@@ -183,7 +190,8 @@ pub enum SourceOutcome {
     Ingested,
     /// The lake had taken it in before.
     Known,
-    /// It is of no kind that is read, or nothing in it is of the kind that it was read as. It stays open.
+    /// It is of no kind that is read, or nothing in it is of the kind that it was read as. It stays
+    /// open.
     Skipped,
     /// Nothing of it could be taken in, and what was refused is in `rejects`. It stays open.
     Rejected,
@@ -228,7 +236,8 @@ pub struct SourceRow {
     pub size: i64,
     /// What became of it.
     pub outcome: SourceOutcome,
-    /// The place of the first grain that this run read; more than 0 where an earlier run was stopped.
+    /// The place of the first grain that this run read; more than 0 where an earlier run was
+    /// stopped.
     pub first_ordinal: i64,
     /// Grains that it brought.
     pub grains: i64,
@@ -270,7 +279,9 @@ pub fn sources_schema() -> SchemaRef {
 /// # Errors
 /// None that rows can cause; Arrow's own check is passed on.
 pub fn sources_batch(rows: &[SourceRow]) -> Result<RecordBatch, ArrowError> {
-    let count = |of: fn(&SourceRow) -> i64| -> ArrayRef { Arc::new(Int64Array::from_iter_values(rows.iter().map(of))) };
+    let count = |of: fn(&SourceRow) -> i64| -> ArrayRef {
+        Arc::new(Int64Array::from_iter_values(rows.iter().map(of)))
+    };
     let columns: Vec<ArrayRef> = vec![
         texts(rows, |row| Some(&row.run_id)),
         texts(rows, |row| row.source_id.as_deref()),
@@ -309,13 +320,19 @@ pub struct AuditRow {
 }
 
 impl AuditRow {
-    /// The hash that belongs to the entry: BLAKE3 over its other columns, each with its length before it.
+    /// The hash that belongs to the entry: BLAKE3 over its other columns, each with its length
+    /// before it.
     pub fn computed_hash(&self) -> String {
         let mut hasher = blake3::Hasher::new();
         let (sequence, at) = (self.sequence.to_string(), self.at.to_string());
-        for part in
-            [&sequence, &at, &self.action, self.actor.as_deref().unwrap_or_default(), &self.details, &self.previous]
-        {
+        for part in [
+            &sequence,
+            &at,
+            &self.action,
+            self.actor.as_deref().unwrap_or_default(),
+            &self.details,
+            &self.previous,
+        ] {
             hasher.update(&(part.len() as u64).to_be_bytes());
             hasher.update(part.as_bytes());
         }
@@ -342,7 +359,9 @@ pub fn audit_schema() -> SchemaRef {
 /// None that rows can cause; Arrow's own check is passed on.
 pub fn audit_batch(rows: &[AuditRow]) -> Result<RecordBatch, ArrowError> {
     let columns: Vec<ArrayRef> = vec![
-        Arc::new(Int64Array::from_iter_values(rows.iter().map(|row| row.sequence))),
+        Arc::new(Int64Array::from_iter_values(
+            rows.iter().map(|row| row.sequence),
+        )),
         instants(rows, |row| row.at),
         texts(rows, |row| Some(&row.action)),
         texts(rows, |row| row.actor.as_deref()),
@@ -358,5 +377,7 @@ fn texts<R>(rows: &[R], text: impl Fn(&R) -> Option<&str>) -> ArrayRef {
 }
 
 fn instants<R>(rows: &[R], instant: impl Fn(&R) -> i64) -> ArrayRef {
-    Arc::new(TimestampMicrosecondArray::from_iter_values(rows.iter().map(instant)).with_timezone("UTC"))
+    Arc::new(
+        TimestampMicrosecondArray::from_iter_values(rows.iter().map(instant)).with_timezone("UTC"),
+    )
 }

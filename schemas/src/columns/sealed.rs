@@ -1,8 +1,9 @@
 //! Sealed rows: what of a grain stands open in an encrypted lake, and what its envelope holds.
 //!
-//! A sealed row keeps the columns that the specification's header shows anyway, the address, and where the grain came from.
-//! `blob` holds the envelope; no other column holds a word of the payload, but for [`TOKENS`]: there a blind token stands for
-//! the text, so that rows can be found by equality. How tokens and envelopes are made is the engine's.
+//! A sealed row keeps the columns that the specification's header shows anyway, the address, and
+//! where the grain came from. `blob` holds the envelope; no other column holds a word of the
+//! payload, but for [`TOKENS`]: there a blind token stands for the text, so that rows can be found
+//! by equality. How tokens and envelopes are made is the engine's.
 //!
 //! ```text
 //! clear text of an envelope:
@@ -38,8 +39,14 @@ pub fn is_sealed(blob: &[u8]) -> bool {
 
 /// True if a sealed row has the column `name` as an open one has it.
 pub fn stands_open(name: &str) -> bool {
-    let hidden = [IdentityColumn::Blob, IdentityColumn::Envelope, IdentityColumn::SignerDid];
-    IdentityColumn::ALL.iter().any(|column| column.name() == name && !hidden.contains(column))
+    let hidden = [
+        IdentityColumn::Blob,
+        IdentityColumn::Envelope,
+        IdentityColumn::SignerDid,
+    ];
+    IdentityColumn::ALL
+        .iter()
+        .any(|column| column.name() == name && !hidden.contains(column))
 }
 
 /// What an envelope holds.
@@ -57,7 +64,12 @@ impl<'a> Clear<'a> {
     /// The clear text of `blob`, which came as `row` says.
     pub fn bytes_of(blob: &[u8], row: &RowIdentity<'_>) -> Vec<u8> {
         let cell = row.envelope.as_ref().map(super::envelope::envelope_cell);
-        Clear { blob, envelope: cell.as_deref(), signer: row.signer }.to_bytes()
+        Clear {
+            blob,
+            envelope: cell.as_deref(),
+            signer: row.signer,
+        }
+        .to_bytes()
     }
 
     /// As bytes.
@@ -65,7 +77,11 @@ impl<'a> Clear<'a> {
         let mut out = Vec::with_capacity(self.blob.len() + 8);
         out.extend((self.blob.len() as u32).to_be_bytes());
         out.extend(self.blob);
-        out.extend(self.envelope.map_or(0, |cell| cell.len() as u32 + 1).to_be_bytes());
+        out.extend(
+            self.envelope
+                .map_or(0, |cell| cell.len() as u32 + 1)
+                .to_be_bytes(),
+        );
         out.extend(self.envelope.unwrap_or_default());
         if let Some(signer) = self.signer {
             out.push(1);
@@ -89,7 +105,11 @@ impl<'a> Clear<'a> {
             Some((1, text)) => Some(std::str::from_utf8(text).ok()?),
             Some(_) => return None,
         };
-        Some(Clear { blob, envelope: (length > 0).then_some(cell), signer })
+        Some(Clear {
+            blob,
+            envelope: (length > 0).then_some(cell),
+            signer,
+        })
     }
 }
 
@@ -100,9 +120,21 @@ mod tests {
     #[test]
     fn a_clear_text_comes_back_as_it_was() {
         for clear in [
-            Clear { blob: b"", envelope: None, signer: None },
-            Clear { blob: b"grain", envelope: Some(b""), signer: Some("") },
-            Clear { blob: b"grain", envelope: Some(b"cell"), signer: Some("did:key:z6Mk") },
+            Clear {
+                blob: b"",
+                envelope: None,
+                signer: None,
+            },
+            Clear {
+                blob: b"grain",
+                envelope: Some(b""),
+                signer: Some(""),
+            },
+            Clear {
+                blob: b"grain",
+                envelope: Some(b"cell"),
+                signer: Some("did:key:z6Mk"),
+            },
         ] {
             assert_eq!(Clear::of(&clear.to_bytes()), Some(clear));
         }
@@ -115,9 +147,16 @@ mod tests {
     fn the_payload_s_columns_and_the_signer_do_not_stand_open() {
         assert!(stands_open("content_address") && stands_open("type") && stands_open("supersedes"));
         assert!(
-            !["blob", "envelope", "signer_did", "subject", "created_at", "nothing"]
-                .iter()
-                .any(|name| stands_open(name))
+            ![
+                "blob",
+                "envelope",
+                "signer_did",
+                "subject",
+                "created_at",
+                "nothing"
+            ]
+            .iter()
+            .any(|name| stands_open(name))
         );
     }
 }

@@ -6,7 +6,8 @@ use crate::grain::DEFAULT_PAYLOAD_LIMIT;
 /// The end of a stream: a frame of length zero.
 pub const FRAME_END: [u8; 4] = [0; 4];
 
-/// The longest frame that is read: a length beyond it is taken for damage before anything is allocated.
+/// The longest frame that is read: a length beyond it is taken for damage before anything is
+/// allocated.
 pub const MAX_FRAME_LENGTH: usize = 4 * DEFAULT_PAYLOAD_LIMIT;
 
 /// What a buffer of a framed stream begins with.
@@ -41,7 +42,8 @@ pub fn next_frame(buffer: &[u8]) -> Result<Frame<'_>, GrainError> {
     };
     let length = u32::from_be_bytes(*length) as usize;
     if length > MAX_FRAME_LENGTH {
-        let message = format!("a frame of {length} bytes is beyond the limit of {MAX_FRAME_LENGTH}");
+        let message =
+            format!("a frame of {length} bytes is beyond the limit of {MAX_FRAME_LENGTH}");
         return Err(GrainError::corrupt(0, message));
     }
     Ok(match rest.get(..length) {
@@ -54,7 +56,8 @@ pub fn next_frame(buffer: &[u8]) -> Result<Frame<'_>, GrainError> {
 /// Appends the frame of `grain`.
 ///
 /// # Errors
-/// [`Corrupt`](crate::error::ErrorCode::Corrupt) if the grain is empty (that would end the stream) or too long.
+/// [`Corrupt`](crate::error::ErrorCode::Corrupt) if the grain is empty (that would end the stream)
+/// or too long.
 pub fn write_frame(grain: &[u8], out: &mut Vec<u8>) -> Result<(), GrainError> {
     out.extend(frame_head(grain)?);
     out.extend(grain);
@@ -68,7 +71,10 @@ pub fn write_frame(grain: &[u8], out: &mut Vec<u8>) -> Result<(), GrainError> {
 pub fn frame_head(grain: &[u8]) -> Result<[u8; 4], GrainError> {
     match u32::try_from(grain.len()) {
         Ok(length @ 1..) if grain.len() <= MAX_FRAME_LENGTH => Ok(length.to_be_bytes()),
-        _ => Err(GrainError::corrupt(0, format!("a grain of {} bytes doesn't fit a frame", grain.len()))),
+        _ => Err(GrainError::corrupt(
+            0,
+            format!("a grain of {} bytes doesn't fit a frame", grain.len()),
+        )),
     }
 }
 
@@ -92,7 +98,10 @@ mod tests {
                 break;
             }
         }
-        assert_eq!(seen, [Frame::Grain(b"one"), Frame::Grain(b"two!"), Frame::End]);
+        assert_eq!(
+            seen,
+            [Frame::Grain(b"one"), Frame::Grain(b"two!"), Frame::End]
+        );
     }
 
     #[test]

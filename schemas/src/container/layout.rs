@@ -89,7 +89,9 @@ pub enum Codec {
 
 impl Codec {
     fn from_byte(byte: u8) -> Option<Codec> {
-        [Codec::None, Codec::Zstd, Codec::Lz4].into_iter().find(|codec| *codec as u8 == byte)
+        [Codec::None, Codec::Zstd, Codec::Lz4]
+            .into_iter()
+            .find(|codec| *codec as u8 == byte)
     }
 
     /// `none`, `zstd` or `lz4`.
@@ -119,17 +121,36 @@ impl ContainerHeader {
     /// Reads the header of `file`.
     ///
     /// # Errors
-    /// [`ErrorCode::Corrupt`] for other bytes, [`ErrorCode::Version`] for a later version, [`ErrorCode::Unsupported`] for a
-    /// custom field map.
+    /// [`ErrorCode::Corrupt`] for other bytes, [`ErrorCode::Version`] for a later version,
+    /// [`ErrorCode::Unsupported`] for a custom field map.
     pub fn read(file: &[u8]) -> Result<ContainerHeader, GrainError> {
-        let Some(&[m0, m1, m2, flags, c0, c1, c2, c3, field_map_version, codec, ..]) =
-            file.get(..CONTAINER_HEADER_LENGTH)
+        let Some(
+            &[
+                m0,
+                m1,
+                m2,
+                flags,
+                c0,
+                c1,
+                c2,
+                c3,
+                field_map_version,
+                codec,
+                ..,
+            ],
+        ) = file.get(..CONTAINER_HEADER_LENGTH)
         else {
-            let message = format!("a container has at least {} bytes", CONTAINER_HEADER_LENGTH + FOOTER_LENGTH);
+            let message = format!(
+                "a container has at least {} bytes",
+                CONTAINER_HEADER_LENGTH + FOOTER_LENGTH
+            );
             return Err(GrainError::corrupt(file.len(), message));
         };
         if [m0, m1] != [MAGIC[0], MAGIC[1]] {
-            return Err(GrainError::corrupt(0, "a container begins with the bytes 4d 47 01"));
+            return Err(GrainError::corrupt(
+                0,
+                "a container begins with the bytes 4d 47 01",
+            ));
         }
         if m2 != MAGIC[2] {
             let message = format!("unsupported container version: {m2}");
@@ -137,18 +158,41 @@ impl ContainerHeader {
         }
         let flags = ContainerFlags(flags);
         if flags.field_map_included() {
-            let message = "the file has a custom field map (flag bit 3), for which the specification gives no layout; \
-                           ask its writer for a file without one";
+            let message = "the file has a custom field map (flag bit 3), for which the \
+                           specification gives no layout; ask its writer for a file without one";
             return Err(GrainError::new(ErrorCode::Unsupported, message).at(3));
         }
-        let codec = Codec::from_byte(codec).ok_or_else(|| GrainError::corrupt(9, "an unknown compression codec"))?;
-        Ok(ContainerHeader { flags, grain_count: u32::from_be_bytes([c0, c1, c2, c3]), field_map_version, codec })
+        let codec = Codec::from_byte(codec)
+            .ok_or_else(|| GrainError::corrupt(9, "an unknown compression codec"))?;
+        Ok(ContainerHeader {
+            flags,
+            grain_count: u32::from_be_bytes([c0, c1, c2, c3]),
+            field_map_version,
+            codec,
+        })
     }
 
     /// The sixteen bytes.
     pub fn to_bytes(self) -> [u8; CONTAINER_HEADER_LENGTH] {
         let [m0, m1, m2] = MAGIC;
         let [c0, c1, c2, c3] = self.grain_count.to_be_bytes();
-        [m0, m1, m2, self.flags.0, c0, c1, c2, c3, self.field_map_version, self.codec as u8, 0, 0, 0, 0, 0, 0]
+        [
+            m0,
+            m1,
+            m2,
+            self.flags.0,
+            c0,
+            c1,
+            c2,
+            c3,
+            self.field_map_version,
+            self.codec as u8,
+            0,
+            0,
+            0,
+            0,
+            0,
+            0,
+        ]
     }
 }

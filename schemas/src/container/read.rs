@@ -1,17 +1,22 @@
 //! Finding the grains of a container.
 //!
-//! A [`Container`] keeps the file's bytes (a slice, or something that owns a memory map) and, of a compressed region, a
-//! decompressed copy up to a limit: nothing else is held in memory. Nothing is allocated by the grain count that the file
-//! claims. The footer is checked by whoever reads the file through ([`Container::footer`]), so that it can be hashed beside
-//! other work; so are the header's promises about the grains ([`Container::broken_promises`]).
+//! A [`Container`] keeps the file's bytes (a slice, or something that owns a memory map) and, of a
+//! compressed region, a decompressed copy up to a limit: nothing else is held in memory. Nothing is
+//! allocated by the grain count that the file claims. The footer is checked by whoever reads the
+//! file through ([`Container::footer`]), so that it can be hashed beside other work; so are the
+//! header's promises about the grains ([`Container::broken_promises`]).
 
 use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
 use std::ops::{Deref, Range};
 
-use super::layout::{CONTAINER_HEADER_LENGTH, Codec, ContainerHeader, FIELD_MAP_VERSION, FOOTER_LENGTH};
+use super::layout::{
+    CONTAINER_HEADER_LENGTH, Codec, ContainerHeader, FIELD_MAP_VERSION, FOOTER_LENGTH,
+};
 use super::manifest::Manifest;
-use crate::compression::{LZ4_MAGIC, ZSTD_MAGIC, decompress_lz4, decompress_zstd, zstd_frame_length};
+use crate::compression::{
+    LZ4_MAGIC, ZSTD_MAGIC, decompress_lz4, decompress_zstd, zstd_frame_length,
+};
 use crate::error::GrainError;
 use crate::grain::{DEFAULT_PAYLOAD_LIMIT, Field, Grain, Header, Mode, Payload, delivered_length};
 use crate::sign::Delivery;
@@ -28,12 +33,16 @@ pub struct ContainerLimits {
 impl Default for ContainerLimits {
     /// 1 GiB in all, 16 MiB per grain.
     fn default() -> Self {
-        ContainerLimits { region: 1 << 30, grain: DEFAULT_PAYLOAD_LIMIT }
+        ContainerLimits {
+            region: 1 << 30,
+            grain: DEFAULT_PAYLOAD_LIMIT,
+        }
     }
 }
 
 impl ContainerLimits {
-    /// Bytes of the decompressed region of a container with so many grains at most. A writer leaves a larger one uncompressed.
+    /// Bytes of the decompressed region of a container with so many grains at most. A writer leaves
+    /// a larger one uncompressed.
     pub fn region_of(&self, grains: usize) -> usize {
         self.region.min(self.grain.saturating_mul(grains))
     }
@@ -73,7 +82,8 @@ impl Oddity {
     }
 }
 
-/// A container whose structure was checked: header, offsets, region, manifest. `B` is whatever holds the file's bytes.
+/// A container whose structure was checked: header, offsets, region, manifest. `B` is whatever
+/// holds the file's bytes.
 #[derive(Debug, Clone)]
 pub struct Container<B> {
     file: B,
@@ -99,8 +109,9 @@ impl<B: Deref<Target = [u8]>> Container<B> {
     /// Opens the container that fills the whole of `file`.
     ///
     /// # Errors
-    /// [`ErrorCode::Corrupt`](crate::error::ErrorCode::Corrupt) for a structure that doesn't add up or a region beyond the
-    /// limits; those of [`ContainerHeader::read`] and [`Manifest::read`]. Offsets are from the start of the file.
+    /// [`ErrorCode::Corrupt`](crate::error::ErrorCode::Corrupt) for a structure that doesn't add up
+    /// or a region beyond the limits; those of [`ContainerHeader::read`] and [`Manifest::read`].
+    /// Offsets are from the start of the file.
     pub fn open(file: B, limits: ContainerLimits) -> Result<Container<B>, GrainError> {
         let header = ContainerHeader::read(&file)?;
         let (body, footer) = file
@@ -116,7 +127,13 @@ impl<B: Deref<Target = [u8]>> Container<B> {
             check_last(offsets, base, rest, body.len())?;
         }
         let mut oddities = oddities_of(&header, codec, base, offsets);
-        let split = Split { rest, start, offsets, base, with_manifest: header.flags.has_index_manifest() };
+        let split = Split {
+            rest,
+            start,
+            offsets,
+            base,
+            with_manifest: header.flags.has_index_manifest(),
+        };
         let (region, extra) = split.region(codec, limits)?;
         let region_length = match &region {
             Region::InFile(range) => range.len(),
@@ -131,7 +148,17 @@ impl<B: Deref<Target = [u8]>> Container<B> {
             None => None,
         };
         let count = offsets.len();
-        Ok(Container { header, codec, count, base, region, manifest, footer, oddities, file })
+        Ok(Container {
+            header,
+            codec,
+            count,
+            base,
+            region,
+            manifest,
+            footer,
+            oddities,
+            file,
+        })
     }
 
     /// The header.
@@ -168,14 +195,21 @@ impl<B: Deref<Target = [u8]>> Container<B> {
     }
 
     fn place(&self, at: usize) -> Option<usize> {
-        let offset = self.file.get(CONTAINER_HEADER_LENGTH + 4 * at..)?.first_chunk::<4>()?;
+        let offset = self
+            .file
+            .get(CONTAINER_HEADER_LENGTH + 4 * at..)?
+            .first_chunk::<4>()?;
         Some(u32::from_be_bytes(*offset).saturating_sub(self.base) as usize)
     }
 
     /// Where in the region the delivered bytes of grain `at` lie. Constant time.
     fn range(&self, at: usize) -> Option<Range<usize>> {
         let start = self.place(at).filter(|_| at < self.count)?;
-        let end = if at + 1 < self.count { self.place(at + 1)? } else { self.region().len() };
+        let end = if at + 1 < self.count {
+            self.place(at + 1)?
+        } else {
+            self.region().len()
+        };
         Some(start..end)
     }
 
@@ -184,7 +218,8 @@ impl<B: Deref<Target = [u8]>> Container<B> {
         self.region().get(self.range(at)?)
     }
 
-    /// Where grain `at` lies: in the file, or in the decompressed region of a compressed one. Constant time.
+    /// Where grain `at` lies: in the file, or in the decompressed region of a compressed one.
+    /// Constant time.
     pub fn extent(&self, at: usize) -> Option<Range<usize>> {
         let range = self.range(at)?;
         match &self.region {
@@ -198,8 +233,8 @@ impl<B: Deref<Target = [u8]>> Container<B> {
         self.manifest.as_ref()
     }
 
-    /// The SHA-256 that the file claims for everything before its last 32 bytes (§11.5). It isn't checked here, so that it
-    /// can be hashed beside other work.
+    /// The SHA-256 that the file claims for everything before its last 32 bytes (§11.5). It isn't
+    /// checked here, so that it can be hashed beside other work.
     pub fn footer(&self) -> &[u8; FOOTER_LENGTH] {
         &self.footer
     }
@@ -209,8 +244,8 @@ impl<B: Deref<Target = [u8]>> Container<B> {
         &self.oddities
     }
 
-    /// What the header promises of the grains and isn't so (§11.3): goes through all of them, and holds a hash of each if
-    /// none is to stand twice.
+    /// What the header promises of the grains and isn't so (§11.3): goes through all of them, and
+    /// holds a hash of each if none is to stand twice.
     pub fn broken_promises(&self) -> impl Iterator<Item = Oddity> {
         let flags = self.header.flags;
         let unsorted = flags.sorted() && !self.is_sorted();
@@ -225,10 +260,13 @@ impl<B: Deref<Target = [u8]>> Container<B> {
         (0..self.count).filter_map(|at| Some(Delivery::open(self.grain(at)?).ok()?.blob()))
     }
 
-    /// By the seconds in the headers, which are at hand; where those don't ascend the payloads have the word.
+    /// By the seconds in the headers, which are at hand; where those don't ascend the payloads have
+    /// the word.
     fn is_sorted(&self) -> bool {
         let second = |blob| Header::read(blob).map_or(0, |header| header.created_at_seconds);
-        self.blobs().is_sorted_by(|left, right| second(left) <= second(right) || created_at(left) <= created_at(right))
+        self.blobs().is_sorted_by(|left, right| {
+            second(left) <= second(right) || created_at(left) <= created_at(right)
+        })
     }
 
     fn has_repeated(&self) -> bool {
@@ -243,55 +281,105 @@ impl<B: Deref<Target = [u8]>> Container<B> {
         // Equal hashes may be chance: only of these the bytes are compared.
         let mut suspects = HashSet::new();
         !again.is_empty()
-            && !self.blobs().filter(|blob| again.contains(&hasher.hash_one(blob))).all(|blob| suspects.insert(blob))
+            && !self
+                .blobs()
+                .filter(|blob| again.contains(&hasher.hash_one(blob)))
+                .all(|blob| suspects.insert(blob))
     }
 }
 
-/// When a grain was created, in milliseconds since 1970: by its payload, or by its header if that can't be read.
+/// When a grain was created, in milliseconds since 1970: by its payload, or by its header if that
+/// can't be read.
 fn created_at(blob: &[u8]) -> i64 {
     let told = || {
         let payload = Payload::open(blob, DEFAULT_PAYLOAD_LIMIT).ok()?;
-        Grain::decode(&payload, Mode::Lenient).ok()?.get(Field::CreatedAt)?.as_int()
+        Grain::decode(&payload, Mode::Lenient)
+            .ok()?
+            .get(Field::CreatedAt)?
+            .as_int()
     };
-    told().unwrap_or_else(|| Header::read(blob).map_or(0, |header| i64::from(header.created_at_seconds) * 1_000))
+    told().unwrap_or_else(|| {
+        Header::read(blob).map_or(0, |header| i64::from(header.created_at_seconds) * 1_000)
+    })
 }
 
-fn oddities_of(header: &ContainerHeader, codec: Codec, base: u32, offsets: &[[u8; 4]]) -> Vec<Oddity> {
-    let by_flag = if header.flags.compressed() && header.codec == Codec::None { Codec::Zstd } else { header.codec };
+fn oddities_of(
+    header: &ContainerHeader,
+    codec: Codec,
+    base: u32,
+    offsets: &[[u8; 4]],
+) -> Vec<Oddity> {
+    let by_flag = if header.flags.compressed() && header.codec == Codec::None {
+        Codec::Zstd
+    } else {
+        header.codec
+    };
     let found = [
-        (Oddity::Codec, codec != by_flag || header.flags.compressed() != (codec != Codec::None)),
-        (Oddity::RelativeOffsets, codec == Codec::None && base == 0 && !offsets.is_empty()),
+        (
+            Oddity::Codec,
+            codec != by_flag || header.flags.compressed() != (codec != Codec::None),
+        ),
+        (
+            Oddity::RelativeOffsets,
+            codec == Codec::None && base == 0 && !offsets.is_empty(),
+        ),
         (Oddity::ReservedFlags, header.flags.reserved()),
-        (Oddity::FieldMapVersion, header.field_map_version != FIELD_MAP_VERSION),
+        (
+            Oddity::FieldMapVersion,
+            header.field_map_version != FIELD_MAP_VERSION,
+        ),
     ];
-    found.into_iter().filter(|(_, odd)| *odd).map(|(oddity, _)| oddity).collect()
+    found
+        .into_iter()
+        .filter(|(_, odd)| *odd)
+        .map(|(oddity, _)| oddity)
+        .collect()
 }
 
-/// Reads what follows the region and ends at `end`: a manifest if the header promises one, else nothing. With the manifest
-/// it tells whether that is in canonical form.
-fn read_manifest(header: &ContainerHeader, extra: &[u8], end: usize) -> Result<Option<(Manifest, bool)>, GrainError> {
+/// Reads what follows the region and ends at `end`: a manifest if the header promises one, else
+/// nothing. With the manifest it tells whether that is in canonical form.
+fn read_manifest(
+    header: &ContainerHeader,
+    extra: &[u8],
+    end: usize,
+) -> Result<Option<(Manifest, bool)>, GrainError> {
     let at = end - extra.len();
     match (header.flags.has_index_manifest(), extra) {
         (false, []) => Ok(None),
-        (false, extra) => Err(GrainError::corrupt(at, format!("{} bytes follow the grain region", extra.len()))),
-        (true, []) => Err(GrainError::corrupt(at, "the file promises an index manifest and has none")),
-        (true, bytes) => Manifest::read_form(bytes).map(Some).map_err(|error| error.shifted(at)),
+        (false, extra) => Err(GrainError::corrupt(
+            at,
+            format!("{} bytes follow the grain region", extra.len()),
+        )),
+        (true, []) => Err(GrainError::corrupt(
+            at,
+            "the file promises an index manifest and has none",
+        )),
+        (true, bytes) => Manifest::read_form(bytes)
+            .map(Some)
+            .map_err(|error| error.shifted(at)),
     }
 }
 
 fn split_offsets(body: &[u8], count: u32) -> Result<(&[[u8; 4]], &[u8]), GrainError> {
     let rest = body.get(CONTAINER_HEADER_LENGTH..).unwrap_or_default();
-    let length = (count as usize).checked_mul(4).filter(|length| *length <= rest.len());
-    let length = length
-        .ok_or_else(|| GrainError::corrupt(4, format!("the file is too short for the offsets of {count} grains")))?;
+    let length = (count as usize)
+        .checked_mul(4)
+        .filter(|length| *length <= rest.len());
+    let length = length.ok_or_else(|| {
+        GrainError::corrupt(
+            4,
+            format!("the file is too short for the offsets of {count} grains"),
+        )
+    })?;
     let (table, rest) = rest.split_at(length);
     let (offsets, _) = table.as_chunks::<4>();
     Ok((offsets, rest))
 }
 
-/// The codec that the region's first bytes show, whatever the header says: a whole grain's can't be mistaken for them, since it begins
-/// with its version byte or with an envelope's head. A damaged one's can, so that they don't count where flag, codec byte and offsets
-/// all say that nothing is compressed.
+/// The codec that the region's first bytes show, whatever the header says: a whole grain's can't be
+/// mistaken for them, since it begins with its version byte or with an envelope's head. A damaged
+/// one's can, so that they don't count where flag, codec byte and offsets all say that nothing is
+/// compressed.
 fn codec_of(rest: &[u8], offsets: &[[u8; 4]], start: usize, header: &ContainerHeader) -> Codec {
     let is_flagged = header.flags.compressed();
     let is_absolute = offsets.first() == Some(&(start as u32).to_be_bytes());
@@ -313,16 +401,20 @@ fn base_of(offsets: &[[u8; 4]], start: usize) -> Result<u32, GrainError> {
         None | Some(0) => Ok(0),
         Some(first) if first as usize == start => Ok(first),
         Some(first) => {
-            let message = format!("the first grain is at {first}, neither at {start} (absolute) nor at 0 (relative)");
+            let message = format!(
+                "the first grain is at {first}, neither at {start} (absolute) nor at 0 (relative)"
+            );
             Err(GrainError::corrupt(CONTAINER_HEADER_LENGTH, message))
         }
     }
 }
 
-/// The last grain of an uncompressed region, which is `rest`, begins before the file's footer at `end`: else the file is cut off as
-/// a rule, and whatever would be read there says less.
+/// The last grain of an uncompressed region, which is `rest`, begins before the file's footer at
+/// `end`: else the file is cut off as a rule, and whatever would be read there says less.
 fn check_last(offsets: &[[u8; 4]], base: u32, rest: &[u8], end: usize) -> Result<(), GrainError> {
-    let Some(last) = offsets.last().map(|last| u32::from_be_bytes(*last)) else { return Ok(()) };
+    let Some(last) = offsets.last().map(|last| u32::from_be_bytes(*last)) else {
+        return Ok(());
+    };
     let place = last.saturating_sub(base) as usize;
     if place < rest.len() {
         return Ok(());
@@ -336,12 +428,21 @@ fn check_last(offsets: &[[u8; 4]], base: u32, rest: &[u8], end: usize) -> Result
 fn check_offsets(offsets: &[[u8; 4]], base: u32, region: usize) -> Result<(), GrainError> {
     let mut previous = None;
     for (at, offset) in offsets.iter().enumerate() {
-        let place = u32::from_be_bytes(*offset).checked_sub(base).map(|place| place as usize);
-        let valid = place.is_some_and(|place| place < region && previous.is_none_or(|previous| place > previous));
+        let place = u32::from_be_bytes(*offset)
+            .checked_sub(base)
+            .map(|place| place as usize);
+        let valid = place.is_some_and(|place| {
+            place < region && previous.is_none_or(|previous| place > previous)
+        });
         if !valid {
-            let message =
-                format!("the offset of grain {at} doesn't ascend or lies outside the region of {region} bytes");
-            return Err(GrainError::corrupt(CONTAINER_HEADER_LENGTH + 4 * at, message));
+            let message = format!(
+                "the offset of grain {at} doesn't ascend or lies outside the region of {region} \
+                 bytes"
+            );
+            return Err(GrainError::corrupt(
+                CONTAINER_HEADER_LENGTH + 4 * at,
+                message,
+            ));
         }
         previous = place;
     }
@@ -359,38 +460,54 @@ struct Split<'a, 'o> {
 
 impl<'a> Split<'a, '_> {
     /// The region, and what follows it.
-    fn region(&self, codec: Codec, limits: ContainerLimits) -> Result<(Region, &'a [u8]), GrainError> {
+    fn region(
+        &self,
+        codec: Codec,
+        limits: ContainerLimits,
+    ) -> Result<(Region, &'a [u8]), GrainError> {
         let limit = limits.region_of(self.offsets.len());
         let (region, length) = match codec {
             Codec::None => {
                 // Without grains there is no region, whatever follows.
                 let is_known = !self.with_manifest && !self.offsets.is_empty();
-                let length = if is_known { self.rest.len() } else { self.uncompressed_length()? };
+                let length = if is_known {
+                    self.rest.len()
+                } else {
+                    self.uncompressed_length()?
+                };
                 (Region::InFile(self.start..self.start + length), length)
             }
             // An empty region may be left uncompressed.
-            _ if self.offsets.is_empty() && !begins_frame(self.rest) => (Region::InFile(self.start..self.start), 0),
+            _ if self.offsets.is_empty() && !begins_frame(self.rest) => {
+                (Region::InFile(self.start..self.start), 0)
+            }
             Codec::Zstd => {
-                let length = zstd_frame_length(self.rest).map_err(|error| error.shifted(self.start))?;
+                let length =
+                    zstd_frame_length(self.rest).map_err(|error| error.shifted(self.start))?;
                 let frame = self.rest.get(..length).unwrap_or_default();
                 (
-                    Region::Decompressed(decompress_zstd(frame, limit).map_err(|error| error.shifted(self.start))?),
+                    Region::Decompressed(
+                        decompress_zstd(frame, limit).map_err(|error| error.shifted(self.start))?,
+                    ),
                     length,
                 )
             }
             Codec::Lz4 => {
-                let (region, length) = decompress_lz4(self.rest, limit).map_err(|error| error.shifted(self.start))?;
+                let (region, length) =
+                    decompress_lz4(self.rest, limit).map_err(|error| error.shifted(self.start))?;
                 (Region::Decompressed(region), length)
             }
         };
-        let extra =
-            self.rest.get(length..).ok_or_else(|| GrainError::corrupt(self.start, "the last grain is cut off"))?;
+        let extra = self
+            .rest
+            .get(length..)
+            .ok_or_else(|| GrainError::corrupt(self.start, "the last grain is cut off"))?;
         Ok((region, extra))
     }
 
-    /// Where an uncompressed region ends that a manifest follows: where the last grain's own bytes end. If they don't tell,
-    /// because they are encrypted or damaged, it is where the first whole manifest begins: damage inside a grain costs that
-    /// grain only.
+    /// Where an uncompressed region ends that a manifest follows: where the last grain's own bytes
+    /// end. If they don't tell, because they are encrypted or damaged, it is where the first whole
+    /// manifest begins: damage inside a grain costs that grain only.
     fn uncompressed_length(&self) -> Result<usize, GrainError> {
         let Some(last) = self.offsets.last() else {
             return Ok(0);
@@ -399,12 +516,19 @@ impl<'a> Split<'a, '_> {
         let tail = self.rest.get(place..).unwrap_or_default();
         let at = self.start + place;
         let told = match delivered_length(tail) {
-            Ok(Some(length)) if is_manifest(tail.get(length..).unwrap_or_default()) => return Ok(place + length),
+            Ok(Some(length)) if is_manifest(tail.get(length..).unwrap_or_default()) => {
+                return Ok(place + length);
+            }
             Ok(Some(length)) => Ok(length),
-            Ok(None) => Err(GrainError::corrupt(0, "the end of the last, encrypted grain can't be told")),
+            Ok(None) => Err(GrainError::corrupt(
+                0,
+                "the end of the last, encrypted grain can't be told",
+            )),
             Err(error) => Err(error),
         };
-        let length = length_before_manifest(tail).map_or(told, Ok).map_err(|error| error.shifted(at))?;
+        let length = length_before_manifest(tail)
+            .map_or(told, Ok)
+            .map_err(|error| error.shifted(at))?;
         Ok(place + length)
     }
 }
@@ -418,11 +542,13 @@ fn is_manifest(bytes: &[u8]) -> bool {
     Manifest::seems_to_begin(bytes) || Manifest::read(bytes).is_ok()
 }
 
-/// Places that are tried as the beginning of a manifest after a grain whose end isn't known. By chance there is none but the
-/// right one; a file that was made to look otherwise isn't worth more work, each try may read the rest of the file.
+/// Places that are tried as the beginning of a manifest after a grain whose end isn't known. By
+/// chance there is none but the right one; a file that was made to look otherwise isn't worth more
+/// work, each try may read the rest of the file.
 const MANIFEST_TRIES: usize = 16;
 
-/// The length of a last grain whose own bytes don't tell it: the shortest after which exactly a manifest comes.
+/// The length of a last grain whose own bytes don't tell it: the shortest after which exactly a
+/// manifest comes.
 fn length_before_manifest(tail: &[u8]) -> Option<usize> {
     let rest = |length: usize| tail.get(length..).unwrap_or_default();
     (1..tail.len())

@@ -1,14 +1,15 @@
 //! Writing a container, grain by grain, in one pass.
 //!
-//! The offsets stand before the grains, so the lengths of all grains must be known first; the grains themselves are then
-//! streamed and never held together.
+//! The offsets stand before the grains, so the lengths of all grains must be known first; the
+//! grains themselves are then streamed and never held together.
 
 use std::io::{self, Write};
 
 use sha2::{Digest, Sha256};
 
 use super::layout::{
-    CONTAINER_HEADER_LENGTH, Codec, ContainerFlags, ContainerHeader, FIELD_MAP_VERSION, MAX_CONTAINER_LENGTH,
+    CONTAINER_HEADER_LENGTH, Codec, ContainerFlags, ContainerHeader, FIELD_MAP_VERSION,
+    MAX_CONTAINER_LENGTH,
 };
 use super::manifest::Manifest;
 use crate::grain::{Encoding, ZSTD_LEVEL};
@@ -64,8 +65,8 @@ fn invalid(message: String) -> io::Error {
 }
 
 impl<W: Write> ContainerWriter<W> {
-    /// How many bytes a container with grains of these lengths has before its manifest and footer, if its region isn't
-    /// compressed.
+    /// How many bytes a container with grains of these lengths has before its manifest and footer,
+    /// if its region isn't compressed.
     pub fn uncompressed_length(lengths: &[u32]) -> u64 {
         let grains: u64 = lengths.iter().map(|length| u64::from(*length)).sum();
         (CONTAINER_HEADER_LENGTH + 4 * lengths.len()) as u64 + grains
@@ -74,18 +75,43 @@ impl<W: Write> ContainerWriter<W> {
     /// Begins a container whose grains will have exactly `lengths`.
     ///
     /// # Errors
-    /// [`io::ErrorKind::InvalidInput`] if offsets of 32 bits can't reach all grains; those of `sink`.
-    pub fn new(sink: W, options: ContainerOptions, lengths: Vec<u32>) -> io::Result<ContainerWriter<W>> {
-        let grain_count = u32::try_from(lengths.len()).map_err(|_| invalid(format!("{} grains", lengths.len())))?;
+    /// [`io::ErrorKind::InvalidInput`] if offsets of 32 bits can't reach all grains; those of
+    /// `sink`.
+    pub fn new(
+        sink: W,
+        options: ContainerOptions,
+        lengths: Vec<u32>,
+    ) -> io::Result<ContainerWriter<W>> {
+        let grain_count = u32::try_from(lengths.len())
+            .map_err(|_| invalid(format!("{} grains", lengths.len())))?;
         if Self::uncompressed_length(&lengths) > MAX_CONTAINER_LENGTH {
-            return Err(invalid("more than the 4 GiB that offsets of 32 bits reach; split the export".to_owned()));
+            return Err(invalid(
+                "more than the 4 GiB that offsets of 32 bits reach; split the export".to_owned(),
+            ));
         }
         let compressed = options.codec != Codec::None;
-        let flags = ContainerFlags::new(options.sorted, options.deduplicated, compressed, options.with_manifest);
-        let header = ContainerHeader { flags, grain_count, field_map_version: FIELD_MAP_VERSION, codec: options.codec };
-        let mut sink = Hashing { sink, hash: Sha256::new() };
+        let flags = ContainerFlags::new(
+            options.sorted,
+            options.deduplicated,
+            compressed,
+            options.with_manifest,
+        );
+        let header = ContainerHeader {
+            flags,
+            grain_count,
+            field_map_version: FIELD_MAP_VERSION,
+            codec: options.codec,
+        };
+        let mut sink = Hashing {
+            sink,
+            hash: Sha256::new(),
+        };
         sink.write_all(&header.to_bytes())?;
-        let mut offset = if compressed { 0 } else { (CONTAINER_HEADER_LENGTH + 4 * lengths.len()) as u64 };
+        let mut offset = if compressed {
+            0
+        } else {
+            (CONTAINER_HEADER_LENGTH + 4 * lengths.len()) as u64
+        };
         for length in &lengths {
             sink.write_all(&(offset as u32).to_be_bytes())?;
             offset += u64::from(*length);
@@ -95,7 +121,11 @@ impl<W: Write> ContainerWriter<W> {
             Codec::Zstd => Region::Zstd(zstd::stream::write::Encoder::new(sink, ZSTD_LEVEL)?),
             Codec::Lz4 => Region::Lz4(Box::new(lz4_flex::frame::FrameEncoder::new(sink))),
         };
-        Ok(ContainerWriter { region, options, expected: lengths.into_iter() })
+        Ok(ContainerWriter {
+            region,
+            options,
+            expected: lengths.into_iter(),
+        })
     }
 
     /// Adds the next grain's delivered bytes.
@@ -104,7 +134,10 @@ impl<W: Write> ContainerWriter<W> {
     /// [`io::ErrorKind::InvalidInput`] if its length isn't the one announced; those of the sink.
     pub fn push(&mut self, grain: &[u8]) -> io::Result<()> {
         if self.expected.next().map(|length| length as usize) != Some(grain.len()) {
-            return Err(invalid(format!("a grain of {} bytes where another was announced", grain.len())));
+            return Err(invalid(format!(
+                "a grain of {} bytes where another was announced",
+                grain.len()
+            )));
         }
         match &mut self.region {
             Region::Plain(sink) => sink.write_all(grain),
@@ -116,11 +149,13 @@ impl<W: Write> ContainerWriter<W> {
     /// Ends the region, writes `manifest` and the footer, and gives the sink back.
     ///
     /// # Errors
-    /// [`io::ErrorKind::InvalidInput`] if a grain is missing or a manifest was promised and isn't given, or the other way
-    /// round; those of the sink.
+    /// [`io::ErrorKind::InvalidInput`] if a grain is missing or a manifest was promised and isn't
+    /// given, or the other way round; those of the sink.
     pub fn finish(self, manifest: Option<&Manifest>) -> io::Result<W> {
         if self.expected.len() > 0 || manifest.is_some() != self.options.with_manifest {
-            return Err(invalid("the container isn't what its header announces".to_owned()));
+            return Err(invalid(
+                "the container isn't what its header announces".to_owned(),
+            ));
         }
         let mut sink = match self.region {
             Region::Plain(sink) => sink,
@@ -128,7 +163,9 @@ impl<W: Write> ContainerWriter<W> {
             Region::Lz4(encoder) => encoder.finish().map_err(io::Error::other)?,
         };
         if let Some(manifest) = manifest {
-            let bytes = manifest.write(self.options.manifest_encoding).map_err(|error| invalid(error.to_string()))?;
+            let bytes = manifest
+                .write(self.options.manifest_encoding)
+                .map_err(|error| invalid(error.to_string()))?;
             sink.write_all(&bytes)?;
         }
         let footer = sink.hash.finalize();

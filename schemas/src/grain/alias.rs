@@ -1,14 +1,14 @@
-//! Keys that other writers use for known fields. Read-only: nothing is ever written under one of them, and where a grain has
-//! the field itself such a key is its author's own.
+//! Keys that other writers use for known fields. Read-only: nothing is ever written under one of
+//! them, and where a grain has the field itself such a key is its author's own.
 //!
-//! Each alias is bound to the type in whose grains it was seen, so that a user's own field of that name in another type
-//! stays the user's.
+//! Each alias is bound to the type in whose grains it was seen, so that a user's own field of that
+//! name in another type stays the user's.
 
 use super::fields::Field;
 use super::types::GrainType;
 
-/// `(type, key, field)` of every alias that is known from files in the wild and from earlier versions of the
-/// specification.
+/// `(type, key, field)` of every alias that is known from files in the wild and from earlier
+/// versions of the specification.
 const ALIASES: &[(GrainType, &str, Field)] = &[
     (GrainType::Action, "stdout", Field::Stdout),
     (GrainType::Action, "stderr", Field::Stderr),
@@ -25,8 +25,9 @@ const ALIASES: &[(GrainType, &str, Field)] = &[
     (GrainType::Observation, "sensor_type", Field::ObserverType),
 ];
 
-/// Integration profile names inside `context` (§A.7): full name, short key, and the short key before 1.3 where it had
-/// another. These are never compacted when writing; a reader that looks for the full name may find a short one.
+/// Integration profile names inside `context` (§A.7): full name, short key, and the short key
+/// before 1.3 where it had another. These are never compacted when writing; a reader that looks for
+/// the full name may find a short one.
 const INTEGRATION: &[(&str, &str, Option<&str>)] = &[
     ("int:base_url", "ib", None),
     ("int:http_method", "ihm", Some("im")),
@@ -58,14 +59,20 @@ const INTEGRATION: &[(&str, &str, Option<&str>)] = &[
 /// The field that `key` stands for in a grain of type `of`, if some writer uses it for one.
 pub(super) fn field_of_alias(of: Option<GrainType>, key: &str) -> Option<Field> {
     let of = of?;
-    ALIASES.iter().find(|(kind, alias, _)| *kind == of && *alias == key).map(|(_, _, field)| *field)
+    ALIASES
+        .iter()
+        .find(|(kind, alias, _)| *kind == of && *alias == key)
+        .map(|(_, _, field)| *field)
 }
 
-/// The keys under which an integration profile's value may stand in `context`, best first; just `name` itself for a name
-/// that the profile doesn't define.
+/// The keys under which an integration profile's value may stand in `context`, best first; just
+/// `name` itself for a name that the profile doesn't define.
 pub fn integration_keys(name: &str) -> impl Iterator<Item = &str> {
     let known = INTEGRATION.iter().find(|(full, _, _)| *full == name);
-    let shorter = known.into_iter().flat_map(|(_, short, older)| [Some(*short), *older]).flatten();
+    let shorter = known
+        .into_iter()
+        .flat_map(|(_, short, older)| [Some(*short), *older])
+        .flatten();
     std::iter::once(name).chain(shorter)
 }
 
@@ -75,7 +82,10 @@ mod tests {
 
     #[test]
     fn aliases_are_bound_to_their_type() {
-        assert_eq!(field_of_alias(Some(GrainType::Action), "xcode"), Some(Field::ExitCode));
+        assert_eq!(
+            field_of_alias(Some(GrainType::Action), "xcode"),
+            Some(Field::ExitCode)
+        );
         assert_eq!(field_of_alias(Some(GrainType::Belief), "xcode"), None);
         assert_eq!(field_of_alias(None, "xcode"), None);
     }

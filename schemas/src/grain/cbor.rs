@@ -1,7 +1,8 @@
-//! CBOR, the optional encoding: deterministic bytes out (RFC 8949 §4.2.1), definite-length bytes in (§16.2).
+//! CBOR, the optional encoding: deterministic bytes out (RFC 8949 §4.2.1), definite-length bytes in
+//! (§16.2).
 //!
-//! Indefinite lengths, tags and `undefined` are refused in every mode: no grain needs them, and a reader that doesn't know
-//! them can't be tricked by them.
+//! Indefinite lengths, tags and `undefined` are refused in every mode: no grain needs them, and a
+//! reader that doesn't know them can't be tricked by them.
 
 use std::cmp::Ordering;
 use std::ops::RangeInclusive;
@@ -29,23 +30,41 @@ pub(super) struct CborReader<'a> {
 
 impl<'a> CborReader<'a> {
     pub(super) fn new(bytes: &'a [u8]) -> Self {
-        CborReader { bytes, position: 0, again: false, deviation: None }
+        CborReader {
+            bytes,
+            position: 0,
+            again: false,
+            deviation: None,
+        }
     }
 
     /// Over a payload that was walked before, from `position`.
     pub(super) fn again(bytes: &'a [u8], position: usize) -> Self {
-        CborReader { bytes, position, again: true, deviation: None }
+        CborReader {
+            bytes,
+            position,
+            again: true,
+            deviation: None,
+        }
     }
 
     fn take(&mut self, length: usize) -> Result<&'a [u8], GrainError> {
-        let taken = self.bytes.get(self.position..).and_then(|rest| rest.get(..length));
-        let taken = taken.ok_or_else(|| GrainError::corrupt(self.bytes.len(), "the payload ends inside a value"))?;
+        let taken = self
+            .bytes
+            .get(self.position..)
+            .and_then(|rest| rest.get(..length));
+        let taken = taken.ok_or_else(|| {
+            GrainError::corrupt(self.bytes.len(), "the payload ends inside a value")
+        })?;
         self.position += length;
         Ok(taken)
     }
 
     fn number(&mut self, width: usize) -> Result<u64, GrainError> {
-        Ok(self.take(width)?.iter().fold(0, |number, byte| number << 8 | u64::from(*byte)))
+        Ok(self
+            .take(width)?
+            .iter()
+            .fold(0, |number, byte| number << 8 | u64::from(*byte)))
     }
 
     /// The argument of a head whose low five bits are `info`.
@@ -56,7 +75,12 @@ impl<'a> CborReader<'a> {
             25 => (2, 1 << 8),
             26 => (4, 1 << 16),
             27 => (8, 1 << 32),
-            31 => return Err(GrainError::corrupt(start, "indefinite lengths aren't deterministic CBOR")),
+            31 => {
+                return Err(GrainError::corrupt(
+                    start,
+                    "indefinite lengths aren't deterministic CBOR",
+                ));
+            }
             _ => return Err(GrainError::corrupt(start, "a reserved CBOR head")),
         };
         let argument = self.number(width)?;
@@ -79,7 +103,12 @@ impl<'a> CborReader<'a> {
             25 => (f16::from_bits(self.number(2)? as u16).to_f64(), 2),
             26 => (f64::from(f32::from_bits(self.number(4)? as u32)), 4),
             27 => (f64::from_bits(self.number(8)?), 8),
-            _ => return Err(GrainError::corrupt(start, "a CBOR simple value that no grain may hold")),
+            _ => {
+                return Err(GrainError::corrupt(
+                    start,
+                    "a CBOR simple value that no grain may hold",
+                ));
+            }
         };
         let value = finite(value, start)?;
         if float_width(value) < width {
@@ -101,7 +130,11 @@ impl<'a> Reader<'a> for CborReader<'a> {
     }
 
     fn fork(&self, position: usize) -> Self {
-        CborReader { position, deviation: None, ..*self }
+        CborReader {
+            position,
+            deviation: None,
+            ..*self
+        }
     }
 
     fn deviation(&mut self) -> &mut Option<Deviation> {
@@ -122,10 +155,9 @@ impl<'a> Reader<'a> for CborReader<'a> {
 
     fn token(&mut self) -> Result<Token<'a>, GrainError> {
         let start = self.position;
-        let &head = self
-            .bytes
-            .get(start)
-            .ok_or_else(|| GrainError::corrupt(start, "the payload ends where a value was expected"))?;
+        let &head = self.bytes.get(start).ok_or_else(|| {
+            GrainError::corrupt(start, "the payload ends where a value was expected")
+        })?;
         self.position += 1;
         let info = head & 0x1f;
         match head >> 5 {
@@ -135,9 +167,15 @@ impl<'a> Reader<'a> for CborReader<'a> {
             }
             1 => match i64::try_from(self.argument(info, start)?) {
                 Ok(value) => Ok(Token::Int(-1 - value)),
-                Err(_) => Err(GrainError::corrupt(start, "an integer is below the range of 64 bits")),
+                Err(_) => Err(GrainError::corrupt(
+                    start,
+                    "an integer is below the range of 64 bits",
+                )),
             },
-            2 => self.count(info, start).and_then(|length| self.take(length)).map(Token::Bytes),
+            2 => self
+                .count(info, start)
+                .and_then(|length| self.take(length))
+                .map(Token::Bytes),
             3 => {
                 let length = self.count(info, start)?;
                 let bytes = self.take(length)?;
@@ -145,7 +183,10 @@ impl<'a> Reader<'a> for CborReader<'a> {
             }
             4 => self.count(info, start).map(Token::Array),
             5 => self.count(info, start).map(Token::Map),
-            6 => Err(GrainError::corrupt(start, "CBOR tags have no place in a grain")),
+            6 => Err(GrainError::corrupt(
+                start,
+                "CBOR tags have no place in a grain",
+            )),
             _ => self.simple(info, start),
         }
     }
@@ -217,7 +258,10 @@ fn write_head(major: u8, argument: u64, out: &mut Vec<u8>) {
 
 fn write_float(value: f64, out: &mut Vec<u8>) -> Result<(), GrainError> {
     if !value.is_finite() {
-        return Err(GrainError::new(ErrorCode::FloatInvalid, "a number is NaN or infinite"));
+        return Err(GrainError::new(
+            ErrorCode::FloatInvalid,
+            "a number is NaN or infinite",
+        ));
     }
     match float_width(value) {
         2 => {
@@ -250,7 +294,10 @@ pub(crate) fn cbor_items(bytes: &[u8]) -> Result<[CborItem<'_>; 4], GrainError> 
     let mut reader = CborReader::new(bytes);
     let items = four_items(&mut reader)?;
     if reader.position() != bytes.len() {
-        return Err(GrainError::corrupt(reader.position(), "bytes follow the envelope"));
+        return Err(GrainError::corrupt(
+            reader.position(),
+            "bytes follow the envelope",
+        ));
     }
     Ok(items)
 }
@@ -265,15 +312,24 @@ pub(crate) fn envelope_length(bytes: &[u8]) -> Result<usize, GrainError> {
 
 fn four_items<'a>(reader: &mut CborReader<'a>) -> Result<[CborItem<'a>; 4], GrainError> {
     if reader.token()? != Token::Array(4) {
-        return Err(GrainError::corrupt(0, "an envelope is a CBOR array of four items"));
+        return Err(GrainError::corrupt(
+            0,
+            "an envelope is a CBOR array of four items",
+        ));
     }
-    let mut items = [CborItem { end: 0, bytes: None }; 4];
+    let mut items = [CborItem {
+        end: 0,
+        bytes: None,
+    }; 4];
     for item in &mut items {
         let bytes = match skip(reader)? {
             Token::Bytes(bytes) => Some(bytes),
             _ => None,
         };
-        *item = CborItem { end: reader.position(), bytes };
+        *item = CborItem {
+            end: reader.position(),
+            bytes,
+        };
     }
     Ok(items)
 }

@@ -1,7 +1,8 @@
 //! From a payload to a grain: one walk that finds every field where it lies.
 //!
-//! The walk allocates nothing per value; a [`Grain`] can be used again for the next blob so that its lists aren't
-//! allocated again either. Schema rules (§8) are checked in `rules`, called from here.
+//! The walk allocates nothing per value; a [`Grain`] can be used again for the next blob so that
+//! its lists aren't allocated again either. Schema rules (§8) are checked in `rules`, called from
+//! here.
 
 use super::alias::field_of_alias;
 use super::cbor::CborReader;
@@ -12,7 +13,9 @@ use super::msgpack::MessagePackReader;
 use super::payload::{Encoding, Payload};
 use super::raw::{RawValue, read_again, read_raw};
 use super::rules::{self, Rigor};
-use super::token::{Deviation, FieldKey, KeyOrder, NIL_IN_MAP, Reader, Token, read_field_key, read_key, skip};
+use super::token::{
+    Deviation, FieldKey, KeyOrder, NIL_IN_MAP, Reader, Token, read_field_key, read_key, skip,
+};
 use super::types::GrainType;
 use crate::error::{ErrorCode, GrainError};
 
@@ -37,7 +40,8 @@ pub struct Grain<'a> {
     /// For each field its place in `known`, [`ABSENT`] if it isn't there.
     places: [u8; Field::COUNT],
     marks: Marks,
-    /// The namespace that was hashed last, here or in a grain before: neighbours often share theirs.
+    /// The namespace that was hashed last, here or in a grain before: neighbours often share
+    /// theirs.
     hashed: Option<(&'a str, [u8; 2])>,
 }
 
@@ -51,23 +55,32 @@ impl<'a> Grain<'a> {
     /// Decodes and checks `payload`. An encrypted payload gives a grain without fields.
     ///
     /// # Errors
-    /// The codes of §19 that concern a blob, with the field and the byte (from the start of the blob; for a compressed
-    /// one, of the blob as if its payload weren't).
+    /// The codes of §19 that concern a blob, with the field and the byte (from the start of the
+    /// blob; for a compressed one, of the blob as if its payload weren't).
     pub fn decode(payload: &'a Payload<'_>, mode: Mode) -> Result<Grain<'a>, GrainError> {
         let mut grain = Grain::blank(*payload.header());
         grain.redecode(payload, mode)?;
         Ok(grain)
     }
 
-    /// [`Grain::decode`] into a grain that isn't needed any more, so that its memory is used again. After an error the
-    /// grain holds part of the new fields and must not be read.
+    /// [`Grain::decode`] into a grain that isn't needed any more, so that its memory is used again.
+    /// After an error the grain holds part of the new fields and must not be read.
     pub fn redecode(&mut self, payload: &'a Payload<'_>, mode: Mode) -> Result<(), GrainError> {
-        let rigor = if mode == Mode::Lenient { Rigor::Lenient } else { Rigor::Read };
+        let rigor = if mode == Mode::Lenient {
+            Rigor::Lenient
+        } else {
+            Rigor::Read
+        };
         self.decode_with(payload, mode, rigor)
     }
 
     /// [`Grain::redecode`] by the rules for writers where `rigor` says so.
-    pub(super) fn decode_with(&mut self, payload: &'a Payload<'_>, mode: Mode, rigor: Rigor) -> Result<(), GrainError> {
+    pub(super) fn decode_with(
+        &mut self,
+        payload: &'a Payload<'_>,
+        mode: Mode,
+        rigor: Rigor,
+    ) -> Result<(), GrainError> {
         self.clear(*payload.header());
         let Some((bytes, encoding)) = payload.clear() else {
             self.encrypted = true;
@@ -85,12 +98,15 @@ impl<'a> Grain<'a> {
             }
             self.marks.insert(Mark::NotCanonical);
         }
-        self.marks.note(Mark::EncodingFlag, self.header.flags.cbor() != (encoding == Encoding::Cbor));
+        self.marks.note(
+            Mark::EncodingFlag,
+            self.header.flags.cbor() != (encoding == Encoding::Cbor),
+        );
         rules::check(self, rigor).map_err(|error| self.locate(error, bytes).shifted(HEADER_LENGTH))
     }
 
-    /// [`Grain::decode`] of a payload that was decoded and checked before, with the marks that were made then: finds the fields and judges
-    /// nothing again.
+    /// [`Grain::decode`] of a payload that was decoded and checked before, with the marks that were
+    /// made then: finds the fields and judges nothing again.
     ///
     /// # Errors
     /// None that the same bytes can cause.
@@ -100,8 +116,13 @@ impl<'a> Grain<'a> {
         Ok(grain)
     }
 
-    /// [`Grain::decode_again`] into a grain that isn't needed any more, as [`Grain::redecode`] does.
-    pub fn redecode_again(&mut self, payload: &'a Payload<'_>, marks: Marks) -> Result<(), GrainError> {
+    /// [`Grain::decode_again`] into a grain that isn't needed any more, as [`Grain::redecode`]
+    /// does.
+    pub fn redecode_again(
+        &mut self,
+        payload: &'a Payload<'_>,
+        marks: Marks,
+    ) -> Result<(), GrainError> {
         self.clear(*payload.header());
         match payload.clear() {
             None => self.encrypted = true,
@@ -180,13 +201,19 @@ impl<'a> Grain<'a> {
     fn add(
         &mut self,
         of: Option<GrainType>,
-        FieldKey { text: key, field: named }: FieldKey<'a>,
+        FieldKey {
+            text: key,
+            field: named,
+        }: FieldKey<'a>,
         value: RawValue<'a>,
         offset: usize,
     ) -> Result<(), GrainError> {
         let field = match named {
             Some(field) => {
-                self.marks.note(Mark::ForeignKey, field == Field::Content && key != field.short_key(of));
+                self.marks.note(
+                    Mark::ForeignKey,
+                    field == Field::Content && key != field.short_key(of),
+                );
                 field
             }
             None => match Field::from_name(key) {
@@ -202,17 +229,21 @@ impl<'a> Grain<'a> {
         };
         let place = &mut self.places[field as usize];
         if *place != ABSENT {
-            let message = format!("two keys stand for `{}`, the second is `{key}`", field.name());
+            let message = format!(
+                "two keys stand for `{}`, the second is `{key}`",
+                field.name()
+            );
             return Err(GrainError::corrupt(offset, message).field(field.name()));
         }
         *place = self.known.len() as u8;
-        self.marks.note(Mark::IndexFields, field.access() == Access::Index);
+        self.marks
+            .note(Mark::IndexFields, field.access() == Access::Index);
         self.known.push((field, value));
         Ok(())
     }
 
-    /// Takes unknown keys that other writers use for a field as that field, unless the grain has it; what then is left is the
-    /// author's own.
+    /// Takes unknown keys that other writers use for a field as that field, unless the grain has
+    /// it; what then is left is the author's own.
     fn name_foreign_keys(&mut self) {
         let of = self.header.type_byte.standard();
         let mut at = 0;
@@ -229,14 +260,20 @@ impl<'a> Grain<'a> {
         }
     }
 
-    /// Adds to an error about a field the byte where the field's value lies, where that can be told. Goes through the payload
-    /// once more, so that the good case needn't remember.
+    /// Adds to an error about a field the byte where the field's value lies, where that can be
+    /// told. Goes through the payload once more, so that the good case needn't remember.
     fn locate(&self, error: GrainError, payload: &[u8]) -> GrainError {
-        let field = error.field.as_deref().and_then(|path| Field::from_name(path.split(['[', '.']).next()?));
-        let place = field.filter(|_| error.offset.is_none()).and_then(|field| match self.encoding {
-            Encoding::MessagePack => self.place_of(field, MessagePackReader::new(payload)),
-            Encoding::Cbor => self.place_of(field, CborReader::new(payload)),
-        });
+        let field = error
+            .field
+            .as_deref()
+            .and_then(|path| Field::from_name(path.split(['[', '.']).next()?));
+        let place =
+            field
+                .filter(|_| error.offset.is_none())
+                .and_then(|field| match self.encoding {
+                    Encoding::MessagePack => self.place_of(field, MessagePackReader::new(payload)),
+                    Encoding::Cbor => self.place_of(field, CborReader::new(payload)),
+                });
         match place {
             Some(offset) => error.at(offset),
             None => error,
@@ -245,9 +282,13 @@ impl<'a> Grain<'a> {
 
     fn place_of<'p, R: Reader<'p>>(&self, field: Field, mut reader: R) -> Option<usize> {
         let of = self.header.type_byte.standard();
-        let Token::Map(count) = reader.token().ok()? else { return None };
+        let Token::Map(count) = reader.token().ok()? else {
+            return None;
+        };
         let stands_for = |key: &str| {
-            Field::from_short_key(key).or_else(|| Field::from_name(key)).or_else(|| field_of_alias(of, key))
+            Field::from_short_key(key)
+                .or_else(|| Field::from_name(key))
+                .or_else(|| field_of_alias(of, key))
         };
         for _ in 0..count {
             let key = read_key(&mut reader).ok()?;
@@ -281,7 +322,8 @@ impl<'a> Grain<'a> {
         self.header.type_byte.standard()
     }
 
-    /// The type's name: that of version 1.3 for a standard byte, else the payload's own word, else what [`TypeByte`](super::TypeByte) shows.
+    /// The type's name: that of version 1.3 for a standard byte, else the payload's own word, else
+    /// what [`TypeByte`](super::TypeByte) shows.
     pub fn type_name(&self) -> std::borrow::Cow<'a, str> {
         if let Some(kind) = self.grain_type() {
             return kind.name().into();
@@ -292,7 +334,9 @@ impl<'a> Grain<'a> {
 
     /// The value of `field`, if the grain has it.
     pub fn get(&self, field: Field) -> Option<RawValue<'a>> {
-        self.known.get(usize::from(self.places[field as usize])).map(|(_, value)| *value)
+        self.known
+            .get(usize::from(self.places[field as usize]))
+            .map(|(_, value)| *value)
     }
 
     /// The text of `field`, if the grain has it as a string.
@@ -300,16 +344,23 @@ impl<'a> Grain<'a> {
         self.get(field).and_then(|value| value.as_text())
     }
 
-    /// The grain's tags (§13): the texts of `structural_tags`, which may be a list or the one text that some writers keep instead of a list
-    /// of one. Whatever depends on a tag asks this function.
+    /// The grain's tags (§13): the texts of `structural_tags`, which may be a list or the one text
+    /// that some writers keep instead of a list of one. Whatever depends on a tag asks this
+    /// function.
     pub fn tags(&self) -> impl Iterator<Item = &'a str> {
         let value = self.get(Field::StructuralTags);
         let alone = value.and_then(|value| value.as_text());
-        let listed = value.and_then(|value| value.as_array()).into_iter().flatten();
-        alone.into_iter().chain(listed.filter_map(|tag| tag.as_text()))
+        let listed = value
+            .and_then(|value| value.as_array())
+            .into_iter()
+            .flatten();
+        alone
+            .into_iter()
+            .chain(listed.filter_map(|tag| tag.as_text()))
     }
 
-    /// The fields that the specification names, in the order of the payload's keys; those under another writer's key last.
+    /// The fields that the specification names, in the order of the payload's keys; those under
+    /// another writer's key last.
     pub fn known(&self) -> &[(Field, RawValue<'a>)] {
         &self.known
     }
@@ -341,18 +392,23 @@ impl<'a> Grain<'a> {
         &mut self.marks
     }
 
-    /// True if `field` was hidden by selective disclosure (§10): it counts as present where it is required. What a receiver
-    /// must see can't be hidden, whatever the grain claims.
+    /// True if `field` was hidden by selective disclosure (§10): it counts as present where it is
+    /// required. What a receiver must see can't be hidden, whatever the grain claims.
     pub fn is_elided(&self, field: Field) -> bool {
         field.access() == Access::Open
-            && self.get(Field::Elided).is_some_and(|elided| elided.get(field.name()).is_some())
+            && self
+                .get(Field::Elided)
+                .is_some_and(|elided| elided.get(field.name()).is_some())
     }
 }
 
 /// A payload is one map and nothing else.
 fn at_end<'a, R: Reader<'a>>(reader: &R) -> Result<(), GrainError> {
     if reader.position() != reader.bytes().len() {
-        return Err(GrainError::corrupt(reader.position(), "bytes follow the payload"));
+        return Err(GrainError::corrupt(
+            reader.position(),
+            "bytes follow the payload",
+        ));
     }
     Ok(())
 }

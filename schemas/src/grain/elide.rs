@@ -14,8 +14,8 @@ use crate::json::{Json, Object};
 /// What an elision hash begins with.
 const PREFIX: &str = "sha256:";
 
-/// The hash that stands for a hidden value: SHA-256 over the value's canonical MessagePack, whatever the grain's own
-/// encoding (§10.1.1).
+/// The hash that stands for a hidden value: SHA-256 over the value's canonical MessagePack,
+/// whatever the grain's own encoding (§10.1.1).
 ///
 /// # Errors
 /// Those of encoding `value`.
@@ -24,7 +24,8 @@ pub fn elision_hash(field: Field, value: &Json<'_>) -> Result<String, GrainError
     Ok(format!("{PREFIX}{}", hex::encode(Sha256::digest(bytes))))
 }
 
-/// Encodes the disclosed variant of `grain` (JSON with full names, at `original`) with `hidden` elided.
+/// Encodes the disclosed variant of `grain` (JSON with full names, at `original`) with `hidden`
+/// elided.
 ///
 /// # Errors
 /// [`ErrorCode::Schema`] if a field must stay visible (§10.2) or isn't there; those of encoding.
@@ -41,7 +42,9 @@ pub fn elide(
         if field.access() == Access::NotElidable {
             return Err(fault("can't be elided: a receiver must see it"));
         }
-        let value = disclosed.remove(field.name()).ok_or_else(|| fault("isn't in the grain, so it can't be elided"))?;
+        let value = disclosed
+            .remove(field.name())
+            .ok_or_else(|| fault("isn't in the grain, so it can't be elided"))?;
         hashes.insert(field.name(), elision_hash(field, &value)?);
     }
     disclosed.insert(Field::Elided.name(), hashes);
@@ -52,13 +55,26 @@ pub fn elide(
 /// Proves that `value` is what was hidden in `disclosed` (JSON with full names) under `field`.
 ///
 /// # Errors
-/// [`ErrorCode::Schema`] if the field wasn't elided, [`ErrorCode::Integrity`] if the value is another.
-pub fn verify_elision(disclosed: &Json<'_>, field: Field, value: &Json<'_>) -> Result<(), GrainError> {
-    let hidden = disclosed.get(Field::Elided.name()).and_then(|hashes| hashes.get(field.name())).and_then(Json::as_str);
-    let hidden = hidden
-        .ok_or_else(|| GrainError::new(ErrorCode::Schema, "was not elided from this grain").field(field.name()))?;
+/// [`ErrorCode::Schema`] if the field wasn't elided, [`ErrorCode::Integrity`] if the value is
+/// another.
+pub fn verify_elision(
+    disclosed: &Json<'_>,
+    field: Field,
+    value: &Json<'_>,
+) -> Result<(), GrainError> {
+    let hidden = disclosed
+        .get(Field::Elided.name())
+        .and_then(|hashes| hashes.get(field.name()))
+        .and_then(Json::as_str);
+    let hidden = hidden.ok_or_else(|| {
+        GrainError::new(ErrorCode::Schema, "was not elided from this grain").field(field.name())
+    })?;
     if hidden == elision_hash(field, value)? {
         return Ok(());
     }
-    Err(GrainError::new(ErrorCode::Integrity, "the value isn't the one that was elided").field(field.name()))
+    Err(GrainError::new(
+        ErrorCode::Integrity,
+        "the value isn't the one that was elided",
+    )
+    .field(field.name()))
 }

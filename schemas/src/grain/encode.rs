@@ -1,7 +1,7 @@
 //! From a grain to its one blob (§4.9).
 //!
-//! What is written is read back by the strict reader and held to the rules for writers before it leaves: there is one set
-//! of rules, and no blob of ours that our own reader would refuse.
+//! What is written is read back by the strict reader and held to the rules for writers before it
+//! leaves: there is one set of rules, and no blob of ours that our own reader would refuse.
 
 use std::borrow::Cow;
 
@@ -46,11 +46,17 @@ impl EncodeOptions {
             return Ok(Self::default());
         };
         let wrong = |member: &'static str, expected: &str| {
-            GrainError::new(ErrorCode::Schema, format!("the option `{member}` must be {expected}")).field(member)
+            GrainError::new(
+                ErrorCode::Schema,
+                format!("the option `{member}` must be {expected}"),
+            )
+            .field(member)
         };
         let flag = |member: &'static str| match options.get(member) {
             None | Some(Json::Null) => Ok(false),
-            Some(value) => value.as_bool().ok_or_else(|| wrong(member, "true or false")),
+            Some(value) => value
+                .as_bool()
+                .ok_or_else(|| wrong(member, "true or false")),
         };
         let encoding = match options.get("encoding").map(|value| value.as_str()) {
             None | Some(Some("msgpack")) => Encoding::MessagePack,
@@ -64,7 +70,12 @@ impl EncodeOptions {
                 _ => return Err(wrong("sensitivity", "0, 1, 2 or 3")),
             },
         };
-        Ok(Self { encoding, sensitivity, signed: flag("signed")?, compressed: flag("compressed")? })
+        Ok(Self {
+            encoding,
+            sensitivity,
+            signed: flag("signed")?,
+            compressed: flag("compressed")?,
+        })
     }
 }
 
@@ -78,8 +89,8 @@ pub struct EncodedGrain {
 }
 
 impl EncodedGrain {
-    /// The grain with `text` in the place of the text of `field`, which is as long; `None` if there is none as long. The schema has to
-    /// let `text` stand there.
+    /// The grain with `text` in the place of the text of `field`, which is as long; `None` if there
+    /// is none as long. The schema has to let `text` stand there.
     pub fn with_text_as_long(mut self, field: Field, text: &str) -> Option<EncodedGrain> {
         overwrite(&mut self.blob, field, text)?;
         let address = ContentAddress::of(&self.blob);
@@ -87,13 +98,17 @@ impl EncodedGrain {
     }
 }
 
-/// Puts `text` in the place of the text of `field` in a blob of ours, if that is as long: then nothing else of the blob depends on it.
+/// Puts `text` in the place of the text of `field` in a blob of ours, if that is as long: then
+/// nothing else of the blob depends on it.
 fn overwrite(blob: &mut [u8], field: Field, text: &str) -> Option<()> {
     let (start, before) = {
         let payload = Payload::open(blob, DEFAULT_PAYLOAD_LIMIT).ok()?;
         let grain = Grain::decode_again(&payload, Marks::default()).ok()?;
         let before = grain.text(field)?;
-        ((before.as_ptr() as usize).wrapping_sub(blob.as_ptr() as usize), before.to_owned())
+        (
+            (before.as_ptr() as usize).wrapping_sub(blob.as_ptr() as usize),
+            before.to_owned(),
+        )
     };
     // In a payload that had to be decompressed the text stands elsewhere.
     let place = blob.get_mut(start..start.checked_add(text.len())?)?;
@@ -103,12 +118,16 @@ fn overwrite(blob: &mut [u8], field: Field, text: &str) -> Option<()> {
 /// Encodes a grain that is given as JSON with full names.
 ///
 /// # Errors
-/// The codes of §19 with the field that caused them: [`ErrorCode::NoType`], [`ErrorCode::UnknownType`] (also for types of
-/// later versions: their schemas aren't known), [`ErrorCode::Schema`], [`ErrorCode::Range`], [`ErrorCode::Empty`] …
+/// The codes of §19 with the field that caused them: [`ErrorCode::NoType`],
+/// [`ErrorCode::UnknownType`] (also for types of later versions: their schemas aren't known),
+/// [`ErrorCode::Schema`], [`ErrorCode::Range`], [`ErrorCode::Empty`] …
 pub fn encode_json(grain: &Json<'_>, options: EncodeOptions) -> Result<EncodedGrain, GrainError> {
-    let object = grain
-        .as_object()
-        .ok_or_else(|| GrainError::new(ErrorCode::NotMap, format!("a grain is a map, not {}", grain.kind())))?;
+    let object = grain.as_object().ok_or_else(|| {
+        GrainError::new(
+            ErrorCode::NotMap,
+            format!("a grain is a map, not {}", grain.kind()),
+        )
+    })?;
     encode_object(object.reborrow(), options)
 }
 
@@ -116,7 +135,10 @@ pub fn encode_json(grain: &Json<'_>, options: EncodeOptions) -> Result<EncodedGr
 ///
 /// # Errors
 /// As [`encode_json`].
-pub fn encode_object(grain: Object<'_>, options: EncodeOptions) -> Result<EncodedGrain, GrainError> {
+pub fn encode_object(
+    grain: Object<'_>,
+    options: EncodeOptions,
+) -> Result<EncodedGrain, GrainError> {
     encode(fields_of(grain)?, options)
 }
 
@@ -145,13 +167,17 @@ impl From<Field> for Key<'_> {
     }
 }
 
-/// Encodes a grain that is given as fields whose values are in payload form (compacted inside, instants in milliseconds).
+/// Encodes a grain that is given as fields whose values are in payload form (compacted inside,
+/// instants in milliseconds).
 ///
 /// An own key that readers take for a field is refused: the grain would come back as another.
 ///
 /// # Errors
 /// As [`encode_json`].
-pub fn encode(fields: Vec<(Key<'_>, Value<'_>)>, options: EncodeOptions) -> Result<EncodedGrain, GrainError> {
+pub fn encode(
+    fields: Vec<(Key<'_>, Value<'_>)>,
+    options: EncodeOptions,
+) -> Result<EncodedGrain, GrainError> {
     let blob = assemble(payload_of(fields, options.encoding)?, options, None)?.0;
     let address = ContentAddress::of(&blob);
     Ok(EncodedGrain { blob, address })
@@ -169,59 +195,97 @@ impl Headless {
     }
 
     fn put_header(&mut self, header: Header) {
-        self.blob.iter_mut().zip(header.to_bytes()).for_each(|(place, byte)| *place = byte);
+        self.blob
+            .iter_mut()
+            .zip(header.to_bytes())
+            .for_each(|(place, byte)| *place = byte);
     }
 }
 
 /// The canonical payload of a grain.
-fn payload_of(fields: Vec<(Key<'_>, Value<'_>)>, encoding: Encoding) -> Result<Headless, GrainError> {
+fn payload_of(
+    fields: Vec<(Key<'_>, Value<'_>)>,
+    encoding: Encoding,
+) -> Result<Headless, GrainError> {
     let kind = type_of(&fields)?;
     check_own_keys(kind, &fields)?;
     let key_of = |key| match key {
         Key::Field(field) => Cow::Borrowed(Field::short_key(field, Some(kind))),
         Key::Own(key) => key,
     };
-    let map = Value::Map(fields.into_iter().map(|(key, value)| (key_of(key), value)).collect());
+    let map = Value::Map(
+        fields
+            .into_iter()
+            .map(|(key, value)| (key_of(key), value))
+            .collect(),
+    );
     let mut blob = Vec::with_capacity(HEADER_LENGTH + map.encoded_length_at_most());
     blob.resize(HEADER_LENGTH, 0);
     append_value(&map, encoding, &mut blob)?;
     Ok(Headless { kind, blob })
 }
 
-/// A grain that is encoded but for one address in it, which isn't known yet. All addresses are of one length, so
-/// nothing else of the blob depends on it.
+/// A grain that is encoded but for one address in it, which isn't known yet. All addresses are of
+/// one length, so nothing else of the blob depends on it.
 #[derive(Debug, Clone)]
 pub struct OpenGrain {
     blob: Vec<u8>,
     /// Where the digits of the address stand.
     place: usize,
-    /// The hash of what stands before the place: whoever puts the address in has only the rest to hash.
+    /// The hash of what stands before the place: whoever puts the address in has only the rest to
+    /// hash.
     before: BlobHash,
 }
 
 impl OpenGrain {
-    /// Encodes `grain`, uncompressed, with a place for the address in `field`: in the text that it is, or the first of the
-    /// list that it is. What the grain has there is replaced.
+    /// Encodes `grain`, uncompressed, with a place for the address in `field`: in the text that it
+    /// is, or the first of the list that it is. What the grain has there is replaced.
     ///
     /// # Errors
     /// As [`encode_json`].
     pub fn encode(mut grain: Object<'_>, field: Field) -> Result<OpenGrain, GrainError> {
         let nobody = Json::from("0".repeat(ContentAddress::TEXT_LENGTH));
-        grain.insert(field.name(), if field.kind() == Kind::Text { nobody } else { Json::Array(vec![nobody]) });
+        grain.insert(
+            field.name(),
+            if field.kind() == Kind::Text {
+                nobody
+            } else {
+                Json::Array(vec![nobody])
+            },
+        );
         let options = EncodeOptions::default();
-        let (blob, place) = assemble(payload_of(fields_of(grain)?, options.encoding)?, options, Some(field))?;
-        let place = place
-            .ok_or_else(|| GrainError::new(ErrorCode::Schema, "no address can stand there").field(field.name()))?;
+        let (blob, place) = assemble(
+            payload_of(fields_of(grain)?, options.encoding)?,
+            options,
+            Some(field),
+        )?;
+        let place = place.ok_or_else(|| {
+            GrainError::new(ErrorCode::Schema, "no address can stand there").field(field.name())
+        })?;
         let before = BlobHash::of(blob.get(..place).unwrap_or_default());
-        Ok(OpenGrain { blob, place, before })
+        Ok(OpenGrain {
+            blob,
+            place,
+            before,
+        })
     }
 
     /// The grain with `address` in its place.
     pub fn close(mut self, address: ContentAddress) -> EncodedGrain {
-        let digits = self.blob.get_mut(self.place..).and_then(<[u8]>::first_chunk_mut);
-        digits.into_iter().for_each(|digits| _ = address.write_hex(digits));
-        let address = self.before.end(self.blob.get(self.place..).unwrap_or_default());
-        EncodedGrain { blob: self.blob, address }
+        let digits = self
+            .blob
+            .get_mut(self.place..)
+            .and_then(<[u8]>::first_chunk_mut);
+        digits
+            .into_iter()
+            .for_each(|digits| _ = address.write_hex(digits));
+        let address = self
+            .before
+            .end(self.blob.get(self.place..).unwrap_or_default());
+        EncodedGrain {
+            blob: self.blob,
+            address,
+        }
     }
 
     /// [`EncodedGrain::with_text_as_long`] before the address is put in.
@@ -238,37 +302,53 @@ impl OpenGrain {
 }
 
 fn type_of(fields: &[(Key<'_>, Value<'_>)]) -> Result<GrainType, GrainError> {
-    let stands = |key: &Key| matches!(key, Key::Field(Field::Type)) || matches!(key, Key::Own(own) if own == "t");
-    match fields.iter().find(|(key, _)| stands(key)).map(|(_, value)| value) {
+    let stands = |key: &Key| {
+        matches!(key, Key::Field(Field::Type)) || matches!(key, Key::Own(own) if own == "t")
+    };
+    match fields
+        .iter()
+        .find(|(key, _)| stands(key))
+        .map(|(_, value)| value)
+    {
         None | Some(Value::Nil) => {
             Err(GrainError::new(ErrorCode::NoType, "missing required field: type").field("type"))
         }
         Some(Value::Text(name)) => GrainType::from_name(name).ok_or_else(|| {
-            GrainError::new(ErrorCode::UnknownType, format!("unknown memory type: {name}")).field("type")
+            GrainError::new(
+                ErrorCode::UnknownType,
+                format!("unknown memory type: {name}"),
+            )
+            .field("type")
         }),
         Some(_) => Err(GrainError::new(ErrorCode::Schema, "must be a string").field("type")),
     }
 }
 
-/// No own key may be another spelling of a field: its full name, or what another writer calls a field that the grain lacks.
+/// No own key may be another spelling of a field: its full name, or what another writer calls a
+/// field that the grain lacks.
 fn check_own_keys(kind: GrainType, fields: &[(Key<'_>, Value<'_>)]) -> Result<(), GrainError> {
     let lacks = |field: &Field| {
-        !fields.iter().any(|(key, value)| matches!(key, Key::Field(known) if known == field) && *value != Value::Nil)
+        !fields.iter().any(|(key, value)| {
+            matches!(key, Key::Field(known) if known == field) && *value != Value::Nil
+        })
     };
     for (key, _) in fields.iter().filter(|(_, value)| *value != Value::Nil) {
         let Key::Own(own) = key else { continue };
         let named = Field::from_short_key(own).or_else(|| Field::from_name(own));
         let field = named.or_else(|| field_of_alias(Some(kind), own).filter(lacks));
         if let Some(field) = field.filter(|field| field.short_key(Some(kind)) != own) {
-            let message = format!("`{own}` would be read as `{}`, which is to be given by its full name", field.name());
+            let message = format!(
+                "`{own}` would be read as `{}`, which is to be given by its full name",
+                field.name()
+            );
             return Err(GrainError::new(ErrorCode::Schema, message).field(field.name()));
         }
     }
     Ok(())
 }
 
-/// Puts the header of `grain` before its payload, after checking that it makes a valid grain; answers where the first text of the
-/// field `sought` stands, too.
+/// Puts the header of `grain` before its payload, after checking that it makes a valid grain;
+/// answers where the first text of the field `sought` stands, too.
 fn assemble(
     mut grain: Headless,
     options: EncodeOptions,
@@ -276,10 +356,16 @@ fn assemble(
 ) -> Result<(Vec<u8>, Option<usize>), GrainError> {
     let mut flags = Flags::default();
     flags.set_cbor(options.encoding == Encoding::Cbor);
-    // The class and hints follow from the content, which the strict reader reads below: the highest class satisfies it.
+    // The class and hints follow from the content, which the strict reader reads below: the highest
+    // class satisfies it.
     flags.set_sensitivity(Sensitivity::Phi);
     let type_byte = TypeByte::Standard(grain.kind);
-    let header = Header { flags, type_byte, namespace_hash: [0; 2], created_at_seconds: 0 };
+    let header = Header {
+        flags,
+        type_byte,
+        namespace_hash: [0; 2],
+        created_at_seconds: 0,
+    };
     grain.put_header(header);
     let opened = Payload::open(&grain.blob, DEFAULT_PAYLOAD_LIMIT)?;
     let mut checked = Grain::blank(header);
@@ -291,11 +377,14 @@ fn assemble(
             .map_err(|error| GrainError::new(ErrorCode::Corrupt, format!("zstd: {error}")))?;
         return Ok(([&header.to_bytes()[..], &compressed].concat(), None));
     }
-    let found = sought.and_then(|field| checked.get(field)).and_then(|value| match value.as_array() {
-        Some(mut items) => items.next()?.as_text(),
-        None => value.as_text(),
-    });
-    let place = found.map(|text| (text.as_ptr() as usize).wrapping_sub(grain.blob.as_ptr() as usize));
+    let found = sought
+        .and_then(|field| checked.get(field))
+        .and_then(|value| match value.as_array() {
+            Some(mut items) => items.next()?.as_text(),
+            None => value.as_text(),
+        });
+    let place =
+        found.map(|text| (text.as_ptr() as usize).wrapping_sub(grain.blob.as_ptr() as usize));
     grain.put_header(header);
     Ok((grain.blob, place))
 }
@@ -306,7 +395,8 @@ fn check_size(payload: &[u8]) -> Result<(), GrainError> {
         return Ok(());
     }
     let message = format!(
-        "a payload of {} bytes can't be compressed: readers decompress at most {DEFAULT_PAYLOAD_LIMIT} bytes",
+        "a payload of {} bytes can't be compressed: readers decompress at most \
+         {DEFAULT_PAYLOAD_LIMIT} bytes",
         payload.len()
     );
     Err(GrainError::new(ErrorCode::Corrupt, message))
@@ -315,7 +405,10 @@ fn check_size(payload: &[u8]) -> Result<(), GrainError> {
 /// The header that the content of a checked grain demands.
 fn header_of(grain: &mut Grain<'_>, mut flags: Flags, options: EncodeOptions) -> Header {
     let listed = |field| grain.get(field).is_some_and(|value| value.count() > 0);
-    let created = grain.get(Field::CreatedAt).and_then(|value| value.as_int()).and_then(rules::header_seconds);
+    let created = grain
+        .get(Field::CreatedAt)
+        .and_then(|value| value.as_int())
+        .and_then(rules::header_seconds);
     flags.set_signed(options.signed);
     flags.set_compressed(options.compressed);
     flags.set_content_refs(listed(Field::ContentRefs));

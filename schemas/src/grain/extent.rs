@@ -10,8 +10,8 @@ use super::value::Value;
 use crate::compression::zstd_frame_length;
 use crate::error::{ErrorCode, GrainError};
 
-/// How many of the first bytes are the delivered grain (a blob or an envelope) that begins there; `None` for an encrypted
-/// blob, whose ciphertext doesn't tell.
+/// How many of the first bytes are the delivered grain (a blob or an envelope) that begins there;
+/// `None` for an encrypted blob, whose ciphertext doesn't tell.
 ///
 /// # Errors
 /// Those of reading a header; [`ErrorCode::Corrupt`] if the grain isn't whole.
@@ -24,8 +24,14 @@ pub(crate) fn delivered_length(bytes: &[u8]) -> Result<Option<usize>, GrainError
         return Ok(None);
     }
     let payload = bytes.get(HEADER_LENGTH..).unwrap_or_default();
-    let length = if header.flags.compressed() { zstd_frame_length(payload) } else { map_length(payload) };
-    length.map(|length| Some(HEADER_LENGTH + length)).map_err(|error| error.shifted(HEADER_LENGTH))
+    let length = if header.flags.compressed() {
+        zstd_frame_length(payload)
+    } else {
+        map_length(payload)
+    };
+    length
+        .map(|length| Some(HEADER_LENGTH + length))
+        .map_err(|error| error.shifted(HEADER_LENGTH))
 }
 
 fn map_length(bytes: &[u8]) -> Result<usize, GrainError> {
@@ -41,10 +47,12 @@ fn map_length(bytes: &[u8]) -> Result<usize, GrainError> {
 
 fn encoding_of(bytes: &[u8]) -> Result<Encoding, GrainError> {
     let encoding = bytes.first().and_then(|first| Encoding::of_map(*first));
-    encoding.ok_or_else(|| GrainError::new(ErrorCode::NotMap, "not a MessagePack or CBOR map").at(0))
+    encoding
+        .ok_or_else(|| GrainError::new(ErrorCode::NotMap, "not a MessagePack or CBOR map").at(0))
 }
 
-/// Reads the map, in either encoding, that fills the whole of `bytes`; tells where it first isn't canonical.
+/// Reads the map, in either encoding, that fills the whole of `bytes`; tells where it first isn't
+/// canonical.
 ///
 /// # Errors
 /// [`ErrorCode::NotMap`], [`ErrorCode::Corrupt`], [`ErrorCode::FloatInvalid`].
@@ -55,7 +63,10 @@ pub(crate) fn read_map(bytes: &[u8]) -> Result<(Encoded<'_>, Option<Deviation>),
     ) -> Result<(Encoded<'a>, Option<Deviation>), GrainError> {
         let value = read_raw(&mut reader, encoding, 0)?;
         if reader.position() != reader.bytes().len() {
-            return Err(GrainError::corrupt(reader.position(), "bytes follow the map"));
+            return Err(GrainError::corrupt(
+                reader.position(),
+                "bytes follow the map",
+            ));
         }
         match value {
             RawValue::Map(encoded) => Ok((encoded, reader.deviation().take())),
@@ -72,7 +83,11 @@ pub(crate) fn read_map(bytes: &[u8]) -> Result<(Encoded<'_>, Option<Deviation>),
 ///
 /// # Errors
 /// [`ErrorCode::FloatInvalid`], [`ErrorCode::Corrupt`].
-pub(crate) fn append_value(value: &Value<'_>, encoding: Encoding, out: &mut Vec<u8>) -> Result<(), GrainError> {
+pub(crate) fn append_value(
+    value: &Value<'_>,
+    encoding: Encoding,
+    out: &mut Vec<u8>,
+) -> Result<(), GrainError> {
     match encoding {
         Encoding::MessagePack => msgpack::write(value, out),
         Encoding::Cbor => cbor::write(value, out),

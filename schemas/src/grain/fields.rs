@@ -1,11 +1,12 @@
 //! The field map: every field of sections 6.1 to 6.11 and appendix C, once.
 //!
-//! One table says a field's full name, its short key, what kind of value it holds, and who may set or hide it. Encoding,
-//! decoding, schema rules, disclosure and the columns of the lake all read it. The map is the union over all types (the
-//! specification's own maps overlap without contradiction); only `content` is compacted by type: `cnt` in actions,
-//! `content` elsewhere.
+//! One table says a field's full name, its short key, what kind of value it holds, and who may set
+//! or hide it. Encoding, decoding, schema rules, disclosure and the columns of the lake all read
+//! it. The map is the union over all types (the specification's own maps overlap without
+//! contradiction); only `content` is compacted by type: `cnt` in actions, `content` elsewhere.
 //!
-//! What doesn't live here: rules about which type needs which field (`rules`), keys that other writers use (`alias`).
+//! What doesn't live here: rules about which type needs which field (`rules`), keys that other
+//! writers use (`alias`).
 
 use std::sync::LazyLock;
 
@@ -277,7 +278,8 @@ impl Field {
         Self::TABLE[self as usize].3
     }
 
-    /// The fields that a grain of type `of` can fill: those of §6.1, then those of the type's own sections.
+    /// The fields that a grain of type `of` can fill: those of §6.1, then those of the type's own
+    /// sections.
     pub fn of_type(of: GrainType) -> impl Iterator<Item = Field> {
         let (first, last, shared): (Field, Field, &[Field]) = match of {
             // A belief has the core fields only.
@@ -294,7 +296,10 @@ impl Field {
             GrainType::Consent => (Field::GranteeDid, Field::WitnessDids, &[]),
         };
         let own = move |field: &Field| (first..=last).contains(field) || shared.contains(field);
-        Field::ALL.iter().copied().filter(move |field| *field <= Field::RecallPriority || own(field))
+        Field::ALL
+            .iter()
+            .copied()
+            .filter(move |field| *field <= Field::RecallPriority || own(field))
     }
 
     /// The fields of §6.11.
@@ -318,33 +323,43 @@ impl Field {
 
     /// The field with this full name.
     pub fn from_name(name: &str) -> Option<Field> {
-        // Whoever asks can't add to it, so it needn't be safe from keys that were chosen to collide.
-        static NAMES: LazyLock<FxHashMap<&'static str, Field>> =
-            LazyLock::new(|| Field::ALL.iter().map(|field| (field.name(), *field)).collect());
+        // Whoever asks can't add to it, so it needn't be safe from keys that were chosen to
+        // collide.
+        static NAMES: LazyLock<FxHashMap<&'static str, Field>> = LazyLock::new(|| {
+            Field::ALL
+                .iter()
+                .map(|field| (field.name(), *field))
+                .collect()
+        });
         NAMES.get(name).copied()
     }
 
-    /// The field that a payload's key stands for by the normative map. Constant time: this is on the road of every field
-    /// of every grain.
+    /// The field that a payload's key stands for by the normative map. Constant time: this is on
+    /// the road of every field of every grain.
     pub fn from_short_key(key: &str) -> Option<Field> {
         Self::from_key_bytes(key.as_bytes()).map(|(_, field)| field)
     }
 
-    /// [`Field::from_short_key`] of bytes of which nothing is known yet, with the key that they are.
+    /// [`Field::from_short_key`] of bytes of which nothing is known yet, with the key that they
+    /// are.
     #[inline]
     pub(super) fn from_key_bytes(key: &[u8]) -> Option<(&'static str, Field)> {
         let mut slot = slot_of(key);
         loop {
             let (known, field) = SHORT_KEYS[slot]?;
-            // Most keys are of a few bytes, for which a call to compare memory takes longer than comparing.
-            if known.len() == key.len() && known.bytes().zip(key).all(|(known, byte)| known == *byte) {
+            // Most keys are of a few bytes, for which a call to compare memory takes longer than
+            // comparing.
+            if known.len() == key.len()
+                && known.bytes().zip(key).all(|(known, byte)| known == *byte)
+            {
                 return Some((known, field));
             }
             slot = (slot + 1) % SLOTS;
         }
     }
 
-    /// The names inside the maps of a field that is compacted inside (§4.7): full name and short key; empty for others.
+    /// The names inside the maps of a field that is compacted inside (§4.7): full name and short
+    /// key; empty for others.
     pub const fn nested_keys(self) -> &'static [(&'static str, &'static str)] {
         match self.kind() {
             Kind::ContentRefs => &[
@@ -396,7 +411,8 @@ static SHORT_KEYS: ShortKeys = {
     slots
 };
 
-/// The first slot to look for `key` in: FNV-1a over at most its first twelve bytes, the length of the longest short key.
+/// The first slot to look for `key` in: FNV-1a over at most its first twelve bytes, the length of
+/// the longest short key.
 const fn slot_of(key: &[u8]) -> usize {
     let mut hash: u32 = 0x811c_9dc5;
     let mut at = 0;
@@ -416,16 +432,25 @@ mod tests {
     #[test]
     fn names_and_short_keys_are_one_to_one() {
         let names: HashSet<_> = Field::ALL.iter().map(|field| field.name()).collect();
-        let shorts: HashSet<_> = Field::ALL.iter().map(|field| field.short_key(None)).collect();
+        let shorts: HashSet<_> = Field::ALL
+            .iter()
+            .map(|field| field.short_key(None))
+            .collect();
         assert_eq!((names.len(), shorts.len()), (Field::COUNT, Field::COUNT));
         for &field in Field::ALL {
             assert_eq!(Field::from_name(field.name()), Some(field));
             assert_eq!(Field::from_short_key(field.short_key(None)), Some(field));
-            assert_eq!(Field::from_short_key(field.short_key(Some(GrainType::Action))), Some(field));
+            assert_eq!(
+                Field::from_short_key(field.short_key(Some(GrainType::Action))),
+                Some(field)
+            );
         }
         assert_eq!(Field::from_short_key("subject"), None);
         assert_eq!(Field::from_short_key(""), None);
-        assert_eq!(Field::from_short_key("a key that is longer than any short key"), None);
+        assert_eq!(
+            Field::from_short_key("a key that is longer than any short key"),
+            None
+        );
     }
 
     #[test]
@@ -443,7 +468,14 @@ mod tests {
                 .find(|step| matches!(SHORT_KEYS[(home + step) % SLOTS], Some((known, _)) if known == key))
                 .unwrap()
         };
-        let total: usize = Field::ALL.iter().map(|field| probes(field.short_key(None)) + 1).sum();
-        assert!(total < Field::COUNT * 3 / 2, "{total} probes for {} keys", Field::COUNT);
+        let total: usize = Field::ALL
+            .iter()
+            .map(|field| probes(field.short_key(None)) + 1)
+            .sum();
+        assert!(
+            total < Field::COUNT * 3 / 2,
+            "{total} probes for {} keys",
+            Field::COUNT
+        );
     }
 }

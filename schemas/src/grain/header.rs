@@ -50,7 +50,8 @@ impl Sensitivity {
         }
     }
 
-    /// The least class that a structural tag demands (§13.4); prefixes are lower case and end in a colon.
+    /// The least class that a structural tag demands (§13.4); prefixes are lower case and end in a
+    /// colon.
     pub fn of_tag(tag: &str) -> Sensitivity {
         match tag.split_once(':').map(|(prefix, _)| prefix) {
             Some("phi") => Sensitivity::Phi,
@@ -108,7 +109,8 @@ impl Flags {
         self.0 & Self::EMBEDDING_REFS != 0
     }
 
-    /// The payload claims to be CBOR. Some writers use the bit for something else: trust the payload's first byte.
+    /// The payload claims to be CBOR. Some writers use the bit for something else: trust the
+    /// payload's first byte.
     pub const fn cbor(self) -> bool {
         self.0 & Self::CBOR != 0
     }
@@ -164,18 +166,23 @@ impl Header {
     /// Reads the header of `blob`.
     ///
     /// # Errors
-    /// [`ErrorCode::TooShort`] below ten bytes, [`ErrorCode::Version`], [`ErrorCode::UnknownType`] for type byte 0.
+    /// [`ErrorCode::TooShort`] below ten bytes, [`ErrorCode::Version`], [`ErrorCode::UnknownType`]
+    /// for type byte 0.
     pub fn read(blob: &[u8]) -> Result<Header, GrainError> {
         let &[version, flags, type_byte, n0, n1, c0, c1, c2, c3, _, ..] = blob else {
-            let message = format!("a blob has at least {MIN_BLOB_LENGTH} bytes, this one has {}", blob.len());
+            let message = format!(
+                "a blob has at least {MIN_BLOB_LENGTH} bytes, this one has {}",
+                blob.len()
+            );
             return Err(GrainError::new(ErrorCode::TooShort, message));
         };
         if version != VERSION {
             let message = format!("unsupported format version: {version}");
             return Err(GrainError::new(ErrorCode::Version, message).at(0));
         }
-        let type_byte = TypeByte::from_byte(type_byte)
-            .ok_or_else(|| GrainError::new(ErrorCode::UnknownType, "type byte 0x00 is in no range").at(2))?;
+        let type_byte = TypeByte::from_byte(type_byte).ok_or_else(|| {
+            GrainError::new(ErrorCode::UnknownType, "type byte 0x00 is in no range").at(2)
+        })?;
         Ok(Header {
             flags: Flags(flags),
             type_byte,
@@ -188,7 +195,17 @@ impl Header {
     pub fn to_bytes(self) -> [u8; HEADER_LENGTH] {
         let [n0, n1] = self.namespace_hash;
         let [c0, c1, c2, c3] = self.created_at_seconds.to_be_bytes();
-        [VERSION, self.flags.0, self.type_byte.byte(), n0, n1, c0, c1, c2, c3]
+        [
+            VERSION,
+            self.flags.0,
+            self.type_byte.byte(),
+            n0,
+            n1,
+            c0,
+            c1,
+            c2,
+            c3,
+        ]
     }
 }
 
@@ -212,7 +229,11 @@ mod tests {
         let blob = [1, 0b1010_1001, 5, 0xa4, 0xd2, 0x69, 0x68, 0xba, 0xa0, 0x80];
         let header = Header::read(&blob).unwrap();
         assert!(header.flags.signed() && header.flags.has_content_refs() && header.flags.cbor());
-        assert!(!header.flags.encrypted() && !header.flags.compressed() && !header.flags.has_embedding_refs());
+        assert!(
+            !header.flags.encrypted()
+                && !header.flags.compressed()
+                && !header.flags.has_embedding_refs()
+        );
         assert_eq!(header.flags.sensitivity(), Sensitivity::Pii);
         assert_eq!(header.created_at_seconds, 1_768_471_200);
         assert_eq!(header.to_bytes(), blob[..9]);

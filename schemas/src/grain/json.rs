@@ -1,6 +1,7 @@
 //! Grains as JSON with full field names: what people, SQL and `grain encode|decode` see.
 //!
-//! A number with a dot or an exponent is a double, any other an integer; binary data is `{"$bytes_hex": "…"}`.
+//! A number with a dot or an exponent is a double, any other an integer; binary data is
+//! `{"$bytes_hex": "…"}`.
 
 use std::borrow::Cow;
 
@@ -15,10 +16,17 @@ use crate::json::{Json, Number, Object};
 const BYTES_MEMBER: &str = "$bytes_hex";
 
 impl Grain<'_> {
-    /// The grain as a JSON object with full names, in the order of the payload's keys, unknown keys last and as they are.
+    /// The grain as a JSON object with full names, in the order of the payload's keys, unknown keys
+    /// last and as they are.
     pub fn to_json(&self) -> Json<'static> {
-        let known = self.known().iter().map(|(field, value)| (field.name().to_owned(), expand(*field, value)));
-        let unknown = self.unknown().iter().map(|(key, value)| ((*key).to_owned(), to_json(value)));
+        let known = self
+            .known()
+            .iter()
+            .map(|(field, value)| (field.name().to_owned(), expand(*field, value)));
+        let unknown = self
+            .unknown()
+            .iter()
+            .map(|(key, value)| ((*key).to_owned(), to_json(value)));
         Json::Object(known.chain(unknown).collect())
     }
 }
@@ -27,7 +35,9 @@ impl Grain<'_> {
 pub(crate) fn expand(field: Field, value: &RawValue<'_>) -> Json<'static> {
     let names = field.nested_keys();
     match value.as_array() {
-        Some(items) if !names.is_empty() => Json::Array(items.map(|item| expand_map(names, &item)).collect()),
+        Some(items) if !names.is_empty() => {
+            Json::Array(items.map(|item| expand_map(names, &item)).collect())
+        }
         _ => to_json(value),
     }
 }
@@ -36,11 +46,19 @@ fn expand_map(names: &[(&'static str, &'static str)], item: &RawValue<'_>) -> Js
     let Some(entries) = item.as_map() else {
         return to_json(item);
     };
-    let name_of = |key: &str| names.iter().find(|(_, short)| *short == key).map(|(name, _)| *name);
+    let name_of = |key: &str| {
+        names
+            .iter()
+            .find(|(_, short)| *short == key)
+            .map(|(name, _)| *name)
+    };
     Json::Object(
         entries
             .map(|(key, value)| {
-                (name_of(key).map_or_else(|| Cow::Owned(key.to_owned()), Cow::Borrowed), to_json(&value))
+                (
+                    name_of(key).map_or_else(|| Cow::Owned(key.to_owned()), Cow::Borrowed),
+                    to_json(&value),
+                )
             })
             .collect(),
     )
@@ -55,19 +73,28 @@ pub fn to_json(value: &RawValue<'_>) -> Json<'static> {
         RawValue::BigInt(value) => Json::from(*value),
         RawValue::Float(value) => Number::from_f64(*value).map_or(Json::Null, Json::Number),
         RawValue::Text(text) => Json::from((*text).to_owned()),
-        RawValue::Bytes(bytes) => Json::Object([(BYTES_MEMBER, Json::from(hex::encode(bytes)))].into_iter().collect()),
-        RawValue::Array(encoded) => Json::Array(encoded.items().map(|item| to_json(&item)).collect()),
-        RawValue::Map(encoded) => {
-            Json::Object(encoded.entries().map(|(key, value)| (key.to_owned(), to_json(&value))).collect())
+        RawValue::Bytes(bytes) => Json::Object(
+            [(BYTES_MEMBER, Json::from(hex::encode(bytes)))]
+                .into_iter()
+                .collect(),
+        ),
+        RawValue::Array(encoded) => {
+            Json::Array(encoded.items().map(|item| to_json(&item)).collect())
         }
+        RawValue::Map(encoded) => Json::Object(
+            encoded
+                .entries()
+                .map(|(key, value)| (key.to_owned(), to_json(&value)))
+                .collect(),
+        ),
     }
 }
 
 /// JSON as a payload value.
 ///
 /// # Errors
-/// [`ErrorCode::Range`] for an integer beyond 64 bits, [`ErrorCode::FloatInvalid`] for a number beyond doubles,
-/// [`ErrorCode::Schema`] for binary data that isn't hex.
+/// [`ErrorCode::Range`] for an integer beyond 64 bits, [`ErrorCode::FloatInvalid`] for a number
+/// beyond doubles, [`ErrorCode::Schema`] for binary data that isn't hex.
 pub fn from_json<'j>(json: &'j Json<'_>) -> Result<Value<'j>, GrainError> {
     into_value(json.reborrow())
 }
@@ -79,12 +106,16 @@ pub(super) fn into_value(json: Json<'_>) -> Result<Value<'_>, GrainError> {
         Json::Bool(value) => value.into(),
         Json::Number(number) => from_number(&number)?,
         Json::String(text) => Value::Text(text),
-        Json::Array(items) => Value::Array(items.into_iter().map(into_value).collect::<Result<_, _>>()?),
+        Json::Array(items) => Value::Array(
+            items
+                .into_iter()
+                .map(into_value)
+                .collect::<Result<_, _>>()?,
+        ),
         Json::Object(object) => match bytes_member(&object) {
-            Some(digits) => Value::Bytes(
-                hex::decode(digits)
-                    .map_err(|error| GrainError::new(ErrorCode::Schema, format!("`{BYTES_MEMBER}`: {error}")))?,
-            ),
+            Some(digits) => Value::Bytes(hex::decode(digits).map_err(|error| {
+                GrainError::new(ErrorCode::Schema, format!("`{BYTES_MEMBER}`: {error}"))
+            })?),
             None => Value::Map(
                 object
                     .into_iter()
@@ -96,33 +127,48 @@ pub(super) fn into_value(json: Json<'_>) -> Result<Value<'_>, GrainError> {
 }
 
 fn bytes_member<'a>(object: &'a Object<'_>) -> Option<&'a str> {
-    (object.len() == 1).then(|| object.get(BYTES_MEMBER).and_then(Json::as_str)).flatten()
+    (object.len() == 1)
+        .then(|| object.get(BYTES_MEMBER).and_then(Json::as_str))
+        .flatten()
 }
 
 fn from_number(number: &Number<'_>) -> Result<Value<'static>, GrainError> {
     if number.is_integer() {
         let unsigned = number.as_u64().map(Integer::Unsigned);
-        let integer = unsigned.or_else(|| number.as_i64().map(Integer::from)).ok_or_else(|| {
-            GrainError::new(ErrorCode::Range, format!("the integer {} doesn't fit 64 bits", number.as_str()))
-        })?;
+        let integer = unsigned
+            .or_else(|| number.as_i64().map(Integer::from))
+            .ok_or_else(|| {
+                GrainError::new(
+                    ErrorCode::Range,
+                    format!("the integer {} doesn't fit 64 bits", number.as_str()),
+                )
+            })?;
         return Ok(Value::Int(integer));
     }
     let value = number.as_f64();
     if !value.is_finite() {
-        return Err(GrainError::new(ErrorCode::FloatInvalid, format!("{} is beyond doubles", number.as_str())));
+        return Err(GrainError::new(
+            ErrorCode::FloatInvalid,
+            format!("{} is beyond doubles", number.as_str()),
+        ));
     }
     Ok(Value::Float(value))
 }
 
-/// The JSON value of `field` as the payload has it: names inside it compacted, date-times in milliseconds, integers where
-/// doubles belong made doubles.
+/// The JSON value of `field` as the payload has it: names inside it compacted, date-times in
+/// milliseconds, integers where doubles belong made doubles.
 pub(super) fn compact(field: Field, json: Json<'_>) -> Result<Value<'_>, GrainError> {
     let value = into_value(json).map_err(|error| error.field(field.name()))?;
     Ok(match (field.kind(), value) {
         (Kind::Instant, Value::Text(text)) => milliseconds(field, &text)?.into(),
         (Kind::UnitFloat | Kind::Float, Value::Int(integer)) => to_double(integer).into(),
         (Kind::ContentRefs | Kind::EmbeddingRefs | Kind::RelatedTo, Value::Array(items)) => {
-            Value::Array(items.into_iter().map(|item| compact_map(field, item)).collect())
+            Value::Array(
+                items
+                    .into_iter()
+                    .map(|item| compact_map(field, item))
+                    .collect(),
+            )
         }
         (_, value) => value,
     })
@@ -138,7 +184,9 @@ fn to_double(integer: Integer) -> f64 {
 /// RFC 3339 text as milliseconds since 1970, rounded down (§4.8).
 fn milliseconds(field: Field, text: &str) -> Result<i64, GrainError> {
     let instant = chrono::DateTime::parse_from_rfc3339(text).map_err(|error| {
-        let message = format!("`{text}` is neither milliseconds since 1970 nor an RFC 3339 date-time: {error}");
+        let message = format!(
+            "`{text}` is neither milliseconds since 1970 nor an RFC 3339 date-time: {error}"
+        );
         GrainError::new(ErrorCode::Schema, message).field(field.name())
     })?;
     Ok(instant.timestamp_millis())
@@ -148,13 +196,21 @@ fn compact_map(field: Field, item: Value<'_>) -> Value<'_> {
     let Value::Map(entries) = item else {
         return item;
     };
-    let short_of = |name: &str| field.nested_keys().iter().find(|(full, _)| *full == name).map(|(_, short)| *short);
+    let short_of = |name: &str| {
+        field
+            .nested_keys()
+            .iter()
+            .find(|(full, _)| *full == name)
+            .map(|(_, short)| *short)
+    };
     Value::Map(
         entries
             .into_iter()
             .map(|(name, value)| {
                 let value = match value {
-                    Value::Int(integer) if field == Field::RelatedTo && name == "weight" => to_double(integer).into(),
+                    Value::Int(integer) if field == Field::RelatedTo && name == "weight" => {
+                        to_double(integer).into()
+                    }
                     value => value,
                 };
                 (short_of(&name).map_or(name, Cow::Borrowed), value)

@@ -14,8 +14,9 @@ pub enum Mark {
     ForeignKey,
     /// The payload holds fields of the index layer (§5.6): untrusted, never applied.
     IndexFields,
-    /// A field holds another kind of value than its kind. One that can be read in one way only has its column all the same
-    /// (an integer as a double, a text as a list of one), any other has none.
+    /// A field holds another kind of value than its kind. One that can be read in one way only has
+    /// its column all the same (an integer as a double, a text as a list of one), any other has
+    /// none.
     FieldKind,
     /// The header's creation second differs from the payload's `created_at`.
     HeaderTime,
@@ -97,12 +98,17 @@ impl Marks {
 
     /// The marks in a fixed order.
     pub fn iter(self) -> impl Iterator<Item = Mark> {
-        Mark::ALL.into_iter().filter(move |mark| self.contains(*mark))
+        Mark::ALL
+            .into_iter()
+            .filter(move |mark| self.contains(*mark))
     }
 }
 
 impl fmt::Debug for Marks {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_set().entries(self.iter().map(Mark::name)).finish()
+        formatter
+            .debug_set()
+            .entries(self.iter().map(Mark::name))
+            .finish()
     }
 }

@@ -40,10 +40,14 @@ pub(crate) use cbor::cbor_items;
 pub use decode::{Grain, Mode};
 pub use domain::{DomainPlace, find_domain_field, may_have_domain_field};
 pub use elide::{elide, elision_hash, verify_elision};
-pub use encode::{EncodeOptions, EncodedGrain, Key, OpenGrain, ZSTD_LEVEL, encode, encode_json, encode_object};
+pub use encode::{
+    EncodeOptions, EncodedGrain, Key, OpenGrain, ZSTD_LEVEL, encode, encode_json, encode_object,
+};
 pub(crate) use extent::{delivered_length, read_map, write_value};
 pub use fields::{Access, Field, Kind};
-pub use header::{Flags, HEADER_LENGTH, Header, MIN_BLOB_LENGTH, Sensitivity, VERSION, namespace_hash};
+pub use header::{
+    Flags, HEADER_LENGTH, Header, MIN_BLOB_LENGTH, Sensitivity, VERSION, namespace_hash,
+};
 pub use json::{from_json, to_json};
 pub use marks::{Mark, Marks};
 pub use payload::{DEFAULT_PAYLOAD_LIMIT, Encoding, Payload};

@@ -24,27 +24,46 @@ pub(super) struct MessagePackReader<'a> {
 
 impl<'a> MessagePackReader<'a> {
     pub(super) fn new(bytes: &'a [u8]) -> Self {
-        MessagePackReader { bytes, position: 0, again: false, deviation: None }
+        MessagePackReader {
+            bytes,
+            position: 0,
+            again: false,
+            deviation: None,
+        }
     }
 
     /// Over a payload that was walked before, from `position`.
     pub(super) fn again(bytes: &'a [u8], position: usize) -> Self {
-        MessagePackReader { bytes, position, again: true, deviation: None }
+        MessagePackReader {
+            bytes,
+            position,
+            again: true,
+            deviation: None,
+        }
     }
 
     fn take(&mut self, length: usize) -> Result<&'a [u8], GrainError> {
-        let taken = self.bytes.get(self.position..).and_then(|rest| rest.get(..length));
-        let taken = taken.ok_or_else(|| GrainError::corrupt(self.bytes.len(), "the payload ends inside a value"))?;
+        let taken = self
+            .bytes
+            .get(self.position..)
+            .and_then(|rest| rest.get(..length));
+        let taken = taken.ok_or_else(|| {
+            GrainError::corrupt(self.bytes.len(), "the payload ends inside a value")
+        })?;
         self.position += length;
         Ok(taken)
     }
 
     /// A big-endian unsigned integer of `width` bytes.
     fn number(&mut self, width: usize) -> Result<u64, GrainError> {
-        Ok(self.take(width)?.iter().fold(0, |number, byte| number << 8 | u64::from(*byte)))
+        Ok(self
+            .take(width)?
+            .iter()
+            .fold(0, |number, byte| number << 8 | u64::from(*byte)))
     }
 
-    /// A length or count of `width` bytes; `least` is the smallest that needs that width in canonical form.
+    /// A length or count of `width` bytes; `least` is the smallest that needs that width in
+    /// canonical form.
     fn length(&mut self, width: usize, least: u64, start: usize) -> Result<usize, GrainError> {
         let length = self.number(width)?;
         if length < least {
@@ -63,7 +82,12 @@ impl<'a> MessagePackReader<'a> {
         Ok(Token::Text(self.text(bytes, start)?))
     }
 
-    fn unsigned(&mut self, width: usize, least: u64, start: usize) -> Result<Token<'a>, GrainError> {
+    fn unsigned(
+        &mut self,
+        width: usize,
+        least: u64,
+        start: usize,
+    ) -> Result<Token<'a>, GrainError> {
         let value = self.number(width)?;
         if value < least {
             self.deviates(start, "an integer isn't in its smallest form");
@@ -94,7 +118,11 @@ impl<'a> Reader<'a> for MessagePackReader<'a> {
     }
 
     fn fork(&self, position: usize) -> Self {
-        MessagePackReader { position, deviation: None, ..*self }
+        MessagePackReader {
+            position,
+            deviation: None,
+            ..*self
+        }
     }
 
     fn deviation(&mut self) -> &mut Option<Deviation> {
@@ -111,10 +139,9 @@ impl<'a> Reader<'a> for MessagePackReader<'a> {
     #[inline(always)]
     fn token(&mut self) -> Result<Token<'a>, GrainError> {
         let start = self.position;
-        let &head = self
-            .bytes
-            .get(start)
-            .ok_or_else(|| GrainError::corrupt(start, "the payload ends where a value was expected"))?;
+        let &head = self.bytes.get(start).ok_or_else(|| {
+            GrainError::corrupt(start, "the payload ends where a value was expected")
+        })?;
         self.position += 1;
         match head {
             0x00..=0x7f => Ok(Token::Int(i64::from(head))),
@@ -125,9 +152,18 @@ impl<'a> Reader<'a> for MessagePackReader<'a> {
             0xc0 => Ok(Token::Nil),
             0xc2 => Ok(Token::Bool(false)),
             0xc3 => Ok(Token::Bool(true)),
-            0xc4 => self.length(1, 0, start).and_then(|length| self.take(length)).map(Token::Bytes),
-            0xc5 => self.length(2, 1 << 8, start).and_then(|length| self.take(length)).map(Token::Bytes),
-            0xc6 => self.length(4, 1 << 16, start).and_then(|length| self.take(length)).map(Token::Bytes),
+            0xc4 => self
+                .length(1, 0, start)
+                .and_then(|length| self.take(length))
+                .map(Token::Bytes),
+            0xc5 => self
+                .length(2, 1 << 8, start)
+                .and_then(|length| self.take(length))
+                .map(Token::Bytes),
+            0xc6 => self
+                .length(4, 1 << 16, start)
+                .and_then(|length| self.take(length))
+                .map(Token::Bytes),
             0xca => {
                 let value = f32::from_bits(self.number(4)? as u32);
                 self.deviates(start, "a number is a single-precision float");
@@ -142,15 +178,27 @@ impl<'a> Reader<'a> for MessagePackReader<'a> {
             0xd1 => self.signed(2, i64::from(i8::MIN), start),
             0xd2 => self.signed(4, i64::from(i16::MIN), start),
             0xd3 => self.signed(8, i64::from(i32::MIN), start),
-            0xd9 => self.length(1, 32, start).and_then(|length| self.string(length, start)),
-            0xda => self.length(2, 1 << 8, start).and_then(|length| self.string(length, start)),
-            0xdb => self.length(4, 1 << 16, start).and_then(|length| self.string(length, start)),
+            0xd9 => self
+                .length(1, 32, start)
+                .and_then(|length| self.string(length, start)),
+            0xda => self
+                .length(2, 1 << 8, start)
+                .and_then(|length| self.string(length, start)),
+            0xdb => self
+                .length(4, 1 << 16, start)
+                .and_then(|length| self.string(length, start)),
             0xdc => self.length(2, 16, start).map(Token::Array),
             0xdd => self.length(4, 1 << 16, start).map(Token::Array),
             0xde => self.length(2, 16, start).map(Token::Map),
             0xdf => self.length(4, 1 << 16, start).map(Token::Map),
-            0xc1 => Err(GrainError::corrupt(start, "0xc1 begins no MessagePack value")),
-            0xc7..=0xc9 | 0xd4..=0xd8 => Err(GrainError::corrupt(start, "extension types have no place in a grain")),
+            0xc1 => Err(GrainError::corrupt(
+                start,
+                "0xc1 begins no MessagePack value",
+            )),
+            0xc7..=0xc9 | 0xd4..=0xd8 => Err(GrainError::corrupt(
+                start,
+                "extension types have no place in a grain",
+            )),
         }
     }
 
@@ -164,13 +212,21 @@ impl<'a> Reader<'a> for MessagePackReader<'a> {
 
     fn pass(&mut self) -> Result<usize, GrainError> {
         let start = self.position;
-        let Some(&head) = self.bytes.get(start) else { return Ok(self.token()?.children()) };
+        let Some(&head) = self.bytes.get(start) else {
+            return Ok(self.token()?.children());
+        };
         self.position += 1;
         match head {
             0xa0..=0xbf => self.leave(usize::from(head & 0x1f)),
-            0xd9 => self.number(1).and_then(|length| self.leave(length as usize)),
-            0xda => self.number(2).and_then(|length| self.leave(length as usize)),
-            0xdb => self.number(4).and_then(|length| self.leave(length as usize)),
+            0xd9 => self
+                .number(1)
+                .and_then(|length| self.leave(length as usize)),
+            0xda => self
+                .number(2)
+                .and_then(|length| self.leave(length as usize)),
+            0xdb => self
+                .number(4)
+                .and_then(|length| self.leave(length as usize)),
             0x00..=0x7f | 0xe0..=0xff => Ok(0),
             // All others cost as much to pass over as to read.
             _ => {
@@ -190,7 +246,8 @@ impl MessagePackReader<'_> {
 /// Appends the canonical encoding of `value`.
 ///
 /// # Errors
-/// [`ErrorCode::FloatInvalid`], [`ErrorCode::Corrupt`] for a byte-order mark or a key that stands twice after normalization.
+/// [`ErrorCode::FloatInvalid`], [`ErrorCode::Corrupt`] for a byte-order mark or a key that stands
+/// twice after normalization.
 pub(super) fn write(value: &Value<'_>, out: &mut Vec<u8>) -> Result<(), GrainError> {
     match value {
         Value::Nil => out.push(0xc0),
@@ -199,25 +256,44 @@ pub(super) fn write(value: &Value<'_>, out: &mut Vec<u8>) -> Result<(), GrainErr
         Value::Int(Integer::Negative(value)) => write_negative(*value, out),
         Value::Float(value) => {
             if !value.is_finite() {
-                return Err(GrainError::new(ErrorCode::FloatInvalid, "a number is NaN or infinite"));
+                return Err(GrainError::new(
+                    ErrorCode::FloatInvalid,
+                    "a number is NaN or infinite",
+                ));
             }
             out.push(0xcb);
             out.extend(value.to_be_bytes());
         }
         Value::Text(text) => write_text(&normalize(text)?, out),
         Value::Bytes(bytes) => {
-            write_head(bytes.len(), &[(0, 1, 0xc4), (1 << 8, 2, 0xc5), (1 << 16, 4, 0xc6)], out);
+            write_head(
+                bytes.len(),
+                &[(0, 1, 0xc4), (1 << 8, 2, 0xc5), (1 << 16, 4, 0xc6)],
+                out,
+            );
             out.extend(bytes);
         }
         Value::Array(items) => {
-            write_small_head(items.len(), 16, 0x90, &[(0, 2, 0xdc), (1 << 16, 4, 0xdd)], out);
+            write_small_head(
+                items.len(),
+                16,
+                0x90,
+                &[(0, 2, 0xdc), (1 << 16, 4, 0xdd)],
+                out,
+            );
             for item in items {
                 write(item, out)?;
             }
         }
         Value::Map(entries) => {
             let entries = sorted_entries(entries, |left, right| left.cmp(right))?;
-            write_small_head(entries.len(), 16, 0x80, &[(0, 2, 0xde), (1 << 16, 4, 0xdf)], out);
+            write_small_head(
+                entries.len(),
+                16,
+                0x80,
+                &[(0, 2, 0xde), (1 << 16, 4, 0xdf)],
+                out,
+            );
             for (key, value) in entries {
                 write_text(&key, out);
                 write(value, out)?;
@@ -249,12 +325,24 @@ pub(super) fn sorted_entries<'v>(
 }
 
 fn write_text(text: &str, out: &mut Vec<u8>) {
-    write_small_head(text.len(), 32, 0xa0, &[(0, 1, 0xd9), (1 << 8, 2, 0xda), (1 << 16, 4, 0xdb)], out);
+    write_small_head(
+        text.len(),
+        32,
+        0xa0,
+        &[(0, 1, 0xd9), (1 << 8, 2, 0xda), (1 << 16, 4, 0xdb)],
+        out,
+    );
     out.extend(text.as_bytes());
 }
 
 /// A head that holds a length below `limit` in its own byte, else one of `forms`.
-fn write_small_head(length: usize, limit: usize, base: u8, forms: &[(usize, usize, u8)], out: &mut Vec<u8>) {
+fn write_small_head(
+    length: usize,
+    limit: usize,
+    base: u8,
+    forms: &[(usize, usize, u8)],
+    out: &mut Vec<u8>,
+) {
     if length < limit {
         out.push(base | length as u8);
     } else {
@@ -262,7 +350,8 @@ fn write_small_head(length: usize, limit: usize, base: u8, forms: &[(usize, usiz
     }
 }
 
-/// The smallest of `forms` (least length, width in bytes, head byte; ascending) that `length` needs.
+/// The smallest of `forms` (least length, width in bytes, head byte; ascending) that `length`
+/// needs.
 fn write_head(length: usize, forms: &[(usize, usize, u8)], out: &mut Vec<u8>) {
     if let Some((_, width, head)) = forms.iter().rev().find(|(least, _, _)| length >= *least) {
         out.push(*head);

@@ -1,6 +1,8 @@
-//! What the entries of a compound field must have: references, blocks and the legal entity behind an agent.
+//! What the entries of a compound field must have: references, blocks and the legal entity behind
+//! an agent.
 //!
-//! Only writers are held to it. A reader has no use for refusing a grain because a reference in it leads nowhere.
+//! Only writers are held to it. A reader has no use for refusing a grain because a reference in it
+//! leads nowhere.
 
 use super::fields::Field;
 use super::raw::RawValue;
@@ -21,11 +23,17 @@ fn is_integer(value: &RawValue<'_>) -> bool {
 const CONTENT_REF: &[Part] = &[("uri", "u", is_text), ("modality", "m", is_text)];
 
 /// §27.5: a citation stands among the content references and has parts of its own.
-const CITATION: &[Part] = &[("citation_type", "citation_type", is_text), ("identifier", "identifier", is_text)];
+const CITATION: &[Part] = &[
+    ("citation_type", "citation_type", is_text),
+    ("identifier", "identifier", is_text),
+];
 
 /// §7.2.
-const EMBEDDING_REF: &[Part] =
-    &[("vector_id", "vi", is_text), ("model", "mo", is_text), ("dimensions", "dm", is_integer)];
+const EMBEDDING_REF: &[Part] = &[
+    ("vector_id", "vi", is_text),
+    ("model", "mo", is_text),
+    ("dimensions", "dm", is_integer),
+];
 
 /// §12.5.1.
 const LEGAL_ENTITY: &[Part] = &[("type", "type", is_text), ("name", "name", is_text)];
@@ -36,7 +44,9 @@ const CONTENT_BLOCK: &[Part] = &[("type", "type", is_text)];
 /// Checks that `value`, which is of the field's kind, has what each of its entries must have.
 pub(super) fn check(field: Field, value: &RawValue<'_>) -> Result<(), GrainError> {
     let parts_of = |entry: &RawValue<'_>| match field {
-        Field::ContentRefs if CITATION.iter().any(|(_, key, _)| entry.get(key).is_some()) => CITATION,
+        Field::ContentRefs if CITATION.iter().any(|(_, key, _)| entry.get(key).is_some()) => {
+            CITATION
+        }
         Field::ContentRefs => CONTENT_REF,
         Field::EmbeddingRefs => EMBEDDING_REF,
         Field::ContentBlocks => CONTENT_BLOCK,
@@ -48,14 +58,22 @@ pub(super) fn check(field: Field, value: &RawValue<'_>) -> Result<(), GrainError
         Field::ContentRefs | Field::EmbeddingRefs | Field::ContentBlocks => {
             let mut entries = value.as_array().into_iter().flatten().enumerate();
             entries.try_for_each(|(at, entry)| {
-                check_entry(&entry, parts_of(&entry), &format_args!("{}[{at}]", field.name()))
+                check_entry(
+                    &entry,
+                    parts_of(&entry),
+                    &format_args!("{}[{at}]", field.name()),
+                )
             })
         }
         _ => Ok(()),
     }
 }
 
-fn check_entry(entry: &RawValue<'_>, parts: &[Part], path: &dyn std::fmt::Display) -> Result<(), GrainError> {
+fn check_entry(
+    entry: &RawValue<'_>,
+    parts: &[Part],
+    path: &dyn std::fmt::Display,
+) -> Result<(), GrainError> {
     for (name, key, fits) in parts {
         let message = match entry.get(key) {
             Some(value) if fits(&value) => continue,

@@ -1,4 +1,5 @@
-//! From a blob to the bytes of its payload: header, decompression, and which encoding the payload really has.
+//! From a blob to the bytes of its payload: header, decompression, and which encoding the payload
+//! really has.
 
 use std::borrow::Cow;
 
@@ -28,8 +29,9 @@ impl Encoding {
         }
     }
 
-    /// The encoding of a map that begins with the byte `first`. No byte begins a map in both; what begins a CBOR map begins
-    /// a short MessagePack string, so CBOR is only believed where something else speaks for it.
+    /// The encoding of a map that begins with the byte `first`. No byte begins a map in both; what
+    /// begins a CBOR map begins a short MessagePack string, so CBOR is only believed where
+    /// something else speaks for it.
     pub fn of_map(first: u8) -> Option<Encoding> {
         if msgpack::begins_map(first) {
             Some(Encoding::MessagePack)
@@ -40,12 +42,13 @@ impl Encoding {
         }
     }
 
-    /// The encoding that a payload really has, given what the header claims. The widespread lie (the CBOR flag over
-    /// MessagePack) is seen through; what begins a short MessagePack map begins a CBOR array too, so a claim of CBOR is a lie
-    /// only if the payload as a whole isn't CBOR.
+    /// The encoding that a payload really has, given what the header claims. The widespread lie
+    /// (the CBOR flag over MessagePack) is seen through; what begins a short MessagePack map begins
+    /// a CBOR array too, so a claim of CBOR is a lie only if the payload as a whole isn't CBOR.
     ///
     /// # Errors
-    /// [`ErrorCode::NotMap`] if the payload is some other value, [`ErrorCode::Corrupt`] if it is none.
+    /// [`ErrorCode::NotMap`] if the payload is some other value, [`ErrorCode::Corrupt`] if it is
+    /// none.
     fn of_payload(payload: &[u8], claimed: Encoding) -> Result<Encoding, GrainError> {
         match payload.first().and_then(|first| Encoding::of_map(*first)) {
             Some(Encoding::MessagePack) if claimed == Encoding::Cbor && is_cbor_value(payload) => {}
@@ -57,7 +60,11 @@ impl Encoding {
             Encoding::MessagePack => MessagePackReader::new(payload).token()?,
             Encoding::Cbor => CborReader::new(payload).token()?,
         };
-        Err(GrainError::new(ErrorCode::NotMap, "the payload must be a MessagePack or CBOR map").at(0))
+        Err(GrainError::new(
+            ErrorCode::NotMap,
+            "the payload must be a MessagePack or CBOR map",
+        )
+        .at(0))
     }
 }
 
@@ -84,8 +91,8 @@ fn is_cbor_value(payload: &[u8]) -> bool {
     skip(&mut reader).is_ok() && reader.position() == payload.len()
 }
 
-/// The most bytes that a compressed payload may decompress to, unless the caller says otherwise: sixteen times the blob
-/// size that the specification recommends for its largest profile (§18.1).
+/// The most bytes that a compressed payload may decompress to, unless the caller says otherwise:
+/// sixteen times the blob size that the specification recommends for its largest profile (§18.1).
 pub const DEFAULT_PAYLOAD_LIMIT: usize = 16 << 20;
 
 /// A blob opened up to its payload. Borrows the blob's bytes unless they had to be decompressed.
@@ -105,12 +112,15 @@ impl<'a> Payload<'a> {
     /// Opens `blob`; a compressed payload may grow to `limit` bytes.
     ///
     /// # Errors
-    /// Those of [`Header::read`]; [`ErrorCode::NotMap`] if the payload isn't a map; [`ErrorCode::Corrupt`] if it doesn't
-    /// decompress within the limit.
+    /// Those of [`Header::read`]; [`ErrorCode::NotMap`] if the payload isn't a map;
+    /// [`ErrorCode::Corrupt`] if it doesn't decompress within the limit.
     pub fn open(blob: &'a [u8], limit: usize) -> Result<Payload<'a>, GrainError> {
         let header = Header::read(blob)?;
         if header.flags.encrypted() {
-            return Ok(Payload { header, content: Content::Encrypted });
+            return Ok(Payload {
+                header,
+                content: Content::Encrypted,
+            });
         }
         let raw = blob.get(HEADER_LENGTH..).unwrap_or_default();
         let bytes = if header.flags.compressed() {
@@ -118,9 +128,17 @@ impl<'a> Payload<'a> {
         } else {
             Cow::Borrowed(raw)
         };
-        let claimed = if header.flags.cbor() { Encoding::Cbor } else { Encoding::MessagePack };
-        let encoding = Encoding::of_payload(&bytes, claimed).map_err(|error| error.shifted(HEADER_LENGTH))?;
-        Ok(Payload { header, content: Content::Clear(bytes, encoding) })
+        let claimed = if header.flags.cbor() {
+            Encoding::Cbor
+        } else {
+            Encoding::MessagePack
+        };
+        let encoding =
+            Encoding::of_payload(&bytes, claimed).map_err(|error| error.shifted(HEADER_LENGTH))?;
+        Ok(Payload {
+            header,
+            content: Content::Clear(bytes, encoding),
+        })
     }
 
     /// The header.
@@ -128,12 +146,14 @@ impl<'a> Payload<'a> {
         &self.header
     }
 
-    /// Calls `visit` for each string of the payload, key or value, however deep, that isn't plain ASCII. False if a value is
-    /// binary or the payload can't be read to its end: then strings may be missing. Goes through the payload without making
-    /// anything of it.
+    /// Calls `visit` for each string of the payload, key or value, however deep, that isn't plain
+    /// ASCII. False if a value is binary or the payload can't be read to its end: then strings may
+    /// be missing. Goes through the payload without making anything of it.
     pub fn each_text_beyond_ascii(&self, visit: impl FnMut(&str)) -> bool {
         match self.clear() {
-            Some((bytes, Encoding::MessagePack)) => each_text_beyond_ascii(MessagePackReader::new(bytes), visit),
+            Some((bytes, Encoding::MessagePack)) => {
+                each_text_beyond_ascii(MessagePackReader::new(bytes), visit)
+            }
             Some((bytes, Encoding::Cbor)) => each_text_beyond_ascii(CborReader::new(bytes), visit),
             None => false,
         }

@@ -38,7 +38,8 @@ pub struct Encoded<'a> {
     encoding: Encoding,
 }
 
-/// Reads the value that begins at the reader's position inside a container at `depth`, walking all that is in it.
+/// Reads the value that begins at the reader's position inside a container at `depth`, walking all
+/// that is in it.
 #[inline(always)]
 pub(super) fn read_raw<'a, R: Reader<'a>>(
     reader: &mut R,
@@ -55,8 +56,13 @@ pub(super) fn read_raw<'a, R: Reader<'a>>(
 
 /// [`read_raw`] of a value that was walked before.
 #[inline(always)]
-pub(super) fn read_again<'a, R: Reader<'a>>(reader: &mut R, encoding: Encoding) -> Result<RawValue<'a>, GrainError> {
-    read_with(reader, encoding, |reader, token| pass_over(reader, token.children()))
+pub(super) fn read_again<'a, R: Reader<'a>>(
+    reader: &mut R,
+    encoding: Encoding,
+) -> Result<RawValue<'a>, GrainError> {
+    read_with(reader, encoding, |reader, token| {
+        pass_over(reader, token.children())
+    })
 }
 
 /// Reads a value; `inside` goes through what belongs to its first token.
@@ -70,8 +76,15 @@ fn read_with<'a, R: Reader<'a>>(
     let start = reader.position();
     inside(reader, token)?;
     let encoded = |count| {
-        let bytes = reader.bytes().get(start..reader.position()).unwrap_or_default();
-        Encoded { bytes, count, encoding }
+        let bytes = reader
+            .bytes()
+            .get(start..reader.position())
+            .unwrap_or_default();
+        Encoded {
+            bytes,
+            count,
+            encoding,
+        }
     };
     Ok(match token {
         Token::Nil => RawValue::Nil,
@@ -90,7 +103,8 @@ impl<'a> RawValue<'a> {
     /// The value that `bytes` begin with, whatever follows it and whatever it means.
     ///
     /// # Errors
-    /// [`ErrorCode::Corrupt`](crate::error::ErrorCode::Corrupt) if they begin with none that can be read.
+    /// [`ErrorCode::Corrupt`](crate::error::ErrorCode::Corrupt) if they begin with none that can be
+    /// read.
     pub fn read(bytes: &'a [u8], encoding: Encoding) -> Result<RawValue<'a>, GrainError> {
         match encoding {
             Encoding::MessagePack => read_raw(&mut MessagePackReader::new(bytes), encoding, 0),
@@ -150,7 +164,9 @@ impl<'a> RawValue<'a> {
 
     /// The value of `key`, if this is a map that has it.
     pub fn get(&self, key: &str) -> Option<RawValue<'a>> {
-        self.as_map()?.find(|(name, _)| *name == key).map(|(_, value)| value)
+        self.as_map()?
+            .find(|(name, _)| *name == key)
+            .map(|(_, value)| value)
     }
 
     /// How many items or entries an array or map has; 0 for any other value.
@@ -185,33 +201,47 @@ impl<'a> RawValue<'a> {
             RawValue::Float(value) => (*value).into(),
             RawValue::Text(text) => (*text).to_owned().into(),
             RawValue::Bytes(bytes) => Value::Bytes(bytes.to_vec()),
-            RawValue::Array(encoded) => Value::Array(encoded.items().map(|item| item.to_value()).collect()),
-            RawValue::Map(encoded) => {
-                Value::Map(encoded.entries().map(|(key, value)| (key.to_owned().into(), value.to_value())).collect())
+            RawValue::Array(encoded) => {
+                Value::Array(encoded.items().map(|item| item.to_value()).collect())
             }
+            RawValue::Map(encoded) => Value::Map(
+                encoded
+                    .entries()
+                    .map(|(key, value)| (key.to_owned().into(), value.to_value()))
+                    .collect(),
+            ),
         }
     }
 }
 
 impl<'a> Encoded<'a> {
-    /// The encoded bytes of the items or entries, without the container's head: equal bytes, equal content.
+    /// The encoded bytes of the items or entries, without the container's head: equal bytes, equal
+    /// content.
     pub fn bytes(&self) -> &'a [u8] {
         self.bytes
     }
 
     /// The items of an array.
     pub fn items(&self) -> Items<'a> {
-        Items { cursor: Cursor::new(self.bytes, self.encoding), encoding: self.encoding, left: self.count }
+        Items {
+            cursor: Cursor::new(self.bytes, self.encoding),
+            encoding: self.encoding,
+            left: self.count,
+        }
     }
 
     /// The entries of a map.
     pub fn entries(&self) -> Entries<'a> {
-        Entries { cursor: Cursor::new(self.bytes, self.encoding), encoding: self.encoding, left: self.count }
+        Entries {
+            cursor: Cursor::new(self.bytes, self.encoding),
+            encoding: self.encoding,
+            left: self.count,
+        }
     }
 }
 
-/// A reader of either encoding. The bytes were walked before, so reading them again doesn't fail; an iterator that meets
-/// an error all the same ends.
+/// A reader of either encoding. The bytes were walked before, so reading them again doesn't fail;
+/// an iterator that meets an error all the same ends.
 #[derive(Clone)]
 enum Cursor<'a> {
     MessagePack(usize, &'a [u8]),
@@ -227,13 +257,19 @@ impl<'a> Cursor<'a> {
     }
 
     fn next(&mut self, encoding: Encoding) -> Option<RawValue<'a>> {
-        fn read<'a, R: Reader<'a>>(at: &mut usize, mut reader: R, encoding: Encoding) -> Option<RawValue<'a>> {
+        fn read<'a, R: Reader<'a>>(
+            at: &mut usize,
+            mut reader: R,
+            encoding: Encoding,
+        ) -> Option<RawValue<'a>> {
             let value = read_again(&mut reader, encoding).ok()?;
             *at = reader.position();
             Some(value)
         }
         match self {
-            Cursor::MessagePack(at, bytes) => read(at, MessagePackReader::again(bytes, *at), encoding),
+            Cursor::MessagePack(at, bytes) => {
+                read(at, MessagePackReader::again(bytes, *at), encoding)
+            }
             Cursor::Cbor(at, bytes) => read(at, CborReader::again(bytes, *at), encoding),
         }
     }
@@ -260,7 +296,8 @@ impl<'a> Iterator for Items<'a> {
     }
 }
 
-/// The entries of a map, in the order of the bytes. Null entries, which canonical form omits, are passed over.
+/// The entries of a map, in the order of the bytes. Null entries, which canonical form omits, are
+/// passed over.
 #[derive(Clone)]
 pub struct Entries<'a> {
     cursor: Cursor<'a>,

@@ -11,7 +11,11 @@ fn json(text: &str) -> Json<'_> {
 /// A blob of type `byte` whose payload has exactly these keys.
 fn raw(byte: u8, payload: &str, encoding: Encoding) -> Vec<u8> {
     let payload = write_value(&from_json(&json(payload)).unwrap(), encoding).unwrap();
-    let flags = if encoding == Encoding::Cbor { 1 << 5 } else { 0 };
+    let flags = if encoding == Encoding::Cbor {
+        1 << 5
+    } else {
+        0
+    };
     [&[1, flags, byte, 0, 0, 0, 0, 0, 0], &payload[..]].concat()
 }
 
@@ -51,10 +55,17 @@ fn types_without_a_schema_may_hold_anything_in_known_fields() {
             r#""_e":5,"sc":-1,"user":5"#,
         ] {
             let payload = format!(r#"{{"t":"measurement",{fields}}}"#);
-            assert_eq!(verdict(byte, &payload), Ok(vec!["field_kind"]), "{byte:#x} {payload}");
+            assert_eq!(
+                verdict(byte, &payload),
+                Ok(vec!["field_kind"]),
+                "{byte:#x} {payload}"
+            );
         }
         assert_eq!(verdict(byte, r#"{"s":"x"}"#), Err(ErrorCode::NoType));
-        assert_eq!(verdict(byte, r#"{"t":"measurement","tags":["phi:name"]}"#), Err(ErrorCode::SensitivityMismatch));
+        assert_eq!(
+            verdict(byte, r#"{"t":"measurement","tags":["phi:name"]}"#),
+            Err(ErrorCode::SensitivityMismatch)
+        );
     }
 }
 
@@ -67,28 +78,65 @@ fn types_without_a_schema_have_any_name_but_that_of_a_type_with_one() {
 
 #[test]
 fn another_type_s_required_field_is_only_marked() {
-    let belief = |more: &str| format!(r#"{{"t":"belief","s":"a","r":"b","o":"c","c":0.5,"ca":0,{more}}}"#);
-    for more in [r#""desc":5"#, r#""steps":[{}]"#, r#""tn":5"#, r#""cblocks":5"#, r#""scope":[1]"#] {
+    let belief =
+        |more: &str| format!(r#"{{"t":"belief","s":"a","r":"b","o":"c","c":0.5,"ca":0,{more}}}"#);
+    for more in [
+        r#""desc":5"#,
+        r#""steps":[{}]"#,
+        r#""tn":5"#,
+        r#""cblocks":5"#,
+        r#""scope":[1]"#,
+    ] {
         assert_eq!(verdict(1, &belief(more)), Ok(vec!["field_kind"]), "{more}");
     }
-    assert_eq!(verdict(1, &belief(r#""gs":"done""#)), Ok(vec!["vocabulary"]));
-    assert_eq!(verdict(7, r#"{"t":"goal","ca":0,"desc":5,"gs":"active"}"#), SCHEMA);
-    assert_eq!(verdict(7, r#"{"t":"goal","ca":0,"desc":"a","gs":"done"}"#), SCHEMA);
+    assert_eq!(
+        verdict(1, &belief(r#""gs":"done""#)),
+        Ok(vec!["vocabulary"])
+    );
+    assert_eq!(
+        verdict(7, r#"{"t":"goal","ca":0,"desc":5,"gs":"active"}"#),
+        SCHEMA
+    );
+    assert_eq!(
+        verdict(7, r#"{"t":"goal","ca":0,"desc":"a","gs":"done"}"#),
+        SCHEMA
+    );
 }
 
 #[test]
 fn what_a_receiver_must_see_cannot_be_hidden() {
     let hash = r#""sha256:ab""#;
     for (byte, payload) in [
-        (1, r#"{"t":"belief","s":"a","r":"b","o":"c","ca":0,"_e":{"confidence":HASH}}"#),
-        (1, r#"{"t":"belief","s":"a","o":"c","c":0.5,"ca":0,"_e":{"relation":HASH}}"#),
-        (1, r#"{"t":"belief","s":"a","r":"b","o":"c","c":0.5,"_e":{"created_at":HASH}}"#),
-        (7, r#"{"t":"goal","desc":"a","ca":0,"_e":{"goal_state":HASH}}"#),
-        (6, r#"{"t":"observation","oid":"a","ca":0,"_e":{"observer_type":HASH}}"#),
+        (
+            1,
+            r#"{"t":"belief","s":"a","r":"b","o":"c","ca":0,"_e":{"confidence":HASH}}"#,
+        ),
+        (
+            1,
+            r#"{"t":"belief","s":"a","o":"c","c":0.5,"ca":0,"_e":{"relation":HASH}}"#,
+        ),
+        (
+            1,
+            r#"{"t":"belief","s":"a","r":"b","o":"c","c":0.5,"_e":{"created_at":HASH}}"#,
+        ),
+        (
+            7,
+            r#"{"t":"goal","desc":"a","ca":0,"_e":{"goal_state":HASH}}"#,
+        ),
+        (
+            6,
+            r#"{"t":"observation","oid":"a","ca":0,"_e":{"observer_type":HASH}}"#,
+        ),
     ] {
-        assert_eq!(verdict(byte, &payload.replace("HASH", hash)), SCHEMA, "{payload}");
+        assert_eq!(
+            verdict(byte, &payload.replace("HASH", hash)),
+            SCHEMA,
+            "{payload}"
+        );
     }
-    let hidden = |hash: &str| format!(r#"{{"t":"belief","r":"b","o":"c","c":0.5,"ca":0,"_e":{{"subject":{hash}}}}}"#);
+    let hidden = |hash: &str| {
+        format!(r#"{{"t":"belief","r":"b","o":"c","c":0.5,"ca":0,"_e":{{"subject":{hash}}}}}"#)
+    };
     assert_eq!(verdict(1, &hidden(hash)), Ok(vec![]));
     assert_eq!(verdict(1, &hidden("5")), SCHEMA, "hashes are strings");
 }
@@ -109,7 +157,8 @@ fn what_an_action_s_phase_requires_is_held_to_its_kind() {
     // A description belongs to definitions; one parent may be a text alone.
     let call = r#"{"t":"action","ca":0,"aphase":"call","tn":"a","inp":{},"tdesc":5}"#;
     assert_eq!(verdict(5, call), Ok(vec!["field_kind", "phase_fields"]));
-    let result = r#"{"t":"action","ca":0,"aphase":"result","tcid":"a","cnt":"","iserr":false,"df":"x"}"#;
+    let result =
+        r#"{"t":"action","ca":0,"aphase":"result","tcid":"a","cnt":"","iserr":false,"df":"x"}"#;
     assert_eq!(verdict(5, result), Ok(vec!["field_kind"]));
 }
 
@@ -120,30 +169,66 @@ fn every_required_text_of_an_action_must_say_something() {
     let run = r#"{"type":"action","created_at":0,"execution_mode":"code_exec","code":"","is_error":false}"#;
     assert_eq!(code_of_write(run), Some(ErrorCode::Empty));
     let silent = r#"{"type":"action","created_at":0,"tool_name":"a","input":{},"content":"","is_error":false}"#;
-    assert_eq!(code_of_write(silent), None, "a tool may have nothing to say");
+    assert_eq!(
+        code_of_write(silent),
+        None,
+        "a tool may have nothing to say"
+    );
 }
 
 #[test]
 fn code_may_be_run_as_an_ordinary_call() {
     let run = |more: &str| {
-        format!(r#"{{"type":"action","created_at":0,"execution_mode":"code_exec","is_error":false,{more}}}"#)
+        format!(
+            r#"{{"type":"action","created_at":0,"execution_mode":"code_exec","is_error":false,{more}}}"#
+        )
     };
-    assert_eq!(code_of_write(&run(r#""tool_name":"python","input":{"code":"1"},"content":"1""#)), None);
+    assert_eq!(
+        code_of_write(&run(
+            r#""tool_name":"python","input":{"code":"1"},"content":"1""#
+        )),
+        None
+    );
     assert_eq!(code_of_write(&run(r#""code":"1","stdout":"1""#)), None);
-    assert_eq!(write(&run(r#""stdout":"1""#)).unwrap_err().field.as_deref(), Some("code"));
-    assert_eq!(write(&run(r#""tool_name":"python","content":"1""#)).unwrap_err().field.as_deref(), Some("input"));
+    assert_eq!(
+        write(&run(r#""stdout":"1""#)).unwrap_err().field.as_deref(),
+        Some("code")
+    );
+    assert_eq!(
+        write(&run(r#""tool_name":"python","content":"1""#))
+            .unwrap_err()
+            .field
+            .as_deref(),
+        Some("input")
+    );
 }
 
 #[test]
 fn a_writer_is_refused_other_spellings_of_known_fields() {
     for (grain, field) in [
-        (r#"{"type":"action","created_at":0,"tool_name":"a","arguments":{},"content":"x","is_error":false}"#, "input"),
-        (r#"{"type":"action","created_at":0,"tool_name":"a","input":{},"result":"x","is_error":false}"#, "content"),
-        (r#"{"type":"action","created_at":0,"action_phase":"call","tool_name":"a","input":{},"xcode":1}"#, "exit_code"),
-        (r#"{"type":"event","created_at":0,"content":null,"cnt":"hello"}"#, "content"),
+        (
+            r#"{"type":"action","created_at":0,"tool_name":"a","arguments":{},"content":"x","is_error":false}"#,
+            "input",
+        ),
+        (
+            r#"{"type":"action","created_at":0,"tool_name":"a","input":{},"result":"x","is_error":false}"#,
+            "content",
+        ),
+        (
+            r#"{"type":"action","created_at":0,"action_phase":"call","tool_name":"a","input":{},"xcode":1}"#,
+            "exit_code",
+        ),
+        (
+            r#"{"type":"event","created_at":0,"content":null,"cnt":"hello"}"#,
+            "content",
+        ),
     ] {
         let error = write(grain).unwrap_err();
-        assert_eq!((error.code, error.field.as_deref()), (ErrorCode::Schema, Some(field)), "{grain}");
+        assert_eq!(
+            (error.code, error.field.as_deref()),
+            (ErrorCode::Schema, Some(field)),
+            "{grain}"
+        );
     }
     let keys = vec![
         (Field::Type.into(), "event".into()),
@@ -151,7 +236,11 @@ fn a_writer_is_refused_other_spellings_of_known_fields() {
         (Key::Own("created_at".into()), 0_i64.into()),
     ];
     let error = encode(keys, EncodeOptions::default()).unwrap_err();
-    assert_eq!(error.field.as_deref(), Some("created_at"), "a full name isn't a key");
+    assert_eq!(
+        error.field.as_deref(),
+        Some("created_at"),
+        "a full name isn't a key"
+    );
 }
 
 #[test]
@@ -161,12 +250,16 @@ fn an_author_s_own_field_survives_though_others_call_a_known_field_so() {
     assert_eq!(read(&blob), Ok(vec![]));
     let again = decoded(&blob);
     assert_eq!(again, json(grain));
-    assert_eq!(encode_json(&again, EncodeOptions::default()).unwrap().blob, blob);
+    assert_eq!(
+        encode_json(&again, EncodeOptions::default()).unwrap().blob,
+        blob
+    );
 }
 
 #[test]
 fn another_writer_s_key_stands_for_a_field_that_the_grain_lacks() {
-    let payload = r#"{"t":"action","ca":0,"tn":"a","arguments":{"x":1},"result":"y","iserr":false}"#;
+    let payload =
+        r#"{"t":"action","ca":0,"tn":"a","arguments":{"x":1},"result":"y","iserr":false}"#;
     for encoding in [Encoding::MessagePack, Encoding::Cbor] {
         let blob = raw(5, payload, encoding);
         assert_eq!(read(&blob), Ok(vec!["foreign_key"]));
@@ -178,18 +271,31 @@ fn another_writer_s_key_stands_for_a_field_that_the_grain_lacks() {
 
 #[test]
 fn a_key_is_that_of_its_field_though_its_length_isn_t_in_the_shortest_form() {
-    for (encoding, short, long) in
-        [(Encoding::MessagePack, &b"\xa1s"[..], &b"\xd9\x01s"[..]), (Encoding::Cbor, b"\x61s", b"\x78\x01s")]
-    {
-        let blob = raw(1, r#"{"ca":0,"o":"c","r":"b","s":"a","t":"belief"}"#, encoding);
+    for (encoding, short, long) in [
+        (Encoding::MessagePack, &b"\xa1s"[..], &b"\xd9\x01s"[..]),
+        (Encoding::Cbor, b"\x61s", b"\x78\x01s"),
+    ] {
+        let blob = raw(
+            1,
+            r#"{"ca":0,"o":"c","r":"b","s":"a","t":"belief"}"#,
+            encoding,
+        );
         let at = blob.windows(2).position(|pair| pair == short).unwrap();
         let longer = [&blob[..at], long, &blob[at + 2..]].concat();
-        assert_eq!(read(&longer).map_err(|error| error.code), Err(ErrorCode::Corrupt));
+        assert_eq!(
+            read(&longer).map_err(|error| error.code),
+            Err(ErrorCode::Corrupt)
+        );
         let payload = Payload::open(&longer, DEFAULT_PAYLOAD_LIMIT).unwrap();
         let grain = Grain::decode(&payload, Mode::Lenient).unwrap();
         assert_eq!(grain.text(Field::Subject), Some("a"));
         assert!(grain.marks().iter().any(|mark| mark == Mark::NotCanonical));
-        assert_eq!(Grain::decode_again(&payload, grain.marks()).unwrap().to_json(), grain.to_json());
+        assert_eq!(
+            Grain::decode_again(&payload, grain.marks())
+                .unwrap()
+                .to_json(),
+            grain.to_json()
+        );
     }
 }
 
@@ -210,28 +316,61 @@ fn every_namespace_is_held_to_its_own_header_though_one_grain_s_memory_serves_th
     let mut grain = Grain::decode(&payloads[0], Mode::Strict).unwrap();
     for (payload, blob) in payloads.iter().zip(blobs) {
         grain.redecode(payload, Mode::Strict).unwrap();
-        assert_eq!(grain.marks().iter().any(|mark| mark == Mark::HeaderNamespace), *blob == mixed);
+        assert_eq!(
+            grain
+                .marks()
+                .iter()
+                .any(|mark| mark == Mark::HeaderNamespace),
+            *blob == mixed
+        );
     }
 }
 
 #[test]
 fn references_blocks_and_owners_are_written_with_their_required_parts() {
     let with = |field: &str| {
-        write(&format!(r#"{{"type":"event","created_at":0,"content":"x",{field}}}"#))
-            .map_err(|error| (error.code, error.field.unwrap_or_default().into_owned()))
-            .map(|_| ())
+        write(&format!(
+            r#"{{"type":"event","created_at":0,"content":"x",{field}}}"#
+        ))
+        .map_err(|error| (error.code, error.field.unwrap_or_default().into_owned()))
+        .map(|_| ())
     };
     for (field, missing) in [
-        (r#""content_refs":[{"modality":"image"}]"#, "content_refs[0].uri"),
-        (r#""content_refs":[{"uri":"x","modality":"image"},{"uri":"x"}]"#, "content_refs[1].modality"),
-        (r#""content_refs":[{"uri":5,"modality":"image"}]"#, "content_refs[0].uri"),
-        (r#""content_refs":[{"citation_type":"doi"}]"#, "content_refs[0].identifier"),
-        (r#""embedding_refs":[{"vector_id":"v"}]"#, "embedding_refs[0].model"),
-        (r#""embedding_refs":[{"vector_id":"v","model":"m","dimensions":"3"}]"#, "embedding_refs[0].dimensions"),
+        (
+            r#""content_refs":[{"modality":"image"}]"#,
+            "content_refs[0].uri",
+        ),
+        (
+            r#""content_refs":[{"uri":"x","modality":"image"},{"uri":"x"}]"#,
+            "content_refs[1].modality",
+        ),
+        (
+            r#""content_refs":[{"uri":5,"modality":"image"}]"#,
+            "content_refs[0].uri",
+        ),
+        (
+            r#""content_refs":[{"citation_type":"doi"}]"#,
+            "content_refs[0].identifier",
+        ),
+        (
+            r#""embedding_refs":[{"vector_id":"v"}]"#,
+            "embedding_refs[0].model",
+        ),
+        (
+            r#""embedding_refs":[{"vector_id":"v","model":"m","dimensions":"3"}]"#,
+            "embedding_refs[0].dimensions",
+        ),
         (r#""owner":{"name":"x"}"#, "owner.type"),
-        (r#""content_blocks":[{"type":"text","text":"x"},{"text":"x"}]"#, "content_blocks[1].type"),
+        (
+            r#""content_blocks":[{"type":"text","text":"x"},{"text":"x"}]"#,
+            "content_blocks[1].type",
+        ),
     ] {
-        assert_eq!(with(field), Err((ErrorCode::Schema, missing.to_owned())), "{field}");
+        assert_eq!(
+            with(field),
+            Err((ErrorCode::Schema, missing.to_owned())),
+            "{field}"
+        );
     }
     for field in [
         r#""content_refs":[{"uri":"x","modality":"image"},{"citation_type":"doi","identifier":"10.1/2"}]"#,
@@ -242,7 +381,11 @@ fn references_blocks_and_owners_are_written_with_their_required_parts() {
         assert_eq!(with(field), Ok(()), "{field}");
     }
     let event = r#"{"t":"event","ca":0,"content":"x","own":{"name":"x"}}"#;
-    assert_eq!(verdict(2, event), Ok(vec![]), "a reader takes what is there");
+    assert_eq!(
+        verdict(2, event),
+        Ok(vec![]),
+        "a reader takes what is there"
+    );
 }
 
 #[test]
@@ -256,8 +399,14 @@ fn values_that_are_read_though_of_another_kind_are_marked() {
     ] {
         assert_eq!(verdict(byte, payload), Ok(vec!["field_kind"]), "{payload}");
     }
-    assert_eq!(verdict(1, r#"{"t":"belief","s":"a","r":"b","o":"c","c":2,"ca":0}"#), Err(ErrorCode::Range));
-    assert_eq!(verdict(2, r#"{"t":"event","ca":0,"content":"x","sc":-1.5}"#), Err(ErrorCode::Range));
+    assert_eq!(
+        verdict(1, r#"{"t":"belief","s":"a","r":"b","o":"c","c":2,"ca":0}"#),
+        Err(ErrorCode::Range)
+    );
+    assert_eq!(
+        verdict(2, r#"{"t":"event","ca":0,"content":"x","sc":-1.5}"#),
+        Err(ErrorCode::Range)
+    );
 }
 
 #[test]
@@ -278,16 +427,40 @@ fn a_type_byte_beyond_a_byte_is_out_of_range_like_any_other_number() {
 fn a_fault_of_a_field_names_the_byte_where_its_value_begins() {
     for encoding in [Encoding::MessagePack, Encoding::Cbor] {
         for (byte, payload, value) in [
-            (1, r#"{"c":2.5,"ca":0,"o":"c","r":"b","s":"a","t":"belief"}"#, "c"),
-            (1, r#"{"c":0.5,"ca":true,"o":"c","r":"b","s":"a","t":"belief"}"#, "ca"),
-            (1, r#"{"c":0.5,"ca":0,"o":"c","r":"b","s":"","t":"belief"}"#, "s"),
-            (1, r#"{"c":0.5,"ca":0,"o":[1],"r":"b","s":"a","t":"belief"}"#, "o"),
+            (
+                1,
+                r#"{"c":2.5,"ca":0,"o":"c","r":"b","s":"a","t":"belief"}"#,
+                "c",
+            ),
+            (
+                1,
+                r#"{"c":0.5,"ca":true,"o":"c","r":"b","s":"a","t":"belief"}"#,
+                "ca",
+            ),
+            (
+                1,
+                r#"{"c":0.5,"ca":0,"o":"c","r":"b","s":"","t":"belief"}"#,
+                "s",
+            ),
+            (
+                1,
+                r#"{"c":0.5,"ca":0,"o":[1],"r":"b","s":"a","t":"belief"}"#,
+                "o",
+            ),
             (7, r#"{"ca":0,"desc":"a","gs":"no","t":"goal"}"#, "gs"),
         ] {
             let blob = raw(byte, payload, encoding);
             let key = &write_value(&value.into(), encoding).unwrap()[..];
-            let end = blob.windows(key.len()).position(|window| window == key).unwrap() + key.len();
-            assert_eq!(read(&blob).unwrap_err().offset, Some(end as u64), "{encoding:?} {payload}");
+            let end = blob
+                .windows(key.len())
+                .position(|window| window == key)
+                .unwrap()
+                + key.len();
+            assert_eq!(
+                read(&blob).unwrap_err().offset,
+                Some(end as u64),
+                "{encoding:?} {payload}"
+            );
         }
     }
 }
@@ -296,13 +469,22 @@ fn a_fault_of_a_field_names_the_byte_where_its_value_begins() {
 fn a_root_that_is_a_cbor_array_is_no_map() {
     let blob = |flags: u8, payload: &[u8]| [&[1, flags, 1, 0, 0, 0, 0, 0, 0], payload].concat();
     let code = |flags, payload: &[u8]| read(&blob(flags, payload)).unwrap_err().code;
-    for payload in [&b"\x80"[..], b"\x81\x01", b"\x82\x01\x61a", b"\x81\xa1\x61t\x66belief"] {
+    for payload in [
+        &b"\x80"[..],
+        b"\x81\x01",
+        b"\x82\x01\x61a",
+        b"\x81\xa1\x61t\x66belief",
+    ] {
         assert_eq!(code(1 << 5, payload), ErrorCode::NotMap, "{payload:02x?}");
     }
     assert_eq!(code(0, b"\x80"), ErrorCode::NoType);
     assert_eq!(code(1 << 5, b"\x82\x01"), ErrorCode::Corrupt, "neither");
     // The flag over MessagePack is seen through all the same.
-    let mut lying = raw(2, r#"{"t":"event","ca":0,"content":"x"}"#, Encoding::MessagePack);
+    let mut lying = raw(
+        2,
+        r#"{"t":"event","ca":0,"content":"x"}"#,
+        Encoding::MessagePack,
+    );
     lying[1] = 1 << 5;
     assert_eq!(read(&lying), Ok(vec!["encoding_flag"]));
 }
@@ -316,7 +498,10 @@ fn a_payload_that_readers_would_take_for_a_bomb_is_not_compressed() {
             (Field::Content.into(), "a".repeat(length).into()),
         ]
     };
-    let compressed = EncodeOptions { compressed: true, ..EncodeOptions::default() };
+    let compressed = EncodeOptions {
+        compressed: true,
+        ..EncodeOptions::default()
+    };
     assert!(encode(grain(DEFAULT_PAYLOAD_LIMIT), EncodeOptions::default()).is_ok());
     let error = encode(grain(DEFAULT_PAYLOAD_LIMIT), compressed).unwrap_err();
     assert!(error.message.contains("can't be compressed"), "{error}");

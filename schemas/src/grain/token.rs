@@ -1,13 +1,15 @@
 //! What MessagePack and CBOR have in common: tokens, text checks, and the walk over nested values.
 //!
-//! Both readers give the same [`Token`]s, so that depth, key order, repeated keys and nulls are judged in one place. A
-//! reader keeps the first place where bytes are readable but not in the one canonical form ([`Deviation`]); a strict caller
-//! refuses such a grain, a lenient one marks it. What must not be read at all is an error at once.
+//! Both readers give the same [`Token`]s, so that depth, key order, repeated keys and nulls are
+//! judged in one place. A reader keeps the first place where bytes are readable but not in the one
+//! canonical form ([`Deviation`]); a strict caller refuses such a grain, a lenient one marks it.
+//! What must not be read at all is an error at once.
 //!
 //! Nothing here allocates by a declared length, and nothing recurses deeper than [`DEPTH_LIMIT`].
 //!
-//! What lies on the road of every field is inlined by force, here and in `raw`, `msgpack` and `decode`: an error takes 72 bytes, so that each
-//! call that may give one hands its result over through memory, which costs more than reading the token.
+//! What lies on the road of every field is inlined by force, here and in `raw`, `msgpack` and
+//! `decode`: an error takes 72 bytes, so that each call that may give one hands its result over
+//! through memory, which costs more than reading the token.
 
 use std::cmp::Ordering;
 use std::collections::HashSet;
@@ -20,7 +22,8 @@ use crate::normal_form::{is_normalized, normalized};
 /// How deep a payload may nest, its own map included: the extended profile's limit (§4.10).
 pub const DEPTH_LIMIT: usize = 32;
 
-/// The smallest part of a payload: a scalar, or the head of an array or map with the number of its items or entries.
+/// The smallest part of a payload: a scalar, or the head of an array or map with the number of its
+/// items or entries.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Token<'a> {
     Nil,
@@ -76,8 +79,8 @@ pub(super) trait Reader<'a> {
     /// Goes on at `position`.
     fn move_to(&mut self, position: usize);
 
-    /// Reads the key that comes next if it is the short key of a field in its usual form. Such a key needs no look at its text. Before any
-    /// other the reader stays where it is.
+    /// Reads the key that comes next if it is the short key of a field in its usual form. Such a
+    /// key needs no look at its text. Before any other the reader stays where it is.
     #[inline]
     fn short_key(&mut self) -> Option<(&'static str, Field)> {
         let (text, end) = self.short_text()?;
@@ -86,20 +89,24 @@ pub(super) trait Reader<'a> {
         Some(found)
     }
 
-    /// The bytes of the short text that comes next, and where it ends; the reader stays where it is.
+    /// The bytes of the short text that comes next, and where it ends; the reader stays where it
+    /// is.
     #[inline]
     fn short_text(&self) -> Option<(&'a [u8], usize)> {
         let start = self.position();
         let (head, rest) = self.bytes().get(start..)?.split_first()?;
         let length = usize::from(head & 0x1f);
-        let text = Self::SHORT_TEXT.contains(head).then(|| rest.get(..length))??;
+        let text = Self::SHORT_TEXT
+            .contains(head)
+            .then(|| rest.get(..length))??;
         Some((text, start + 1 + length))
     }
 
     /// False if the payload was walked before, so that nothing has to be judged again.
     fn judges(&self) -> bool;
 
-    /// Passes over one token of a payload that was walked before; answers how many values follow that belong to it.
+    /// Passes over one token of a payload that was walked before; answers how many values follow
+    /// that belong to it.
     fn pass(&mut self) -> Result<usize, GrainError> {
         Ok(self.token()?.children())
     }
@@ -117,13 +124,16 @@ pub(super) trait Reader<'a> {
 
     /// Checks raw text: UTF-8, no byte-order mark in front, NFC.
     fn text(&mut self, bytes: &'a [u8], offset: usize) -> Result<&'a str, GrainError> {
-        let text =
-            simdutf8::basic::from_utf8(bytes).map_err(|_| GrainError::corrupt(offset, "a string isn't UTF-8"))?;
+        let text = simdutf8::basic::from_utf8(bytes)
+            .map_err(|_| GrainError::corrupt(offset, "a string isn't UTF-8"))?;
         if !self.judges() {
             return Ok(text);
         }
         if text.starts_with('\u{feff}') {
-            return Err(GrainError::corrupt(offset, "a string begins with a byte-order mark"));
+            return Err(GrainError::corrupt(
+                offset,
+                "a string begins with a byte-order mark",
+            ));
         }
         if !is_normalized(text) {
             self.deviates(offset, "a string isn't in Unicode normalization form C");
@@ -132,11 +142,19 @@ pub(super) trait Reader<'a> {
     }
 }
 
-/// An item count or length that the rest of the payload can't hold is a lie; each item takes at least one byte.
-pub(super) fn check_count(count: u64, remaining: usize, offset: usize) -> Result<usize, GrainError> {
+/// An item count or length that the rest of the payload can't hold is a lie; each item takes at
+/// least one byte.
+pub(super) fn check_count(
+    count: u64,
+    remaining: usize,
+    offset: usize,
+) -> Result<usize, GrainError> {
     match usize::try_from(count) {
         Ok(count) if count <= remaining => Ok(count),
-        _ => Err(GrainError::corrupt(offset, format!("declares {count} bytes or items, {remaining} bytes are left"))),
+        _ => Err(GrainError::corrupt(
+            offset,
+            format!("declares {count} bytes or items, {remaining} bytes are left"),
+        )),
     }
 }
 
@@ -150,12 +168,20 @@ pub(super) struct FieldKey<'a> {
 
 /// Reads the key of a grain's field.
 #[inline(always)]
-pub(super) fn read_field_key<'a, R: Reader<'a>>(reader: &mut R) -> Result<FieldKey<'a>, GrainError> {
+pub(super) fn read_field_key<'a, R: Reader<'a>>(
+    reader: &mut R,
+) -> Result<FieldKey<'a>, GrainError> {
     if let Some((text, field)) = reader.short_key() {
-        return Ok(FieldKey { text, field: Some(field) });
+        return Ok(FieldKey {
+            text,
+            field: Some(field),
+        });
     }
     let text = read_key(reader)?;
-    Ok(FieldKey { text, field: Field::from_short_key(text) })
+    Ok(FieldKey {
+        text,
+        field: Field::from_short_key(text),
+    })
 }
 
 /// Reads the key of a map entry.
@@ -175,7 +201,10 @@ pub(super) struct KeyOrder<'a> {
 
 impl<'a> KeyOrder<'a> {
     pub(super) fn new() -> Self {
-        KeyOrder { previous: None, disordered: false }
+        KeyOrder {
+            previous: None,
+            disordered: false,
+        }
     }
 
     /// Takes the next key, read at `offset`.
@@ -185,7 +214,10 @@ impl<'a> KeyOrder<'a> {
         key: &'a str,
         offset: usize,
     ) -> Result<(), GrainError> {
-        match self.previous.map_or(Ordering::Less, |previous| R::key_order(previous, key)) {
+        match self
+            .previous
+            .map_or(Ordering::Less, |previous| R::key_order(previous, key))
+        {
             Ordering::Less => {}
             Ordering::Equal => return Err(repeated(key, offset)),
             Ordering::Greater => {
@@ -197,9 +229,14 @@ impl<'a> KeyOrder<'a> {
         Ok(())
     }
 
-    /// At the end of a map of `count` entries whose first begins at `start`: keys in order can't repeat unseen, others are
-    /// gone through once more.
-    pub(super) fn finish<R: Reader<'a>>(self, reader: &R, start: usize, count: usize) -> Result<(), GrainError> {
+    /// At the end of a map of `count` entries whose first begins at `start`: keys in order can't
+    /// repeat unseen, others are gone through once more.
+    pub(super) fn finish<R: Reader<'a>>(
+        self,
+        reader: &R,
+        start: usize,
+        count: usize,
+    ) -> Result<(), GrainError> {
         if !self.disordered {
             return Ok(());
         }
@@ -241,7 +278,11 @@ pub(super) fn pass_over<'a, R: Reader<'a>>(reader: &mut R, count: usize) -> Resu
 }
 
 /// Walks and checks the items of an array of `count` items.
-pub(super) fn walk_array<'a, R: Reader<'a>>(reader: &mut R, count: usize, depth: usize) -> Result<(), GrainError> {
+pub(super) fn walk_array<'a, R: Reader<'a>>(
+    reader: &mut R,
+    count: usize,
+    depth: usize,
+) -> Result<(), GrainError> {
     for _ in 0..count {
         walk(reader, depth)?;
     }
@@ -249,7 +290,11 @@ pub(super) fn walk_array<'a, R: Reader<'a>>(reader: &mut R, count: usize, depth:
 }
 
 /// Walks and checks the entries of a map of `count` entries.
-pub(super) fn walk_map<'a, R: Reader<'a>>(reader: &mut R, count: usize, depth: usize) -> Result<(), GrainError> {
+pub(super) fn walk_map<'a, R: Reader<'a>>(
+    reader: &mut R,
+    count: usize,
+    depth: usize,
+) -> Result<(), GrainError> {
     let start = reader.position();
     let mut order = KeyOrder::new();
     for _ in 0..count {
@@ -282,7 +327,10 @@ fn walk<'a, R: Reader<'a>>(reader: &mut R, depth: usize) -> Result<Token<'a>, Gr
 /// One level further down.
 pub(super) fn deeper(depth: usize, offset: usize) -> Result<usize, GrainError> {
     if depth >= DEPTH_LIMIT {
-        return Err(GrainError::corrupt(offset, format!("nested deeper than {DEPTH_LIMIT} levels")));
+        return Err(GrainError::corrupt(
+            offset,
+            format!("nested deeper than {DEPTH_LIMIT} levels"),
+        ));
     }
     Ok(depth + 1)
 }
@@ -301,7 +349,10 @@ pub(super) fn finite(value: f64, offset: usize) -> Result<f64, GrainError> {
 /// [`ErrorCode::Corrupt`] if it begins with a byte-order mark.
 pub(super) fn normalize(text: &str) -> Result<std::borrow::Cow<'_, str>, GrainError> {
     if text.starts_with('\u{feff}') {
-        return Err(GrainError::new(ErrorCode::Corrupt, "a string begins with a byte-order mark"));
+        return Err(GrainError::new(
+            ErrorCode::Corrupt,
+            "a string begins with a byte-order mark",
+        ));
     }
     Ok(normalized(text))
 }

@@ -66,7 +66,9 @@ impl GrainType {
 
     /// The type that a payload's type string names, in any version's spelling. Case matters.
     pub fn from_name(name: &str) -> Option<GrainType> {
-        Self::ALL.into_iter().find(|kind| kind.names().contains(&name))
+        Self::ALL
+            .into_iter()
+            .find(|kind| kind.names().contains(&name))
     }
 }
 
@@ -76,7 +78,8 @@ impl fmt::Display for GrainType {
     }
 }
 
-/// The third byte of a header, sorted by what it means. The byte decides; type strings in payloads are aliases of it.
+/// The third byte of a header, sorted by what it means. The byte decides; type strings in payloads
+/// are aliases of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum TypeByte {
     /// One of the ten types, whose schema is known and checked.
@@ -97,7 +100,10 @@ impl TypeByte {
             0 => None,
             0x0B..=0xEF => Some(TypeByte::Reserved(byte)),
             0xF0..=0xFF => Some(TypeByte::Domain(byte)),
-            _ => GrainType::ALL.into_iter().find(|kind| *kind as u8 == byte).map(TypeByte::Standard),
+            _ => GrainType::ALL
+                .into_iter()
+                .find(|kind| *kind as u8 == byte)
+                .map(TypeByte::Standard),
         }
     }
 
@@ -119,15 +125,25 @@ impl TypeByte {
 
     /// The byte that a type string names: one of the ten types or one of a later version.
     pub fn from_name(name: &str) -> Option<TypeByte> {
-        let later = || LATER_TYPES.iter().find(|(_, known)| *known == name).map(|(byte, _)| TypeByte::Reserved(*byte));
-        GrainType::from_name(name).map(TypeByte::Standard).or_else(later)
+        let later = || {
+            LATER_TYPES
+                .iter()
+                .find(|(_, known)| *known == name)
+                .map(|(byte, _)| TypeByte::Reserved(*byte))
+        };
+        GrainType::from_name(name)
+            .map(TypeByte::Standard)
+            .or_else(later)
     }
 
     /// The name that belongs to the byte, where one does.
     pub fn name(self) -> Option<&'static str> {
         match self {
             TypeByte::Standard(kind) => Some(kind.name()),
-            TypeByte::Reserved(byte) => LATER_TYPES.iter().find(|(known, _)| *known == byte).map(|(_, name)| *name),
+            TypeByte::Reserved(byte) => LATER_TYPES
+                .iter()
+                .find(|(known, _)| *known == byte)
+                .map(|(_, name)| *name),
             TypeByte::Domain(_) => None,
         }
     }
@@ -150,9 +166,16 @@ mod tests {
     #[test]
     fn every_name_leads_to_one_byte_and_every_standard_byte_to_its_name() {
         for kind in GrainType::ALL {
-            assert_eq!(TypeByte::from_byte(kind as u8), Some(TypeByte::Standard(kind)));
+            assert_eq!(
+                TypeByte::from_byte(kind as u8),
+                Some(TypeByte::Standard(kind))
+            );
             for name in kind.names() {
-                assert_eq!(TypeByte::from_name(name), Some(TypeByte::Standard(kind)), "{name}");
+                assert_eq!(
+                    TypeByte::from_name(name),
+                    Some(TypeByte::Standard(kind)),
+                    "{name}"
+                );
             }
         }
         assert_eq!(TypeByte::from_name("skill").map(TypeByte::byte), Some(0x0B));
@@ -164,7 +187,8 @@ mod tests {
 
     #[test]
     fn a_byte_is_shown_by_its_name_and_without_one_as_a_number() {
-        let shown = [0x01, 0x0B, 0x0E, 0xF0].map(|byte| TypeByte::from_byte(byte).unwrap().to_string());
+        let shown =
+            [0x01, 0x0B, 0x0E, 0xF0].map(|byte| TypeByte::from_byte(byte).unwrap().to_string());
         assert_eq!(shown, ["belief", "skill", "type_0x0e", "type_0xf0"]);
     }
 }

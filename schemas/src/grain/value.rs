@@ -1,5 +1,5 @@
-//! A payload value as a tree: what encoders take, with texts that may belong to another, and what leaves the zero-copy reader when it
-//! must be kept.
+//! A payload value as a tree: what encoders take, with texts that may belong to another, and what
+//! leaves the zero-copy reader when it must be kept.
 
 use std::borrow::Cow;
 
@@ -16,7 +16,8 @@ pub enum Value<'a> {
     Float(f64),
     /// A string.
     Text(Cow<'a, str>),
-    /// Binary data, for the few fields that need it (§6.1 `trusted_timestamp`, `supersession_auth`).
+    /// Binary data, for the few fields that need it (§6.1 `trusted_timestamp`,
+    /// `supersession_auth`).
     Bytes(Vec<u8>),
     /// An array.
     Array(Vec<Value<'a>>),
@@ -25,8 +26,8 @@ pub enum Value<'a> {
 }
 
 impl Value<'_> {
-    /// Bytes that the value takes at most in either encoding, or a few less where normalization makes a text longer: room for them, made
-    /// at once, needn't grow.
+    /// Bytes that the value takes at most in either encoding, or a few less where normalization
+    /// makes a text longer: room for them, made at once, needn't grow.
     pub(super) fn encoded_length_at_most(&self) -> usize {
         /// A head and a number, or a head and a length.
         const HEAD: usize = 9;
@@ -36,7 +37,9 @@ impl Value<'_> {
             Value::Int(_) | Value::Float(_) => HEAD,
             Value::Text(text) => SHORT_HEAD + text.len(),
             Value::Bytes(bytes) => SHORT_HEAD + bytes.len(),
-            Value::Array(items) => items.iter().fold(SHORT_HEAD, |length, item| length + item.encoded_length_at_most()),
+            Value::Array(items) => items.iter().fold(SHORT_HEAD, |length, item| {
+                length + item.encoded_length_at_most()
+            }),
             Value::Map(entries) => entries.iter().fold(SHORT_HEAD, |length, (key, value)| {
                 length + SHORT_HEAD + key.len() + value.encoded_length_at_most()
             }),

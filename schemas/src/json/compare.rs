@@ -5,12 +5,17 @@ use blake3::Hasher;
 use super::{Json, Number, Object};
 
 impl Json<'_> {
-    /// True if both are the same value *and* every number is spelled the same. Order of members doesn't count.
+    /// True if both are the same value *and* every number is spelled the same. Order of members
+    /// doesn't count.
     pub fn is_identical(&self, other: &Json) -> bool {
         match (self, other) {
             (Json::Number(left), Json::Number(right)) => left.as_str() == right.as_str(),
             (Json::Array(left), Json::Array(right)) => {
-                left.len() == right.len() && left.iter().zip(right).all(|(left, right)| left.is_identical(right))
+                left.len() == right.len()
+                    && left
+                        .iter()
+                        .zip(right)
+                        .all(|(left, right)| left.is_identical(right))
             }
             (Json::Object(left), Json::Object(right)) => left.is_identical(right),
             (Json::Number(_) | Json::Array(_) | Json::Object(_), _) => false,
@@ -18,8 +23,8 @@ impl Json<'_> {
         }
     }
 
-    /// Feeds the value to `hasher` so that equal values, whatever their spelling and order, feed the same bytes and
-    /// different values different ones.
+    /// Feeds the value to `hasher` so that equal values, whatever their spelling and order, feed
+    /// the same bytes and different values different ones.
     pub fn feed(&self, hasher: &mut Hasher) {
         self.feed_without(&[], hasher);
     }
@@ -39,7 +44,8 @@ impl Object<'_> {
             return false;
         }
         let twins = other.lookup();
-        self.iter().all(|(key, value)| twins.get(key).is_some_and(|twin| value.is_identical(twin)))
+        self.iter()
+            .all(|(key, value)| twins.get(key).is_some_and(|twin| value.is_identical(twin)))
     }
 
     /// [`Json::feed`] of the object, its members in the order of their keys.
@@ -67,7 +73,10 @@ const FED_AT_ONCE_BYTES: usize = 4096;
 
 impl<'h> Feed<'h> {
     fn new(hasher: &'h mut Hasher) -> Self {
-        Feed { hasher, waiting: Vec::with_capacity(FED_AT_ONCE_BYTES) }
+        Feed {
+            hasher,
+            waiting: Vec::with_capacity(FED_AT_ONCE_BYTES),
+        }
     }
 
     fn flush(&mut self) {
@@ -101,7 +110,10 @@ impl<'h> Feed<'h> {
     }
 
     fn object(&mut self, object: &Object, left_out: &[&str]) {
-        let mut members: Vec<_> = object.iter().filter(|(key, _)| !left_out.contains(key)).collect();
+        let mut members: Vec<_> = object
+            .iter()
+            .filter(|(key, _)| !left_out.contains(key))
+            .collect();
         self.bytes(&tag(b'o', members.len()));
         members.sort_unstable_by_key(|(key, _)| *key);
         for (key, value) in members {
@@ -146,7 +158,10 @@ mod tests {
 
     #[test]
     fn identity_minds_the_spelling_of_numbers_and_equality_does_not() {
-        let (left, right) = (json(r#"{"a":[1.0],"b":null}"#), json(r#"{"b":null,"a":[1]}"#));
+        let (left, right) = (
+            json(r#"{"a":[1.0],"b":null}"#),
+            json(r#"{"b":null,"a":[1]}"#),
+        );
         assert!(left == right && !left.is_identical(&right));
         assert!(json(r#"{"b":1,"a":[2]}"#).is_identical(&json(r#"{"a":[2],"b":1}"#)));
         assert!(!json("[1]").is_identical(&json("[1,2]")));
@@ -155,8 +170,17 @@ mod tests {
 
     #[test]
     fn equal_values_have_one_digest_and_different_ones_differ() {
-        assert_eq!(digest(r#"{"a":1e2,"b":[true]}"#), digest(r#"{"b":[true],"a":100.0}"#));
-        for (left, right) in [("[[1],2]", "[[1,2]]"), ("\"1\"", "1"), ("{}", "[]"), ("null", "false"), ("-1", "1")] {
+        assert_eq!(
+            digest(r#"{"a":1e2,"b":[true]}"#),
+            digest(r#"{"b":[true],"a":100.0}"#)
+        );
+        for (left, right) in [
+            ("[[1],2]", "[[1,2]]"),
+            ("\"1\"", "1"),
+            ("{}", "[]"),
+            ("null", "false"),
+            ("-1", "1"),
+        ] {
             assert_ne!(digest(left), digest(right), "{left} {right}");
         }
     }

@@ -1,11 +1,14 @@
-//! JSON as it was written: a tree that keeps the spelling of every number and the order of every object.
+//! JSON as it was written: a tree that keeps the spelling of every number and the order of every
+//! object.
 //!
-//! Grains, provider traffic and tool arguments must survive a round trip value for value, and a double can't carry
-//! `-0.33660158358122172`, `1.0` against `1`, or integers beyond 64 bits. [`Json`] therefore keeps numbers as text
-//! ([`Number`]) and borrows strings from the input where they hold no escape.
+//! Grains, provider traffic and tool arguments must survive a round trip value for value, and a
+//! double can't carry `-0.33660158358122172`, `1.0` against `1`, or integers beyond 64 bits.
+//! [`Json`] therefore keeps numbers as text ([`Number`]) and borrows strings from the input where
+//! they hold no escape.
 //!
-//! What lives here: the tree, its parser (on `jiter`'s pull parser), its writers. What doesn't: any knowledge of what the
-//! JSON means; grain JSON is in `grain::json`, provider traffic in the connectors.
+//! What lives here: the tree, its parser (on `jiter`'s pull parser), its writers. What doesn't: any
+//! knowledge of what the JSON means; grain JSON is in `grain::json`, provider traffic in the
+//! connectors.
 
 mod compare;
 mod number;
@@ -23,7 +26,8 @@ pub use write::write_string;
 
 /// One JSON value. Borrows from the text it was parsed from; [`Json::into_owned`] cuts the tie.
 ///
-/// Equality is by value: numbers compare as exact decimals (`1.0 == 1`, `1e2 == 100`), objects as sets of members.
+/// Equality is by value: numbers compare as exact decimals (`1.0 == 1`, `1e2 == 100`), objects as
+/// sets of members.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub enum Json<'a> {
     /// `null`
@@ -132,7 +136,8 @@ impl<'a> Json<'a> {
         }
     }
 
-    /// What the value is called in messages to people: `null`, `boolean`, `number`, `string`, `array`, `object`.
+    /// What the value is called in messages to people: `null`, `boolean`, `number`, `string`,
+    /// `array`, `object`.
     pub fn kind(&self) -> &'static str {
         match self {
             Json::Null => "null",

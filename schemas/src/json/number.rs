@@ -19,9 +19,13 @@ impl<'a> Number<'a> {
         &self.0
     }
 
-    /// True if it is written without a dot and without an exponent; grain JSON makes an integer of it and a double of any other.
+    /// True if it is written without a dot and without an exponent; grain JSON makes an integer of
+    /// it and a double of any other.
     pub fn is_integer(&self) -> bool {
-        !self.0.bytes().any(|byte| matches!(byte, b'.' | b'e' | b'E'))
+        !self
+            .0
+            .bytes()
+            .any(|byte| matches!(byte, b'.' | b'e' | b'E'))
     }
 
     /// The value as a signed integer, if written as one and within range.
@@ -39,10 +43,12 @@ impl<'a> Number<'a> {
         self.0.parse().unwrap_or(f64::NAN)
     }
 
-    /// The finite double `value`, spelled so that it stays a double (`1.0`, not `1`) and reads back to the same bits.
-    /// `None` for NaN and the infinities, which JSON can't write.
+    /// The finite double `value`, spelled so that it stays a double (`1.0`, not `1`) and reads back
+    /// to the same bits. `None` for NaN and the infinities, which JSON can't write.
     pub fn from_f64(value: f64) -> Option<Number<'static>> {
-        value.is_finite().then(|| Number(Cow::Owned(format!("{value:?}"))))
+        value
+            .is_finite()
+            .then(|| Number(Cow::Owned(format!("{value:?}"))))
     }
 
     /// The same number, owning its text.
@@ -62,18 +68,26 @@ impl<'a> Number<'a> {
             None => (false, &*self.0),
         };
         let (mantissa, exponent) = match text.find(['e', 'E']) {
-            Some(at) => (&text[..at], text[at + 1..].parse::<i64>().unwrap_or(i64::MAX)),
+            Some(at) => (
+                &text[..at],
+                text[at + 1..].parse::<i64>().unwrap_or(i64::MAX),
+            ),
             None => (text, 0),
         };
         let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
-        let mut digits: Vec<u8> = whole.bytes().chain(fraction.bytes()).skip_while(|&digit| digit == b'0').collect();
+        let mut digits: Vec<u8> = whole
+            .bytes()
+            .chain(fraction.bytes())
+            .skip_while(|&digit| digit == b'0')
+            .collect();
         let mut power = exponent.saturating_sub(fraction.len() as i64);
         while digits.last() == Some(&b'0') {
             digits.pop();
             power = power.saturating_add(1);
         }
         if digits.is_empty() {
-            // Zero has one value whatever its exponent; its sign is kept, as a double would keep it.
+            // Zero has one value whatever its exponent; its sign is kept, as a double would keep
+            // it.
             power = 0;
         }
         (negative, digits, power)
@@ -108,19 +122,34 @@ mod tests {
 
     #[test]
     fn numbers_are_equal_by_value_whatever_their_spelling() {
-        for (left, right) in [("1", "1.0"), ("100", "1e2"), ("0.10", "1E-1"), ("0", "0.00e7"), ("-12.50", "-1.25e+1")] {
+        for (left, right) in [
+            ("1", "1.0"),
+            ("100", "1e2"),
+            ("0.10", "1E-1"),
+            ("0", "0.00e7"),
+            ("-12.50", "-1.25e+1"),
+        ] {
             assert_eq!(number(left), number(right), "{left} {right}");
         }
-        for (left, right) in
-            [("1", "1.0000000000000000001"), ("0", "-0"), ("1", "10"), ("18446744073709551616", "18446744073709551617")]
-        {
+        for (left, right) in [
+            ("1", "1.0000000000000000001"),
+            ("0", "-0"),
+            ("1", "10"),
+            ("18446744073709551616", "18446744073709551617"),
+        ] {
             assert_ne!(number(left), number(right), "{left} {right}");
         }
     }
 
     #[test]
     fn doubles_stay_doubles_when_written() {
-        for (value, text) in [(1.0, "1.0"), (-0.0, "-0.0"), (5e-324, "5e-324"), (1e300, "1e300"), (0.9, "0.9")] {
+        for (value, text) in [
+            (1.0, "1.0"),
+            (-0.0, "-0.0"),
+            (5e-324, "5e-324"),
+            (1e300, "1e300"),
+            (0.9, "0.9"),
+        ] {
             let number = Number::from_f64(value).unwrap();
             assert_eq!(number.as_str(), text);
             assert!(!number.is_integer());

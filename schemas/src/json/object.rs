@@ -6,8 +6,8 @@ use std::collections::HashMap;
 use super::Json;
 use super::parse::HASHED_FROM;
 
-/// Members in the order in which they were written, each key once. Look-ups are linear: the objects of messages and grains are
-/// small. Equality ignores the order.
+/// Members in the order in which they were written, each key once. Look-ups are linear: the objects
+/// of messages and grains are small. Equality ignores the order.
 #[derive(Debug, Clone, Default)]
 pub struct Object<'a> {
     members: Vec<(Cow<'a, str>, Json<'a>)>,
@@ -21,7 +21,9 @@ impl<'a> Object<'a> {
 
     /// An object without members that has room for so many.
     pub fn with_capacity(members: usize) -> Self {
-        Object { members: Vec::with_capacity(members) }
+        Object {
+            members: Vec::with_capacity(members),
+        }
     }
 
     /// Wraps members whose keys are known to differ.
@@ -41,12 +43,18 @@ impl<'a> Object<'a> {
 
     /// The value of `key`.
     pub fn get(&self, key: &str) -> Option<&Json<'a>> {
-        self.members.iter().find(|(name, _)| name == key).map(|(_, value)| value)
+        self.members
+            .iter()
+            .find(|(name, _)| name == key)
+            .map(|(_, value)| value)
     }
 
     /// The value of `key`, for change.
     pub fn get_mut(&mut self, key: &str) -> Option<&mut Json<'a>> {
-        self.members.iter_mut().find(|(name, _)| name == key).map(|(_, value)| value)
+        self.members
+            .iter_mut()
+            .find(|(name, _)| name == key)
+            .map(|(_, value)| value)
     }
 
     /// True if there is a member `key`, even a null one.
@@ -54,8 +62,13 @@ impl<'a> Object<'a> {
         self.get(key).is_some()
     }
 
-    /// Sets `key`, in its place if it exists and at the end if it doesn't; answers the value that it replaces.
-    pub fn insert(&mut self, key: impl Into<Cow<'a, str>>, value: impl Into<Json<'a>>) -> Option<Json<'a>> {
+    /// Sets `key`, in its place if it exists and at the end if it doesn't; answers the value that
+    /// it replaces.
+    pub fn insert(
+        &mut self,
+        key: impl Into<Cow<'a, str>>,
+        value: impl Into<Json<'a>>,
+    ) -> Option<Json<'a>> {
         let key = key.into();
         match self.get_mut(&key) {
             Some(slot) => Some(std::mem::replace(slot, value.into())),
@@ -66,7 +79,8 @@ impl<'a> Object<'a> {
         }
     }
 
-    /// Adds a member whose key is known to be new, without looking for it: a loop of [`Object::insert`] is quadratic.
+    /// Adds a member whose key is known to be new, without looking for it: a loop of
+    /// [`Object::insert`] is quadratic.
     pub fn append_new(&mut self, key: impl Into<Cow<'a, str>>, value: impl Into<Json<'a>>) {
         self.members.push((key.into(), value.into()));
     }
@@ -87,11 +101,20 @@ impl<'a> Object<'a> {
         &self.members
     }
 
-    /// For many look-ups in a row: builds a hash table if the object is large, so that none of them is linear.
+    /// For many look-ups in a row: builds a hash table if the object is large, so that none of them
+    /// is linear.
     pub fn lookup(&self) -> Lookup<'_, 'a> {
         let hashed = self.len() >= HASHED_FROM;
-        let table = hashed.then(|| self.members.iter().map(|(key, value)| (&**key, value)).collect());
-        Lookup { object: self, table }
+        let table = hashed.then(|| {
+            self.members
+                .iter()
+                .map(|(key, value)| (&**key, value))
+                .collect()
+        });
+        Lookup {
+            object: self,
+            table,
+        }
     }
 
     /// The keys in order.
@@ -107,13 +130,21 @@ impl<'a> Object<'a> {
     /// The same object borrowing all its text from `self`: the tree is copied, the text isn't.
     pub fn reborrow(&self) -> Object<'_> {
         let members = self.members.iter();
-        Object { members: members.map(|(key, value)| (Cow::Borrowed(&**key), value.reborrow())).collect() }
+        Object {
+            members: members
+                .map(|(key, value)| (Cow::Borrowed(&**key), value.reborrow()))
+                .collect(),
+        }
     }
 
     /// The same object, owning all its text.
     pub fn into_owned(self) -> Object<'static> {
         let members = self.members.into_iter();
-        Object { members: members.map(|(key, value)| (Cow::Owned(key.into_owned()), value.into_owned())).collect() }
+        Object {
+            members: members
+                .map(|(key, value)| (Cow::Owned(key.into_owned()), value.into_owned()))
+                .collect(),
+        }
     }
 }
 
@@ -140,7 +171,8 @@ impl PartialEq for Object<'_> {
             return false;
         }
         let twins = other.lookup();
-        self.iter().all(|(key, value)| twins.get(key) == Some(value))
+        self.iter()
+            .all(|(key, value)| twins.get(key) == Some(value))
     }
 }
 
@@ -166,7 +198,12 @@ impl<'a, K: Into<Cow<'a, str>>, V: Into<Json<'a>>> FromIterator<(K, V)> for Obje
                 continue;
             }
             if places.is_empty() {
-                places = object.members.iter().enumerate().map(|(place, (key, _))| (key.clone(), place)).collect();
+                places = object
+                    .members
+                    .iter()
+                    .enumerate()
+                    .map(|(place, (key, _))| (key.clone(), place))
+                    .collect();
             }
             match places.get(&key) {
                 Some(&place) => object.members[place].1 = value,
@@ -186,7 +223,9 @@ mod tests {
 
     #[test]
     fn large_objects_keep_each_key_once_and_compare_in_linear_time() {
-        let members = |shift: u64| (0..50_000u64).map(move |at| (((at + shift) % 40_000).to_string(), Json::from(at)));
+        let members = |shift: u64| {
+            (0..50_000u64).map(move |at| (((at + shift) % 40_000).to_string(), Json::from(at)))
+        };
         let object: Object = members(0).collect();
         assert_eq!(object.len(), 40_000);
         assert_eq!(object.lookup().get("7"), Some(&Json::from(40_007u64)));

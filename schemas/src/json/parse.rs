@@ -36,16 +36,19 @@ pub enum JsonErrorKind {
     Utf8,
     /// It isn't JSON's grammar.
     Syntax,
-    /// `NaN` or `Infinity` stands where a value should: some writers put it there for a number that isn't one.
+    /// `NaN` or `Infinity` stands where a value should: some writers put it there for a number that
+    /// isn't one.
     NotFinite,
     /// It nests deeper than the caller allows.
     Depth,
 }
 
 impl<'a> Json<'a> {
-    /// Parses one JSON value that fills the whole of `text`, nested at most [`DEFAULT_DEPTH_LIMIT`] deep.
+    /// Parses one JSON value that fills the whole of `text`, nested at most [`DEFAULT_DEPTH_LIMIT`]
+    /// deep.
     ///
-    /// A key that stands twice in an object keeps its first place and its last value, as most readers have it.
+    /// A key that stands twice in an object keeps its first place and its last value, as most
+    /// readers have it.
     pub fn parse(text: &'a [u8]) -> Result<Json<'a>, JsonError> {
         Self::parse_with_depth(text, DEFAULT_DEPTH_LIMIT)
     }
@@ -59,7 +62,13 @@ impl<'a> Json<'a> {
 impl JsonError {
     fn at(text: &[u8], offset: usize, kind: JsonErrorKind, message: String) -> JsonError {
         let place = Jiter::new(text).error_position(offset.min(text.len()));
-        JsonError { message, offset, line: place.line, column: place.column, kind }
+        JsonError {
+            message,
+            offset,
+            line: place.line,
+            column: place.column,
+            kind,
+        }
     }
 }
 
@@ -67,7 +76,8 @@ impl JsonError {
 #[derive(Debug)]
 pub struct JsonParser<'a> {
     depth_limit: usize,
-    /// Members of the objects, and items of the arrays, that aren't complete yet: the innermost ones last.
+    /// Members of the objects, and items of the arrays, that aren't complete yet: the innermost
+    /// ones last.
     members: Vec<(Cow<'a, str>, Json<'a>)>,
     items: Vec<Json<'a>>,
 }
@@ -81,12 +91,19 @@ impl<'a> Default for JsonParser<'a> {
 impl<'a> JsonParser<'a> {
     /// A parser with [`DEFAULT_DEPTH_LIMIT`].
     pub fn new() -> Self {
-        JsonParser { depth_limit: DEFAULT_DEPTH_LIMIT, members: Vec::new(), items: Vec::new() }
+        JsonParser {
+            depth_limit: DEFAULT_DEPTH_LIMIT,
+            members: Vec::new(),
+            items: Vec::new(),
+        }
     }
 
     /// The same with another limit on nesting.
     pub fn with_depth(self, depth_limit: usize) -> Self {
-        JsonParser { depth_limit, ..self }
+        JsonParser {
+            depth_limit,
+            ..self
+        }
     }
 
     /// [`Json::parse`].
@@ -95,7 +112,12 @@ impl<'a> JsonParser<'a> {
             Ok(text) => self.parse(text),
             Err(error) => {
                 let message = "invalid UTF-8".to_owned();
-                Err(JsonError::at(text, error.valid_up_to(), JsonErrorKind::Utf8, message))
+                Err(JsonError::at(
+                    text,
+                    error.valid_up_to(),
+                    JsonErrorKind::Utf8,
+                    message,
+                ))
             }
         }
     }
@@ -105,7 +127,11 @@ impl<'a> JsonParser<'a> {
         self.members.clear();
         self.items.clear();
         let depth = self.depth_limit;
-        let mut parser = Parser { text, jiter: Jiter::new(text.as_bytes()), stack: self };
+        let mut parser = Parser {
+            text,
+            jiter: Jiter::new(text.as_bytes()),
+            stack: self,
+        };
         let value = parser.any(depth).and_then(|value| {
             parser.jiter.finish()?;
             Ok(value)
@@ -153,9 +179,14 @@ impl<'a> Parser<'_, 'a> {
             Peek::Object => Json::Object(self.object(depth.checked_sub(1).ok_or(Fault::Depth)?)?),
             _ => {
                 let (text, start) = (self.text, self.jiter.current_index());
-                let digits = self.jiter.known_number_bytes(peek).map_err(|error| not_a_number(text, start, error))?;
+                let digits = self
+                    .jiter
+                    .known_number_bytes(peek)
+                    .map_err(|error| not_a_number(text, start, error))?;
                 let end = start + digits.len();
-                Json::Number(Number::from_checked(text.get(start..end).unwrap_or_default()))
+                Json::Number(Number::from_checked(
+                    text.get(start..end).unwrap_or_default(),
+                ))
             }
         })
     }
@@ -185,23 +216,40 @@ impl<'a> Parser<'_, 'a> {
             let repeated = members.len() >= HASHED_FROM && !hashed.insert(key.clone());
             let seek = repeated || members.len() < HASHED_FROM;
             // Most keys differ in their length or first letter, which is cheaper to see.
-            let alike = |name: &str| name.len() == key.len() && name.as_bytes().first() == key.as_bytes().first();
-            match members.iter_mut().find(|(name, _)| seek && alike(name) && *name == key) {
+            let alike = |name: &str| {
+                name.len() == key.len() && name.as_bytes().first() == key.as_bytes().first()
+            };
+            match members
+                .iter_mut()
+                .find(|(name, _)| seek && alike(name) && *name == key)
+            {
                 Some(member) => member.1 = value,
                 None => self.stack.members.push((key, value)),
             }
             next = self.jiter.next_key()?.map(|key| borrowed(text, key));
         }
-        Ok(Object::from_distinct(self.stack.members.drain(start..).collect()))
+        Ok(Object::from_distinct(
+            self.stack.members.drain(start..).collect(),
+        ))
     }
 
     fn error(&self, fault: Fault) -> JsonError {
         let (kind, message, offset) = match fault {
-            Fault::Syntax(error) => (JsonErrorKind::Syntax, error.error_type.to_string(), error.index),
-            Fault::NotFinite(offset) => {
-                (JsonErrorKind::NotFinite, "a number is NaN or infinite, which JSON has no word for".to_owned(), offset)
-            }
-            Fault::Depth => (JsonErrorKind::Depth, "nested too deeply".to_owned(), self.jiter.current_index()),
+            Fault::Syntax(error) => (
+                JsonErrorKind::Syntax,
+                error.error_type.to_string(),
+                error.index,
+            ),
+            Fault::NotFinite(offset) => (
+                JsonErrorKind::NotFinite,
+                "a number is NaN or infinite, which JSON has no word for".to_owned(),
+                offset,
+            ),
+            Fault::Depth => (
+                JsonErrorKind::Depth,
+                "nested too deeply".to_owned(),
+                self.jiter.current_index(),
+            ),
         };
         JsonError::at(self.text.as_bytes(), offset, kind, message)
     }
@@ -211,7 +259,11 @@ impl<'a> Parser<'_, 'a> {
 fn not_a_number(text: &str, start: usize, error: JiterError) -> Fault {
     let rest = text.get(start..).unwrap_or_default();
     let unsigned = rest.strip_prefix('-').unwrap_or(rest);
-    if unsigned.starts_with("NaN") || unsigned.starts_with("Infinity") { Fault::NotFinite(start) } else { error.into() }
+    if unsigned.starts_with("NaN") || unsigned.starts_with("Infinity") {
+        Fault::NotFinite(start)
+    } else {
+        error.into()
+    }
 }
 
 /// `decoded` as a slice of `text` if the decoder didn't have to copy it, else a copy.
@@ -234,7 +286,9 @@ mod tests {
 
     #[test]
     fn strings_without_escapes_are_borrowed() {
-        let Json::Array(items) = parse(r#"["plain", "a\u00e9b", ""]"#).unwrap() else { panic!() };
+        let Json::Array(items) = parse(r#"["plain", "a\u00e9b", ""]"#).unwrap() else {
+            panic!()
+        };
         assert!(matches!(&items[0], Json::String(Cow::Borrowed("plain"))));
         assert!(matches!(&items[1], Json::String(Cow::Owned(text)) if text == "aéb"));
         assert_eq!(items[2].as_str(), Some(""));
@@ -257,21 +311,46 @@ mod tests {
     fn faults_name_their_place() {
         let error = parse("{\"a\": 1,\n \"b\": nope}").unwrap_err();
         assert_eq!((error.line, error.offset > 9), (2, true), "{error}");
-        for text in ["", "[1,]", "{\"a\" 1}", "[1] 2", "\"\u{1}\"", "01", "[", "\"\\ud800\""] {
+        for text in [
+            "",
+            "[1,]",
+            "{\"a\" 1}",
+            "[1] 2",
+            "\"\u{1}\"",
+            "01",
+            "[",
+            "\"\\ud800\"",
+        ] {
             assert!(parse(text).is_err(), "{text:?}");
         }
         let error = Json::parse(b"[\"\xc3\xa9\",\n\"\xff\"]").unwrap_err();
-        assert_eq!((error.kind, error.offset, error.line), (JsonErrorKind::Utf8, 8, 2));
+        assert_eq!(
+            (error.kind, error.offset, error.line),
+            (JsonErrorKind::Utf8, 8, 2)
+        );
     }
 
     #[test]
     fn a_number_that_is_none_is_told_from_other_faults() {
-        for (text, offset) in [("NaN", 0), ("{\"a\": -Infinity}", 6), ("[1, Infinity]", 4), ("[NaN]", 1)] {
+        for (text, offset) in [
+            ("NaN", 0),
+            ("{\"a\": -Infinity}", 6),
+            ("[1, Infinity]", 4),
+            ("[NaN]", 1),
+        ] {
             let error = parse(text).unwrap_err();
-            assert_eq!((error.kind, error.offset), (JsonErrorKind::NotFinite, offset), "{text}");
+            assert_eq!(
+                (error.kind, error.offset),
+                (JsonErrorKind::NotFinite, offset),
+                "{text}"
+            );
         }
         for text in ["Nan", "[-]", "-Inf", "nan", "\"NaN"] {
-            assert_eq!(parse(text).unwrap_err().kind, JsonErrorKind::Syntax, "{text}");
+            assert_eq!(
+                parse(text).unwrap_err().kind,
+                JsonErrorKind::Syntax,
+                "{text}"
+            );
         }
     }
 

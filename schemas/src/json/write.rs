@@ -42,15 +42,17 @@ impl Json<'_> {
                 AROUND + commas + items.iter().map(Json::text_length_at_least).sum::<usize>()
             }
             Json::Object(object) => {
-                let member =
-                    |(key, value): (&str, &Json)| AROUND + key.len() + ":".len() + value.text_length_at_least();
+                let member = |(key, value): (&str, &Json)| {
+                    AROUND + key.len() + ":".len() + value.text_length_at_least()
+                };
                 let commas = object.len().saturating_sub(1);
                 AROUND + commas + object.iter().map(member).sum::<usize>()
             }
         }
     }
 
-    /// Appends the value as canonical JSON: compact, members sorted by the bytes of their keys at every level.
+    /// Appends the value as canonical JSON: compact, members sorted by the bytes of their keys at
+    /// every level.
     pub fn write_canonical(&self, out: &mut String) {
         match self {
             Json::Array(items) => {
@@ -97,7 +99,8 @@ fn write_members<'a, 'j: 'a>(
     out.push('}');
 }
 
-/// Appends `text` as a JSON string: only what JSON demands is escaped, so non-ASCII text stays readable.
+/// Appends `text` as a JSON string: only what JSON demands is escaped, so non-ASCII text stays
+/// readable.
 pub fn write_string(text: &str, out: &mut String) {
     out.reserve(text.len() + 2);
     out.push('"');
@@ -126,7 +129,9 @@ fn split_at_escaped(text: &str) -> Option<(&str, u8, &str)> {
     const TOGETHER: usize = 16;
     let must = |byte: u8| byte < 0x20 || byte == b'"' || byte == b'\\';
     let (chunks, _) = text.as_bytes().as_chunks::<TOGETHER>();
-    let plain = chunks.iter().take_while(|chunk| !chunk.iter().fold(false, |any, byte| any | must(*byte)));
+    let plain = chunks
+        .iter()
+        .take_while(|chunk| !chunk.iter().fold(false, |any, byte| any | must(*byte)));
     let passed = plain.count() * TOGETHER;
     let rest = text.as_bytes().get(passed..)?;
     let (found, byte) = rest.iter().enumerate().find(|(_, byte)| must(**byte))?;
@@ -188,14 +193,23 @@ mod tests {
     fn text_comes_back_as_it_went_in() {
         let text = r#"{"z":-0.33660158358122172,"a":[1.0,1,18446744073709551617,1E+2],"é":"\"\\\n\t\u0001é😀","e":{},"n":null,"t":true}"#;
         assert_eq!(Json::parse(text.as_bytes()).unwrap().to_string(), text);
-        assert_eq!(serde_json::to_string(&Json::parse(text.as_bytes()).unwrap()).unwrap(), text);
+        assert_eq!(
+            serde_json::to_string(&Json::parse(text.as_bytes()).unwrap()).unwrap(),
+            text
+        );
         let escapes = r#"\"\\\n\t\u0001"#.len() - "\"\\\n\t\u{1}".len();
-        assert_eq!(Json::parse(text.as_bytes()).unwrap().text_length_at_least() + escapes, text.len());
+        assert_eq!(
+            Json::parse(text.as_bytes()).unwrap().text_length_at_least() + escapes,
+            text.len()
+        );
     }
 
     #[test]
     fn canonical_text_sorts_members_at_every_level() {
         let value = Json::parse(br#"{"b":{"z":1,"a":2},"a":[{"d":1,"c":2}],"Z":0}"#).unwrap();
-        assert_eq!(value.to_canonical_string(), r#"{"Z":0,"a":[{"c":2,"d":1}],"b":{"a":2,"z":1}}"#);
+        assert_eq!(
+            value.to_canonical_string(),
+            r#"{"Z":0,"a":[{"c":2,"d":1}],"b":{"a":2,"z":1}}"#
+        );
     }
 }

@@ -6,8 +6,9 @@ use crate::json::{Json, Object};
 
 /// One block of a message.
 ///
-/// Six kinds are the whole set; additions get a tag of their own, none is ever overloaded. [`ContentBlock::Unknown`] isn't a
-/// seventh: it holds what this version can't name, as it came, so that nothing is lost on the way through.
+/// Six kinds are the whole set; additions get a tag of their own, none is ever overloaded.
+/// [`ContentBlock::Unknown`] isn't a seventh: it holds what this version can't name, as it came, so
+/// that nothing is lost on the way through.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ContentBlock<'a> {
     /// Text.
@@ -85,9 +86,9 @@ pub struct ToolUseBlock<'a> {
 
 /// The single member of an input that holds arguments which are not a JSON object.
 ///
-/// A call's input is always an object (§2.2), but models also write plain text, arrays, numbers and JSON that was cut
-/// short. Such arguments are kept as `{"_raw_arguments": VALUE}`: the text as the model wrote it, or the JSON value where
-/// the wire carries arguments as values.
+/// A call's input is always an object (§2.2), but models also write plain text, arrays, numbers and
+/// JSON that was cut short. Such arguments are kept as `{"_raw_arguments": VALUE}`: the text as the
+/// model wrote it, or the JSON value where the wire carries arguments as values.
 pub const RAW_ARGUMENTS: &str = "_raw_arguments";
 
 impl<'a> ToolUseBlock<'a> {
@@ -96,8 +97,8 @@ impl<'a> ToolUseBlock<'a> {
         [(RAW_ARGUMENTS, arguments.into())].into_iter().collect()
     }
 
-    /// The input that `arguments` on a wire stand for: an object, the text of one, or nothing; anything else is kept by
-    /// [`ToolUseBlock::raw_input`].
+    /// The input that `arguments` on a wire stand for: an object, the text of one, or nothing;
+    /// anything else is kept by [`ToolUseBlock::raw_input`].
     pub fn input_of(arguments: Option<&'a Json<'a>>) -> Object<'a> {
         match arguments {
             None | Some(Json::Null) => Object::new(),
@@ -107,8 +108,8 @@ impl<'a> ToolUseBlock<'a> {
         }
     }
 
-    /// The input that the JSON text `arguments` stands for: the object that it spells, an empty one for empty text and for
-    /// `null`, otherwise [`ToolUseBlock::raw_input`] of the text.
+    /// The input that the JSON text `arguments` stands for: the object that it spells, an empty one
+    /// for empty text and for `null`, otherwise [`ToolUseBlock::raw_input`] of the text.
     pub fn input_of_text(arguments: &'a str) -> Object<'a> {
         match Json::parse(arguments.as_bytes()) {
             _ if arguments.trim().is_empty() => Object::new(),
@@ -123,7 +124,8 @@ impl<'a> ToolUseBlock<'a> {
         raw_arguments(&self.input)
     }
 
-    /// The arguments as text: the input's JSON, or the arguments as they came if they were not a JSON object.
+    /// The arguments as text: the input's JSON, or the arguments as they came if they were not a
+    /// JSON object.
     pub fn arguments_text(&self) -> String {
         match self.raw_arguments() {
             Some(Json::String(text)) => text.clone().into_owned(),
@@ -163,7 +165,8 @@ pub struct UnknownBlock<'a> {
 pub enum Origin<'a> {
     /// A later version of this format: it is written back where it stood.
     Canonical,
-    /// A provider's wire: it travels in `provider_raw`, because a provider's tag may mean something else here.
+    /// A provider's wire: it travels in `provider_raw`, because a provider's tag may mean something
+    /// else here.
     Wire(Cow<'a, str>),
 }
 
@@ -182,7 +185,11 @@ impl<'a> ContentBlock<'a> {
             ContentBlock::ToolResult(_) => "tool_result",
             ContentBlock::Thinking { .. } => "thinking",
             ContentBlock::RedactedThinking { .. } => "redacted_thinking",
-            ContentBlock::Unknown(block) => block.json.get("type").and_then(Json::as_str).unwrap_or("unknown"),
+            ContentBlock::Unknown(block) => block
+                .json
+                .get("type")
+                .and_then(Json::as_str)
+                .unwrap_or("unknown"),
         }
     }
 
@@ -206,13 +213,20 @@ impl<'a> ContentBlock<'a> {
             }),
             ContentBlock::ToolResult(result) => ContentBlock::ToolResult(ToolResultBlock {
                 tool_use_id: owned(result.tool_use_id),
-                content: result.content.into_iter().map(ContentBlock::into_owned).collect(),
+                content: result
+                    .content
+                    .into_iter()
+                    .map(ContentBlock::into_owned)
+                    .collect(),
                 is_error: result.is_error,
             }),
-            ContentBlock::Thinking { text, signature } => {
-                ContentBlock::Thinking { text: owned(text), signature: signature.map(owned) }
+            ContentBlock::Thinking { text, signature } => ContentBlock::Thinking {
+                text: owned(text),
+                signature: signature.map(owned),
+            },
+            ContentBlock::RedactedThinking { data } => {
+                ContentBlock::RedactedThinking { data: owned(data) }
             }
-            ContentBlock::RedactedThinking { data } => ContentBlock::RedactedThinking { data: owned(data) },
             ContentBlock::Unknown(block) => ContentBlock::Unknown(UnknownBlock {
                 origin: match block.origin {
                     Origin::Canonical => Origin::Canonical,
@@ -232,14 +246,19 @@ impl ImageBlock<'_> {
             ImageSource::Url(data) => ImageSource::Url(owned(data)),
             ImageSource::FileRef(data) => ImageSource::FileRef(owned(data)),
         };
-        ImageBlock { source, media_type: owned(self.media_type) }
+        ImageBlock {
+            source,
+            media_type: owned(self.media_type),
+        }
     }
 }
 
 /// The text of the text blocks with `separator` between them, borrowed if there is only one.
 pub fn join_text<'b>(blocks: &'b [ContentBlock], separator: &str) -> Cow<'b, str> {
     let mut texts = blocks.iter().filter_map(ContentBlock::as_text);
-    let Some(first) = texts.next() else { return Cow::Borrowed("") };
+    let Some(first) = texts.next() else {
+        return Cow::Borrowed("");
+    };
     let mut joined = Cow::Borrowed(first);
     for text in texts {
         let whole = joined.to_mut();

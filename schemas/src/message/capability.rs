@@ -1,7 +1,7 @@
 //! What a model can take, and whether a turn may go to it (§7.2).
 
-/// What an adapter exposes of a model. It must be honest: a feature that the adapter doesn't expose is `false`, even if the
-/// model has it.
+/// What an adapter exposes of a model. It must be honest: a feature that the adapter doesn't expose
+/// is `false`, even if the model has it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Capabilities {
     /// Thinking blocks go in and come out.
@@ -36,7 +36,8 @@ pub struct Capabilities {
 pub const COMMON_IMAGE_TYPES: &[&str] = &["image/png", "image/jpeg", "image/gif", "image/webp"];
 
 impl Capabilities {
-    /// What is assumed of a model that nobody declared: tools and instructions yes, structured output no (routing §4.4).
+    /// What is assumed of a model that nobody declared: tools and instructions yes, structured
+    /// output no (routing §4.4).
     pub const UNDECLARED: Capabilities = Capabilities {
         supports_thinking: false,
         supports_images: true,
@@ -114,18 +115,47 @@ impl Rejection {
     }
 }
 
-/// Why a turn may not go to a model, if it may not: the first reason in the order of the routing engine.
-pub fn reject(availability: Availability, model: &Capabilities, turn: &TurnNeeds) -> Option<Rejection> {
+/// Why a turn may not go to a model, if it may not: the first reason in the order of the routing
+/// engine.
+pub fn reject(
+    availability: Availability,
+    model: &Capabilities,
+    turn: &TurnNeeds,
+) -> Option<Rejection> {
     let checks = [
-        (availability == Availability::NotConfigured, Rejection::NotConfigured),
-        (availability == Availability::Unavailable, Rejection::ProviderUnavailable),
-        (turn.has_images && !model.supports_images, Rejection::NoVisionSupport),
-        (turn.estimated_input_tokens > model.max_context_tokens, Rejection::ExceedsContextWindow),
-        (turn.has_tool_definitions && !model.supports_tools, Rejection::NoToolSupport),
-        (turn.has_system_prompt && !model.supports_system_prompt, Rejection::NoSystemPromptSupport),
-        (turn.requires_structured_output && !model.supports_structured_output, Rejection::NoStructuredOutputSupport),
+        (
+            availability == Availability::NotConfigured,
+            Rejection::NotConfigured,
+        ),
+        (
+            availability == Availability::Unavailable,
+            Rejection::ProviderUnavailable,
+        ),
+        (
+            turn.has_images && !model.supports_images,
+            Rejection::NoVisionSupport,
+        ),
+        (
+            turn.estimated_input_tokens > model.max_context_tokens,
+            Rejection::ExceedsContextWindow,
+        ),
+        (
+            turn.has_tool_definitions && !model.supports_tools,
+            Rejection::NoToolSupport,
+        ),
+        (
+            turn.has_system_prompt && !model.supports_system_prompt,
+            Rejection::NoSystemPromptSupport,
+        ),
+        (
+            turn.requires_structured_output && !model.supports_structured_output,
+            Rejection::NoStructuredOutputSupport,
+        ),
     ];
-    checks.into_iter().find(|(fails, _)| *fails).map(|(_, rejection)| rejection)
+    checks
+        .into_iter()
+        .find(|(fails, _)| *fails)
+        .map(|(_, rejection)| rejection)
 }
 
 #[cfg(test)]
@@ -134,12 +164,31 @@ mod tests {
 
     #[test]
     fn the_first_reason_wins_and_the_window_is_taken_to_its_edge() {
-        let model = Capabilities { supports_images: false, max_context_tokens: 100, ..Capabilities::UNDECLARED };
-        let turn =
-            |images, tokens| TurnNeeds { has_images: images, estimated_input_tokens: tokens, ..Default::default() };
-        assert_eq!(reject(Availability::Available, &model, &turn(false, 100)), None);
-        assert_eq!(reject(Availability::Available, &model, &turn(false, 101)), Some(Rejection::ExceedsContextWindow));
-        assert_eq!(reject(Availability::Available, &model, &turn(true, 101)), Some(Rejection::NoVisionSupport));
-        assert_eq!(reject(Availability::Unavailable, &model, &turn(true, 0)), Some(Rejection::ProviderUnavailable));
+        let model = Capabilities {
+            supports_images: false,
+            max_context_tokens: 100,
+            ..Capabilities::UNDECLARED
+        };
+        let turn = |images, tokens| TurnNeeds {
+            has_images: images,
+            estimated_input_tokens: tokens,
+            ..Default::default()
+        };
+        assert_eq!(
+            reject(Availability::Available, &model, &turn(false, 100)),
+            None
+        );
+        assert_eq!(
+            reject(Availability::Available, &model, &turn(false, 101)),
+            Some(Rejection::ExceedsContextWindow)
+        );
+        assert_eq!(
+            reject(Availability::Available, &model, &turn(true, 101)),
+            Some(Rejection::NoVisionSupport)
+        );
+        assert_eq!(
+            reject(Availability::Unavailable, &model, &turn(true, 0)),
+            Some(Rejection::ProviderUnavailable)
+        );
     }
 }

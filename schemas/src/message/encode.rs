@@ -1,9 +1,10 @@
 //! Messages to JSON.
 //!
-//! Every known field is written, defaults too, in one fixed order. A block of a later version of the format goes back where
-//! it stood. A block that only a provider can name must not stand among the six, where its tag could be taken for a future
-//! one of ours: it goes to `provider_raw`, under its adapter's key, as `"blocks": [[index, block], …]` (inside a tool
-//! result `[index, inner index, block]`), and decoding puts it back.
+//! Every known field is written, defaults too, in one fixed order. A block of a later version of
+//! the format goes back where it stood. A block that only a provider can name must not stand among
+//! the six, where its tag could be taken for a future one of ours: it goes to `provider_raw`, under
+//! its adapter's key, as `"blocks": [[index, block], …]` (inside a tool result
+//! `[index, inner index, block]`), and decoding puts it back.
 
 use std::borrow::Cow;
 
@@ -17,7 +18,8 @@ use crate::json::{Json, Number, Object};
 /// Where in an adapter's part of `provider_raw` its own blocks stand.
 pub(super) const WIRE_BLOCKS: &str = "blocks";
 
-/// The member of metadata that says who gave the message's time; it isn't there if that was recorded.
+/// The member of metadata that says who gave the message's time; it isn't there if that was
+/// recorded.
 pub(super) const TIME_SOURCE: &str = "time_source";
 
 /// What to do with what this version doesn't know.
@@ -47,7 +49,12 @@ pub fn encode_message<'m>(message: &'m Message, unknowns: Unknowns) -> Json<'m> 
 
 /// The blocks as JSON; those that only a provider can name are left out.
 pub fn encode_blocks<'m>(blocks: &'m [ContentBlock], unknowns: Unknowns) -> Json<'m> {
-    Json::Array(blocks.iter().filter_map(|block| encode_block(block, unknowns)).collect())
+    Json::Array(
+        blocks
+            .iter()
+            .filter_map(|block| encode_block(block, unknowns))
+            .collect(),
+    )
 }
 
 fn encode_block<'m>(block: &'m ContentBlock, unknowns: Unknowns) -> Option<Json<'m>> {
@@ -58,7 +65,9 @@ fn encode_block<'m>(block: &'m ContentBlock, unknowns: Unknowns) -> Option<Json<
             object.insert("text", &**text);
         }
         ContentBlock::Image(image) => {
-            let source: Object = [("kind", image.source.kind()), ("data", image.source.data())].into_iter().collect();
+            let source: Object = [("kind", image.source.kind()), ("data", image.source.data())]
+                .into_iter()
+                .collect();
             object.insert("source", source);
             object.insert("media_type", &*image.media_type);
         }
@@ -75,7 +84,10 @@ fn encode_block<'m>(block: &'m ContentBlock, unknowns: Unknowns) -> Option<Json<
         ContentBlock::RedactedThinking { data } => {
             object.insert("data", &**data);
         }
-        ContentBlock::Unknown(UnknownBlock { origin: Origin::Canonical, json }) if unknowns == Unknowns::Keep => {
+        ContentBlock::Unknown(UnknownBlock {
+            origin: Origin::Canonical,
+            json,
+        }) if unknowns == Unknowns::Keep => {
             return Some(json.reborrow());
         }
         ContentBlock::Unknown(_) => return None,
@@ -111,7 +123,10 @@ fn known_metadata<'m>(metadata: &'m MessageMetadata) -> Object<'m> {
     let mut object = Object::new();
     object.insert("model", optional(&metadata.model));
     object.insert("provider", optional(&metadata.provider));
-    object.insert("routing", metadata.routing.as_ref().map_or(Json::Null, routing));
+    object.insert(
+        "routing",
+        metadata.routing.as_ref().map_or(Json::Null, routing),
+    );
     object.insert("usage", metadata.usage.as_ref().map_or(Json::Null, usage));
     object.insert("parent_tool_use_id", optional(&metadata.parent_tool_use_id));
     object.insert("status", metadata.status.as_str());
@@ -127,9 +142,20 @@ fn routing<'m>(record: &'m RoutingDecisionRecord) -> Json<'m> {
     object.insert("chosen_model", &*record.chosen_model);
     object.insert("reason", &*record.reason);
     object.insert("rule_name", optional(&record.rule_name));
-    object.insert("confidence", record.confidence.and_then(Number::from_f64).map_or(Json::Null, Json::Number));
+    object.insert(
+        "confidence",
+        record
+            .confidence
+            .and_then(Number::from_f64)
+            .map_or(Json::Null, Json::Number),
+    );
     let alternatives = record.alternatives_considered.iter();
-    object.insert("alternatives_considered", alternatives.map(|model| Json::from(&**model)).collect::<Vec<_>>());
+    object.insert(
+        "alternatives_considered",
+        alternatives
+            .map(|model| Json::from(&**model))
+            .collect::<Vec<_>>(),
+    );
     Json::Object(object)
 }
 
@@ -142,7 +168,10 @@ pub fn usage<'m>(usage: &'m Usage) -> Json<'m> {
     object.insert("pricing_version", &*usage.pricing_version);
     object.insert("latency_ms", usage.latency_ms);
     object.insert("cached_input_tokens", usage.cached_input_tokens);
-    object.insert("cache_creation_input_tokens", usage.cache_creation_input_tokens);
+    object.insert(
+        "cache_creation_input_tokens",
+        usage.cache_creation_input_tokens,
+    );
     Json::Object(object)
 }
 
@@ -154,7 +183,9 @@ fn add_wire_blocks<'m>(content: &'m [ContentBlock], raw: &mut Option<Object<'m>>
         if raw.get(adapter).and_then(Json::as_object).is_none() {
             raw.insert(adapter, Object::new());
         }
-        let Some(mine) = raw.get_mut(adapter).and_then(Json::as_object_mut) else { return };
+        let Some(mine) = raw.get_mut(adapter).and_then(Json::as_object_mut) else {
+            return;
+        };
         match mine.get_mut(WIRE_BLOCKS) {
             Some(Json::Array(entries)) => entries.push(Json::Array(place)),
             _ => {
@@ -164,13 +195,24 @@ fn add_wire_blocks<'m>(content: &'m [ContentBlock], raw: &mut Option<Object<'m>>
     };
     for (outer, block) in content.iter().enumerate() {
         match block {
-            ContentBlock::Unknown(UnknownBlock { origin: Origin::Wire(adapter), json }) => {
+            ContentBlock::Unknown(UnknownBlock {
+                origin: Origin::Wire(adapter),
+                json,
+            }) => {
                 add(adapter, vec![Json::from(outer as u64)], json);
             }
             ContentBlock::ToolResult(result) => {
                 for (inner, block) in result.content.iter().enumerate() {
-                    if let ContentBlock::Unknown(UnknownBlock { origin: Origin::Wire(adapter), json }) = block {
-                        add(adapter, vec![Json::from(outer as u64), Json::from(inner as u64)], json);
+                    if let ContentBlock::Unknown(UnknownBlock {
+                        origin: Origin::Wire(adapter),
+                        json,
+                    }) = block
+                    {
+                        add(
+                            adapter,
+                            vec![Json::from(outer as u64), Json::from(inner as u64)],
+                            json,
+                        );
                     }
                 }
             }
@@ -192,13 +234,17 @@ fn append<'m>(object: &mut Object<'m>, more: &'m Object) {
 }
 
 impl Message<'_> {
-    /// The digest of everything but `provider_raw`: equal messages have equal digests, on every run and machine (§2.1 goal 5).
+    /// The digest of everything but `provider_raw`: equal messages have equal digests, on every run
+    /// and machine (§2.1 goal 5).
     pub fn digest(&self) -> [u8; 32] {
         let mut json = encode_message(self, Unknowns::Keep);
         if let Some(object) = json.as_object_mut() {
             // Moments are equal whatever offset they are told in.
             object.insert("created_at", self.created_at.micros());
-            object.get_mut("metadata").and_then(Json::as_object_mut).map(|metadata| metadata.remove("provider_raw"));
+            object
+                .get_mut("metadata")
+                .and_then(Json::as_object_mut)
+                .map(|metadata| metadata.remove("provider_raw"));
         }
         let mut hasher = Hasher::new_derive_key("gristmill canonical message digest v1");
         json.feed(&mut hasher);
@@ -235,7 +281,13 @@ mod tests {
         let json = Json::parse(FULL.as_bytes()).unwrap();
         let (message, _) = decode_message(&json, Mode::Tolerant).unwrap();
         let plain = encode_message(&message, Unknowns::Drop);
-        assert_eq!(plain.get("content").and_then(Json::as_array).map(<[_]>::len), Some(3));
+        assert_eq!(
+            plain
+                .get("content")
+                .and_then(Json::as_array)
+                .map(<[_]>::len),
+            Some(3)
+        );
         assert!(plain.get("extra").is_none());
         assert!(decode_message(&plain, Mode::Strict).is_ok());
     }
@@ -247,8 +299,14 @@ mod tests {
         let mut twin = message.clone();
         twin.metadata.provider_raw = None;
         twin.created_at = crate::message::Timestamp::from_micros(twin.created_at.micros());
-        assert_eq!((message == twin, message.digest() == twin.digest()), (true, true));
+        assert_eq!(
+            (message == twin, message.digest() == twin.digest()),
+            (true, true)
+        );
         twin.metadata.user_id = None;
-        assert_eq!((message == twin, message.digest() == twin.digest()), (false, false));
+        assert_eq!(
+            (message == twin, message.digest() == twin.digest()),
+            (false, false)
+        );
     }
 }

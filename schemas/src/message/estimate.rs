@@ -1,4 +1,5 @@
-//! About how many tokens a request is: four characters each (§8.1; within ten per cent is good enough for routing).
+//! About how many tokens a request is: four characters each (§8.1; within ten per cent is good
+//! enough for routing).
 
 use super::ContentBlock;
 use super::request::{Request, RequestTool};
@@ -13,9 +14,16 @@ const CHARS_PER_TOKEN: usize = 4;
 
 /// The tokens of the input of `request`, at least 1. Takes time linear in its text.
 pub fn estimate_input_tokens(request: &Request) -> u64 {
-    let system = [&request.system_prompt, &request.system_prompt_volatile].into_iter().flatten();
+    let system = [&request.system_prompt, &request.system_prompt_volatile]
+        .into_iter()
+        .flatten();
     let system: usize = system.map(|text| text.chars().count()).sum();
-    let messages: usize = request.messages.iter().flat_map(|message| &message.content).map(block_chars).sum();
+    let messages: usize = request
+        .messages
+        .iter()
+        .flat_map(|message| &message.content)
+        .map(block_chars)
+        .sum();
     let tools: usize = request.tools.iter().map(tool_chars).sum();
     ((system + messages + tools) / CHARS_PER_TOKEN).max(1) as u64
 }
@@ -25,7 +33,9 @@ fn block_chars(block: &ContentBlock) -> usize {
         ContentBlock::Text(text) => text.chars().count(),
         ContentBlock::Image(_) => IMAGE_CHARS,
         ContentBlock::ToolUse(call) => call.name.chars().count() + object_chars(call.input.iter()),
-        ContentBlock::ToolResult(result) => RESULT_CHARS + result.content.iter().map(block_chars).sum::<usize>(),
+        ContentBlock::ToolResult(result) => {
+            RESULT_CHARS + result.content.iter().map(block_chars).sum::<usize>()
+        }
         ContentBlock::Thinking { text, .. } => text.chars().count(),
         ContentBlock::RedactedThinking { .. } => 0,
         ContentBlock::Unknown(block) => json_chars(&block.json),
@@ -34,7 +44,9 @@ fn block_chars(block: &ContentBlock) -> usize {
 
 fn tool_chars(tool: &RequestTool) -> usize {
     match tool {
-        RequestTool::Defined(tool) => tool.description.chars().count() + object_chars(tool.input_schema.iter()),
+        RequestTool::Defined(tool) => {
+            tool.description.chars().count() + object_chars(tool.input_schema.iter())
+        }
         RequestTool::Wire { json, .. } => json_chars(json),
     }
 }
@@ -46,14 +58,21 @@ fn json_chars(json: &Json) -> usize {
         Json::Bool(value) => 5 - usize::from(*value),
         Json::Number(number) => number.as_str().len(),
         Json::String(text) => text.chars().count() + 2,
-        Json::Array(items) => 2 + items.iter().map(json_chars).sum::<usize>() + separators(items.len()),
+        Json::Array(items) => {
+            2 + items.iter().map(json_chars).sum::<usize>() + separators(items.len())
+        }
         Json::Object(object) => object_chars(object.iter()),
     }
 }
 
-fn object_chars<'m, 'j: 'm>(members: impl ExactSizeIterator<Item = (&'m str, &'m Json<'j>)>) -> usize {
+fn object_chars<'m, 'j: 'm>(
+    members: impl ExactSizeIterator<Item = (&'m str, &'m Json<'j>)>,
+) -> usize {
     let commas = separators(members.len());
-    2 + commas + members.map(|(key, value)| key.chars().count() + 4 + json_chars(value)).sum::<usize>()
+    2 + commas
+        + members
+            .map(|(key, value)| key.chars().count() + 4 + json_chars(value))
+            .sum::<usize>()
 }
 
 fn separators(items: usize) -> usize {
@@ -67,7 +86,10 @@ mod tests {
     #[test]
     fn json_is_counted_as_it_would_be_written() {
         let text = r#"{"a": [1, 2.5, {"b": null}], "é": "x", "t": true, "f": false, "e": {}}"#;
-        assert_eq!(json_chars(&Json::parse(text.as_bytes()).unwrap()), text.chars().count());
+        assert_eq!(
+            json_chars(&Json::parse(text.as_bytes()).unwrap()),
+            text.chars().count()
+        );
         assert_eq!(estimate_input_tokens(&Request::default()), 1);
     }
 }

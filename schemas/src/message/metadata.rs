@@ -50,8 +50,12 @@ pub enum MessageStatus {
 }
 
 impl MessageStatus {
-    const ALL: [MessageStatus; 4] =
-        [MessageStatus::Complete, MessageStatus::Partial, MessageStatus::Cancelled, MessageStatus::Error];
+    const ALL: [MessageStatus; 4] = [
+        MessageStatus::Complete,
+        MessageStatus::Partial,
+        MessageStatus::Cancelled,
+        MessageStatus::Error,
+    ];
 
     /// The status as it is written.
     pub fn as_str(self) -> &'static str {
@@ -130,7 +134,8 @@ impl RoutingMode {
         Self::ALL.into_iter().find(|mode| mode.as_str() == text)
     }
 
-    /// The mode that a policy of the routing chain projects to (§4.3); names are taken in either case.
+    /// The mode that a policy of the routing chain projects to (§4.3); names are taken in either
+    /// case.
     pub fn from_chain_policy(policy: &str) -> Option<Self> {
         Some(match policy.to_ascii_lowercase().as_str() {
             "per_message_override" => RoutingMode::Override,
@@ -217,7 +222,11 @@ impl RoutingDecisionRecord<'_> {
             reason: owned(self.reason),
             rule_name: self.rule_name.map(owned),
             confidence: self.confidence,
-            alternatives_considered: self.alternatives_considered.into_iter().map(owned).collect(),
+            alternatives_considered: self
+                .alternatives_considered
+                .into_iter()
+                .map(owned)
+                .collect(),
         }
     }
 }
@@ -229,7 +238,9 @@ impl Hash for RoutingDecisionRecord<'_> {
         self.reason.hash(state);
         self.rule_name.hash(state);
         // The two zeros are equal, so they must hash alike.
-        self.confidence.map(|confidence| (confidence + 0.0).to_bits()).hash(state);
+        self.confidence
+            .map(|confidence| (confidence + 0.0).to_bits())
+            .hash(state);
         self.alternatives_considered.hash(state);
     }
 }
@@ -264,12 +275,21 @@ mod tests {
 
     #[test]
     fn provider_raw_counts_neither_for_equality_nor_for_the_hash() {
-        let plain = MessageMetadata { model: Some("m".into()), ..Default::default() };
+        let plain = MessageMetadata {
+            model: Some("m".into()),
+            ..Default::default()
+        };
         let raw = [("x", Json::from(1u64))].into_iter().collect();
-        let stuffed = MessageMetadata { provider_raw: Some(raw), ..plain.clone() };
+        let stuffed = MessageMetadata {
+            provider_raw: Some(raw),
+            ..plain.clone()
+        };
         assert_eq!(plain, stuffed);
         assert_eq!(hash(&plain), hash(&stuffed));
-        let other = MessageMetadata { user_id: Some("usr_a".into()), ..plain.clone() };
+        let other = MessageMetadata {
+            user_id: Some("usr_a".into()),
+            ..plain.clone()
+        };
         assert_ne!(plain, other);
         assert_ne!(hash(&plain), hash(&other));
     }
@@ -282,7 +302,10 @@ mod tests {
         for status in MessageStatus::ALL {
             assert_eq!(MessageStatus::from_text(status.as_str()), Some(status));
         }
-        assert_eq!(RoutingMode::from_chain_policy("MANUAL_STICKY"), Some(RoutingMode::Manual));
+        assert_eq!(
+            RoutingMode::from_chain_policy("MANUAL_STICKY"),
+            Some(RoutingMode::Manual)
+        );
         assert_eq!(RoutingMode::from_chain_policy("deferred"), None);
     }
 }

@@ -1,7 +1,9 @@
-//! The canonical message (canonical message format 1.1): one data contract for what is said between people, models and tools.
+//! The canonical message (canonical message format 1.1): one data contract for what is said between
+//! people, models and tools.
 //!
-//! A message is a role and an ordered list of typed blocks; a tool's result is a message of its own, and so is a system
-//! prompt. Provider adapters convert to and from it, storage keeps exactly it, everything else reads only it.
+//! A message is a role and an ordered list of typed blocks; a tool's result is a message of its
+//! own, and so is a system prompt. Provider adapters convert to and from it, storage keeps exactly
+//! it, everything else reads only it.
 //!
 //! | module | what it answers |
 //! |---|---|
@@ -20,8 +22,8 @@
 //! | [`grains`] | which grains is a message, and which message is an event? |
 //! | [`capability`], [`estimate`] | can this model take this turn, and how long is it about? |
 //!
-//! Everything here is pure: no I/O, no clock, no randomness. Values borrow their text from the input that they were read
-//! from; `into_owned` cuts the tie.
+//! Everything here is pure: no I/O, no clock, no randomness. Values borrow their text from the
+//! input that they were read from; `into_owned` cuts the tie.
 
 pub mod block;
 pub mod capability;
@@ -47,7 +49,9 @@ pub mod validate;
 use std::borrow::Cow;
 use std::fmt;
 
-pub use block::{ContentBlock, ImageBlock, ImageSource, Origin, ToolResultBlock, ToolUseBlock, UnknownBlock};
+pub use block::{
+    ContentBlock, ImageBlock, ImageSource, Origin, ToolResultBlock, ToolUseBlock, UnknownBlock,
+};
 pub use metadata::{MessageMetadata, MessageStatus, RoutingDecisionRecord, RoutingMode, Usage};
 pub use time::{TimeSource, Timestamp};
 
@@ -82,7 +86,9 @@ impl Role {
 
     /// The role that is written `text`.
     pub fn from_text(text: &str) -> Option<Role> {
-        [Role::User, Role::Assistant, Role::System, Role::Tool].into_iter().find(|role| role.as_str() == text)
+        [Role::User, Role::Assistant, Role::System, Role::Tool]
+            .into_iter()
+            .find(|role| role.as_str() == text)
     }
 }
 
@@ -136,7 +142,8 @@ impl<'a> Message<'a> {
         }
     }
 
-    /// The text of all text blocks, one after the other with a line break between them: for readers without blocks.
+    /// The text of all text blocks, one after the other with a line break between them: for readers
+    /// without blocks.
     pub fn text(&self) -> Cow<'_, str> {
         block::join_text(&self.content, "\n")
     }
@@ -147,7 +154,11 @@ impl<'a> Message<'a> {
             id: Cow::Owned(self.id.into_owned()),
             session_id: Cow::Owned(self.session_id.into_owned()),
             role: self.role,
-            content: self.content.into_iter().map(ContentBlock::into_owned).collect(),
+            content: self
+                .content
+                .into_iter()
+                .map(ContentBlock::into_owned)
+                .collect(),
             created_at: self.created_at,
             metadata: self.metadata.into_owned(),
             schema_version: self.schema_version,

@@ -1,7 +1,7 @@
 //! Prices and costs (§6.4): computed here from a versioned table, never taken from a provider.
 //!
-//! All arithmetic is exact decimal. Prices are US dollars per million tokens; a model that isn't in the table is an error, not
-//! free.
+//! All arithmetic is exact decimal. Prices are US dollars per million tokens; a model that isn't in
+//! the table is an error, not free.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -56,22 +56,34 @@ pub enum PriceError {
 
 impl PriceTable {
     /// A table.
-    pub fn new(version: impl Into<String>, models: impl IntoIterator<Item = (String, Rates)>) -> Self {
-        PriceTable { version: version.into(), models: models.into_iter().collect() }
+    pub fn new(
+        version: impl Into<String>,
+        models: impl IntoIterator<Item = (String, Rates)>,
+    ) -> Self {
+        PriceTable {
+            version: version.into(),
+            models: models.into_iter().collect(),
+        }
     }
 
-    /// Reads a YAML (or JSON) file of the form of §6.4; prices are taken by their spelling, as numbers or strings.
+    /// Reads a YAML (or JSON) file of the form of §6.4; prices are taken by their spelling, as
+    /// numbers or strings.
     ///
     /// # Errors
     /// [`PriceError::Malformed`].
     pub fn from_yaml(text: &str) -> Result<Self, PriceError> {
-        let file: File = serde_norway::from_str(text).map_err(|error| PriceError::Malformed(error.to_string()))?;
-        let models: Result<Vec<_>, _> =
-            file.models.into_iter().map(|(model, entry)| entry.rates(&model).map(|rates| (model, rates))).collect();
+        let file: File = serde_norway::from_str(text)
+            .map_err(|error| PriceError::Malformed(error.to_string()))?;
+        let models: Result<Vec<_>, _> = file
+            .models
+            .into_iter()
+            .map(|(model, entry)| entry.rates(&model).map(|rates| (model, rates)))
+            .collect();
         Ok(Self::new(file.pricing_version, models?))
     }
 
-    /// The table that ships with this code, of the version in its file `prices.yaml`. Ours to lay over, not to trust for ever.
+    /// The table that ships with this code, of the version in its file `prices.yaml`. Ours to lay
+    /// over, not to trust for ever.
     pub fn builtin() -> Self {
         // The file is checked by a test; without it no model has a price, which every use reports.
         Self::from_yaml(include_str!("prices.yaml")).unwrap_or_else(|_| Self::new("none", []))
@@ -87,15 +99,26 @@ impl PriceTable {
     /// # Errors
     /// [`PriceError::UnknownModel`].
     pub fn rates(&self, model: &str) -> Result<&Rates, PriceError> {
-        let unknown = || PriceError::UnknownModel { model: model.to_owned(), version: self.version.clone() };
+        let unknown = || PriceError::UnknownModel {
+            model: model.to_owned(),
+            version: self.version.clone(),
+        };
         self.models.get(model).ok_or_else(unknown)
     }
 
     /// This table with the entries of `overlay` in place of its own, as version `this+overlay`.
     pub fn overlaid(&self, overlay: &PriceTable) -> PriceTable {
         let mut models = self.models.clone();
-        models.extend(overlay.models.iter().map(|(model, rates)| (model.clone(), *rates)));
-        PriceTable { version: format!("{}+{}", self.version, overlay.version), models }
+        models.extend(
+            overlay
+                .models
+                .iter()
+                .map(|(model, rates)| (model.clone(), *rates)),
+        );
+        PriceTable {
+            version: format!("{}+{}", self.version, overlay.version),
+            models,
+        }
     }
 
     /// What `tokens` cost on `model`, in US dollars: exact, unrounded, without trailing zeros.
@@ -110,18 +133,28 @@ impl PriceTable {
             (tokens.cached_input_tokens, rates.cached_read),
             (tokens.cache_creation_input_tokens, rates.cache_write),
         ];
-        let sum = parts.into_iter().try_fold(Decimal::ZERO, |sum, (count, rate)| {
-            Decimal::from(count).checked_mul(rate).and_then(|part| sum.checked_add(part))
-        });
+        let sum = parts
+            .into_iter()
+            .try_fold(Decimal::ZERO, |sum, (count, rate)| {
+                Decimal::from(count)
+                    .checked_mul(rate)
+                    .and_then(|part| sum.checked_add(part))
+            });
         let cost = sum.and_then(|sum| sum.checked_div(MILLION));
-        cost.map(|cost| cost.normalize()).ok_or_else(|| PriceError::OutOfRange(model.to_owned()))
+        cost.map(|cost| cost.normalize())
+            .ok_or_else(|| PriceError::OutOfRange(model.to_owned()))
     }
 
     /// The record of what `tokens` cost on `model`.
     ///
     /// # Errors
     /// Those of [`PriceTable::cost`].
-    pub fn usage(&self, model: &str, tokens: &TokenUsage, latency_ms: u64) -> Result<Usage<'static>, PriceError> {
+    pub fn usage(
+        &self,
+        model: &str,
+        tokens: &TokenUsage,
+        latency_ms: u64,
+    ) -> Result<Usage<'static>, PriceError> {
         Ok(Usage {
             input_tokens: tokens.input_tokens,
             output_tokens: tokens.output_tokens,
@@ -163,7 +196,9 @@ impl Entry {
     fn rates(&self, model: &str) -> Result<Rates, PriceError> {
         let read = |text: &str| {
             let exact = Decimal::from_str_exact(text).or_else(|_| Decimal::from_scientific(text));
-            exact.map_err(|_| PriceError::Malformed(format!("`{text}` is not a price (model `{model}`)")))
+            exact.map_err(|_| {
+                PriceError::Malformed(format!("`{text}` is not a price (model `{model}`)"))
+            })
         };
         let or_zero = |text: &Option<String>| text.as_deref().map_or(Ok(Decimal::ZERO), read);
         Ok(Rates {
@@ -179,9 +214,11 @@ impl Entry {
 mod tests {
     use super::*;
 
-    const TABLE: &str = "pricing_version: \"2026-05-08\"\nmodels:\n  anthropic:claude-sonnet-4-6:\n    \
-        input_per_mtok_usd: 3.00\n    output_per_mtok_usd: 15\n    cached_read_per_mtok_usd: \"0.30\"\n    \
-        cache_write_per_mtok_usd: 3.75\n  ollama:llama-3.3-70b: {input_per_mtok_usd: 0.0, output_per_mtok_usd: 0}\n";
+    const TABLE: &str = "pricing_version: \"2026-05-08\"\nmodels:\n  \
+                         anthropic:claude-sonnet-4-6:\n    input_per_mtok_usd: 3.00\n    \
+                         output_per_mtok_usd: 15\n    cached_read_per_mtok_usd: \"0.30\"\n    \
+                         cache_write_per_mtok_usd: 3.75\n  ollama:llama-3.3-70b: \
+                         {input_per_mtok_usd: 0.0, output_per_mtok_usd: 0}\n";
 
     fn tokens(input: u64, output: u64, read: u64, write: u64) -> TokenUsage {
         TokenUsage {
@@ -195,11 +232,24 @@ mod tests {
     #[test]
     fn costs_are_exact_to_the_last_digit() {
         let table = PriceTable::from_yaml(TABLE).unwrap();
-        let cost = |tokens| table.cost("anthropic:claude-sonnet-4-6", &tokens).unwrap().to_string();
+        let cost = |tokens| {
+            table
+                .cost("anthropic:claude-sonnet-4-6", &tokens)
+                .unwrap()
+                .to_string()
+        };
         assert_eq!(cost(tokens(8, 42, 0, 0)), "0.000654");
         assert_eq!(cost(tokens(1_000_000, 0, 1_000_000, 1_000_000)), "7.05");
-        assert_eq!(cost(tokens(u64::MAX, u64::MAX, 0, 0)), "332041393326771.92907");
-        assert_eq!(table.cost("ollama:llama-3.3-70b", &tokens(5, 5, 0, 0)).unwrap(), Decimal::ZERO);
+        assert_eq!(
+            cost(tokens(u64::MAX, u64::MAX, 0, 0)),
+            "332041393326771.92907"
+        );
+        assert_eq!(
+            table
+                .cost("ollama:llama-3.3-70b", &tokens(5, 5, 0, 0))
+                .unwrap(),
+            Decimal::ZERO
+        );
     }
 
     #[test]
@@ -207,31 +257,57 @@ mod tests {
         let table = PriceTable::from_yaml(TABLE).unwrap();
         let unknown = table.cost("a:b", &tokens(0, 0, 0, 0));
         assert!(matches!(unknown, Err(PriceError::UnknownModel { .. })));
-        let rates =
-            Rates { input: Decimal::ONE, output: Decimal::ONE, cached_read: Decimal::ZERO, cache_write: Decimal::ZERO };
+        let rates = Rates {
+            input: Decimal::ONE,
+            output: Decimal::ONE,
+            cached_read: Decimal::ZERO,
+            cache_write: Decimal::ZERO,
+        };
         let both = table.overlaid(&PriceTable::new("o1", [("a:b".to_owned(), rates)]));
         assert_eq!(both.version(), "2026-05-08+o1");
         let first = both.usage("a:b", &tokens(1_000_000, 0, 0, 0), 7).unwrap();
-        assert_eq!((first.cost_usd, &*first.pricing_version), (Decimal::ONE, "2026-05-08+o1"));
-        let dearer = PriceTable::new("later", [("a:b".to_owned(), Rates { input: Decimal::TEN, ..rates })]);
+        assert_eq!(
+            (first.cost_usd, &*first.pricing_version),
+            (Decimal::ONE, "2026-05-08+o1")
+        );
+        let dearer = PriceTable::new(
+            "later",
+            [(
+                "a:b".to_owned(),
+                Rates {
+                    input: Decimal::TEN,
+                    ..rates
+                },
+            )],
+        );
         let again = dearer.reprice("a:b", &first).unwrap();
-        assert_eq!((again.cost_usd, &*again.pricing_version, again.latency_ms), (Decimal::TEN, "later", 7));
+        assert_eq!(
+            (again.cost_usd, &*again.pricing_version, again.latency_ms),
+            (Decimal::TEN, "later", 7)
+        );
     }
 
     #[test]
     fn the_table_that_ships_is_sound() {
         let table = PriceTable::builtin();
         assert_eq!((table.version(), table.models.len()), ("2026-05-08", 5));
-        let cost = table.cost("anthropic:claude-opus-4-7", &tokens(1_234, 567, 89, 10)).unwrap();
+        let cost = table
+            .cost("anthropic:claude-opus-4-7", &tokens(1_234, 567, 89, 10))
+            .unwrap();
         assert_eq!(cost.to_string(), "0.061356");
     }
 
     #[test]
     fn what_is_no_price_is_refused() {
-        for text in
-            ["", "models: {}", "pricing_version: v\nmodels: {a: {input_per_mtok_usd: cheap, output_per_mtok_usd: 1}}"]
-        {
-            assert!(matches!(PriceTable::from_yaml(text), Err(PriceError::Malformed(_))), "{text}");
+        for text in [
+            "",
+            "models: {}",
+            "pricing_version: v\nmodels: {a: {input_per_mtok_usd: cheap, output_per_mtok_usd: 1}}",
+        ] {
+            assert!(
+                matches!(PriceTable::from_yaml(text), Err(PriceError::Malformed(_))),
+                "{text}"
+            );
         }
     }
 }

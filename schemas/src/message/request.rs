@@ -29,7 +29,8 @@ pub struct Request<'a> {
     pub output_schema: Option<Json<'a>>,
     /// True if the answer shall come piece by piece.
     pub stream: bool,
-    /// What the adapter that read the request needs to write it again to the letter, beside what the messages hold of it.
+    /// What the adapter that read the request needs to write it again to the letter, beside what
+    /// the messages hold of it.
     pub provider_raw: Option<Object<'a>>,
 }
 
@@ -48,20 +49,32 @@ pub enum RequestTool<'a> {
 }
 
 impl Request<'_> {
-    /// The text of all instructions that stay the same: the prompt, then every system message in its order, what is empty left
-    /// out, with a blank line between.
+    /// The text of all instructions that stay the same: the prompt, then every system message in
+    /// its order, what is empty left out, with a blank line between.
     pub fn stable_system_text(&self) -> String {
         let prompt = self.system_prompt.as_deref().into_iter();
-        let system = self.messages.iter().filter(|message| message.role == super::Role::System);
-        let texts = system.flat_map(|message| &message.content).filter_map(|block| block.as_text());
-        let parts: Vec<&str> = prompt.chain(texts).filter(|text| !text.is_empty()).collect();
+        let system = self
+            .messages
+            .iter()
+            .filter(|message| message.role == super::Role::System);
+        let texts = system
+            .flat_map(|message| &message.content)
+            .filter_map(|block| block.as_text());
+        let parts: Vec<&str> = prompt
+            .chain(texts)
+            .filter(|text| !text.is_empty())
+            .collect();
         parts.join("\n\n")
     }
 
     /// [`Request::stable_system_text`] and the instructions that change, with a blank line between.
     pub fn system_text(&self) -> String {
         let mut text = self.stable_system_text();
-        if let Some(volatile) = self.system_prompt_volatile.as_deref().filter(|volatile| !volatile.is_empty()) {
+        if let Some(volatile) = self
+            .system_prompt_volatile
+            .as_deref()
+            .filter(|volatile| !volatile.is_empty())
+        {
             if !text.is_empty() {
                 text.push_str("\n\n");
             }
@@ -84,7 +97,8 @@ pub struct Response<'a> {
     pub choices: Vec<Choice<'a>>,
     /// Tokens, if the provider told.
     pub usage: Option<TokenUsage>,
-    /// What the adapter that read the response needs to write it again to the letter, beside what the messages hold of it.
+    /// What the adapter that read the response needs to write it again to the letter, beside what
+    /// the messages hold of it.
     pub provider_raw: Option<Object<'a>>,
 }
 
@@ -98,14 +112,15 @@ pub struct Choice<'a> {
 }
 
 impl Choice<'_> {
-    /// Why the answer ends. One that is whole and doesn't tell ended its turn, as one does that tells a reason of no known kind (§9.2,
-    /// §9.3).
+    /// Why the answer ends. One that is whole and doesn't tell ended its turn, as one does that
+    /// tells a reason of no known kind (§9.2, §9.3).
     pub fn reason(&self) -> StopReason {
-        self.stop_reason.unwrap_or(match self.message.metadata.status {
-            MessageStatus::Complete => StopReason::EndTurn,
-            MessageStatus::Cancelled => StopReason::Cancelled,
-            MessageStatus::Partial | MessageStatus::Error => StopReason::Error,
-        })
+        self.stop_reason
+            .unwrap_or(match self.message.metadata.status {
+                MessageStatus::Complete => StopReason::EndTurn,
+                MessageStatus::Cancelled => StopReason::Cancelled,
+                MessageStatus::Partial | MessageStatus::Error => StopReason::Error,
+            })
     }
 }
 
@@ -187,7 +202,9 @@ impl TokenUsage {
 
     /// The whole prompt; saturates.
     pub fn prompt_tokens(&self) -> u64 {
-        self.input_tokens.saturating_add(self.cached_input_tokens).saturating_add(self.cache_creation_input_tokens)
+        self.input_tokens
+            .saturating_add(self.cached_input_tokens)
+            .saturating_add(self.cache_creation_input_tokens)
     }
 
     /// The four counts as JSON.
@@ -196,7 +213,10 @@ impl TokenUsage {
             ("input_tokens", self.input_tokens),
             ("output_tokens", self.output_tokens),
             ("cached_input_tokens", self.cached_input_tokens),
-            ("cache_creation_input_tokens", self.cache_creation_input_tokens),
+            (
+                "cache_creation_input_tokens",
+                self.cache_creation_input_tokens,
+            ),
         ];
         Json::Object(counts.into_iter().collect())
     }
@@ -211,15 +231,36 @@ mod tests {
     fn an_answer_that_tells_no_reason_ended_its_turn_only_if_it_is_whole() {
         for (status, told, reason) in [
             (MessageStatus::Complete, None, StopReason::EndTurn),
-            (MessageStatus::Complete, Some(StopReason::MaxTokens), StopReason::MaxTokens),
+            (
+                MessageStatus::Complete,
+                Some(StopReason::MaxTokens),
+                StopReason::MaxTokens,
+            ),
             (MessageStatus::Partial, None, StopReason::Error),
-            (MessageStatus::Partial, Some(StopReason::ToolUse), StopReason::ToolUse),
+            (
+                MessageStatus::Partial,
+                Some(StopReason::ToolUse),
+                StopReason::ToolUse,
+            ),
             (MessageStatus::Error, None, StopReason::Error),
             (MessageStatus::Cancelled, None, StopReason::Cancelled),
         ] {
-            let mut message = Message::new("m", "s", Role::Assistant, Vec::new(), Timestamp::from_micros(0));
+            let mut message = Message::new(
+                "m",
+                "s",
+                Role::Assistant,
+                Vec::new(),
+                Timestamp::from_micros(0),
+            );
             message.metadata.status = status;
-            assert_eq!(Choice { message, stop_reason: told }.reason(), reason);
+            assert_eq!(
+                Choice {
+                    message,
+                    stop_reason: told
+                }
+                .reason(),
+                reason
+            );
         }
     }
 }

@@ -50,33 +50,55 @@ pub enum SessionViolation {
 impl fmt::Display for SessionViolation {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            SessionViolation::Message { index, violation } => write!(formatter, "message {index}: {violation}"),
+            SessionViolation::Message { index, violation } => {
+                write!(formatter, "message {index}: {violation}")
+            }
             SessionViolation::UnknownCall { tool_use_id } => {
-                write!(formatter, "tool_result refers to the unknown tool_use {tool_use_id}")
+                write!(
+                    formatter,
+                    "tool_result refers to the unknown tool_use {tool_use_id}"
+                )
             }
             SessionViolation::ResultBeforeCall { tool_use_id } => {
                 write!(formatter, "tool_result precedes its tool_use {tool_use_id}")
             }
             SessionViolation::AnsweredTwice { tool_use_id } => {
-                write!(formatter, "tool_use {tool_use_id} is answered more than once")
+                write!(
+                    formatter,
+                    "tool_use {tool_use_id} is answered more than once"
+                )
             }
             SessionViolation::IdUsedTwice { tool_use_id } => {
-                write!(formatter, "tool_use id {tool_use_id} is used by more than one call")
+                write!(
+                    formatter,
+                    "tool_use id {tool_use_id} is used by more than one call"
+                )
             }
-            SessionViolation::InputInvalid { tool_use_id, errors } => {
+            SessionViolation::InputInvalid {
+                tool_use_id,
+                errors,
+            } => {
                 write!(formatter, "input of tool_use {tool_use_id} is invalid:")?;
-                errors.iter().try_for_each(|error| write!(formatter, " {error};"))
+                errors
+                    .iter()
+                    .try_for_each(|error| write!(formatter, " {error};"))
             }
         }
     }
 }
 
-/// Every rule that `messages`, in their order, break; rules between messages hold within one `session_id`.
+/// Every rule that `messages`, in their order, break; rules between messages hold within one
+/// `session_id`.
 ///
-/// Inputs are checked against the tools in `tools`; a call of a tool that isn't there is not judged.
+/// Inputs are checked against the tools in `tools`; a call of a tool that isn't there is not
+/// judged.
 pub fn validate_session(messages: &[Message], tools: &ToolSet) -> Vec<SessionViolation> {
     let mut found = Vec::new();
-    let declared: HashSet<_> = messages.iter().flat_map(calls).map(|(session, call)| (session, &*call.id)).collect();
+    let declared: HashSet<_> = messages
+        .iter()
+        .flat_map(calls)
+        .map(|(session, call)| (session, &*call.id))
+        .collect();
     let mut calls_so_far = HashSet::new();
     let mut answers: HashMap<_, usize> = HashMap::new();
     for (index, message) in messages.iter().enumerate() {
@@ -87,7 +109,9 @@ pub fn validate_session(messages: &[Message], tools: &ToolSet) -> Vec<SessionVio
             match block {
                 ContentBlock::ToolUse(call) => {
                     if !calls_so_far.insert((session, &*call.id)) {
-                        found.push(SessionViolation::IdUsedTwice { tool_use_id: call.id.to_string() });
+                        found.push(SessionViolation::IdUsedTwice {
+                            tool_use_id: call.id.to_string(),
+                        });
                     }
                     check_call(call, tools, &mut found);
                 }
@@ -119,10 +143,15 @@ fn calls<'m>(message: &'m Message) -> impl Iterator<Item = (&'m str, &'m ToolUse
 }
 
 fn check_call(call: &ToolUseBlock, tools: &ToolSet, found: &mut Vec<SessionViolation>) {
-    let Some(tool) = tools.get(&call.name) else { return };
+    let Some(tool) = tools.get(&call.name) else {
+        return;
+    };
     let errors = check_input(&tool.input_schema, &call.input);
     if !errors.is_empty() {
-        found.push(SessionViolation::InputInvalid { tool_use_id: call.id.to_string(), errors });
+        found.push(SessionViolation::InputInvalid {
+            tool_use_id: call.id.to_string(),
+            errors,
+        });
     }
 }
 
@@ -133,39 +162,74 @@ mod tests {
     use crate::json::Object;
 
     fn call(id: &'static str) -> Message<'static> {
-        let block = ContentBlock::ToolUse(ToolUseBlock { id: id.into(), name: "t".into(), input: Object::new() });
-        let mut message = Message::new("m", "s", Role::Assistant, vec![block], Timestamp::from_micros(0));
+        let block = ContentBlock::ToolUse(ToolUseBlock {
+            id: id.into(),
+            name: "t".into(),
+            input: Object::new(),
+        });
+        let mut message = Message::new(
+            "m",
+            "s",
+            Role::Assistant,
+            vec![block],
+            Timestamp::from_micros(0),
+        );
         // Not complete, so that only the session's rules speak.
         message.metadata.status = super::super::MessageStatus::Cancelled;
         message
     }
 
     fn answer(id: &'static str) -> Message<'static> {
-        let block =
-            ContentBlock::ToolResult(ToolResultBlock { tool_use_id: id.into(), content: Vec::new(), is_error: false });
-        let mut message = Message::new("m", "s", Role::Tool, vec![block], Timestamp::from_micros(0));
-        message.metadata = MessageMetadata { parent_tool_use_id: Some(id.into()), ..Default::default() };
+        let block = ContentBlock::ToolResult(ToolResultBlock {
+            tool_use_id: id.into(),
+            content: Vec::new(),
+            is_error: false,
+        });
+        let mut message =
+            Message::new("m", "s", Role::Tool, vec![block], Timestamp::from_micros(0));
+        message.metadata = MessageMetadata {
+            parent_tool_use_id: Some(id.into()),
+            ..Default::default()
+        };
         message
     }
 
     fn told(messages: &[Message]) -> Vec<String> {
-        validate_session(messages, &ToolSet::default()).iter().map(SessionViolation::to_string).collect()
+        validate_session(messages, &ToolSet::default())
+            .iter()
+            .map(SessionViolation::to_string)
+            .collect()
     }
 
     #[test]
     fn results_follow_their_calls_once() {
         assert!(told(&[call("a"), call("b"), answer("b"), answer("a")]).is_empty());
         assert!(told(&[call("a")]).is_empty(), "an open call is legal");
-        assert_eq!(told(&[call("a"), answer("a"), answer("a")]), ["tool_use a is answered more than once"]);
-        assert_eq!(told(&[answer("a"), call("a")]), ["tool_result precedes its tool_use a"]);
-        assert_eq!(told(&[answer("a")]), ["tool_result refers to the unknown tool_use a"]);
-        assert_eq!(told(&[call("a"), call("a")]), ["tool_use id a is used by more than one call"]);
+        assert_eq!(
+            told(&[call("a"), answer("a"), answer("a")]),
+            ["tool_use a is answered more than once"]
+        );
+        assert_eq!(
+            told(&[answer("a"), call("a")]),
+            ["tool_result precedes its tool_use a"]
+        );
+        assert_eq!(
+            told(&[answer("a")]),
+            ["tool_result refers to the unknown tool_use a"]
+        );
+        assert_eq!(
+            told(&[call("a"), call("a")]),
+            ["tool_use id a is used by more than one call"]
+        );
     }
 
     #[test]
     fn ids_never_cross_sessions() {
         let mut elsewhere = answer("a");
         elsewhere.session_id = "other".into();
-        assert_eq!(told(&[call("a"), elsewhere]), ["tool_result refers to the unknown tool_use a"]);
+        assert_eq!(
+            told(&[call("a"), elsewhere]),
+            ["tool_result refers to the unknown tool_use a"]
+        );
     }
 }

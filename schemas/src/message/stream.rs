@@ -1,7 +1,8 @@
 //! Streaming events: how an answer arrives (streaming protocol 2).
 //!
-//! The start comes first and the completion last. A tool call has one start, any deltas and one end, whose input is always an
-//! object. The deltas of a block in order are the block; where they aren't, the completion's content is right.
+//! The start comes first and the completion last. A tool call has one start, any deltas and one
+//! end, whose input is always an object. The deltas of a block in order are the block; where they
+//! aren't, the completion's content is right.
 
 use std::borrow::Cow;
 
@@ -85,28 +86,51 @@ impl StreamEvent<'_> {
                 object.insert("content_block_index", *index as u64);
                 object.insert("text", &**text);
             }
-            StreamEvent::ThinkingDelta { index, text, signature } => {
+            StreamEvent::ThinkingDelta {
+                index,
+                text,
+                signature,
+            } => {
                 object.insert("content_block_index", *index as u64);
                 object.insert("text", &**text);
                 if let Some(signature) = signature {
                     object.insert("signature", &**signature);
                 }
             }
-            StreamEvent::ToolUseStart { index, tool_use_id, tool_name } => {
+            StreamEvent::ToolUseStart {
+                index,
+                tool_use_id,
+                tool_name,
+            } => {
                 tool_event(&mut object, *index, tool_use_id);
                 object.insert("tool_name", &**tool_name);
             }
-            StreamEvent::ToolUseInputDelta { index, tool_use_id, partial_json } => {
+            StreamEvent::ToolUseInputDelta {
+                index,
+                tool_use_id,
+                partial_json,
+            } => {
                 tool_event(&mut object, *index, tool_use_id);
                 object.insert("partial_json", &**partial_json);
             }
-            StreamEvent::ToolUseEnd { index, tool_use_id, final_input } => {
+            StreamEvent::ToolUseEnd {
+                index,
+                tool_use_id,
+                final_input,
+            } => {
                 tool_event(&mut object, *index, tool_use_id);
                 object.insert("final_input", final_input.reborrow());
             }
-            StreamEvent::MessageComplete { stop_reason, final_content, usage } => {
+            StreamEvent::MessageComplete {
+                stop_reason,
+                final_content,
+                usage,
+            } => {
                 object.insert("stop_reason", stop_reason.as_str());
-                object.insert("final_content", encode_blocks(final_content, Unknowns::Drop));
+                object.insert(
+                    "final_content",
+                    encode_blocks(final_content, Unknowns::Drop),
+                );
                 object.insert("usage", usage.to_json());
             }
         }
@@ -132,8 +156,8 @@ fn tool_event<'e>(object: &mut Object<'e>, index: usize, tool_use_id: &'e str) {
     object.insert("tool_use_id", tool_use_id);
 }
 
-/// An answer being put together from its pieces, and the events that tell of it. Adapters feed it; the rules of the protocol
-/// are kept here, once.
+/// An answer being put together from its pieces, and the events that tell of it. Adapters feed it;
+/// the rules of the protocol are kept here, once.
 #[derive(Debug)]
 pub struct Assembler {
     events: Vec<StreamEvent<'static>>,
@@ -144,16 +168,30 @@ pub struct Assembler {
 #[derive(Debug)]
 enum Block {
     Text(String),
-    Thinking { text: String, signature: Option<String> },
-    Tool { id: String, name: String, json: String, input: Option<Object<'static>> },
+    Thinking {
+        text: String,
+        signature: Option<String>,
+    },
+    Tool {
+        id: String,
+        name: String,
+        json: String,
+        input: Option<Object<'static>>,
+    },
     Whole(ContentBlock<'static>),
 }
 
 impl Assembler {
     /// Begins an answer of `model` with its start event.
     pub fn new(model: &str) -> Self {
-        let start = StreamEvent::MessageStart { model: Cow::Owned(model.to_owned()) };
-        Assembler { events: vec![start], blocks: Vec::new(), complete: false }
+        let start = StreamEvent::MessageStart {
+            model: Cow::Owned(model.to_owned()),
+        };
+        Assembler {
+            events: vec![start],
+            blocks: Vec::new(),
+            complete: false,
+        }
     }
 
     /// How many blocks were begun; the next has this index.
@@ -173,7 +211,10 @@ impl Assembler {
 
     /// Begins a thinking block and answers its index.
     pub fn begin_thinking(&mut self) -> usize {
-        self.begin(Block::Thinking { text: String::new(), signature: None })
+        self.begin(Block::Thinking {
+            text: String::new(),
+            signature: None,
+        })
     }
 
     /// Adds a block that arrives whole, without events, and answers its index.
@@ -189,7 +230,12 @@ impl Assembler {
             tool_use_id: id.clone(),
             tool_name: Cow::Owned(name.to_owned()),
         });
-        self.begin(Block::Tool { id, name: name.to_owned(), json: String::new(), input: None })
+        self.begin(Block::Tool {
+            id,
+            name: name.to_owned(),
+            json: String::new(),
+            input: None,
+        })
     }
 
     fn begin(&mut self, block: Block) -> usize {
@@ -197,21 +243,33 @@ impl Assembler {
         self.blocks.len() - 1
     }
 
-    /// Adds a piece to text, thought or input, even an empty one; pieces for a block that isn't there tell nothing.
+    /// Adds a piece to text, thought or input, even an empty one; pieces for a block that isn't
+    /// there tell nothing.
     pub fn piece(&mut self, index: usize, piece: &str) {
         let owned = || Cow::Owned(piece.to_owned());
         let event = match self.blocks.get_mut(index) {
             Some(Block::Text(text)) => {
                 text.push_str(piece);
-                StreamEvent::TextDelta { index, text: owned() }
+                StreamEvent::TextDelta {
+                    index,
+                    text: owned(),
+                }
             }
             Some(Block::Thinking { text, .. }) => {
                 text.push_str(piece);
-                StreamEvent::ThinkingDelta { index, text: owned(), signature: None }
+                StreamEvent::ThinkingDelta {
+                    index,
+                    text: owned(),
+                    signature: None,
+                }
             }
             Some(Block::Tool { id, json, .. }) => {
                 json.push_str(piece);
-                StreamEvent::ToolUseInputDelta { index, tool_use_id: id.clone(), partial_json: owned() }
+                StreamEvent::ToolUseInputDelta {
+                    index,
+                    tool_use_id: id.clone(),
+                    partial_json: owned(),
+                }
             }
             Some(Block::Whole(_)) | None => return,
         };
@@ -235,16 +293,33 @@ impl Assembler {
     /// Ends a block: a call tells its input, a signed thought its signature.
     pub fn end(&mut self, index: usize) {
         match self.blocks.get_mut(index) {
-            Some(Block::Tool { id, json, input, .. }) => {
+            Some(Block::Tool {
+                id, json, input, ..
+            }) => {
                 let given = input.take().unwrap_or_default();
-                let final_input = if json.trim().is_empty() { given } else { input_of(json) };
+                let final_input = if json.trim().is_empty() {
+                    given
+                } else {
+                    input_of(json)
+                };
                 *input = Some(final_input.clone());
                 let tool_use_id = id.clone();
-                self.events.push(StreamEvent::ToolUseEnd { index, tool_use_id, final_input });
+                self.events.push(StreamEvent::ToolUseEnd {
+                    index,
+                    tool_use_id,
+                    final_input,
+                });
             }
-            Some(Block::Thinking { signature: Some(signature), .. }) if !signature.is_empty() => {
+            Some(Block::Thinking {
+                signature: Some(signature),
+                ..
+            }) if !signature.is_empty() => {
                 let signature = Some(Cow::Owned(signature.clone()));
-                self.events.push(StreamEvent::ThinkingDelta { index, text: Cow::Borrowed(""), signature });
+                self.events.push(StreamEvent::ThinkingDelta {
+                    index,
+                    text: Cow::Borrowed(""),
+                    signature,
+                });
             }
             _ => {}
         }
@@ -255,7 +330,11 @@ impl Assembler {
         if !self.complete {
             self.complete = true;
             let final_content = self.content();
-            self.events.push(StreamEvent::MessageComplete { stop_reason, final_content, usage });
+            self.events.push(StreamEvent::MessageComplete {
+                stop_reason,
+                final_content,
+                usage,
+            });
         }
     }
 
@@ -276,9 +355,17 @@ impl Block {
             Block::Text(text) => ContentBlock::Text(Cow::Owned(text.clone())),
             Block::Thinking { text, signature } => ContentBlock::Thinking {
                 text: Cow::Owned(text.clone()),
-                signature: signature.clone().filter(|signature| !signature.is_empty()).map(Cow::Owned),
+                signature: signature
+                    .clone()
+                    .filter(|signature| !signature.is_empty())
+                    .map(Cow::Owned),
             },
-            Block::Tool { id, name, json, input } => ContentBlock::ToolUse(ToolUseBlock {
+            Block::Tool {
+                id,
+                name,
+                json,
+                input,
+            } => ContentBlock::ToolUse(ToolUseBlock {
                 id: Cow::Owned(id.clone()),
                 name: Cow::Owned(name.clone()),
                 input: input.clone().unwrap_or_else(|| input_of(json)),
@@ -323,7 +410,10 @@ mod tests {
             "message.complete",
         ];
         assert_eq!(names(&events), expected);
-        let signed = ContentBlock::Thinking { text: "hm".into(), signature: Some("sig".into()) };
+        let signed = ContentBlock::Thinking {
+            text: "hm".into(),
+            signature: Some("sig".into()),
+        };
         assert_eq!(answer.content(), [signed, ContentBlock::text("hello")]);
     }
 
@@ -335,16 +425,32 @@ mod tests {
         answer.piece(call, "{}");
         answer.piece(call + 1, "x");
         let names = names(&answer.take_events());
-        assert_eq!(names, ["message.start", "tool.use_start", "tool.use_input_delta", "tool.use_input_delta"]);
+        assert_eq!(
+            names,
+            [
+                "message.start",
+                "tool.use_start",
+                "tool.use_input_delta",
+                "tool.use_input_delta"
+            ]
+        );
     }
 
     #[test]
     fn a_call_always_ends_with_an_object() {
         for (given, pieces, expected) in [
             (None, vec!["{\"a\"", ":1}"], r#"{"a":1}"#),
-            (None, vec!["not ", "json"], r#"{"_raw_arguments":"not json"}"#),
+            (
+                None,
+                vec!["not ", "json"],
+                r#"{"_raw_arguments":"not json"}"#,
+            ),
             (None, vec!["[1, 2]"], r#"{"_raw_arguments":"[1, 2]"}"#),
-            (None, vec![r#"{"a": "cut"#], r#"{"_raw_arguments":"{\"a\": \"cut"}"#),
+            (
+                None,
+                vec![r#"{"a": "cut"#],
+                r#"{"_raw_arguments":"{\"a\": \"cut"}"#,
+            ),
             (None, vec![""], "{}"),
             (None, vec!["null"], "{}"),
             (Some(r#"{"b":2}"#), vec![""], r#"{"b":2}"#),
@@ -357,7 +463,8 @@ mod tests {
             }
             pieces.iter().for_each(|piece| answer.piece(call, piece));
             answer.end(call);
-            let Some(StreamEvent::ToolUseEnd { final_input, .. }) = answer.take_events().pop() else {
+            let Some(StreamEvent::ToolUseEnd { final_input, .. }) = answer.take_events().pop()
+            else {
                 panic!("no end")
             };
             assert_eq!(Json::Object(final_input).to_string(), expected);

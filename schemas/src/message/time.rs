@@ -24,7 +24,12 @@ pub enum TimeSource {
 
 impl TimeSource {
     /// Every source.
-    pub const ALL: [TimeSource; 4] = [TimeSource::Recorded, TimeSource::Response, TimeSource::Header, TimeSource::File];
+    pub const ALL: [TimeSource; 4] = [
+        TimeSource::Recorded,
+        TimeSource::Response,
+        TimeSource::Header,
+        TimeSource::File,
+    ];
 
     /// The word in metadata and in the column `time_source`.
     pub const fn name(self) -> &'static str {
@@ -47,7 +52,8 @@ impl TimeSource {
     }
 }
 
-/// A moment, and who gave it. Two moments are equal if they are the same instant, whatever offset they were told in.
+/// A moment, and who gave it. Two moments are equal if they are the same instant, whatever offset
+/// they were told in.
 #[derive(Debug, Clone, Copy)]
 pub struct Timestamp {
     micros: i64,
@@ -58,7 +64,11 @@ pub struct Timestamp {
 impl Timestamp {
     /// The moment `micros` microseconds after the start of 1970, told in UTC.
     pub fn from_micros(micros: i64) -> Self {
-        Timestamp { micros, offset_seconds: 0, source: TimeSource::Recorded }
+        Timestamp {
+            micros,
+            offset_seconds: 0,
+            source: TimeSource::Recorded,
+        }
     }
 
     /// The moment `millis` milliseconds after the start of 1970, told in UTC; saturates.
@@ -83,7 +93,11 @@ impl Timestamp {
 
     /// The earlier one of two moments; of equal ones the one whose source is better.
     pub fn earlier(self, other: Timestamp) -> Timestamp {
-        if (other.micros, other.source) < (self.micros, self.source) { other } else { self }
+        if (other.micros, other.source) < (self.micros, self.source) {
+            other
+        } else {
+            self
+        }
     }
 
     /// Microseconds since the start of 1970.
@@ -93,15 +107,19 @@ impl Timestamp {
 
     /// Milliseconds since the start of 1970, as a ULID wants them: 0 before 1970, at most 48 bits.
     pub fn ulid_millis(self) -> u64 {
-        u64::try_from(self.micros / 1_000).unwrap_or(0).min((1 << 48) - 1)
+        u64::try_from(self.micros / 1_000)
+            .unwrap_or(0)
+            .min((1 << 48) - 1)
     }
 
-    /// True if a grain can say that it was made then: from 1970 to 2106, what the header holds (OMS §3.1.1).
+    /// True if a grain can say that it was made then: from 1970 to 2106, what the header holds (OMS
+    /// §3.1.1).
     pub fn fits_grain(self) -> bool {
         header_seconds(self.micros.div_euclid(1_000)).is_some()
     }
 
-    /// Reads RFC 3339; a moment without offset is taken as UTC. Digits beyond the microsecond are cut off.
+    /// Reads RFC 3339; a moment without offset is taken as UTC. Digits beyond the microsecond are
+    /// cut off.
     pub fn parse(text: &str) -> Option<Timestamp> {
         if let Ok(moment) = DateTime::parse_from_rfc3339(text) {
             return Some(Timestamp {
@@ -116,20 +134,29 @@ impl Timestamp {
 
     /// Reads the `Date` header of HTTP (RFC 2822 form).
     pub fn parse_http_date(text: &str) -> Option<Timestamp> {
-        DateTime::parse_from_rfc2822(text).ok().map(|moment| Self::from_micros(moment.timestamp_micros()))
+        DateTime::parse_from_rfc2822(text)
+            .ok()
+            .map(|moment| Self::from_micros(moment.timestamp_micros()))
     }
 }
 
 impl fmt::Display for Timestamp {
-    /// RFC 3339 in the offset that it was told in, with six digits of fraction unless they are zero.
+    /// RFC 3339 in the offset that it was told in, with six digits of fraction unless they are
+    /// zero.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let offset = FixedOffset::east_opt(self.offset_seconds);
         let moment = DateTime::from_timestamp_micros(self.micros).zip(offset);
-        let Some((moment, offset)) = moment.map(|(moment, offset)| (moment.with_timezone(&offset), offset)) else {
+        let Some((moment, offset)) =
+            moment.map(|(moment, offset)| (moment.with_timezone(&offset), offset))
+        else {
             // Beyond the years that a calendar can name.
             return write!(formatter, "{}", self.micros);
         };
-        let digits = if moment.nanosecond() == 0 { SecondsFormat::Secs } else { SecondsFormat::Micros };
+        let digits = if moment.nanosecond() == 0 {
+            SecondsFormat::Secs
+        } else {
+            SecondsFormat::Micros
+        };
         formatter.write_str(&moment.to_rfc3339_opts(digits, offset.local_minus_utc() == 0))
     }
 }
@@ -174,8 +201,16 @@ mod tests {
         ] {
             assert_eq!(Timestamp::parse(text).unwrap().to_string(), text);
         }
-        assert_eq!(Timestamp::parse("2026-05-08T12:00:00").unwrap().to_string(), "2026-05-08T12:00:00Z");
-        assert_eq!(Timestamp::parse("2026-05-08T12:00:00+00:00").unwrap().to_string(), "2026-05-08T12:00:00Z");
+        assert_eq!(
+            Timestamp::parse("2026-05-08T12:00:00").unwrap().to_string(),
+            "2026-05-08T12:00:00Z"
+        );
+        assert_eq!(
+            Timestamp::parse("2026-05-08T12:00:00+00:00")
+                .unwrap()
+                .to_string(),
+            "2026-05-08T12:00:00Z"
+        );
         for text in ["", "2026-05-08", "noon", "2026-13-01T00:00:00Z"] {
             assert!(Timestamp::parse(text).is_none(), "{text}");
         }
@@ -183,7 +218,10 @@ mod tests {
 
     #[test]
     fn moments_compare_as_instants() {
-        let (here, there) = (Timestamp::parse("2026-05-08T14:00:00+02:00"), Timestamp::parse("2026-05-08T12:00:00Z"));
+        let (here, there) = (
+            Timestamp::parse("2026-05-08T14:00:00+02:00"),
+            Timestamp::parse("2026-05-08T12:00:00Z"),
+        );
         assert_eq!(here, there);
         assert_eq!(
             Timestamp::parse_http_date("Fri, 08 May 2026 12:00:00 GMT"),

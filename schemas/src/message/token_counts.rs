@@ -1,4 +1,5 @@
-//! Counts of tokens: from the counting of a provider, or of a grain's writer, to four disjoint classes.
+//! Counts of tokens: from the counting of a provider, or of a grain's writer, to four disjoint
+//! classes.
 //!
 //! | class | what is counted |
 //! |---|---|
@@ -7,9 +8,10 @@
 //! | `cache_creation_input_tokens` | input written to a cache |
 //! | `output_tokens` | output, reasoning included |
 //!
-//! Every token is in one class, so that the first three sum to the prompt and all four to what was billed (§4.3). Anthropic and
-//! Bedrock count like that themselves. OpenAI's dialects and Gemini count the whole prompt and name the part of it that a cache
-//! had; [`PromptCount`] takes that apart.
+//! Every token is in one class, so that the first three sum to the prompt and all four to what was
+//! billed (§4.3). Anthropic and Bedrock count like that themselves. OpenAI's dialects and Gemini
+//! count the whole prompt and name the part of it that a cache had; [`PromptCount`] takes that
+//! apart.
 
 use super::request::TokenUsage;
 use crate::json::Json;
@@ -37,15 +39,25 @@ impl PromptCount {
 
     /// The disjoint counts.
     ///
-    /// The counts of a cache are part of the prompt, unless that can't be: if `total` is their sum with prompt and output, or if
-    /// more was read or written than the prompt has, they are counted beside it. Where they are part of it and come to more than
-    /// it, the same tokens were counted as read and as written; they are taken as read.
+    /// The counts of a cache are part of the prompt, unless that can't be: if `total` is their sum
+    /// with prompt and output, or if more was read or written than the prompt has, they are counted
+    /// beside it. Where they are part of it and come to more than it, the same tokens were counted
+    /// as read and as written; they are taken as read.
     pub fn usage(self) -> TokenUsage {
-        let PromptCount { prompt, cached, written, output, total } = self;
+        let PromptCount {
+            prompt,
+            cached,
+            written,
+            output,
+            total,
+        } = self;
         let of_cache = cached.saturating_add(written);
-        let is_beside = of_cache > 0 && total == prompt.saturating_add(of_cache).saturating_add(output);
+        let is_beside =
+            of_cache > 0 && total == prompt.saturating_add(of_cache).saturating_add(output);
         let (input, written) = match prompt.checked_sub(cached) {
-            Some(rest) if !is_beside && written <= prompt => (rest.saturating_sub(written), written.min(rest)),
+            Some(rest) if !is_beside && written <= prompt => {
+                (rest.saturating_sub(written), written.min(rest))
+            }
             _ => (prompt, written),
         };
         TokenUsage {
@@ -57,26 +69,44 @@ impl PromptCount {
     }
 }
 
-/// Generated tokens, reasoning included: `generated` counts `reasoning` too, unless `total` is the sum of all three.
+/// Generated tokens, reasoning included: `generated` counts `reasoning` too, unless `total` is the
+/// sum of all three.
 pub fn with_reasoning(generated: u64, reasoning: u64, prompt: u64, total: u64) -> u64 {
     let both = generated.saturating_add(reasoning);
-    if prompt.saturating_add(both) == total { both } else { generated }
+    if prompt.saturating_add(both) == total {
+        both
+    } else {
+        generated
+    }
 }
 
-/// Names of the counts in a `token_usage`, in the order in which they are looked for: those of the canonical message, of the grain
-/// specification, of providers.
-const CACHED: [&str; 4] = ["cached_input_tokens", "cache_read_tokens", "cache_read_input_tokens", "cached_tokens"];
-const WRITTEN: [&str; 3] = ["cache_creation_input_tokens", "cache_creation_tokens", "cache_write_tokens"];
+/// Names of the counts in a `token_usage`, in the order in which they are looked for: those of the
+/// canonical message, of the grain specification, of providers.
+const CACHED: [&str; 4] = [
+    "cached_input_tokens",
+    "cache_read_tokens",
+    "cache_read_input_tokens",
+    "cached_tokens",
+];
+const WRITTEN: [&str; 3] = [
+    "cache_creation_input_tokens",
+    "cache_creation_tokens",
+    "cache_write_tokens",
+];
 const OUTPUT: [&str; 2] = ["output_tokens", "completion_tokens"];
 
 /// The counts of a grain's `token_usage`, whichever of the names in use they have.
 ///
-/// Counts under `input_tokens` are disjoint from those of caches. `prompt_tokens`, and `input_tokens` beside
-/// `input_tokens_details`, are OpenAI's names of a whole prompt.
+/// Counts under `input_tokens` are disjoint from those of caches. `prompt_tokens`, and
+/// `input_tokens` beside `input_tokens_details`, are OpenAI's names of a whole prompt.
 pub fn token_usage_of(counts: &Json) -> TokenUsage {
     let in_prompt = |keys: &[&str]| {
-        let details = ["prompt_tokens_details", "input_tokens_details"].iter().find_map(|key| counts.get(key));
-        first(counts, keys).or_else(|| first(details?, keys)).unwrap_or(0)
+        let details = ["prompt_tokens_details", "input_tokens_details"]
+            .iter()
+            .find_map(|key| counts.get(key));
+        first(counts, keys)
+            .or_else(|| first(details?, keys))
+            .unwrap_or(0)
     };
     let input = first(counts, &["input_tokens"]);
     let prompt = match input {
@@ -89,7 +119,14 @@ pub fn token_usage_of(counts: &Json) -> TokenUsage {
     match prompt {
         Some(prompt) => {
             let total = first(counts, &["total_tokens"]).unwrap_or(0);
-            PromptCount { prompt, cached, written, output, total }.usage()
+            PromptCount {
+                prompt,
+                cached,
+                written,
+                output,
+                total,
+            }
+            .usage()
         }
         None => TokenUsage {
             input_tokens: input.unwrap_or(0),
@@ -111,25 +148,75 @@ mod tests {
     #[test]
     fn every_token_is_in_one_class() {
         for (name, [prompt, cached, written, output, total], expected, is_odd) in [
-            ("part of the prompt", [100, 80, 10, 5, 105], [10, 5, 80, 10], false),
+            (
+                "part of the prompt",
+                [100, 80, 10, 5, 105],
+                [10, 5, 80, 10],
+                false,
+            ),
             ("all of it", [100, 100, 0, 5, 105], [0, 5, 100, 0], false),
             ("no total", [100, 80, 10, 5, 0], [10, 5, 80, 10], false),
-            ("beside the prompt, as the total tells", [100, 80, 0, 5, 185], [100, 5, 80, 0], false),
-            ("more cached than the prompt has", [12, 500, 0, 5, 17], [12, 5, 500, 0], true),
-            ("more cached, and written", [12, 500, 40, 5, 0], [12, 5, 500, 40], true),
-            ("read and written overlap", [100, 80, 50, 5, 105], [0, 5, 80, 20], true),
+            (
+                "beside the prompt, as the total tells",
+                [100, 80, 0, 5, 185],
+                [100, 5, 80, 0],
+                false,
+            ),
+            (
+                "more cached than the prompt has",
+                [12, 500, 0, 5, 17],
+                [12, 5, 500, 0],
+                true,
+            ),
+            (
+                "more cached, and written",
+                [12, 500, 40, 5, 0],
+                [12, 5, 500, 40],
+                true,
+            ),
+            (
+                "read and written overlap",
+                [100, 80, 50, 5, 105],
+                [0, 5, 80, 20],
+                true,
+            ),
             ("counted twice", [100, 90, 90, 5, 105], [0, 5, 90, 10], true),
-            ("written more than the prompt has", [100, 0, 150, 5, 105], [100, 5, 0, 150], true),
+            (
+                "written more than the prompt has",
+                [100, 0, 150, 5, 105],
+                [100, 5, 0, 150],
+                true,
+            ),
             ("nothing", [0, 0, 0, 0, 0], [0, 0, 0, 0], false),
         ] {
-            let count = PromptCount { prompt, cached, written, output, total };
-            assert_eq!((classes(count.usage()), !count.is_consistent()), (expected, is_odd), "{name}");
+            let count = PromptCount {
+                prompt,
+                cached,
+                written,
+                output,
+                total,
+            };
+            assert_eq!(
+                (classes(count.usage()), !count.is_consistent()),
+                (expected, is_odd),
+                "{name}"
+            );
         }
     }
 
     fn classes(usage: TokenUsage) -> [u64; 4] {
-        let TokenUsage { input_tokens, output_tokens, cached_input_tokens, cache_creation_input_tokens } = usage;
-        [input_tokens, output_tokens, cached_input_tokens, cache_creation_input_tokens]
+        let TokenUsage {
+            input_tokens,
+            output_tokens,
+            cached_input_tokens,
+            cache_creation_input_tokens,
+        } = usage;
+        [
+            input_tokens,
+            output_tokens,
+            cached_input_tokens,
+            cache_creation_input_tokens,
+        ]
     }
 
     #[test]
@@ -143,15 +230,27 @@ mod tests {
                 r#"{"input_tokens":20,"output_tokens":7,"cached_input_tokens":80,"cache_creation_input_tokens":3}"#,
                 [20, 7, 80, 3],
             ),
-            (r#"{"input_tokens":20,"output_tokens":7,"cache_read_input_tokens":80}"#, [20, 7, 80, 0]),
+            (
+                r#"{"input_tokens":20,"output_tokens":7,"cache_read_input_tokens":80}"#,
+                [20, 7, 80, 0],
+            ),
             // OpenAI's names: the prompt holds what a cache had.
-            (r#"{"prompt_tokens":100,"completion_tokens":7,"cached_tokens":80}"#, [20, 7, 80, 0]),
+            (
+                r#"{"prompt_tokens":100,"completion_tokens":7,"cached_tokens":80}"#,
+                [20, 7, 80, 0],
+            ),
             (
                 r#"{"prompt_tokens":100,"completion_tokens":7,"prompt_tokens_details":{"cached_tokens":80,"cache_write_tokens":5}}"#,
                 [15, 7, 80, 5],
             ),
-            (r#"{"input_tokens":100,"output_tokens":7,"input_tokens_details":{"cached_tokens":80}}"#, [20, 7, 80, 0]),
-            (r#"{"prompt_tokens":12,"cached_tokens":500}"#, [12, 0, 500, 0]),
+            (
+                r#"{"input_tokens":100,"output_tokens":7,"input_tokens_details":{"cached_tokens":80}}"#,
+                [20, 7, 80, 0],
+            ),
+            (
+                r#"{"prompt_tokens":12,"cached_tokens":500}"#,
+                [12, 0, 500, 0],
+            ),
             (r#"{"output_tokens":"7","input_tokens":-1}"#, [0, 0, 0, 0]),
             ("null", [0, 0, 0, 0]),
         ] {
@@ -162,8 +261,16 @@ mod tests {
 
     #[test]
     fn reasoning_is_output_once() {
-        assert_eq!(with_reasoning(15, 110, 741, 866), 125, "counted beside what was generated");
+        assert_eq!(
+            with_reasoning(15, 110, 741, 866),
+            125,
+            "counted beside what was generated"
+        );
         assert_eq!(with_reasoning(125, 110, 741, 866), 125, "counted with it");
-        assert_eq!(with_reasoning(125, 110, 741, 0), 125, "without a total it is taken to be counted with it");
+        assert_eq!(
+            with_reasoning(125, 110, 741, 0),
+            125,
+            "without a total it is taken to be counted with it"
+        );
     }
 }

@@ -13,7 +13,8 @@ pub struct ToolDefinition<'a> {
     pub name: Cow<'a, str>,
     /// What it does, for the model.
     pub description: Cow<'a, str>,
-    /// What it takes: JSON Schema, of the subset that [`check_schema`] accepts once the tool is registered.
+    /// What it takes: JSON Schema, of the subset that [`check_schema`] accepts once the tool is
+    /// registered.
     pub input_schema: Object<'a>,
     /// What it does to the world.
     pub side_effects: SideEffects,
@@ -37,8 +38,13 @@ pub enum SideEffects {
 }
 
 impl SideEffects {
-    const ALL: [SideEffects; 5] =
-        [SideEffects::None, SideEffects::Read, SideEffects::Write, SideEffects::Execute, SideEffects::Network];
+    const ALL: [SideEffects; 5] = [
+        SideEffects::None,
+        SideEffects::Read,
+        SideEffects::Write,
+        SideEffects::Execute,
+        SideEffects::Network,
+    ];
 
     /// The value as it is written.
     pub fn as_str(self) -> &'static str {
@@ -53,7 +59,9 @@ impl SideEffects {
 
     /// The value that is written `text`.
     pub fn from_text(text: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|effects| effects.as_str() == text)
+        Self::ALL
+            .into_iter()
+            .find(|effects| effects.as_str() == text)
     }
 }
 
@@ -112,7 +120,9 @@ impl ToolSet {
 /// Lower-case ASCII letters, digits and underscores, starting with a letter.
 pub fn is_snake_case(name: &str) -> bool {
     name.starts_with(|first: char| first.is_ascii_lowercase())
-        && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_')
+        && name
+            .bytes()
+            .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_')
 }
 
 #[cfg(test)]
@@ -121,7 +131,10 @@ mod tests {
     use crate::json::Json;
 
     fn tool(name: &'static str, schema: &'static str) -> ToolDefinition<'static> {
-        let Json::Object(input_schema) = Json::parse(schema.as_bytes()).unwrap().into_owned() else { unreachable!() };
+        let Json::Object(input_schema) = Json::parse(schema.as_bytes()).unwrap().into_owned()
+        else {
+            unreachable!()
+        };
         let side_effects = SideEffects::Read;
         ToolDefinition {
             name: name.into(),
@@ -136,10 +149,21 @@ mod tests {
     fn registration_refuses_bad_names_twins_and_bad_schemas() {
         let mut tools = ToolSet::default();
         tools.register(tool("read_file", "{}")).unwrap();
-        assert!(matches!(tools.register(tool("read_file", "{}")), Err(RegisterError::Duplicate(_))));
-        assert!(matches!(tools.register(tool("ReadFile", "{}")), Err(RegisterError::Name(_))));
-        let refusal = tools.register(tool("t", r#"{"oneOf":[],"items":{"$ref":"x"}}"#)).unwrap_err();
-        assert!(matches!(&refusal, RegisterError::Schema { errors, .. } if errors.len() == 2), "{refusal}");
+        assert!(matches!(
+            tools.register(tool("read_file", "{}")),
+            Err(RegisterError::Duplicate(_))
+        ));
+        assert!(matches!(
+            tools.register(tool("ReadFile", "{}")),
+            Err(RegisterError::Name(_))
+        ));
+        let refusal = tools
+            .register(tool("t", r#"{"oneOf":[],"items":{"$ref":"x"}}"#))
+            .unwrap_err();
+        assert!(
+            matches!(&refusal, RegisterError::Schema { errors, .. } if errors.len() == 2),
+            "{refusal}"
+        );
         assert!(tools.get("t").is_none() && tools.get("read_file").is_some());
     }
 }

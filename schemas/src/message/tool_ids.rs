@@ -2,10 +2,12 @@
 
 use std::collections::HashMap;
 
-/// One session's map between canonical ids (`tu_…`) and the ids of providers, both ways, keyed by provider.
+/// One session's map between canonical ids (`tu_…`) and the ids of providers, both ways, keyed by
+/// provider.
 ///
-/// A provider that has never heard of a call is told the id under which the call is known elsewhere, if that id has a form
-/// that it accepts and isn't the name of another call there: so a model sees its own ids again after a swap and back.
+/// A provider that has never heard of a call is told the id under which the call is known
+/// elsewhere, if that id has a form that it accepts and isn't the name of another call there: so a
+/// model sees its own ids again after a swap and back.
 #[derive(Debug, Clone, Default)]
 pub struct ToolIdMap {
     wire: HashMap<String, HashMap<String, String>>,
@@ -19,12 +21,14 @@ impl ToolIdMap {
         Self::default()
     }
 
-    /// Takes down that `provider` calls `canonical` `wire`. A later name replaces an earlier one for sending; the earlier
-    /// one is still understood.
+    /// Takes down that `provider` calls `canonical` `wire`. A later name replaces an earlier one
+    /// for sending; the earlier one is still understood.
     pub fn remember(&mut self, provider: &str, canonical: &str, wire: &str) {
         insert(&mut self.wire, provider, canonical, wire);
         insert(&mut self.canonical, provider, wire, canonical);
-        self.first.entry(canonical.to_owned()).or_insert_with(|| wire.to_owned());
+        self.first
+            .entry(canonical.to_owned())
+            .or_insert_with(|| wire.to_owned());
     }
 
     /// What `provider` calls `canonical`, if it was told.
@@ -37,8 +41,8 @@ impl ToolIdMap {
         self.canonical.get(provider)?.get(wire).map(String::as_str)
     }
 
-    /// What to call `canonical` before `provider`: what it was told, else the name from elsewhere if `accepts` takes it and it
-    /// is free, else what `make` makes. The answer is remembered.
+    /// What to call `canonical` before `provider`: what it was told, else the name from elsewhere
+    /// if `accepts` takes it and it is free, else what `make` makes. The answer is remembered.
     pub fn wire_id_or(
         &mut self,
         provider: &str,
@@ -59,13 +63,20 @@ impl ToolIdMap {
     /// All that `provider` was told: canonical id and its own, in the order of the canonical ids.
     pub fn of_provider(&self, provider: &str) -> Vec<(&str, &str)> {
         let known = self.wire.get(provider).into_iter().flatten();
-        let mut pairs: Vec<_> = known.map(|(canonical, wire)| (canonical.as_str(), wire.as_str())).collect();
+        let mut pairs: Vec<_> = known
+            .map(|(canonical, wire)| (canonical.as_str(), wire.as_str()))
+            .collect();
         pairs.sort_unstable();
         pairs
     }
 }
 
-fn insert(map: &mut HashMap<String, HashMap<String, String>>, provider: &str, key: &str, value: &str) {
+fn insert(
+    map: &mut HashMap<String, HashMap<String, String>>,
+    provider: &str,
+    key: &str,
+    value: &str,
+) {
     if !map.contains_key(provider) {
         map.insert(provider.to_owned(), HashMap::new());
     }
@@ -84,8 +95,14 @@ mod tests {
         map.remember("p", "tu_a", "one");
         map.remember("p", "tu_a", "two");
         assert_eq!(map.wire_id("p", "tu_a"), Some("two"));
-        assert_eq!((map.canonical_id("p", "one"), map.canonical_id("p", "two")), (Some("tu_a"), Some("tu_a")));
-        assert_eq!((map.wire_id("q", "tu_a"), map.wire_id("p", "tu_b")), (None, None));
+        assert_eq!(
+            (map.canonical_id("p", "one"), map.canonical_id("p", "two")),
+            (Some("tu_a"), Some("tu_a"))
+        );
+        assert_eq!(
+            (map.wire_id("q", "tu_a"), map.wire_id("p", "tu_b")),
+            (None, None)
+        );
     }
 
     #[test]
@@ -94,10 +111,23 @@ mod tests {
         map.remember("a", "tu_1", "call_1");
         map.remember("b", "tu_2", "call_1");
         let make = |canonical: &str| format!("made_{canonical}");
-        assert_eq!(map.clone().wire_id_or("c", "tu_1", |_| true, make), "call_1");
-        assert_eq!(map.clone().wire_id_or("c", "tu_1", |_| false, make), "made_tu_1");
-        assert_eq!(map.wire_id_or("b", "tu_1", |_| true, make), "made_tu_1", "b means tu_2 by call_1");
+        assert_eq!(
+            map.clone().wire_id_or("c", "tu_1", |_| true, make),
+            "call_1"
+        );
+        assert_eq!(
+            map.clone().wire_id_or("c", "tu_1", |_| false, make),
+            "made_tu_1"
+        );
+        assert_eq!(
+            map.wire_id_or("b", "tu_1", |_| true, make),
+            "made_tu_1",
+            "b means tu_2 by call_1"
+        );
         assert_eq!(map.canonical_id("b", "made_tu_1"), Some("tu_1"));
-        assert_eq!(map.of_provider("b"), [("tu_1", "made_tu_1"), ("tu_2", "call_1")]);
+        assert_eq!(
+            map.of_provider("b"),
+            [("tu_1", "made_tu_1"), ("tu_2", "call_1")]
+        );
     }
 }

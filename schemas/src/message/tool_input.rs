@@ -1,6 +1,8 @@
-//! Does a tool call's input match the tool's schema (§5.2.4)? Checked when it is parsed and again before it is run.
+//! Does a tool call's input match the tool's schema (§5.2.4)? Checked when it is parsed and again
+//! before it is run.
 //!
-//! `pattern` and `format` are annotations here: the schemas of providers use dialects of them that no one engine speaks.
+//! `pattern` and `format` are annotations here: the schemas of providers use dialects of them that
+//! no one engine speaks.
 
 use std::fmt;
 
@@ -25,18 +27,31 @@ impl fmt::Display for InputError {
 pub fn check_input(schema: &Object, input: &Object) -> Vec<InputError> {
     let mut errors = Vec::new();
     if type_refuses(schema, "object") {
-        errors.push(InputError { path: "$".to_owned(), keyword: "type" });
+        errors.push(InputError {
+            path: "$".to_owned(),
+            keyword: "type",
+        });
     }
     check_object(schema, input, "$", &mut errors);
     errors
 }
 
 fn check(schema: &Object, value: &Json, path: &str, errors: &mut Vec<InputError>) {
-    let mut fail = |keyword| errors.push(InputError { path: path.to_owned(), keyword });
-    if type_refuses(schema, type_of(value)) && (!is_whole(value) || type_refuses(schema, "integer")) {
+    let mut fail = |keyword| {
+        errors.push(InputError {
+            path: path.to_owned(),
+            keyword,
+        })
+    };
+    if type_refuses(schema, type_of(value)) && (!is_whole(value) || type_refuses(schema, "integer"))
+    {
         fail("type");
     }
-    if schema.get("enum").and_then(Json::as_array).is_some_and(|allowed| !allowed.contains(value)) {
+    if schema
+        .get("enum")
+        .and_then(Json::as_array)
+        .is_some_and(|allowed| !allowed.contains(value))
+    {
         fail("enum");
     }
     if schema.get("const").is_some_and(|only| only != value) {
@@ -45,16 +60,29 @@ fn check(schema: &Object, value: &Json, path: &str, errors: &mut Vec<InputError>
     match value {
         Json::Number(number) => {
             let bound = |keyword| schema.get(keyword).and_then(Json::as_f64);
-            check_range(number.as_f64(), bound("minimum"), bound("maximum"), ["minimum", "maximum"], fail);
+            check_range(
+                number.as_f64(),
+                bound("minimum"),
+                bound("maximum"),
+                ["minimum", "maximum"],
+                fail,
+            );
         }
         Json::String(text) => {
-            check_length(schema, text.chars().count(), ["minLength", "maxLength"], fail);
+            check_length(
+                schema,
+                text.chars().count(),
+                ["minLength", "maxLength"],
+                fail,
+            );
         }
         Json::Array(items) => {
             check_length(schema, items.len(), ["minItems", "maxItems"], fail);
             if let Some(Json::Object(each)) = schema.get("items") {
                 let items = items.iter().enumerate();
-                items.for_each(|(index, item)| check(each, item, &format!("{path}[{index}]"), errors));
+                items.for_each(|(index, item)| {
+                    check(each, item, &format!("{path}[{index}]"), errors)
+                });
             }
         }
         Json::Object(object) => check_object(schema, object, path, errors),
@@ -63,9 +91,19 @@ fn check(schema: &Object, value: &Json, path: &str, errors: &mut Vec<InputError>
 }
 
 fn check_object(schema: &Object, object: &Object, path: &str, errors: &mut Vec<InputError>) {
-    let required = schema.get("required").and_then(Json::as_array).unwrap_or_default();
-    for name in required.iter().filter_map(Json::as_str).filter(|name| !object.contains_key(name)) {
-        errors.push(InputError { path: format!("{path}.{name}"), keyword: "required" });
+    let required = schema
+        .get("required")
+        .and_then(Json::as_array)
+        .unwrap_or_default();
+    for name in required
+        .iter()
+        .filter_map(Json::as_str)
+        .filter(|name| !object.contains_key(name))
+    {
+        errors.push(InputError {
+            path: format!("{path}.{name}"),
+            keyword: "required",
+        });
     }
     let properties = schema.get("properties").and_then(Json::as_object);
     let closed = schema.get("additionalProperties").and_then(Json::as_bool) == Some(false);
@@ -74,7 +112,10 @@ fn check_object(schema: &Object, object: &Object, path: &str, errors: &mut Vec<I
         match properties.and_then(|properties| properties.get(name)) {
             Some(Json::Object(property)) => check(property, value, &path, errors),
             Some(_) => {}
-            None if closed => errors.push(InputError { path, keyword: "additionalProperties" }),
+            None if closed => errors.push(InputError {
+                path,
+                keyword: "additionalProperties",
+            }),
             None => {}
         }
     }
@@ -83,7 +124,9 @@ fn check_object(schema: &Object, object: &Object, path: &str, errors: &mut Vec<I
 fn type_refuses(schema: &Object, name: &str) -> bool {
     // An integer is a number too.
     let fits = |allowed: &Json| {
-        allowed.as_str().is_some_and(|allowed| allowed == name || (allowed, name) == ("number", "integer"))
+        allowed
+            .as_str()
+            .is_some_and(|allowed| allowed == name || (allowed, name) == ("number", "integer"))
     };
     match schema.get("type") {
         None => false,
@@ -104,9 +147,20 @@ fn is_whole(value: &Json) -> bool {
     value.as_f64().is_some_and(|number| number.fract() == 0.0)
 }
 
-fn check_length(schema: &Object, length: usize, keywords: [&'static str; 2], fail: impl FnMut(&'static str)) {
+fn check_length(
+    schema: &Object,
+    length: usize,
+    keywords: [&'static str; 2],
+    fail: impl FnMut(&'static str),
+) {
     let bound = |keyword| schema.get(keyword).and_then(Json::as_f64);
-    check_range(length as f64, bound(keywords[0]), bound(keywords[1]), keywords, fail);
+    check_range(
+        length as f64,
+        bound(keywords[0]),
+        bound(keywords[1]),
+        keywords,
+        fail,
+    );
 }
 
 fn check_range(
@@ -129,7 +183,10 @@ mod tests {
     use super::*;
 
     fn faults(schema: &str, input: &str) -> Vec<String> {
-        let (schema, input) = (Json::parse(schema.as_bytes()).unwrap(), Json::parse(input.as_bytes()).unwrap());
+        let (schema, input) = (
+            Json::parse(schema.as_bytes()).unwrap(),
+            Json::parse(input.as_bytes()).unwrap(),
+        );
         let errors = check_input(schema.as_object().unwrap(), input.as_object().unwrap());
         errors.iter().map(InputError::to_string).collect()
     }
@@ -159,6 +216,9 @@ mod tests {
                 "$.z: breaks `additionalProperties`",
             ]
         );
-        assert_eq!(faults(SCHEMA, r#"{"n":0.5}"#), ["$.n: breaks `type`", "$.n: breaks `minimum`"]);
+        assert_eq!(
+            faults(SCHEMA, r#"{"n":0.5}"#),
+            ["$.n: breaks `type`", "$.n: breaks `minimum`"]
+        );
     }
 }

@@ -1,12 +1,16 @@
-//! The subset of JSON Schema that a tool's input schema may use (§5.4): what the large providers accept reliably.
+//! The subset of JSON Schema that a tool's input schema may use (§5.4): what the large providers
+//! accept reliably.
 //!
-//! A schema outside the subset fails when the tool is registered, with every fault and its path, not in production.
+//! A schema outside the subset fails when the tool is registered, with every fault and its path,
+//! not in production.
 
 use std::fmt;
 
 use crate::json::{Json, Object};
 
-const TYPES: [&str; 7] = ["array", "boolean", "integer", "null", "number", "object", "string"];
+const TYPES: [&str; 7] = [
+    "array", "boolean", "integer", "null", "number", "object", "string",
+];
 
 const ALLOWED: &[&str] = &[
     "type",
@@ -73,9 +77,17 @@ impl fmt::Display for SchemaError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{}: ", self.path)?;
         match &self.fault {
-            SchemaFault::Disallowed(keyword) => write!(formatter, "disallowed JSON Schema keyword `{keyword}`"),
-            SchemaFault::Unknown(keyword) => write!(formatter, "unknown JSON Schema keyword `{keyword}`"),
-            SchemaFault::Type(name) => write!(formatter, "`{name}` is not one of the types {}", TYPES.join(", ")),
+            SchemaFault::Disallowed(keyword) => {
+                write!(formatter, "disallowed JSON Schema keyword `{keyword}`")
+            }
+            SchemaFault::Unknown(keyword) => {
+                write!(formatter, "unknown JSON Schema keyword `{keyword}`")
+            }
+            SchemaFault::Type(name) => write!(
+                formatter,
+                "`{name}` is not one of the types {}",
+                TYPES.join(", ")
+            ),
             SchemaFault::Kind(expected) => write!(formatter, "must be {expected}"),
         }
     }
@@ -83,7 +95,8 @@ impl fmt::Display for SchemaError {
 
 /// Everything that keeps `schema` out of the subset; empty if it is in.
 ///
-/// Property names are not keywords. Tuple-form `items` and sub-schemas that aren't objects are left alone.
+/// Property names are not keywords. Tuple-form `items` and sub-schemas that aren't objects are left
+/// alone.
 pub fn check_schema(schema: &Object) -> Vec<SchemaError> {
     let mut errors = Vec::new();
     walk(schema, "$", &mut errors);
@@ -102,15 +115,28 @@ fn walk(schema: &Object, path: &str, errors: &mut Vec<SchemaError>) {
                     }
                 }
             }
-            ("properties", _) => errors.push(SchemaError { path: here(), fault: SchemaFault::Kind("an object") }),
+            ("properties", _) => errors.push(SchemaError {
+                path: here(),
+                fault: SchemaFault::Kind("an object"),
+            }),
             ("items", Json::Object(items)) => walk(items, &here(), errors),
             ("additionalProperties", value) if value.as_bool().is_none() => {
-                errors.push(SchemaError { path: here(), fault: SchemaFault::Kind("a boolean") });
+                errors.push(SchemaError {
+                    path: here(),
+                    fault: SchemaFault::Kind("a boolean"),
+                });
             }
             _ if ALLOWED.contains(&keyword) => {}
             _ => {
-                let make = if DISALLOWED.contains(&keyword) { SchemaFault::Disallowed } else { SchemaFault::Unknown };
-                errors.push(SchemaError { path: path.to_owned(), fault: make(keyword.to_owned()) });
+                let make = if DISALLOWED.contains(&keyword) {
+                    SchemaFault::Disallowed
+                } else {
+                    SchemaFault::Unknown
+                };
+                errors.push(SchemaError {
+                    path: path.to_owned(),
+                    fault: make(keyword.to_owned()),
+                });
             }
         }
     }
@@ -123,7 +149,10 @@ fn check_type(value: &Json, path: &str, errors: &mut Vec<SchemaError>) {
             Some(name) => SchemaFault::Type(name.to_owned()),
             None => SchemaFault::Kind("a type name or a list of them"),
         };
-        errors.push(SchemaError { path: format!("{path}.type"), fault });
+        errors.push(SchemaError {
+            path: format!("{path}.type"),
+            fault,
+        });
     };
     match value {
         Json::Array(names) => names.iter().for_each(check),
@@ -137,7 +166,10 @@ mod tests {
 
     fn faults(schema: &str) -> Vec<String> {
         let json = Json::parse(schema.as_bytes()).unwrap();
-        check_schema(json.as_object().unwrap()).iter().map(SchemaError::to_string).collect()
+        check_schema(json.as_object().unwrap())
+            .iter()
+            .map(SchemaError::to_string)
+            .collect()
     }
 
     #[test]
@@ -147,7 +179,8 @@ mod tests {
         assert_eq!(
             faults(schema),
             [
-                "$.type: `any` is not one of the types array, boolean, integer, null, number, object, string",
+                "$.type: `any` is not one of the types array, boolean, integer, null, number, \
+                 object, string",
                 "$.type: must be a type name or a list of them",
                 "$: unknown JSON Schema keyword `$defs`",
                 "$.properties.a: disallowed JSON Schema keyword `anyOf`",
@@ -159,8 +192,14 @@ mod tests {
 
     #[test]
     fn names_of_properties_are_not_keywords() {
-        assert!(faults(r#"{"properties":{"oneOf":{"type":"string"},"$ref":{"type":"null"},"x":true}}"#).is_empty());
-        assert_eq!(faults(r#"{"properties":[]}"#), ["$.properties: must be an object"]);
+        assert!(
+            faults(r#"{"properties":{"oneOf":{"type":"string"},"$ref":{"type":"null"},"x":true}}"#)
+                .is_empty()
+        );
+        assert_eq!(
+            faults(r#"{"properties":[]}"#),
+            ["$.properties: must be an object"]
+        );
         assert!(faults(r##"{"items":[{"$ref":"#"}]}"##).is_empty());
     }
 }

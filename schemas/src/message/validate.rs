@@ -1,7 +1,8 @@
 //! The rules that one message must keep (§5.1, §5.3), each breach a variant.
 //!
-//! All breaches are gathered and nothing fails: an empty list means that the message is sound. Rules hold for complete
-//! messages only; one that is still streaming, was stopped or failed may break them.
+//! All breaches are gathered and nothing fails: an empty list means that the message is sound.
+//! Rules hold for complete messages only; one that is still streaming, was stopped or failed may
+//! break them.
 
 use std::fmt;
 
@@ -53,7 +54,9 @@ impl Violation {
             Violation::BlockNotAllowed { role, index, .. } => format!("{role}.content[{index}]"),
             Violation::NotOneResult { .. } => "tool".to_owned(),
             Violation::MissingMetadata { field } => format!("assistant.metadata.{field}"),
-            Violation::MissingParent | Violation::ParentDiffers { .. } => "tool.metadata.parent_tool_use_id".to_owned(),
+            Violation::MissingParent | Violation::ParentDiffers { .. } => {
+                "tool.metadata.parent_tool_use_id".to_owned()
+            }
         }
     }
 }
@@ -64,13 +67,25 @@ impl fmt::Display for Violation {
         match self {
             Violation::EmptyContent { .. } => formatter.write_str("content must not be empty"),
             Violation::BlockNotAllowed { role, tag, .. } => {
-                write!(formatter, "`{tag}` is not allowed here (allowed: {})", allowed(*role).join(", "))
+                write!(
+                    formatter,
+                    "`{tag}` is not allowed here (allowed: {})",
+                    allowed(*role).join(", ")
+                )
             }
-            Violation::NotOneResult { count } => write!(formatter, "must hold exactly one block, holds {count}"),
+            Violation::NotOneResult { count } => {
+                write!(formatter, "must hold exactly one block, holds {count}")
+            }
             Violation::MissingMetadata { .. } => formatter.write_str("required when complete"),
             Violation::MissingParent => formatter.write_str("required"),
-            Violation::ParentDiffers { parent, tool_use_id } => {
-                write!(formatter, "`{parent}`, but the block answers `{tool_use_id}`")
+            Violation::ParentDiffers {
+                parent,
+                tool_use_id,
+            } => {
+                write!(
+                    formatter,
+                    "`{parent}`, but the block answers `{tool_use_id}`"
+                )
             }
         }
     }
@@ -86,7 +101,8 @@ fn allowed(role: Role) -> &'static [&'static str] {
     }
 }
 
-/// Every rule that `message` breaks. Unknown blocks are judged by nobody: a later version may allow them.
+/// Every rule that `message` breaks. Unknown blocks are judged by nobody: a later version may allow
+/// them.
 pub fn validate_message(message: &Message) -> Vec<Violation> {
     if message.metadata.status != MessageStatus::Complete {
         return Vec::new();
@@ -109,7 +125,11 @@ fn check_content(message: &Message, found: &mut Vec<Violation>) {
     for (index, block) in message.content.iter().enumerate() {
         let known = !matches!(block, ContentBlock::Unknown(_));
         if known && !allowed(role).contains(&block.tag()) {
-            found.push(Violation::BlockNotAllowed { role, index, tag: block.tag().to_owned() });
+            found.push(Violation::BlockNotAllowed {
+                role,
+                index,
+                tag: block.tag().to_owned(),
+            });
         }
     }
 }
@@ -128,13 +148,21 @@ fn check_assistant(message: &Message, found: &mut Vec<Violation>) {
 
 fn check_tool(message: &Message, found: &mut Vec<Violation>) {
     if message.content.len() != 1 {
-        found.push(Violation::NotOneResult { count: message.content.len() });
+        found.push(Violation::NotOneResult {
+            count: message.content.len(),
+        });
     }
-    match (message.metadata.parent_tool_use_id.as_deref(), message.content.as_slice()) {
+    match (
+        message.metadata.parent_tool_use_id.as_deref(),
+        message.content.as_slice(),
+    ) {
         (None, _) => found.push(Violation::MissingParent),
         (Some(parent), [ContentBlock::ToolResult(result)]) if parent != result.tool_use_id => {
             let tool_use_id = result.tool_use_id.to_string();
-            found.push(Violation::ParentDiffers { parent: parent.to_owned(), tool_use_id });
+            found.push(Violation::ParentDiffers {
+                parent: parent.to_owned(),
+                tool_use_id,
+            });
         }
         _ => {}
     }
@@ -151,13 +179,20 @@ mod tests {
     }
 
     fn result(id: &'static str) -> ContentBlock<'static> {
-        ContentBlock::ToolResult(ToolResultBlock { tool_use_id: id.into(), content: Vec::new(), is_error: false })
+        ContentBlock::ToolResult(ToolResultBlock {
+            tool_use_id: id.into(),
+            content: Vec::new(),
+            is_error: false,
+        })
     }
 
     #[test]
     fn every_breach_of_a_tool_message_is_gathered() {
         let mut tool = message(Role::Tool, vec![result("tu_a"), ContentBlock::text("x")]);
-        let told: Vec<_> = validate_message(&tool).iter().map(Violation::to_string).collect();
+        let told: Vec<_> = validate_message(&tool)
+            .iter()
+            .map(Violation::to_string)
+            .collect();
         assert_eq!(
             told,
             [
@@ -168,7 +203,10 @@ mod tests {
         );
         tool.content.pop();
         tool.metadata.parent_tool_use_id = Some("tu_b".into());
-        assert!(matches!(validate_message(&tool)[..], [Violation::ParentDiffers { .. }]));
+        assert!(matches!(
+            validate_message(&tool)[..],
+            [Violation::ParentDiffers { .. }]
+        ));
         tool.metadata.parent_tool_use_id = Some("tu_a".into());
         assert!(validate_message(&tool).is_empty());
     }
@@ -177,7 +215,11 @@ mod tests {
     fn rules_hold_only_for_complete_messages() {
         let mut assistant = message(Role::Assistant, Vec::new());
         assert_eq!(validate_message(&assistant).len(), 5);
-        for status in [MessageStatus::Partial, MessageStatus::Cancelled, MessageStatus::Error] {
+        for status in [
+            MessageStatus::Partial,
+            MessageStatus::Cancelled,
+            MessageStatus::Error,
+        ] {
             assistant.metadata.status = status;
             assert!(validate_message(&assistant).is_empty());
         }
@@ -186,6 +228,9 @@ mod tests {
     #[test]
     fn a_system_message_may_be_empty_and_others_may_not() {
         assert!(validate_message(&message(Role::System, Vec::new())).is_empty());
-        assert_eq!(validate_message(&message(Role::User, Vec::new())), [Violation::EmptyContent { role: Role::User }]);
+        assert_eq!(
+            validate_message(&message(Role::User, Vec::new())),
+            [Violation::EmptyContent { role: Role::User }]
+        );
     }
 }

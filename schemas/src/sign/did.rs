@@ -1,7 +1,7 @@
 //! Decentralized identifiers: from a DID to the key that it names.
 //!
-//! `did:key` holds its key in itself. Every other method needs somebody who knows (a document on the web, a keyring): that
-//! is what [`KeyResolver`] is for. Nothing here looks anything up.
+//! `did:key` holds its key in itself. Every other method needs somebody who knows (a document on
+//! the web, a keyring): that is what [`KeyResolver`] is for. Nothing here looks anything up.
 
 use super::key::VerifyingKey;
 
@@ -44,25 +44,37 @@ impl KeyResolver for SelfContained {
     }
 }
 
-/// The key inside a `did:key`. A verification method's fragment (`did:key:z…#z…`) is allowed and ignored.
+/// The key inside a `did:key`. A verification method's fragment (`did:key:z…#z…`) is allowed and
+/// ignored.
 ///
 /// # Errors
 /// [`DidError`].
 pub fn key_of_did(did: &str) -> Result<VerifyingKey, DidError> {
     let bare = did.split('#').next().unwrap_or(did);
-    let encoded = bare.strip_prefix("did:key:").ok_or_else(|| DidError::Unresolved(did.to_owned()))?;
-    let digits = encoded.strip_prefix('z').ok_or(DidError::Malformed("only base58btc (z…) is defined"))?;
-    let bytes = bs58::decode(digits).into_vec().map_err(|_| DidError::Malformed("not base58btc"))?;
-    let (kind, key) = unsigned_varint::decode::u64(&bytes).map_err(|_| DidError::Malformed("no multicodec prefix"))?;
+    let encoded = bare
+        .strip_prefix("did:key:")
+        .ok_or_else(|| DidError::Unresolved(did.to_owned()))?;
+    let digits = encoded
+        .strip_prefix('z')
+        .ok_or(DidError::Malformed("only base58btc (z…) is defined"))?;
+    let bytes = bs58::decode(digits)
+        .into_vec()
+        .map_err(|_| DidError::Malformed("not base58btc"))?;
+    let (kind, key) = unsigned_varint::decode::u64(&bytes)
+        .map_err(|_| DidError::Malformed("no multicodec prefix"))?;
     match kind {
         ED25519 => {
-            let key: &[u8; 32] = key.try_into().map_err(|_| DidError::Malformed("an Ed25519 key has 32 bytes"))?;
+            let key: &[u8; 32] = key
+                .try_into()
+                .map_err(|_| DidError::Malformed("an Ed25519 key has 32 bytes"))?;
             let key = ed25519_dalek::VerifyingKey::from_bytes(key);
-            key.map(VerifyingKey::Ed25519).map_err(|_| DidError::Malformed("not a point of the curve"))
+            key.map(VerifyingKey::Ed25519)
+                .map_err(|_| DidError::Malformed("not a point of the curve"))
         }
         P256 => {
             let key = p256::ecdsa::VerifyingKey::from_sec1_bytes(key);
-            key.map(VerifyingKey::P256).map_err(|_| DidError::Malformed("not a point of the curve"))
+            key.map(VerifyingKey::P256)
+                .map_err(|_| DidError::Malformed("not a point of the curve"))
         }
         kind => Err(DidError::KeyKind(kind)),
     }
@@ -87,14 +99,20 @@ mod tests {
     #[test]
     fn the_specification_s_example_names_an_ed25519_key() {
         let key = key_of_did("did:key:z6MkhaXgBZDvotDkL5257faiztiGiC2QtKLGpbnnEGta2doK").unwrap();
-        let VerifyingKey::Ed25519(bytes) = key else { panic!() };
-        assert_eq!(hex::encode(bytes.as_bytes()), "2e6fcce36701dc791488e0d0b1745cc1e33a4c1c9fcc41c63bd343dbbe0970e6");
+        let VerifyingKey::Ed25519(bytes) = key else {
+            panic!()
+        };
+        assert_eq!(
+            hex::encode(bytes.as_bytes()),
+            "2e6fcce36701dc791488e0d0b1745cc1e33a4c1c9fcc41c63bd343dbbe0970e6"
+        );
     }
 
     #[test]
     fn a_key_and_its_did_lead_to_each_other() {
         let ed25519 = SigningKey::from_seed(&[7; 32]).verifying_key();
-        let p256 = SigningKey::P256(p256::ecdsa::SigningKey::from_slice(&[7; 32]).unwrap()).verifying_key();
+        let p256 = SigningKey::P256(p256::ecdsa::SigningKey::from_slice(&[7; 32]).unwrap())
+            .verifying_key();
         for key in [ed25519, p256] {
             assert_eq!(key_of_did(&did_of_key(&key)), Ok(key));
         }

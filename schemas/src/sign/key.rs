@@ -22,7 +22,8 @@ pub enum SigningKey {
 }
 
 impl VerifyingKey {
-    /// True if `signature` (64 bytes in COSE's raw form) over `message` was made with the private half of this key.
+    /// True if `signature` (64 bytes in COSE's raw form) over `message` was made with the private
+    /// half of this key.
     pub fn verifies(&self, message: &[u8], signature: &[u8]) -> bool {
         match self {
             VerifyingKey::Ed25519(key) => ed25519_dalek::Signature::from_slice(signature)

@@ -1,4 +1,5 @@
-//! Signatures: who vouches for a grain (§9), by keys that decentralized identifiers name (§12.2, §22.4).
+//! Signatures: who vouches for a grain (§9), by keys that decentralized identifiers name (§12.2,
+//! §22.4).
 
 mod cose;
 mod did;

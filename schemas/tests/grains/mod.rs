@@ -3,7 +3,9 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use gristmill_schemas::grain::{EncodeOptions, Encoding, Field, GrainType, Integer, Key, Value, encode};
+use gristmill_schemas::grain::{
+    EncodeOptions, Encoding, Field, GrainType, Integer, Key, Value, encode,
+};
 use proptest::collection::{btree_map, vec};
 use proptest::prelude::*;
 
@@ -20,7 +22,8 @@ fn text() -> impl Strategy<Value = String> {
     ]
 }
 
-/// `text` in normalization form C, and without the byte-order mark in front that no payload may have.
+/// `text` in normalization form C, and without the byte-order mark in front that no payload may
+/// have.
 pub fn nfc(text: &str) -> String {
     use unicode_normalization::UnicodeNormalization;
     text.trim_start_matches('\u{feff}').nfc().collect()
@@ -31,15 +34,19 @@ fn integer() -> impl Strategy<Value = Integer> {
         any::<i64>().prop_map(Integer::from),
         any::<u64>().prop_map(Integer::from),
         // Where one width ends and the next begins.
-        (0_u32..64, -2_i64..=2).prop_map(|(bit, by)| Integer::from((1_i64 << bit).wrapping_add(by))),
-        (0_u32..63, -2_i64..=2).prop_map(|(bit, by)| Integer::from((-1_i64 << bit).wrapping_add(by))),
+        (0_u32..64, -2_i64..=2)
+            .prop_map(|(bit, by)| Integer::from((1_i64 << bit).wrapping_add(by))),
+        (0_u32..63, -2_i64..=2)
+            .prop_map(|(bit, by)| Integer::from((-1_i64 << bit).wrapping_add(by))),
     ]
 }
 
 fn float() -> impl Strategy<Value = f64> {
     prop_oneof![
         proptest::num::f64::NORMAL | proptest::num::f64::SUBNORMAL | proptest::num::f64::ZERO,
-        any::<f32>().prop_map(f64::from).prop_filter("finite", |value| value.is_finite()),
+        any::<f32>()
+            .prop_map(f64::from)
+            .prop_filter("finite", |value| value.is_finite()),
         (-2048_i32..2048).prop_map(|halves| f64::from(halves) / 2.0),
     ]
 }
@@ -63,8 +70,14 @@ pub fn value() -> impl Strategy<Value = Value<'static>> {
 }
 
 fn map_of(value: impl Strategy<Value = Value<'static>>) -> impl Strategy<Value = Value<'static>> {
-    btree_map("[a-z_:äé字]{1,9}", value, 0..20)
-        .prop_map(|entries| Value::Map(entries.into_iter().map(|(key, value)| (key.into(), value)).collect()))
+    btree_map("[a-z_:äé字]{1,9}", value, 0..20).prop_map(|entries| {
+        Value::Map(
+            entries
+                .into_iter()
+                .map(|(key, value)| (key.into(), value))
+                .collect(),
+        )
+    })
 }
 
 fn map() -> impl Strategy<Value = Value<'static>> {
@@ -101,15 +114,24 @@ fn required(kind: GrainType) -> Vec<BoxedStrategy<(Field, Value<'static>)>> {
         ],
         GrainType::Event => vec![any_of(Field::Content, word())],
         GrainType::State => vec![any_of(Field::Context, map())],
-        GrainType::Workflow => vec![any_of(Field::Steps, texts(1)), any_of(Field::Trigger, word())],
+        GrainType::Workflow => vec![
+            any_of(Field::Steps, texts(1)),
+            any_of(Field::Trigger, word()),
+        ],
         GrainType::Action => vec![
             any_of(Field::ToolName, word()),
             any_of(Field::Input, map()),
             any_of(Field::Content, value()),
             any_of(Field::IsError, any::<bool>().prop_map(Value::from)),
         ],
-        GrainType::Observation => vec![any_of(Field::ObserverId, word()), any_of(Field::ObserverType, word())],
-        GrainType::Goal => vec![any_of(Field::Description, word()), any_of(Field::GoalState, Just("active".into()))],
+        GrainType::Observation => vec![
+            any_of(Field::ObserverId, word()),
+            any_of(Field::ObserverType, word()),
+        ],
+        GrainType::Goal => vec![
+            any_of(Field::Description, word()),
+            any_of(Field::GoalState, Just("active".into())),
+        ],
         GrainType::Reasoning => vec![any_of(Field::Conclusion, word())],
         GrainType::Consensus => vec![
             any_of(Field::ParticipatingObservers, texts(1)),
@@ -129,7 +151,9 @@ fn required(kind: GrainType) -> Vec<BoxedStrategy<(Field, Value<'static>)>> {
 /// Who answers for an agent: the two parts that must be there, and any others.
 fn legal_entity() -> impl Strategy<Value = Value<'static>> {
     (map(), word(), word()).prop_map(|(map, kind, name)| {
-        let Value::Map(mut entries) = map else { return map };
+        let Value::Map(mut entries) = map else {
+            return map;
+        };
         entries.retain(|(key, _)| key != "type" && key != "name");
         entries.extend([("type".into(), kind), ("name".into(), name)]);
         Value::Map(entries)
@@ -149,26 +173,42 @@ fn optional() -> BoxedStrategy<(Field, Value<'static>)> {
         any_of(Field::ValidFrom, any::<i64>().prop_map(Value::from)),
         any_of(Field::Category, (0_u64..=255).prop_map(Value::from)),
         any_of(Field::SuccessCount, count()),
-        any_of(Field::RequiresHumanReview, any::<bool>().prop_map(Value::from)),
+        any_of(
+            Field::RequiresHumanReview,
+            any::<bool>().prop_map(Value::from)
+        ),
         any_of(Field::SessionId, word()),
-        any_of(Field::SupersessionAuth, vec(value(), 0..4).prop_map(Value::Array)),
+        any_of(
+            Field::SupersessionAuth,
+            vec(value(), 0..4).prop_map(Value::Array)
+        ),
         any_of(Field::TrustedTimestamp, map()),
     ]
     .boxed()
 }
 
-/// The fields of a grain of `kind`: what its type needs, a choice of what it may have, and keys of the author's own.
+/// The fields of a grain of `kind`: what its type needs, a choice of what it may have, and keys of
+/// the author's own.
 fn fields_of(kind: GrainType) -> impl Strategy<Value = Fields> {
     let own = btree_map("x_[a-zé字]{1,40}", value(), 0..4);
     let created = 0_i64..4_294_967_295_999;
-    (required(kind), vec(optional(), 0..6), own, created).prop_map(move |(required, optional, own, created)| {
-        let mut known: BTreeMap<Field, Value<'static>> = optional.into_iter().collect();
-        known.extend(required);
-        known.insert(Field::Type, kind.name().into());
-        known.insert(Field::CreatedAt, created.into());
-        let known = known.into_iter().map(|(field, value)| (Key::Field(field), value));
-        known.chain(own.into_iter().map(|(key, value)| (Key::Own(Cow::Owned(key)), value))).collect()
-    })
+    (required(kind), vec(optional(), 0..6), own, created).prop_map(
+        move |(required, optional, own, created)| {
+            let mut known: BTreeMap<Field, Value<'static>> = optional.into_iter().collect();
+            known.extend(required);
+            known.insert(Field::Type, kind.name().into());
+            known.insert(Field::CreatedAt, created.into());
+            let known = known
+                .into_iter()
+                .map(|(field, value)| (Key::Field(field), value));
+            known
+                .chain(
+                    own.into_iter()
+                        .map(|(key, value)| (Key::Own(Cow::Owned(key)), value)),
+                )
+                .collect()
+        },
+    )
 }
 
 /// The fields of a grain of any type.
@@ -184,8 +224,14 @@ pub fn encoding() -> impl Strategy<Value = Encoding> {
 /// The blob of a grain of any type, in either encoding.
 pub fn blob() -> impl Strategy<Value = Vec<u8>> {
     (fields(), encoding()).prop_map(|(fields, encoding)| {
-        encode(fields, EncodeOptions { encoding, ..EncodeOptions::default() })
-            .expect("a grain that obeys its schema")
-            .blob
+        encode(
+            fields,
+            EncodeOptions {
+                encoding,
+                ..EncodeOptions::default()
+            },
+        )
+        .expect("a grain that obeys its schema")
+        .blob
     })
 }

@@ -1,5 +1,6 @@
-//! `bitflips [plain|encrypted] [flips|files|logs|cells] [COUNT] [SEED]`: damages a lake that it makes, and says for each kind of
-//! file how much of it `verify` finds, and whether any of sixty answers changes where it doesn't. Ends with 2 if one does.
+//! `bitflips [plain|encrypted] [flips|files|logs|cells] [COUNT] [SEED]`: damages a lake that it
+//! makes, and says for each kind of file how much of it `verify` finds, and whether any of sixty
+//! answers changes where it doesn't. Ends with 2 if one does.
 
 use std::process::ExitCode;
 
@@ -11,8 +12,14 @@ async fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1);
     let lake = arguments.next().unwrap_or_else(|| "plain".to_owned());
     let mode = arguments.next().unwrap_or_else(|| "flips".to_owned());
-    let count = arguments.next().and_then(|count| count.parse().ok()).unwrap_or(2_000);
-    let seed = arguments.next().and_then(|seed| seed.parse().ok()).unwrap_or(27);
+    let count = arguments
+        .next()
+        .and_then(|count| count.parse().ok())
+        .unwrap_or(2_000);
+    let seed = arguments
+        .next()
+        .and_then(|seed| seed.parse().ok())
+        .unwrap_or(27);
     let lab = match lake.as_str() {
         "plain" => Lab::plain().await,
         "encrypted" => Lab::encrypted().await,
@@ -27,9 +34,21 @@ async fn main() -> ExitCode {
         "cells" => target.rewrite_cells().await,
         _ => return usage(),
     }
-    println!("{lake}, {mode}, seed {seed}, {:.0} s\n\n{}", started.elapsed().as_secs_f64(), target.outcome);
-    target.outcome.failures.iter().for_each(|failure| println!("{failure}"));
-    ExitCode::from(if target.outcome.failures.is_empty() { 0 } else { 2 })
+    println!(
+        "{lake}, {mode}, seed {seed}, {:.0} s\n\n{}",
+        started.elapsed().as_secs_f64(),
+        target.outcome
+    );
+    target
+        .outcome
+        .failures
+        .iter()
+        .for_each(|failure| println!("{failure}"));
+    ExitCode::from(if target.outcome.failures.is_empty() {
+        0
+    } else {
+        2
+    })
 }
 
 fn usage() -> ExitCode {

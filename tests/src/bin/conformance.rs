@@ -1,7 +1,12 @@
 //! `conformance FILE…`: runs conformance files against the real code and says which cases fail.
 
 // It is pointed at files that nobody here has seen.
-#![warn(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::unreachable)]
+#![warn(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::unreachable
+)]
 
 use std::path::Path;
 use std::process::ExitCode;

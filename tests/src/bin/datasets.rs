@@ -1,4 +1,5 @@
-//! `datasets [FOLDER]`: makes the generated data sets again, in `datasets/` of the workspace unless told otherwise.
+//! `datasets [FOLDER]`: makes the generated data sets again, in `datasets/` of the workspace unless
+//! told otherwise.
 
 use std::path::PathBuf;
 
@@ -6,7 +7,9 @@ use gristmill_tests::datasets::make;
 use gristmill_tests::paths::workspace;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let folder = std::env::args_os().nth(1).map_or_else(|| workspace().join("datasets"), PathBuf::from);
+    let folder = std::env::args_os()
+        .nth(1)
+        .map_or_else(|| workspace().join("datasets"), PathBuf::from);
     std::fs::create_dir_all(&folder)?;
     for set in make()? {
         let path = folder.join(set.name);

@@ -1,6 +1,7 @@
-//! `exact LAKE CORPUS [COUNT] [SEED]`: asks the lake, which was made from the containers in the folder CORPUS, COUNT random questions
-//! (200) in CAL and SQL, and compares each answer with that of looking at every grain. Ends with `N equal, N different`, and with
-//! exit code 1 if one differs.
+//! `exact LAKE CORPUS [COUNT] [SEED]`: asks the lake, which was made from the containers in the
+//! folder CORPUS, COUNT random questions (200) in CAL and SQL, and compares each answer with that
+//! of looking at every grain. Ends with `N equal, N different`, and with exit code 1 if one
+//! differs.
 
 use std::error::Error;
 use std::path::Path;
@@ -18,7 +19,8 @@ async fn main() -> Result<ExitCode, Box<dyn Error>> {
     let [lake, corpus, rest @ ..] = arguments.as_slice() else {
         return Err("usage: exact LAKE CORPUS [COUNT] [SEED]".into());
     };
-    let number = |place: usize, usual: u64| rest.get(place).map_or(Ok(usual), |number| number.parse());
+    let number =
+        |place: usize, usual: u64| rest.get(place).map_or(Ok(usual), |number| number.parse());
     let (count, seed) = (number(0, 200)? as usize, number(1, 1)?);
     let corpus = Corpus::read(Path::new(corpus))?;
     let context = lake_context(&Lake::open(lake).await?, &SqlOptions::default()).await?;
@@ -28,15 +30,33 @@ async fn main() -> Result<ExitCode, Box<dyn Error>> {
         let got = answered(&context, &executor, &question).await?;
         if got != question.wanted {
             different += 1;
-            println!("{}\n  wanted {} lines: {}", question.text, question.wanted.len(), shown(&question.wanted));
+            println!(
+                "{}\n  wanted {} lines: {}",
+                question.text,
+                question.wanted.len(),
+                shown(&question.wanted)
+            );
             println!("  got {} lines: {}", got.len(), shown(&got));
         }
     }
-    println!("{} grains: {} equal, {different} different", corpus.len(), count - different);
-    Ok(if different == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    println!(
+        "{} grains: {} equal, {different} different",
+        corpus.len(),
+        count - different
+    );
+    Ok(if different == 0 {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
 }
 
 /// The first lines, which tell most.
 fn shown(lines: &[String]) -> String {
-    lines.iter().take(3).map(String::as_str).collect::<Vec<_>>().join(" / ")
+    lines
+        .iter()
+        .take(3)
+        .map(String::as_str)
+        .collect::<Vec<_>>()
+        .join(" / ")
 }

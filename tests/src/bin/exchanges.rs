@@ -1,5 +1,6 @@
-//! `exchanges FILE [TIMES]`: how fast exchange lines become committed grains, beside how fast `serde_json` parses the same bytes into its
-//! trees on as many threads. Both in turns, so many times (3); says each one's best, in megabytes of JSON a second, and their ratio.
+//! `exchanges FILE [TIMES]`: how fast exchange lines become committed grains, beside how fast
+//! `serde_json` parses the same bytes into its trees on as many threads. Both in turns, so many
+//! times (3); says each one's best, in megabytes of JSON a second, and their ratio.
 
 use std::error::Error;
 use std::num::NonZero;
@@ -28,8 +29,14 @@ async fn main() -> Result<(), Box<dyn Error>> {
         taken_in = taken_in.min(take_in(&file).await?);
         parsed = parsed.min(parse(Path::new(&file))?);
     }
-    println!("to committed grains: {taken_in:.2} s, {:.0} MB/s", megabytes / taken_in);
-    println!("serde_json alone:    {parsed:.2} s, {:.0} MB/s", megabytes / parsed);
+    println!(
+        "to committed grains: {taken_in:.2} s, {:.0} MB/s",
+        megabytes / taken_in
+    );
+    println!(
+        "serde_json alone:    {parsed:.2} s, {:.0} MB/s",
+        megabytes / parsed
+    );
     println!("ratio: {:.1}", taken_in / parsed);
     Ok(())
 }
@@ -38,11 +45,23 @@ async fn main() -> Result<(), Box<dyn Error>> {
 async fn take_in(file: &str) -> Result<f64, Box<dyn Error>> {
     let folder = tempfile::tempdir()?;
     let mut lake = Lake::open_or_create(&folder.path().join("lake").display().to_string()).await?;
-    let options = IngestOptions { indexes: IndexKinds::NONE, ..IngestOptions::default() };
+    let options = IngestOptions {
+        indexes: IndexKinds::NONE,
+        ..IngestOptions::default()
+    };
     let started = Instant::now();
     let sources = discover(&[file.to_owned()]).await?;
-    let report = ingest(&mut lake, sources, &options, Arc::new(IngestProgress::default())).await?;
-    println!("{} grains, {} lines refused", report.grains_written, report.rejected);
+    let report = ingest(
+        &mut lake,
+        sources,
+        &options,
+        Arc::new(IngestProgress::default()),
+    )
+    .await?;
+    println!(
+        "{} grains, {} lines refused",
+        report.grains_written, report.rejected
+    );
     Ok(started.elapsed().as_secs_f64())
 }
 
@@ -50,16 +69,30 @@ async fn take_in(file: &str) -> Result<f64, Box<dyn Error>> {
 fn parse(file: &Path) -> Result<f64, Box<dyn Error>> {
     let started = Instant::now();
     let bytes = std::fs::read(file)?;
-    let lines: Vec<&[u8]> = bytes.split(|byte| *byte == b'\n').filter(|line| !line.trim_ascii().is_empty()).collect();
+    let lines: Vec<&[u8]> = bytes
+        .split(|byte| *byte == b'\n')
+        .filter(|line| !line.trim_ascii().is_empty())
+        .collect();
     let threads = thread::available_parallelism().map_or(1, NonZero::get);
     let read = |first: usize| {
-        let values = lines.iter().skip(first).step_by(threads).map(|line| serde_json::from_slice(line));
-        values.filter(|value: &Result<serde_json::Value, _>| value.is_ok()).count()
+        let values = lines
+            .iter()
+            .skip(first)
+            .step_by(threads)
+            .map(|line| serde_json::from_slice(line));
+        values
+            .filter(|value: &Result<serde_json::Value, _>| value.is_ok())
+            .count()
     };
     let read = &read;
     let parsed: usize = thread::scope(|scope| {
-        let running: Vec<_> = (0..threads).map(|first| scope.spawn(move || read(first))).collect();
-        running.into_iter().map(|thread| thread.join().unwrap_or_default()).sum()
+        let running: Vec<_> = (0..threads)
+            .map(|first| scope.spawn(move || read(first)))
+            .collect();
+        running
+            .into_iter()
+            .map(|thread| thread.join().unwrap_or_default())
+            .sum()
     });
     println!("{parsed} of {} lines parsed", lines.len());
     Ok(started.elapsed().as_secs_f64())

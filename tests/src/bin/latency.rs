@@ -1,6 +1,7 @@
-//! `latency LAKE [COUNT]`: how long RECALLs by subject and searches take over an open lake: each a COUNT of times (1,000), every time
-//! for another subject or word, the first ones not counted. Says the median, the 99th percentile and the slowest, in
-//! milliseconds, and how many grains were found: a look-up that misses is no look-up.
+//! `latency LAKE [COUNT]`: how long RECALLs by subject and searches take over an open lake: each a
+//! COUNT of times (1,000), every time for another subject or word, the first ones not counted. Says
+//! the median, the 99th percentile and the slowest, in milliseconds, and how many grains were
+//! found: a look-up that misses is no look-up.
 
 use std::error::Error;
 use std::time::Instant;
@@ -30,24 +31,45 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let words = column(&context, WORDS, count + WARM).await?;
     let subjects = column(&context, SUBJECTS, count + WARM).await?;
     let executor = Executor::new(context, Session::at(1_800_000_000_000));
-    measure(&executor, "RECALL by subject", &subjects, |subject| format!("RECALL WHERE subject = {subject:?}")).await?;
-    measure(&executor, "RECALL beliefs by subject and relation", &subjects, |subject| {
-        format!("RECALL beliefs WHERE subject = {subject:?} AND relation IS PREFERENCE")
+    measure(&executor, "RECALL by subject", &subjects, |subject| {
+        format!("RECALL WHERE subject = {subject:?}")
     })
     .await?;
-    measure(&executor, "EXISTS-like count", &subjects, |subject| format!("RECALL WHERE subject = {subject:?} | COUNT"))
-        .await?;
-    measure(&executor, "RECALL by two words", &words, |words| format!("RECALL WHERE query = {words:?}")).await?;
+    measure(
+        &executor,
+        "RECALL beliefs by subject and relation",
+        &subjects,
+        |subject| format!("RECALL beliefs WHERE subject = {subject:?} AND relation IS PREFERENCE"),
+    )
+    .await?;
+    measure(&executor, "EXISTS-like count", &subjects, |subject| {
+        format!("RECALL WHERE subject = {subject:?} | COUNT")
+    })
+    .await?;
+    measure(&executor, "RECALL by two words", &words, |words| {
+        format!("RECALL WHERE query = {words:?}")
+    })
+    .await?;
     Ok(())
 }
 
-const SUBJECTS: &str = "SELECT subject FROM (SELECT DISTINCT subject FROM beliefs) ORDER BY md5(subject)";
+const SUBJECTS: &str =
+    "SELECT subject FROM (SELECT DISTINCT subject FROM beliefs) ORDER BY md5(subject)";
 const WORDS: &str = "SELECT subject || ' ' || object FROM (SELECT DISTINCT subject, object FROM beliefs
                      WHERE subject ~ '^[a-z]+$' OR length(object) < 40) ORDER BY md5(subject || object)";
 
-async fn column(context: &SessionContext, query: &str, count: usize) -> Result<Vec<String>, Box<dyn Error>> {
+async fn column(
+    context: &SessionContext,
+    query: &str,
+    count: usize,
+) -> Result<Vec<String>, Box<dyn Error>> {
     let mut texts = Vec::new();
-    for batch in context.sql(&format!("{query} LIMIT {count}")).await?.collect().await? {
+    for batch in context
+        .sql(&format!("{query} LIMIT {count}"))
+        .await?
+        .collect()
+        .await?
+    {
         for row in 0..batch.num_rows() {
             texts.push(array_value_to_string(batch.column(0), row)?);
         }
@@ -65,16 +87,26 @@ async fn measure(
     for (number, text) in texts.iter().enumerate() {
         let query = query(text);
         let started = Instant::now();
-        let answer = executor.run_text(query.as_bytes(), &Bindings::new(), Options::default()).await?;
+        let answer = executor
+            .run_text(query.as_bytes(), &Bindings::new(), Options::default())
+            .await?;
         if number >= WARM {
             times.push(started.elapsed().as_secs_f64() * 1e3);
             found += answer.answer.total;
         } else if number == 0 {
-            println!("{name}: the first took {:.1} ms", started.elapsed().as_secs_f64() * 1e3);
+            println!(
+                "{name}: the first took {:.1} ms",
+                started.elapsed().as_secs_f64() * 1e3
+            );
         }
     }
     times.sort_by(f64::total_cmp);
-    let at = |part: f64| times.get((times.len() as f64 * part) as usize).copied().unwrap_or_default();
+    let at = |part: f64| {
+        times
+            .get((times.len() as f64 * part) as usize)
+            .copied()
+            .unwrap_or_default()
+    };
     println!(
         "{name}: median {:.2}, 99th percentile {:.2}, slowest {:.2} ms; {} queries, {found} grains",
         at(0.5),

@@ -7,9 +7,10 @@ use super::{CaseFile, Outcome, Report};
 
 /// Runs a file whose conventions speak of syntax trees.
 pub fn run(file: &CaseFile, report: &mut Report) -> bool {
-    let (Some(conventions), Some(cases)) =
-        (file.json.get("conventions"), file.json.get("cases").and_then(Json::as_array))
-    else {
+    let (Some(conventions), Some(cases)) = (
+        file.json.get("conventions"),
+        file.json.get("cases").and_then(Json::as_array),
+    ) else {
         return false;
     };
     if conventions.get("ast").is_none() {
@@ -26,8 +27,14 @@ fn judge(case: &Json) -> Outcome {
         return Outcome::Failed("the case has neither `query` nor `query_hex`".to_owned());
     };
     let verdict = match parse_bytes(&query, Options::default()) {
-        Ok(parsed) if accepts(case, "ok") => tree(case, &parsed).and_then(|()| round_trips(&parsed)),
-        Ok(parsed) => Err(format!("expected {}, parsed as {}", expected(case), print(&parsed.query))),
+        Ok(parsed) if accepts(case, "ok") => {
+            tree(case, &parsed).and_then(|()| round_trips(&parsed))
+        }
+        Ok(parsed) => Err(format!(
+            "expected {}, parsed as {}",
+            expected(case),
+            print(&parsed.query)
+        )),
         Err(error) if accepts(case, error.code().as_str()) => Ok(()),
         Err(error) => Err(format!("expected {}, got {error}", expected(case))),
     };
@@ -47,7 +54,10 @@ fn expected<'c>(case: &'c Json) -> &'c str {
 
 /// True if `outcome` is what the case expects or also accepts.
 fn accepts(case: &Json, outcome: &str) -> bool {
-    let others = case.get("also_accept").and_then(Json::as_array).unwrap_or_default();
+    let others = case
+        .get("also_accept")
+        .and_then(Json::as_array)
+        .unwrap_or_default();
     expected(case) == outcome || others.iter().any(|other| other.as_str() == Some(outcome))
 }
 
@@ -55,34 +65,49 @@ fn accepts(case: &Json, outcome: &str) -> bool {
 fn tree(case: &Json, parsed: &Parsed) -> Result<(), String> {
     let written = to_json(&parsed.query);
     if let Some(ast) = case.get("ast").filter(|ast| !ast.is_null()) {
-        // The JSON form has optional parts (an empty list, a default direction): the case may spell the same tree
-        // differently, so trees are compared, and texts only to say what differs.
-        let expected = from_json(ast, Options::default()).map_err(|error| format!("the case's tree: {error}"))?;
+        // The JSON form has optional parts (an empty list, a default direction): the case may spell
+        // the same tree differently, so trees are compared, and texts only to say what differs.
+        let expected = from_json(ast, Options::default())
+            .map_err(|error| format!("the case's tree: {error}"))?;
         if *ast != written && expected.query != parsed.query {
             return Err(format!("expected {ast}, got {written}"));
         }
     }
-    let Some(warnings) = case.get("warnings").and_then(Json::as_array) else { return Ok(()) };
+    let Some(warnings) = case.get("warnings").and_then(Json::as_array) else {
+        return Ok(());
+    };
     let mut wanted: Vec<&str> = warnings.iter().filter_map(Json::as_str).collect();
-    let mut got: Vec<&str> = parsed.warnings.iter().map(|warning| warning.code.as_str()).collect();
+    let mut got: Vec<&str> = parsed
+        .warnings
+        .iter()
+        .map(|warning| warning.code.as_str())
+        .collect();
     for codes in [&mut wanted, &mut got] {
         codes.sort_unstable();
         codes.dedup();
     }
-    if wanted == got { Ok(()) } else { Err(format!("expected the warnings {wanted:?}, got {got:?}")) }
+    if wanted == got {
+        Ok(())
+    } else {
+        Err(format!("expected the warnings {wanted:?}, got {got:?}"))
+    }
 }
 
 /// The canonical text and the JSON form must say the same tree again.
 fn round_trips(parsed: &Parsed) -> Result<(), String> {
     let text = print(&parsed.query);
-    let from_text = cal::parse(&text, Options::default()).map_err(|error| format!("its text {text:?}: {error}"))?;
-    let from_json =
-        from_json(&to_json(&parsed.query), Options::default()).map_err(|error| format!("its JSON: {error}"))?;
+    let from_text = cal::parse(&text, Options::default())
+        .map_err(|error| format!("its text {text:?}: {error}"))?;
+    let from_json = from_json(&to_json(&parsed.query), Options::default())
+        .map_err(|error| format!("its JSON: {error}"))?;
     if from_text.query != parsed.query {
         return Err(format!("its text {text:?} says another tree"));
     }
     if from_json.query != parsed.query {
-        return Err(format!("its JSON {} says another tree", to_json(&parsed.query)));
+        return Err(format!(
+            "its JSON {} says another tree",
+            to_json(&parsed.query)
+        ));
     }
     Ok(())
 }

@@ -1,7 +1,8 @@
-//! Cases of CAL that run: statements over the grains of a data file, through a real lake and the real planner.
+//! Cases of CAL that run: statements over the grains of a data file, through a real lake and the
+//! real planner.
 //!
-//! A case says which grains a statement yields, in which order, how many there are, which text comes out, or the code of an
-//! error. Statements that append get a lake of their own.
+//! A case says which grains a statement yields, in which order, how many there are, which text
+//! comes out, or the code of an error. Statements that append get a lake of their own.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -22,17 +23,26 @@ use crate::lake::{TestLake, patient_session};
 
 /// Runs a file whose conventions name a file of grains.
 pub fn run(file: &CaseFile, report: &mut Report) -> bool {
-    let (Some(conventions), Some(cases)) =
-        (file.json.get("conventions"), file.json.get("cases").and_then(Json::as_array))
-    else {
+    let (Some(conventions), Some(cases)) = (
+        file.json.get("conventions"),
+        file.json.get("cases").and_then(Json::as_array),
+    ) else {
         return false;
     };
-    let is_execution = conventions.get("expect.grains").is_some() || conventions.get("expect.text").is_some();
-    let data = conventions.get("data").and_then(Json::as_str).and_then(|text| text.split_whitespace().next());
-    let Some(data) = data.filter(|_| is_execution) else { return false };
+    let is_execution =
+        conventions.get("expect.grains").is_some() || conventions.get("expect.text").is_some();
+    let data = conventions
+        .get("data")
+        .and_then(Json::as_str)
+        .and_then(|text| text.split_whitespace().next());
+    let Some(data) = data.filter(|_| is_execution) else {
+        return false;
+    };
     match run_cases(&file.folder.join(data), cases, report) {
         Ok(()) => {}
-        Err(why) => cases.iter().for_each(|case| report.record(case, Outcome::Failed(why.clone()))),
+        Err(why) => cases
+            .iter()
+            .for_each(|case| report.record(case, Outcome::Failed(why.clone()))),
     }
     true
 }
@@ -40,14 +50,22 @@ pub fn run(file: &CaseFile, report: &mut Report) -> bool {
 fn run_cases(data: &Path, cases: &[Json], report: &mut Report) -> Result<(), String> {
     let bytes = std::fs::read(data).map_err(|error| format!("{}: {error}", data.display()))?;
     let json = Json::parse(&bytes).map_err(|error| format!("{}: {error}", data.display()))?;
-    let grains = Grains::read(&json).ok_or_else(|| format!("{}: not a file of grains", data.display()))?;
+    let grains =
+        Grains::read(&json).ok_or_else(|| format!("{}: not a file of grains", data.display()))?;
     let runtime = tokio::runtime::Runtime::new().map_err(|error| error.to_string())?;
     runtime.block_on(async {
         let shared = lake_of(&grains).await?;
         for case in cases {
-            let own = if appends(case) { Some(lake_of(&grains).await?) } else { None };
+            let own = if appends(case) {
+                Some(lake_of(&grains).await?)
+            } else {
+                None
+            };
             let verdict = judge(&grains, own.as_ref().unwrap_or(&shared), case).await;
-            report.record(case, verdict.map_or_else(Outcome::Failed, |()| Outcome::Passed));
+            report.record(
+                case,
+                verdict.map_or_else(Outcome::Failed, |()| Outcome::Passed),
+            );
         }
         Ok(())
     })
@@ -65,13 +83,18 @@ struct Grains {
 impl Grains {
     fn read(json: &Json) -> Option<Grains> {
         let now_ms = json.get("now_ms")?.as_i64()?;
-        let mut read =
-            Grains { frames: Vec::new(), states: Vec::new(), keys: BTreeMap::new(), session: patient_session(now_ms) };
+        let mut read = Grains {
+            frames: Vec::new(),
+            states: Vec::new(),
+            keys: BTreeMap::new(),
+            session: patient_session(now_ms),
+        };
         overrule(&mut read.session, json.get("session")?);
         for grain in json.get("grains")?.as_array()? {
             let address = text(grain, "address");
             let bytes = hex::decode(text(grain, "blob_hex")).ok()?;
-            read.keys.insert(address.to_owned(), text(grain, "key").to_owned());
+            read.keys
+                .insert(address.to_owned(), text(grain, "key").to_owned());
             write_frame(&bytes, &mut read.frames).ok()?;
             if let Some(index) = grain.get("index") {
                 read.states(address, index);
@@ -99,7 +122,13 @@ impl Grains {
         let said = |key: &str| index.get(key).and_then(Json::as_str).map(str::to_owned);
         event(LifecycleEvent::Superseded, said("superseded_by"));
         event(LifecycleEvent::Verification, said("verification_status"));
-        event(LifecycleEvent::Contradicted, index.get("contradicted").and_then(Json::as_bool).map(|it| it.to_string()));
+        event(
+            LifecycleEvent::Contradicted,
+            index
+                .get("contradicted")
+                .and_then(Json::as_bool)
+                .map(|it| it.to_string()),
+        );
     }
 }
 
@@ -120,12 +149,32 @@ fn overrule(session: &mut Session, says: &Json) {
 async fn lake_of(grains: &Grains) -> Result<TestLake, String> {
     let said = |error: &dyn std::fmt::Display| error.to_string();
     let mut place = TestLake::new().await;
-    let options = IngestOptions { on_error: OnError::Fail, ..IngestOptions::default() };
-    place.try_ingest(&[("grains.frames", &grains.frames)], &options).await.map_err(|error| said(&error))?;
+    let options = IngestOptions {
+        on_error: OnError::Fail,
+        ..IngestOptions::default()
+    };
+    place
+        .try_ingest(&[("grains.frames", &grains.frames)], &options)
+        .await
+        .map_err(|error| said(&error))?;
     let batch = state_batch(&grains.states).map_err(|error| said(&error))?;
-    let file = place.lake.state.write_file(&batch).await.map_err(|error| said(&error))?;
-    let change = Change { added: vec![file], changes_rows: true, ..Change::default() };
-    place.lake.state.commit(change, "conformance", 0).await.map_err(|error| said(&error))?;
+    let file = place
+        .lake
+        .state
+        .write_file(&batch)
+        .await
+        .map_err(|error| said(&error))?;
+    let change = Change {
+        added: vec![file],
+        changes_rows: true,
+        ..Change::default()
+    };
+    place
+        .lake
+        .state
+        .commit(change, "conformance", 0)
+        .await
+        .map_err(|error| said(&error))?;
     Ok(place)
 }
 
@@ -135,7 +184,10 @@ fn appends(case: &Json) -> bool {
 }
 
 async fn judge(grains: &Grains, place: &TestLake, case: &Json<'_>) -> Result<(), String> {
-    let expect = case.get("expect").and_then(Json::as_object).ok_or("the case expects nothing")?;
+    let expect = case
+        .get("expect")
+        .and_then(Json::as_object)
+        .ok_or("the case expects nothing")?;
     let outcome = execute(grains, place, case).await?;
     if let Some(code) = expect.get("error").and_then(Json::as_str) {
         return match outcome {
@@ -158,8 +210,13 @@ async fn judge(grains: &Grains, place: &TestLake, case: &Json<'_>) -> Result<(),
 }
 
 fn also_accepted(case: &Json, code: &str) -> bool {
-    let others = case.get("also_accept").and_then(Json::as_array).unwrap_or_default();
-    others.iter().any(|other| other.as_str() == Some(code) || other.get("error").and_then(Json::as_str) == Some(code))
+    let others = case
+        .get("also_accept")
+        .and_then(Json::as_array)
+        .unwrap_or_default();
+    others.iter().any(|other| {
+        other.as_str() == Some(code) || other.get("error").and_then(Json::as_str) == Some(code)
+    })
 }
 
 async fn execute(
@@ -171,15 +228,28 @@ async fn execute(
     let mut bindings = Bindings::new();
     if let Some(own) = case.get("session") {
         overrule(&mut session, own);
-        for (name, value) in own.get("params").and_then(Json::as_object).into_iter().flat_map(Object::iter) {
+        for (name, value) in own
+            .get("params")
+            .and_then(Json::as_object)
+            .into_iter()
+            .flat_map(Object::iter)
+        {
             let bound = value_from_json(value).and_then(|value| bindings.insert(name, value));
             bound.map_err(|error| format!("${name}: {error}"))?;
         }
     }
-    let tables = lake_context(&place.lake, &SqlOptions::default()).await.map_err(|error| error.to_string())?;
+    let tables = lake_context(&place.lake, &SqlOptions::default())
+        .await
+        .map_err(|error| error.to_string())?;
     let writer = Arc::new(LakeWriter::new(place.lake.clone()));
     let executor = Executor::new(tables, session).with_writer(writer);
-    Ok(executor.run_text(text(case, "query").as_bytes(), &bindings, Options::default()).await)
+    Ok(executor
+        .run_text(
+            text(case, "query").as_bytes(),
+            &bindings,
+            Options::default(),
+        )
+        .await)
 }
 
 /// Whether the response is as `expected` says under `key`; `None` if it has nothing to compare.
@@ -190,42 +260,70 @@ fn holds(grains: &Grains, case: &Json, key: &str, expected: &Json, json: &Json) 
         }
         list
     };
-    let written = || json.get("results")?.as_array()?.first()?.get("grain")?.as_object();
+    let written = || {
+        json.get("results")?
+            .as_array()?
+            .first()?
+            .get("grain")?
+            .as_object()
+    };
     Some(match key {
         "grains" => sorted(strings(expected)) == sorted(keys(grains, json.get("results")?)),
         "value" => match (expected, json.get("value")?) {
-            (Json::Array(_), value @ Json::Array(_)) => sorted(strings(expected)) == sorted(strings(value)),
+            (Json::Array(_), value @ Json::Array(_)) => {
+                sorted(strings(expected)) == sorted(strings(value))
+            }
             (expected, value) => expected == value,
         },
         "groups" => {
             let got = json.get("groups")?.as_object()?.iter();
-            let got: BTreeMap<_, _> = got.map(|(value, group)| (value.to_owned(), keys(grains, group))).collect();
+            let got: BTreeMap<_, _> = got
+                .map(|(value, group)| (value.to_owned(), keys(grains, group)))
+                .collect();
             let wanted = expected.as_object()?.iter();
-            got == wanted.map(|(value, list)| (value.to_owned(), strings(list))).collect()
+            got == wanted
+                .map(|(value, list)| (value.to_owned(), strings(list)))
+                .collect()
         }
         "plan_of" => json.get("plan")?.get("statement")? == expected,
         "text" => lines(expected.as_str()?) == lines(shown(json)?),
         "text_except_tokens_line" => {
-            let without =
-                |text| lines(text).into_iter().filter(|line| !line.starts_with("tokens:")).collect::<Vec<_>>();
+            let without = |text| {
+                lines(text)
+                    .into_iter()
+                    .filter(|line| !line.starts_with("tokens:"))
+                    .collect::<Vec<_>>()
+            };
             without(expected.as_str()?) == without(shown(json)?)
         }
         "fields" => expected.as_object()? == written()?,
-        "fields_include" => expected.as_object()?.iter().all(|(name, value)| match written() {
-            Some(written) => written.get(name) == Some(value),
-            None => false,
-        }),
+        "fields_include" => expected
+            .as_object()?
+            .iter()
+            .all(|(name, value)| match written() {
+                Some(written) => written.get(name) == Some(value),
+                None => false,
+            }),
         "old" | "head" => {
             let old = json.get("written")?.get("supersedes")?.as_str()?;
             grains.keys.get(old).map(String::as_str) == expected.as_str()
         }
         "changes_include" => {
             let changes = json.get("changes")?.as_array()?;
-            expected.as_array()?.iter().all(|change| changes.contains(change))
+            expected
+                .as_array()?
+                .iter()
+                .all(|change| changes.contains(change))
         }
         "warnings" => {
-            let told = json.get("warnings").and_then(Json::as_array).unwrap_or_default();
-            expected.as_array()?.iter().all(|code| told.iter().any(|told| told.get("code") == Some(code)))
+            let told = json
+                .get("warnings")
+                .and_then(Json::as_array)
+                .unwrap_or_default();
+            expected
+                .as_array()?
+                .iter()
+                .all(|code| told.iter().any(|told| told.get("code") == Some(code)))
         }
         // Whatever else is expected stands under its own name.
         other => json.get(other)? == expected,
@@ -239,17 +337,33 @@ fn text<'j>(json: &'j Json, key: &str) -> &'j str {
 fn keys(grains: &Grains, entries: &Json) -> Vec<String> {
     let entries = entries.as_array().unwrap_or_default();
     let named = entries.iter().map(|entry| text(entry, "content_address"));
-    named.map(|address| grains.keys.get(address).cloned().unwrap_or_else(|| address.to_owned())).collect()
+    named
+        .map(|address| {
+            grains
+                .keys
+                .get(address)
+                .cloned()
+                .unwrap_or_else(|| address.to_owned())
+        })
+        .collect()
 }
 
 fn strings(json: &Json) -> Vec<String> {
     let items = json.as_array().unwrap_or_default();
-    items.iter().map(|item| item.as_str().map_or_else(|| item.to_string(), str::to_owned)).collect()
+    items
+        .iter()
+        .map(|item| {
+            item.as_str()
+                .map_or_else(|| item.to_string(), str::to_owned)
+        })
+        .collect()
 }
 
 /// The text that came out.
 fn shown<'j>(json: &'j Json) -> Option<&'j str> {
-    let context = json.get("formatted_context").and_then(|context| context.get("text"));
+    let context = json
+        .get("formatted_context")
+        .and_then(|context| context.get("text"));
     json.get("formatted").or(context)?.as_str()
 }
 

@@ -1,8 +1,8 @@
 //! Cases of the Common Message Format: `{group, about, cases: [{id, op, input, expect}]}`.
 //!
-//! Other models use the same outer shape, and even the same names of operations, so a case is known by its operation *and*
-//! the members of its input ([`OPERATIONS`]). Where a case marks the expectation as a quirk and recommends another answer,
-//! the recommendation is the target.
+//! Other models use the same outer shape, and even the same names of operations, so a case is known
+//! by its operation *and* the members of its input ([`OPERATIONS`]). Where a case marks the
+//! expectation as a quirk and recommends another answer, the recommendation is the target.
 
 mod accessors;
 mod compare;
@@ -17,7 +17,8 @@ use super::{CaseFile, Outcome, Report};
 /// What a case comes to; `Err` is a failure in a sentence.
 type Checked = Result<(), String>;
 
-/// An operation: its name, the members that its input has, and what runs it on the input and the target.
+/// An operation: its name, the members that its input has, and what runs it on the input and the
+/// target.
 struct Operation {
     name: &'static str,
     members: &'static [&'static str],
@@ -25,17 +26,61 @@ struct Operation {
 }
 
 const OPERATIONS: &[Operation] = &[
-    Operation { name: "parse", members: &["message"], run: views::parse },
-    Operation { name: "views", members: &["message"], run: views::views },
-    Operation { name: "to_dict", members: &["message"], run: views::to_dict },
-    Operation { name: "to_opa_input", members: &["message"], run: views::to_opa_input },
-    Operation { name: "glob", members: &["uri", "pattern"], run: views::glob },
-    Operation { name: "accessors", members: &["message"], run: accessors::accessors },
-    Operation { name: "filter", members: &["extensions", "capabilities"], run: extensions::filter },
-    Operation { name: "validate", members: &["before", "after", "capabilities"], run: extensions::validate },
-    Operation { name: "merge", members: &["original", "output", "capabilities"], run: extensions::merge },
-    Operation { name: "labels", members: &[], run: extensions::labels },
-    Operation { name: "enum", members: &["enum"], run: statements::enumeration },
+    Operation {
+        name: "parse",
+        members: &["message"],
+        run: views::parse,
+    },
+    Operation {
+        name: "views",
+        members: &["message"],
+        run: views::views,
+    },
+    Operation {
+        name: "to_dict",
+        members: &["message"],
+        run: views::to_dict,
+    },
+    Operation {
+        name: "to_opa_input",
+        members: &["message"],
+        run: views::to_opa_input,
+    },
+    Operation {
+        name: "glob",
+        members: &["uri", "pattern"],
+        run: views::glob,
+    },
+    Operation {
+        name: "accessors",
+        members: &["message"],
+        run: accessors::accessors,
+    },
+    Operation {
+        name: "filter",
+        members: &["extensions", "capabilities"],
+        run: extensions::filter,
+    },
+    Operation {
+        name: "validate",
+        members: &["before", "after", "capabilities"],
+        run: extensions::validate,
+    },
+    Operation {
+        name: "merge",
+        members: &["original", "output", "capabilities"],
+        run: extensions::merge,
+    },
+    Operation {
+        name: "labels",
+        members: &[],
+        run: extensions::labels,
+    },
+    Operation {
+        name: "enum",
+        members: &["enum"],
+        run: statements::enumeration,
+    },
 ];
 
 /// Operations whose cases are statements in prose about the other cases and the specification.
@@ -43,8 +88,15 @@ const STATEMENTS: &[(&str, &str)] = &[("property", "finding"), ("divergence", "w
 
 /// Runs the file if any of its cases is one of these.
 pub(super) fn run(file: &CaseFile, report: &mut Report) -> bool {
-    let cases = file.json.get("cases").and_then(Json::as_array).unwrap_or_default();
-    if !cases.iter().any(|case| operation(case).is_some() || is_statement(case)) {
+    let cases = file
+        .json
+        .get("cases")
+        .and_then(Json::as_array)
+        .unwrap_or_default();
+    if !cases
+        .iter()
+        .any(|case| operation(case).is_some() || is_statement(case))
+    {
         return false;
     }
     for case in cases {
@@ -59,10 +111,15 @@ fn outcome(case: &Json, file: &CaseFile) -> Outcome {
         return statements::outcome(case, file);
     }
     let Some(operation) = operation(case) else {
-        return Outcome::Failed(format!("unknown operation {}", case.get("op").unwrap_or(&Json::Null)));
+        return Outcome::Failed(format!(
+            "unknown operation {}",
+            case.get("op").unwrap_or(&Json::Null)
+        ));
     };
     let Some(target) = target(case) else {
-        return Outcome::OutOfScope("a quirk that isn't to be copied, without another answer".to_owned());
+        return Outcome::OutOfScope(
+            "a quirk that isn't to be copied, without another answer".to_owned(),
+        );
     };
     match (operation.run)(case.get("input").unwrap_or(&Json::Null), &target) {
         Ok(()) => Outcome::Passed,
@@ -74,18 +131,24 @@ fn operation(case: &Json) -> Option<&'static Operation> {
     let name = case.get("op").and_then(Json::as_str)?;
     let input = case.get("input")?.as_object()?;
     let fits = |operation: &&Operation| {
-        operation.name == name && operation.members.iter().all(|member| input.contains_key(member))
+        operation.name == name
+            && operation
+                .members
+                .iter()
+                .all(|member| input.contains_key(member))
     };
     OPERATIONS.iter().find(fits)
 }
 
 fn is_statement(case: &Json) -> bool {
     let (name, input) = (case.get("op").and_then(Json::as_str), case.get("input"));
-    STATEMENTS.iter().any(|(op, member)| name == Some(*op) && input.is_some_and(|input| input.get(member).is_some()))
+    STATEMENTS.iter().any(|(op, member)| {
+        name == Some(*op) && input.is_some_and(|input| input.get(member).is_some())
+    })
 }
 
-/// What the case asks for: its expectation, with the members that it recommends instead. `None` for a quirk that comes
-/// without them.
+/// What the case asks for: its expectation, with the members that it recommends instead. `None` for
+/// a quirk that comes without them.
 fn target<'a>(case: &'a Json<'a>) -> Option<Json<'a>> {
     let expect = case.get("expect")?;
     let Some(recommended) = case.get("recommended").and_then(Json::as_object) else {

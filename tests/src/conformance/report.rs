@@ -26,15 +26,20 @@ pub struct Report {
 }
 
 impl Report {
-    /// Takes down the outcome of `case`, whose own fields say whether a failure counts: a case that is `contested`, or
-    /// whose `strictness` is not `must`, is printed but not counted as failed.
+    /// Takes down the outcome of `case`, whose own fields say whether a failure counts: a case that
+    /// is `contested`, or whose `strictness` is not `must`, is printed but not counted as failed.
     pub fn record(&mut self, case: &Json, outcome: Outcome) {
-        let id = case.get("id").and_then(Json::as_str).or(case.get("file").and_then(Json::as_str)).unwrap_or("?");
+        let id = case
+            .get("id")
+            .and_then(Json::as_str)
+            .or(case.get("file").and_then(Json::as_str))
+            .unwrap_or("?");
         match outcome {
             Outcome::Passed => self.passed += 1,
             Outcome::Deviates(rule) => {
                 self.passed += 1;
-                self.lines.push(format!("passed with a deliberate difference {id}: {rule}"));
+                self.lines
+                    .push(format!("passed with a deliberate difference {id}: {rule}"));
             }
             Outcome::OutOfScope(what) => self.lines.push(format!("out of scope {id}: {what}")),
             Outcome::Failed(why) => match excuse(case) {
@@ -70,7 +75,10 @@ impl Report {
 
 /// Why a failure of `case` doesn't count, if it doesn't.
 fn excuse(case: &Json) -> Option<String> {
-    if case.get("contested").is_some_and(|value| !value.is_null() && value.as_bool() != Some(false)) {
+    if case
+        .get("contested")
+        .is_some_and(|value| !value.is_null() && value.as_bool() != Some(false))
+    {
         return Some("contested".to_owned());
     }
     match case.get("strictness").and_then(Json::as_str) {

@@ -8,7 +8,9 @@ use gristmill_engine::lake::{Change, Lake};
 use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::columns::{LifecycleEvent, StateRow, state_batch};
 use gristmill_schemas::container::VerificationStatus;
-use gristmill_schemas::grain::{EncodeOptions, Grain, Mode, Payload, act_message, authorization_message, encode_json};
+use gristmill_schemas::grain::{
+    EncodeOptions, Grain, Mode, Payload, act_message, authorization_message, encode_json,
+};
 use gristmill_schemas::json::Json;
 use gristmill_schemas::sign::{SigningKey, did_of_key, sign, sign_message};
 
@@ -20,8 +22,13 @@ struct Lab {
 impl Lab {
     async fn new() -> Lab {
         let folder = tempfile::tempdir().unwrap();
-        let lake = Lake::open_or_create(&folder.path().join("lake").display().to_string()).await.unwrap();
-        Lab { lake, _folder: folder }
+        let lake = Lake::open_or_create(&folder.path().join("lake").display().to_string())
+            .await
+            .unwrap();
+        Lab {
+            lake,
+            _folder: folder,
+        }
     }
 
     async fn apply(&mut self, lines: &[String]) -> (Vec<Answer>, ApplyReport) {
@@ -32,7 +39,9 @@ impl Lab {
             answers.push(answer.clone());
             Ok(())
         };
-        let report = apply(&mut self.lake, &mut text, &options, &mut keep).await.unwrap();
+        let report = apply(&mut self.lake, &mut text, &options, &mut keep)
+            .await
+            .unwrap();
         assert_eq!(answers.len(), lines.len());
         (answers, report)
     }
@@ -40,11 +49,25 @@ impl Lab {
     /// Grains, with what each supersedes.
     async fn grains(&self) -> Vec<(String, Vec<String>)> {
         let mut out = Vec::new();
-        for batch in self.lake.grains.read_columns(&["content_address", "supersedes"]).await.unwrap() {
-            let (addresses, superseded) = (batch.column(0).as_string::<i32>(), batch.column(1).as_list::<i32>());
+        for batch in self
+            .lake
+            .grains
+            .read_columns(&["content_address", "supersedes"])
+            .await
+            .unwrap()
+        {
+            let (addresses, superseded) = (
+                batch.column(0).as_string::<i32>(),
+                batch.column(1).as_list::<i32>(),
+            );
             for row in 0..batch.num_rows() {
                 let old = superseded.value(row);
-                let old = old.as_string::<i32>().iter().flatten().map(str::to_owned).collect();
+                let old = old
+                    .as_string::<i32>()
+                    .iter()
+                    .flatten()
+                    .map(str::to_owned)
+                    .collect();
                 out.push((addresses.value(row).to_owned(), old));
             }
         }
@@ -53,7 +76,13 @@ impl Lab {
     }
 
     async fn events(&self) -> usize {
-        self.lake.state.files().unwrap().iter().map(|file| file.rows as usize).sum()
+        self.lake
+            .state
+            .files()
+            .unwrap()
+            .iter()
+            .map(|file| file.rows as usize)
+            .sum()
     }
 }
 
@@ -72,11 +101,19 @@ fn supersede(target: &ContentAddress, grain: &str) -> String {
 }
 
 fn address(grain: &str) -> ContentAddress {
-    encode_json(&Json::parse(grain.as_bytes()).unwrap(), EncodeOptions::default()).unwrap().address
+    encode_json(
+        &Json::parse(grain.as_bytes()).unwrap(),
+        EncodeOptions::default(),
+    )
+    .unwrap()
+    .address
 }
 
 fn errors(answers: &[Answer]) -> Vec<Option<&str>> {
-    answers.iter().map(|answer| answer.error.as_deref()).collect()
+    answers
+        .iter()
+        .map(|answer| answer.error.as_deref())
+        .collect()
 }
 
 const DENIED: Option<&str> = Some("ERR_INVALIDATION_DENIED");
@@ -91,25 +128,40 @@ async fn operations_see_the_ones_before_them_and_a_second_run_changes_nothing() 
         put(&old),
         supersede(&target, &belief("new", "")),
         format!(r#"{{"op": "contradict", "address": "{target}", "reason": "no"}}"#),
-        format!(r#"{{"op": "verify", "address": "{target}", "status": "contested", "actor": "did:web:r"}}"#),
+        format!(
+            r#"{{"op": "verify", "address": "{target}", "status": "contested", "actor": "did:web:r"}}"#
+        ),
         format!(r#"{{"op": "retract", "address": "{target}"}}"#),
         format!(r#"{{"op": "contradict", "address": "{target}", "value": false}}"#),
         r#"{"op": "burn"}"#.to_owned(),
-        format!(r#"{{"op": "retract", "address": "{}"}}"#, ContentAddress::of(b"nobody")),
+        format!(
+            r#"{{"op": "retract", "address": "{}"}}"#,
+            ContentAddress::of(b"nobody")
+        ),
     ];
     let (answers, report) = lab.apply(&lines).await;
     let failed = Some("ERR_SCHEMA");
-    assert_eq!(errors(&answers), [None, None, None, None, None, None, None, failed, failed]);
-    assert_eq!(answers.iter().map(|answer| answer.line).collect::<Vec<_>>(), (1..=9).collect::<Vec<_>>());
+    assert_eq!(
+        errors(&answers),
+        [None, None, None, None, None, None, None, failed, failed]
+    );
+    assert_eq!(
+        answers.iter().map(|answer| answer.line).collect::<Vec<_>>(),
+        (1..=9).collect::<Vec<_>>()
+    );
     assert!(answers[1].already && !answers[2].already);
-    assert_eq!((report.grains_written, report.events_written, report.failed), (2, 4, 2));
+    assert_eq!(
+        (report.grains_written, report.events_written, report.failed),
+        (2, 4, 2)
+    );
     let grains = lab.grains().await;
     let new = answers[2].content_address.clone().unwrap();
     assert!(grains.contains(&(new, vec![target.to_string()])));
     let (again, report) = lab.apply(&lines).await;
     assert_eq!((report.grains_written, lab.grains().await), (0, grains));
     assert!(again[0].already && again[2].already);
-    // Contradicting and no longer contradicting were said again; retracting and contesting too, since they alternate.
+    // Contradicting and no longer contradicting were said again; retracting and contesting too,
+    // since they alternate.
     assert!(lab.events().await >= 4);
     assert_eq!(lab.lake.verify_audit().await.unwrap().bad, 0);
 }
@@ -117,23 +169,46 @@ async fn operations_see_the_ones_before_them_and_a_second_run_changes_nothing() 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_supersession_and_its_reason_travel_with_the_grain() {
     let mut lab = Lab::new().await;
-    let (old, soft) = (belief("old", ""), belief("soft", r#", "invalidation_policy": {"mode": "soft_locked"}"#));
+    let (old, soft) = (
+        belief("old", ""),
+        belief(
+            "soft",
+            r#", "invalidation_policy": {"mode": "soft_locked"}"#,
+        ),
+    );
     let (target, soft_target) = (address(&old), address(&soft));
     let lines = [
         put(&old),
         put(&soft),
         supersede(&target, &belief("new", "")),
-        supersede(&soft_target, &belief("softer", "")).replace(r#""grain""#, r#""reason": "a typo", "grain""#),
+        supersede(&soft_target, &belief("softer", ""))
+            .replace(r#""grain""#, r#""reason": "a typo", "grain""#),
     ];
     let (answers, report) = lab.apply(&lines).await;
-    assert_eq!((errors(&answers), report.events_written), (vec![None; 4], 0));
-    assert_eq!(answers.iter().map(|answer| answer.reason_in_grain).collect::<Vec<_>>(), [false, false, false, true]);
-    let said = format!(r#", "derived_from": ["{soft_target}"], "supersession_justification": "a typo""#);
-    assert_eq!(answers[3].content_address, Some(address(&belief("softer", &said)).to_string()));
+    assert_eq!(
+        (errors(&answers), report.events_written),
+        (vec![None; 4], 0)
+    );
+    assert_eq!(
+        answers
+            .iter()
+            .map(|answer| answer.reason_in_grain)
+            .collect::<Vec<_>>(),
+        [false, false, false, true]
+    );
+    let said =
+        format!(r#", "derived_from": ["{soft_target}"], "supersession_justification": "a typo""#);
+    assert_eq!(
+        answers[3].content_address,
+        Some(address(&belief("softer", &said)).to_string())
+    );
     let states = lab.lake.portable_states(|_| true).await.unwrap();
     for (target, answer) in [(target, &answers[2]), (soft_target, &answers[3])] {
         let state = &states[&target];
-        assert_eq!(state.superseded_by.map(|new| new.to_string()), answer.content_address);
+        assert_eq!(
+            state.superseded_by.map(|new| new.to_string()),
+            answer.content_address
+        );
         assert_eq!(state.system_valid_to, Some(1_767_225_600_000));
     }
     assert_eq!(states.len(), 2);
@@ -144,15 +219,29 @@ async fn a_supersession_and_its_reason_travel_with_the_grain() {
 /// `grain` as the bytes of a successor of `target`, with a reason and an actor beside it.
 fn supersede_by_bytes(target: &ContentAddress, object: &str, more: &str) -> String {
     let grain = belief(object, &format!(r#", "derived_from": ["{target}"]{more}"#));
-    let blob = encode_json(&Json::parse(grain.as_bytes()).unwrap(), EncodeOptions::default()).unwrap().blob;
+    let blob = encode_json(
+        &Json::parse(grain.as_bytes()).unwrap(),
+        EncodeOptions::default(),
+    )
+    .unwrap()
+    .blob;
     let beside = r#""reason": "a typo", "actor": "did:web:editor""#;
-    format!(r#"{{"op": "supersede", "address": "{target}", {beside}, "blob_hex": "{}"}}"#, hex::encode(blob))
+    format!(
+        r#"{{"op": "supersede", "address": "{target}", {beside}, "blob_hex": "{}"}}"#,
+        hex::encode(blob)
+    )
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_reason_beside_the_bytes_of_a_grain_is_noted_and_opens_no_soft_lock() {
     let mut lab = Lab::new().await;
-    let (old, soft) = (belief("old", ""), belief("soft", r#", "invalidation_policy": {"mode": "soft_locked"}"#));
+    let (old, soft) = (
+        belief("old", ""),
+        belief(
+            "soft",
+            r#", "invalidation_policy": {"mode": "soft_locked"}"#,
+        ),
+    );
     let (target, soft_target) = (address(&old), address(&soft));
     let justified = r#", "supersession_justification": "its own""#;
     let lines = [
@@ -164,14 +253,38 @@ async fn a_reason_beside_the_bytes_of_a_grain_is_noted_and_opens_no_soft_lock() 
     ];
     let (answers, _) = lab.apply(&lines).await;
     assert_eq!(errors(&answers), [None, None, None, DENIED, None]);
-    assert!(answers[3].message.as_ref().unwrap().contains("supersession_justification"), "{answers:?}");
-    let rows = lab.lake.state.read_columns(&["event", "actor", "reason"]).await.unwrap();
+    assert!(
+        answers[3]
+            .message
+            .as_ref()
+            .unwrap()
+            .contains("supersession_justification"),
+        "{answers:?}"
+    );
+    let rows = lab
+        .lake
+        .state
+        .read_columns(&["event", "actor", "reason"])
+        .await
+        .unwrap();
     for column in [0, 1, 2] {
         let expected = ["noted", "did:web:editor", "a typo"][column];
-        assert!(rows[0].column(column).as_string::<i32>().iter().all(|cell| cell == Some(expected)));
+        assert!(
+            rows[0]
+                .column(column)
+                .as_string::<i32>()
+                .iter()
+                .all(|cell| cell == Some(expected))
+        );
     }
     // A note closes nothing; the rows of the new grains do.
-    assert_eq!((lab.events().await, lab.lake.portable_states(|_| true).await.unwrap().len()), (2, 2));
+    assert_eq!(
+        (
+            lab.events().await,
+            lab.lake.portable_states(|_| true).await.unwrap().len()
+        ),
+        (2, 2)
+    );
     let (again, report) = lab.apply(&lines).await;
     assert!(again[2].already && again[4].already && report.events_written == 0);
 }
@@ -181,7 +294,12 @@ async fn a_put_refuses_what_only_a_superseding_grain_says() {
     let mut lab = Lab::new().await;
     let old = belief("old", "");
     let target = address(&old);
-    let successor = |field: &str| belief("new", &format!(r#", "derived_from": ["{target}"], {field}"#));
+    let successor = |field: &str| {
+        belief(
+            "new",
+            &format!(r#", "derived_from": ["{target}"], {field}"#),
+        )
+    };
     let justified = successor(r#""supersession_justification": "a typo""#);
     let lines = [
         put(&old),
@@ -189,17 +307,35 @@ async fn a_put_refuses_what_only_a_superseding_grain_says() {
         put(&successor(r#""invalidation_type": "erratum""#)),
         put(&successor(r#""supersession_auth": [{"$bytes_hex": "d2"}]"#)),
         // What is derived from another doesn't take its place (§14).
-        put(&successor(&format!(r#""related_to": [{{"hash": "{target}", "relation_type": "replaces"}}]"#))),
+        put(&successor(&format!(
+            r#""related_to": [{{"hash": "{target}", "relation_type": "replaces"}}]"#
+        ))),
         supersede(&target, &justified),
         // Putting what is there is no operation on it.
         put(&justified),
     ];
     let (answers, report) = lab.apply(&lines).await;
     let refused = Some("ERR_SCHEMA");
-    assert_eq!(errors(&answers), [None, refused, refused, refused, None, None, None]);
-    assert!(answers[1].message.as_ref().unwrap().contains(r#"{"op": "supersede""#), "{answers:?}");
+    assert_eq!(
+        errors(&answers),
+        [None, refused, refused, refused, None, None, None]
+    );
+    assert!(
+        answers[1]
+            .message
+            .as_ref()
+            .unwrap()
+            .contains(r#"{"op": "supersede""#),
+        "{answers:?}"
+    );
     assert!(answers[6].already);
-    assert_eq!((report.grains_written, lab.lake.portable_states(|_| true).await.unwrap().len()), (3, 1));
+    assert_eq!(
+        (
+            report.grains_written,
+            lab.lake.portable_states(|_| true).await.unwrap().len()
+        ),
+        (3, 1)
+    );
 }
 
 /// Adds events to `state` in files whose names are in the order of `files`.
@@ -217,8 +353,17 @@ async fn add_events(lab: &mut Lab, files: &[Vec<(ContentAddress, LifecycleEvent,
                 source_id: None,
             })
             .collect();
-        let file = lab.lake.state.write_file(&state_batch(&rows).unwrap()).await.unwrap();
-        let change = Change { added: vec![file], changes_rows: true, ..Change::default() };
+        let file = lab
+            .lake
+            .state
+            .write_file(&state_batch(&rows).unwrap())
+            .await
+            .unwrap();
+        let change = Change {
+            added: vec![file],
+            changes_rows: true,
+            ..Change::default()
+        };
         lab.lake.state.commit(change, "test", 1).await.unwrap();
         // Names of files ascend with the time, by the millisecond.
         tokio::time::sleep(std::time::Duration::from_millis(2)).await;
@@ -254,12 +399,21 @@ async fn an_operation_is_done_already_only_if_nothing_would_change() {
     ];
     for already in [false, true] {
         let (answers, report) = lab.apply(&lines).await;
-        assert_eq!(answers.iter().map(|answer| answer.already).collect::<Vec<_>>(), [already; 4]);
+        assert_eq!(
+            answers
+                .iter()
+                .map(|answer| answer.already)
+                .collect::<Vec<_>>(),
+            [already; 4]
+        );
         assert_eq!(report.events_written, if already { 0 } else { 4 });
         let states = lab.lake.portable_states(|_| true).await.unwrap();
         assert!(states[&targets[0]].contradicted && states[&targets[2]].contradicted);
         let status = |target| states[target].verification_status;
-        assert_eq!([&targets[1], &targets[2]].map(status), [Some(VerificationStatus::Retracted); 2]);
+        assert_eq!(
+            [&targets[1], &targets[2]].map(status),
+            [Some(VerificationStatus::Retracted); 2]
+        );
     }
 }
 
@@ -281,8 +435,16 @@ async fn a_locked_goal_stays_locked_after_a_hundred_permitted_transitions() {
     for batch in 0..10 {
         let mut lines = Vec::new();
         for number in 10 * batch..10 * batch + 10 {
-            let (state, more) = if number % 2 == 0 { ("suspended", "") } else { ("failed", evidence.as_str()) };
-            let next = goal(state, number + 1, &format!(r#"{more}, "derived_from": ["{last}"]"#));
+            let (state, more) = if number % 2 == 0 {
+                ("suspended", "")
+            } else {
+                ("failed", evidence.as_str())
+            };
+            let next = goal(
+                state,
+                number + 1,
+                &format!(r#"{more}, "derived_from": ["{last}"]"#),
+            );
             lines.push(supersede(&last, &next));
             last = address(&next);
         }
@@ -304,7 +466,10 @@ async fn protected_grains_stay_whatever_the_way_to_them() {
     let mut lab = Lab::new().await;
     let locked = belief("locked", r#", "invalidation_policy": {"mode": "locked"}"#);
     let novel = belief("novel", r#", "invalidation_policy": {"mode": "very_open"}"#);
-    let soft = belief("soft", r#", "invalidation_policy": {"mode": "soft_locked"}"#);
+    let soft = belief(
+        "soft",
+        r#", "invalidation_policy": {"mode": "soft_locked"}"#,
+    );
     let (target, unknown, soft_target) = (address(&locked), address(&novel), address(&soft));
     let replaces = belief(
         "claims to replace",
@@ -321,32 +486,59 @@ async fn protected_grains_stay_whatever_the_way_to_them() {
         format!(r#"{{"op": "verify", "address": "{target}", "status": "verified"}}"#),
         supersede(&unknown, &belief("b", "")),
         supersede(&soft_target, &belief("c", "")),
-        supersede(&soft_target, &belief("d", r#", "supersession_justification": "a typo""#)),
+        supersede(
+            &soft_target,
+            &belief("d", r#", "supersession_justification": "a typo""#),
+        ),
         put(&replaces),
     ];
     let (answers, report) = lab.apply(&lines).await;
-    let expected = [None, None, None, DENIED, DENIED, DENIED, DENIED, None, DENIED, DENIED, None, None];
+    let expected = [
+        None, None, None, DENIED, DENIED, DENIED, DENIED, None, DENIED, DENIED, None, None,
+    ];
     assert_eq!(errors(&answers), expected);
     assert!(answers[10].needs_review);
     assert_eq!((report.denied, report.events_written), (6, 1));
     let grains = lab.grains().await;
-    assert!(!grains.iter().any(|(_, old)| old.contains(&target.to_string())));
+    assert!(
+        !grains
+            .iter()
+            .any(|(_, old)| old.contains(&target.to_string()))
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn quorums_and_delegates_prove_themselves_by_signatures() {
     let mut lab = Lab::new().await;
-    let keys: Vec<SigningKey> = (1..4).map(|seed| SigningKey::from_seed(&[seed; 32])).collect();
-    let dids: Vec<String> = keys.iter().map(|key| did_of_key(&key.verifying_key())).collect();
+    let keys: Vec<SigningKey> = (1..4)
+        .map(|seed| SigningKey::from_seed(&[seed; 32]))
+        .collect();
+    let dids: Vec<String> = keys
+        .iter()
+        .map(|key| did_of_key(&key.verifying_key()))
+        .collect();
     let authorized = format!(r#""authorized": ["{}", "{}"]"#, dids[0], dids[1]);
-    let quorum =
-        belief("q", &format!(r#", "invalidation_policy": {{"mode": "quorum", "threshold": 2, {authorized}}}"#));
-    let delegated = belief("d", &format!(r#", "invalidation_policy": {{"mode": "delegated", {authorized}}}"#));
+    let quorum = belief(
+        "q",
+        &format!(r#", "invalidation_policy": {{"mode": "quorum", "threshold": 2, {authorized}}}"#),
+    );
+    let delegated = belief(
+        "d",
+        &format!(r#", "invalidation_policy": {{"mode": "delegated", {authorized}}}"#),
+    );
     let (by_quorum, by_delegate) = (address(&quorum), address(&delegated));
-    let successor =
-        |auth: &str| belief("q2", &format!(r#", "derived_from": ["{by_quorum}"], "supersession_auth": [{auth}]"#));
+    let successor = |auth: &str| {
+        belief(
+            "q2",
+            &format!(r#", "derived_from": ["{by_quorum}"], "supersession_auth": [{auth}]"#),
+        )
+    };
     let message = {
-        let bare = encode_json(&Json::parse(successor("").as_bytes()).unwrap(), EncodeOptions::default()).unwrap();
+        let bare = encode_json(
+            &Json::parse(successor("").as_bytes()).unwrap(),
+            EncodeOptions::default(),
+        )
+        .unwrap();
         let payload = Payload::open(&bare.blob, 1 << 20).unwrap();
         authorization_message(&by_quorum, &Grain::decode(&payload, Mode::Strict).unwrap()).unwrap()
     };
@@ -354,17 +546,37 @@ async fn quorums_and_delegates_prove_themselves_by_signatures() {
         let signed = sign_message(&message, "application/octet-stream", key, None, 0).unwrap();
         format!(r#"{{"$bytes_hex": "{}"}}"#, hex::encode(signed))
     };
-    let of = |keys: &[&SigningKey]| keys.iter().map(|key| signature(key)).collect::<Vec<_>>().join(", ");
+    let of = |keys: &[&SigningKey]| {
+        keys.iter()
+            .map(|key| signature(key))
+            .collect::<Vec<_>>()
+            .join(", ")
+    };
     let envelope = |key: &SigningKey| {
         let json = belief("d2", &format!(r#", "derived_from": ["{by_delegate}"]"#));
-        let options = EncodeOptions { signed: true, ..EncodeOptions::default() };
-        let blob = encode_json(&Json::parse(json.as_bytes()).unwrap(), options).unwrap().blob;
+        let options = EncodeOptions {
+            signed: true,
+            ..EncodeOptions::default()
+        };
+        let blob = encode_json(&Json::parse(json.as_bytes()).unwrap(), options)
+            .unwrap()
+            .blob;
         let signed = hex::encode(sign(&blob, key, None, 0).unwrap());
         format!(r#"{{"op": "supersede", "address": "{by_delegate}", "blob_hex": "{signed}"}}"#)
     };
-    let act = hex::encode(sign_message(&act_message(&by_delegate, "contradict"), "x/y", &keys[0], None, 0).unwrap());
-    let authorize =
-        |op: &str| format!(r#"{{"op": "{op}", "address": "{by_delegate}", "authorization_hex": ["{act}"]}}"#);
+    let act = hex::encode(
+        sign_message(
+            &act_message(&by_delegate, "contradict"),
+            "x/y",
+            &keys[0],
+            None,
+            0,
+        )
+        .unwrap(),
+    );
+    let authorize = |op: &str| {
+        format!(r#"{{"op": "{op}", "address": "{by_delegate}", "authorization_hex": ["{act}"]}}"#)
+    };
     let lines = [
         put(&quorum),
         put(&delegated),
@@ -378,7 +590,12 @@ async fn quorums_and_delegates_prove_themselves_by_signatures() {
         authorize("contradict"),
     ];
     let (answers, _) = lab.apply(&lines).await;
-    assert_eq!(errors(&answers), [None, None, DENIED, DENIED, DENIED, None, DENIED, None, DENIED, None]);
+    assert_eq!(
+        errors(&answers),
+        [
+            None, None, DENIED, DENIED, DENIED, None, DENIED, None, DENIED, None
+        ]
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -403,8 +620,16 @@ async fn protection_holds_across_batches_and_down_the_chain() {
             supersede(&first, &goal("satisfied", &evidence)),
         ])
         .await;
-    assert_eq!(errors(&answers), [Some("ERR_EVIDENCE_REQUIRED"), DENIED, None]);
-    let second: ContentAddress = answers[2].content_address.as_ref().unwrap().parse().unwrap();
+    assert_eq!(
+        errors(&answers),
+        [Some("ERR_EVIDENCE_REQUIRED"), DENIED, None]
+    );
+    let second: ContentAddress = answers[2]
+        .content_address
+        .as_ref()
+        .unwrap()
+        .parse()
+        .unwrap();
     // A new goal under weaker terms, superseding the satisfied one: laundering.
     let (answers, _) = lab.apply(&[supersede(&second, &goal("active", ""))]).await;
     assert_eq!(errors(&answers), [DENIED]);

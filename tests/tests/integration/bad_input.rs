@@ -1,5 +1,5 @@
-//! Bad input through the front door: it lands in `rejects` with its bytes, its place and its code; what is good around it
-//! comes in; nothing crashes or hangs.
+//! Bad input through the front door: it lands in `rejects` with its bytes, its place and its code;
+//! what is good around it comes in; nothing crashes or hangs.
 
 use gristmill_engine::error::EngineError;
 use gristmill_engine::ingest::{IngestOptions, OnError};
@@ -26,7 +26,10 @@ async fn every_wrong_grain_of_the_data_sets_is_told_by_its_code_and_the_good_one
     let damaged = sets.iter().find(|set| set.name == "damaged.mg").unwrap();
     let mut lake = TestLake::new().await;
     let report = lake.ingest(&[("damaged.mg", &damaged.bytes)]).await;
-    assert_eq!((report.grains_read, report.grains_written), (report.rejected + 60, 60));
+    assert_eq!(
+        (report.grains_read, report.grains_written),
+        (report.rejected + 60, 60)
+    );
     let codes = lake.reject_codes().await;
     for code in [
         "ERR_CORRUPT",
@@ -48,10 +51,22 @@ async fn every_wrong_grain_of_the_data_sets_is_told_by_its_code_and_the_good_one
     let told: u64 = report.rejects_by_code.values().sum();
     assert_eq!((report.rejected, codes.len() as u64), (told, told));
     // Each has its bytes, and lies where it says.
-    for row in lake.rows("SELECT \"offset\", encode(bytes, 'hex'), message FROM rejects").await {
+    for row in lake
+        .rows("SELECT \"offset\", encode(bytes, 'hex'), message FROM rejects")
+        .await
+    {
         let bytes = hex_bytes(&row[1]);
-        assert!(damaged.bytes.windows(bytes.len()).any(|window| window == bytes), "{row:?}");
-        assert!(row[0].parse::<usize>().unwrap() <= damaged.bytes.len() && row[2].starts_with("ERR_"), "{row:?}");
+        assert!(
+            damaged
+                .bytes
+                .windows(bytes.len())
+                .any(|window| window == bytes),
+            "{row:?}"
+        );
+        assert!(
+            row[0].parse::<usize>().unwrap() <= damaged.bytes.len() && row[2].starts_with("ERR_"),
+            "{row:?}"
+        );
     }
 }
 
@@ -63,47 +78,101 @@ fn hex_bytes(digits: &str) -> Vec<u8> {
 async fn what_was_refused_is_taken_once_a_lenient_run_retries_it_and_leaves_rejects_then() {
     let cases = std::fs::read(workspace().join("tests/cases/oms/oms-negative.json")).unwrap();
     let cases: serde_json::Value = serde_json::from_slice(&cases).unwrap();
-    let canonical = cases["vectors"].as_array().unwrap().iter().filter(|case| case["strictness"] == "canonical");
-    let odd: Vec<Vec<u8>> = canonical.filter_map(|case| hex::decode(case["hex"].as_str()?).ok()).collect();
+    let canonical = cases["vectors"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|case| case["strictness"] == "canonical");
+    let odd: Vec<Vec<u8>> = canonical
+        .filter_map(|case| hex::decode(case["hex"].as_str()?).ok())
+        .collect();
     assert!(odd.len() > 10);
     let good: Vec<Vec<u8>> = (0..3).map(belief).collect();
     let never = vec![1, 0];
     let mixed = frames(&[&good[..2], &odd[..], std::slice::from_ref(&never)].concat());
-    let (contained, whole) = (plain(&[odd[0].clone(), good[2].clone(), never]), frames(&good));
-    let said = b"{\"model\":\"gpt-4o\",\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]}\n{\"model\":";
-    let files: [(&str, &[u8]); 4] =
-        [("a.frames", &mixed), ("b.mg", &contained), ("c.frames", &whole), ("d.jsonl", said)];
+    let (contained, whole) = (
+        plain(&[odd[0].clone(), good[2].clone(), never]),
+        frames(&good),
+    );
+    let said = b"{\"model\":\"gpt-4o\",\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]}\n\
+                 {\"model\":";
+    let files: [(&str, &[u8]); 4] = [
+        ("a.frames", &mixed),
+        ("b.mg", &contained),
+        ("c.frames", &whole),
+        ("d.jsonl", said),
+    ];
     let count = "SELECT count(*), count(DISTINCT source_id) FROM rejects";
     let mut lake = TestLake::new().await;
     let strict = lake.ingest(&files).await;
-    assert_eq!((strict.files, strict.grains_written, strict.rejected), (4, 4, odd.len() as u64 + 4));
+    assert_eq!(
+        (strict.files, strict.grains_written, strict.rejected),
+        (4, 4, odd.len() as u64 + 4)
+    );
     assert!(strict.readable_rejects > 10 && strict.readable_rejects <= odd.len() as u64 + 1);
     // Nobody asked for more.
-    let lenient = IngestOptions { mode: Mode::Lenient, ..IngestOptions::default() };
+    let lenient = IngestOptions {
+        mode: Mode::Lenient,
+        ..IngestOptions::default()
+    };
     let again = lake.try_ingest(&files, &lenient).await.unwrap();
     assert_eq!((again.files, again.known, again.rejected), (0, 4, 0));
     // A dry run tells what would be, and changes nothing.
-    let retry = IngestOptions { retry_refused: true, ..lenient };
-    let dry = IngestOptions { dry_run: true, ..retry.clone() };
+    let retry = IngestOptions {
+        retry_refused: true,
+        ..lenient
+    };
+    let dry = IngestOptions {
+        dry_run: true,
+        ..retry.clone()
+    };
     let pretended = lake.try_ingest(&files, &dry).await.unwrap();
-    assert_eq!(lake.rows(count).await, [[(odd.len() + 4).to_string(), "3".to_owned()]]);
+    assert_eq!(
+        lake.rows(count).await,
+        [[(odd.len() + 4).to_string(), "3".to_owned()]]
+    );
     // Neither the file that was whole nor the transcript is read again.
     let retried = lake.try_ingest(&files, &retry).await.unwrap();
-    assert_eq!((retried.files, retried.known, retried.readable_rejects), (2, 2, 0));
+    assert_eq!(
+        (retried.files, retried.known, retried.readable_rejects),
+        (2, 2, 0)
+    );
     assert_eq!(retried.resolved_rejects, strict.readable_rejects);
-    assert_eq!((retried.grains_written, retried.duplicates), (pretended.grains_written, pretended.duplicates));
+    assert_eq!(
+        (retried.grains_written, retried.duplicates),
+        (pretended.grains_written, pretended.duplicates)
+    );
     let left = strict.rejected - strict.readable_rejects;
     assert_eq!(lake.rows(count).await, [[left.to_string(), "3".to_owned()]]);
-    assert_eq!(retried.rejected, left - 1, "the transcript's line isn't among them");
+    assert_eq!(
+        retried.rejected,
+        left - 1,
+        "the transcript's line isn't among them"
+    );
     // The same once more finds all as it is.
-    let before = lake.rows("SELECT content_address FROM grains ORDER BY 1").await;
+    let before = lake
+        .rows("SELECT content_address FROM grains ORDER BY 1")
+        .await;
     let last = lake.try_ingest(&files, &retry).await.unwrap();
-    assert_eq!((last.grains_written, last.resolved_rejects, last.rejected), (0, 0, retried.rejected));
+    assert_eq!(
+        (last.grains_written, last.resolved_rejects, last.rejected),
+        (0, 0, retried.rejected)
+    );
     assert_eq!(lake.rows(count).await, [[left.to_string(), "3".to_owned()]]);
-    assert_eq!(lake.rows("SELECT content_address FROM grains ORDER BY 1").await, before);
+    assert_eq!(
+        lake.rows("SELECT content_address FROM grains ORDER BY 1")
+            .await,
+        before
+    );
     // A stricter one takes nothing back.
-    let strictly = IngestOptions { mode: Mode::Strict, ..retry };
-    assert_eq!(lake.try_ingest(&files, &strictly).await.unwrap().rejected, strict.rejected - 1);
+    let strictly = IngestOptions {
+        mode: Mode::Strict,
+        ..retry
+    };
+    assert_eq!(
+        lake.try_ingest(&files, &strictly).await.unwrap().rejected,
+        strict.rejected - 1
+    );
     assert_eq!(lake.rows(count).await, [[left.to_string(), "3".to_owned()]]);
     // A run that doesn't retry goes on where the lake is: it knows all of them.
     assert_eq!(lake.ingest(&files).await.known, 4);
@@ -122,8 +191,22 @@ async fn a_file_that_is_damaged_as_a_whole_is_one_reject_and_the_next_file_comes
     let mut custom = good.clone();
     custom[3] |= 1 << 3;
     let zeros = vec![vec![0; 24 << 20]];
-    let zstd = container(&zeros, ContainerOptions { codec: Codec::Zstd, ..ContainerOptions::default() }, None);
-    let lz4 = container(&zeros, ContainerOptions { codec: Codec::Lz4, ..ContainerOptions::default() }, None);
+    let zstd = container(
+        &zeros,
+        ContainerOptions {
+            codec: Codec::Zstd,
+            ..ContainerOptions::default()
+        },
+        None,
+    );
+    let lz4 = container(
+        &zeros,
+        ContainerOptions {
+            codec: Codec::Lz4,
+            ..ContainerOptions::default()
+        },
+        None,
+    );
     let cut = &good[..good.len() - 10];
     let mut lake = TestLake::new().await;
     let files: [(&str, &[u8]); 10] = [
@@ -135,7 +218,10 @@ async fn a_file_that_is_damaged_as_a_whole_is_one_reject_and_the_next_file_comes
         ("5-lz4-bomb.mg", &lz4),
         ("6-cut.mg", cut),
         ("7-empty.mg", b""),
-        ("8-other.mg", b"%PDF-1.7 and so on, long enough to be something"),
+        (
+            "8-other.mg",
+            b"%PDF-1.7 and so on, long enough to be something",
+        ),
         ("9-good.mg", &good),
     ];
     let report = lake.ingest(&files).await;
@@ -152,8 +238,13 @@ async fn a_file_that_is_damaged_as_a_whole_is_one_reject_and_the_next_file_comes
         "ERR_CORRUPT",
     ];
     assert_eq!(codes, expected);
-    assert_eq!((report.files, report.grains_written, report.rejected), (10, 20, 9));
-    let places = lake.value("SELECT count(*) FROM rejects WHERE ordinal = -1 AND source LIKE '%.mg'").await;
+    assert_eq!(
+        (report.files, report.grains_written, report.rejected),
+        (10, 20, 9)
+    );
+    let places = lake
+        .value("SELECT count(*) FROM rejects WHERE ordinal = -1 AND source LIKE '%.mg'")
+        .await;
     assert_eq!(places, "9");
 }
 
@@ -164,13 +255,27 @@ async fn a_wrong_grain_in_a_sound_container_costs_nothing_but_itself() {
         let wrong = grains[17].len() - 3;
         grains[17][wrong] = 0xff;
         let mut lake = TestLake::new().await;
-        let file = container(&grains, ContainerOptions { codec, ..ContainerOptions::default() }, None);
+        let file = container(
+            &grains,
+            ContainerOptions {
+                codec,
+                ..ContainerOptions::default()
+            },
+            None,
+        );
         let report = lake.ingest(&[("a.mg", &file)]).await;
-        assert_eq!((report.grains_read, report.grains_written, report.rejected), (50, 49, 1), "{codec:?}");
+        assert_eq!(
+            (report.grains_read, report.grains_written, report.rejected),
+            (50, 49, 1),
+            "{codec:?}"
+        );
         assert_eq!(lake.value("SELECT ordinal FROM rejects").await, "17");
         // The same file again takes nothing in and tells nothing twice.
         let again = lake.ingest(&[("a.mg", &file)]).await;
-        assert_eq!((again.known, again.grains_written, again.rejected), (1, 0, 0));
+        assert_eq!(
+            (again.known, again.grains_written, again.rejected),
+            (1, 0, 0)
+        );
         assert_eq!(lake.reject_codes().await.len(), 1);
     }
 }
@@ -184,8 +289,14 @@ async fn a_stream_of_frames_is_read_up_to_its_damage() {
     lying.truncate(lying.len() - 4);
     lying.extend([0xff; 20]);
     let mut lake = TestLake::new().await;
-    let report = lake.ingest(&[("0-cut.frames", cut), ("1-lying.frames", &lying)]).await;
-    assert_eq!((report.grains_written, report.duplicates, report.rejected), (29, 10, 2), "{report:?}");
+    let report = lake
+        .ingest(&[("0-cut.frames", cut), ("1-lying.frames", &lying)])
+        .await;
+    assert_eq!(
+        (report.grains_written, report.duplicates, report.rejected),
+        (29, 10, 2),
+        "{report:?}"
+    );
     assert_eq!(lake.reject_codes().await, ["ERR_CORRUPT", "ERR_CORRUPT"]);
 }
 
@@ -195,14 +306,26 @@ async fn small_grains_that_decompress_to_large_ones_come_in_a_few_at_a_time() {
     let grains: Vec<_> = (0..40)
         .map(|number| {
             let json = format!(r#"{{"type":"event","content":"{text}","created_at":{number}}}"#);
-            grain_with(&json, EncodeOptions { compressed: true, ..EncodeOptions::default() }).blob
+            grain_with(
+                &json,
+                EncodeOptions {
+                    compressed: true,
+                    ..EncodeOptions::default()
+                },
+            )
+            .blob
         })
         .collect();
-    assert!(grains.iter().map(Vec::len).sum::<usize>() < 100_000, "compressed they are small");
+    assert!(
+        grains.iter().map(Vec::len).sum::<usize>() < 100_000,
+        "compressed they are small"
+    );
     let mut lake = TestLake::new().await;
     let report = lake.ingest(&[("large.mg", &plain(&grains))]).await;
     assert_eq!((report.grains_written, report.rejected), (40, 0));
-    let found = lake.value("SELECT count(*) FROM grains WHERE length(content) = 2100000").await;
+    let found = lake
+        .value("SELECT count(*) FROM grains WHERE length(content) = 2100000")
+        .await;
     assert_eq!(found, "40");
 }
 
@@ -211,9 +334,18 @@ async fn a_reader_that_wants_to_stop_at_the_first_reject_stops_there() {
     let mut grains: Vec<_> = (0..5).map(belief).collect();
     grains[3][0] = 7;
     let mut lake = TestLake::new().await;
-    let options = IngestOptions { on_error: OnError::Fail, ..IngestOptions::default() };
-    let error = lake.try_ingest(&[("a.mg", &plain(&grains))], &options).await.unwrap_err();
-    assert!(matches!(error, EngineError::Refused { .. }) && error.to_string().contains("ERR_VERSION"), "{error}");
+    let options = IngestOptions {
+        on_error: OnError::Fail,
+        ..IngestOptions::default()
+    };
+    let error = lake
+        .try_ingest(&[("a.mg", &plain(&grains))], &options)
+        .await
+        .unwrap_err();
+    assert!(
+        matches!(error, EngineError::Refused { .. }) && error.to_string().contains("ERR_VERSION"),
+        "{error}"
+    );
     assert_eq!(lake.value("SELECT count(*) FROM grains").await, "0");
 }
 
@@ -222,12 +354,27 @@ async fn a_dry_run_tells_the_same_and_writes_nothing() {
     let sets = datasets::make().unwrap();
     let files: Vec<_> = sets.iter().map(|set| (set.name, &*set.bytes)).collect();
     let mut lake = TestLake::new().await;
-    let dry = lake.try_ingest(&files, &IngestOptions { dry_run: true, ..IngestOptions::default() }).await.unwrap();
+    let dry = lake
+        .try_ingest(
+            &files,
+            &IngestOptions {
+                dry_run: true,
+                ..IngestOptions::default()
+            },
+        )
+        .await
+        .unwrap();
     assert_eq!(lake.value("SELECT count(*) FROM grains").await, "0");
     assert!(lake.reject_codes().await.is_empty());
     let real = lake.ingest(&files).await;
     let told = |report: &gristmill_engine::ingest::IngestReport| {
-        (report.files, report.grains_read, report.grains_written, report.duplicates, report.rejects_by_code.clone())
+        (
+            report.files,
+            report.grains_read,
+            report.grains_written,
+            report.duplicates,
+            report.rejects_by_code.clone(),
+        )
     };
     assert_eq!(told(&dry), told(&real));
 }

@@ -1,4 +1,5 @@
-//! Batches follow each other closely: one is planned while the one before is committed, beside other writers, and nothing comes in twice.
+//! Batches follow each other closely: one is planned while the one before is committed, beside
+//! other writers, and nothing comes in twice.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -22,20 +23,42 @@ fn write_frames(path: &Path, numbers: impl Iterator<Item = usize>) {
 }
 
 async fn take_in(lake: &mut Lake, paths: &[&Path]) -> IngestReport {
-    let names: Vec<String> = paths.iter().map(|path| path.to_str().unwrap().to_owned()).collect();
+    let names: Vec<String> = paths
+        .iter()
+        .map(|path| path.to_str().unwrap().to_owned())
+        .collect();
     let sources = discover(&names).await.unwrap();
-    let options = IngestOptions { memory: MEMORY, indexes: IndexKinds::NONE, ..IngestOptions::default() };
-    ingest(lake, sources, &options, Arc::new(WorkProgress::default())).await.unwrap()
+    let options = IngestOptions {
+        memory: MEMORY,
+        indexes: IndexKinds::NONE,
+        ..IngestOptions::default()
+    };
+    ingest(lake, sources, &options, Arc::new(WorkProgress::default()))
+        .await
+        .unwrap()
 }
 
 /// The subjects of all rows; no address is there twice.
 async fn subjects(lake: &Path) -> HashSet<String> {
     let lake = Lake::open(lake.to_str().unwrap()).await.unwrap();
-    let rows: Vec<RecordBatch> = lake.scan(Some(&["content_address", "subject"])).unwrap().try_collect().await.unwrap();
+    let rows: Vec<RecordBatch> = lake
+        .scan(Some(&["content_address", "subject"]))
+        .unwrap()
+        .try_collect()
+        .await
+        .unwrap();
     let (mut addresses, mut subjects) = (HashSet::new(), HashSet::new());
     for batch in &rows {
-        for (address, subject) in batch.column(0).as_string::<i32>().iter().zip(batch.column(1).as_string::<i32>()) {
-            assert!(addresses.insert(address.unwrap().to_owned()), "{address:?} is in the lake twice");
+        for (address, subject) in batch
+            .column(0)
+            .as_string::<i32>()
+            .iter()
+            .zip(batch.column(1).as_string::<i32>())
+        {
+            assert!(
+                addresses.insert(address.unwrap().to_owned()),
+                "{address:?} is in the lake twice"
+            );
             subjects.insert(subject.unwrap().to_owned());
         }
     }
@@ -45,27 +68,40 @@ async fn subjects(lake: &Path) -> HashSet<String> {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_the_batch_before_brings_is_a_duplicate_although_it_is_not_committed_yet() {
     let here = tempfile::tempdir().unwrap();
-    let [first, second, lake] = ["first.frames", "second.frames", "lake"].map(|name| here.path().join(name));
+    let [first, second, lake] =
+        ["first.frames", "second.frames", "lake"].map(|name| here.path().join(name));
     write_frames(&first, 0..30_000);
     write_frames(&second, (0..30_000).rev());
     let mut handle = Lake::open_or_create(lake.to_str().unwrap()).await.unwrap();
     let report = take_in(&mut handle, &[&first, &second]).await;
     assert_eq!((report.grains_written, report.duplicates), (30_000, 30_000));
-    assert!(handle.segments().unwrap().len() > 1, "all came in one batch");
+    assert!(
+        handle.segments().unwrap().len() > 1,
+        "all came in one batch"
+    );
     assert_eq!(subjects(&lake).await.len(), 30_000);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn two_runs_side_by_side_take_in_each_grain_once() {
     let here = tempfile::tempdir().unwrap();
-    let [first, second, lake] = ["first.frames", "second.frames", "lake"].map(|name| here.path().join(name));
+    let [first, second, lake] =
+        ["first.frames", "second.frames", "lake"].map(|name| here.path().join(name));
     write_frames(&first, 0..20_000);
     write_frames(&second, 10_000..30_000);
     let mut one = Lake::open_or_create(lake.to_str().unwrap()).await.unwrap();
     let mut other = one.clone();
     let (first, second) = ([&*first], [&*second]);
     let (left, right) = tokio::join!(take_in(&mut one, &first), take_in(&mut other, &second));
-    assert_eq!(left.grains_written + right.grains_written, 30_000, "{left:?} {right:?}");
-    assert_eq!(left.duplicates + right.duplicates, 10_000, "{left:?} {right:?}");
+    assert_eq!(
+        left.grains_written + right.grains_written,
+        30_000,
+        "{left:?} {right:?}"
+    );
+    assert_eq!(
+        left.duplicates + right.duplicates,
+        10_000,
+        "{left:?} {right:?}"
+    );
     assert_eq!(subjects(&lake).await.len(), 30_000);
 }

@@ -1,5 +1,6 @@
-//! A query with anything at all in one of its places is refused at a place inside of it, or says the same in all its spellings: as
-//! text, as canonical text, and as JSON. The queries as they were written are `cal`'s.
+//! A query with anything at all in one of its places is refused at a place inside of it, or says
+//! the same in all its spellings: as text, as canonical text, and as JSON. The queries as they were
+//! written are `cal`'s.
 
 use std::fs;
 
@@ -7,7 +8,8 @@ use gristmill_queries::cal::{Options, from_json, parse, print, query_hash, to_js
 use gristmill_schemas::json::Json;
 use gristmill_tests::paths::workspace;
 
-/// What comes to stand in a place: words of every part of the language, values of every type, and what only hostile text holds.
+/// What comes to stand in a place: words of every part of the language, values of every type, and
+/// what only hostile text holds.
 const PIECES: [&str; 40] = [
     "RECALL",
     "beliefs",
@@ -52,12 +54,15 @@ const PIECES: [&str; 40] = [
 ];
 
 #[test]
-fn a_query_is_refused_inside_of_it_or_says_the_same_in_every_spelling_whatever_stands_in_one_of_its_places() {
+fn a_query_is_refused_inside_of_it_or_says_the_same_in_every_spelling_whatever_stands_in_one_of_its_places()
+ {
     let bytes = fs::read(workspace().join("tests/cases/cal/cal-parse.json")).unwrap();
     let file = Json::parse(&bytes).unwrap();
     let (mut accepted, mut refused, mut faults) = (0_usize, 0_usize, Vec::new());
     for case in file.get("cases").and_then(Json::as_array).unwrap() {
-        let Some(query) = case.get("query").and_then(Json::as_str) else { continue };
+        let Some(query) = case.get("query").and_then(Json::as_str) else {
+            continue;
+        };
         // Longer ones would show the same places again.
         if query.len() > 400 {
             continue;
@@ -70,12 +75,20 @@ fn a_query_is_refused_inside_of_it_or_says_the_same_in_every_spelling_whatever_s
             }
         }
     }
-    println!("{accepted} accepted, {refused} refused, {} faults", faults.len());
+    println!(
+        "{accepted} accepted, {refused} refused, {} faults",
+        faults.len()
+    );
     faults.iter().take(60).for_each(|fault| println!("{fault}"));
-    assert!(accepted > 1_000 && refused > 1_000 && faults.is_empty(), "{} faults", faults.len());
+    assert!(
+        accepted > 1_000 && refused > 1_000 && faults.is_empty(),
+        "{} faults",
+        faults.len()
+    );
 }
 
-/// Every change of one place: cut there, without its token, with the token twice or after its neighbour, or with another piece instead.
+/// Every change of one place: cut there, without its token, with the token twice or after its
+/// neighbour, or with another piece instead.
 fn changes(query: &str) -> impl Iterator<Item = String> + '_ {
     let tokens = tokens(query);
     let cuts = query.char_indices().map(|(at, _)| query[..at].to_owned());
@@ -90,7 +103,10 @@ fn changes(query: &str) -> impl Iterator<Item = String> + '_ {
     let replaced = (0..tokens.len()).flat_map(move |at| {
         let tokens = tokens.clone();
         let twice = format!("{0} {0}", tokens[at]);
-        let pieces = PIECES.into_iter().map(str::to_owned).chain([String::new(), twice]);
+        let pieces = PIECES
+            .into_iter()
+            .map(str::to_owned)
+            .chain([String::new(), twice]);
         pieces.map(move |piece| {
             let (before, after) = (tokens[..at].concat(), tokens[at + 1..].concat());
             before + &piece + &after
@@ -124,27 +140,47 @@ fn checked(text: &str) -> Result<bool, String> {
     let parsed = match parse(text, Options::default()) {
         Ok(parsed) => parsed,
         Err(error) => {
-            let inside = error.span().is_none_or(|span| text.get(span.start as usize..span.end as usize).is_some());
-            return if inside { Ok(false) } else { Err(format!("{} tells of a place outside", error.code())) };
+            let inside = error
+                .span()
+                .is_none_or(|span| text.get(span.start as usize..span.end as usize).is_some());
+            return if inside {
+                Ok(false)
+            } else {
+                Err(format!("{} tells of a place outside", error.code()))
+            };
         }
     };
     let query = &parsed.query;
     let printed = print(query);
     match parse(&printed, Options::default()) {
         Err(error) => {
-            return Err(format!("its canonical text is refused: {printed:?}: {} {}", error.code(), error.message()));
+            return Err(format!(
+                "its canonical text is refused: {printed:?}: {} {}",
+                error.code(),
+                error.message()
+            ));
         }
         Ok(again) if again.query != *query => {
-            return Err(format!("its canonical text says something else: {printed:?}"));
+            return Err(format!(
+                "its canonical text says something else: {printed:?}"
+            ));
         }
-        Ok(again) if print(&again.query) != printed => return Err(format!("its canonical text isn't: {printed:?}")),
-        Ok(again) if query_hash(&again.query) != query_hash(query) => return Err("its hash is another".to_owned()),
+        Ok(again) if print(&again.query) != printed => {
+            return Err(format!("its canonical text isn't: {printed:?}"));
+        }
+        Ok(again) if query_hash(&again.query) != query_hash(query) => {
+            return Err("its hash is another".to_owned());
+        }
         Ok(_) => {}
     }
     let json = to_json(query).to_string();
     let json = Json::parse(json.as_bytes()).map_err(|error| format!("its JSON isn't: {error}"))?;
     match from_json(&json, Options::default()) {
-        Err(error) => Err(format!("its JSON is refused: {json}: {} {}", error.code(), error.message())),
+        Err(error) => Err(format!(
+            "its JSON is refused: {json}: {} {}",
+            error.code(),
+            error.message()
+        )),
         Ok(again) if again.query != *query => Err(format!("its JSON says something else: {json}")),
         Ok(_) => Ok(true),
     }

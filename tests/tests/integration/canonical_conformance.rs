@@ -7,8 +7,13 @@ use gristmill_tests::paths::shared_or_skip;
 
 #[test]
 fn every_case_of_the_canonical_message_passes() {
-    let Some(folder) = shared_or_skip("cases/canonical") else { return };
-    let mut files: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let Some(folder) = shared_or_skip("cases/canonical") else {
+        return;
+    };
+    let mut files: Vec<_> = fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
     files.sort();
     let mut report = Report::default();
     for file in &files {

@@ -5,8 +5,12 @@ use std::path::{Path, PathBuf};
 
 use gristmill_engine::ingest::IngestOptions;
 use gristmill_schemas::address::ContentAddress;
-use gristmill_schemas::container::{ContainerOptions, ContainerWriter, IndexState, Manifest, VerificationStatus};
-use gristmill_schemas::grain::{EncodeOptions, Grain, Mode, Payload, authorization_message, encode_json};
+use gristmill_schemas::container::{
+    ContainerOptions, ContainerWriter, IndexState, Manifest, VerificationStatus,
+};
+use gristmill_schemas::grain::{
+    EncodeOptions, Grain, Mode, Payload, authorization_message, encode_json,
+};
 use gristmill_schemas::json::Json;
 use gristmill_schemas::sign::{SigningKey, did_of_key, sign_message};
 use gristmill_tests::lake::TestLake;
@@ -14,7 +18,11 @@ use gristmill_tests::lake::TestLake;
 type Encoded = (ContentAddress, Vec<u8>);
 
 fn grain(json: &str) -> Encoded {
-    let encoded = encode_json(&Json::parse(json.as_bytes()).unwrap(), EncodeOptions::default()).unwrap();
+    let encoded = encode_json(
+        &Json::parse(json.as_bytes()).unwrap(),
+        EncodeOptions::default(),
+    )
+    .unwrap();
     (encoded.address, encoded.blob)
 }
 
@@ -29,36 +37,63 @@ fn policy(terms: &str) -> String {
 }
 
 /// A container of `grains` with a manifest of `states`.
-fn container(folder: &Path, grains: &[&Encoded], states: Vec<(ContentAddress, IndexState)>) -> PathBuf {
+fn container(
+    folder: &Path,
+    grains: &[&Encoded],
+    states: Vec<(ContentAddress, IndexState)>,
+) -> PathBuf {
     let path = folder.join("claims.mg");
     let lengths = grains.iter().map(|(_, blob)| blob.len() as u32).collect();
-    let options = ContainerOptions { with_manifest: true, ..ContainerOptions::default() };
-    let mut writer = ContainerWriter::new(std::fs::File::create(&path).unwrap(), options, lengths).unwrap();
-    grains.iter().for_each(|(_, blob)| writer.push(blob).unwrap());
-    let manifest = Manifest { entries: states.into_iter().collect() };
+    let options = ContainerOptions {
+        with_manifest: true,
+        ..ContainerOptions::default()
+    };
+    let mut writer =
+        ContainerWriter::new(std::fs::File::create(&path).unwrap(), options, lengths).unwrap();
+    grains
+        .iter()
+        .for_each(|(_, blob)| writer.push(blob).unwrap());
+    let manifest = Manifest {
+        entries: states.into_iter().collect(),
+    };
     writer.finish(Some(&manifest)).unwrap();
     path
 }
 
 fn superseded(by: &Encoded) -> IndexState {
-    IndexState { superseded_by: Some(by.0), ..IndexState::default() }
+    IndexState {
+        superseded_by: Some(by.0),
+        ..IndexState::default()
+    }
 }
 
 fn ended() -> IndexState {
-    IndexState { system_valid_to: Some(1_767_225_700_000), ..IndexState::default() }
+    IndexState {
+        system_valid_to: Some(1_767_225_700_000),
+        ..IndexState::default()
+    }
 }
 
 fn status(status: VerificationStatus) -> IndexState {
-    IndexState { verification_status: Some(status), ..IndexState::default() }
+    IndexState {
+        verification_status: Some(status),
+        ..IndexState::default()
+    }
 }
 
 fn quorum_of(key: &SigningKey) -> String {
-    format!(r#"{{"mode": "quorum", "threshold": 1, "authorized": ["{}"]}}"#, did_of_key(&key.verifying_key()))
+    format!(
+        r#"{{"mode": "quorum", "threshold": 1, "authorized": ["{}"]}}"#,
+        did_of_key(&key.verifying_key())
+    )
 }
 
 /// What a grain says that is to come after `old`.
 fn draft_after(old: &Encoded) -> String {
-    format!(r#", "derived_from": ["{}"], "author_did": "did:web:other.example""#, old.0)
+    format!(
+        r#", "derived_from": ["{}"], "author_did": "did:web:other.example""#,
+        old.0
+    )
 }
 
 /// A grain that takes the place of `old` with the authorization of `key`.
@@ -66,12 +101,18 @@ fn authorized(old: &Encoded, key: &SigningKey) -> Encoded {
     let draft = draft_after(old);
     let bare = belief("new", &format!(r#"{draft}, "supersession_auth": []"#));
     let payload = Payload::open(&bare.1, 1 << 20).unwrap();
-    let message = authorization_message(&old.0, &Grain::decode(&payload, Mode::Strict).unwrap()).unwrap();
-    let signature = hex::encode(sign_message(&message, "application/octet-stream", key, None, 0).unwrap());
-    belief("new", &format!(r#"{draft}, "supersession_auth": [{{"$bytes_hex": "{signature}"}}]"#))
+    let message =
+        authorization_message(&old.0, &Grain::decode(&payload, Mode::Strict).unwrap()).unwrap();
+    let signature =
+        hex::encode(sign_message(&message, "application/octet-stream", key, None, 0).unwrap());
+    belief(
+        "new",
+        &format!(r#"{draft}, "supersession_auth": [{{"$bytes_hex": "{signature}"}}]"#),
+    )
 }
 
-/// Takes a container in; answers the events of `state` by address, and the messages of refused claims.
+/// Takes a container in; answers the events of `state` by address, and the messages of refused
+/// claims.
 async fn take_in(
     lake: &mut TestLake,
     grains: &[&Encoded],
@@ -81,8 +122,13 @@ async fn take_in(
     let bytes = std::fs::read(container(folder.path(), grains, states)).unwrap();
     lake.ingest(&[("claims.mg", &bytes)]).await;
     let events = lake.rows("SELECT content_address, event FROM state").await;
-    let events = events.into_iter().map(|row| (row[0].clone(), row[1].clone())).collect();
-    let refused = lake.rows("SELECT error_code || ' ' || field || ' ' || message FROM rejects ORDER BY 1").await;
+    let events = events
+        .into_iter()
+        .map(|row| (row[0].clone(), row[1].clone()))
+        .collect();
+    let refused = lake
+        .rows("SELECT error_code || ' ' || field || ' ' || message FROM rejects ORDER BY 1")
+        .await;
     (events, refused.into_iter().flatten().collect())
 }
 
@@ -91,7 +137,11 @@ async fn claims_about_grains_without_protection_are_applied() {
     let mut lake = TestLake::new().await;
     let (old, gone, bad) = (belief("old", ""), belief("gone", ""), belief("bad", ""));
     let new = belief("new", &format!(r#", "derived_from": ["{}"]"#, old.0));
-    let states = vec![(old.0, superseded(&new)), (gone.0, ended()), (bad.0, status(VerificationStatus::Retracted))];
+    let states = vec![
+        (old.0, superseded(&new)),
+        (gone.0, ended()),
+        (bad.0, status(VerificationStatus::Retracted)),
+    ];
     let (events, refused) = take_in(&mut lake, &[&old, &gone, &bad, &new], states).await;
     assert_eq!(refused, [""; 0]);
     assert_eq!(events.len(), 3);
@@ -101,9 +151,18 @@ async fn claims_about_grains_without_protection_are_applied() {
 #[tokio::test(flavor = "multi_thread")]
 async fn no_claim_gets_past_a_lock_or_a_hold_and_what_is_denied_is_set_aside() {
     let mut lake = TestLake::new().await;
-    let held = belief("held", &policy(r#"{"mode": "hold", "protection_reason": "case"}"#));
-    let locked = belief("locked", &policy(r#"{"mode": "locked", "authorized": ["did:web:x.example"]}"#));
-    let kept = belief("kept", &policy(r#"{"mode": "locked", "authorized": ["did:web:x.example"]}"#));
+    let held = belief(
+        "held",
+        &policy(r#"{"mode": "hold", "protection_reason": "case"}"#),
+    );
+    let locked = belief(
+        "locked",
+        &policy(r#"{"mode": "locked", "authorized": ["did:web:x.example"]}"#),
+    );
+    let kept = belief(
+        "kept",
+        &policy(r#"{"mode": "locked", "authorized": ["did:web:x.example"]}"#),
+    );
     let new = belief("new", &format!(r#", "derived_from": ["{}"]"#, locked.0));
     let states = vec![
         (held.0, ended()),
@@ -115,25 +174,40 @@ async fn no_claim_gets_past_a_lock_or_a_hold_and_what_is_denied_is_set_aside() {
     let (events, refused) = take_in(&mut lake, &[&held, &locked, &kept, &new], states).await;
     assert_eq!(events.into_values().collect::<Vec<_>>(), ["verification"]);
     assert_eq!(refused.len(), 3, "{refused:?}");
-    assert!(refused.iter().all(|told| told.starts_with("ERR_INVALIDATION_DENIED manifest")), "{refused:?}");
+    assert!(
+        refused
+            .iter()
+            .all(|told| told.starts_with("ERR_INVALIDATION_DENIED manifest")),
+        "{refused:?}"
+    );
     assert_eq!(lake.value("SELECT count(*) FROM current").await, "4");
     assert_eq!(lake.value("SELECT count(*) FROM grains").await, "4");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_claim_holds_if_the_superseding_grain_carries_the_authorization_even_for_a_grain_of_an_earlier_import() {
+async fn a_claim_holds_if_the_superseding_grain_carries_the_authorization_even_for_a_grain_of_an_earlier_import()
+ {
     let mut lake = TestLake::new().await;
     let key = SigningKey::from_seed(&[7; 32]);
     let locked = belief("locked", &policy(&quorum_of(&key)));
     let (_, refused) = take_in(&mut lake, &[&locked], Vec::new()).await;
     assert_eq!(refused, [""; 0]);
     let unsigned = belief("new", &draft_after(&locked));
-    let (events, refused) = take_in(&mut lake, &[&unsigned], vec![(locked.0, superseded(&unsigned))]).await;
+    let (events, refused) = take_in(
+        &mut lake,
+        &[&unsigned],
+        vec![(locked.0, superseded(&unsigned))],
+    )
+    .await;
     assert_eq!((events.len(), refused.len()), (0, 1), "{refused:?}");
     let signed = authorized(&locked, &key);
-    let (events, refused) = take_in(&mut lake, &[&signed], vec![(locked.0, superseded(&signed))]).await;
+    let (events, refused) =
+        take_in(&mut lake, &[&signed], vec![(locked.0, superseded(&signed))]).await;
     assert_eq!(refused.len(), 1, "{refused:?}");
-    assert_eq!(events.get(&locked.0.to_string()).map(String::as_str), Some("superseded"));
+    assert_eq!(
+        events.get(&locked.0.to_string()).map(String::as_str),
+        Some("superseded")
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -148,13 +222,24 @@ async fn a_claim_about_a_grain_that_is_not_there_is_set_aside() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_dry_run_of_several_batches_refuses_the_claims_that_the_run_itself_does() {
     let key = SigningKey::from_seed(&[7; 32]);
-    let (old, locked, gone) = (belief("old", ""), belief("locked", &policy(&quorum_of(&key))), belief("gone", ""));
-    let held = belief("held", &policy(r#"{"mode": "hold", "protection_reason": "case"}"#));
+    let (old, locked, gone) = (
+        belief("old", ""),
+        belief("locked", &policy(&quorum_of(&key))),
+        belief("gone", ""),
+    );
+    let held = belief(
+        "held",
+        &policy(r#"{"mode": "hold", "protection_reason": "case"}"#),
+    );
     let new = belief("new", &format!(r#", "derived_from": ["{}"]"#, old.0));
     let folder = tempfile::tempdir().unwrap();
-    let written = |grains: &[&Encoded], states| std::fs::read(container(folder.path(), grains, states)).unwrap();
+    let written = |grains: &[&Encoded], states| {
+        std::fs::read(container(folder.path(), grains, states)).unwrap()
+    };
     // More than a batch holds.
-    let filler: Vec<Encoded> = (0..1_300).map(|number| belief(&format!("{number:01000}"), "")).collect();
+    let filler: Vec<Encoded> = (0..1_300)
+        .map(|number| belief(&format!("{number:01000}"), ""))
+        .collect();
     let first: Vec<&Encoded> = [&old, &locked, &gone].into_iter().chain(&filler).collect();
     let first = written(&first, Vec::new());
     let successor = authorized(&locked, &key);
@@ -168,13 +253,28 @@ async fn a_dry_run_of_several_batches_refuses_the_claims_that_the_run_itself_doe
     // One of the grains comes in both batches.
     let second = written(&[&new, &successor, &gone, &held], states);
     let files: [(&str, &[u8]); 2] = [("1.mg", &first), ("2.mg", &second)];
-    let options = IngestOptions { memory: 1 << 20, ..IngestOptions::default() };
+    let options = IngestOptions {
+        memory: 1 << 20,
+        ..IngestOptions::default()
+    };
     let mut lake = TestLake::new().await;
-    let dry = lake.try_ingest(&files, &IngestOptions { dry_run: true, ..options.clone() }).await.unwrap();
+    let dry = lake
+        .try_ingest(
+            &files,
+            &IngestOptions {
+                dry_run: true,
+                ..options.clone()
+            },
+        )
+        .await
+        .unwrap();
     let real = lake.try_ingest(&files, &options).await.unwrap();
     assert!(real.version > 1, "a commit for each batch");
     for report in [&dry, &real] {
-        assert_eq!((report.grains_written, report.duplicates, report.rejected), (1_306, 1, 2));
+        assert_eq!(
+            (report.grains_written, report.duplicates, report.rejected),
+            (1_306, 1, 2)
+        );
     }
     assert_eq!(dry.rejects_by_code, real.rejects_by_code);
 }
@@ -185,11 +285,21 @@ async fn a_grain_that_comes_once_more_stays_bound_by_what_the_lake_knows_it_supe
     let key = SigningKey::from_seed(&[7; 32]);
     let first = belief("first", &policy(&quorum_of(&key)));
     let second = authorized(&first, &key);
-    let (events, refused) = take_in(&mut lake, &[&first, &second], vec![(first.0, superseded(&second))]).await;
+    let (events, refused) = take_in(
+        &mut lake,
+        &[&first, &second],
+        vec![(first.0, superseded(&second))],
+    )
+    .await;
     assert_eq!((events.len(), refused), (1, Vec::new()));
     // Without the claim about the first, whose terms bind the whole chain.
     let third = belief("third", &draft_after(&second));
-    let (events, refused) = take_in(&mut lake, &[&second, &third], vec![(second.0, superseded(&third))]).await;
+    let (events, refused) = take_in(
+        &mut lake,
+        &[&second, &third],
+        vec![(second.0, superseded(&third))],
+    )
+    .await;
     assert_eq!((events.len(), refused.len()), (1, 1), "{refused:?}");
     assert!(refused[0].contains("ancestor"), "{refused:?}");
 }
@@ -204,9 +314,15 @@ async fn the_evidence_of_a_transition_counts_whether_it_comes_along_or_came_befo
             ))
         };
         let terms = policy(r#"{"mode": "locked"}"#);
-        let open = goal("active", &format!(r#"{terms}, "allowed_transitions": ["satisfied"], "evidence_required": 1"#));
+        let open = goal(
+            "active",
+            &format!(r#"{terms}, "allowed_transitions": ["satisfied"], "evidence_required": 1"#),
+        );
         let proof = belief("proof", "");
-        let given = format!(r#", "derived_from": ["{}"], "satisfaction_evidence": ["{}"]"#, open.0, proof.0);
+        let given = format!(
+            r#", "derived_from": ["{}"], "satisfaction_evidence": ["{}"]"#,
+            open.0, proof.0
+        );
         let met = goal("satisfied", &given);
         if !comes_along {
             let (_, refused) = take_in(&mut lake, &[&proof], Vec::new()).await;
@@ -217,6 +333,10 @@ async fn the_evidence_of_a_transition_counts_whether_it_comes_along_or_came_befo
             true => take_in(&mut lake, &[&open, &proof, &met], claim()).await,
             false => take_in(&mut lake, &[&open, &met], claim()).await,
         };
-        assert_eq!((events.len(), refused), (1, Vec::new()), "evidence comes along: {comes_along}");
+        assert_eq!(
+            (events.len(), refused),
+            (1, Vec::new()),
+            "evidence comes along: {comes_along}"
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! The command line's contract: exit codes, formats, and answers that match their questions line by line.
+//! The command line's contract: exit codes, formats, and answers that match their questions line by
+//! line.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -19,7 +20,12 @@ struct Answer {
 }
 
 fn run(folder: &Path, words: &[&str], input: impl Into<Vec<u8>>) -> Answer {
-    let (code, out, err) = ended(gristmill().current_dir(folder).args(words).write_stdin(input));
+    let (code, out, err) = ended(
+        gristmill()
+            .current_dir(folder)
+            .args(words)
+            .write_stdin(input),
+    );
     Answer { code, out, err }
 }
 
@@ -29,11 +35,15 @@ fn folder() -> tempfile::TempDir {
 
 /// The JSON objects on the lines of `text`.
 fn lines(text: &str) -> Vec<Json<'_>> {
-    text.lines().map(|line| Json::parse(line.as_bytes()).unwrap()).collect()
+    text.lines()
+        .map(|line| Json::parse(line.as_bytes()).unwrap())
+        .collect()
 }
 
 fn member<'j>(json: &'j Json<'_>, name: &str) -> &'j str {
-    json.get(name).and_then(Json::as_str).unwrap_or_else(|| panic!("no `{name}` in {json}"))
+    json.get(name)
+        .and_then(Json::as_str)
+        .unwrap_or_else(|| panic!("no `{name}` in {json}"))
 }
 
 #[test]
@@ -58,7 +68,17 @@ fn exit_codes_are_those_of_the_manual() {
         (&["ingest", "good.mg"], 0),
         (&["ingest", "good.mg"], 0),
         (&["ingest", "wrong.mg"], 2),
-        (&["--lake", "other", "ingest", "wrong.mg", "--on-error", "fail"], 2),
+        (
+            &[
+                "--lake",
+                "other",
+                "ingest",
+                "wrong.mg",
+                "--on-error",
+                "fail",
+            ],
+            2,
+        ),
         (&["verify"], 0),
         (&["verify", "good.mg"], 0),
         (&["verify", "wrong.mg"], 2),
@@ -68,7 +88,11 @@ fn exit_codes_are_those_of_the_manual() {
         let answer = run(here.path(), words, "");
         assert_eq!(answer.code, code, "{words:?}: {}{}", answer.out, answer.err);
         if code == 1 && !words.is_empty() {
-            assert!(answer.out.is_empty() && !answer.err.trim().is_empty(), "{words:?}: {}", answer.out);
+            assert!(
+                answer.out.is_empty() && !answer.err.trim().is_empty(),
+                "{words:?}: {}",
+                answer.out
+            );
         }
     }
 }
@@ -90,7 +114,11 @@ fn an_audit_log_with_a_gap_is_a_finding() {
     assert_eq!(run(here.path(), &["ingest", "good.mg"], "").code, 0);
     let audit = ["audit", "verify", "--format", "json"];
     assert_eq!(run(here.path(), &audit, "").code, 0);
-    std::fs::remove_file(here.path().join("lake/audit/_delta_log/00000000000000000000.json")).unwrap();
+    std::fs::remove_file(
+        here.path()
+            .join("lake/audit/_delta_log/00000000000000000000.json"),
+    )
+    .unwrap();
     let answer = run(here.path(), &audit, "");
     assert_eq!(answer.code, 2, "{}", answer.err);
     assert!(answer.out.contains("can't be read"), "{}", answer.out);
@@ -108,36 +136,80 @@ fn a_file_that_can_t_be_read_is_told_and_the_others_come_in() {
     let answer = run(here.path(), &["ingest", "inbox", "--format", "json"], "");
     assert_eq!(answer.code, 1, "{}", answer.err);
     assert!(
-        answer.out.contains(r#""grains_written":1"#) || answer.out.contains(r#""grains_written": 1"#),
+        answer.out.contains(r#""grains_written":1"#)
+            || answer.out.contains(r#""grains_written": 1"#),
         "{}",
         answer.out
     );
     assert!(answer.err.contains("a.mg"), "{}", answer.err);
-    assert_eq!(run(here.path(), &["--lake", "other", "ingest", "inbox", "--on-error", "fail"], "").code, 1);
+    assert_eq!(
+        run(
+            here.path(),
+            &["--lake", "other", "ingest", "inbox", "--on-error", "fail"],
+            ""
+        )
+        .code,
+        1
+    );
 }
 
 #[test]
 fn line_n_of_the_answers_answers_line_n_of_the_questions() {
     let here = folder();
-    let good =
-        |number: u32| format!(r#"{{"grain":{{"type":"event","content":"line {number}","created_at":{number}}}}}"#);
-    let questions =
-        [good(0), "not json".into(), String::new(), good(3), r#"{"grain":{"type":"event"}}"#.into(), good(5)];
-    let answer = run(here.path(), &["grain", "encode"], questions.join("\n") + "\n\n\n");
+    let good = |number: u32| {
+        format!(r#"{{"grain":{{"type":"event","content":"line {number}","created_at":{number}}}}}"#)
+    };
+    let questions = [
+        good(0),
+        "not json".into(),
+        String::new(),
+        good(3),
+        r#"{"grain":{"type":"event"}}"#.into(),
+        good(5),
+    ];
+    let answer = run(
+        here.path(),
+        &["grain", "encode"],
+        questions.join("\n") + "\n\n\n",
+    );
     assert_eq!(answer.code, 2);
     let answers = lines(&answer.out);
     assert_eq!(answers.len(), questions.len());
-    let errors: Vec<_> = answers.iter().map(|answer| answer.get("error").and_then(Json::as_str)).collect();
-    assert_eq!(errors, [None, Some("ERR_CORRUPT"), Some("ERR_CORRUPT"), None, Some("ERR_SCHEMA"), None]);
+    let errors: Vec<_> = answers
+        .iter()
+        .map(|answer| answer.get("error").and_then(Json::as_str))
+        .collect();
+    assert_eq!(
+        errors,
+        [
+            None,
+            Some("ERR_CORRUPT"),
+            Some("ERR_CORRUPT"),
+            None,
+            Some("ERR_SCHEMA"),
+            None
+        ]
+    );
     // What was encoded decodes to what was asked, on the same line.
-    let blobs: Vec<_> = answers.iter().filter(|answer| answer.get("error").is_none()).collect();
-    let questions: String =
-        blobs.iter().map(|blob| format!("{{\"blob_hex\":\"{}\"}}\n", member(blob, "blob_hex"))).collect();
+    let blobs: Vec<_> = answers
+        .iter()
+        .filter(|answer| answer.get("error").is_none())
+        .collect();
+    let questions: String = blobs
+        .iter()
+        .map(|blob| format!("{{\"blob_hex\":\"{}\"}}\n", member(blob, "blob_hex")))
+        .collect();
     let decoded = run(here.path(), &["grain", "decode"], questions);
     assert_eq!(decoded.code, 0, "{}", decoded.out);
     for ((decoded, blob), number) in lines(&decoded.out).iter().zip(blobs).zip([0, 3, 5]) {
-        assert_eq!(member(decoded.get("grain").unwrap(), "content"), format!("line {number}"));
-        assert_eq!(member(decoded, "content_address"), member(blob, "content_address"));
+        assert_eq!(
+            member(decoded.get("grain").unwrap(), "content"),
+            format!("line {number}")
+        );
+        assert_eq!(
+            member(decoded, "content_address"),
+            member(blob, "content_address")
+        );
     }
 }
 
@@ -150,16 +222,28 @@ fn check_tells_a_blob_that_isn_t_what_its_address_says() {
     let questions = [
         format!(r#"{{"blob_hex":"{digits}"}}"#),
         format!(r#"{{"blob_hex":"{digits}","content_address":"{address}"}}"#),
-        format!(r#"{{"blob_hex":"{digits}","content_address":"{}"}}"#, "0".repeat(64)),
-        format!(r#"{{"blob_hex":"{digits}","content_address":"{}"}}"#, address.to_uppercase()),
-        format!(r#"{{"blob_hex":"{digits}","content_address":"{}"}}"#, &address[..60]),
+        format!(
+            r#"{{"blob_hex":"{digits}","content_address":"{}"}}"#,
+            "0".repeat(64)
+        ),
+        format!(
+            r#"{{"blob_hex":"{digits}","content_address":"{}"}}"#,
+            address.to_uppercase()
+        ),
+        format!(
+            r#"{{"blob_hex":"{digits}","content_address":"{}"}}"#,
+            &address[..60]
+        ),
         format!(r#"{{"blob_hex":"{}"}}"#, &digits[..30]),
         r#"{"blob_hex":"zz"}"#.to_owned(),
         "{}".to_owned(),
     ];
     let answer = run(here.path(), &["grain", "check"], questions.join("\n"));
     let answers = lines(&answer.out);
-    let errors: Vec<_> = answers.iter().map(|answer| answer.get("error").and_then(Json::as_str)).collect();
+    let errors: Vec<_> = answers
+        .iter()
+        .map(|answer| answer.get("error").and_then(Json::as_str))
+        .collect();
     let expected = [
         None,
         None,
@@ -177,38 +261,83 @@ fn check_tells_a_blob_that_isn_t_what_its_address_says() {
 fn check_says_what_became_of_a_signature_and_refuses_a_wrong_one() {
     let here = folder();
     let text = r#"{"type":"event","content":"hello","created_at":1}"#;
-    let blob = grain_with(text, EncodeOptions { signed: true, ..EncodeOptions::default() }).blob;
+    let blob = grain_with(
+        text,
+        EncodeOptions {
+            signed: true,
+            ..EncodeOptions::default()
+        },
+    )
+    .blob;
     let key = SigningKey::from_seed(&[7; 32]);
     let by = |signer| hex::encode(sign(&blob, &key, signer, 0).unwrap());
-    let questions = [by(None), by(Some("did:web:example.com")), by(Some("did:key:zNot")), hex::encode(belief(1))];
+    let questions = [
+        by(None),
+        by(Some("did:web:example.com")),
+        by(Some("did:key:zNot")),
+        hex::encode(belief(1)),
+    ];
     let questions = questions.map(|digits| format!(r#"{{"blob_hex":"{digits}"}}"#));
     let answer = run(here.path(), &["grain", "check"], questions.join("\n"));
     let answers = lines(&answer.out);
-    let said: Vec<_> = answers.iter().map(|answer| answer.get("signature").or(answer.get("error"))).collect();
-    let said: Vec<_> = said.into_iter().map(|said| said.and_then(Json::as_str)).collect();
-    let expected = [Some("valid"), Some("unverifiable"), Some("ERR_INTEGRITY"), None];
+    let said: Vec<_> = answers
+        .iter()
+        .map(|answer| answer.get("signature").or(answer.get("error")))
+        .collect();
+    let said: Vec<_> = said
+        .into_iter()
+        .map(|said| said.and_then(Json::as_str))
+        .collect();
+    let expected = [
+        Some("valid"),
+        Some("unverifiable"),
+        Some("ERR_INTEGRITY"),
+        None,
+    ];
     assert_eq!((answer.code, said), (2, expected.to_vec()));
 }
 
 #[test]
 fn a_number_that_is_none_has_its_own_code_though_json_has_no_word_for_it() {
     let here = folder();
-    let questions = ["NaN", "-Infinity", "1e999", "nope"]
-        .map(|number| format!(r#"{{"grain":{{"type":"event","content":"x","created_at":1,"importance":{number}}}}}"#));
+    let questions = ["NaN", "-Infinity", "1e999", "nope"].map(|number| {
+        format!(
+            r#"{{"grain":{{"type":"event","content":"x","created_at":1,"importance":{number}}}}}"#
+        )
+    });
     let answer = run(here.path(), &["grain", "encode"], questions.join("\n"));
     let answers = lines(&answer.out);
-    let errors: Vec<_> = answers.iter().map(|answer| member(answer, "error")).collect();
-    assert_eq!(errors, ["ERR_FLOAT_INVALID", "ERR_FLOAT_INVALID", "ERR_FLOAT_INVALID", "ERR_CORRUPT"]);
+    let errors: Vec<_> = answers
+        .iter()
+        .map(|answer| member(answer, "error"))
+        .collect();
+    assert_eq!(
+        errors,
+        [
+            "ERR_FLOAT_INVALID",
+            "ERR_FLOAT_INVALID",
+            "ERR_FLOAT_INVALID",
+            "ERR_CORRUPT"
+        ]
+    );
 }
 
 #[test]
 fn an_answer_comes_before_the_next_question_is_asked() {
-    let mut child =
-        Command::new(path()).args(["grain", "encode"]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut child = Command::new(path())
+        .args(["grain", "encode"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
     let mut questions = child.stdin.take().unwrap();
     let mut answers = BufReader::new(child.stdout.take().unwrap());
     for number in 0..3 {
-        writeln!(questions, r#"{{"grain":{{"type":"event","content":"hi","created_at":{number}}}}}"#).unwrap();
+        writeln!(
+            questions,
+            r#"{{"grain":{{"type":"event","content":"hi","created_at":{number}}}}}"#
+        )
+        .unwrap();
         let mut answer = String::new();
         answers.read_line(&mut answer).unwrap();
         assert!(answer.contains("content_address"), "{answer}");
@@ -222,9 +351,17 @@ fn results_come_in_the_format_that_was_asked_for() {
     let here = folder();
     let ingest = |format: &str| {
         let lake = format!("lake-{format}");
-        run(here.path(), &["--lake", &lake, "ingest", "a.mg", "--format", format], "")
+        run(
+            here.path(),
+            &["--lake", &lake, "ingest", "a.mg", "--format", format],
+            "",
+        )
     };
-    std::fs::write(here.path().join("a.mg"), plain(&(0..1_500).map(belief).collect::<Vec<_>>())).unwrap();
+    std::fs::write(
+        here.path().join("a.mg"),
+        plain(&(0..1_500).map(belief).collect::<Vec<_>>()),
+    )
+    .unwrap();
     let json = ingest("json");
     let report = Json::parse(json.out.as_bytes()).unwrap();
     for field in [
@@ -241,19 +378,34 @@ fn results_come_in_the_format_that_was_asked_for() {
         "grains_per_second",
         "version",
     ] {
-        assert!(report.get(field).is_some(), "`{field}` is missing in {report}");
+        assert!(
+            report.get(field).is_some(),
+            "`{field}` is missing in {report}"
+        );
     }
     assert_eq!(ingest("jsonl").out.lines().count(), 1);
     let csv = ingest("csv");
-    assert!(csv.out.starts_with("files,") && csv.out.lines().count() == 2, "{}", csv.out);
+    assert!(
+        csv.out.starts_with("files,") && csv.out.lines().count() == 2,
+        "{}",
+        csv.out
+    );
     assert!(ingest("table").out.contains("1,500"));
     // In a pipe nobody asked for anything: one object a line.
     let plain = run(
         here.path(),
-        &["--lake", "lake-jsonl", "sql", "SELECT subject FROM grains ORDER BY created_at LIMIT 2"],
+        &[
+            "--lake",
+            "lake-jsonl",
+            "sql",
+            "SELECT subject FROM grains ORDER BY created_at LIMIT 2",
+        ],
         "",
     );
-    assert_eq!(plain.out, "{\"subject\":\"subject 0\"}\n{\"subject\":\"subject 1\"}\n");
+    assert_eq!(
+        plain.out,
+        "{\"subject\":\"subject 0\"}\n{\"subject\":\"subject 1\"}\n"
+    );
 }
 
 #[test]
@@ -262,7 +414,11 @@ fn standard_input_is_a_source() {
     let grains: Vec<_> = (0..10).map(belief).collect();
     let answer = run(here.path(), &["ingest", "-"], frames(&grains));
     assert_eq!(answer.code, 0, "{}", answer.err);
-    assert!(answer.out.contains("\"grains_written\":10"), "{}", answer.out);
+    assert!(
+        answer.out.contains("\"grains_written\":10"),
+        "{}",
+        answer.out
+    );
     let answer = run(here.path(), &["ingest", "-"], plain(&grains));
     assert!(answer.out.contains("\"duplicates\":10"), "{}", answer.out);
 }
@@ -273,7 +429,11 @@ fn quiet_leaves_results_and_errors() {
     std::fs::write(here.path().join("notes.txt"), b"not a grain").unwrap();
     std::fs::write(here.path().join("a.mg"), plain(&[belief(1)])).unwrap();
     let answer = run(here.path(), &["ingest", ".", "--quiet"], "");
-    assert_eq!((answer.code, &*answer.err), (2, ""), "a file that is not understood");
+    assert_eq!(
+        (answer.code, &*answer.err),
+        (2, ""),
+        "a file that is not understood"
+    );
     assert!(answer.out.contains("\"grains_written\":1"));
 }
 
@@ -285,7 +445,10 @@ fn the_command_line_goes_before_the_environment_and_that_before_the_file() {
     let made = |name: &str| here.path().join(name).join("grains").is_dir();
     let ingest = |words: &[&str], environment: Option<&str>| {
         let mut command = gristmill();
-        command.current_dir(here.path()).args(words).args(["ingest", "a.mg"]);
+        command
+            .current_dir(here.path())
+            .args(words)
+            .args(["ingest", "a.mg"]);
         environment.map(|lake| command.env("GRISTMILL_LAKE", lake));
         command.assert().success();
     };
@@ -297,22 +460,34 @@ fn the_command_line_goes_before_the_environment_and_that_before_the_file() {
     assert!(made("from-words") && !made("other"));
     std::fs::write(here.path().join("gristmill.toml"), "lakes = 3\n").unwrap();
     let answer = run(here.path(), &["ingest", "a.mg"], "");
-    assert!(answer.code == 1 && answer.err.contains("gristmill.toml"), "{}", answer.err);
+    assert!(
+        answer.code == 1 && answer.err.contains("gristmill.toml"),
+        "{}",
+        answer.err
+    );
 }
 
 #[test]
 fn completions_and_manual_pages_cover_every_command() {
     let here = folder();
-    let commands = ["ingest", "verify", "grain", "sql", "export", "generate", "describe"];
+    let commands = [
+        "ingest", "verify", "grain", "sql", "export", "generate", "describe",
+    ];
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let answer = run(here.path(), &["completions", shell], "");
         assert_eq!(answer.code, 0);
-        assert!(commands.iter().all(|command| answer.out.contains(command)), "{shell}");
+        assert!(
+            commands.iter().all(|command| answer.out.contains(command)),
+            "{shell}"
+        );
     }
     assert!(run(here.path(), &["man"], "").out.contains(".TH"));
     assert_eq!(run(here.path(), &["man", "pages"], "").code, 0);
     for command in commands {
-        let page = here.path().join("pages").join(format!("gristmill-{command}.1"));
+        let page = here
+            .path()
+            .join("pages")
+            .join(format!("gristmill-{command}.1"));
         assert!(page.is_file(), "{}", page.display());
     }
 }
@@ -321,7 +496,15 @@ fn completions_and_manual_pages_cover_every_command() {
 fn a_corpus_depends_on_its_seed_and_nothing_else() {
     let here = folder();
     let generate = |out: &str, words: &[&str]| {
-        let answer = run(here.path(), &[&["generate", out, "--grains", "2500", "--people", "50"], words].concat(), "");
+        let answer = run(
+            here.path(),
+            &[
+                &["generate", out, "--grains", "2500", "--people", "50"],
+                words,
+            ]
+            .concat(),
+            "",
+        );
         assert_eq!(answer.code, 0, "{}", answer.err);
         std::fs::read(here.path().join(out).join("corpus-00000.mg")).unwrap()
     };
@@ -333,7 +516,11 @@ fn a_corpus_depends_on_its_seed_and_nothing_else() {
 #[test]
 fn a_reader_that_goes_away_is_no_reason_to_complain() {
     let here = folder();
-    std::fs::write(here.path().join("a.mg"), plain(&(0..5_000).map(belief).collect::<Vec<_>>())).unwrap();
+    std::fs::write(
+        here.path().join("a.mg"),
+        plain(&(0..5_000).map(belief).collect::<Vec<_>>()),
+    )
+    .unwrap();
     assert_eq!(run(here.path(), &["ingest", "a.mg"], "").code, 0);
     let mut child = Command::new(path())
         .current_dir(here.path())
@@ -343,7 +530,9 @@ fn a_reader_that_goes_away_is_no_reason_to_complain() {
         .spawn()
         .unwrap();
     let mut first = String::new();
-    BufReader::new(child.stdout.take().unwrap()).read_line(&mut first).unwrap();
+    BufReader::new(child.stdout.take().unwrap())
+        .read_line(&mut first)
+        .unwrap();
     let output = child.wait_with_output().unwrap();
     let err = String::from_utf8_lossy(&output.stderr);
     assert!(first.starts_with('{') && !err.contains("panicked"), "{err}");
@@ -361,17 +550,37 @@ fn hostile_statements_end_in_their_code_before_anything_is_read() {
     std::fs::write(here.path().join("good.mg"), plain(&[belief(1), belief(2)])).unwrap();
     assert_eq!(run(here.path(), &["ingest", "good.mg"], "").code, 0);
     let values = vec!["\"a\""; 1000].join(",");
-    let filled = |head: &str, piece: &str| head.to_owned() + &piece.repeat((8192 - head.len()) / piece.len());
-    let bomb = format!("DEFINE TEMPLATE t ELEMENT {{ {} }}", "{{#grain.type}}".repeat(200));
+    let filled = |head: &str, piece: &str| {
+        head.to_owned() + &piece.repeat((8192 - head.len()) / piece.len())
+    };
+    let bomb = format!(
+        "DEFINE TEMPLATE t ELEMENT {{ {} }}",
+        "{{#grain.type}}".repeat(200)
+    );
     let statements: [(Vec<u8>, &str); 12] = [
         (filled("", "(").into(), "CAL-E013"),
         (filled("EXPLAIN ", "(").into(), "CAL-E013"),
-        (filled("RECALL WHERE subject IN ", "(RECALL WHERE subject IN ").into(), "CAL-E007"),
-        (format!("RECALL WHERE subject IN ({values})").into(), "CAL-E011"),
-        (filled("ASSEMBLE FROM (RECALL)", ",(RECALL)").into(), "CAL-E032"),
+        (
+            filled("RECALL WHERE subject IN ", "(RECALL WHERE subject IN ").into(),
+            "CAL-E007",
+        ),
+        (
+            format!("RECALL WHERE subject IN ({values})").into(),
+            "CAL-E011",
+        ),
+        (
+            filled("ASSEMBLE FROM (RECALL)", ",(RECALL)").into(),
+            "CAL-E032",
+        ),
         ("RECALL ABOUT \"a\u{202e}b\"".into(), "CAL-E071"),
-        ("RECALL WHERE query = \"\u{2066}tea\u{2069}\"".into(), "CAL-E071"),
-        (b"RECALL WHERE subject = \"\xed\xa0\x80\"".to_vec(), "CAL-E070"),
+        (
+            "RECALL WHERE query = \"\u{2066}tea\u{2069}\"".into(),
+            "CAL-E071",
+        ),
+        (
+            b"RECALL WHERE subject = \"\xed\xa0\x80\"".to_vec(),
+            "CAL-E070",
+        ),
         (b"\xff\xfe".to_vec(), "CAL-E070"),
         (vec![b'x'; 1 << 20], "CAL-E001"),
         (bomb.into(), "CAL-E093"),
@@ -381,16 +590,26 @@ fn hostile_statements_end_in_their_code_before_anything_is_read() {
         let answer = run(here.path(), &["cal", "--format", "json"], statement.clone());
         let shown = String::from_utf8_lossy(&statement[..statement.len().min(60)]).into_owned();
         let object = Json::parse(answer.out.as_bytes()).unwrap();
-        let error = object.get("error").unwrap_or_else(|| panic!("{shown}: {}", answer.out));
+        let error = object
+            .get("error")
+            .unwrap_or_else(|| panic!("{shown}: {}", answer.out));
         assert_eq!((answer.code, member(error, "code")), (1, code), "{shown}");
-        assert!(answer.out.len() < 20_000 && answer.err.len() < 20_000, "{shown}");
+        assert!(
+            answer.out.len() < 20_000 && answer.err.len() < 20_000,
+            "{shown}"
+        );
     }
-    // A search for nothing but marks, or for a word that is as long as a statement can be, is a search.
-    for statement in
-        ["RECALL WHERE query = \"-- !!\"".to_owned(), format!("RECALL WHERE query = \"{}\"", "w".repeat(900))]
-    {
+    // A search for nothing but marks, or for a word that is as long as a statement can be, is a
+    // search.
+    for statement in [
+        "RECALL WHERE query = \"-- !!\"".to_owned(),
+        format!("RECALL WHERE query = \"{}\"", "w".repeat(900)),
+    ] {
         let answer = run(here.path(), &["cal", "--format", "json"], statement);
-        let total = Json::parse(answer.out.as_bytes()).unwrap().get("total").and_then(Json::as_u64);
+        let total = Json::parse(answer.out.as_bytes())
+            .unwrap()
+            .get("total")
+            .and_then(Json::as_u64);
         assert_eq!((answer.code, total), (0, Some(0)), "{}", answer.err);
     }
 }
@@ -404,7 +623,11 @@ fn a_cal_run_that_defines_a_template_and_ends_says_that_it_is_forgotten() {
     for words in [&["cal", define][..], &["cal", "--format", "json", define]] {
         let answer = run(here.path(), words, "");
         assert_eq!(answer.code, 0, "{}", answer.err);
-        assert!(answer.err.contains("forgotten"), "{words:?}: {}", answer.err);
+        assert!(
+            answer.err.contains("forgotten"),
+            "{words:?}: {}",
+            answer.err
+        );
     }
     let other = run(here.path(), &["cal", "DESCRIBE templates"], "");
     assert!(!other.err.contains("forgotten"), "{}", other.err);
@@ -415,12 +638,34 @@ fn a_parameter_of_cal_may_name_a_type_of_another_version_if_the_query_may() {
     let here = folder();
     std::fs::write(here.path().join("good.mg"), plain(&[belief(1)])).unwrap();
     assert_eq!(run(here.path(), &["ingest", "good.mg"], "").code, 0);
-    let count = ["--format", "json", "--param", "t=fact", "RECALL WHERE type = $t | COUNT"];
-    let with_aliases = run(here.path(), &[&["cal", "--aliases"][..], &count].concat(), "");
-    let value = Json::parse(with_aliases.out.as_bytes()).unwrap().get("value").and_then(Json::as_u64);
-    assert_eq!((with_aliases.code, value), (0, Some(1)), "{}", with_aliases.err);
+    let count = [
+        "--format",
+        "json",
+        "--param",
+        "t=fact",
+        "RECALL WHERE type = $t | COUNT",
+    ];
+    let with_aliases = run(
+        here.path(),
+        &[&["cal", "--aliases"][..], &count].concat(),
+        "",
+    );
+    let value = Json::parse(with_aliases.out.as_bytes())
+        .unwrap()
+        .get("value")
+        .and_then(Json::as_u64);
+    assert_eq!(
+        (with_aliases.code, value),
+        (0, Some(1)),
+        "{}",
+        with_aliases.err
+    );
     let without = run(here.path(), &[&["cal"][..], &count].concat(), "");
-    assert!(without.code == 1 && without.out.contains("CAL-E003"), "{}", without.out);
+    assert!(
+        without.code == 1 && without.out.contains("CAL-E003"),
+        "{}",
+        without.out
+    );
 }
 
 #[test]
@@ -429,8 +674,17 @@ fn an_observation_that_is_added_is_the_agents_that_the_command_names() {
     std::fs::write(here.path().join("good.mg"), plain(&[belief(1)])).unwrap();
     assert_eq!(run(here.path(), &["ingest", "good.mg"], "").code, 0);
     let add = r#"ADD observation SET subject = "door" SET relation = "is" SET object = "open" REASON "seen""#;
-    let added = run(here.path(), &["cal", "--allow-writes", "--agent", "camera-2", add], "");
+    let added = run(
+        here.path(),
+        &["cal", "--allow-writes", "--agent", "camera-2", add],
+        "",
+    );
     assert_eq!(added.code, 0, "{}", added.err);
-    let query = ["sql", "--format", "csv", "SELECT observer_id FROM observations"];
+    let query = [
+        "sql",
+        "--format",
+        "csv",
+        "SELECT observer_id FROM observations",
+    ];
     assert_eq!(run(here.path(), &query, "").out, "observer_id\ncamera-2\n");
 }

@@ -1,4 +1,5 @@
-//! What `verify` and the opening of a lake find of damage to tables: data files, logs, heads, certificates.
+//! What `verify` and the opening of a lake find of damage to tables: data files, logs, heads,
+//! certificates.
 
 use std::path::{Path, PathBuf};
 
@@ -10,8 +11,12 @@ use gristmill_tests::bitflips::Target;
 use gristmill_tests::damage::{Damage, Lab, files_below};
 
 fn newest(folder: &Path, ending: &str) -> PathBuf {
-    let files = files_below(folder).into_iter().filter(|path| path.to_string_lossy().ends_with(ending));
-    files.max().unwrap_or_else(|| panic!("no {ending} below {}", folder.display()))
+    let files = files_below(folder)
+        .into_iter()
+        .filter(|path| path.to_string_lossy().ends_with(ending));
+    files
+        .max()
+        .unwrap_or_else(|| panic!("no {ending} below {}", folder.display()))
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -20,9 +25,19 @@ async fn a_sound_lake_verifies_and_every_table_is_covered() {
     let report = lab.verify().await.unwrap();
     assert_eq!(report.bad, 0, "{:?}", report.problems);
     let coverage = report.coverage.unwrap();
-    assert_eq!(coverage.tables.iter().map(|table| table.table).collect::<Vec<_>>(), TABLES);
+    assert_eq!(
+        coverage
+            .tables
+            .iter()
+            .map(|table| table.table)
+            .collect::<Vec<_>>(),
+        TABLES
+    );
     for table in &coverage.tables {
-        assert!(table.complete && table.log_entries > 1 && table.without_digest == 0, "{table:?}");
+        assert!(
+            table.complete && table.log_entries > 1 && table.without_digest == 0,
+            "{table:?}"
+        );
     }
 }
 
@@ -33,16 +48,32 @@ async fn a_damaged_data_file_of_any_table_is_found_and_named() {
         let file = newest(&lab.lake.join(table), ".parquet");
         let name = file.file_name().unwrap().to_string_lossy().into_owned();
         let middle = std::fs::metadata(&file).unwrap().len() / 2;
-        for damage in [Damage::Flip { byte: middle, bit: 3 }, Damage::Truncate { length: middle }, Damage::Delete] {
+        for damage in [
+            Damage::Flip {
+                byte: middle,
+                bit: 3,
+            },
+            Damage::Truncate { length: middle },
+            Damage::Delete,
+        ] {
             let undo = damage.inflict(&file);
             let report = lab.verify().await.unwrap();
             let named = |problem: &Problem| {
-                problem.table == Some(table) && problem.source.contains(&name) && problem.repair.is_some()
+                problem.table == Some(table)
+                    && problem.source.contains(&name)
+                    && problem.repair.is_some()
             };
-            assert!(report.bad > 0 && report.problems.iter().any(named), "{table} {damage:?}: {:?}", report.problems);
+            assert!(
+                report.bad > 0 && report.problems.iter().any(named),
+                "{table} {damage:?}: {:?}",
+                report.problems
+            );
             if !matches!(damage, Damage::Flip { .. }) {
                 let opened = Lake::open(&lab.lake.display().to_string()).await;
-                assert!(matches!(opened, Err(EngineError::Damaged { .. })), "{table} {damage:?}");
+                assert!(
+                    matches!(opened, Err(EngineError::Damaged { .. })),
+                    "{table} {damage:?}"
+                );
             }
             undo.undo();
         }
@@ -57,26 +88,51 @@ async fn the_lost_end_of_a_log_is_found_and_the_lake_isnt_opened() {
     for table in TABLES {
         let undo = Damage::Delete.inflict(&last(table));
         let report = lab.verify().await.unwrap();
-        assert!(report.problems.iter().any(|problem| problem.table == Some(table)), "{table}: {:?}", report.problems);
-        let error = Lake::open(&lab.lake.display().to_string()).await.unwrap_err();
-        assert!(!error.is_environment() && error.to_string().contains(table), "{table}: {error}");
-        let mut lake = Lake::open_unchecked(&lab.lake.display().to_string()).await.unwrap();
+        assert!(
+            report
+                .problems
+                .iter()
+                .any(|problem| problem.table == Some(table)),
+            "{table}: {:?}",
+            report.problems
+        );
+        let error = Lake::open(&lab.lake.display().to_string())
+            .await
+            .unwrap_err();
+        assert!(
+            !error.is_environment() && error.to_string().contains(table),
+            "{table}: {error}"
+        );
+        let mut lake = Lake::open_unchecked(&lab.lake.display().to_string())
+            .await
+            .unwrap();
         assert!(lake.verify_audit().await.unwrap().bad > 0, "{table}");
         undo.undo();
     }
-    let undone: Vec<_> = TABLES.iter().map(|table| Damage::Delete.inflict(&last(table))).collect();
+    let undone: Vec<_> = TABLES
+        .iter()
+        .map(|table| Damage::Delete.inflict(&last(table)))
+        .collect();
     assert!(lab.verify().await.unwrap().bad >= TABLES.len() as u64);
-    undone.into_iter().for_each(gristmill_tests::damage::Undo::undo);
+    undone
+        .into_iter()
+        .for_each(gristmill_tests::damage::Undo::undo);
     assert!(Lake::open(&lab.lake.display().to_string()).await.is_ok());
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_changed_entry_of_a_log_and_the_heads_are_found() {
     let lab = Lab::plain().await;
-    let mut files: Vec<PathBuf> =
-        TABLES.iter().flat_map(|table| files_below(&lab.lake.join(table).join("_delta_log"))).collect();
+    let mut files: Vec<PathBuf> = TABLES
+        .iter()
+        .flat_map(|table| files_below(&lab.lake.join(table).join("_delta_log")))
+        .collect();
     files.push(lab.lake.join("heads.json"));
-    assert!(files.iter().any(|file| file.to_string_lossy().ends_with("checkpoint.parquet")));
+    assert!(
+        files
+            .iter()
+            .any(|file| file.to_string_lossy().ends_with("checkpoint.parquet"))
+    );
     for file in files {
         let length = std::fs::metadata(&file).unwrap().len();
         for byte in [1, length / 2, length - 1] {
@@ -88,7 +144,9 @@ async fn every_changed_entry_of_a_log_and_the_heads_are_found() {
     }
     let undo = Damage::Delete.inflict(&lab.lake.join("heads.json"));
     assert!(lab.verify().await.unwrap().bad > 0);
-    let error = Lake::open(&lab.lake.display().to_string()).await.unwrap_err();
+    let error = Lake::open(&lab.lake.display().to_string())
+        .await
+        .unwrap_err();
     assert!(error.to_string().contains("heads.json"), "{error}");
     undo.undo();
 }
@@ -115,7 +173,11 @@ async fn nothing_is_taken_in_where_tombstones_were_changed() {
     let lab = Lab::plain().await;
     let file = newest(&lab.lake.join("erased"), ".parquet");
     let middle = std::fs::metadata(&file).unwrap().len() / 2;
-    let undo = Damage::Flip { byte: middle, bit: 1 }.inflict(&file);
+    let undo = Damage::Flip {
+        byte: middle,
+        bit: 1,
+    }
+    .inflict(&file);
     let error = lab.try_ingest_erased().await.unwrap_err();
     assert!(matches!(error, EngineError::Damaged { .. }), "{error}");
     undo.undo();
@@ -127,16 +189,31 @@ async fn every_file_of_an_erasure_is_checked_and_so_are_its_tombstones() {
     let lab = Lab::plain().await;
     let erasures = files_below(&lab.lake.join("erasures"));
     for ending in ["cose", "leaves", "tombstones"] {
-        let files: Vec<_> = erasures.iter().filter(|path| path.extension().is_some_and(|own| own == ending)).collect();
+        let files: Vec<_> = erasures
+            .iter()
+            .filter(|path| path.extension().is_some_and(|own| own == ending))
+            .collect();
         assert_eq!(files.len(), 2, "{erasures:?}");
         let middle = std::fs::metadata(files[0]).unwrap().len() / 2;
         let name = files[0].file_name().unwrap().to_string_lossy().into_owned();
         let swap = Damage::Swap(files[1].clone());
-        for damage in [Damage::Flip { byte: middle, bit: 2 }, Damage::Truncate { length: middle }, Damage::Delete, swap]
-        {
+        for damage in [
+            Damage::Flip {
+                byte: middle,
+                bit: 2,
+            },
+            Damage::Truncate { length: middle },
+            Damage::Delete,
+            swap,
+        ] {
             let undo = damage.inflict(files[0]);
             let problems = lab.verify().await.unwrap().problems;
-            assert!(problems.iter().any(|problem| problem.source.contains(&name)), "{name} {damage:?}: {problems:?}");
+            assert!(
+                problems
+                    .iter()
+                    .any(|problem| problem.source.contains(&name)),
+                "{name} {damage:?}: {problems:?}"
+            );
             undo.undo();
         }
     }
@@ -149,10 +226,20 @@ async fn a_hundred_flipped_bits_are_found_or_change_no_answer() {
     let mut target = Target::new(Lab::plain().await).await;
     target.flip_bits(60, 27).await;
     target.cut_logs().await;
-    assert!(target.outcome.failures.is_empty(), "{}\n{:#?}", target.outcome, target.outcome.failures);
+    assert!(
+        target.outcome.failures.is_empty(),
+        "{}\n{:#?}",
+        target.outcome,
+        target.outcome.failures
+    );
     let mut target = Target::new(Lab::encrypted().await).await;
     target.flip_bits(40, 27).await;
-    assert!(target.outcome.failures.is_empty(), "{}\n{:#?}", target.outcome, target.outcome.failures);
+    assert!(
+        target.outcome.failures.is_empty(),
+        "{}\n{:#?}",
+        target.outcome,
+        target.outcome.failures
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -161,23 +248,44 @@ async fn a_lake_of_format_1_is_read_as_it_is_and_upgraded_by_the_next_command_th
     assert_eq!(lab.open().await.unwrap().grains.format_version(), 1);
     let report = lab.verify().await.unwrap();
     assert_eq!(report.bad, 0, "{:?}", report.problems);
-    assert!(report.coverage.unwrap().tables.iter().all(|table| table.files == 0));
+    assert!(
+        report
+            .coverage
+            .unwrap()
+            .tables
+            .iter()
+            .all(|table| table.files == 0)
+    );
     assert!(!lab.lake.join("heads.json").exists());
     let rejects = newest(&lab.lake.join("rejects"), ".parquet");
     lab.ingest_one_more("upgrades").await;
     assert_eq!(lab.open().await.unwrap().grains.format_version(), 2);
     let report = lab.verify().await.unwrap();
     assert_eq!(report.bad, 0, "{:?}", report.problems);
-    for table in report.coverage.unwrap().tables.iter().filter(|table| table.table != "grains") {
+    for table in report
+        .coverage
+        .unwrap()
+        .tables
+        .iter()
+        .filter(|table| table.table != "grains")
+    {
         assert_eq!(table.without_digest, 0, "{table:?}");
     }
     for table in ["grains", "state", "rejects", "audit"] {
-        let undo = Damage::Delete.inflict(&newest(&lab.lake.join(table).join("_delta_log"), ".json"));
-        assert!(lab.verify().await.unwrap().bad > 0 && lab.open().await.is_err(), "{table}");
+        let undo =
+            Damage::Delete.inflict(&newest(&lab.lake.join(table).join("_delta_log"), ".json"));
+        assert!(
+            lab.verify().await.unwrap().bad > 0 && lab.open().await.is_err(),
+            "{table}"
+        );
         undo.undo();
     }
     let middle = std::fs::metadata(&rejects).unwrap().len() / 2;
-    let undo = Damage::Flip { byte: middle, bit: 4 }.inflict(&rejects);
+    let undo = Damage::Flip {
+        byte: middle,
+        bit: 4,
+    }
+    .inflict(&rejects);
     assert!(lab.verify().await.unwrap().bad > 0);
     undo.undo();
     // A lake of format 2 without heads isn't one of format 1.
@@ -192,25 +300,59 @@ async fn a_lake_of_format_1_is_read_as_it_is_and_upgraded_by_the_next_command_th
 async fn lost_tombstones_come_back_from_their_copies_and_what_a_log_lost_can_be_accepted() {
     let lab = Lab::plain().await;
     let progress = || std::sync::Arc::new(gristmill_engine::progress::WorkProgress::default());
-    let unchecked = async || Lake::open_unchecked(&lab.lake.display().to_string()).await.unwrap();
+    let unchecked = async || {
+        Lake::open_unchecked(&lab.lake.display().to_string())
+            .await
+            .unwrap()
+    };
     // A data file of tombstones.
     let file = newest(&lab.lake.join("erased"), ".parquet");
     let middle = std::fs::metadata(&file).unwrap().len() / 2;
-    let _ = Damage::Flip { byte: middle, bit: 1 }.inflict(&file);
-    let report = repair(&mut unchecked().await, &RepairOptions::default(), progress()).await.unwrap();
-    assert!(report.unrepaired == 0 && report.repairs.iter().any(|done| done.table == "erased"), "{report:?}");
+    let _ = Damage::Flip {
+        byte: middle,
+        bit: 1,
+    }
+    .inflict(&file);
+    let report = repair(
+        &mut unchecked().await,
+        &RepairOptions::default(),
+        progress(),
+    )
+    .await
+    .unwrap();
+    assert!(
+        report.unrepaired == 0 && report.repairs.iter().any(|done| done.table == "erased"),
+        "{report:?}"
+    );
     let found = lab.verify().await.unwrap();
     assert_eq!(found.bad, 0, "{:?}", found.problems);
     assert_eq!(lab.try_ingest_erased().await.unwrap(), 0);
-    // The end of the log of tombstones: refused, then accepted, and the tombstones come back all the same.
+    // The end of the log of tombstones: refused, then accepted, and the tombstones come back all
+    // the same.
     for entry in [1, 2] {
-        let _ = (entry, Damage::Delete.inflict(&newest(&lab.lake.join("erased/_delta_log"), ".json")));
+        let _ = (
+            entry,
+            Damage::Delete.inflict(&newest(&lab.lake.join("erased/_delta_log"), ".json")),
+        );
     }
     assert!(lab.open().await.is_err());
-    let refused = repair(&mut unchecked().await, &RepairOptions::default(), progress()).await;
-    assert!(matches!(refused, Err(EngineError::Damaged { .. })), "{refused:?}");
-    let options = RepairOptions { accept_logs: true, ..RepairOptions::default() };
-    let report = repair(&mut unchecked().await, &options, progress()).await.unwrap();
+    let refused = repair(
+        &mut unchecked().await,
+        &RepairOptions::default(),
+        progress(),
+    )
+    .await;
+    assert!(
+        matches!(refused, Err(EngineError::Damaged { .. })),
+        "{refused:?}"
+    );
+    let options = RepairOptions {
+        accept_logs: true,
+        ..RepairOptions::default()
+    };
+    let report = repair(&mut unchecked().await, &options, progress())
+        .await
+        .unwrap();
     assert!(report.repaired > 0, "{report:?}");
     assert_eq!(lab.try_ingest_erased().await.unwrap(), 0);
     let found = lab.verify().await.unwrap();

@@ -17,14 +17,19 @@ fn the_data_sets_can_be_made_again_byte_for_byte() {
     for set in make().unwrap() {
         let path = workspace().join("datasets").join(set.name);
         let kept = fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-        assert!(kept == set.bytes, "{} differs; `cargo run --bin datasets` makes it again", path.display());
+        assert!(
+            kept == set.bytes,
+            "{} differs; `cargo run --bin datasets` makes it again",
+            path.display()
+        );
     }
 }
 
 #[test]
 fn the_data_sets_stay_small() {
-    let sizes =
-        fs::read_dir(workspace().join("datasets")).unwrap().map(|entry| entry.unwrap().metadata().unwrap().len());
+    let sizes = fs::read_dir(workspace().join("datasets"))
+        .unwrap()
+        .map(|entry| entry.unwrap().metadata().unwrap().len());
     let total: u64 = sizes.sum();
     assert!(total <= SIZE_LIMIT, "{total} bytes");
 }
@@ -37,7 +42,11 @@ fn the_exchanges_are_of_two_providers_and_survive_the_round_trip() {
         let json = Json::parse(line.as_bytes()).unwrap();
         let exchange = Exchange::from_json(&json).unwrap();
         let adapter = dialect::find(&exchange.provider, &exchange.endpoint).unwrap();
-        assert!(matches!(check(adapter, &exchange).outcome(), Outcome::Equal), "{}", exchange.id);
+        assert!(
+            matches!(check(adapter, &exchange).outcome(), Outcome::Equal),
+            "{}",
+            exchange.id
+        );
         providers.insert(exchange.provider.to_string());
     }
     assert_eq!(providers.len(), 2, "{providers:?}");

@@ -1,4 +1,5 @@
-//! Embedders from end to end: vectors without any download, and a real sentence transformer beside what it must answer.
+//! Embedders from end to end: vectors without any download, and a real sentence transformer beside
+//! what it must answer.
 
 use std::path::{Path, PathBuf};
 
@@ -9,32 +10,67 @@ use serde_json::Value;
 
 /// What `words` print, a value a line.
 fn told(folder: &Path, words: &[&str]) -> Vec<Value> {
-    let output = gristmill().current_dir(folder).args(words).args(["--format", "jsonl", "--quiet"]).output().unwrap();
-    assert!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
-    serde_json::Deserializer::from_slice(&output.stdout).into_iter().map(Result::unwrap).collect()
+    let output = gristmill()
+        .current_dir(folder)
+        .args(words)
+        .args(["--format", "jsonl", "--quiet"])
+        .output()
+        .unwrap();
+    assert!(
+        output.status.success(),
+        "{words:?}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    serde_json::Deserializer::from_slice(&output.stdout)
+        .into_iter()
+        .map(Result::unwrap)
+        .collect()
 }
 
 #[test]
 fn vectors_of_the_shipped_model_are_made_and_searched_without_naming_it() {
     let here = tempfile::tempdir().unwrap();
     let container = workspace().join("datasets/plain.mg");
-    told(here.path(), &["ingest", container.to_str().unwrap(), "--no-indexes"]);
+    told(
+        here.path(),
+        &["ingest", container.to_str().unwrap(), "--no-indexes"],
+    );
     let reindexed = told(here.path(), &["reindex", "--embed"]);
-    let vectors = reindexed[0]["vectors"]["vectors"]["wordllama-224"].as_u64().unwrap();
+    let vectors = reindexed[0]["vectors"]["vectors"]["wordllama-224"]
+        .as_u64()
+        .unwrap();
     assert!(vectors > 500, "{reindexed:?}");
 
-    let query = "SELECT content FROM events WHERE length(content) > 60 ORDER BY content_address LIMIT 1";
-    let text = told(here.path(), &["sql", query])[0]["content"].as_str().unwrap().to_owned();
-    let near = format!("SELECT content, score FROM vector_search('{}', 3)", text.replace('\'', "''"));
+    let query =
+        "SELECT content FROM events WHERE length(content) > 60 ORDER BY content_address LIMIT 1";
+    let text = told(here.path(), &["sql", query])[0]["content"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    let near = format!(
+        "SELECT content, score FROM vector_search('{}', 3)",
+        text.replace('\'', "''")
+    );
     let near = told(here.path(), &["sql", &near]);
     assert!(near.len() == 3 && near[0]["content"] == *text, "{near:?}");
     assert!(near[0]["score"].as_f64().unwrap() > 0.99, "{near:?}");
-    let few = text.split(|letter: char| !letter.is_alphanumeric()).take(4).collect::<Vec<_>>().join(" ");
+    let few = text
+        .split(|letter: char| !letter.is_alphanumeric())
+        .take(4)
+        .collect::<Vec<_>>()
+        .join(" ");
     // Options may stand before the words and behind them.
-    for words in
-        [&["search", "-n", "2", "--mode", "hybrid", &few][..], &["search", &few, "-n", "2", "--embedder", "static"]]
-    {
-        assert_eq!(told(here.path(), words)[0]["results"].as_array().map(Vec::len), Some(2), "{words:?}");
+    for words in [
+        &["search", "-n", "2", "--mode", "hybrid", &few][..],
+        &["search", &few, "-n", "2", "--embedder", "static"],
+    ] {
+        assert_eq!(
+            told(here.path(), words)[0]["results"]
+                .as_array()
+                .map(Vec::len),
+            Some(2),
+            "{words:?}"
+        );
     }
 }
 
@@ -47,10 +83,16 @@ fn an_embedder_that_is_none_is_told_apart() {
         ("bert:nowhere", "it has no `config.json`"),
         ("bert:nowhere", "nowhere"),
     ] {
-        let output =
-            gristmill().current_dir(here.path()).args(["sql", "SELECT 1", "--embedder", spec]).output().unwrap();
+        let output = gristmill()
+            .current_dir(here.path())
+            .args(["sql", "SELECT 1", "--embedder", spec])
+            .output()
+            .unwrap();
         let told = String::from_utf8(output.stderr).unwrap();
-        assert!(output.status.code() == Some(1) && told.contains(reason), "{spec}: {told}");
+        assert!(
+            output.status.code() == Some(1) && told.contains(reason),
+            "{spec}: {told}"
+        );
     }
 }
 
@@ -58,7 +100,9 @@ fn an_embedder_that_is_none_is_told_apart() {
 #[test]
 fn a_sentence_transformer_answers_what_another_implementation_of_it_answers() {
     let Some(folder) = std::env::var_os("GRISTMILL_MINILM").map(PathBuf::from) else {
-        eprintln!("skipped: GRISTMILL_MINILM doesn't name a folder with the model all-MiniLM-L6-v2");
+        eprintln!(
+            "skipped: GRISTMILL_MINILM doesn't name a folder with the model all-MiniLM-L6-v2"
+        );
         return;
     };
     let case = std::fs::read(workspace().join("tests/cases/embeddings/minilm.json")).unwrap();
@@ -72,11 +116,26 @@ fn a_sentence_transformer_answers_what_another_implementation_of_it_answers() {
     let close = |found: f32, expected: f32| (found - expected).abs() < 1e-4;
     for (at, left) in vectors.iter().enumerate() {
         let beginning = left.iter().zip(&beginnings[at]);
-        assert!(beginning.clone().all(|(found, expected)| close(*found, *expected)), "{}: {beginning:?}", texts[at]);
+        assert!(
+            beginning
+                .clone()
+                .all(|(found, expected)| close(*found, *expected)),
+            "{}: {beginning:?}",
+            texts[at]
+        );
         for (other, right) in vectors.iter().enumerate() {
-            let cosine: f32 = left.iter().zip(right).map(|(left, right)| left * right).sum();
+            let cosine: f32 = left
+                .iter()
+                .zip(right)
+                .map(|(left, right)| left * right)
+                .sum();
             let expected = cosines[at][other];
-            assert!(close(cosine, expected), "{cosine} for {expected}: {} / {}", texts[at], texts[other]);
+            assert!(
+                close(cosine, expected),
+                "{cosine} for {expected}: {} / {}",
+                texts[at],
+                texts[other]
+            );
         }
     }
 }

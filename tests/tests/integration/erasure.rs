@@ -8,8 +8,8 @@ use arrow::array::{Array, AsArray, RecordBatch};
 use gristmill_connectors::source::discover;
 use gristmill_engine::apply::{Answer, ApplyOptions, apply};
 use gristmill_engine::erase::{
-    Bar, Certificate, Disclosed, Erased, Extent, Ground, Inclusion, Order, Person, Request, Survey, disclose, erase,
-    plan, verify,
+    Bar, Certificate, Disclosed, Erased, Extent, Ground, Inclusion, Order, Person, Request, Survey,
+    disclose, erase, plan, verify,
 };
 use gristmill_engine::error::EngineError;
 use gristmill_engine::ingest::{IngestOptions, IngestProgress, IngestReport, ingest};
@@ -29,9 +29,20 @@ async fn lab() -> Fixture {
 
 fn person() -> Request {
     // The last name is decomposed; the lake has it composed.
-    let identifiers = ["moy-4711", "Marguerite Oyelaran", "did:web:moy.example", "Zoe\u{308} Oyelaran"];
-    let person = Person { identifiers: identifiers.map(str::to_owned).into(), ..Person::default() };
-    Request { people: vec![person], ..Request::default() }
+    let identifiers = [
+        "moy-4711",
+        "Marguerite Oyelaran",
+        "did:web:moy.example",
+        "Zoe\u{308} Oyelaran",
+    ];
+    let person = Person {
+        identifiers: identifiers.map(str::to_owned).into(),
+        ..Person::default()
+    };
+    Request {
+        people: vec![person],
+        ..Request::default()
+    }
 }
 
 fn order(folder: &Path) -> Order {
@@ -39,29 +50,64 @@ fn order(folder: &Path) -> Order {
     let mut keyring = Keyring::open_or_create(&path, PASSPHRASE).unwrap();
     // A second order finds the key there.
     let _ = keyring.generate("erasure");
-    let ground = Ground { reference: Some("R-1".to_owned()), ..Ground::default() };
-    Order { ground, keyring, signing_key: "erasure".to_owned(), exclusive: true, destroy_keys: false, threads: 2 }
+    let ground = Ground {
+        reference: Some("R-1".to_owned()),
+        ..Ground::default()
+    };
+    Order {
+        ground,
+        keyring,
+        signing_key: "erasure".to_owned(),
+        exclusive: true,
+        destroy_keys: false,
+        threads: 2,
+    }
 }
 
 /// What was found, by the names of the fixture: the reasons, and the bar if there is one.
-fn by_key(fixture: &Fixture, survey: &Survey) -> BTreeMap<String, (Vec<&'static str>, Option<&'static str>)> {
+fn by_key(
+    fixture: &Fixture,
+    survey: &Survey,
+) -> BTreeMap<String, (Vec<&'static str>, Option<&'static str>)> {
     let found = |key: &String| {
-        let found = survey.grains.iter().find(|found| found.address == fixture.addresses[key])?;
-        Some((found.reasons.iter().map(|reason| reason.name()).collect(), found.bar.as_ref().map(Bar::name)))
+        let found = survey
+            .grains
+            .iter()
+            .find(|found| found.address == fixture.addresses[key])?;
+        Some((
+            found.reasons.iter().map(|reason| reason.name()).collect(),
+            found.bar.as_ref().map(Bar::name),
+        ))
     };
-    fixture.addresses.keys().filter_map(|key| Some((key.clone(), found(key)?))).collect()
+    fixture
+        .addresses
+        .keys()
+        .filter_map(|key| Some((key.clone(), found(key)?)))
+        .collect()
 }
 
 async fn take_in(lake: &mut Lake, path: &Path) -> IngestReport {
     let sources = discover(&[path.display().to_string()]).await.unwrap();
-    ingest(lake, sources, &IngestOptions::default(), Arc::new(IngestProgress::default())).await.unwrap()
+    ingest(
+        lake,
+        sources,
+        &IngestOptions::default(),
+        Arc::new(IngestProgress::default()),
+    )
+    .await
+    .unwrap()
 }
 
-/// A file of frames with a grain that is refused (the header's type byte isn't that of the payload), and one that is damaged
-/// beyond decoding; both name the person. With `salt` the file is another one.
+/// A file of frames with a grain that is refused (the header's type byte isn't that of the
+/// payload), and one that is damaged beyond decoding; both name the person. With `salt` the file is
+/// another one.
 fn refused(folder: &Path, salt: &str) -> std::path::PathBuf {
     let mut frames = Vec::new();
-    for (subject, damage) in [("Marguerite Oyelaran", false), ("moy-4711", true), ("bob", false)] {
+    for (subject, damage) in [
+        ("Marguerite Oyelaran", false),
+        ("moy-4711", true),
+        ("bob", false),
+    ] {
         let json = format!(
             r#"{{"type": "belief", "subject": "{subject}", "relation": "r", "object": "o", "confidence": 0.5, "created_at": 1767225600000}}"#
         );
@@ -76,7 +122,12 @@ fn refused(folder: &Path, salt: &str) -> std::path::PathBuf {
     let good = format!(
         r#"{{"type": "belief", "subject": "salt", "relation": "is", "object": "{salt}", "confidence": 0.5, "created_at": 1767225600000}}"#
     );
-    let good = encode_json(&Json::parse(good.as_bytes()).unwrap(), EncodeOptions::default()).unwrap().blob;
+    let good = encode_json(
+        &Json::parse(good.as_bytes()).unwrap(),
+        EncodeOptions::default(),
+    )
+    .unwrap()
+    .blob;
     write_frame(&good, &mut frames).unwrap();
     frames.extend([0; 4]);
     let path = folder.join(format!("refused-{salt}.mgs"));
@@ -89,7 +140,9 @@ async fn rows(table: &Table, columns: &[&str]) -> Vec<(String, RecordBatch)> {
     let mut rows = Vec::new();
     for batch in table.read_columns(columns).await.unwrap() {
         let keys = batch.column(0).as_string::<i32>().clone();
-        rows.extend((0..batch.num_rows()).map(|row| (keys.value(row).to_owned(), batch.slice(row, 1))));
+        rows.extend(
+            (0..batch.num_rows()).map(|row| (keys.value(row).to_owned(), batch.slice(row, 1))),
+        );
     }
     rows.sort_by(|left, right| left.0.cmp(&right.0));
     rows
@@ -97,7 +150,11 @@ async fn rows(table: &Table, columns: &[&str]) -> Vec<(String, RecordBatch)> {
 
 async fn all_grains(lake: &Lake) -> Vec<(String, RecordBatch)> {
     let schema = gristmill_schemas::columns::grains_schema();
-    let names: Vec<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();
+    let names: Vec<&str> = schema
+        .fields()
+        .iter()
+        .map(|field| field.name().as_str())
+        .collect();
     rows(&lake.grains, &names).await
 }
 
@@ -114,7 +171,13 @@ async fn visible(lake: &Lake, folder: &Path) -> String {
             }
         }
     }
-    for table in [&lake.grains, &lake.state, &lake.rejects, &lake.audit, &lake.erased] {
+    for table in [
+        &lake.grains,
+        &lake.state,
+        &lake.rejects,
+        &lake.audit,
+        &lake.erased,
+    ] {
         for file in table.files().unwrap() {
             let bytes = std::fs::read(folder.join(table.name()).join(&file.name)).unwrap();
             out.push_str(&String::from_utf8_lossy(&bytes));
@@ -124,17 +187,26 @@ async fn visible(lake: &Lake, folder: &Path) -> String {
     for batch in lake.grains.read_columns(&columns).await.unwrap() {
         (0..batch.num_rows()).for_each(|row| {
             out.push_str(batch.column(0).as_string::<i32>().value(row));
-            out.push_str(&String::from_utf8_lossy(batch.column(1).as_binary::<i32>().value(row)));
+            out.push_str(&String::from_utf8_lossy(
+                batch.column(1).as_binary::<i32>().value(row),
+            ));
         });
     }
     for (table, columns) in [
-        (&lake.state, &["content_address", "value", "actor", "reason"][..]),
+        (
+            &lake.state,
+            &["content_address", "value", "actor", "reason"][..],
+        ),
         (&lake.rejects, &["source", "message"]),
         (&lake.audit, &["details"]),
     ] {
         for batch in table.read_columns(columns).await.unwrap() {
             for column in batch.columns() {
-                column.as_string::<i32>().iter().flatten().for_each(|text| out.push_str(text));
+                column
+                    .as_string::<i32>()
+                    .iter()
+                    .flatten()
+                    .for_each(|text| out.push_str(text));
             }
         }
     }
@@ -156,7 +228,12 @@ fn of_others(folder: &Path, number: usize) -> std::path::PathBuf {
         let json = format!(
             r#"{{"type": "belief", "subject": "bob {number}", "relation": "likes", "object": "tea {at}", "confidence": 0.5, "created_at": 1767225600000}}"#
         );
-        let blob = encode_json(&Json::parse(json.as_bytes()).unwrap(), EncodeOptions::default()).unwrap().blob;
+        let blob = encode_json(
+            &Json::parse(json.as_bytes()).unwrap(),
+            EncodeOptions::default(),
+        )
+        .unwrap()
+        .blob;
         write_frame(&blob, &mut frames).unwrap();
     }
     frames.extend([0; 4]);
@@ -173,12 +250,17 @@ async fn segments_that_word_filters_rule_out_are_not_read_and_nothing_is_missed(
         take_in(&mut fixture.lake, &file).await;
     }
     let (told, filtered) = plan(&mut fixture.lake, &person(), 2).await.unwrap();
-    assert_eq!((told.segments, told.segments_read, told.segments_skipped), (4, 1, 3));
+    assert_eq!(
+        (told.segments, told.segments_read, told.segments_skipped),
+        (4, 1, 3)
+    );
     let folder = fixture.folder().join("lake/index");
     for segment in std::fs::read_dir(folder).unwrap() {
         std::fs::remove_file(segment.unwrap().path().join("words.bin")).unwrap();
     }
-    let mut lake = Lake::open(&fixture.folder().join("lake").display().to_string()).await.unwrap();
+    let mut lake = Lake::open(&fixture.folder().join("lake").display().to_string())
+        .await
+        .unwrap();
     let (told, whole) = plan(&mut lake, &person(), 2).await.unwrap();
     assert_eq!((told.segments_read, told.segments_skipped), (4, 0));
     assert_eq!(by_key(&fixture, &filtered), by_key(&fixture, &whole));
@@ -236,12 +318,28 @@ async fn every_hiding_place_is_found_or_explained() {
         assert!(reasons.contains(&reason), "{key}: {reasons:?}");
         assert_eq!(*bar, Some(why), "{key}");
     }
-    let strangers = ["near_id", "near_name", "bob", "old", "on_basis", "shared_other"];
-    strangers.iter().for_each(|key| assert!(!found.contains_key(*key), "{key}"));
-    assert_eq!(selected.len() + kept.len() + strangers.len(), fixture.addresses.len());
+    let strangers = [
+        "near_id",
+        "near_name",
+        "bob",
+        "old",
+        "on_basis",
+        "shared_other",
+    ];
+    strangers
+        .iter()
+        .for_each(|key| assert!(!found.contains_key(*key), "{key}"));
+    assert_eq!(
+        selected.len() + kept.len() + strangers.len(),
+        fixture.addresses.len()
+    );
     assert_eq!(plan.selected.grains as usize, selected.len());
     assert_eq!(plan.excluded.values().sum::<u64>() as usize, kept.len());
-    assert!(plan.spellings.iter().any(|spelling| spelling.text == "MARGUERITE  oyelaran"));
+    assert!(
+        plan.spellings
+            .iter()
+            .any(|spelling| spelling.text == "MARGUERITE  oyelaran")
+    );
     fixture.addresses.clear();
 }
 
@@ -249,14 +347,34 @@ async fn every_hiding_place_is_found_or_explained() {
 async fn what_is_asked_for_further_is_selected_too() {
     let fixture = lab().await;
     let mut lake = fixture.lake.clone();
-    let extent = Extent { text_mentions: true, derived: true, related: true, initials: true };
-    let wide = Request { extent, approvals: vec!["works council".to_owned()], ..person() };
+    let extent = Extent {
+        text_mentions: true,
+        derived: true,
+        related: true,
+        initials: true,
+    };
+    let wide = Request {
+        extent,
+        approvals: vec!["works council".to_owned()],
+        ..person()
+    };
     let (_, survey) = plan(&mut lake, &wide, 2).await.unwrap();
     let found = by_key(&fixture, &survey);
-    for key in ["content", "block", "derived", "derived_twice", "related", "shared_reply", "approval"] {
+    for key in [
+        "content",
+        "block",
+        "derived",
+        "derived_twice",
+        "related",
+        "shared_reply",
+        "approval",
+    ] {
         assert_eq!(found[key].1, None, "{key}");
     }
-    let exact = Request { folding: gristmill_engine::erase::Folding::Exact, ..person() };
+    let exact = Request {
+        folding: gristmill_engine::erase::Folding::Exact,
+        ..person()
+    };
     let (_, survey) = plan(&mut lake, &exact, 2).await.unwrap();
     let found = by_key(&fixture, &survey);
     assert!(!found.contains_key("subject_case") && found.contains_key("composed"));
@@ -266,13 +384,23 @@ async fn what_is_asked_for_further_is_selected_too() {
 async fn a_consent_and_a_withdrawal_lead_to_what_rests_on_them() {
     let fixture = lab().await;
     let mut lake = fixture.lake.clone();
-    let by_consent = Request { consents: vec![fixture.addresses["consent"]], ..Request::default() };
-    let by_withdrawal = Request { withdrawn: true, ..Request::default() };
+    let by_consent = Request {
+        consents: vec![fixture.addresses["consent"]],
+        ..Request::default()
+    };
+    let by_withdrawal = Request {
+        withdrawn: true,
+        ..Request::default()
+    };
     for request in [by_consent, by_withdrawal] {
         let (_, survey) = plan(&mut lake, &request, 2).await.unwrap();
         let found = by_key(&fixture, &survey);
         assert_eq!(
-            found.iter().filter(|(_, (_, bar))| bar.is_none()).map(|(key, _)| key).collect::<Vec<_>>(),
+            found
+                .iter()
+                .filter(|(_, (_, bar))| bar.is_none())
+                .map(|(key, _)| key)
+                .collect::<Vec<_>>(),
             ["on_basis"]
         );
     }
@@ -290,7 +418,10 @@ async fn an_erasure_removes_its_plan_and_nothing_else_and_proves_it() {
     let request = person();
     let (plan, survey) = plan(&mut lake, &request, 2).await.unwrap();
     assert_eq!(plan.selected.rejects, 2);
-    let gone: BTreeSet<String> = survey.selected().map(|found| found.address.to_string()).collect();
+    let gone: BTreeSet<String> = survey
+        .selected()
+        .map(|found| found.address.to_string())
+        .collect();
     let before = all_grains(&lake).await;
     let outcome = erased(&mut lake, &request, fixture.folder()).await;
     assert!(outcome.proven, "{:?}", outcome.proofs);
@@ -298,7 +429,10 @@ async fn an_erasure_removes_its_plan_and_nothing_else_and_proves_it() {
     assert_eq!(outcome.scope.rejects, 2);
     lake.refresh().await.unwrap();
     let after = all_grains(&lake).await;
-    let expected: Vec<_> = before.into_iter().filter(|(address, _)| !gone.contains(address)).collect();
+    let expected: Vec<_> = before
+        .into_iter()
+        .filter(|(address, _)| !gone.contains(address))
+        .collect();
     assert_eq!(after, expected, "other rows are as they were");
     let seen = visible(&lake, &fixture.folder().join("lake")).await;
     // Grains that stay refer to this one.
@@ -306,11 +440,20 @@ async fn an_erasure_removes_its_plan_and_nothing_else_and_proves_it() {
     for address in gone.iter().filter(|address| !referred.contains(address)) {
         assert!(!seen.contains(address), "{address} is still somewhere");
     }
-    assert!(!seen.contains("window seats") && !seen.contains("please book it"), "content of the erased is gone");
-    assert!(seen.contains("moy-47110") && seen.contains("Marguerite Oyelaranson") && seen.contains("refund"));
+    assert!(
+        !seen.contains("window seats") && !seen.contains("please book it"),
+        "content of the erased is gone"
+    );
+    assert!(
+        seen.contains("moy-47110")
+            && seen.contains("Marguerite Oyelaranson")
+            && seen.contains("refund")
+    );
     assert_eq!(lake.verify_audit().await.unwrap().bad, 0);
     // Nothing is left to do, and saying so again is no error.
-    let (plan, _) = gristmill_engine::erase::plan(&mut lake, &request, 2).await.unwrap();
+    let (plan, _) = gristmill_engine::erase::plan(&mut lake, &request, 2)
+        .await
+        .unwrap();
     assert!(!plan.has_work());
 }
 
@@ -319,9 +462,19 @@ async fn with_everything_selected_no_byte_names_the_person() {
     let fixture = lab().await;
     let mut lake = fixture.lake.clone();
     take_in(&mut lake, &refused(fixture.folder(), "first")).await;
-    // What the law keeps is taken out of the lake by its address only where the law allows; here it isn't there at all.
-    let extent = Extent { text_mentions: true, derived: true, related: true, initials: true };
-    let request = Request { extent, approvals: vec!["works council".to_owned()], ..person() };
+    // What the law keeps is taken out of the lake by its address only where the law allows; here it
+    // isn't there at all.
+    let extent = Extent {
+        text_mentions: true,
+        derived: true,
+        related: true,
+        initials: true,
+    };
+    let request = Request {
+        extent,
+        approvals: vec!["works council".to_owned()],
+        ..person()
+    };
     let outcome = erased(&mut lake, &request, fixture.folder()).await;
     assert!(outcome.proven, "{:?}", outcome.proofs);
     lake.refresh().await.unwrap();
@@ -348,9 +501,22 @@ async fn disclosure_hands_out_the_plan_of_the_erasure() {
     assert_eq!(count as usize, held.len());
     let would_go = held.iter().filter(|one| one.kept.is_none()).count() as u64;
     assert_eq!(would_go, plan.selected.grains + plan.selected.rejects);
-    assert_eq!(held.len() as u64 - would_go, plan.excluded.values().sum::<u64>());
-    let subject = held.iter().find(|one| one.content_address == fixture.addresses["subject"].to_string()).unwrap();
-    assert!(subject.grain.as_ref().unwrap().get().contains("window seats"));
+    assert_eq!(
+        held.len() as u64 - would_go,
+        plan.excluded.values().sum::<u64>()
+    );
+    let subject = held
+        .iter()
+        .find(|one| one.content_address == fixture.addresses["subject"].to_string())
+        .unwrap();
+    assert!(
+        subject
+            .grain
+            .as_ref()
+            .unwrap()
+            .get()
+            .contains("window seats")
+    );
     assert!(held.iter().any(|one| one.table == "rejects"));
 }
 
@@ -361,13 +527,28 @@ async fn the_erased_dont_come_back() {
     take_in(&mut lake, &refused(fixture.folder(), "first")).await;
     let outcome = erased(&mut lake, &person(), fixture.folder()).await;
     // The very same file, and one with the same grains and other bytes.
-    assert_eq!(take_in(&mut lake, &fixture.folder().join("fixture.mg")).await.grains_written, 0);
-    let grains_before = lake.grains.files().unwrap().iter().map(|file| file.rows).sum::<u64>();
+    assert_eq!(
+        take_in(&mut lake, &fixture.folder().join("fixture.mg"))
+            .await
+            .grains_written,
+        0
+    );
+    let grains_before = lake
+        .grains
+        .files()
+        .unwrap()
+        .iter()
+        .map(|file| file.rows)
+        .sum::<u64>();
     let state_before = rows(&lake.state, &["content_address"]).await.len();
     let rejects_before = rows(&lake.rejects, &["source_id"]).await.len();
     let again = Fixture::load(&workspace().join("tests/erasure/hiding.json")).await;
     let copy = fixture.folder().join("copy.mg");
-    std::fs::write(&copy, [std::fs::read(again.folder().join("fixture.mg")).unwrap()].concat()).unwrap();
+    std::fs::write(
+        &copy,
+        [std::fs::read(again.folder().join("fixture.mg")).unwrap()].concat(),
+    )
+    .unwrap();
     let frames = frames_of(&again).await;
     let path = fixture.folder().join("copy.mgs");
     std::fs::write(&path, frames).unwrap();
@@ -376,9 +557,24 @@ async fn the_erased_dont_come_back() {
     assert_eq!(report.grains_written, 0);
     take_in(&mut lake, &refused(fixture.folder(), "second")).await;
     lake.refresh().await.unwrap();
-    assert_eq!(lake.grains.files().unwrap().iter().map(|file| file.rows).sum::<u64>(), grains_before + 1);
-    assert_eq!(rows(&lake.state, &["content_address"]).await.len(), state_before);
-    assert_eq!(rows(&lake.rejects, &["source_id"]).await.len(), rejects_before + 1, "only bob's comes again");
+    assert_eq!(
+        lake.grains
+            .files()
+            .unwrap()
+            .iter()
+            .map(|file| file.rows)
+            .sum::<u64>(),
+        grains_before + 1
+    );
+    assert_eq!(
+        rows(&lake.state, &["content_address"]).await.len(),
+        state_before
+    );
+    assert_eq!(
+        rows(&lake.rejects, &["source_id"]).await.len(),
+        rejects_before + 1,
+        "only bob's comes again"
+    );
 }
 
 /// All grains of a fixture as frames.
@@ -399,20 +595,37 @@ async fn forgetting_the_newest_version_doesnt_revive_the_one_before() {
     lake.refresh().await.unwrap();
     let old = fixture.addresses["old"].to_string();
     let states = rows(&lake.state, &["content_address", "event", "value"]).await;
-    let (_, row) = states.iter().find(|(address, _)| *address == old).expect("the event stays");
+    let (_, row) = states
+        .iter()
+        .find(|(address, _)| *address == old)
+        .expect("the event stays");
     assert_eq!(row.column(1).as_string::<i32>().value(0), "superseded");
     assert!(row.column(2).is_null(0), "without the name of the erased");
-    assert!(!states.iter().any(|(address, _)| *address == fixture.addresses["user"].to_string()));
-    assert!(states.iter().any(|(address, _)| *address == fixture.addresses["bob"].to_string()));
+    assert!(
+        !states
+            .iter()
+            .any(|(address, _)| *address == fixture.addresses["user"].to_string())
+    );
+    assert!(
+        states
+            .iter()
+            .any(|(address, _)| *address == fixture.addresses["bob"].to_string())
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_held_is_refused() {
     let fixture = lab().await;
     let mut lake = fixture.lake.clone();
-    let request = Request { addresses: vec![fixture.addresses["held"]], ..Request::default() };
+    let request = Request {
+        addresses: vec![fixture.addresses["held"]],
+        ..Request::default()
+    };
     let refused = erase(&mut lake, &request, &order(fixture.folder())).await;
-    assert!(matches!(refused, Err(EngineError::Policy(_))), "{refused:?}");
+    assert!(
+        matches!(refused, Err(EngineError::Policy(_))),
+        "{refused:?}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -424,17 +637,39 @@ async fn a_certificate_verifies_and_a_tampered_one_doesnt() {
     let signed = std::fs::read(&path).unwrap();
     let leaves = std::fs::read(path.with_extension("leaves")).unwrap();
     let keyring = order(fixture.folder()).keyring;
-    let proof = Inclusion::of(&fixture.addresses["subject"], &leaves, &keyring).unwrap().expect("it is among them");
-    assert!(Inclusion::of(&fixture.addresses["bob"], &leaves, &keyring).unwrap().is_none());
-    let found = verify(&signed, Some(&outcome.signer), Some(&leaves), std::slice::from_ref(&proof));
+    let proof = Inclusion::of(&fixture.addresses["subject"], &leaves, &keyring)
+        .unwrap()
+        .expect("it is among them");
+    assert!(
+        Inclusion::of(&fixture.addresses["bob"], &leaves, &keyring)
+            .unwrap()
+            .is_none()
+    );
+    let found = verify(
+        &signed,
+        Some(&outcome.signer),
+        Some(&leaves),
+        std::slice::from_ref(&proof),
+    );
     assert!(found.valid, "{:?}", found.problems);
     let text = serde_json::to_string(&found.certificate.unwrap()).unwrap();
     for marker in ["moy", "Marguerite", "Oyelaran"] {
         assert!(!text.contains(marker), "no personal data: {marker}");
     }
-    assert!(!verify(&signed, Some("did:key:z6MkhaXgBZDvotDkL5257faiztiGiC2QtKLGpbnnEGta2doK"), None, &[]).valid);
+    assert!(
+        !verify(
+            &signed,
+            Some("did:key:z6MkhaXgBZDvotDkL5257faiztiGiC2QtKLGpbnnEGta2doK"),
+            None,
+            &[]
+        )
+        .valid
+    );
     // The time in the unprotected header is the one thing that the signature doesn't cover.
-    let unprotected = signed.windows(3).position(|window| window == b"iat").unwrap();
+    let unprotected = signed
+        .windows(3)
+        .position(|window| window == b"iat")
+        .unwrap();
     let covered = |at: &usize| !(unprotected..unprotected + 8).contains(at);
     for at in (0..signed.len()).step_by(signed.len() / 60).filter(covered) {
         let mut tampered = signed.clone();
@@ -444,12 +679,17 @@ async fn a_certificate_verifies_and_a_tampered_one_doesnt() {
     let mut other = leaves.clone();
     other[0] ^= 1;
     assert!(!verify(&signed, None, Some(&other), &[]).valid);
-    let wrong = Inclusion { index: proof.index ^ 1, ..proof.clone() };
+    let wrong = Inclusion {
+        index: proof.index ^ 1,
+        ..proof.clone()
+    };
     assert!(!verify(&signed, None, None, &[wrong]).valid);
     // What a certificate that isn't proven says is no proof.
     let mut unproven: Certificate = serde_json::from_str(&text).unwrap();
     unproven.proofs.byte_search.remnants = 1;
-    let signed = unproven.sign(&keyring.signing_key("erasure").unwrap(), 0).unwrap();
+    let signed = unproven
+        .sign(&keyring.signing_key("erasure").unwrap(), 0)
+        .unwrap();
     assert!(!verify(&signed, None, None, &[]).valid);
 }
 
@@ -462,16 +702,24 @@ async fn thousands_of_people_go_in_one_sweep() {
             r#"{{"type": "belief", "subject": "person {number}", "relation": "is", "object": "marker-{number}-end", "confidence": 0.5, "user_id": "user-{number}", "created_at": {}}}"#,
             1_767_225_600_000_u64 + number
         );
-        let grain = encode_json(&Json::parse(json.as_bytes()).unwrap(), EncodeOptions::default()).unwrap();
+        let grain = encode_json(
+            &Json::parse(json.as_bytes()).unwrap(),
+            EncodeOptions::default(),
+        )
+        .unwrap();
         write_frame(&grain.blob, &mut frames).unwrap();
     }
     frames.extend([0; 4]);
     let path = folder.path().join("people.mgs");
     std::fs::write(&path, frames).unwrap();
-    let mut lake = Lake::open_or_create(&folder.path().join("lake").display().to_string()).await.unwrap();
+    let mut lake = Lake::open_or_create(&folder.path().join("lake").display().to_string())
+        .await
+        .unwrap();
     take_in(&mut lake, &path).await;
     let mut request = Request::default();
-    let csv: String = (0..3_000).map(|number| format!("user-{},\n", number * 2)).collect();
+    let csv: String = (0..3_000)
+        .map(|number| format!("user-{},\n", number * 2))
+        .collect();
     request.add_people(&format!("user,name\n{csv}")).unwrap();
     let outcome = erased(&mut lake, &request, folder.path()).await;
     assert!(outcome.proven, "{:?}", outcome.proofs);
@@ -483,17 +731,28 @@ async fn thousands_of_people_go_in_one_sweep() {
 #[tokio::test(flavor = "multi_thread")]
 async fn after_an_erasure_an_operation_is_done_already_only_if_nothing_would_change() {
     let folder = tempfile::tempdir().unwrap();
-    let mut lake = Lake::open_or_create(&folder.path().join("lake").display().to_string()).await.unwrap();
+    let mut lake = Lake::open_or_create(&folder.path().join("lake").display().to_string())
+        .await
+        .unwrap();
     let belief = |object: &str, user: &str| {
         format!(
             r#"{{"type": "belief", "subject": "s", "relation": "r", "object": "{object}", "confidence": 1.0, "user_id": "{user}", "created_at": 1767225600000}}"#
         )
     };
     let stays = belief("stays", "bob-0815");
-    let address =
-        |text: &str| encode_json(&Json::parse(text.as_bytes()).unwrap(), EncodeOptions::default()).unwrap().address;
+    let address = |text: &str| {
+        encode_json(
+            &Json::parse(text.as_bytes()).unwrap(),
+            EncodeOptions::default(),
+        )
+        .unwrap()
+        .address
+    };
     let contradict = |grain: &str, value: bool| {
-        format!(r#"{{"op": "contradict", "address": "{}", "value": {value}}}"#, address(grain))
+        format!(
+            r#"{{"op": "contradict", "address": "{}", "value": {value}}}"#,
+            address(grain)
+        )
     };
     let goes = belief("goes", "moy-4711");
     let put = |grain: &str| format!(r#"{{"op": "put", "grain": {grain}}}"#);
@@ -504,21 +763,53 @@ async fn after_an_erasure_an_operation_is_done_already_only_if_nothing_would_cha
             Ok(())
         };
         let mut lines = std::io::Cursor::new(lines.join("\n"));
-        apply(lake, &mut lines, &ApplyOptions::default(), &mut keep).await.unwrap();
+        apply(lake, &mut lines, &ApplyOptions::default(), &mut keep)
+            .await
+            .unwrap();
         answers
     };
-    // The first file of events names both; the second withdraws what the first says of the grain that stays.
-    run(&mut lake, &[put(&stays), put(&goes), contradict(&stays, true), contradict(&goes, true)]).await;
+    // The first file of events names both; the second withdraws what the first says of the grain
+    // that stays.
+    run(
+        &mut lake,
+        &[
+            put(&stays),
+            put(&goes),
+            contradict(&stays, true),
+            contradict(&goes, true),
+        ],
+    )
+    .await;
     run(&mut lake, &[contradict(&stays, false)]).await;
-    let person = Person { identifiers: ["moy-4711".to_owned()].into(), ..Person::default() };
-    let request = Request { people: vec![person], ..Request::default() };
+    let person = Person {
+        identifiers: ["moy-4711".to_owned()].into(),
+        ..Person::default()
+    };
+    let request = Request {
+        people: vec![person],
+        ..Request::default()
+    };
     let before = lake.state.files().unwrap();
-    erase(&mut lake, &request, &order(folder.path())).await.unwrap();
+    erase(&mut lake, &request, &order(folder.path()))
+        .await
+        .unwrap();
     lake.refresh().await.unwrap();
     // The first file was written again, and comes behind the second by its name.
     let after = lake.state.files().unwrap();
-    assert!(after.len() == 2 && before[1] == after[0] && before[0] != after[1], "{before:?} {after:?}");
-    assert_eq!(run(&mut lake, &[contradict(&stays, false)]).await, [(true, true)]);
-    assert_eq!(run(&mut lake, &[contradict(&stays, true)]).await, [(true, false)]);
-    assert_eq!(run(&mut lake, &[contradict(&stays, true)]).await, [(true, true)]);
+    assert!(
+        after.len() == 2 && before[1] == after[0] && before[0] != after[1],
+        "{before:?} {after:?}"
+    );
+    assert_eq!(
+        run(&mut lake, &[contradict(&stays, false)]).await,
+        [(true, true)]
+    );
+    assert_eq!(
+        run(&mut lake, &[contradict(&stays, true)]).await,
+        [(true, false)]
+    );
+    assert_eq!(
+        run(&mut lake, &[contradict(&stays, true)]).await,
+        [(true, true)]
+    );
 }

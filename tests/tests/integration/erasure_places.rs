@@ -1,5 +1,5 @@
-//! The places of `tests/erasure/*.jsonl` in which a person may hide: each is found by survey, disclosure, erasure and proof, or is
-//! listed in the documentation as not searched.
+//! The places of `tests/erasure/*.jsonl` in which a person may hide: each is found by survey,
+//! disclosure, erasure and proof, or is listed in the documentation as not searched.
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
@@ -7,8 +7,8 @@ use std::path::Path;
 use gristmill_connectors::generate::Corpus;
 use gristmill_engine::apply::{ApplyOptions, apply};
 use gristmill_engine::erase::{
-    Disclosed, Extent, Ground, Hits, IdentifierSearch, Matcher, Order, Person, PersonNumber, Request, Variation,
-    disclose, erase, plan,
+    Disclosed, Extent, Ground, Hits, IdentifierSearch, Matcher, Order, Person, PersonNumber,
+    Request, Variation, disclose, erase, plan,
 };
 use gristmill_engine::keys::Keyring;
 use gristmill_schemas::address::ContentAddress;
@@ -18,7 +18,8 @@ use gristmill_tests::lake::TestLake;
 use gristmill_tests::paths::workspace;
 use serde::Deserialize;
 
-/// One hiding place: exactly one of `grain`, `refused`, `actor` and `reason` says where the person is.
+/// One hiding place: exactly one of `grain`, `refused`, `actor` and `reason` says where the person
+/// is.
 #[derive(Debug, Deserialize)]
 struct Place {
     id: String,
@@ -45,17 +46,33 @@ fn places() -> Vec<Place> {
     let folder = workspace().join("tests/erasure");
     let read = |name: &str| std::fs::read_to_string(folder.join(name)).unwrap();
     let lines = [read("places.jsonl"), read("more.jsonl")];
-    lines.iter().flat_map(|text| text.lines()).map(|line| serde_json::from_str(line).unwrap()).collect()
+    lines
+        .iter()
+        .flat_map(|text| text.lines())
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
 }
 
 fn request(places: &[Place]) -> Request {
-    let person = |place: &Place| Person { identifiers: place.identifiers.clone(), ..Person::default() };
-    let extent = Extent { text_mentions: true, initials: true, ..Extent::default() };
-    Request { people: places.iter().map(person).collect(), extent, ..Request::default() }
+    let person = |place: &Place| Person {
+        identifiers: place.identifiers.clone(),
+        ..Person::default()
+    };
+    let extent = Extent {
+        text_mentions: true,
+        initials: true,
+        ..Extent::default()
+    };
+    Request {
+        people: places.iter().map(person).collect(),
+        extent,
+        ..Request::default()
+    }
 }
 
 fn order(folder: &Path) -> Order {
-    let mut keyring = Keyring::open_or_create(&folder.join("keyring.json"), "a passphrase for tests").unwrap();
+    let mut keyring =
+        Keyring::open_or_create(&folder.join("keyring.json"), "a passphrase for tests").unwrap();
     keyring.generate("erasure").unwrap();
     Order {
         ground: Ground::default(),
@@ -96,23 +113,41 @@ async fn lake_of(places: &[Place]) -> (TestLake, HashMap<ContentAddress, usize>)
     }
     let report = lake.ingest(&[("grains.mgs", &frames(&grains))]).await;
     assert_eq!(report.rejected, 0, "{:?}", report.rejects_by_code);
-    assert_eq!(lake.ingest(&[("refused.mgs", &frames(&refused))]).await.rejected as usize, refused.len() - 1);
-    let report =
-        apply(&mut lake.lake, &mut events.as_bytes(), &ApplyOptions::default(), &mut |_| Ok(())).await.unwrap();
+    assert_eq!(
+        lake.ingest(&[("refused.mgs", &frames(&refused))])
+            .await
+            .rejected as usize,
+        refused.len() - 1
+    );
+    let report = apply(
+        &mut lake.lake,
+        &mut events.as_bytes(),
+        &ApplyOptions::default(),
+        &mut |_| Ok(()),
+    )
+    .await
+    .unwrap();
     assert_eq!(report.failed + report.denied, 0);
     lake.lake.refresh().await.unwrap();
     (lake, by_address)
 }
 
-/// The places that a survey, and a disclosure after it, find: each by what holds it, and for the person who hides there.
+/// The places that a survey, and a disclosure after it, find: each by what holds it, and for the
+/// person who hides there.
 async fn found(
     lake: &mut TestLake,
     request: &Request,
     by_address: &HashMap<ContentAddress, usize>,
 ) -> (BTreeSet<usize>, BTreeSet<usize>) {
     let (_, survey) = plan(&mut lake.lake, request, 2).await.unwrap();
-    let grains = survey.grains.iter().map(|found| (found.address, found.person));
-    let rejects = survey.rejects.iter().map(|found| (found.address, found.person));
+    let grains = survey
+        .grains
+        .iter()
+        .map(|found| (found.address, found.person));
+    let rejects = survey
+        .rejects
+        .iter()
+        .map(|found| (found.address, found.person));
     let mut surveyed = BTreeSet::new();
     for (address, person) in grains.chain(rejects) {
         let place = by_address[&address];
@@ -129,7 +164,9 @@ async fn found(
         }
         Ok(())
     };
-    disclose(&mut lake.lake, request, &survey, None, &mut note).await.unwrap();
+    disclose(&mut lake.lake, request, &survey, None, &mut note)
+        .await
+        .unwrap();
     (surveyed, disclosed)
 }
 
@@ -142,18 +179,39 @@ async fn every_hiding_place_is_found_and_erased_or_listed_as_not_searched() {
     let request = request(&places);
     let (surveyed, disclosed) = found(&mut lake, &request, &by_address).await;
     assert_eq!(surveyed, disclosed);
-    let name = |found: &BTreeSet<usize>| found.iter().map(|number| &*places[*number].id).collect::<BTreeSet<_>>();
-    let expected: BTreeSet<&str> = places.iter().filter(is_found).map(|place| &*place.id).collect();
-    let missed: Vec<_> = expected.difference(&name(&surveyed)).map(|id| id.to_string()).collect();
-    let unexpected: Vec<_> = name(&surveyed).difference(&expected).map(|id| id.to_string()).collect();
-    assert!(missed.is_empty() && unexpected.is_empty(), "missed: {missed:?}; found, and not expected: {unexpected:?}");
+    let name = |found: &BTreeSet<usize>| {
+        found
+            .iter()
+            .map(|number| &*places[*number].id)
+            .collect::<BTreeSet<_>>()
+    };
+    let expected: BTreeSet<&str> = places
+        .iter()
+        .filter(is_found)
+        .map(|place| &*place.id)
+        .collect();
+    let missed: Vec<_> = expected
+        .difference(&name(&surveyed))
+        .map(|id| id.to_string())
+        .collect();
+    let unexpected: Vec<_> = name(&surveyed)
+        .difference(&expected)
+        .map(|id| id.to_string())
+        .collect();
+    assert!(
+        missed.is_empty() && unexpected.is_empty(),
+        "missed: {missed:?}; found, and not expected: {unexpected:?}"
+    );
     the_plan_counts_every_class(&mut lake, &request, &places, &by_address).await;
     let order = order(lake.folder());
     let erased = erase(&mut lake.lake, &request, &order).await.unwrap();
     assert!(erased.proven, "{:?}", erased.proofs);
     lake.lake.refresh().await.unwrap();
     let (surveyed, disclosed) = found(&mut lake, &request, &by_address).await;
-    assert_eq!((name(&surveyed), name(&disclosed)), (BTreeSet::new(), BTreeSet::new()));
+    assert_eq!(
+        (name(&surveyed), name(&disclosed)),
+        (BTreeSet::new(), BTreeSet::new())
+    );
 }
 
 /// Checks that what was found is of the class that its place is meant for, and counted so.
@@ -164,15 +222,40 @@ async fn the_plan_counts_every_class(
     by_address: &HashMap<ContentAddress, usize>,
 ) {
     let (plan, survey) = plan(&mut lake.lake, request, 2).await.unwrap();
-    let grains = survey.grains.iter().map(|found| (found.address, found.variations));
-    for (address, variations) in grains.chain(survey.rejects.iter().map(|found| (found.address, found.variations))) {
+    let grains = survey
+        .grains
+        .iter()
+        .map(|found| (found.address, found.variations));
+    for (address, variations) in grains.chain(
+        survey
+            .rejects
+            .iter()
+            .map(|found| (found.address, found.variations)),
+    ) {
         let place = &places[by_address[&address]];
         let names: Vec<_> = variations.iter().map(Variation::name).collect();
-        let meant: Vec<_> = place.class.split('+').filter(|class| *class != "spelling").collect();
-        assert!(meant.iter().all(|class| names.contains(class)), "{}: {names:?}", place.id);
-        assert!(names.is_empty() == meant.is_empty(), "{}: {names:?}", place.id);
+        let meant: Vec<_> = place
+            .class
+            .split('+')
+            .filter(|class| *class != "spelling")
+            .collect();
+        assert!(
+            meant.iter().all(|class| names.contains(class)),
+            "{}: {names:?}",
+            place.id
+        );
+        assert!(
+            names.is_empty() == meant.is_empty(),
+            "{}: {names:?}",
+            place.id
+        );
     }
-    let counted: Vec<_> = plan.variations.iter().filter(|(_, count)| **count > 0).map(|(name, _)| *name).collect();
+    let counted: Vec<_> = plan
+        .variations
+        .iter()
+        .filter(|(_, count)| **count > 0)
+        .map(|(name, _)| *name)
+        .collect();
     let all: BTreeSet<_> = Variation::ALL.iter().map(|class| class.name()).collect();
     assert_eq!(counted.into_iter().collect::<BTreeSet<_>>(), all);
     assert!(plan.variations_off.is_empty());
@@ -183,7 +266,13 @@ fn bytes_of(place: &Place) -> Vec<u8> {
     let texts = [&place.refused, &place.actor, &place.reason];
     match &place.grain {
         Some(json) => grain(&json.to_string()).blob,
-        None => texts.into_iter().flatten().next().unwrap().clone().into_bytes(),
+        None => texts
+            .into_iter()
+            .flatten()
+            .next()
+            .unwrap()
+            .clone()
+            .into_bytes(),
     }
 }
 
@@ -203,7 +292,8 @@ fn the_proof_finds_every_hiding_place_by_itself() {
     assert!(wrong.is_empty(), "{wrong:?}");
 }
 
-/// People who are no part of a generated corpus, whose words, ids and numbers are as near to it as can be.
+/// People who are no part of a generated corpus, whose words, ids and numbers are as near to it as
+/// can be.
 fn others() -> Request {
     let near = [
         "Ada Okafor",
@@ -226,17 +316,24 @@ fn others() -> Request {
         "José Vogels",
     ];
     let mut request = request(&places());
-    let person = |name: &str| Person { identifiers: [name.to_owned()].into(), ..Person::default() };
+    let person = |name: &str| Person {
+        identifiers: [name.to_owned()].into(),
+        ..Person::default()
+    };
     request.people.extend(near.into_iter().map(person));
     request
 }
 
-/// Looks for people who aren't there in so many blocks of generated grains, by selection and by proof.
+/// Looks for people who aren't there in so many blocks of generated grains, by selection and by
+/// proof.
 fn look_for_others(blocks: u64) {
     let request = others();
     let matcher = Matcher::new(&request);
     let search = IdentifierSearch::new(&request, |_| false, []).unwrap();
-    let corpus = Corpus { seed: 27, people: 10_000 };
+    let corpus = Corpus {
+        seed: 27,
+        people: 10_000,
+    };
     let (mut hits, mut looked) = (Hits::default(), 0);
     for number in 0..blocks {
         for grain in corpus.block(number).unwrap().grains {
@@ -244,7 +341,11 @@ fn look_for_others(blocks: u64) {
             let decoded = Grain::decode(&payload, Mode::Lenient).unwrap();
             hits.clear();
             matcher.find(&decoded, &mut hits);
-            let people: Vec<_> = hits.people.iter().map(|(person, _)| &request.people[*person as usize]).collect();
+            let people: Vec<_> = hits
+                .people
+                .iter()
+                .map(|(person, _)| &request.people[*person as usize])
+                .collect();
             assert!(people.is_empty(), "{people:?} in {}", decoded.to_json());
             assert_eq!(search.count(&grain.blob), 0, "{}", decoded.to_json());
             looked += 1;
@@ -259,7 +360,8 @@ fn nobody_is_found_in_grains_of_other_people() {
 }
 
 #[test]
-#[ignore = "takes minutes in a debug build: cargo test --test integration -- --ignored a_hundred_thousand"]
+#[ignore = "takes minutes in a debug build: cargo test --test integration -- --ignored \
+            a_hundred_thousand"]
 fn nobody_is_found_in_a_hundred_thousand_grains_of_other_people() {
     look_for_others(50);
 }
@@ -272,9 +374,16 @@ fn what_is_not_searched_is_listed_in_the_documentation() {
         match (place.expect, &place.listed_as) {
             (Expected::Found, None) => assert_ne!(place.class, "none", "{}", place.id),
             (Expected::NotSearched, Some(words)) => {
-                assert!(manual.contains(words.as_str()), "{}: the manual doesn't list `{words}`", place.id);
+                assert!(
+                    manual.contains(words.as_str()),
+                    "{}: the manual doesn't list `{words}`",
+                    place.id
+                );
             }
-            _ => panic!("{}: what isn't searched, and nothing else, says how the manual lists it", place.id),
+            _ => panic!(
+                "{}: what isn't searched, and nothing else, says how the manual lists it",
+                place.id
+            ),
         }
     }
 }

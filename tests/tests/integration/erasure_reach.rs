@@ -1,4 +1,5 @@
-//! How far erasure and disclosure reach: refused input, escapes, sessions, consents, and what may be kept.
+//! How far erasure and disclosure reach: refused input, escapes, sessions, consents, and what may
+//! be kept.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -29,12 +30,19 @@ fn belief(more: &str) -> String {
 
 fn alice() -> Request {
     let identifiers = ["alice-77", "Alice Smith", "José Díaz", DID];
-    let person = Person { identifiers: identifiers.map(str::to_owned).into(), ..Person::default() };
-    Request { people: vec![person], ..Request::default() }
+    let person = Person {
+        identifiers: identifiers.map(str::to_owned).into(),
+        ..Person::default()
+    };
+    Request {
+        people: vec![person],
+        ..Request::default()
+    }
 }
 
 fn order(folder: &Path) -> Order {
-    let mut keyring = Keyring::open_or_create(&folder.join("keyring.json"), "a passphrase for tests").unwrap();
+    let mut keyring =
+        Keyring::open_or_create(&folder.join("keyring.json"), "a passphrase for tests").unwrap();
     let _ = keyring.generate("erasure");
     Order {
         ground: Ground::default(),
@@ -61,15 +69,25 @@ async fn erased(lake: &mut TestLake, request: &Request) -> Erased {
 }
 
 /// What was found of `addresses`, in their order: the reasons and the bar.
-async fn found(lake: &mut TestLake, request: &Request, addresses: &[ContentAddress]) -> Vec<String> {
+async fn found(
+    lake: &mut TestLake,
+    request: &Request,
+    addresses: &[ContentAddress],
+) -> Vec<String> {
     let (_, survey): (_, Survey) = plan(&mut lake.lake, request, 2).await.unwrap();
     let told = |address: &ContentAddress| {
-        let found = survey.grains.iter().find(|found| found.address == *address)?;
+        let found = survey
+            .grains
+            .iter()
+            .find(|found| found.address == *address)?;
         let reasons: Vec<_> = found.reasons.iter().map(|reason| reason.name()).collect();
         let bar = found.bar.as_ref().map_or("goes", Bar::name);
         Some(format!("{}: {bar}", reasons.join("+")))
     };
-    addresses.iter().map(|address| told(address).unwrap_or_default()).collect()
+    addresses
+        .iter()
+        .map(|address| told(address).unwrap_or_default())
+        .collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -83,21 +101,37 @@ async fn a_mention_that_is_kept_explains_what_the_indexes_of_its_segment_say() {
     let outcome = erased(&mut lake, &alice()).await;
     assert!(outcome.proven, "{:?}", outcome.proofs);
     assert!(outcome.proofs.byte_search.explained > 0);
-    assert_eq!((outcome.scope.grains, outcome.plan.excluded["not_selected"]), (1, 2));
+    assert_eq!(
+        (outcome.scope.grains, outcome.plan.excluded["not_selected"]),
+        (1, 2)
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_erased_address_that_others_mention_in_any_case_is_explained() {
     let gone = belief(r#""object": "x", "user_id": "alice-77""#);
     let address = grain(&gone).address.to_string().to_uppercase();
-    let kept = belief(&format!(r#""object": "as {address} says", "user_id": "bob-1""#));
+    let kept = belief(&format!(
+        r#""object": "as {address} says", "user_id": "bob-1""#
+    ));
     let (mut lake, addresses) = lake_of(&[gone, kept.clone()]).await;
-    let refused = [grain(&kept).blob, format!("no grain, but of {address}").into_bytes()];
-    assert_eq!(lake.ingest(&[("refused.mgs", &frames(&refused))]).await.rejected, 1);
+    let refused = [
+        grain(&kept).blob,
+        format!("no grain, but of {address}").into_bytes(),
+    ];
+    assert_eq!(
+        lake.ingest(&[("refused.mgs", &frames(&refused))])
+            .await
+            .rejected,
+        1
+    );
     let outcome = erased(&mut lake, &alice()).await;
     assert!(outcome.proven, "{:?}", outcome.proofs);
     lake.lake.refresh().await.unwrap();
-    assert_eq!(lake.value("SELECT content_address FROM grains").await, addresses[1].to_string());
+    assert_eq!(
+        lake.value("SELECT content_address FROM grains").await,
+        addresses[1].to_string()
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -106,20 +140,43 @@ async fn a_writer_that_stands_on_the_log_that_an_erasure_took_away_goes_on() {
     let (mut lake, _) = lake_of(&[mine(0), belief(r#""object": "x", "user_id": "bob-1""#)]).await;
     let mut writer = lake.lake.clone();
     for number in 1..3 {
-        lake.ingest(&[(&format!("{number}.mgs"), &frames(&[grain(&mine(number)).blob]))]).await;
+        lake.ingest(&[(
+            &format!("{number}.mgs"),
+            &frames(&[grain(&mine(number)).blob]),
+        )])
+        .await;
     }
     assert!(erased(&mut lake, &alice()).await.proven);
     let adds = |name: &str| {
-        let file = DataFile { name: name.to_owned(), size: 1, rows: 1, digest: None };
-        Change { added: vec![file], changes_rows: true, ..Change::default() }
+        let file = DataFile {
+            name: name.to_owned(),
+            size: 1,
+            rows: 1,
+            digest: None,
+        };
+        Change {
+            added: vec![file],
+            changes_rows: true,
+            ..Change::default()
+        }
     };
     // Who may go behind others does; who has to look again is told so.
-    writer.rejects.commit(adds("part-b.parquet"), "test", 3).await.unwrap();
-    let told = writer.grains.commit(adds("part-a.parquet"), "test", 0).await;
+    writer
+        .rejects
+        .commit(adds("part-b.parquet"), "test", 3)
+        .await
+        .unwrap();
+    let told = writer
+        .grains
+        .commit(adds("part-a.parquet"), "test", 0)
+        .await;
     assert!(matches!(told, Err(EngineError::Conflict(_))), "{told:?}");
     writer.grains.refresh().await.unwrap();
     lake.lake.refresh().await.unwrap();
-    assert_eq!(writer.grains.files().unwrap(), lake.lake.grains.files().unwrap());
+    assert_eq!(
+        writer.grains.files().unwrap(),
+        lake.lake.grains.files().unwrap()
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -135,7 +192,10 @@ async fn a_lake_that_lost_what_it_knew_of_the_erased_is_refused() {
 #[tokio::test(flavor = "multi_thread")]
 async fn refused_bytes_that_name_the_person_are_found_in_every_encoding() {
     let mut lake = TestLake::new().await;
-    let cbor = EncodeOptions { encoding: Encoding::Cbor, ..EncodeOptions::default() };
+    let cbor = EncodeOptions {
+        encoding: Encoding::Cbor,
+        ..EncodeOptions::default()
+    };
     let mut blobs = vec![
         grain_with(&belief(r#""object": "1", "user_id": "alice-77""#), cbor).blob,
         grain(&belief(&format!(r#""object": "2", "user_id": "{DID}""#))).blob,
@@ -155,11 +215,26 @@ async fn refused_bytes_that_name_the_person_are_found_in_every_encoding() {
         r#"{"foo":"Alice Smithson, alice-771"}"#,
     ];
     let report = lake.ingest(&[("blobs.mgs", &frames(&blobs))]).await;
-    assert_eq!(report.rejected as usize, blobs.len(), "{:?}", report.rejects_by_code);
-    let options =
-        IngestOptions { kind: Some(SourceKind::Transcript(TranscriptKind::GrainLines)), ..IngestOptions::default() };
-    let report = lake.try_ingest(&[("lines.jsonl", lines.join("\n").as_bytes())], &options).await.unwrap();
-    assert_eq!(report.rejected as usize, lines.len(), "{:?}", report.rejects_by_code);
+    assert_eq!(
+        report.rejected as usize,
+        blobs.len(),
+        "{:?}",
+        report.rejects_by_code
+    );
+    let options = IngestOptions {
+        kind: Some(SourceKind::Transcript(TranscriptKind::GrainLines)),
+        ..IngestOptions::default()
+    };
+    let report = lake
+        .try_ingest(&[("lines.jsonl", lines.join("\n").as_bytes())], &options)
+        .await
+        .unwrap();
+    assert_eq!(
+        report.rejected as usize,
+        lines.len(),
+        "{:?}",
+        report.rejects_by_code
+    );
     let outcome = erased(&mut lake, &alice()).await;
     assert!(outcome.proven, "{:?}", outcome.proofs);
     assert_eq!(outcome.scope.rejects, 3 + 5);
@@ -181,7 +256,9 @@ async fn what_escapes_and_typography_hide_is_found() {
     ];
     let (mut lake, addresses) = lake_of(&grains).await;
     let mut request = alice();
-    request.people[0].identifiers.extend([r"CORP\nora", "O'Brien Kelly", "u-4711"].map(str::to_owned));
+    request.people[0]
+        .identifiers
+        .extend([r"CORP\nora", "O'Brien Kelly", "u-4711"].map(str::to_owned));
     assert_eq!(
         found(&mut lake, &request, &addresses).await,
         [
@@ -194,7 +271,10 @@ async fn what_escapes_and_typography_hide_is_found() {
             ""
         ]
     );
-    request.extent = Extent { text_mentions: true, ..Extent::default() };
+    request.extent = Extent {
+        text_mentions: true,
+        ..Extent::default()
+    };
     let outcome = erased(&mut lake, &request).await;
     assert!(outcome.proven, "{:?}", outcome.proofs);
     assert_eq!(outcome.scope.grains, 6);
@@ -203,12 +283,23 @@ async fn what_escapes_and_typography_hide_is_found() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_claim_that_was_denied_goes_with_the_grain_that_it_is_about() {
     let mut lake = TestLake::new().await;
-    let locked = grain(&belief(r#""object": "x", "user_id": "alice-77", "invalidation_policy": {"mode": "locked"}"#));
-    let ended = IndexState { system_valid_to: Some(1_767_225_700_000), ..IndexState::default() };
-    let manifest = Manifest { entries: BTreeMap::from([(locked.address, ended)]) };
+    let locked = grain(&belief(
+        r#""object": "x", "user_id": "alice-77", "invalidation_policy": {"mode": "locked"}"#,
+    ));
+    let ended = IndexState {
+        system_valid_to: Some(1_767_225_700_000),
+        ..IndexState::default()
+    };
+    let manifest = Manifest {
+        entries: BTreeMap::from([(locked.address, ended)]),
+    };
     let file = container(&[locked.blob], ContainerOptions::default(), Some(&manifest));
     assert_eq!(lake.ingest(&[("claims.mg", &file)]).await.grains_written, 1);
-    assert_eq!(lake.value("SELECT count(*) FROM rejects WHERE field = 'manifest'").await, "1");
+    assert_eq!(
+        lake.value("SELECT count(*) FROM rejects WHERE field = 'manifest'")
+            .await,
+        "1"
+    );
     let outcome = erased(&mut lake, &alice()).await;
     assert!(outcome.proven, "{:?}", outcome.proofs);
     lake.lake.refresh().await.unwrap();
@@ -218,21 +309,25 @@ async fn a_claim_that_was_denied_goes_with_the_grain_that_it_is_about() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_session_is_one_of_its_namespace_and_field_and_is_shared_with_whoever_it_names() {
     let event = |more: &str| {
-        format!(r#"{{"type": "event", "role": "assistant", "content": "noted", "created_at": 1767225600000, {more}}}"#)
+        format!(
+            r#"{{"type": "event", "role": "assistant", "content": "noted", "created_at": 1767225600000, {more}}}"#
+        )
     };
     let grains = [
         belief(r#""object": "1", "user_id": "alice-77", "session_id": "main", "namespace": "a""#),
         event(r#""session_id": "main", "namespace": "a""#),
         event(r#""session_id": "main", "namespace": "b""#),
         event(r#""run_id": "main", "namespace": "a""#),
-        belief(r#""object": "2", "session_id": "main", "namespace": "a""#).replace("thing", "Bob Jones"),
+        belief(r#""object": "2", "session_id": "main", "namespace": "a""#)
+            .replace("thing", "Bob Jones"),
         belief(r#""object": "3", "user_id": "alice-77", "session_id": "both""#),
         event(r#""session_id": "both""#),
         belief(r#""object": "4", "entity_id": "bob-1", "session_id": "both""#),
         belief(r#""object": "5", "user_id": "alice-77", "run_id": "nightly", "namespace": "a""#),
         belief(r#""object": "6", "user_id": "bob-1", "run_id": "nightly", "namespace": "a""#),
         belief(r#""object": "7", "user_id": "alice-77", "run_id": "own", "session_id": "both""#),
-        event(r#""run_id": "nightly", "session_id": "main", "namespace": "a""#).replace("noted", "own session"),
+        event(r#""run_id": "nightly", "session_id": "main", "namespace": "a""#)
+            .replace("noted", "own session"),
         event(r#""run_id": "own", "session_id": "both""#).replace("noted", "own run"),
     ];
     let (mut lake, addresses) = lake_of(&grains).await;
@@ -263,56 +358,102 @@ fn consent(grantee: &str, more: &str) -> String {
 }
 
 fn withdrawal(of: &str, more: &str) -> String {
-    let plain = consent("did:web:corp.example", &format!(r#", "prior_consent": "{of}"{more}"#));
+    let plain = consent(
+        "did:web:corp.example",
+        &format!(r#", "prior_consent": "{of}"{more}"#),
+    );
     plain.replace(r#""is_withdrawal": false"#, r#""is_withdrawal": true"#)
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn only_the_one_who_consented_withdraws_and_every_spelling_of_it_counts() {
-    let consents: Vec<String> = (0..5).map(|number| consent(&format!("did:web:corp{number}.example"), "")).collect();
-    let names: Vec<String> = consents.iter().map(|text| grain(text).address.to_string()).collect();
+    let consents: Vec<String> = (0..5)
+        .map(|number| consent(&format!("did:web:corp{number}.example"), ""))
+        .collect();
+    let names: Vec<String> = consents
+        .iter()
+        .map(|text| grain(text).address.to_string())
+        .collect();
     let cascade = r#""invalidation_policy": {"mode": "consent_cascade"}"#;
     let timed = r#""invalidation_policy": {"mode": "timed", "locked_until": 5, "fallback_mode": "consent_cascade"}"#;
     let on = |number: usize, policy: &str| {
-        belief(&format!(r#""object": "{number}", "processing_basis": "{}", {policy}"#, names[number]))
+        belief(&format!(
+            r#""object": "{number}", "processing_basis": "{}", {policy}"#,
+            names[number]
+        ))
     };
-    let based = [on(0, cascade), on(1, cascade), on(2, timed), on(3, cascade), on(4, cascade)];
+    let based = [
+        on(0, cascade),
+        on(1, cascade),
+        on(2, timed),
+        on(3, cascade),
+        on(4, cascade),
+    ];
     let withdrawals = [
         withdrawal(&names[0], "").replace("did:web:al.example", "did:web:mallory.example"),
         withdrawal(&names[1], "").replace(r#"["store"]"#, "[]"),
         withdrawal(&names[2], "").replace(r#"["store"]"#, r#"["share"]"#),
         withdrawal(&format!("sha256:{}", names[3]), "").replace("1767225600000", "1767225500000"),
     ];
-    let (mut lake, addresses) = lake_of(&[&consents[..], &based[..], &withdrawals[..]].concat()).await;
-    let request = Request { withdrawn: true, ..Request::default() };
+    let (mut lake, addresses) =
+        lake_of(&[&consents[..], &based[..], &withdrawals[..]].concat()).await;
+    let request = Request {
+        withdrawn: true,
+        ..Request::default()
+    };
     let told = found(&mut lake, &request, &addresses[5..10]).await;
-    assert_eq!(told, ["", "consent: goes", "consent: goes", "consent: goes", ""]);
+    assert_eq!(
+        told,
+        ["", "consent: goes", "consent: goes", "consent: goes", ""]
+    );
     let in_force = "SELECT grantee_did FROM consent_state WHERE in_force ORDER BY 1";
-    assert_eq!(lake.rows(in_force).await.concat(), ["did:web:corp0.example", "did:web:corp4.example"]);
+    assert_eq!(
+        lake.rows(in_force).await.concat(),
+        ["did:web:corp0.example", "did:web:corp4.example"]
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_consent_that_was_narrowed_or_taken_back_is_not_in_force() {
     let wide = consent("did:web:corp.example", "").replace(r#"["store"]"#, r#"["store", "share"]"#);
     let (mut lake, addresses) = lake_of(&[wide]).await;
-    let narrow = consent("did:web:corp.example", r#", "supersession_justification": "narrowed""#);
+    let narrow = consent(
+        "did:web:corp.example",
+        r#", "supersession_justification": "narrowed""#,
+    );
     let in_force = "SELECT scope FROM consent_state WHERE in_force ORDER BY 1";
     assert_eq!(lake.rows(in_force).await.concat(), ["share", "store"]);
     let mut operate = async |lines: String| {
         let mut answers = Vec::new();
         let mut note = |answer: &gristmill_engine::apply::Answer| {
-            answers.push((answer.ok, answer.content_address.clone().unwrap_or_default()));
+            answers.push((
+                answer.ok,
+                answer.content_address.clone().unwrap_or_default(),
+            ));
             Ok(())
         };
-        apply(&mut lake.lake, &mut lines.as_bytes(), &ApplyOptions::default(), &mut note).await.unwrap();
+        apply(
+            &mut lake.lake,
+            &mut lines.as_bytes(),
+            &ApplyOptions::default(),
+            &mut note,
+        )
+        .await
+        .unwrap();
         lake.lake.refresh().await.unwrap();
         (answers, lake.rows(in_force).await.concat())
     };
-    let line = format!(r#"{{"op": "supersede", "address": "{}", "grain": {narrow}}}"#, addresses[0]);
+    let line = format!(
+        r#"{{"op": "supersede", "address": "{}", "grain": {narrow}}}"#,
+        addresses[0]
+    );
     let (answers, left) = operate(line).await;
     assert!(answers[0].0);
     assert_eq!(left, ["store"]);
-    let line = format!(r#"{{"op": "retract", "address": "{}", "reason": "revoked"}}"#, answers[0].1);
+    let line = format!(
+        r#"{{"op": "retract", "address": "{}", "reason": "revoked"}}"#,
+        answers[0].1
+    );
     let (answers, left) = operate(line).await;
     assert!(answers[0].0);
     assert_eq!(left, [""; 0]);
@@ -321,17 +462,38 @@ async fn a_consent_that_was_narrowed_or_taken_back_is_not_in_force() {
 #[tokio::test(flavor = "multi_thread")]
 async fn events_that_name_the_person_are_disclosed() {
     let (mut lake, addresses) = lake_of(&[belief(r#""object": "x""#)]).await;
-    let line = format!(r#"{{"op": "retract", "address": "{}", "reason": "Alice Smith asked for it"}}"#, addresses[0]);
-    apply(&mut lake.lake, &mut line.as_bytes(), &ApplyOptions::default(), &mut |_| Ok(())).await.unwrap();
+    let line = format!(
+        r#"{{"op": "retract", "address": "{}", "reason": "Alice Smith asked for it"}}"#,
+        addresses[0]
+    );
+    apply(
+        &mut lake.lake,
+        &mut line.as_bytes(),
+        &ApplyOptions::default(),
+        &mut |_| Ok(()),
+    )
+    .await
+    .unwrap();
     let (_, survey) = plan(&mut lake.lake, &alice(), 2).await.unwrap();
     let mut held: Vec<Disclosed> = Vec::new();
     let mut note = |one: &Disclosed| {
         held.push(one.clone());
         Ok(())
     };
-    assert_eq!(disclose(&mut lake.lake, &alice(), &survey, None, &mut note).await.unwrap(), 1);
-    assert_eq!((held[0].table, &*held[0].content_address), ("state", &*addresses[0].to_string()));
-    assert_eq!(held[0].event.as_ref().unwrap().reason.as_deref(), Some("Alice Smith asked for it"));
+    assert_eq!(
+        disclose(&mut lake.lake, &alice(), &survey, None, &mut note)
+            .await
+            .unwrap(),
+        1
+    );
+    assert_eq!(
+        (held[0].table, &*held[0].content_address),
+        ("state", &*addresses[0].to_string())
+    );
+    assert_eq!(
+        held[0].event.as_ref().unwrap().reason.as_deref(),
+        Some("Alice Smith asked for it")
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -340,7 +502,10 @@ async fn a_ground_that_names_the_person_never_gets_into_a_certificate() {
     let mut order = order(lake.folder());
     order.ground.reference = Some("Request of Alice Smith".to_owned());
     let refused = erase(&mut lake.lake, &alice(), &order).await;
-    assert!(matches!(refused, Err(EngineError::Request(_))), "{refused:?}");
+    assert!(
+        matches!(refused, Err(EngineError::Request(_))),
+        "{refused:?}"
+    );
     assert_eq!(lake.value("SELECT count(*) FROM grains").await, "1");
 }
 
@@ -352,24 +517,47 @@ async fn an_audit_log_that_was_cut_off_or_cant_be_read_doesnt_verify() {
     let audit = lake.folder().join("lake/audit");
     let aside = lake.folder().join("aside");
     let newest = |folder: &Path, ending: &str| {
-        let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
-        files.filter(|path| path.to_string_lossy().ends_with(ending)).max().unwrap()
+        let files = std::fs::read_dir(folder)
+            .unwrap()
+            .map(|entry| entry.unwrap().path());
+        files
+            .filter(|path| path.to_string_lossy().ends_with(ending))
+            .max()
+            .unwrap()
     };
     let uri = lake.folder().join("lake").display().to_string();
-    let verdict =
-        async || gristmill_engine::lake::Lake::open_unchecked(&uri).await.unwrap().verify_audit().await.unwrap();
+    let verdict = async || {
+        gristmill_engine::lake::Lake::open_unchecked(&uri)
+            .await
+            .unwrap()
+            .verify_audit()
+            .await
+            .unwrap()
+    };
     let commit = newest(&audit.join("_delta_log"), ".json");
     std::fs::rename(&commit, &aside).unwrap();
     let cut = verdict().await;
-    assert!(cut.bad > 0 && cut.first_problem.as_ref().unwrap().contains("certificate"), "{cut:?}");
+    assert!(
+        cut.bad > 0 && cut.first_problem.as_ref().unwrap().contains("certificate"),
+        "{cut:?}"
+    );
     std::fs::rename(&aside, &commit).unwrap();
     assert_eq!(verdict().await.bad, 0);
     let file = newest(&audit, ".parquet");
     std::fs::rename(&file, &aside).unwrap();
-    assert!(verdict().await.first_problem.unwrap().contains("can't be read"));
+    assert!(
+        verdict()
+            .await
+            .first_problem
+            .unwrap()
+            .contains("can't be read")
+    );
     std::fs::remove_dir_all(&audit).unwrap();
     let wiped = gristmill_engine::lake::Lake::open_unchecked(&uri).await;
-    assert!(matches!(wiped, Err(EngineError::TableLost { table: "audit", .. })), "{wiped:?}");
+    assert!(
+        matches!(wiped, Err(EngineError::TableLost { table: "audit", .. })),
+        "{wiped:?}"
+    );
     // A lake of format 1 has nothing else to say so.
     std::fs::remove_file(lake.folder().join("lake/heads.json")).unwrap();
     let wiped = verdict().await;

@@ -1,4 +1,5 @@
-//! Exact answers, whatever LIMIT says. `cargo run --release --bin exact` asks the same of lakes of millions.
+//! Exact answers, whatever LIMIT says. `cargo run --release --bin exact` asks the same of lakes of
+//! millions.
 
 use gristmill_queries::exec::Executor;
 use gristmill_queries::sql::{SqlOptions, lake_context};
@@ -11,12 +12,28 @@ async fn counts_aggregates_and_pages_are_those_of_looking_at_every_grain() {
     let folder = tempfile::tempdir().unwrap();
     let place = |name: &str| folder.path().join(name).display().to_string();
     let (files, lake) = (place("corpus"), place("lake"));
-    let generate = ["generate", &files, "--grains", "6000", "--file-grains", "2000", "--people", "100", "--quiet"];
+    let generate = [
+        "generate",
+        &files,
+        "--grains",
+        "6000",
+        "--file-grains",
+        "2000",
+        "--people",
+        "100",
+        "--quiet",
+    ];
     gristmill().args(generate).assert().success();
     for number in 0..3 {
         // A segment each.
         gristmill()
-            .args(["--lake", &lake, "--quiet", "ingest", &format!("{files}/corpus-{number:05}.mg")])
+            .args([
+                "--lake",
+                &lake,
+                "--quiet",
+                "ingest",
+                &format!("{files}/corpus-{number:05}.mg"),
+            ])
             .assert()
             .success();
     }

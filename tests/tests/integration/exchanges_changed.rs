@@ -1,5 +1,6 @@
-//! A recorded exchange with anything at all in one of its places comes back equal, or is kept whole: providers add fields, proxies
-//! change types, an answer has alternatives, and none of that may change what is stored. The exchanges as they were recorded are `exchanges_round_trip`'s.
+//! A recorded exchange with anything at all in one of its places comes back equal, or is kept
+//! whole: providers add fields, proxies change types, an answer has alternatives, and none of that
+//! may change what is stored. The exchanges as they were recorded are `exchanges_round_trip`'s.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,7 +11,8 @@ use gristmill_connectors::wire::round_trip::{Outcome, check};
 use gristmill_schemas::json::{Json, Object};
 use gristmill_tests::paths::{shared_or_skip, workspace};
 
-/// What comes to stand in a place: every type, empty and not, and text that means something to the adapters.
+/// What comes to stand in a place: every type, empty and not, and text that means something to the
+/// adapters.
 const CHANGES: [&str; 15] = [
     "null",
     "true",
@@ -50,11 +52,19 @@ fn an_exchange_of_ours_comes_back_equal_whatever_stands_in_one_of_its_places() {
 
 #[test]
 fn a_recorded_exchange_comes_back_equal_whatever_stands_in_one_of_its_places() {
-    let Some(folder) = shared_or_skip("transcripts/exchanges") else { return };
-    let mut files: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let Some(folder) = shared_or_skip("transcripts/exchanges") else {
+        return;
+    };
+    let mut files: Vec<_> = fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
     files.sort();
     // One of each endpoint; `GRISTMILL_EXCHANGES` asks for more.
-    let count = std::env::var("GRISTMILL_EXCHANGES").ok().and_then(|count| count.parse().ok()).unwrap_or(1);
+    let count = std::env::var("GRISTMILL_EXCHANGES")
+        .ok()
+        .and_then(|count| count.parse().ok())
+        .unwrap_or(1);
     check_files(&files, count);
 }
 
@@ -63,23 +73,45 @@ fn check_files(files: &[PathBuf], most_of_each: usize) {
     for file in files {
         check_file(file, most_of_each, &mut checked, &mut faults);
     }
-    println!("{checked} changed exchanges, {} came back different", faults.len());
+    println!(
+        "{checked} changed exchanges, {} came back different",
+        faults.len()
+    );
     faults.iter().take(60).for_each(|fault| println!("{fault}"));
-    assert!(checked > 0 && faults.is_empty(), "{} of {checked} came back different", faults.len());
+    assert!(
+        checked > 0 && faults.is_empty(),
+        "{} of {checked} came back different",
+        faults.len()
+    );
 }
 
 fn check_file(file: &Path, most: usize, checked: &mut usize, faults: &mut Vec<String>) {
     let text = fs::read_to_string(file).unwrap();
-    let exchanges = text.lines().filter(|line| !line.is_empty() && (most == usize::MAX || line.len() <= LONGEST_LINE));
+    let exchanges = text
+        .lines()
+        .filter(|line| !line.is_empty() && (most == usize::MAX || line.len() <= LONGEST_LINE));
     for line in exchanges.take(most) {
         let mut json = Json::parse(line.as_bytes()).unwrap().into_owned();
         for body in ["request", "response"] {
-            let Some(original) = json.get(body).filter(|json| json.as_object().is_some()).cloned() else { continue };
+            let Some(original) = json
+                .get(body)
+                .filter(|json| json.as_object().is_some())
+                .cloned()
+            else {
+                continue;
+            };
             let mut places = Vec::new();
             visit(&original, &mut Vec::new(), &mut places);
             for place in &places {
-                for change in CHANGES.iter().copied().map(Change::Value).chain([Change::Nothing, Change::Again]) {
-                    let Some(changed) = with_change(&original, place, change) else { continue };
+                for change in CHANGES
+                    .iter()
+                    .copied()
+                    .map(Change::Value)
+                    .chain([Change::Nothing, Change::Again])
+                {
+                    let Some(changed) = with_change(&original, place, change) else {
+                        continue;
+                    };
                     json.as_object_mut().unwrap().insert(body, changed);
                     if let Some(path) = difference(&json) {
                         let id = json.get("id").and_then(Json::as_str).unwrap_or_default();
@@ -123,7 +155,9 @@ fn visit(json: &Json, here: &mut Vec<Step>, places: &mut Vec<Vec<Step>>) {
 /// `json` with a change at a place; `None` if the place can't be changed so.
 fn with_change<'j>(json: &Json<'j>, place: &[Step], change: Change) -> Option<Json<'j>> {
     let Some((&step, rest)) = place.split_first() else {
-        let Change::Value(value) = change else { return None };
+        let Change::Value(value) = change else {
+            return None;
+        };
         return Some(Json::parse(value.as_bytes()).unwrap());
     };
     let instead = |child: &Json<'j>| match change {
@@ -142,7 +176,11 @@ fn with_change<'j>(json: &Json<'j>, place: &[Step], change: Change) -> Option<Js
             let mut changed = instead(object.iter().nth(step)?.1)?;
             let all = object.iter().enumerate();
             let members = all.filter_map(|(at, (key, value))| {
-                let value = if at == step { changed.pop() } else { Some(value.clone()) };
+                let value = if at == step {
+                    changed.pop()
+                } else {
+                    Some(value.clone())
+                };
                 Some((key.to_owned(), value?))
             });
             Json::Object(members.collect::<Object>())

@@ -1,14 +1,16 @@
 //! Another engine reads the lake: Python's `deltalake` and `duckdb` see the same rows as our SQL.
 //!
-//! The Python with the packages `deltalake`, `duckdb` and `pyarrow` is named by `GRISTMILL_PYTHON` (`.ci/run` makes one), else `python3`
-//! is tried. Where neither has the packages the test says so and skips.
+//! The Python with the packages `deltalake`, `duckdb` and `pyarrow` is named by `GRISTMILL_PYTHON`
+//! (`.ci/run` makes one), else `python3` is tried. Where neither has the packages the test says so
+//! and skips.
 
 use std::process::Command;
 
 use gristmill_tests::datasets;
 use gristmill_tests::lake::TestLake;
 
-/// Prints, a line each: rows by table, grains by type, bytes of all blobs, and blobs whose hash isn't their address.
+/// Prints, a line each: rows by table, grains by type, bytes of all blobs, and blobs whose hash
+/// isn't their address.
 const SCRIPT: &str = r#"
 import hashlib, sys
 import deltalake, duckdb
@@ -32,10 +34,16 @@ print("wrong", wrong)
 /// A Python that has the packages; `None`, with the reason on standard error, if there is none.
 fn python() -> Option<String> {
     let named = std::env::var("GRISTMILL_PYTHON").unwrap_or_else(|_| "python3".to_owned());
-    match Command::new(&named).args(["-c", "import deltalake, duckdb, pyarrow"]).output() {
+    match Command::new(&named)
+        .args(["-c", "import deltalake, duckdb, pyarrow"])
+        .output()
+    {
         Ok(output) if output.status.success() => Some(named),
         Ok(_) => {
-            eprintln!("skipped: `{named}` lacks deltalake, duckdb or pyarrow (GRISTMILL_PYTHON names another)");
+            eprintln!(
+                "skipped: `{named}` lacks deltalake, duckdb or pyarrow (GRISTMILL_PYTHON names \
+                 another)"
+            );
             None
         }
         Err(error) => {
@@ -53,18 +61,36 @@ async fn another_engine_reads_the_same_rows() {
     let mut lake = TestLake::new().await;
     lake.ingest(&files).await;
     let folder = lake.folder().join("lake");
-    let output = Command::new(python).args(["-c", SCRIPT]).arg(&folder).output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let output = Command::new(python)
+        .args(["-c", SCRIPT])
+        .arg(&folder)
+        .output()
+        .unwrap();
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     let seen = String::from_utf8(output.stdout).unwrap();
     let mut expected = String::new();
     for table in ["grains", "state", "rejects", "audit"] {
-        expected += &format!("{table} {}\n", lake.value(&format!("SELECT count(*) FROM {table}")).await);
+        expected += &format!(
+            "{table} {}\n",
+            lake.value(&format!("SELECT count(*) FROM {table}")).await
+        );
     }
-    for row in lake.rows("SELECT type, count(*), sum(blob_size) FROM grains GROUP BY type ORDER BY type").await {
+    for row in lake
+        .rows("SELECT type, count(*), sum(blob_size) FROM grains GROUP BY type ORDER BY type")
+        .await
+    {
         expected += &format!("{}\n", row.join(" "));
     }
-    let tags = lake.value("SELECT count(*) FROM grains WHERE cardinality(structural_tags) > 0").await;
-    let people = lake.value("SELECT count(DISTINCT user_id) FROM grains").await;
+    let tags = lake
+        .value("SELECT count(*) FROM grains WHERE cardinality(structural_tags) > 0")
+        .await;
+    let people = lake
+        .value("SELECT count(DISTINCT user_id) FROM grains")
+        .await;
     expected += &format!("tags {tags}\npeople {people}\nwrong 0\n");
     assert_eq!(seen, expected);
 }

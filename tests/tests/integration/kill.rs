@@ -1,5 +1,5 @@
-//! An ingest, a compaction or an application of operations that is killed at any moment leaves the lake at a committed version,
-//! and going on from there ends where an undisturbed run ends.
+//! An ingest, a compaction or an application of operations that is killed at any moment leaves the
+//! lake at a committed version, and going on from there ends where an undisturbed run ends.
 //!
 //! The environment variable `GRISTMILL_KILLS` asks for more kills.
 
@@ -26,15 +26,27 @@ const MEMORY: &str = "4M";
 
 fn command(lake: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(binary::path());
-    command.arg("--lake").arg(lake).args(["--quiet", "--format", "json", "--memory", MEMORY]).args(arguments);
+    command
+        .arg("--lake")
+        .arg(lake)
+        .args(["--quiet", "--format", "json", "--memory", MEMORY])
+        .args(arguments);
     command.stdout(Stdio::null()).stderr(Stdio::null());
     command
 }
 
 fn must(lake: &Path, arguments: &[&str]) {
-    let output = command(lake, arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).output().unwrap();
+    let output = command(lake, arguments)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .output()
+        .unwrap();
     let code = output.status.code();
-    assert!(matches!(code, Some(0 | 2)), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    assert!(
+        matches!(code, Some(0 | 2)),
+        "{arguments:?}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
 }
 
 /// What a lake holds, but for when and in which order it came in.
@@ -46,14 +58,24 @@ struct Content {
 }
 
 fn content(lake: &Path) -> Content {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .unwrap();
     runtime.block_on(async {
         let lake = Lake::open(lake.to_str().unwrap()).await.unwrap();
-        let batches: Vec<RecordBatch> =
-            lake.scan(Some(&["content_address", "blob"])).unwrap().try_collect().await.unwrap();
+        let batches: Vec<RecordBatch> = lake
+            .scan(Some(&["content_address", "blob"]))
+            .unwrap()
+            .try_collect()
+            .await
+            .unwrap();
         let mut grains = BTreeMap::new();
         for batch in &batches {
-            let (addresses, blobs) = (batch.column(0).as_string::<i32>(), batch.column(1).as_binary::<i32>());
+            let (addresses, blobs) = (
+                batch.column(0).as_string::<i32>(),
+                batch.column(1).as_binary::<i32>(),
+            );
             for (address, blob) in addresses.iter().zip(blobs) {
                 let known = grains.insert(address.unwrap().to_owned(), blob.unwrap().to_vec());
                 assert!(known.is_none(), "{address:?} is in the lake twice");
@@ -72,9 +94,19 @@ async fn triples(table: &Table, columns: [&str; 3]) -> Vec<(String, String, Stri
     for batch in table.read_columns(&columns).await.unwrap() {
         let cell = |name: &str, row: usize| {
             let texts = batch.column_by_name(name).unwrap().as_string::<i32>();
-            if texts.is_valid(row) { texts.value(row).to_owned() } else { String::new() }
+            if texts.is_valid(row) {
+                texts.value(row).to_owned()
+            } else {
+                String::new()
+            }
         };
-        let row = |row| (cell(columns[0], row), cell(columns[1], row), cell(columns[2], row));
+        let row = |row| {
+            (
+                cell(columns[0], row),
+                cell(columns[1], row),
+                cell(columns[2], row),
+            )
+        };
         rows.extend((0..batch.num_rows()).map(row));
     }
     rows.sort();
@@ -87,7 +119,19 @@ fn an_ingest_that_is_killed_again_and_again_ends_with_the_rows_of_an_undisturbed
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
     let corpus = at("corpus").display().to_string();
-    must(&at("none"), &["generate", &corpus, "--grains", "12000", "--file-grains", "4000", "--people", "100"]);
+    must(
+        &at("none"),
+        &[
+            "generate",
+            &corpus,
+            "--grains",
+            "12000",
+            "--file-grains",
+            "4000",
+            "--people",
+            "100",
+        ],
+    );
     // A file that ends too early gives rejects.
     let whole = std::fs::read(at("corpus").join("corpus-00002.mg")).unwrap();
     std::fs::write(at("corpus").join("cut.mg"), &whole[..whole.len() / 2]).unwrap();
@@ -111,7 +155,10 @@ fn an_ingest_that_is_killed_again_and_again_ends_with_the_rows_of_an_undisturbed
             let ingest = command(&lake, &["ingest", &corpus]).spawn().unwrap();
             let was_running = kill_after(ingest, whole_run.mul_f64(share(runs))).unwrap();
             killed += usize::from(was_running);
-            if lake.join("grains/_delta_log/00000000000000000000.json").exists() {
+            if lake
+                .join("grains/_delta_log/00000000000000000000.json")
+                .exists()
+            {
                 check_committed(&lake, &expected);
             }
             if !was_running || killed >= kills {
@@ -131,15 +178,27 @@ fn an_ingest_that_is_killed_again_and_again_ends_with_the_rows_of_an_undisturbed
 /// The lake opens, every file that its log names is there, and it holds nothing that it shouldn't.
 fn check_committed(lake: &Path, expected: &Content) {
     let found = content(lake);
-    assert!(found.grains.iter().all(|(address, blob)| expected.grains.get(address) == Some(blob)));
+    assert!(
+        found
+            .grains
+            .iter()
+            .all(|(address, blob)| expected.grains.get(address) == Some(blob))
+    );
     let is_part = |part: &[(String, String, String)], whole: &[(String, String, String)]| {
         part.len() <= whole.len() && part.iter().all(|row| whole.binary_search(row).is_ok())
     };
-    assert!(is_part(&found.states, &expected.states), "states come in once");
-    assert!(is_part(&found.rejects, &expected.rejects), "rejects come in once");
+    assert!(
+        is_part(&found.states, &expected.states),
+        "states come in once"
+    );
+    assert!(
+        is_part(&found.rejects, &expected.rejects),
+        "rejects come in once"
+    );
 }
 
-/// Supersessions whose successor isn't in the lake: the grains that they close would be gone for nothing.
+/// Supersessions whose successor isn't in the lake: the grains that they close would be gone for
+/// nothing.
 fn closed_by_absent(lake: &Path) -> usize {
     let found = content(lake);
     let is_absent = |(_, event, value): &&(String, String, String)| {
@@ -153,9 +212,14 @@ fn audit_holds(lake: &Path) -> bool {
     command(lake, &["audit", "verify"]).status().unwrap().code() == Some(0)
 }
 
-/// Kills the command at many points of its run over copies of the lake `pristine`. After each kill `left` looks at the lake;
-/// then the command runs to its end, and `done` looks at it.
-fn kill_again_and_again(pristine: &Path, arguments: &[&str], left: impl Fn(&Path), done: impl Fn(&Path)) {
+/// Kills the command at many points of its run over copies of the lake `pristine`. After each kill
+/// `left` looks at the lake; then the command runs to its end, and `done` looks at it.
+fn kill_again_and_again(
+    pristine: &Path,
+    arguments: &[&str],
+    left: impl Fn(&Path),
+    done: impl Fn(&Path),
+) {
     let lake = pristine.with_file_name("killed");
     copy_folder(pristine, &lake).unwrap();
     let started = Instant::now();
@@ -185,7 +249,19 @@ fn a_compaction_that_is_killed_loses_and_doubles_nothing() {
     let at = |name: &str| folder.path().join(name);
     let corpus = at("corpus").display().to_string();
     let pristine = at("pristine");
-    must(&at("none"), &["generate", &corpus, "--grains", "6000", "--file-grains", "500", "--people", "50"]);
+    must(
+        &at("none"),
+        &[
+            "generate",
+            &corpus,
+            "--grains",
+            "6000",
+            "--file-grains",
+            "500",
+            "--people",
+            "50",
+        ],
+    );
     for number in 0..12 {
         let file = at("corpus").join(format!("corpus-{number:05}.mg"));
         must(&pristine, &["ingest", &file.display().to_string()]);
@@ -220,7 +296,19 @@ fn a_repair_that_is_killed_ends_with_the_rows_of_before_the_damage() {
     let at = |name: &str| folder.path().join(name);
     let corpus = at("corpus").display().to_string();
     let pristine = at("pristine");
-    must(&at("none"), &["generate", &corpus, "--grains", "1200", "--file-grains", "400", "--people", "20"]);
+    must(
+        &at("none"),
+        &[
+            "generate",
+            &corpus,
+            "--grains",
+            "1200",
+            "--file-grains",
+            "400",
+            "--people",
+            "20",
+        ],
+    );
     for number in 0..3 {
         let file = at("corpus").join(format!("corpus-{number:05}.mg"));
         must(&pristine, &["ingest", &file.display().to_string()]);
@@ -230,8 +318,18 @@ fn a_repair_that_is_killed_ends_with_the_rows_of_before_the_damage() {
         let query = "SELECT content_address, subject, relation FROM grains ORDER BY 1";
         // A query sorts in more memory than the batches of the other commands have here.
         let mut sql = Command::new(binary::path());
-        let output = sql.arg("--lake").arg(lake).args(["--quiet", "--format", "json", "sql", query]).output().unwrap();
-        assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+        let output = sql
+            .arg("--lake")
+            .arg(lake)
+            .args(["--quiet", "--format", "json", "sql", query])
+            .output()
+            .unwrap();
+        assert_eq!(
+            output.status.code(),
+            Some(0),
+            "{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
         output.stdout
     };
     let (expected, rows) = (content(&pristine), subjects(&pristine));
@@ -277,19 +375,28 @@ fn a_retry_of_what_was_refused_that_is_killed_loses_nothing_and_takes_nothing_tw
     let whole_run = started.elapsed();
     let (refused, expected) = (content(&pristine), content(&undisturbed));
     assert_eq!((expected.grains.len(), expected.rejects.len()), (15_996, 4));
-    assert!(refused.rejects.len() > 5_000 && refused.grains.len() + refused.rejects.len() == 16_000);
+    assert!(
+        refused.rejects.len() > 5_000 && refused.grains.len() + refused.rejects.len() == 16_000
+    );
     let (mut killed, mut runs) = (0, 0);
     while killed < kills {
         let lake = at(&format!("killed-{runs}"));
         copy_folder(&pristine, &lake).unwrap();
-        // A retry that was killed begins at the first grain again, so a lake is left alone after a few kills.
+        // A retry that was killed begins at the first grain again, so a lake is left alone after a
+        // few kills.
         for _ in 0..RETRY_KILLS {
             runs += 1;
-            let was_running =
-                kill_after(command(&lake, &retry).spawn().unwrap(), whole_run.mul_f64(share(runs))).unwrap();
+            let was_running = kill_after(
+                command(&lake, &retry).spawn().unwrap(),
+                whole_run.mul_f64(share(runs)),
+            )
+            .unwrap();
             killed += usize::from(was_running);
             let left = content(&lake);
-            assert!(left.grains.len() >= refused.grains.len() && left.rejects.len() >= expected.rejects.len());
+            assert!(
+                left.grains.len() >= refused.grains.len()
+                    && left.rejects.len() >= expected.rejects.len()
+            );
             if !was_running {
                 break;
             }
@@ -318,31 +425,61 @@ fn an_apply_that_is_killed_does_a_batch_or_leaves_it_and_the_next_run_does_the_r
             r#"{{"type": "belief", "subject": "s{number}", "relation": "is", "object": "{object}", "confidence": 1.0, "created_at": 1767225600000}}"#
         )
     };
-    let put: Vec<String> =
-        (0..400).map(|number| format!(r#"{{"op": "put", "grain": {}}}"#, belief(number, "old"))).collect();
+    let put: Vec<String> = (0..400)
+        .map(|number| format!(r#"{{"op": "put", "grain": {}}}"#, belief(number, "old")))
+        .collect();
     std::fs::write(at("put.jsonl"), put.join("\n")).unwrap();
-    must(&pristine, &["apply", &at("put.jsonl").display().to_string(), "--out", &at("answers").display().to_string()]);
+    must(
+        &pristine,
+        &[
+            "apply",
+            &at("put.jsonl").display().to_string(),
+            "--out",
+            &at("answers").display().to_string(),
+        ],
+    );
     let answers = std::fs::read_to_string(at("answers")).unwrap();
     let addresses = answers.lines().map(|line| {
         let answer: serde_json::Value = serde_json::from_str(line).unwrap();
         answer["content_address"].as_str().unwrap().to_owned()
     });
-    let operations = addresses.enumerate().map(|(number, address)| match number % 4 {
-        0 => {
-            let why = if number % 8 == 0 { r#""reason": "outdated", "# } else { "" };
-            format!(r#"{{"op": "supersede", "address": "{address}", {why}"grain": {}}}"#, belief(number, "new"))
-        }
-        1 => format!(r#"{{"op": "contradict", "address": "{address}", "reason": "wrong"}}"#),
-        2 => format!(r#"{{"op": "verify", "address": "{address}", "status": "verified"}}"#),
-        _ => format!(r#"{{"op": "put", "grain": {}}}"#, belief(number, "another")),
-    });
+    let operations = addresses
+        .enumerate()
+        .map(|(number, address)| match number % 4 {
+            0 => {
+                let why = if number % 8 == 0 {
+                    r#""reason": "outdated", "#
+                } else {
+                    ""
+                };
+                format!(
+                    r#"{{"op": "supersede", "address": "{address}", {why}"grain": {}}}"#,
+                    belief(number, "new")
+                )
+            }
+            1 => format!(r#"{{"op": "contradict", "address": "{address}", "reason": "wrong"}}"#),
+            2 => format!(r#"{{"op": "verify", "address": "{address}", "status": "verified"}}"#),
+            _ => format!(r#"{{"op": "put", "grain": {}}}"#, belief(number, "another")),
+        });
     std::fs::write(at("ops.jsonl"), operations.collect::<Vec<_>>().join("\n")).unwrap();
     let (before, ops) = (content(&pristine), at("ops.jsonl").display().to_string());
     assert_eq!((before.grains.len(), before.states.len()), (400, 0));
     let half = |lake: &Path| {
         let found = content(lake);
-        assert!(matches!((found.grains.len(), found.states.len()), (400 | 600, 0 | 200)), "a batch is done or not");
-        assert!(before.grains.keys().all(|address| found.grains.contains_key(address)), "nothing is lost");
+        assert!(
+            matches!(
+                (found.grains.len(), found.states.len()),
+                (400 | 600, 0 | 200)
+            ),
+            "a batch is done or not"
+        );
+        assert!(
+            before
+                .grains
+                .keys()
+                .all(|address| found.grains.contains_key(address)),
+            "nothing is lost"
+        );
         assert_eq!(closed_by_absent(lake), 0);
     };
     kill_again_and_again(&pristine, &["apply", &ops], half, |lake| {
@@ -360,19 +497,38 @@ fn an_ingest_of_claims_that_is_killed_closes_no_grain_by_an_absent_one_and_loses
     std::fs::write(&file, frames(&old)).unwrap();
     let pristine = at("pristine");
     must(&pristine, &["ingest", &file]);
-    // Each of the new grains takes the place of an old one, and says of itself that it was verified.
+    // Each of the new grains takes the place of an old one, and says of itself that it was
+    // verified.
     let new: Vec<Vec<u8>> = (400..800).map(belief).collect();
     let address = |blob: &Vec<u8>| ContentAddress::of(blob);
-    let superseded = old
-        .iter()
-        .zip(&new)
-        .map(|(old, new)| (address(old), IndexState { superseded_by: Some(address(new)), ..IndexState::default() }));
+    let superseded = old.iter().zip(&new).map(|(old, new)| {
+        (
+            address(old),
+            IndexState {
+                superseded_by: Some(address(new)),
+                ..IndexState::default()
+            },
+        )
+    });
     let verified = Some(VerificationStatus::Verified);
-    let states =
-        new.iter().map(|new| (address(new), IndexState { verification_status: verified, ..IndexState::default() }));
-    let manifest = Manifest { entries: superseded.chain(states).collect() };
+    let states = new.iter().map(|new| {
+        (
+            address(new),
+            IndexState {
+                verification_status: verified,
+                ..IndexState::default()
+            },
+        )
+    });
+    let manifest = Manifest {
+        entries: superseded.chain(states).collect(),
+    };
     let claims = at("claims.mg").display().to_string();
-    std::fs::write(&claims, container(&new, ContainerOptions::default(), Some(&manifest))).unwrap();
+    std::fs::write(
+        &claims,
+        container(&new, ContainerOptions::default(), Some(&manifest)),
+    )
+    .unwrap();
     let left = |lake: &Path| {
         let found = content(lake);
         assert!(matches!(found.grains.len(), 400 | 800));
@@ -380,6 +536,13 @@ fn an_ingest_of_claims_that_is_killed_closes_no_grain_by_an_absent_one_and_loses
     };
     kill_again_and_again(&pristine, &["ingest", &claims], left, |lake| {
         let found = content(lake);
-        assert_eq!((found.grains.len(), found.states.len(), closed_by_absent(lake)), (800, 800, 0));
+        assert_eq!(
+            (
+                found.grains.len(),
+                found.states.len(),
+                closed_by_absent(lake)
+            ),
+            (800, 800, 0)
+        );
     });
 }

@@ -1,19 +1,23 @@
-//! Bugs that others had: each of these tests is a story that really happened somewhere. `docs/lessons.md` says which line of
-//! that list has which test; those that concern only the codec are told by `schemas/tests` and the conformance cases.
+//! Bugs that others had: each of these tests is a story that really happened somewhere.
+//! `docs/lessons.md` says which line of that list has which test; those that concern only the codec
+//! are told by `schemas/tests` and the conformance cases.
 
 use gristmill_schemas::address::ContentAddress;
-use gristmill_schemas::container::{Codec, Container, ContainerLimits, ContainerOptions, IndexState, Manifest};
+use gristmill_schemas::container::{
+    Codec, Container, ContainerLimits, ContainerOptions, IndexState, Manifest,
+};
 use gristmill_schemas::error::ErrorCode;
 use gristmill_schemas::grain::{
-    DEFAULT_PAYLOAD_LIMIT, EncodeOptions, Encoding, Field, Grain, Mark, Mode, Payload, TypeByte, Value, encode,
-    integration_keys,
+    DEFAULT_PAYLOAD_LIMIT, EncodeOptions, Encoding, Field, Grain, Mark, Mode, Payload, TypeByte,
+    Value, encode, integration_keys,
 };
 use gristmill_schemas::json::Json;
 use gristmill_schemas::sign::{SigningKey, sign};
 use gristmill_tests::grains::{belief, container, frames, grain, grain_with, plain};
 use gristmill_tests::lake::TestLake;
 
-/// What a reader in `mode` finds in `blob`: the grain as JSON and its marks, or the code of its error.
+/// What a reader in `mode` finds in `blob`: the grain as JSON and its marks, or the code of its
+/// error.
 fn read(blob: &[u8], mode: Mode) -> Result<(Json<'static>, Vec<Mark>), ErrorCode> {
     let payload = Payload::open(blob, DEFAULT_PAYLOAD_LIMIT).map_err(|error| error.code)?;
     let grain = Grain::decode(&payload, mode).map_err(|error| error.code)?;
@@ -29,13 +33,22 @@ fn blob_with(json: &str, own: &[(&'static str, Value)]) -> Vec<u8> {
     let plain = grain(json).blob;
     let payload = Payload::open(&plain, DEFAULT_PAYLOAD_LIMIT).unwrap();
     let grain = Grain::decode(&payload, Mode::Strict).unwrap();
-    let known = grain.known().iter().map(|(field, value)| ((*field).into(), value.to_value()));
-    let own = own.iter().map(|(key, value)| (gristmill_schemas::grain::Key::Own((*key).into()), value.clone()));
-    encode(known.chain(own).collect(), EncodeOptions::default()).unwrap().blob
+    let known = grain
+        .known()
+        .iter()
+        .map(|(field, value)| ((*field).into(), value.to_value()));
+    let own = own.iter().map(|(key, value)| {
+        (
+            gristmill_schemas::grain::Key::Own((*key).into()),
+            value.clone(),
+        )
+    });
+    encode(known.chain(own).collect(), EncodeOptions::default())
+        .unwrap()
+        .blob
 }
 
-const ACTION: &str =
-    r#"{"type":"action","tool_name":"run","input":{"cmd":"ls"},"content":"ok","is_error":false,"created_at":5}"#;
+const ACTION: &str = r#"{"type":"action","tool_name":"run","input":{"cmd":"ls"},"content":"ok","is_error":false,"created_at":5}"#;
 
 // Format and fields
 
@@ -44,8 +57,18 @@ fn the_cbor_flag_over_message_pack_is_seen_through_and_told() {
     let mut blob = belief(1);
     blob[1] |= 1 << 5;
     let (json, marks) = strict(&blob);
-    assert_eq!((json.get("subject").and_then(Json::as_str), marks), (Some("subject 1"), vec![Mark::EncodingFlag]));
-    let cbor = grain_with(ACTION, EncodeOptions { encoding: Encoding::Cbor, ..EncodeOptions::default() }).blob;
+    assert_eq!(
+        (json.get("subject").and_then(Json::as_str), marks),
+        (Some("subject 1"), vec![Mark::EncodingFlag])
+    );
+    let cbor = grain_with(
+        ACTION,
+        EncodeOptions {
+            encoding: Encoding::Cbor,
+            ..EncodeOptions::default()
+        },
+    )
+    .blob;
     assert_eq!(strict(&cbor).1, []);
 }
 
@@ -61,7 +84,13 @@ fn short_keys_of_other_writers_are_read_in_their_own_type_only() {
         ("stdout", "hello".into()),
         ("xcode", 3_i64.into()),
     ];
-    let action = by_hand(5, fields.into_iter().map(|(key, value)| (key.into(), value)).collect());
+    let action = by_hand(
+        5,
+        fields
+            .into_iter()
+            .map(|(key, value)| (key.into(), value))
+            .collect(),
+    );
     let (json, marks) = strict(&action);
     assert_eq!(json.get("stdout").and_then(Json::as_str), Some("hello"));
     assert_eq!(json.get("exit_code").and_then(Json::as_i64), Some(3));
@@ -69,7 +98,14 @@ fn short_keys_of_other_writers_are_read_in_their_own_type_only() {
     // In a belief the same key is the author's own.
     let text = r#"{"type":"belief","subject":"s","relation":"r","object":"o","confidence":1.0,"created_at":1}"#;
     let (json, marks) = strict(&blob_with(text, &[("xcode", 3_i64.into())]));
-    assert_eq!((json.get("xcode").and_then(Json::as_i64), json.get("exit_code"), marks), (Some(3), None, vec![]));
+    assert_eq!(
+        (
+            json.get("xcode").and_then(Json::as_i64),
+            json.get("exit_code"),
+            marks
+        ),
+        (Some(3), None, vec![])
+    );
 }
 
 #[test]
@@ -89,8 +125,11 @@ fn keys_that_the_specification_renamed_are_found_under_both_names() {
 async fn the_text_of_a_tool_s_result_is_in_the_column_content_like_a_message_s() {
     let event = r#"{"type":"event","content":"said","created_at":1}"#;
     let mut lake = TestLake::new().await;
-    lake.ingest(&[("a.mg", &plain(&[grain(ACTION).blob, grain(event).blob]))]).await;
-    let rows = lake.rows("SELECT type, content FROM grains ORDER BY type").await;
+    lake.ingest(&[("a.mg", &plain(&[grain(ACTION).blob, grain(event).blob]))])
+        .await;
+    let rows = lake
+        .rows("SELECT type, content FROM grains ORDER BY type")
+        .await;
     assert_eq!(rows, [["action", "ok"], ["event", "said"]]);
 }
 
@@ -98,7 +137,13 @@ async fn the_text_of_a_tool_s_result_is_in_the_column_content_like_a_message_s()
 fn keys_inside_a_user_s_map_are_never_touched() {
     let text = r#"{"type":"state","context":{"object":"long","o":"short","subject":1,"s":2},"created_at":1}"#;
     let (json, marks) = strict(&grain(text).blob);
-    assert_eq!(json.get("context").unwrap(), Json::parse(text.as_bytes()).unwrap().get("context").unwrap());
+    assert_eq!(
+        json.get("context").unwrap(),
+        Json::parse(text.as_bytes())
+            .unwrap()
+            .get("context")
+            .unwrap()
+    );
     assert_eq!(marks, []);
 }
 
@@ -118,7 +163,12 @@ async fn a_string_where_a_list_belongs_and_a_number_of_the_other_kind_become_cel
         let payload = Payload::open(&plain, DEFAULT_PAYLOAD_LIMIT).unwrap();
         let grain = Grain::decode(&payload, Mode::Strict).unwrap();
         let rest = grain.known().iter().filter(|(known, _)| *known != field);
-        let rest = rest.map(|(known, value)| (known.short_key(grain.grain_type()).to_owned().into(), value.to_value()));
+        let rest = rest.map(|(known, value)| {
+            (
+                known.short_key(grain.grain_type()).to_owned().into(),
+                value.to_value(),
+            )
+        });
         let key = field.short_key(grain.grain_type()).to_owned().into();
         by_hand(plain[2], rest.chain([(key, value)]).collect())
     };
@@ -130,16 +180,37 @@ async fn a_string_where_a_list_belongs_and_a_number_of_the_other_kind_become_cel
     ];
     let mut lake = TestLake::new().await;
     let report = lake.ingest(&[("a.mg", &plain(&grains))]).await;
-    assert_eq!(report.rejected, 0, "{:?}", lake.rows("SELECT message FROM rejects").await);
-    assert_eq!(lake.value("SELECT derived_from[1] FROM grains WHERE derived_from IS NOT NULL").await, address);
-    assert_eq!(lake.value("SELECT priority FROM grains WHERE priority IS NOT NULL").await, "7");
-    assert_eq!(lake.value("SELECT threshold FROM grains WHERE threshold IS NOT NULL").await, "2");
+    assert_eq!(
+        report.rejected,
+        0,
+        "{:?}",
+        lake.rows("SELECT message FROM rejects").await
+    );
+    assert_eq!(
+        lake.value("SELECT derived_from[1] FROM grains WHERE derived_from IS NOT NULL")
+            .await,
+        address
+    );
+    assert_eq!(
+        lake.value("SELECT priority FROM grains WHERE priority IS NOT NULL")
+            .await,
+        "7"
+    );
+    assert_eq!(
+        lake.value("SELECT threshold FROM grains WHERE threshold IS NOT NULL")
+            .await,
+        "2"
+    );
     // The blob is the truth, whatever the cell shows.
-    assert_eq!(lake.value("SELECT count(*) FROM grains WHERE content_address = content_address(blob)").await, "3");
+    assert_eq!(
+        lake.value("SELECT count(*) FROM grains WHERE content_address = content_address(blob)")
+            .await,
+        "3"
+    );
 }
 
-/// A MessagePack blob of a type byte and a map, written without any rule of ours: the encoder of an event's context does the
-/// bytes.
+/// A MessagePack blob of a type byte and a map, written without any rule of ours: the encoder of an
+/// event's context does the bytes.
 fn by_hand(type_byte: u8, entries: Vec<(std::borrow::Cow<'static, str>, Value)>) -> Vec<u8> {
     let seconds = 0_u32.to_be_bytes();
     let mut blob = vec![1, 0, type_byte, 0, 0];
@@ -167,13 +238,26 @@ async fn index_fields_inside_a_blob_are_told_and_never_applied() {
     let payload = belief(1);
     let opened = Payload::open(&payload, DEFAULT_PAYLOAD_LIMIT).unwrap();
     let decoded = Grain::decode(&opened, Mode::Strict).unwrap();
-    let known =
-        decoded.known().iter().map(|(field, value)| (field.short_key(None).to_owned().into(), value.to_value()));
-    let blob =
-        by_hand(1, known.chain([("sb".into(), claimed.into()), ("vstatus".into(), "retracted".into())]).collect());
+    let known = decoded
+        .known()
+        .iter()
+        .map(|(field, value)| (field.short_key(None).to_owned().into(), value.to_value()));
+    let blob = by_hand(
+        1,
+        known
+            .chain([
+                ("sb".into(), claimed.into()),
+                ("vstatus".into(), "retracted".into()),
+            ])
+            .collect(),
+    );
     let mut lake = TestLake::new().await;
     let report = lake.ingest(&[("a.mg", &plain(&[blob]))]).await;
-    assert_eq!((report.grains_written, report.marks.get("index_fields")), (1, Some(&1)), "{report:?}");
+    assert_eq!(
+        (report.grains_written, report.marks.get("index_fields")),
+        (1, Some(&1)),
+        "{report:?}"
+    );
     assert_eq!(lake.value("SELECT count(*) FROM state").await, "0");
     assert_eq!(lake.value("SELECT count(*) FROM current").await, "1");
 }
@@ -181,16 +265,22 @@ async fn index_fields_inside_a_blob_are_told_and_never_applied() {
 #[test]
 fn bytes_behind_the_payload_would_give_a_grain_many_addresses_and_are_refused() {
     for mode in [Mode::Strict, Mode::Lenient] {
-        assert_eq!(read(&[&belief(1)[..], b"\xc0"].concat(), mode), Err(ErrorCode::Corrupt));
+        assert_eq!(
+            read(&[&belief(1)[..], b"\xc0"].concat(), mode),
+            Err(ErrorCode::Corrupt)
+        );
     }
 }
 
 #[test]
 fn keys_are_normalized_as_well_as_values() {
-    let decomposed = "{\"type\":\"state\",\"created_at\":1,\"context\":{\"caf\u{65}\u{301}\":\"cre\u{300}me\"}}";
-    let composed = "{\"type\":\"state\",\"created_at\":1,\"context\":{\"caf\u{e9}\":\"cr\u{e8}me\"}}";
+    let decomposed =
+        "{\"type\":\"state\",\"created_at\":1,\"context\":{\"caf\u{65}\u{301}\":\"cre\u{300}me\"}}";
+    let composed =
+        "{\"type\":\"state\",\"created_at\":1,\"context\":{\"caf\u{e9}\":\"cr\u{e8}me\"}}";
     assert_eq!(grain(decomposed), grain(composed));
-    let twice = "{\"type\":\"state\",\"created_at\":1,\"context\":{\"\u{65}\u{301}\":1,\"\u{e9}\":2}}";
+    let twice =
+        "{\"type\":\"state\",\"created_at\":1,\"context\":{\"\u{65}\u{301}\":1,\"\u{e9}\":2}}";
     let json = Json::parse(twice.as_bytes()).unwrap();
     let error = gristmill_schemas::grain::encode_json(&json, EncodeOptions::default()).unwrap_err();
     assert_eq!(error.code, ErrorCode::Corrupt);
@@ -198,13 +288,27 @@ fn keys_are_normalized_as_well_as_values() {
 
 #[test]
 fn every_name_that_a_type_ever_had_is_read_and_the_header_s_byte_decides() {
-    for (name, byte) in [("fact", 1), ("belief", 1), ("episode", 2), ("checkpoint", 3), ("tool_call", 5), ("tool", 5)] {
-        assert_eq!(TypeByte::from_name(name).map(TypeByte::byte), Some(byte), "{name}");
+    for (name, byte) in [
+        ("fact", 1),
+        ("belief", 1),
+        ("episode", 2),
+        ("checkpoint", 3),
+        ("tool_call", 5),
+        ("tool", 5),
+    ] {
+        assert_eq!(
+            TypeByte::from_name(name).map(TypeByte::byte),
+            Some(byte),
+            "{name}"
+        );
     }
     let text = r#"{"type":"fact","subject":"s","relation":"r","object":"o","confidence":1.0,"created_at":1}"#;
     let blob = grain(text).blob;
     // The spelling is kept: another one would be another grain.
-    assert_eq!((blob[2], strict(&blob).0.get("type").and_then(Json::as_str)), (1, Some("fact")));
+    assert_eq!(
+        (blob[2], strict(&blob).0.get("type").and_then(Json::as_str)),
+        (1, Some("fact"))
+    );
     let mut lie = blob;
     lie[2] = 2;
     assert_eq!(read(&lie, Mode::Lenient), Err(ErrorCode::Corrupt));
@@ -235,8 +339,13 @@ async fn offsets_may_count_from_the_file_or_from_the_region() {
     }
     refoot(&mut relative);
     let mut lake = TestLake::new().await;
-    let report = lake.ingest(&[("absolute.mg", &absolute), ("relative.mg", &relative)]).await;
-    assert_eq!((report.grains_written, report.duplicates, report.rejected), (5, 5, 0));
+    let report = lake
+        .ingest(&[("absolute.mg", &absolute), ("relative.mg", &relative)])
+        .await;
+    assert_eq!(
+        (report.grains_written, report.duplicates, report.rejected),
+        (5, 5, 0)
+    );
 }
 
 fn refoot(file: &mut [u8]) {
@@ -250,13 +359,21 @@ fn refoot(file: &mut [u8]) {
 async fn the_last_grain_before_a_manifest_ends_where_its_own_bytes_end() {
     let grains: Vec<_> = (0..3).map(belief).collect();
     let address = ContentAddress::of(&grains[2]);
-    let state = IndexState { superseded_by: Some(ContentAddress::of(&grains[0])), ..IndexState::default() };
-    let manifest = Manifest { entries: [(address, state)].into() };
+    let state = IndexState {
+        superseded_by: Some(ContentAddress::of(&grains[0])),
+        ..IndexState::default()
+    };
+    let manifest = Manifest {
+        entries: [(address, state)].into(),
+    };
     let file = container(&grains, ContainerOptions::default(), Some(&manifest));
     let mut lake = TestLake::new().await;
     let report = lake.ingest(&[("a.mg", &file)]).await;
     assert_eq!((report.grains_written, report.rejected), (3, 0));
-    assert_eq!(lake.value("SELECT value FROM state").await, ContentAddress::of(&grains[0]).to_string());
+    assert_eq!(
+        lake.value("SELECT value FROM state").await,
+        ContentAddress::of(&grains[0]).to_string()
+    );
     assert_eq!(lake.value("SELECT count(*) FROM current").await, "2");
 }
 
@@ -265,7 +382,14 @@ async fn the_codec_byte_and_the_compressed_flag_may_disagree() {
     let grains: Vec<_> = (0..5).map(belief).collect();
     let mut lake = TestLake::new().await;
     for codec in [Codec::Zstd, Codec::Lz4] {
-        let file = container(&grains, ContainerOptions { codec, ..ContainerOptions::default() }, None);
+        let file = container(
+            &grains,
+            ContainerOptions {
+                codec,
+                ..ContainerOptions::default()
+            },
+            None,
+        );
         let mut without_flag = file.clone();
         without_flag[3] &= !(1 << 2);
         refoot(&mut without_flag);
@@ -298,21 +422,39 @@ async fn a_footer_that_doesn_t_match_refuses_the_file_though_every_grain_in_it_i
     file[last] ^= 1;
     let mut lake = TestLake::new().await;
     let report = lake.ingest(&[("a.mg", &file)]).await;
-    assert_eq!((report.grains_written, lake.reject_codes().await), (0, vec!["ERR_INTEGRITY".to_owned()]));
+    assert_eq!(
+        (report.grains_written, lake.reject_codes().await),
+        (0, vec!["ERR_INTEGRITY".to_owned()])
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_fault_of_a_wrapped_grain_is_told_at_its_byte_of_the_file() {
     let text = r#"{"type":"belief","subject":"s","relation":"r","object":"o","confidence":0.5,"created_at":1}"#;
-    let mut blob = grain_with(text, EncodeOptions { signed: true, ..EncodeOptions::default() }).blob;
+    let mut blob = grain_with(
+        text,
+        EncodeOptions {
+            signed: true,
+            ..EncodeOptions::default()
+        },
+    )
+    .blob;
     // 2.5 in place of 0.5.
-    let at = blob.windows(3).position(|window| window == [0xcb, 0x3f, 0xe0]).unwrap();
+    let at = blob
+        .windows(3)
+        .position(|window| window == [0xcb, 0x3f, 0xe0])
+        .unwrap();
     blob[at + 1..at + 3].copy_from_slice(&[0x40, 0x04]);
     let file = plain(&[sign(&blob, &SigningKey::from_seed(&[7; 32]), None, 0).unwrap()]);
-    let place = file.windows(3).position(|window| window == [0xcb, 0x40, 0x04]).unwrap();
+    let place = file
+        .windows(3)
+        .position(|window| window == [0xcb, 0x40, 0x04])
+        .unwrap();
     let mut lake = TestLake::new().await;
     lake.ingest(&[("a.mg", &file)]).await;
-    let rows = lake.rows("SELECT error_code, \"offset\" FROM rejects").await;
+    let rows = lake
+        .rows("SELECT error_code, \"offset\" FROM rejects")
+        .await;
     assert_eq!(rows, [["ERR_RANGE".to_owned(), place.to_string()]]);
 }
 
@@ -325,14 +467,33 @@ async fn every_road_in_proves_the_grain_before_it_is_stored() {
     damaged[last] = 0xff;
     let mut lake = TestLake::new().await;
     let pair = [belief(2), damaged.clone()];
-    let compressed = container(&pair, ContainerOptions { codec: Codec::Zstd, ..ContainerOptions::default() }, None);
+    let compressed = container(
+        &pair,
+        ContainerOptions {
+            codec: Codec::Zstd,
+            ..ContainerOptions::default()
+        },
+        None,
+    );
     let report = lake
-        .ingest(&[("a.mg", &plain(&pair)), ("b.mg", &compressed), ("c.frames", &frames(&pair)), ("d", &damaged)])
+        .ingest(&[
+            ("a.mg", &plain(&pair)),
+            ("b.mg", &compressed),
+            ("c.frames", &frames(&pair)),
+            ("d", &damaged),
+        ])
         .await;
-    assert_eq!((report.grains_written, report.duplicates, report.rejected), (1, 2, 4));
+    assert_eq!(
+        (report.grains_written, report.duplicates, report.rejected),
+        (1, 2, 4)
+    );
     assert_eq!(lake.reject_codes().await, ["ERR_CORRUPT"; 4]);
     // What is stored is what its address says, on whichever road it came.
-    assert_eq!(lake.value("SELECT count(*) FROM grains WHERE content_address <> content_address(blob)").await, "0");
+    assert_eq!(
+        lake.value("SELECT count(*) FROM grains WHERE content_address <> content_address(blob)")
+            .await,
+        "0"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -340,8 +501,16 @@ async fn a_run_commits_once_and_not_per_row() {
     let grains: Vec<_> = (0..3_000).map(belief).collect();
     let mut lake = TestLake::new().await;
     let before = lake.lake.grains.version();
-    let report = lake.ingest(&[("a.mg", &plain(&grains[..1_500])), ("b.frames", &frames(&grains[1_000..]))]).await;
-    assert_eq!((report.grains_written, report.duplicates, report.version), (3_000, 500, before + 1));
+    let report = lake
+        .ingest(&[
+            ("a.mg", &plain(&grains[..1_500])),
+            ("b.frames", &frames(&grains[1_000..])),
+        ])
+        .await;
+    assert_eq!(
+        (report.grains_written, report.duplicates, report.version),
+        (3_000, 500, before + 1)
+    );
     assert_eq!(lake.lake.segments().unwrap().len(), 1);
 }
 
@@ -361,7 +530,11 @@ async fn the_cost_of_a_grain_doesn_t_grow_with_the_lake() {
     let mut lake = TestLake::new().await;
     let mut seconds = Vec::new();
     for round in 0..6 {
-        seconds.push(lake.ingest(&[("a.mg", &batch(round * 2_000))]).await.seconds);
+        seconds.push(
+            lake.ingest(&[("a.mg", &batch(round * 2_000))])
+                .await
+                .seconds,
+        );
     }
     assert_eq!(lake.value("SELECT count(*) FROM grains").await, "12000");
     // Generous, for a busy machine: what grows with each insert would be far beyond it.

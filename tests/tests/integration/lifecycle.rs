@@ -1,4 +1,5 @@
-//! One lifecycle: the fold of `schemas`, the views of SQL, CAL, and a copy made by `export` and `ingest` agree on every history.
+//! One lifecycle: the fold of `schemas`, the views of SQL, CAL, and a copy made by `export` and
+//! `ingest` agree on every history.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -48,13 +49,18 @@ struct Histories {
 impl Histories {
     async fn new(seed: u64) -> Histories {
         let mut random = StdRng::seed_from_u64(seed);
-        let mut histories = Histories { lake: TestLake::new().await, grains: Vec::new(), events: Vec::new() };
+        let mut histories = Histories {
+            lake: TestLake::new().await,
+            grains: Vec::new(),
+            events: Vec::new(),
+        };
         histories.apply(&mut random).await;
         histories.add_events(&mut random).await;
         histories
     }
 
-    /// Puts grains; a third of them is superseded by one or two others, which say so in their own rows.
+    /// Puts grains; a third of them is superseded by one or two others, which say so in their own
+    /// rows.
     async fn apply(&mut self, random: &mut StdRng) {
         let mut lines = String::new();
         for number in 0..GRAINS {
@@ -64,13 +70,21 @@ impl Histories {
             lines += &format!("{{\"op\": \"put\", \"grain\": {old}}}\n");
             for version in 0..[0, 0, 0, 1, 2].choose(random).copied().unwrap() {
                 let made = MADE + random.random_range(0..3);
-                let derived = format!(r#", "derived_from": ["{old_address}"], "importance": 0.{version}"#);
+                let derived =
+                    format!(r#", "derived_from": ["{old_address}"], "importance": 0.{version}"#);
                 let new = belief(number, made, &derived);
                 let address = grain(&new).address;
-                lines += &format!("{{\"op\": \"supersede\", \"address\": \"{old_address}\", \"grain\": {new}}}\n");
+                lines += &format!(
+                    "{{\"op\": \"supersede\", \"address\": \"{old_address}\", \"grain\": {new}}}\n"
+                );
                 self.grains.push((address, made * 1_000));
                 let superseded = LifecycleEvent::Superseded;
-                self.events.push((old_address, superseded, Some(address.to_string()), made * 1_000));
+                self.events.push((
+                    old_address,
+                    superseded,
+                    Some(address.to_string()),
+                    made * 1_000,
+                ));
             }
         }
         let mut lines = std::io::Cursor::new(lines);
@@ -78,7 +92,14 @@ impl Histories {
             assert!(answer.ok, "{answer:?}");
             Ok(())
         };
-        apply(&mut self.lake.lake, &mut lines, &ApplyOptions::default(), &mut check).await.unwrap();
+        apply(
+            &mut self.lake.lake,
+            &mut lines,
+            &ApplyOptions::default(),
+            &mut check,
+        )
+        .await
+        .unwrap();
     }
 
     /// Random events in files whose order says nothing of theirs.
@@ -104,26 +125,46 @@ impl Histories {
         for part in rows.chunks(rows.len() / 4) {
             let state = &mut self.lake.lake.state;
             let file = state.write_file(&state_batch(part).unwrap()).await.unwrap();
-            let change = Change { added: vec![file], changes_rows: true, ..Change::default() };
+            let change = Change {
+                added: vec![file],
+                changes_rows: true,
+                ..Change::default()
+            };
             state.commit(change, "test", 1).await.unwrap();
         }
     }
 
     /// A value that such an event may have, or one of which nothing can be made.
     fn value(&self, event: LifecycleEvent, random: &mut StdRng) -> Option<String> {
-        let odd = [None, Some(""), Some("perhaps"), Some("TRUE"), Some("ABCDEF"), Some("é")];
+        let odd = [
+            None,
+            Some(""),
+            Some("perhaps"),
+            Some("TRUE"),
+            Some("ABCDEF"),
+            Some("é"),
+        ];
         if random.random_range(0..6) == 0 {
             return odd.choose(random).unwrap().map(str::to_owned);
         }
-        let word = |words: &[&str], random: &mut StdRng| Some((*words.choose(random).unwrap()).to_owned());
+        let word =
+            |words: &[&str], random: &mut StdRng| Some((*words.choose(random).unwrap()).to_owned());
         match event {
             LifecycleEvent::Superseded | LifecycleEvent::Noted => {
                 let there = self.grains.choose(random).unwrap().0.to_string();
                 let absent = ContentAddress::of(&[random.random_range(0..3)]).to_string();
-                Some([there.clone(), absent, there.to_uppercase()].choose(random).unwrap().clone())
+                Some(
+                    [there.clone(), absent, there.to_uppercase()]
+                        .choose(random)
+                        .unwrap()
+                        .clone(),
+                )
             }
             LifecycleEvent::Contradicted => word(&["true", "false"], random),
-            LifecycleEvent::Verification => word(&["unverified", "verified", "contested", "retracted"], random),
+            LifecycleEvent::Verification => word(
+                &["unverified", "verified", "contested", "retracted"],
+                random,
+            ),
             LifecycleEvent::Expired => None,
             LifecycleEvent::Accessed => word(&["3", "7", "12"], random),
         }
@@ -133,18 +174,30 @@ impl Histories {
     fn folds(&self, until: i64) -> BTreeMap<ContentAddress, LifecycleFold> {
         let mut folds: BTreeMap<ContentAddress, LifecycleFold> = BTreeMap::new();
         for (address, event, value, at) in self.events.iter().filter(|(.., at)| *at <= until) {
-            folds.entry(*address).or_default().add(*event, value.as_deref(), *at);
+            folds
+                .entry(*address)
+                .or_default()
+                .add(*event, value.as_deref(), *at);
         }
         folds
     }
 
     /// The grains that are current by these folds.
-    fn current(&self, folds: &BTreeMap<ContentAddress, LifecycleFold>, until: i64) -> BTreeSet<String> {
+    fn current(
+        &self,
+        folds: &BTreeMap<ContentAddress, LifecycleFold>,
+        until: i64,
+    ) -> BTreeSet<String> {
         let is_current = |address: &ContentAddress| {
-            folds.get(address).is_none_or(gristmill_schemas::lifecycle::LifecycleFold::is_current)
+            folds
+                .get(address)
+                .is_none_or(gristmill_schemas::lifecycle::LifecycleFold::is_current)
         };
         let made = self.grains.iter().filter(|(_, made)| *made <= until);
-        made.map(|(address, _)| address).filter(|address| is_current(address)).map(ToString::to_string).collect()
+        made.map(|(address, _)| address)
+            .filter(|address| is_current(address))
+            .map(ToString::to_string)
+            .collect()
     }
 }
 
@@ -158,7 +211,10 @@ fn row_of(address: &ContentAddress, fold: &LifecycleFold) -> Vec<String> {
         text(fold.superseded_by()),
         text(fold.system_valid_to()),
         fold.is_contradicted().to_string(),
-        text(fold.verification().map(gristmill_schemas::container::VerificationStatus::name)),
+        text(
+            fold.verification()
+                .map(gristmill_schemas::container::VerificationStatus::name),
+        ),
         text(fold.access_count()),
         text(fold.last_accessed_at()),
     ]
@@ -174,10 +230,19 @@ async fn addresses(lake: &TestLake, query: &str) -> BTreeSet<String> {
 
 /// How many grains CAL finds.
 async fn counted(lake: &TestLake, statement: &str) -> u64 {
-    let tables = lake_context(&lake.lake, &SqlOptions::default()).await.unwrap();
+    let tables = lake_context(&lake.lake, &SqlOptions::default())
+        .await
+        .unwrap();
     let executor = Executor::new(tables, patient_session(1_800_000_000_000));
-    let response = executor.run_text(statement.as_bytes(), &Bindings::new(), Options::default()).await.unwrap();
-    response.to_json().get("total").and_then(Json::as_u64).unwrap()
+    let response = executor
+        .run_text(statement.as_bytes(), &Bindings::new(), Options::default())
+        .await
+        .unwrap();
+    response
+        .to_json()
+        .get("total")
+        .and_then(Json::as_u64)
+        .unwrap()
 }
 
 /// Takes a container of all of `from` into a new lake.
@@ -194,9 +259,18 @@ async fn copied(from: &TestLake) -> TestLake {
         prices: PriceTable::builtin(),
     };
     let rows = from.lake.scan(format.columns()).unwrap();
-    export(&from.lake, rows, &options, Arc::new(WorkProgress::default())).await.unwrap();
+    export(
+        &from.lake,
+        rows,
+        &options,
+        Arc::new(WorkProgress::default()),
+    )
+    .await
+    .unwrap();
     let mut copy = TestLake::new().await;
-    let report = copy.ingest(&[("copy.mg", &std::fs::read(out).unwrap())]).await;
+    let report = copy
+        .ingest(&[("copy.mg", &std::fs::read(out).unwrap())])
+        .await;
     assert_eq!(report.rejected, 0, "{report:?}");
     copy
 }
@@ -211,39 +285,103 @@ async fn the_fold_sql_cal_and_a_copy_agree_on_random_histories() {
         let folded = lake.lake.lifecycles(|_| true).await.unwrap();
         assert_eq!(folded, folds, "seed {seed}");
         // SQL.
-        let rows: Vec<_> = folds.iter().map(|(address, fold)| row_of(address, fold)).collect();
+        let rows: Vec<_> = folds
+            .iter()
+            .map(|(address, fold)| row_of(address, fold))
+            .collect();
         assert_eq!(lake.rows(LIFECYCLE).await, rows, "seed {seed}");
         let current = histories.current(&folds, i64::MAX);
-        assert_eq!(addresses(lake, "SELECT content_address FROM current").await, current, "seed {seed}");
+        assert_eq!(
+            addresses(lake, "SELECT content_address FROM current").await,
+            current,
+            "seed {seed}"
+        );
         for instant in INSTANTS {
             let until = MADE * 1_000 + instant;
             let expected = histories.current(&histories.folds(until), until);
-            let instant = chrono::DateTime::from_timestamp_micros(until).unwrap().to_rfc3339();
+            let instant = chrono::DateTime::from_timestamp_micros(until)
+                .unwrap()
+                .to_rfc3339();
             let query = format!("SELECT content_address FROM as_of('{instant}')");
-            assert_eq!(addresses(lake, &query).await, expected, "seed {seed}, as of {instant}");
+            assert_eq!(
+                addresses(lake, &query).await,
+                expected,
+                "seed {seed}, as of {instant}"
+            );
         }
         // CAL leaves out what ended, and marks what is contradicted.
-        let ended = |address: &ContentAddress| folds.get(address).is_some_and(|fold| fold.ended().is_some());
-        let contradicted = |address: &ContentAddress| folds.get(address).is_some_and(LifecycleFold::is_contradicted);
-        let left: Vec<_> =
-            histories.grains.iter().map(|(address, _)| address).filter(|address| !ended(address)).collect();
-        assert_eq!(counted(lake, "RECALL beliefs").await, left.len() as u64, "seed {seed}");
+        let ended = |address: &ContentAddress| {
+            folds
+                .get(address)
+                .is_some_and(|fold| fold.ended().is_some())
+        };
+        let contradicted = |address: &ContentAddress| {
+            folds
+                .get(address)
+                .is_some_and(LifecycleFold::is_contradicted)
+        };
+        let left: Vec<_> = histories
+            .grains
+            .iter()
+            .map(|(address, _)| address)
+            .filter(|address| !ended(address))
+            .collect();
+        assert_eq!(
+            counted(lake, "RECALL beliefs").await,
+            left.len() as u64,
+            "seed {seed}"
+        );
         let marked = left.iter().filter(|address| contradicted(address)).count() as u64;
-        assert_eq!(counted(lake, "RECALL beliefs WHERE contradicted = TRUE").await, marked, "seed {seed}");
-        assert!(marked > 0 && current.len() > 10, "a history in which little happens shows little");
+        assert_eq!(
+            counted(lake, "RECALL beliefs WHERE contradicted = TRUE").await,
+            marked,
+            "seed {seed}"
+        );
+        assert!(
+            marked > 0 && current.len() > 10,
+            "a history in which little happens shows little"
+        );
         // A copy: in milliseconds, as manifests have it.
         let copy = copied(lake).await;
-        let portable: BTreeMap<_, _> =
-            folds.iter().filter_map(|(address, fold)| Some((*address, fold.portable()?))).collect();
-        assert_eq!(copy.lake.portable_states(|_| true).await.unwrap(), portable, "seed {seed}");
-        assert_eq!(addresses(&copy, "SELECT content_address FROM current").await, current, "seed {seed}");
+        let portable: BTreeMap<_, _> = folds
+            .iter()
+            .filter_map(|(address, fold)| Some((*address, fold.portable()?)))
+            .collect();
+        assert_eq!(
+            copy.lake.portable_states(|_| true).await.unwrap(),
+            portable,
+            "seed {seed}"
+        );
+        assert_eq!(
+            addresses(&copy, "SELECT content_address FROM current").await,
+            current,
+            "seed {seed}"
+        );
         let in_milliseconds = |row: &Vec<String>| {
-            let until = row[2].parse().map_or("NULL".to_owned(), |at: i64| (at.div_euclid(1_000) * 1_000).to_string());
-            [row[0].clone(), row[1].clone(), until, row[3].clone(), row[4].clone()]
+            let until = row[2].parse().map_or("NULL".to_owned(), |at: i64| {
+                (at.div_euclid(1_000) * 1_000).to_string()
+            });
+            [
+                row[0].clone(),
+                row[1].clone(),
+                until,
+                row[3].clone(),
+                row[4].clone(),
+            ]
         };
         let says_something = |row: &[String; 5]| row[1..] != ["NULL", "NULL", "false", "NULL"];
-        let expected: Vec<_> = rows.iter().map(in_milliseconds).filter(says_something).collect();
-        let found: Vec<_> = copy.rows(LIFECYCLE).await.iter().map(in_milliseconds).filter(says_something).collect();
+        let expected: Vec<_> = rows
+            .iter()
+            .map(in_milliseconds)
+            .filter(says_something)
+            .collect();
+        let found: Vec<_> = copy
+            .rows(LIFECYCLE)
+            .await
+            .iter()
+            .map(in_milliseconds)
+            .filter(says_something)
+            .collect();
         assert_eq!(found, expected, "seed {seed}");
     }
 }
@@ -259,11 +397,26 @@ async fn a_contradicted_grain_is_contradicted_elsewhere_until_that_is_withdrawn(
             assert!(answer.ok && !answer.already, "{answer:?}");
             Ok(())
         };
-        apply(&mut lake.lake, &mut lines, &ApplyOptions::default(), &mut check).await.unwrap();
+        apply(
+            &mut lake.lake,
+            &mut lines,
+            &ApplyOptions::default(),
+            &mut check,
+        )
+        .await
+        .unwrap();
     };
-    let contradict =
-        |value: bool| format!("{{\"op\": \"contradict\", \"address\": \"{address}\", \"value\": {value}}}\n");
-    run(&mut lake, format!("{{\"op\": \"put\", \"grain\": {wrong}}}\n{}", contradict(true))).await;
+    let contradict = |value: bool| {
+        format!("{{\"op\": \"contradict\", \"address\": \"{address}\", \"value\": {value}}}\n")
+    };
+    run(
+        &mut lake,
+        format!(
+            "{{\"op\": \"put\", \"grain\": {wrong}}}\n{}",
+            contradict(true)
+        ),
+    )
+    .await;
     let ended = "SELECT count(*) FROM lifecycle WHERE contradicted AND system_valid_to IS NOT NULL";
     let mut copy = copied(&lake).await;
     for lake in [&lake, &copy] {
@@ -278,29 +431,46 @@ async fn a_contradicted_grain_is_contradicted_elsewhere_until_that_is_withdrawn(
 #[tokio::test(flavor = "multi_thread")]
 async fn a_soft_locked_grain_that_was_superseded_with_a_reason_is_superseded_elsewhere() {
     let mut lake = TestLake::new().await;
-    let soft = belief(1, MADE, r#", "invalidation_policy": {"mode": "soft_locked"}"#);
+    let soft = belief(
+        1,
+        MADE,
+        r#", "invalidation_policy": {"mode": "soft_locked"}"#,
+    );
     let address = grain(&soft).address;
     let new = belief(2, MADE, "");
     let lines = format!(
-        "{{\"op\": \"put\", \"grain\": {soft}}}\n\
-         {{\"op\": \"supersede\", \"address\": \"{address}\", \"reason\": \"a typo\", \"grain\": {new}}}\n"
+        "{{\"op\": \"put\", \"grain\": {soft}}}\n{{\"op\": \"supersede\", \"address\": \
+         \"{address}\", \"reason\": \"a typo\", \"grain\": {new}}}\n"
     );
     let mut lines = std::io::Cursor::new(lines);
     let mut check = |answer: &gristmill_engine::apply::Answer| {
         assert!(answer.ok, "{answer:?}");
         Ok(())
     };
-    apply(&mut lake.lake, &mut lines, &ApplyOptions::default(), &mut check).await.unwrap();
+    apply(
+        &mut lake.lake,
+        &mut lines,
+        &ApplyOptions::default(),
+        &mut check,
+    )
+    .await
+    .unwrap();
     let copy = copied(&lake).await;
-    assert_eq!(copy.value("SELECT object || count(*) FROM current GROUP BY object").await, "o1");
     assert_eq!(
-        copy.value("SELECT supersession_justification FROM current").await,
+        copy.value("SELECT object || count(*) FROM current GROUP BY object")
+            .await,
+        "o1"
+    );
+    assert_eq!(
+        copy.value("SELECT supersession_justification FROM current")
+            .await,
         "a typo",
         "the reason travels in the grain"
     );
 }
 
-/// Makes segments fail while they are published, as a full disk would: after the commit to `state`, before that to `grains`.
+/// Makes segments fail while they are published, as a full disk would: after the commit to `state`,
+/// before that to `grains`.
 struct BrokenIndex(std::path::PathBuf);
 
 impl BrokenIndex {
@@ -320,14 +490,18 @@ impl Drop for BrokenIndex {
 }
 
 /// Grains that are closed by a grain that isn't in the lake.
-const CLOSED_BY_ABSENT: &str =
-    "SELECT count(*) FROM supersessions s LEFT ANTI JOIN grains g ON s.superseded_by = g.content_address";
+const CLOSED_BY_ABSENT: &str = "SELECT count(*) FROM supersessions s LEFT ANTI JOIN grains g ON \
+                                s.superseded_by = g.content_address";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_commit_of_grains_that_fails_leaves_no_grain_closed_by_an_absent_successor() {
     let mut lake = TestLake::new().await;
     let [old, other] = [1, 2].map(|number| grain(&belief(number, MADE, "")));
-    lake.ingest(&[("old.frames", &gristmill_tests::grains::frames(&[old.blob.clone(), other.blob.clone()]))]).await;
+    lake.ingest(&[(
+        "old.frames",
+        &gristmill_tests::grains::frames(&[old.blob.clone(), other.blob.clone()]),
+    )])
+    .await;
     let derived = |from: ContentAddress| format!(r#", "derived_from": ["{from}"]"#);
     let new = grain(&belief(3, MADE, &derived(old.address)));
     let newer = grain(&belief(4, MADE, &derived(other.address)));
@@ -339,19 +513,34 @@ async fn a_commit_of_grains_that_fails_leaves_no_grain_closed_by_an_absent_succe
     );
     let run = async |lake: &mut TestLake| {
         let mut lines = std::io::Cursor::new(line.clone());
-        apply(&mut lake.lake, &mut lines, &ApplyOptions::default(), &mut |_| Ok(())).await
+        apply(
+            &mut lake.lake,
+            &mut lines,
+            &ApplyOptions::default(),
+            &mut |_| Ok(()),
+        )
+        .await
     };
-    // A manifest that closes a grain of the lake by one that comes with it, and another at all events.
+    // A manifest that closes a grain of the lake by one that comes with it, and another at all
+    // events.
     let state = |superseded_by, status| gristmill_schemas::container::IndexState {
         superseded_by,
         verification_status: status,
         ..Default::default()
     };
     let verified = Some(gristmill_schemas::container::VerificationStatus::Verified);
-    let entries = [(other.address, state(Some(newer.address), None)), (newer.address, state(None, verified))];
-    let manifest = gristmill_schemas::container::Manifest { entries: entries.into() };
-    let container =
-        gristmill_tests::grains::container(std::slice::from_ref(&newer.blob), Default::default(), Some(&manifest));
+    let entries = [
+        (other.address, state(Some(newer.address), None)),
+        (newer.address, state(None, verified)),
+    ];
+    let manifest = gristmill_schemas::container::Manifest {
+        entries: entries.into(),
+    };
+    let container = gristmill_tests::grains::container(
+        std::slice::from_ref(&newer.blob),
+        Default::default(),
+        Some(&manifest),
+    );
     let files: [(&str, &[u8]); 1] = [("claims.mg", &container)];
 
     let broken = BrokenIndex::of(&lake);
@@ -359,8 +548,15 @@ async fn a_commit_of_grains_that_fails_leaves_no_grain_closed_by_an_absent_succe
     assert!(lake.try_ingest(&files, &Default::default()).await.is_err());
     drop(broken);
     lake.lake.refresh().await.unwrap();
-    let events = lake.rows("SELECT event FROM state ORDER BY 1").await.concat();
-    assert_eq!(events, ["noted", "verification"], "state is committed first");
+    let events = lake
+        .rows("SELECT event FROM state ORDER BY 1")
+        .await
+        .concat();
+    assert_eq!(
+        events,
+        ["noted", "verification"],
+        "state is committed first"
+    );
     assert_eq!(lake.value(CLOSED_BY_ABSENT).await, "0");
     assert_eq!(lake.value("SELECT count(*) FROM current").await, "2");
 
@@ -368,10 +564,20 @@ async fn a_commit_of_grains_that_fails_leaves_no_grain_closed_by_an_absent_succe
     lake.ingest(&files).await;
     assert_eq!(lake.value(CLOSED_BY_ABSENT).await, "0");
     let current = addresses(&lake, "SELECT content_address FROM current").await;
-    assert_eq!(current, [new.address.to_string(), newer.address.to_string()].into());
-    assert_eq!(lake.value("SELECT count(*) FROM lifecycle WHERE verification_status = 'verified'").await, "1");
+    assert_eq!(
+        current,
+        [new.address.to_string(), newer.address.to_string()].into()
+    );
+    assert_eq!(
+        lake.value("SELECT count(*) FROM lifecycle WHERE verification_status = 'verified'")
+            .await,
+        "1"
+    );
     // Each is said once, and the source is known from now on.
-    let events = lake.rows("SELECT event FROM state ORDER BY 1").await.concat();
+    let events = lake
+        .rows("SELECT event FROM state ORDER BY 1")
+        .await
+        .concat();
     assert_eq!(events, ["noted", "superseded", "verification"]);
     assert_eq!(lake.ingest(&files).await.known, 1);
 }

@@ -1,6 +1,8 @@
-//! The whole, through its front doors: conformance, command line, bad input, recovery, other engines. One file per promise.
+//! The whole, through its front doors: conformance, command line, bad input, recovery, other
+//! engines. One file per promise.
 //!
-//! One binary for all of them: each would link the whole engine again, which costs minutes and gigabytes.
+//! One binary for all of them: each would link the whole engine again, which costs minutes and
+//! gigabytes.
 
 mod apply;
 mod bad_input;

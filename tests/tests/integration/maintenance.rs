@@ -19,7 +19,9 @@ struct Place {
 
 impl Place {
     fn new() -> Place {
-        Place { folder: tempfile::tempdir().unwrap() }
+        Place {
+            folder: tempfile::tempdir().unwrap(),
+        }
     }
 
     /// With `grains` generated grains in files of `file_grains`.
@@ -27,7 +29,16 @@ impl Place {
         let place = Place::new();
         let (grains, file_grains) = (grains.to_string(), file_grains.to_string());
         let corpus = place.text("corpus");
-        place.ok(&["generate", &corpus, "--grains", &grains, "--file-grains", &file_grains, "--people", "50"]);
+        place.ok(&[
+            "generate",
+            &corpus,
+            "--grains",
+            &grains,
+            "--file-grains",
+            &file_grains,
+            "--people",
+            "50",
+        ]);
         place
     }
 
@@ -46,12 +57,15 @@ impl Place {
 
     fn run_on(&self, lake: &str, arguments: &[&str]) -> (i32, Value) {
         let mut command = gristmill();
-        command.args(["--lake", &self.text(lake), "--quiet", "--format", "json"]).args(arguments);
+        command
+            .args(["--lake", &self.text(lake), "--quiet", "--format", "json"])
+            .args(arguments);
         let output = command.output().unwrap();
         let code = output.status.code().unwrap();
         let stderr = String::from_utf8_lossy(&output.stderr);
         assert!(!stderr.contains("panicked"), "{arguments:?}: {stderr}");
-        let result = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| Value::String(stderr.into_owned()));
+        let result = serde_json::from_slice(&output.stdout)
+            .unwrap_or_else(|_| Value::String(stderr.into_owned()));
         (code, result)
     }
 
@@ -72,18 +86,36 @@ impl Place {
     /// Every row of `grains` by its address, each column as text.
     fn rows(&self, lake: &str) -> BTreeMap<String, String> {
         let uri = self.text(lake);
-        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
-        let batches: Vec<RecordBatch> = runtime
-            .block_on(async { Lake::open(&uri).await.unwrap().scan(None).unwrap().try_collect().await.unwrap() });
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        let batches: Vec<RecordBatch> = runtime.block_on(async {
+            Lake::open(&uri)
+                .await
+                .unwrap()
+                .scan(None)
+                .unwrap()
+                .try_collect()
+                .await
+                .unwrap()
+        });
         let mut rows = BTreeMap::new();
         for batch in &batches {
             let mut lines = arrow::json::LineDelimitedWriter::new(Vec::new());
             lines.write(&hex_blobs(batch)).unwrap();
             lines.finish().unwrap();
             let text = String::from_utf8(lines.into_inner()).unwrap();
-            let addresses = batch.column_by_name("content_address").unwrap().as_string::<i32>();
+            let addresses = batch
+                .column_by_name("content_address")
+                .unwrap()
+                .as_string::<i32>();
             for (address, line) in addresses.iter().zip(text.lines()) {
-                assert!(rows.insert(address.unwrap().to_owned(), line.to_owned()).is_none(), "{address:?} twice");
+                assert!(
+                    rows.insert(address.unwrap().to_owned(), line.to_owned())
+                        .is_none(),
+                    "{address:?} twice"
+                );
             }
         }
         rows
@@ -96,21 +128,30 @@ impl Place {
 
 /// Columns of bytes as hex, which JSON can hold.
 fn hex_blobs(batch: &RecordBatch) -> RecordBatch {
-    let columns = batch.schema_ref().fields().iter().zip(batch.columns()).map(|(field, column)| {
-        let column = match column.as_binary_opt::<i32>() {
-            Some(bytes) => std::sync::Arc::new(arrow::array::StringArray::from_iter(
-                bytes.iter().map(|bytes| bytes.map(hex::encode)),
-            )) as arrow::array::ArrayRef,
-            None => std::sync::Arc::clone(column),
-        };
-        (field.name().clone(), column, true)
-    });
+    let columns = batch
+        .schema_ref()
+        .fields()
+        .iter()
+        .zip(batch.columns())
+        .map(|(field, column)| {
+            let column = match column.as_binary_opt::<i32>() {
+                Some(bytes) => std::sync::Arc::new(arrow::array::StringArray::from_iter(
+                    bytes.iter().map(|bytes| bytes.map(hex::encode)),
+                )) as arrow::array::ArrayRef,
+                None => std::sync::Arc::clone(column),
+            };
+            (field.name().clone(), column, true)
+        });
     RecordBatch::try_from_iter_with_nullable(columns).unwrap()
 }
 
 fn files(folder: &Path, ending: &str) -> Vec<PathBuf> {
-    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
-    let mut found: Vec<_> = entries.filter(|path| path.extension().is_some_and(|found| found == ending)).collect();
+    let entries = fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    let mut found: Vec<_> = entries
+        .filter(|path| path.extension().is_some_and(|found| found == ending))
+        .collect();
     found.sort();
     found
 }
@@ -122,29 +163,56 @@ fn flip(path: &Path, at: usize) {
 }
 
 fn number(result: &Value, member: &str) -> u64 {
-    result[member].as_u64().unwrap_or_else(|| panic!("no `{member}` in {result}"))
+    result[member]
+        .as_u64()
+        .unwrap_or_else(|| panic!("no `{member}` in {result}"))
 }
 
 #[test]
 fn verify_gives_every_container_of_the_cases_its_verdict() {
-    let Some(folder) = shared_or_skip("cases/oms") else { return };
-    let description: Value = serde_json::from_slice(&fs::read(folder.join("oms-mg.json")).unwrap()).unwrap();
+    let Some(folder) = shared_or_skip("cases/oms") else {
+        return;
+    };
+    let description: Value =
+        serde_json::from_slice(&fs::read(folder.join("oms-mg.json")).unwrap()).unwrap();
     let place = Place::new();
     for case in description["files"].as_array().unwrap() {
         let path = folder.join("oms-mg").join(case["file"].as_str().unwrap());
         let (code, result) = place.run(&["verify", &path.display().to_string()]);
-        assert_eq!(number(&result, "checked"), number(&result, "ok") + number(&result, "bad"), "{result}");
+        assert_eq!(
+            number(&result, "checked"),
+            number(&result, "ok") + number(&result, "bad"),
+            "{result}"
+        );
         let expected = case["expect"].as_str().unwrap();
         if expected == "OK" {
             assert_eq!((code, number(&result, "bad")), (0, 0), "{case}: {result}");
-            assert_eq!(number(&result, "ok"), case["addresses"].as_array().unwrap().len() as u64, "{case}");
+            assert_eq!(
+                number(&result, "ok"),
+                case["addresses"].as_array().unwrap().len() as u64,
+                "{case}"
+            );
             continue;
         }
-        let others = case["also_accept"].as_array().into_iter().flatten().filter_map(Value::as_str);
+        let others = case["also_accept"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_str);
         let codes = result["bad_by_code"].as_object().unwrap();
         assert_eq!(code, 2, "{case}: {result}");
-        assert!(others.chain([expected]).any(|code| codes.contains_key(code)), "{case}: {result}");
-        assert!(result["problems"][0]["source"].as_str().unwrap().ends_with(case["file"].as_str().unwrap()));
+        assert!(
+            others
+                .chain([expected])
+                .any(|code| codes.contains_key(code)),
+            "{case}: {result}"
+        );
+        assert!(
+            result["problems"][0]["source"]
+                .as_str()
+                .unwrap()
+                .ends_with(case["file"].as_str().unwrap())
+        );
     }
 }
 
@@ -167,11 +235,19 @@ fn verify_tells_bare_grains_and_frames_good_and_damaged() {
     ] {
         fs::write(&grain, damaged).unwrap();
         let (code, result) = place.run(&["verify", &grain]);
-        assert_eq!((code, number(&result["bad_by_code"], expected)), (2, 1), "{result}");
+        assert_eq!(
+            (code, number(&result["bad_by_code"], expected)),
+            (2, 1),
+            "{result}"
+        );
     }
     fs::write(&frames, &bytes[..bytes.len() - 10]).unwrap();
     let (code, result) = place.run(&["verify", &frames]);
-    assert_eq!((code, number(&result, "ok"), number(&result, "bad")), (2, 299, 1), "{result}");
+    assert_eq!(
+        (code, number(&result, "ok"), number(&result, "bad")),
+        (2, 299, 1),
+        "{result}"
+    );
 }
 
 #[test]
@@ -197,7 +273,10 @@ fn verify_finds_one_flipped_byte_in_the_lake_and_names_the_segment() {
     let place = Place::with_corpus(3_000, 1_000);
     place.ingest_file_by_file();
     let whole = place.ok(&["verify"]);
-    assert_eq!((number(&whole, "checked"), number(&whole, "files")), (3_000, 3));
+    assert_eq!(
+        (number(&whole, "checked"), number(&whole, "files")),
+        (3_000, 3)
+    );
     let segment = files(&place.path("lake/grains"), "parquet").remove(1);
     let at = middle_of_blobs(&segment);
     flip(&segment, at);
@@ -205,7 +284,10 @@ fn verify_finds_one_flipped_byte_in_the_lake_and_names_the_segment() {
     assert_eq!(code, 2, "{result}");
     assert!(number(&result, "ok") >= 2_000, "{result}");
     let name = segment.file_name().unwrap().to_str().unwrap();
-    assert_eq!(result["problems"][0]["source"].as_str().unwrap(), format!("grains/{name}"));
+    assert_eq!(
+        result["problems"][0]["source"].as_str().unwrap(),
+        format!("grains/{name}")
+    );
 }
 
 /// A byte inside the pages of the column `blob`.
@@ -226,9 +308,16 @@ fn a_segment_that_cannot_be_read_is_a_problem_and_not_the_end() {
     let bytes = fs::read(&segments[1]).unwrap();
     fs::write(&segments[1], &bytes[..bytes.len() / 2]).unwrap();
     let (code, result) = place.run(&["verify"]);
-    assert_eq!((code, number(&result, "ok"), number(&result, "bad")), (2, 1_000, 2), "{result}");
+    assert_eq!(
+        (code, number(&result, "ok"), number(&result, "bad")),
+        (2, 1_000, 2),
+        "{result}"
+    );
     for (problem, segment) in result["problems"].as_array().unwrap().iter().zip(&segments) {
-        assert!(segment.ends_with(problem["source"].as_str().unwrap()), "{problem}");
+        assert!(
+            segment.ends_with(problem["source"].as_str().unwrap()),
+            "{problem}"
+        );
     }
 }
 
@@ -239,13 +328,30 @@ fn rolling_checks_together_cover_the_lake() {
     let damaged = files(&place.path("lake/grains"), "parquet").remove(5);
     let at = middle_of_blobs(&damaged);
     flip(&damaged, at);
-    let rounds: Vec<_> = (0..8).map(|_| place.run(&["verify", "--subset", "12%"])).collect();
+    let rounds: Vec<_> = (0..8)
+        .map(|_| place.run(&["verify", "--subset", "12%"]))
+        .collect();
     let found: u64 = rounds.iter().map(|(_, result)| number(result, "bad")).sum();
-    let parts: u64 = rounds.iter().map(|(_, result)| number(&result["coverage"], "row_groups")).sum();
+    let parts: u64 = rounds
+        .iter()
+        .map(|(_, result)| number(&result["coverage"], "row_groups"))
+        .sum();
     assert!(found >= 1 && parts >= 8, "{rounds:?}");
-    assert!(rounds.iter().filter(|(code, _)| *code == 2).count() < 8, "no single check was of everything");
-    let groups: Vec<_> = (1..=3).map(|number| place.run(&["verify", "--subset", &format!("{number}/3")]).1).collect();
-    assert_eq!(groups.iter().map(|result| number(&result["coverage"], "row_groups")).sum::<u64>(), 8, "{groups:?}");
+    assert!(
+        rounds.iter().filter(|(code, _)| *code == 2).count() < 8,
+        "no single check was of everything"
+    );
+    let groups: Vec<_> = (1..=3)
+        .map(|number| place.run(&["verify", "--subset", &format!("{number}/3")]).1)
+        .collect();
+    assert_eq!(
+        groups
+            .iter()
+            .map(|result| number(&result["coverage"], "row_groups"))
+            .sum::<u64>(),
+        8,
+        "{groups:?}"
+    );
     let (code, nothing) = place.run(&["verify", "--max-duration", "0s"]);
     assert_eq!((code, number(&nothing, "checked")), (0, 0));
     assert_eq!(nothing["coverage"]["complete"], false);
@@ -274,11 +380,21 @@ fn what_is_exported_comes_back_with_the_same_addresses_and_state() {
         assert_eq!(number(&report, "grains"), 3_000, "{name}: {report}");
         let written = report["files"].as_array().unwrap();
         assert_eq!(written.len() > 1, name == "split.mg", "{report}");
-        let sources: Vec<_> = written.iter().map(|file| file["path"].as_str().unwrap()).collect();
-        assert_eq!(number(&place.ok(&[&["verify"][..], &sources].concat()), "ok"), 3_000);
+        let sources: Vec<_> = written
+            .iter()
+            .map(|file| file["path"].as_str().unwrap())
+            .collect();
+        assert_eq!(
+            number(&place.ok(&[&["verify"][..], &sources].concat()), "ok"),
+            3_000
+        );
         let lake = format!("lake of {name}");
         let (code, taken) = place.run_on(&lake, &[&["ingest"][..], &sources].concat());
-        assert_eq!((code, number(&taken, "grains_written")), (0, 3_000), "{name}: {taken}");
+        assert_eq!(
+            (code, number(&taken, "grains_written")),
+            (0, 3_000),
+            "{name}: {taken}"
+        );
         assert_eq!(place.addresses(&lake), addresses, "{name}");
         if name != "all.frames" {
             assert_eq!(states(&lake), states("lake"), "{name}");
@@ -298,7 +414,11 @@ fn exported_containers_are_sorted_as_they_say() {
     let created = |grain: &Value| grain["grain"]["created_at"].as_i64().unwrap();
     let sample = shown["sample"].as_array().unwrap();
     assert_eq!(sample.len(), 2_000);
-    assert!(sample.windows(2).all(|pair| created(&pair[0]) <= created(&pair[1])));
+    assert!(
+        sample
+            .windows(2)
+            .all(|pair| created(&pair[0]) <= created(&pair[1]))
+    );
 }
 
 #[test]
@@ -307,12 +427,20 @@ fn json_lines_encode_to_the_same_grains() {
     place.ok(&["ingest", &place.text("corpus")]);
     let out = place.text("all.jsonl");
     place.ok(&["export", &out]);
-    let encoded = gristmill().args(["grain", "encode", &out]).output().unwrap();
+    let encoded = gristmill()
+        .args(["grain", "encode", &out])
+        .output()
+        .unwrap();
     assert!(encoded.status.success());
-    let address = |line: &str| serde_json::from_str::<Value>(line).unwrap()["content_address"].clone();
+    let address =
+        |line: &str| serde_json::from_str::<Value>(line).unwrap()["content_address"].clone();
     let text = fs::read_to_string(&out).unwrap();
     let before: Vec<_> = text.lines().map(address).collect();
-    let after: Vec<_> = std::str::from_utf8(&encoded.stdout).unwrap().lines().map(address).collect();
+    let after: Vec<_> = std::str::from_utf8(&encoded.stdout)
+        .unwrap()
+        .lines()
+        .map(address)
+        .collect();
     assert_eq!(before.len(), 500);
     assert_eq!(before, after);
 }
@@ -323,7 +451,10 @@ fn whatever_a_lake_holds_comes_back_from_json_lines_byte_for_byte() {
     let mut deliveries = Vec::new();
     for file in fs::read_dir(workspace().join("tests/cases/oms")).unwrap() {
         let path = file.unwrap().path();
-        if path.extension().is_some_and(|extension| extension == "json") {
+        if path
+            .extension()
+            .is_some_and(|extension| extension == "json")
+        {
             let cases: Value = serde_json::from_slice(&fs::read(path).unwrap()).unwrap();
             let vectors = cases["vectors"].as_array().into_iter().flatten();
             let digits = vectors.flat_map(|case| [&case["blob_hex"], &case["hex"]]);
@@ -334,18 +465,37 @@ fn whatever_a_lake_holds_comes_back_from_json_lines_byte_for_byte() {
     fs::write(place.path("cases.frames"), frames(&deliveries)).unwrap();
     let (_, taken) = place.run(&["ingest", "--lenient", &place.text("cases.frames")]);
     let out = place.text("all.jsonl");
-    assert_eq!(place.ok(&["export", &out])["grains"], taken["grains_written"]);
+    assert_eq!(
+        place.ok(&["export", &out])["grains"],
+        taken["grains_written"]
+    );
     let (code, again) = place.run_on("again", &["ingest", "--lenient", &out]);
-    assert_eq!((code, &again["grains_written"]), (0, &taken["grains_written"]), "{again}");
-    let query = "SELECT content_address, encode(blob, 'hex') AS blob, encode(envelope, 'hex') AS envelope, signature, marks \
-                 FROM grains ORDER BY 1";
+    assert_eq!(
+        (code, &again["grains_written"]),
+        (0, &taken["grains_written"]),
+        "{again}"
+    );
+    let query = "SELECT content_address, encode(blob, 'hex') AS blob, encode(envelope, 'hex') AS \
+                 envelope, signature, marks FROM grains ORDER BY 1";
     let rows = |lake: &str| place.run_on(lake, &["sql", query]).1;
     assert_eq!(rows("lake"), rows("again"));
     // Some say all by their fields, as of old; others have to bring their bytes.
     let text = fs::read_to_string(&out).unwrap();
-    let (whole, bare): (Vec<&str>, Vec<&str>) = text.lines().partition(|line| line.contains("\"blob_hex\""));
-    assert!(whole.len() > 10 && bare.len() > 100, "{} with their bytes, {} without", whole.len(), bare.len());
-    assert!(rows("lake").as_array().unwrap().iter().any(|row| !row["envelope"].is_null()));
+    let (whole, bare): (Vec<&str>, Vec<&str>) =
+        text.lines().partition(|line| line.contains("\"blob_hex\""));
+    assert!(
+        whole.len() > 10 && bare.len() > 100,
+        "{} with their bytes, {} without",
+        whole.len(),
+        bare.len()
+    );
+    assert!(
+        rows("lake")
+            .as_array()
+            .unwrap()
+            .iter()
+            .any(|row| !row["envelope"].is_null())
+    );
 }
 
 #[test]
@@ -355,13 +505,21 @@ fn a_format_that_leaves_lifecycle_state_behind_says_so_where_there_is_any() {
     fs::write(place.path("one.frames"), frames(&[belief(1)])).unwrap();
     place.run_on("bare", &["ingest", &place.text("one.frames")]);
     let told = |lake: &str, out: &str, more: &[&str]| {
-        let words = ["--lake", &place.text(lake), "export", &place.text(out), "--force"];
+        let words = [
+            "--lake",
+            &place.text(lake),
+            "export",
+            &place.text(out),
+            "--force",
+        ];
         let (code, _, told) = ended(gristmill().args(words).args(more));
         assert_eq!(code, 0, "{told}");
         told.contains("stays behind")
     };
     assert!(
-        !told("lake", "all.mg", &[]) && !told("lake", "all.jsonl", &["--quiet"]) && !told("bare", "one.jsonl", &[])
+        !told("lake", "all.mg", &[])
+            && !told("lake", "all.jsonl", &["--quiet"])
+            && !told("bare", "one.jsonl", &[])
     );
     let formats = ["all.frames", "all.jsonl", "all.parquet", "all.sqlite"];
     assert!(formats.iter().all(|out| told("lake", out, &[])));
@@ -377,13 +535,22 @@ fn supersessions_that_only_the_rows_of_successors_know_are_missed_where_they_sta
     };
     let old = gristmill_tests::grains::grain(&belief("old")).address;
     let operations = format!(
-        "{{\"op\": \"put\", \"grain\": {}}}\n{{\"op\": \"supersede\", \"address\": \"{old}\", \"grain\": {}}}\n",
+        "{{\"op\": \"put\", \"grain\": {}}}\n{{\"op\": \"supersede\", \"address\": \"{old}\", \
+         \"grain\": {}}}\n",
         belief("old"),
         belief("new")
     );
     fs::write(place.path("ops.jsonl"), operations).unwrap();
-    place.ok(&["apply", &place.text("ops.jsonl"), "--out", &place.text("answers")]);
-    assert_eq!(place.ok(&["sql", "SELECT count(*) AS n FROM state"])[0]["n"], 0);
+    place.ok(&[
+        "apply",
+        &place.text("ops.jsonl"),
+        "--out",
+        &place.text("answers"),
+    ]);
+    assert_eq!(
+        place.ok(&["sql", "SELECT count(*) AS n FROM state"])[0]["n"],
+        0
+    );
     for (out, condition, left) in [
         ("all.mg", "true", 0),
         ("all.frames", "true", 1),
@@ -417,34 +584,59 @@ fn a_condition_picks_what_is_exported_and_nothing_is_written_over() {
     for name in ["some.mg", "some.parquet", "some.jsonl"] {
         let out = place.text(name);
         let report = place.ok(&["export", &out, "--where", condition]);
-        assert_eq!(number(&report, "grains"), count("type = 'event' AND role = 'user'"));
+        assert_eq!(
+            number(&report, "grains"),
+            count("type = 'event' AND role = 'user'")
+        );
         assert!(number(&report, "grains") > 0);
         let before = fs::read(&out).unwrap();
         let (code, _) = place.run(&["export", &out]);
         assert_eq!((code, fs::read(&out).unwrap() == before), (1, true));
-        assert_eq!(number(&place.ok(&["export", &out, "--force"]), "grains"), 1_000);
+        assert_eq!(
+            number(&place.ok(&["export", &out, "--force"]), "grains"),
+            1_000
+        );
     }
-    let (code, _) = place.run(&["export", &place.text("none.mg"), "--where", "no_such_column = 1"]);
+    let (code, _) = place.run(&[
+        "export",
+        &place.text("none.mg"),
+        "--where",
+        "no_such_column = 1",
+    ]);
     assert_eq!(code, 1);
     assert!(!place.path("none.mg").exists());
 }
 
 #[test]
 fn a_signed_grain_goes_out_in_the_envelope_that_it_came_in() {
-    let Some(cases) = shared_or_skip("cases/oms/oms-cose.json") else { return };
+    let Some(cases) = shared_or_skip("cases/oms/oms-cose.json") else {
+        return;
+    };
     let description: Value = serde_json::from_slice(&fs::read(cases).unwrap()).unwrap();
     let place = Place::new();
     fs::create_dir(place.path("in")).unwrap();
     let mut envelopes = Vec::new();
-    for (number, case) in description["vectors"].as_array().unwrap().iter().enumerate() {
+    for (number, case) in description["vectors"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .enumerate()
+    {
         if let (Some("OK"), Some(digits)) = (case["expect"].as_str(), case["hex"].as_str()) {
             envelopes.push(hex::decode(digits).unwrap());
-            fs::write(place.path("in").join(number.to_string()), hex::decode(digits).unwrap()).unwrap();
+            fs::write(
+                place.path("in").join(number.to_string()),
+                hex::decode(digits).unwrap(),
+            )
+            .unwrap();
         }
     }
     assert!(!envelopes.is_empty());
     let taken = place.ok(&["ingest", &place.text("in"), "--kind", "blob"]);
-    assert_eq!(number(&place.ok(&["verify"]), "ok"), number(&taken, "grains_written"));
+    assert_eq!(
+        number(&place.ok(&["verify"]), "ok"),
+        number(&taken, "grains_written")
+    );
     let out = place.text("signed.frames");
     place.ok(&["export", &out]);
     let bytes = fs::read(&out).unwrap();
@@ -452,7 +644,11 @@ fn a_signed_grain_goes_out_in_the_envelope_that_it_came_in() {
     let mut written = 0;
     while let Some((length, after)) = rest.split_first_chunk::<4>() {
         let (grain, after) = after.split_at(u32::from_be_bytes(*length) as usize);
-        assert!(grain.is_empty() || envelopes.iter().any(|envelope| envelope == grain), "{}", hex::encode(grain));
+        assert!(
+            grain.is_empty() || envelopes.iter().any(|envelope| envelope == grain),
+            "{}",
+            hex::encode(grain)
+        );
         written += u64::from(!grain.is_empty());
         rest = after;
     }
@@ -465,31 +661,57 @@ fn compaction_keeps_every_row_byte_for_byte_in_the_order_of_a_segment() {
     place.ingest_file_by_file();
     let before = place.rows("lake");
     let report = place.ok(&["compact"]);
-    assert_eq!((number(&report, "segments_before"), number(&report, "segments_after")), (9, 1), "{report}");
+    assert_eq!(
+        (
+            number(&report, "segments_before"),
+            number(&report, "segments_after")
+        ),
+        (9, 1),
+        "{report}"
+    );
     assert_eq!(number(&report, "rows"), 9_000);
     assert_eq!(number(&report["tables"], "audit"), 9, "{report}");
     assert_eq!(place.rows("lake"), before);
     // One segment of all, as an ingest of everything at once would have written it.
     place.run_on("at once", &["ingest", &place.text("corpus")]);
-    assert_eq!(in_order(&place.text("lake")), in_order(&place.text("at once")));
+    assert_eq!(
+        in_order(&place.text("lake")),
+        in_order(&place.text("at once"))
+    );
     let shown = place.ok(&["describe"]);
     for (name, sidecar) in shown["sidecars"].as_object().unwrap() {
-        assert_eq!((number(sidecar, "fresh"), number(sidecar, "missing")), (1, 0), "{name}: {shown}");
+        assert_eq!(
+            (number(sidecar, "fresh"), number(sidecar, "missing")),
+            (1, 0),
+            "{name}: {shown}"
+        );
     }
     assert_eq!(number(&place.ok(&["verify"]), "ok"), 9_000);
     // The sources are still known, and so are their grains.
-    assert_eq!(number(&place.ok(&["ingest", &place.text("corpus")]), "known"), 9);
+    assert_eq!(
+        number(&place.ok(&["ingest", &place.text("corpus")]), "known"),
+        9
+    );
     let out = place.text("again.frames");
     place.ok(&["export", &out]);
     let again = place.ok(&["ingest", &out]);
-    assert_eq!((number(&again, "duplicates"), number(&again, "grains_written")), (9_000, 0));
+    assert_eq!(
+        (
+            number(&again, "duplicates"),
+            number(&again, "grains_written")
+        ),
+        (9_000, 0)
+    );
     assert_eq!(number(&place.ok(&["compact"]), "rows"), 0);
 }
 
 #[test]
 fn the_audit_log_tells_operators_apart_and_names_none() {
     let place = Place::with_corpus(300, 100);
-    for (file, operator) in files(&place.path("corpus"), "mg").iter().zip(["ada", "ben", "ada"]) {
+    for (file, operator) in files(&place.path("corpus"), "mg")
+        .iter()
+        .zip(["ada", "ben", "ada"])
+    {
         let mut command = gristmill();
         command
             .env("GRISTMILL_OPERATOR", operator)
@@ -498,20 +720,42 @@ fn the_audit_log_tells_operators_apart_and_names_none() {
         command.assert().success();
     }
     let rows = place.ok(&["sql", "SELECT actor FROM audit ORDER BY sequence"]);
-    let actors: Vec<&str> = rows.as_array().unwrap().iter().map(|row| row["actor"].as_str().unwrap()).collect();
-    assert!(actors[0] == actors[2] && actors[0] != actors[1], "{actors:?}");
-    assert!(actors.iter().all(|actor| !actor.contains("ada") && !actor.contains("ben")), "{actors:?}");
+    let actors: Vec<&str> = rows
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| row["actor"].as_str().unwrap())
+        .collect();
+    assert!(
+        actors[0] == actors[2] && actors[0] != actors[1],
+        "{actors:?}"
+    );
+    assert!(
+        actors
+            .iter()
+            .all(|actor| !actor.contains("ada") && !actor.contains("ben")),
+        "{actors:?}"
+    );
     assert_eq!(place.ok(&["audit", "verify"])["bad"], 0);
 }
 
 /// The addresses of a lake in the order of its rows.
 fn in_order(lake: &str) -> Vec<String> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .unwrap();
     let batches: Vec<RecordBatch> = runtime.block_on(async {
         let lake = Lake::open(lake).await.unwrap();
-        lake.scan(Some(&["content_address"])).unwrap().try_collect().await.unwrap()
+        lake.scan(Some(&["content_address"]))
+            .unwrap()
+            .try_collect()
+            .await
+            .unwrap()
     });
-    let texts = batches.iter().flat_map(|batch| batch.column(0).as_string::<i32>().iter().flatten());
+    let texts = batches
+        .iter()
+        .flat_map(|batch| batch.column(0).as_string::<i32>().iter().flatten());
     texts.map(str::to_owned).collect()
 }
 
@@ -522,14 +766,29 @@ fn compaction_leaves_earlier_versions_readable_until_gc_may_take_them() {
     let version = number(&place.ok(&["describe"])["tables"]["grains"], "version");
     place.ok(&["compact"]);
     let report = place.ok(&["gc", "--older-than", "0s"]);
-    assert_eq!((number(&report, "removed_files"), number(&report, "kept_for_versions")), (0, 3), "{report}");
+    assert_eq!(
+        (
+            number(&report, "removed_files"),
+            number(&report, "kept_for_versions")
+        ),
+        (0, 3),
+        "{report}"
+    );
     let earlier_rows = || {
         let uri = place.text("lake");
-        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .enable_all()
+            .build()
+            .unwrap();
         runtime.block_on(async {
             let mut lake = Lake::open(&uri).await.unwrap();
             lake.grains = lake.grains.at_version(version).await.unwrap();
-            let batches: Vec<RecordBatch> = lake.scan(Some(&["content_address"])).unwrap().try_collect().await.ok()?;
+            let batches: Vec<RecordBatch> = lake
+                .scan(Some(&["content_address"]))
+                .unwrap()
+                .try_collect()
+                .await
+                .ok()?;
             Some(batches.iter().map(RecordBatch::num_rows).sum::<usize>())
         })
     };
@@ -552,13 +811,28 @@ fn gc_removes_only_what_nobody_needs() {
         "lake/index/00000000000000000000000002/addresses.bin",
         "lake/_scratch/gristmill-abcdef",
     ];
-    let keepers = ["lake/grains/_delta_log/note.parquet", "lake/index/verify-cursor.json", "lake/grains/readme.txt"];
-    for name in orphans.iter().chain(&keepers).filter(|name| !place.path(name).exists()) {
+    let keepers = [
+        "lake/grains/_delta_log/note.parquet",
+        "lake/index/verify-cursor.json",
+        "lake/grains/readme.txt",
+    ];
+    for name in orphans
+        .iter()
+        .chain(&keepers)
+        .filter(|name| !place.path(name).exists())
+    {
         fs::create_dir_all(place.path(name).parent().unwrap()).unwrap();
         fs::write(place.path(name), b"x").unwrap();
     }
     let young = place.ok(&["gc"]);
-    assert_eq!((number(&young, "removed_files"), number(&young, "kept_young")), (0, 4), "{young}");
+    assert_eq!(
+        (
+            number(&young, "removed_files"),
+            number(&young, "kept_young")
+        ),
+        (0, 4),
+        "{young}"
+    );
     let shown = place.ok(&["gc", "--older-than", "0s", "--dry-run"]);
     assert_eq!(shown["files"].as_array().unwrap().len(), 4, "{shown}");
     assert!(orphans.iter().all(|name| place.path(name).exists()));
@@ -568,16 +842,28 @@ fn gc_removes_only_what_nobody_needs() {
     assert!(keepers.iter().all(|name| place.path(name).exists()));
     assert!(!place.path("lake/index/00000000000000000000000002").exists());
     assert_eq!(number(&place.ok(&["verify"]), "ok"), 2_000);
-    assert_eq!(number(&place.ok(&["describe"])["sidecars"]["addresses"], "fresh"), 2);
+    assert_eq!(
+        number(&place.ok(&["describe"])["sidecars"]["addresses"], "fresh"),
+        2
+    );
 }
 
 #[test]
 fn commands_over_a_lake_that_is_not_there_say_so_and_make_none() {
     let place = Place::new();
-    for command in [&["verify"][..], &["compact"], &["gc"], &["describe"], &["export", "out.mg"]] {
+    for command in [
+        &["verify"][..],
+        &["compact"],
+        &["gc"],
+        &["describe"],
+        &["export", "out.mg"],
+    ] {
         let (code, message) = place.run(command);
         assert_eq!(code, 1, "{command:?}: {message}");
-        assert!(message.as_str().unwrap().contains("no lake at"), "{command:?}: {message}");
+        assert!(
+            message.as_str().unwrap().contains("no lake at"),
+            "{command:?}: {message}"
+        );
     }
     assert!(!place.path("lake").exists());
     assert_eq!(place.run(&["verify", "no-such-file.mg"]).0, 1);

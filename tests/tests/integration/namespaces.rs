@@ -1,4 +1,5 @@
-//! A session of one namespace gets, for every statement, what it would get in a lake in which there is nothing else.
+//! A session of one namespace gets, for every statement, what it would get in a lake in which there
+//! is nothing else.
 
 use std::sync::Arc;
 
@@ -13,9 +14,13 @@ use gristmill_tests::lake::{TestLake, patient_session};
 
 const NOW: i64 = 1_800_000_000_000;
 
-/// A belief of a namespace. Both namespaces speak of the same things in the same words, one much more often.
+/// A belief of a namespace. Both namespaces speak of the same things in the same words, one much
+/// more often.
 fn belief(namespace: &str, number: usize) -> String {
-    let (subject, object) = (["alice", "bob", "carol"][number % 3], ["tea", "green tea", "coffee and tea"][number % 3]);
+    let (subject, object) = (
+        ["alice", "bob", "carol"][number % 3],
+        ["tea", "green tea", "coffee and tea"][number % 3],
+    );
     format!(
         r#"{{"type":"belief","subject":"{subject}","relation":"mg:prefers","object":"{object} {namespace} {number}","confidence":0.{},"namespace":"{namespace}","user_id":"u-{}","structural_tags":["t-{}"],"created_at":{}}}"#,
         1 + number % 9,
@@ -36,25 +41,43 @@ fn event(namespace: &str, number: usize) -> String {
 
 fn grains_of(namespace: &str, count: usize) -> Vec<String> {
     let beliefs = (0..count).map(|number| belief(namespace, number));
-    beliefs.chain((0..count).map(|number| event(namespace, number))).collect()
+    beliefs
+        .chain((0..count).map(|number| event(namespace, number)))
+        .collect()
 }
 
 fn address(text: &str) -> String {
     grain(text).address.to_string()
 }
 
-/// A lake of the namespace `own`, and of `foreign` if that is wanted; the third belief of each supersedes its first.
+/// A lake of the namespace `own`, and of `foreign` if that is wanted; the third belief of each
+/// supersedes its first.
 async fn lake(with_foreign: bool) -> TestLake {
     let mut place = TestLake::new().await;
     let (own, foreign) = (grains_of("own", 12), grains_of("foreign", 60));
     let mut links = vec![(address(&own[0]), address(&own[3]))];
-    let blobs = |grains: &[String]| grains.iter().map(|text| grain(text).blob).collect::<Vec<_>>();
+    let blobs = |grains: &[String]| {
+        grains
+            .iter()
+            .map(|text| grain(text).blob)
+            .collect::<Vec<_>>()
+    };
     let own = blobs(&own);
     if with_foreign {
         links.push((address(&foreign[0]), address(&foreign[3])));
         let foreign = blobs(&foreign);
-        place.ingest(&[("a.frames", &frames(&own[..12])), ("b.frames", &frames(&foreign[..60]))]).await;
-        place.ingest(&[("c.frames", &frames(&foreign[60..])), ("d.frames", &frames(&own[12..]))]).await;
+        place
+            .ingest(&[
+                ("a.frames", &frames(&own[..12])),
+                ("b.frames", &frames(&foreign[..60])),
+            ])
+            .await;
+        place
+            .ingest(&[
+                ("c.frames", &frames(&foreign[60..])),
+                ("d.frames", &frames(&own[12..])),
+            ])
+            .await;
     } else {
         place.ingest(&[("a.frames", &frames(&own[..12]))]).await;
         place.ingest(&[("d.frames", &frames(&own[12..]))]).await;
@@ -75,12 +98,18 @@ async fn superseded(place: &mut TestLake, links: &[(String, String)]) {
     };
     let batch = state_batch(&links.iter().map(row).collect::<Vec<_>>()).unwrap();
     let file = place.lake.state.write_file(&batch).await.unwrap();
-    let change = Change { added: vec![file], changes_rows: true, ..Change::default() };
+    let change = Change {
+        added: vec![file],
+        changes_rows: true,
+        ..Change::default()
+    };
     place.lake.state.commit(change, "test", 0).await.unwrap();
 }
 
 async fn executor(place: &TestLake, namespace: Option<&str>) -> Executor {
-    let tables = lake_context(&place.lake, &SqlOptions::default()).await.unwrap();
+    let tables = lake_context(&place.lake, &SqlOptions::default())
+        .await
+        .unwrap();
     let session = Session {
         namespace: namespace.map(str::to_owned),
         writes: true,
@@ -92,7 +121,10 @@ async fn executor(place: &TestLake, namespace: Option<&str>) -> Executor {
 
 /// What `statement` comes to, without the time that it took.
 async fn answer(executor: &Executor, statement: &str) -> String {
-    let told = match executor.run_text(statement.as_bytes(), &Bindings::new(), Options::default()).await {
+    let told = match executor
+        .run_text(statement.as_bytes(), &Bindings::new(), Options::default())
+        .await
+    {
         Ok(mut response) => {
             response.duration_ms = 0;
             response.to_json()
@@ -102,7 +134,8 @@ async fn answer(executor: &Executor, statement: &str) -> String {
     told.to_string()
 }
 
-/// Statements that look at grains in every way that the language has; `targets` are addresses, whole and cut.
+/// Statements that look at grains in every way that the language has; `targets` are addresses,
+/// whole and cut.
 fn statements(targets: &[String]) -> Vec<String> {
     let recalls = [
         "RECALL",
@@ -134,14 +167,22 @@ fn statements(targets: &[String]) -> Vec<String> {
         "RECALL beliefs WHERE subject IN (RECALL beliefs LIKE \"tea\" | SUBJECTS)",
         "RECALL LIKE \"tea\" WHERE score > 0.3",
     ];
-    let stages = ["", " | COUNT", " | LIMIT 3", " | ORDER BY time DESC | LIMIT 2 | OFFSET 1", " | FIRST"];
+    let stages = [
+        "",
+        " | COUNT",
+        " | LIMIT 3",
+        " | ORDER BY time DESC | LIMIT 2 | OFFSET 1",
+        " | FIRST",
+    ];
     let mut all: Vec<String> = Vec::new();
     for recall in recalls {
         for stage in stages {
             all.push(format!("{recall}{stage}"));
             all.push(format!("EXPLAIN {recall}{stage}"));
         }
-        all.push(format!("ASSEMBLE c FROM a: ({recall}) BUDGET 200 tokens FORMAT text"));
+        all.push(format!(
+            "ASSEMBLE c FROM a: ({recall}) BUDGET 200 tokens FORMAT text"
+        ));
         all.push(format!("COALESCE({recall}, RECALL beliefs LIMIT 1)"));
         all.push(format!("({recall}) UNION (RECALL beliefs LIKE \"tea\")"));
     }
@@ -156,7 +197,8 @@ fn statements(targets: &[String]) -> Vec<String> {
             "DESCRIBE fields belief",
             "DESCRIBE capabilities",
             "HISTORY WHERE subject = \"alice\" AND relation = \"mg:prefers\"",
-            "BATCH { a: RECALL LIKE \"tea\", b: HISTORY WHERE subject = \"bob\" AND relation = \"mg:prefers\" }",
+            "BATCH { a: RECALL LIKE \"tea\", b: HISTORY WHERE subject = \"bob\" AND relation = \
+             \"mg:prefers\" }",
             "EXPLAIN ASSEMBLE c FROM a: (RECALL LIKE \"tea\"), b: (RECALL beliefs)",
             "LET $s = RECALL beliefs LIKE \"tea\" | SUBJECTS; RECALL beliefs WHERE subject IN ($s)",
         ]
@@ -184,17 +226,33 @@ fn statements(targets: &[String]) -> Vec<String> {
 async fn every_statement_answers_as_in_a_lake_without_the_other_namespace() {
     let (alone, shared) = (lake(false).await, lake(true).await);
     let (own, foreign) = (grains_of("own", 12), grains_of("foreign", 60));
-    let mut targets: Vec<String> =
-        [&own[0], &own[3], &own[13], &foreign[0], &foreign[3], &foreign[65]].map(|text| address(text)).to_vec();
-    targets.extend([&own[0], &own[3], &foreign[0], &foreign[9]].map(|text| address(text)[..10].to_owned()));
+    let mut targets: Vec<String> = [
+        &own[0],
+        &own[3],
+        &own[13],
+        &foreign[0],
+        &foreign[3],
+        &foreign[65],
+    ]
+    .map(|text| address(text))
+    .to_vec();
+    targets.extend(
+        [&own[0], &own[3], &foreign[0], &foreign[9]].map(|text| address(text)[..10].to_owned()),
+    );
     targets.push("0".repeat(64));
     let statements = statements(&targets);
     assert!(statements.len() > 300, "{}", statements.len());
-    let (alone_session, shared_session) = (executor(&alone, Some("own")).await, executor(&shared, Some("own")).await);
+    let (alone_session, shared_session) = (
+        executor(&alone, Some("own")).await,
+        executor(&shared, Some("own")).await,
+    );
     let whole = executor(&shared, None).await;
     let mut differs_from_whole = 0;
     for statement in &statements {
-        let (expected, found) = (answer(&alone_session, statement).await, answer(&shared_session, statement).await);
+        let (expected, found) = (
+            answer(&alone_session, statement).await,
+            answer(&shared_session, statement).await,
+        );
         assert_eq!(found, expected, "{statement}");
         differs_from_whole += usize::from(answer(&whole, statement).await != found);
     }
@@ -211,16 +269,34 @@ async fn a_grain_of_another_namespace_is_never_named_copied_or_superseded() {
     let (closed, opened, bridge) = (of(&own[1]), of(&own[4]), of(&own[5]));
     let (hidden, older, between) = (of(&foreign[1]), of(&foreign[4]), of(&foreign[5]));
     let links = [(&closed, &hidden), (&older, &opened), (&bridge, &between)];
-    let links: Vec<(String, String)> = links.iter().map(|(old, new)| ((*old).clone(), (*new).clone())).collect();
+    let links: Vec<(String, String)> = links
+        .iter()
+        .map(|(old, new)| ((*old).clone(), (*new).clone()))
+        .collect();
     superseded(&mut place, &links).await;
     let session = executor(&place, Some("own")).await;
     for (statement, code) in [
-        (format!("SUPERSEDE sha256:{closed} SET object = \"x\" REASON \"r\""), "CAL-E040"),
+        (
+            format!("SUPERSEDE sha256:{closed} SET object = \"x\" REASON \"r\""),
+            "CAL-E040",
+        ),
         (format!("REVERT sha256:{opened} REASON \"r\""), "CAL-E041"),
-        (format!("SUPERSEDE sha256:{hidden} SET object = \"x\" REASON \"r\""), "CAL-E046"),
+        (
+            format!("SUPERSEDE sha256:{hidden} SET object = \"x\" REASON \"r\""),
+            "CAL-E046",
+        ),
         (format!("REVERT sha256:{hidden} REASON \"r\""), "CAL-E046"),
-        (format!("SUPERSEDE sha256:{} SET object = \"x\" REASON \"r\"", "0".repeat(64)), "CAL-E046"),
-        (format!("RECALL WHERE hash = sha256:{closed} WITH superseded"), ""),
+        (
+            format!(
+                "SUPERSEDE sha256:{} SET object = \"x\" REASON \"r\"",
+                "0".repeat(64)
+            ),
+            "CAL-E046",
+        ),
+        (
+            format!("RECALL WHERE hash = sha256:{closed} WITH superseded"),
+            "",
+        ),
         (format!("HISTORY sha256:{closed}"), ""),
         (format!("HISTORY sha256:{opened}"), ""),
         (format!("HISTORY sha256:{bridge}"), ""),
@@ -228,10 +304,19 @@ async fn a_grain_of_another_namespace_is_never_named_copied_or_superseded() {
     ] {
         let told = answer(&session, &statement).await;
         let json = Json::parse(told.as_bytes()).unwrap();
-        assert_eq!(json.get("code").and_then(Json::as_str).unwrap_or_default(), code, "{statement}: {told}");
+        assert_eq!(
+            json.get("code").and_then(Json::as_str).unwrap_or_default(),
+            code,
+            "{statement}: {told}"
+        );
         let asked = |address: &String| statement.contains(address.as_str());
-        let named: Vec<_> =
-            [&hidden, &older, &between].into_iter().filter(|one| !asked(one) && told.contains(one.as_str())).collect();
-        assert!(named.is_empty() && !told.contains("foreign"), "{statement}: {told}");
+        let named: Vec<_> = [&hidden, &older, &between]
+            .into_iter()
+            .filter(|one| !asked(one) && told.contains(one.as_str()))
+            .collect();
+        assert!(
+            named.is_empty() && !told.contains("foreign"),
+            "{statement}: {told}"
+        );
     }
 }

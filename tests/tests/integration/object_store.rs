@@ -1,4 +1,5 @@
-//! A lake in an object store is one: here a store in memory, which commits by conditional puts as the others do.
+//! A lake in an object store is one: here a store in memory, which commits by conditional puts as
+//! the others do.
 
 use std::sync::Arc;
 
@@ -18,7 +19,9 @@ async fn take_in(lake: &mut Lake, numbers: &[usize]) -> IngestReport {
     let path = folder.path().join("grains.mgs");
     std::fs::write(&path, frames(&blobs)).unwrap();
     let sources = discover(&[path.display().to_string()]).await.unwrap();
-    ingest(lake, sources, &IngestOptions::default(), Arc::default()).await.unwrap()
+    ingest(lake, sources, &IngestOptions::default(), Arc::default())
+        .await
+        .unwrap()
 }
 
 async fn count(lake: &Lake, query: &str) -> i64 {
@@ -37,9 +40,18 @@ async fn a_lake_in_an_object_store_takes_in_merges_and_answers() {
     assert_eq!((report.grains_written, report.duplicates), (1, 1));
     lake.refresh().await.unwrap();
     assert_eq!(lake.segments().unwrap().len(), 2);
-    assert_eq!(count(&lake, "SELECT count(*) FROM grains WHERE subject = 'subject 2'").await, 1);
+    assert_eq!(
+        count(
+            &lake,
+            "SELECT count(*) FROM grains WHERE subject = 'subject 2'"
+        )
+        .await,
+        1
+    );
     let options = CompactOptions::default();
-    let merged = compact(&mut lake, &options, Arc::new(WorkProgress::default())).await.unwrap();
+    let merged = compact(&mut lake, &options, Arc::new(WorkProgress::default()))
+        .await
+        .unwrap();
     assert_eq!((merged.segments_after, merged.rows), (1, 3));
     assert_eq!(count(&lake, "SELECT count(*) FROM grains").await, 3);
 }

@@ -1,4 +1,5 @@
-//! What commands write: files that are there whole or as they were, streams whose readers go away, formats that are obeyed or refused.
+//! What commands write: files that are there whole or as they were, streams whose readers go away,
+//! formats that are obeyed or refused.
 
 use std::fs::{self, Permissions};
 use std::io::{BufRead, BufReader};
@@ -26,13 +27,19 @@ impl Place {
             ))
             .blob
         };
-        fs::write(place.at("in.frames"), frames(&(0..grains).map(event).collect::<Vec<_>>())).unwrap();
+        fs::write(
+            place.at("in.frames"),
+            frames(&(0..grains).map(event).collect::<Vec<_>>()),
+        )
+        .unwrap();
         assert_eq!(place.run(&["ingest", "in.frames"]).0, 0);
         place
     }
 
     fn empty() -> Place {
-        Place { folder: tempfile::tempdir().unwrap() }
+        Place {
+            folder: tempfile::tempdir().unwrap(),
+        }
     }
 
     fn at(&self, name: &str) -> PathBuf {
@@ -41,14 +48,23 @@ impl Place {
 
     fn run(&self, words: &[&str]) -> Ended {
         let mut command = gristmill();
-        ended(command.current_dir(self.folder.path()).args(words).env("GRISTMILL_PASSPHRASE", "secret"))
+        ended(
+            command
+                .current_dir(self.folder.path())
+                .args(words)
+                .env("GRISTMILL_PASSPHRASE", "secret"),
+        )
     }
 
     /// Runs a line of a shell in which `gristmill` is the program.
     fn shell(&self, line: &str) -> Ended {
         let script = format!("gristmill() {{ '{}' \"$@\"; }}\n{line}", path().display());
         let mut command = assert_cmd::Command::new("sh");
-        ended(command.current_dir(self.folder.path()).args(["-c", &script]))
+        ended(
+            command
+                .current_dir(self.folder.path())
+                .args(["-c", &script]),
+        )
     }
 
     fn mode(&self, name: &str) -> u32 {
@@ -57,8 +73,13 @@ impl Place {
 
     /// Files that aren't finished, which nobody should see after a run.
     fn leftovers(&self) -> Vec<String> {
-        let names = fs::read_dir(self.folder.path()).unwrap().map(|entry| entry.unwrap().file_name());
-        names.map(|name| name.into_string().unwrap()).filter(|name| name.starts_with('.')).collect()
+        let names = fs::read_dir(self.folder.path())
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name());
+        names
+            .map(|name| name.into_string().unwrap())
+            .filter(|name| name.starts_with('.'))
+            .collect()
     }
 
     /// Runs a command, reads one line of what it prints, and goes away.
@@ -71,10 +92,15 @@ impl Place {
             .spawn()
             .unwrap();
         let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        BufReader::new(child.stdout.take().unwrap())
+            .read_line(&mut line)
+            .unwrap();
         assert!(line.starts_with('{'), "{words:?}: {line}");
         let output = child.wait_with_output().unwrap();
-        (output.status.code().unwrap(), String::from_utf8(output.stderr).unwrap())
+        (
+            output.status.code().unwrap(),
+            String::from_utf8(output.stderr).unwrap(),
+        )
     }
 }
 
@@ -110,9 +136,16 @@ fn a_file_that_is_written_over_keeps_its_permissions() {
         let file = place.at(file_of(command));
         fs::write(&file, "before").unwrap();
         fs::set_permissions(&file, Permissions::from_mode(0o604)).unwrap();
-        let force = if command.starts_with("export") { "--force" } else { "" };
+        let force = if command.starts_with("export") {
+            "--force"
+        } else {
+            ""
+        };
         let (code, _, err) = place.shell(&format!("umask 077; gristmill {command} {force}"));
-        assert!(code != 1 && fs::read(&file).unwrap() != b"before", "{command}: {err}");
+        assert!(
+            code != 1 && fs::read(&file).unwrap() != b"before",
+            "{command}: {err}"
+        );
         assert_eq!(place.mode(file_of(command)), 0o604, "{command}");
     }
 }
@@ -121,20 +154,32 @@ fn a_file_that_is_written_over_keeps_its_permissions() {
 fn a_link_stays_and_what_it_leads_to_is_written() {
     let place = Place::with_events(20);
     fs::create_dir(place.at("away")).unwrap();
-    for (link, end) in
-        [("all.jsonl", "away/there.jsonl"), ("all.mg", "away/new.mg"), ("findings.json", "away/new.json")]
-    {
+    for (link, end) in [
+        ("all.jsonl", "away/there.jsonl"),
+        ("all.mg", "away/new.mg"),
+        ("findings.json", "away/new.json"),
+    ] {
         symlink(end, place.at(link)).unwrap();
     }
     fs::write(place.at("away/there.jsonl"), "before").unwrap();
     assert_eq!(place.run(&["export", "all.jsonl"]).0, 1, "it exists");
     assert_eq!(place.run(&["export", "all.jsonl", "--force"]).0, 0);
     assert_eq!(place.run(&["export", "all.mg"]).0, 0);
-    assert_ne!(place.run(&["scan", "--pack", "integrity", "--output", "findings.json"]).0, 1);
-    for (link, end) in
-        [("all.jsonl", "away/there.jsonl"), ("all.mg", "away/new.mg"), ("findings.json", "away/new.json")]
-    {
-        assert!(fs::symlink_metadata(place.at(link)).unwrap().is_symlink(), "{link}");
+    assert_ne!(
+        place
+            .run(&["scan", "--pack", "integrity", "--output", "findings.json"])
+            .0,
+        1
+    );
+    for (link, end) in [
+        ("all.jsonl", "away/there.jsonl"),
+        ("all.mg", "away/new.mg"),
+        ("findings.json", "away/new.json"),
+    ] {
+        assert!(
+            fs::symlink_metadata(place.at(link)).unwrap().is_symlink(),
+            "{link}"
+        );
         assert!(fs::metadata(place.at(end)).unwrap().len() > 100, "{end}");
     }
     assert!(place.leftovers().is_empty(), "{:?}", place.leftovers());
@@ -143,7 +188,13 @@ fn a_link_stays_and_what_it_leads_to_is_written() {
 #[test]
 fn a_pipe_is_written_and_stays_one() {
     let place = Place::with_events(50);
-    assert!(Command::new("mkfifo").arg(place.at("pipe")).status().unwrap().success());
+    assert!(
+        Command::new("mkfifo")
+            .arg(place.at("pipe"))
+            .status()
+            .unwrap()
+            .success()
+    );
     for format in ["jsonl", "mg", "parquet", "frames"] {
         // Whatever goes wrong, nobody waits for a writer that doesn't come.
         let (code, _, err) = place.shell(&format!(
@@ -152,17 +203,38 @@ fn a_pipe_is_written_and_stays_one() {
              wait; gristmill export whole.{format} > report"
         ));
         assert_eq!(code, 0, "{format}: {err}");
-        assert!(fs::symlink_metadata(place.at("pipe")).unwrap().file_type().is_fifo(), "{format}");
-        let (read, whole) = (place.at(&format!("read.{format}")), place.at(&format!("whole.{format}")));
-        assert!(fs::read(read).unwrap() == fs::read(whole).unwrap(), "{format}");
+        assert!(
+            fs::symlink_metadata(place.at("pipe"))
+                .unwrap()
+                .file_type()
+                .is_fifo(),
+            "{format}"
+        );
+        let (read, whole) = (
+            place.at(&format!("read.{format}")),
+            place.at(&format!("whole.{format}")),
+        );
+        assert!(
+            fs::read(read).unwrap() == fs::read(whole).unwrap(),
+            "{format}"
+        );
     }
     // Several containers don't fit one pipe.
-    let (code, _, err) =
-        place.shell("cat pipe > read & gristmill export pipe --format mg --split 4K; e=$?; : > pipe; exit $e");
+    let (code, _, err) = place.shell(
+        "cat pipe > read & gristmill export pipe --format mg --split 4K; e=$?; : > pipe; exit $e",
+    );
     assert!(code == 1 && err.contains("several files"), "{err}");
     // Standard output under one of its other names.
     symlink("/dev/fd/1", place.at("so")).unwrap();
-    let (_, out, err) = place.run(&["scan", "--pack", "integrity", "--output", "so", "--format", "json"]);
+    let (_, out, err) = place.run(&[
+        "scan",
+        "--pack",
+        "integrity",
+        "--output",
+        "so",
+        "--format",
+        "json",
+    ]);
     assert!(serde_json::from_str::<Value>(&out).is_ok(), "{out}{err}");
     assert!(fs::symlink_metadata(place.at("so")).unwrap().is_symlink());
     assert!(place.leftovers().is_empty(), "{:?}", place.leftovers());
@@ -177,9 +249,17 @@ fn a_run_that_fails_leaves_the_file_that_was_there_and_names_it() {
         ("export all.frames --force", "all.frames"),
     ] {
         fs::write(place.at(file), "before").unwrap();
-        let (code, _, err) = place.shell(&format!("trap '' XFSZ; ulimit -f 16; gristmill {command}"));
-        assert!(code == 1 && err.contains(&format!("can't write `{file}`")), "{command}: {code} {err}");
-        assert_eq!(fs::read_to_string(place.at(file)).unwrap(), "before", "{command}");
+        let (code, _, err) =
+            place.shell(&format!("trap '' XFSZ; ulimit -f 16; gristmill {command}"));
+        assert!(
+            code == 1 && err.contains(&format!("can't write `{file}`")),
+            "{command}: {code} {err}"
+        );
+        assert_eq!(
+            fs::read_to_string(place.at(file)).unwrap(),
+            "before",
+            "{command}"
+        );
     }
     assert!(place.leftovers().is_empty(), "{:?}", place.leftovers());
 }
@@ -189,21 +269,42 @@ fn a_reader_that_goes_away_ends_the_printing_and_nothing_else() {
     let place = Place::with_events(3_000);
     for words in [
         &["export", "-", "--format", "jsonl"][..],
-        &["export", "-", "--format", "jsonl", "--where", "type = 'event'"],
+        &[
+            "export",
+            "-",
+            "--format",
+            "jsonl",
+            "--where",
+            "type = 'event'",
+        ],
         &["report-subject", "--user", "u-1"],
     ] {
         let (code, err) = place.read_a_line_of(words);
-        assert_eq!((code, err.contains("gristmill:")), (0, false), "{words:?}: {err}");
+        assert_eq!(
+            (code, err.contains("gristmill:")),
+            (0, false),
+            "{words:?}: {err}"
+        );
     }
     // What was handed out is in the audit log, whoever read it.
-    let (_, out, _) =
-        place.run(&["sql", "SELECT count(*) AS n FROM audit WHERE action = 'report-subject'", "--format", "csv"]);
+    let (_, out, _) = place.run(&[
+        "sql",
+        "SELECT count(*) AS n FROM audit WHERE action = 'report-subject'",
+        "--format",
+        "csv",
+    ]);
     assert_eq!(out, "n\n1\n");
     let put = |number: usize| {
-        let grain = format!(r#"{{"type":"event","role":"user","content":"put {number}","created_at":{number}}}"#);
+        let grain = format!(
+            r#"{{"type":"event","role":"user","content":"put {number}","created_at":{number}}}"#
+        );
         format!("{{\"op\": \"put\", \"grain\": {grain}}}\n")
     };
-    fs::write(place.at("puts.jsonl"), (0..3_000).map(put).collect::<String>()).unwrap();
+    fs::write(
+        place.at("puts.jsonl"),
+        (0..3_000).map(put).collect::<String>(),
+    )
+    .unwrap();
     let (code, err) = place.read_a_line_of(&["apply", "puts.jsonl"]);
     assert!(code == 0 && err.contains("3000 done"), "{err}");
     let (_, out, _) = place.run(&["sql", "SELECT count(*) AS n FROM grains", "--format", "csv"]);
@@ -222,10 +323,19 @@ fn a_list_of_keys_is_one_document_in_every_format() {
     keys(&["generate", "two"]);
     let array: Value = serde_json::from_str(&keys(&["list", "--format", "json"])).unwrap();
     // The master secret and the two.
-    let names: Vec<_> = array.as_array().unwrap().iter().filter_map(|key| key["name"].as_str()).collect();
+    let names: Vec<_> = array
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter_map(|key| key["name"].as_str())
+        .collect();
     assert_eq!(names, ["master", "one", "two"]);
     let csv = keys(&["list", "--format", "csv"]);
-    assert_eq!((csv.lines().count(), csv.matches("did").count()), (4, 3), "{csv}");
+    assert_eq!(
+        (csv.lines().count(), csv.matches("did").count()),
+        (4, 3),
+        "{csv}"
+    );
     assert_eq!(keys(&["list", "--format", "jsonl"]).lines().count(), 3);
     assert!(keys(&["list", "--format", "table"]).contains("3 rows"));
 }
@@ -246,14 +356,34 @@ fn a_format_that_a_command_hasn_t_got_is_refused_and_nothing_is_written() {
         &["export", "out.parquet", "--split", "1M"],
     ] {
         let (code, out, err) = place.run(words);
-        assert_eq!((code, &*out, err.lines().count()), (1, "", 1), "{words:?}: {err}");
+        assert_eq!(
+            (code, &*out, err.lines().count()),
+            (1, "", 1),
+            "{words:?}: {err}"
+        );
     }
     for name in ["findings.csv", "out.jsonl", "out.parquet"] {
         assert!(!place.at(name).exists(), "{name}");
     }
     for words in [
-        &["--format", "csv", "scan", "--pack", "integrity", "--output", "findings.json"][..],
-        &["report-subject", "--user", "u-1", "--format", "csv", "--out", "held.jsonl"],
+        &[
+            "--format",
+            "csv",
+            "scan",
+            "--pack",
+            "integrity",
+            "--output",
+            "findings.json",
+        ][..],
+        &[
+            "report-subject",
+            "--user",
+            "u-1",
+            "--format",
+            "csv",
+            "--out",
+            "held.jsonl",
+        ],
         &["report-subject", "--user", "u-1", "--format", "jsonl"],
         &["export", "out.mg", "--compression", "zstd", "--split", "1M"],
         &["export", "out.jsonl", "--compression", "none"],
@@ -266,23 +396,52 @@ fn a_format_that_a_command_hasn_t_got_is_refused_and_nothing_is_written() {
 #[test]
 fn nobody_is_no_person() {
     let place = Place::with_events(20);
-    assert_eq!(place.run(&["keys", "--keyring", "ring.json", "generate", "erasure"]).0, 0);
+    assert_eq!(
+        place
+            .run(&["keys", "--keyring", "ring.json", "generate", "erasure"])
+            .0,
+        0
+    );
     for option in ["--user", "--subject", "--did", "--session"] {
         for nobody in ["", " ", "\u{a0}\t", "\u{200b}"] {
-            for words in [&["erase", "--keyring", "ring.json", "--execute"][..], &["erase"], &["report-subject"]] {
-                let (code, _, err) = place.run(&[words, &[option, nobody, "--user", "u-2"]].concat());
-                assert!(code == 1 && err.contains(&format!("{option} is empty")), "{option} {words:?}: {err}");
+            for words in [
+                &["erase", "--keyring", "ring.json", "--execute"][..],
+                &["erase"],
+                &["report-subject"],
+            ] {
+                let (code, _, err) =
+                    place.run(&[words, &[option, nobody, "--user", "u-2"]].concat());
+                assert!(
+                    code == 1 && err.contains(&format!("{option} is empty")),
+                    "{option} {words:?}: {err}"
+                );
             }
         }
     }
     for people in ["\"\"\n\" \"\n", "user,name\n,\n\"\",\" \"\n", "\n\n"] {
         fs::write(place.at("people.csv"), people).unwrap();
-        let (code, _, err) = place.run(&["erase", "--keyring", "ring.json", "--execute", "--subjects", "people.csv"]);
-        assert!(code == 1 && err.contains("nobody"), "{people:?}: {code} {err}");
+        let (code, _, err) = place.run(&[
+            "erase",
+            "--keyring",
+            "ring.json",
+            "--execute",
+            "--subjects",
+            "people.csv",
+        ]);
+        assert!(
+            code == 1 && err.contains("nobody"),
+            "{people:?}: {code} {err}"
+        );
     }
     assert!(!place.at("lake/erasures").exists());
     fs::write(place.at("people.csv"), "\"\"\nu-2\n").unwrap();
-    let (code, out, err) = place.run(&["report-subject", "--subjects", "people.csv", "--out", "held.jsonl"]);
+    let (code, out, err) = place.run(&[
+        "report-subject",
+        "--subjects",
+        "people.csv",
+        "--out",
+        "held.jsonl",
+    ]);
     assert!(code == 0 && out.contains("\"disclosed\":0"), "{out}{err}");
 }
 
@@ -290,14 +449,32 @@ fn nobody_is_no_person() {
 fn a_corpus_is_written_over_another_only_if_that_is_asked_for() {
     let place = Place::empty();
     let generate = |words: &[&str]| {
-        place.run(&[&["generate", "corpus", "--grains", "40", "--file-grains", "20", "--people", "5"], words].concat())
+        place.run(
+            &[
+                &[
+                    "generate",
+                    "corpus",
+                    "--grains",
+                    "40",
+                    "--file-grains",
+                    "20",
+                    "--people",
+                    "5",
+                ],
+                words,
+            ]
+            .concat(),
+        )
     };
     assert_eq!(generate(&[]).0, 0);
     let file = |number| fs::read(place.at(&format!("corpus/corpus-0000{number}.mg"))).unwrap();
     let before = (file(0), file(1));
     fs::remove_file(place.at("corpus/corpus-00000.mg")).unwrap();
     let (code, _, err) = generate(&["--seed", "7"]);
-    assert!(code == 1 && err.contains("corpus-00001.mg") && err.contains("--force"), "{err}");
+    assert!(
+        code == 1 && err.contains("corpus-00001.mg") && err.contains("--force"),
+        "{err}"
+    );
     assert!(!place.at("corpus/corpus-00000.mg").exists() && file(1) == before.1);
     assert_eq!(generate(&["--kind", "frames"]).0, 0);
     assert_eq!(generate(&["--seed", "7", "--force"]).0, 0);
@@ -311,7 +488,10 @@ fn negative_numbers_are_printed_as_they_are() {
     file.truncate(file.len() - 40);
     fs::write(place.at("cut.mg"), file).unwrap();
     let (code, out, _) = place.run(&["verify", "cut.mg", "--format", "table"]);
-    assert!(code == 2 && out.contains("-1\n") && !out.contains("-1.00"), "{out}");
+    assert!(
+        code == 2 && out.contains("-1\n") && !out.contains("-1.00"),
+        "{out}"
+    );
 }
 
 #[test]
@@ -320,7 +500,11 @@ fn conversations_that_no_provider_is_known_for_are_counted_and_told_once() {
     let message = |session: &str, number: usize, more: &str| {
         format!(
             r#"{{"id":"{session}-{number}","session_id":"{session}","role":"{}","content":[{{"type":"text","text":"{session} says {number}"}}],"created_at":"2026-05-08T12:00:0{number}Z"{more}}}"#,
-            if number.is_multiple_of(2) { "user" } else { "assistant" },
+            if number.is_multiple_of(2) {
+                "user"
+            } else {
+                "assistant"
+            },
         )
     };
     let known = r#","metadata":{"provider":"openai","model":"gpt-4o"}"#;
@@ -330,20 +514,45 @@ fn conversations_that_no_provider_is_known_for_are_counted_and_told_once() {
         .collect();
     fs::write(place.at("messages.jsonl"), lines.join("\n")).unwrap();
     let (code, out, err) = place.run(&["ingest", "messages.jsonl"]);
-    assert!(code == 0 && out.contains("\"grains_written\":10"), "{out}{err}");
+    assert!(
+        code == 0 && out.contains("\"grains_written\":10"),
+        "{out}{err}"
+    );
     let export = |words: &[&str]| {
-        let (code, out, err) =
-            place.run(&[&["export", "out.jsonl", "--force", "--format", "exchanges"], words].concat());
+        let (code, out, err) = place.run(
+            &[
+                &["export", "out.jsonl", "--force", "--format", "exchanges"],
+                words,
+            ]
+            .concat(),
+        );
         let report: Value = serde_json::from_str(&out).unwrap();
-        (code, report["grains"].as_u64().unwrap(), report["not_written"].as_u64().unwrap(), err)
+        (
+            code,
+            report["grains"].as_u64().unwrap(),
+            report["not_written"].as_u64().unwrap(),
+            err,
+        )
     };
     let (code, written, not_written, err) = export(&[]);
     assert_eq!((code, written, not_written), (2, 2, 8), "{err}");
     assert_eq!(err.matches("--provider").count(), 1, "{err}");
-    assert_eq!(fs::read_to_string(place.at("out.jsonl")).unwrap().lines().count(), 1);
+    assert_eq!(
+        fs::read_to_string(place.at("out.jsonl"))
+            .unwrap()
+            .lines()
+            .count(),
+        1
+    );
     let (code, written, not_written, err) = export(&["--provider", "openai"]);
     assert_eq!((code, written, not_written), (0, 10, 0), "{err}");
-    assert_eq!(fs::read_to_string(place.at("out.jsonl")).unwrap().lines().count(), 3);
+    assert_eq!(
+        fs::read_to_string(place.at("out.jsonl"))
+            .unwrap()
+            .lines()
+            .count(),
+        3
+    );
 }
 
 #[test]
@@ -355,25 +564,45 @@ fn what_can_t_be_read_or_written_is_named() {
     let (code, _, err) = place.run(&["grain", "check", "lake"]);
     assert!(code == 1 && err.contains("can't read `lake`"), "{err}");
     let (code, _, err) = place.run(&["export", "lake", "--format", "jsonl", "--force"]);
-    assert!(code == 1 && err.contains("can't write `lake`") && err.contains("directory"), "{err}");
+    assert!(
+        code == 1 && err.contains("can't write `lake`") && err.contains("directory"),
+        "{err}"
+    );
 }
 
 #[test]
 fn a_container_that_lost_its_end_is_told_as_cut_off() {
     let place = Place::empty();
     let without_manifest = plain(&(0..20).map(belief).collect::<Vec<_>>());
-    assert_eq!(place.run(&["generate", ".", "--grains", "300", "--people", "5"]).0, 0);
+    assert_eq!(
+        place
+            .run(&["generate", ".", "--grains", "300", "--people", "5"])
+            .0,
+        0
+    );
     let with_manifest = fs::read(place.at("corpus-00000.mg")).unwrap();
     for file in [without_manifest, with_manifest] {
         fs::write(place.at("cut.mg"), &file[..file.len() / 2]).unwrap();
         let query = ["sql", "SELECT count(*) FROM mg_file('cut.mg')"];
         let ingest = ["ingest", "cut.mg", "--on-error", "fail"];
-        for words in [&["verify", "cut.mg"][..], &["inspect", "cut.mg"], &ingest, &query] {
+        for words in [
+            &["verify", "cut.mg"][..],
+            &["inspect", "cut.mg"],
+            &ingest,
+            &query,
+        ] {
             let (code, out, err) = place.run(words);
             let told = format!("{out}{err}");
-            assert!(code == 2 && told.contains("cut off"), "{words:?}: {code} {told}");
+            assert!(
+                code == 2 && told.contains("cut off"),
+                "{words:?}: {code} {told}"
+            );
             // Only who takes grains in can set them aside.
-            assert_eq!(told.contains("--on-error quarantine"), words[0] == "ingest", "{words:?}: {told}");
+            assert_eq!(
+                told.contains("--on-error quarantine"),
+                words[0] == "ingest",
+                "{words:?}: {told}"
+            );
         }
     }
 }
@@ -388,10 +617,17 @@ fn a_query_that_can_t_be_computed_is_wrong_usage_and_a_damaged_log_is_told_witho
     let (code, _, err) = place.run(&["sql", "SELECT CAST(bytes AS TEXT) FROM rejects"]);
     assert_eq!(code, 1, "{err}");
     let log = place.at("lake/grains/_delta_log");
-    let entries = fs::read_dir(&log).unwrap().map(|entry| entry.unwrap().path());
-    for entry in entries.filter(|path: &PathBuf| path.extension().is_some_and(|ending| ending == "json")) {
+    let entries = fs::read_dir(&log)
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    for entry in
+        entries.filter(|path: &PathBuf| path.extension().is_some_and(|ending| ending == "json"))
+    {
         fs::write(entry, "{\"add\": {").unwrap();
     }
     let (code, _, err) = place.shell("RUST_BACKTRACE=1 gristmill describe");
-    assert!(code == 1 && !err.contains("   0:") && err.lines().count() < 5, "{err}");
+    assert!(
+        code == 1 && !err.contains("   0:") && err.lines().count() < 5,
+        "{err}"
+    );
 }

@@ -1,4 +1,5 @@
-//! What people are shown never steers their terminal, and what spreadsheets are given needn't be a formula.
+//! What people are shown never steers their terminal, and what spreadsheets are given needn't be a
+//! formula.
 
 use std::fs;
 use std::path::PathBuf;
@@ -7,7 +8,8 @@ use gristmill_tests::binary::{Ended, ended, gristmill};
 use gristmill_tests::grains::{frames, grain};
 use serde_json::Value;
 
-/// CSI and OSC sequences, C1, DEL, a bidirectional override, a carriage return, as JSON writes them.
+/// CSI and OSC sequences, C1, DEL, a bidirectional override, a carriage return, as JSON writes
+/// them.
 const HOSTILE: &str = r"red \u001b[31m\u001b]0;title\u0007\u009b2J\u007f\u202egpj.exe\rover";
 
 /// A lake whose one event, one belief and one rejected file name hold [`HOSTILE`].
@@ -17,7 +19,9 @@ struct Place {
 
 impl Place {
     fn new() -> Place {
-        let place = Place { folder: tempfile::tempdir().unwrap() };
+        let place = Place {
+            folder: tempfile::tempdir().unwrap(),
+        };
         let event = format!(
             r#"{{"type":"event","role":"user","content":"{HOSTILE}","user_id":"u-1","session_id":"{HOSTILE}","created_at":1767225600000}}"#
         );
@@ -26,7 +30,11 @@ impl Place {
         );
         let mut damaged = grain(r#"{"type":"event","content":"cut","created_at":1}"#).blob;
         damaged.truncate(20);
-        fs::write(place.at("in.frames"), frames(&[grain(&event).blob, grain(&belief).blob])).unwrap();
+        fs::write(
+            place.at("in.frames"),
+            frames(&[grain(&event).blob, grain(&belief).blob]),
+        )
+        .unwrap();
         fs::write(place.at("bad\u{1b}[2J\u{202e}.frames"), frames(&[damaged])).unwrap();
         assert_eq!(place.run(&["ingest", "in.frames"]).0, 0);
         place
@@ -43,10 +51,13 @@ impl Place {
 
 /// The characters of `text` that a terminal obeys.
 fn active(text: &str) -> Vec<char> {
-    let is_bidi =
-        |letter: char| ('\u{202a}'..='\u{202e}').contains(&letter) || ('\u{2066}'..='\u{2069}').contains(&letter);
+    let is_bidi = |letter: char| {
+        ('\u{202a}'..='\u{202e}').contains(&letter) || ('\u{2066}'..='\u{2069}').contains(&letter)
+    };
     text.chars()
-        .filter(|letter| letter.is_control() && *letter != '\n' && *letter != '\t' || is_bidi(*letter))
+        .filter(|letter| {
+            letter.is_control() && *letter != '\n' && *letter != '\t' || is_bidi(*letter)
+        })
         .collect()
 }
 
@@ -57,30 +68,90 @@ fn what_people_read_has_no_control_characters_from_data_or_file_names() {
     let absent = "absent\u{1b}]0;x\u{7}.mg";
     let commands: Vec<(Vec<&str>, &str)> = vec![
         (
-            vec!["sql", "--format", "table", "SELECT content, session_id, object AS \"\u{1b}[2J\" FROM grains"],
+            vec![
+                "sql",
+                "--format",
+                "table",
+                "SELECT content, session_id, object AS \"\u{1b}[2J\" FROM grains",
+            ],
             "\\x1b[31m",
         ),
-        (vec!["sql", "--format", "table", "SELECT grain_json(blob), [content] FROM grains"], "\\u{202e}"),
+        (
+            vec![
+                "sql",
+                "--format",
+                "table",
+                "SELECT grain_json(blob), [content] FROM grains",
+            ],
+            "\\u{202e}",
+        ),
         (vec!["sql", "SELECT \"\u{1b}[2J\" FROM grains"], "\\x1b[2J"),
         (vec!["sql", "SELECT * FROM \"\u{1b}[2J\""], "\\x1b[2J"),
         (vec!["sql", "SELECT \u{1b}[2J"], "\\x1b"),
         (vec!["cal", "--format", "table", "RECALL"], "\\u{202e}"),
-        (vec!["cal", "--format", "table", "RECALL beliefs AS text"], "\\u{9b}2J"),
-        (vec!["cal", "--format", "table", "RECALL beliefs AS markdown"], "\\u{9b}2J"),
-        (vec!["cal", "--format", "table", "RECALL beliefs | SUBJECTS"], "\\u{9b}2J"),
-        (vec!["cal", "--format", "table", "RECALL beliefs | GROUP BY subject"], "\\u{9b}2J"),
-        (vec!["cal", "--format", "table", "ASSEMBLE c FROM a: (RECALL) FORMAT text"], "\\u{9b}2J"),
-        (vec!["cal", "--format", "table", "EXPLAIN RECALL WHERE subject = \"\u{1b}[2J\""], "\\u001b[2J"),
-        (vec!["cal", "--format", "table", "RECALL \u{1b}[2J"], "CAL-E002"),
+        (
+            vec!["cal", "--format", "table", "RECALL beliefs AS text"],
+            "\\u{9b}2J",
+        ),
+        (
+            vec!["cal", "--format", "table", "RECALL beliefs AS markdown"],
+            "\\u{9b}2J",
+        ),
+        (
+            vec!["cal", "--format", "table", "RECALL beliefs | SUBJECTS"],
+            "\\u{9b}2J",
+        ),
+        (
+            vec![
+                "cal",
+                "--format",
+                "table",
+                "RECALL beliefs | GROUP BY subject",
+            ],
+            "\\u{9b}2J",
+        ),
+        (
+            vec![
+                "cal",
+                "--format",
+                "table",
+                "ASSEMBLE c FROM a: (RECALL) FORMAT text",
+            ],
+            "\\u{9b}2J",
+        ),
+        (
+            vec![
+                "cal",
+                "--format",
+                "table",
+                "EXPLAIN RECALL WHERE subject = \"\u{1b}[2J\"",
+            ],
+            "\\u001b[2J",
+        ),
+        (
+            vec!["cal", "--format", "table", "RECALL \u{1b}[2J"],
+            "CAL-E002",
+        ),
         (vec!["search", "--format", "table", "red"], "\\x1b[31m"),
-        (vec!["inspect", "--format", "table", "in.frames", "--sample", "2"], "\\x1b[31m"),
+        (
+            vec!["inspect", "--format", "table", "in.frames", "--sample", "2"],
+            "\\x1b[31m",
+        ),
         (vec!["inspect", "--format", "table", odd], "\\x1b[2J"),
         (vec!["inspect", absent], "\\x1b]0;x\\x07"),
         (vec!["ingest", absent], "\\x1b]0;x\\x07"),
         (vec!["ingest", "--format", "table", odd], ""),
         (vec!["verify", "--format", "table", odd], ""),
         (vec!["convert", odd], ""),
-        (vec!["sql", "--format", "table", "SELECT source, message FROM rejects"], ""),
+        (
+            vec![
+                "sql",
+                "--format",
+                "table",
+                "SELECT source, message FROM rejects",
+            ],
+            "",
+        ),
         (vec!["sql", "--file", absent], "\\x1b]0;x\\x07"),
         (vec!["scan", "--format", "table"], ""),
         (vec!["describe", "--format", "table"], ""),
@@ -88,8 +159,15 @@ fn what_people_read_has_no_control_characters_from_data_or_file_names() {
     ];
     for (words, shown) in commands {
         let (_, out, err) = place.run(&words);
-        assert_eq!((active(&out), active(&err)), (vec![], vec![]), "{words:?}: {out}{err}");
-        assert!(out.contains(shown) || err.contains(shown), "{words:?}: {out}{err}");
+        assert_eq!(
+            (active(&out), active(&err)),
+            (vec![], vec![]),
+            "{words:?}: {out}{err}"
+        );
+        assert!(
+            out.contains(shown) || err.contains(shown),
+            "{words:?}: {out}{err}"
+        );
     }
     place.run(&["scan", "--format", "html", "--output", "report.html"]);
     let report = fs::read_to_string(place.at("report.html")).unwrap();
@@ -115,7 +193,8 @@ fn formats_for_programs_are_exact() {
 #[test]
 fn csv_for_a_spreadsheet_has_no_formulas_and_csv_is_exact_otherwise() {
     let place = Place::new();
-    let query = "SELECT * FROM (VALUES ('=1+1', -5, '+a'), ('-b', 5, '@c'), (E'\\td', 0, 'e-f')) AS t(\"=x\", n, y)";
+    let query = "SELECT * FROM (VALUES ('=1+1', -5, '+a'), ('-b', 5, '@c'), (E'\\td', 0, 'e-f')) \
+                 AS t(\"=x\", n, y)";
     let (_, exact, _) = place.run(&["sql", "--format", "csv", query]);
     assert_eq!(exact, "=x,n,y\n=1+1,-5,+a\n-b,5,@c\n\td,0,e-f\n");
     let (_, safe, _) = place.run(&["sql", "--format", "csv", "--csv-safe", query]);

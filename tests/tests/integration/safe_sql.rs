@@ -1,9 +1,12 @@
-//! Which statements SQL runs, where files may be touched, and what a person is told about statements that fail.
+//! Which statements SQL runs, where files may be touched, and what a person is told about
+//! statements that fail.
 
 use std::fs;
 use std::path::PathBuf;
 
-use gristmill_queries::sql::{FileAccess, SqlOptions, bare_context, execute, lake_context, statements};
+use gristmill_queries::sql::{
+    FileAccess, SqlOptions, bare_context, execute, lake_context, statements,
+};
 use gristmill_tests::binary::{Ended, ended, gristmill};
 use gristmill_tests::grains::{frames, grain};
 use gristmill_tests::lake::TestLake;
@@ -15,15 +18,24 @@ struct Place {
 
 impl Place {
     fn empty() -> Place {
-        Place { folder: tempfile::tempdir().unwrap() }
+        Place {
+            folder: tempfile::tempdir().unwrap(),
+        }
     }
 
     fn with_lake() -> Place {
         let place = Place::empty();
         let event = |at: usize| {
-            grain(&format!(r#"{{"type":"event","content":"word {at}","user_id":"u-{at}","created_at":{at}}}"#)).blob
+            grain(&format!(
+                r#"{{"type":"event","content":"word {at}","user_id":"u-{at}","created_at":{at}}}"#
+            ))
+            .blob
         };
-        fs::write(place.at("in.frames"), frames(&(1..=5).map(event).collect::<Vec<_>>())).unwrap();
+        fs::write(
+            place.at("in.frames"),
+            frames(&(1..=5).map(event).collect::<Vec<_>>()),
+        )
+        .unwrap();
         assert_eq!(place.run(&["ingest", "in.frames"]).0, 0);
         place
     }
@@ -41,7 +53,8 @@ impl Place {
     }
 }
 
-/// Statements that write or read files, on their own and inside others; OUT is a file to write, IN one to read.
+/// Statements that write or read files, on their own and inside others; OUT is a file to write, IN
+/// one to read.
 const OF_FILES: [&str; 8] = [
     "COPY (SELECT 1 AS n) TO 'OUT' STORED AS CSV",
     "COPY grains TO 'OUT' STORED AS PARQUET",
@@ -61,19 +74,37 @@ const REFUSED: [(&str, &str); 20] = [
     ("DROP SCHEMA public CASCADE", "DROP SCHEMA"),
     ("CREATE TABLE t AS SELECT 1 AS n", "CREATE TABLE"),
     ("CREATE TABLE t (n INT)", "CREATE TABLE"),
-    ("CREATE OR REPLACE TABLE grains AS SELECT 1 AS n", "CREATE TABLE"),
+    (
+        "CREATE OR REPLACE TABLE grains AS SELECT 1 AS n",
+        "CREATE TABLE",
+    ),
     ("CREATE VIEW v AS SELECT * FROM grains", "CREATE VIEW"),
-    ("CREATE OR REPLACE VIEW current AS SELECT * FROM grains", "CREATE VIEW"),
-    ("CREATE OR REPLACE EXTERNAL TABLE grains STORED AS CSV LOCATION 'IN'", "EXTERNAL TABLE"),
+    (
+        "CREATE OR REPLACE VIEW current AS SELECT * FROM grains",
+        "CREATE VIEW",
+    ),
+    (
+        "CREATE OR REPLACE EXTERNAL TABLE grains STORED AS CSV LOCATION 'IN'",
+        "EXTERNAL TABLE",
+    ),
     ("CREATE SCHEMA s", "CREATE SCHEMA"),
     ("CREATE DATABASE d", "CREATE DATABASE"),
     ("INSERT INTO grains SELECT * FROM grains", "INSERT"),
     ("EXPLAIN INSERT INTO grains SELECT * FROM grains", "INSERT"),
     ("DELETE FROM grains", "DELETE"),
     ("UPDATE grains SET type = 'x'", "UPDATE"),
-    ("SET datafusion.runtime.memory_limit = '100G'", "datafusion.runtime.memory_limit"),
-    ("SET datafusion.catalog.location = '/etc'", "datafusion.catalog.location"),
-    ("RESET datafusion.runtime.memory_limit", "datafusion.runtime.memory_limit"),
+    (
+        "SET datafusion.runtime.memory_limit = '100G'",
+        "datafusion.runtime.memory_limit",
+    ),
+    (
+        "SET datafusion.catalog.location = '/etc'",
+        "datafusion.catalog.location",
+    ),
+    (
+        "RESET datafusion.runtime.memory_limit",
+        "datafusion.runtime.memory_limit",
+    ),
     ("START TRANSACTION", "BEGIN"),
 ];
 
@@ -97,8 +128,9 @@ fn files_are_touched_only_where_that_was_allowed() {
     fs::write(place.at("in.csv"), "n\n1\n").unwrap();
     let (out, input) = (place.at("out.csv"), place.at("in.csv"));
     for statement in OF_FILES {
-        let statement =
-            statement.replace("OUT", out.to_str().unwrap()).replace("IN'", &format!("{}'", input.display()));
+        let statement = statement
+            .replace("OUT", out.to_str().unwrap())
+            .replace("IN'", &format!("{}'", input.display()));
         let (code, shown, err) = place.sql(&statement);
         assert_eq!((code, shown.as_str()), (1, ""), "{statement}: {err}");
         assert!(err.contains("--allow-files"), "{statement}: {err}");
@@ -111,10 +143,16 @@ fn files_are_touched_only_where_that_was_allowed() {
             let _ = fs::remove_file(&out);
         }
     }
-    let prepared = format!("PREPARE p AS COPY (SELECT 1 AS n) TO '{}' STORED AS CSV; EXECUTE p", out.display());
+    let prepared = format!(
+        "PREPARE p AS COPY (SELECT 1 AS n) TO '{}' STORED AS CSV; EXECUTE p",
+        out.display()
+    );
     assert_eq!(place.sql(&prepared).0, 1);
     assert!(!out.exists());
-    let both = format!("CREATE EXTERNAL TABLE t STORED AS CSV LOCATION '{}'; SELECT n FROM t", input.display());
+    let both = format!(
+        "CREATE EXTERNAL TABLE t STORED AS CSV LOCATION '{}'; SELECT n FROM t",
+        input.display()
+    );
     let (code, shown, err) = place.run(&["sql", "--allow-files", "--format", "csv", &both]);
     assert_eq!((code, shown.as_str()), (0, "n\n1\n"), "{err}");
     // Containers and transcripts are what the program is for.
@@ -128,7 +166,11 @@ fn nothing_is_changed_defined_or_dropped_and_the_message_says_why() {
     for (statement, named) in REFUSED {
         for more in [None, Some("--allow-files")] {
             let script = format!("{statement}; SELECT 1");
-            let words: Vec<&str> = ["sql"].into_iter().chain(more).chain([script.as_str()]).collect();
+            let words: Vec<&str> = ["sql"]
+                .into_iter()
+                .chain(more)
+                .chain([script.as_str()])
+                .collect();
             let (code, out, err) = place.run(&words);
             assert_eq!((code, out.as_str()), (1, ""), "{statement}: {err}");
             assert!(
@@ -154,17 +196,31 @@ async fn a_program_that_reads_a_lake_through_the_library_reaches_no_file() {
     let blob = grain(r#"{"type":"event","content":"word","created_at":1}"#).blob;
     place.ingest(&[("in.frames", &frames(&[blob]))]).await;
     let file = place.folder().join("out.csv");
-    let context = lake_context(&place.lake, &SqlOptions::default()).await.unwrap();
+    let context = lake_context(&place.lake, &SqlOptions::default())
+        .await
+        .unwrap();
     let copy = format!("COPY (SELECT 1 AS n) TO '{}' STORED AS CSV", file.display());
     // Past the gate, there is no way to the file system.
     let around = context.sql(&copy).await.unwrap().collect().await;
     assert!(around.is_err() && !file.exists(), "{around:?}");
-    for query in [copy.as_str(), "SELECT * FROM mg_file('x.mg')", "SELECT * FROM transcript_file('x.jsonl')"] {
+    for query in [
+        copy.as_str(),
+        "SELECT * FROM mg_file('x.mg')",
+        "SELECT * FROM transcript_file('x.jsonl')",
+    ] {
         let statement = statements(query).unwrap().remove(0);
-        let error = execute(&context, statement).await.err().expect(query).to_string();
+        let error = execute(&context, statement)
+            .await
+            .err()
+            .expect(query)
+            .to_string();
         assert!(error.contains("file"), "{query}: {error}");
     }
-    let bare = bare_context(&SqlOptions { files: FileAccess::ReadAndWrite, ..SqlOptions::default() }).unwrap();
+    let bare = bare_context(&SqlOptions {
+        files: FileAccess::ReadAndWrite,
+        ..SqlOptions::default()
+    })
+    .unwrap();
     bare.sql(&copy).await.unwrap().collect().await.unwrap();
     assert!(file.exists());
 }
@@ -186,21 +242,30 @@ fn a_place_without_a_lake_is_named_and_what_needs_none_runs() {
         "SELECT * FROM thread('s')",
         "SELECT 1 WHERE EXISTS (SELECT 1 FROM audit)",
     ] {
-        for (words, named) in
-            [(vec!["sql", query], "`lake`"), (vec!["--lake", "elsewhere", "sql", query], "`elsewhere`")]
-        {
+        for (words, named) in [
+            (vec!["sql", query], "`lake`"),
+            (vec!["--lake", "elsewhere", "sql", query], "`elsewhere`"),
+        ] {
             let (code, out, err) = place.run(&words);
             assert_eq!((code, out.as_str()), (1, ""), "{query}: {err}");
             assert!(
-                err.contains("no lake at") && err.contains(named) && err.contains("gristmill ingest"),
+                err.contains("no lake at")
+                    && err.contains(named)
+                    && err.contains("gristmill ingest"),
                 "{query}: {err}"
             );
         }
     }
     for (query, answer) in [
         ("SELECT 1 AS n", "n\n1\n"),
-        ("SELECT content FROM mg_file('in.frames')", "content\nword\n"),
-        ("WITH grains AS (SELECT 7 AS n) SELECT n FROM grains", "n\n7\n"),
+        (
+            "SELECT content FROM mg_file('in.frames')",
+            "content\nword\n",
+        ),
+        (
+            "WITH grains AS (SELECT 7 AS n) SELECT n FROM grains",
+            "n\n7\n",
+        ),
     ] {
         let (code, out, err) = place.sql(query);
         assert_eq!((code, out.as_str()), (0, answer), "{query}: {err}");
@@ -212,19 +277,58 @@ fn a_place_without_a_lake_is_named_and_what_needs_none_runs() {
 fn a_statement_that_fails_says_what_and_what_was_probably_meant() {
     let place = Place::with_lake();
     for (query, parts, absent) in [
-        ("SELEKT 1", vec!["can't be read", "SELEKT", "Line: 1, Column: 1"], "ParserError"),
-        ("SELECT 'a", vec!["can't be read", "Unterminated"], "TokenizerError"),
-        ("SELECT contnt FROM grains", vec!["no column `contnt`", "did you mean `content`"], "valence"),
-        ("SELECT g.contnt FROM grains g", vec!["no column `g.contnt`", "`content`"], "valence"),
-        ("SELECT xyzxyzxyz FROM grains", vec!["no column `xyzxyzxyz`", "DESCRIBE"], "valence"),
-        ("SELECT x FROM (SELECT 1 AS a, 2 AS b)", vec!["no column `x`", "a, b"], "Schema error"),
-        ("SELECT * FROM grainz", vec!["no table `grainz`", "`grains`", "SHOW TABLES"], "datafusion.public"),
-        ("SELECT * FROM belief", vec!["no table `belief`", "`beliefs`"], "datafusion.public"),
-        ("SELECT * FROM grains JOIN segmnts ON true", vec!["no table `segmnts`", "`segments`"], "datafusion.public"),
+        (
+            "SELEKT 1",
+            vec!["can't be read", "SELEKT", "Line: 1, Column: 1"],
+            "ParserError",
+        ),
+        (
+            "SELECT 'a",
+            vec!["can't be read", "Unterminated"],
+            "TokenizerError",
+        ),
+        (
+            "SELECT contnt FROM grains",
+            vec!["no column `contnt`", "did you mean `content`"],
+            "valence",
+        ),
+        (
+            "SELECT g.contnt FROM grains g",
+            vec!["no column `g.contnt`", "`content`"],
+            "valence",
+        ),
+        (
+            "SELECT xyzxyzxyz FROM grains",
+            vec!["no column `xyzxyzxyz`", "DESCRIBE"],
+            "valence",
+        ),
+        (
+            "SELECT x FROM (SELECT 1 AS a, 2 AS b)",
+            vec!["no column `x`", "a, b"],
+            "Schema error",
+        ),
+        (
+            "SELECT * FROM grainz",
+            vec!["no table `grainz`", "`grains`", "SHOW TABLES"],
+            "datafusion.public",
+        ),
+        (
+            "SELECT * FROM belief",
+            vec!["no table `belief`", "`beliefs`"],
+            "datafusion.public",
+        ),
+        (
+            "SELECT * FROM grains JOIN segmnts ON true",
+            vec!["no table `segmnts`", "`segments`"],
+            "datafusion.public",
+        ),
     ] {
         let (code, out, err) = place.sql(query);
         assert_eq!((code, out.as_str()), (1, ""), "{query}");
-        assert!(parts.iter().all(|part| err.contains(part)) && !err.contains(absent), "{query}: {err}");
+        assert!(
+            parts.iter().all(|part| err.contains(part)) && !err.contains(absent),
+            "{query}: {err}"
+        );
         assert!(err.len() < 400, "{query}: {err}");
     }
 }
@@ -237,7 +341,11 @@ fn the_list_of_tables_is_sorted() {
         .lines()
         .map(|line| {
             let row: serde_json::Value = serde_json::from_str(line).unwrap();
-            format!("{} {}", row["table_schema"].as_str().unwrap(), row["table_name"].as_str().unwrap())
+            format!(
+                "{} {}",
+                row["table_schema"].as_str().unwrap(),
+                row["table_name"].as_str().unwrap()
+            )
         })
         .collect();
     assert!(names.len() > 20 && names.is_sorted(), "{names:?}");
@@ -256,7 +364,11 @@ fn functions_of_text_take_bytes_too() {
                  FROM grains LIMIT 1";
     let (code, out, err) = place.sql(query);
     assert_eq!(code, 0, "{err}");
-    assert_eq!(out.lines().nth(1), Some("true,true,true,true,32,true,true,2,0,6,word,2,1,b,"), "{out}");
+    assert_eq!(
+        out.lines().nth(1),
+        Some("true,true,true,true,32,true,true,2,0,6,word,2,1,b,"),
+        "{out}"
+    );
 }
 
 #[test]
@@ -265,7 +377,10 @@ fn a_statement_that_needs_too_much_memory_says_how_to_give_it_more() {
     let query = "SELECT array_agg(value) FROM generate_series(1, 2000000)";
     let (code, _, err) = place.run(&["--memory", "1M", "sql", query]);
     assert_eq!(code, 1);
-    assert!(err.contains("--memory") && err.lines().count() == 1, "{err}");
+    assert!(
+        err.contains("--memory") && err.lines().count() == 1,
+        "{err}"
+    );
 }
 
 #[test]
@@ -273,17 +388,30 @@ fn a_file_of_cal_has_several_statements_and_runs_none_if_one_cant_be_read() {
     let place = Place::with_lake();
     fs::write(
         place.at("three.cal"),
-        "-- the first; with a semicolon in a comment\nRECALL events | COUNT;\nLET $a = RECALL events; ASSEMBLE c FROM a: $a FORMAT text;\n\
-         DEFINE TEMPLATE t ELEMENT { ; {{grain.content}} } ;\nASSEMBLE c FROM a: (RECALL events LIMIT 1) FORMAT TEMPLATE t",
+        "-- the first; with a semicolon in a comment\nRECALL events | COUNT;\nLET $a = RECALL \
+         events; ASSEMBLE c FROM a: $a FORMAT text;\nDEFINE TEMPLATE t ELEMENT { ; \
+         {{grain.content}} } ;\nASSEMBLE c FROM a: (RECALL events LIMIT 1) FORMAT TEMPLATE t",
     )
     .unwrap();
     let (code, out, err) = place.run(&["cal", "--format", "jsonl", "--file", "three.cal"]);
     assert_eq!(code, 0, "{err}");
-    let answers: Vec<serde_json::Value> = out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let answers: Vec<serde_json::Value> = out
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
     assert_eq!(answers.len(), 4, "{out}");
     assert_eq!(answers[0]["value"], 5);
-    assert!(answers[3]["formatted_context"]["text"].as_str().unwrap().contains("; word"), "{}", answers[3]);
-    let trees = place.run(&["cal", "--format", "jsonl", "--parse", "--file", "three.cal"]).1;
+    assert!(
+        answers[3]["formatted_context"]["text"]
+            .as_str()
+            .unwrap()
+            .contains("; word"),
+        "{}",
+        answers[3]
+    );
+    let trees = place
+        .run(&["cal", "--format", "jsonl", "--parse", "--file", "three.cal"])
+        .1;
     assert_eq!(trees.lines().count(), 4, "{trees}");
     for (text, told) in [
         ("RECALL events; RECALL nothings;", "2 |"),
@@ -303,12 +431,23 @@ fn a_search_takes_the_best_of_the_grains_that_pass_the_conditions() {
     let event = |at: usize| {
         let words = "word ".repeat(1 + at % 7);
         let role = if at % 10 == 3 { "assistant" } else { "user" };
-        grain(&format!(r#"{{"type":"event","role":"{role}","content":"{words} and {at}","created_at":{at}}}"#)).blob
+        grain(&format!(
+            r#"{{"type":"event","role":"{role}","content":"{words} and {at}","created_at":{at}}}"#
+        ))
+        .blob
     };
-    fs::write(place.at("in.frames"), frames(&(1..=200).map(event).collect::<Vec<_>>())).unwrap();
+    fs::write(
+        place.at("in.frames"),
+        frames(&(1..=200).map(event).collect::<Vec<_>>()),
+    )
+    .unwrap();
     assert_eq!(place.run(&["ingest", "in.frames"]).0, 0);
     assert_eq!(place.run(&["reindex", "--embed"]).0, 0);
-    for (function, every) in [("search", 200), ("vector_search", 200), ("hybrid_search", 200)] {
+    for (function, every) in [
+        ("search", 200),
+        ("vector_search", 200),
+        ("hybrid_search", 200),
+    ] {
         for condition in [
             "role = 'assistant'",
             "created_at IS NULL",
@@ -316,19 +455,29 @@ fn a_search_takes_the_best_of_the_grains_that_pass_the_conditions() {
             "array_length(matched_fields) > 5",
         ] {
             for k in [1, 4, 50] {
-                let query = |k: usize| format!("SELECT content_address FROM {function}('word', {k}) WHERE {condition}");
+                let query = |k: usize| {
+                    format!("SELECT content_address FROM {function}('word', {k}) WHERE {condition}")
+                };
                 let (code, found, err) = place.sql(&query(k));
                 assert_eq!(code, 0, "{condition}: {err}");
                 let all = place.sql(&query(every)).1;
                 let expected: Vec<&str> = all.lines().take(k + 1).collect();
-                // A hybrid search weighs by ranks, and how many there are depends on how many are asked for.
+                // A hybrid search weighs by ranks, and how many there are depends on how many are
+                // asked for.
                 match function {
-                    "hybrid_search" => assert_eq!(found.lines().count(), expected.len(), "{condition} {k}"),
-                    _ => assert_eq!(found.lines().collect::<Vec<_>>(), expected, "{function} {condition} {k}"),
+                    "hybrid_search" => {
+                        assert_eq!(found.lines().count(), expected.len(), "{condition} {k}")
+                    }
+                    _ => assert_eq!(
+                        found.lines().collect::<Vec<_>>(),
+                        expected,
+                        "{function} {condition} {k}"
+                    ),
                 }
             }
         }
     }
-    let best = "SELECT s.role FROM search('word', 3) s JOIN (SELECT 1 AS one) ON true WHERE s.role = 'assistant'";
+    let best = "SELECT s.role FROM search('word', 3) s JOIN (SELECT 1 AS one) ON true WHERE s.role \
+                = 'assistant'";
     assert_eq!(place.sql(best).1.lines().count(), 4);
 }

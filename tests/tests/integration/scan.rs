@@ -1,4 +1,5 @@
-//! Scans of a lake: what they find, what an incremental scan looks at, and that all forms of report tell the same.
+//! Scans of a lake: what they find, what an incremental scan looks at, and that all forms of report
+//! tell the same.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -18,7 +19,14 @@ async fn add(lake: &mut Lake, folder: &Path, name: &str, grains: &[&str]) {
     let path = folder.join(name);
     std::fs::write(&path, frames(&blobs)).unwrap();
     let sources = discover(&[path.display().to_string()]).await.unwrap();
-    let report = ingest(lake, sources, &IngestOptions::default(), Arc::new(IngestProgress::default())).await.unwrap();
+    let report = ingest(
+        lake,
+        sources,
+        &IngestOptions::default(),
+        Arc::new(IngestProgress::default()),
+    )
+    .await
+    .unwrap();
     assert_eq!(report.rejected, 0, "{:?}", report.rejects_by_code);
 }
 
@@ -30,18 +38,27 @@ const FIRST: [&str; 3] = [
     r#"{"type": "event", "role": "user", "content": "nice weather", "created_at": 1735689600002}"#,
 ];
 
-const SECOND: [&str; 1] =
-    [r#"{"type": "event", "role": "user", "content": "my card is 4111 1111 1111 1111", "created_at": 1735689600003}"#];
+const SECOND: [&str; 1] = [
+    r#"{"type": "event", "role": "user", "content": "my card is 4111 1111 1111 1111", "created_at": 1735689600003}"#,
+];
 
 async fn lake(folder: &Path) -> Lake {
-    let mut lake = Lake::open_or_create(&folder.join("lake").display().to_string()).await.unwrap();
+    let mut lake = Lake::open_or_create(&folder.join("lake").display().to_string())
+        .await
+        .unwrap();
     add(&mut lake, folder, "first.frames", &FIRST).await;
     lake
 }
 
 async fn prepare(lake: &Lake, packs: &[&str], since: Since) -> Scan {
     let packs = packs.iter().map(|name| shipped(name).unwrap()).collect();
-    let options = ScanOptions { sql: SqlOptions { threads: 2, ..SqlOptions::default() }, since };
+    let options = ScanOptions {
+        sql: SqlOptions {
+            threads: 2,
+            ..SqlOptions::default()
+        },
+        since,
+    };
     Scan::prepare(lake, packs, &options).await.unwrap()
 }
 
@@ -60,10 +77,27 @@ async fn findings(scan: &Scan) -> (BTreeMap<String, u64>, Summary) {
 async fn a_scan_finds_what_breaks_rules_of_each_kind_and_counts_it() {
     let folder = tempfile::tempdir().unwrap();
     let lake = lake(folder.path()).await;
-    let (counts, summary) = findings(&prepare(&lake, &["gdpr", "integrity"], Since::Beginning).await).await;
-    let expected = [("gdpr/tool-minimisation", 1), ("gdpr/unclassified-personal-data", 2)];
-    assert_eq!(counts, expected.map(|(rule, count)| (rule.to_owned(), count)).into());
-    assert_eq!((summary.findings, summary.scope.grains, summary.views, summary.failures), (3, 3, 3, 0));
+    let (counts, summary) =
+        findings(&prepare(&lake, &["gdpr", "integrity"], Since::Beginning).await).await;
+    let expected = [
+        ("gdpr/tool-minimisation", 1),
+        ("gdpr/unclassified-personal-data", 2),
+    ];
+    assert_eq!(
+        counts,
+        expected
+            .map(|(rule, count)| (rule.to_owned(), count))
+            .into()
+    );
+    assert_eq!(
+        (
+            summary.findings,
+            summary.scope.grains,
+            summary.views,
+            summary.failures
+        ),
+        (3, 3, 3, 0)
+    );
     let told: u64 = summary.rules.values().map(|count| count.findings).sum();
     assert_eq!(told, summary.findings);
 }
@@ -81,21 +115,39 @@ async fn an_incremental_scan_looks_at_what_came_after_the_last_one_with_the_same
     let scan = prepare(&lake, &["gdpr"], Since::Last).await;
     assert_eq!(scan.scope().since, Some(summary.scope.version));
     let (counts, second) = findings(&scan).await;
-    assert_eq!(counts, BTreeMap::from([("gdpr/unclassified-personal-data".to_owned(), 1)]));
+    assert_eq!(
+        counts,
+        BTreeMap::from([("gdpr/unclassified-personal-data".to_owned(), 1)])
+    );
     assert_eq!(second.scope.grains, 1);
 
     let other_rules = prepare(&lake, &["gdpr", "ccpa"], Since::Last).await;
-    assert_eq!(other_rules.scope().grains, 4, "the last scan didn't have these rules");
+    assert_eq!(
+        other_rules.scope().grains,
+        4,
+        "the last scan didn't have these rules"
+    );
     scan.record(&mut lake, &second).await.unwrap();
-    assert_eq!(prepare(&lake, &["gdpr"], Since::Last).await.scope().grains, 0, "nothing is new");
+    assert_eq!(
+        prepare(&lake, &["gdpr"], Since::Last).await.scope().grains,
+        0,
+        "nothing is new"
+    );
 }
 
 #[tokio::test]
 async fn a_version_that_is_not_in_the_log_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let lake = lake(folder.path()).await;
-    let options = ScanOptions { since: Since::Version(999), ..ScanOptions::default() };
-    assert!(Scan::prepare(&lake, vec![shipped("sox").unwrap()], &options).await.is_err());
+    let options = ScanOptions {
+        since: Since::Version(999),
+        ..ScanOptions::default()
+    };
+    assert!(
+        Scan::prepare(&lake, vec![shipped("sox").unwrap()], &options)
+            .await
+            .is_err()
+    );
 }
 
 #[tokio::test]
@@ -108,16 +160,33 @@ async fn a_version_that_an_erasure_took_out_of_the_log_is_named_without_the_word
     add(&mut lake, folder.path(), "second.frames", &SECOND).await;
     lake.grains.purge(true).await.unwrap();
     let since = Since::Version(summary.scope.version);
-    let options = ScanOptions { since, ..ScanOptions::default() };
-    let error = Scan::prepare(&lake, vec![shipped("gdpr").unwrap()], &options).await.err().unwrap().to_string();
-    assert!(error.contains("an erasure") && !error.to_lowercase().contains("kernel"), "{error}");
-    assert_eq!(prepare(&lake, &["gdpr"], Since::Last).await.scope().since, None, "everything is looked at");
+    let options = ScanOptions {
+        since,
+        ..ScanOptions::default()
+    };
+    let error = Scan::prepare(&lake, vec![shipped("gdpr").unwrap()], &options)
+        .await
+        .err()
+        .unwrap()
+        .to_string();
+    assert!(
+        error.contains("an erasure") && !error.to_lowercase().contains("kernel"),
+        "{error}"
+    );
+    assert_eq!(
+        prepare(&lake, &["gdpr"], Since::Last).await.scope().since,
+        None,
+        "everything is looked at"
+    );
 }
 
 async fn report(scan: &Scan, form: Form) -> (String, Summary) {
     let mut out = Vec::new();
     let mut reporter = Reporter::begin(&mut out, form, scan).unwrap();
-    let summary = scan.run(|rule, finding| reporter.finding(rule, finding)).await.unwrap();
+    let summary = scan
+        .run(|rule, finding| reporter.finding(rule, finding))
+        .await
+        .unwrap();
     reporter.finish(scan, &summary).unwrap();
     (String::from_utf8(out).unwrap(), summary)
 }
@@ -129,9 +198,16 @@ async fn all_forms_of_report_tell_the_same_findings() {
     let scan = prepare(&lake, NAMES, Since::Beginning).await;
 
     let (lines, summary) = report(&scan, Form::Jsonl).await;
-    let mut told: Vec<serde_json::Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let mut told: Vec<serde_json::Value> = lines
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
     assert_eq!(told.len() as u64, summary.findings);
-    assert!(told.iter().all(|one| one["message"].as_str().is_some_and(|message| !message.contains("ada@"))));
+    assert!(told.iter().all(|one| {
+        one["message"]
+            .as_str()
+            .is_some_and(|message| !message.contains("ada@"))
+    }));
 
     let (text, _) = report(&scan, Form::Json).await;
     let json: serde_json::Value = serde_json::from_str(&text).unwrap();
@@ -144,13 +220,24 @@ async fn all_forms_of_report_tell_the_same_findings() {
 
     let (text, _) = report(&scan, Form::Sarif).await;
     let sarif: serde_json::Value = serde_json::from_str(&text).unwrap();
-    let (run, rules) = (&sarif["runs"][0], sarif["runs"][0]["tool"]["driver"]["rules"].as_array().unwrap());
+    let (run, rules) = (
+        &sarif["runs"][0],
+        sarif["runs"][0]["tool"]["driver"]["rules"]
+            .as_array()
+            .unwrap(),
+    );
     assert_eq!(sarif["version"], "2.1.0");
     assert_eq!(run["results"].as_array().unwrap().len(), told.len());
     for result in run["results"].as_array().unwrap() {
         let rule = &rules[result["ruleIndex"].as_u64().unwrap() as usize];
-        assert_eq!((&rule["id"], &rule["defaultConfiguration"]["level"]), (&result["ruleId"], &result["level"]));
-        assert!(result["message"]["text"].is_string() && result["locations"][0]["physicalLocation"].is_object());
+        assert_eq!(
+            (&rule["id"], &rule["defaultConfiguration"]["level"]),
+            (&result["ruleId"], &result["level"])
+        );
+        assert!(
+            result["message"]["text"].is_string()
+                && result["locations"][0]["physicalLocation"].is_object()
+        );
     }
 }
 
@@ -162,15 +249,23 @@ async fn the_page_needs_nothing_beside_itself_and_escapes_what_grains_say() {
     for foreign in ["<script", "src=", "href=\"http", "@import", "url("] {
         assert!(!page.contains(foreign), "{foreign}");
     }
-    assert!(page.contains("a&lt;b&gt;"), "the namespace is told, escaped");
+    assert!(
+        page.contains("a&lt;b&gt;"),
+        "the namespace is told, escaped"
+    );
     assert!(page.contains("Personal data in free text is classified"));
-    assert!(!page.contains("ada@example.com"), "values stay out of reports");
+    assert!(
+        !page.contains("ada@example.com"),
+        "values stay out of reports"
+    );
 }
 
 #[tokio::test]
 async fn the_page_of_a_clean_lake_says_so() {
     let folder = tempfile::tempdir().unwrap();
-    let mut lake = Lake::open_or_create(&folder.path().join("lake").display().to_string()).await.unwrap();
+    let mut lake = Lake::open_or_create(&folder.path().join("lake").display().to_string())
+        .await
+        .unwrap();
     add(&mut lake, folder.path(), "clean.frames", &FIRST[2..]).await;
     let (page, summary) = report(&prepare(&lake, NAMES, Since::Beginning).await, Form::Html).await;
     assert_eq!(summary.findings, 0, "{:?}", summary.rules);

@@ -100,14 +100,20 @@ grains = '''[{"type": "action", "action_phase": "call", "tool_name": "look", "in
 impl Lab {
     /// A lake with something for every rule of the house but the last.
     fn new() -> Lab {
-        let lab = Lab { folder: tempfile::tempdir().unwrap() };
+        let lab = Lab {
+            folder: tempfile::tempdir().unwrap(),
+        };
         std::fs::write(lab.path("house.toml"), HOUSE).unwrap();
         let grains = [
             r#"{"type": "event", "role": "user", "content": "my card is 4111 1111 1111 1111", "created_at": 1735689600000}"#,
             r#"{"type": "event", "role": "user", "content": "nice weather", "created_at": 1735689600001}"#,
             r#"{"type": "belief", "subject": "s", "relation": "r", "object": "o", "confidence": 0.1, "created_at": 1735689600002}"#,
         ];
-        std::fs::write(lab.path("in.frames"), frames(&grains.map(|text| grain(text).blob))).unwrap();
+        std::fs::write(
+            lab.path("in.frames"),
+            frames(&grains.map(|text| grain(text).blob)),
+        )
+        .unwrap();
         assert_eq!(lab.code(&["ingest", "in.frames"]), 0);
         lab
     }
@@ -117,7 +123,11 @@ impl Lab {
     }
 
     fn run(&self, arguments: &[&str]) -> Output {
-        binary::gristmill().current_dir(self.folder.path()).args(arguments).output().unwrap()
+        binary::gristmill()
+            .current_dir(self.folder.path())
+            .args(arguments)
+            .output()
+            .unwrap()
     }
 
     fn code(&self, arguments: &[&str]) -> i32 {
@@ -140,16 +150,36 @@ fn packs_are_tested_on_their_own_examples_shipped_ones_and_a_user_s() {
     for pack in ["gdpr", "eu-ai-act", "integrity", "./house.toml"] {
         assert_eq!(lab.code(&["scan", "--test", pack]), 0, "{pack}");
     }
-    std::fs::write(lab.path("wrong.toml"), HOUSE.replace("confidence < 0.2", "confidence < 0.05")).unwrap();
+    std::fs::write(
+        lab.path("wrong.toml"),
+        HOUSE.replace("confidence < 0.2", "confidence < 0.05"),
+    )
+    .unwrap();
     let output = lab.run(&["scan", "--test", "./wrong.toml"]);
-    let told = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let told = format!(
+        "{}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
     assert_eq!(output.status.code(), Some(2), "{told}");
     assert!(told.contains("house/doubt"), "{told}");
     for (name, rule, message) in [
         ("no-pack.toml", "id = 7".to_owned(), "no-pack.toml"),
-        ("no-cal.toml", HOUSE.replace("RECALL beliefs WHERE", "RECALL beliefs WHERE WHERE"), "house/doubt"),
-        ("pipeline.toml", HOUSE.replace("confidence < 0.2'", "confidence < 0.2 | LIMIT 5'"), "pipeline"),
-        ("no-column.toml", HOUSE.replace("{subject} with", "{person} with"), "person"),
+        (
+            "no-cal.toml",
+            HOUSE.replace("RECALL beliefs WHERE", "RECALL beliefs WHERE WHERE"),
+            "house/doubt",
+        ),
+        (
+            "pipeline.toml",
+            HOUSE.replace("confidence < 0.2'", "confidence < 0.2 | LIMIT 5'"),
+            "pipeline",
+        ),
+        (
+            "no-column.toml",
+            HOUSE.replace("{subject} with", "{person} with"),
+            "person",
+        ),
     ] {
         std::fs::write(lab.path(name), rule).unwrap();
         let output = lab.run(&["scan", "--test", &format!("./{name}")]);
@@ -171,9 +201,16 @@ fn every_form_tells_the_same_findings() {
         .map(|line| serde_json::from_str::<Value>(line).unwrap())
         .filter(|line| line.get("rule").is_some_and(Value::is_string))
         .collect();
-    let mut rules: Vec<&str> = findings.iter().filter_map(|finding| finding["rule"].as_str()).collect();
+    let mut rules: Vec<&str> = findings
+        .iter()
+        .filter_map(|finding| finding["rule"].as_str())
+        .collect();
     rules.sort_unstable();
-    assert_eq!(rules, ["house/cards", "house/doubt", "house/weather"], "{lines}");
+    assert_eq!(
+        rules,
+        ["house/cards", "house/doubt", "house/weather"],
+        "{lines}"
+    );
     let json: Value = serde_json::from_str(&lab.text(&with(&["--format", "json"]))).unwrap();
     let sarif: Value = serde_json::from_str(&lab.text(&with(&["--format", "sarif"]))).unwrap();
     assert_eq!(sarif["version"], "2.1.0");
@@ -181,24 +218,42 @@ fn every_form_tells_the_same_findings() {
     assert_eq!(results.len(), 3);
     for rule in rules {
         assert!(json.to_string().contains(rule), "{rule}");
-        assert!(results.iter().any(|result| result["ruleId"] == rule), "{rule}");
+        assert!(
+            results.iter().any(|result| result["ruleId"] == rule),
+            "{rule}"
+        );
     }
     assert_eq!(lab.code(&with(&["--output", "report.html"])), 2);
     let page = std::fs::read_to_string(lab.path("report.html")).unwrap();
-    assert!(page.contains("s with 0.1") && page.contains("Card numbers stay") && !page.contains("4111 1111"));
+    assert!(
+        page.contains("s with 0.1")
+            && page.contains("Card numbers stay")
+            && !page.contains("4111 1111")
+    );
     assert!(!lab.text(&with(&["--format", "table"])).is_empty());
 }
 
 #[test]
 fn the_exit_code_says_whether_a_finding_reaches_fail_on() {
     let lab = Lab::new();
-    let scan = |more: &[&'static str]| lab.code(&[&["scan", "--pack", "./house.toml"], more].concat());
+    let scan =
+        |more: &[&'static str]| lab.code(&[&["scan", "--pack", "./house.toml"], more].concat());
     assert_eq!(scan(&[]), 2);
     assert_eq!(scan(&["--fail-on", "note"]), 2);
     assert_eq!(scan(&["--fail-on", "error"]), 2);
-    std::fs::write(lab.path("mild.toml"), HOUSE.replace("severity = \"error\"", "severity = \"note\"")).unwrap();
-    assert_eq!(lab.code(&["scan", "--pack", "./mild.toml", "--fail-on", "error"]), 0);
-    assert_eq!(lab.code(&["scan", "--pack", "./mild.toml", "--fail-on", "warning"]), 2);
+    std::fs::write(
+        lab.path("mild.toml"),
+        HOUSE.replace("severity = \"error\"", "severity = \"note\""),
+    )
+    .unwrap();
+    assert_eq!(
+        lab.code(&["scan", "--pack", "./mild.toml", "--fail-on", "error"]),
+        0
+    );
+    assert_eq!(
+        lab.code(&["scan", "--pack", "./mild.toml", "--fail-on", "warning"]),
+        2
+    );
     // What was scanned with the same rules isn't scanned again.
     assert_eq!(scan(&["--since", "last"]), 0);
     assert_eq!(scan(&["--since", "yesterday"]), 1);

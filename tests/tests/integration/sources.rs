@@ -1,4 +1,5 @@
-//! What became of every source: nothing is lost without a line, and nothing counts as taken in that brought nothing.
+//! What became of every source: nothing is lost without a line, and nothing counts as taken in that
+//! brought nothing.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -22,15 +23,21 @@ const CODEX_LOG: &str = r#"{"timestamp":"2026-05-08T12:00:00Z","type":"session_m
 
 const EXCHANGE: &str = r#"{"provider":"openai","endpoint":"chat","recorded_at":"2026-05-08T12:00:00Z","request":{"model":"m","messages":[{"role":"user","content":"Which way?"}]},"response":{"choices":[{"message":{"role":"assistant","content":"Left."}}]}}"#;
 
-const MEMORIES: &str =
-    r#"{"results":[{"id":"1","memory":"goes left","user_id":"ada","created_at":"2026-05-08T12:00:00Z"}]}"#;
+const MEMORIES: &str = r#"{"results":[{"id":"1","memory":"goes left","user_id":"ada","created_at":"2026-05-08T12:00:00Z"}]}"#;
 
 async fn addresses(lake: &TestLake) -> BTreeSet<String> {
-    lake.rows("SELECT content_address FROM grains").await.into_iter().flatten().collect()
+    lake.rows("SELECT content_address FROM grains")
+        .await
+        .into_iter()
+        .flatten()
+        .collect()
 }
 
 fn of_kind(name: &str) -> IngestOptions {
-    IngestOptions { kind: SourceKind::from_name(name), ..IngestOptions::default() }
+    IngestOptions {
+        kind: SourceKind::from_name(name),
+        ..IngestOptions::default()
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -47,12 +54,25 @@ async fn every_source_of_every_run_has_a_row_with_its_outcome() {
         ("d.json", GEMINI_LOG.as_bytes()),
         ("e.txt", b""),
     ];
-    let rows = "SELECT regexp_replace(source, '^.*/', ''), kind, outcome, grains, duplicates, rejected, reason IS NULL \
-                FROM sources ORDER BY 1";
+    let rows = "SELECT regexp_replace(source, '^.*/', ''), kind, outcome, grains, duplicates, \
+                rejected, reason IS NULL FROM sources ORDER BY 1";
     let report = lake.ingest(&files).await;
-    assert_eq!((report.files, report.known, report.skipped, report.rejected), (3, 0, 2, 1));
-    let reasons: Vec<&str> = report.first_skipped.iter().map(|skipped| skipped.reason.as_str()).collect();
-    assert_eq!(reasons, ["looks like a Gemini CLI log; not supported yet", "it is empty"]);
+    assert_eq!(
+        (report.files, report.known, report.skipped, report.rejected),
+        (3, 0, 2, 1)
+    );
+    let reasons: Vec<&str> = report
+        .first_skipped
+        .iter()
+        .map(|skipped| skipped.reason.as_str())
+        .collect();
+    assert_eq!(
+        reasons,
+        [
+            "looks like a Gemini CLI log; not supported yet",
+            "it is empty"
+        ]
+    );
     let first = [
         ["a.jsonl", "exchanges", "ingested", "2", "0", "0", "true"],
         ["b.frames", "frames", "ingested", "2", "1", "0", "true"],
@@ -61,17 +81,36 @@ async fn every_source_of_every_run_has_a_row_with_its_outcome() {
         ["e.txt", "NULL", "skipped", "0", "0", "0", "false"],
     ];
     assert_eq!(lake.rows(rows).await, first);
-    assert_eq!(lake.value("SELECT count(DISTINCT run_id) FROM sources").await, "1");
-    assert_eq!(lake.value("SELECT count(*) FROM sources WHERE source_id IS NULL").await, "0");
+    assert_eq!(
+        lake.value("SELECT count(DISTINCT run_id) FROM sources")
+            .await,
+        "1"
+    );
+    assert_eq!(
+        lake.value("SELECT count(*) FROM sources WHERE source_id IS NULL")
+            .await,
+        "0"
+    );
     // Once more: what brought something is known, and the others are as open as before.
     let again = lake.ingest(&files).await;
-    assert_eq!((again.files, again.known, again.skipped, again.rejected), (1, 2, 2, 1));
+    assert_eq!(
+        (again.files, again.known, again.skipped, again.rejected),
+        (1, 2, 2, 1)
+    );
     let outcomes = "SELECT outcome, count(*) FROM sources GROUP BY 1 ORDER BY 1";
-    let expected = [["ingested", "2"], ["known", "2"], ["rejected", "2"], ["skipped", "4"]];
+    let expected = [
+        ["ingested", "2"],
+        ["known", "2"],
+        ["rejected", "2"],
+        ["skipped", "4"],
+    ];
     assert_eq!(lake.rows(outcomes).await, expected);
     assert_eq!(lake.value("SELECT count(*) FROM rejects").await, "1");
     // A dry run lists nothing.
-    let dry = IngestOptions { dry_run: true, ..IngestOptions::default() };
+    let dry = IngestOptions {
+        dry_run: true,
+        ..IngestOptions::default()
+    };
     assert_eq!(lake.try_ingest(&files, &dry).await.unwrap().skipped, 2);
     assert_eq!(lake.rows(outcomes).await, expected);
 }
@@ -94,25 +133,53 @@ async fn a_file_that_was_given_with_the_wrong_kind_can_be_taken_in_with_the_righ
         let expected = addresses(&fresh).await;
         assert!(!expected.is_empty(), "{right}");
         let mut lake = TestLake::new().await;
-        for wrong in
-            ["mg", "frames", "bodies", "claude-code", "codex", "zep", "har"].into_iter().filter(|wrong| *wrong != right)
+        for wrong in [
+            "mg",
+            "frames",
+            "bodies",
+            "claude-code",
+            "codex",
+            "zep",
+            "har",
+        ]
+        .into_iter()
+        .filter(|wrong| *wrong != right)
         {
             let report = lake.try_ingest(&file, &of_kind(wrong)).await.unwrap();
-            let is_silent = |report: &IngestReport| report.skipped + report.rejected + report.grains_written == 0;
-            assert!(!is_silent(&report), "{right} as {wrong} vanishes: {report:?}");
+            let is_silent = |report: &IngestReport| {
+                report.skipped + report.rejected + report.grains_written == 0
+            };
+            assert!(
+                !is_silent(&report),
+                "{right} as {wrong} vanishes: {report:?}"
+            );
         }
         lake.try_ingest(&file, &of_kind(right)).await.unwrap();
-        assert!(addresses(&lake).await.is_superset(&expected), "{right} after all the others");
+        assert!(
+            addresses(&lake).await.is_superset(&expected),
+            "{right} after all the others"
+        );
         let left = lake.rows("SELECT error_code, message FROM rejects").await;
         assert!(left.is_empty(), "{right}: {left:?}");
-        assert_eq!(lake.try_ingest(&file, &of_kind(right)).await.unwrap().known, 1, "{right} is known then");
-        assert_eq!(lake.ingest(&file).await.known, 1, "{right} is known without its kind, too");
+        assert_eq!(
+            lake.try_ingest(&file, &of_kind(right)).await.unwrap().known,
+            1,
+            "{right} is known then"
+        );
+        assert_eq!(
+            lake.ingest(&file).await.known,
+            1,
+            "{right} is known without its kind, too"
+        );
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn again_reads_a_source_once_more_whatever_the_lake_knows() {
-    let again = IngestOptions { again: true, ..IngestOptions::default() };
+    let again = IngestOptions {
+        again: true,
+        ..IngestOptions::default()
+    };
     let lines = format!("{CLAUDE_LOG}\noops");
     let other = EXCHANGE.replace("Left.", "Right.");
     let files: [(&str, &[u8]); 4] = [
@@ -125,19 +192,36 @@ async fn again_reads_a_source_once_more_whatever_the_lake_knows() {
     let first = lake.ingest(&files).await;
     let before = addresses(&lake).await;
     let second = lake.try_ingest(&files, &again).await.unwrap();
-    assert_eq!((second.files, second.known, second.grains_written), (4, 0, 0));
-    assert_eq!((second.duplicates, second.rejected), (first.grains_written, first.rejected));
+    assert_eq!(
+        (second.files, second.known, second.grains_written),
+        (4, 0, 0)
+    );
+    assert_eq!(
+        (second.duplicates, second.rejected),
+        (first.grains_written, first.rejected)
+    );
     assert_eq!(addresses(&lake).await, before);
     assert_eq!(lake.value("SELECT count(*) FROM rejects").await, "1");
-    assert_eq!(lake.value("SELECT count(*) FROM sources WHERE outcome = 'ingested'").await, "8");
+    assert_eq!(
+        lake.value("SELECT count(*) FROM sources WHERE outcome = 'ingested'")
+            .await,
+        "8"
+    );
     assert_eq!(lake.ingest(&files).await.known, 4);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_document_over_several_lines_is_read_as_the_lines_that_it_stands_for() {
     let spread = |text: &str| {
-        let values: Vec<serde_json::Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-        let document = if values.len() == 1 { values[0].clone() } else { values.into() };
+        let values: Vec<serde_json::Value> = text
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect();
+        let document = if values.len() == 1 {
+            values[0].clone()
+        } else {
+            values.into()
+        };
         serde_json::to_string_pretty(&document).unwrap()
     };
     for lines in [
@@ -163,8 +247,11 @@ async fn a_file_whose_messages_another_file_brings_is_taken_in() {
         r#"{"role":"user","content":"Which way?"}]"#,
         r#"{"role":"user","content":"Which way?"},{"role":"assistant","content":"Left."},{"role":"user","content":"Then?"}]"#,
     );
-    let files: [(&str, &[u8]); 3] =
-        [("a.jsonl", short.as_bytes()), ("b.jsonl", short.as_bytes()), ("c.jsonl", long.as_bytes())];
+    let files: [(&str, &[u8]); 3] = [
+        ("a.jsonl", short.as_bytes()),
+        ("b.jsonl", short.as_bytes()),
+        ("c.jsonl", long.as_bytes()),
+    ];
     let mut lake = TestLake::new().await;
     let report = lake.ingest(&files).await;
     assert_eq!((report.files, report.skipped, report.rejected), (3, 0, 0));
@@ -173,7 +260,10 @@ async fn a_file_whose_messages_another_file_brings_is_taken_in() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_row_whose_grains_were_never_committed_is_replaced_by_the_next_run() {
-    let file: [(&str, &[u8]); 2] = [("a.mg", &plain(&[belief(1), belief(2)])), ("b.jsonl", EXCHANGE.as_bytes())];
+    let file: [(&str, &[u8]); 2] = [
+        ("a.mg", &plain(&[belief(1), belief(2)])),
+        ("b.jsonl", EXCHANGE.as_bytes()),
+    ];
     let mut done = TestLake::new().await;
     done.ingest(&file).await;
     // As a process leaves it that is killed between the commit to `sources` and that to `grains`.
@@ -182,14 +272,22 @@ async fn a_row_whose_grains_were_never_committed_is_replaced_by_the_next_run() {
     std::fs::remove_dir_all(table(&lake)).unwrap();
     copy_folder(&table(&done), &table(&lake)).unwrap();
     lake.lake.refresh().await.unwrap();
-    let claims = "SELECT outcome, count(*), count(DISTINCT run_id), sum(grains) FROM sources GROUP BY 1";
+    let claims =
+        "SELECT outcome, count(*), count(DISTINCT run_id), sum(grains) FROM sources GROUP BY 1";
     let ingested = [["ingested", "2", "1", "4"]];
     assert_eq!(lake.rows(claims).await, ingested);
     lake.ingest(&file).await;
-    assert_eq!(lake.rows(claims).await, ingested, "the rows that claimed too much are gone");
+    assert_eq!(
+        lake.rows(claims).await,
+        ingested,
+        "the rows that claimed too much are gone"
+    );
     assert_eq!(lake.value("SELECT count(*) FROM grains").await, "4");
     // Rows of sources that are taken in stay, whatever is read afterwards.
-    let again = IngestOptions { again: true, ..IngestOptions::default() };
+    let again = IngestOptions {
+        again: true,
+        ..IngestOptions::default()
+    };
     lake.try_ingest(&file, &again).await.unwrap();
     assert_eq!(lake.rows(claims).await, [["ingested", "4", "2", "4"]]);
 }
@@ -200,32 +298,50 @@ async fn a_lake_of_an_earlier_version_has_no_rows_and_gets_the_table_with_the_ne
     lake.ingest(&[("a.mg", &plain(&[belief(1)]))]).await;
     let uri = lake.folder().join("lake");
     as_of_format_1(&uri);
-    lake.lake = gristmill_engine::lake::Lake::open(&uri.display().to_string()).await.unwrap();
+    lake.lake = gristmill_engine::lake::Lake::open(&uri.display().to_string())
+        .await
+        .unwrap();
     assert_eq!(lake.value("SELECT count(*) FROM sources").await, "0");
-    assert!(!uri.join("sources/_delta_log").exists(), "reading makes no table");
+    assert!(
+        !uri.join("sources/_delta_log").exists(),
+        "reading makes no table"
+    );
     lake.ingest(&[("a.mg", &plain(&[belief(1)]))]).await;
-    assert_eq!(lake.rows("SELECT outcome, kind FROM sources").await, [["known", "mg"]]);
+    assert_eq!(
+        lake.rows("SELECT outcome, kind FROM sources").await,
+        [["known", "mg"]]
+    );
 }
 
-/// Takes from the lake at `folder` what format 1 hadn't: the table `sources`, and the heads of all tables.
+/// Takes from the lake at `folder` what format 1 hadn't: the table `sources`, and the heads of all
+/// tables.
 fn as_of_format_1(folder: &Path) {
     std::fs::remove_dir_all(folder.join("sources")).unwrap();
     std::fs::remove_file(folder.join("heads.json")).unwrap();
     for entry in std::fs::read_dir(folder.join("grains/_delta_log")).unwrap() {
         let path = entry.unwrap().path();
         let text = std::fs::read_to_string(&path).unwrap();
-        std::fs::write(&path, text.replace(r#""gristmill.formatVersion":"2""#, r#""gristmill.formatVersion":"1""#))
-            .unwrap();
+        std::fs::write(
+            &path,
+            text.replace(
+                r#""gristmill.formatVersion":"2""#,
+                r#""gristmill.formatVersion":"1""#,
+            ),
+        )
+        .unwrap();
     }
 }
 
 /// The folder of samples of other formats, where it is at hand.
 fn formats() -> Option<PathBuf> {
     let beside = || workspace().join("../shared");
-    let folder = std::env::var_os("GRISTMILL_SHARED").map_or_else(beside, PathBuf::from).join("transcripts/formats");
+    let folder = std::env::var_os("GRISTMILL_SHARED")
+        .map_or_else(beside, PathBuf::from)
+        .join("transcripts/formats");
     if !folder.is_dir() {
         eprintln!(
-            "skipped: `transcripts/formats` is not in `../shared` (set GRISTMILL_SHARED to the folder that has it)"
+            "skipped: `transcripts/formats` is not in `../shared` (set GRISTMILL_SHARED to the \
+             folder that has it)"
         );
         return None;
     }
@@ -241,7 +357,10 @@ fn run(folder: &Path, words: &[&str]) -> (i32, String, String) {
 fn every_sample_of_another_format_is_listed_as_not_understood_with_exit_code_2() {
     let Some(samples) = formats() else { return };
     let here = tempfile::tempdir().unwrap();
-    let (code, out, err) = run(here.path(), &["ingest", &samples.display().to_string(), "--format", "json"]);
+    let (code, out, err) = run(
+        here.path(),
+        &["ingest", &samples.display().to_string(), "--format", "json"],
+    );
     assert_eq!(code, 2, "{err}");
     let report: serde_json::Value = serde_json::from_str(&out).unwrap();
     // The samples and their manifest.
@@ -249,7 +368,12 @@ fn every_sample_of_another_format_is_listed_as_not_understood_with_exit_code_2()
     assert_eq!(counts, [Some(0), Some(96), Some(0), Some(0)], "{report}");
     let (_, listed, _) = run(
         here.path(),
-        &["sql", "SELECT count(*) AS n FROM sources WHERE outcome = 'skipped' AND reason <> ''", "--format", "csv"],
+        &[
+            "sql",
+            "SELECT count(*) AS n FROM sources WHERE outcome = 'skipped' AND reason <> ''",
+            "--format",
+            "csv",
+        ],
     );
     assert_eq!(listed.trim(), "n\n96");
 }
@@ -264,16 +388,30 @@ fn samples_of_our_own_are_listed_as_not_understood_and_the_terminal_shows_the_fi
     for file in std::fs::read_dir(samples).unwrap() {
         let file = file.unwrap();
         let text = std::fs::read_to_string(file.path()).unwrap();
-        std::fs::write(inbox.join(file.file_name()), text.split_once('\n').unwrap().1).unwrap();
+        std::fs::write(
+            inbox.join(file.file_name()),
+            text.split_once('\n').unwrap().1,
+        )
+        .unwrap();
         count += 1;
     }
     std::fs::write(inbox.join("a\u{1b}[31m.txt"), "not a transcript").unwrap();
     let (code, out, err) = run(here.path(), &["ingest", "inbox", "--format", "json"]);
     let report: serde_json::Value = serde_json::from_str(&out).unwrap();
-    assert_eq!((code, report["skipped"].as_u64(), report["files"].as_u64()), (2, Some(count + 1), Some(0)), "{err}");
-    let shown: Vec<&str> = err.lines().filter(|line| line.starts_with("  inbox")).collect();
+    assert_eq!(
+        (code, report["skipped"].as_u64(), report["files"].as_u64()),
+        (2, Some(count + 1), Some(0)),
+        "{err}"
+    );
+    let shown: Vec<&str> = err
+        .lines()
+        .filter(|line| line.starts_with("  inbox"))
+        .collect();
     assert_eq!(shown.len(), 5, "{err}");
-    assert!(!err.contains('\u{1b}') && err.contains("FROM sources WHERE run_id = "), "{err}");
+    assert!(
+        !err.contains('\u{1b}') && err.contains("FROM sources WHERE run_id = "),
+        "{err}"
+    );
     // What the terminal says lists all of them.
     let query = err.split('"').nth(1).unwrap();
     let (_, listed, _) = run(here.path(), &["sql", query, "--format", "jsonl"]);
@@ -289,32 +427,73 @@ fn paths_that_name_an_erased_person_are_blanked_and_disclosed_before() {
         let keys = here.path().join("keyring.json");
         let lab = |words: &[&str]| {
             let mut command = gristmill();
-            command.current_dir(here.path()).env("GRISTMILL_KEYRING", &keys).env("GRISTMILL_PASSPHRASE", "for tests");
+            command
+                .current_dir(here.path())
+                .env("GRISTMILL_KEYRING", &keys)
+                .env("GRISTMILL_PASSPHRASE", "for tests");
             ended(command.args(words))
         };
         let held = grain(
             r#"{"type":"belief","subject":"walk","relation":"is","object":"long","confidence":0.5,"created_at":1767225600000,"user_id":"quokka-user-77"}"#,
         );
         std::fs::create_dir_all(here.path().join("of/quokka-user-77")).unwrap();
-        std::fs::write(here.path().join("of/quokka-user-77/a.mg"), plain(&[held.blob])).unwrap();
+        std::fs::write(
+            here.path().join("of/quokka-user-77/a.mg"),
+            plain(&[held.blob]),
+        )
+        .unwrap();
         std::fs::write(here.path().join("of/quokka-user-77/notes.txt"), "nothing").unwrap();
         let mut ingest = vec!["ingest", "of"];
         ingest.extend(encrypted.then_some("--encrypt"));
         let (code, out, err) = lab(&ingest);
         assert_eq!(code, 2, "{out}{err}");
         let count = "SELECT count(source) AS named, count(*) AS n FROM sources";
-        assert_eq!(lab(&["sql", count, "--format", "csv"]).1.trim(), "named,n\n2,2");
-        assert_eq!(stored(&here.path().join("lake/sources"), b"quokka-user-77"), !encrypted);
-        let (_, _, err) = lab(&["report-subject", "--user", "quokka-user-77", "--out", "held.jsonl"]);
+        assert_eq!(
+            lab(&["sql", count, "--format", "csv"]).1.trim(),
+            "named,n\n2,2"
+        );
+        assert_eq!(
+            stored(&here.path().join("lake/sources"), b"quokka-user-77"),
+            !encrypted
+        );
+        let (_, _, err) = lab(&[
+            "report-subject",
+            "--user",
+            "quokka-user-77",
+            "--out",
+            "held.jsonl",
+        ]);
         let disclosed = std::fs::read_to_string(here.path().join("held.jsonl")).unwrap_or_default();
-        assert_eq!(disclosed.matches("\"table\":\"sources\"").count(), 2, "{disclosed}{err}");
+        assert_eq!(
+            disclosed.matches("\"table\":\"sources\"").count(),
+            2,
+            "{disclosed}{err}"
+        );
         assert_eq!(lab(&["keys", "generate", "erasure"]).0, 0);
-        let erase = ["erase", "--user", "quokka-user-77", "--execute", "--exclusive", "--format", "json"];
+        let erase = [
+            "erase",
+            "--user",
+            "quokka-user-77",
+            "--execute",
+            "--exclusive",
+            "--format",
+            "json",
+        ];
         let (code, out, err) = lab(&erase);
         let report: serde_json::Value = serde_json::from_str(&out).unwrap_or_default();
-        assert_eq!((code, report["proven"].as_bool()), (0, Some(true)), "{out}{err}");
-        assert_eq!(lab(&["sql", count, "--format", "csv"]).1.trim(), "named,n\n0,2");
-        assert!(!stored(&here.path().join("lake/sources"), b"quokka-user-77"));
+        assert_eq!(
+            (code, report["proven"].as_bool()),
+            (0, Some(true)),
+            "{out}{err}"
+        );
+        assert_eq!(
+            lab(&["sql", count, "--format", "csv"]).1.trim(),
+            "named,n\n0,2"
+        );
+        assert!(!stored(
+            &here.path().join("lake/sources"),
+            b"quokka-user-77"
+        ));
     }
 }
 
@@ -326,7 +505,11 @@ fn stored(folder: &Path, needle: &[u8]) -> bool {
             let path = entry.unwrap().path();
             if path.is_dir() {
                 folders.push(path);
-            } else if std::fs::read(&path).unwrap().windows(needle.len()).any(|window| window == needle) {
+            } else if std::fs::read(&path)
+                .unwrap()
+                .windows(needle.len())
+                .any(|window| window == needle)
+            {
                 return true;
             }
         }

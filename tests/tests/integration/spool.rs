@@ -1,4 +1,5 @@
-//! Temporary files of input: nothing of them is found after a kill, they have a limit, and what goes into an encrypted lake isn't in them.
+//! Temporary files of input: nothing of them is found after a kill, they have a limit, and what
+//! goes into an encrypted lake isn't in them.
 
 #![cfg(target_os = "linux")]
 
@@ -18,7 +19,9 @@ struct Lab {
 
 impl Lab {
     fn new() -> Lab {
-        let lab = Lab { folder: tempfile::tempdir().unwrap() };
+        let lab = Lab {
+            folder: tempfile::tempdir().unwrap(),
+        };
         std::fs::create_dir(lab.path("tmp")).unwrap();
         lab
     }
@@ -60,9 +63,19 @@ fn large(number: usize) -> Vec<u8> {
 }
 
 /// Waits until `child` has taken in so much that it must be somewhere.
-fn fed(lab: &Lab, lake: &str, arguments: &[&str], bytes: &[u8]) -> (Child, std::process::ChildStdin) {
+fn fed(
+    lab: &Lab,
+    lake: &str,
+    arguments: &[&str],
+    bytes: &[u8],
+) -> (Child, std::process::ChildStdin) {
     let mut command = lab.command(lake, arguments);
-    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
     let mut input = child.stdin.take().unwrap();
     input.write_all(bytes).unwrap();
     // A pipe holds 64 KiB at most: what isn't in it any more was read.
@@ -72,13 +85,22 @@ fn fed(lab: &Lab, lake: &str, arguments: &[&str], bytes: &[u8]) -> (Child, std::
 
 /// What lies open in the temporary files of a process, those without a name too.
 fn spooled(child: &Child, folder: &Path) -> Vec<Vec<u8>> {
-    let files = std::fs::read_dir(format!("/proc/{}/fd", child.id())).unwrap().map(|entry| entry.unwrap().path());
-    let is_temporary = |path: &PathBuf| std::fs::read_link(path).is_ok_and(|target| target.starts_with(folder));
-    files.filter(is_temporary).map(|path| std::fs::read(path).unwrap()).collect()
+    let files = std::fs::read_dir(format!("/proc/{}/fd", child.id()))
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    let is_temporary =
+        |path: &PathBuf| std::fs::read_link(path).is_ok_and(|target| target.starts_with(folder));
+    files
+        .filter(is_temporary)
+        .map(|path| std::fs::read(path).unwrap())
+        .collect()
 }
 
 fn left_in(folder: &Path) -> Vec<PathBuf> {
-    std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect()
+    std::fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect()
 }
 
 #[test]
@@ -86,13 +108,21 @@ fn a_spool_has_no_name_and_holds_nothing_that_is_to_be_encrypted() {
     let lab = Lab::new();
     let temporary = lab.path("tmp");
     let bytes = frames(&[large(1), large(2)]);
-    for (lake, arguments, lies_open) in
-        [("plain", &["ingest", "-"][..], true), ("sealed", &["ingest", "-", "--encrypt"], false)]
-    {
+    for (lake, arguments, lies_open) in [
+        ("plain", &["ingest", "-"][..], true),
+        ("sealed", &["ingest", "-", "--encrypt"], false),
+    ] {
         let (mut child, input) = fed(&lab, lake, arguments, &bytes);
-        assert!(left_in(&temporary).is_empty(), "{lake}: {:?}", left_in(&temporary));
+        assert!(
+            left_in(&temporary).is_empty(),
+            "{lake}: {:?}",
+            left_in(&temporary)
+        );
         let found = spooled(&child, &temporary);
-        let holds = |file: &Vec<u8>| file.windows(MARKER.len()).any(|window| window == MARKER.as_bytes());
+        let holds = |file: &Vec<u8>| {
+            file.windows(MARKER.len())
+                .any(|window| window == MARKER.as_bytes())
+        };
         assert_eq!(found.iter().any(holds), lies_open, "{lake}");
         child.kill().unwrap();
         child.wait().unwrap();
@@ -106,14 +136,29 @@ fn input_without_an_end_ends_with_an_error_that_names_the_limit() {
     let lab = Lab::new();
     let started = Instant::now();
     for (lake, arguments, named) in [
-        ("plain", &["ingest", "/dev/zero", "--max-source", "3M"][..], "--max-source"),
-        ("sealed", &["ingest", "/dev/zero", "--encrypt", "--memory", "32M"], "--memory"),
-        ("sealed", &["ingest", "/dev/zero", "--encrypt", "--max-source", "1M"], "--max-source"),
+        (
+            "plain",
+            &["ingest", "/dev/zero", "--max-source", "3M"][..],
+            "--max-source",
+        ),
+        (
+            "sealed",
+            &["ingest", "/dev/zero", "--encrypt", "--memory", "32M"],
+            "--memory",
+        ),
+        (
+            "sealed",
+            &["ingest", "/dev/zero", "--encrypt", "--max-source", "1M"],
+            "--max-source",
+        ),
     ] {
         let output = lab.command(lake, arguments).output().unwrap();
         let text = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{arguments:?}: {text}");
-        assert!(text.contains("/dev/zero") && text.contains(named), "{arguments:?}: {text}");
+        assert!(
+            text.contains("/dev/zero") && text.contains(named),
+            "{arguments:?}: {text}"
+        );
         assert!(left_in(&lab.path("tmp")).is_empty());
     }
     assert!(started.elapsed() < Duration::from_secs(300));
@@ -129,8 +174,14 @@ fn what_goes_through_a_sealed_spool_is_what_goes_through_an_open_one() {
     lab.run("plain", &["export", "large.jsonl"]);
     assert!(std::fs::metadata(lab.path("large.jsonl")).unwrap().len() > 5 << 20);
     lab.run("again", &["ingest", "large.jsonl"]);
-    lab.run("sealed", &["ingest", "large.jsonl", "--encrypt", "--memory", "8M"]);
-    let query = ["sql", "SELECT content_address, octet_length(content) AS n FROM grains ORDER BY 1"];
+    lab.run(
+        "sealed",
+        &["ingest", "large.jsonl", "--encrypt", "--memory", "8M"],
+    );
+    let query = [
+        "sql",
+        "SELECT content_address, octet_length(content) AS n FROM grains ORDER BY 1",
+    ];
     let expected = lab.run("plain", &query);
     assert_eq!(expected.matches("content_address").count(), 14);
     assert_eq!(lab.run("again", &query), expected);

@@ -6,19 +6,27 @@ use gristmill_tests::paths::workspace;
 use gristmill_tests::sqllogic::LakeSession;
 
 async fn context(fixture: &Fixture) -> SessionContext {
-    lake_context(&fixture.lake, &reading_files()).await.expect("a context over the lake")
+    lake_context(&fixture.lake, &reading_files())
+        .await
+        .expect("a context over the lake")
 }
 
 /// A session that may use `mg_file`, as `gristmill sql` may.
 fn reading_files() -> SqlOptions {
-    SqlOptions { files: FileAccess::Read, ..SqlOptions::default() }
+    SqlOptions {
+        files: FileAccess::Read,
+        ..SqlOptions::default()
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_statement_of_the_files_has_its_answer() {
     let folder = workspace().join("tests/slt");
     let fixture = Fixture::load(&folder.join("people.json")).await;
-    let mut files: Vec<_> = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let mut files: Vec<_> = std::fs::read_dir(&folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
     files.retain(|path| path.extension().is_some_and(|ending| ending == "slt"));
     files.sort();
     assert!(!files.is_empty());
@@ -31,9 +39,15 @@ async fn every_statement_of_the_files_has_its_answer() {
         for (key, address) in &fixture.addresses {
             runner.set_var(key.clone(), address.to_string());
         }
-        runner.set_var("FILE".to_owned(), fixture.folder().join("fixture.mg").display().to_string());
+        runner.set_var(
+            "FILE".to_owned(),
+            fixture.folder().join("fixture.mg").display().to_string(),
+        );
         // Substitution is asked for in the files that use it.
-        runner.run_file_async(&file).await.unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+        runner
+            .run_file_async(&file)
+            .await
+            .unwrap_or_else(|error| panic!("{}: {error}", file.display()));
     }
 }
 

@@ -1,5 +1,5 @@
-//! Transcripts through the front door: what is wrong with them is told line by line, a conversation is stored once however it is
-//! recorded, and what was stored goes on elsewhere.
+//! Transcripts through the front door: what is wrong with them is told line by line, a conversation
+//! is stored once however it is recorded, and what was stored goes on elsewhere.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -15,27 +15,34 @@ fn run(folder: &Path, words: &[&str]) -> Ended {
 
 /// The JSON objects on the lines of `text`.
 fn lines(text: &str) -> Vec<Json<'_>> {
-    text.lines().map(|line| Json::parse(line.as_bytes()).unwrap_or_else(|error| panic!("{error}: {line}"))).collect()
+    text.lines()
+        .map(|line| Json::parse(line.as_bytes()).unwrap_or_else(|error| panic!("{error}: {line}")))
+        .collect()
 }
 
 fn text<'j>(json: &'j Json<'_>, key: &str) -> &'j str {
     json.get(key).and_then(Json::as_str).unwrap_or_default()
 }
 
-/// A conversation of `turns` turns as a client without memory records it: every request brings the whole history.
+/// A conversation of `turns` turns as a client without memory records it: every request brings the
+/// whole history.
 fn recorded(turns: usize) -> Vec<String> {
     let (mut history, mut recorded) = (Vec::new(), Vec::new());
     for turn in 0..turns {
         history.push(format!(r#"{{"role":"user","content":"question {turn}"}}"#));
-        let call =
-            format!(r#"{{"id":"call_{turn}","type":"function","function":{{"name":"look","arguments":"{{}}"}}}}"#);
-        let answer = format!(r#"{{"role":"assistant","content":"answer {turn}","tool_calls":[{call}]}}"#);
+        let call = format!(
+            r#"{{"id":"call_{turn}","type":"function","function":{{"name":"look","arguments":"{{}}"}}}}"#
+        );
+        let answer =
+            format!(r#"{{"role":"assistant","content":"answer {turn}","tool_calls":[{call}]}}"#);
         recorded.push(format!(
             r#"{{"provider":"openai","endpoint":"chat","recorded_at":"2026-05-08T12:{turn:02}:00Z","request":{{"model":"m","messages":[{}]}},"response":{{"id":"r{turn}","model":"m","choices":[{{"index":0,"message":{answer},"finish_reason":"tool_calls"}}],"usage":{{"prompt_tokens":5,"completion_tokens":7}}}}}}"#,
             history.join(",")
         ));
         history.push(answer);
-        history.push(format!(r#"{{"role":"tool","tool_call_id":"call_{turn}","content":"found {turn}"}}"#));
+        history.push(format!(
+            r#"{{"role":"tool","tool_call_id":"call_{turn}","content":"found {turn}"}}"#
+        ));
     }
     recorded
 }
@@ -44,7 +51,11 @@ fn recorded(turns: usize) -> Vec<String> {
 const MESSAGES_OF_20_TURNS: &str = "59";
 
 async fn addresses(lake: &TestLake) -> BTreeSet<String> {
-    lake.rows("SELECT content_address FROM grains").await.into_iter().flatten().collect()
+    lake.rows("SELECT content_address FROM grains")
+        .await
+        .into_iter()
+        .flatten()
+        .collect()
 }
 
 #[test]
@@ -64,12 +75,19 @@ fn every_line_that_cannot_be_read_is_a_reject_with_its_code_and_place_and_the_re
         br#"{"provider":"openai","endpoint":"chat","request":{"messages":5}}"#.to_vec(),
         chat("last").into_bytes(),
     ];
-    let huge = [b"{\"provider\":\"openai\",\"x\":\"".to_vec(), vec![b'x'; 100 << 20]].concat();
+    let huge = [
+        b"{\"provider\":\"openai\",\"x\":\"".to_vec(),
+        vec![b'x'; 100 << 20],
+    ]
+    .concat();
     let bad: Vec<(Vec<u8>, &str)> = vec![
         (b"{\"provider\":\"openai\",".to_vec(), "ERR_JSON"),
         (b"[1, 2]".to_vec(), "ERR_SHAPE"),
         (b"\"text\"".to_vec(), "ERR_SHAPE"),
-        (b"{\"provider\":\"openai\",\"x\":\"\xff\xfe\"}".to_vec(), "ERR_UTF8"),
+        (
+            b"{\"provider\":\"openai\",\"x\":\"\xff\xfe\"}".to_vec(),
+            "ERR_UTF8",
+        ),
         (huge, "ERR_JSON"),
         (b"not json at all".to_vec(), "ERR_JSON"),
     ];
@@ -95,38 +113,79 @@ fn every_line_that_cannot_be_read_is_a_reject_with_its_code_and_place_and_the_re
     assert_eq!(code, 2, "{err}");
     let report = Json::parse(out.trim().as_bytes()).unwrap();
     let count = |key: &str| report.get(key).and_then(Json::as_u64).unwrap();
-    assert_eq!((count("rejected"), count("files")), (expected.len() as u64, 1));
+    assert_eq!(
+        (count("rejected"), count("files")),
+        (expected.len() as u64, 1)
+    );
     let kept = report.get("transcripts").unwrap();
     let kept = |key: &str| kept.get(key).and_then(Json::as_u64).unwrap();
     let kept = ["unknown_parts", "orphan_results", "opaque_exchanges"].map(kept);
     assert_eq!(kept, [1, 0, 1], "the role, and the shape");
-    assert!(err.contains("not all of the transcripts is understood"), "{err}");
+    assert!(
+        err.contains("not all of the transcripts is understood"),
+        "{err}"
+    );
     let query = "SELECT ordinal, \"offset\", error_code, truncated FROM rejects ORDER BY ordinal";
     let (_, out, _) = run(here.path(), &["sql", query, "--format", "jsonl"]);
     let rejects = lines(&out);
     let number = |row: &Json, key: &str| row.get(key).map(Json::to_string).unwrap_or_default();
     let found: Vec<_> = rejects
         .iter()
-        .map(|row| (number(row, "ordinal"), number(row, "offset"), text(row, "error_code").to_owned()))
+        .map(|row| {
+            (
+                number(row, "ordinal"),
+                number(row, "offset"),
+                text(row, "error_code").to_owned(),
+            )
+        })
         .collect();
     assert_eq!(found, expected);
     // Of the line that is too long to keep, the beginning is kept.
-    let truncated: Vec<_> = rejects.iter().map(|row| row.get("truncated").and_then(Json::as_bool).unwrap()).collect();
+    let truncated: Vec<_> = rejects
+        .iter()
+        .map(|row| row.get("truncated").and_then(Json::as_bool).unwrap())
+        .collect();
     assert_eq!(truncated.iter().filter(|truncated| **truncated).count(), 1);
-    let (_, out, _) =
-        run(here.path(), &["sql", "SELECT role, status, content FROM messages ORDER BY content", "--format", "jsonl"]);
+    let (_, out, _) = run(
+        here.path(),
+        &[
+            "sql",
+            "SELECT role, status, content FROM messages ORDER BY content",
+            "--format",
+            "jsonl",
+        ],
+    );
     let messages: Vec<_> = lines(&out)
         .iter()
-        .map(|row| format!("{} {} {}", text(row, "role"), text(row, "status"), text(row, "content")))
+        .map(|row| {
+            format!(
+                "{} {} {}",
+                text(row, "role"),
+                text(row, "status"),
+                text(row, "content")
+            )
+        })
         .collect();
-    assert!(messages.contains(&"assistant partial half a".to_owned()), "{messages:?}");
-    for expected in ["user complete first", "user complete cut", "user complete last"] {
+    assert!(
+        messages.contains(&"assistant partial half a".to_owned()),
+        "{messages:?}"
+    );
+    for expected in [
+        "user complete first",
+        "user complete cut",
+        "user complete last",
+    ] {
         assert!(messages.contains(&expected.to_owned()), "{messages:?}");
     }
     // What is no message went in as what it is.
     let (_, out, _) = run(
         here.path(),
-        &["sql", "SELECT count(*) AS n FROM events WHERE content LIKE '%\"messages\":5%'", "--format", "jsonl"],
+        &[
+            "sql",
+            "SELECT count(*) AS n FROM events WHERE content LIKE '%\"messages\":5%'",
+            "--format",
+            "jsonl",
+        ],
     );
     assert_eq!(lines(&out)[0].get("n").and_then(Json::as_u64), Some(1));
 }
@@ -143,23 +202,38 @@ fn broken_lines_of_every_kind_are_told_and_the_rest_is_converted() {
             "batch",
             r#"{"custom_id":"0","method":"POST","url":"/v1/chat/completions","body":{"messages":[{"role":"user","content":"x"}]}}"#,
         ),
-        ("bodies", r#"{"model":"m","messages":[{"role":"user","content":"x"}]}"#),
-        ("claude-code", r#"{"type":"user","uuid":"u","sessionId":"s","message":{"role":"user","content":"x"}}"#),
+        (
+            "bodies",
+            r#"{"model":"m","messages":[{"role":"user","content":"x"}]}"#,
+        ),
+        (
+            "claude-code",
+            r#"{"type":"user","uuid":"u","sessionId":"s","message":{"role":"user","content":"x"}}"#,
+        ),
         (
             "codex",
             r#"{"type":"response_item","payload":{"type":"message","role":"user","content":[{"type":"input_text","text":"x"}]}}"#,
         ),
-        ("mcp", r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x"}}"#),
+        (
+            "mcp",
+            r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x"}}"#,
+        ),
         (
             "messages",
             r#"{"id":"","session_id":"s","role":"user","content":[{"type":"text","text":"x"}],"created_at":"2026-05-08T12:00:00Z"}"#,
         ),
-        ("cmf", r#"{"role":"user","content":[{"content_type":"text","text":"x"}]}"#),
+        (
+            "cmf",
+            r#"{"role":"user","content":[{"content_type":"text","text":"x"}]}"#,
+        ),
         ("zep", r#"{"thread_id":"t","role":"user","content":"x"}"#),
     ] {
         let file = [good.as_bytes(), b"\n{\"cut\":\n\xff\n[]\n"].concat();
         std::fs::write(here.path().join("in"), file).unwrap();
-        let (code, out, err) = run(here.path(), &["convert", "in", "--from", kind, "--to", "messages"]);
+        let (code, out, err) = run(
+            here.path(),
+            &["convert", "in", "--from", kind, "--to", "messages"],
+        );
         assert_eq!((code, lines(&out).len()), (2, 1), "{kind}: {out} {err}");
         for told in ["line 2: ERR_JSON", "line 3: ERR_UTF8", "line 4: ERR_SHAPE"] {
             assert!(err.contains(told), "{kind}: {told} isn't in {err}");
@@ -168,7 +242,8 @@ fn broken_lines_of_every_kind_are_told_and_the_rest_is_converted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_same_transcripts_give_the_same_addresses_twice_in_any_order_and_on_any_number_of_threads() {
+async fn the_same_transcripts_give_the_same_addresses_twice_in_any_order_and_on_any_number_of_threads()
+ {
     let lines = recorded(12);
     let mut expected = BTreeSet::new();
     for (turn, threads) in [(0, 1), (0, 2), (5, 1), (7, 2)] {
@@ -181,7 +256,10 @@ async fn the_same_transcripts_give_the_same_addresses_twice_in_any_order_and_on_
             1 => [("a.jsonl", left.as_bytes()), ("b.jsonl", right.as_bytes())],
             _ => [("a.jsonl", right.as_bytes()), ("b.jsonl", left.as_bytes())],
         };
-        let options = IngestOptions { threads, ..IngestOptions::default() };
+        let options = IngestOptions {
+            threads,
+            ..IngestOptions::default()
+        };
         let mut lake = TestLake::new().await;
         let report = lake.try_ingest(&files, &options).await.unwrap();
         assert_eq!(report.rejected, 0);
@@ -190,7 +268,13 @@ async fn the_same_transcripts_give_the_same_addresses_twice_in_any_order_and_on_
         assert_eq!((again.known, again.grains_written), (2, 0));
         // Under other names they are the same.
         let renamed = [("c.jsonl", files[1].1), ("d.jsonl", files[0].1)];
-        assert_eq!(lake.try_ingest(&renamed, &options).await.unwrap().grains_written, 0);
+        assert_eq!(
+            lake.try_ingest(&renamed, &options)
+                .await
+                .unwrap()
+                .grains_written,
+            0
+        );
         if expected.is_empty() {
             expected = found;
         } else {
@@ -203,38 +287,67 @@ async fn the_same_transcripts_give_the_same_addresses_twice_in_any_order_and_on_
 async fn a_conversation_whose_requests_stand_in_files_of_their_own_is_stored_once() {
     let lines = recorded(20);
     let mut whole = TestLake::new().await;
-    whole.ingest(&[("all.jsonl", lines.join("\n").as_bytes())]).await;
-    assert_eq!(whole.value("SELECT count(*) FROM messages").await, MESSAGES_OF_20_TURNS);
+    whole
+        .ingest(&[("all.jsonl", lines.join("\n").as_bytes())])
+        .await;
+    assert_eq!(
+        whole.value("SELECT count(*) FROM messages").await,
+        MESSAGES_OF_20_TURNS
+    );
     let expected = addresses(&whole).await;
     for backwards in [false, true] {
-        let names: Vec<String> = (0..lines.len()).map(|number| format!("{number:02}.jsonl")).collect();
-        let mut files: Vec<(&str, &[u8])> =
-            names.iter().zip(&lines).map(|(name, line)| (name.as_str(), line.as_bytes())).collect();
+        let names: Vec<String> = (0..lines.len())
+            .map(|number| format!("{number:02}.jsonl"))
+            .collect();
+        let mut files: Vec<(&str, &[u8])> = names
+            .iter()
+            .zip(&lines)
+            .map(|(name, line)| (name.as_str(), line.as_bytes()))
+            .collect();
         if backwards {
             let turned: Vec<_> = files.iter().rev().map(|(_, bytes)| *bytes).collect();
-            files.iter_mut().zip(turned).for_each(|(file, bytes)| file.1 = bytes);
+            files
+                .iter_mut()
+                .zip(turned)
+                .for_each(|(file, bytes)| file.1 = bytes);
         }
         let mut lake = TestLake::new().await;
         let report = lake.ingest(&files).await;
-        assert_eq!((report.files, report.duplicates, report.rejected), (20, 0, 0));
+        assert_eq!(
+            (report.files, report.duplicates, report.rejected),
+            (20, 0, 0)
+        );
         assert_eq!(addresses(&lake).await, expected, "backwards: {backwards}");
         // Every grain comes from a file that has its line.
-        assert_eq!(lake.value("SELECT count(DISTINCT source_id) FROM grains").await, "20");
+        assert_eq!(
+            lake.value("SELECT count(DISTINCT source_id) FROM grains")
+                .await,
+            "20"
+        );
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn files_that_are_there_already_are_part_of_the_conversation_that_goes_on() {
     let lines = recorded(20);
-    let names: Vec<String> = (0..lines.len()).map(|number| format!("{number:02}.jsonl")).collect();
-    let files: Vec<(&str, &[u8])> =
-        names.iter().zip(&lines).map(|(name, line)| (name.as_str(), line.as_bytes())).collect();
+    let names: Vec<String> = (0..lines.len())
+        .map(|number| format!("{number:02}.jsonl"))
+        .collect();
+    let files: Vec<(&str, &[u8])> = names
+        .iter()
+        .zip(&lines)
+        .map(|(name, line)| (name.as_str(), line.as_bytes()))
+        .collect();
     let mut lake = TestLake::new().await;
     lake.ingest(&files[..12]).await;
     let report = lake.ingest(&files).await;
     assert_eq!(report.known, 12);
-    assert_eq!(lake.value("SELECT count(*) FROM messages").await, MESSAGES_OF_20_TURNS);
-    let parents = "SELECT count(*) FROM messages m JOIN messages p ON m.parent_message_id = p.content_address";
+    assert_eq!(
+        lake.value("SELECT count(*) FROM messages").await,
+        MESSAGES_OF_20_TURNS
+    );
+    let parents = "SELECT count(*) FROM messages m JOIN messages p ON m.parent_message_id = \
+                   p.content_address";
     assert_eq!(lake.value(parents).await, "58");
 }
 
@@ -252,28 +365,54 @@ fn a_session_that_alternates_between_three_providers_goes_on_with_a_fourth() {
     assert_eq!(run(here.path(), &["ingest", "trip.jsonl"]).0, 0);
     let (_, out, _) = run(
         here.path(),
-        &["sql", "SELECT name, output, call_address, result_address FROM tool_calls", "--format", "jsonl"],
+        &[
+            "sql",
+            "SELECT name, output, call_address, result_address FROM tool_calls",
+            "--format",
+            "jsonl",
+        ],
     );
     let calls = lines(&out);
     for call in &calls {
-        assert!(!text(call, "call_address").is_empty() && !text(call, "result_address").is_empty(), "{call}");
+        assert!(
+            !text(call, "call_address").is_empty() && !text(call, "result_address").is_empty(),
+            "{call}"
+        );
     }
     assert!(calls.len() >= 2);
-    for (provider, key) in
-        [("bedrock/converse", "toolUse"), ("mistral/chat", "tool_calls"), ("openai/responses", "function_call")]
-    {
+    for (provider, key) in [
+        ("bedrock/converse", "toolUse"),
+        ("mistral/chat", "tool_calls"),
+        ("openai/responses", "function_call"),
+    ] {
         let out = format!("{}.jsonl", key);
-        let words = ["export", &out, "--format", "exchanges", "--provider", provider, "--force"];
+        let words = [
+            "export",
+            &out,
+            "--format",
+            "exchanges",
+            "--provider",
+            provider,
+            "--force",
+        ];
         let (code, _, err) = run(here.path(), &words);
         assert_eq!(code, 0, "{err}");
         let written = std::fs::read_to_string(here.path().join(&out)).unwrap();
         let exchanges = lines(&written);
         assert!(!exchanges.is_empty());
         for exchange in &exchanges {
-            assert_eq!(format!("{}/{}", text(exchange, "provider"), text(exchange, "endpoint")), provider);
+            assert_eq!(
+                format!(
+                    "{}/{}",
+                    text(exchange, "provider"),
+                    text(exchange, "endpoint")
+                ),
+                provider
+            );
             let ids = tool_ids(exchange.get("request").unwrap());
             assert!(
-                ids.iter().all(|(_, (called, answered))| *called && (*answered || exchanges.len() > 1)),
+                ids.iter()
+                    .all(|(_, (called, answered))| *called && (*answered || exchanges.len() > 1)),
                 "{provider}: {ids:?}"
             );
             assert!(!ids.is_empty(), "{provider}: {exchange}");
@@ -281,7 +420,10 @@ fn a_session_that_alternates_between_three_providers_goes_on_with_a_fourth() {
         // And the fourth provider's exchange is read again.
         let (code, out, err) = run(here.path(), &["convert", &out, "--to", "messages"]);
         assert_eq!(code, 0, "{err}");
-        let orphans = lines(&out).iter().filter(|message| message.to_string().contains("msg:orphan")).count();
+        let orphans = lines(&out)
+            .iter()
+            .filter(|message| message.to_string().contains("msg:orphan"))
+            .count();
         assert_eq!(orphans, 0);
     }
 }
@@ -302,15 +444,25 @@ fn collect_ids(json: &Json, ids: &mut BTreeMap<String, (bool, bool)>) {
                 ids.entry(text(call, "toolUseId").to_owned()).or_default().0 = true;
             }
             if let Some(result) = object.get("toolResult") {
-                ids.entry(text(result, "toolUseId").to_owned()).or_default().1 = true;
+                ids.entry(text(result, "toolUseId").to_owned())
+                    .or_default()
+                    .1 = true;
             }
             if object.get("function").is_some() {
-                id("id").into_iter().for_each(|id| ids.entry(id).or_default().0 = true);
+                id("id")
+                    .into_iter()
+                    .for_each(|id| ids.entry(id).or_default().0 = true);
             }
-            id("tool_call_id").into_iter().for_each(|id| ids.entry(id).or_default().1 = true);
+            id("tool_call_id")
+                .into_iter()
+                .for_each(|id| ids.entry(id).or_default().1 = true);
             match id("type").as_deref() {
-                Some("function_call") => ids.entry(id("call_id").unwrap_or_default()).or_default().0 = true,
-                Some("function_call_output") => ids.entry(id("call_id").unwrap_or_default()).or_default().1 = true,
+                Some("function_call") => {
+                    ids.entry(id("call_id").unwrap_or_default()).or_default().0 = true
+                }
+                Some("function_call_output") => {
+                    ids.entry(id("call_id").unwrap_or_default()).or_default().1 = true
+                }
                 _ => {}
             }
             object.iter().for_each(|(_, value)| collect_ids(value, ids));
@@ -326,13 +478,27 @@ fn a_lake_goes_to_sqlite_and_comes_back_with_its_messages() {
     assert_eq!(run(here.path(), &["ingest", "all.jsonl"]).0, 0);
     let (code, _, err) = run(here.path(), &["export", "out.sqlite"]);
     assert_eq!(code, 0, "{err}");
-    assert_eq!(run(here.path(), &["export", "out.sqlite"]).0, 1, "it exists");
-    assert_eq!(run(here.path(), &["export", "-", "--format", "sqlite"]).0, 1);
-    assert_eq!(run(here.path(), &["--lake", "second", "ingest", "out.sqlite"]).0, 0);
-    let query =
-        "SELECT message_id, session_id, role, content, stop_reason, input_tokens FROM messages ORDER BY message_id";
+    assert_eq!(
+        run(here.path(), &["export", "out.sqlite"]).0,
+        1,
+        "it exists"
+    );
+    assert_eq!(
+        run(here.path(), &["export", "-", "--format", "sqlite"]).0,
+        1
+    );
+    assert_eq!(
+        run(here.path(), &["--lake", "second", "ingest", "out.sqlite"]).0,
+        0
+    );
+    let query = "SELECT message_id, session_id, role, content, stop_reason, input_tokens FROM \
+                 messages ORDER BY message_id";
     let first = run(here.path(), &["sql", query, "--format", "jsonl"]).1;
-    let second = run(here.path(), &["--lake", "second", "sql", query, "--format", "jsonl"]).1;
+    let second = run(
+        here.path(),
+        &["--lake", "second", "sql", query, "--format", "jsonl"],
+    )
+    .1;
     assert_eq!(first, second);
     assert_eq!(first.lines().count(), 17);
     let (_, out, _) = run(
@@ -352,16 +518,30 @@ fn a_lake_goes_to_sqlite_and_comes_back_with_its_messages() {
         here.path(),
         &[
             "sql",
-            "SELECT role, count(*) AS n FROM transcript_file('out.sqlite') WHERE role IS NOT NULL GROUP BY role ORDER BY role",
+            "SELECT role, count(*) AS n FROM transcript_file('out.sqlite') WHERE role IS NOT NULL \
+             GROUP BY role ORDER BY role",
             "--format",
             "jsonl",
         ],
     );
     assert_eq!(
-        lines(&out).iter().map(|row| text(row, "role").to_owned()).collect::<Vec<_>>(),
+        lines(&out)
+            .iter()
+            .map(|row| text(row, "role").to_owned())
+            .collect::<Vec<_>>(),
         ["assistant", "tool", "user"]
     );
-    assert_eq!(run(here.path(), &["sql", "SELECT * FROM transcript_file('out.sqlite', 'novel')"]).0, 1);
+    assert_eq!(
+        run(
+            here.path(),
+            &[
+                "sql",
+                "SELECT * FROM transcript_file('out.sqlite', 'novel')"
+            ]
+        )
+        .0,
+        1
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -373,42 +553,99 @@ async fn the_newest_version_of_a_memory_is_current_and_a_deleted_one_is_not() {
     let mut lake = TestLake::new().await;
     let report = lake.ingest(&[("history.jsonl", history.as_bytes())]).await;
     assert_eq!((report.grains_written, report.rejected), (3, 0));
-    assert_eq!(lake.rows("SELECT object FROM current").await, [["likes coffee"]]);
-    let newest = lake.value("SELECT content_address FROM beliefs WHERE object = 'likes coffee'").await;
-    let chain = lake.rows(&format!("SELECT object FROM history('{newest}') h JOIN beliefs b ON h.content_address = b.content_address ORDER BY b.created_at")).await;
+    assert_eq!(
+        lake.rows("SELECT object FROM current").await,
+        [["likes coffee"]]
+    );
+    let newest = lake
+        .value("SELECT content_address FROM beliefs WHERE object = 'likes coffee'")
+        .await;
+    let chain = lake
+        .rows(&format!(
+            "SELECT object FROM history('{newest}') h JOIN beliefs b ON \
+                                    h.content_address = b.content_address ORDER BY b.created_at"
+        ))
+        .await;
     assert_eq!(chain, [["likes tea"], ["likes coffee"]]);
     // Again, and the same with more behind it.
-    assert_eq!(lake.ingest(&[("history.jsonl", history.as_bytes())]).await.known, 1);
+    assert_eq!(
+        lake.ingest(&[("history.jsonl", history.as_bytes())])
+            .await
+            .known,
+        1
+    );
     let longer = format!(
         "{history}\n{}",
         r#"{"memory_id":"m","old_memory":"likes coffee","new_memory":"likes water","event":"UPDATE","updated_at":"2025-03-01T00:00:00Z"}"#
     );
-    assert_eq!(lake.ingest(&[("history.jsonl", longer.as_bytes())]).await.grains_written, 1);
-    assert_eq!(lake.rows("SELECT object FROM current").await, [["likes water"]]);
+    assert_eq!(
+        lake.ingest(&[("history.jsonl", longer.as_bytes())])
+            .await
+            .grains_written,
+        1
+    );
+    assert_eq!(
+        lake.rows("SELECT object FROM current").await,
+        [["likes water"]]
+    );
 }
 
 #[test]
 fn prices_of_a_file_are_laid_over_those_that_are_shipped() {
     let here = tempfile::tempdir().unwrap();
-    std::fs::write(here.path().join("all.jsonl"), recorded(1)[0].replace("\"m\"", "\"gpt-new\"")).unwrap();
+    std::fs::write(
+        here.path().join("all.jsonl"),
+        recorded(1)[0].replace("\"m\"", "\"gpt-new\""),
+    )
+    .unwrap();
     std::fs::write(
         here.path().join("prices.yaml"),
-        "pricing_version: mine\nmodels:\n  openai:gpt-new:\n    input_per_mtok_usd: 2\n    output_per_mtok_usd: 10\n",
+        "pricing_version: mine\nmodels:\n  openai:gpt-new:\n    input_per_mtok_usd: 2\n    \
+         output_per_mtok_usd: 10\n",
     )
     .unwrap();
     assert_eq!(run(here.path(), &["ingest", "all.jsonl"]).0, 0);
     let query = "SELECT cost_usd::text AS cost, price_version FROM usage";
     let (_, out, _) = run(here.path(), &["sql", query, "--format", "jsonl"]);
-    assert_eq!(text(&lines(&out)[0], "cost"), "", "no price is known: {out}");
-    let (code, out, err) = run(here.path(), &["sql", query, "--format", "jsonl", "--prices", "prices.yaml"]);
+    assert_eq!(
+        text(&lines(&out)[0], "cost"),
+        "",
+        "no price is known: {out}"
+    );
+    let (code, out, err) = run(
+        here.path(),
+        &["sql", query, "--format", "jsonl", "--prices", "prices.yaml"],
+    );
     assert_eq!(code, 0, "{err}");
     // 5 in at 2 and 7 out at 10 dollars a million.
-    assert!(text(&lines(&out)[0], "cost").starts_with("0.00008"), "{out}");
-    assert!(text(&lines(&out)[0], "price_version").ends_with("+mine"), "{out}");
-    let (_, out, _) = run(here.path(), &["convert", "all.jsonl", "--to", "messages", "--prices", "prices.yaml"]);
+    assert!(
+        text(&lines(&out)[0], "cost").starts_with("0.00008"),
+        "{out}"
+    );
+    assert!(
+        text(&lines(&out)[0], "price_version").ends_with("+mine"),
+        "{out}"
+    );
+    let (_, out, _) = run(
+        here.path(),
+        &[
+            "convert",
+            "all.jsonl",
+            "--to",
+            "messages",
+            "--prices",
+            "prices.yaml",
+        ],
+    );
     assert!(out.contains(r#""cost_usd":"0.00008""#), "{out}");
-    assert_eq!(run(here.path(), &["sql", query, "--prices", "absent.yaml"]).0, 1);
-    assert_eq!(run(here.path(), &["sql", query, "--prices", "all.jsonl"]).0, 1);
+    assert_eq!(
+        run(here.path(), &["sql", query, "--prices", "absent.yaml"]).0,
+        1
+    );
+    assert_eq!(
+        run(here.path(), &["sql", query, "--prices", "all.jsonl"]).0,
+        1
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -418,30 +655,52 @@ async fn times_that_nobody_recorded_are_marked_and_make_no_latency() {
     let answered = r#"{"role":"tool","tool_call_id":"call_NAME","content":"ok"}"#;
     let line = |name: &str, first: &str, second: &str| {
         let (called, answered) = (called.replace("NAME", name), answered.replace("NAME", name));
-        let head = |time: &str| format!(r#"{{"provider":"openai","endpoint":"chat","session_id":"{name}",{time}"#);
+        let head = |time: &str| {
+            format!(r#"{{"provider":"openai","endpoint":"chat","session_id":"{name}",{time}"#)
+        };
         let ends = r#""response":{"choices":[{"message":{"role":"assistant","content":"done"}}]}}"#;
         format!(
-            "{}\"request\":{{\"messages\":[{asked}]}},\"response\":{{\"choices\":[{{\"message\":{called}}}]}}}}\n\
-             {}\"request\":{{\"messages\":[{asked},{called},{answered}]}},{ends}",
+            "{}\"request\":{{\"messages\":[{asked}]}},\"response\":{{\"choices\":[{{\"message\":{called}}}]}}}}\n{}\"request\":{{\"messages\":[{asked},{called},{answered}]}},{ends}",
             head(first),
             head(second)
         )
     };
     let recorded = |second: u32| format!(r#""recorded_at":"2026-05-08T12:00:0{second}Z","#);
     let header = r#""response_headers":{"date":"Fri, 08 May 2026 12:00:09 GMT"},"#;
-    let text = [line("both", &recorded(1), &recorded(3)), line("one", &recorded(1), ""), line("none", header, "")];
+    let text = [
+        line("both", &recorded(1), &recorded(3)),
+        line("one", &recorded(1), ""),
+        line("none", header, ""),
+    ];
     let mut lake = TestLake::new().await;
-    let report = lake.ingest(&[("a.jsonl", text.join("\n").as_bytes())]).await;
+    let report = lake
+        .ingest(&[("a.jsonl", text.join("\n").as_bytes())])
+        .await;
     let counts = report.transcripts;
     assert_eq!((counts.messages, counts.dated_by_response), (12, 0));
     assert_eq!((counts.dated_by_header, counts.dated_by_file), (2, 4));
-    let latencies = lake.rows("SELECT name, latency_ms, time_source FROM tool_calls ORDER BY name").await;
-    assert_eq!(latencies, [["both", "2000", "recorded"], ["none", "NULL", "file"], ["one", "NULL", "file"]]);
-    let sources = lake.rows("SELECT time_source, count(*) FROM messages GROUP BY 1 ORDER BY 1").await;
+    let latencies = lake
+        .rows("SELECT name, latency_ms, time_source FROM tool_calls ORDER BY name")
+        .await;
+    assert_eq!(
+        latencies,
+        [
+            ["both", "2000", "recorded"],
+            ["none", "NULL", "file"],
+            ["one", "NULL", "file"]
+        ]
+    );
+    let sources = lake
+        .rows("SELECT time_source, count(*) FROM messages GROUP BY 1 ORDER BY 1")
+        .await;
     assert_eq!(sources, [["file", "4"], ["header", "2"], ["recorded", "6"]]);
     // A grain whose time was recorded is what it was before there was a mark.
     assert_eq!(
-        lake.value("SELECT count(*) FROM grains WHERE context LIKE '%msg:time_source%' AND session_id = 'both'").await,
+        lake.value(
+            "SELECT count(*) FROM grains WHERE context LIKE '%msg:time_source%' AND \
+                    session_id = 'both'"
+        )
+        .await,
         "0"
     );
 }

@@ -1,8 +1,11 @@
-//! `triples [COUNT]`: build and all eight patterns of the hexastore beside oxigraph in memory (10,000,000 triples unless said).
+//! `triples [COUNT]`: build and all eight patterns of the hexastore beside oxigraph in memory
+//! (10,000,000 triples unless said).
 //!
-//! The same triples: names of people, 24 relations, texts. Ours builds the segment's file from columns on all cores; oxigraph takes
-//! quads by its bulk loader into its store in memory; its store on disk is not compared. Then both are asked 20,000 times for
-//! each pattern, on one thread, and the first 100 triples of each answer are read. Ours keeps a triple that is stated twice twice.
+//! The same triples: names of people, 24 relations, texts. Ours builds the segment's file from
+//! columns on all cores; oxigraph takes quads by its bulk loader into its store in memory; its
+//! store on disk is not compared. Then both are asked 20,000 times for each pattern, on one thread,
+//! and the first 100 triples of each answer are read. Ours keeps a triple that is stated twice
+//! twice.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -39,7 +42,11 @@ fn triples(count: usize) -> Vec<Triple> {
         .map(|_| {
             let subject = random.random_range(0..SUBJECTS);
             let (relation, object) = (skewed(&mut random, RELATIONS), skewed(&mut random, OBJECTS));
-            [format!("person:{subject:07}"), format!("mg:relation_{relation}"), format!("object number {object}")]
+            [
+                format!("person:{subject:07}"),
+                format!("mg:relation_{relation}"),
+                format!("object number {object}"),
+            ]
         })
         .collect()
 }
@@ -48,20 +55,33 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let count = count_or(10_000_000);
     let triples = triples(count);
     let mut random = numbers(2);
-    let asked: Vec<&Triple> = (0..QUERIES).filter_map(|_| triples.get(random.random_range(0..count))).collect();
+    let asked: Vec<&Triple> = (0..QUERIES)
+        .filter_map(|_| triples.get(random.random_range(0..count)))
+        .collect();
 
     let columns = columns(&triples)?;
     let (own, bytes) = worked(|| build(&columns));
     let size = bytes.len();
     drop(columns);
-    println!("hexastore: {count} triples built in {own}, {} bytes each", size / count);
+    println!(
+        "hexastore: {count} triples built in {own}, {} bytes each",
+        size / count
+    );
     let (opened, store) = timed(|| Hexastore::open(bytes.into()));
     let store = store?;
     println!("hexastore: opened, all bytes checked, in {opened:.2} s");
     let ours = patterns(&asked, |known| {
         let part = |at: usize| known.1[at].then(|| known.0[at].as_str());
-        let found = store.find(&Pattern { subject: part(0), relation: part(1), object: part(2) });
-        found.iter().take(READ).map(|triple| black_box(triple.subject.len() + triple.object.len()).min(1)).sum()
+        let found = store.find(&Pattern {
+            subject: part(0),
+            relation: part(1),
+            object: part(2),
+        });
+        found
+            .iter()
+            .take(READ)
+            .map(|triple| black_box(triple.subject.len() + triple.object.len()).min(1))
+            .sum()
     });
     drop(store);
 
@@ -73,7 +93,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         loader.commit()
     });
     loaded?;
-    println!("oxigraph: {count} triples built in {other}; ours takes {}", own.of(other));
+    println!(
+        "oxigraph: {count} triples built in {other}; ours takes {}",
+        own.of(other)
+    );
     let theirs = patterns(&asked, |known| {
         let quad = quad(known.0);
         let found = rival.quads_for_pattern(
@@ -82,22 +105,36 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             known.1[2].then(|| quad.object.as_ref()),
             Some(GraphNameRef::DefaultGraph),
         );
-        found.take(READ).map(|quad| usize::from(black_box(quad).is_ok())).sum()
+        found
+            .take(READ)
+            .map(|quad| usize::from(black_box(quad).is_ok()))
+            .sum()
     });
     println!("pattern   ours/s   oxigraph/s   ratio   triples read by each");
     for ((name, ours, found), (_, theirs, others)) in ours.into_iter().zip(theirs) {
-        println!("{name}   {ours:>9.0}   {theirs:>9.0}   {:>6.1}   {found} {others}", ours / theirs);
+        println!(
+            "{name}   {ours:>9.0}   {theirs:>9.0}   {:>6.1}   {found} {others}",
+            ours / theirs
+        );
     }
     Ok(())
 }
 
-/// The triples as segments have them. A hexastore keeps each row, so triples that are stated twice are found twice.
+/// The triples as segments have them. A hexastore keeps each row, so triples that are stated twice
+/// are found twice.
 fn columns(triples: &[Triple]) -> Result<Vec<StatementColumns>, Box<dyn std::error::Error>> {
     let part = |part: &[Triple]| {
-        let column =
-            |at: usize| Arc::new(StringArray::from_iter_values(part.iter().map(|triple| &triple[at]))) as ArrayRef;
-        let named = StatementColumns::NAMES.into_iter().enumerate().map(|(at, name)| (name, column(at)));
-        StatementColumns::of(&RecordBatch::try_from_iter(named)?).ok_or_else(|| "columns are missing".into())
+        let column = |at: usize| {
+            Arc::new(StringArray::from_iter_values(
+                part.iter().map(|triple| &triple[at]),
+            )) as ArrayRef
+        };
+        let named = StatementColumns::NAMES
+            .into_iter()
+            .enumerate()
+            .map(|(at, name)| (name, column(at)));
+        StatementColumns::of(&RecordBatch::try_from_iter(named)?)
+            .ok_or_else(|| "columns are missing".into())
     };
     triples.chunks(PART).map(part).collect()
 }
@@ -112,13 +149,24 @@ fn quad([subject, relation, object]: &Triple) -> Quad {
 }
 
 /// For each of the eight patterns: its name, questions per second, and triples that were read.
-fn patterns(asked: &[&Triple], ask: impl Fn((&Triple, [bool; 3])) -> usize) -> Vec<(String, f64, usize)> {
+fn patterns(
+    asked: &[&Triple],
+    ask: impl Fn((&Triple, [bool; 3])) -> usize,
+) -> Vec<(String, f64, usize)> {
     (0..8_u8)
         .map(|mask| {
             let known = [mask & 4 > 0, mask & 2 > 0, mask & 1 > 0];
-            let name: String =
-                "sro".chars().zip(known).map(|(letter, known)| if known { letter } else { '?' }).collect();
-            let (seconds, found) = timed(|| asked.iter().map(|triple| ask((triple, known))).sum::<usize>());
+            let name: String = "sro"
+                .chars()
+                .zip(known)
+                .map(|(letter, known)| if known { letter } else { '?' })
+                .collect();
+            let (seconds, found) = timed(|| {
+                asked
+                    .iter()
+                    .map(|triple| ask((triple, known)))
+                    .sum::<usize>()
+            });
             (name, asked.len() as f64 / seconds, found)
         })
         .collect()

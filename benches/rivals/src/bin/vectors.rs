@@ -1,6 +1,7 @@
-//! `vectors [COUNT]`: nearest neighbours among COUNT (100,000) vectors of 384 dimensions, ours beside usearch in half precision, with
-//! graphs of the same measure (16 neighbours, 200 candidates), built on as many threads and searched on one. What each finds is
-//! compared with the true neighbours in full precision, and speeds where each first reaches a recall of 0.95.
+//! `vectors [COUNT]`: nearest neighbours among COUNT (100,000) vectors of 384 dimensions, ours
+//! beside usearch in half precision, with graphs of the same measure (16 neighbours, 200
+//! candidates), built on as many threads and searched on one. What each finds is compared with the
+//! true neighbours in full precision, and speeds where each first reaches a recall of 0.95.
 
 use std::hint::black_box;
 
@@ -25,14 +26,23 @@ const RECALL: f64 = 0.95;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut random = numbers(5);
-    let centres: Vec<Vec<f32>> = (0..CENTRES).map(|_| around(&[0.0; DIMENSIONS], 1.0, &mut random)).collect();
+    let centres: Vec<Vec<f32>> = (0..CENTRES)
+        .map(|_| around(&[0.0; DIMENSIONS], 1.0, &mut random))
+        .collect();
     let mut near = |count: usize| -> Vec<Vec<f32>> {
-        (0..count).map(|_| around(&centres[random.random_range(0..CENTRES)], 0.7, &mut random)).collect()
+        (0..count)
+            .map(|_| around(&centres[random.random_range(0..CENTRES)], 0.7, &mut random))
+            .collect()
     };
     let (vectors, queries) = (near(count_or(100_000)), near(QUERIES));
-    println!("{} vectors of {DIMENSIONS} dimensions, {} threads", vectors.len(), rayon::current_num_threads());
+    println!(
+        "{} vectors of {DIMENSIONS} dimensions, {} threads",
+        vectors.len(),
+        rayon::current_num_threads()
+    );
 
-    let mut builder = VectorBuilder::new("bench", DIMENSIONS, Metric::Cosine).ok_or("no builder")?;
+    let mut builder =
+        VectorBuilder::new("bench", DIMENSIONS, Metric::Cosine).ok_or("no builder")?;
     for (row, vector) in vectors.iter().enumerate() {
         builder.add(row as u32, vector);
     }
@@ -54,12 +64,22 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     };
     let rival = Index::new(&options)?;
     rival.reserve_capacity_and_threads(vectors.len(), rayon::current_num_threads())?;
-    let (theirs, added) =
-        worked(|| vectors.par_iter().enumerate().try_for_each(|(row, vector)| rival.add(row as u64, vector).map(drop)));
+    let (theirs, added) = worked(|| {
+        vectors
+            .par_iter()
+            .enumerate()
+            .try_for_each(|(row, vector)| rival.add(row as u64, vector).map(drop))
+    });
     added.map_err(|error| error.to_string())?;
-    println!("usearch f16: built in {theirs}; ours takes {}", own.of(theirs));
+    println!(
+        "usearch f16: built in {theirs}; ours takes {}",
+        own.of(theirs)
+    );
 
-    let truth: Vec<Vec<u64>> = queries.par_iter().map(|query| nearest(query, &vectors)).collect();
+    let truth: Vec<Vec<u64>> = queries
+        .par_iter()
+        .map(|query| nearest(query, &vectors))
+        .collect();
     // The search for the true neighbours has filled the caches with other things.
     for query in &queries {
         black_box(index.search(query, BEST, EFFORTS[0]));
@@ -72,7 +92,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let sides = in_turns(
             &queries,
             |query| Ok(rows(index.search(query, BEST, effort))),
-            |query| rival.search(query, BEST).map(|found| found.keys).map_err(|error| error.to_string()),
+            |query| {
+                rival
+                    .search(query, BEST)
+                    .map(|found| found.keys)
+                    .map_err(|error| error.to_string())
+            },
         )?;
         let [(ours, found), (theirs, answers)] = sides;
         let recalls = [recall(&truth, &found), recall(&truth, &answers)];
@@ -90,7 +115,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     if let [Some((ours, effort)), Some((theirs, other))] = enough {
         println!(
-            "recall of {RECALL}: ours {ours:.0}/s with effort {effort}, usearch {theirs:.0}/s with {other}; ratio {:.2}",
+            "recall of {RECALL}: ours {ours:.0}/s with effort {effort}, usearch {theirs:.0}/s with \
+             {other}; ratio {:.2}",
             ours / theirs
         );
     }
@@ -99,8 +125,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
 /// The rows of the true neighbours, by looking at every vector in full precision.
 fn nearest(query: &[f32], vectors: &[Vec<f32>]) -> Vec<u64> {
-    let mut all: Vec<(f32, u64)> =
-        vectors.iter().zip(0..).map(|(vector, row)| (-dot(query, vector) / dot(vector, vector).sqrt(), row)).collect();
+    let mut all: Vec<(f32, u64)> = vectors
+        .iter()
+        .zip(0..)
+        .map(|(vector, row)| (-dot(query, vector) / dot(vector, vector).sqrt(), row))
+        .collect();
     let last = BEST.min(all.len() - 1);
     all.select_nth_unstable_by(last, |left, right| left.0.total_cmp(&right.0));
     all.into_iter().take(BEST).map(|(_, row)| row).collect()
@@ -109,8 +138,17 @@ fn nearest(query: &[f32], vectors: &[Vec<f32>]) -> Vec<u64> {
 /// Sums of several lanes, so that the compiler can use the machine's.
 fn dot(left: &[f32], right: &[f32]) -> f32 {
     let mut lanes = [0.0_f32; 16];
-    for (left, right) in left.as_chunks::<16>().0.iter().zip(right.as_chunks::<16>().0) {
-        lanes.iter_mut().zip(left).zip(right).for_each(|((lane, left), right)| *lane += left * right);
+    for (left, right) in left
+        .as_chunks::<16>()
+        .0
+        .iter()
+        .zip(right.as_chunks::<16>().0)
+    {
+        lanes
+            .iter_mut()
+            .zip(left)
+            .zip(right)
+            .for_each(|((lane, left), right)| *lane += left * right);
     }
     lanes.iter().sum()
 }
@@ -118,7 +156,11 @@ fn dot(left: &[f32], right: &[f32]) -> f32 {
 /// A vector around `centre`.
 fn around(centre: &[f32], spread: f32, random: &mut StdRng) -> Vec<f32> {
     // The sum of a few even numbers is about normal.
-    let mut normal = || (0..4).map(|_| random.random_range(-1.0..1.0_f32)).sum::<f32>();
+    let mut normal = || {
+        (0..4)
+            .map(|_| random.random_range(-1.0..1.0_f32))
+            .sum::<f32>()
+    };
     centre.iter().map(|at| at + spread * normal()).collect()
 }
 
@@ -128,6 +170,9 @@ fn rows(found: Vec<gristmill_engine::index::vectors::Near>) -> Vec<u64> {
 
 /// The part of the true neighbours that was found.
 fn recall(truth: &[Vec<u64>], found: &[Vec<u64>]) -> f64 {
-    let hits = |(truth, found): (&Vec<u64>, &Vec<u64>)| truth.iter().filter(|row| found.contains(row)).count();
-    truth.iter().zip(found).map(hits).sum::<usize>() as f64 / truth.iter().map(Vec::len).sum::<usize>() as f64
+    let hits = |(truth, found): (&Vec<u64>, &Vec<u64>)| {
+        truth.iter().filter(|row| found.contains(row)).count()
+    };
+    truth.iter().zip(found).map(hits).sum::<usize>() as f64
+        / truth.iter().map(Vec::len).sum::<usize>() as f64
 }

@@ -8,9 +8,10 @@
 //! | result of `tools/list` | an Action in phase `definition` for each tool, once per connection |
 //! | everything else | an event with its JSON, so that nothing is lost |
 //!
-//! What a server says of a tool, resource or prompt when it lists it travels with the messages about it, as the CMF extension `mcp`.
-//! A result whose call was never captured is kept and marked as an orphan. An `initialize` begins a new conversation where the capture
-//! doesn't name its connections.
+//! What a server says of a tool, resource or prompt when it lists it travels with the messages
+//! about it, as the CMF extension `mcp`. A result whose call was never captured is kept and marked
+//! as an orphan. An `initialize` begins a new conversation where the capture doesn't name its
+//! connections.
 //!
 //! | module | what it answers |
 //! |---|---|
@@ -39,19 +40,34 @@ use super::told::{Made, Told};
 /// The connections of a capture at most; what comes after belongs to the first.
 const CONNECTIONS_LIMIT: usize = 1 << 16;
 
-/// Reads a capture. Messages without a time were sent when the one before them was, the first ones when the options say.
+/// Reads a capture. Messages without a time were sent when the one before them was, the first ones
+/// when the options say.
 pub fn capture(bytes: &[u8], options: ReadOptions<'_>) -> Told {
-    let mut capture = Capture { options, sessions: HashMap::new(), told: Told::default() };
+    let mut capture = Capture {
+        options,
+        sessions: HashMap::new(),
+        told: Told::default(),
+    };
     each_entry(bytes, &mut |entry| match entry {
         Err(fault) => capture.told.faults.push(fault),
         Ok((json, line)) => {
             let found = each_message(json, &mut |rpc| capture.take(&rpc, &line));
             if !found && json.as_object().is_some() {
-                // A line of a proxy's own, or somebody else's traffic: kept, as other traffic that nobody reads.
-                let event = opaque_event(json, options.fallback, "mcp", "not a JSON-RPC message", options.namespace);
+                // A line of a proxy's own, or somebody else's traffic: kept, as other traffic that
+                // nobody reads.
+                let event = opaque_event(
+                    json,
+                    options.fallback,
+                    "mcp",
+                    "not a JSON-RPC message",
+                    options.namespace,
+                );
                 capture.made(&line, event);
             } else if !found {
-                capture.told.faults.push(line.fault(FaultCode::Shape, "not a JSON-RPC message"));
+                capture
+                    .told
+                    .faults
+                    .push(line.fault(FaultCode::Shape, "not a JSON-RPC message"));
             }
         }
     });
@@ -76,7 +92,9 @@ impl Capture<'_> {
         if !self.sessions.contains_key(name) || begins && name.is_empty() {
             self.sessions.insert(name.to_owned(), fresh());
         }
-        let Some(session) = self.sessions.get_mut(name) else { return };
+        let Some(session) = self.sessions.get_mut(name) else {
+            return;
+        };
         session.take(rpc, line, options.namespace, &mut self.told);
     }
 

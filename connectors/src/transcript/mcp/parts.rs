@@ -3,8 +3,12 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use gristmill_schemas::cmf::canonical::block_of;
-use gristmill_schemas::cmf::extensions::{McpEntity, McpExtension, PromptMetadata, ResourceMetadata, ToolMetadata};
-use gristmill_schemas::cmf::{AudioSource, Blob, Part, Resource, ResourceReference, ResourceType, SourceType};
+use gristmill_schemas::cmf::extensions::{
+    McpEntity, McpExtension, PromptMetadata, ResourceMetadata, ToolMetadata,
+};
+use gristmill_schemas::cmf::{
+    AudioSource, Blob, Part, Resource, ResourceReference, ResourceType, SourceType,
+};
 use gristmill_schemas::json::{Json, Object};
 use gristmill_schemas::message::ContentBlock;
 use gristmill_schemas::message::block::{ImageBlock, ImageSource, Origin, UnknownBlock};
@@ -15,7 +19,9 @@ fn owned(json: &Json, key: &str) -> Option<String> {
 }
 
 fn map(json: &Json, key: &str) -> Option<Object<'static>> {
-    json.get(key).and_then(Json::as_object).map(|object| object.clone().into_owned())
+    json.get(key)
+        .and_then(Json::as_object)
+        .map(|object| object.clone().into_owned())
 }
 
 /// The blocks of a list of MCP content, or of the one content that there is.
@@ -34,18 +40,31 @@ fn block(item: &Json, request: &str) -> ContentBlock<'static> {
         Some("text") => text("text").map(ContentBlock::text),
         Some("image") => text("data").map(|data| {
             let media_type = text("mimeType").unwrap_or_default().into();
-            ContentBlock::Image(ImageBlock { source: ImageSource::Base64(data.into()), media_type })
+            ContentBlock::Image(ImageBlock {
+                source: ImageSource::Base64(data.into()),
+                media_type,
+            })
         }),
         Some("audio") => text("data").map(|data| {
             let media_type = text("mimeType");
-            let audio = AudioSource { source_type: SourceType::Base64, data, media_type, duration_ms: None };
+            let audio = AudioSource {
+                source_type: SourceType::Base64,
+                data,
+                media_type,
+                duration_ms: None,
+            };
             block_of(&Part::Audio(audio))
         }),
-        Some("resource") => item.get("resource").and_then(|inside| resource(inside, request)),
+        Some("resource") => item
+            .get("resource")
+            .and_then(|inside| resource(inside, request)),
         Some("resource_link") => text("uri").map(|uri| reference(uri, text("name"), request)),
         _ => None,
     };
-    let unknown = || UnknownBlock { origin: Origin::Canonical, json: item.clone().into_owned() };
+    let unknown = || UnknownBlock {
+        origin: Origin::Canonical,
+        json: item.clone().into_owned(),
+    };
     known.unwrap_or_else(|| ContentBlock::Unknown(unknown()))
 }
 
@@ -58,9 +77,12 @@ pub(super) fn says_all(content: &Json) -> bool {
             // What nobody knows is kept whole.
             kind => return kind.is_none_or(|kind| !matches!(kind, "resource" | "resource_link")),
         };
-        item.as_object().is_some_and(|item| item.keys().all(|key| known.contains(&key)))
+        item.as_object()
+            .is_some_and(|item| item.keys().all(|key| known.contains(&key)))
     };
-    content.as_array().is_some_and(|items| items.iter().all(plain))
+    content
+        .as_array()
+        .is_some_and(|items| items.iter().all(plain))
 }
 
 /// The contents of a resource as a block; `None` for what has no address.
@@ -73,7 +95,9 @@ pub(super) fn resource(json: &Json, request: &str) -> Option<ContentBlock<'stati
         name: owned(json, "name"),
         description: owned(json, "description"),
         resource_type: resource_type(&uri),
-        blob: blob.and_then(|encoded| STANDARD.decode(encoded).ok()).map(Blob),
+        blob: blob
+            .and_then(|encoded| STANDARD.decode(encoded).ok())
+            .map(Blob),
         content,
         mime_type: owned(json, "mimeType"),
         size_bytes: json.get("size").and_then(Json::as_i64),
@@ -98,7 +122,11 @@ pub(super) fn reference(uri: String, name: Option<String>, request: &str) -> Con
 }
 
 fn resource_type(uri: &str) -> ResourceType {
-    if uri.starts_with("file:") { ResourceType::File } else { ResourceType::Uri }
+    if uri.starts_with("file:") {
+        ResourceType::File
+    } else {
+        ResourceType::Uri
+    }
 }
 
 /// What a server says of a tool, as an extension. `None` for what has no name.
@@ -113,7 +141,9 @@ pub(super) fn tool(json: &Json, server: Option<&str>) -> Option<McpExtension> {
         namespace: None,
         annotations: map(json, "annotations").unwrap_or_default(),
     };
-    Some(McpExtension { entity: Some(McpEntity::Tool(tool)) })
+    Some(McpExtension {
+        entity: Some(McpEntity::Tool(tool)),
+    })
 }
 
 /// What a server says of a resource. `None` for what has no address.
@@ -126,7 +156,9 @@ pub(super) fn listed_resource(json: &Json, server: Option<&str>) -> Option<McpEx
         server_id: server.map(str::to_owned),
         annotations: map(json, "annotations").unwrap_or_default(),
     };
-    Some(McpExtension { entity: Some(McpEntity::Resource(resource)) })
+    Some(McpExtension {
+        entity: Some(McpEntity::Resource(resource)),
+    })
 }
 
 /// What a server says of a prompt. `None` for what has no name.
@@ -136,10 +168,15 @@ pub(super) fn listed_prompt(json: &Json, server: Option<&str>) -> Option<McpExte
         name: owned(json, "name")?,
         description: owned(json, "description"),
         arguments: arguments.map(|list| {
-            list.iter().filter_map(Json::as_object).map(|argument| argument.clone().into_owned()).collect()
+            list.iter()
+                .filter_map(Json::as_object)
+                .map(|argument| argument.clone().into_owned())
+                .collect()
         }),
         server_id: server.map(str::to_owned),
         annotations: Object::new(),
     };
-    Some(McpExtension { entity: Some(McpEntity::Prompt(prompt)) })
+    Some(McpExtension {
+        entity: Some(McpEntity::Prompt(prompt)),
+    })
 }

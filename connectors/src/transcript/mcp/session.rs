@@ -1,11 +1,13 @@
-//! One connection: requests wait for their answers, lists are remembered, and what is said becomes a conversation.
+//! One connection: requests wait for their answers, lists are remembered, and what is said becomes
+//! a conversation.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
 use gristmill_schemas::cmf::canonical::{attach, block_of};
 use gristmill_schemas::cmf::extensions::{AgentExtension, McpExtension, ProvenanceExtension};
 use gristmill_schemas::cmf::{
-    Extensions, Message as CmfMessage, MessageHook, Part, PromptRequest, PromptResult, Role as CmfRole,
+    Extensions, Message as CmfMessage, MessageHook, Part, PromptRequest, PromptResult,
+    Role as CmfRole,
 };
 use gristmill_schemas::error::GrainError;
 use gristmill_schemas::grain::EncodedGrain;
@@ -23,7 +25,8 @@ use crate::transcript::talk::{Spoken, Talk};
 use crate::transcript::told::{Made, Told};
 use crate::wire::members::{items, text};
 
-/// Requests that wait for an answer at most; the oldest are forgotten then, and their answers are orphans.
+/// Requests that wait for an answer at most; the oldest are forgotten then, and their answers are
+/// orphans.
 const WAITING_LIMIT: usize = 1 << 14;
 
 /// Things that a server listed at most, of each kind.
@@ -105,9 +108,20 @@ impl Session {
     }
 
     /// Takes the next message.
-    pub(super) fn take(&mut self, rpc: &Rpc<'_>, line: &Line, namespace: Option<&str>, told: &mut Told) {
+    pub(super) fn take(
+        &mut self,
+        rpc: &Rpc<'_>,
+        line: &Line,
+        namespace: Option<&str>,
+        told: &mut Told,
+    ) {
         self.time = rpc.time.unwrap_or(self.time);
-        let mut connection = Connection { session: self, line, namespace, told };
+        let mut connection = Connection {
+            session: self,
+            line,
+            namespace,
+            told,
+        };
         match rpc.json.get("method").and_then(Json::as_str) {
             Some(method) => connection.request(method, rpc.json),
             None => connection.response(rpc.json),
@@ -117,12 +131,19 @@ impl Session {
     /// What was said of a tool, resource or prompt before.
     fn answered(&mut self, id: &Json, fits: impl Fn(&Asked) -> bool) -> Option<Waiting> {
         let id = id.to_string();
-        let place = self.waiting.iter().position(|waiting| waiting.id == id && fits(&waiting.asked))?;
+        let place = self
+            .waiting
+            .iter()
+            .position(|waiting| waiting.id == id && fits(&waiting.asked))?;
         self.waiting.remove(place)
     }
 }
 
-fn remember(known: &mut HashMap<String, McpExtension>, key: Option<String>, entry: Option<McpExtension>) {
+fn remember(
+    known: &mut HashMap<String, McpExtension>,
+    key: Option<String>,
+    entry: Option<McpExtension>,
+) {
     if let (Some(key), Some(entry)) = (key, entry)
         && known.len() < LISTED_LIMIT
     {
@@ -180,7 +201,11 @@ impl Connection<'_> {
             if self.session.waiting.len() >= WAITING_LIMIT {
                 self.session.waiting.pop_front();
             }
-            self.session.waiting.push_back(Waiting { id: id.to_string(), asked, about });
+            self.session.waiting.push_back(Waiting {
+                id: id.to_string(),
+                asked,
+                about,
+            });
         }
     }
 
@@ -188,11 +213,18 @@ impl Connection<'_> {
         let id = json.get("id").unwrap_or(&Json::Null);
         let result = json.get("result");
         // Servers number their own requests, so an id may wait twice.
-        let sampled = result.is_some_and(|result| result.get("role").is_some() && result.get("model").is_some());
-        let fitting = self.session.answered(id, |asked| matches!(asked, Asked::Sample) == sampled);
+        let sampled = result
+            .is_some_and(|result| result.get("role").is_some() && result.get("model").is_some());
+        let fitting = self
+            .session
+            .answered(id, |asked| matches!(asked, Asked::Sample) == sampled);
         let waiting = fitting.or_else(|| self.session.answered(id, |_| true));
-        let Some(Waiting { asked, about, .. }) = waiting else { return self.orphan(id, result, json) };
-        let Some(result) = result else { return self.failed(asked, about, id, json) };
+        let Some(Waiting { asked, about, .. }) = waiting else {
+            return self.orphan(id, result, json);
+        };
+        let Some(result) = result else {
+            return self.failed(asked, about, id, json);
+        };
         match asked {
             Asked::Call(call) => self.result(&call, result, id, about),
             Asked::Resource => self.contents(result, id, about),
@@ -202,19 +234,30 @@ impl Connection<'_> {
             Asked::ListResources => {
                 for listed in items(result, "resources") {
                     let entry = listed_resource(listed, self.session.server.as_deref());
-                    remember(&mut self.session.resources, text(listed, "uri").map(Into::into), entry);
+                    remember(
+                        &mut self.session.resources,
+                        text(listed, "uri").map(Into::into),
+                        entry,
+                    );
                 }
                 self.keep(json, "resources/list");
             }
             Asked::ListPrompts => {
                 for listed in items(result, "prompts") {
                     let entry = listed_prompt(listed, self.session.server.as_deref());
-                    remember(&mut self.session.prompts, text(listed, "name").map(Into::into), entry);
+                    remember(
+                        &mut self.session.prompts,
+                        text(listed, "name").map(Into::into),
+                        entry,
+                    );
                 }
                 self.keep(json, "prompts/list");
             }
             Asked::Initialize => {
-                self.session.server = result.get("serverInfo").and_then(|info| text(info, "name")).map(Into::into);
+                self.session.server = result
+                    .get("serverInfo")
+                    .and_then(|info| text(info, "name"))
+                    .map(Into::into);
                 self.keep(json, "initialize");
             }
             Asked::Other(method) => self.keep(json, &method),
@@ -224,14 +267,20 @@ impl Connection<'_> {
     /// A result without its request: one of a tool is told by its form.
     fn orphan(&mut self, id: &Json, result: Option<&Json>, json: &Json) {
         match result.filter(|result| result.get("content").and_then(Json::as_array).is_some()) {
-            Some(result) => self.result(&format!("rpc_{}", id.to_string().trim_matches('"')), result, id, None),
+            Some(result) => self.result(
+                &format!("rpc_{}", id.to_string().trim_matches('"')),
+                result,
+                id,
+                None,
+            ),
             None => self.keep(json, "response"),
         }
     }
 
     fn failed(&mut self, asked: Asked, about: Option<McpExtension>, id: &Json, json: &Json) {
         let error = json.get("error").unwrap_or(&Json::Null);
-        let message = text(error, "message").map_or_else(|| error.to_string(), |message| message.into_owned());
+        let message = text(error, "message")
+            .map_or_else(|| error.to_string(), |message| message.into_owned());
         let around = |hook| Around {
             about,
             hook: Some(hook),
@@ -242,13 +291,25 @@ impl Connection<'_> {
         match asked {
             Asked::Call(call) => {
                 let content = vec![ContentBlock::text(message)];
-                let block = ToolResultBlock { tool_use_id: call.into(), content, is_error: true };
-                self.say(Role::Tool, vec![ContentBlock::ToolResult(block)], around(MessageHook::ToolPostInvoke));
+                let block = ToolResultBlock {
+                    tool_use_id: call.into(),
+                    content,
+                    is_error: true,
+                };
+                self.say(
+                    Role::Tool,
+                    vec![ContentBlock::ToolResult(block)],
+                    around(MessageHook::ToolPostInvoke),
+                );
             }
             Asked::Prompt(name) => {
                 let mut result = prompt_result(id, name, Vec::new());
                 (result.is_error, result.error_message) = (true, Some(message));
-                self.say(Role::Tool, vec![block_of(&Part::PromptResult(result))], around(MessageHook::PromptPostFetch));
+                self.say(
+                    Role::Tool,
+                    vec![block_of(&Part::PromptResult(result))],
+                    around(MessageHook::PromptPostFetch),
+                );
             }
             Asked::Resource => self.keep(json, "resources/read"),
             Asked::Sample => self.keep(json, "sampling/createMessage"),
@@ -261,26 +322,63 @@ impl Connection<'_> {
     }
 
     /// A call of a tool; answers what joins it with its result.
-    fn call(&mut self, parameters: &Json, id: Option<&Json>, about: Option<McpExtension>) -> String {
+    fn call(
+        &mut self,
+        parameters: &Json,
+        id: Option<&Json>,
+        about: Option<McpExtension>,
+    ) -> String {
         let joint = format!("call {}", self.session.requests);
         let input = ToolUseBlock::input_of(parameters.get("arguments")).into_owned();
         let name = text(parameters, "name").unwrap_or_default().into_owned();
-        let block = ContentBlock::ToolUse(ToolUseBlock { id: joint.clone().into(), name: name.into(), input });
-        let rest = rest(parameters, id.unwrap_or(&Json::Null), &["name", "arguments"]);
+        let block = ContentBlock::ToolUse(ToolUseBlock {
+            id: joint.clone().into(),
+            name: name.into(),
+            input,
+        });
+        let rest = rest(
+            parameters,
+            id.unwrap_or(&Json::Null),
+            &["name", "arguments"],
+        );
         let hook = Some(MessageHook::ToolPreInvoke);
-        self.say(Role::Assistant, vec![block], Around { about, hook, rest: Some(rest), ..Around::default() });
+        self.say(
+            Role::Assistant,
+            vec![block],
+            Around {
+                about,
+                hook,
+                rest: Some(rest),
+                ..Around::default()
+            },
+        );
         joint
     }
 
     fn result(&mut self, call: &str, result: &Json, id: &Json, about: Option<McpExtension>) {
         let content = result.get("content").unwrap_or(&Json::Null);
-        let mut made = if content.is_null() { Vec::new() } else { blocks(content, call) };
+        let mut made = if content.is_null() {
+            Vec::new()
+        } else {
+            blocks(content, call)
+        };
         if let Some(structured) = result.get("structuredContent").filter(|_| made.is_empty()) {
             made.push(ContentBlock::text(structured.to_string()));
         }
-        let is_error = result.get("isError").and_then(Json::as_bool).unwrap_or(false);
-        let said: &[&str] = if says_all(content) { &["content", "isError"] } else { &["isError"] };
-        let block = ToolResultBlock { tool_use_id: call.to_owned().into(), content: made, is_error };
+        let is_error = result
+            .get("isError")
+            .and_then(Json::as_bool)
+            .unwrap_or(false);
+        let said: &[&str] = if says_all(content) {
+            &["content", "isError"]
+        } else {
+            &["isError"]
+        };
+        let block = ToolResultBlock {
+            tool_use_id: call.to_owned().into(),
+            content: made,
+            is_error,
+        };
         let around = Around {
             about,
             hook: Some(MessageHook::ToolPostInvoke),
@@ -291,17 +389,35 @@ impl Connection<'_> {
         self.say(Role::Tool, vec![ContentBlock::ToolResult(block)], around);
     }
 
-    fn read(&mut self, uri: String, parameters: &Json, id: Option<&Json>, about: Option<McpExtension>) {
+    fn read(
+        &mut self,
+        uri: String,
+        parameters: &Json,
+        id: Option<&Json>,
+        about: Option<McpExtension>,
+    ) {
         let id = id.unwrap_or(&Json::Null);
         let block = reference(uri, None, &id.to_string());
         let hook = Some(MessageHook::ResourcePreFetch);
         let rest = Some(rest(parameters, id, &["uri"]));
-        self.say(Role::Assistant, vec![block], Around { about, hook, rest, ..Around::default() });
+        self.say(
+            Role::Assistant,
+            vec![block],
+            Around {
+                about,
+                hook,
+                rest,
+                ..Around::default()
+            },
+        );
     }
 
     fn contents(&mut self, result: &Json, id: &Json, about: Option<McpExtension>) {
         let request = id.to_string();
-        let blocks: Vec<_> = items(result, "contents").iter().filter_map(|json| resource(json, &request)).collect();
+        let blocks: Vec<_> = items(result, "contents")
+            .iter()
+            .filter_map(|json| resource(json, &request))
+            .collect();
         let around = Around {
             about,
             hook: Some(MessageHook::ResourcePostFetch),
@@ -323,19 +439,46 @@ impl Connection<'_> {
         };
         let hook = Some(MessageHook::PromptPreFetch);
         // Arguments that are no object stay among the rest.
-        let taken: &[&str] = if arguments.is_some() { &["name", "arguments"] } else { &["name"] };
+        let taken: &[&str] = if arguments.is_some() {
+            &["name", "arguments"]
+        } else {
+            &["name"]
+        };
         let rest = Some(rest(parameters, id, taken));
-        let around = Around { about, hook, rest, ..Around::default() };
-        self.say(Role::User, vec![block_of(&Part::PromptRequest(request))], around);
+        let around = Around {
+            about,
+            hook,
+            rest,
+            ..Around::default()
+        };
+        self.say(
+            Role::User,
+            vec![block_of(&Part::PromptRequest(request))],
+            around,
+        );
     }
 
     fn rendered(&mut self, name: String, result: &Json, id: &Json, about: Option<McpExtension>) {
         let messages = items(result, "messages").iter().map(|message| {
-            let role = text(message, "role").and_then(|role| CmfRole::from_name(&role)).unwrap_or(CmfRole::User);
-            let inside = message.get("content").and_then(|content| text(content, "text"));
-            CmfMessage::new(role, inside.into_iter().map(|text| Part::text(text.into_owned())).collect())
+            let role = text(message, "role")
+                .and_then(|role| CmfRole::from_name(&role))
+                .unwrap_or(CmfRole::User);
+            let inside = message
+                .get("content")
+                .and_then(|content| text(content, "text"));
+            CmfMessage::new(
+                role,
+                inside
+                    .into_iter()
+                    .map(|text| Part::text(text.into_owned()))
+                    .collect(),
+            )
         });
-        let block = block_of(&Part::PromptResult(prompt_result(id, name, messages.collect())));
+        let block = block_of(&Part::PromptResult(prompt_result(
+            id,
+            name,
+            messages.collect(),
+        )));
         let around = Around {
             about,
             hook: Some(MessageHook::PromptPostFetch),
@@ -350,20 +493,40 @@ impl Connection<'_> {
     /// The messages that a server wants a model to be asked.
     fn sample(&mut self, parameters: &Json) {
         if let Some(prompt) = text(parameters, "systemPrompt").filter(|prompt| !prompt.is_empty()) {
-            self.say(Role::System, vec![ContentBlock::text(prompt.into_owned())], Around::default());
+            self.say(
+                Role::System,
+                vec![ContentBlock::text(prompt.into_owned())],
+                Around::default(),
+            );
         }
         let rest = rest(parameters, &Json::Null, &["messages", "systemPrompt"]);
         let messages = items(parameters, "messages");
         for (number, message) in messages.iter().enumerate() {
-            let role = text(message, "role").and_then(|role| Role::from_text(&role)).unwrap_or(Role::User);
-            let content = message.get("content").map(|content| blocks(content, "")).unwrap_or_default();
+            let role = text(message, "role")
+                .and_then(|role| Role::from_text(&role))
+                .unwrap_or(Role::User);
+            let content = message
+                .get("content")
+                .map(|content| blocks(content, ""))
+                .unwrap_or_default();
             let rest = (number + 1 == messages.len()).then(|| rest.clone());
-            self.say(role, content, Around { rest, hook: Some(MessageHook::LlmInput), ..Around::default() });
+            self.say(
+                role,
+                content,
+                Around {
+                    rest,
+                    hook: Some(MessageHook::LlmInput),
+                    ..Around::default()
+                },
+            );
         }
     }
 
     fn sampled(&mut self, result: &Json, id: &Json) {
-        let content = result.get("content").map(|content| blocks(content, "")).unwrap_or_default();
+        let content = result
+            .get("content")
+            .map(|content| blocks(content, ""))
+            .unwrap_or_default();
         let stop_reason = text(result, "stopReason").and_then(|reason| match &*reason {
             "endTurn" => Some(StopReason::EndTurn),
             "stopSequence" => Some(StopReason::StopSequence),
@@ -386,10 +549,16 @@ impl Connection<'_> {
         let server = self.session.server.clone();
         for listed in items(result, "tools") {
             let name = text(listed, "name").map(|name| name.into_owned());
-            remember(&mut self.session.tools, name, tool(listed, server.as_deref()));
+            remember(
+                &mut self.session.tools,
+                name,
+                tool(listed, server.as_deref()),
+            );
             let mut digest = blake3::Hasher::new();
             listed.feed(&mut digest);
-            if self.session.defined.len() < LISTED_LIMIT && self.session.defined.insert(*digest.finalize().as_bytes()) {
+            if self.session.defined.len() < LISTED_LIMIT
+                && self.session.defined.insert(*digest.finalize().as_bytes())
+            {
                 let session_id = self.session.talk.session().unwrap_or_default().to_owned();
                 let definition = ListedTool {
                     tool: listed,
@@ -401,7 +570,10 @@ impl Connection<'_> {
                 self.made(definition.grain());
             }
         }
-        if result.as_object().is_some_and(|result| result.keys().any(|key| key != "tools")) {
+        if result
+            .as_object()
+            .is_some_and(|result| result.keys().any(|key| key != "tools"))
+        {
             self.keep(json, "tools/list");
         }
     }
@@ -409,7 +581,13 @@ impl Connection<'_> {
     /// Keeps a JSON-RPC message that is no part of the conversation.
     fn keep(&mut self, json: &Json, method: &str) {
         let label = format!("mcp/{method}");
-        self.made(opaque_event(json, self.session.time, &label, "no part of a conversation", self.namespace));
+        self.made(opaque_event(
+            json,
+            self.session.time,
+            &label,
+            "no part of a conversation",
+            self.namespace,
+        ));
     }
 
     fn made(&mut self, grain: Result<EncodedGrain, GrainError>) {
@@ -422,9 +600,16 @@ impl Connection<'_> {
     /// The next message of the conversation.
     fn say(&mut self, role: Role, content: Vec<ContentBlock<'static>>, around: Around) {
         let session = &mut *self.session;
-        let Spoken { position, parent, mut message } = session.talk.say(role, content, session.time);
+        let Spoken {
+            position,
+            parent,
+            mut message,
+        } = session.talk.say(role, content, session.time);
         message.metadata.model = around.model.map(Into::into);
-        if let Some(rest) = around.rest.filter(|rest| rest.as_object().is_some_and(|rest| !rest.is_empty())) {
+        if let Some(rest) = around
+            .rest
+            .filter(|rest| rest.as_object().is_some_and(|rest| !rest.is_empty()))
+        {
             message.metadata.unknown_fields.insert("mcp", rest);
         }
         let server = session.server.as_ref().filter(|_| around.from_server);
@@ -435,14 +620,24 @@ impl Connection<'_> {
         };
         let session_id = Some(message.session_id.to_string());
         let extensions = Extensions {
-            agent: Some(AgentExtension { session_id, ..AgentExtension::default() }),
+            agent: Some(AgentExtension {
+                session_id,
+                ..AgentExtension::default()
+            }),
             mcp: around.about,
             provenance: Some(provenance),
             ..Extensions::default()
         };
         attach(&mut message, &extensions, around.hook);
         let (line, stop_reason) = (self.line.clone(), around.stop_reason);
-        self.told.said.push(Said { position, parent, message, stop_reason, usage: None, line });
+        self.told.said.push(Said {
+            position,
+            parent,
+            message,
+            stop_reason,
+            usage: None,
+            line,
+        });
     }
 }
 
@@ -463,7 +658,10 @@ fn rest(json: &Json, id: &Json, said: &[&str]) -> Json<'static> {
     if !id.is_null() {
         rest.insert("id", id.clone().into_owned());
     }
-    let members = json.as_object().into_iter().flat_map(|object| object.iter());
+    let members = json
+        .as_object()
+        .into_iter()
+        .flat_map(|object| object.iter());
     for (key, value) in members.filter(|(key, _)| !said.contains(key)) {
         rest.insert(key.to_owned(), value.clone().into_owned());
     }

@@ -33,26 +33,58 @@ fn calls_and_results_are_messages_and_listed_tools_are_definitions() {
     assert!(told.faults.is_empty());
     let roles: Vec<_> = told.said.iter().map(|said| said.message.role).collect();
     assert_eq!(roles, [Role::Assistant, Role::Tool]);
-    let [ContentBlock::ToolUse(call)] = &told.said[0].message.content[..] else { panic!("no call") };
-    let [ContentBlock::ToolResult(result)] = &told.said[1].message.content[..] else { panic!("no result") };
-    assert_eq!((&call.id, call.input.get("q").unwrap().to_string()), (&result.tool_use_id, "1.50".to_owned()));
+    let [ContentBlock::ToolUse(call)] = &told.said[0].message.content[..] else {
+        panic!("no call")
+    };
+    let [ContentBlock::ToolResult(result)] = &told.said[1].message.content[..] else {
+        panic!("no result")
+    };
+    assert_eq!(
+        (&call.id, call.input.get("q").unwrap().to_string()),
+        (&result.tool_use_id, "1.50".to_owned())
+    );
     assert_eq!(told.said[1].parent, Some(told.said[0].position));
     let cmf = from_canonical(&told.said[0].message, |_| None).envelope;
     let entity = cmf.to_json();
-    let tool = entity.get("extensions").and_then(|all| all.get("mcp")?.get("tool")).unwrap();
-    assert_eq!(tool.get("description").and_then(Json::as_str), Some("Asks."));
+    let tool = entity
+        .get("extensions")
+        .and_then(|all| all.get("mcp")?.get("tool"))
+        .unwrap();
+    assert_eq!(
+        tool.get("description").and_then(Json::as_str),
+        Some("Asks.")
+    );
     assert_eq!(cmf.hook.as_deref(), Some("tool_pre_invoke"));
-    let rest = told.said[0].message.metadata.unknown_fields.get("mcp").unwrap().to_string();
+    let rest = told.said[0]
+        .message
+        .metadata
+        .unknown_fields
+        .get("mcp")
+        .unwrap()
+        .to_string();
     assert_eq!(rest, r#"{"id":7,"_meta":{"progressToken":2}}"#);
     let made: Vec<_> = told.made.iter().map(json).collect();
-    let phases: Vec<_> = made.iter().map(|grain| grain.get("action_phase").and_then(Json::as_str)).collect();
+    let phases: Vec<_> = made
+        .iter()
+        .map(|grain| grain.get("action_phase").and_then(Json::as_str))
+        .collect();
     // initialize, its answer, the request for the list, the definition, the progress.
     assert_eq!(phases, [None, None, None, Some("definition"), None]);
     let mut orphans = 0;
     let counts = grains_of_told(told, None, &mut |output| {
         orphans += usize::from(matches!(output, GrainOutput::Fault(_)));
     });
-    assert_eq!((counts, orphans), (GrainCounts { messages: 2, other_grains: 5, ..GrainCounts::default() }, 0));
+    assert_eq!(
+        (counts, orphans),
+        (
+            GrainCounts {
+                messages: 2,
+                other_grains: 5,
+                ..GrainCounts::default()
+            },
+            0
+        )
+    );
 }
 
 #[test]
@@ -67,9 +99,14 @@ fn every_form_of_a_capture_gives_the_same_conversation() {
         vec![format!("[{call},{answer}]")],
         vec![
             format!(r#"{{"timestamp":0,"direction":"out","message":{call}}}"#),
-            format!(r#"{{"ts":"1970-01-01T00:00:00Z","data":{}}}"#, escaped(answer)),
+            format!(
+                r#"{{"ts":"1970-01-01T00:00:00Z","data":{}}}"#,
+                escaped(answer)
+            ),
         ],
-        vec![format!(r#"{{"provider":"mcp","endpoint":"x","request":{call},"response":{answer}}}"#)],
+        vec![format!(
+            r#"{{"provider":"mcp","endpoint":"x","request":{call},"response":{answer}}}"#
+        )],
         vec![format!(
             r#"{{"request":{call},"response":null,"response_sse":{}}}"#,
             escaped(&format!(": ping\n\nevent: message\ndata: {answer}\n\n"))
@@ -78,7 +115,10 @@ fn every_form_of_a_capture_gives_the_same_conversation() {
     let ids = |lines: &Vec<String>| {
         let told = capture(lines.join("\n").as_bytes(), ReadOptions::default());
         assert!(told.faults.is_empty(), "{lines:?}");
-        told.said.into_iter().map(|said| said.message.id.into_owned()).collect::<Vec<_>>()
+        told.said
+            .into_iter()
+            .map(|said| said.message.id.into_owned())
+            .collect::<Vec<_>>()
     };
     let expected = ids(&forms[0]);
     assert_eq!(expected.len(), 2);
@@ -97,11 +137,23 @@ fn resources_prompts_and_samples_are_messages_too() {
         r#"{"jsonrpc":"2.0","id":2,"method":"sampling/createMessage","params":{"systemPrompt":"be brief","messages":[{"role":"user","content":{"type":"text","text":"hi"}}],"maxTokens":5}}"#,
         r#"{"jsonrpc":"2.0","id":2,"result":{"role":"assistant","content":{"type":"text","text":"yo"},"model":"m","stopReason":"endTurn"}}"#,
     ]);
-    let kinds: Vec<_> = told.said.iter().map(|said| said.message.content[0].tag().to_owned()).collect();
-    let parts = ["cmf:resource_ref", "cmf:resource", "cmf:prompt_request", "cmf:prompt_result"];
+    let kinds: Vec<_> = told
+        .said
+        .iter()
+        .map(|said| said.message.content[0].tag().to_owned())
+        .collect();
+    let parts = [
+        "cmf:resource_ref",
+        "cmf:resource",
+        "cmf:prompt_request",
+        "cmf:prompt_result",
+    ];
     assert_eq!(kinds, [&parts[..], &["text", "text", "text"]].concat());
     assert_eq!(told.said[6].message.metadata.model.as_deref(), Some("m"));
-    let envelope = from_canonical(&told.said[3].message, |_| None).envelope.to_json().to_string();
+    let envelope = from_canonical(&told.said[3].message, |_| None)
+        .envelope
+        .to_json()
+        .to_string();
     assert!(envelope.contains(r#""text":"go""#), "{envelope}");
 }
 
@@ -116,10 +168,20 @@ fn errors_orphans_and_strangers_are_kept_and_broken_lines_are_told() {
         "oops",
         "[1]",
     ]);
-    let results: Vec<_> = told.said.iter().filter(|said| said.message.role == Role::Tool).collect();
-    let ContentBlock::ToolResult(failed) = &results[0].message.content[0] else { panic!("no result") };
+    let results: Vec<_> = told
+        .said
+        .iter()
+        .filter(|said| said.message.role == Role::Tool)
+        .collect();
+    let ContentBlock::ToolResult(failed) = &results[0].message.content[0] else {
+        panic!("no result")
+    };
     assert!(failed.is_error && failed.content[0].as_text() == Some("no such tool"));
-    let faults: Vec<_> = told.faults.iter().map(|fault| (fault.number, fault.code.name())).collect();
+    let faults: Vec<_> = told
+        .faults
+        .iter()
+        .map(|fault| (fault.number, fault.code.name()))
+        .collect();
     assert_eq!(faults, [(6, "ERR_JSON"), (7, "ERR_SHAPE")]);
     assert_eq!(told.made.len(), 2);
     let counts = grains_of_told(told, None, &mut |_| {});
@@ -132,5 +194,8 @@ fn a_new_connection_is_a_new_conversation() {
     let other = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"u"}}"#;
     let told = told(&[LIST[0], call, LIST[0], other]);
     assert_eq!((told.said[0].parent, told.said[1].parent), (None, None));
-    assert_ne!(told.said[0].message.session_id, told.said[1].message.session_id);
+    assert_ne!(
+        told.said[0].message.session_id,
+        told.said[1].message.session_id
+    );
 }

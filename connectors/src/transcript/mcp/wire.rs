@@ -24,7 +24,9 @@ pub(super) struct Rpc<'c> {
 }
 
 /// Members in which wrappers put the message.
-const WRAPPED: [&str; 8] = ["message", "msg", "data", "payload", "rpc", "body", "raw", "jsonrpc"];
+const WRAPPED: [&str; 8] = [
+    "message", "msg", "data", "payload", "rpc", "body", "raw", "jsonrpc",
+];
 /// Members in which they tell the time.
 const TIMES: [&str; 6] = ["timestamp", "time", "ts", "recorded_at", "created_at", "at"];
 /// Members in which they name the connection.
@@ -46,24 +48,32 @@ fn is_rpc(json: &Json) -> bool {
 }
 
 fn is_exchange(json: &Json) -> bool {
-    json.get("request").is_some() || json.get("response").is_some() || json.get("response_sse").is_some()
+    json.get("request").is_some()
+        || json.get("response").is_some()
+        || json.get("response_sse").is_some()
 }
 
 /// The message in a wrapper.
 fn wrapped<'c>(json: &'c Json<'c>) -> Option<Cow<'c, Json<'c>>> {
-    WRAPPED.iter().filter_map(|key| json.get(key)).find_map(|inside| match inside {
-        Json::String(text) if text.contains("jsonrpc") => {
-            let parsed = Json::parse(text.as_bytes()).ok()?;
-            is_rpc(&parsed).then(|| Cow::Owned(parsed.into_owned()))
-        }
-        inside => is_rpc(inside).then_some(Cow::Borrowed(inside)),
-    })
+    WRAPPED
+        .iter()
+        .filter_map(|key| json.get(key))
+        .find_map(|inside| match inside {
+            Json::String(text) if text.contains("jsonrpc") => {
+                let parsed = Json::parse(text.as_bytes()).ok()?;
+                is_rpc(&parsed).then(|| Cow::Owned(parsed.into_owned()))
+            }
+            inside => is_rpc(inside).then_some(Cow::Borrowed(inside)),
+        })
 }
 
 /// Tells every JSON-RPC message of an entry; answers false if there is none.
 pub(super) fn each_message(json: &Json, tell: &mut dyn FnMut(Rpc<'_>)) -> bool {
     let time = moment_of(json, &TIMES);
-    let session = SESSIONS.iter().find_map(|key| json.get(key)?.as_str()).map(Cow::Borrowed);
+    let session = SESSIONS
+        .iter()
+        .find_map(|key| json.get(key)?.as_str())
+        .map(Cow::Borrowed);
     if is_rpc(json) {
         return spread(json, None, None, tell);
     }
@@ -86,7 +96,16 @@ fn spread<'c>(
         Json::Array(batch) => batch.as_slice(),
         json => std::slice::from_ref(json),
     };
-    messages.iter().filter(|json| is_rpc(json)).for_each(|json| tell(Rpc { json, time, session: session.clone() }));
+    messages
+        .iter()
+        .filter(|json| is_rpc(json))
+        .for_each(|json| {
+            tell(Rpc {
+                json,
+                time,
+                session: session.clone(),
+            })
+        });
     messages.iter().any(is_rpc)
 }
 
@@ -98,7 +117,9 @@ fn exchange(
 ) -> bool {
     let exchange = Exchange::named(json, "mcp", "");
     let time = time.or(exchange.date);
-    let mut found = exchange.request.is_some_and(|request| spread(request, time, session.clone(), tell));
+    let mut found = exchange
+        .request
+        .is_some_and(|request| spread(request, time, session.clone(), tell));
     match &exchange.response {
         ResponseBody::None => {}
         ResponseBody::Json(body) => found |= spread(body, time, session, tell),
@@ -113,8 +134,15 @@ fn exchange(
 
 /// The session that a server named in a header.
 fn header_session<'c>(json: &'c Json<'c>) -> Option<Cow<'c, str>> {
-    let headers = ["request_headers", "response_headers"].iter().filter_map(|key| json.get(key)?.as_object());
-    let named =
-        |(key, value): (&str, &'c Json<'c>)| key.eq_ignore_ascii_case("mcp-session-id").then(|| value.as_str())?;
-    headers.flat_map(|headers| headers.iter()).find_map(named).map(Cow::Borrowed)
+    let headers = ["request_headers", "response_headers"]
+        .iter()
+        .filter_map(|key| json.get(key)?.as_object());
+    let named = |(key, value): (&str, &'c Json<'c>)| {
+        key.eq_ignore_ascii_case("mcp-session-id")
+            .then(|| value.as_str())?
+    };
+    headers
+        .flat_map(|headers| headers.iter())
+        .find_map(named)
+        .map(Cow::Borrowed)
 }

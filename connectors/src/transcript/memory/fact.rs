@@ -36,7 +36,13 @@ const CONFIDENCE: f64 = 1.0;
 
 impl Fact {
     /// A fact that says nothing but itself.
-    pub(super) fn new(line: Line, subject: &str, relation: &str, object: String, created_at: Timestamp) -> Fact {
+    pub(super) fn new(
+        line: Line,
+        subject: &str,
+        relation: &str,
+        object: String,
+        created_at: Timestamp,
+    ) -> Fact {
         Fact {
             line,
             subject: subject.to_owned(),
@@ -53,9 +59,14 @@ impl Fact {
         }
     }
 
-    /// Keeps the members of `json` that aren't in `said` under `system:`; null and empty ones say nothing.
+    /// Keeps the members of `json` that aren't in `said` under `system:`; null and empty ones say
+    /// nothing.
     pub(super) fn keep(&mut self, system: &str, json: &Json, said: &[&str]) {
-        for (key, value) in json.as_object().into_iter().flat_map(|object| object.iter()) {
+        for (key, value) in json
+            .as_object()
+            .into_iter()
+            .flat_map(|object| object.iter())
+        {
             let empty = match value {
                 Json::Null => true,
                 Json::Array(items) => items.is_empty(),
@@ -63,7 +74,8 @@ impl Fact {
                 _ => false,
             };
             if !empty && !said.contains(&key) {
-                self.context.insert(format!("{system}:{key}"), text_of(value));
+                self.context
+                    .insert(format!("{system}:{key}"), text_of(value));
             }
         }
     }
@@ -75,13 +87,20 @@ impl Fact {
     }
 
     /// The grain; one that takes the place of others names them as what it is derived from (§23.1).
-    fn grain(&self, supersedes: &[ContentAddress], namespace: Option<&str>) -> Result<EncodedGrain, GrainError> {
+    fn grain(
+        &self,
+        supersedes: &[ContentAddress],
+        namespace: Option<&str>,
+    ) -> Result<EncodedGrain, GrainError> {
         let mut belief = Object::new();
         belief.insert("type", "belief");
         belief.insert("subject", self.subject.clone());
         belief.insert("relation", self.relation.clone());
         belief.insert("object", self.object.clone());
-        belief.insert("confidence", Number::from_f64(CONFIDENCE).map_or(Json::Null, Json::Number));
+        belief.insert(
+            "confidence",
+            Number::from_f64(CONFIDENCE).map_or(Json::Null, Json::Number),
+        );
         belief.insert("source_type", "imported");
         belief.insert("created_at", millis(self.created_at));
         for (key, moment) in [("valid_from", self.valid_from), ("valid_to", self.valid_to)] {
@@ -98,11 +117,20 @@ impl Fact {
             belief.insert("namespace", namespace.to_owned());
         }
         if !supersedes.is_empty() {
-            let parents = supersedes.iter().map(|old| Json::from(old.to_string())).collect::<Vec<_>>();
+            let parents = supersedes
+                .iter()
+                .map(|old| Json::from(old.to_string()))
+                .collect::<Vec<_>>();
             belief.insert("derived_from", parents);
         }
         if !self.tags.is_empty() {
-            belief.insert("structural_tags", self.tags.iter().map(|tag| Json::from(tag.clone())).collect::<Vec<_>>());
+            belief.insert(
+                "structural_tags",
+                self.tags
+                    .iter()
+                    .map(|tag| Json::from(tag.clone()))
+                    .collect::<Vec<_>>(),
+            );
         }
         let mut context = self.context.clone();
         mark_time(self.created_at, &mut context);
@@ -141,11 +169,14 @@ impl Chains {
 
     /// The versions of `key` so far.
     pub(super) fn of(&mut self, key: &str) -> &mut [Fact] {
-        self.chains.get_mut(key).map(Vec::as_mut_slice).unwrap_or_default()
+        self.chains
+            .get_mut(key)
+            .map(Vec::as_mut_slice)
+            .unwrap_or_default()
     }
 
-    /// Tells all chains, the versions of each by their times, every one taking the place of the one before it. Neighbours that say the
-    /// same are one.
+    /// Tells all chains, the versions of each by their times, every one taking the place of the one
+    /// before it. Neighbours that say the same are one.
     pub(super) fn tell(mut self, namespace: Option<&str>, told: &mut Told) {
         for key in self.order {
             let mut versions = self.chains.remove(&key).unwrap_or_default();
@@ -173,7 +204,12 @@ pub(super) fn tell_fact(
     match fact.grain(&supersedes, namespace) {
         Ok(grain) => {
             let address = grain.address;
-            told.made.push(Made { line: fact.line.clone(), grain, supersedes, ended: ended.map(millis) });
+            told.made.push(Made {
+                line: fact.line.clone(),
+                grain,
+                supersedes,
+                ended: ended.map(millis),
+            });
             Some(address)
         }
         Err(error) => {

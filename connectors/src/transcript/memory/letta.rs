@@ -21,8 +21,17 @@ use crate::wire::members::{items, text};
 const PASSAGE: &str = "archival_memory";
 
 /// Members of a block that have fields of their own, and those that say nothing about the fact.
-const SAID: [&str; 9] =
-    ["value", "label", "created_at", "updated_at", "limit", "text", "sequence_number", "embedding", "embedding_config"];
+const SAID: [&str; 9] = [
+    "value",
+    "label",
+    "created_at",
+    "updated_at",
+    "limit",
+    "text",
+    "sequence_number",
+    "embedding",
+    "embedding_config",
+];
 
 /// True for what Letta writes.
 pub(in crate::transcript) fn is_entry(json: &Json) -> bool {
@@ -30,7 +39,9 @@ pub(in crate::transcript) fn is_entry(json: &Json) -> bool {
     let is_text = |key: &str| json.get(key).and_then(Json::as_str).is_some();
     list("agents") && list("blocks")
         || list("core_memory") && (list("messages") || is_text("agent_type"))
-        || is_text("label") && is_text("value") && (json.get("limit").is_some() || json.get("block_id").is_some())
+        || is_text("label")
+            && is_text("value")
+            && (json.get("limit").is_some() || json.get("block_id").is_some())
 }
 
 /// The document inside an agent file that is a JSON string, as some exports are.
@@ -54,7 +65,11 @@ impl Export for Letta {
         let known = is_entry(json);
         if known {
             let alone = json.get("value").is_some();
-            let list = if alone { &mut self.blocks } else { &mut self.documents };
+            let list = if alone {
+                &mut self.blocks
+            } else {
+                &mut self.documents
+            };
             list.push((json.clone().into_owned(), line.clone()));
         }
         known
@@ -92,12 +107,19 @@ impl<'d> Document<'d> {
             Some(agents) => agents.iter().collect(),
             None => vec![json],
         };
-        Document { json, line, time, agents }
+        Document {
+            json,
+            line,
+            time,
+            agents,
+        }
     }
 
     /// What people call an agent.
     fn name(agent: &Json) -> String {
-        let named = ["name", "id"].iter().find_map(|key| text(agent, key).filter(|text| !text.is_empty()));
+        let named = ["name", "id"]
+            .iter()
+            .find_map(|key| text(agent, key).filter(|text| !text.is_empty()));
         named.map_or_else(|| "letta".to_owned(), |name| name.into_owned())
     }
 
@@ -108,10 +130,15 @@ impl<'d> Document<'d> {
                 owners.entry(id).or_insert_with(|| Self::name(agent));
             }
         }
-        let nobody = || self.agents.first().map_or_else(|| "letta".to_owned(), |agent| Self::name(agent));
+        let nobody = || {
+            self.agents
+                .first()
+                .map_or_else(|| "letta".to_owned(), |agent| Self::name(agent))
+        };
         let owner = |block: &Json| {
             let id = text(block, "block_id").or_else(|| text(block, "id"));
-            id.and_then(|id| owners.get(&*id).cloned()).unwrap_or_else(nobody)
+            id.and_then(|id| owners.get(&*id).cloned())
+                .unwrap_or_else(nobody)
         };
         for key in ["block_history", "blocks"] {
             for block in items(self.json, key) {
@@ -126,28 +153,39 @@ impl<'d> Document<'d> {
                 }
             }
             for key in ["passages", "archival_memory", "archival_passages"] {
-                items(agent, key).iter().for_each(|passage| self.passage(passage, &name, chains));
+                items(agent, key)
+                    .iter()
+                    .for_each(|passage| self.passage(passage, &name, chains));
             }
         }
-        for passage in self.json.get("agents").map(|_| items(self.json, "passages")).unwrap_or_default() {
+        for passage in self
+            .json
+            .get("agents")
+            .map(|_| items(self.json, "passages"))
+            .unwrap_or_default()
+        {
             let owner = text(passage, "agent_id").map_or_else(nobody, |id| id.into_owned());
             self.passage(passage, &owner, chains);
         }
     }
 
     fn passage(&self, passage: &Json, owner: &str, chains: &mut Chains) {
-        let Some(said) = text(passage, "text").or_else(|| text(passage, "content")) else { return };
+        let Some(said) = text(passage, "text").or_else(|| text(passage, "content")) else {
+            return;
+        };
         let time = moment_of(passage, &["created_at", "updated_at"]).unwrap_or(self.time);
         let mut fact = Fact::new(self.line.clone(), owner, PASSAGE, said.into_owned(), time);
         fact.keep("letta", passage, &[&SAID[..], &["content"]].concat());
-        let id = text(passage, "id").map_or_else(|| format!("{owner} {}", fact.object), |id| id.into_owned());
+        let id = text(passage, "id")
+            .map_or_else(|| format!("{owner} {}", fact.object), |id| id.into_owned());
         chains.push(format!("passage {id}"), fact);
     }
 
     /// The conversations of all agents.
     fn talks(&self, told: &mut Told) {
         for agent in &self.agents {
-            // Ids of agents in a file are mere numbers: the name tells conversations of two files apart as well as anything.
+            // Ids of agents in a file are mere numbers: the name tells conversations of two files
+            // apart as well as anything.
             let mut talk = Talk::new("");
             let model = agent
                 .get("llm_config")
@@ -155,18 +193,32 @@ impl<'d> Document<'d> {
                 .map(|handle| handle.replacen('/', ":", 1));
             for (number, message) in items(agent, "messages").iter().enumerate() {
                 let Some(role) = text(message, "role").and_then(|role| role_of(&role)) else {
-                    let reason = format!("message {number} of agent {} has no role that is known", Self::name(agent));
+                    let reason = format!(
+                        "message {number} of agent {} has no role that is known",
+                        Self::name(agent)
+                    );
                     told.faults.push(self.line.fault(FaultCode::Shape, reason));
                     continue;
                 };
                 let time = moment_of(message, &["created_at", "date"]).unwrap_or(self.time);
                 let spoken = speech(role, &with_content(message));
-                let Spoken { position, parent, mut message } = talk.say(spoken.role, spoken.content, time);
+                let Spoken {
+                    position,
+                    parent,
+                    mut message,
+                } = talk.say(spoken.role, spoken.content, time);
                 if message.role == gristmill_schemas::message::Role::Assistant {
                     message.metadata.model = model.clone().map(Into::into);
                 }
                 let line = self.line.clone();
-                told.said.push(Said { position, parent, message, stop_reason: None, usage: None, line });
+                told.said.push(Said {
+                    position,
+                    parent,
+                    message,
+                    stop_reason: None,
+                    usage: None,
+                    line,
+                });
             }
         }
     }
@@ -185,28 +237,35 @@ fn with_content<'m>(message: &'m Json<'m>) -> Json<'m> {
 }
 
 fn push_block(block: &Json, owner: &str, line: &Line, fallback: Timestamp, chains: &mut Chains) {
-    let (Some(label), Some(value)) = (text(block, "label"), text(block, "value")) else { return };
+    let (Some(label), Some(value)) = (text(block, "label"), text(block, "value")) else {
+        return;
+    };
     let told = moment_of(block, &["updated_at", "created_at"]);
-    let id =
-        text(block, "block_id").or_else(|| text(block, "id")).map_or_else(|| label.to_string(), |id| id.into_owned());
+    let id = text(block, "block_id")
+        .or_else(|| text(block, "id"))
+        .map_or_else(|| label.to_string(), |id| id.into_owned());
     let key = format!("{owner} {id}");
     let time = told.unwrap_or_else(|| checkpoint_time(block, fallback));
     let mut fact = Fact::new(line.clone(), owner, &label, value.into_owned(), time);
     fact.keep("letta", block, &[&SAID[..], &["block_id", "id"]].concat());
     fact.context.insert("letta:block_id", id);
-    let same = chains.of(&key).iter().any(|version| version.object == fact.object && told.is_none());
+    let same = chains
+        .of(&key)
+        .iter()
+        .any(|version| version.object == fact.object && told.is_none());
     if !same {
         chains.push(key, fact);
     }
 }
 
-/// The time of a block that tells none. Checkpoints have a number instead: they stand in its order, a millisecond apart, before the
-/// block as it is now.
+/// The time of a block that tells none. Checkpoints have a number instead: they stand in its order,
+/// a millisecond apart, before the block as it is now.
 fn checkpoint_time(block: &Json, fallback: Timestamp) -> Timestamp {
     match block.get("sequence_number").and_then(Json::as_i64) {
         Some(number) => {
             let before = (CHECKPOINTS_LIMIT - number.clamp(0, CHECKPOINTS_LIMIT - 1)) * 1_000;
-            Timestamp::from_micros(fallback.micros().saturating_sub(before)).given_by(fallback.source())
+            Timestamp::from_micros(fallback.micros().saturating_sub(before))
+                .given_by(fallback.source())
         }
         None => fallback,
     }

@@ -1,4 +1,5 @@
-//! Exports of memory systems: facts with their history as beliefs with supersession chains, and the conversations beside them.
+//! Exports of memory systems: facts with their history as beliefs with supersession chains, and the
+//! conversations beside them.
 //!
 //! | export | a fact is | versions of one fact |
 //! |---|---|---|
@@ -7,8 +8,9 @@
 //! | `zep` | an edge of the graph | edges that invalidate each other |
 //! | `langgraph` | an item of a store, a channel of a thread | writes to the same key |
 //!
-//! A version is a grain of its own and takes the place of the one before it; what was deleted, or expired without a successor, ends.
-//! Members of an export that no field of a grain can hold stand in `context` under the system's name.
+//! A version is a grain of its own and takes the place of the one before it; what was deleted, or
+//! expired without a successor, ends. Members of an export that no field of a grain can hold stand
+//! in `context` under the system's name.
 //!
 //! | module | what it answers |
 //! |---|---|
@@ -67,7 +69,9 @@ pub(super) fn export(bytes: &[u8], kind: TranscriptKind, options: ReadOptions<'_
         TranscriptKind::LangGraph => Box::new(langgraph::LangGraph::default()),
         _ => Box::new(mem0::Mem0::default()),
     };
-    let unwrapped = (kind == TranscriptKind::Letta).then(|| letta::unwrapped(bytes)).flatten();
+    let unwrapped = (kind == TranscriptKind::Letta)
+        .then(|| letta::unwrapped(bytes))
+        .flatten();
     let bytes = unwrapped.as_deref().map_or(bytes, str::as_bytes);
     each_entry(bytes, &mut |entry| match entry {
         Err(fault) => told.faults.push(fault),

@@ -1,4 +1,5 @@
-//! MessagePack as LangGraph writes checkpoints: plain values, and objects of Python as extensions that name their class.
+//! MessagePack as LangGraph writes checkpoints: plain values, and objects of Python as extensions
+//! that name their class.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -7,7 +8,8 @@ use gristmill_schemas::json::{Json, Number, Object};
 /// Levels of values in one another that are followed.
 const LEVELS: usize = 64;
 
-/// Extensions that hold `[module, class, arguments, …]`: an object of Python, made of its arguments.
+/// Extensions that hold `[module, class, arguments, …]`: an object of Python, made of its
+/// arguments.
 const OBJECTS: std::ops::RangeInclusive<i8> = 0..=5;
 
 /// The value that `bytes` are; `None` if they aren't one.
@@ -30,7 +32,11 @@ impl<'b> Reader<'b> {
 
     /// A big-endian number of so many bytes.
     fn number(&mut self, bytes: usize) -> Option<u64> {
-        Some(self.take(bytes)?.iter().fold(0, |number, byte| number << 8 | u64::from(*byte)))
+        Some(
+            self.take(bytes)?
+                .iter()
+                .fold(0, |number, byte| number << 8 | u64::from(*byte)),
+        )
     }
 
     fn length(&mut self, bytes: usize) -> Option<usize> {
@@ -81,7 +87,9 @@ impl<'b> Reader<'b> {
     }
 
     fn text(&mut self, length: usize) -> Option<Json<'static>> {
-        Some(Json::from(std::str::from_utf8(self.take(length)?).ok()?.to_owned()))
+        Some(Json::from(
+            std::str::from_utf8(self.take(length)?).ok()?.to_owned(),
+        ))
     }
 
     /// A declared length takes no memory before its items are there.
@@ -108,8 +116,13 @@ impl<'b> Reader<'b> {
     fn extension(&mut self, length: usize, levels: usize) -> Option<Json<'static>> {
         let kind = *self.take(1)?.first()? as i8;
         let data = self.take(length)?;
-        let inside = OBJECTS.contains(&kind).then(|| Reader { rest: data }.value(levels)).flatten();
-        let arguments = inside.as_ref().and_then(|inside| inside.as_array()?.get(2).cloned());
+        let inside = OBJECTS
+            .contains(&kind)
+            .then(|| Reader { rest: data }.value(levels))
+            .flatten();
+        let arguments = inside
+            .as_ref()
+            .and_then(|inside| inside.as_array()?.get(2).cloned());
         Some(arguments.unwrap_or_else(|| Json::from(STANDARD.encode(data))))
     }
 }
@@ -127,7 +140,10 @@ mod tests {
         let object = [&[0x93, 0xa1, b'm', 0xa1, b'C', 0x81, 0xa1, b'a', 0x01][..]].concat();
         let extension = [&[0xc7, object.len() as u8, 5], &object[..]].concat();
         for (bytes, text) in [
-            (&[0x83, 0xa1, b'a', 0xc0, 0xa1, b'b', 0xc3, 0x07, 0x91, 0xff][..], r#"{"a":null,"b":true,"7":[-1]}"#),
+            (
+                &[0x83, 0xa1, b'a', 0xc0, 0xa1, b'b', 0xc3, 0x07, 0x91, 0xff][..],
+                r#"{"a":null,"b":true,"7":[-1]}"#,
+            ),
             (&[0xcb, 0x3f, 0xf8, 0, 0, 0, 0, 0, 0], "1.5"),
             (&[0xd1, 0xff, 0x00], "-256"),
             (&[0xcd, 0x01, 0x00], "256"),
@@ -137,10 +153,17 @@ mod tests {
         ] {
             assert_eq!(decode(bytes).unwrap().to_string(), text);
         }
-        // A length beyond the bytes, a cut text, text that isn't UTF-8, something behind the end, too many levels.
-        for bytes in
-            [&[0xdd, 255, 255, 255, 255][..], &[0xa5, b'a'], &[0xa1, 0xff], &[1, 1], &[0xc1], &[0x91; 100], &[]]
-        {
+        // A length beyond the bytes, a cut text, text that isn't UTF-8, something behind the end,
+        // too many levels.
+        for bytes in [
+            &[0xdd, 255, 255, 255, 255][..],
+            &[0xa5, b'a'],
+            &[0xa1, 0xff],
+            &[1, 1],
+            &[0xc1],
+            &[0x91; 100],
+            &[],
+        ] {
             assert!(decode(bytes).is_none(), "{bytes:?}");
         }
     }

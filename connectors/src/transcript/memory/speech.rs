@@ -1,7 +1,9 @@
 //! The messages of agent frameworks: OpenAI's form with the liberties that each takes.
 
 use gristmill_schemas::json::Json;
-use gristmill_schemas::message::block::{ImageBlock, ImageSource, Origin, ToolResultBlock, ToolUseBlock, UnknownBlock};
+use gristmill_schemas::message::block::{
+    ImageBlock, ImageSource, Origin, ToolResultBlock, ToolUseBlock, UnknownBlock,
+};
 use gristmill_schemas::message::{ContentBlock, Role};
 
 use crate::wire::members::{items, text};
@@ -15,16 +17,22 @@ pub(super) struct Speech {
 
 /// The role of a name that any of the frameworks uses; `None` for one that none does.
 pub(super) fn role_of(name: &str) -> Option<Role> {
-    Some(match name.trim_end_matches("Message").trim_end_matches("MessageChunk") {
-        "user" | "human" | "Human" | "norole" => Role::User,
-        "assistant" | "ai" | "AI" | "approval" => Role::Assistant,
-        "system" | "developer" | "System" => Role::System,
-        "tool" | "function" | "Tool" | "Function" => Role::Tool,
-        _ => return None,
-    })
+    Some(
+        match name
+            .trim_end_matches("Message")
+            .trim_end_matches("MessageChunk")
+        {
+            "user" | "human" | "Human" | "norole" => Role::User,
+            "assistant" | "ai" | "AI" | "approval" => Role::Assistant,
+            "system" | "developer" | "System" => Role::System,
+            "tool" | "function" | "Tool" | "Function" => Role::Tool,
+            _ => return None,
+        },
+    )
 }
 
-/// Reads `json` as a message of role `role`: `content` as text or parts, `tool_calls` in OpenAI's or LangChain's form, `tool_call_id`.
+/// Reads `json` as a message of role `role`: `content` as text or parts, `tool_calls` in OpenAI's
+/// or LangChain's form, `tool_call_id`.
 pub(super) fn speech(role: Role, json: &Json) -> Speech {
     let content = json.get("content").map(blocks).unwrap_or_default();
     if role == Role::Tool {
@@ -40,7 +48,11 @@ pub(super) fn speech(role: Role, json: &Json) -> Speech {
             })
             .collect();
         let calls = items(json, "tool_calls").iter().filter_map(call);
-        content.extend(calls.filter(|call| !known.iter().any(|id| *id == call.id)).map(ContentBlock::ToolUse));
+        content.extend(
+            calls
+                .filter(|call| !known.iter().any(|id| *id == call.id))
+                .map(ContentBlock::ToolUse),
+        );
     }
     // An empty text beside calls says nothing.
     if content.len() > 1 {
@@ -50,11 +62,21 @@ pub(super) fn speech(role: Role, json: &Json) -> Speech {
 }
 
 fn tool_speech(json: &Json, content: Vec<ContentBlock<'static>>) -> Speech {
-    let id = text(json, "tool_call_id").or_else(|| text(json, "name")).unwrap_or_default().into_owned();
+    let id = text(json, "tool_call_id")
+        .or_else(|| text(json, "name"))
+        .unwrap_or_default()
+        .into_owned();
     let failed = json.get("status").and_then(Json::as_str) == Some("error")
         || json.get("is_error").and_then(Json::as_bool) == Some(true);
-    let result = ToolResultBlock { tool_use_id: id.into(), content, is_error: failed };
-    Speech { role: Role::Tool, content: vec![ContentBlock::ToolResult(result)] }
+    let result = ToolResultBlock {
+        tool_use_id: id.into(),
+        content,
+        is_error: failed,
+    };
+    Speech {
+        role: Role::Tool,
+        content: vec![ContentBlock::ToolResult(result)],
+    }
 }
 
 /// The blocks of `content`.
@@ -72,40 +94,71 @@ fn block(part: &Json) -> ContentBlock<'static> {
     let known = match part.get("type").and_then(Json::as_str) {
         Some("text" | "input_text" | "output_text") => owned("text").map(ContentBlock::text),
         Some("thinking" | "reasoning") => {
-            let thought = owned("thinking").or_else(|| owned("reasoning")).or_else(|| owned("text"));
-            thought
-                .map(|text| ContentBlock::Thinking { text: text.into(), signature: owned("signature").map(Into::into) })
+            let thought = owned("thinking")
+                .or_else(|| owned("reasoning"))
+                .or_else(|| owned("text"));
+            thought.map(|text| ContentBlock::Thinking {
+                text: text.into(),
+                signature: owned("signature").map(Into::into),
+            })
         }
         Some("redacted_thinking" | "redacted_reasoning") => {
             owned("data").map(|data| ContentBlock::RedactedThinking { data: data.into() })
         }
         Some("tool_use" | "tool_call") => call(part).map(ContentBlock::ToolUse),
         Some("tool_return" | "tool_result") => {
-            let id = owned("tool_call_id").or_else(|| owned("tool_use_id")).unwrap_or_default();
+            let id = owned("tool_call_id")
+                .or_else(|| owned("tool_use_id"))
+                .unwrap_or_default();
             let content = part.get("content").map(blocks).unwrap_or_default();
-            let is_error = part.get("is_error").and_then(Json::as_bool).unwrap_or(false);
-            Some(ContentBlock::ToolResult(ToolResultBlock { tool_use_id: id.into(), content, is_error }))
+            let is_error = part
+                .get("is_error")
+                .and_then(Json::as_bool)
+                .unwrap_or(false);
+            Some(ContentBlock::ToolResult(ToolResultBlock {
+                tool_use_id: id.into(),
+                content,
+                is_error,
+            }))
         }
         Some("image_url") => {
-            let url =
-                part.get("image_url").and_then(|image| text(image, "url").or_else(|| image.as_str().map(Into::into)));
+            let url = part
+                .get("image_url")
+                .and_then(|image| text(image, "url").or_else(|| image.as_str().map(Into::into)));
             url.map(|url| {
                 let source = ImageSource::Url(url.into_owned().into());
-                ContentBlock::Image(ImageBlock { source, media_type: "".into() })
+                ContentBlock::Image(ImageBlock {
+                    source,
+                    media_type: "".into(),
+                })
             })
         }
-        None => part.as_str().map(|text| ContentBlock::text(text.to_owned())),
+        None => part
+            .as_str()
+            .map(|text| ContentBlock::text(text.to_owned())),
         _ => None,
     };
-    let unknown = || UnknownBlock { origin: Origin::Canonical, json: part.clone().into_owned() };
+    let unknown = || UnknownBlock {
+        origin: Origin::Canonical,
+        json: part.clone().into_owned(),
+    };
     known.unwrap_or_else(|| ContentBlock::Unknown(unknown()))
 }
 
 /// A call: `{id, function: {name, arguments}}`, `{id, name, args}` or `{id, name, input}`.
 fn call(json: &Json) -> Option<ToolUseBlock<'static>> {
     let function = json.get("function").unwrap_or(json);
-    let input = ["arguments", "args", "input"].iter().find_map(|key| function.get(key));
+    let input = ["arguments", "args", "input"]
+        .iter()
+        .find_map(|key| function.get(key));
     let input = ToolUseBlock::input_of(input).into_owned();
-    let id = text(json, "id").or_else(|| text(json, "tool_call_id")).unwrap_or_default().into_owned();
-    Some(ToolUseBlock { id: id.into(), name: text(function, "name")?.into_owned().into(), input })
+    let id = text(json, "id")
+        .or_else(|| text(json, "tool_call_id"))
+        .unwrap_or_default()
+        .into_owned();
+    Some(ToolUseBlock {
+        id: id.into(),
+        name: text(function, "name")?.into_owned().into(),
+        input,
+    })
 }

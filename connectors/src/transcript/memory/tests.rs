@@ -9,7 +9,11 @@ use crate::transcript::grains::grains_of_told;
 use crate::transcript::told::Made;
 
 fn told(text: &str, kind: TranscriptKind) -> Told {
-    assert_eq!(TranscriptKind::detect(text.as_bytes(), "a.json"), Some(kind), "{text}");
+    assert_eq!(
+        TranscriptKind::detect(text.as_bytes(), "a.json"),
+        Some(kind),
+        "{text}"
+    );
     export(text.as_bytes(), kind, ReadOptions::default())
 }
 
@@ -24,13 +28,25 @@ fn text<'j>(json: &'j Json, key: &str) -> &'j str {
 
 /// Every fact as `subject relation object`, with `< what it supersedes` and `! when it ended`.
 fn facts(told: &Told) -> Vec<String> {
-    let known: BTreeMap<_, _> =
-        told.made.iter().map(|made| (made.grain.address, text(&json(made), "object").to_owned())).collect();
+    let known: BTreeMap<_, _> = told
+        .made
+        .iter()
+        .map(|made| (made.grain.address, text(&json(made), "object").to_owned()))
+        .collect();
     let line = |made: &Made| {
         let grain = json(made);
-        let mut line = format!("{} {} {}", text(&grain, "subject"), text(&grain, "relation"), text(&grain, "object"));
-        made.supersedes.iter().for_each(|old| line += &format!(" < {}", known[old]));
-        made.ended.into_iter().for_each(|ended| line += &format!(" ! {ended}"));
+        let mut line = format!(
+            "{} {} {}",
+            text(&grain, "subject"),
+            text(&grain, "relation"),
+            text(&grain, "object")
+        );
+        made.supersedes
+            .iter()
+            .for_each(|old| line += &format!(" < {}", known[old]));
+        made.ended
+            .into_iter()
+            .for_each(|ended| line += &format!(" ! {ended}"));
         line
     };
     told.made.iter().map(line).collect()
@@ -58,11 +74,23 @@ fn a_memory_that_its_history_told_already_is_its_newest_version_with_all_that_is
         "history":[{"memory_id":"m","new_memory":"likes tea","event":"ADD","created_at":"2025-01-01T07:00:00Z"},
                    {"memory_id":"m","old_memory":"likes tea","new_memory":"likes coffee","event":"UPDATE","updated_at":"2025-02-01T00:00:00Z"}]}]}"#;
     let told = told(text, TranscriptKind::Mem0);
-    assert_eq!(facts(&told), ["alice mg:knows likes tea", "alice mg:knows likes coffee < likes tea"]);
+    assert_eq!(
+        facts(&told),
+        [
+            "alice mg:knows likes tea",
+            "alice mg:knows likes coffee < likes tea"
+        ]
+    );
     let newest = json(&told.made[1]);
     assert_eq!(self::text(&newest, "user_id"), "alice");
     let context = newest.get("context").unwrap();
-    assert_eq!((self::text(context, "mem0:metadata"), context.get("mem0:score")), (r#"{"k":1.50}"#, None));
+    assert_eq!(
+        (
+            self::text(context, "mem0:metadata"),
+            context.get("mem0:score")
+        ),
+        (r#"{"k":1.50}"#, None)
+    );
 }
 
 #[test]
@@ -74,7 +102,11 @@ fn answers_of_the_api_and_of_the_command_line_are_read() {
         r#"[{"id":"1","memory":"x","hash":"h"}]"#,
     ] {
         let told = told(text, TranscriptKind::Mem0);
-        assert_eq!((facts(&told), told.faults), (vec!["mem0:1 mg:knows x".to_owned()], vec![]), "{text}");
+        assert_eq!(
+            (facts(&told), told.faults),
+            (vec!["mem0:1 mg:knows x".to_owned()], vec![]),
+            "{text}"
+        );
     }
 }
 
@@ -92,21 +124,45 @@ fn an_agent_file_is_its_blocks_its_passages_and_its_conversation() {
     let told = told(text, TranscriptKind::Letta);
     assert_eq!(
         facts(&told),
-        ["sam human unknown", "sam human Chad < unknown", "agent archival_memory likes sailing"]
-            .map(|line| line.replace("agent archival", "sam archival"))
+        [
+            "sam human unknown",
+            "sam human Chad < unknown",
+            "agent archival_memory likes sailing"
+        ]
+        .map(|line| line.replace("agent archival", "sam archival"))
     );
     let roles: Vec<_> = told.said.iter().map(|said| said.message.role).collect();
-    assert_eq!(roles, [Role::System, Role::User, Role::Assistant, Role::Tool]);
-    assert_eq!(told.said[2].message.metadata.model.as_deref(), Some("openai:gpt-4o"));
-    let [ContentBlock::ToolUse(call)] = &told.said[2].message.content[..] else { panic!("no call") };
-    assert_eq!((call.input.len(), told.said[3].message.metadata.parent_tool_use_id.as_deref()), (1, Some(&*call.id)));
-    assert_eq!((told.faults.len(), told.faults[0].code.name()), (1, "ERR_SHAPE"));
+    assert_eq!(
+        roles,
+        [Role::System, Role::User, Role::Assistant, Role::Tool]
+    );
+    assert_eq!(
+        told.said[2].message.metadata.model.as_deref(),
+        Some("openai:gpt-4o")
+    );
+    let [ContentBlock::ToolUse(call)] = &told.said[2].message.content[..] else {
+        panic!("no call")
+    };
+    assert_eq!(
+        (
+            call.input.len(),
+            told.said[3].message.metadata.parent_tool_use_id.as_deref()
+        ),
+        (1, Some(&*call.id))
+    );
+    assert_eq!(
+        (told.faults.len(), told.faults[0].code.name()),
+        (1, "ERR_SHAPE")
+    );
     // A file that is a JSON string, and the first version's form.
     let wrapped = Json::from(text.to_owned()).to_string();
     assert_eq!(facts(&self::told(&wrapped, TranscriptKind::Letta)).len(), 3);
     let first = r#"{"agent_type":"memgpt_agent","name":"old","core_memory":[{"label":"persona","value":"I"}],"messages":[{"role":"user","text":"x"}]}"#;
     let first = self::told(first, TranscriptKind::Letta);
-    assert_eq!((facts(&first), first.said.len()), (vec!["old persona I".to_owned()], 1));
+    assert_eq!(
+        (facts(&first), first.said.len()),
+        (vec!["old persona I".to_owned()], 1)
+    );
 }
 
 #[test]
@@ -137,8 +193,14 @@ fn an_edge_that_expired_is_superseded_by_the_one_that_begins_where_it_ended() {
     ];
     assert_eq!(facts(&told), expected);
     let old = json(&told.made[0]);
-    assert_eq!(old.get("valid_to").and_then(Json::as_i64), Some(1_740_787_200_000));
-    assert_eq!(self::text(old.get("context").unwrap(), "zep:fact"), "fact 1");
+    assert_eq!(
+        old.get("valid_to").and_then(Json::as_i64),
+        Some(1_740_787_200_000)
+    );
+    assert_eq!(
+        self::text(old.get("context").unwrap(), "zep:fact"),
+        "fact 1"
+    );
 }
 
 #[test]
@@ -150,7 +212,13 @@ fn threads_are_conversations() {
     let told = told(lines, TranscriptKind::Zep);
     assert_eq!(told.said[2].parent, Some(told.said[0].position));
     assert_eq!(told.said[0].message.session_id, "t");
-    assert_eq!(told.faults.iter().map(|fault| fault.number).collect::<Vec<_>>(), [4]);
+    assert_eq!(
+        told.faults
+            .iter()
+            .map(|fault| fault.number)
+            .collect::<Vec<_>>(),
+        [4]
+    );
 }
 
 #[test]
@@ -159,7 +227,11 @@ fn items_of_a_store_are_facts_and_what_is_written_again_is_a_version() {
         {"namespace":["memories","bob"],"key":"food","value":{"text":"coffee"},"created_at":"2025-01-01T00:00:00Z","updated_at":"2025-01-02T00:00:00Z"}
         {"namespace":["x"],"key":"k","value":{"a":1,"b":[2]},"updated_at":"2025-01-02T00:00:00Z"}
         {"namespace":["x"],"key":"k","value":null,"updated_at":"1970-01-01T00:00:02Z"}"#;
-    let expected = ["memories/bob food tea", "memories/bob food coffee < tea", r#"x k {"a":1,"b":[2]} ! 2000"#];
+    let expected = [
+        "memories/bob food tea",
+        "memories/bob food coffee < tea",
+        r#"x k {"a":1,"b":[2]} ! 2000"#,
+    ];
     assert_eq!(facts(&told(lines, TranscriptKind::LangGraph)), expected);
 }
 
@@ -176,7 +248,10 @@ fn snapshots_of_a_thread_give_each_message_once_and_a_version_of_each_channel_th
         r#""content":[{"type":"tool_use","id":"t1","name":"w","input":{"c":1}}],"type":"ai","tool_calls":[{"name":"w","args":{"c":1},"id":"t1","type":"tool_call"}],
         "response_metadata":{"model_name":"m"},"usage_metadata":{"input_tokens":10,"output_tokens":2,"input_token_details":{"cache_read":4}}"#,
     );
-    let result = message("ToolMessage", r#""content":"sunny","type":"tool","tool_call_id":"t1","status":"success""#);
+    let result = message(
+        "ToolMessage",
+        r#""content":"sunny","type":"tool","tool_call_id":"t1","status":"success""#,
+    );
     let snapshot = |second: u32, step: u32, messages: &[&str], count: u32| {
         format!(
             r#"{{"values":{{"messages":[{}],"count":{count}}},"config":{{"configurable":{{"thread_id":"t","checkpoint_ns":"","checkpoint_id":"c{step}"}}}},"metadata":{{"step":{step}}},"created_at":"2025-01-01T00:00:0{second}Z"}}"#,
@@ -195,11 +270,24 @@ fn snapshots_of_a_thread_give_each_message_once_and_a_version_of_each_channel_th
     assert_eq!(facts(&told), ["t count 1", "t count 2 < 1"]);
     let roles: Vec<_> = told.said.iter().map(|said| said.message.role).collect();
     assert_eq!(roles, [Role::User, Role::Assistant, Role::Tool]);
-    let ContentBlock::ToolUse(call) = &told.said[1].message.content[0] else { panic!("no call") };
-    assert_eq!(told.said[2].message.metadata.parent_tool_use_id.as_deref(), Some(&*call.id));
-    assert_eq!(told.said[1].usage.map(|usage| (usage.input_tokens, usage.cached_input_tokens)), Some((6, 4)));
+    let ContentBlock::ToolUse(call) = &told.said[1].message.content[0] else {
+        panic!("no call")
+    };
+    assert_eq!(
+        told.said[2].message.metadata.parent_tool_use_id.as_deref(),
+        Some(&*call.id)
+    );
+    assert_eq!(
+        told.said[1]
+            .usage
+            .map(|usage| (usage.input_tokens, usage.cached_input_tokens)),
+        Some((6, 4))
+    );
     let counts = grains_of_told(told, None, &mut |_| {});
-    assert_eq!((counts.messages, counts.orphan_results, counts.other_grains), (3, 0, 2));
+    assert_eq!(
+        (counts.messages, counts.orphan_results, counts.other_grains),
+        (3, 0, 2)
+    );
 }
 
 #[test]
@@ -209,7 +297,11 @@ fn what_a_system_does_not_write_is_told() {
         TranscriptKind::Mem0,
         ReadOptions::default(),
     );
-    let faults: Vec<_> = told.faults.iter().map(|fault| (fault.number, fault.code.name())).collect();
+    let faults: Vec<_> = told
+        .faults
+        .iter()
+        .map(|fault| (fault.number, fault.code.name()))
+        .collect();
     assert_eq!(faults, [(2, "ERR_SHAPE"), (3, "ERR_JSON")]);
     assert_eq!(told.made.len(), 1);
 }

@@ -20,16 +20,30 @@ struct Place {
 }
 
 /// Tells every branch of every session. Memory is that of the longest session.
-pub(super) fn branches(connection: &Connection, tell: &mut dyn FnMut(Vec<Said>)) -> Result<(), rusqlite::Error> {
+pub(super) fn branches(
+    connection: &Connection,
+    tell: &mut dyn FnMut(Vec<Said>),
+) -> Result<(), rusqlite::Error> {
     let mut session = Session::default();
     rows_of(connection, QUERY, &mut |row, line| {
-        let text = |key: &str| row.get(key).and_then(|value| value.as_str()).map(str::to_owned);
-        let Ok(message) = message_of(&row) else { return };
+        let text = |key: &str| {
+            row.get(key)
+                .and_then(|value| value.as_str())
+                .map(str::to_owned)
+        };
+        let Ok(message) = message_of(&row) else {
+            return;
+        };
         if session.id.as_deref() != Some(&*message.session_id) {
             std::mem::take(&mut session).tell(tell);
             session.id = Some(message.session_id.to_string());
         }
-        session.push(text("address").unwrap_or_default(), text("parent"), message, line);
+        session.push(
+            text("address").unwrap_or_default(),
+            text("parent"),
+            message,
+            line,
+        );
     })?;
     session.tell(tell);
     Ok(())
@@ -52,21 +66,35 @@ impl Session {
         message: gristmill_schemas::message::Message<'static>,
         line: Line,
     ) {
-        let said = self.walk.follow_marked(message, (address.clone(), parent.as_deref()), line);
+        let said = self
+            .walk
+            .follow_marked(message, (address.clone(), parent.as_deref()), line);
         self.order.push(address.clone());
         self.places.insert(address, Place { said, parent });
     }
 
     /// From every message that none follows back to the first.
     fn tell(self, tell: &mut dyn FnMut(Vec<Said>)) {
-        let followed: HashSet<&str> = self.places.values().filter_map(|place| place.parent.as_deref()).collect();
-        for leaf in self.order.iter().filter(|address| !followed.contains(address.as_str())) {
+        let followed: HashSet<&str> = self
+            .places
+            .values()
+            .filter_map(|place| place.parent.as_deref())
+            .collect();
+        for leaf in self
+            .order
+            .iter()
+            .filter(|address| !followed.contains(address.as_str()))
+        {
             let mut branch = Vec::new();
             let mut at = Some(leaf.as_str());
             while let Some(place) = at.and_then(|address| self.places.get(address)) {
                 branch.push(place.said.clone());
-                // A circle, which only forged links can make, ends where it is as long as the session.
-                at = place.parent.as_deref().filter(|_| branch.len() < self.places.len());
+                // A circle, which only forged links can make, ends where it is as long as the
+                // session.
+                at = place
+                    .parent
+                    .as_deref()
+                    .filter(|_| branch.len() < self.places.len());
             }
             branch.reverse();
             tell(branch);

@@ -1,7 +1,9 @@
-//! SQLite: the canonical schema of sessions, messages and tool calls (§9), read and written; and what memory systems keep in it.
+//! SQLite: the canonical schema of sessions, messages and tool calls (§9), read and written; and
+//! what memory systems keep in it.
 //!
-//! A database is read from a copy of its bytes, which SQLite can neither change nor find a journal beside: what a writer hasn't
-//! checkpointed yet isn't in it. The schema of a stranger's database is not trusted: only plain tables are read.
+//! A database is read from a copy of its bytes, which SQLite can neither change nor find a journal
+//! beside: what a writer hasn't checkpointed yet isn't in it. The schema of a stranger's database
+//! is not trusted: only plain tables are read.
 //!
 //! | module | what it answers |
 //! |---|---|

@@ -18,10 +18,12 @@ fn said() -> Vec<Said> {
     canonical_lines(lines.join("\n").as_bytes()).0
 }
 
-/// A database of `said`, whose messages follow each other within a session, but for those that follow what `parents` says.
+/// A database of `said`, whose messages follow each other within a session, but for those that
+/// follow what `parents` says.
 fn database(said: &[Said], parents: &[Option<usize>]) -> (MessageDatabase, tempfile::TempDir) {
     let folder = tempfile::tempdir().unwrap();
-    let mut database = MessageDatabase::create(&folder.path().join("m.db"), PriceTable::builtin()).unwrap();
+    let mut database =
+        MessageDatabase::create(&folder.path().join("m.db"), PriceTable::builtin()).unwrap();
     for (number, said) in said.iter().enumerate() {
         let usage = said.message.metadata.model.is_some().then_some(TokenUsage {
             input_tokens: 8,
@@ -42,9 +44,17 @@ fn database(said: &[Said], parents: &[Option<usize>]) -> (MessageDatabase, tempf
 
 fn read(folder: &tempfile::TempDir) -> Vec<Told> {
     let bytes = std::fs::read(folder.path().join("m.db")).unwrap();
-    assert_eq!(TranscriptKind::detect(&bytes, "m.db"), Some(TranscriptKind::Sqlite));
+    assert_eq!(
+        TranscriptKind::detect(&bytes, "m.db"),
+        Some(TranscriptKind::Sqlite)
+    );
     let mut parts = Vec::new();
-    told(&bytes, TranscriptKind::Sqlite, ReadOptions::default(), &mut |part| parts.push(part));
+    told(
+        &bytes,
+        TranscriptKind::Sqlite,
+        ReadOptions::default(),
+        &mut |part| parts.push(part),
+    );
     parts
 }
 
@@ -59,12 +69,28 @@ fn messages_come_back_from_a_database_as_they_went_in() {
     assert_eq!(back.len(), 4);
     for (back, said) in back.iter().zip(&said) {
         assert_eq!((back.position, back.parent), (said.position, said.parent));
-        assert_eq!((&back.message.content, &back.message.id), (&said.message.content, &said.message.id));
+        assert_eq!(
+            (&back.message.content, &back.message.id),
+            (&said.message.content, &said.message.id)
+        );
         assert_eq!(back.message.created_at, said.message.created_at);
-        assert_eq!(back.message.metadata.provider_raw, said.message.metadata.provider_raw);
+        assert_eq!(
+            back.message.metadata.provider_raw,
+            said.message.metadata.provider_raw
+        );
     }
     assert_eq!(back[1].stop_reason, Some(StopReason::ToolUse));
-    assert_eq!(back[1].message.metadata.usage.as_ref().unwrap().cost_usd.to_string(), "0.000654");
+    assert_eq!(
+        back[1]
+            .message
+            .metadata
+            .usage
+            .as_ref()
+            .unwrap()
+            .cost_usd
+            .to_string(),
+        "0.000654"
+    );
     assert_eq!(back[1].usage.map(|usage| usage.output_tokens), Some(42));
 }
 
@@ -75,19 +101,36 @@ fn sessions_and_tool_calls_are_put_together_from_messages_in_any_order() {
     let (database, folder) = database(&said, &[None, Some(2), Some(3), None]);
     database.finish().unwrap();
     let connection = Connection::open(folder.path().join("m.db")).unwrap();
-    let one = |query: &str| -> String { connection.query_row(query, [], |row| row.get::<_, String>(0)).unwrap() };
+    let one = |query: &str| -> String {
+        connection
+            .query_row(query, [], |row| row.get::<_, String>(0))
+            .unwrap()
+    };
     let call = one(
-        "SELECT id || ' ' || name || ' ' || status || ' ' || provider || ' ' || provider_id || ' ' || message_id || ' ' || result_message_id FROM tool_calls",
+        "SELECT id || ' ' || name || ' ' || status || ' ' || provider || ' ' || provider_id || ' ' \
+         || message_id || ' ' || result_message_id FROM tool_calls",
     );
-    assert_eq!(call, "tu_1 w failed anthropic toolu_1 01HZ0000000000000000000002 01HZ0000000000000000000003");
     assert_eq!(
-        one("SELECT group_concat(id || ' ' || coalesce(active_model, '-')) FROM (SELECT * FROM sessions ORDER BY id)"),
+        call,
+        "tu_1 w failed anthropic toolu_1 01HZ0000000000000000000002 01HZ0000000000000000000003"
+    );
+    assert_eq!(
+        one(
+            "SELECT group_concat(id || ' ' || coalesce(active_model, '-')) FROM (SELECT * FROM \
+             sessions ORDER BY id)"
+        ),
         "s anthropic:claude-sonnet-4-6,t -"
     );
     assert_eq!(one("PRAGMA journal_mode"), "wal");
-    assert_eq!(one("SELECT cast(created_at AS TEXT) FROM messages WHERE id LIKE '%1'"), "1778241600000001");
-    let broken: i64 =
-        connection.query_row("SELECT count(*) FROM pragma_foreign_key_check", [], |row| row.get(0)).unwrap();
+    assert_eq!(
+        one("SELECT cast(created_at AS TEXT) FROM messages WHERE id LIKE '%1'"),
+        "1778241600000001"
+    );
+    let broken: i64 = connection
+        .query_row("SELECT count(*) FROM pragma_foreign_key_check", [], |row| {
+            row.get(0)
+        })
+        .unwrap();
     assert_eq!(broken, 0);
 }
 
@@ -98,10 +141,20 @@ fn every_branch_of_a_session_is_a_conversation() {
     let (database, _folder) = database(&said, &[None, Some(0), Some(1), Some(0)]);
     let mut branches = Vec::new();
     database
-        .branches(&mut |branch| branches.push(branch.iter().map(|said| said.message.role.as_str()).collect::<Vec<_>>()))
+        .branches(&mut |branch| {
+            branches.push(
+                branch
+                    .iter()
+                    .map(|said| said.message.role.as_str())
+                    .collect::<Vec<_>>(),
+            )
+        })
         .unwrap();
     branches.sort();
-    assert_eq!(branches, [vec!["user", "assistant", "tool"], vec!["user", "user"]]);
+    assert_eq!(
+        branches,
+        [vec!["user", "assistant", "tool"], vec!["user", "user"]]
+    );
 }
 
 #[test]
@@ -119,9 +172,20 @@ fn rows_that_are_no_messages_are_told_and_the_rest_goes_in() {
         .unwrap();
     drop(connection);
     let parts = read(&folder);
-    let faults: Vec<_> =
-        parts.iter().flat_map(|part| &part.faults).map(|fault| (fault.number, fault.code.name())).collect();
-    assert_eq!(faults, [(2, "ERR_SHAPE"), (3, "ERR_SHAPE"), (4, "ERR_SHAPE"), (5, "ERR_SHAPE")]);
+    let faults: Vec<_> = parts
+        .iter()
+        .flat_map(|part| &part.faults)
+        .map(|fault| (fault.number, fault.code.name()))
+        .collect();
+    assert_eq!(
+        faults,
+        [
+            (2, "ERR_SHAPE"),
+            (3, "ERR_SHAPE"),
+            (4, "ERR_SHAPE"),
+            (5, "ERR_SHAPE")
+        ]
+    );
     assert_eq!(parts.iter().map(|part| part.said.len()).sum::<usize>(), 1);
     // What only a session's row knows is kept.
     assert_eq!(parts.iter().map(|part| part.made.len()).sum::<usize>(), 1);
@@ -144,7 +208,10 @@ fn the_databases_of_memory_systems_are_their_facts() {
     drop(connection);
     let parts = read(&folder);
     let made: Vec<_> = parts.iter().flat_map(|part| &part.made).collect();
-    assert_eq!((made.len(), made[1].supersedes[0]), (3, made[0].grain.address));
+    assert_eq!(
+        (made.len(), made[1].supersedes[0]),
+        (3, made[0].grain.address)
+    );
 }
 
 #[test]
@@ -163,11 +230,23 @@ fn strange_and_hostile_databases_are_one_fault() {
     drop(connection);
     let faults = |bytes: &[u8]| {
         let mut faults = Vec::new();
-        told(bytes, TranscriptKind::Sqlite, ReadOptions::default(), &mut |part| faults.extend(part.faults));
-        faults.into_iter().map(|fault| fault.code.name()).collect::<Vec<_>>()
+        told(
+            bytes,
+            TranscriptKind::Sqlite,
+            ReadOptions::default(),
+            &mut |part| faults.extend(part.faults),
+        );
+        faults
+            .into_iter()
+            .map(|fault| fault.code.name())
+            .collect::<Vec<_>>()
     };
     let bytes = std::fs::read(folder.path().join("m.db")).unwrap();
-    assert_eq!(faults(&bytes), ["ERR_NOT_UNDERSTOOD"], "a database in which no table is known");
+    assert_eq!(
+        faults(&bytes),
+        ["ERR_NOT_UNDERSTOOD"],
+        "a database in which no table is known"
+    );
     let mut noise = bytes.clone();
     noise.iter_mut().skip(100).for_each(|byte| *byte ^= 0x5a);
     assert_eq!(faults(&noise), ["ERR_SHAPE"]);

@@ -1,7 +1,7 @@
 //! Messages as a database of the canonical schema (§9).
 //!
-//! Messages come in any order and go to disk as they come; sessions and tool calls are put together by SQLite at the end, so that memory
-//! stays bounded.
+//! Messages come in any order and go to disk as they come; sessions and tool calls are put together
+//! by SQLite at the end, so that memory stays bounded.
 
 use std::path::Path;
 
@@ -66,7 +66,8 @@ fn fault(cause: rusqlite::Error) -> ConnectorError {
 }
 
 impl MessageDatabase {
-    /// Begins a database in the file `path`, which is empty or isn't there. Costs are those of `prices`.
+    /// Begins a database in the file `path`, which is empty or isn't there. Costs are those of
+    /// `prices`.
     ///
     /// # Errors
     /// [`ConnectorError::Sqlite`].
@@ -74,7 +75,8 @@ impl MessageDatabase {
         let connection = Connection::open(path).map_err(fault)?;
         // Until it is whole nobody sees the file: a journal would only cost.
         let setup = format!(
-            "PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; PRAGMA foreign_keys = OFF; {SCHEMA} {SCRATCH} BEGIN;"
+            "PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; PRAGMA foreign_keys = OFF; \
+             {SCHEMA} {SCRATCH} BEGIN;"
         );
         connection.execute_batch(&setup).map_err(fault)?;
         Ok(MessageDatabase { connection, prices })
@@ -85,29 +87,78 @@ impl MessageDatabase {
     /// # Errors
     /// [`ConnectorError::Sqlite`].
     pub fn add(&mut self, entry: Entry<'_>) -> Result<(), ConnectorError> {
-        let Entry { message, stop_reason, usage, address, parent } = entry;
-        let (session, created_at, role) = (message.session_id.to_string(), message.created_at.micros(), message.role);
+        let Entry {
+            message,
+            stop_reason,
+            usage,
+            address,
+            parent,
+        } = entry;
+        let (session, created_at, role) = (
+            message.session_id.to_string(),
+            message.created_at.micros(),
+            message.role,
+        );
         let (calls, results) = (calls_of(&message), results_of(&message));
-        let own_id = if message.id.is_empty() { address.clone() } else { message.id.to_string() };
+        let own_id = if message.id.is_empty() {
+            address.clone()
+        } else {
+            message.id.to_string()
+        };
         let version = message.schema_version;
         let json = message_json(message, stop_reason, usage, None, &self.prices);
-        let text = |key: &str| json.get(key).map_or_else(|| "null".to_owned(), Json::to_string);
+        let text = |key: &str| {
+            json.get(key)
+                .map_or_else(|| "null".to_owned(), Json::to_string)
+        };
         let mut insert = self
             .connection
             .prepare_cached("INSERT OR IGNORE INTO messages VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)")
             .map_err(fault)?;
         let (content, metadata) = (text("content"), text("metadata"));
         let mut put = |id: &str| {
-            insert.execute(params![id, session, role.as_str(), content, metadata, created_at, version]).map_err(fault)
+            insert
+                .execute(params![
+                    id,
+                    session,
+                    role.as_str(),
+                    content,
+                    metadata,
+                    created_at,
+                    version
+                ])
+                .map_err(fault)
         };
-        let id = if put(&own_id)? > 0 { own_id } else { put(&address).map(|_| address.clone())? };
-        for Call { id: call, name, provider, provider_id, status } in calls {
+        let id = if put(&own_id)? > 0 {
+            own_id
+        } else {
+            put(&address).map(|_| address.clone())?
+        };
+        for Call {
+            id: call,
+            name,
+            provider,
+            provider_id,
+            status,
+        } in calls
+        {
             let mut insert = self
                 .connection
-                .prepare_cached("INSERT OR IGNORE INTO calls VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)")
+                .prepare_cached(
+                    "INSERT OR IGNORE INTO calls VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+                )
                 .map_err(fault)?;
             insert
-                .execute(params![call, session, id, name, provider_id, provider, status, created_at])
+                .execute(params![
+                    call,
+                    session,
+                    id,
+                    name,
+                    provider_id,
+                    provider,
+                    status,
+                    created_at
+                ])
                 .map_err(fault)?;
         }
         for (call, status) in results {
@@ -115,27 +166,46 @@ impl MessageDatabase {
                 .connection
                 .prepare_cached("INSERT OR IGNORE INTO results VALUES (?1, ?2, ?3, ?4)")
                 .map_err(fault)?;
-            insert.execute(params![call, id, status, created_at]).map_err(fault)?;
+            insert
+                .execute(params![call, id, status, created_at])
+                .map_err(fault)?;
         }
-        let mut insert =
-            self.connection.prepare_cached("INSERT OR IGNORE INTO places VALUES (?1, ?2, ?3)").map_err(fault)?;
-        insert.execute(params![address, id, parent]).map_err(fault)?;
+        let mut insert = self
+            .connection
+            .prepare_cached("INSERT OR IGNORE INTO places VALUES (?1, ?2, ?3)")
+            .map_err(fault)?;
+        insert
+            .execute(params![address, id, parent])
+            .map_err(fault)?;
         Ok(())
     }
 
-    /// Adds an event that isn't a message: answers true if it was a row of `sessions`, which is then a row again.
+    /// Adds an event that isn't a message: answers true if it was a row of `sessions`, which is
+    /// then a row again.
     ///
     /// # Errors
     /// [`ConnectorError::Sqlite`].
     pub fn add_event(&mut self, event: &Json) -> Result<bool, ConnectorError> {
-        let label = event.get("context").and_then(|context| context.get("msg:opaque")?.as_str());
-        let row = event.get("content").and_then(Json::as_str).filter(|_| label == Some(SESSION_LABEL));
-        let Some(row) = row.and_then(|text| Json::parse(text.as_bytes()).ok()) else { return Ok(false) };
+        let label = event
+            .get("context")
+            .and_then(|context| context.get("msg:opaque")?.as_str());
+        let row = event
+            .get("content")
+            .and_then(Json::as_str)
+            .filter(|_| label == Some(SESSION_LABEL));
+        let Some(row) = row.and_then(|text| Json::parse(text.as_bytes()).ok()) else {
+            return Ok(false);
+        };
         let text = |key: &str| row.get(key).and_then(Json::as_str);
         let number = |key: &str| row.get(key).and_then(Json::as_i64);
-        let Some(id) = text("id") else { return Ok(false) };
+        let Some(id) = text("id") else {
+            return Ok(false);
+        };
         let insert = "INSERT OR REPLACE INTO sessions VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
-        let (created, updated) = (number("created_at").unwrap_or(0), number("updated_at").unwrap_or(0));
+        let (created, updated) = (
+            number("created_at").unwrap_or(0),
+            number("updated_at").unwrap_or(0),
+        );
         self.connection
             .execute(
                 insert,
@@ -153,7 +223,8 @@ impl MessageDatabase {
         Ok(true)
     }
 
-    /// Makes the other tables and the indices, and closes the file: from now on it is kept with a write-ahead log.
+    /// Makes the other tables and the indices, and closes the file: from now on it is kept with a
+    /// write-ahead log.
     ///
     /// # Errors
     /// [`ConnectorError::Sqlite`].
@@ -163,8 +234,8 @@ impl MessageDatabase {
         self.connection.close().map_err(|(_, cause)| fault(cause))
     }
 
-    /// Tells every branch of every session, from its first message to its last: the conversation as it was last continued there. Messages
-    /// whose parent isn't here begin one.
+    /// Tells every branch of every session, from its first message to its last: the conversation as
+    /// it was last continued there. Messages whose parent isn't here begin one.
     ///
     /// # Errors
     /// [`ConnectorError::Sqlite`].
@@ -187,20 +258,34 @@ fn calls_of(message: &Message) -> Vec<Call> {
     if message.role != Role::Assistant {
         return Vec::new();
     }
-    let named = message.metadata.provider_raw.as_ref().and_then(provider_ids);
-    let status = if message.metadata.status == MessageStatus::Cancelled { "cancelled" } else { "pending" };
+    let named = message
+        .metadata
+        .provider_raw
+        .as_ref()
+        .and_then(provider_ids);
+    let status = if message.metadata.status == MessageStatus::Cancelled {
+        "cancelled"
+    } else {
+        "pending"
+    };
     let calls = message.content.iter().filter_map(|block| match block {
         ContentBlock::ToolUse(call) => Some(call),
         _ => None,
     });
-    let provider = message.metadata.provider.as_deref().or(named.as_ref().map(|(provider, _)| *provider));
+    let provider = message
+        .metadata
+        .provider
+        .as_deref()
+        .or(named.as_ref().map(|(provider, _)| *provider));
     calls
         .enumerate()
         .map(|(number, call)| Call {
             id: call.id.to_string(),
             name: call.name.to_string(),
             provider: provider.map(str::to_owned),
-            provider_id: named.as_ref().and_then(|(_, ids)| ids.get(number)?.as_str().map(str::to_owned)),
+            provider_id: named
+                .as_ref()
+                .and_then(|(_, ids)| ids.get(number)?.as_str().map(str::to_owned)),
             status,
         })
         .collect()
@@ -210,7 +295,10 @@ fn calls_of(message: &Message) -> Vec<Call> {
 fn provider_ids<'r>(raw: &'r Object<'r>) -> Option<(&'r str, &'r [Json<'r>])> {
     raw.iter().find_map(|(key, part)| {
         let ids = part.get("ids")?.as_array()?;
-        Some((key.split_once('/').map_or(key, |(provider, _)| provider), ids))
+        Some((
+            key.split_once('/').map_or(key, |(provider, _)| provider),
+            ids,
+        ))
     })
 }
 
@@ -224,5 +312,7 @@ fn results_of(message: &Message) -> Vec<(String, &'static str)> {
         (_, true) => "failed",
         (_, false) => "succeeded",
     };
-    results.map(|result| (result.tool_use_id.to_string(), status(result.is_error))).collect()
+    results
+        .map(|result| (result.tool_use_id.to_string(), status(result.is_error)))
+        .collect()
 }

@@ -7,7 +7,12 @@ use gristmill_schemas::json::{Json, Object};
 use super::super::error::{ErrorClass, ErrorForm, ErrorReport};
 
 /// Words by which a refused request turns out to be too long.
-const OVERFLOW_WORDS: [&str; 4] = ["context", "tokens exceeds", "too large", "prompt is too long"];
+const OVERFLOW_WORDS: [&str; 4] = [
+    "context",
+    "tokens exceeds",
+    "too large",
+    "prompt is too long",
+];
 
 /// The form.
 pub(super) struct Errors;
@@ -15,9 +20,17 @@ pub(super) struct Errors;
 impl ErrorForm for Errors {
     fn read<'j>(&self, body: &'j Json<'j>) -> Option<ErrorReport<'j>> {
         // Bedrock and Vertex may refuse in words of their own: a message and nothing else.
-        let bare = body.as_object().is_some_and(|body| body.len() == 1 && body.contains_key("message"));
-        let error = if bare { body } else { body.get("error").filter(|error| error.as_object().is_some())? };
-        let text = |json: &'j Json<'j>, key| json.get(key).and_then(Json::as_str).map(Cow::Borrowed);
+        let bare = body
+            .as_object()
+            .is_some_and(|body| body.len() == 1 && body.contains_key("message"));
+        let error = if bare {
+            body
+        } else {
+            body.get("error")
+                .filter(|error| error.as_object().is_some())?
+        };
+        let text =
+            |json: &'j Json<'j>, key| json.get(key).and_then(Json::as_str).map(Cow::Borrowed);
         Some(ErrorReport {
             message: text(error, "message"),
             kind: text(error, "type"),
@@ -50,7 +63,11 @@ impl ErrorForm for Errors {
             "invalid_request_error" => {
                 let message = report.message.as_deref().unwrap_or_default().to_lowercase();
                 let too_long = OVERFLOW_WORDS.iter().any(|words| message.contains(words));
-                if too_long { ErrorClass::ContextOverflow } else { ErrorClass::InvalidRequest }
+                if too_long {
+                    ErrorClass::ContextOverflow
+                } else {
+                    ErrorClass::InvalidRequest
+                }
             }
             "api_error" => ErrorClass::ServerError,
             _ => return None,

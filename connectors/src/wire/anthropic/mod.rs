@@ -1,7 +1,7 @@
 //! Anthropic Messages: on its own API, on Vertex AI (`rawPredict`) and on Bedrock (`InvokeModel`).
 //!
-//! System prompts are one member beside the messages; tool results stand in user messages, before what the user says, several in
-//! a row in one; thinking is signed.
+//! System prompts are one member beside the messages; tool results stand in user messages, before
+//! what the user says, several in a row in one; thinking is signed.
 
 mod errors;
 mod read;
@@ -29,11 +29,17 @@ pub struct Anthropic {
 }
 
 /// Anthropic's own API.
-pub static MESSAGES: Anthropic = Anthropic { key: "anthropic/messages" };
+pub static MESSAGES: Anthropic = Anthropic {
+    key: "anthropic/messages",
+};
 /// Claude on Vertex AI: the model stands in the address, not in the body.
-pub static VERTEX: Anthropic = Anthropic { key: "vertex/rawpredict" };
+pub static VERTEX: Anthropic = Anthropic {
+    key: "vertex/rawpredict",
+};
 /// Claude on Bedrock by `InvokeModel`: the model stands in the address, not in the body.
-pub static BEDROCK: Anthropic = Anthropic { key: "bedrock/invoke" };
+pub static BEDROCK: Anthropic = Anthropic {
+    key: "bedrock/invoke",
+};
 
 /// The members of a response that are its message.
 const MESSAGE_MEMBERS: &[&str] = &["role", "content"];
@@ -59,23 +65,41 @@ impl Adapter for Anthropic {
     fn is_request(&self, body: &Json) -> bool {
         let max_tokens = body.get("max_tokens").is_some();
         let content = |message: &Json| {
-            message.get("content").is_some_and(|content| content.as_str().is_some() || is_blocks(content))
+            message
+                .get("content")
+                .is_some_and(|content| content.as_str().is_some() || is_blocks(content))
         };
-        max_tokens && body.get("messages").and_then(Json::as_array).is_some_and(|messages| messages.iter().all(content))
+        max_tokens
+            && body
+                .get("messages")
+                .and_then(Json::as_array)
+                .is_some_and(|messages| messages.iter().all(content))
     }
 
     fn is_response(&self, body: &Json) -> bool {
-        let role = body.get("role").is_none_or(|role| role.as_str() == Some("assistant"));
+        let role = body
+            .get("role")
+            .is_none_or(|role| role.as_str() == Some("assistant"));
         // Items of OpenAI's Responses are messages, too, of other parts.
         let own = |part: &Json| {
-            !matches!(part.get("type").and_then(Json::as_str), Some("output_text" | "input_text" | "refusal"))
+            !matches!(
+                part.get("type").and_then(Json::as_str),
+                Some("output_text" | "input_text" | "refusal")
+            )
         };
         body.get("type").and_then(Json::as_str) == Some("message")
             && role
-            && body.get("content").and_then(Json::as_array).is_some_and(|parts| parts.iter().all(own))
+            && body
+                .get("content")
+                .and_then(Json::as_array)
+                .is_some_and(|parts| parts.iter().all(own))
     }
 
-    fn read_request<'j>(&self, body: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> Result<Request<'j>, Unreadable> {
+    fn read_request<'j>(
+        &self,
+        body: &'j Json<'j>,
+        reader: &mut Reader<'_, 'j>,
+    ) -> Result<Request<'j>, Unreadable> {
         read::request(body, reader)
     }
 
@@ -83,11 +107,19 @@ impl Adapter for Anthropic {
         write::request(request, writer)
     }
 
-    fn read_response<'j>(&self, body: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> Result<Response<'j>, Unreadable> {
+    fn read_response<'j>(
+        &self,
+        body: &'j Json<'j>,
+        reader: &mut Reader<'_, 'j>,
+    ) -> Result<Response<'j>, Unreadable> {
         read::response(body, reader)
     }
 
-    fn write_response<'m>(&self, response: &'m Response<'m>, writer: &mut Writer<'_>) -> Written<'m> {
+    fn write_response<'m>(
+        &self,
+        response: &'m Response<'m>,
+        writer: &mut Writer<'_>,
+    ) -> Written<'m> {
         write::response(response, writer)
     }
 
@@ -107,8 +139,9 @@ impl Adapter for Anthropic {
         group_hoisted(messages)
     }
 
-    /// Cache markers: on the last tool, on the instructions that stay the same, and on the last block of the last message. Instructions
-    /// of nothing but white space aren't sent: the provider refuses them.
+    /// Cache markers: on the last tool, on the instructions that stay the same, and on the last
+    /// block of the last message. Instructions of nothing but white space aren't sent: the provider
+    /// refuses them.
     fn send_hints(&self, body: &mut Json, request: &Request, _hints: &SendHints) {
         let Json::Object(body) = body else { return };
         mark_last(body.get_mut("tools"));
@@ -117,7 +150,12 @@ impl Adapter for Anthropic {
             mark_first(body.get_mut("system"));
         }
         if let Some(Json::Array(messages)) = body.get_mut("messages") {
-            mark_last(messages.last_mut().and_then(Json::as_object_mut).and_then(|message| message.get_mut("content")));
+            mark_last(
+                messages
+                    .last_mut()
+                    .and_then(Json::as_object_mut)
+                    .and_then(|message| message.get_mut("content")),
+            );
         }
     }
 
@@ -127,12 +165,17 @@ impl Adapter for Anthropic {
 
     /// Letters, digits, underscores and hyphens.
     fn accepts_call_id(&self, id: &str) -> bool {
-        !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-')
+        !id.is_empty()
+            && id
+                .bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-')
     }
 }
 
 fn is_blocks(content: &Json) -> bool {
-    content.as_array().is_some_and(|blocks| blocks.iter().all(|block| block.get("type").is_some()))
+    content
+        .as_array()
+        .is_some_and(|blocks| blocks.iter().all(|block| block.get("type").is_some()))
 }
 
 fn is_blank(text: &str) -> bool {
@@ -141,7 +184,9 @@ fn is_blank(text: &str) -> bool {
 
 /// Takes out instructions that hold nothing but white space, one by one or all of them.
 fn leave_out_blank(body: &mut Object) {
-    let Some(system) = body.get_mut("system") else { return };
+    let Some(system) = body.get_mut("system") else {
+        return;
+    };
     let blank = |text: Option<&Json>| text.and_then(Json::as_str).is_some_and(is_blank);
     let nothing_left = match system {
         Json::Array(blocks) => {

@@ -15,8 +15,14 @@ use super::super::place::Place;
 use super::super::read::Reader;
 use super::message_place;
 
-pub(super) fn request<'j>(body: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> Result<Request<'j>, Unreadable> {
-    let messages = body.get("messages").and_then(Json::as_array).ok_or(Unreadable("no list of messages".into()))?;
+pub(super) fn request<'j>(
+    body: &'j Json<'j>,
+    reader: &mut Reader<'_, 'j>,
+) -> Result<Request<'j>, Unreadable> {
+    let messages = body
+        .get("messages")
+        .and_then(Json::as_array)
+        .ok_or(Unreadable("no list of messages".into()))?;
     if let Some(system) = body.get("system").filter(|system| !system.is_null()) {
         reader.unit(Place::member("system"));
         let blocks = blocks(system, reader);
@@ -37,14 +43,20 @@ pub(super) fn request<'j>(body: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> Re
             .collect(),
         max_output_tokens: body.get("max_tokens").and_then(Json::as_u64),
         stop_sequences: strings(body.get("stop_sequences")),
-        temperature: body.get("temperature").and_then(Json::as_number).map(|number| number.reborrow()),
+        temperature: body
+            .get("temperature")
+            .and_then(Json::as_number)
+            .map(|number| number.reborrow()),
         stream: body.get("stream").and_then(Json::as_bool).unwrap_or(false),
         ..Request::default()
     })
 }
 
 fn request_message<'j>(message: &'j Json<'j>, reader: &mut Reader<'_, 'j>) {
-    let role = message.get("role").and_then(Json::as_str).unwrap_or_default();
+    let role = message
+        .get("role")
+        .and_then(Json::as_str)
+        .unwrap_or_default();
     let content = message.get("content").unwrap_or(&Json::Null);
     match role {
         "user" => user_message(content, reader),
@@ -71,7 +83,11 @@ fn user_message<'j>(content: &'j Json<'j>, reader: &mut Reader<'_, 'j>) {
         results += 1;
     }
     let said = match content {
-        Json::Array(items) => items.iter().filter(|item| !is_result(item)).map(|item| block(item, reader)).collect(),
+        Json::Array(items) => items
+            .iter()
+            .filter(|item| !is_result(item))
+            .map(|item| block(item, reader))
+            .collect(),
         content => blocks(content, reader),
     };
     if results == 0 || !said.is_empty() {
@@ -89,7 +105,11 @@ fn blocks<'j>(content: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> Vec<Content
 }
 
 fn or_empty_text(blocks: Vec<ContentBlock>) -> Vec<ContentBlock> {
-    if blocks.is_empty() { vec![ContentBlock::text("")] } else { blocks }
+    if blocks.is_empty() {
+        vec![ContentBlock::text("")]
+    } else {
+        blocks
+    }
 }
 
 fn block<'j>(json: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> ContentBlock<'j> {
@@ -105,16 +125,31 @@ fn known_block<'j>(json: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> Option<Co
             let input = reader.input(id, json.get("input"));
             reader.tool_use(id, text(json, "name")?, input)
         }
-        "thinking" => ContentBlock::Thinking { text: text(json, "thinking")?, signature: text(json, "signature") },
-        "redacted_thinking" => ContentBlock::RedactedThinking { data: text(json, "data")? },
+        "thinking" => ContentBlock::Thinking {
+            text: text(json, "thinking")?,
+            signature: text(json, "signature"),
+        },
+        "redacted_thinking" => ContentBlock::RedactedThinking {
+            data: text(json, "data")?,
+        },
         _ => return None,
     })
 }
 
 fn tool_result<'j>(json: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> ContentBlock<'j> {
-    let content = json.get("content").map_or_else(Vec::new, |content| blocks(content, reader));
-    let is_error = json.get("is_error").and_then(Json::as_bool).unwrap_or(false);
-    reader.tool_result(json.get("tool_use_id").and_then(Json::as_str), None, content, is_error)
+    let content = json
+        .get("content")
+        .map_or_else(Vec::new, |content| blocks(content, reader));
+    let is_error = json
+        .get("is_error")
+        .and_then(Json::as_bool)
+        .unwrap_or(false);
+    reader.tool_result(
+        json.get("tool_use_id").and_then(Json::as_str),
+        None,
+        content,
+        is_error,
+    )
 }
 
 fn image<'j>(source: &'j Json<'j>) -> Option<ImageBlock<'j>> {
@@ -124,34 +159,56 @@ fn image<'j>(source: &'j Json<'j>) -> Option<ImageBlock<'j>> {
         _ => return None,
     };
     let media_type = text(source, "media_type").unwrap_or(Cow::Borrowed(ASSUMED_IMAGE_TYPE));
-    Some(ImageBlock { source: image, media_type })
+    Some(ImageBlock {
+        source: image,
+        media_type,
+    })
 }
 
 fn tool<'j>(json: &'j Json<'j>, reader: &Reader<'_, 'j>) -> RequestTool<'j> {
-    let custom = json.get("type").is_none_or(|kind| kind.is_null() || kind.as_str() == Some("custom"));
+    let custom = json
+        .get("type")
+        .is_none_or(|kind| kind.is_null() || kind.as_str() == Some("custom"));
     match (text(json, "name"), json.get("input_schema")) {
-        (Some(name), Some(Json::Object(schema))) if custom => RequestTool::Defined(ToolDefinition {
-            name,
-            description: text(json, "description").unwrap_or_default(),
-            input_schema: schema.reborrow(),
-            side_effects: SideEffects::None,
-            requires_workspace: false,
-        }),
-        _ => RequestTool::Wire { adapter: Cow::Borrowed(reader.key()), json: json.reborrow() },
+        (Some(name), Some(Json::Object(schema))) if custom => {
+            RequestTool::Defined(ToolDefinition {
+                name,
+                description: text(json, "description").unwrap_or_default(),
+                input_schema: schema.reborrow(),
+                side_effects: SideEffects::None,
+                requires_workspace: false,
+            })
+        }
+        _ => RequestTool::Wire {
+            adapter: Cow::Borrowed(reader.key()),
+            json: json.reborrow(),
+        },
     }
 }
 
-pub(super) fn response<'j>(body: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> Result<Response<'j>, Unreadable> {
-    let content = body.get("content").and_then(Json::as_array).ok_or(Unreadable("no list of content".into()))?;
+pub(super) fn response<'j>(
+    body: &'j Json<'j>,
+    reader: &mut Reader<'_, 'j>,
+) -> Result<Response<'j>, Unreadable> {
+    let content = body
+        .get("content")
+        .and_then(Json::as_array)
+        .ok_or(Unreadable("no list of content".into()))?;
     let content = content.iter().map(|item| block(item, reader)).collect();
-    let stop_reason = body.get("stop_reason").and_then(Json::as_str).map(self::stop_reason);
+    let stop_reason = body
+        .get("stop_reason")
+        .and_then(Json::as_str)
+        .map(self::stop_reason);
     reader.choice(message_place(), content, stop_reason);
     Ok(Response {
         id: text(body, "id"),
         created_at: None,
         model: text(body, "model"),
         choices: Vec::new(),
-        usage: body.get("usage").filter(|usage| !usage.is_null()).map(usage),
+        usage: body
+            .get("usage")
+            .filter(|usage| !usage.is_null())
+            .map(usage),
         provider_raw: None,
     })
 }

@@ -48,7 +48,9 @@ struct Block<'f> {
 
 impl<'f> Fold<'f> {
     fn event(&mut self, event: Json<'f>) {
-        let Json::Object(mut event) = event else { return };
+        let Json::Object(mut event) = event else {
+            return;
+        };
         let kind = event.remove("type");
         let kind = kind.as_ref().and_then(Json::as_str).unwrap_or_default();
         match kind {
@@ -81,18 +83,27 @@ impl<'f> Fold<'f> {
     }
 
     fn block_start(&mut self, mut event: Object<'f>) {
-        let index = self.index(&event).unwrap_or_else(|| self.blocks.keys().next_back().map_or(0, |last| last + 1));
+        let index = self
+            .index(&event)
+            .unwrap_or_else(|| self.blocks.keys().next_back().map_or(0, |last| last + 1));
         if let Some(Json::Object(block)) = event.remove("content_block") {
             self.blocks.insert(index, Block { block, input: None });
         }
     }
 
     fn block_delta(&mut self, mut event: Object<'f>) {
-        let index = self.index(&event).or_else(|| self.blocks.keys().next_back().copied());
-        let Some(Json::Object(mut delta)) = event.remove("delta") else { return };
+        let index = self
+            .index(&event)
+            .or_else(|| self.blocks.keys().next_back().copied());
+        let Some(Json::Object(mut delta)) = event.remove("delta") else {
+            return;
+        };
         let kind = delta.remove("type");
         let block = self.blocks.entry(index.unwrap_or(0));
-        let block = block.or_insert_with(|| Block { block: Object::new(), input: None });
+        let block = block.or_insert_with(|| Block {
+            block: Object::new(),
+            input: None,
+        });
         match kind.as_ref().and_then(Json::as_str) {
             Some("input_json_delta") => {
                 let piece = delta.remove("partial_json");
@@ -107,7 +118,9 @@ impl<'f> Fold<'f> {
                 }
             }
             // Every other delta adds to the members that it names.
-            _ => delta.into_iter().for_each(|(key, value)| append(&mut block.block, key, value)),
+            _ => delta
+                .into_iter()
+                .for_each(|(key, value)| append(&mut block.block, key, value)),
         }
     }
 
@@ -130,7 +143,11 @@ impl<'f> Fold<'f> {
     }
 
     fn finish(mut self) -> Folded<'f> {
-        let blocks = self.blocks.into_values().map(Block::finish).collect::<Vec<_>>();
+        let blocks = self
+            .blocks
+            .into_values()
+            .map(Block::finish)
+            .collect::<Vec<_>>();
         let body = match (&self.error, self.message.is_empty() && blocks.is_empty()) {
             (Some(error), true) => {
                 let members = [("type", Json::from("error")), ("error", error.clone())];
@@ -147,7 +164,11 @@ impl<'f> Fold<'f> {
                 Json::Object(self.message)
             }
         };
-        Folded { body, complete: self.complete && self.error.is_none(), error: self.error }
+        Folded {
+            body,
+            complete: self.complete && self.error.is_none(),
+            error: self.error,
+        }
     }
 }
 
@@ -155,9 +176,12 @@ impl<'f> Block<'f> {
     fn finish(mut self) -> Json<'f> {
         if let Some(text) = self.input.filter(|text| !text.is_empty()) {
             // Text that is cut short or no object stays text, so that none of it is lost.
-            let input =
-                Json::parse(text.as_bytes()).ok().filter(|input| input.as_object().is_some()).map(Json::into_owned);
-            self.block.insert("input", input.unwrap_or_else(|| Json::from(text)));
+            let input = Json::parse(text.as_bytes())
+                .ok()
+                .filter(|input| input.as_object().is_some())
+                .map(Json::into_owned);
+            self.block
+                .insert("input", input.unwrap_or_else(|| Json::from(text)));
         }
         Json::Object(self.block)
     }
@@ -199,12 +223,20 @@ pub(super) struct Events {
 }
 
 impl Follower for Events {
-    fn event(&mut self, data: &Json, assembler: &mut Assembler, call_id: &mut dyn FnMut(Option<&str>) -> String) {
+    fn event(
+        &mut self,
+        data: &Json,
+        assembler: &mut Assembler,
+        call_id: &mut dyn FnMut(Option<&str>) -> String,
+    ) {
         match data.get("type").and_then(Json::as_str).unwrap_or_default() {
-            "message_start" => self.take_usage(data.get("message").and_then(|message| message.get("usage"))),
+            "message_start" => {
+                self.take_usage(data.get("message").and_then(|message| message.get("usage")))
+            }
             "content_block_start" => {
                 let index = data.get("index").and_then(Json::as_u64);
-                let index = index.unwrap_or_else(|| self.blocks.keys().next_back().map_or(0, |last| last + 1));
+                let index = index
+                    .unwrap_or_else(|| self.blocks.keys().next_back().map_or(0, |last| last + 1));
                 if let Some(block) = data.get("content_block") {
                     self.blocks.insert(index, begin(block, assembler, call_id));
                     self.open = Some(index);
@@ -222,7 +254,10 @@ impl Follower for Events {
                 }
             }
             "message_delta" => {
-                let reason = data.get("delta").and_then(|delta| delta.get("stop_reason")).and_then(Json::as_str);
+                let reason = data
+                    .get("delta")
+                    .and_then(|delta| delta.get("stop_reason"))
+                    .and_then(Json::as_str);
                 self.stop_reason = reason.map(read::stop_reason).or(self.stop_reason);
                 self.take_usage(data.get("usage"));
             }
@@ -246,8 +281,14 @@ impl Follower for Events {
         if let Some(at) = self.open.take().and_then(|open| self.blocks.get(&open)) {
             assembler.end(*at);
         }
-        let reason = self.stop_reason.filter(|_| !self.failed).unwrap_or(StopReason::Error);
-        assembler.complete(reason, read::usage(&Json::Object(std::mem::take(&mut self.usage))));
+        let reason = self
+            .stop_reason
+            .filter(|_| !self.failed)
+            .unwrap_or(StopReason::Error);
+        assembler.complete(
+            reason,
+            read::usage(&Json::Object(std::mem::take(&mut self.usage))),
+        );
     }
 }
 
@@ -265,7 +306,11 @@ impl Events {
 }
 
 /// Begins a block. What it holds already is a piece of it.
-fn begin(block: &Json, assembler: &mut Assembler, call_id: &mut dyn FnMut(Option<&str>) -> String) -> usize {
+fn begin(
+    block: &Json,
+    assembler: &mut Assembler,
+    call_id: &mut dyn FnMut(Option<&str>) -> String,
+) -> usize {
     let text = |key| block.get(key).and_then(Json::as_str).unwrap_or_default();
     match text("type") {
         "text" => {
@@ -279,11 +324,14 @@ fn begin(block: &Json, assembler: &mut Assembler, call_id: &mut dyn FnMut(Option
             assembler.sign(at, text("signature"));
             at
         }
-        "redacted_thinking" => {
-            assembler.whole(ContentBlock::RedactedThinking { data: Cow::Owned(text("data").to_owned()) })
-        }
+        "redacted_thinking" => assembler.whole(ContentBlock::RedactedThinking {
+            data: Cow::Owned(text("data").to_owned()),
+        }),
         "tool_use" => {
-            let at = assembler.begin_tool(call_id(block.get("id").and_then(Json::as_str)), text("name"));
+            let at = assembler.begin_tool(
+                call_id(block.get("id").and_then(Json::as_str)),
+                text("name"),
+            );
             if let Some(input) = block.get("input").and_then(Json::as_object) {
                 assembler.input(at, input.clone().into_owned());
             }
@@ -291,7 +339,10 @@ fn begin(block: &Json, assembler: &mut Assembler, call_id: &mut dyn FnMut(Option
         }
         _ => {
             let origin = Origin::Wire(Cow::Borrowed(super::MESSAGES.key));
-            assembler.whole(ContentBlock::Unknown(UnknownBlock { origin, json: block.clone().into_owned() }))
+            assembler.whole(ContentBlock::Unknown(UnknownBlock {
+                origin,
+                json: block.clone().into_owned(),
+            }))
         }
     }
 }

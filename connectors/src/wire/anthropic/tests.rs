@@ -13,17 +13,26 @@ use super::super::write::WriteOptions;
 use super::MESSAGES;
 
 fn frames(events: &[&'static str]) -> Vec<Frame<'static>> {
-    let data = events.iter().map(|event| Json::parse(event.as_bytes()).unwrap());
+    let data = events
+        .iter()
+        .map(|event| Json::parse(event.as_bytes()).unwrap());
     data.map(|data| Frame { event: None, data }).collect()
 }
 
 /// The events of a stream, each without the id of its call.
 fn told(events: &[&'static str]) -> Vec<String> {
     let context = ReadContext::at(Timestamp::from_micros(0));
-    let told = follow(&MESSAGES, "anthropic:c", frames(events), &mut Conversation::new("test"), &context);
+    let told = follow(
+        &MESSAGES,
+        "anthropic:c",
+        frames(events),
+        &mut Conversation::new("test"),
+        &context,
+    );
     let events = told.iter().map(|event| {
         let mut json = event.to_json();
-        json.as_object_mut().map(|members| members.remove("tool_use_id"));
+        json.as_object_mut()
+            .map(|members| members.remove("tool_use_id"));
         json.to_string()
     });
     events.collect()
@@ -37,10 +46,12 @@ fn a_null_among_the_last_counts_is_no_count() {
     let end = r#"{"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"input_tokens":null,"cache_read_input_tokens":null,"output_tokens":3}}"#;
     let folded = MESSAGES.fold(frames(&[START, end, STOP]));
     let usage = folded.body.get("usage").unwrap().to_string();
-    assert_eq!(usage, r#"{"input_tokens":9,"cache_read_input_tokens":4,"output_tokens":3}"#);
+    assert_eq!(
+        usage,
+        r#"{"input_tokens":9,"cache_read_input_tokens":4,"output_tokens":3}"#
+    );
     let complete = told(&[START, end, STOP]).pop().unwrap();
-    let usage =
-        r#""usage":{"input_tokens":9,"output_tokens":3,"cached_input_tokens":4,"cache_creation_input_tokens":0}"#;
+    let usage = r#""usage":{"input_tokens":9,"output_tokens":3,"cached_input_tokens":4,"cache_creation_input_tokens":0}"#;
     assert!(complete.contains(usage), "{complete}");
 }
 
@@ -68,7 +79,11 @@ fn a_call_tells_every_piece_of_its_input_and_the_empty_first_one_too() {
 fn a_stream_that_stops_without_a_reason_ended_its_turn_and_one_that_was_cut_did_not() {
     let reason = |events: &[&'static str]| {
         let complete = told(events).pop().unwrap();
-        Json::parse(complete.as_bytes()).unwrap().get("stop_reason").and_then(Json::as_str).map(str::to_owned)
+        Json::parse(complete.as_bytes())
+            .unwrap()
+            .get("stop_reason")
+            .and_then(Json::as_str)
+            .map(str::to_owned)
     };
     assert_eq!(reason(&[START, STOP]).as_deref(), Some("end_turn"));
     assert_eq!(reason(&[START]).as_deref(), Some("error"));
@@ -80,29 +95,66 @@ fn a_stream_that_stops_without_a_reason_ended_its_turn_and_one_that_was_cut_did_
 fn instructions_of_white_space_are_not_sent() {
     for (stable, volatile, sent) in [
         (Some(" \n"), None, None),
-        (Some(" \n"), Some("now"), Some(r#"[{"type":"text","text":"now"}]"#)),
-        (Some("s"), Some("\t"), Some(r#"[{"type":"text","text":"s","cache_control":{"type":"ephemeral"}}]"#)),
-        (Some(" s "), None, Some(r#"[{"type":"text","text":" s ","cache_control":{"type":"ephemeral"}}]"#)),
+        (
+            Some(" \n"),
+            Some("now"),
+            Some(r#"[{"type":"text","text":"now"}]"#),
+        ),
+        (
+            Some("s"),
+            Some("\t"),
+            Some(r#"[{"type":"text","text":"s","cache_control":{"type":"ephemeral"}}]"#),
+        ),
+        (
+            Some(" s "),
+            None,
+            Some(r#"[{"type":"text","text":" s ","cache_control":{"type":"ephemeral"}}]"#),
+        ),
     ] {
         let request = Request {
             system_prompt: stable.map(Into::into),
             system_prompt_volatile: volatile.map(Into::into),
             ..Request::default()
         };
-        let mut body = write_request(&MESSAGES, &request, &mut ToolIdMap::new(), WriteOptions::default()).json;
+        let mut body = write_request(
+            &MESSAGES,
+            &request,
+            &mut ToolIdMap::new(),
+            WriteOptions::default(),
+        )
+        .json;
         MESSAGES.send_hints(&mut body, &request, &SendHints::default());
-        assert_eq!(body.get("system").map(Json::to_string).as_deref(), sent, "{stable:?} {volatile:?}");
+        assert_eq!(
+            body.get("system").map(Json::to_string).as_deref(),
+            sent,
+            "{stable:?} {volatile:?}"
+        );
     }
 }
 
 #[test]
 fn a_limit_that_was_never_told_is_what_the_model_says_at_most() {
     let written = |request: &Request| {
-        let body = write_request(&MESSAGES, request, &mut ToolIdMap::new(), WriteOptions::default()).json;
+        let body = write_request(
+            &MESSAGES,
+            request,
+            &mut ToolIdMap::new(),
+            WriteOptions::default(),
+        )
+        .json;
         body.get("max_tokens").and_then(Json::as_u64)
     };
-    assert_eq!(written(&Request::default()), Some(MESSAGES.capabilities("").max_output_tokens));
-    assert_eq!(written(&Request { max_output_tokens: Some(7), ..Request::default() }), Some(7));
+    assert_eq!(
+        written(&Request::default()),
+        Some(MESSAGES.capabilities("").max_output_tokens)
+    );
+    assert_eq!(
+        written(&Request {
+            max_output_tokens: Some(7),
+            ..Request::default()
+        }),
+        Some(7)
+    );
 }
 
 #[test]
@@ -113,6 +165,11 @@ fn what_an_image_leaves_unsaid_comes_back_unsaid() {
     let context = ReadContext::at(Timestamp::from_micros(0));
     let read = read_request(&MESSAGES, &body, &mut Conversation::new("test"), &context).unwrap();
     assert!(read.warnings.is_empty(), "{:?}", read.warnings);
-    let written = write_request(&MESSAGES, &read.request, &mut ToolIdMap::new(), WriteOptions::default());
+    let written = write_request(
+        &MESSAGES,
+        &read.request,
+        &mut ToolIdMap::new(),
+        WriteOptions::default(),
+    );
     assert_eq!(written.json, body);
 }

@@ -16,40 +16,70 @@ use super::message_place;
 pub(super) fn request<'m>(request: &'m Request<'m>, writer: &mut Writer<'_>) -> Written<'m> {
     let mut body = Object::new();
     if let Some(model) = &request.model {
-        body.insert("model", gristmill_schemas::message::model_id::wire_name(model));
+        body.insert(
+            "model",
+            gristmill_schemas::message::model_id::wire_name(model),
+        );
     }
-    // The API refuses a request without a limit; one that was never told is what the model says at most.
+    // The API refuses a request without a limit; one that was never told is what the model says at
+    // most.
     let model = request.model.as_deref().unwrap_or_default();
     body.insert(
         "max_tokens",
-        request.max_output_tokens.unwrap_or_else(|| writer.capabilities(model).max_output_tokens),
+        request
+            .max_output_tokens
+            .unwrap_or_else(|| writer.capabilities(model).max_output_tokens),
     );
     let mut list = Vec::new();
     let mut places = Vec::new();
-    let mut system = request.system_prompt.as_deref().map_or_else(Vec::new, |prompt| vec![prompt]);
+    let mut system = request
+        .system_prompt
+        .as_deref()
+        .map_or_else(Vec::new, |prompt| vec![prompt]);
     for unit in writer.units() {
-        let messages: Vec<&Message> = unit.messages.iter().filter_map(|&index| request.messages.get(index)).collect();
+        let messages: Vec<&Message> = unit
+            .messages
+            .iter()
+            .filter_map(|&index| request.messages.get(index))
+            .collect();
         if is_hoisted(&unit, &messages) {
-            system.extend(messages.iter().flat_map(|message| &message.content).filter_map(ContentBlock::as_text));
+            system.extend(
+                messages
+                    .iter()
+                    .flat_map(|message| &message.content)
+                    .filter_map(ContentBlock::as_text),
+            );
             places.push(Some(Place::member("system")));
             continue;
         }
         let written = message(&messages, writer);
-        places.push(written.is_some().then(|| Place::item("messages", list.len())));
+        places.push(
+            written
+                .is_some()
+                .then(|| Place::item("messages", list.len())),
+        );
         list.extend(written);
     }
     if let Some(system) = system_blocks(&system, request.system_prompt_volatile.as_deref()) {
         body.insert("system", system);
     }
     body.insert("messages", list);
-    let tools: Vec<Json> = request.tools.iter().filter_map(|tool| self::tool(tool, writer)).collect();
+    let tools: Vec<Json> = request
+        .tools
+        .iter()
+        .filter_map(|tool| self::tool(tool, writer))
+        .collect();
     if !tools.is_empty() {
         body.insert("tools", tools);
     }
     if !request.stop_sequences.is_empty() {
         body.insert(
             "stop_sequences",
-            request.stop_sequences.iter().map(|text| Json::from(&**text)).collect::<Vec<_>>(),
+            request
+                .stop_sequences
+                .iter()
+                .map(|text| Json::from(&**text))
+                .collect::<Vec<_>>(),
         );
     }
     if let Some(temperature) = &request.temperature {
@@ -58,18 +88,29 @@ pub(super) fn request<'m>(request: &'m Request<'m>, writer: &mut Writer<'_>) -> 
     if request.stream {
         body.insert("stream", true);
     }
-    Written { body: Json::Object(body), places }
+    Written {
+        body: Json::Object(body),
+        places,
+    }
 }
 
 fn system_blocks<'m>(stable: &[&'m str], volatile: Option<&'m str>) -> Option<Vec<Json<'m>>> {
-    let stable: Vec<&str> = stable.iter().copied().filter(|text| !text.is_empty()).collect();
+    let stable: Vec<&str> = stable
+        .iter()
+        .copied()
+        .filter(|text| !text.is_empty())
+        .collect();
     let stable = match stable.as_slice() {
         [] => None,
         [one] => Some(Cow::Borrowed(*one)),
         several => Some(Cow::Owned(several.join("\n\n"))),
     };
     let volatile = volatile.filter(|text| !text.is_empty()).map(Cow::Borrowed);
-    let blocks: Vec<Json> = [stable, volatile].into_iter().flatten().map(text_block).collect();
+    let blocks: Vec<Json> = [stable, volatile]
+        .into_iter()
+        .flatten()
+        .map(text_block)
+        .collect();
     (!blocks.is_empty()).then_some(blocks)
 }
 
@@ -87,8 +128,12 @@ fn message<'m>(messages: &[&'m Message<'m>], writer: &mut Writer<'_>) -> Option<
         Role::System => "system",
         Role::User | Role::Tool => "user",
     };
-    let blocks = messages.iter().flat_map(|message| message.content.iter().map(move |block| (*message, block)));
-    let content: Vec<Json> = blocks.filter_map(|(message, block)| self::block(message, block, writer)).collect();
+    let blocks = messages
+        .iter()
+        .flat_map(|message| message.content.iter().map(move |block| (*message, block)));
+    let content: Vec<Json> = blocks
+        .filter_map(|(message, block)| self::block(message, block, writer))
+        .collect();
     if content.is_empty() {
         return None;
     }
@@ -98,7 +143,11 @@ fn message<'m>(messages: &[&'m Message<'m>], writer: &mut Writer<'_>) -> Option<
     Some(Json::Object(wire))
 }
 
-fn block<'m>(message: &'m Message<'m>, block: &'m ContentBlock<'m>, writer: &mut Writer<'_>) -> Option<Json<'m>> {
+fn block<'m>(
+    message: &'m Message<'m>,
+    block: &'m ContentBlock<'m>,
+    writer: &mut Writer<'_>,
+) -> Option<Json<'m>> {
     let mut wire = Object::new();
     match block {
         ContentBlock::Text(text) => return Some(text_block(Cow::Borrowed(text))),
@@ -114,7 +163,9 @@ fn block<'m>(message: &'m Message<'m>, block: &'m ContentBlock<'m>, writer: &mut
         }
         ContentBlock::ToolResult(result) => return Some(tool_result(message, result, writer)),
         ContentBlock::Thinking { text, signature } => {
-            let signed = signature.as_deref().is_some_and(|signature| !signature.is_empty());
+            let signed = signature
+                .as_deref()
+                .is_some_and(|signature| !signature.is_empty());
             if !(writer.plain() || writer.takes_thinking(message, signed, is_claude)) {
                 return drop(message, block, DropReason::ForeignThinking, writer);
             }
@@ -132,24 +183,36 @@ fn block<'m>(message: &'m Message<'m>, block: &'m ContentBlock<'m>, writer: &mut
             wire.insert("data", &**data);
         }
         ContentBlock::Unknown(unknown) => match &unknown.origin {
-            Origin::Wire(adapter) if writer.speaks(adapter) => return Some(unknown.json.reborrow()),
+            Origin::Wire(adapter) if writer.speaks(adapter) => {
+                return Some(unknown.json.reborrow());
+            }
             _ => return drop(message, block, DropReason::ForeignBlock, writer),
         },
     }
     Some(Json::Object(wire))
 }
 
-fn drop<'m>(message: &Message, block: &ContentBlock, reason: DropReason, writer: &mut Writer<'_>) -> Option<Json<'m>> {
+fn drop<'m>(
+    message: &Message,
+    block: &ContentBlock,
+    reason: DropReason,
+    writer: &mut Writer<'_>,
+) -> Option<Json<'m>> {
     writer.drop_block(message, block, reason);
     None
 }
 
 /// Claude thinks on three platforms, two of which have other models too.
 fn is_claude(provider: &str, model: &str) -> bool {
-    provider == "anthropic" || (matches!(provider, "vertex" | "bedrock") && model.contains("claude"))
+    provider == "anthropic"
+        || (matches!(provider, "vertex" | "bedrock") && model.contains("claude"))
 }
 
-fn tool_result<'m>(message: &'m Message<'m>, result: &'m ToolResultBlock<'m>, writer: &mut Writer<'_>) -> Json<'m> {
+fn tool_result<'m>(
+    message: &'m Message<'m>,
+    result: &'m ToolResultBlock<'m>,
+    writer: &mut Writer<'_>,
+) -> Json<'m> {
     let mut content = Vec::with_capacity(result.content.len());
     for inner in &result.content {
         match inner {
@@ -183,7 +246,11 @@ fn image<'m>(image: &'m ImageBlock<'m>, writer: &Writer<'_>) -> Option<Json<'m>>
             source.insert("url", &**url);
         }
         ImageSource::FileRef(path) => {
-            let media_type = if image.media_type.is_empty() { media_type_of_path(path) } else { &image.media_type };
+            let media_type = if image.media_type.is_empty() {
+                media_type_of_path(path)
+            } else {
+                &image.media_type
+            };
             source.insert("type", "base64");
             source.insert("media_type", media_type);
             source.insert("data", writer.file_base64(path)?);
@@ -213,21 +280,42 @@ pub(super) fn response<'m>(response: &'m Response<'m>, writer: &mut Writer<'_>) 
     body.insert("id", response.id.as_deref().map_or(Json::Null, Json::from));
     body.insert("type", "message");
     body.insert("role", "assistant");
-    body.insert("model", response.model.as_deref().map_or(Json::Null, Json::from));
+    body.insert(
+        "model",
+        response.model.as_deref().map_or(Json::Null, Json::from),
+    );
     let choice = response.choices.first();
     let content = choice.map_or_else(Vec::new, |choice| {
         let message = &choice.message;
-        message.content.iter().filter_map(|block| self::block(message, block, writer)).collect()
+        message
+            .content
+            .iter()
+            .filter_map(|block| self::block(message, block, writer))
+            .collect()
     });
     body.insert("content", content);
-    let told = choice.and_then(|choice| if writer.plain() { Some(choice.reason()) } else { choice.stop_reason });
-    body.insert("stop_reason", told.map_or(Json::Null, |reason| Json::from(stop_reason(reason))));
+    let told = choice.and_then(|choice| {
+        if writer.plain() {
+            Some(choice.reason())
+        } else {
+            choice.stop_reason
+        }
+    });
+    body.insert(
+        "stop_reason",
+        told.map_or(Json::Null, |reason| Json::from(stop_reason(reason))),
+    );
     body.insert("stop_sequence", Json::Null);
     if let Some(usage) = &response.usage {
         body.insert("usage", self::usage(usage, writer.plain()));
     }
-    let places = (0..response.choices.len()).map(|index| (index == 0).then(message_place)).collect();
-    Written { body: Json::Object(body), places }
+    let places = (0..response.choices.len())
+        .map(|index| (index == 0).then(message_place))
+        .collect();
+    Written {
+        body: Json::Object(body),
+        places,
+    }
 }
 
 /// Reasons that aren't Anthropic's end the turn.
@@ -241,12 +329,18 @@ fn stop_reason(reason: StopReason) -> &'static str {
 fn usage(usage: &TokenUsage, plain: bool) -> Object<'static> {
     let mut wire = Object::new();
     wire.insert("input_tokens", usage.input_tokens);
-    wire.insert("cache_creation_input_tokens", usage.cache_creation_input_tokens);
+    wire.insert(
+        "cache_creation_input_tokens",
+        usage.cache_creation_input_tokens,
+    );
     wire.insert("cache_read_input_tokens", usage.cached_input_tokens);
     if !plain {
         // As nearly every recorded response has it: what is written lives five minutes.
         let mut creation = Object::new();
-        creation.insert("ephemeral_5m_input_tokens", usage.cache_creation_input_tokens);
+        creation.insert(
+            "ephemeral_5m_input_tokens",
+            usage.cache_creation_input_tokens,
+        );
         creation.insert("ephemeral_1h_input_tokens", 0u64);
         wire.insert("cache_creation", creation);
         wire.insert("service_tier", "standard");

@@ -11,7 +11,8 @@ use super::super::members::{append_text, object, settle};
 
 /// Padding against eavesdroppers who measure lengths.
 const PADDING: &str = "p";
-/// The name of every event of an InvokeModel stream; the event's own name is the one member that it has.
+/// The name of every event of an InvokeModel stream; the event's own name is the one member that it
+/// has.
 const CHUNK: &str = "chunk";
 
 pub(super) fn fold<'f>(frames: Vec<Frame<'f>>) -> Folded<'f> {
@@ -28,7 +29,9 @@ pub(super) fn fold<'f>(frames: Vec<Frame<'f>>) -> Folded<'f> {
 
 /// An event's name and its members: the framing names it, or the one member that it has.
 fn named<'f>(frame: Frame<'f>) -> Option<(Cow<'f, str>, Object<'f>)> {
-    let Json::Object(data) = frame.data else { return None };
+    let Json::Object(data) = frame.data else {
+        return None;
+    };
     let (name, mut event) = match frame.event.filter(|name| name != CHUNK) {
         Some(name) => (name, data),
         None => match data.into_iter().next()? {
@@ -65,7 +68,9 @@ struct Block<'f> {
 
 impl<'f> Fold<'f> {
     fn event(&mut self, name: &str, mut event: Object<'f>, is_named: bool) {
-        let index = event.remove("contentBlockIndex").and_then(|index| index.as_u64());
+        let index = event
+            .remove("contentBlockIndex")
+            .and_then(|index| index.as_u64());
         let index = index.unwrap_or_else(|| self.blocks.keys().next_back().copied().unwrap_or(0));
         match name {
             "messageStart" => lay_over(&mut self.message, event),
@@ -99,13 +104,26 @@ impl<'f> Fold<'f> {
     }
 
     fn finish(mut self) -> Folded<'f> {
-        if let (Some(error), true, true) = (&self.error, self.blocks.is_empty(), self.message.is_empty()) {
-            return Folded { body: error.clone(), complete: false, error: self.error };
+        if let (Some(error), true, true) =
+            (&self.error, self.blocks.is_empty(), self.message.is_empty())
+        {
+            return Folded {
+                body: error.clone(),
+                complete: false,
+                error: self.error,
+            };
         }
         if self.blocks.is_empty() && self.message.is_empty() {
-            return Folded { body: Json::Object(self.body), complete: false, error: self.error };
+            return Folded {
+                body: Json::Object(self.body),
+                complete: false,
+                error: self.error,
+            };
         }
-        let blocks = joined(self.blocks).into_iter().map(Block::finish).collect::<Vec<_>>();
+        let blocks = joined(self.blocks)
+            .into_iter()
+            .map(Block::finish)
+            .collect::<Vec<_>>();
         self.message.insert("content", blocks);
         let mut body = object("output", object("message", self.message));
         if !self.body.contains_key("stopReason") {
@@ -115,18 +133,25 @@ impl<'f> Fold<'f> {
         if let Some(error) = &self.error {
             body.insert("error", error.clone());
         }
-        Folded { body: Json::Object(body), complete: self.complete && self.error.is_none(), error: self.error }
+        Folded {
+            body: Json::Object(body),
+            complete: self.complete && self.error.is_none(),
+            error: self.error,
+        }
     }
 }
 
-/// The blocks in order. Nova's InvokeModel streams number every piece of a text or a thought anew; such pieces in a row are one
-/// block, as they are in the answer of the endpoint without streaming.
+/// The blocks in order. Nova's InvokeModel streams number every piece of a text or a thought anew;
+/// such pieces in a row are one block, as they are in the answer of the endpoint without streaming.
 fn joined<'f>(blocks: BTreeMap<u64, Block<'f>>) -> Vec<Block<'f>> {
     let mut joined: Vec<Block<'f>> = Vec::with_capacity(blocks.len());
     for block in blocks.into_values() {
         match joined.last_mut() {
             Some(last) if last.is_continued_by(&block) => {
-                block.block.into_iter().for_each(|(key, value)| last.delta(object_of(key, value)));
+                block
+                    .block
+                    .into_iter()
+                    .for_each(|(key, value)| last.delta(object_of(key, value)));
             }
             _ => joined.push(block),
         }
@@ -138,21 +163,25 @@ fn joined<'f>(blocks: BTreeMap<u64, Block<'f>>) -> Vec<Block<'f>> {
 fn object_of<'f>(key: Cow<'f, str>, value: Json<'f>) -> Object<'f> {
     // The pieces of a thought are wrapped once more when they are put together.
     let value = match value {
-        Json::Object(mut thought) if key == "reasoningContent" => match thought.remove("reasoningText") {
-            Some(text) => text,
-            None => Json::Object(thought),
-        },
+        Json::Object(mut thought) if key == "reasoningContent" => {
+            match thought.remove("reasoningText") {
+                Some(text) => text,
+                None => Json::Object(thought),
+            }
+        }
         value => value,
     };
     [(key, value)].into_iter().collect()
 }
 
 fn lay_over<'f>(into: &mut Object<'f>, more: Object<'f>) {
-    more.into_iter().for_each(|(key, value)| settle(into, key, value));
+    more.into_iter()
+        .for_each(|(key, value)| settle(into, key, value));
 }
 
 impl<'f> Block<'f> {
-    /// True if `next` is a further piece of this text or thought: both hold nothing else, and neither stands alone.
+    /// True if `next` is a further piece of this text or thought: both hold nothing else, and
+    /// neither stands alone.
     fn is_continued_by(&self, next: &Block) -> bool {
         let kind = |block: &Block| match (block.block.len(), block.block.keys().next()) {
             (1, Some("text")) => Some("text"),
@@ -183,7 +212,9 @@ impl<'f> Block<'f> {
         if !self.block.contains_key("reasoningContent") {
             self.block.insert("reasoningContent", Object::new());
         }
-        let Some(Json::Object(content)) = self.block.get_mut("reasoningContent") else { return };
+        let Some(Json::Object(content)) = self.block.get_mut("reasoningContent") else {
+            return;
+        };
         for (key, value) in piece {
             match &*key {
                 "redactedContent" => append_text(content, "redactedContent", value),
@@ -191,9 +222,15 @@ impl<'f> Block<'f> {
                     if !content.contains_key("reasoningText") {
                         content.insert("reasoningText", Object::new());
                     }
-                    let thought = content.get_mut("reasoningText").and_then(Json::as_object_mut);
+                    let thought = content
+                        .get_mut("reasoningText")
+                        .and_then(Json::as_object_mut);
                     if let Some(thought) = thought {
-                        append_text(thought, if key == "text" { "text" } else { "signature" }, value);
+                        append_text(
+                            thought,
+                            if key == "text" { "text" } else { "signature" },
+                            value,
+                        );
                     }
                 }
                 _ => settle(content, key, value),
@@ -205,7 +242,9 @@ impl<'f> Block<'f> {
         if !self.block.contains_key("toolUse") {
             self.block.insert("toolUse", Object::new());
         }
-        let Some(Json::Object(call)) = self.block.get_mut("toolUse") else { return };
+        let Some(Json::Object(call)) = self.block.get_mut("toolUse") else {
+            return;
+        };
         for (key, value) in piece {
             match (&*key, value) {
                 ("input", Json::String(text)) => self.input.get_or_insert_default().push_str(&text),
@@ -214,7 +253,8 @@ impl<'f> Block<'f> {
         }
     }
 
-    /// A call without input has an empty one; input that is cut short or no object stays text, so that none of it is lost.
+    /// A call without input has an empty one; input that is cut short or no object stays text, so
+    /// that none of it is lost.
     fn finish(mut self) -> Json<'f> {
         if let Some(Json::Object(call)) = self.block.get_mut("toolUse") {
             let text = self.input.unwrap_or_default();
@@ -237,8 +277,10 @@ mod tests {
     use super::*;
 
     fn folded(events: &[&str]) -> Folded<'static> {
-        let frames =
-            events.iter().map(|event| Frame { event: None, data: Json::parse(event.as_bytes()).unwrap().into_owned() });
+        let frames = events.iter().map(|event| Frame {
+            event: None,
+            data: Json::parse(event.as_bytes()).unwrap().into_owned(),
+        });
         fold(frames.collect())
     }
 
@@ -265,11 +307,29 @@ mod tests {
 
     #[test]
     fn every_citation_of_a_block_is_kept_beside_its_text() {
-        let piece = |delta: &str| format!(r#"{{"contentBlockDelta":{{"contentBlockIndex":0,"delta":{delta}}}}}"#);
-        let pieces = [r#"{"citation":{"title":"a"}}"#, r#"{"text":"x"}"#, r#"{"citation":{"title":"b"}}"#].map(piece);
+        let piece = |delta: &str| {
+            format!(r#"{{"contentBlockDelta":{{"contentBlockIndex":0,"delta":{delta}}}}}"#)
+        };
+        let pieces = [
+            r#"{"citation":{"title":"a"}}"#,
+            r#"{"text":"x"}"#,
+            r#"{"citation":{"title":"b"}}"#,
+        ]
+        .map(piece);
         let whole = folded(&pieces.each_ref().map(String::as_str));
-        let block = whole.body.get("output").unwrap().get("message").unwrap().get("content").unwrap().to_string();
-        assert_eq!(block, r#"[{"text":"x","citations":[{"title":"a"},{"title":"b"}]}]"#);
+        let block = whole
+            .body
+            .get("output")
+            .unwrap()
+            .get("message")
+            .unwrap()
+            .get("content")
+            .unwrap()
+            .to_string();
+        assert_eq!(
+            block,
+            r#"[{"text":"x","citations":[{"title":"a"},{"title":"b"}]}]"#
+        );
     }
 
     /// What the blocks of a stream come to whose events are called `event`.
@@ -279,7 +339,15 @@ mod tests {
             data: Json::parse(data.as_bytes()).unwrap().into_owned(),
         };
         let whole = fold(events.iter().map(frame).collect());
-        whole.body.get("output").unwrap().get("message").unwrap().get("content").unwrap().to_string()
+        whole
+            .body
+            .get("output")
+            .unwrap()
+            .get("message")
+            .unwrap()
+            .get("content")
+            .unwrap()
+            .to_string()
     }
 
     #[test]
@@ -297,8 +365,10 @@ mod tests {
             r#"{"contentBlockDelta":{"delta":{"text":"!"},"contentBlockIndex":6}}"#,
             r#"{"messageStop":{"stopReason":"end_turn"}}"#,
         ];
-        let expected = r#"[{"reasoningContent":{"reasoningText":{"text":"hm"}}},{"text":"It rains"},"#.to_owned()
-            + r#"{"toolUse":{"toolUseId":"i","name":"n","input":{}}},{"text":"!"}]"#;
+        let expected =
+            r#"[{"reasoningContent":{"reasoningText":{"text":"hm"}}},{"text":"It rains"},"#
+                .to_owned()
+                + r#"{"toolUse":{"toolUseId":"i","name":"n","input":{}}},{"text":"!"}]"#;
         for event in [Some("chunk"), None] {
             assert_eq!(content(event, &events), expected, "{event:?}");
         }
@@ -312,9 +382,14 @@ mod tests {
             r#"{"contentBlockDelta":{"delta":{"text":"c"},"contentBlockIndex":1}}"#,
         ];
         assert_eq!(content(None, &wrapped), r#"[{"text":"ab"},{"text":"c"}]"#);
-        let named =
-            [r#"{"delta":{"text":"a"},"contentBlockIndex":0}"#, r#"{"delta":{"text":"b"},"contentBlockIndex":1}"#];
-        assert_eq!(content(Some("contentBlockDelta"), &named), r#"[{"text":"a"},{"text":"b"}]"#);
+        let named = [
+            r#"{"delta":{"text":"a"},"contentBlockIndex":0}"#,
+            r#"{"delta":{"text":"b"},"contentBlockIndex":1}"#,
+        ];
+        assert_eq!(
+            content(Some("contentBlockDelta"), &named),
+            r#"[{"text":"a"},{"text":"b"}]"#
+        );
     }
 
     #[test]
@@ -328,7 +403,10 @@ mod tests {
             let delta = format!(
                 r#"{{"contentBlockDelta":{{"delta":{{"toolUse":{{"name":"n","input":"{input}"}}}},"contentBlockIndex":0}}}}"#
             );
-            assert_eq!(content(None, &[&delta]), format!(r#"[{{"toolUse":{{"name":"n","input":{expected}}}}}]"#));
+            assert_eq!(
+                content(None, &[&delta]),
+                format!(r#"[{{"toolUse":{{"name":"n","input":{expected}}}}}]"#)
+            );
         }
     }
 
@@ -336,6 +414,9 @@ mod tests {
     fn an_exception_alone_is_an_error_body() {
         let failed = folded(&[r#"{"throttlingException":{"message":"slow down"}}"#]);
         assert!(!failed.complete && failed.error.is_some());
-        assert_eq!(failed.body.get("message").and_then(Json::as_str), Some("slow down"));
+        assert_eq!(
+            failed.body.get("message").and_then(Json::as_str),
+            Some("slow down")
+        );
     }
 }

@@ -1,7 +1,8 @@
 //! Bedrock Converse: one form for all models on Bedrock.
 //!
-//! A block is an object with one member that names its kind; system prompts stand beside the messages; results stand in user
-//! messages; the model stands in the address. Streams are binary frames, padded against eavesdroppers.
+//! A block is an object with one member that names its kind; system prompts stand beside the
+//! messages; results stand in user messages; the model stands in the address. Streams are binary
+//! frames, padded against eavesdroppers.
 
 mod fold;
 mod read;
@@ -48,18 +49,33 @@ impl Adapter for BedrockConverse {
 
     /// Blocks here have no `type`.
     fn is_request(&self, body: &Json) -> bool {
-        let block = |block: &Json| block.as_object().is_some_and(|block| !block.contains_key("type"));
-        let message = |message: &Json| {
-            message.get("content").and_then(Json::as_array).is_some_and(|blocks| blocks.iter().all(block))
+        let block = |block: &Json| {
+            block
+                .as_object()
+                .is_some_and(|block| !block.contains_key("type"))
         };
-        body.get("messages").and_then(Json::as_array).is_some_and(|messages| messages.iter().all(message))
+        let message = |message: &Json| {
+            message
+                .get("content")
+                .and_then(Json::as_array)
+                .is_some_and(|blocks| blocks.iter().all(block))
+        };
+        body.get("messages")
+            .and_then(Json::as_array)
+            .is_some_and(|messages| messages.iter().all(message))
     }
 
     fn is_response(&self, body: &Json) -> bool {
-        body.get("output").is_some_and(|output| output.as_object().is_some()) && body.get("stopReason").is_some()
+        body.get("output")
+            .is_some_and(|output| output.as_object().is_some())
+            && body.get("stopReason").is_some()
     }
 
-    fn read_request<'j>(&self, body: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> Result<Request<'j>, Unreadable> {
+    fn read_request<'j>(
+        &self,
+        body: &'j Json<'j>,
+        reader: &mut Reader<'_, 'j>,
+    ) -> Result<Request<'j>, Unreadable> {
         read::request(body, reader)
     }
 
@@ -67,11 +83,19 @@ impl Adapter for BedrockConverse {
         write::request(request, writer)
     }
 
-    fn read_response<'j>(&self, body: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> Result<Response<'j>, Unreadable> {
+    fn read_response<'j>(
+        &self,
+        body: &'j Json<'j>,
+        reader: &mut Reader<'_, 'j>,
+    ) -> Result<Response<'j>, Unreadable> {
         read::response(body, reader)
     }
 
-    fn write_response<'m>(&self, response: &'m Response<'m>, writer: &mut Writer<'_>) -> Written<'m> {
+    fn write_response<'m>(
+        &self,
+        response: &'m Response<'m>,
+        writer: &mut Writer<'_>,
+    ) -> Written<'m> {
         write::response(response, writer)
     }
 
@@ -100,11 +124,18 @@ struct Errors;
 impl ErrorForm for Errors {
     fn read<'j>(&self, body: &'j Json<'j>) -> Option<ErrorReport<'j>> {
         let message = text(body, "message").or_else(|| text(body, "Message"))?;
-        Some(ErrorReport { message: Some(message), kind: text(body, "__type"), ..ErrorReport::default() })
+        Some(ErrorReport {
+            message: Some(message),
+            kind: text(body, "__type"),
+            ..ErrorReport::default()
+        })
     }
 
     fn write<'m>(&self, report: &'m ErrorReport<'m>) -> Json<'m> {
-        let mut body = object("message", report.message.as_deref().map_or(Json::Null, Json::from));
+        let mut body = object(
+            "message",
+            report.message.as_deref().map_or(Json::Null, Json::from),
+        );
         if let Some(kind) = &report.kind {
             body.insert("__type", &**kind);
         }

@@ -15,8 +15,14 @@ use super::super::read::Reader;
 use super::super::usage::largest;
 use super::message_place;
 
-pub(super) fn request<'j>(body: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> Result<Request<'j>, Unreadable> {
-    let messages = body.get("messages").and_then(Json::as_array).ok_or(Unreadable("no list of messages".into()))?;
+pub(super) fn request<'j>(
+    body: &'j Json<'j>,
+    reader: &mut Reader<'_, 'j>,
+) -> Result<Request<'j>, Unreadable> {
+    let messages = body
+        .get("messages")
+        .and_then(Json::as_array)
+        .ok_or(Unreadable("no list of messages".into()))?;
     let system = items(body, "system");
     if !system.is_empty() {
         reader.unit(Place::member("system"));
@@ -28,20 +34,29 @@ pub(super) fn request<'j>(body: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> Re
         request_message(message, reader);
     }
     let config = body.get("inferenceConfig").unwrap_or(&Json::Null);
-    let tools = body.get("toolConfig").map_or(&[][..], |config| items(config, "tools"));
+    let tools = body
+        .get("toolConfig")
+        .map_or(&[][..], |config| items(config, "tools"));
     Ok(Request {
         model: text(body, "modelId"),
         tools: tools.iter().map(|json| tool(json, reader)).collect(),
         max_output_tokens: config.get("maxTokens").and_then(Json::as_u64),
         stop_sequences: strings(config.get("stopSequences")),
-        temperature: config.get("temperature").and_then(Json::as_number).map(|number| number.reborrow()),
+        temperature: config
+            .get("temperature")
+            .and_then(Json::as_number)
+            .map(|number| number.reborrow()),
         ..Request::default()
     })
 }
 
 fn request_message<'j>(message: &'j Json<'j>, reader: &mut Reader<'_, 'j>) {
     let content = items(message, "content");
-    match message.get("role").and_then(Json::as_str).unwrap_or_default() {
+    match message
+        .get("role")
+        .and_then(Json::as_str)
+        .unwrap_or_default()
+    {
         "user" => user_message(content, reader),
         "assistant" => {
             let blocks = or_empty_text(content.iter().map(|item| block(item, reader)).collect());
@@ -63,7 +78,9 @@ fn user_message<'j>(content: &'j [Json<'j>], reader: &mut Reader<'_, 'j>) {
         reader.push(Role::Tool, vec![result]);
         results += 1;
     }
-    let said = content.iter().filter(|item| item.get("toolResult").is_none());
+    let said = content
+        .iter()
+        .filter(|item| item.get("toolResult").is_none());
     let said: Vec<_> = said.map(|item| block(item, reader)).collect();
     if results == 0 || !said.is_empty() {
         reader.push(Role::User, or_empty_text(said));
@@ -71,7 +88,11 @@ fn user_message<'j>(content: &'j [Json<'j>], reader: &mut Reader<'_, 'j>) {
 }
 
 fn or_empty_text(blocks: Vec<ContentBlock>) -> Vec<ContentBlock> {
-    if blocks.is_empty() { vec![ContentBlock::text("")] } else { blocks }
+    if blocks.is_empty() {
+        vec![ContentBlock::text("")]
+    } else {
+        blocks
+    }
 }
 
 fn tool_result<'j>(json: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> ContentBlock<'j> {
@@ -79,9 +100,17 @@ fn tool_result<'j>(json: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> ContentBl
         Some(json) => ContentBlock::text(json.to_string()),
         None => block(item, reader),
     };
-    let content = items(json, "content").iter().map(|item| inner(item, reader)).collect();
+    let content = items(json, "content")
+        .iter()
+        .map(|item| inner(item, reader))
+        .collect();
     let is_error = json.get("status").and_then(Json::as_str) == Some("error");
-    reader.tool_result(json.get("toolUseId").and_then(Json::as_str), None, content, is_error)
+    reader.tool_result(
+        json.get("toolUseId").and_then(Json::as_str),
+        None,
+        content,
+        is_error,
+    )
 }
 
 fn block<'j>(json: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> ContentBlock<'j> {
@@ -101,9 +130,10 @@ fn known_block<'j>(json: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> Option<Co
             reader.tool_use(id, text(value, "name")?, input)
         }
         "reasoningContent" => match (value.get("reasoningText"), text(value, "redactedContent")) {
-            (Some(thought), _) => {
-                ContentBlock::Thinking { text: text(thought, "text")?, signature: text(thought, "signature") }
-            }
+            (Some(thought), _) => ContentBlock::Thinking {
+                text: text(thought, "text")?,
+                signature: text(thought, "signature"),
+            },
             (None, Some(data)) => ContentBlock::RedactedThinking { data },
             (None, None) => return None,
         },
@@ -124,12 +154,18 @@ fn image<'j>(image: &'j Json<'j>) -> Option<ImageBlock<'j>> {
         (None, Some(place)) => ImageSource::Url(text(place, "uri")?),
         (None, None) => return None,
     };
-    Some(ImageBlock { source, media_type: format!("image/{}", text(image, "format")?).into() })
+    Some(ImageBlock {
+        source,
+        media_type: format!("image/{}", text(image, "format")?).into(),
+    })
 }
 
 fn tool<'j>(json: &'j Json<'j>, reader: &Reader<'_, 'j>) -> RequestTool<'j> {
     let spec = json.get("toolSpec").unwrap_or(&Json::Null);
-    let schema = spec.get("inputSchema").and_then(|schema| schema.get("json")).and_then(Json::as_object);
+    let schema = spec
+        .get("inputSchema")
+        .and_then(|schema| schema.get("json"))
+        .and_then(Json::as_object);
     match (text(spec, "name"), schema) {
         (Some(name), Some(schema)) => RequestTool::Defined(ToolDefinition {
             name,
@@ -138,15 +174,26 @@ fn tool<'j>(json: &'j Json<'j>, reader: &Reader<'_, 'j>) -> RequestTool<'j> {
             side_effects: SideEffects::None,
             requires_workspace: false,
         }),
-        _ => RequestTool::Wire { adapter: Cow::Borrowed(reader.key()), json: json.reborrow() },
+        _ => RequestTool::Wire {
+            adapter: Cow::Borrowed(reader.key()),
+            json: json.reborrow(),
+        },
     }
 }
 
-pub(super) fn response<'j>(body: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> Result<Response<'j>, Unreadable> {
+pub(super) fn response<'j>(
+    body: &'j Json<'j>,
+    reader: &mut Reader<'_, 'j>,
+) -> Result<Response<'j>, Unreadable> {
     let output = body.get("output").ok_or(Unreadable("no output".into()))?;
-    let content = output.get("message").map_or(&[][..], |message| items(message, "content"));
+    let content = output
+        .get("message")
+        .map_or(&[][..], |message| items(message, "content"));
     let blocks = content.iter().map(|item| block(item, reader)).collect();
-    let reason = body.get("stopReason").and_then(Json::as_str).map(stop_reason);
+    let reason = body
+        .get("stopReason")
+        .and_then(Json::as_str)
+        .map(stop_reason);
     reader.choice(message_place(), blocks, reason);
     Ok(Response {
         id: None,
@@ -167,13 +214,16 @@ fn stop_reason(reason: &str) -> StopReason {
     }
 }
 
-/// `inputTokens` counts neither what was read from nor what was written to a cache. InvokeModel spells the two differently,
-/// Converse streams have both spellings.
+/// `inputTokens` counts neither what was read from nor what was written to a cache. InvokeModel
+/// spells the two differently, Converse streams have both spellings.
 fn usage(json: &Json) -> TokenUsage {
     TokenUsage {
         input_tokens: count(json, "inputTokens"),
         output_tokens: count(json, "outputTokens"),
         cached_input_tokens: largest(json, &["cacheReadInputTokens", "cacheReadInputTokenCount"]),
-        cache_creation_input_tokens: largest(json, &["cacheWriteInputTokens", "cacheWriteInputTokenCount"]),
+        cache_creation_input_tokens: largest(
+            json,
+            &["cacheWriteInputTokens", "cacheWriteInputTokenCount"],
+        ),
     }
 }

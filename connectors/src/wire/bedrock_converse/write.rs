@@ -17,31 +17,54 @@ pub(super) fn request<'m>(request: &'m Request<'m>, writer: &mut Writer<'_>) -> 
     let mut places = Vec::new();
     let mut system = Vec::new();
     for unit in writer.units() {
-        let messages: Vec<&Message> = unit.messages.iter().filter_map(|&index| request.messages.get(index)).collect();
+        let messages: Vec<&Message> = unit
+            .messages
+            .iter()
+            .filter_map(|&index| request.messages.get(index))
+            .collect();
         if is_hoisted(&unit, &messages) {
-            system.extend(messages.iter().flat_map(|message| &message.content).filter_map(ContentBlock::as_text));
+            system.extend(
+                messages
+                    .iter()
+                    .flat_map(|message| &message.content)
+                    .filter_map(ContentBlock::as_text),
+            );
             places.push(Some(Place::member("system")));
             continue;
         }
         let written = message(&messages, writer);
-        places.push(written.is_some().then(|| Place::item("messages", list.len())));
+        places.push(
+            written
+                .is_some()
+                .then(|| Place::item("messages", list.len())),
+        );
         list.extend(written);
     }
     let mut body = object("messages", list);
     let texts = instruction_texts(request, system);
     if !texts.is_empty() {
-        let blocks: Vec<Json> = texts.into_iter().map(|text| Json::Object(object("text", text))).collect();
+        let blocks: Vec<Json> = texts
+            .into_iter()
+            .map(|text| Json::Object(object("text", text)))
+            .collect();
         body.insert("system", blocks);
     }
     let config = config(request);
     if !config.is_empty() {
         body.insert("inferenceConfig", config);
     }
-    let tools: Vec<Json> = request.tools.iter().filter_map(|tool| self::tool(tool, writer)).collect();
+    let tools: Vec<Json> = request
+        .tools
+        .iter()
+        .filter_map(|tool| self::tool(tool, writer))
+        .collect();
     if !tools.is_empty() {
         body.insert("toolConfig", object("tools", tools));
     }
-    Written { body: Json::Object(body), places }
+    Written {
+        body: Json::Object(body),
+        places,
+    }
 }
 
 fn config<'m>(request: &'m Request<'m>) -> Object<'m> {
@@ -53,8 +76,14 @@ fn config<'m>(request: &'m Request<'m>) -> Object<'m> {
         config.insert("temperature", Json::Number(temperature.reborrow()));
     }
     if !request.stop_sequences.is_empty() {
-        config
-            .insert("stopSequences", request.stop_sequences.iter().map(|text| Json::from(&**text)).collect::<Vec<_>>());
+        config.insert(
+            "stopSequences",
+            request
+                .stop_sequences
+                .iter()
+                .map(|text| Json::from(&**text))
+                .collect::<Vec<_>>(),
+        );
     }
     config
 }
@@ -80,8 +109,12 @@ fn message<'m>(messages: &[&'m Message<'m>], writer: &mut Writer<'_>) -> Option<
         Role::System => "system",
         Role::User | Role::Tool => "user",
     };
-    let blocks = messages.iter().flat_map(|message| message.content.iter().map(move |block| (*message, block)));
-    let content: Vec<Json> = blocks.filter_map(|(message, block)| self::block(message, block, writer)).collect();
+    let blocks = messages
+        .iter()
+        .flat_map(|message| message.content.iter().map(move |block| (*message, block)));
+    let content: Vec<Json> = blocks
+        .filter_map(|(message, block)| self::block(message, block, writer))
+        .collect();
     (!content.is_empty()).then(|| wire_message(role, content))
 }
 
@@ -91,7 +124,11 @@ fn wire_message<'m>(role: &'static str, content: Vec<Json<'m>>) -> Json<'m> {
     Json::Object(wire)
 }
 
-fn block<'m>(message: &'m Message<'m>, block: &'m ContentBlock<'m>, writer: &mut Writer<'_>) -> Option<Json<'m>> {
+fn block<'m>(
+    message: &'m Message<'m>,
+    block: &'m ContentBlock<'m>,
+    writer: &mut Writer<'_>,
+) -> Option<Json<'m>> {
     match written_block(message, block, writer) {
         Ok(written) => Some(written),
         Err(reason) => {
@@ -108,14 +145,19 @@ fn written_block<'m>(
 ) -> Result<Json<'m>, DropReason> {
     Ok(Json::Object(match block {
         ContentBlock::Text(text) => object("text", &**text),
-        ContentBlock::Image(image) => object("image", self::image(image, writer).ok_or(DropReason::FileUnavailable)?),
+        ContentBlock::Image(image) => object(
+            "image",
+            self::image(image, writer).ok_or(DropReason::FileUnavailable)?,
+        ),
         ContentBlock::ToolUse(call) => {
             let mut wire = object("toolUseId", writer.call_id(&call.id));
             wire.insert("name", &*call.name);
             wire.insert("input", call.input.reborrow());
             object("toolUse", wire)
         }
-        ContentBlock::ToolResult(result) => object("toolResult", tool_result(message, result, writer)),
+        ContentBlock::ToolResult(result) => {
+            object("toolResult", tool_result(message, result, writer))
+        }
         ContentBlock::Thinking { text, signature } => {
             takes_thought(message, signature.is_some(), writer)?;
             let mut thought = object("text", &**text);
@@ -137,13 +179,22 @@ fn written_block<'m>(
 
 fn takes_thought(message: &Message, signed: bool, writer: &Writer<'_>) -> Result<(), DropReason> {
     let own = |provider: &str, model: &str| {
-        matches!(provider, "bedrock" | "anthropic") || (provider == "vertex" && model.contains("claude"))
+        matches!(provider, "bedrock" | "anthropic")
+            || (provider == "vertex" && model.contains("claude"))
     };
     let takes = writer.plain() || writer.takes_thinking(message, signed, own);
-    if takes { Ok(()) } else { Err(DropReason::ForeignThinking) }
+    if takes {
+        Ok(())
+    } else {
+        Err(DropReason::ForeignThinking)
+    }
 }
 
-fn tool_result<'m>(message: &'m Message<'m>, result: &'m ToolResultBlock<'m>, writer: &mut Writer<'_>) -> Object<'m> {
+fn tool_result<'m>(
+    message: &'m Message<'m>,
+    result: &'m ToolResultBlock<'m>,
+    writer: &mut Writer<'_>,
+) -> Object<'m> {
     let mut content = Vec::with_capacity(result.content.len());
     for inner in &result.content {
         match inner {
@@ -163,16 +214,24 @@ fn tool_result<'m>(message: &'m Message<'m>, result: &'m ToolResultBlock<'m>, wr
 fn image<'m>(image: &'m ImageBlock<'m>, writer: &Writer<'_>) -> Option<Object<'m>> {
     let (media_type, source) = match &image.source {
         ImageSource::Base64(data) => (&*image.media_type, object("bytes", &**data)),
-        ImageSource::Url(url) if url.starts_with("s3://") => {
-            (&*image.media_type, object("s3Location", object("uri", &**url)))
-        }
+        ImageSource::Url(url) if url.starts_with("s3://") => (
+            &*image.media_type,
+            object("s3Location", object("uri", &**url)),
+        ),
         ImageSource::Url(_) => return None,
         ImageSource::FileRef(path) => {
-            let media_type = if image.media_type.is_empty() { media_type_of_path(path) } else { &image.media_type };
+            let media_type = if image.media_type.is_empty() {
+                media_type_of_path(path)
+            } else {
+                &image.media_type
+            };
             (media_type, object("bytes", writer.file_base64(path)?))
         }
     };
-    let mut wire = object("format", media_type.strip_prefix("image/").unwrap_or(media_type));
+    let mut wire = object(
+        "format",
+        media_type.strip_prefix("image/").unwrap_or(media_type),
+    );
     wire.insert("source", source);
     Some(wire)
 }
@@ -181,23 +240,41 @@ pub(super) fn response<'m>(response: &'m Response<'m>, writer: &mut Writer<'_>) 
     let choice = response.choices.first();
     let content = choice.map_or_else(Vec::new, |choice| {
         let message = &choice.message;
-        message.content.iter().filter_map(|block| self::block(message, block, writer)).collect()
+        message
+            .content
+            .iter()
+            .filter_map(|block| self::block(message, block, writer))
+            .collect()
     });
-    let mut body = object("output", object("message", wire_message("assistant", content)));
+    let mut body = object(
+        "output",
+        object("message", wire_message("assistant", content)),
+    );
     let reason = choice.and_then(|choice| choice.stop_reason);
-    body.insert("stopReason", reason.map_or(Json::Null, |reason| Json::from(stop_reason(reason))));
+    body.insert(
+        "stopReason",
+        reason.map_or(Json::Null, |reason| Json::from(stop_reason(reason))),
+    );
     if let Some(usage) = &response.usage {
         let mut counts = object("inputTokens", usage.input_tokens);
         counts.insert("outputTokens", usage.output_tokens);
-        counts.insert("totalTokens", usage.prompt_tokens().saturating_add(usage.output_tokens));
+        counts.insert(
+            "totalTokens",
+            usage.prompt_tokens().saturating_add(usage.output_tokens),
+        );
         if usage.cached_input_tokens > 0 || usage.cache_creation_input_tokens > 0 {
             counts.insert("cacheReadInputTokens", usage.cached_input_tokens);
             counts.insert("cacheWriteInputTokens", usage.cache_creation_input_tokens);
         }
         body.insert("usage", counts);
     }
-    let places = (0..response.choices.len()).map(|index| (index == 0).then(message_place)).collect();
-    Written { body: Json::Object(body), places }
+    let places = (0..response.choices.len())
+        .map(|index| (index == 0).then(message_place))
+        .collect();
+    Written {
+        body: Json::Object(body),
+        places,
+    }
 }
 
 fn stop_reason(reason: StopReason) -> &'static str {

@@ -1,4 +1,5 @@
-//! AWS event stream (`application/vnd.amazon.eventstream`): frames with headers, a payload and two checksums.
+//! AWS event stream (`application/vnd.amazon.eventstream`): frames with headers, a payload and two
+//! checksums.
 //!
 //! ```text
 //! u32 total length | u32 length of headers | u32 CRC of those | headers | payload | u32 CRC of all before
@@ -57,7 +58,8 @@ pub enum FrameFault {
     Payload,
 }
 
-/// The frames of `bytes`, and the fault at which reading stopped, if it did: what came before a cut still counts.
+/// The frames of `bytes`, and the fault at which reading stopped, if it did: what came before a cut
+/// still counts.
 pub fn frames(bytes: &[u8]) -> (Frames<'static>, Option<FrameError>) {
     let mut frames = Frames::default();
     let mut offset = 0;
@@ -80,7 +82,11 @@ fn frame(bytes: &[u8]) -> Result<(Frame<'static>, usize), FrameFault> {
         return Err(FrameFault::PreludeChecksum);
     }
     let overhead = PRELUDE_BYTES + CRC_BYTES;
-    if total > FRAME_LIMIT_BYTES || total.checked_sub(overhead).is_none_or(|room| headers > room) {
+    if total > FRAME_LIMIT_BYTES
+        || total
+            .checked_sub(overhead)
+            .is_none_or(|room| headers > room)
+    {
         return Err(FrameFault::Length);
     }
     let whole = bytes.get(..total).ok_or(FrameFault::Cut)?;
@@ -90,16 +96,28 @@ fn frame(bytes: &[u8]) -> Result<(Frame<'static>, usize), FrameFault> {
     }
     let (headers, payload) = body[PRELUDE_BYTES..].split_at(headers);
     let event = event_name(headers)?;
-    let payload = if payload.is_empty() { Ok(Json::Null) } else { Json::parse(payload).map(Json::into_owned) };
+    let payload = if payload.is_empty() {
+        Ok(Json::Null)
+    } else {
+        Json::parse(payload).map(Json::into_owned)
+    };
     let payload = payload.map_err(|_| FrameFault::Payload)?;
-    Ok((Frame { event: event.map(Cow::Owned), data: unwrapped(payload) }, total))
+    Ok((
+        Frame {
+            event: event.map(Cow::Owned),
+            data: unwrapped(payload),
+        },
+        total,
+    ))
 }
 
 /// The event's or exception's name among the headers.
 fn event_name(mut headers: &[u8]) -> Result<Option<String>, FrameFault> {
     let mut name = None;
     while let Some((&length, rest)) = headers.split_first() {
-        let (key, rest) = rest.split_at_checked(length.into()).ok_or(FrameFault::Header)?;
+        let (key, rest) = rest
+            .split_at_checked(length.into())
+            .ok_or(FrameFault::Header)?;
         let (&kind, rest) = rest.split_first().ok_or(FrameFault::Header)?;
         let (value, rest) = header_value(kind, rest).ok_or(FrameFault::Header)?;
         if key == EVENT_TYPE.as_bytes() || key == EXCEPTION_TYPE.as_bytes() {
@@ -133,13 +151,22 @@ fn header_value(kind: u8, rest: &[u8]) -> Option<(&[u8], &[u8])> {
 
 /// The big-endian number at `at`; `bytes` is long enough.
 fn number(bytes: &[u8], at: usize) -> u32 {
-    bytes[at..at + 4].iter().fold(0, |number, &byte| number << 8 | u32::from(byte))
+    bytes[at..at + 4]
+        .iter()
+        .fold(0, |number, &byte| number << 8 | u32::from(byte))
 }
 
-/// Bedrock's InvokeModel wraps the model's own events in base64: the event inside, or the payload as it is.
+/// Bedrock's InvokeModel wraps the model's own events in base64: the event inside, or the payload
+/// as it is.
 pub(super) fn unwrapped(payload: Json<'_>) -> Json<'_> {
-    let inner = payload.get("bytes").and_then(Json::as_str).and_then(|text| STANDARD.decode(text).ok());
-    match inner.as_deref().and_then(|bytes| Json::parse(bytes).ok().map(Json::into_owned)) {
+    let inner = payload
+        .get("bytes")
+        .and_then(Json::as_str)
+        .and_then(|text| STANDARD.decode(text).ok());
+    match inner
+        .as_deref()
+        .and_then(|bytes| Json::parse(bytes).ok().map(Json::into_owned))
+    {
         Some(event) => event,
         None => payload,
     }
@@ -171,14 +198,30 @@ mod tests {
 
     #[test]
     fn frames_are_read_with_their_names() {
-        let mut bytes = encode(&[(":message-type", "event"), (EVENT_TYPE, "messageStart")], br#"{"role":"assistant"}"#);
+        let mut bytes = encode(
+            &[(":message-type", "event"), (EVENT_TYPE, "messageStart")],
+            br#"{"role":"assistant"}"#,
+        );
         bytes.extend(encode(&[(EXCEPTION_TYPE, "throttled")], b""));
-        bytes.extend(encode(&[(EVENT_TYPE, "chunk")], br#"{"bytes":"eyJ0eXBlIjoicGluZyJ9"}"#));
+        bytes.extend(encode(
+            &[(EVENT_TYPE, "chunk")],
+            br#"{"bytes":"eyJ0eXBlIjoicGluZyJ9"}"#,
+        ));
         let (frames, fault) = frames(&bytes);
         assert_eq!(fault, None);
-        let told: Vec<_> =
-            frames.frames.iter().map(|frame| format!("{}:{}", frame.event.as_deref().unwrap(), frame.data)).collect();
-        assert_eq!(told, [r#"messageStart:{"role":"assistant"}"#, "throttled:null", r#"chunk:{"type":"ping"}"#]);
+        let told: Vec<_> = frames
+            .frames
+            .iter()
+            .map(|frame| format!("{}:{}", frame.event.as_deref().unwrap(), frame.data))
+            .collect();
+        assert_eq!(
+            told,
+            [
+                r#"messageStart:{"role":"assistant"}"#,
+                "throttled:null",
+                r#"chunk:{"type":"ping"}"#
+            ]
+        );
     }
 
     #[test]
@@ -193,20 +236,40 @@ mod tests {
             bytes.extend(&good);
             bytes[good.len() + at] ^= 1;
             let (read, error) = frames(&bytes);
-            assert_eq!((read.frames.len(), error), (1, Some(FrameError { offset: good.len(), fault })));
+            assert_eq!(
+                (read.frames.len(), error),
+                (
+                    1,
+                    Some(FrameError {
+                        offset: good.len(),
+                        fault
+                    })
+                )
+            );
         }
         let (_, cut) = frames(&good[..good.len() - 1]);
         assert_eq!(cut.map(|error| error.fault), Some(FrameFault::Cut));
-        assert_eq!(frames(&good[..5]).1.map(|error| error.fault), Some(FrameFault::Cut));
+        assert_eq!(
+            frames(&good[..5]).1.map(|error| error.fault),
+            Some(FrameFault::Cut)
+        );
     }
 
     #[test]
     fn lengths_are_checked_before_they_are_believed() {
-        for (total, headers) in [(u32::MAX, 0), (15, 0), (16, 1), (FRAME_LIMIT_BYTES as u32 + 1, 0)] {
+        for (total, headers) in [
+            (u32::MAX, 0),
+            (15, 0),
+            (16, 1),
+            (FRAME_LIMIT_BYTES as u32 + 1, 0),
+        ] {
             let mut bytes = total.to_be_bytes().to_vec();
             bytes.extend(u32::to_be_bytes(headers));
             bytes.extend(crc32fast::hash(&bytes).to_be_bytes());
-            assert_eq!(frames(&bytes).1.map(|error| error.fault), Some(FrameFault::Length));
+            assert_eq!(
+                frames(&bytes).1.map(|error| error.fault),
+                Some(FrameFault::Length)
+            );
         }
     }
 }

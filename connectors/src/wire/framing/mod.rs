@@ -6,7 +6,8 @@
 //! | [`ndjson`] | one JSON value per line |
 //! | [`aws`] | AWS event stream: binary frames with checksums |
 //!
-//! What lives here: where a frame begins and ends and what it is called. What doesn't: what it means.
+//! What lives here: where a frame begins and ends and what it is called. What doesn't: what it
+//! means.
 
 pub mod aws;
 pub mod ndjson;
@@ -51,7 +52,9 @@ fn lines(text: &str) -> impl Iterator<Item = &str> {
         }
         let end = memchr2(b'\n', b'\r', rest.as_bytes()).unwrap_or(rest.len());
         let (line, after) = rest.split_at_checked(end)?;
-        let after = after.strip_prefix("\r\n").or_else(|| after.strip_prefix(['\n', '\r']));
+        let after = after
+            .strip_prefix("\r\n")
+            .or_else(|| after.strip_prefix(['\n', '\r']));
         rest = after.unwrap_or_default();
         Some(line)
     })
@@ -66,7 +69,11 @@ struct Framer<'f, 'l> {
 
 impl<'f, 'l> Framer<'f, 'l> {
     fn new(leave_out: LeaveOut<'l>) -> Self {
-        Framer { frames: Frames::default(), parser: JsonParser::new(), leave_out }
+        Framer {
+            frames: Frames::default(),
+            parser: JsonParser::new(),
+            leave_out,
+        }
     }
 
     /// Adds a frame whose data is `text`.
@@ -81,7 +88,10 @@ impl<'f, 'l> Framer<'f, 'l> {
         };
         match data {
             Some(data) => self.frames.frames.push(Frame { event, data }),
-            None => self.frames.unreadable.push((self.frames.frames.len(), text)),
+            None => self
+                .frames
+                .unreadable
+                .push((self.frames.frames.len(), text)),
         }
     }
 }

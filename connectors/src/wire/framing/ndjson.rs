@@ -20,14 +20,23 @@ pub fn frames_without<'f>(text: &'f str, leave_out: LeaveOut<'_>) -> Frames<'f> 
     framer.frames
 }
 
-/// The frames of an AWS event stream that a recorder wrote down as `{"headers": …, "payload": …}` per line.
+/// The frames of an AWS event stream that a recorder wrote down as `{"headers": …, "payload": …}`
+/// per line.
 pub fn recorded_aws_frames(text: &str) -> Frames<'_> {
     let mut recorded = frames(text);
     for frame in &mut recorded.frames {
-        let Some(object) = frame.data.as_object_mut() else { continue };
-        let (Some(headers), true) = (object.get("headers"), object.contains_key("payload")) else { continue };
-        let name = [aws::EVENT_TYPE, aws::EXCEPTION_TYPE].iter().find_map(|header| headers.get(header));
-        frame.event = name.and_then(Json::as_str).map(|name| Cow::Owned(name.to_owned()));
+        let Some(object) = frame.data.as_object_mut() else {
+            continue;
+        };
+        let (Some(headers), true) = (object.get("headers"), object.contains_key("payload")) else {
+            continue;
+        };
+        let name = [aws::EVENT_TYPE, aws::EXCEPTION_TYPE]
+            .iter()
+            .find_map(|header| headers.get(header));
+        frame.event = name
+            .and_then(Json::as_str)
+            .map(|name| Cow::Owned(name.to_owned()));
         let payload = object.remove("payload").unwrap_or_default();
         frame.data = aws::unwrapped(payload);
     }

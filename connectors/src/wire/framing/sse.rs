@@ -1,7 +1,8 @@
 //! Server-sent events.
 //!
-//! Lines may end in LF, CRLF or CR; comments are skipped; the data of an event may be spread over lines. Unlike a browser, a
-//! reader of recordings takes a last event that no blank line ends: recordings are often cut there.
+//! Lines may end in LF, CRLF or CR; comments are skipped; the data of an event may be spread over
+//! lines. Unlike a browser, a reader of recordings takes a last event that no blank line ends:
+//! recordings are often cut there.
 
 use std::borrow::Cow;
 
@@ -55,7 +56,9 @@ mod tests {
 
     fn told(text: &str) -> Vec<String> {
         let frames = frames(text).frames.into_iter();
-        frames.map(|frame| format!("{}:{}", frame.event.as_deref().unwrap_or("-"), frame.data)).collect()
+        frames
+            .map(|frame| format!("{}:{}", frame.event.as_deref().unwrap_or("-"), frame.data))
+            .collect()
     }
 
     #[test]
@@ -83,8 +86,14 @@ mod tests {
     fn a_last_event_without_a_blank_line_counts_and_what_is_not_json_is_kept_apart() {
         assert_eq!(told("\u{feff}data: 1"), ["-:1"]);
         let cut = frames("data: 1\n\ndata: {\"x\":\n\n");
-        assert_eq!((cut.frames.len(), cut.unreadable), (1, vec![(1, "{\"x\":".into())]));
+        assert_eq!(
+            (cut.frames.len(), cut.unreadable),
+            (1, vec![(1, "{\"x\":".into())])
+        );
         assert!(told("").is_empty());
-        assert!(told("event: ping\n\n").is_empty(), "an event without data is none");
+        assert!(
+            told("event: ping\n\n").is_empty(),
+            "an event without data is none"
+        );
     }
 }

@@ -34,15 +34,21 @@ pub fn inbound_anthropic<'j>(
     request.max_output_tokens = Some(limit);
     request.tools = tools;
     (request.system_prompt, request.system_prompt_volatile) = (stable, volatile);
-    request.messages.retain(|message| message.role != Role::System);
+    request
+        .messages
+        .retain(|message| message.role != Role::System);
     for message in &mut request.messages {
-        settle(message, |block| matches!(block, ContentBlock::Text(_) | ContentBlock::Image(_)));
+        settle(message, |block| {
+            matches!(block, ContentBlock::Text(_) | ContentBlock::Image(_))
+        });
         if message.content.is_empty() && message.role == Role::Assistant {
             message.content.push(empty_text());
         }
     }
     // A user who says nothing beside tools' results says nothing.
-    request.messages.retain(|message| !message.content.is_empty());
+    request
+        .messages
+        .retain(|message| !message.content.is_empty());
     Ok(inbound)
 }
 
@@ -69,7 +75,11 @@ fn check_user_block(block: &Json, path: &str) -> Result<(), Refusal> {
 }
 
 fn check_assistant_block(block: &Json, path: &str) -> Result<(), Refusal> {
-    match demand::kind(block, &["text", "thinking", "redacted_thinking", "tool_use"], path)? {
+    match demand::kind(
+        block,
+        &["text", "thinking", "redacted_thinking", "tool_use"],
+        path,
+    )? {
         "thinking" => demand::text(block, "thinking", path).map(|_| ()),
         "redacted_thinking" => demand::text(block, "data", path).map(|_| ()),
         "tool_use" => {
@@ -86,7 +96,9 @@ fn check_assistant_block(block: &Json, path: &str) -> Result<(), Refusal> {
 
 fn check_result(block: &Json, path: &str) -> Result<(), Refusal> {
     demand::name(block, "tool_use_id", path)?;
-    let Some(content) = block.get("content") else { return Ok(()) };
+    let Some(content) = block.get("content") else {
+        return Ok(());
+    };
     for (index, inner) in demand::content(content, path)?.iter().enumerate() {
         let path = format!("{path}.content[{index}]");
         if demand::kind(inner, &["text", "image"], &path)? == "image" {
@@ -100,23 +112,37 @@ fn check_result(block: &Json, path: &str) -> Result<(), Refusal> {
 fn check_image(block: &Json, path: &str) -> Result<(), Refusal> {
     let path = format!("{path}.source");
     let source = block.get("source").unwrap_or(&Json::Null);
-    let key = if demand::kind(source, &["base64", "url"], &path)? == "url" { "url" } else { "data" };
+    let key = if demand::kind(source, &["base64", "url"], &path)? == "url" {
+        "url"
+    } else {
+        "data"
+    };
     demand::name(source, key, &path).map(|_| ())
 }
 
-/// A gateway's request knows no tools but those that the client runs, so one of the provider's own is taken by its name.
+/// A gateway's request knows no tools but those that the client runs, so one of the provider's own
+/// is taken by its name.
 fn tools<'j>(body: &'j Json<'j>) -> Result<Vec<RequestTool<'j>>, Refusal> {
     let declared = demand::list(body, "tools")?.iter().enumerate();
-    declared.map(|(index, json)| demand::tool(json, "input_schema", &format!("tools[{index}]"))).collect()
+    declared
+        .map(|(index, json)| demand::tool(json, "input_schema", &format!("tools[{index}]")))
+        .collect()
 }
 
-/// The instructions that stay and those that change: a string stays; of a list stays what stands up to the last cache marker,
-/// or all of it without one.
-#[expect(clippy::type_complexity, reason = "a pair of the two optional texts of a request")]
-fn split_system<'j>(system: Option<&'j Json<'j>>) -> Result<(Option<Cow<'j, str>>, Option<Cow<'j, str>>), Refusal> {
+/// The instructions that stay and those that change: a string stays; of a list stays what stands up
+/// to the last cache marker, or all of it without one.
+#[expect(
+    clippy::type_complexity,
+    reason = "a pair of the two optional texts of a request"
+)]
+fn split_system<'j>(
+    system: Option<&'j Json<'j>>,
+) -> Result<(Option<Cow<'j, str>>, Option<Cow<'j, str>>), Refusal> {
     let blocks = match system {
         None | Some(Json::Null) => return Ok((None, None)),
-        Some(Json::String(text)) => return Ok(((!text.is_empty()).then(|| Cow::Borrowed(&**text)), None)),
+        Some(Json::String(text)) => {
+            return Ok(((!text.is_empty()).then(|| Cow::Borrowed(&**text)), None));
+        }
         Some(Json::Array(blocks)) => blocks,
         Some(_) => return refuse("system", "must be a string or a list of text blocks"),
     };
@@ -125,14 +151,23 @@ fn split_system<'j>(system: Option<&'j Json<'j>>) -> Result<(Option<Cow<'j, str>
         demand::kind(block, &["text"], &path)?;
         demand::text(block, "text", &path)?;
     }
-    let marked = |block: &Json| block.get("cache_control").is_some_and(|marker| !marker.is_null());
-    let end = blocks.iter().rposition(marked).map_or(blocks.len(), |last| last + 1);
+    let marked = |block: &Json| {
+        block
+            .get("cache_control")
+            .is_some_and(|marker| !marker.is_null())
+    };
+    let end = blocks
+        .iter()
+        .rposition(marked)
+        .map_or(blocks.len(), |last| last + 1);
     let (stable, volatile) = blocks.split_at(end);
     Ok((join(stable), join(volatile)))
 }
 
 fn join<'j>(blocks: &'j [Json<'j>]) -> Option<Cow<'j, str>> {
-    let texts = blocks.iter().filter_map(|block| block.get("text").and_then(Json::as_str));
+    let texts = blocks
+        .iter()
+        .filter_map(|block| block.get("text").and_then(Json::as_str));
     let texts: Vec<&str> = texts.filter(|text| !text.is_empty()).collect();
     (!texts.is_empty()).then(|| Cow::Owned(texts.join("\n\n")))
 }

@@ -1,4 +1,5 @@
-//! What a gateway demands of the members of a body, shape by shape the same: small looks that end in a value or a refusal.
+//! What a gateway demands of the members of a body, shape by shape the same: small looks that end
+//! in a value or a refusal.
 
 use std::borrow::Cow;
 
@@ -10,7 +11,11 @@ use super::{Refusal, refuse};
 
 /// The path of the member `key` of what stands at `path`; the body itself has none.
 fn at(path: &str, key: &str) -> String {
-    if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") }
+    if path.is_empty() {
+        key.to_owned()
+    } else {
+        format!("{path}.{key}")
+    }
 }
 
 /// The member `key`: a string that isn't empty.
@@ -40,7 +45,11 @@ pub(super) fn list<'j>(body: &'j Json<'j>, key: &str) -> Result<&'j [Json<'j>], 
 }
 
 /// The member `key`: an object, `None` where it is absent or null.
-pub(super) fn object<'j>(json: &'j Json<'j>, key: &str, path: &str) -> Result<Option<&'j Json<'j>>, Refusal> {
+pub(super) fn object<'j>(
+    json: &'j Json<'j>,
+    key: &str,
+    path: &str,
+) -> Result<Option<&'j Json<'j>>, Refusal> {
     match json.get(key) {
         None | Some(Json::Null) => Ok(None),
         Some(object @ Json::Object(_)) => Ok(Some(object)),
@@ -49,7 +58,11 @@ pub(super) fn object<'j>(json: &'j Json<'j>, key: &str, path: &str) -> Result<Op
 }
 
 /// The type of a block or part, if it is among those that are `allowed`.
-pub(super) fn kind<'j>(json: &'j Json<'j>, allowed: &[&str], path: &str) -> Result<&'j str, Refusal> {
+pub(super) fn kind<'j>(
+    json: &'j Json<'j>,
+    allowed: &[&str],
+    path: &str,
+) -> Result<&'j str, Refusal> {
     match json.get("type").and_then(Json::as_str) {
         Some(kind) if allowed.contains(&kind) => Ok(kind),
         Some(kind) => refuse(at(path, "type"), format!("'{kind}' is not supported here")),
@@ -66,7 +79,8 @@ pub(super) fn content<'j>(content: &'j Json<'j>, path: &str) -> Result<&'j [Json
     }
 }
 
-/// A limit on output: the whole part of a number. What comes to nothing, or isn't a number, limits nothing.
+/// A limit on output: the whole part of a number. What comes to nothing, or isn't a number, limits
+/// nothing.
 pub(super) fn limit(json: Option<&Json>) -> Option<u64> {
     let number = json?.as_number()?;
     // The cast cuts the fraction off and keeps within bounds: what is negative comes to nothing.
@@ -74,8 +88,13 @@ pub(super) fn limit(json: Option<&Json>) -> Option<u64> {
     (whole > 0).then_some(whole)
 }
 
-/// A tool as its client declares it, the schema of its input under `schema_key`; without a schema any object will do.
-pub(super) fn tool<'j>(declared: &'j Json<'j>, schema_key: &str, path: &str) -> Result<RequestTool<'j>, Refusal> {
+/// A tool as its client declares it, the schema of its input under `schema_key`; without a schema
+/// any object will do.
+pub(super) fn tool<'j>(
+    declared: &'j Json<'j>,
+    schema_key: &str,
+    path: &str,
+) -> Result<RequestTool<'j>, Refusal> {
     let input_schema = match declared.get(schema_key) {
         None => any_object(),
         Some(Json::Object(schema)) => schema.reborrow(),
@@ -91,5 +110,10 @@ pub(super) fn tool<'j>(declared: &'j Json<'j>, schema_key: &str, path: &str) -> 
 }
 
 fn any_object() -> Object<'static> {
-    [("type", Json::from("object")), ("properties", Json::Object(Object::new()))].into_iter().collect()
+    [
+        ("type", Json::from("object")),
+        ("properties", Json::Object(Object::new())),
+    ]
+    .into_iter()
+    .collect()
 }

@@ -1,8 +1,9 @@
-//! Strict translation at a gateway: what a client sends becomes a canonical request or a refusal, what a model answers becomes
-//! the client's body (§12).
+//! Strict translation at a gateway: what a client sends becomes a canonical request or a refusal,
+//! what a model answers becomes the client's body (§12).
 //!
-//! The adapters do the translating, and take whatever comes; here are only the gateway's own rules: what it refuses, its defaults, that
-//! what says nothing is left out, and that instructions travel beside the messages.
+//! The adapters do the translating, and take whatever comes; here are only the gateway's own rules:
+//! what it refuses, its defaults, that what says nothing is left out, and that instructions travel
+//! beside the messages.
 
 mod anthropic_shape;
 mod demand;
@@ -61,7 +62,10 @@ impl fmt::Display for Refusal {
 impl std::error::Error for Refusal {}
 
 fn refuse<T>(path: impl Into<String>, demand: impl Into<Cow<'static, str>>) -> Result<T, Refusal> {
-    Err(Refusal { path: path.into(), demand: demand.into() })
+    Err(Refusal {
+        path: path.into(),
+        demand: demand.into(),
+    })
 }
 
 fn read<'j>(
@@ -80,7 +84,11 @@ fn read<'j>(
             warning.kind = ReadWarningKind::BlockLeftOut(std::mem::take(tag));
         }
     }
-    Ok(Inbound { request: read.request, include_usage: false, warnings })
+    Ok(Inbound {
+        request: read.request,
+        include_usage: false,
+        warnings,
+    })
 }
 
 /// The model and the messages of any body.
@@ -92,8 +100,9 @@ fn check_head<'j>(body: &'j Json<'j>) -> Result<&'j [Json<'j>], Refusal> {
     }
 }
 
-/// Brings a message that was read into the gateway's form: empty texts and what no canonical block can hold are left out; so is in a
-/// result what isn't `in_results`, and a result that says nothing says so in one text.
+/// Brings a message that was read into the gateway's form: empty texts and what no canonical block
+/// can hold are left out; so is in a result what isn't `in_results`, and a result that says nothing
+/// says so in one text.
 fn settle(message: &mut Message, in_results: fn(&ContentBlock) -> bool) {
     message.content.retain(|block| match block {
         ContentBlock::Text(text) => !text.is_empty(),
@@ -138,11 +147,23 @@ pub fn render_anthropic<'m>(response: &'m Response<'m>, ids: &mut ToolIdMap) -> 
 }
 
 fn render<'m>(adapter: &dyn Adapter, response: &'m Response<'m>, ids: &mut ToolIdMap) -> Body<'m> {
-    write_response(adapter, response, ids, WriteOptions { plain: true, ..WriteOptions::default() })
+    write_response(
+        adapter,
+        response,
+        ids,
+        WriteOptions {
+            plain: true,
+            ..WriteOptions::default()
+        },
+    )
 }
 
 /// The body of an error, and its status, for a client of that shape (§12).
-pub fn render_error(class: super::error::ErrorClass, message: &str, anthropic_shape: bool) -> (u16, Json<'static>) {
+pub fn render_error(
+    class: super::error::ErrorClass,
+    message: &str,
+    anthropic_shape: bool,
+) -> (u16, Json<'static>) {
     use super::error::ErrorClass;
     let (status, openai, anthropic) = match class {
         ErrorClass::Auth => (401, "authentication_error", "authentication_error"),
@@ -155,7 +176,12 @@ pub fn render_error(class: super::error::ErrorClass, message: &str, anthropic_sh
         ErrorClass::Cancelled | ErrorClass::Other => (500, "api_error", "api_error"),
     };
     let kind = if anthropic_shape { anthropic } else { openai };
-    let error: Object = [("type", Json::from(kind)), ("message", Json::from(message.to_owned()))].into_iter().collect();
+    let error: Object = [
+        ("type", Json::from(kind)),
+        ("message", Json::from(message.to_owned())),
+    ]
+    .into_iter()
+    .collect();
     let mut body = Object::new();
     if anthropic_shape {
         body.insert("type", "error");

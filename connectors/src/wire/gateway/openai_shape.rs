@@ -10,7 +10,9 @@ use super::super::dialect::OPENAI_CHAT;
 use super::super::image::parse_data_uri;
 use super::super::members::{items, present};
 use super::super::read::{Conversation, ReadWarning, ReadWarningKind};
-use super::{DEFAULT_MAX_OUTPUT_TOKENS, Inbound, Refusal, demand, empty_text, read, refuse, settle};
+use super::{
+    DEFAULT_MAX_OUTPUT_TOKENS, Inbound, Refusal, demand, empty_text, read, refuse, settle,
+};
 
 /// Reads a request of the OpenAI shape.
 ///
@@ -31,7 +33,9 @@ pub fn inbound_openai<'j>(
     let request = &mut inbound.request;
     request.tools = tools;
     request.system_prompt = system_prompt(messages);
-    request.messages.retain(|message| message.role != Role::System);
+    request
+        .messages
+        .retain(|message| message.role != Role::System);
     for message in &mut request.messages {
         settle(message, |block| matches!(block, ContentBlock::Text(_)));
         if message.content.is_empty() {
@@ -40,7 +44,9 @@ pub fn inbound_openai<'j>(
     }
     let limit = present(body, "max_completion_tokens").or_else(|| body.get("max_tokens"));
     request.max_output_tokens = Some(demand::limit(limit).unwrap_or(DEFAULT_MAX_OUTPUT_TOKENS));
-    let options = body.get("stream_options").and_then(|options| options.get("include_usage"));
+    let options = body
+        .get("stream_options")
+        .and_then(|options| options.get("include_usage"));
     inbound.include_usage = options.and_then(Json::as_bool).unwrap_or(false);
     inbound.warnings.extend(images_left_out(messages));
     Ok(inbound)
@@ -55,18 +61,31 @@ fn check_message(message: &Json, path: &str) -> Result<(), Refusal> {
             demand::name(message, "tool_call_id", path)?;
             content.map_or(Ok(()), |content| demand::content(content, path).map(|_| ()))
         }
-        Some("user") => check_parts(demand::content(content.unwrap_or(&Json::Null), path)?, true, path),
+        Some("user") => check_parts(
+            demand::content(content.unwrap_or(&Json::Null), path)?,
+            true,
+            path,
+        ),
         Some("assistant") => {
             check_parts(items(message, "content"), false, path)?;
             let mut calls = items(message, "tool_calls").iter().enumerate();
-            calls.try_for_each(|(index, call)| check_call(call, &format!("{path}.tool_calls[{index}]")))
+            calls.try_for_each(|(index, call)| {
+                check_call(call, &format!("{path}.tool_calls[{index}]"))
+            })
         }
-        _ => refuse(format!("{path}.role"), "must be one of system, user, assistant, tool"),
+        _ => refuse(
+            format!("{path}.role"),
+            "must be one of system, user, assistant, tool",
+        ),
     }
 }
 
 fn check_parts(parts: &[Json], images: bool, path: &str) -> Result<(), Refusal> {
-    let allowed: &[&str] = if images { &["text", "image_url"] } else { &["text"] };
+    let allowed: &[&str] = if images {
+        &["text", "image_url"]
+    } else {
+        &["text"]
+    };
     for (index, part) in parts.iter().enumerate() {
         let path = format!("{path}.content[{index}]");
         if demand::kind(part, allowed, &path)? == "image_url" {
@@ -88,10 +107,15 @@ fn check_image(part: &Json, path: &str) -> Result<(), Refusal> {
 fn check_call(call: &Json, path: &str) -> Result<(), Refusal> {
     demand::name(call, "id", path)?;
     let path = format!("{path}.function");
-    let Some(function) = call.get("function") else { return refuse(path, "is required") };
+    let Some(function) = call.get("function") else {
+        return refuse(path, "is required");
+    };
     demand::name(function, "name", &path)?;
     if !is_arguments(function.get("arguments")) {
-        return refuse(format!("{path}.arguments"), "must be a JSON object or the text of one");
+        return refuse(
+            format!("{path}.arguments"),
+            "must be a JSON object or the text of one",
+        );
     }
     Ok(())
 }
@@ -110,34 +134,53 @@ fn tools<'j>(body: &'j Json<'j>) -> Result<Vec<RequestTool<'j>>, Refusal> {
     let tool = |(index, json): (usize, &'j Json<'j>)| {
         let path = format!("tools[{index}]");
         demand::kind(json, &["function"], &path)?;
-        demand::tool(json.get("function").unwrap_or(&Json::Null), "parameters", &format!("{path}.function"))
+        demand::tool(
+            json.get("function").unwrap_or(&Json::Null),
+            "parameters",
+            &format!("{path}.function"),
+        )
     };
     declared.map(tool).collect()
 }
 
 fn check_options(body: &Json) -> Result<(), Refusal> {
-    if !matches!(body.get("stop"), None | Some(Json::Null | Json::String(_) | Json::Array(_))) {
+    if !matches!(
+        body.get("stop"),
+        None | Some(Json::Null | Json::String(_) | Json::Array(_))
+    ) {
         return refuse("stop", "must be a string or a list of strings");
     }
     demand::object(body, "stream_options", "")?;
-    let Some(format) = demand::object(body, "response_format", "")? else { return Ok(()) };
+    let Some(format) = demand::object(body, "response_format", "")? else {
+        return Ok(());
+    };
     if format.get("type").and_then(Json::as_str) != Some("json_schema") {
         return Ok(());
     }
-    let schema = format.get("json_schema").and_then(|wrapper| wrapper.get("schema"));
+    let schema = format
+        .get("json_schema")
+        .and_then(|wrapper| wrapper.get("schema"));
     match schema.and_then(Json::as_object) {
         Some(_) => Ok(()),
-        None => refuse("response_format.json_schema.schema", "is required and must be an object"),
+        None => refuse(
+            "response_format.json_schema.schema",
+            "is required and must be an object",
+        ),
     }
 }
 
-/// The texts of all system messages: a line break between the parts of one, a blank line between two.
+/// The texts of all system messages: a line break between the parts of one, a blank line between
+/// two.
 fn system_prompt<'j>(messages: &'j [Json<'j>]) -> Option<Cow<'j, str>> {
-    let system = messages.iter().filter(|message| message.get("role").and_then(Json::as_str) == Some("system"));
-    let texts = system.filter_map(|message| message.get("content")).map(|content| match content {
-        Json::String(text) => Cow::Borrowed(&**text),
-        content => Cow::Owned(part_texts(content).join("\n")),
-    });
+    let system = messages
+        .iter()
+        .filter(|message| message.get("role").and_then(Json::as_str) == Some("system"));
+    let texts = system
+        .filter_map(|message| message.get("content"))
+        .map(|content| match content {
+            Json::String(text) => Cow::Borrowed(&**text),
+            content => Cow::Owned(part_texts(content).join("\n")),
+        });
     let texts: Vec<Cow<str>> = texts.filter(|text| !text.is_empty()).collect();
     match texts.as_slice() {
         [] => None,
@@ -149,15 +192,25 @@ fn system_prompt<'j>(messages: &'j [Json<'j>]) -> Option<Cow<'j, str>> {
 fn part_texts<'j>(content: &'j Json<'j>) -> Vec<&'j str> {
     let parts = content.as_array().unwrap_or_default().iter();
     let texts = parts.filter(|part| part.get("type").and_then(Json::as_str) == Some("text"));
-    texts.filter_map(|part| part.get("text")?.as_str()).collect()
+    texts
+        .filter_map(|part| part.get("text")?.as_str())
+        .collect()
 }
 
-/// Images among instructions and results, which the adapter understands and the gateway doesn't take.
+/// Images among instructions and results, which the adapter understands and the gateway doesn't
+/// take.
 fn images_left_out<'j>(messages: &'j [Json<'j>]) -> impl Iterator<Item = ReadWarning> + 'j {
-    let takes_text_only =
-        |message: &Json| matches!(message.get("role").and_then(Json::as_str), Some("system" | "tool"));
+    let takes_text_only = |message: &Json| {
+        matches!(
+            message.get("role").and_then(Json::as_str),
+            Some("system" | "tool")
+        )
+    };
     let is_image = |part: &&Json| part.get("type").and_then(Json::as_str) == Some("image_url");
-    let texts_only = messages.iter().enumerate().filter(move |(_, message)| takes_text_only(message));
+    let texts_only = messages
+        .iter()
+        .enumerate()
+        .filter(move |(_, message)| takes_text_only(message));
     texts_only.flat_map(move |(index, message)| {
         let images = items(message, "content").iter().filter(is_image);
         images.map(move |_| ReadWarning {

@@ -15,19 +15,33 @@ fn json(text: &str) -> Json<'_> {
 
 /// A body of the OpenAI shape with these `messages` and more `members`.
 fn openai_body(messages: &str, members: &str) -> Json<'static> {
-    json(&format!(r#"{{"model":"m","messages":{messages}{members}}}"#)).into_owned()
+    json(&format!(
+        r#"{{"model":"m","messages":{messages}{members}}}"#
+    ))
+    .into_owned()
 }
 
 fn anthropic_body(messages: &str, members: &str) -> Json<'static> {
-    json(&format!(r#"{{"max_tokens":8,"model":"m","messages":{messages}{members}}}"#)).into_owned()
+    json(&format!(
+        r#"{{"max_tokens":8,"model":"m","messages":{messages}{members}}}"#
+    ))
+    .into_owned()
 }
 
 fn openai<'j>(body: &'j Json<'j>) -> Result<Inbound<'j>, Refusal> {
-    inbound_openai(body, &mut Conversation::new("test"), Timestamp::from_micros(0))
+    inbound_openai(
+        body,
+        &mut Conversation::new("test"),
+        Timestamp::from_micros(0),
+    )
 }
 
 fn anthropic<'j>(body: &'j Json<'j>) -> Result<Inbound<'j>, Refusal> {
-    inbound_anthropic(body, &mut Conversation::new("test"), Timestamp::from_micros(0))
+    inbound_anthropic(
+        body,
+        &mut Conversation::new("test"),
+        Timestamp::from_micros(0),
+    )
 }
 
 /// Messages as `role: blocks`, ids of calls left out.
@@ -41,14 +55,22 @@ fn told(inbound: &Inbound) -> Vec<String> {
                 _ => {}
             }
         }
-        format!("{}: {}", message.role.as_str(), encode_blocks(&content, Unknowns::Keep))
+        format!(
+            "{}: {}",
+            message.role.as_str(),
+            encode_blocks(&content, Unknowns::Keep)
+        )
     });
     messages.collect()
 }
 
 fn schemas(inbound: &Inbound) -> Vec<String> {
     let tools = inbound.request.tools.iter().map(|tool| match tool {
-        RequestTool::Defined(tool) => format!("{} {}", tool.name, Json::Object(tool.input_schema.reborrow())),
+        RequestTool::Defined(tool) => format!(
+            "{} {}",
+            tool.name,
+            Json::Object(tool.input_schema.reborrow())
+        ),
         RequestTool::Wire { json, .. } => json.to_string(),
     });
     tools.collect()
@@ -64,10 +86,16 @@ fn the_parts_of_an_instruction_stand_on_lines_and_instructions_in_paragraphs() {
         {"type":"text","text":"be kind"}]},{"role":"system","content":""},{"role":"user","content":"why"},{"role":"system","content":"be true"}]"#;
     let body = openai_body(messages, "");
     let inbound = openai(&body).unwrap();
-    assert_eq!(inbound.request.system_prompt.as_deref(), Some("be brief\nbe kind\n\nbe true"));
+    assert_eq!(
+        inbound.request.system_prompt.as_deref(),
+        Some("be brief\nbe kind\n\nbe true")
+    );
     assert_eq!(told(&inbound), [r#"user: [{"type":"text","text":"why"}]"#]);
     let warnings: Vec<String> = inbound.warnings.iter().map(ToString::to_string).collect();
-    assert_eq!(warnings, ["message 0: block of type `image_url` isn't taken here and is left out"]);
+    assert_eq!(
+        warnings,
+        ["message 0: block of type `image_url` isn't taken here and is left out"]
+    );
 }
 
 #[test]
@@ -77,8 +105,14 @@ fn what_says_nothing_is_left_out_but_a_message_of_the_openai_shape_never_is() {
             r#"{"role":"user","content":[{"type":"text","text":""},{"type":"text","text":"a"}]}"#,
             r#"user: [{"type":"text","text":"a"}]"#,
         ),
-        (r#"{"role":"user","content":[]}"#, r#"user: [{"type":"text","text":""}]"#),
-        (r#"{"role":"assistant"}"#, r#"assistant: [{"type":"text","text":""}]"#),
+        (
+            r#"{"role":"user","content":[]}"#,
+            r#"user: [{"type":"text","text":""}]"#,
+        ),
+        (
+            r#"{"role":"assistant"}"#,
+            r#"assistant: [{"type":"text","text":""}]"#,
+        ),
         (
             r#"{"role":"tool","tool_call_id":"c"}"#,
             r#"tool: [{"type":"tool_result","tool_use_id":"","content":[{"type":"text","text":""}],"is_error":false}]"#,
@@ -108,23 +142,45 @@ fn a_limit_on_output_is_the_whole_part_of_a_number_or_none() {
         (r#","max_completion_tokens":3,"max_tokens":7"#, 3),
     ] {
         let body = openai_body(ASKED, member);
-        assert_eq!(openai(&body).unwrap().request.max_output_tokens, Some(limit), "{member}");
+        assert_eq!(
+            openai(&body).unwrap().request.max_output_tokens,
+            Some(limit),
+            "{member}"
+        );
     }
-    for (limit, taken) in [("2.5", Some(2)), ("0", None), ("-3", None), ("\"8\"", None), ("null", None)] {
+    for (limit, taken) in [
+        ("2.5", Some(2)),
+        ("0", None),
+        ("-3", None),
+        ("\"8\"", None),
+        ("null", None),
+    ] {
         let body = format!(r#"{{"model":"m","messages":{ASKED},"max_tokens":{limit}}}"#);
         let body = json(&body);
-        let came = anthropic(&body).ok().and_then(|inbound| inbound.request.max_output_tokens);
+        let came = anthropic(&body)
+            .ok()
+            .and_then(|inbound| inbound.request.max_output_tokens);
         assert_eq!(came, taken, "{limit}");
     }
 }
 
 #[test]
 fn a_tool_without_a_schema_takes_any_object() {
-    let body = openai_body(ASKED, r#","tools":[{"type":"function","function":{"name":"f"}}]"#);
-    assert_eq!(schemas(&openai(&body).unwrap()), [format!("f {ANY_OBJECT}")]);
+    let body = openai_body(
+        ASKED,
+        r#","tools":[{"type":"function","function":{"name":"f"}}]"#,
+    );
+    assert_eq!(
+        schemas(&openai(&body).unwrap()),
+        [format!("f {ANY_OBJECT}")]
+    );
     let tools = r#","tools":[{"name":"f"},{"type":"bash_20250124","name":"bash"},{"name":"g","input_schema":{"type":"object"}}]"#;
     let body = anthropic_body(ASKED, tools);
-    let expected = [format!("f {ANY_OBJECT}"), format!("bash {ANY_OBJECT}"), r#"g {"type":"object"}"#.to_owned()];
+    let expected = [
+        format!("f {ANY_OBJECT}"),
+        format!("bash {ANY_OBJECT}"),
+        r#"g {"type":"object"}"#.to_owned(),
+    ];
     assert_eq!(schemas(&anthropic(&body).unwrap()), expected);
 }
 
@@ -132,17 +188,29 @@ fn a_tool_without_a_schema_takes_any_object() {
 fn members_of_another_kind_are_refused_by_name() {
     for (members, path) in [
         (r#","tools":{}"#, "tools"),
-        (r#","tools":[{"type":"custom","custom":{}}]"#, "tools[0].type"),
-        (r#","tools":[{"type":"function"}]"#, "tools[0].function.name"),
+        (
+            r#","tools":[{"type":"custom","custom":{}}]"#,
+            "tools[0].type",
+        ),
+        (
+            r#","tools":[{"type":"function"}]"#,
+            "tools[0].function.name",
+        ),
         (
             r#","tools":[{"type":"function","function":{"name":"f","description":null}}]"#,
             "tools[0].function.description",
         ),
-        (r#","tools":[{"type":"function","function":{"name":"f","parameters":[]}}]"#, "tools[0].function.parameters"),
+        (
+            r#","tools":[{"type":"function","function":{"name":"f","parameters":[]}}]"#,
+            "tools[0].function.parameters",
+        ),
         (r#","stop":5"#, "stop"),
         (r#","stream_options":true"#, "stream_options"),
         (r#","response_format":"json""#, "response_format"),
-        (r#","response_format":{"type":"json_schema","json_schema":{}}"#, "response_format.json_schema.schema"),
+        (
+            r#","response_format":{"type":"json_schema","json_schema":{}}"#,
+            "response_format.json_schema.schema",
+        ),
     ] {
         let body = openai_body(ASKED, members);
         assert_eq!(openai(&body).unwrap_err().path, path, "{members}");
@@ -150,7 +218,10 @@ fn members_of_another_kind_are_refused_by_name() {
     for (members, path) in [
         (r#","tools":{}"#, "tools"),
         (r#","tools":[{"input_schema":{}}]"#, "tools[0].name"),
-        (r#","tools":[{"name":"f","input_schema":null}]"#, "tools[0].input_schema"),
+        (
+            r#","tools":[{"name":"f","input_schema":null}]"#,
+            "tools[0].input_schema",
+        ),
         (r#","stop_sequences":"x""#, "stop_sequences"),
         (r#","system":7"#, "system"),
         (r#","system":[{"type":"text","text":7}]"#, "system[0].text"),
@@ -166,24 +237,49 @@ fn messages_of_the_openai_shape_are_refused_where_something_is_missing() {
         (r#"{"role":"user"}"#, "content"),
         (r#"{"role":"user","content":null}"#, "content"),
         (r#"{"role":"system","content":null}"#, "content"),
-        (r#"{"role":"tool","tool_call_id":"c","content":null}"#, "content"),
-        (r#"{"role":"tool","tool_call_id":"","content":"r"}"#, "tool_call_id"),
-        (r#"{"role":"user","content":[{"type":"image_url","image_url":"u"}]}"#, "content[0].image_url.url"),
+        (
+            r#"{"role":"tool","tool_call_id":"c","content":null}"#,
+            "content",
+        ),
+        (
+            r#"{"role":"tool","tool_call_id":"","content":"r"}"#,
+            "tool_call_id",
+        ),
+        (
+            r#"{"role":"user","content":[{"type":"image_url","image_url":"u"}]}"#,
+            "content[0].image_url.url",
+        ),
         (
             r#"{"role":"user","content":[{"type":"image_url","image_url":{"url":"data:image/png,x"}}]}"#,
             "content[0].image_url.url",
         ),
-        (r#"{"role":"assistant","content":[{"type":"image_url","image_url":{"url":"u"}}]}"#, "content[0].type"),
-        (r#"{"role":"assistant","tool_calls":[{"function":{"name":"f"}}]}"#, "tool_calls[0].id"),
-        (r#"{"role":"assistant","tool_calls":[{"id":"c"}]}"#, "tool_calls[0].function"),
-        (r#"{"role":"assistant","tool_calls":[{"id":"c","function":{"name":""}}]}"#, "tool_calls[0].function.name"),
+        (
+            r#"{"role":"assistant","content":[{"type":"image_url","image_url":{"url":"u"}}]}"#,
+            "content[0].type",
+        ),
+        (
+            r#"{"role":"assistant","tool_calls":[{"function":{"name":"f"}}]}"#,
+            "tool_calls[0].id",
+        ),
+        (
+            r#"{"role":"assistant","tool_calls":[{"id":"c"}]}"#,
+            "tool_calls[0].function",
+        ),
+        (
+            r#"{"role":"assistant","tool_calls":[{"id":"c","function":{"name":""}}]}"#,
+            "tool_calls[0].function.name",
+        ),
         (
             r#"{"role":"assistant","tool_calls":[{"id":"c","function":{"name":"f","arguments":null}}]}"#,
             "tool_calls[0].function.arguments",
         ),
     ] {
         let body = openai_body(&format!("[{message}]"), "");
-        assert_eq!(openai(&body).unwrap_err().path, format!("messages[0].{path}"), "{message}");
+        assert_eq!(
+            openai(&body).unwrap_err().path,
+            format!("messages[0].{path}"),
+            "{message}"
+        );
     }
 }
 
@@ -191,19 +287,59 @@ fn messages_of_the_openai_shape_are_refused_where_something_is_missing() {
 fn messages_of_the_anthropic_shape_are_refused_where_something_is_missing() {
     for (role, block, path) in [
         ("user", r#"{"type":"image"}"#, "source.type"),
-        ("user", r#"{"type":"image","source":{"type":"base64","media_type":"image/png"}}"#, "source.data"),
-        ("user", r#"{"type":"image","source":{"type":"url","url":""}}"#, "source.url"),
-        ("user", r#"{"type":"image","source":{"type":"file_ref","path":"a"}}"#, "source.type"),
-        ("user", r#"{"type":"tool_result","content":"r"}"#, "tool_use_id"),
-        ("user", r#"{"type":"tool_result","tool_use_id":"t","content":null}"#, "content"),
-        ("user", r#"{"type":"tool_result","tool_use_id":"t","content":[{"type":"document"}]}"#, "content[0].type"),
+        (
+            "user",
+            r#"{"type":"image","source":{"type":"base64","media_type":"image/png"}}"#,
+            "source.data",
+        ),
+        (
+            "user",
+            r#"{"type":"image","source":{"type":"url","url":""}}"#,
+            "source.url",
+        ),
+        (
+            "user",
+            r#"{"type":"image","source":{"type":"file_ref","path":"a"}}"#,
+            "source.type",
+        ),
+        (
+            "user",
+            r#"{"type":"tool_result","content":"r"}"#,
+            "tool_use_id",
+        ),
+        (
+            "user",
+            r#"{"type":"tool_result","tool_use_id":"t","content":null}"#,
+            "content",
+        ),
+        (
+            "user",
+            r#"{"type":"tool_result","tool_use_id":"t","content":[{"type":"document"}]}"#,
+            "content[0].type",
+        ),
         ("assistant", r#"{"type":"tool_use","name":"n"}"#, "id"),
-        ("assistant", r#"{"type":"tool_use","id":"t","input":{}}"#, "name"),
-        ("assistant", r#"{"type":"tool_use","id":"t","name":"n","input":null}"#, "input"),
-        ("assistant", r#"{"type":"thinking","thinking":1}"#, "thinking"),
+        (
+            "assistant",
+            r#"{"type":"tool_use","id":"t","input":{}}"#,
+            "name",
+        ),
+        (
+            "assistant",
+            r#"{"type":"tool_use","id":"t","name":"n","input":null}"#,
+            "input",
+        ),
+        (
+            "assistant",
+            r#"{"type":"thinking","thinking":1}"#,
+            "thinking",
+        ),
     ] {
         let body = anthropic_body(&format!(r#"[{{"role":"{role}","content":[{block}]}}]"#), "");
-        assert_eq!(anthropic(&body).unwrap_err().path, format!("messages[0].content[0].{path}"), "{block}");
+        assert_eq!(
+            anthropic(&body).unwrap_err().path,
+            format!("messages[0].content[0].{path}"),
+            "{block}"
+        );
     }
     let body = anthropic_body(r#"[{"role":"user","content":7}]"#, "");
     assert_eq!(anthropic(&body).unwrap_err().path, "messages[0].content");
@@ -211,12 +347,24 @@ fn messages_of_the_anthropic_shape_are_refused_where_something_is_missing() {
 
 #[test]
 fn a_user_of_the_anthropic_shape_who_says_nothing_makes_no_message() {
-    for content in [r#""""#, "[]", "null", r#"[{"type":"text","text":""}]"#, r#"[{"type":"document","source":{}}]"#] {
+    for content in [
+        r#""""#,
+        "[]",
+        "null",
+        r#"[{"type":"text","text":""}]"#,
+        r#"[{"type":"document","source":{}}]"#,
+    ] {
         let body = anthropic_body(
-            &format!(r#"[{{"role":"user","content":{content}}},{{"role":"assistant","content":null}}]"#),
+            &format!(
+                r#"[{{"role":"user","content":{content}}},{{"role":"assistant","content":null}}]"#
+            ),
             "",
         );
-        assert_eq!(told(&anthropic(&body).unwrap()), [r#"assistant: [{"type":"text","text":""}]"#], "{content}");
+        assert_eq!(
+            told(&anthropic(&body).unwrap()),
+            [r#"assistant: [{"type":"text","text":""}]"#],
+            "{content}"
+        );
     }
 }
 
@@ -251,11 +399,15 @@ fn a_call_that_the_session_knows_keeps_its_id_and_an_id_that_comes_again_is_anot
         conversation.ids.remember("openai", "tu_known", "call_1");
         let inbound = inbound_openai(&body, &mut conversation, Timestamp::from_micros(0)).unwrap();
         assert!(inbound.warnings.is_empty(), "{:?}", inbound.warnings);
-        let ids = inbound.request.messages.iter().map(|message| match &message.content[0] {
-            ContentBlock::ToolUse(call) => call.id.to_string(),
-            ContentBlock::ToolResult(result) => result.tool_use_id.to_string(),
-            _ => String::new(),
-        });
+        let ids = inbound
+            .request
+            .messages
+            .iter()
+            .map(|message| match &message.content[0] {
+                ContentBlock::ToolUse(call) => call.id.to_string(),
+                ContentBlock::ToolResult(result) => result.tool_use_id.to_string(),
+                _ => String::new(),
+            });
         ids.collect::<Vec<_>>()
     };
     assert_eq!(ids(format!("[{result}]")), ["tu_known"]);
@@ -269,15 +421,26 @@ fn an_answer_of_the_openai_shape_is_text_and_always_says_why_it_ends() {
     let blocks = json(
         r#"[{"type":"image","source":{"kind":"url","data":"u"},"media_type":"image/png"},{"type":"text","text":"a"}]"#,
     );
-    let (content, _) =
-        gristmill_schemas::message::decode::decode_blocks(&blocks, gristmill_schemas::message::decode::Mode::Strict)
-            .unwrap();
-    let message = Message::new("m", "s", Role::Assistant, content, Timestamp::from_micros(0));
+    let (content, _) = gristmill_schemas::message::decode::decode_blocks(
+        &blocks,
+        gristmill_schemas::message::decode::Mode::Strict,
+    )
+    .unwrap();
+    let message = Message::new(
+        "m",
+        "s",
+        Role::Assistant,
+        content,
+        Timestamp::from_micros(0),
+    );
     let response = Response {
         id: None,
         created_at: None,
         model: None,
-        choices: vec![Choice { message, stop_reason: None }],
+        choices: vec![Choice {
+            message,
+            stop_reason: None,
+        }],
         usage: None,
         provider_raw: None,
     };
@@ -289,6 +452,12 @@ fn an_answer_of_the_openai_shape_is_text_and_always_says_why_it_ends() {
         r#"{"index":0,"message":{"role":"assistant","content":"a"},"finish_reason":"stop"}"#
     );
     let body = render_anthropic(&response, &mut ids);
-    assert_eq!(body.get("stop_reason").and_then(Json::as_str), Some("end_turn"));
-    assert_eq!(body.get("content").and_then(Json::as_array).map(<[_]>::len), Some(2));
+    assert_eq!(
+        body.get("stop_reason").and_then(Json::as_str),
+        Some("end_turn")
+    );
+    assert_eq!(
+        body.get("content").and_then(Json::as_array).map(<[_]>::len),
+        Some(2)
+    );
 }

@@ -1,7 +1,7 @@
 //! Streams, folded to the finished response.
 //!
-//! Every event is a response of its own with the next parts. Texts of one kind in a row are one part; a call may come with its
-//! arguments in pieces, each with the path where it belongs.
+//! Every event is a response of its own with the next parts. Texts of one kind in a row are one
+//! part; a call may come with its arguments in pieces, each with the path where it belongs.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -19,13 +19,20 @@ pub(super) fn fold<'f>(frames: Vec<Frame<'f>>) -> Folded<'f> {
     let mut body = Object::new();
     let mut candidates: BTreeMap<u64, Candidate<'f>> = BTreeMap::new();
     for frame in frames {
-        let Json::Object(event) = frame.data else { continue };
+        let Json::Object(event) = frame.data else {
+            continue;
+        };
         for (key, value) in event {
             match (&*key, value) {
                 ("candidates", Json::Array(list)) => {
                     for (position, candidate) in list.into_iter().enumerate() {
-                        let Json::Object(candidate) = candidate else { continue };
-                        let index = candidate.get("index").and_then(Json::as_u64).unwrap_or(position as u64);
+                        let Json::Object(candidate) = candidate else {
+                            continue;
+                        };
+                        let index = candidate
+                            .get("index")
+                            .and_then(Json::as_u64)
+                            .unwrap_or(position as u64);
                         candidates.entry(index).or_default().take(candidate);
                     }
                 }
@@ -37,9 +44,19 @@ pub(super) fn fold<'f>(frames: Vec<Frame<'f>>) -> Folded<'f> {
     let finished = |candidate: &Candidate| candidate.members.contains_key("finishReason");
     let complete = error.is_none() && !candidates.is_empty() && candidates.values().all(finished);
     if !candidates.is_empty() {
-        body.insert("candidates", candidates.into_values().map(Candidate::finish).collect::<Vec<_>>());
+        body.insert(
+            "candidates",
+            candidates
+                .into_values()
+                .map(Candidate::finish)
+                .collect::<Vec<_>>(),
+        );
     }
-    Folded { body: Json::Object(body), complete, error }
+    Folded {
+        body: Json::Object(body),
+        complete,
+        error,
+    }
 }
 
 /// A candidate being put together.
@@ -82,7 +99,10 @@ impl<'f> Candidate<'f> {
     }
 
     fn part(&mut self, mut part: Object<'f>) {
-        let in_pieces = |call: &Json| call.as_object().is_some_and(|call| self.open_call || is_piece(call));
+        let in_pieces = |call: &Json| {
+            call.as_object()
+                .is_some_and(|call| self.open_call || is_piece(call))
+        };
         if part.get("functionCall").is_some_and(in_pieces) {
             if let Some(Json::Object(piece)) = part.remove("functionCall") {
                 self.call_piece(part, piece);
@@ -92,24 +112,34 @@ impl<'f> Candidate<'f> {
         match self.parts.last_mut() {
             Some(last) if continues(last, &part) => {
                 for (key, value) in part {
-                    if key == "text" { append_text(last, "text", value) } else { settle(last, key, value) }
+                    if key == "text" {
+                        append_text(last, "text", value)
+                    } else {
+                        settle(last, key, value)
+                    }
                 }
             }
             _ => self.parts.push(part),
         }
     }
 
-    /// A piece of a call: the first brings the name, the next ones arguments, the last nothing more.
+    /// A piece of a call: the first brings the name, the next ones arguments, the last nothing
+    /// more.
     fn call_piece(&mut self, part: Object<'f>, piece: Object<'f>) {
         if !self.open_call {
             let mut begun = part;
             begun.insert("functionCall", Object::new());
             self.parts.push(begun);
         } else if let Some(last) = self.parts.last_mut() {
-            part.into_iter().for_each(|(key, value)| settle(last, key, value));
+            part.into_iter()
+                .for_each(|(key, value)| settle(last, key, value));
         }
         self.open_call = piece.get("willContinue").and_then(Json::as_bool) == Some(true);
-        let call = self.parts.last_mut().and_then(|last| last.get_mut("functionCall")).and_then(Json::as_object_mut);
+        let call = self
+            .parts
+            .last_mut()
+            .and_then(|last| last.get_mut("functionCall"))
+            .and_then(Json::as_object_mut);
         let Some(call) = call else { return };
         for (key, value) in piece {
             match (&*key, value) {
@@ -127,7 +157,10 @@ impl<'f> Candidate<'f> {
     fn finish(mut self) -> Json<'f> {
         let mut candidate = Object::new();
         if let Some(mut content) = self.content.take() {
-            content.insert("parts", self.parts.into_iter().map(Json::Object).collect::<Vec<_>>());
+            content.insert(
+                "parts",
+                self.parts.into_iter().map(Json::Object).collect::<Vec<_>>(),
+            );
             candidate.insert("content", content);
         }
         for (key, value) in self.members {
@@ -153,18 +186,34 @@ fn continues(last: &Object, part: &Object) -> bool {
 /// Puts one piece where its path says; a piece that can't be placed is kept beside the arguments.
 fn argument_piece<'f>(call: &mut Object<'f>, piece: Json<'f>, open_text: &mut Option<String>) {
     let path = piece.get("jsonPath").and_then(Json::as_str).and_then(steps);
-    let value = ["stringValue", "numberValue", "boolValue", "nullValue"].iter().find_map(|key| piece.get(key));
-    let value = value.map(|value| if piece.get("nullValue").is_some() { Json::Null } else { value.clone() });
-    let named = piece.get("jsonPath").and_then(Json::as_str).map(str::to_owned);
+    let value = ["stringValue", "numberValue", "boolValue", "nullValue"]
+        .iter()
+        .find_map(|key| piece.get(key));
+    let value = value.map(|value| {
+        if piece.get("nullValue").is_some() {
+            Json::Null
+        } else {
+            value.clone()
+        }
+    });
+    let named = piece
+        .get("jsonPath")
+        .and_then(Json::as_str)
+        .map(str::to_owned);
     let goes_on = open_text.is_some() && *open_text == named;
     *open_text = named.filter(|_| piece.get("willContinue").and_then(Json::as_bool) == Some(true));
     if let (Some(path), Some(value)) = (path, value) {
         if call.get("args").and_then(Json::as_object).is_none() {
             call.insert("args", Object::new());
         }
-        if let Some(slot) = call.get_mut("args").and_then(|arguments| reach(arguments, &path)) {
+        if let Some(slot) = call
+            .get_mut("args")
+            .and_then(|arguments| reach(arguments, &path))
+        {
             match (slot, value) {
-                (Json::String(text), Json::String(more)) if goes_on => text.to_mut().push_str(&more),
+                (Json::String(text), Json::String(more)) if goes_on => {
+                    text.to_mut().push_str(&more)
+                }
                 (slot, value) => *slot = value,
             }
             return;
@@ -195,7 +244,9 @@ fn steps(path: &str) -> Option<Vec<Step>> {
             rest = after;
         } else {
             let (inside, after) = rest.strip_prefix('[')?.split_once(']')?;
-            let quoted = inside.strip_prefix(['\'', '"']).and_then(|inside| inside.strip_suffix(['\'', '"']));
+            let quoted = inside
+                .strip_prefix(['\'', '"'])
+                .and_then(|inside| inside.strip_suffix(['\'', '"']));
             steps.push(match quoted {
                 Some(key) => Step::Key(key.to_owned()),
                 None => Step::Index(inside.parse().ok()?),
@@ -208,7 +259,9 @@ fn steps(path: &str) -> Option<Vec<Step>> {
 
 /// The place that the steps lead to, made where it isn't there yet.
 fn reach<'v, 'f>(value: &'v mut Json<'f>, steps: &[Step]) -> Option<&'v mut Json<'f>> {
-    let Some((step, rest)) = steps.split_first() else { return Some(value) };
+    let Some((step, rest)) = steps.split_first() else {
+        return Some(value);
+    };
     match step {
         Step::Key(key) => {
             if value.is_null() {
@@ -224,7 +277,9 @@ fn reach<'v, 'f>(value: &'v mut Json<'f>, steps: &[Step]) -> Option<&'v mut Json
             if value.is_null() {
                 *value = Json::Array(Vec::new());
             }
-            let Json::Array(items) = value else { return None };
+            let Json::Array(items) = value else {
+                return None;
+            };
             if *index > items.len() + GAP_LIMIT_ITEMS {
                 return None;
             }
@@ -243,13 +298,24 @@ mod tests {
     fn folded(parts: &[&str]) -> String {
         let events: Vec<String> = parts
             .iter()
-            .map(|part| format!(r#"{{"candidates":[{{"content":{{"role":"model","parts":[{part}]}}}}]}}"#))
+            .map(|part| {
+                format!(r#"{{"candidates":[{{"content":{{"role":"model","parts":[{part}]}}}}]}}"#)
+            })
             .collect();
-        let frames =
-            events.iter().map(|event| Frame { event: None, data: Json::parse(event.as_bytes()).unwrap() }).collect();
+        let frames = events
+            .iter()
+            .map(|event| Frame {
+                event: None,
+                data: Json::parse(event.as_bytes()).unwrap(),
+            })
+            .collect();
         let body = fold(frames).body;
         let candidate = &body.get("candidates").and_then(Json::as_array).unwrap()[0];
-        candidate.get("content").and_then(|content| content.get("parts")).unwrap().to_string()
+        candidate
+            .get("content")
+            .and_then(|content| content.get("parts"))
+            .unwrap()
+            .to_string()
     }
 
     #[test]
@@ -264,7 +330,10 @@ mod tests {
         ]);
         let expected = r#"[{"thoughtSignature":"s","functionCall":{"name":"w","args":{"a":[{"b":"xy"}],"c d":0.50},
             "partialArgs":[{"jsonPath":"oops","stringValue":"z"}]}},{"text":"after"}]"#;
-        assert_eq!(Json::parse(told.as_bytes()).unwrap(), Json::parse(expected.as_bytes()).unwrap());
+        assert_eq!(
+            Json::parse(told.as_bytes()).unwrap(),
+            Json::parse(expected.as_bytes()).unwrap()
+        );
     }
 
     #[test]
@@ -276,13 +345,17 @@ mod tests {
             r#"{"text":"","thoughtSignature":"s"}"#,
             r#"{"text":"d"}"#,
         ]);
-        assert_eq!(told, r#"[{"text":"ab","thought":true},{"text":"c","thoughtSignature":"s"},{"text":"d"}]"#);
+        assert_eq!(
+            told,
+            r#"[{"text":"ab","thought":true},{"text":"c","thoughtSignature":"s"},{"text":"d"}]"#
+        );
     }
 
     #[test]
     fn a_path_that_reaches_far_beyond_its_list_is_not_followed() {
-        let told =
-            folded(&[r#"{"functionCall":{"name":"w","partialArgs":[{"jsonPath":"$.a[99999999]","numberValue":1}]}}"#]);
+        let told = folded(&[
+            r#"{"functionCall":{"name":"w","partialArgs":[{"jsonPath":"$.a[99999999]","numberValue":1}]}}"#,
+        ]);
         assert!(told.contains("partialArgs"));
     }
 }

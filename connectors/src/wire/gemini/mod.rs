@@ -1,8 +1,9 @@
 //! Gemini `generateContent`, on Google's own API and on Vertex AI.
 //!
-//! A turn is a list of parts; the system prompt stands beside the turns; results stand in user turns and name their function,
-//! often without an id; thoughts are parts with a mark, and a signature may sit on any part. Names come in camel and in snake case,
-//! enumerations as words and as numbers, streams as events and as one array.
+//! A turn is a list of parts; the system prompt stands beside the turns; results stand in user
+//! turns and name their function, often without an id; thoughts are parts with a mark, and a
+//! signature may sit on any part. Names come in camel and in snake case, enumerations as words and
+//! as numbers, streams as events and as one array.
 
 mod fold;
 mod read;
@@ -28,9 +29,13 @@ pub struct Gemini {
 }
 
 /// Google's own API.
-pub static GENERATE: Gemini = Gemini { key: "gemini/generatecontent" };
+pub static GENERATE: Gemini = Gemini {
+    key: "gemini/generatecontent",
+};
 /// Vertex AI.
-pub static VERTEX: Gemini = Gemini { key: "vertex/generatecontent" };
+pub static VERTEX: Gemini = Gemini {
+    key: "vertex/generatecontent",
+};
 
 /// The two spellings of the member for instructions.
 const INSTRUCTIONS: [&str; 2] = ["systemInstruction", "system_instruction"];
@@ -47,12 +52,17 @@ fn one_or_more<'j, 'a>(json: Option<&'j Json<'a>>) -> &'j [Json<'a>] {
 /// True for turns, or for one alone.
 fn is_turns(contents: &Json) -> bool {
     let turns = one_or_more(Some(contents));
-    (contents.as_array().is_some() || !turns.is_empty()) && turns.iter().all(|turn| turn.get("parts").is_some())
+    (contents.as_array().is_some() || !turns.is_empty())
+        && turns.iter().all(|turn| turn.get("parts").is_some())
 }
 
 /// Where the turn of candidate `index` stands.
 fn candidate_place(index: usize) -> Place {
-    Place::value([PlaceStep::Key("candidates"), PlaceStep::Index(index), PlaceStep::Key("content")])
+    Place::value([
+        PlaceStep::Key("candidates"),
+        PlaceStep::Index(index),
+        PlaceStep::Key("content"),
+    ])
 }
 
 impl Adapter for Gemini {
@@ -79,10 +89,15 @@ impl Adapter for Gemini {
 
     fn is_response(&self, body: &Json) -> bool {
         body.get("candidates").and_then(Json::as_array).is_some()
-            || (either(body, ["promptFeedback", "prompt_feedback"]).is_some() && body.get("error").is_none())
+            || (either(body, ["promptFeedback", "prompt_feedback"]).is_some()
+                && body.get("error").is_none())
     }
 
-    fn read_request<'j>(&self, body: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> Result<Request<'j>, Unreadable> {
+    fn read_request<'j>(
+        &self,
+        body: &'j Json<'j>,
+        reader: &mut Reader<'_, 'j>,
+    ) -> Result<Request<'j>, Unreadable> {
         read::request(body, reader)
     }
 
@@ -90,7 +105,11 @@ impl Adapter for Gemini {
         write::request(request, writer)
     }
 
-    fn read_response<'j>(&self, body: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> Result<Response<'j>, Unreadable> {
+    fn read_response<'j>(
+        &self,
+        body: &'j Json<'j>,
+        reader: &mut Reader<'_, 'j>,
+    ) -> Result<Response<'j>, Unreadable> {
         read::response(body, reader)
     }
 
@@ -98,7 +117,11 @@ impl Adapter for Gemini {
         read::answered_at(body)
     }
 
-    fn write_response<'m>(&self, response: &'m Response<'m>, writer: &mut Writer<'_>) -> Written<'m> {
+    fn write_response<'m>(
+        &self,
+        response: &'m Response<'m>,
+        writer: &mut Writer<'_>,
+    ) -> Written<'m> {
         write::response(response, writer)
     }
 
@@ -131,9 +154,18 @@ impl ErrorForm for Errors {
     }
 
     fn write<'m>(&self, report: &'m ErrorReport<'m>) -> Json<'m> {
-        let mut error = object("code", report.code.as_ref().map_or(Json::Null, Json::reborrow));
-        error.insert("message", report.message.as_deref().map_or(Json::Null, Json::from));
-        error.insert("status", report.kind.as_deref().map_or(Json::Null, Json::from));
+        let mut error = object(
+            "code",
+            report.code.as_ref().map_or(Json::Null, Json::reborrow),
+        );
+        error.insert(
+            "message",
+            report.message.as_deref().map_or(Json::Null, Json::from),
+        );
+        error.insert(
+            "status",
+            report.kind.as_deref().map_or(Json::Null, Json::from),
+        );
         Json::Object(object("error", error))
     }
 
@@ -142,7 +174,9 @@ impl ErrorForm for Errors {
             "RESOURCE_EXHAUSTED" => Some(ErrorClass::RateLimit),
             "PERMISSION_DENIED" | "UNAUTHENTICATED" => Some(ErrorClass::Auth),
             "UNAVAILABLE" | "INTERNAL" | "DEADLINE_EXCEEDED" => Some(ErrorClass::ServerError),
-            "INVALID_ARGUMENT" | "FAILED_PRECONDITION" | "NOT_FOUND" => Some(ErrorClass::InvalidRequest),
+            "INVALID_ARGUMENT" | "FAILED_PRECONDITION" | "NOT_FOUND" => {
+                Some(ErrorClass::InvalidRequest)
+            }
             _ => None,
         }
     }

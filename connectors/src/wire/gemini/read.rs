@@ -20,8 +20,13 @@ use crate::moment::moment_of;
 /// The finish reasons `STOP` and `MAX_TOKENS` where they come as numbers.
 const MAX_TOKENS_NUMBER: u64 = 2;
 
-pub(super) fn request<'j>(body: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> Result<Request<'j>, Unreadable> {
-    let contents = body.get("contents").filter(|contents| contents.as_array().is_some() || is_turns(contents));
+pub(super) fn request<'j>(
+    body: &'j Json<'j>,
+    reader: &mut Reader<'_, 'j>,
+) -> Result<Request<'j>, Unreadable> {
+    let contents = body
+        .get("contents")
+        .filter(|contents| contents.as_array().is_some() || is_turns(contents));
     let contents = contents.ok_or(Unreadable("no list of contents".into()))?;
     for key in INSTRUCTIONS {
         if let Some(instructions) = body.get(key).filter(|instructions| !instructions.is_null()) {
@@ -35,7 +40,11 @@ pub(super) fn request<'j>(body: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> Re
     }
     for (index, turn) in one_or_more(Some(contents)).iter().enumerate() {
         let alone = contents.as_array().is_none();
-        reader.unit(if alone { Place::member("contents") } else { Place::item("contents", index) });
+        reader.unit(if alone {
+            Place::member("contents")
+        } else {
+            Place::item("contents", index)
+        });
         read_turn(turn, reader);
     }
     let config = either(body, ["generationConfig", "generation_config"]).unwrap_or(&Json::Null);
@@ -44,10 +53,16 @@ pub(super) fn request<'j>(body: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> Re
         .or_else(|| either(config, ["responseJsonSchema", "response_json_schema"]));
     Ok(Request {
         model: text(body, "model"),
-        tools: items(body, "tools").iter().flat_map(|json| tools(json, reader)).collect(),
+        tools: items(body, "tools")
+            .iter()
+            .flat_map(|json| tools(json, reader))
+            .collect(),
         max_output_tokens: limit.and_then(Json::as_u64),
         stop_sequences: strings(either(config, ["stopSequences", "stop_sequences"])),
-        temperature: config.get("temperature").and_then(Json::as_number).map(|number| number.reborrow()),
+        temperature: config
+            .get("temperature")
+            .and_then(Json::as_number)
+            .map(|number| number.reborrow()),
         output_schema: schema.map(Json::reborrow),
         ..Request::default()
     })
@@ -84,7 +99,9 @@ fn user_turn<'j>(parts: &'j [Json<'j>], reader: &mut Reader<'_, 'j>) {
         reader.push(Role::Tool, vec![result]);
         results += 1;
     }
-    let said = parts.iter().filter(|item| function_response(item).is_none());
+    let said = parts
+        .iter()
+        .filter(|item| function_response(item).is_none());
     let said: Vec<_> = said.map(|item| part(item, reader)).collect();
     if results == 0 || !said.is_empty() {
         reader.push(Role::User, or_empty_text(said));
@@ -92,7 +109,11 @@ fn user_turn<'j>(parts: &'j [Json<'j>], reader: &mut Reader<'_, 'j>) {
 }
 
 fn or_empty_text(blocks: Vec<ContentBlock>) -> Vec<ContentBlock> {
-    if blocks.is_empty() { vec![ContentBlock::text("")] } else { blocks }
+    if blocks.is_empty() {
+        vec![ContentBlock::text("")]
+    } else {
+        blocks
+    }
 }
 
 fn function_response<'j>(part: &'j Json<'j>) -> Option<&'j Json<'j>> {
@@ -102,34 +123,50 @@ fn function_response<'j>(part: &'j Json<'j>) -> Option<&'j Json<'j>> {
 /// A result is an object; one that is only a wrapper around a text is that text.
 fn read_result<'j>(response: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> ContentBlock<'j> {
     let answer = response.get("response").and_then(Json::as_object);
-    let is_error = answer.and_then(|answer| answer.get("error")).is_some_and(|error| !error.is_null());
-    let mut content: Vec<_> = answer.map(|answer| ContentBlock::Text(answer_text(answer))).into_iter().collect();
+    let is_error = answer
+        .and_then(|answer| answer.get("error"))
+        .is_some_and(|error| !error.is_null());
+    let mut content: Vec<_> = answer
+        .map(|answer| ContentBlock::Text(answer_text(answer)))
+        .into_iter()
+        .collect();
     for item in items(response, "parts") {
         content.push(part(item, reader));
     }
-    let id = response.get("id").and_then(Json::as_str).filter(|id| !id.is_empty());
-    reader.tool_result(id, response.get("name").and_then(Json::as_str), content, is_error)
+    let id = response
+        .get("id")
+        .and_then(Json::as_str)
+        .filter(|id| !id.is_empty());
+    reader.tool_result(
+        id,
+        response.get("name").and_then(Json::as_str),
+        content,
+        is_error,
+    )
 }
 
 fn answer_text<'j>(answer: &'j Object<'j>) -> Cow<'j, str> {
     let mut members = answer.iter();
     match (members.next(), members.next()) {
-        (Some(("result" | "output" | "error" | "content" | "return_value", Json::String(text))), None) => {
-            Cow::Borrowed(text)
-        }
+        (
+            Some(("result" | "output" | "error" | "content" | "return_value", Json::String(text))),
+            None,
+        ) => Cow::Borrowed(text),
         _ => Cow::Owned(Json::Object(answer.reborrow()).to_string()),
     }
 }
 
-/// The blocks of what a model says. A stream signs a text somewhere on its way and goes on with it in the next part: that is one
-/// text. How it was cut is left to the residual.
+/// The blocks of what a model says. A stream signs a text somewhere on its way and goes on with it
+/// in the next part: that is one text. How it was cut is left to the residual.
 fn blocks<'j>(parts: &'j [Json<'j>], reader: &mut Reader<'_, 'j>) -> Vec<ContentBlock<'j>> {
     let mut blocks = Vec::with_capacity(parts.len());
     let mut is_signed = false;
     for json in parts {
         let is_text = is_plain_text(json);
         match (blocks.last_mut(), json.get("text").and_then(Json::as_str)) {
-            (Some(ContentBlock::Text(text)), Some(more)) if is_signed && is_text => text.to_mut().push_str(more),
+            (Some(ContentBlock::Text(text)), Some(more)) if is_signed && is_text => {
+                text.to_mut().push_str(more)
+            }
             _ => blocks.push(part(json, reader)),
         }
         is_signed = is_text && either(json, ["thoughtSignature", "thought_signature"]).is_some();
@@ -149,40 +186,63 @@ fn part<'j>(json: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> ContentBlock<'j>
 fn known_part<'j>(json: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> Option<ContentBlock<'j>> {
     if let Some(said) = text(json, "text") {
         let thought = json.get("thought").and_then(Json::as_bool) == Some(true);
-        let signature = || either(json, ["thoughtSignature", "thought_signature"]).and_then(Json::as_str);
+        let signature =
+            || either(json, ["thoughtSignature", "thought_signature"]).and_then(Json::as_str);
         return Some(if thought {
-            ContentBlock::Thinking { text: said, signature: signature().map(Cow::Borrowed) }
+            ContentBlock::Thinking {
+                text: said,
+                signature: signature().map(Cow::Borrowed),
+            }
         } else {
             ContentBlock::Text(said)
         });
     }
     if let Some(call) = either(json, ["functionCall", "function_call"]) {
-        let id = call.get("id").and_then(Json::as_str).filter(|id| !id.is_empty());
+        let id = call
+            .get("id")
+            .and_then(Json::as_str)
+            .filter(|id| !id.is_empty());
         let name = text(call, "name")?;
         let input = reader.input(Some(&name), call.get("args"));
         return Some(reader.tool_use(id, name, input));
     }
-    let data = either(json, ["inlineData", "inline_data"]).or_else(|| either(json, ["fileData", "file_data"]))?;
-    let media_type = either(data, ["mimeType", "mime_type"])?.as_str().filter(|kind| kind.starts_with("image/"))?;
+    let data = either(json, ["inlineData", "inline_data"])
+        .or_else(|| either(json, ["fileData", "file_data"]))?;
+    let media_type = either(data, ["mimeType", "mime_type"])?
+        .as_str()
+        .filter(|kind| kind.starts_with("image/"))?;
     let source = match data.get("data").and_then(Json::as_str) {
         Some(data) => ImageSource::Base64(data.into()),
         None => ImageSource::Url(either(data, ["fileUri", "file_uri"])?.as_str()?.into()),
     };
-    Some(ContentBlock::Image(ImageBlock { source, media_type: media_type.into() }))
+    Some(ContentBlock::Image(ImageBlock {
+        source,
+        media_type: media_type.into(),
+    }))
 }
 
 /// The functions that one tool declares; anything else that it offers is the provider's own.
 fn tools<'j>(json: &'j Json<'j>, reader: &Reader<'_, 'j>) -> Vec<RequestTool<'j>> {
-    let declared = either(json, ["functionDeclarations", "function_declarations"]).and_then(Json::as_array);
-    let wire = |json: &'j Json<'j>| RequestTool::Wire { adapter: Cow::Borrowed(reader.key()), json: json.reborrow() };
-    let Some(declared) = declared else { return vec![wire(json)] };
+    let declared =
+        either(json, ["functionDeclarations", "function_declarations"]).and_then(Json::as_array);
+    let wire = |json: &'j Json<'j>| RequestTool::Wire {
+        adapter: Cow::Borrowed(reader.key()),
+        json: json.reborrow(),
+    };
+    let Some(declared) = declared else {
+        return vec![wire(json)];
+    };
     let function = |json: &'j Json<'j>| {
         let schema = json.get("parameters");
-        let schema = schema.or_else(|| either(json, ["parametersJsonSchema", "parameters_json_schema"]));
+        let schema =
+            schema.or_else(|| either(json, ["parametersJsonSchema", "parameters_json_schema"]));
         RequestTool::Defined(ToolDefinition {
             name: text(json, "name").unwrap_or_default(),
             description: text(json, "description").unwrap_or_default(),
-            input_schema: schema.and_then(Json::as_object).map(Object::reborrow).unwrap_or_default(),
+            input_schema: schema
+                .and_then(Json::as_object)
+                .map(Object::reborrow)
+                .unwrap_or_default(),
             side_effects: SideEffects::None,
             requires_workspace: false,
         })
@@ -195,7 +255,10 @@ pub(super) fn answered_at(body: &Json) -> Option<Timestamp> {
     moment_of(body, &["createTime", "create_time"])
 }
 
-pub(super) fn response<'j>(body: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> Result<Response<'j>, Unreadable> {
+pub(super) fn response<'j>(
+    body: &'j Json<'j>,
+    reader: &mut Reader<'_, 'j>,
+) -> Result<Response<'j>, Unreadable> {
     let candidates = items(body, "candidates");
     reader.begin_choices(candidates.len());
     for (index, candidate) in candidates.iter().enumerate() {
@@ -204,7 +267,8 @@ pub(super) fn response<'j>(body: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> R
         }
         let parts = candidate.get("content").map_or(&[][..], parts);
         let blocks = blocks(parts, reader);
-        let reason = either(candidate, ["finishReason", "finish_reason"]).map(|reason| stop_reason(reason, &blocks));
+        let reason = either(candidate, ["finishReason", "finish_reason"])
+            .map(|reason| stop_reason(reason, &blocks));
         reader.choice(candidate_place(index), blocks, reason);
     }
     let text = |keys| either(body, keys).and_then(Json::as_str).map(Cow::Borrowed);
@@ -213,13 +277,16 @@ pub(super) fn response<'j>(body: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> R
         created_at: answered_at(body),
         model: text(["modelVersion", "model_version"]),
         choices: Vec::new(),
-        usage: either(body, ["usageMetadata", "usage_metadata"]).map(|json| usage(json, &mut |kind| reader.warn(kind))),
+        usage: either(body, ["usageMetadata", "usage_metadata"])
+            .map(|json| usage(json, &mut |kind| reader.warn(kind))),
         provider_raw: None,
     })
 }
 
 fn stop_reason(reason: &Json, blocks: &[ContentBlock]) -> StopReason {
-    let calls = blocks.iter().any(|block| matches!(block, ContentBlock::ToolUse(_)));
+    let calls = blocks
+        .iter()
+        .any(|block| matches!(block, ContentBlock::ToolUse(_)));
     match (reason.as_str(), reason.as_u64()) {
         (Some("MAX_TOKENS"), _) | (_, Some(MAX_TOKENS_NUMBER)) => StopReason::MaxTokens,
         _ if calls => StopReason::ToolUse,
@@ -230,7 +297,10 @@ fn stop_reason(reason: &Json, blocks: &[ContentBlock]) -> StopReason {
 /// The prompt's count holds what was cached; thoughts are output, what tools brought is input.
 fn usage(json: &Json, warn: &mut dyn FnMut(ReadWarningKind)) -> TokenUsage {
     let prompt = largest(json, &["promptTokenCount", "prompt_token_count"]);
-    let tools = largest(json, &["toolUsePromptTokenCount", "tool_use_prompt_token_count"]);
+    let tools = largest(
+        json,
+        &["toolUsePromptTokenCount", "tool_use_prompt_token_count"],
+    );
     let generated = largest(json, &["candidatesTokenCount", "candidates_token_count"]);
     let thoughts = largest(json, &["thoughtsTokenCount", "thoughts_token_count"]);
     let total = largest(json, &["totalTokenCount", "total_token_count"]);
@@ -239,9 +309,16 @@ fn usage(json: &Json, warn: &mut dyn FnMut(ReadWarningKind)) -> TokenUsage {
     let without_thoughts = thoughts > 0 && total == prompt.saturating_add(generated);
     let counts = PromptCount {
         prompt,
-        cached: largest(json, &["cachedContentTokenCount", "cached_content_token_count"]),
+        cached: largest(
+            json,
+            &["cachedContentTokenCount", "cached_content_token_count"],
+        ),
         written: 0,
-        output: if without_thoughts { generated } else { generated.saturating_add(thoughts) },
+        output: if without_thoughts {
+            generated
+        } else {
+            generated.saturating_add(thoughts)
+        },
         total,
     };
     disjoint(counts, warn)
@@ -255,16 +332,26 @@ mod tests {
 
     #[test]
     fn a_result_is_an_error_if_it_tells_one() {
-        for (response, expected) in
-            [(r#"{"output":"x","error":null}"#, false), (r#"{"output":"x"}"#, false), (r#"{"error":"no"}"#, true)]
-        {
+        for (response, expected) in [
+            (r#"{"output":"x","error":null}"#, false),
+            (r#"{"output":"x"}"#, false),
+            (r#"{"error":"no"}"#, true),
+        ] {
             let body = format!(
                 r#"{{"contents":[{{"role":"user","parts":[{{"functionResponse":{{"name":"f","response":{response}}}}}]}}]}}"#
             );
             let body = Json::parse(body.as_bytes()).unwrap();
             let context = ReadContext::at(Timestamp::from_seconds(5));
-            let read = read_request(&super::super::GENERATE, &body, &mut Conversation::new(""), &context).unwrap();
-            let ContentBlock::ToolResult(result) = &read.request.messages[0].content[0] else { panic!("no result") };
+            let read = read_request(
+                &super::super::GENERATE,
+                &body,
+                &mut Conversation::new(""),
+                &context,
+            )
+            .unwrap();
+            let ContentBlock::ToolResult(result) = &read.request.messages[0].content[0] else {
+                panic!("no result")
+            };
             assert_eq!(result.is_error, expected, "{response}");
         }
     }

@@ -17,23 +17,42 @@ pub(super) fn request<'m>(request: &'m Request<'m>, writer: &mut Writer<'_>) -> 
     let mut places = Vec::new();
     let mut system = Vec::new();
     for unit in writer.units() {
-        let messages: Vec<&Message> = unit.messages.iter().filter_map(|&index| request.messages.get(index)).collect();
+        let messages: Vec<&Message> = unit
+            .messages
+            .iter()
+            .filter_map(|&index| request.messages.get(index))
+            .collect();
         if is_hoisted(&unit, &messages) {
-            system.extend(messages.iter().flat_map(|message| &message.content).filter_map(ContentBlock::as_text));
+            system.extend(
+                messages
+                    .iter()
+                    .flat_map(|message| &message.content)
+                    .filter_map(ContentBlock::as_text),
+            );
             places.push(Some(Place::member("systemInstruction")));
             continue;
         }
         let written = turn(&messages, request, writer);
-        places.push(written.is_some().then(|| Place::item("contents", turns.len())));
+        places.push(
+            written
+                .is_some()
+                .then(|| Place::item("contents", turns.len())),
+        );
         turns.extend(written);
     }
     let mut body = Object::new();
     if let Some(model) = &request.model {
-        body.insert("model", gristmill_schemas::message::model_id::wire_name(model));
+        body.insert(
+            "model",
+            gristmill_schemas::message::model_id::wire_name(model),
+        );
     }
     let texts = instruction_texts(request, system);
     if !texts.is_empty() {
-        let parts: Vec<Json> = texts.into_iter().map(|text| Json::Object(object("text", text))).collect();
+        let parts: Vec<Json> = texts
+            .into_iter()
+            .map(|text| Json::Object(object("text", text)))
+            .collect();
         body.insert("systemInstruction", object("parts", parts));
     }
     body.insert("contents", turns);
@@ -45,7 +64,10 @@ pub(super) fn request<'m>(request: &'m Request<'m>, writer: &mut Writer<'_>) -> 
     if !config.is_empty() {
         body.insert("generationConfig", config);
     }
-    Written { body: Json::Object(body), places }
+    Written {
+        body: Json::Object(body),
+        places,
+    }
 }
 
 fn config<'m>(request: &'m Request<'m>) -> Object<'m> {
@@ -57,8 +79,14 @@ fn config<'m>(request: &'m Request<'m>) -> Object<'m> {
         config.insert("maxOutputTokens", limit);
     }
     if !request.stop_sequences.is_empty() {
-        config
-            .insert("stopSequences", request.stop_sequences.iter().map(|text| Json::from(&**text)).collect::<Vec<_>>());
+        config.insert(
+            "stopSequences",
+            request
+                .stop_sequences
+                .iter()
+                .map(|text| Json::from(&**text))
+                .collect::<Vec<_>>(),
+        );
     }
     if let Some(schema) = &request.output_schema {
         config.insert("responseMimeType", "application/json");
@@ -81,23 +109,34 @@ fn tools<'m>(request: &'m Request<'m>, writer: &Writer<'_>) -> Vec<Json<'m>> {
                 }
                 declared.push(Json::Object(function));
             }
-            RequestTool::Wire { adapter, json } if writer.speaks(adapter) => others.push(json.reborrow()),
+            RequestTool::Wire { adapter, json } if writer.speaks(adapter) => {
+                others.push(json.reborrow())
+            }
             RequestTool::Wire { .. } => {}
         }
     }
-    let declared = (!declared.is_empty()).then(|| Json::Object(object("functionDeclarations", declared)));
+    let declared =
+        (!declared.is_empty()).then(|| Json::Object(object("functionDeclarations", declared)));
     declared.into_iter().chain(others).collect()
 }
 
 /// The turn of neighbours that belong together; `None` if nothing of them can be written.
-fn turn<'m>(messages: &[&'m Message<'m>], request: &'m Request<'m>, writer: &mut Writer<'_>) -> Option<Json<'m>> {
+fn turn<'m>(
+    messages: &[&'m Message<'m>],
+    request: &'m Request<'m>,
+    writer: &mut Writer<'_>,
+) -> Option<Json<'m>> {
     let role = match messages.first()?.role {
         Role::Assistant => "model",
         Role::System => "system",
         Role::User | Role::Tool => "user",
     };
-    let blocks = messages.iter().flat_map(|message| message.content.iter().map(move |block| (*message, block)));
-    let parts: Vec<Json> = blocks.filter_map(|(message, block)| part(message, block, request, writer)).collect();
+    let blocks = messages
+        .iter()
+        .flat_map(|message| message.content.iter().map(move |block| (*message, block)));
+    let parts: Vec<Json> = blocks
+        .filter_map(|(message, block)| part(message, block, request, writer))
+        .collect();
     (!parts.is_empty()).then(|| content(role, parts))
 }
 
@@ -114,7 +153,9 @@ fn part<'m>(
     writer: &mut Writer<'_>,
 ) -> Option<Json<'m>> {
     let reason = match block {
-        ContentBlock::ToolResult(result) => return Some(result_part(message, result, request, writer)),
+        ContentBlock::ToolResult(result) => {
+            return Some(result_part(message, result, request, writer));
+        }
         block => match flat_part(message, block, writer) {
             Ok(part) => return Some(part),
             Err(reason) => reason,
@@ -132,7 +173,9 @@ fn flat_part<'m>(
 ) -> Result<Json<'m>, DropReason> {
     Ok(Json::Object(match block {
         ContentBlock::Text(text) => object("text", &**text),
-        ContentBlock::Image(image) => image_part(image, writer).ok_or(DropReason::FileUnavailable)?,
+        ContentBlock::Image(image) => {
+            image_part(image, writer).ok_or(DropReason::FileUnavailable)?
+        }
         ContentBlock::ToolUse(call) => {
             let mut function = Object::new();
             if let Some(id) = writer.known_call_id(&call.id) {
@@ -178,7 +221,11 @@ fn image_part<'m>(image: &'m ImageBlock<'m>, writer: &Writer<'_>) -> Option<Obje
             object("fileData", file)
         }
         ImageSource::FileRef(path) => {
-            let media_type = if image.media_type.is_empty() { media_type_of_path(path) } else { &image.media_type };
+            let media_type = if image.media_type.is_empty() {
+                media_type_of_path(path)
+            } else {
+                &image.media_type
+            };
             inline(media_type, Json::from(writer.file_base64(path)?))
         }
     })
@@ -221,7 +268,10 @@ fn result_part<'m>(
 }
 
 fn spelled_object(text: &str) -> Option<Object<'_>> {
-    match text.starts_with('{').then(|| Json::parse(text.as_bytes()))? {
+    match text
+        .starts_with('{')
+        .then(|| Json::parse(text.as_bytes()))?
+    {
         Ok(Json::Object(object)) => Some(object),
         _ => None,
     }
@@ -244,17 +294,29 @@ pub(super) fn response<'m>(response: &'m Response<'m>, writer: &mut Writer<'_>) 
         }
         let mut candidate = object("content", content("model", parts));
         if let Some(reason) = choice.stop_reason {
-            candidate.insert("finishReason", if reason == StopReason::MaxTokens { "MAX_TOKENS" } else { "STOP" });
+            candidate.insert(
+                "finishReason",
+                if reason == StopReason::MaxTokens {
+                    "MAX_TOKENS"
+                } else {
+                    "STOP"
+                },
+            );
         }
         candidate.insert("index", index as u64);
         candidates.push(Json::Object(candidate));
     }
-    let places = (0..candidates.len()).map(|index| Some(candidate_place(index))).collect();
+    let places = (0..candidates.len())
+        .map(|index| Some(candidate_place(index)))
+        .collect();
     let mut body = object("candidates", candidates);
     if let Some(usage) = &response.usage {
         let mut counts = object("promptTokenCount", usage.prompt_tokens());
         counts.insert("candidatesTokenCount", usage.output_tokens);
-        counts.insert("totalTokenCount", usage.prompt_tokens().saturating_add(usage.output_tokens));
+        counts.insert(
+            "totalTokenCount",
+            usage.prompt_tokens().saturating_add(usage.output_tokens),
+        );
         body.insert("usageMetadata", counts);
     }
     if let Some(model) = &response.model {
@@ -263,5 +325,8 @@ pub(super) fn response<'m>(response: &'m Response<'m>, writer: &mut Writer<'_>) 
     if let Some(id) = &response.id {
         body.insert("responseId", &**id);
     }
-    Written { body: Json::Object(body), places }
+    Written {
+        body: Json::Object(body),
+        places,
+    }
 }

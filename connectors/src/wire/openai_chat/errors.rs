@@ -1,5 +1,5 @@
-//! Error bodies: `{"error": {"message": …, "type": …, "param": …, "code": …}}`, the same members without the wrapper, or
-//! `{"detail": …}`, as the frameworks behind many endpoints have it.
+//! Error bodies: `{"error": {"message": …, "type": …, "param": …, "code": …}}`, the same members
+//! without the wrapper, or `{"detail": …}`, as the frameworks behind many endpoints have it.
 
 use std::borrow::Cow;
 
@@ -13,9 +13,14 @@ pub(in super::super) struct Errors;
 
 impl ErrorForm for Errors {
     fn read<'j>(&self, body: &'j Json<'j>) -> Option<ErrorReport<'j>> {
-        let Some(error) = present(body, "error") else { return read_bare(body) };
+        let Some(error) = present(body, "error") else {
+            return read_bare(body);
+        };
         if let Some(message) = error.as_str() {
-            return Some(ErrorReport { message: Some(Cow::Borrowed(message)), ..ErrorReport::default() });
+            return Some(ErrorReport {
+                message: Some(Cow::Borrowed(message)),
+                ..ErrorReport::default()
+            });
         }
         error.as_object()?;
         Some(ErrorReport {
@@ -33,7 +38,10 @@ impl ErrorForm for Errors {
         error.insert("message", text(&report.message));
         error.insert("type", text(&report.kind));
         error.insert("param", Json::Null);
-        error.insert("code", report.code.as_ref().map_or(Json::Null, Json::reborrow));
+        error.insert(
+            "code",
+            report.code.as_ref().map_or(Json::Null, Json::reborrow),
+        );
         let mut body = Object::new();
         body.insert("error", error);
         if let Some(request_id) = &report.request_id {
@@ -59,7 +67,9 @@ fn read_bare<'j>(body: &'j Json<'j>) -> Option<ErrorReport<'j>> {
         return None;
     }
     let message = ["message", "detail"].iter().find_map(|key| text(body, key));
-    let listed = body.get("detail").is_some_and(|detail| detail.as_array().is_some());
+    let listed = body
+        .get("detail")
+        .is_some_and(|detail| detail.as_array().is_some());
     (message.is_some() || listed).then(|| ErrorReport {
         message,
         kind: text(body, "type"),

@@ -15,7 +15,10 @@ const PADDING: [&str; 2] = ["obfuscation", "p"];
 const GROWING: [&str; 4] = ["content", "refusal", "reasoning", "reasoning_content"];
 
 pub(super) fn fold<'f>(frames: Vec<Frame<'f>>, numbered_calls: bool) -> Folded<'f> {
-    let mut fold = Fold { numbered_calls, ..Fold::default() };
+    let mut fold = Fold {
+        numbered_calls,
+        ..Fold::default()
+    };
     for frame in frames {
         if let Json::Object(chunk) = frame.data {
             fold.chunk(chunk);
@@ -66,7 +69,10 @@ impl<'f> Fold<'f> {
     }
 
     fn choice(&mut self, position: u64, mut choice: Object<'f>) {
-        let index = choice.get("index").and_then(Json::as_u64).unwrap_or(position);
+        let index = choice
+            .get("index")
+            .and_then(Json::as_u64)
+            .unwrap_or(position);
         let target = self.choices.entry(index).or_default();
         let delta = choice.remove("delta");
         if delta.is_some() {
@@ -78,22 +84,41 @@ impl<'f> Fold<'f> {
         }
         for (key, value) in choice {
             match (&*key, target.members.get_mut(&key), value) {
-                ("logprobs", Some(Json::Object(known)), Json::Object(more)) => extend_lists(known, more),
+                ("logprobs", Some(Json::Object(known)), Json::Object(more)) => {
+                    extend_lists(known, more)
+                }
                 (_, _, value) => settle(&mut target.members, key, value),
             }
         }
     }
 
     fn finish(mut self) -> Folded<'f> {
-        let error = self.body.get("error").filter(|error| !error.is_null()).cloned();
-        let finished = |choice: &Choice| choice.members.get("finish_reason").is_some_and(|reason| !reason.is_null());
-        let complete = error.is_none() && !self.choices.is_empty() && self.choices.values().all(finished);
+        let error = self
+            .body
+            .get("error")
+            .filter(|error| !error.is_null())
+            .cloned();
+        let finished = |choice: &Choice| {
+            choice
+                .members
+                .get("finish_reason")
+                .is_some_and(|reason| !reason.is_null())
+        };
+        let complete =
+            error.is_none() && !self.choices.is_empty() && self.choices.values().all(finished);
         if self.listed && (error.is_none() || !self.choices.is_empty()) {
             let numbered = self.numbered_calls;
-            let choices = self.choices.into_iter().map(|(index, choice)| choice.finish(index, numbered));
+            let choices = self
+                .choices
+                .into_iter()
+                .map(|(index, choice)| choice.finish(index, numbered));
             self.body.insert("choices", choices.collect::<Vec<_>>());
         }
-        Folded { body: Json::Object(self.body), complete, error }
+        Folded {
+            body: Json::Object(self.body),
+            complete,
+            error,
+        }
     }
 }
 
@@ -101,12 +126,16 @@ impl<'f> Choice<'f> {
     fn delta(&mut self, delta: Object<'f>) {
         for (key, value) in delta {
             match (&*key, value) {
-                ("tool_calls", Json::Array(calls)) => calls.into_iter().for_each(|call| self.call(call)),
+                ("tool_calls", Json::Array(calls)) => {
+                    calls.into_iter().for_each(|call| self.call(call))
+                }
                 ("tool_calls", Json::Null) => {}
-                ("function_call", Json::Object(function)) => match self.message.get_mut("function_call") {
-                    Some(Json::Object(known)) => grow_function(known, function),
-                    _ => _ = self.message.insert("function_call", function),
-                },
+                ("function_call", Json::Object(function)) => {
+                    match self.message.get_mut("function_call") {
+                        Some(Json::Object(known)) => grow_function(known, function),
+                        _ => _ = self.message.insert("function_call", function),
+                    }
+                }
                 ("reasoning_details", Json::Array(details)) => self.reasoning_details(details),
                 ("audio", Json::Object(audio)) => match self.message.get_mut("audio") {
                     Some(Json::Object(known)) => grow(known, audio, &["data", "transcript"]),
@@ -129,7 +158,9 @@ impl<'f> Choice<'f> {
     }
 
     fn has_parts(&self) -> bool {
-        self.message.get("content").is_some_and(|content| content.as_array().is_some())
+        self.message
+            .get("content")
+            .is_some_and(|content| content.as_array().is_some())
     }
 
     /// Parts of one kind in a row are one part; what was a text so far becomes the first of them.
@@ -142,7 +173,9 @@ impl<'f> Choice<'f> {
         let mut whole = known;
         for part in parts {
             match (whole.last_mut(), part) {
-                (Some(Json::Object(last)), Json::Object(part)) if last.get("type") == part.get("type") => {
+                (Some(Json::Object(last)), Json::Object(part))
+                    if last.get("type") == part.get("type") =>
+                {
                     grow_part(last, part);
                 }
                 (_, part) => whole.push(part),
@@ -151,24 +184,38 @@ impl<'f> Choice<'f> {
         self.message.insert("content", whole);
     }
 
-    /// A piece of a call belongs to the call of its number; without a number, to the call of its id, or to the last one. Some
-    /// endpoints give every call the same number: there a piece with another name and id begins another call.
+    /// A piece of a call belongs to the call of its number; without a number, to the call of its
+    /// id, or to the last one. Some endpoints give every call the same number: there a piece with
+    /// another name and id begins another call.
     fn call(&mut self, call: Json<'f>) {
-        let Json::Object(mut piece) = call else { return };
+        let Json::Object(mut piece) = call else {
+            return;
+        };
         let index = piece.remove("index").and_then(|index| index.as_u64());
-        let id = piece.get("id").and_then(Json::as_str).filter(|id| !id.is_empty());
+        let id = piece
+            .get("id")
+            .and_then(Json::as_str)
+            .filter(|id| !id.is_empty());
         let begins = |call: &Call| {
-            let known = call.call.get("id").and_then(Json::as_str).unwrap_or_default();
+            let known = call
+                .call
+                .get("id")
+                .and_then(Json::as_str)
+                .unwrap_or_default();
             begins_another(known, id, name_of(&piece))
         };
         let known = match (index, id) {
             (Some(index), _) => {
-                let last = self.calls.iter().rposition(|call| call.index == Some(index));
+                let last = self
+                    .calls
+                    .iter()
+                    .rposition(|call| call.index == Some(index));
                 last.filter(|at| !self.calls.get(*at).is_some_and(begins))
             }
-            (None, Some(id)) => {
-                self.calls.iter().position(|call| call.call.get("id").and_then(Json::as_str) == Some(id))
-            }
+            (None, Some(id)) => self
+                .calls
+                .iter()
+                .position(|call| call.call.get("id").and_then(Json::as_str) == Some(id)),
             (None, None) => self.calls.len().checked_sub(1),
         };
         match known.and_then(|at| self.calls.get_mut(at)) {
@@ -176,9 +223,11 @@ impl<'f> Choice<'f> {
             Some(known) => {
                 for (key, value) in piece {
                     match (&*key, known.call.get_mut(&key), value) {
-                        ("function" | "custom", Some(Json::Object(known)), Json::Object(function)) => {
-                            grow_function(known, function)
-                        }
+                        (
+                            "function" | "custom",
+                            Some(Json::Object(known)),
+                            Json::Object(function),
+                        ) => grow_function(known, function),
                         ("id" | "type", Some(Json::String(text)), Json::String(new))
                             if new.is_empty() || !text.is_empty() => {}
                         (_, _, value) => settle(&mut known.call, key, value),
@@ -190,17 +239,30 @@ impl<'f> Choice<'f> {
 
     /// Pieces of one kind and number are one detail: its texts grow, the rest is settled.
     fn reasoning_details(&mut self, details: Vec<Json<'f>>) {
-        if self.message.get("reasoning_details").and_then(Json::as_array).is_none() {
+        if self
+            .message
+            .get("reasoning_details")
+            .and_then(Json::as_array)
+            .is_none()
+        {
             self.message.insert("reasoning_details", Vec::new());
         }
-        let Some(Json::Array(known)) = self.message.get_mut("reasoning_details") else { return };
+        let Some(Json::Array(known)) = self.message.get_mut("reasoning_details") else {
+            return;
+        };
         for detail in details {
-            let Json::Object(piece) = detail else { continue };
+            let Json::Object(piece) = detail else {
+                continue;
+            };
             let same = |last: &Object| {
-                ["type", "index", "id"].iter().all(|key| last.get(key) == piece.get(key) || piece.get(key).is_none())
+                ["type", "index", "id"]
+                    .iter()
+                    .all(|key| last.get(key) == piece.get(key) || piece.get(key).is_none())
             };
             match known.last_mut() {
-                Some(Json::Object(last)) if same(last) => grow(last, piece, &["text", "summary", "data"]),
+                Some(Json::Object(last)) if same(last) => {
+                    grow(last, piece, &["text", "summary", "data"])
+                }
                 _ => known.push(Json::Object(piece)),
             }
         }
@@ -208,12 +270,16 @@ impl<'f> Choice<'f> {
 
     fn finish(mut self, index: u64, numbered: bool) -> Json<'f> {
         if !self.calls.is_empty() {
-            let calls = self.calls.into_iter().enumerate().map(|(position, Call { index, mut call })| {
-                if numbered {
-                    call.insert("index", index.unwrap_or(position as u64));
-                }
-                Json::Object(call)
-            });
+            let calls =
+                self.calls
+                    .into_iter()
+                    .enumerate()
+                    .map(|(position, Call { index, mut call })| {
+                        if numbered {
+                            call.insert("index", index.unwrap_or(position as u64));
+                        }
+                        Json::Object(call)
+                    });
             self.message.insert("tool_calls", calls.collect::<Vec<_>>());
         }
         if !self.message.contains_key("content") {
@@ -241,7 +307,11 @@ fn append<'f>(into: &mut Object<'f>, key: Cow<'f, str>, value: Json<'f>) {
 
 fn grow<'f>(into: &mut Object<'f>, piece: Object<'f>, growing: &[&str]) {
     for (key, value) in piece {
-        if growing.contains(&&*key) { append(into, key, value) } else { settle(into, key, value) }
+        if growing.contains(&&*key) {
+            append(into, key, value)
+        } else {
+            settle(into, key, value)
+        }
     }
 }
 
@@ -261,7 +331,9 @@ fn grow_part<'f>(into: &mut Object<'f>, piece: Object<'f>) {
             (_, Some(Json::Array(known)), Json::Array(more)) => {
                 for item in more {
                     match (known.last_mut(), item) {
-                        (Some(Json::Object(last)), Json::Object(item)) if last.get("type") == item.get("type") => {
+                        (Some(Json::Object(last)), Json::Object(item))
+                            if last.get("type") == item.get("type") =>
+                        {
                             grow(last, item, &["text"]);
                         }
                         (_, item) => known.push(item),
@@ -273,8 +345,9 @@ fn grow_part<'f>(into: &mut Object<'f>, piece: Object<'f>) {
     }
 }
 
-/// True if a piece with `id` and the `name` of a tool is of another call than that with the id `known`, although it has its number:
-/// both have an id, and they differ, and it names its tool, as only the first piece of a call does.
+/// True if a piece with `id` and the `name` of a tool is of another call than that with the id
+/// `known`, although it has its number: both have an id, and they differ, and it names its tool, as
+/// only the first piece of a call does.
 pub(super) fn begins_another(known: &str, id: Option<&str>, name: &str) -> bool {
     !known.is_empty() && id.is_some_and(|id| !id.is_empty() && id != known) && !name.is_empty()
 }
@@ -282,7 +355,10 @@ pub(super) fn begins_another(known: &str, id: Option<&str>, name: &str) -> bool 
 /// The name of the tool that a call, or a piece of one, is for.
 fn name_of<'c>(call: &'c Object) -> &'c str {
     let function = call.get("function").or_else(|| call.get("custom"));
-    function.and_then(|function| function.get("name")).and_then(Json::as_str).unwrap_or_default()
+    function
+        .and_then(|function| function.get("name"))
+        .and_then(Json::as_str)
+        .unwrap_or_default()
 }
 
 /// A name comes whole, arguments and the input of a custom tool in pieces.
@@ -308,12 +384,25 @@ mod tests {
     use super::*;
 
     fn calls(deltas: &[&str]) -> Vec<String> {
-        let chunk = |delta: &&str| format!(r#"{{"choices":[{{"index":0,"delta":{{"tool_calls":[{delta}]}}}}]}}"#);
+        let chunk = |delta: &&str| {
+            format!(r#"{{"choices":[{{"index":0,"delta":{{"tool_calls":[{delta}]}}}}]}}"#)
+        };
         let chunks: Vec<String> = deltas.iter().map(chunk).collect();
-        let frame = |chunk: &String| Frame { event: None, data: Json::parse(chunk.as_bytes()).unwrap().into_owned() };
+        let frame = |chunk: &String| Frame {
+            event: None,
+            data: Json::parse(chunk.as_bytes()).unwrap().into_owned(),
+        };
         let folded = fold(chunks.iter().map(frame).collect(), false);
-        let message = folded.body.get("choices").unwrap().as_array().unwrap()[0].get("message").unwrap();
-        message.get("tool_calls").and_then(Json::as_array).unwrap().iter().map(Json::to_string).collect()
+        let message = folded.body.get("choices").unwrap().as_array().unwrap()[0]
+            .get("message")
+            .unwrap();
+        message
+            .get("tool_calls")
+            .and_then(Json::as_array)
+            .unwrap()
+            .iter()
+            .map(Json::to_string)
+            .collect()
     }
 
     #[test]
@@ -322,7 +411,10 @@ mod tests {
             r#"{"index":0,"id":"c","type":"custom","custom":{"name":"sh","input":"ec"}}"#,
             r#"{"index":0,"custom":{"input":"ho 1"}}"#,
         ];
-        assert_eq!(calls(&pieces), [r#"{"id":"c","type":"custom","custom":{"name":"sh","input":"echo 1"}}"#]);
+        assert_eq!(
+            calls(&pieces),
+            [r#"{"id":"c","type":"custom","custom":{"name":"sh","input":"echo 1"}}"#]
+        );
     }
 
     #[test]

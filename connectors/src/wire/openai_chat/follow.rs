@@ -42,27 +42,48 @@ impl Chunks {
         }
     }
 
-    fn delta(&mut self, delta: &Json, assembler: &mut Assembler, call_id: &mut dyn FnMut(Option<&str>) -> String) {
+    fn delta(
+        &mut self,
+        delta: &Json,
+        assembler: &mut Assembler,
+        call_id: &mut dyn FnMut(Option<&str>) -> String,
+    ) {
         if let Some(piece) = read::thought(self.reasoning, delta) {
-            let at = *self.thinking.get_or_insert_with(|| assembler.begin_thinking());
+            let at = *self
+                .thinking
+                .get_or_insert_with(|| assembler.begin_thinking());
             assembler.piece(at, &piece);
         }
-        if let Some(piece) = delta.get("content").and_then(Json::as_str).filter(|piece| !piece.is_empty()) {
+        if let Some(piece) = delta
+            .get("content")
+            .and_then(Json::as_str)
+            .filter(|piece| !piece.is_empty())
+        {
             let at = *self.text.get_or_insert_with(|| assembler.begin_text());
             assembler.piece(at, piece);
         }
-        let calls = delta.get("tool_calls").and_then(Json::as_array).unwrap_or_default();
+        let calls = delta
+            .get("tool_calls")
+            .and_then(Json::as_array)
+            .unwrap_or_default();
         for (position, call) in calls.iter().enumerate() {
-            let index = call.get("index").and_then(Json::as_u64).unwrap_or(position as u64);
+            let index = call
+                .get("index")
+                .and_then(Json::as_u64)
+                .unwrap_or(position as u64);
             let function = call.get("function").unwrap_or(&Json::Null);
             let text = |key| function.get(key).and_then(Json::as_str).unwrap_or_default();
             let id = call.get("id").and_then(Json::as_str);
-            let known = self.calls.get(&index).filter(|(known, _)| !begins_another(known, id, text("name")));
+            let known = self
+                .calls
+                .get(&index)
+                .filter(|(known, _)| !begins_another(known, id, text("name")));
             let at = match known {
                 Some((_, at)) => *at,
                 None => {
                     let at = assembler.begin_tool(call_id(id), text("name"));
-                    self.calls.insert(index, (id.unwrap_or_default().to_owned(), at));
+                    self.calls
+                        .insert(index, (id.unwrap_or_default().to_owned(), at));
                     self.open.push(at);
                     at
                 }
@@ -84,12 +105,23 @@ impl Chunks {
 }
 
 impl Follower for Chunks {
-    fn event(&mut self, data: &Json, assembler: &mut Assembler, call_id: &mut dyn FnMut(Option<&str>) -> String) {
+    fn event(
+        &mut self,
+        data: &Json,
+        assembler: &mut Assembler,
+        call_id: &mut dyn FnMut(Option<&str>) -> String,
+    ) {
         if let Some(usage) = read::usage_of(data) {
             self.usage = read::token_usage(usage, &mut |_| {});
         }
         self.failed |= data.get("error").is_some_and(|error| !error.is_null());
-        let Some(choice) = data.get("choices").and_then(Json::as_array).and_then(<[Json]>::first) else { return };
+        let Some(choice) = data
+            .get("choices")
+            .and_then(Json::as_array)
+            .and_then(<[Json]>::first)
+        else {
+            return;
+        };
         if let Some(delta) = choice.get("delta") {
             self.delta(delta, assembler, call_id);
         }
@@ -101,7 +133,10 @@ impl Follower for Chunks {
 
     fn finish(&mut self, assembler: &mut Assembler) {
         self.end_calls(assembler);
-        let reason = self.stop_reason.filter(|_| !self.failed).unwrap_or(StopReason::Error);
+        let reason = self
+            .stop_reason
+            .filter(|_| !self.failed)
+            .unwrap_or(StopReason::Error);
         assembler.complete(reason, self.usage);
     }
 }

@@ -1,6 +1,8 @@
-//! OpenAI Chat Completions, and the many endpoints that speak its dialect with small differences ([`Dialect`]).
+//! OpenAI Chat Completions, and the many endpoints that speak its dialect with small differences
+//! ([`Dialect`]).
 //!
-//! System prompts are messages in the list; every tool result is a message; a call's arguments are JSON inside a string.
+//! System prompts are messages in the list; every tool result is a message; a call's arguments are
+//! JSON inside a string.
 
 pub(super) mod errors;
 mod fold;
@@ -26,7 +28,8 @@ use super::write::{Writer, group_system_first};
 /// Where ids of calls are short, they have so many letters and digits.
 const SHORT_ID_LENGTH: usize = 9;
 
-/// What an endpoint does differently from OpenAI's own. It changes how plainly things can be written, never what can be read.
+/// What an endpoint does differently from OpenAI's own. It changes how plainly things can be
+/// written, never what can be read.
 #[derive(Debug)]
 pub struct Dialect {
     /// `provider/endpoint`.
@@ -57,14 +60,18 @@ pub struct Extras {
 
 impl fmt::Debug for Extras {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Extras").field("capabilities", &self.capabilities).finish_non_exhaustive()
+        formatter
+            .debug_struct("Extras")
+            .field("capabilities", &self.capabilities)
+            .finish_non_exhaustive()
     }
 }
 
 /// Where an endpoint's thinking stands in a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reasoning {
-    /// Nowhere on OpenAI's own endpoint (§9.3). What other servers send under its name is read, and is written back to them alone.
+    /// Nowhere on OpenAI's own endpoint (§9.3). What other servers send under its name is read, and
+    /// is written back to them alone.
     Foreign,
     /// In one text of that name, or of the other of the two common names.
     Text(&'static str),
@@ -117,23 +124,34 @@ impl Adapter for OpenAiChat {
         if let Some(extras) = self.dialect.extras {
             return extras.capabilities.clone();
         }
-        Capabilities { supports_thinking: self.dialect.reasoning != Reasoning::Foreign, ..declared(model) }
+        Capabilities {
+            supports_thinking: self.dialect.reasoning != Reasoning::Foreign,
+            ..declared(model)
+        }
     }
 
     fn is_request(&self, body: &Json) -> bool {
         let messages = body.get("messages").and_then(Json::as_array);
-        messages.is_some_and(|messages| messages.iter().all(|message| message.get("role").is_some()))
+        messages
+            .is_some_and(|messages| messages.iter().all(|message| message.get("role").is_some()))
     }
 
     fn is_response(&self, body: &Json) -> bool {
         // A filtered choice may lack its message; one with a `text` is of the older completions.
         let choice = |choice: &Json| {
-            choice.get("message").is_some() || (choice.get("finish_reason").is_some() && choice.get("text").is_none())
+            choice.get("message").is_some()
+                || (choice.get("finish_reason").is_some() && choice.get("text").is_none())
         };
-        body.get("choices").and_then(Json::as_array).is_some_and(|choices| choices.iter().all(choice))
+        body.get("choices")
+            .and_then(Json::as_array)
+            .is_some_and(|choices| choices.iter().all(choice))
     }
 
-    fn read_request<'j>(&self, body: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> Result<Request<'j>, Unreadable> {
+    fn read_request<'j>(
+        &self,
+        body: &'j Json<'j>,
+        reader: &mut Reader<'_, 'j>,
+    ) -> Result<Request<'j>, Unreadable> {
         read::request(&self.dialect, body, reader)
     }
 
@@ -141,7 +159,11 @@ impl Adapter for OpenAiChat {
         write::request(&self.dialect, request, writer)
     }
 
-    fn read_response<'j>(&self, body: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> Result<Response<'j>, Unreadable> {
+    fn read_response<'j>(
+        &self,
+        body: &'j Json<'j>,
+        reader: &mut Reader<'_, 'j>,
+    ) -> Result<Response<'j>, Unreadable> {
         read::response(&self.dialect, body, reader)
     }
 
@@ -149,12 +171,18 @@ impl Adapter for OpenAiChat {
         read::answered_at(body)
     }
 
-    fn write_response<'m>(&self, response: &'m Response<'m>, writer: &mut Writer<'_>) -> Written<'m> {
+    fn write_response<'m>(
+        &self,
+        response: &'m Response<'m>,
+        writer: &mut Writer<'_>,
+    ) -> Written<'m> {
         write::response(&self.dialect, response, writer)
     }
 
     fn errors(&self) -> &'static dyn ErrorForm {
-        self.dialect.extras.map_or(&errors::Errors, |extras| extras.errors)
+        self.dialect
+            .extras
+            .map_or(&errors::Errors, |extras| extras.errors)
     }
 
     fn fold<'f>(&self, frames: Vec<Frame<'f>>) -> Folded<'f> {
@@ -179,13 +207,17 @@ impl Adapter for OpenAiChat {
         if self.dialect.short_call_ids {
             // The end of a ULID is what tells two calls apart.
             let bare = bare_id(canonical);
-            return bare.chars().skip(bare.chars().count().saturating_sub(SHORT_ID_LENGTH)).collect();
+            return bare
+                .chars()
+                .skip(bare.chars().count().saturating_sub(SHORT_ID_LENGTH))
+                .collect();
         }
         call_id(canonical)
     }
 
     fn accepts_call_id(&self, id: &str) -> bool {
-        let short = id.len() == SHORT_ID_LENGTH && id.bytes().all(|byte| byte.is_ascii_alphanumeric());
+        let short =
+            id.len() == SHORT_ID_LENGTH && id.bytes().all(|byte| byte.is_ascii_alphanumeric());
         !self.dialect.short_call_ids || short
     }
 }

@@ -23,20 +23,39 @@ pub(super) fn request<'j>(
     body: &'j Json<'j>,
     reader: &mut Reader<'_, 'j>,
 ) -> Result<Request<'j>, Unreadable> {
-    let messages = body.get("messages").and_then(Json::as_array).ok_or(Unreadable("no list of messages".into()))?;
+    let messages = body
+        .get("messages")
+        .and_then(Json::as_array)
+        .ok_or(Unreadable("no list of messages".into()))?;
     for (index, message) in messages.iter().enumerate() {
         reader.unit(Place::item("messages", index));
         request_message(dialect, message, reader);
     }
-    let limit = body.get("max_completion_tokens").filter(|limit| !limit.is_null()).or_else(|| body.get("max_tokens"));
-    let tools = body.get("tools").and_then(Json::as_array).unwrap_or_default();
-    let functions = body.get("functions").and_then(Json::as_array).unwrap_or_default();
+    let limit = body
+        .get("max_completion_tokens")
+        .filter(|limit| !limit.is_null())
+        .or_else(|| body.get("max_tokens"));
+    let tools = body
+        .get("tools")
+        .and_then(Json::as_array)
+        .unwrap_or_default();
+    let functions = body
+        .get("functions")
+        .and_then(Json::as_array)
+        .unwrap_or_default();
     Ok(Request {
         model: text(body, "model"),
-        tools: tools.iter().map(|json| tool(json, reader)).chain(functions.iter().filter_map(function)).collect(),
+        tools: tools
+            .iter()
+            .map(|json| tool(json, reader))
+            .chain(functions.iter().filter_map(function))
+            .collect(),
         max_output_tokens: limit.and_then(Json::as_u64),
         stop_sequences: stop_sequences(body.get("stop")),
-        temperature: body.get("temperature").and_then(Json::as_number).map(|number| number.reborrow()),
+        temperature: body
+            .get("temperature")
+            .and_then(Json::as_number)
+            .map(|number| number.reborrow()),
         output_schema: output_schema(body).map(Json::reborrow),
         stream: body.get("stream").and_then(Json::as_bool).unwrap_or(false),
         ..Request::default()
@@ -44,7 +63,10 @@ pub(super) fn request<'j>(
 }
 
 fn request_message<'j>(dialect: &Dialect, message: &'j Json<'j>, reader: &mut Reader<'_, 'j>) {
-    let role = message.get("role").and_then(Json::as_str).unwrap_or_default();
+    let role = message
+        .get("role")
+        .and_then(Json::as_str)
+        .unwrap_or_default();
     let content = message.get("content").unwrap_or(&Json::Null);
     match role {
         "system" | "developer" => {
@@ -71,16 +93,25 @@ fn request_message<'j>(dialect: &Dialect, message: &'j Json<'j>, reader: &mut Re
 }
 
 fn or_empty_text(blocks: Vec<ContentBlock>) -> Vec<ContentBlock> {
-    if blocks.is_empty() { vec![ContentBlock::text("")] } else { blocks }
+    if blocks.is_empty() {
+        vec![ContentBlock::text("")]
+    } else {
+        blocks
+    }
 }
 
 /// What an assistant says: thought, then text, then images, then calls.
-fn assistant<'j>(dialect: &Dialect, message: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> Vec<ContentBlock<'j>> {
+fn assistant<'j>(
+    dialect: &Dialect,
+    message: &'j Json<'j>,
+    reader: &mut Reader<'_, 'j>,
+) -> Vec<ContentBlock<'j>> {
     let mut blocks = thinking(dialect.reasoning, message);
     let said = match message.get("content") {
-        Some(Json::Array(items)) if dialect.reasoning == Reasoning::Parts => {
-            items.iter().map(|item| thinking_part(item).unwrap_or_else(|| part(item, reader))).collect()
-        }
+        Some(Json::Array(items)) if dialect.reasoning == Reasoning::Parts => items
+            .iter()
+            .map(|item| thinking_part(item).unwrap_or_else(|| part(item, reader)))
+            .collect(),
         content => parts(content.unwrap_or(&Json::Null), reader),
     };
     // Empty text beside calls is only form.
@@ -89,16 +120,26 @@ fn assistant<'j>(dialect: &Dialect, message: &'j Json<'j>, reader: &mut Reader<'
     let aloud = present(message, "audio").and_then(|audio| text(audio, "transcript"));
     let beside = [text(message, "refusal"), aloud].into_iter().flatten();
     blocks.extend(beside.map(ContentBlock::Text).filter(|block| !form(block)));
-    let images = items(message, "images").iter().filter_map(|item| image(item.get("image_url")?));
+    let images = items(message, "images")
+        .iter()
+        .filter_map(|item| image(item.get("image_url")?));
     blocks.extend(images.map(ContentBlock::Image));
-    for call in message.get("tool_calls").and_then(Json::as_array).unwrap_or_default() {
+    for call in message
+        .get("tool_calls")
+        .and_then(Json::as_array)
+        .unwrap_or_default()
+    {
         let id = call.get("id").and_then(Json::as_str);
-        let function = call.get("function").and_then(|function| tool_call(id, function, reader));
+        let function = call
+            .get("function")
+            .and_then(|function| tool_call(id, function, reader));
         let block = function.or_else(|| custom_call(id, call.get("custom")?, reader));
         blocks.push(block.unwrap_or_else(|| reader.unknown(call)));
     }
     // Some endpoints send an empty call where there is none.
-    if let Some(function) = present(message, "function_call").filter(|function| !is_empty_call(function)) {
+    if let Some(function) =
+        present(message, "function_call").filter(|function| !is_empty_call(function))
+    {
         blocks.extend(tool_call(None, function, reader));
     }
     blocks
@@ -118,27 +159,37 @@ fn is_empty_call(function: &Json) -> bool {
 /// What was thought, in the most detailed form that is there.
 fn thinking<'j>(reasoning: Reasoning, message: &'j Json<'j>) -> Vec<ContentBlock<'j>> {
     if reasoning != Reasoning::Parts {
-        let details: Vec<_> = items(message, "reasoning_details").iter().filter_map(reasoning_detail).collect();
+        let details: Vec<_> = items(message, "reasoning_details")
+            .iter()
+            .filter_map(reasoning_detail)
+            .collect();
         if !details.is_empty() {
             return details;
         }
     }
-    let block = |text| ContentBlock::Thinking { text, signature: None };
+    let block = |text| ContentBlock::Thinking {
+        text,
+        signature: None,
+    };
     thought(reasoning, message).map(block).into_iter().collect()
 }
 
 /// The two names that a thought in one text has.
 const THOUGHT: [&str; 2] = ["reasoning_content", "reasoning"];
 
-/// The thought that a message, or a piece of one, tells in one text. Which name it has changes with the version of a server and with
-/// what stands between, so the endpoint's own is only the first that is asked.
+/// The thought that a message, or a piece of one, tells in one text. Which name it has changes with
+/// the version of a server and with what stands between, so the endpoint's own is only the first
+/// that is asked.
 pub(super) fn thought<'j>(reasoning: Reasoning, message: &'j Json<'_>) -> Option<Cow<'j, str>> {
     let own = match reasoning {
         Reasoning::Text(key) => Some(key),
         Reasoning::Details => Some("reasoning"),
         Reasoning::Foreign | Reasoning::Parts => None,
     };
-    own.into_iter().chain(THOUGHT).filter_map(|key| text(message, key)).find(|thought| !thought.is_empty())
+    own.into_iter()
+        .chain(THOUGHT)
+        .filter_map(|key| text(message, key))
+        .find(|thought| !thought.is_empty())
 }
 
 /// A part that thinks: a text, or parts of text, between which references may stand.
@@ -146,10 +197,16 @@ fn thinking_part<'j>(part: &'j Json<'j>) -> Option<ContentBlock<'j>> {
     let is_thought = part.get("type").and_then(Json::as_str) == Some("thinking");
     let signature = || text(part, "signature");
     match part.get("thinking").filter(|_| is_thought)? {
-        Json::String(thought) => Some(ContentBlock::Thinking { text: Cow::Borrowed(thought), signature: signature() }),
+        Json::String(thought) => Some(ContentBlock::Thinking {
+            text: Cow::Borrowed(thought),
+            signature: signature(),
+        }),
         Json::Array(pieces) => {
             let nothing = || pieces.is_empty().then_some(Cow::Borrowed(""));
-            Some(ContentBlock::Thinking { text: joined(pieces, "text").or_else(nothing)?, signature: signature() })
+            Some(ContentBlock::Thinking {
+                text: joined(pieces, "text").or_else(nothing)?,
+                signature: signature(),
+            })
         }
         _ => None,
     }
@@ -158,14 +215,26 @@ fn thinking_part<'j>(part: &'j Json<'j>) -> Option<ContentBlock<'j>> {
 fn reasoning_detail<'j>(detail: &'j Json<'j>) -> Option<ContentBlock<'j>> {
     let signature = text(detail, "signature");
     Some(match detail.get("type")?.as_str()? {
-        "reasoning.text" => ContentBlock::Thinking { text: text(detail, "text")?, signature },
-        "reasoning.summary" => ContentBlock::Thinking { text: text(detail, "summary")?, signature },
-        "reasoning.encrypted" => ContentBlock::RedactedThinking { data: text(detail, "data")? },
+        "reasoning.text" => ContentBlock::Thinking {
+            text: text(detail, "text")?,
+            signature,
+        },
+        "reasoning.summary" => ContentBlock::Thinking {
+            text: text(detail, "summary")?,
+            signature,
+        },
+        "reasoning.encrypted" => ContentBlock::RedactedThinking {
+            data: text(detail, "data")?,
+        },
         _ => return None,
     })
 }
 
-fn tool_call<'j>(id: Option<&str>, function: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> Option<ContentBlock<'j>> {
+fn tool_call<'j>(
+    id: Option<&str>,
+    function: &'j Json<'j>,
+    reader: &mut Reader<'_, 'j>,
+) -> Option<ContentBlock<'j>> {
     let name = text(function, "name")?;
     let input = reader.input(id, function.get("arguments"));
     // An empty id is no id.
@@ -173,8 +242,14 @@ fn tool_call<'j>(id: Option<&str>, function: &'j Json<'j>, reader: &mut Reader<'
 }
 
 /// A call whose input is any text.
-fn custom_call<'j>(id: Option<&str>, custom: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> Option<ContentBlock<'j>> {
-    let input: Object = [("input", custom.get("input")?.reborrow())].into_iter().collect();
+fn custom_call<'j>(
+    id: Option<&str>,
+    custom: &'j Json<'j>,
+    reader: &mut Reader<'_, 'j>,
+) -> Option<ContentBlock<'j>> {
+    let input: Object = [("input", custom.get("input")?.reborrow())]
+        .into_iter()
+        .collect();
     Some(reader.tool_use(id.filter(|id| !id.is_empty()), text(custom, "name")?, input))
 }
 
@@ -191,7 +266,10 @@ fn part<'j>(json: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> ContentBlock<'j>
     let known = match json.get("type").and_then(Json::as_str) {
         Some("text") => text(json, "text").map(ContentBlock::Text),
         Some("refusal") => text(json, "refusal").map(ContentBlock::Text),
-        Some("image_url") => json.get("image_url").and_then(image).map(ContentBlock::Image),
+        Some("image_url") => json
+            .get("image_url")
+            .and_then(image)
+            .map(ContentBlock::Image),
         _ => json.as_str().map(ContentBlock::text),
     };
     known.unwrap_or_else(|| reader.unknown(json))
@@ -200,15 +278,22 @@ fn part<'j>(json: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> ContentBlock<'j>
 fn image<'j>(image_url: &'j Json<'j>) -> Option<ImageBlock<'j>> {
     let url = image_url.get("url").unwrap_or(image_url).as_str()?;
     Some(match parse_data_uri(url) {
-        Some((media_type, data)) => {
-            ImageBlock { source: ImageSource::Base64(data.into()), media_type: media_type.into() }
-        }
-        None => ImageBlock { source: ImageSource::Url(url.into()), media_type: ASSUMED_IMAGE_TYPE.into() },
+        Some((media_type, data)) => ImageBlock {
+            source: ImageSource::Base64(data.into()),
+            media_type: media_type.into(),
+        },
+        None => ImageBlock {
+            source: ImageSource::Url(url.into()),
+            media_type: ASSUMED_IMAGE_TYPE.into(),
+        },
     })
 }
 
 fn tool<'j>(json: &'j Json<'j>, reader: &Reader<'_, 'j>) -> RequestTool<'j> {
-    let wire = || RequestTool::Wire { adapter: Cow::Borrowed(reader.key()), json: json.reborrow() };
+    let wire = || RequestTool::Wire {
+        adapter: Cow::Borrowed(reader.key()),
+        json: json.reborrow(),
+    };
     json.get("function").and_then(function).unwrap_or_else(wire)
 }
 
@@ -217,7 +302,11 @@ fn function<'j>(json: &'j Json<'j>) -> Option<RequestTool<'j>> {
     Some(RequestTool::Defined(ToolDefinition {
         name: text(json, "name")?,
         description: text(json, "description").unwrap_or_default(),
-        input_schema: json.get("parameters").and_then(Json::as_object).map(Object::reborrow).unwrap_or_default(),
+        input_schema: json
+            .get("parameters")
+            .and_then(Json::as_object)
+            .map(Object::reborrow)
+            .unwrap_or_default(),
         side_effects: SideEffects::None,
         requires_workspace: false,
     }))
@@ -227,7 +316,11 @@ fn function<'j>(json: &'j Json<'j>) -> Option<RequestTool<'j>> {
 pub(super) fn stop_sequences<'j>(stop: Option<&'j Json<'j>>) -> Vec<Cow<'j, str>> {
     match stop {
         Some(Json::String(text)) => vec![Cow::Borrowed(&**text)],
-        Some(Json::Array(items)) => items.iter().filter_map(Json::as_str).map(Cow::Borrowed).collect(),
+        Some(Json::Array(items)) => items
+            .iter()
+            .filter_map(Json::as_str)
+            .map(Cow::Borrowed)
+            .collect(),
         _ => Vec::new(),
     }
 }
@@ -236,7 +329,10 @@ pub(super) fn stop_sequences<'j>(stop: Option<&'j Json<'j>>) -> Vec<Cow<'j, str>
 pub(super) fn output_schema<'j>(body: &'j Json<'j>) -> Option<&'j Json<'j>> {
     let format = body.get("response_format")?;
     let is_schema = format.get("type").and_then(Json::as_str) == Some("json_schema");
-    format.get("json_schema").filter(|_| is_schema)?.get("schema")
+    format
+        .get("json_schema")
+        .filter(|_| is_schema)?
+        .get("schema")
 }
 
 /// When the response was made.
@@ -249,7 +345,10 @@ pub(super) fn response<'j>(
     body: &'j Json<'j>,
     reader: &mut Reader<'_, 'j>,
 ) -> Result<Response<'j>, Unreadable> {
-    let choices = body.get("choices").and_then(Json::as_array).ok_or(Unreadable("no list of choices".into()))?;
+    let choices = body
+        .get("choices")
+        .and_then(Json::as_array)
+        .ok_or(Unreadable("no list of choices".into()))?;
     reader.begin_choices(choices.len());
     for (index, choice) in choices.iter().enumerate() {
         if index > 0 {
@@ -257,7 +356,10 @@ pub(super) fn response<'j>(
         }
         let message = choice.get("message").unwrap_or(&Json::Null);
         let blocks = assistant(dialect, message, reader);
-        let reason = choice.get("finish_reason").and_then(Json::as_str).map(stop_reason);
+        let reason = choice
+            .get("finish_reason")
+            .and_then(Json::as_str)
+            .map(stop_reason);
         reader.choice(choice_place(index), blocks, reason);
     }
     let usage = usage_of(body).map(|usage| token_usage(usage, &mut |kind| reader.warn(kind)));
@@ -272,7 +374,11 @@ pub(super) fn response<'j>(
 }
 
 pub(super) fn choice_place(index: usize) -> Place {
-    Place::value([PlaceStep::Key("choices"), PlaceStep::Index(index), PlaceStep::Key("message")])
+    Place::value([
+        PlaceStep::Key("choices"),
+        PlaceStep::Index(index),
+        PlaceStep::Key("message"),
+    ])
 }
 
 /// Reasons that aren't ours end the turn (§9.3).
@@ -284,8 +390,8 @@ pub(super) fn stop_reason(reason: &str) -> StopReason {
     }
 }
 
-/// The counts of a completion or of a piece of one. Where they don't stand by themselves, some endpoints put them among their own
-/// members, or in the choice.
+/// The counts of a completion or of a piece of one. Where they don't stand by themselves, some
+/// endpoints put them among their own members, or in the choice.
 pub(super) fn usage_of<'j, 'a>(body: &'j Json<'a>) -> Option<&'j Json<'a>> {
     let own = || present(body.get("x_groq")?, "usage");
     let of_choice = || present(items(body, "choices").first()?, "usage");
@@ -293,7 +399,12 @@ pub(super) fn usage_of<'j, 'a>(body: &'j Json<'a>) -> Option<&'j Json<'a>> {
 }
 
 /// Where endpoints count what was read from a cache, if not in the details.
-const CACHED: [&str; 4] = ["num_cached_tokens", "cached_tokens", "prompt_cache_hit_tokens", "cache_read_input_tokens"];
+const CACHED: [&str; 4] = [
+    "num_cached_tokens",
+    "cached_tokens",
+    "prompt_cache_hit_tokens",
+    "cache_read_input_tokens",
+];
 /// Where endpoints count what was written to a cache: in the details, or beside them.
 const WRITTEN: [&str; 2] = ["cache_write_tokens", "cache_creation_tokens"];
 const WRITTEN_BESIDE: [&str; 1] = ["cache_creation_input_tokens"];
@@ -302,7 +413,9 @@ const WRITTEN_BESIDE: [&str; 1] = ["cache_creation_input_tokens"];
 pub(super) fn token_usage(json: &Json, warn: &mut dyn FnMut(ReadWarningKind)) -> TokenUsage {
     let details = json.get("prompt_tokens_details").unwrap_or(&Json::Null);
     let (prompt, total) = (count(json, "prompt_tokens"), count(json, "total_tokens"));
-    let reasoning = json.get("completion_tokens_details").map_or(0, |details| count(details, "reasoning_tokens"));
+    let reasoning = json
+        .get("completion_tokens_details")
+        .map_or(0, |details| count(details, "reasoning_tokens"));
     let counts = PromptCount {
         prompt,
         cached: first(&[(details, &["cached_tokens"]), (json, &CACHED)]),
@@ -328,9 +441,18 @@ mod tests {
                 r#"{"usage":{"prompt_tokens":741,"completion_tokens":15,"total_tokens":866,"completion_tokens_details":{"reasoning_tokens":110}}}"#,
                 [741, 125, 0],
             ),
-            (r#"{"x_groq":{"usage":{"prompt_tokens":8,"completion_tokens":5}}}"#, [8, 5, 0]),
-            (r#"{"choices":[{"usage":{"prompt_tokens":8,"completion_tokens":5,"cached_tokens":6}}]}"#, [2, 5, 6]),
-            (r#"{"usage":{"prompt_tokens":8,"completion_tokens":5,"prompt_cache_hit_tokens":6}}"#, [2, 5, 6]),
+            (
+                r#"{"x_groq":{"usage":{"prompt_tokens":8,"completion_tokens":5}}}"#,
+                [8, 5, 0],
+            ),
+            (
+                r#"{"choices":[{"usage":{"prompt_tokens":8,"completion_tokens":5,"cached_tokens":6}}]}"#,
+                [2, 5, 6],
+            ),
+            (
+                r#"{"usage":{"prompt_tokens":8,"completion_tokens":5,"prompt_cache_hit_tokens":6}}"#,
+                [2, 5, 6],
+            ),
             (
                 r#"{"usage":{"prompt_tokens":8,"cached_tokens":6,"prompt_tokens_details":{"cached_tokens":1}}}"#,
                 [7, 0, 1],
@@ -338,7 +460,15 @@ mod tests {
         ] {
             let body = Json::parse(body.as_bytes()).unwrap();
             let usage = token_usage(usage_of(&body).unwrap(), &mut |_| {});
-            assert_eq!([usage.input_tokens, usage.output_tokens, usage.cached_input_tokens], expected, "{body}");
+            assert_eq!(
+                [
+                    usage.input_tokens,
+                    usage.output_tokens,
+                    usage.cached_input_tokens
+                ],
+                expected,
+                "{body}"
+            );
         }
         assert!(usage_of(&Json::Null).is_none());
     }

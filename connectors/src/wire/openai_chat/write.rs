@@ -4,7 +4,9 @@ use std::borrow::Cow;
 
 use gristmill_schemas::json::{Json, Object};
 use gristmill_schemas::message::block::{ImageBlock, ImageSource, Origin, ToolUseBlock, join_text};
-use gristmill_schemas::message::request::{Choice, Request, RequestTool, Response, StopReason, TokenUsage};
+use gristmill_schemas::message::request::{
+    Choice, Request, RequestTool, Response, StopReason, TokenUsage,
+};
 use gristmill_schemas::message::{ContentBlock, Message, Role};
 
 use super::super::adapter::Written;
@@ -18,22 +20,40 @@ use super::{Dialect, Reasoning};
 /// What stands for an image in a tool's result.
 const IMAGE_NOTE: &str = "[image]";
 
-pub(super) fn request<'m>(dialect: &Dialect, request: &'m Request<'m>, writer: &mut Writer<'_>) -> Written<'m> {
+pub(super) fn request<'m>(
+    dialect: &Dialect,
+    request: &'m Request<'m>,
+    writer: &mut Writer<'_>,
+) -> Written<'m> {
     let mut body = Object::new();
     if let Some(model) = &request.model {
-        body.insert("model", gristmill_schemas::message::model_id::wire_name(model));
+        body.insert(
+            "model",
+            gristmill_schemas::message::model_id::wire_name(model),
+        );
     }
     if let Some(limit) = request.max_output_tokens {
         body.insert(dialect.max_tokens, limit);
     }
     let (messages, places) = messages(dialect, request, writer);
     body.insert("messages", messages);
-    let tools: Vec<Json> = request.tools.iter().filter_map(|tool| self::tool(tool, writer)).collect();
+    let tools: Vec<Json> = request
+        .tools
+        .iter()
+        .filter_map(|tool| self::tool(tool, writer))
+        .collect();
     if !tools.is_empty() {
         body.insert("tools", tools);
     }
     if !request.stop_sequences.is_empty() {
-        body.insert("stop", request.stop_sequences.iter().map(|text| Json::from(&**text)).collect::<Vec<_>>());
+        body.insert(
+            "stop",
+            request
+                .stop_sequences
+                .iter()
+                .map(|text| Json::from(&**text))
+                .collect::<Vec<_>>(),
+        );
     }
     if let Some(temperature) = &request.temperature {
         body.insert("temperature", Json::Number(temperature.reborrow()));
@@ -46,7 +66,10 @@ pub(super) fn request<'m>(dialect: &Dialect, request: &'m Request<'m>, writer: &
         let options: Object = [("include_usage", true)].into_iter().collect();
         body.insert("stream_options", options);
     }
-    Written { body: Json::Object(body), places }
+    Written {
+        body: Json::Object(body),
+        places,
+    }
 }
 
 fn response_format<'m>(schema: &'m Json<'m>) -> Object<'m> {
@@ -68,7 +91,11 @@ fn messages<'m>(
 ) -> (Vec<Json<'m>>, Vec<Option<Place>>) {
     let units = writer.units();
     let is_merged = |unit: &WriteUnit| {
-        !unit.kept && unit.messages.first().is_some_and(|&index| request.messages[index].role == Role::System)
+        !unit.kept
+            && unit
+                .messages
+                .first()
+                .is_some_and(|&index| request.messages[index].role == Role::System)
     };
     let merged = units.iter().find(|unit| is_merged(unit));
     let mut list = Vec::new();
@@ -80,9 +107,16 @@ fn messages<'m>(
             places.push(merged_place.clone());
             continue;
         }
-        let first = unit.messages.first().and_then(|&index| request.messages.get(index));
+        let first = unit
+            .messages
+            .first()
+            .and_then(|&index| request.messages.get(index));
         let written = first.and_then(|message| self::message(dialect, message, false, writer));
-        places.push(written.is_some().then(|| Place::item("messages", list.len())));
+        places.push(
+            written
+                .is_some()
+                .then(|| Place::item("messages", list.len())),
+        );
         list.extend(written);
     }
     (list, places)
@@ -90,10 +124,19 @@ fn messages<'m>(
 
 /// The one system message of a request, if it has instructions.
 fn instructions<'m>(request: &'m Request<'m>, merged: Option<&WriteUnit>) -> Option<Json<'m>> {
-    let messages = merged.into_iter().flat_map(|unit| &unit.messages).filter_map(|&index| request.messages.get(index));
-    let texts = messages.flat_map(|message| &message.content).filter_map(ContentBlock::as_text);
-    let all =
-        request.system_prompt.as_deref().into_iter().chain(texts).chain(request.system_prompt_volatile.as_deref());
+    let messages = merged
+        .into_iter()
+        .flat_map(|unit| &unit.messages)
+        .filter_map(|&index| request.messages.get(index));
+    let texts = messages
+        .flat_map(|message| &message.content)
+        .filter_map(ContentBlock::as_text);
+    let all = request
+        .system_prompt
+        .as_deref()
+        .into_iter()
+        .chain(texts)
+        .chain(request.system_prompt_volatile.as_deref());
     let texts: Vec<&str> = all.filter(|text| !text.is_empty()).collect();
     let text = match texts.as_slice() {
         [] => return None,
@@ -106,12 +149,20 @@ fn instructions<'m>(request: &'m Request<'m>, merged: Option<&WriteUnit>) -> Opt
     Some(Json::Object(wire))
 }
 
-/// The wire message; `None` if nothing of it can be written. `answer` says that it stands in a response.
-fn message<'m>(dialect: &Dialect, message: &'m Message<'m>, answer: bool, writer: &mut Writer<'_>) -> Option<Json<'m>> {
+/// The wire message; `None` if nothing of it can be written. `answer` says that it stands in a
+/// response.
+fn message<'m>(
+    dialect: &Dialect,
+    message: &'m Message<'m>,
+    answer: bool,
+    writer: &mut Writer<'_>,
+) -> Option<Json<'m>> {
     let mut wire = Object::new();
     wire.insert("role", message.role.as_str());
     match message.role {
-        Role::System => _ = wire.insert("content", Json::String(join_text(&message.content, "\n\n"))),
+        Role::System => {
+            _ = wire.insert("content", Json::String(join_text(&message.content, "\n\n")))
+        }
         Role::User => _ = wire.insert("content", user_content(message, writer)?),
         Role::Assistant => {
             if !assistant(dialect, message, answer, &mut wire, writer) && !answer {
@@ -128,11 +179,19 @@ fn user_content<'m>(message: &'m Message<'m>, writer: &mut Writer<'_>) -> Option
     if let [ContentBlock::Text(text)] = message.content.as_slice() {
         return Some(Json::from(&**text));
     }
-    let parts = message.content.iter().filter_map(|block| part(message, block, writer));
-    Some(Json::Array(parts.collect())).filter(|parts| parts.as_array().is_some_and(|parts| !parts.is_empty()))
+    let parts = message
+        .content
+        .iter()
+        .filter_map(|block| part(message, block, writer));
+    Some(Json::Array(parts.collect()))
+        .filter(|parts| parts.as_array().is_some_and(|parts| !parts.is_empty()))
 }
 
-fn part<'m>(message: &'m Message<'m>, block: &'m ContentBlock<'m>, writer: &mut Writer<'_>) -> Option<Json<'m>> {
+fn part<'m>(
+    message: &'m Message<'m>,
+    block: &'m ContentBlock<'m>,
+    writer: &mut Writer<'_>,
+) -> Option<Json<'m>> {
     match block {
         ContentBlock::Text(text) => Some(text_part(text)),
         ContentBlock::Image(image) => {
@@ -155,7 +214,12 @@ fn part<'m>(message: &'m Message<'m>, block: &'m ContentBlock<'m>, writer: &mut 
     }
 }
 
-fn drop<'m>(message: &Message, block: &ContentBlock, reason: DropReason, writer: &mut Writer<'_>) -> Option<Json<'m>> {
+fn drop<'m>(
+    message: &Message,
+    block: &ContentBlock,
+    reason: DropReason,
+    writer: &mut Writer<'_>,
+) -> Option<Json<'m>> {
     writer.drop_block(message, block, reason);
     None
 }
@@ -173,7 +237,11 @@ fn image_part<'m>(image: &'m ImageBlock<'m>, writer: &Writer<'_>) -> Option<Json
         ImageSource::Base64(data) => Json::from(format!("data:{};base64,{data}", image.media_type)),
         ImageSource::FileRef(path) => {
             let data = writer.file_base64(path)?;
-            let media_type = if image.media_type.is_empty() { media_type_of_path(path) } else { &image.media_type };
+            let media_type = if image.media_type.is_empty() {
+                media_type_of_path(path)
+            } else {
+                &image.media_type
+            };
             Json::from(format!("data:{media_type};base64,{data}"))
         }
     };
@@ -203,10 +271,14 @@ fn assistant<'m>(
                 let number = (answer && dialect.numbered_calls).then_some(calls.len());
                 calls.push(tool_call(call, number, writer));
             }
-            ContentBlock::Unknown(unknown) if is_call(&unknown.json) => calls.extend(part(message, block, writer)),
+            ContentBlock::Unknown(unknown) if is_call(&unknown.json) => {
+                calls.extend(part(message, block, writer))
+            }
             ContentBlock::Thinking { .. } | ContentBlock::RedactedThinking { .. } => {}
             // The answers of the API itself are text.
-            _ if answer && writer.plain() => writer.drop_block(message, block, DropReason::NotRepresentable),
+            _ if answer && writer.plain() => {
+                writer.drop_block(message, block, DropReason::NotRepresentable)
+            }
             _ => parts.extend(part(message, block, writer)),
         }
     }
@@ -214,7 +286,14 @@ fn assistant<'m>(
     match (parts.is_empty(), texts.as_slice()) {
         _ if !thoughts.is_empty() => {
             let texts = texts.iter().map(|text| text_part(text));
-            wire.insert("content", thoughts.into_iter().chain(texts).chain(parts).collect::<Vec<_>>());
+            wire.insert(
+                "content",
+                thoughts
+                    .into_iter()
+                    .chain(texts)
+                    .chain(parts)
+                    .collect::<Vec<_>>(),
+            );
         }
         (true, []) if answer && writer.plain() => _ = wire.insert("content", Json::Null),
         (true, []) => {}
@@ -236,7 +315,11 @@ fn is_call(json: &Json) -> bool {
     json.get("function").is_some() || json.get("custom").is_some()
 }
 
-fn tool_call<'m>(call: &'m ToolUseBlock<'m>, number: Option<usize>, writer: &mut Writer<'_>) -> Json<'m> {
+fn tool_call<'m>(
+    call: &'m ToolUseBlock<'m>,
+    number: Option<usize>,
+    writer: &mut Writer<'_>,
+) -> Json<'m> {
     let mut function = Object::new();
     function.insert("name", &*call.name);
     function.insert("arguments", call.arguments_text());
@@ -250,49 +333,88 @@ fn tool_call<'m>(call: &'m ToolUseBlock<'m>, number: Option<usize>, writer: &mut
     Json::Object(wire)
 }
 
-/// Writes the thinking that is the endpoint's own; drops all other. Answers what of it stands in the content.
+/// Writes the thinking that is the endpoint's own; drops all other. Answers what of it stands in
+/// the content.
 fn reasoning<'m>(
     place: Reasoning,
     message: &'m Message<'m>,
     wire: &mut Object<'m>,
     writer: &mut Writer<'_>,
 ) -> Vec<Json<'m>> {
-    let is_thought =
-        |block: &&ContentBlock| matches!(block, ContentBlock::Thinking { .. } | ContentBlock::RedactedThinking { .. });
+    let is_thought = |block: &&ContentBlock| {
+        matches!(
+            block,
+            ContentBlock::Thinking { .. } | ContentBlock::RedactedThinking { .. }
+        )
+    };
     let thoughts: Vec<_> = message.content.iter().filter(is_thought).collect();
     let provider = writer.provider();
-    let made_here = place != Reasoning::Foreign && message.metadata.provider.as_deref() == Some(provider);
+    let made_here =
+        place != Reasoning::Foreign && message.metadata.provider.as_deref() == Some(provider);
     if thoughts.is_empty() {
         return Vec::new();
     }
     if !made_here && !writer.is_own(message) {
-        thoughts.iter().for_each(|block| writer.drop_block(message, block, DropReason::NotRepresentable));
+        thoughts
+            .iter()
+            .for_each(|block| writer.drop_block(message, block, DropReason::NotRepresentable));
         return Vec::new();
     }
     if place == Reasoning::Parts {
-        let hidden = thoughts.iter().filter(|block| thought_text(block).is_none());
+        let hidden = thoughts
+            .iter()
+            .filter(|block| thought_text(block).is_none());
         hidden.for_each(|block| writer.drop_block(message, block, DropReason::NotRepresentable));
-        return thoughts.iter().filter_map(|block| thought_text(block)).map(thinking_part).collect();
+        return thoughts
+            .iter()
+            .filter_map(|block| thought_text(block))
+            .map(thinking_part)
+            .collect();
     }
-    let texts: Vec<&str> = thoughts.iter().filter_map(|block| thought_text(block)).collect();
+    let texts: Vec<&str> = thoughts
+        .iter()
+        .filter_map(|block| thought_text(block))
+        .collect();
     let text = match texts.as_slice() {
         [] => Json::Null,
         [one] => Json::from(*one),
         several => Json::from(several.concat()),
     };
-    // One text holds neither what is signed nor what is hidden; what was read so from here goes back in details.
-    let is_plain = |block: &&ContentBlock| matches!(block, ContentBlock::Thinking { signature: None, .. });
+    // One text holds neither what is signed nor what is hidden; what was read so from here goes
+    // back in details.
+    let is_plain = |block: &&ContentBlock| {
+        matches!(
+            block,
+            ContentBlock::Thinking {
+                signature: None,
+                ..
+            }
+        )
+    };
     let as_text = !writer.is_own(message) || thoughts.iter().all(is_plain);
     match place {
         Reasoning::Text(_) | Reasoning::Foreign if as_text => {
-            wire.insert(if let Reasoning::Text(key) = place { key } else { "reasoning_content" }, text);
-            for block in thoughts.iter().filter(|block| thought_text(block).is_none()) {
+            wire.insert(
+                if let Reasoning::Text(key) = place {
+                    key
+                } else {
+                    "reasoning_content"
+                },
+                text,
+            );
+            for block in thoughts
+                .iter()
+                .filter(|block| thought_text(block).is_none())
+            {
                 writer.drop_block(message, block, DropReason::NotRepresentable);
             }
         }
         _ => {
             wire.insert("reasoning", text);
-            let details = thoughts.iter().enumerate().map(|(index, block)| reasoning_detail(index, block));
+            let details = thoughts
+                .iter()
+                .enumerate()
+                .map(|(index, block)| reasoning_detail(index, block));
             wire.insert("reasoning_details", details.collect::<Vec<_>>());
         }
     }
@@ -333,7 +455,11 @@ fn reasoning_detail<'m>(index: usize, block: &'m ContentBlock<'m>) -> Json<'m> {
 }
 
 /// A tool's answer is text; an image leaves a note.
-fn tool_message<'m>(message: &'m Message<'m>, wire: &mut Object<'m>, writer: &mut Writer<'_>) -> Option<()> {
+fn tool_message<'m>(
+    message: &'m Message<'m>,
+    wire: &mut Object<'m>,
+    writer: &mut Writer<'_>,
+) -> Option<()> {
     let result = message.content.iter().find_map(|block| match block {
         ContentBlock::ToolResult(result) => Some(result),
         _ => None,
@@ -341,7 +467,10 @@ fn tool_message<'m>(message: &'m Message<'m>, wire: &mut Object<'m>, writer: &mu
     wire.insert("tool_call_id", writer.call_id(&result.tool_use_id));
     let own = |block: &ContentBlock| matches!(block, ContentBlock::Unknown(unknown) if matches!(&unknown.origin, Origin::Wire(adapter) if writer.speaks(adapter)));
     if result.content.iter().any(own) {
-        let parts = result.content.iter().filter_map(|block| part(message, block, writer));
+        let parts = result
+            .content
+            .iter()
+            .filter_map(|block| part(message, block, writer));
         wire.insert("content", parts.collect::<Vec<_>>());
         return Some(());
     }
@@ -381,14 +510,28 @@ fn tool<'m>(tool: &'m RequestTool<'m>, writer: &Writer<'_>) -> Option<Json<'m>> 
     }
 }
 
-pub(super) fn response<'m>(dialect: &Dialect, response: &'m Response<'m>, writer: &mut Writer<'_>) -> Written<'m> {
+pub(super) fn response<'m>(
+    dialect: &Dialect,
+    response: &'m Response<'m>,
+    writer: &mut Writer<'_>,
+) -> Written<'m> {
     let mut body = Object::new();
     body.insert("id", response.id.as_deref().map_or(Json::Null, Json::from));
     body.insert("object", "chat.completion");
-    body.insert("created", response.created_at.map_or(0, |time| time.micros().div_euclid(1_000_000)));
-    body.insert("model", response.model.as_deref().map_or(Json::Null, Json::from));
+    body.insert(
+        "created",
+        response
+            .created_at
+            .map_or(0, |time| time.micros().div_euclid(1_000_000)),
+    );
+    body.insert(
+        "model",
+        response.model.as_deref().map_or(Json::Null, Json::from),
+    );
     let choices = response.choices.iter().enumerate();
-    let choices: Vec<Json> = choices.map(|(index, choice)| self::choice(dialect, index, choice, writer)).collect();
+    let choices: Vec<Json> = choices
+        .map(|(index, choice)| self::choice(dialect, index, choice, writer))
+        .collect();
     body.insert("choices", choices);
     if let Some(usage) = &response.usage {
         body.insert("usage", self::usage(usage));
@@ -397,15 +540,29 @@ pub(super) fn response<'m>(dialect: &Dialect, response: &'m Response<'m>, writer
     if !writer.plain() {
         dialect.usual.lay_over(&mut body);
     }
-    let places = (0..response.choices.len()).map(|index| Some(choice_place(index))).collect();
+    let places = (0..response.choices.len())
+        .map(|index| Some(choice_place(index)))
+        .collect();
     Written { body, places }
 }
 
-fn choice<'m>(dialect: &Dialect, index: usize, choice: &'m Choice<'m>, writer: &mut Writer<'_>) -> Json<'m> {
+fn choice<'m>(
+    dialect: &Dialect,
+    index: usize,
+    choice: &'m Choice<'m>,
+    writer: &mut Writer<'_>,
+) -> Json<'m> {
     let mut wire = Object::new();
     wire.insert("index", index as u64);
-    wire.insert("message", message(dialect, &choice.message, true, writer).unwrap_or_default());
-    let told = if writer.plain() { Some(choice.reason()) } else { choice.stop_reason };
+    wire.insert(
+        "message",
+        message(dialect, &choice.message, true, writer).unwrap_or_default(),
+    );
+    let told = if writer.plain() {
+        Some(choice.reason())
+    } else {
+        choice.stop_reason
+    };
     let reason = told.map(finish_reason);
     wire.insert("finish_reason", reason.map_or(Json::Null, Json::from));
     Json::Object(wire)
@@ -415,7 +572,10 @@ fn finish_reason(reason: StopReason) -> &'static str {
     match reason {
         StopReason::MaxTokens => "length",
         StopReason::ToolUse => "tool_calls",
-        StopReason::EndTurn | StopReason::StopSequence | StopReason::Cancelled | StopReason::Error => "stop",
+        StopReason::EndTurn
+        | StopReason::StopSequence
+        | StopReason::Cancelled
+        | StopReason::Error => "stop",
     }
 }
 

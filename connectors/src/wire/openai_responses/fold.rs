@@ -1,7 +1,7 @@
 //! Streams, folded to the finished response.
 //!
-//! The last event carries the whole response, and it is right even where ids changed on the way. A stream that was cut before it is
-//! put together from its items, and those from their pieces.
+//! The last event carries the whole response, and it is right even where ids changed on the way. A
+//! stream that was cut before it is put together from its items, and those from their pieces.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -13,7 +13,12 @@ use super::super::framing::Frame;
 use super::super::members::{append_text, object, settle};
 
 /// Events whose response is final.
-const FINAL: [&str; 4] = ["response.completed", "response.incomplete", "response.failed", "response.done"];
+const FINAL: [&str; 4] = [
+    "response.completed",
+    "response.incomplete",
+    "response.failed",
+    "response.done",
+];
 /// Members of events that only say where the event belongs.
 const FRAMING: [&str; 4] = ["type", "sequence_number", "response", "obfuscation"];
 
@@ -27,15 +32,21 @@ pub(super) fn fold<'f>(frames: Vec<Frame<'f>>) -> Folded<'f> {
     fold.finish()
 }
 
-/// True for the event of an item or of a piece of one, by how its text begins: its kind is `response.{what}.{happened}`, and it brings
-/// no response. Events that are spelled otherwise are read.
+/// True for the event of an item or of a piece of one, by how its text begins: its kind is
+/// `response.{what}.{happened}`, and it brings no response. Events that are spelled otherwise are
+/// read.
 pub(super) fn is_piece(frame: &str) -> bool {
     let numbered = |text: &'static str| {
         let rest = frame.strip_prefix(text)?;
-        rest.trim_start_matches(|digit: char| digit.is_ascii_digit()).strip_prefix(',')
+        rest.trim_start_matches(|digit: char| digit.is_ascii_digit())
+            .strip_prefix(',')
     };
-    let begin = numbered("{\"sequence_number\":").or_else(|| frame.strip_prefix('{')).unwrap_or_default();
-    let kind = begin.strip_prefix("\"type\":\"response.").and_then(|rest| rest.split('"').next());
+    let begin = numbered("{\"sequence_number\":")
+        .or_else(|| frame.strip_prefix('{'))
+        .unwrap_or_default();
+    let kind = begin
+        .strip_prefix("\"type\":\"response.")
+        .and_then(|rest| rest.split('"').next());
     kind.is_some_and(|kind| kind.contains('.')) && !frame.contains("\"response\"")
 }
 
@@ -50,34 +61,55 @@ struct Fold<'f> {
 
 impl<'f> Fold<'f> {
     fn event(&mut self, mut event: Object<'f>) {
-        let kind = event.get("type").and_then(Json::as_str).unwrap_or_default().to_owned();
+        let kind = event
+            .get("type")
+            .and_then(Json::as_str)
+            .unwrap_or_default()
+            .to_owned();
         if let Some(Json::Object(response)) = event.get_mut("response") {
             let response = std::mem::take(response);
-            response.into_iter().for_each(|(key, value)| _ = self.response.insert(key, value));
+            response
+                .into_iter()
+                .for_each(|(key, value)| _ = self.response.insert(key, value));
             if FINAL.contains(&&*kind) {
                 self.complete = kind != "response.failed";
                 // Whatever else stands beside a finished response.
-                let beside = event.into_iter().filter(|(key, _)| !FRAMING.contains(&&**key));
+                let beside = event
+                    .into_iter()
+                    .filter(|(key, _)| !FRAMING.contains(&&**key));
                 beside.for_each(|(key, value)| settle(&mut self.response, key, value));
             }
             return;
         }
-        let at = event.get("output_index").and_then(Json::as_u64).unwrap_or(0);
+        let at = event
+            .get("output_index")
+            .and_then(Json::as_u64)
+            .unwrap_or(0);
         match kind.as_str() {
             "response.output_item.added" | "response.output_item.done" => {
                 if let Some(Json::Object(item)) = event.remove("item") {
                     self.items.insert(at, item);
                 }
             }
-            "error" => self.error = Some(event.get("error").cloned().unwrap_or(Json::Object(event))),
+            "error" => {
+                self.error = Some(event.get("error").cloned().unwrap_or(Json::Object(event)))
+            }
             _ => piece(self.items.entry(at).or_default(), &kind, event),
         }
     }
 
     fn finish(mut self) -> Folded<'f> {
-        let empty = self.response.get("output").and_then(Json::as_array).is_none_or(<[Json]>::is_empty);
+        let empty = self
+            .response
+            .get("output")
+            .and_then(Json::as_array)
+            .is_none_or(<[Json]>::is_empty);
         if empty && !self.items.is_empty() {
-            let items = self.items.into_values().filter(|item| !item.is_empty()).map(Json::Object);
+            let items = self
+                .items
+                .into_values()
+                .filter(|item| !item.is_empty())
+                .map(Json::Object);
             self.response.insert("output", items.collect::<Vec<_>>());
         }
         let body = match (&self.error, self.response.is_empty()) {
@@ -90,31 +122,68 @@ impl<'f> Fold<'f> {
             }
             (None, _) => self.response,
         };
-        Folded { body: Json::Object(body), complete: self.complete && self.error.is_none(), error: self.error }
+        Folded {
+            body: Json::Object(body),
+            complete: self.complete && self.error.is_none(),
+            error: self.error,
+        }
     }
 }
 
 /// Adds a piece to its item: deltas grow what they name, the matching `done` says it again whole.
 fn piece<'f>(item: &mut Object<'f>, kind: &str, mut event: Object<'f>) {
     let delta = event.remove("delta");
-    let (Some(delta), Some(name)) = (delta, kind.strip_suffix(".delta")) else { return };
+    let (Some(delta), Some(name)) = (delta, kind.strip_suffix(".delta")) else {
+        return;
+    };
     match name {
-        "response.output_text" => grow_part(item, "content", "content_index", "output_text", "text", &event, delta),
-        "response.refusal" => grow_part(item, "content", "content_index", "refusal", "refusal", &event, delta),
-        "response.reasoning_text" => {
-            grow_part(item, "content", "content_index", "reasoning_text", "text", &event, delta)
+        "response.output_text" => grow_part(
+            item,
+            "content",
+            "content_index",
+            "output_text",
+            "text",
+            &event,
+            delta,
+        ),
+        "response.refusal" => grow_part(
+            item,
+            "content",
+            "content_index",
+            "refusal",
+            "refusal",
+            &event,
+            delta,
+        ),
+        "response.reasoning_text" => grow_part(
+            item,
+            "content",
+            "content_index",
+            "reasoning_text",
+            "text",
+            &event,
+            delta,
+        ),
+        "response.reasoning_summary_text" => grow_part(
+            item,
+            "summary",
+            "summary_index",
+            "summary_text",
+            "text",
+            &event,
+            delta,
+        ),
+        "response.function_call_arguments" | "response.mcp_call_arguments" => {
+            append_text(item, "arguments", delta)
         }
-        "response.reasoning_summary_text" => {
-            grow_part(item, "summary", "summary_index", "summary_text", "text", &event, delta)
-        }
-        "response.function_call_arguments" | "response.mcp_call_arguments" => append_text(item, "arguments", delta),
         "response.custom_tool_call_input" => append_text(item, "input", delta),
         "response.code_interpreter_call_code" => append_text(item, "code", delta),
         _ => {}
     }
 }
 
-/// Grows the text `key` of the part that `event` names by `index_key`, in the list `list` of the item.
+/// Grows the text `key` of the part that `event` names by `index_key`, in the list `list` of the
+/// item.
 fn grow_part<'f>(
     item: &mut Object<'f>,
     list: &'static str,
@@ -128,9 +197,13 @@ fn grow_part<'f>(
     if item.get(list).and_then(Json::as_array).is_none() {
         item.insert(Cow::Borrowed(list), Vec::new());
     }
-    let Some(Json::Array(parts)) = item.get_mut(list) else { return };
+    let Some(Json::Array(parts)) = item.get_mut(list) else {
+        return;
+    };
     // Parts come one after the other; a number far beyond them is not believed.
-    let index = usize::try_from(index).unwrap_or(usize::MAX).min(parts.len());
+    let index = usize::try_from(index)
+        .unwrap_or(usize::MAX)
+        .min(parts.len());
     if index == parts.len() {
         parts.push(Json::Object(object("type", kind)));
     }
@@ -144,13 +217,14 @@ mod tests {
     use super::*;
 
     fn folded(events: &[&str]) -> Folded<'static> {
-        let frames =
-            events.iter().map(|event| Frame { event: None, data: Json::parse(event.as_bytes()).unwrap().into_owned() });
+        let frames = events.iter().map(|event| Frame {
+            event: None,
+            data: Json::parse(event.as_bytes()).unwrap().into_owned(),
+        });
         fold(frames.collect())
     }
 
-    const CREATED: &str =
-        r#"{"type":"response.created","response":{"id":"r","object":"response","status":"in_progress","output":[]}}"#;
+    const CREATED: &str = r#"{"type":"response.created","response":{"id":"r","object":"response","status":"in_progress","output":[]}}"#;
 
     #[test]
     fn the_last_event_is_the_response_and_what_stands_beside_it_is_kept() {
@@ -197,7 +271,10 @@ mod tests {
         assert!(!cut.complete);
         let output = r#"[{"type":"message","role":"assistant","content":[{"type":"output_text","text":"a"},{"type":"output_text","text":"b"}]},
             {"type":"function_call","arguments":"{}"}]"#;
-        assert_eq!(cut.body.get("output"), Some(&Json::parse(output.as_bytes()).unwrap()));
+        assert_eq!(
+            cut.body.get("output"),
+            Some(&Json::parse(output.as_bytes()).unwrap())
+        );
     }
 
     #[test]
@@ -208,6 +285,9 @@ mod tests {
             r#"{"type":"response.failed","response":{"id":"r","status":"failed","output":[],"error":{"code":"q"}}}"#,
         ]);
         assert!(!failed.complete && failed.error.is_some());
-        assert_eq!(failed.body.get("status").and_then(Json::as_str), Some("failed"));
+        assert_eq!(
+            failed.body.get("status").and_then(Json::as_str),
+            Some("failed")
+        );
     }
 }

@@ -1,8 +1,9 @@
 //! OpenAI Responses, and the endpoints that speak its dialect.
 //!
-//! A conversation is a list of items, not of messages: a thought, a text and each call are items of their own. A run of items that
-//! the model made is one assistant message here. Instructions stand beside the input; results are items; the provider's own tools
-//! leave items that nobody else can name.
+//! A conversation is a list of items, not of messages: a thought, a text and each call are items of
+//! their own. A run of items that the model made is one assistant message here. Instructions stand
+//! beside the input; results are items; the provider's own tools leave items that nobody else can
+//! name.
 
 mod fold;
 mod read;
@@ -48,16 +49,24 @@ impl Adapter for OpenAiResponses {
     }
 
     fn capabilities(&self, model: &str) -> Capabilities {
-        Capabilities { supports_thinking: true, ..openai_chat::declared(model) }
+        Capabilities {
+            supports_thinking: true,
+            ..openai_chat::declared(model)
+        }
     }
 
     /// A request without input may name what it goes on from.
     fn is_request(&self, body: &Json) -> bool {
         match body.get("input") {
-            Some(input) => body.as_object().is_some() && (input.as_str().is_some() || input.as_array().is_some()),
+            Some(input) => {
+                body.as_object().is_some()
+                    && (input.as_str().is_some() || input.as_array().is_some())
+            }
             None => {
                 body.get("messages").is_none()
-                    && ["previous_response_id", "conversation", "prompt"].iter().any(|key| body.get(key).is_some())
+                    && ["previous_response_id", "conversation", "prompt"]
+                        .iter()
+                        .any(|key| body.get(key).is_some())
             }
         }
     }
@@ -71,13 +80,22 @@ impl Adapter for OpenAiResponses {
     }
 
     fn is_response(&self, body: &Json) -> bool {
-        let Some(output) = body.get("output").and_then(Json::as_array) else { return false };
-        let named = body.get("object").and_then(Json::as_str).is_some_and(|object| object.starts_with("response"));
+        let Some(output) = body.get("output").and_then(Json::as_array) else {
+            return false;
+        };
+        let named = body
+            .get("object")
+            .and_then(Json::as_str)
+            .is_some_and(|object| object.starts_with("response"));
         let typed = !output.is_empty() && output.iter().all(|item| item.get("type").is_some());
         named || typed || body.get("id").is_some()
     }
 
-    fn read_request<'j>(&self, body: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> Result<Request<'j>, Unreadable> {
+    fn read_request<'j>(
+        &self,
+        body: &'j Json<'j>,
+        reader: &mut Reader<'_, 'j>,
+    ) -> Result<Request<'j>, Unreadable> {
         read::request(body, reader)
     }
 
@@ -85,7 +103,11 @@ impl Adapter for OpenAiResponses {
         write::request(request, writer)
     }
 
-    fn read_response<'j>(&self, body: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> Result<Response<'j>, Unreadable> {
+    fn read_response<'j>(
+        &self,
+        body: &'j Json<'j>,
+        reader: &mut Reader<'_, 'j>,
+    ) -> Result<Response<'j>, Unreadable> {
         read::response(body, reader)
     }
 
@@ -93,7 +115,11 @@ impl Adapter for OpenAiResponses {
         read::answered_at(body)
     }
 
-    fn write_response<'m>(&self, response: &'m Response<'m>, writer: &mut Writer<'_>) -> Written<'m> {
+    fn write_response<'m>(
+        &self,
+        response: &'m Response<'m>,
+        writer: &mut Writer<'_>,
+    ) -> Written<'m> {
         write::response(response, writer)
     }
 
@@ -110,7 +136,12 @@ impl Adapter for OpenAiResponses {
     }
 
     fn is_whole(&self, folded: &Folded) -> bool {
-        folded.complete && folded.body.get("output").and_then(Json::as_array).is_some_and(|output| !output.is_empty())
+        folded.complete
+            && folded
+                .body
+                .get("output")
+                .and_then(Json::as_array)
+                .is_some_and(|output| !output.is_empty())
     }
 
     /// Instructions first, as one.

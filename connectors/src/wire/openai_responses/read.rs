@@ -18,11 +18,16 @@ use super::super::read::Reader;
 use super::super::usage::disjoint;
 use crate::moment::moment_of;
 
-pub(super) fn request<'j>(body: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> Result<Request<'j>, Unreadable> {
+pub(super) fn request<'j>(
+    body: &'j Json<'j>,
+    reader: &mut Reader<'_, 'j>,
+) -> Result<Request<'j>, Unreadable> {
     if body.as_object().is_none() {
         return Err(Unreadable("not an object".into()));
     }
-    if let Some(instructions) = text(body, "instructions").filter(|instructions| !instructions.is_empty()) {
+    if let Some(instructions) =
+        text(body, "instructions").filter(|instructions| !instructions.is_empty())
+    {
         reader.unit(Place::member("instructions"));
         reader.push(Role::System, vec![ContentBlock::Text(instructions)]);
     }
@@ -34,13 +39,24 @@ pub(super) fn request<'j>(body: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> Re
         Some(Json::Array(list)) => input(list, reader),
         _ => {}
     }
-    let schema = body.get("text").and_then(|text| text.get("format")).and_then(|format| format.get("schema"));
+    let schema = body
+        .get("text")
+        .and_then(|text| text.get("format"))
+        .and_then(|format| format.get("schema"));
     Ok(Request {
         model: text(body, "model"),
-        tools: items(body, "tools").iter().map(|json| tool(json, reader)).collect(),
+        tools: items(body, "tools")
+            .iter()
+            .map(|json| tool(json, reader))
+            .collect(),
         max_output_tokens: body.get("max_output_tokens").and_then(Json::as_u64),
-        temperature: body.get("temperature").and_then(Json::as_number).map(|number| number.reborrow()),
-        output_schema: schema.filter(|schema| !schema.is_null()).map(Json::reborrow),
+        temperature: body
+            .get("temperature")
+            .and_then(Json::as_number)
+            .map(|number| number.reborrow()),
+        output_schema: schema
+            .filter(|schema| !schema.is_null())
+            .map(Json::reborrow),
         stream: body.get("stream").and_then(Json::as_bool).unwrap_or(false),
         ..Request::default()
     })
@@ -68,13 +84,20 @@ fn kind(item: &Json) -> Item {
         },
         Some("function_call_output" | "custom_tool_call_output") => Item::Result,
         Some("mcp_approval_response") => Item::Approval,
-        Some(kind) if kind.strip_suffix(OUTPUT).is_some_and(|tool| CLIENT_TOOLS.contains(&tool)) => Item::Result,
+        Some(kind)
+            if kind
+                .strip_suffix(OUTPUT)
+                .is_some_and(|tool| CLIENT_TOOLS.contains(&tool)) =>
+        {
+            Item::Result
+        }
         _ => Item::Made,
     }
 }
 
-/// What each item of an input is. An output comes from the client unless its call stands before it in the same run of items and
-/// doesn't say that it runs where the client is: then both are taken to be of the model.
+/// What each item of an input is. An output comes from the client unless its call stands before it
+/// in the same run of items and doesn't say that it runs where the client is: then both are taken
+/// to be of the model.
 fn kinds(list: &[Json]) -> Vec<Item> {
     let mut calls = HashSet::new();
     let kind = |item| {
@@ -82,7 +105,11 @@ fn kinds(list: &[Json]) -> Vec<Item> {
         let name = item.get("type").and_then(Json::as_str).unwrap_or_default();
         let is_result = name.ends_with(OUTPUT) && item.get("output").is_some();
         let is_told = is_result && !call_id(item).is_some_and(|id| calls.contains(id));
-        let known = if matches!(known, Item::Made) && is_told { Item::Result } else { known };
+        let known = if matches!(known, Item::Made) && is_told {
+            Item::Result
+        } else {
+            known
+        };
         match known {
             Item::Made if name.ends_with(CALL) && !is_local(item) => calls.extend(call_id(item)),
             Item::Made => {}
@@ -98,12 +125,15 @@ const CALL: &str = "_call";
 const OUTPUT: &str = "_call_output";
 
 fn is_local(call: &Json) -> bool {
-    let place = call.get("environment").and_then(|environment| environment.get("type")).and_then(Json::as_str);
+    let place = call
+        .get("environment")
+        .and_then(|environment| environment.get("type"))
+        .and_then(Json::as_str);
     place == Some("local")
 }
 
-/// Tools of OpenAI's that run where the client is: their calls are `…_call`, what they answer is `…_call_output`. Others may run
-/// with the model, their outputs among its items.
+/// Tools of OpenAI's that run where the client is: their calls are `…_call`, what they answer is
+/// `…_call_output`. Others may run with the model, their outputs among its items.
 const CLIENT_TOOLS: [&str; 3] = ["computer", "local_shell", "apply_patch"];
 
 /// Every message and every result is a unit; so is a run of items that the model made.
@@ -136,7 +166,10 @@ fn input<'j>(list: &'j [Json<'j>], reader: &mut Reader<'_, 'j>) {
                 at += 1;
             }
             Item::Made => {
-                let length = kinds[at..].iter().take_while(|kind| matches!(kind, Item::Made)).count();
+                let length = kinds[at..]
+                    .iter()
+                    .take_while(|kind| matches!(kind, Item::Made))
+                    .count();
                 reader.unit(Place::items("input", at, length));
                 let mut blocks = made(&list[at..at + length], reader);
                 if blocks.is_empty() {
@@ -155,15 +188,25 @@ fn made<'j>(list: &'j [Json<'j>], reader: &mut Reader<'_, 'j>) -> Vec<ContentBlo
     let answered = answered(list);
     for item in list {
         match item.get("type").and_then(Json::as_str) {
-            None | Some("message") if item.get("role").and_then(Json::as_str) == Some("assistant") => {
+            None | Some("message")
+                if item.get("role").and_then(Json::as_str) == Some("assistant") =>
+            {
                 let said = content(item.get("content").unwrap_or(&Json::Null), reader);
                 blocks.extend(said.into_iter().filter(|block| block.as_text() != Some("")));
             }
             Some("reasoning") => blocks.extend(reasoning(item)),
             Some("function_call") => blocks.push(call(item, "arguments", reader)),
             Some("custom_tool_call") => blocks.push(custom_call(item, reader)),
-            Some(kind) if kind.strip_suffix(CALL).is_some_and(|tool| CLIENT_TOOLS.contains(&tool)) => {
-                blocks.push(client_call(item, kind.strip_suffix(CALL).unwrap_or(kind), reader));
+            Some(kind)
+                if kind
+                    .strip_suffix(CALL)
+                    .is_some_and(|tool| CLIENT_TOOLS.contains(&tool)) =>
+            {
+                blocks.push(client_call(
+                    item,
+                    kind.strip_suffix(CALL).unwrap_or(kind),
+                    reader,
+                ));
             }
             // A shell runs here or there.
             Some("shell_call") if !call_id(item).is_some_and(|id| answered.contains(id)) => {
@@ -181,23 +224,34 @@ fn answered<'j>(list: &'j [Json<'j>]) -> HashSet<&'j str> {
     list.iter().filter(is_output).filter_map(call_id).collect()
 }
 
-/// A thought by its summary or its content, signed by its encrypted form; a thought that is only encrypted is hidden. One that is
-/// neither says nothing.
+/// A thought by its summary or its content, signed by its encrypted form; a thought that is only
+/// encrypted is hidden. One that is neither says nothing.
 fn reasoning<'j>(item: &'j Json<'j>) -> Option<ContentBlock<'j>> {
     let signature = text(item, "encrypted_content");
-    let summary: Vec<&str> = items(item, "summary").iter().filter_map(|part| part.get("text")?.as_str()).collect();
-    let spoken: Vec<&str> = items(item, "content").iter().filter_map(|part| part.get("text")?.as_str()).collect();
+    let summary: Vec<&str> = items(item, "summary")
+        .iter()
+        .filter_map(|part| part.get("text")?.as_str())
+        .collect();
+    let spoken: Vec<&str> = items(item, "content")
+        .iter()
+        .filter_map(|part| part.get("text")?.as_str())
+        .collect();
     let texts = if summary.is_empty() { spoken } else { summary };
     let said = match texts.as_slice() {
         [] => return signature.map(|data| ContentBlock::RedactedThinking { data }),
         [one] => Cow::Borrowed(*one),
         several => Cow::Owned(several.join("\n\n")),
     };
-    Some(ContentBlock::Thinking { text: said, signature })
+    Some(ContentBlock::Thinking {
+        text: said,
+        signature,
+    })
 }
 
 fn call<'j>(item: &'j Json<'j>, key: &str, reader: &mut Reader<'_, 'j>) -> ContentBlock<'j> {
-    let Some(name) = text(item, "name") else { return reader.unknown(item) };
+    let Some(name) = text(item, "name") else {
+        return reader.unknown(item);
+    };
     let id = item.get("call_id").and_then(Json::as_str);
     let input = reader.input(id, item.get(key));
     reader.tool_use(id, name, input)
@@ -205,20 +259,27 @@ fn call<'j>(item: &'j Json<'j>, key: &str, reader: &mut Reader<'_, 'j>) -> Conte
 
 /// A custom tool takes plain text.
 fn custom_call<'j>(item: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> ContentBlock<'j> {
-    let (Some(name), Some(input)) = (text(item, "name"), item.get("input")) else { return reader.unknown(item) };
+    let (Some(name), Some(input)) = (text(item, "name"), item.get("input")) else {
+        return reader.unknown(item);
+    };
     let input: Object = [("input", input.reborrow())].into_iter().collect();
     reader.tool_use(item.get("call_id").and_then(Json::as_str), name, input)
 }
 
 /// A call of a tool that has no name and no arguments: its kind, and what it says beside its ids.
-fn client_call<'j>(item: &'j Json<'j>, tool: &'j str, reader: &mut Reader<'_, 'j>) -> ContentBlock<'j> {
+fn client_call<'j>(
+    item: &'j Json<'j>,
+    tool: &'j str,
+    reader: &mut Reader<'_, 'j>,
+) -> ContentBlock<'j> {
     let members = item.as_object().into_iter().flat_map(Object::iter);
     let said = members.filter(|(key, _)| !["type", "id", "call_id", "status"].contains(key));
     let input: Object = said.map(|(key, value)| (key, value.reborrow())).collect();
     reader.tool_use(call_id(item), tool, input)
 }
 
-/// What joins a call and its result. Results of the shell on the client's side may name the item instead.
+/// What joins a call and its result. Results of the shell on the client's side may name the item
+/// instead.
 fn call_id<'j>(item: &'j Json<'j>) -> Option<&'j str> {
     either(item, ["call_id", "id"]).and_then(Json::as_str)
 }
@@ -237,7 +298,9 @@ fn part<'j>(json: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> ContentBlock<'j>
     let known = match json.get("type").and_then(Json::as_str) {
         Some("input_text" | "output_text" | "text") => text(json, "text").map(ContentBlock::Text),
         Some("refusal") => text(json, "refusal").map(ContentBlock::Text),
-        Some("input_image" | "computer_screenshot") => text(json, "image_url").map(image).map(ContentBlock::Image),
+        Some("input_image" | "computer_screenshot") => {
+            text(json, "image_url").map(image).map(ContentBlock::Image)
+        }
         None => printed(json).map(ContentBlock::Text),
         _ => None,
     };
@@ -246,7 +309,10 @@ fn part<'j>(json: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> ContentBlock<'j>
 
 /// What a command that a shell ran printed.
 fn printed<'j>(json: &'j Json<'j>) -> Option<Cow<'j, str>> {
-    let (out, errors) = (text(json, "stdout")?, text(json, "stderr").unwrap_or_default());
+    let (out, errors) = (
+        text(json, "stdout")?,
+        text(json, "stderr").unwrap_or_default(),
+    );
     Some(match (out.is_empty(), errors.is_empty()) {
         (_, true) => out,
         (true, false) => errors,
@@ -255,12 +321,17 @@ fn printed<'j>(json: &'j Json<'j>) -> Option<Cow<'j, str>> {
 }
 
 fn image(url: Cow<'_, str>) -> ImageBlock<'_> {
-    let parts = parse_data_uri(&url).map(|(media_type, data)| (media_type.to_owned(), data.to_owned()));
+    let parts =
+        parse_data_uri(&url).map(|(media_type, data)| (media_type.to_owned(), data.to_owned()));
     match parts {
-        Some((media_type, data)) => {
-            ImageBlock { source: ImageSource::Base64(data.into()), media_type: media_type.into() }
-        }
-        None => ImageBlock { source: ImageSource::Url(url), media_type: ASSUMED_IMAGE_TYPE.into() },
+        Some((media_type, data)) => ImageBlock {
+            source: ImageSource::Base64(data.into()),
+            media_type: media_type.into(),
+        },
+        None => ImageBlock {
+            source: ImageSource::Url(url),
+            media_type: ASSUMED_IMAGE_TYPE.into(),
+        },
     }
 }
 
@@ -270,11 +341,18 @@ fn tool<'j>(json: &'j Json<'j>, reader: &Reader<'_, 'j>) -> RequestTool<'j> {
         Some(name) => RequestTool::Defined(ToolDefinition {
             name,
             description: text(json, "description").unwrap_or_default(),
-            input_schema: json.get("parameters").and_then(Json::as_object).map(Object::reborrow).unwrap_or_default(),
+            input_schema: json
+                .get("parameters")
+                .and_then(Json::as_object)
+                .map(Object::reborrow)
+                .unwrap_or_default(),
             side_effects: SideEffects::None,
             requires_workspace: false,
         }),
-        None => RequestTool::Wire { adapter: Cow::Borrowed(reader.key()), json: json.reborrow() },
+        None => RequestTool::Wire {
+            adapter: Cow::Borrowed(reader.key()),
+            json: json.reborrow(),
+        },
     }
 }
 
@@ -283,12 +361,21 @@ pub(super) fn answered_at(body: &Json) -> Option<Timestamp> {
     moment_of(body, &["created_at"])
 }
 
-pub(super) fn response<'j>(body: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> Result<Response<'j>, Unreadable> {
-    let output = body.get("output").and_then(Json::as_array).ok_or(Unreadable("no list of output".into()))?;
+pub(super) fn response<'j>(
+    body: &'j Json<'j>,
+    reader: &mut Reader<'_, 'j>,
+) -> Result<Response<'j>, Unreadable> {
+    let output = body
+        .get("output")
+        .and_then(Json::as_array)
+        .ok_or(Unreadable("no list of output".into()))?;
     let blocks = made(output, reader);
     let reason = stop_reason(body, &blocks);
     reader.choice(Place::member("output"), blocks, reason);
-    if matches!(body.get("status").and_then(Json::as_str), Some("queued" | "in_progress")) {
+    if matches!(
+        body.get("status").and_then(Json::as_str),
+        Some("queued" | "in_progress")
+    ) {
         reader.partial();
     }
     Ok(Response {
@@ -302,24 +389,33 @@ pub(super) fn response<'j>(body: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> R
 }
 
 fn stop_reason(body: &Json, blocks: &[ContentBlock]) -> Option<StopReason> {
-    let calls = blocks.iter().any(|block| matches!(block, ContentBlock::ToolUse(_)));
-    let incomplete = body.get("incomplete_details").and_then(|details| details.get("reason")).and_then(Json::as_str);
-    Some(match (body.get("status").and_then(Json::as_str)?, incomplete) {
-        ("completed", _) if calls => StopReason::ToolUse,
-        ("completed", _) => StopReason::EndTurn,
-        ("incomplete", Some("max_output_tokens")) => StopReason::MaxTokens,
-        ("incomplete", _) => StopReason::EndTurn,
-        ("cancelled", _) => StopReason::Cancelled,
-        ("failed", _) => StopReason::Error,
-        _ => return None,
-    })
+    let calls = blocks
+        .iter()
+        .any(|block| matches!(block, ContentBlock::ToolUse(_)));
+    let incomplete = body
+        .get("incomplete_details")
+        .and_then(|details| details.get("reason"))
+        .and_then(Json::as_str);
+    Some(
+        match (body.get("status").and_then(Json::as_str)?, incomplete) {
+            ("completed", _) if calls => StopReason::ToolUse,
+            ("completed", _) => StopReason::EndTurn,
+            ("incomplete", Some("max_output_tokens")) => StopReason::MaxTokens,
+            ("incomplete", _) => StopReason::EndTurn,
+            ("cancelled", _) => StopReason::Cancelled,
+            ("failed", _) => StopReason::Error,
+            _ => return None,
+        },
+    )
 }
 
 /// `input_tokens` counts what was read from and written to the cache too; ours are disjoint.
 fn token_usage(json: &Json, reader: &mut Reader) -> TokenUsage {
     let details = json.get("input_tokens_details").unwrap_or(&Json::Null);
     let (prompt, total) = (count(json, "input_tokens"), count(json, "total_tokens"));
-    let reasoning = json.get("output_tokens_details").map_or(0, |details| count(details, "reasoning_tokens"));
+    let reasoning = json
+        .get("output_tokens_details")
+        .map_or(0, |details| count(details, "reasoning_tokens"));
     let counts = PromptCount {
         prompt,
         cached: count(details, "cached_tokens"),
@@ -350,20 +446,49 @@ mod tests {
             {"type":"mcp_approval_response","approval_request_id":"r1","approve":true}]}"#;
         let body = Json::parse(body.as_bytes()).unwrap();
         let context = ReadContext::at(Timestamp::from_seconds(5));
-        let read = read_request(&OPENAI_RESPONSES, &body, &mut Conversation::new(""), &context).unwrap();
+        let read = read_request(
+            &OPENAI_RESPONSES,
+            &body,
+            &mut Conversation::new(""),
+            &context,
+        )
+        .unwrap();
         let messages = &read.request.messages;
         let roles: Vec<_> = messages.iter().map(|message| message.role).collect();
         let (made, told) = (Role::Assistant, Role::Tool);
-        assert_eq!(roles, [Role::User, made, told, made, told, made, told, made, Role::User]);
+        assert_eq!(
+            roles,
+            [
+                Role::User,
+                made,
+                told,
+                made,
+                told,
+                made,
+                told,
+                made,
+                Role::User
+            ]
+        );
         let named = |at: usize| match &messages[at].content[0] {
             ContentBlock::ToolUse(call) => (call.name.to_string(), call.id.to_string(), false),
-            ContentBlock::ToolResult(result) => (String::new(), result.tool_use_id.to_string(), result.is_error),
+            ContentBlock::ToolResult(result) => (
+                String::new(),
+                result.tool_use_id.to_string(),
+                result.is_error,
+            ),
             other => panic!("{other:?}"),
         };
-        for (at, (name, failed)) in [(1, ("computer", false)), (3, ("local_shell", false)), (5, ("apply_patch", true))]
-        {
+        for (at, (name, failed)) in [
+            (1, ("computer", false)),
+            (3, ("local_shell", false)),
+            (5, ("apply_patch", true)),
+        ] {
             let (call, result) = (named(at), named(at + 1));
-            assert_eq!((call.0.as_str(), call.1, failed), (name, result.1, result.2));
+            assert_eq!(
+                (call.0.as_str(), call.1, failed),
+                (name, result.1, result.2)
+            );
         }
     }
 }

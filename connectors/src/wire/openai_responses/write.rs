@@ -1,7 +1,9 @@
 //! Canonical to wire.
 
 use gristmill_schemas::json::{Json, Object};
-use gristmill_schemas::message::block::{ImageBlock, ImageSource, Origin, ToolResultBlock, ToolUseBlock};
+use gristmill_schemas::message::block::{
+    ImageBlock, ImageSource, Origin, ToolResultBlock, ToolUseBlock,
+};
 use gristmill_schemas::message::request::{Request, RequestTool, Response, StopReason, TokenUsage};
 use gristmill_schemas::message::{ContentBlock, Message, Role};
 
@@ -15,7 +17,10 @@ use super::USUAL;
 pub(super) fn request<'m>(request: &'m Request<'m>, writer: &mut Writer<'_>) -> Written<'m> {
     let mut body = Object::new();
     if let Some(model) = &request.model {
-        body.insert("model", gristmill_schemas::message::model_id::wire_name(model));
+        body.insert(
+            "model",
+            gristmill_schemas::message::model_id::wire_name(model),
+        );
     }
     let (list, places, system) = input(request, writer);
     let texts = instruction_texts(request, system);
@@ -23,7 +28,11 @@ pub(super) fn request<'m>(request: &'m Request<'m>, writer: &mut Writer<'_>) -> 
         body.insert("instructions", texts.join("\n\n"));
     }
     body.insert("input", list);
-    let tools: Vec<Json> = request.tools.iter().filter_map(|tool| self::tool(tool, writer)).collect();
+    let tools: Vec<Json> = request
+        .tools
+        .iter()
+        .filter_map(|tool| self::tool(tool, writer))
+        .collect();
     if !tools.is_empty() {
         body.insert("tools", tools);
     }
@@ -39,7 +48,10 @@ pub(super) fn request<'m>(request: &'m Request<'m>, writer: &mut Writer<'_>) -> 
     if request.stream {
         body.insert("stream", true);
     }
-    Written { body: Json::Object(body), places }
+    Written {
+        body: Json::Object(body),
+        places,
+    }
 }
 
 fn format<'m>(schema: &'m Json<'m>) -> Object<'m> {
@@ -50,13 +62,26 @@ fn format<'m>(schema: &'m Json<'m>) -> Object<'m> {
     format
 }
 
-/// The items, where each unit stands among them, and the texts of those units that are instructions.
-fn input<'m>(request: &'m Request<'m>, writer: &mut Writer<'_>) -> (Vec<Json<'m>>, Vec<Option<Place>>, Vec<&'m str>) {
+/// The items, where each unit stands among them, and the texts of those units that are
+/// instructions.
+fn input<'m>(
+    request: &'m Request<'m>,
+    writer: &mut Writer<'_>,
+) -> (Vec<Json<'m>>, Vec<Option<Place>>, Vec<&'m str>) {
     let (mut list, mut places, mut system) = (Vec::new(), Vec::new(), Vec::new());
     for unit in writer.units() {
-        let messages: Vec<&Message> = unit.messages.iter().filter_map(|&index| request.messages.get(index)).collect();
+        let messages: Vec<&Message> = unit
+            .messages
+            .iter()
+            .filter_map(|&index| request.messages.get(index))
+            .collect();
         if is_instructions(&unit, &messages) {
-            system.extend(messages.iter().flat_map(|message| &message.content).filter_map(ContentBlock::as_text));
+            system.extend(
+                messages
+                    .iter()
+                    .flat_map(|message| &message.content)
+                    .filter_map(ContentBlock::as_text),
+            );
             places.push(Some(Place::member("instructions")));
             continue;
         }
@@ -75,9 +100,12 @@ fn input<'m>(request: &'m Request<'m>, writer: &mut Writer<'_>) -> (Vec<Json<'m>
     (list, places, system)
 }
 
-/// System messages that lead the conversation are instructions; one that stood inside it stays there.
+/// System messages that lead the conversation are instructions; one that stood inside it stays
+/// there.
 fn is_instructions(unit: &WriteUnit, messages: &[&Message]) -> bool {
-    let system = messages.first().is_some_and(|message| message.role == Role::System);
+    let system = messages
+        .first()
+        .is_some_and(|message| message.role == Role::System);
     system && !(unit.kept && unit.messages.first().is_some_and(|&index| index > 0))
 }
 
@@ -86,7 +114,11 @@ fn items<'m>(message: &'m Message<'m>, writer: &mut Writer<'_>) -> Vec<Json<'m>>
     match message.role {
         Role::User | Role::System => said(message, writer).into_iter().collect(),
         Role::Assistant => made(message, false, writer),
-        Role::Tool => message.content.iter().filter_map(|block| result(message, block, writer)).collect(),
+        Role::Tool => message
+            .content
+            .iter()
+            .filter_map(|block| result(message, block, writer))
+            .collect(),
     }
 }
 
@@ -95,7 +127,10 @@ fn said<'m>(message: &'m Message<'m>, writer: &mut Writer<'_>) -> Option<Json<'m
     let content = match message.content.as_slice() {
         [ContentBlock::Text(text)] => Json::from(&**text),
         blocks => {
-            let parts: Vec<Json> = blocks.iter().filter_map(|block| part(message, block, writer)).collect();
+            let parts: Vec<Json> = blocks
+                .iter()
+                .filter_map(|block| part(message, block, writer))
+                .collect();
             if parts.is_empty() {
                 return None;
             }
@@ -107,7 +142,11 @@ fn said<'m>(message: &'m Message<'m>, writer: &mut Writer<'_>) -> Option<Json<'m
     Some(Json::Object(item))
 }
 
-fn part<'m>(message: &'m Message<'m>, block: &'m ContentBlock<'m>, writer: &mut Writer<'_>) -> Option<Json<'m>> {
+fn part<'m>(
+    message: &'m Message<'m>,
+    block: &'m ContentBlock<'m>,
+    writer: &mut Writer<'_>,
+) -> Option<Json<'m>> {
     let written = match block {
         ContentBlock::Text(text) => Ok(text_part("input_text", text)),
         ContentBlock::Image(image) => image_part(image, writer).ok_or(DropReason::FileUnavailable),
@@ -138,7 +177,11 @@ fn image_part<'m>(image: &'m ImageBlock<'m>, writer: &Writer<'_>) -> Option<Json
         ImageSource::Base64(data) => Json::from(format!("data:{};base64,{data}", image.media_type)),
         ImageSource::FileRef(path) => {
             let data = writer.file_base64(path)?;
-            let media_type = if image.media_type.is_empty() { media_type_of_path(path) } else { &image.media_type };
+            let media_type = if image.media_type.is_empty() {
+                media_type_of_path(path)
+            } else {
+                &image.media_type
+            };
             Json::from(format!("data:{media_type};base64,{data}"))
         }
     };
@@ -147,8 +190,8 @@ fn image_part<'m>(image: &'m ImageBlock<'m>, writer: &Writer<'_>) -> Option<Json
     Some(Json::Object(part))
 }
 
-/// A text, a thought and each call are items of their own; texts in a row are one item. `answer` says that they stand in a
-/// response, whose items carry a status.
+/// A text, a thought and each call are items of their own; texts in a row are one item. `answer`
+/// says that they stand in a response, whose items carry a status.
 fn made<'m>(message: &'m Message<'m>, answer: bool, writer: &mut Writer<'_>) -> Vec<Json<'m>> {
     let mut list = Vec::new();
     let mut texts = Vec::new();
@@ -221,7 +264,11 @@ fn made_item<'m>(
 /// Encrypted thoughts mean something only to whoever made them.
 fn takes_thought(message: &Message, writer: &Writer<'_>) -> Result<(), DropReason> {
     let made_here = message.metadata.provider.as_deref() == Some(writer.provider());
-    if writer.plain() || made_here || writer.is_own(message) { Ok(()) } else { Err(DropReason::ForeignThinking) }
+    if writer.plain() || made_here || writer.is_own(message) {
+        Ok(())
+    } else {
+        Err(DropReason::ForeignThinking)
+    }
 }
 
 fn call_item<'m>(call: &'m ToolUseBlock<'m>, answer: bool, writer: &mut Writer<'_>) -> Json<'m> {
@@ -235,19 +282,34 @@ fn call_item<'m>(call: &'m ToolUseBlock<'m>, answer: bool, writer: &mut Writer<'
     Json::Object(item)
 }
 
-fn result<'m>(message: &'m Message<'m>, block: &'m ContentBlock<'m>, writer: &mut Writer<'_>) -> Option<Json<'m>> {
-    let ContentBlock::ToolResult(result) = block else { return None };
+fn result<'m>(
+    message: &'m Message<'m>,
+    block: &'m ContentBlock<'m>,
+    writer: &mut Writer<'_>,
+) -> Option<Json<'m>> {
+    let ContentBlock::ToolResult(result) = block else {
+        return None;
+    };
     let mut item = object("type", "function_call_output");
     item.insert("call_id", writer.call_id(&result.tool_use_id));
     item.insert("output", output(message, result, writer));
     Some(Json::Object(item))
 }
 
-fn output<'m>(message: &'m Message<'m>, result: &'m ToolResultBlock<'m>, writer: &mut Writer<'_>) -> Json<'m> {
+fn output<'m>(
+    message: &'m Message<'m>,
+    result: &'m ToolResultBlock<'m>,
+    writer: &mut Writer<'_>,
+) -> Json<'m> {
     match result.content.as_slice() {
         [] => Json::from(""),
         [ContentBlock::Text(text)] => Json::from(&**text),
-        blocks => Json::Array(blocks.iter().filter_map(|block| part(message, block, writer)).collect()),
+        blocks => Json::Array(
+            blocks
+                .iter()
+                .filter_map(|block| part(message, block, writer))
+                .collect(),
+        ),
     }
 }
 
@@ -268,18 +330,32 @@ pub(super) fn response<'m>(response: &'m Response<'m>, writer: &mut Writer<'_>) 
     let choice = response.choices.first();
     let mut body = object("id", response.id.as_deref().map_or(Json::Null, Json::from));
     body.insert("object", "response");
-    body.insert("created_at", response.created_at.map_or(0, |time| time.micros().div_euclid(1_000_000)));
-    body.insert("model", response.model.as_deref().map_or(Json::Null, Json::from));
+    body.insert(
+        "created_at",
+        response
+            .created_at
+            .map_or(0, |time| time.micros().div_euclid(1_000_000)),
+    );
+    body.insert(
+        "model",
+        response.model.as_deref().map_or(Json::Null, Json::from),
+    );
     let reason = choice.and_then(|choice| choice.stop_reason);
     body.insert("status", status(reason));
     body.insert("error", Json::Null);
-    let limit = (reason == Some(StopReason::MaxTokens)).then(|| object("reason", "max_output_tokens"));
+    let limit =
+        (reason == Some(StopReason::MaxTokens)).then(|| object("reason", "max_output_tokens"));
     body.insert("incomplete_details", limit.map_or(Json::Null, Json::Object));
-    body.insert("output", choice.map_or_else(Vec::new, |choice| made(&choice.message, true, writer)));
+    body.insert(
+        "output",
+        choice.map_or_else(Vec::new, |choice| made(&choice.message, true, writer)),
+    );
     if let Some(usage) = &response.usage {
         body.insert("usage", self::usage(usage));
     }
-    let places = (0..response.choices.len()).map(|index| (index == 0).then(|| Place::member("output"))).collect();
+    let places = (0..response.choices.len())
+        .map(|index| (index == 0).then(|| Place::member("output")))
+        .collect();
     let mut body = Json::Object(body);
     if !writer.plain() {
         USUAL.lay_over(&mut body);
@@ -305,6 +381,9 @@ fn usage(usage: &TokenUsage) -> Object<'static> {
     let mut wire = object("input_tokens", usage.prompt_tokens());
     wire.insert("input_tokens_details", details);
     wire.insert("output_tokens", usage.output_tokens);
-    wire.insert("total_tokens", usage.prompt_tokens().saturating_add(usage.output_tokens));
+    wire.insert(
+        "total_tokens",
+        usage.prompt_tokens().saturating_add(usage.output_tokens),
+    );
     wire
 }

@@ -7,7 +7,8 @@ use gristmill_schemas::json::{Json, Object};
 
 use super::{Edit, Patch, Piece, Step, Template};
 
-/// A patch may copy at most so many bytes out of the value that it is applied to: more is an attack, not a residual.
+/// A patch may copy at most so many bytes out of the value that it is applied to: more is an
+/// attack, not a residual.
 pub const OUTPUT_LIMIT_BYTES: usize = 256 << 20;
 
 /// Why a patch doesn't fit the value that it is applied to.
@@ -37,7 +38,10 @@ pub enum ApplyError {
 /// # Errors
 /// Where the patch wasn't made from this value.
 pub fn apply<'a>(patch: &Patch<'a>, old: &Json<'a>) -> Result<Json<'a>, ApplyError> {
-    let mut applier = Applier { root: old, budget_bytes: OUTPUT_LIMIT_BYTES };
+    let mut applier = Applier {
+        root: old,
+        budget_bytes: OUTPUT_LIMIT_BYTES,
+    };
     applier.patch(patch, old)
 }
 
@@ -51,7 +55,8 @@ impl<'r, 'a> Applier<'r, 'a> {
         match (patch, old) {
             (Patch::Replace(template), _) => self.template(template),
             (Patch::Restyle(style), Json::String(text)) => {
-                let value = Json::parse(text.as_bytes()).map_err(|_| kind_error("a string of JSON", old))?;
+                let value = Json::parse(text.as_bytes())
+                    .map_err(|_| kind_error("a string of JSON", old))?;
                 Ok(Json::from(style.write(&value)))
             }
             (Patch::Members(edits), Json::Object(object)) => self.members(edits, object),
@@ -62,7 +67,11 @@ impl<'r, 'a> Applier<'r, 'a> {
         }
     }
 
-    fn members(&mut self, edits: &[(Cow<'a, str>, Edit<'a>)], old: &Object<'a>) -> Result<Json<'a>, ApplyError> {
+    fn members(
+        &mut self,
+        edits: &[(Cow<'a, str>, Edit<'a>)],
+        old: &Object<'a>,
+    ) -> Result<Json<'a>, ApplyError> {
         let by_key: HashMap<&str, &Edit> = edits.iter().map(|(key, edit)| (&**key, edit)).collect();
         let mut new = Vec::with_capacity(old.len() + edits.len());
         for (key, value) in old.members() {
@@ -78,7 +87,9 @@ impl<'r, 'a> Applier<'r, 'a> {
         for (key, edit) in edits.iter().filter(|(key, _)| before.get(key).is_none()) {
             match edit {
                 Edit::Set(template) => new.push((key.clone(), self.template(template)?)),
-                Edit::Remove | Edit::Change(_) => return Err(ApplyError::Reference(key.to_string())),
+                Edit::Remove | Edit::Change(_) => {
+                    return Err(ApplyError::Reference(key.to_string()));
+                }
             }
         }
         let new: Object = new.into_iter().collect();
@@ -117,11 +128,16 @@ impl<'r, 'a> Applier<'r, 'a> {
                 found.clone()
             }
             Template::Text(pieces) => Json::from(self.text(pieces)?),
-            Template::Array(items) => {
-                Json::Array(items.iter().map(|item| self.template(item)).collect::<Result<_, _>>()?)
-            }
+            Template::Array(items) => Json::Array(
+                items
+                    .iter()
+                    .map(|item| self.template(item))
+                    .collect::<Result<_, _>>()?,
+            ),
             Template::Object(members) => {
-                let members = members.iter().map(|(key, value)| Ok((key.clone(), self.template(value)?)));
+                let members = members
+                    .iter()
+                    .map(|(key, value)| Ok((key.clone(), self.template(value)?)));
                 Json::Object(members.collect::<Result<_, ApplyError>>()?)
             }
         })
@@ -132,11 +148,21 @@ impl<'r, 'a> Applier<'r, 'a> {
         for piece in pieces {
             match piece {
                 Piece::Literal(literal) => text.push_str(literal),
-                Piece::Slice { pointer, start, end } => {
+                Piece::Slice {
+                    pointer,
+                    start,
+                    end,
+                } => {
                     let missing = || ApplyError::Reference(format!("{pointer}[{start}..{end}]"));
-                    let slice = self.at(pointer)?.as_str().and_then(|text| text.get(*start..*end));
+                    let slice = self
+                        .at(pointer)?
+                        .as_str()
+                        .and_then(|text| text.get(*start..*end));
                     let slice = slice.ok_or_else(missing)?;
-                    self.budget_bytes = self.budget_bytes.checked_sub(slice.len()).ok_or(ApplyError::TooLarge)?;
+                    self.budget_bytes = self
+                        .budget_bytes
+                        .checked_sub(slice.len())
+                        .ok_or(ApplyError::TooLarge)?;
                     text.push_str(slice);
                 }
             }
@@ -150,7 +176,10 @@ impl<'r, 'a> Applier<'r, 'a> {
 
     /// Counts the nodes that a reference copies; the text of strings is borrowed.
     fn spend(&mut self, json: &Json) -> Result<(), ApplyError> {
-        self.budget_bytes = self.budget_bytes.checked_sub(size_of::<Json>()).ok_or(ApplyError::TooLarge)?;
+        self.budget_bytes = self
+            .budget_bytes
+            .checked_sub(size_of::<Json>())
+            .ok_or(ApplyError::TooLarge)?;
         match json {
             Json::Array(items) => items.iter().try_for_each(|item| self.spend(item)),
             Json::Object(object) => object.iter().try_for_each(|(_, value)| self.spend(value)),
@@ -165,12 +194,17 @@ fn lookup<'r, 'a>(root: &'r Json<'a>, pointer: &str) -> Option<&'r Json<'a>> {
         return Some(root);
     }
     let tokens = pointer.strip_prefix('/')?.split('/');
-    tokens.map(|token| token.replace("~1", "/").replace("~0", "~")).try_fold(root, |json, token| match json {
-        Json::Array(items) => items.get(token.parse::<usize>().ok()?),
-        json => json.get(&token),
-    })
+    tokens
+        .map(|token| token.replace("~1", "/").replace("~0", "~"))
+        .try_fold(root, |json, token| match json {
+            Json::Array(items) => items.get(token.parse::<usize>().ok()?),
+            json => json.get(&token),
+        })
 }
 
 fn kind_error(expected: &'static str, found: &Json) -> ApplyError {
-    ApplyError::Kind { expected, found: found.kind() }
+    ApplyError::Kind {
+        expected,
+        found: found.kind(),
+    }
 }

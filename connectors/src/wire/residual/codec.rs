@@ -51,10 +51,16 @@ fn template_to_json(template: Template<'_>) -> Json<'_> {
     match template {
         Template::Literal(json) => escape(json),
         Template::At(pointer) => single(REFERENCE, Json::from(pointer)),
-        Template::Text(pieces) => single(REFERENCE, Json::Array(pieces.into_iter().map(piece_to_json).collect())),
+        Template::Text(pieces) => single(
+            REFERENCE,
+            Json::Array(pieces.into_iter().map(piece_to_json).collect()),
+        ),
         Template::Array(items) => Json::Array(items.into_iter().map(template_to_json).collect()),
         Template::Object(members) => {
-            let object = members.into_iter().map(|(key, value)| (key, template_to_json(value))).collect();
+            let object = members
+                .into_iter()
+                .map(|(key, value)| (key, template_to_json(value)))
+                .collect();
             escape_reference(object)
         }
     }
@@ -63,9 +69,15 @@ fn template_to_json(template: Template<'_>) -> Json<'_> {
 fn piece_to_json(piece: Piece<'_>) -> Json<'_> {
     match piece {
         Piece::Literal(text) => Json::String(text),
-        Piece::Slice { pointer, start, end } => {
-            Json::Array(vec![Json::from(pointer), Json::from(start as u64), Json::from(end as u64)])
-        }
+        Piece::Slice {
+            pointer,
+            start,
+            end,
+        } => Json::Array(vec![
+            Json::from(pointer),
+            Json::from(start as u64),
+            Json::from(end as u64),
+        ]),
     }
 }
 
@@ -73,7 +85,12 @@ fn piece_to_json(piece: Piece<'_>) -> Json<'_> {
 fn escape(json: Json<'_>) -> Json<'_> {
     match json {
         Json::Array(items) => Json::Array(items.into_iter().map(escape).collect()),
-        Json::Object(object) => escape_reference(object.into_iter().map(|(key, value)| (key, escape(value))).collect()),
+        Json::Object(object) => escape_reference(
+            object
+                .into_iter()
+                .map(|(key, value)| (key, escape(value)))
+                .collect(),
+        ),
         scalar => scalar,
     }
 }
@@ -92,20 +109,31 @@ fn escape_reference(object: Object<'_>) -> Json<'_> {
 /// If it spells none; a patch may come out of a file that anyone wrote.
 pub fn patch_from_json<'a>(json: &'a Json<'_>) -> Result<Patch<'a>, PatchError> {
     match json {
-        Json::Array(steps) => Ok(Patch::Items(steps.iter().map(step_from_json).collect::<Result<_, _>>()?)),
+        Json::Array(steps) => Ok(Patch::Items(
+            steps.iter().map(step_from_json).collect::<Result<_, _>>()?,
+        )),
         Json::Object(object) => match only_member(object) {
             Some((REPLACE, template)) => Ok(Patch::Replace(template_from_json(template)?)),
             Some((RESTYLE, code)) => {
                 let style = code.as_str().and_then(Style::from_code);
-                style.map(Patch::Restyle).ok_or_else(|| error("a style", code))
+                style
+                    .map(Patch::Restyle)
+                    .ok_or_else(|| error("a style", code))
             }
-            _ => Ok(Patch::Members(object.iter().map(edit_from_json).collect::<Result<_, _>>()?)),
+            _ => Ok(Patch::Members(
+                object
+                    .iter()
+                    .map(edit_from_json)
+                    .collect::<Result<_, _>>()?,
+            )),
         },
         other => Err(error("a patch", other)),
     }
 }
 
-fn edit_from_json<'a>((key, value): (&'a str, &'a Json<'_>)) -> Result<(Cow<'a, str>, Edit<'a>), PatchError> {
+fn edit_from_json<'a>(
+    (key, value): (&'a str, &'a Json<'_>),
+) -> Result<(Cow<'a, str>, Edit<'a>), PatchError> {
     let edit = |sign: char| key.strip_prefix(sign).map(Cow::Borrowed);
     if let Some(key) = edit('+') {
         return Ok((key, Edit::Set(template_from_json(value)?)));
@@ -118,7 +146,8 @@ fn edit_from_json<'a>((key, value): (&'a str, &'a Json<'_>)) -> Result<(Cow<'a, 
 }
 
 fn step_from_json<'a>(json: &'a Json<'_>) -> Result<Step<'a>, PatchError> {
-    let count = |count: i64| usize::try_from(count.unsigned_abs()).map_err(|_| error("a count", json));
+    let count =
+        |count: i64| usize::try_from(count.unsigned_abs()).map_err(|_| error("a count", json));
     match json {
         Json::Number(number) => match number.as_i64() {
             Some(number) if number >= 0 => count(number).map(Step::Keep),
@@ -139,12 +168,20 @@ fn step_from_json<'a>(json: &'a Json<'_>) -> Result<Step<'a>, PatchError> {
 
 fn template_from_json<'a>(json: &'a Json<'_>) -> Result<Template<'a>, PatchError> {
     match json {
-        Json::Array(items) => Ok(Template::Array(items.iter().map(template_from_json).collect::<Result<_, _>>()?)),
+        Json::Array(items) => Ok(Template::Array(
+            items
+                .iter()
+                .map(template_from_json)
+                .collect::<Result<_, _>>()?,
+        )),
         Json::Object(object) => match only_member(object) {
             Some((REFERENCE, Json::String(pointer))) => Ok(Template::At(pointer.to_string())),
-            Some((REFERENCE, Json::Array(pieces))) => {
-                Ok(Template::Text(pieces.iter().map(piece_from_json).collect::<Result<_, _>>()?))
-            }
+            Some((REFERENCE, Json::Array(pieces))) => Ok(Template::Text(
+                pieces
+                    .iter()
+                    .map(piece_from_json)
+                    .collect::<Result<_, _>>()?,
+            )),
             Some((REFERENCE, Json::Object(inner))) => members_from_json(inner),
             Some((REFERENCE, other)) => Err(error("a reference", other)),
             _ => members_from_json(object),
@@ -154,8 +191,12 @@ fn template_from_json<'a>(json: &'a Json<'_>) -> Result<Template<'a>, PatchError
 }
 
 fn members_from_json<'a>(object: &'a Object<'_>) -> Result<Template<'a>, PatchError> {
-    let members = object.iter().map(|(key, value)| Ok((Cow::Borrowed(key), template_from_json(value)?)));
-    Ok(Template::Object(members.collect::<Result<_, PatchError>>()?))
+    let members = object
+        .iter()
+        .map(|(key, value)| Ok((Cow::Borrowed(key), template_from_json(value)?)));
+    Ok(Template::Object(
+        members.collect::<Result<_, PatchError>>()?,
+    ))
 }
 
 fn piece_from_json<'a>(json: &'a Json<'_>) -> Result<Piece<'a>, PatchError> {
@@ -164,7 +205,11 @@ fn piece_from_json<'a>(json: &'a Json<'_>) -> Result<Piece<'a>, PatchError> {
         Json::String(text) => Ok(Piece::Literal(Cow::Borrowed(text))),
         Json::Array(parts) => match parts.as_slice() {
             [Json::String(pointer), start, end] => match (index(start), index(end)) {
-                (Some(start), Some(end)) => Ok(Piece::Slice { pointer: pointer.to_string(), start, end }),
+                (Some(start), Some(end)) => Ok(Piece::Slice {
+                    pointer: pointer.to_string(),
+                    start,
+                    end,
+                }),
                 _ => Err(error("a slice", json)),
             },
             _ => Err(error("a slice", json)),

@@ -9,12 +9,17 @@ use super::json_text::Style;
 use super::sources::{Sources, Token, push_token};
 use super::{Edit, Patch, Step, Template};
 
-/// What turns `old` into `new`; `None` if they are identical already (value for value, numbers to the letter).
+/// What turns `old` into `new`; `None` if they are identical already (value for value, numbers to
+/// the letter).
 ///
-/// Takes time linear in both, but for arrays whose lengths differ, whose items are paired (up to a limit) at the cost of their
-/// product.
+/// Takes time linear in both, but for arrays whose lengths differ, whose items are paired (up to a
+/// limit) at the cost of their product.
 pub fn diff<'b>(old: &Json, new: &Json<'b>) -> Option<Patch<'b>> {
-    let mut differ = Differ { root: old, sources: None, pointer: String::new() };
+    let mut differ = Differ {
+        root: old,
+        sources: None,
+        pointer: String::new(),
+    };
     differ.value(old, new)
 }
 
@@ -114,7 +119,10 @@ fn restyled(old: &str, new: &str) -> Option<Style> {
     if !looks_like_json(old) || !looks_like_json(new) {
         return None;
     }
-    let (old, value) = (Json::parse(old.as_bytes()).ok()?, Json::parse(new.as_bytes()).ok()?);
+    let (old, value) = (
+        Json::parse(old.as_bytes()).ok()?,
+        Json::parse(new.as_bytes()).ok()?,
+    );
     // Order counts here: the style is applied to what the old text spells.
     let style = Style::of(new, &value)?;
     (style.write(&old) == new).then_some(style)

@@ -1,5 +1,5 @@
-//! The style of JSON that stands inside a string, such as the arguments of a tool call: its value is canonical, its blanks and
-//! escapes aren't, and a style of a few letters keeps them.
+//! The style of JSON that stands inside a string, such as the arguments of a tool call: its value
+//! is canonical, its blanks and escapes aren't, and a style of a few letters keeps them.
 
 use gristmill_schemas::json::Json;
 
@@ -18,7 +18,10 @@ pub struct Style {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Layout {
     /// On one line, with or without a blank after commas and colons.
-    Line { comma_blank: bool, colon_blank: bool },
+    Line {
+        comma_blank: bool,
+        colon_blank: bool,
+    },
     /// A line per member, each level so many blanks further in.
     Indented(u8),
 }
@@ -29,7 +32,10 @@ const INDENT_LIMIT: u8 = 16;
 impl Style {
     /// Compact, with only the escapes that JSON demands.
     pub const COMPACT: Style = Style {
-        layout: Layout::Line { comma_blank: false, colon_blank: false },
+        layout: Layout::Line {
+            comma_blank: false,
+            colon_blank: false,
+        },
         ascii: false,
         html: false,
         slash: false,
@@ -44,7 +50,9 @@ impl Style {
             slash: text.contains("\\/"),
         };
         let layouts = candidate_layouts(text).into_iter();
-        layouts.map(|layout| Style { layout, ..base }).find(|style| style.write(value) == text)
+        layouts
+            .map(|layout| Style { layout, ..base })
+            .find(|style| style.write(value) == text)
     }
 
     /// `value` as text.
@@ -57,14 +65,18 @@ impl Style {
     fn write_value(&self, value: &Json, depth: usize, out: &mut String) {
         match value {
             Json::String(text) => self.write_string(text, out),
-            Json::Array(items) => self.write_list('[', ']', items.iter(), depth, out, |item, out| {
-                self.write_value(item, depth + 1, out);
-            }),
-            Json::Object(object) => self.write_list('{', '}', object.iter(), depth, out, |(key, value), out| {
-                self.write_string(key, out);
-                out.push_str(if self.colon_blank() { ": " } else { ":" });
-                self.write_value(value, depth + 1, out);
-            }),
+            Json::Array(items) => {
+                self.write_list('[', ']', items.iter(), depth, out, |item, out| {
+                    self.write_value(item, depth + 1, out);
+                })
+            }
+            Json::Object(object) => {
+                self.write_list('{', '}', object.iter(), depth, out, |(key, value), out| {
+                    self.write_string(key, out);
+                    out.push_str(if self.colon_blank() { ": " } else { ":" });
+                    self.write_value(value, depth + 1, out);
+                })
+            }
             scalar => scalar.write(out),
         }
     }
@@ -85,7 +97,9 @@ impl Style {
                 out.push(',');
             }
             match self.layout {
-                Layout::Line { comma_blank: true, .. } if index > 0 => out.push(' '),
+                Layout::Line {
+                    comma_blank: true, ..
+                } if index > 0 => out.push(' '),
                 Layout::Line { .. } => {}
                 Layout::Indented(width) => new_line(usize::from(width) * (depth + 1), out),
             }
@@ -98,7 +112,14 @@ impl Style {
     }
 
     fn colon_blank(&self) -> bool {
-        matches!(self.layout, Layout::Indented(_) | Layout::Line { colon_blank: true, .. })
+        matches!(
+            self.layout,
+            Layout::Indented(_)
+                | Layout::Line {
+                    colon_blank: true,
+                    ..
+                }
+        )
     }
 
     fn write_string(&self, text: &str, out: &mut String) {
@@ -112,18 +133,25 @@ impl Style {
                 '/' if self.slash => out.push_str("\\/"),
                 '<' | '>' | '&' if self.html => push_escape(letter as u16, out),
                 letter if self.ascii && !letter.is_ascii() => {
-                    letter.encode_utf16(&mut [0; 2]).iter().for_each(|&unit| push_escape(unit, out));
+                    letter
+                        .encode_utf16(&mut [0; 2])
+                        .iter()
+                        .for_each(|&unit| push_escape(unit, out));
                 }
                 letter => out.push(letter),
             }
         }
     }
 
-    /// The style in a few letters: `c` compact, `p` blanks after commas and colons, `o` after colons, `m` after commas, `iN`
-    /// indented by N; then `a` ASCII only, `h` `<>&` escaped, `s` slashes escaped.
+    /// The style in a few letters: `c` compact, `p` blanks after commas and colons, `o` after
+    /// colons, `m` after commas, `iN` indented by N; then `a` ASCII only, `h` `<>&` escaped, `s`
+    /// slashes escaped.
     pub fn code(&self) -> String {
         let mut code = match self.layout {
-            Layout::Line { comma_blank, colon_blank } => match (comma_blank, colon_blank) {
+            Layout::Line {
+                comma_blank,
+                colon_blank,
+            } => match (comma_blank, colon_blank) {
                 (false, false) => "c",
                 (true, true) => "p",
                 (false, true) => "o",
@@ -133,7 +161,12 @@ impl Style {
             Layout::Indented(width) => format!("i{width}"),
         };
         let flags = [(self.ascii, 'a'), (self.html, 'h'), (self.slash, 's')];
-        code.extend(flags.into_iter().filter(|(set, _)| *set).map(|(_, letter)| letter));
+        code.extend(
+            flags
+                .into_iter()
+                .filter(|(set, _)| *set)
+                .map(|(_, letter)| letter),
+        );
         code
     }
 
@@ -141,16 +174,30 @@ impl Style {
     pub fn from_code(code: &str) -> Option<Style> {
         let flags_at = code.find(['a', 'h', 's']).unwrap_or(code.len());
         let (layout, flags) = code.split_at(flags_at);
-        let line = |comma_blank, colon_blank| Layout::Line { comma_blank, colon_blank };
+        let line = |comma_blank, colon_blank| Layout::Line {
+            comma_blank,
+            colon_blank,
+        };
         let layout = match layout {
             "c" => line(false, false),
             "p" => line(true, true),
             "o" => line(false, true),
             "m" => line(true, false),
-            _ => Layout::Indented(layout.strip_prefix('i')?.parse().ok().filter(|width| *width <= INDENT_LIMIT)?),
+            _ => Layout::Indented(
+                layout
+                    .strip_prefix('i')?
+                    .parse()
+                    .ok()
+                    .filter(|width| *width <= INDENT_LIMIT)?,
+            ),
         };
         let has = |letter| flags.contains(letter);
-        Some(Style { layout, ascii: has('a'), html: has('h'), slash: has('s') })
+        Some(Style {
+            layout,
+            ascii: has('a'),
+            html: has('h'),
+            slash: has('s'),
+        })
     }
 }
 
@@ -165,12 +212,20 @@ fn candidate_layouts(text: &str) -> Vec<Layout> {
             .into_iter()
             .collect();
     }
-    let line = |comma_blank, colon_blank| Layout::Line { comma_blank, colon_blank };
+    let line = |comma_blank, colon_blank| Layout::Line {
+        comma_blank,
+        colon_blank,
+    };
     match (text.contains(", "), text.contains(": ")) {
         (false, false) => vec![line(false, false)],
         (true, false) => vec![line(true, false), line(false, false)],
         (false, true) => vec![line(true, true), line(false, true), line(false, false)],
-        (true, true) => vec![line(true, true), line(false, true), line(true, false), line(false, false)],
+        (true, true) => vec![
+            line(true, true),
+            line(false, true),
+            line(true, false),
+            line(false, false),
+        ],
     }
 }
 
@@ -211,13 +266,22 @@ mod tests {
 
     #[test]
     fn text_that_no_style_writes_has_none() {
-        for text in [" {}", r#"{"a" :1}"#, r#"{"a":1,"b": 2}"#, "{\n\t\"a\": 1\n}", r#"{"a":"\u0041"}"#, "{\"a\":1}\n"]
-        {
+        for text in [
+            " {}",
+            r#"{"a" :1}"#,
+            r#"{"a":1,"b": 2}"#,
+            "{\n\t\"a\": 1\n}",
+            r#"{"a":"\u0041"}"#,
+            "{\"a\":1}\n",
+        ] {
             let value = Json::parse(text.as_bytes()).unwrap();
             assert_eq!(Style::of(text, &value), None, "{text}");
         }
         for code in ["", "x", "i", "i99", "ca!"] {
-            assert!(Style::from_code(code).is_none_or(|style| style.code() != code), "{code}");
+            assert!(
+                Style::from_code(code).is_none_or(|style| style.code() != code),
+                "{code}"
+            );
         }
     }
 }

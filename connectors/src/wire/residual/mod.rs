@@ -1,9 +1,10 @@
 //! Residuals: what an adapter's own writing leaves out, as a compact patch.
 //!
-//! After a provider's JSON has been read into canonical messages, the same adapter writes them again; the difference
-//! between that *projection* and the original is all that the canonical model couldn't hold. It travels in `provider_raw`,
-//! and writing back to the same provider applies it: the round trip is equal by construction, whatever the adapter forgot,
-//! and a good adapter's residual is small.
+//! After a provider's JSON has been read into canonical messages, the same adapter writes them
+//! again; the difference between that *projection* and the original is all that the canonical model
+//! couldn't hold. It travels in `provider_raw`, and writing back to the same provider applies it:
+//! the round trip is equal by construction, whatever the adapter forgot, and a good adapter's
+//! residual is small.
 //!
 //! ```text
 //! apply(diff(a, b), a) == b      value for value, numbers to the letter
@@ -18,8 +19,8 @@
 //! | `{"+k": T, "-k": 0, "~k": P}` | members of an object are set, removed, patched; the others stay |
 //! | `[3, -1, P, [T]]` | items of an array: keep three, skip one, patch one (`{"~": P}` if `P` is an array), insert one; the rest stays |
 //!
-//! A template is JSON in which an object with the one key `$` stands for a part of the projection, so that a text which only
-//! moved or changed its wrapping isn't stored twice:
+//! A template is JSON in which an object with the one key `$` stands for a part of the projection,
+//! so that a text which only moved or changed its wrapping isn't stored twice:
 //!
 //! | form | meaning |
 //! |---|---|
@@ -27,7 +28,8 @@
 //! | `{"$": [["/content/0/text", 5, 9], "and"]}` | text in pieces: bytes 5 to 9 of the string there, then `and` |
 //! | `{"$": {…}}` | the object itself, for one that has the one key `$` |
 //!
-//! What lives here: the patch, its making, its applying and its JSON. What doesn't: any knowledge of providers.
+//! What lives here: the patch, its making, its applying and its JSON. What doesn't: any knowledge
+//! of providers.
 
 mod align;
 mod apply;

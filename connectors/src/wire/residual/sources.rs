@@ -26,8 +26,11 @@ pub(super) struct Sources<'a> {
 
 impl<'a> Sources<'a> {
     pub(super) fn of(root: &'a Json<'a>) -> Self {
-        let mut sources =
-            Sources { known: FxHashMap::default(), long_strings: Vec::new(), search_budget_bytes: SEARCH_LIMIT_BYTES };
+        let mut sources = Sources {
+            known: FxHashMap::default(),
+            long_strings: Vec::new(),
+            search_budget_bytes: SEARCH_LIMIT_BYTES,
+        };
         sources.add(root, &mut String::new());
         sources
     }
@@ -49,7 +52,9 @@ impl<'a> Sources<'a> {
             _ => false,
         };
         if is_worth_it {
-            self.known.entry(hash).or_insert_with(|| (pointer.clone(), json));
+            self.known
+                .entry(hash)
+                .or_insert_with(|| (pointer.clone(), json));
         }
         (hash, size)
     }
@@ -60,12 +65,18 @@ impl<'a> Sources<'a> {
             Json::String(text) => self.text(text, None),
             Json::Array(items) => match self.tree(json) {
                 Some(template) => template,
-                None => collapse(json, Template::Array(items.iter().map(|item| self.template(item)).collect())),
+                None => collapse(
+                    json,
+                    Template::Array(items.iter().map(|item| self.template(item)).collect()),
+                ),
             },
             Json::Object(object) => match self.tree(json) {
                 Some(template) => template,
                 None => {
-                    let members = object.members().iter().map(|(key, value)| (key.clone(), self.template(value)));
+                    let members = object
+                        .members()
+                        .iter()
+                        .map(|(key, value)| (key.clone(), self.template(value)));
                     collapse(json, Template::Object(members.collect()))
                 }
             },
@@ -75,7 +86,11 @@ impl<'a> Sources<'a> {
 
     fn tree<'b>(&self, json: &Json) -> Option<Template<'b>> {
         let (hash, size) = hash_of(json);
-        if size < SHORTEST_REFERENCE_BYTES { None } else { self.at(hash, |found| found.is_identical(json)) }
+        if size < SHORTEST_REFERENCE_BYTES {
+            None
+        } else {
+            self.at(hash, |found| found.is_identical(json))
+        }
     }
 
     /// A reference to what is known by `hash`, if it `is_it` indeed.
@@ -85,24 +100,39 @@ impl<'a> Sources<'a> {
     }
 
     /// `text` as a template; `old` is the string that stood in its place, with its pointer.
-    pub(super) fn text<'b>(&mut self, text: &Cow<'b, str>, old: Option<(&str, &str)>) -> Template<'b> {
+    pub(super) fn text<'b>(
+        &mut self,
+        text: &Cow<'b, str>,
+        old: Option<(&str, &str)>,
+    ) -> Template<'b> {
         let literal = || Template::Literal(Json::String(text.clone()));
         if text.len() < SHORTEST_REFERENCE_BYTES {
             return literal();
         }
         let whole = self.at(string_hash(text), |found| found.as_str() == Some(text));
         let spliced = || old.and_then(|(pointer, old)| splice(pointer, old, text));
-        whole.or_else(spliced).or_else(|| self.slice(text)).unwrap_or_else(literal)
+        whole
+            .or_else(spliced)
+            .or_else(|| self.slice(text))
+            .unwrap_or_else(literal)
     }
 
     /// `text` as a piece of a longer string of the projection.
     fn slice<'b>(&mut self, text: &str) -> Option<Template<'b>> {
         // Getting ready to search takes about as long as searching, so it is done once for all.
         let sought = LazyCell::new(|| Finder::new(text));
-        for (pointer, long) in self.long_strings.iter().filter(|(_, long)| long.len() > text.len()) {
+        for (pointer, long) in self
+            .long_strings
+            .iter()
+            .filter(|(_, long)| long.len() > text.len())
+        {
             self.search_budget_bytes = self.search_budget_bytes.checked_sub(long.len())?;
             if let Some(start) = sought.find(long.as_bytes()) {
-                return Some(Template::Text(vec![slice(pointer, start, start + text.len())]));
+                return Some(Template::Text(vec![slice(
+                    pointer,
+                    start,
+                    start + text.len(),
+                )]));
             }
         }
         None
@@ -117,16 +147,28 @@ fn collapse<'b>(json: &Json<'b>, template: Template<'b>) -> Template<'b> {
         Template::Object(members) => members.iter().all(|(_, value)| plain(value)),
         _ => false,
     };
-    if all_plain { Template::Literal(json.clone()) } else { template }
+    if all_plain {
+        Template::Literal(json.clone())
+    } else {
+        template
+    }
 }
 
 /// `new` as the start and the end of `old` with something else between.
 fn splice<'b>(pointer: &str, old: &str, new: &str) -> Option<Template<'b>> {
     let same = |(left, right): &(char, char)| left == right;
-    let head: usize = old.chars().zip(new.chars()).take_while(same).map(|(letter, _)| letter.len_utf8()).sum();
+    let head: usize = old
+        .chars()
+        .zip(new.chars())
+        .take_while(same)
+        .map(|(letter, _)| letter.len_utf8())
+        .sum();
     let (old_rest, new_rest) = (&old[head..], &new[head..]);
     let backwards = old_rest.chars().rev().zip(new_rest.chars().rev());
-    let tail: usize = backwards.take_while(same).map(|(letter, _)| letter.len_utf8()).sum();
+    let tail: usize = backwards
+        .take_while(same)
+        .map(|(letter, _)| letter.len_utf8())
+        .sum();
     if head + tail < SHORTEST_REFERENCE_BYTES * 2 {
         return None;
     }
@@ -145,7 +187,11 @@ fn splice<'b>(pointer: &str, old: &str, new: &str) -> Option<Template<'b>> {
 }
 
 fn slice<'b>(pointer: &str, start: usize, end: usize) -> Piece<'b> {
-    Piece::Slice { pointer: pointer.to_owned(), start, end }
+    Piece::Slice {
+        pointer: pointer.to_owned(),
+        start,
+        end,
+    }
 }
 
 /// Appends one step to a JSON pointer (RFC 6901).
@@ -154,7 +200,9 @@ pub(super) fn push_token(pointer: &mut String, token: Token) {
     match token {
         // Nothing fails that is written to a string.
         Token::Index(index) => _ = write!(pointer, "{index}"),
-        Token::Key(key) if !key.bytes().any(|byte| matches!(byte, b'~' | b'/')) => pointer.push_str(key),
+        Token::Key(key) if !key.bytes().any(|byte| matches!(byte, b'~' | b'/')) => {
+            pointer.push_str(key)
+        }
         Token::Key(key) => pointer.push_str(&key.replace('~', "~0").replace('/', "~1")),
     }
 }
@@ -171,7 +219,10 @@ fn hash_of(json: &Json) -> (u64, usize) {
 }
 
 /// A hash that is equal for identical trees, and about how long the tree's JSON is.
-fn tree_hash<'a>(json: &'a Json<'a>, mut child: impl FnMut(Token<'a>, &'a Json<'a>) -> (u64, usize)) -> (u64, usize) {
+fn tree_hash<'a>(
+    json: &'a Json<'a>,
+    mut child: impl FnMut(Token<'a>, &'a Json<'a>) -> (u64, usize),
+) -> (u64, usize) {
     let mut size = 2;
     let hash = match json {
         Json::Null => mix(1, 0),
@@ -210,8 +261,8 @@ fn string_hash(text: &str) -> u64 {
     text_hash(4, text)
 }
 
-/// A hash of a text that goes on from another. Who makes two texts collide gets a longer patch, never a wrong one: whatever is found by
-/// hash is compared.
+/// A hash of a text that goes on from another. Who makes two texts collide gets a longer patch,
+/// never a wrong one: whatever is found by hash is compared.
 fn text_hash(state: u64, text: &str) -> u64 {
     hashed(state, |hasher| hasher.write(text.as_bytes()))
 }

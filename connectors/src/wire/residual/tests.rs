@@ -1,4 +1,5 @@
-//! The one promise of the differ, on anything: `apply(diff(a, b), a)` is `b`, through JSON and back.
+//! The one promise of the differ, on anything: `apply(diff(a, b), a)` is `b`, through JSON and
+//! back.
 
 use gristmill_schemas::json::{Json, Number, Object};
 use proptest::prelude::*;
@@ -19,7 +20,10 @@ fn check(old: &Json, new: &Json) -> String {
     let stored = json(&text);
     let patch = patch_from_json(&stored).unwrap();
     let made = apply(&patch, old).unwrap();
-    assert!(made.is_identical(new), "\nold  {old}\nnew  {new}\nmade {made}\npatch {text}");
+    assert!(
+        made.is_identical(new),
+        "\nold  {old}\nnew  {new}\nmade {made}\npatch {text}"
+    );
     text
 }
 
@@ -28,13 +32,21 @@ fn small_differences_make_small_patches() {
     for (old, new, patch) in [
         ("{}", "{}", ""),
         ("1", "1.0", r#"{"=":1.0}"#),
-        (r#"{"a":1,"b":{"c":2}}"#, r#"{"b":{"c":3},"d":null}"#, r#"{"-a":0,"~b":{"+c":3},"+d":null}"#),
+        (
+            r#"{"a":1,"b":{"c":2}}"#,
+            r#"{"b":{"c":3},"d":null}"#,
+            r#"{"-a":0,"~b":{"+c":3},"+d":null}"#,
+        ),
         ("[1,2,3,4]", "[1,2,9,4]", "[2,-1,[9]]"),
         ("[1,2,3,4]", "[2,3,5,4]", "[-1,2,[5]]"),
         ("[[1],[2]]", "[[1],[2,3]]", r#"[1,{"~":[1,[3]]}]"#),
         (r#"["{\"a\":1}"]"#, r#"["{\"a\": 1}"]"#, r#"[{"j":"p"}]"#),
         ("[0]", r#"[{"$":1}]"#, r#"[-1,[{"$":{"$":1}}]]"#),
-        ("0", r#"{"$":{"$":"x"}}"#, r#"{"=":{"$":{"$":{"$":{"$":"x"}}}}}"#),
+        (
+            "0",
+            r#"{"$":{"$":"x"}}"#,
+            r#"{"=":{"$":{"$":{"$":{"$":"x"}}}}}"#,
+        ),
     ] {
         assert_eq!(check(&json(old), &json(new)), patch, "{old} {new}");
     }
@@ -46,20 +58,33 @@ fn text_that_only_moved_is_referred_to_and_not_stored() {
     let old = format!(r#"{{"content":[{{"type":"text","text":"{text}"}}]}}"#);
     let unwrapped = check(&json(&old), &json(&format!(r#"{{"content":"{text}"}}"#)));
     assert_eq!(unwrapped, r#"{"+content":{"$":"/content/0/text"}}"#);
-    let doubled =
-        check(&json(&old), &json(&format!(r#"{{"content":[{{"type":"text","text":"{text}"}}],"again":"{text}"}}"#)));
+    let doubled = check(
+        &json(&old),
+        &json(&format!(
+            r#"{{"content":[{{"type":"text","text":"{text}"}}],"again":"{text}"}}"#
+        )),
+    );
     assert_eq!(doubled, r#"{"+again":{"$":"/content/0/text"}}"#);
     let joined = format!(r#"["{text}; {text}, twice"]"#);
     let split = check(&json(&joined), &json(&format!(r#"[{{"text":"{text}"}}]"#)));
     assert_eq!(split, r#"[-1,[{"text":{"$":[["/0",0,50]]}}]]"#);
-    let longer = check(&json(&format!(r#"["{text}"]"#)), &json(&format!(r#"["{text}!"]"#)));
+    let longer = check(
+        &json(&format!(r#"["{text}"]"#)),
+        &json(&format!(r#"["{text}!"]"#)),
+    );
     assert_eq!(longer, r#"[{"=":{"$":[["/0",0,50],"!"]}}]"#);
 }
 
 #[test]
 fn trees_that_moved_are_referred_to() {
-    let (left, right) = (r#"{"a":"0123456789","b":[1,2,3]}"#, r#"{"c":"0123456789","d":[4,5,6]}"#);
-    let patch = check(&json(&format!("[{left},{right}]")), &json(&format!("[{right},{left}]")));
+    let (left, right) = (
+        r#"{"a":"0123456789","b":[1,2,3]}"#,
+        r#"{"c":"0123456789","d":[4,5,6]}"#,
+    );
+    let patch = check(
+        &json(&format!("[{left},{right}]")),
+        &json(&format!("[{right},{left}]")),
+    );
     assert!(patch.len() < 60, "{patch}");
 }
 
@@ -79,11 +104,21 @@ fn a_patch_that_fits_something_else_is_refused_and_never_panics() {
         (r#"{"=":{"$":[["/a",2,1]]}}"#, r#"{"a":"xyz"}"#),
     ] {
         let (patch, old) = (json(patch), json(old));
-        assert!(apply(&patch_from_json(&patch).unwrap(), &old).is_err(), "{patch} {old}");
+        assert!(
+            apply(&patch_from_json(&patch).unwrap(), &old).is_err(),
+            "{patch} {old}"
+        );
     }
-    for patch in
-        ["1", "null", r#"{"a":1}"#, "[[1,2]]", "[1.5]", r#"{"j":"?"}"#, r#"{"=":{"$":1}}"#, r#"{"=":{"$":[[1]]}}"#]
-    {
+    for patch in [
+        "1",
+        "null",
+        r#"{"a":1}"#,
+        "[[1,2]]",
+        "[1.5]",
+        r#"{"j":"?"}"#,
+        r#"{"=":{"$":1}}"#,
+        r#"{"=":{"$":[[1]]}}"#,
+    ] {
         assert!(patch_from_json(&json(patch)).is_err(), "{patch}");
     }
 }
@@ -106,7 +141,13 @@ fn any_json() -> impl Strategy<Value = Json<'static>> {
         Just(r#"{"b":[1,"é"]}"#.to_owned()),
         Just(r#"{"b":[1,"\u00e9"]}"#.to_owned()),
     ];
-    let number = prop_oneof![Just("1"), Just("1.0"), Just("-0"), Just("18446744073709551617"), Just("1e2")];
+    let number = prop_oneof![
+        Just("1"),
+        Just("1.0"),
+        Just("-0"),
+        Just("18446744073709551617"),
+        Just("1e2")
+    ];
     let leaf = prop_oneof![
         Just(Json::Null),
         any::<bool>().prop_map(Json::from),

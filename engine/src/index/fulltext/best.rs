@@ -3,8 +3,8 @@
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 
-/// The best documents so far. One for all of tantivy's segments, where its own collector begins anew with each: what a piece had
-/// to show spares looking at most of the next.
+/// The best documents so far. One for all of tantivy's segments, where its own collector begins
+/// anew with each: what a piece had to show spares looking at most of the next.
 pub(super) struct Best {
     limit: usize,
     /// The worst of them on top.
@@ -23,7 +23,10 @@ pub(super) struct Ranked {
 impl Best {
     /// The best `limit`, of which there is at least one.
     pub(super) fn of(limit: usize) -> Best {
-        Best { limit, ranked: BinaryHeap::new() }
+        Best {
+            limit,
+            ranked: BinaryHeap::new(),
+        }
     }
 
     /// What a score must be above to count.
@@ -34,9 +37,14 @@ impl Best {
         }
     }
 
-    /// Adds a document whose score is above the threshold, behind those that were added; answers the new threshold.
+    /// Adds a document whose score is above the threshold, behind those that were added; answers
+    /// the new threshold.
     pub(super) fn add(&mut self, score: f32, place: usize, document: u32) -> f32 {
-        self.ranked.push(Reverse(Ranked { score, place, document }));
+        self.ranked.push(Reverse(Ranked {
+            score,
+            place,
+            document,
+        }));
         if self.ranked.len() > self.limit {
             self.ranked.pop();
         }
@@ -45,7 +53,10 @@ impl Best {
 
     /// Best first.
     pub(super) fn ranked(self) -> impl Iterator<Item = Ranked> {
-        self.ranked.into_sorted_vec().into_iter().map(|Reverse(ranked)| ranked)
+        self.ranked
+            .into_sorted_vec()
+            .into_iter()
+            .map(|Reverse(ranked)| ranked)
     }
 }
 
@@ -53,7 +64,9 @@ impl Best {
 impl Ord for Ranked {
     fn cmp(&self, other: &Self) -> Ordering {
         let place = |ranked: &Ranked| Reverse((ranked.place, ranked.document));
-        self.score.total_cmp(&other.score).then_with(|| place(self).cmp(&place(other)))
+        self.score
+            .total_cmp(&other.score)
+            .then_with(|| place(self).cmp(&place(other)))
     }
 }
 

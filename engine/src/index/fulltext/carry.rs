@@ -15,8 +15,9 @@ use super::piece::{Fault, TextPiece};
 use super::text_field;
 
 impl SegmentText {
-    /// The piece of the `rows` rows from `first` on, without those at `gone` (counted from `first`, ascending), which have
-    /// `gone_words` words together. `None` if no piece is of just these rows, or nothing would be left.
+    /// The piece of the `rows` rows from `first` on, without those at `gone` (counted from `first`,
+    /// ascending), which have `gone_words` words together. `None` if no piece is of just these
+    /// rows, or nothing would be left.
     ///
     /// # Errors
     /// What tantivy says of the files.
@@ -27,24 +28,50 @@ impl SegmentText {
         gone: &[u32],
         gone_words: u64,
     ) -> Result<Option<TextPiece>, Fault> {
-        let Some(entry) = self.piece_of(first, rows).filter(|_| gone.len() < rows as usize) else { return Ok(None) };
+        let Some(entry) = self
+            .piece_of(first, rows)
+            .filter(|_| gone.len() < rows as usize)
+        else {
+            return Ok(None);
+        };
         let mut meta = self.meta().clone();
         meta["segments"] = entry.segments.clone();
         if gone.is_empty() {
             let shared = OwnedBytes::new(Shared::of(self));
-            let files = entry.files.iter().map(|file| (file.name.clone(), shared.slice(self.range_of(file)))).collect();
-            return Ok(Some(TextPiece { rows, words: entry.words, meta, files }));
+            let files = entry
+                .files
+                .iter()
+                .map(|file| (file.name.clone(), shared.slice(self.range_of(file))))
+                .collect();
+            return Ok(Some(TextPiece {
+                rows,
+                words: entry.words,
+                meta,
+                files,
+            }));
         }
-        let index = Index::open(PackedDirectory::new([self].into_iter(), serde_json::to_vec(&meta)?))?;
-        let [segment] = &index.searchable_segments()?[..] else { return Ok(None) };
+        let index = Index::open(PackedDirectory::new(
+            [self].into_iter(),
+            serde_json::to_vec(&meta)?,
+        ))?;
+        let [segment] = &index.searchable_segments()?[..] else {
+            return Ok(None);
+        };
         let words = match entry.words {
             Some(words) => words,
-            None => SegmentReader::open(segment)?.inverted_index(text_field())?.total_num_tokens(),
+            None => SegmentReader::open(segment)?
+                .inverted_index(text_field())?
+                .total_num_tokens(),
         };
         let directory = RamDirectory::create();
         let settings = index.settings().clone();
         let kept = vec![Some(alive(rows, gone)?)];
-        let merged = merge_filtered_segments(std::slice::from_ref(segment), settings, kept, directory.clone())?;
+        let merged = merge_filtered_segments(
+            std::slice::from_ref(segment),
+            settings,
+            kept,
+            directory.clone(),
+        )?;
         let words = Some(words.saturating_sub(gone_words));
         TextPiece::of(&merged, &directory, rows - gone.len() as u32, words).map(Some)
     }
@@ -63,7 +90,9 @@ impl SegmentText {
 /// The rows of `rows` that aren't `gone`, as tantivy has them.
 fn alive(rows: u32, gone: &[u32]) -> std::io::Result<AliveBitSet> {
     let mut alive = BitSet::with_max_value_and_full(rows);
-    gone.iter().filter(|row| **row < rows).for_each(|row| alive.remove(*row));
+    gone.iter()
+        .filter(|row| **row < rows)
+        .for_each(|row| alive.remove(*row));
     let mut bytes = Vec::new();
     write_alive_bitset(&alive, &mut bytes)?;
     Ok(AliveBitSet::open(OwnedBytes::new(bytes)))

@@ -1,5 +1,5 @@
-//! A digest of what an index says, whatever bytes say it: tantivy names its files at random, and rows that were taken over from
-//! another index are laid out differently.
+//! A digest of what an index says, whatever bytes say it: tantivy names its files at random, and
+//! rows that were taken over from another index are laid out differently.
 
 use tantivy::postings::Postings;
 use tantivy::schema::IndexRecordOption;
@@ -9,8 +9,8 @@ use super::lake::LakeText;
 use super::text_field;
 
 impl LakeText {
-    /// Returns a digest of all words, their rows, frequencies and positions. Equal indexes have equal digests however their rows are
-    /// divided into pieces. Reads every posting.
+    /// Returns a digest of all words, their rows, frequencies and positions. Equal indexes have
+    /// equal digests however their rows are divided into pieces. Reads every posting.
     ///
     /// # Errors
     /// What tantivy says of the files.
@@ -18,7 +18,9 @@ impl LakeText {
         // A sum doesn't depend on the order of what is added.
         let mut sums = [0_u64; 4];
         let mut positions = Vec::new();
-        for (reader, (segment, first_row)) in self.searcher.segment_readers().iter().zip(&self.places) {
+        for (reader, (segment, first_row)) in
+            self.searcher.segment_readers().iter().zip(&self.places)
+        {
             let index = reader.inverted_index(text_field())?;
             let mut terms = index.terms().stream()?;
             while terms.advance() {
@@ -26,14 +28,19 @@ impl LakeText {
                 let mut postings = index.read_postings_from_terminfo(terms.value(), option)?;
                 while postings.doc() != TERMINATED {
                     let document = postings.doc();
-                    if reader.alive_bitset().is_none_or(|alive| alive.is_alive(document)) {
+                    if reader
+                        .alive_bitset()
+                        .is_none_or(|alive| alive.is_alive(document))
+                    {
                         positions.clear();
                         postings.positions(&mut positions);
                         let mut hasher = blake3::Hasher::new();
                         hasher.update(&(*segment as u64).to_le_bytes());
                         hasher.update(&(first_row + document).to_le_bytes());
                         hasher.update(&postings.term_freq().to_le_bytes());
-                        positions.iter().for_each(|position| _ = hasher.update(&position.to_le_bytes()));
+                        positions
+                            .iter()
+                            .for_each(|position| _ = hasher.update(&position.to_le_bytes()));
                         let hash = hasher.update(terms.key()).finalize();
                         let parts = hash.as_bytes().as_chunks::<8>().0;
                         for (sum, part) in sums.iter_mut().zip(parts) {
@@ -45,7 +52,12 @@ impl LakeText {
             }
         }
         let mut digest = [0; 32];
-        digest.as_chunks_mut::<8>().0.iter_mut().zip(sums).for_each(|(part, sum)| *part = sum.to_le_bytes());
+        digest
+            .as_chunks_mut::<8>()
+            .0
+            .iter_mut()
+            .zip(sums)
+            .for_each(|(part, sum)| *part = sum.to_le_bytes());
         Ok(digest)
     }
 }

@@ -46,19 +46,29 @@ impl Deref for Shared {
     }
 }
 
-// SAFETY: the bytes belong to a mapping or a vector behind an `Arc`, which nobody can change. Moving or cloning the `Arc` moves
-// neither, and they live as long as any clone.
+// SAFETY: the bytes belong to a mapping or a vector behind an `Arc`, which nobody can change.
+// Moving or cloning the `Arc` moves neither, and they live as long as any clone.
 unsafe impl StableDeref for Shared {}
 
 impl PackedDirectory {
     /// The files of `segments` with the metadata `meta`, which names all of them.
-    pub(super) fn new<'s>(segments: impl Iterator<Item = &'s Arc<SegmentText>>, meta: Vec<u8>) -> PackedDirectory {
+    pub(super) fn new<'s>(
+        segments: impl Iterator<Item = &'s Arc<SegmentText>>,
+        meta: Vec<u8>,
+    ) -> PackedDirectory {
         let mut files = HashMap::new();
         for segment in segments {
             let shared = Shared::of(segment);
-            files.extend(segment.files().map(|(name, range)| (PathBuf::from(name), (shared.clone(), range))));
+            files.extend(
+                segment
+                    .files()
+                    .map(|(name, range)| (PathBuf::from(name), (shared.clone(), range))),
+            );
         }
-        PackedDirectory { files: Arc::new(files), meta: Arc::new(meta) }
+        PackedDirectory {
+            files: Arc::new(files),
+            meta: Arc::new(meta),
+        }
     }
 }
 
@@ -74,8 +84,13 @@ fn read_only() -> io::Error {
 
 impl Directory for PackedDirectory {
     fn get_file_handle(&self, path: &Path) -> Result<Arc<dyn FileHandle>, OpenReadError> {
-        let (bytes, range) = self.files.get(path).ok_or_else(|| OpenReadError::FileDoesNotExist(path.to_owned()))?;
-        Ok(Arc::new(FileSlice::new(Arc::new(OwnedBytes::new(bytes.clone()).slice(range.clone())))))
+        let (bytes, range) = self
+            .files
+            .get(path)
+            .ok_or_else(|| OpenReadError::FileDoesNotExist(path.to_owned()))?;
+        Ok(Arc::new(FileSlice::new(Arc::new(
+            OwnedBytes::new(bytes.clone()).slice(range.clone()),
+        ))))
     }
 
     fn exists(&self, path: &Path) -> Result<bool, OpenReadError> {
@@ -90,11 +105,17 @@ impl Directory for PackedDirectory {
     }
 
     fn delete(&self, path: &Path) -> Result<(), DeleteError> {
-        Err(DeleteError::IoError { io_error: Arc::new(read_only()), filepath: path.to_owned() })
+        Err(DeleteError::IoError {
+            io_error: Arc::new(read_only()),
+            filepath: path.to_owned(),
+        })
     }
 
     fn open_write(&self, path: &Path) -> Result<WritePtr, OpenWriteError> {
-        Err(OpenWriteError::IoError { io_error: Arc::new(read_only()), filepath: path.to_owned() })
+        Err(OpenWriteError::IoError {
+            io_error: Arc::new(read_only()),
+            filepath: path.to_owned(),
+        })
     }
 
     fn atomic_write(&self, _path: &Path, _data: &[u8]) -> io::Result<()> {

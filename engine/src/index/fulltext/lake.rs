@@ -9,7 +9,8 @@ use serde_json::Value;
 use tantivy::collector::Count;
 use tantivy::fieldnorm::FieldNormReader;
 use tantivy::query::{
-    Bm25StatisticsProvider, BooleanQuery, EnableScoring, FuzzyTermQuery, Occur, PhraseQuery, Query, TermQuery,
+    Bm25StatisticsProvider, BooleanQuery, EnableScoring, FuzzyTermQuery, Occur, PhraseQuery, Query,
+    TermQuery,
 };
 use tantivy::schema::{Field as TextField, IndexRecordOption};
 use tantivy::termdict::TermDictionary;
@@ -32,7 +33,8 @@ const CANDIDATES: usize = 65_536;
 /// The indexes of some segments as one.
 pub struct LakeText {
     pub(super) searcher: Searcher,
-    /// For each of tantivy's segments: which of the lake's segments it is part of, and its first row there.
+    /// For each of tantivy's segments: which of the lake's segments it is part of, and its first
+    /// row there.
     pub(super) places: Vec<(usize, u32)>,
     /// The words of all grains.
     words: u64,
@@ -45,12 +47,14 @@ pub struct TextHit {
     pub segment: usize,
     /// Its row there.
     pub row: u32,
-    /// How well it fits: its BM25 weight as a part of the greatest that the search could give, above 0 and at most 1.
+    /// How well it fits: its BM25 weight as a part of the greatest that the search could give,
+    /// above 0 and at most 1.
     pub score: f64,
 }
 
 impl LakeText {
-    /// The indexes of `segments` as one. Reads little: dictionaries and postings are looked up when they are needed.
+    /// The indexes of `segments` as one. Reads little: dictionaries and postings are looked up when
+    /// they are needed.
     ///
     /// # Errors
     /// What tantivy says of the files.
@@ -65,7 +69,11 @@ impl LakeText {
                 pieces.extend(own.iter().cloned());
             }
         }
-        let mut meta = segments.iter().map(|segment| segment.meta().clone()).find(Value::is_object).unwrap_or_default();
+        let mut meta = segments
+            .iter()
+            .map(|segment| segment.meta().clone())
+            .find(Value::is_object)
+            .unwrap_or_default();
         let meta = match &mut meta {
             Value::Object(members) => {
                 members.insert("segments".to_owned(), Value::Array(pieces));
@@ -75,7 +83,11 @@ impl LakeText {
         };
         let mut index = Index::open(PackedDirectory::new(segments.iter(), meta))?;
         index.set_tokenizers(tokenizers());
-        let searcher = index.reader_builder().reload_policy(ReloadPolicy::Manual).try_into()?.searcher();
+        let searcher = index
+            .reader_builder()
+            .reload_policy(ReloadPolicy::Manual)
+            .try_into()?
+            .searcher();
         let mut words = 0;
         for (reader, counted) in searcher.segment_readers().iter().zip(counted) {
             words += match counted {
@@ -83,16 +95,27 @@ impl LakeText {
                 None => reader.inverted_index(text_field())?.total_num_tokens(),
             };
         }
-        Ok(LakeText { searcher, places, words })
+        Ok(LakeText {
+            searcher,
+            places,
+            words,
+        })
     }
 
-    /// The `limit` rows that fit `query` best, best first; of equal ones those that stand first in the lake.
+    /// The `limit` rows that fit `query` best, best first; of equal ones those that stand first in
+    /// the lake.
     ///
     /// # Errors
     /// What tantivy says of the files.
-    pub fn search(&self, query: &TextQuery, limit: usize) -> tantivy::Result<(SearchTerms, Vec<TextHit>)> {
+    pub fn search(
+        &self,
+        query: &TextQuery,
+        limit: usize,
+    ) -> tantivy::Result<(SearchTerms, Vec<TextHit>)> {
         let terms = self.terms(query)?;
-        let Some(compiled) = compile(&terms) else { return Ok((terms, Vec::new())) };
+        let Some(compiled) = compile(&terms) else {
+            return Ok((terms, Vec::new()));
+        };
         // Room for as many is made at once: no more than there are documents.
         let limit = limit.min(self.searcher.num_docs() as usize);
         if limit == 0 {
@@ -100,17 +123,32 @@ impl LakeText {
         }
         let known = Frequencies::of(&terms, self)?;
         let greatest = known.greatest(&terms);
-        let weight = compiled.weight(EnableScoring::enabled_from_statistics_provider(&known, &self.searcher))?;
+        let weight = compiled.weight(EnableScoring::enabled_from_statistics_provider(
+            &known,
+            &self.searcher,
+        ))?;
         let mut best = Best::of(limit);
         for (place, reader) in self.searcher.segment_readers().iter().enumerate() {
             let threshold = best.threshold();
-            weight.for_each_pruning(threshold, reader, &mut |document, score| best.add(score, place, document))?;
+            weight.for_each_pruning(threshold, reader, &mut |document, score| {
+                best.add(score, place, document)
+            })?;
         }
-        let hits = best.ranked().filter_map(|Ranked { score, place, document }| {
-            let (segment, first_row) = *self.places.get(place)?;
-            let score = (f64::from(score) / greatest).clamp(f64::MIN_POSITIVE, 1.0);
-            Some(TextHit { segment, row: first_row + document, score })
-        });
+        let hits = best.ranked().filter_map(
+            |Ranked {
+                 score,
+                 place,
+                 document,
+             }| {
+                let (segment, first_row) = *self.places.get(place)?;
+                let score = (f64::from(score) / greatest).clamp(f64::MIN_POSITIVE, 1.0);
+                Some(TextHit {
+                    segment,
+                    row: first_row + document,
+                    score,
+                })
+            },
+        );
         Ok((terms, hits.collect()))
     }
 
@@ -131,9 +169,13 @@ impl LakeText {
     /// What tantivy says of the files.
     pub fn rows(&self, query: &TextQuery, segments: usize) -> tantivy::Result<Vec<Vec<u32>>> {
         let mut rows = vec![Vec::new(); segments];
-        let Some(compiled) = compile(&self.terms(query)?) else { return Ok(rows) };
+        let Some(compiled) = compile(&self.terms(query)?) else {
+            return Ok(rows);
+        };
         let weight = compiled.weight(EnableScoring::disabled_from_searcher(&self.searcher))?;
-        for (reader, (segment, first_row)) in self.searcher.segment_readers().iter().zip(&self.places) {
+        for (reader, (segment, first_row)) in
+            self.searcher.segment_readers().iter().zip(&self.places)
+        {
             if let Some(rows) = rows.get_mut(*segment) {
                 weight.for_each_no_score(reader, &mut |documents| {
                     rows.extend(documents.iter().map(|document| first_row + document));
@@ -148,21 +190,34 @@ impl LakeText {
     /// # Errors
     /// What tantivy says of the files.
     pub fn statistics(&self, words: &[String]) -> tantivy::Result<Statistics> {
-        let mut statistics = Statistics { documents: self.len(), words: self.words, ..Statistics::new(words.len()) };
+        let mut statistics = Statistics {
+            documents: self.len(),
+            words: self.words,
+            ..Statistics::new(words.len())
+        };
         for (word, containing) in words.iter().zip(&mut statistics.containing) {
-            *containing = self.searcher.doc_freq(&Term::from_field_text(text_field(), word))?;
+            *containing = self
+                .searcher
+                .doc_freq(&Term::from_field_text(text_field(), word))?;
         }
         Ok(statistics)
     }
 
-    /// What is known of `words` in the rows `within` (ranges of rows for each segment, ascending), and of nothing else. Lengths of
-    /// texts are those of [`rounded_length`], which the index keeps for each row.
+    /// What is known of `words` in the rows `within` (ranges of rows for each segment, ascending),
+    /// and of nothing else. Lengths of texts are those of [`rounded_length`], which the index keeps
+    /// for each row.
     ///
     /// # Errors
     /// What tantivy says of the files.
-    pub fn statistics_within(&self, words: &[String], within: &[Vec<Range<u32>>]) -> tantivy::Result<Statistics> {
+    pub fn statistics_within(
+        &self,
+        words: &[String],
+        within: &[Vec<Range<u32>>],
+    ) -> tantivy::Result<Statistics> {
         let mut statistics = Statistics::new(words.len());
-        for (reader, (segment, first_row)) in self.searcher.segment_readers().iter().zip(&self.places) {
+        for (reader, (segment, first_row)) in
+            self.searcher.segment_readers().iter().zip(&self.places)
+        {
             let end = first_row + reader.max_doc();
             let ranges = within.get(*segment).into_iter().flatten();
             let own = ranges.map(|range| range.start.max(*first_row)..range.end.min(end));
@@ -181,7 +236,10 @@ impl LakeText {
             let inverted = reader.inverted_index(text_field())?;
             for (word, containing) in words.iter().zip(&mut statistics.containing) {
                 let term = Term::from_field_text(text_field(), word);
-                let Some(mut postings) = inverted.read_postings(&term, IndexRecordOption::Basic)? else { continue };
+                let Some(mut postings) = inverted.read_postings(&term, IndexRecordOption::Basic)?
+                else {
+                    continue;
+                };
                 for range in &own {
                     let mut document = postings.doc();
                     if document < range.start {
@@ -229,18 +287,24 @@ impl LakeText {
             Part::Phrase(words) => return Ok(vec![words.clone()]),
             Part::Prefix(prefix) => self.each_dictionary(|dictionary| {
                 let mut words = dictionary.range().ge(prefix).into_stream()?;
-                while words.advance() && words.key().starts_with(prefix.as_bytes()) && found.len() < CANDIDATES {
-                    *found.entry(words.key().to_vec()).or_insert(0) += u64::from(words.value().doc_freq);
+                while words.advance()
+                    && words.key().starts_with(prefix.as_bytes())
+                    && found.len() < CANDIDATES
+                {
+                    *found.entry(words.key().to_vec()).or_insert(0) +=
+                        u64::from(words.value().doc_freq);
                 }
                 Ok(())
             })?,
             Part::Fuzzy(word, changes) => {
-                let query = FuzzyTermQuery::new(Term::from_field_text(text_field(), word), *changes, true);
+                let query =
+                    FuzzyTermQuery::new(Term::from_field_text(text_field(), word), *changes, true);
                 let automaton = query.automaton()?;
                 self.each_dictionary(|dictionary| {
                     let mut words = dictionary.search(&automaton).into_stream()?;
                     while words.advance() && found.len() < CANDIDATES {
-                        *found.entry(words.key().to_vec()).or_insert(0) += u64::from(words.value().doc_freq);
+                        *found.entry(words.key().to_vec()).or_insert(0) +=
+                            u64::from(words.value().doc_freq);
                     }
                     Ok(())
                 })?;
@@ -250,10 +314,16 @@ impl LakeText {
         // A stable sort: of equally frequent words the first.
         found.sort_by_key(|(_, documents)| Reverse(*documents));
         found.truncate(EXPANSIONS);
-        Ok(found.into_iter().filter_map(|(word, _)| Some(vec![String::from_utf8(word).ok()?])).collect())
+        Ok(found
+            .into_iter()
+            .filter_map(|(word, _)| Some(vec![String::from_utf8(word).ok()?]))
+            .collect())
     }
 
-    fn each_dictionary(&self, mut visit: impl FnMut(&TermDictionary) -> tantivy::Result<()>) -> tantivy::Result<()> {
+    fn each_dictionary(
+        &self,
+        mut visit: impl FnMut(&TermDictionary) -> tantivy::Result<()>,
+    ) -> tantivy::Result<()> {
         for reader in self.searcher.segment_readers() {
             visit(reader.inverted_index(text_field())?.terms())?;
         }
@@ -261,7 +331,8 @@ impl LakeText {
     }
 }
 
-/// In how many grains the words of a search are, looked up once: dictionaries of many pieces are slow to ask.
+/// In how many grains the words of a search are, looked up once: dictionaries of many pieces are
+/// slow to ask.
 struct Frequencies<'t> {
     text: &'t LakeText,
     containing: HashMap<Term, u64>,
@@ -283,9 +354,12 @@ impl<'t> Frequencies<'t> {
         let documents = self.text.len() as f64;
         let mut sum = 0.0;
         for word in terms.wanted.iter().flatten().flatten() {
-            let containing = self.containing.get(&Term::from_field_text(text_field(), word));
+            let containing = self
+                .containing
+                .get(&Term::from_field_text(text_field(), word));
             let containing = containing.copied().unwrap_or_default() as f64;
-            sum += (1.0 + (documents - containing + 0.5) / (containing + 0.5)).ln() * GREATEST_FREQUENCY;
+            sum += (1.0 + (documents - containing + 0.5) / (containing + 0.5)).ln()
+                * GREATEST_FREQUENCY;
         }
         f64::max(sum, f64::MIN_POSITIVE)
     }
@@ -309,10 +383,13 @@ impl Bm25StatisticsProvider for Frequencies<'_> {
     }
 }
 
-/// The length of a text of `words` words as the index keeps it for its row: exact up to 40, less so beyond.
+/// The length of a text of `words` words as the index keeps it for its row: exact up to 40, less so
+/// beyond.
 pub fn rounded_length(words: u64) -> u64 {
     let words = u32::try_from(words).unwrap_or(u32::MAX);
-    u64::from(FieldNormReader::id_to_fieldnorm(FieldNormReader::fieldnorm_to_id(words)))
+    u64::from(FieldNormReader::id_to_fieldnorm(
+        FieldNormReader::fieldnorm_to_id(words),
+    ))
 }
 
 /// What BM25 makes of a word that stands in a text more often than any other: k₁ + 1.
@@ -320,12 +397,17 @@ const GREATEST_FREQUENCY: f64 = 2.2;
 
 impl std::fmt::Debug for LakeText {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(out, "LakeText({} grains in {} pieces)", self.len(), self.places.len())
+        write!(
+            out,
+            "LakeText({} grains in {} pieces)",
+            self.len(),
+            self.places.len()
+        )
     }
 }
 
-/// The search as tantivy's; `None` if it can't find anything. A single part stands alone: only then can tantivy pass over blocks
-/// of documents that can't be among the best.
+/// The search as tantivy's; `None` if it can't find anything. A single part stands alone: only then
+/// can tantivy pass over blocks of documents that can't be among the best.
 fn compile(terms: &SearchTerms) -> Option<Box<dyn Query>> {
     let mut clauses: Vec<(Occur, Box<dyn Query>)> = Vec::new();
     for alternatives in &terms.wanted {
@@ -334,9 +416,13 @@ fn compile(terms: &SearchTerms) -> Option<Box<dyn Query>> {
     if clauses.is_empty() {
         return None;
     }
-    // tantivy asks what is excluded about documents before those that it stands at, which its phrases don't expect. Its unions
-    // do, and a phrase taken twice is one.
-    let unwanted: Vec<Phrase> = terms.unwanted.iter().flat_map(|phrase| [phrase.clone(), phrase.clone()]).collect();
+    // tantivy asks what is excluded about documents before those that it stands at, which its
+    // phrases don't expect. Its unions do, and a phrase taken twice is one.
+    let unwanted: Vec<Phrase> = terms
+        .unwanted
+        .iter()
+        .flat_map(|phrase| [phrase.clone(), phrase.clone()])
+        .collect();
     match any_of(&unwanted) {
         Some(unwanted) => clauses.push((Occur::MustNot, unwanted)),
         None if clauses.len() == 1 => return clauses.pop().map(|(_, query)| query),
@@ -351,16 +437,25 @@ fn any_of(phrases: &[Phrase]) -> Option<Box<dyn Query>> {
         [] => None,
         [phrase] => Some(phrase_query(phrase)),
         several => {
-            let clauses = several.iter().map(|phrase| (Occur::Should, phrase_query(phrase))).collect();
+            let clauses = several
+                .iter()
+                .map(|phrase| (Occur::Should, phrase_query(phrase)))
+                .collect();
             Some(Box::new(BooleanQuery::new(clauses)))
         }
     }
 }
 
 fn phrase_query(phrase: &Phrase) -> Box<dyn Query> {
-    let mut terms: Vec<Term> = phrase.iter().map(|word| Term::from_field_text(text_field(), word)).collect();
+    let mut terms: Vec<Term> = phrase
+        .iter()
+        .map(|word| Term::from_field_text(text_field(), word))
+        .collect();
     match terms.len() {
-        1 => Box::new(TermQuery::new(terms.remove(0), IndexRecordOption::WithFreqs)),
+        1 => Box::new(TermQuery::new(
+            terms.remove(0),
+            IndexRecordOption::WithFreqs,
+        )),
         _ => Box::new(PhraseQuery::new(terms)),
     }
 }

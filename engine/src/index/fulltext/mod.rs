@@ -1,8 +1,9 @@
 //! Full text: the words of the grains of a segment, and searches over the words of a whole lake.
 //!
-//! Each segment has one file, `fulltext.bin`: the files of a `tantivy` index, packed, with a checksum over all. Its pieces are
-//! made of one row group each, so that a segment is indexed on all cores while it is written; the document `n` of a piece is the
-//! row `n` of its row group. Texts aren't stored: the lake has them. Opened, the pieces of all segments are one index, so the
+//! Each segment has one file, `fulltext.bin`: the files of a `tantivy` index, packed, with a
+//! checksum over all. Its pieces are made of one row group each, so that a segment is indexed on
+//! all cores while it is written; the document `n` of a piece is the row `n` of its row group.
+//! Texts aren't stored: the lake has them. Opened, the pieces of all segments are one index, so the
 //! statistics that BM25 needs are those of the whole lake.
 //!
 //! ```text
@@ -61,7 +62,10 @@ fn schema() -> Schema {
         .set_tokenizer(TOKENIZER)
         .set_index_option(IndexRecordOption::WithFreqsAndPositions);
     let mut schema = Schema::builder();
-    schema.add_text_field("text", TextOptions::default().set_indexing_options(indexing));
+    schema.add_text_field(
+        "text",
+        TextOptions::default().set_indexing_options(indexing),
+    );
     schema.build()
 }
 

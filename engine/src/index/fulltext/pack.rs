@@ -70,18 +70,28 @@ impl SegmentText {
     /// [`DamagedText`] if it isn't whole or was made by other rules.
     pub fn open(bytes: SourceBytes) -> Result<SegmentText, DamagedText> {
         use DamagedText::Damaged;
-        let content = bytes.len().checked_sub(CHECKSUM).and_then(|end| bytes.split_at_checked(end));
+        let content = bytes
+            .len()
+            .checked_sub(CHECKSUM)
+            .and_then(|end| bytes.split_at_checked(end));
         let (content, checksum) = content.ok_or(Damaged("shorter than its checksum"))?;
         let rest = content.strip_prefix(MAGIC).ok_or(Damaged("other magic"))?;
         if blake3::hash(content).as_bytes() != checksum {
             return Err(Damaged("checksum differs"));
         }
         let (length, rest) = rest.split_first_chunk().ok_or(Damaged("no head"))?;
-        let head = rest.get(..u32::from_le_bytes(*length) as usize).ok_or(Damaged("its head is cut"))?;
+        let head = rest
+            .get(..u32::from_le_bytes(*length) as usize)
+            .ok_or(Damaged("its head is cut"))?;
         let files = MAGIC.len() + length.len() + head.len();
-        let head: Head = serde_json::from_slice(head).map_err(|_| Damaged("its head is no JSON of a head"))?;
+        let head: Head =
+            serde_json::from_slice(head).map_err(|_| Damaged("its head is no JSON of a head"))?;
         let room = (content.len() - files) as u64;
-        let fits = |file: &FileEntry| file.start.checked_add(file.length).is_some_and(|end| end <= room);
+        let fits = |file: &FileEntry| {
+            file.start
+                .checked_add(file.length)
+                .is_some_and(|end| end <= room)
+        };
         if !head.pieces.iter().flat_map(|piece| &piece.files).all(fits) {
             return Err(Damaged("files reach beyond its end"));
         }
@@ -91,7 +101,11 @@ impl SegmentText {
         if head.text_version != TEXT_VERSION {
             return Err(DamagedText::Stale);
         }
-        Ok(SegmentText { bytes: Arc::new(bytes), head, files })
+        Ok(SegmentText {
+            bytes: Arc::new(bytes),
+            head,
+            files,
+        })
     }
 
     /// How many rows the segment has that it was made of.
@@ -109,13 +123,24 @@ impl SegmentText {
 
     /// The pieces, with tantivy's metadata of the segments of each.
     pub(super) fn pieces(&self) -> impl Iterator<Item = (&PieceEntry, &Vec<Value>)> {
-        self.head.pieces.iter().filter_map(|piece| Some((piece, piece.segments.as_array()?)))
+        self.head
+            .pieces
+            .iter()
+            .filter_map(|piece| Some((piece, piece.segments.as_array()?)))
     }
 
     /// The piece whose first row is `first`, and the row behind its last.
     pub(super) fn piece_at(&self, first: u32) -> Option<(&PieceEntry, u64)> {
-        let at = self.head.pieces.iter().position(|piece| piece.first_row == first)?;
-        let end = self.head.pieces.get(at + 1).map_or(self.head.rows, |next| next.first_row.into());
+        let at = self
+            .head
+            .pieces
+            .iter()
+            .position(|piece| piece.first_row == first)?;
+        let end = self
+            .head
+            .pieces
+            .get(at + 1)
+            .map_or(self.head.rows, |next| next.first_row.into());
         Some((self.head.pieces.get(at)?, end))
     }
 
@@ -127,6 +152,10 @@ impl SegmentText {
 
     /// The files: name, and where each is among the bytes.
     pub(super) fn files(&self) -> impl Iterator<Item = (&str, Range<usize>)> {
-        self.head.pieces.iter().flat_map(|piece| &piece.files).map(|file| (&*file.name, self.range_of(file)))
+        self.head
+            .pieces
+            .iter()
+            .flat_map(|piece| &piece.files)
+            .map(|file| (&*file.name, self.range_of(file)))
     }
 }

@@ -40,7 +40,9 @@ pub struct TextPieceBuilder {
 
 impl std::fmt::Debug for TextPieceBuilder {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("TextPieceBuilder").field("rows", &self.rows).finish_non_exhaustive()
+        f.debug_struct("TextPieceBuilder")
+            .field("rows", &self.rows)
+            .finish_non_exhaustive()
     }
 }
 
@@ -56,17 +58,27 @@ impl TextPieceBuilder {
             docstore_compress_dedicated_thread: false,
             ..IndexSettings::default()
         };
-        let builder = IndexBuilder::new().schema(schema()).settings(settings).tokenizers(tokenizers());
+        let builder = IndexBuilder::new()
+            .schema(schema())
+            .settings(settings)
+            .tokenizers(tokenizers());
         let writer = builder.single_segment_index_writer(directory.clone(), TABLE)?;
-        Ok(TextPieceBuilder { directory, writer, rows: 0 })
+        Ok(TextPieceBuilder {
+            directory,
+            writer,
+            rows: 0,
+        })
     }
 
-    /// Adds the words of the grains in the rows of `batch`. A grain that can't be read has none. Works on the calling thread.
+    /// Adds the words of the grains in the rows of `batch`. A grain that can't be read has none.
+    /// Works on the calling thread.
     ///
     /// # Errors
     /// If the column is missing, or what tantivy says.
     pub fn add(&mut self, batch: &RecordBatch) -> Result<(), Fault> {
-        let blobs = batch.column_by_name(TextPiece::COLUMN).and_then(|column| column.as_binary_opt::<i32>());
+        let blobs = batch
+            .column_by_name(TextPiece::COLUMN)
+            .and_then(|column| column.as_binary_opt::<i32>());
         for blob in blobs.ok_or("no column of blobs")? {
             with_grain_if_any(blob.unwrap_or_default(), |grain| self.add_grain(grain))?;
         }
@@ -78,7 +90,8 @@ impl TextPieceBuilder {
     /// # Errors
     /// What tantivy says.
     pub fn add_grain(&mut self, grain: Option<&Grain<'_>>) -> Result<(), Fault> {
-        self.writer.add_document(grain.map(document).unwrap_or_default())?;
+        self.writer
+            .add_document(grain.map(document).unwrap_or_default())?;
         self.rows += 1;
         Ok(())
     }
@@ -88,7 +101,11 @@ impl TextPieceBuilder {
     /// # Errors
     /// What tantivy says.
     pub fn finish(self) -> Result<TextPiece, Fault> {
-        let TextPieceBuilder { directory, writer, rows } = self;
+        let TextPieceBuilder {
+            directory,
+            writer,
+            rows,
+        } = self;
         TextPiece::of(&writer.finalize()?, &directory, rows, None)
     }
 }
@@ -113,8 +130,14 @@ impl TextPiece {
             }
         }
         files.sort_by(|(left, _), (right, _)| left.cmp(right));
-        let meta = serde_json::from_slice(&directory.atomic_read(std::path::Path::new("meta.json"))?)?;
-        Ok(TextPiece { rows, words, meta, files })
+        let meta =
+            serde_json::from_slice(&directory.atomic_read(std::path::Path::new("meta.json"))?)?;
+        Ok(TextPiece {
+            rows,
+            words,
+            meta,
+            files,
+        })
     }
 }
 
@@ -122,7 +145,9 @@ impl TextPiece {
 pub fn words_in(blob: &[u8]) -> u64 {
     let count = |grain: &Grain<'_>| {
         let mut words = 0;
-        each_text(grain, &mut |text| words += crate::text::words::split(text).count() as u64);
+        each_text(grain, &mut |text| {
+            words += crate::text::words::split(text).count() as u64
+        });
         Some(words)
     };
     with_grain(blob, count).unwrap_or_default()
@@ -141,17 +166,34 @@ fn each_text<'g>(grain: &Grain<'g>, visit: &mut impl FnMut(&'g str)) {
     }
 }
 
-/// The bytes, in parts, of the full-text index of a segment whose rows are those of `pieces`, one after another.
+/// The bytes, in parts, of the full-text index of a segment whose rows are those of `pieces`, one
+/// after another.
 pub fn pack(pieces: &[TextPiece]) -> Vec<Bytes> {
-    let mut head = Head { rows: 0, text_version: TEXT_VERSION, meta: Value::Null, pieces: Vec::new() };
+    let mut head = Head {
+        rows: 0,
+        text_version: TEXT_VERSION,
+        meta: Value::Null,
+        pieces: Vec::new(),
+    };
     let mut length = 0;
     for piece in pieces {
-        let mut entry =
-            PieceEntry { first_row: head.rows as u32, segments: Value::Null, words: piece.words, files: Vec::new() };
+        let mut entry = PieceEntry {
+            first_row: head.rows as u32,
+            segments: Value::Null,
+            words: piece.words,
+            files: Vec::new(),
+        };
         let mut meta = piece.meta.clone();
-        entry.segments = meta.get_mut("segments").map(Value::take).unwrap_or_default();
+        entry.segments = meta
+            .get_mut("segments")
+            .map(Value::take)
+            .unwrap_or_default();
         for (name, bytes) in &piece.files {
-            entry.files.push(FileEntry { name: name.clone(), start: length, length: bytes.len() as u64 });
+            entry.files.push(FileEntry {
+                name: name.clone(),
+                start: length,
+                length: bytes.len() as u64,
+            });
             length += bytes.len() as u64;
         }
         head.rows += u64::from(piece.rows);

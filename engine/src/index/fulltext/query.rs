@@ -10,7 +10,8 @@
 //! | `tea OR coffee` | one of the two |
 //! | `-decaf`, `-"green tea"` | not that |
 //!
-//! Whatever can't be read as one of these is taken as words. A search that asks for nothing finds nothing.
+//! Whatever can't be read as one of these is taken as words. A search that asks for nothing finds
+//! nothing.
 
 use crate::text::words;
 
@@ -54,7 +55,8 @@ pub struct TextQuery {
 /// Words that follow each other; mostly one.
 pub type Phrase = Vec<String>;
 
-/// A search in the words that the lake has: beginnings and near words are replaced by the words that are meant.
+/// A search in the words that the lake has: beginnings and near words are replaced by the words
+/// that are meant.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct SearchTerms {
     /// All of these, of each list one.
@@ -88,13 +90,23 @@ impl TextQuery {
             or = false;
         }
         let parts = query.wanted.iter().map(Vec::len).sum::<usize>() + query.unwanted.len();
-        if parts > PART_LIMIT { Err(TextQueryError::TooManyParts(parts)) } else { Ok(query) }
+        if parts > PART_LIMIT {
+            Err(TextQueryError::TooManyParts(parts))
+        } else {
+            Ok(query)
+        }
     }
 
     /// The search for all of some words, each as it is.
     pub fn all_of(words: impl IntoIterator<Item = String>) -> TextQuery {
-        let wanted = words.into_iter().map(|word| vec![Part::Phrase(vec![word])]).collect();
-        TextQuery { wanted, unwanted: Vec::new() }
+        let wanted = words
+            .into_iter()
+            .map(|word| vec![Part::Phrase(vec![word])])
+            .collect();
+        TextQuery {
+            wanted,
+            unwanted: Vec::new(),
+        }
     }
 
     /// True if it finds nothing, whatever there is.
@@ -117,12 +129,18 @@ fn items(text: &str) -> Vec<Item<'_>> {
     while !rest.is_empty() {
         let negated = rest.starts_with('-');
         rest = rest.strip_prefix('-').unwrap_or(rest);
-        let quoted = rest.strip_prefix('"').and_then(|quoted| quoted.split_once('"'));
+        let quoted = rest
+            .strip_prefix('"')
+            .and_then(|quoted| quoted.split_once('"'));
         let (body, after) = match quoted {
             Some(found) => found,
             None => rest.split_at(rest.find(char::is_whitespace).unwrap_or(rest.len())),
         };
-        items.push(Item { body, quoted: quoted.is_some(), negated });
+        items.push(Item {
+            body,
+            quoted: quoted.is_some(),
+            negated,
+        });
         rest = after.trim_start();
     }
     items
@@ -130,11 +148,14 @@ fn items(text: &str) -> Vec<Item<'_>> {
 
 impl Item<'_> {
     fn part(&self) -> Option<Part> {
-        let near = self.body.rsplit_once('~').and_then(|(body, changes)| match changes {
-            "" | "1" => Some((body, 1)),
-            "2" => Some((body, 2)),
-            _ => None,
-        });
+        let near = self
+            .body
+            .rsplit_once('~')
+            .and_then(|(body, changes)| match changes {
+                "" | "1" => Some((body, 1)),
+                "2" => Some((body, 2)),
+                _ => None,
+            });
         let (body, part): (_, fn(String, u8) -> Part) = match (self.body.strip_suffix('*'), near) {
             _ if self.quoted => (self.body, exact),
             (Some(body), _) => (body, |word, _| Part::Prefix(word)),
@@ -144,7 +165,9 @@ impl Item<'_> {
         let mut phrase: Phrase = words(body).collect();
         match phrase.len() {
             0 => None,
-            1 => phrase.pop().map(|word| part(word, near.map_or(0, |(_, changes)| changes))),
+            1 => phrase
+                .pop()
+                .map(|word| part(word, near.map_or(0, |(_, changes)| changes))),
             _ => Some(Part::Phrase(phrase)),
         }
     }
@@ -177,20 +200,38 @@ mod tests {
             vec![Part::Fuzzy("colour".into(), 1)],
             vec![Part::Fuzzy("color".into(), 2)],
         ];
-        assert_eq!(query, TextQuery { wanted, unwanted: vec![phrase(&["decaf"]), phrase(&["no", "milk"])] });
+        assert_eq!(
+            query,
+            TextQuery {
+                wanted,
+                unwanted: vec![phrase(&["decaf"]), phrase(&["no", "milk"])]
+            }
+        );
     }
 
     #[test]
     fn alternatives_stand_around_or() {
         let query = parsed("hot tea OR coffee OR \"cold milk\" now");
-        let either = vec![phrase(&["tea"]), phrase(&["coffee"]), phrase(&["cold", "milk"])];
-        assert_eq!(query.wanted, [vec![phrase(&["hot"])], either, vec![phrase(&["now"])]]);
-        assert_eq!(parsed("OR tea or OR").wanted, [[phrase(&["tea"])], [phrase(&["or"])]]);
+        let either = vec![
+            phrase(&["tea"]),
+            phrase(&["coffee"]),
+            phrase(&["cold", "milk"]),
+        ];
+        assert_eq!(
+            query.wanted,
+            [vec![phrase(&["hot"])], either, vec![phrase(&["now"])]]
+        );
+        assert_eq!(
+            parsed("OR tea or OR").wanted,
+            [[phrase(&["tea"])], [phrase(&["or"])]]
+        );
     }
 
     #[test]
     fn odd_texts_are_searches_too() {
-        for text in ["", " ", "\"", "-", "--", "*", "~2", "\"\"", "-\"", "OR", "~~", "- -"] {
+        for text in [
+            "", " ", "\"", "-", "--", "*", "~2", "\"\"", "-\"", "OR", "~~", "- -",
+        ] {
             assert!(parsed(text).is_empty(), "{text}");
         }
         assert_eq!(parsed("\"open").wanted, [[phrase(&["open"])]]);
@@ -200,7 +241,13 @@ mod tests {
 
     #[test]
     fn limits_are_errors() {
-        assert_eq!(TextQuery::parse(&"a".repeat(9000)), Err(TextQueryError::TooLong(9000)));
-        assert_eq!(TextQuery::parse(&"a ".repeat(65)), Err(TextQueryError::TooManyParts(65)));
+        assert_eq!(
+            TextQuery::parse(&"a".repeat(9000)),
+            Err(TextQueryError::TooLong(9000))
+        );
+        assert_eq!(
+            TextQuery::parse(&"a ".repeat(65)),
+            Err(TextQueryError::TooManyParts(65))
+        );
     }
 }

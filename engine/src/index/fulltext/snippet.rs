@@ -1,4 +1,5 @@
-//! What a search found in a grain: the fields that have its words, and a part of the text around them.
+//! What a search found in a grain: the fields that have its words, and a part of the text around
+//! them.
 
 use gristmill_schemas::grain::{Field, Grain};
 
@@ -11,8 +12,8 @@ use crate::text::{text_fields, visit_texts};
 pub struct Highlight {
     /// The fields in which a wanted phrase stands, in the order of the type's text.
     pub fields: Vec<Field>,
-    /// The text around the first match of the text that has most of the search, at most `SNIPPET_BYTES` of it; `…` stands
-    /// for what is left out.
+    /// The text around the first match of the text that has most of the search, at most
+    /// `SNIPPET_BYTES` of it; `…` stands for what is left out.
     pub snippet: String,
 }
 
@@ -28,7 +29,9 @@ pub fn highlight(grain: &Grain<'_>, terms: &SearchTerms) -> Highlight {
     let mut most = 0;
     for field in grain.grain_type().map_or(&[][..], text_fields) {
         visit_texts(grain, *field, &mut |text| {
-            let Some((matched, first)) = matched(text, terms) else { return };
+            let Some((matched, first)) = matched(text, terms) else {
+                return;
+            };
             if found.fields.last() != Some(field) {
                 found.fields.push(*field);
             }
@@ -51,9 +54,15 @@ fn matched(text: &str, terms: &SearchTerms) -> Option<(usize, usize)> {
     }
     let begins = |phrase: &Phrase| {
         let stands = |at: &[(usize, String)]| at.iter().map(|(_, word)| word).eq(phrase);
-        words.windows(phrase.len().max(1)).find(|window| stands(window)).and_then(|window| Some(window.first()?.0))
+        words
+            .windows(phrase.len().max(1))
+            .find(|window| stands(window))
+            .and_then(|window| Some(window.first()?.0))
     };
-    let found = terms.wanted.iter().filter_map(|alternatives| alternatives.iter().filter_map(begins).min());
+    let found = terms
+        .wanted
+        .iter()
+        .filter_map(|alternatives| alternatives.iter().filter_map(begins).min());
     let places: Vec<usize> = found.collect();
     Some((places.len(), *places.iter().min()?))
 }
@@ -63,7 +72,9 @@ fn snippet(text: &str, first: usize) -> String {
     let mut start = text.floor_char_boundary(first.saturating_sub(BEFORE));
     if start > 0 {
         // Not in the middle of a word, if there is a space to begin behind.
-        let cut = text[start..first].find(char::is_whitespace).map_or(start, |space| start + space);
+        let cut = text[start..first]
+            .find(char::is_whitespace)
+            .map_or(start, |space| start + space);
         start = cut;
     }
     let end = text.floor_char_boundary(text.len().min(start + SNIPPET_BYTES));
@@ -71,7 +82,10 @@ fn snippet(text: &str, first: usize) -> String {
         Some(space) if end < text.len() && start + space > first => start + space,
         _ => end,
     };
-    let (before, after) = (if start > 0 { "…" } else { "" }, if end < text.len() { "…" } else { "" });
+    let (before, after) = (
+        if start > 0 { "…" } else { "" },
+        if end < text.len() { "…" } else { "" },
+    );
     let shown: Vec<&str> = text[start..end].split_whitespace().collect();
     format!("{before}{}{after}", shown.join(" "))
 }
@@ -84,7 +98,10 @@ mod tests {
     fn a_snippet_shows_the_match_and_says_what_is_left_out() {
         let text = format!("{} green tea {}", "word ".repeat(40), "more ".repeat(60));
         let shown = snippet(&text, text.find("green").unwrap());
-        assert!(shown.starts_with("…word") && shown.contains(" green tea ") && shown.ends_with("more…"), "{shown}");
+        assert!(
+            shown.starts_with("…word") && shown.contains(" green tea ") && shown.ends_with("more…"),
+            "{shown}"
+        );
         assert!(shown.len() <= SNIPPET_BYTES + 2 * "…".len());
         assert_eq!(snippet("green\n tea", 0), "green tea");
         let long = "茶".repeat(200);

@@ -12,21 +12,34 @@ use crate::text::{Scorer, Statistics, Terms, with_grain};
 
 fn blob(content: &str, number: usize) -> Vec<u8> {
     let content = serde_json::to_string(content).unwrap();
-    let json =
-        format!(r#"{{"type":"event","content":{content},"created_at":{}}}"#, 1_768_477_800_000_u64 + number as u64);
-    encode_json(&Json::parse(json.as_bytes()).unwrap(), EncodeOptions::default()).unwrap().blob
+    let json = format!(
+        r#"{{"type":"event","content":{content},"created_at":{}}}"#,
+        1_768_477_800_000_u64 + number as u64
+    );
+    encode_json(
+        &Json::parse(json.as_bytes()).unwrap(),
+        EncodeOptions::default(),
+    )
+    .unwrap()
+    .blob
 }
 
 fn piece(blobs: &[Vec<u8>]) -> TextPiece {
     let column: ArrayRef = Arc::new(BinaryArray::from_iter_values(blobs));
     let mut piece = TextPieceBuilder::new().unwrap();
-    piece.add(&RecordBatch::try_from_iter([(TextPiece::COLUMN, column)]).unwrap()).unwrap();
+    piece
+        .add(&RecordBatch::try_from_iter([(TextPiece::COLUMN, column)]).unwrap())
+        .unwrap();
     piece.finish().unwrap()
 }
 
 /// A lake of segments of `segment` texts, in pieces of `rows`.
 fn lake(texts: &[String], segment: usize, rows: usize) -> LakeText {
-    let blobs: Vec<_> = texts.iter().enumerate().map(|(number, text)| blob(text, number)).collect();
+    let blobs: Vec<_> = texts
+        .iter()
+        .enumerate()
+        .map(|(number, text)| blob(text, number))
+        .collect();
     let segments: Vec<_> = blobs
         .chunks(segment)
         .map(|blobs| {
@@ -44,14 +57,21 @@ fn scanned(texts: &[String], query: &TextQuery) -> Vec<usize> {
     let stands = |text: &[String], part: &Part| match part {
         Part::Phrase(phrase) => text.windows(phrase.len()).any(|window| window == phrase),
         Part::Prefix(prefix) => text.iter().any(|word| word.starts_with(prefix)),
-        Part::Fuzzy(word, changes) => text.iter().any(|other| distance(word, other) <= usize::from(*changes)),
+        Part::Fuzzy(word, changes) => text
+            .iter()
+            .any(|other| distance(word, other) <= usize::from(*changes)),
     };
     let fits = |text: &[String]| {
-        let wanted = query.wanted.iter().all(|parts| parts.iter().any(|part| stands(text, part)));
+        let wanted = query
+            .wanted
+            .iter()
+            .all(|parts| parts.iter().any(|part| stands(text, part)));
         !query.is_empty() && wanted && !query.unwanted.iter().any(|part| stands(text, part))
     };
     let words = |text: &String| crate::text::words(text).collect::<Vec<_>>();
-    (0..texts.len()).filter(|at| fits(&words(&texts[*at]))).collect()
+    (0..texts.len())
+        .filter(|at| fits(&words(&texts[*at])))
+        .collect()
 }
 
 /// Changes of one letter, or swaps of neighbours, that make one word of the other.
@@ -62,7 +82,9 @@ fn distance(left: &str, right: &str) -> usize {
         let mut row = vec![i];
         for j in 1..=right.len() {
             let change = usize::from(left[i - 1] != right[j - 1]);
-            let mut least = (rows[i - 1][j - 1] + change).min(rows[i - 1][j] + 1).min(row[j - 1] + 1);
+            let mut least = (rows[i - 1][j - 1] + change)
+                .min(rows[i - 1][j] + 1)
+                .min(row[j - 1] + 1);
             if i > 1 && j > 1 && left[i - 1] == right[j - 2] && left[i - 2] == right[j - 1] {
                 least = least.min(rows[i - 2][j - 2] + 1);
             }
@@ -82,9 +104,22 @@ fn found(lake: &LakeText, query: &TextQuery, segments: usize, segment: usize) ->
 }
 
 fn texts() -> impl Strategy<Value = Vec<String>> {
-    let word =
-        prop::sample::select(vec!["tea", "Teapot", "teal", "milk", "東京", "don't", "dark_mode", "été", "eta", "ta"]);
-    prop::collection::vec(prop::collection::vec(word, 0..9).prop_map(|words| format!("! {}", words.join(" "))), 1..60)
+    let word = prop::sample::select(vec![
+        "tea",
+        "Teapot",
+        "teal",
+        "milk",
+        "東京",
+        "don't",
+        "dark_mode",
+        "été",
+        "eta",
+        "ta",
+    ]);
+    prop::collection::vec(
+        prop::collection::vec(word, 0..9).prop_map(|words| format!("! {}", words.join(" "))),
+        1..60,
+    )
 }
 
 const QUERIES: [&str; 12] = [
@@ -148,9 +183,17 @@ proptest! {
 
 /// What `lake` says of each query: the words' statistics, and every hit with its score.
 fn answers(lake: &LakeText) -> Vec<(Statistics, Vec<TextHit>)> {
-    let statistics = lake.statistics(&["tea".to_owned(), "milk".to_owned()]).unwrap();
-    let search = |query| lake.search(&TextQuery::parse(query).unwrap(), 1_000).unwrap().1;
-    QUERIES.map(|query| (statistics.clone(), search(query))).to_vec()
+    let statistics = lake
+        .statistics(&["tea".to_owned(), "milk".to_owned()])
+        .unwrap();
+    let search = |query| {
+        lake.search(&TextQuery::parse(query).unwrap(), 1_000)
+            .unwrap()
+            .1
+    };
+    QUERIES
+        .map(|query| (statistics.clone(), search(query)))
+        .to_vec()
 }
 
 proptest! {
@@ -184,14 +227,24 @@ proptest! {
 
 #[test]
 fn a_word_of_rows_that_are_gone_is_nowhere_in_the_piece() {
-    let blobs: Vec<_> = (0..300).map(|at| blob(if at == 7 { "marguerite" } else { "tea" }, at)).collect();
+    let blobs: Vec<_> = (0..300)
+        .map(|at| blob(if at == 7 { "marguerite" } else { "tea" }, at))
+        .collect();
     let text = Arc::new(SegmentText::open(pack(&[piece(&blobs)]).concat().into()).unwrap());
     let words = |gone: &[u32]| {
-        let piece = text.piece_without(0, 300, gone, gone.len() as u64).unwrap().unwrap();
+        let piece = text
+            .piece_without(0, 300, gone, gone.len() as u64)
+            .unwrap()
+            .unwrap();
         let text = Arc::new(SegmentText::open(pack(&[piece]).concat().into()).unwrap());
         assert_eq!(text.rows(), 300 - gone.len() as u64);
         // What a beginning stands for is looked up in the dictionary.
-        LakeText::new(&[text]).unwrap().search(&TextQuery::parse("marg* OR te*").unwrap(), 1).unwrap().0.wanted
+        LakeText::new(&[text])
+            .unwrap()
+            .search(&TextQuery::parse("marg* OR te*").unwrap(), 1)
+            .unwrap()
+            .0
+            .wanted
     };
     assert_eq!(words(&[]), [[["marguerite"], ["tea"]]]);
     assert_eq!(words(&[7]), [[["tea"]]]);
@@ -202,22 +255,43 @@ fn a_word_of_rows_that_are_gone_is_nowhere_in_the_piece() {
 
 #[test]
 fn the_best_come_first_and_no_more_than_asked_for() {
-    let texts: Vec<String> = (0..50).map(|at| format!("tea {}", "and so on ".repeat(at % 10))).collect();
+    let texts: Vec<String> = (0..50)
+        .map(|at| format!("tea {}", "and so on ".repeat(at % 10)))
+        .collect();
     let lake = lake(&texts, 20, 8);
     let (terms, hits) = lake.search(&TextQuery::parse("te*").unwrap(), 7).unwrap();
     assert_eq!(terms.wanted, [[["tea"]]]);
-    let texts: Vec<_> = hits.iter().map(|hit| hit.segment * 20 + hit.row as usize).collect();
+    let texts: Vec<_> = hits
+        .iter()
+        .map(|hit| hit.segment * 20 + hit.row as usize)
+        .collect();
     assert_eq!(texts, [0, 10, 20, 30, 40, 1, 11]);
     assert!(lake.search(&TextQuery::default(), 7).unwrap().1.is_empty());
-    assert!(lake.search(&TextQuery::parse("tea").unwrap(), 0).unwrap().1.is_empty());
-    assert_eq!(lake.search(&TextQuery::parse("tea").unwrap(), usize::MAX).unwrap().1.len(), 50);
+    assert!(
+        lake.search(&TextQuery::parse("tea").unwrap(), 0)
+            .unwrap()
+            .1
+            .is_empty()
+    );
+    assert_eq!(
+        lake.search(&TextQuery::parse("tea").unwrap(), usize::MAX)
+            .unwrap()
+            .1
+            .len(),
+        50
+    );
 }
 
 #[test]
 fn a_lake_without_segments_has_no_text() {
     let lake = LakeText::new(&[]).unwrap();
     assert!(lake.is_empty());
-    assert!(lake.search(&TextQuery::parse("tea").unwrap(), 5).unwrap().1.is_empty());
+    assert!(
+        lake.search(&TextQuery::parse("tea").unwrap(), 5)
+            .unwrap()
+            .1
+            .is_empty()
+    );
 }
 
 #[test]
@@ -225,7 +299,10 @@ fn grains_that_cannot_be_read_have_no_words_and_keep_their_row() {
     let blobs = [b"nothing".to_vec(), blob("tea", 1)];
     let text = SegmentText::open(pack(&[piece(&blobs)]).concat().into()).unwrap();
     let lake = LakeText::new(&[Arc::new(text)]).unwrap();
-    assert_eq!(lake.rows(&TextQuery::parse("tea").unwrap(), 1).unwrap(), [[1]]);
+    assert_eq!(
+        lake.rows(&TextQuery::parse("tea").unwrap(), 1).unwrap(),
+        [[1]]
+    );
 }
 
 #[test]
@@ -247,7 +324,9 @@ fn an_index_whose_metadata_is_no_object_is_refused_though_its_checksum_is_right(
     head["meta"] = "none".into();
     let head = serde_json::to_vec(&head).unwrap();
     let head = [&parts[0][..8], &(head.len() as u32).to_le_bytes(), &head].concat();
-    let content = [vec![head.into()], parts[1..parts.len() - 1].to_vec()].concat().concat();
+    let content = [vec![head.into()], parts[1..parts.len() - 1].to_vec()]
+        .concat()
+        .concat();
     let bytes = [&content[..], blake3::hash(&content).as_bytes()].concat();
     let refused = SegmentText::open(bytes.into()).unwrap_err();
     assert!(refused.to_string().contains("metadata"), "{refused}");
@@ -257,20 +336,49 @@ fn an_index_whose_metadata_is_no_object_is_refused_though_its_checksum_is_right(
 fn matched_fields_are_those_that_have_the_words() {
     let json = r#"{"type":"belief","subject":"ann","relation":"mg:prefers","object":"green tea","confidence":1.0,
         "created_at":1768477800000,"namespace":"demo","user_id":"u"}"#;
-    let blob = encode_json(&Json::parse(json.as_bytes()).unwrap(), EncodeOptions::default()).unwrap().blob;
-    let fields: BTreeMap<&str, Vec<Field>> = ["ann tea", "prefers", "\"green tea\"", "coffee", "tea prefers"]
-        .into_iter()
-        .map(|text| {
-            let phrases = TextQuery::parse(text).unwrap().wanted.into_iter().map(|parts| {
+    let blob = encode_json(
+        &Json::parse(json.as_bytes()).unwrap(),
+        EncodeOptions::default(),
+    )
+    .unwrap()
+    .blob;
+    let fields: BTreeMap<&str, Vec<Field>> = [
+        "ann tea",
+        "prefers",
+        "\"green tea\"",
+        "coffee",
+        "tea prefers",
+    ]
+    .into_iter()
+    .map(|text| {
+        let phrases = TextQuery::parse(text)
+            .unwrap()
+            .wanted
+            .into_iter()
+            .map(|parts| {
                 parts
                     .into_iter()
-                    .filter_map(|part| if let Part::Phrase(words) = part { Some(words) } else { None })
+                    .filter_map(|part| {
+                        if let Part::Phrase(words) = part {
+                            Some(words)
+                        } else {
+                            None
+                        }
+                    })
                     .collect()
             });
-            let terms = SearchTerms { wanted: phrases.collect(), unwanted: Vec::new() };
-            (text, with_grain(&blob, |grain| Some(highlight(grain, &terms))).unwrap().fields)
-        })
-        .collect();
+        let terms = SearchTerms {
+            wanted: phrases.collect(),
+            unwanted: Vec::new(),
+        };
+        (
+            text,
+            with_grain(&blob, |grain| Some(highlight(grain, &terms)))
+                .unwrap()
+                .fields,
+        )
+    })
+    .collect();
     assert_eq!(fields["ann tea"], [Field::Subject, Field::Object]);
     assert_eq!(fields["prefers"], [Field::Relation]);
     assert_eq!(fields["\"green tea\""], [Field::Object]);

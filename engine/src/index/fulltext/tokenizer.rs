@@ -22,13 +22,18 @@ impl Tokenizer for WordTokenizer {
 
     fn token_stream<'a>(&'a mut self, text: &'a str) -> Self::TokenStream<'a> {
         self.token.position = usize::MAX;
-        Box::new(Words { words: split(text), token: &mut self.token })
+        Box::new(Words {
+            words: split(text),
+            token: &mut self.token,
+        })
     }
 }
 
 impl<'t, I: Iterator<Item = (usize, &'t str)>> TokenStream for Words<'t, I> {
     fn advance(&mut self) -> bool {
-        let Some((start, word)) = self.words.next() else { return false };
+        let Some((start, word)) = self.words.next() else {
+            return false;
+        };
         self.token.text.clear();
         fold_into(word, &mut self.token.text);
         self.token.offset_from = start;

@@ -1,12 +1,13 @@
-//! One order of statements as packed blocks: written once, read at any place without unpacking what stands around it.
+//! One order of statements as packed blocks: written once, read at any place without unpacking what
+//! stands around it.
 
 use super::{Entry, Order};
 
 /// Statements of a block.
 pub(super) const BLOCK: usize = 128;
 
-/// Bytes of a block's head: the first statement's three parts, the least second part, third part and row, four widths, four
-/// bytes that are zero, and where its packed bytes begin.
+/// Bytes of a block's head: the first statement's three parts, the least second part, third part
+/// and row, four widths, four bytes that are zero, and where its packed bytes begin.
 pub(super) const HEAD: usize = 12 + 12 + 4 + 4 + 8;
 
 /// Bytes behind the last block, so that every value can be read as part of eight bytes.
@@ -32,18 +33,44 @@ pub(super) fn pack(entries: &[Entry], order: Order) -> Packed {
 fn pack_block(block: &[Entry], order: Order, packed: &mut Packed) {
     let [first, second, third] = order.roles().map(|role| role as usize);
     let places = [first, second, third, ROW];
-    let least = places.map(|place| block.iter().map(|entry| entry[place]).min().unwrap_or_default());
-    let most = places.map(|place| block.iter().map(|entry| entry[place]).max().unwrap_or_default());
+    let least = places.map(|place| {
+        block
+            .iter()
+            .map(|entry| entry[place])
+            .min()
+            .unwrap_or_default()
+    });
+    let most = places.map(|place| {
+        block
+            .iter()
+            .map(|entry| entry[place])
+            .max()
+            .unwrap_or_default()
+    });
     let head = block.first().copied().unwrap_or_default();
-    for value in [head[first], head[second], head[third], least[1], least[2], least[3]] {
+    for value in [
+        head[first],
+        head[second],
+        head[third],
+        least[1],
+        least[2],
+        least[3],
+    ] {
         packed.heads.extend(value.to_le_bytes());
     }
-    let widths: [u8; 4] = std::array::from_fn(|at| (u32::BITS - (most[at] - least[at]).leading_zeros()) as u8);
+    let widths: [u8; 4] =
+        std::array::from_fn(|at| (u32::BITS - (most[at] - least[at]).leading_zeros()) as u8);
     packed.heads.extend(widths);
     packed.heads.extend([0; 4]);
-    packed.heads.extend((packed.blocks.len() as u64).to_le_bytes());
+    packed
+        .heads
+        .extend((packed.blocks.len() as u64).to_le_bytes());
     for at in 0..4 {
-        pack_values(block.iter().map(|entry| entry[places[at]] - least[at]), widths[at], &mut packed.blocks);
+        pack_values(
+            block.iter().map(|entry| entry[places[at]] - least[at]),
+            widths[at],
+            &mut packed.blocks,
+        );
     }
 }
 
@@ -88,7 +115,9 @@ impl Blocks<'_> {
     /// The statement at `place`: its parts in the order's own order, and its row.
     pub(super) fn get(&self, place: usize) -> Option<Entry> {
         let head = self.head(place / BLOCK)?;
-        Some(std::array::from_fn(|part| self.value(&head, part, place % BLOCK)))
+        Some(std::array::from_fn(|part| {
+            self.value(&head, part, place % BLOCK)
+        }))
     }
 
     /// The row of the statement at `place`.
@@ -100,27 +129,41 @@ impl Blocks<'_> {
     pub(super) fn rows(&self, places: std::ops::Range<usize>, rows: &mut Vec<u32>) {
         let mut place = places.start;
         while place < places.end {
-            let Some(head) = self.head(place / BLOCK) else { return };
+            let Some(head) = self.head(place / BLOCK) else {
+                return;
+            };
             let end = places.end.min((place / BLOCK + 1) * BLOCK);
             rows.extend((place..end).map(|place| self.value(&head, ROW, place % BLOCK)));
             place = end;
         }
     }
 
-    /// How many statements come before those that begin with `prefix` or, if `after`, before those behind them.
-    /// Two binary searches, one over heads and one in a block.
+    /// How many statements come before those that begin with `prefix` or, if `after`, before those
+    /// behind them. Two binary searches, one over heads and one in a block.
     pub(super) fn bound(&self, prefix: &[u32], after: bool) -> usize {
-        let is_before = |parts: &[u32]| match parts.iter().zip(prefix).find(|(part, wanted)| part != wanted) {
+        let is_before = |parts: &[u32]| match parts
+            .iter()
+            .zip(prefix)
+            .find(|(part, wanted)| part != wanted)
+        {
             Some((part, wanted)) => part < wanted,
             None => after,
         };
         let blocks = self.heads.len() / HEAD;
-        let begun = partition_point(blocks, |block| self.first(block).is_some_and(|first| is_before(&first)));
-        let Some(block) = begun.checked_sub(1) else { return 0 };
-        let Some(head) = self.head(block) else { return 0 };
+        let begun = partition_point(blocks, |block| {
+            self.first(block).is_some_and(|first| is_before(&first))
+        });
+        let Some(block) = begun.checked_sub(1) else {
+            return 0;
+        };
+        let Some(head) = self.head(block) else {
+            return 0;
+        };
         let length = self.length_of(block);
         let inside = partition_point(length, |place| {
-            is_before(&std::array::from_fn::<u32, 3, _>(|part| self.value(&head, part, place)))
+            is_before(&std::array::from_fn::<u32, 3, _>(|part| {
+                self.value(&head, part, place)
+            }))
         });
         block * BLOCK + inside
     }
@@ -137,7 +180,12 @@ impl Blocks<'_> {
     fn head(&self, block: usize) -> Option<Head> {
         let head = self.heads.get(block * HEAD..(block + 1) * HEAD)?;
         let first: [u32; 3] = std::array::from_fn(|part| read_u32(head, 4 * part));
-        let least = [first[0], read_u32(head, 12), read_u32(head, 16), read_u32(head, 20)];
+        let least = [
+            first[0],
+            read_u32(head, 12),
+            read_u32(head, 16),
+            read_u32(head, 20),
+        ];
         let widths = *head.get(24..)?.first_chunk::<4>()?;
         let mut start = u64::from_le_bytes(*head.get(32..)?.first_chunk()?) as usize;
         let length = self.length_of(block);
@@ -146,17 +194,29 @@ impl Blocks<'_> {
             start = start.saturating_add((usize::from(width) * length).div_ceil(8));
             own
         });
-        Some(Head { first, least, widths, starts })
+        Some(Head {
+            first,
+            least,
+            widths,
+            starts,
+        })
     }
 
     /// The value of `part` at `place` of the block with `head`.
     fn value(&self, head: &Head, part: usize, place: usize) -> u32 {
         let width = u32::from(head.widths[part]);
         if width == 0 {
-            return if part == 0 { head.first[0] } else { head.least[part] };
+            return if part == 0 {
+                head.first[0]
+            } else {
+                head.least[part]
+            };
         }
         let bit = place * width as usize;
-        let bytes = self.blocks.get(head.starts[part].saturating_add(bit / 8)..).and_then(|rest| rest.first_chunk());
+        let bytes = self
+            .blocks
+            .get(head.starts[part].saturating_add(bit / 8)..)
+            .and_then(|rest| rest.first_chunk());
         let word = u64::from_le_bytes(bytes.copied().unwrap_or_default()) >> (bit % 8);
         let mask = u64::MAX >> (u64::BITS - width.min(u32::BITS));
         head.least[part].wrapping_add((word & mask) as u32)
@@ -179,5 +239,8 @@ pub(super) fn partition_point(count: usize, is_before: impl Fn(usize) -> bool) -
 
 /// The integer at `at`; 0 beyond the end, which a checked file doesn't reach.
 fn read_u32(bytes: &[u8], at: usize) -> u32 {
-    bytes.get(at..).and_then(|rest| rest.first_chunk()).map_or(0, |chunk| u32::from_le_bytes(*chunk))
+    bytes
+        .get(at..)
+        .and_then(|rest| rest.first_chunk())
+        .map_or(0, |chunk| u32::from_le_bytes(*chunk))
 }

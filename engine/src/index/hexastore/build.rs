@@ -19,13 +19,22 @@ pub struct StatementColumns([StringArray; 3]);
 
 impl StatementColumns {
     /// The names of the columns, by role.
-    pub const NAMES: [&str; 3] = [Field::Subject.name(), Field::Relation.name(), Field::Object.name()];
+    pub const NAMES: [&str; 3] = [
+        Field::Subject.name(),
+        Field::Relation.name(),
+        Field::Object.name(),
+    ];
 
-    /// The columns of `batch`, which has the schema of `grains` or part of it; shared, not copied. `None` if one is missing.
+    /// The columns of `batch`, which has the schema of `grains` or part of it; shared, not copied.
+    /// `None` if one is missing.
     pub fn of(batch: &RecordBatch) -> Option<StatementColumns> {
         let column = |name| batch.column_by_name(name)?.as_string_opt::<i32>().cloned();
         let [subject, relation, object] = Self::NAMES;
-        Some(StatementColumns([column(subject)?, column(relation)?, column(object)?]))
+        Some(StatementColumns([
+            column(subject)?,
+            column(relation)?,
+            column(object)?,
+        ]))
     }
 
     /// The rows of `parts`, one after another.
@@ -34,8 +43,11 @@ impl StatementColumns {
     /// [`ArrowError`] if there are none, or if they hold more text than one array can.
     pub fn concat(parts: &[StatementColumns]) -> Result<StatementColumns, ArrowError> {
         let column = |at: usize| {
-            let pieces: Vec<&dyn Array> =
-                parts.iter().filter_map(|part| part.0.get(at)).map(|piece| piece as _).collect();
+            let pieces: Vec<&dyn Array> = parts
+                .iter()
+                .filter_map(|part| part.0.get(at))
+                .map(|piece| piece as _)
+                .collect();
             Ok::<_, ArrowError>(concat(&pieces)?.as_string::<i32>().clone())
         };
         Ok(StatementColumns([column(0)?, column(1)?, column(2)?]))
@@ -49,8 +61,8 @@ impl StatementColumns {
 /// The part of a statement that isn't stated, before terms have their final numbers.
 const UNSTATED: u32 = u32::MAX;
 
-/// The bytes of the hexastore of a segment whose rows are those of `columns`, one after another. O(n + t log t) for n rows and
-/// t distinct terms, on all cores of the pool that it is called in.
+/// The bytes of the hexastore of a segment whose rows are those of `columns`, one after another.
+/// O(n + t log t) for n rows and t distinct terms, on all cores of the pool that it is called in.
 pub fn build(columns: &[StatementColumns]) -> Vec<u8> {
     let mut first = 0;
     let mut numbered = Vec::with_capacity(columns.len());
@@ -60,11 +72,18 @@ pub fn build(columns: &[StatementColumns]) -> Vec<u8> {
     }
     // Seeded at random: nobody can choose terms that collide.
     let hasher = DefaultHashBuilder::default();
-    let locals: Vec<Local<'_>> =
-        numbered.into_par_iter().map(|(first, part)| Local::of(part, first, &hasher)).collect();
+    let locals: Vec<Local<'_>> = numbered
+        .into_par_iter()
+        .map(|(first, part)| Local::of(part, first, &hasher))
+        .collect();
     let Merged { terms, numbers } = merge(&locals);
-    let statements: Vec<Statements> = locals.into_par_iter().map(|local| local.renumbered(&numbers)).collect();
-    let all = |kind: fn(&Statements) -> &[Entry]| statements.iter().map(kind).collect::<Vec<_>>().concat();
+    let statements: Vec<Statements> = locals
+        .into_par_iter()
+        .map(|local| local.renumbered(&numbers))
+        .collect();
+    let all = |kind: fn(&Statements) -> &[Entry]| {
+        statements.iter().map(kind).collect::<Vec<_>>().concat()
+    };
     let (triples, partial) = (all(|part| &part.triples), all(|part| &part.partial));
     drop(statements);
     let counts = [triples.len(), partial.len()];
@@ -88,35 +107,62 @@ struct Statements {
 }
 
 impl<'c> Local<'c> {
-    fn of(columns: &'c StatementColumns, first_row: usize, hasher: &DefaultHashBuilder) -> Local<'c> {
+    fn of(
+        columns: &'c StatementColumns,
+        first_row: usize,
+        hasher: &DefaultHashBuilder,
+    ) -> Local<'c> {
         let mut terms = Numbers::default();
         let mut entries = Vec::new();
         for row in 0..columns.rows() {
-            let parts = columns.0.each_ref().map(|column| column.is_valid(row).then(|| column.value(row)));
+            let parts = columns
+                .0
+                .each_ref()
+                .map(|column| column.is_valid(row).then(|| column.value(row)));
             if parts.iter().any(Option::is_some) {
-                let [s, r, o] = parts.map(|part| part.map_or(UNSTATED, |term| terms.of(term, hasher.hash_one(term))));
+                let [s, r, o] = parts.map(|part| {
+                    part.map_or(UNSTATED, |term| terms.of(term, hasher.hash_one(term)))
+                });
                 entries.push([s, r, o, (first_row + row) as u32]);
             }
         }
         terms.table = HashTable::new();
         let in_shard = terms.terms.iter().map(|_| AtomicU32::default()).collect();
-        Local { terms, in_shard, entries }
+        Local {
+            terms,
+            in_shard,
+            entries,
+        }
     }
 
     /// The statements, with the final numbers of each shard's terms.
     fn renumbered(self, numbers: &ShardNumbers) -> Statements {
         let final_number = |(hash, place): (&u64, AtomicU32)| {
             let shard = numbers.shards.get(shard_of(*hash));
-            shard.and_then(|shard| shard.get(place.into_inner() as usize)).copied().unwrap_or(numbers.unstated)
+            shard
+                .and_then(|shard| shard.get(place.into_inner() as usize))
+                .copied()
+                .unwrap_or(numbers.unstated)
         };
-        let own: Vec<u32> = self.terms.hashes.iter().zip(self.in_shard).map(final_number).collect();
+        let own: Vec<u32> = self
+            .terms
+            .hashes
+            .iter()
+            .zip(self.in_shard)
+            .map(final_number)
+            .collect();
         let mut statements = Statements::default();
         for mut entry in self.entries {
             for part in &mut entry[..3] {
                 *part = own.get(*part as usize).copied().unwrap_or(numbers.unstated);
             }
             let stated = entry[..3].iter().all(|part| *part != numbers.unstated);
-            if stated { &mut statements.triples } else { &mut statements.partial }.push(entry);
+            if stated {
+                &mut statements.triples
+            } else {
+                &mut statements.partial
+            }
+            .push(entry);
         }
         statements
     }
@@ -132,20 +178,31 @@ struct Numbers<'c> {
 
 impl<'c> Numbers<'c> {
     fn of(&mut self, term: &'c str, hash: u64) -> u32 {
-        let Numbers { terms, hashes, table } = self;
-        let is_it = |number: &u32| terms.get(*number as usize).is_some_and(|other| *other == term);
+        let Numbers {
+            terms,
+            hashes,
+            table,
+        } = self;
+        let is_it = |number: &u32| {
+            terms
+                .get(*number as usize)
+                .is_some_and(|other| *other == term)
+        };
         if let Some(number) = table.find(hash, is_it) {
             return *number;
         }
         let number = terms.len() as u32;
-        table.insert_unique(hash, number, |number| hashes.get(*number as usize).copied().unwrap_or_default());
+        table.insert_unique(hash, number, |number| {
+            hashes.get(*number as usize).copied().unwrap_or_default()
+        });
         terms.push(term);
         hashes.push(hash);
         number
     }
 }
 
-/// Parts into which terms are split by their hashes, so that the distinct ones are found on all cores.
+/// Parts into which terms are split by their hashes, so that the distinct ones are found on all
+/// cores.
 const SHARDS: usize = 32;
 
 fn shard_of(hash: u64) -> usize {
@@ -169,28 +226,50 @@ struct ShardNumbers {
 
 /// Strings are compared only to sort the distinct ones: most terms stand in many parts.
 fn merge<'c>(locals: &[Local<'c>]) -> Merged<'c> {
-    let shards: Vec<Vec<&str>> = (0..SHARDS).into_par_iter().map(|shard| distinct(locals, shard)).collect();
+    let shards: Vec<Vec<&str>> = (0..SHARDS)
+        .into_par_iter()
+        .map(|shard| distinct(locals, shard))
+        .collect();
     let mut places: Vec<(&str, u32, u32)> = Vec::with_capacity(shards.iter().map(Vec::len).sum());
     for (shard, terms) in (0..).zip(&shards) {
-        places.extend((0..).zip(terms).map(|(number, term)| (*term, shard, number)));
+        places.extend(
+            (0..)
+                .zip(terms)
+                .map(|(number, term)| (*term, shard, number)),
+        );
     }
     places.par_sort_unstable();
     let mut numbers: Vec<Vec<u32>> = shards.iter().map(|terms| vec![0; terms.len()]).collect();
     for (last, (_, shard, number)) in (0..).zip(&places) {
-        if let Some(place) = numbers.get_mut(*shard as usize).and_then(|shard| shard.get_mut(*number as usize)) {
+        if let Some(place) = numbers
+            .get_mut(*shard as usize)
+            .and_then(|shard| shard.get_mut(*number as usize))
+        {
             *place = last;
         }
     }
     let terms: Vec<&str> = places.into_iter().map(|(term, ..)| term).collect();
     let unstated = terms.len() as u32;
-    Merged { terms, numbers: ShardNumbers { shards: numbers, unstated } }
+    Merged {
+        terms,
+        numbers: ShardNumbers {
+            shards: numbers,
+            unstated,
+        },
+    }
 }
 
 /// The distinct terms of one shard; tells each part which numbers its own have.
 fn distinct<'c>(locals: &[Local<'c>], shard: usize) -> Vec<&'c str> {
     let mut numbers = Numbers::default();
     for local in locals {
-        for (at, hash) in local.terms.hashes.iter().enumerate().filter(|(_, hash)| shard_of(**hash) == shard) {
+        for (at, hash) in local
+            .terms
+            .hashes
+            .iter()
+            .enumerate()
+            .filter(|(_, hash)| shard_of(**hash) == shard)
+        {
             if let (Some(term), Some(place)) = (local.terms.terms.get(at), local.in_shard.get(at)) {
                 place.store(numbers.of(term, *hash), Ordering::Relaxed);
             }
@@ -199,17 +278,23 @@ fn distinct<'c>(locals: &[Local<'c>], shard: usize) -> Vec<&'c str> {
     numbers.terms
 }
 
-/// All six orders of `entries`, which are in the order of their rows. Sorting by one part keeps the order of the others, so
-/// each order is one counting sort away from another.
+/// All six orders of `entries`, which are in the order of their rows. Sorting by one part keeps the
+/// order of the others, so each order is one counting sort away from another.
 fn orders(mut entries: Vec<Entry>) -> [Packed; 6] {
     use Role::{Object, Relation, Subject};
     let mut spare = Vec::new();
-    [Object, Relation, Subject].into_iter().for_each(|role| sort(&mut entries, role, &mut spare));
+    [Object, Relation, Subject]
+        .into_iter()
+        .for_each(|role| sort(&mut entries, role, &mut spare));
     let mut others = entries.clone();
     let ((rso, ors, sor), (sro, osr, ros)) = rayon::join(
         || {
             let mut next = |role, order| packed_by(&mut others, role, order, &mut spare);
-            (next(Relation, Order::Rso), next(Object, Order::Ors), next(Subject, Order::Sor))
+            (
+                next(Relation, Order::Rso),
+                next(Object, Order::Ors),
+                next(Subject, Order::Sor),
+            )
         },
         || {
             let sro = pack(&entries, Order::Sro);
@@ -229,12 +314,21 @@ fn packed_by(entries: &mut Vec<Entry>, role: Role, order: Order, spare: &mut Vec
 /// Bits that one pass of the counting sort looks at, at most.
 const DIGIT: u32 = 11;
 
-/// Sorts `entries` by the part of `role`; equal ones keep their order. `spare` is memory to sort in. Only the bits in which
-/// parts differ are looked at: relations, which are few neighbours among the terms, take one pass.
+/// Sorts `entries` by the part of `role`; equal ones keep their order. `spare` is memory to sort
+/// in. Only the bits in which parts differ are looked at: relations, which are few neighbours among
+/// the terms, take one pass.
 fn sort(entries: &mut Vec<Entry>, role: Role, spare: &mut Vec<Entry>) {
     let part = role as usize;
-    let least = entries.iter().map(|entry| entry[part]).min().unwrap_or_default();
-    let most = entries.iter().map(|entry| entry[part]).max().unwrap_or_default();
+    let least = entries
+        .iter()
+        .map(|entry| entry[part])
+        .min()
+        .unwrap_or_default();
+    let most = entries
+        .iter()
+        .map(|entry| entry[part])
+        .max()
+        .unwrap_or_default();
     let bits = u32::BITS - (most - least).leading_zeros();
     let width = bits.div_ceil(bits.div_ceil(DIGIT).max(1)).max(1);
     spare.resize(entries.len(), Entry::default());
@@ -258,13 +352,18 @@ fn sort(entries: &mut Vec<Entry>, role: Role, spare: &mut Vec<Entry>) {
 fn write(rows: usize, terms: &[&str], counts: [usize; 2], stores: &[[Packed; 6]; 2]) -> Vec<u8> {
     let bytes: usize = terms.iter().map(|term| term.len()).sum();
     let packed = stores.iter().flatten();
-    let size: usize = packed.clone().map(|order| order.heads.len() + order.blocks.len()).sum();
+    let size: usize = packed
+        .clone()
+        .map(|order| order.heads.len() + order.blocks.len())
+        .sum();
     let mut out = Vec::with_capacity(HEADER + 5 * terms.len() + bytes + size + super::CHECKSUM);
     out.extend(MAGIC);
     for number in [rows, terms.len(), bytes, counts[0], counts[1]] {
         out.extend((number as u64).to_le_bytes());
     }
-    packed.clone().for_each(|order| out.extend((order.blocks.len() as u64).to_le_bytes()));
+    packed
+        .clone()
+        .for_each(|order| out.extend((order.blocks.len() as u64).to_le_bytes()));
     let mut end = 0_u64;
     for term in terms {
         end += term.len() as u64;

@@ -1,9 +1,10 @@
 //! The hexastore of a segment: who says what of whom, found by any of the three.
 //!
-//! Every row of the segment that states a subject, a relation and an object is a *triple*; one that states only one or two of
-//! them is a *partial* statement. Both kinds are kept in all six orders, so that whatever part of a statement is known, the
-//! rows that state it are neighbours: a binary search finds the first and the last, and their distance is the exact count.
-//! The parts are those of the columns `subject`, `relation` and `object` (a map object is its canonical JSON). Partial
+//! Every row of the segment that states a subject, a relation and an object is a *triple*; one that
+//! states only one or two of them is a *partial* statement. Both kinds are kept in all six orders,
+//! so that whatever part of a statement is known, the rows that state it are neighbours: a binary
+//! search finds the first and the last, and their distance is the exact count. The parts are those
+//! of the columns `subject`, `relation` and `object` (a map object is its canonical JSON). Partial
 //! statements answer filters on single columns; only triples answer patterns.
 //!
 //! ```text
@@ -18,9 +19,10 @@
 //! checksum     BLAKE3 of all before                                     32
 //! ```
 //!
-//! An order is cut into blocks of 128 statements. A block's head has its first statement, the least value of each part and how
-//! many bits the distances from that need; these are packed part by part, so that each can be read without the others.
-//! Integers are little-endian. A term's number is its place; the number behind the last says "not stated".
+//! An order is cut into blocks of 128 statements. A block's head has its first statement, the least
+//! value of each part and how many bits the distances from that need; these are packed part by
+//! part, so that each can be read without the others. Integers are little-endian. A term's number
+//! is its place; the number behind the last says "not stated".
 //!
 //! | module | what it answers |
 //! |---|---|
@@ -78,7 +80,11 @@ impl<'p> Pattern<'p> {
 
 impl<'p> From<[Option<&'p str>; 3]> for Pattern<'p> {
     fn from([subject, relation, object]: [Option<&'p str>; 3]) -> Self {
-        Pattern { subject, relation, object }
+        Pattern {
+            subject,
+            relation,
+            object,
+        }
     }
 }
 
@@ -101,7 +107,14 @@ pub enum Order {
 
 impl Order {
     /// All six, as they stand in the file.
-    pub const ALL: [Order; 6] = [Order::Sro, Order::Sor, Order::Rso, Order::Ros, Order::Osr, Order::Ors];
+    pub const ALL: [Order; 6] = [
+        Order::Sro,
+        Order::Sor,
+        Order::Rso,
+        Order::Ros,
+        Order::Osr,
+        Order::Ors,
+    ];
 
     /// The roles, the most significant first.
     pub const fn roles(self) -> [Role; 3] {
@@ -118,7 +131,11 @@ impl Order {
 
     /// An order in which the statements that `pattern` matches are neighbours.
     pub const fn of(pattern: &Pattern<'_>) -> Order {
-        match (pattern.subject.is_some(), pattern.relation.is_some(), pattern.object.is_some()) {
+        match (
+            pattern.subject.is_some(),
+            pattern.relation.is_some(),
+            pattern.object.is_some(),
+        ) {
             (true, false, true) => Order::Sor,
             (true, _, _) | (false, false, false) => Order::Sro,
             (false, true, false) => Order::Rso,

@@ -73,8 +73,22 @@ impl Hexastore {
         if layout.end != content.len() {
             return Err(DamagedHexastore("cut or grown"));
         }
-        let Layout { rows, terms, text, triples, partial, .. } = layout;
-        Ok(Hexastore { bytes, rows, terms, text, triples, partial })
+        let Layout {
+            rows,
+            terms,
+            text,
+            triples,
+            partial,
+            ..
+        } = layout;
+        Ok(Hexastore {
+            bytes,
+            rows,
+            terms,
+            text,
+            triples,
+            partial,
+        })
     }
 
     /// How many rows the segment has that it was made of.
@@ -97,14 +111,19 @@ impl Hexastore {
         self.terms
     }
 
-    /// The triples that `pattern` matches. O(log n), whatever the number of matches, which is known then.
+    /// The triples that `pattern` matches. O(log n), whatever the number of matches, which is known
+    /// then.
     pub fn find(&self, pattern: &Pattern<'_>) -> Matches<'_> {
         let order = Order::of(pattern);
-        Matches { store: self, order, places: self.places(&self.triples, order, pattern) }
+        Matches {
+            store: self,
+            order,
+            places: self.places(&self.triples, order, pattern),
+        }
     }
 
-    /// The rows in which the columns have the values that `pattern` names, ascending: those of triples and those that state
-    /// less. O(log n + m log m) for m rows.
+    /// The rows in which the columns have the values that `pattern` names, ascending: those of
+    /// triples and those that state less. O(log n + m log m) for m rows.
     pub fn rows_with(&self, pattern: &Pattern<'_>) -> Vec<u32> {
         let order = Order::of(pattern);
         let mut rows = Vec::new();
@@ -117,56 +136,83 @@ impl Hexastore {
         rows
     }
 
-    /// The statements of the rows of [`Hexastore::rows_with`], each with its row, in no order; a part that isn't stated is
-    /// `None`. A row is there once.
-    pub fn statements_with(&self, pattern: &Pattern<'_>) -> impl Iterator<Item = (u32, [Option<&str>; 3])> {
+    /// The statements of the rows of [`Hexastore::rows_with`], each with its row, in no order; a
+    /// part that isn't stated is `None`. A row is there once.
+    pub fn statements_with(
+        &self,
+        pattern: &Pattern<'_>,
+    ) -> impl Iterator<Item = (u32, [Option<&str>; 3])> {
         let order = Order::of(pattern);
-        [&self.triples, &self.partial].into_iter().flat_map(move |store| {
-            let blocks = self.blocks(store, order);
-            self.places(store, order, pattern).map(move |place| {
-                let entry = blocks.get(place).unwrap_or_default();
-                let mut parts = [None; 3];
-                for (role, number) in order.roles().into_iter().zip(entry) {
-                    parts[role as usize] = ((number as usize) < self.terms).then(|| self.term(number));
-                }
-                (entry[3], parts)
+        [&self.triples, &self.partial]
+            .into_iter()
+            .flat_map(move |store| {
+                let blocks = self.blocks(store, order);
+                self.places(store, order, pattern).map(move |place| {
+                    let entry = blocks.get(place).unwrap_or_default();
+                    let mut parts = [None; 3];
+                    for (role, number) in order.roles().into_iter().zip(entry) {
+                        parts[role as usize] =
+                            ((number as usize) < self.terms).then(|| self.term(number));
+                    }
+                    (entry[3], parts)
+                })
             })
-        })
     }
 
     /// How many rows [`Hexastore::rows_with`] has. O(log n).
     pub fn count_with(&self, pattern: &Pattern<'_>) -> usize {
         let order = Order::of(pattern);
-        [&self.triples, &self.partial].into_iter().map(|store| self.places(store, order, pattern).len()).sum()
+        [&self.triples, &self.partial]
+            .into_iter()
+            .map(|store| self.places(store, order, pattern).len())
+            .sum()
     }
 
     fn places(&self, store: &Store, order: Order, pattern: &Pattern<'_>) -> Range<usize> {
         let parts = pattern.parts();
         let mut prefix = [0; 3];
         let mut known = 0;
-        for part in order.roles().into_iter().map_while(|role| parts[role as usize]) {
-            let Some(number) = self.number_of(part) else { return 0..0 };
+        for part in order
+            .roles()
+            .into_iter()
+            .map_while(|role| parts[role as usize])
+        {
+            let Some(number) = self.number_of(part) else {
+                return 0..0;
+            };
             prefix[known] = number;
             known += 1;
         }
         let (blocks, prefix) = (self.blocks(store, order), &prefix[..known]);
-        if prefix.is_empty() { 0..store.count } else { blocks.bound(prefix, false)..blocks.bound(prefix, true) }
+        if prefix.is_empty() {
+            0..store.count
+        } else {
+            blocks.bound(prefix, false)..blocks.bound(prefix, true)
+        }
     }
 
     fn blocks(&self, store: &Store, order: Order) -> Blocks<'_> {
         let (heads, blocks) = &store.orders[order as usize];
         let part = |range: &Range<usize>| self.bytes.get(range.clone()).unwrap_or_default();
-        Blocks { count: store.count, heads: part(heads), blocks: part(blocks) }
+        Blocks {
+            count: store.count,
+            heads: part(heads),
+            blocks: part(blocks),
+        }
     }
 
     /// Calls `seen` with every term, as bytes.
     pub(crate) fn each_term(&self, seen: impl FnMut(&[u8])) {
-        (0..self.terms).map(|number| self.term_bytes(number)).for_each(seen);
+        (0..self.terms)
+            .map(|number| self.term_bytes(number))
+            .for_each(seen);
     }
 
     /// The number of `term`, if it is stated anywhere.
     fn number_of(&self, term: &str) -> Option<u32> {
-        let place = partition_point(self.terms, |number| self.term_bytes(number) < term.as_bytes());
+        let place = partition_point(self.terms, |number| {
+            self.term_bytes(number) < term.as_bytes()
+        });
         (place < self.terms && self.term_bytes(place) == term.as_bytes()).then_some(place as u32)
     }
 
@@ -177,7 +223,9 @@ impl Hexastore {
     fn term_bytes(&self, number: usize) -> &[u8] {
         let end_of = |number: usize| read_u40(&self.bytes, HEADER + 5 * number);
         let start = number.checked_sub(1).map_or(0, end_of);
-        self.bytes.get(self.text.start + start..self.text.start + end_of(number)).unwrap_or_default()
+        self.bytes
+            .get(self.text.start + start..self.text.start + end_of(number))
+            .unwrap_or_default()
     }
 }
 
@@ -192,7 +240,8 @@ impl<'h> Matches<'h> {
         self.places.is_empty()
     }
 
-    /// The triples, in an order in which what the pattern names comes first. Reads only what is asked for.
+    /// The triples, in an order in which what the pattern names comes first. Reads only what is
+    /// asked for.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = Statement<'h>> + use<'h> {
         let (store, order) = (self.store, self.order);
         let blocks = store.blocks(&store.triples, order);
@@ -203,14 +252,21 @@ impl<'h> Matches<'h> {
                 parts[role as usize] = store.term(number);
             }
             let [subject, relation, object] = parts;
-            Statement { subject, relation, object, row: entry[3] }
+            Statement {
+                subject,
+                relation,
+                object,
+                row: entry[3],
+            }
         })
     }
 
     /// Their rows, in the order of [`Matches::iter`].
     pub fn rows(&self) -> impl ExactSizeIterator<Item = u32> + use<'h> {
         let blocks = self.store.blocks(&self.store.triples, self.order);
-        self.places.clone().map(move |place| blocks.row(place).unwrap_or_default())
+        self.places
+            .clone()
+            .map(move |place| blocks.row(place).unwrap_or_default())
     }
 }
 
@@ -245,7 +301,14 @@ impl Layout {
         };
         let triples = store(size(4)?, 6)?;
         let partial = store(size(5)?, 12)?;
-        Some(Layout { rows: number(1)?, terms, text, triples, partial, end })
+        Some(Layout {
+            rows: number(1)?,
+            terms,
+            text,
+            triples,
+            partial,
+            end,
+        })
     }
 }
 

@@ -8,10 +8,15 @@ use super::*;
 type Row = [Option<String>; 3];
 
 fn columns(rows: &[Row]) -> StatementColumns {
-    let column =
-        |at: usize| -> ArrayRef { Arc::new(StringArray::from_iter(rows.iter().map(|row| row[at].as_deref()))) };
+    let column = |at: usize| -> ArrayRef {
+        Arc::new(StringArray::from_iter(
+            rows.iter().map(|row| row[at].as_deref()),
+        ))
+    };
     let names = StatementColumns::NAMES;
-    let batch = RecordBatch::try_from_iter_with_nullable((0..3).map(|at| (names[at], column(at), true))).unwrap();
+    let batch =
+        RecordBatch::try_from_iter_with_nullable((0..3).map(|at| (names[at], column(at), true)))
+            .unwrap();
     StatementColumns::of(&batch).unwrap()
 }
 
@@ -21,12 +26,17 @@ fn built(rows: &[Row], part: usize) -> Hexastore {
 }
 
 fn matches(row: &Row, pattern: &Pattern<'_>) -> bool {
-    pattern.parts().iter().zip(row).all(|(wanted, part)| wanted.is_none_or(|wanted| part.as_deref() == Some(wanted)))
+    pattern
+        .parts()
+        .iter()
+        .zip(row)
+        .all(|(wanted, part)| wanted.is_none_or(|wanted| part.as_deref() == Some(wanted)))
 }
 
 /// Rows over few words, so that everything repeats and some parts are missing.
 fn rows(size: usize) -> impl Strategy<Value = Vec<Row>> {
-    let word = |letters: &'static str| prop::option::weighted(0.8, letters.prop_map(|word: String| word));
+    let word =
+        |letters: &'static str| prop::option::weighted(0.8, letters.prop_map(|word: String| word));
     prop::collection::vec(
         (word("[a-d]{0,2}"), word("[r-t]"), word("[a-dé]{0,3}")).prop_map(|(s, r, o)| [s, r, o]),
         0..size,
@@ -36,9 +46,14 @@ fn rows(size: usize) -> impl Strategy<Value = Vec<Row>> {
 /// Every pattern that `row` fits, and one that it doesn't.
 fn patterns(row: &Row) -> impl Iterator<Item = Pattern<'_>> {
     let known = (0..8).map(|mask: u32| {
-        Pattern::from(std::array::from_fn(|at| (mask >> at & 1 == 1).then(|| row[at].as_deref().unwrap_or("zz"))))
+        Pattern::from(std::array::from_fn(|at| {
+            (mask >> at & 1 == 1).then(|| row[at].as_deref().unwrap_or("zz"))
+        }))
     });
-    known.chain([Pattern { relation: Some("nobody says this"), ..Pattern::default() }])
+    known.chain([Pattern {
+        relation: Some("nobody says this"),
+        ..Pattern::default()
+    }])
 }
 
 proptest! {
@@ -79,7 +94,13 @@ proptest! {
 fn many(count: u32) -> Vec<Row> {
     let text = |word: &str, number: u32| Some(format!("{word} {number}"));
     (0..count)
-        .map(|at| [text("who", at / 7), text("says", at % 11), text("what", at.wrapping_mul(2_654_435_761) >> 17)])
+        .map(|at| {
+            [
+                text("who", at / 7),
+                text("says", at % 11),
+                text("what", at.wrapping_mul(2_654_435_761) >> 17),
+            ]
+        })
         .collect()
 }
 
@@ -92,7 +113,11 @@ fn matches_stand_in_the_order_of_what_is_known() {
         let keys: Vec<_> = store
             .find(&pattern)
             .iter()
-            .map(|found| order.roles().map(|role| [found.subject, found.relation, found.object][role as usize]))
+            .map(|found| {
+                order
+                    .roles()
+                    .map(|role| [found.subject, found.relation, found.object][role as usize])
+            })
             .collect();
         assert!(keys.is_sorted(), "{order:?}");
     }
@@ -119,10 +144,20 @@ fn packing_takes_less_than_half_of_plain_numbers() {
 
 #[test]
 fn an_empty_segment_has_an_empty_hexastore() {
-    for parts in [vec![], vec![columns(&[])], vec![columns(&[[None, None, None]])]] {
+    for parts in [
+        vec![],
+        vec![columns(&[])],
+        vec![columns(&[[None, None, None]])],
+    ] {
         let store = Hexastore::open(build(&parts).into()).unwrap();
         assert!(store.is_empty() && store.find(&Pattern::default()).is_empty());
-        assert_eq!(store.rows_with(&Pattern { subject: Some("a"), ..Pattern::default() }), Vec::<u32>::new());
+        assert_eq!(
+            store.rows_with(&Pattern {
+                subject: Some("a"),
+                ..Pattern::default()
+            }),
+            Vec::<u32>::new()
+        );
     }
 }
 

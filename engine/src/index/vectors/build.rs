@@ -18,18 +18,23 @@ pub struct VectorBuilder {
 impl VectorBuilder {
     /// No vectors yet. `None` if there can be none of so many dimensions.
     pub fn new(model: &str, dimensions: usize, metric: Metric) -> Option<VectorBuilder> {
-        (1..=DIMENSION_LIMIT).contains(&dimensions).then(|| VectorBuilder {
-            model: model.to_owned(),
-            dimensions,
-            metric,
-            vectors: Vec::new(),
-            rows: Vec::new(),
-        })
+        (1..=DIMENSION_LIMIT)
+            .contains(&dimensions)
+            .then(|| VectorBuilder {
+                model: model.to_owned(),
+                dimensions,
+                metric,
+                vectors: Vec::new(),
+                rows: Vec::new(),
+            })
     }
 
-    /// Adds a vector of `row`. False, and nothing is added, if it has other dimensions, no direction, or isn't finite.
+    /// Adds a vector of `row`. False, and nothing is added, if it has other dimensions, no
+    /// direction, or isn't finite.
     pub fn add(&mut self, row: u32, vector: &[f32]) -> bool {
-        let stored = (vector.len() == self.dimensions).then(|| self.metric.stored(vector)).flatten();
+        let stored = (vector.len() == self.dimensions)
+            .then(|| self.metric.stored(vector))
+            .flatten();
         let added = stored.map(|stored| {
             self.vectors.extend(stored);
             self.rows.push(row);
@@ -52,9 +57,14 @@ impl VectorBuilder {
         self.rows.is_empty()
     }
 
-    /// The bytes of the file for a segment of `segment_rows` rows, made on all cores of the pool that it is called in.
+    /// The bytes of the file for a segment of `segment_rows` rows, made on all cores of the pool
+    /// that it is called in.
     pub fn build(self, segment_rows: u64) -> Vec<u8> {
-        let vectors = Vectors { halves: &self.vectors, dimensions: self.dimensions, metric: self.metric };
+        let vectors = Vectors {
+            halves: &self.vectors,
+            dimensions: self.dimensions,
+            metric: self.metric,
+        };
         let graph = Flat::of(Growing::over(vectors));
         let mut head = Head {
             rows: segment_rows,
@@ -66,14 +76,23 @@ impl VectorBuilder {
             entry: graph.entry,
         };
         let numbers = self.rows.len() * 2 + graph.neighbours.len();
-        let mut out = Vec::with_capacity(1_024 + 2 * self.vectors.len() + self.rows.len() + 4 * numbers);
+        let mut out =
+            Vec::with_capacity(1_024 + 2 * self.vectors.len() + self.rows.len() + 4 * numbers);
         write_head(&mut head, &mut out);
-        self.vectors.iter().for_each(|half| out.extend(half.0.to_le_bytes()));
+        self.vectors
+            .iter()
+            .for_each(|half| out.extend(half.0.to_le_bytes()));
         // An odd number of halves leaves the integers unaligned, which only costs a little time.
-        self.rows.iter().for_each(|row| out.extend(row.to_le_bytes()));
+        self.rows
+            .iter()
+            .for_each(|row| out.extend(row.to_le_bytes()));
         out.extend(&graph.levels);
         out.resize(out.len() + (4 - graph.levels.len() % 4) % 4, 0);
-        graph.ends.iter().chain(&graph.neighbours).for_each(|number| out.extend(number.to_le_bytes()));
+        graph
+            .ends
+            .iter()
+            .chain(&graph.neighbours)
+            .for_each(|number| out.extend(number.to_le_bytes()));
         let checksum = blake3::hash(&out);
         out.extend(checksum.as_bytes());
         out
@@ -84,7 +103,10 @@ fn write_head(head: &mut Head, out: &mut Vec<u8>) {
     // A structure of plain numbers and texts always has a JSON form.
     let mut json = serde_json::to_vec(head).unwrap_or_default();
     let start = MAGIC.len() + 4;
-    json.resize((start + json.len()).next_multiple_of(ALIGNMENT) - start, b' ');
+    json.resize(
+        (start + json.len()).next_multiple_of(ALIGNMENT) - start,
+        b' ',
+    );
     out.extend(MAGIC);
     out.extend((json.len() as u32).to_le_bytes());
     out.extend(json);
@@ -101,7 +123,10 @@ struct Flat {
 
 impl Flat {
     fn of(graph: Growing<'_>) -> Flat {
-        let mut flat = Flat { entry: graph.entry(), ..Flat::default() };
+        let mut flat = Flat {
+            entry: graph.entry(),
+            ..Flat::default()
+        };
         for lists in graph.lists() {
             flat.levels.push(lists.len().saturating_sub(1) as u8);
             for list in lists {

@@ -46,8 +46,10 @@ impl VectorFiles {
     pub fn read(paths: &[PathBuf]) -> Result<VectorFiles, VectorFileError> {
         let mut files = VectorFiles::default();
         for path in paths {
-            let rows =
-                read(path).map_err(|reason| VectorFileError { path: path.clone(), reason: reason.to_string() })?;
+            let rows = read(path).map_err(|reason| VectorFileError {
+                path: path.clone(),
+                reason: reason.to_string(),
+            })?;
             files.vectors.extend(rows);
         }
         Ok(files)
@@ -103,19 +105,25 @@ fn with_ids(path: &Path, vectors: Vec<Vec<f32>>) -> Result<Rows, Fault> {
     Ok(ids.into_iter().zip(vectors).collect())
 }
 
-/// What stands behind the last message of an Arrow stream: the mark of a message, and that it has no bytes.
+/// What stands behind the last message of an Arrow stream: the mark of a message, and that it has
+/// no bytes.
 const END_OF_STREAM: [u8; 8] = [0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0];
 
-/// The file format is a stream between a mark, a footer and a mark. It is read as one: the library's reader of files makes room for
-/// whatever sizes a damaged one names.
+/// The file format is a stream between a mark, a footer and a mark. It is read as one: the
+/// library's reader of files makes room for whatever sizes a damaged one names.
 fn read_arrow(bytes: SourceBytes) -> Result<Rows, Fault> {
     let mark = b"ARROW1";
     let stream = match bytes.strip_prefix(mark) {
         None => 0..bytes.len(),
         Some(rest) => {
-            let (rest, footer) =
-                rest.strip_suffix(mark).and_then(<[u8]>::split_last_chunk).ok_or("its footer is cut off")?;
-            let length = rest.len().checked_sub(u32::from_le_bytes(*footer) as usize).ok_or("its footer is damaged")?;
+            let (rest, footer) = rest
+                .strip_suffix(mark)
+                .and_then(<[u8]>::split_last_chunk)
+                .ok_or("its footer is cut off")?;
+            let length = rest
+                .len()
+                .checked_sub(u32::from_le_bytes(*footer) as usize)
+                .ok_or("its footer is damaged")?;
             // Writers fill up to 8 bytes behind the mark, or to 64.
             let padding = rest[..length].iter().take_while(|byte| **byte == 0).count();
             mark.len() + padding..mark.len() + length
@@ -138,17 +146,31 @@ fn read_arrow(bytes: SourceBytes) -> Result<Rows, Fault> {
     std::panic::catch_unwind(read).unwrap_or_else(|_| Err("it is damaged".into()))
 }
 
-fn read_batches(batches: impl Iterator<Item = Result<RecordBatch, ArrowError>>) -> Result<Rows, Fault> {
+fn read_batches(
+    batches: impl Iterator<Item = Result<RecordBatch, ArrowError>>,
+) -> Result<Rows, Fault> {
     let mut rows = Vec::new();
     for batch in batches {
         let batch = batch?;
         let ids = cast(column(&batch, ["vector_id", "id"])?, &DataType::Utf8)?;
-        let item = DataType::List(std::sync::Arc::new(Field::new("element", DataType::Float32, true)));
+        let item = DataType::List(std::sync::Arc::new(Field::new(
+            "element",
+            DataType::Float32,
+            true,
+        )));
         let vectors = cast(column(&batch, ["vector", "embedding"])?, &item)?;
         let (ids, vectors) = (ids.as_string::<i32>(), vectors.as_list::<i32>());
-        for row in (0..batch.num_rows()).filter(|row| ids.is_valid(*row) && vectors.is_valid(*row)) {
+        for row in (0..batch.num_rows()).filter(|row| ids.is_valid(*row) && vectors.is_valid(*row))
+        {
             let values = vectors.value(row);
-            rows.push((ids.value(row).to_owned(), values.as_primitive::<Float32Type>().iter().flatten().collect()));
+            rows.push((
+                ids.value(row).to_owned(),
+                values
+                    .as_primitive::<Float32Type>()
+                    .iter()
+                    .flatten()
+                    .collect(),
+            ));
         }
     }
     Ok(rows)
@@ -168,24 +190,39 @@ fn read_fvecs(bytes: &[u8]) -> Result<Vec<Vec<f32>>, Fault> {
         if !(1..=DIMENSION_LIMIT).contains(&dimensions) {
             return Err(format!("vector {} has impossible dimensions", vectors.len()).into());
         }
-        let (own, after) = after.split_at_checked(4 * dimensions).ok_or("its last vector is cut")?;
+        let (own, after) = after
+            .split_at_checked(4 * dimensions)
+            .ok_or("its last vector is cut")?;
         vectors.push(floats(own));
         rest = after;
     }
-    if rest.is_empty() { Ok(vectors) } else { Err("its last vector is cut".into()) }
+    if rest.is_empty() {
+        Ok(vectors)
+    } else {
+        Err("its last vector is cut".into())
+    }
 }
 
 fn floats(bytes: &[u8]) -> Vec<f32> {
-    bytes.chunks_exact(4).filter_map(|four| Some(f32::from_le_bytes(*four.first_chunk()?))).collect()
+    bytes
+        .chunks_exact(4)
+        .filter_map(|four| Some(f32::from_le_bytes(*four.first_chunk()?)))
+        .collect()
 }
 
 /// The format of NumPy, versions 1 to 3.
 fn read_npy(bytes: &[u8]) -> Result<Vec<Vec<f32>>, Fault> {
-    let rest = bytes.strip_prefix(b"\x93NUMPY").ok_or("it isn't a NumPy file")?;
+    let rest = bytes
+        .strip_prefix(b"\x93NUMPY")
+        .ok_or("it isn't a NumPy file")?;
     let (version, rest) = rest.split_first_chunk::<2>().ok_or("its head is cut")?;
     let (length, rest) = match version[0] {
-        1 => rest.split_first_chunk().map(|(length, rest)| (usize::from(u16::from_le_bytes(*length)), rest)),
-        _ => rest.split_first_chunk().map(|(length, rest)| (u32::from_le_bytes(*length) as usize, rest)),
+        1 => rest
+            .split_first_chunk()
+            .map(|(length, rest)| (usize::from(u16::from_le_bytes(*length)), rest)),
+        _ => rest
+            .split_first_chunk()
+            .map(|(length, rest)| (u32::from_le_bytes(*length) as usize, rest)),
     }
     .ok_or("its head is cut")?;
     let (head, data) = rest.split_at_checked(length).ok_or("its head is cut")?;
@@ -193,13 +230,33 @@ fn read_npy(bytes: &[u8]) -> Result<Vec<Vec<f32>>, Fault> {
     if head.contains("'fortran_order': True") {
         return Err("its numbers are in Fortran order; save it in C order".into());
     }
-    let (width, number): (usize, fn(&[u8]) -> f32) = match quoted(head, "'descr':").ok_or("its head names no type")? {
-        "<f4" => (4, |bytes| bytes.first_chunk().map_or(f32::NAN, |four| f32::from_le_bytes(*four))),
-        "<f2" => (2, |bytes| bytes.first_chunk().map_or(f32::NAN, |two| f16::from_le_bytes(*two).to_f32())),
-        "|i1" => (1, |bytes| bytes.first().map_or(f32::NAN, |byte| f32::from(*byte as i8))),
-        other => return Err(format!("its numbers are of the type {other}; <f4, <f2 and |i1 are read").into()),
+    let (width, number): (usize, fn(&[u8]) -> f32) = match quoted(head, "'descr':")
+        .ok_or("its head names no type")?
+    {
+        "<f4" => (4, |bytes| {
+            bytes
+                .first_chunk()
+                .map_or(f32::NAN, |four| f32::from_le_bytes(*four))
+        }),
+        "<f2" => (2, |bytes| {
+            bytes
+                .first_chunk()
+                .map_or(f32::NAN, |two| f16::from_le_bytes(*two).to_f32())
+        }),
+        "|i1" => (1, |bytes| {
+            bytes
+                .first()
+                .map_or(f32::NAN, |byte| f32::from(*byte as i8))
+        }),
+        other => {
+            return Err(
+                format!("its numbers are of the type {other}; <f4, <f2 and |i1 are read").into(),
+            );
+        }
     };
-    let shape = head.split_once("'shape':").and_then(|(_, rest)| rest.split_once('(')?.1.split_once(')'));
+    let shape = head
+        .split_once("'shape':")
+        .and_then(|(_, rest)| rest.split_once('(')?.1.split_once(')'));
     let shape: Result<Vec<usize>, _> = shape
         .ok_or("its head has no shape")?
         .0
@@ -208,12 +265,19 @@ fn read_npy(bytes: &[u8]) -> Result<Vec<Vec<f32>>, Fault> {
         .filter(|part| !part.is_empty())
         .map(str::parse)
         .collect();
-    let [count, dimensions] = shape?[..] else { return Err("it doesn't have two dimensions".into()) };
-    let size = count.checked_mul(dimensions).and_then(|numbers| numbers.checked_mul(width));
+    let [count, dimensions] = shape?[..] else {
+        return Err("it doesn't have two dimensions".into());
+    };
+    let size = count
+        .checked_mul(dimensions)
+        .and_then(|numbers| numbers.checked_mul(width));
     if size != Some(data.len()) || !(1..=DIMENSION_LIMIT).contains(&dimensions) {
         return Err("its size isn't what its head says".into());
     }
-    Ok(data.chunks_exact(width * dimensions).map(|row| row.chunks_exact(width).map(number).collect()).collect())
+    Ok(data
+        .chunks_exact(width * dimensions)
+        .map(|row| row.chunks_exact(width).map(number).collect())
+        .collect())
 }
 
 /// The text in quotation marks behind `key`.
@@ -229,16 +293,31 @@ mod tests {
     #[test]
     fn numpy_files_of_all_known_types_are_read() {
         let file = |descr: &str, data: &[u8]| {
-            let head = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': (2, 2), }}\n");
-            [&b"\x93NUMPY\x01\x00"[..], &(head.len() as u16).to_le_bytes(), head.as_bytes(), data].concat()
+            let head =
+                format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': (2, 2), }}\n");
+            [
+                &b"\x93NUMPY\x01\x00"[..],
+                &(head.len() as u16).to_le_bytes(),
+                head.as_bytes(),
+                data,
+            ]
+            .concat()
         };
-        let floats: Vec<u8> = [1.0_f32, -2.0, 0.5, 4.0].iter().flat_map(|number| number.to_le_bytes()).collect();
-        let halves: Vec<u8> =
-            [1.0, -2.0, 0.5, 4.0].iter().flat_map(|number| f16::from_f32(*number).to_le_bytes()).collect();
+        let floats: Vec<u8> = [1.0_f32, -2.0, 0.5, 4.0]
+            .iter()
+            .flat_map(|number| number.to_le_bytes())
+            .collect();
+        let halves: Vec<u8> = [1.0, -2.0, 0.5, 4.0]
+            .iter()
+            .flat_map(|number| f16::from_f32(*number).to_le_bytes())
+            .collect();
         let expected = [[1.0, -2.0], [0.5, 4.0]];
         assert_eq!(read_npy(&file("<f4", &floats)).unwrap(), expected);
         assert_eq!(read_npy(&file("<f2", &halves)).unwrap(), expected);
-        assert_eq!(read_npy(&file("|i1", &[1, 254, 0, 4])).unwrap(), [[1.0, -2.0], [0.0, 4.0]]);
+        assert_eq!(
+            read_npy(&file("|i1", &[1, 254, 0, 4])).unwrap(),
+            [[1.0, -2.0], [0.0, 4.0]]
+        );
         assert!(read_npy(&file("<f4", &floats[1..])).is_err());
         assert!(read_npy(&file("<i8", &floats)).is_err());
         for end in 0..file("<f4", &floats).len() {
@@ -255,8 +334,10 @@ mod tests {
 
         let vectors = [Some([Some(1.0), Some(2.0)]), None].into_iter();
         let vectors = FixedSizeListArray::from_iter_primitive::<Float32Type, _, _>(vectors, 2);
-        let columns: [(&str, ArrayRef); 2] =
-            [("id", Arc::new(StringArray::from(vec!["a", "b"]))), ("embedding", Arc::new(vectors))];
+        let columns: [(&str, ArrayRef); 2] = [
+            ("id", Arc::new(StringArray::from(vec!["a", "b"]))),
+            ("embedding", Arc::new(vectors)),
+        ];
         let batch = RecordBatch::try_from_iter(columns).unwrap();
         let mut file = FileWriter::try_new(Vec::new(), &batch.schema()).unwrap();
         file.write(&batch).unwrap();
@@ -268,7 +349,10 @@ mod tests {
             std::fs::write(&path, &bytes).unwrap();
             assert_eq!(read(&path).unwrap(), [("a".to_owned(), vec![1.0, 2.0])]);
             for end in 0..bytes.len() {
-                assert!(read_arrow(bytes[..end].to_vec().into()).is_err(), "{end} bytes");
+                assert!(
+                    read_arrow(bytes[..end].to_vec().into()).is_err(),
+                    "{end} bytes"
+                );
             }
             for at in 0..bytes.len() {
                 let mut damaged = bytes.clone();

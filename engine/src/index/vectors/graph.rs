@@ -1,11 +1,12 @@
 //! The graph over the vectors of one file: HNSW (arXiv:1603.09320), grown on all cores.
 //!
-//! All levels are known before: the vectors of the upper levels are inserted first, and the first of them is where every walk
-//! begins. A vector is connected from the lowest of its levels to the highest, so that whoever meets it on one level finds
-//! neighbours on those below.
+//! All levels are known before: the vectors of the upper levels are inserted first, and the first
+//! of them is where every walk begins. A vector is connected from the lowest of its levels to the
+//! highest, so that whoever meets it on one level finds neighbours on those below.
 //!
-//! Of equal vectors, as texts that are said again and again have them, only the first is inserted; the others hang from it in a
-//! chain. In the graph they would be each other's nearest neighbours, and have no way to anything else.
+//! Of equal vectors, as texts that are said again and again have them, only the first is inserted;
+//! the others hang from it in a chain. In the graph they would be each other's nearest neighbours,
+//! and have no way to anything else.
 
 use std::cmp::Reverse;
 use std::hash::{BuildHasher, Hasher};
@@ -23,7 +24,8 @@ const NEIGHBOURS: usize = 16;
 /// Neighbours of a vector on the lowest level at most.
 const GROUND_NEIGHBOURS: usize = 2 * NEIGHBOURS;
 
-/// Neighbours above these that a list takes before it is thinned: thinning looks at all of them, so it is done rarely.
+/// Neighbours above these that a list takes before it is thinned: thinning looks at all of them, so
+/// it is done rarely.
 const SLACK: usize = 16;
 
 /// Candidates that are looked at for each vector that is inserted.
@@ -32,7 +34,8 @@ const CANDIDATES: usize = 200;
 /// Levels at most.
 const LEVELS: u8 = 16;
 
-/// Vectors that are inserted one after another, so that many cores find a graph to which to connect.
+/// Vectors that are inserted one after another, so that many cores find a graph to which to
+/// connect.
 const ALONE: usize = 1_024;
 
 /// Vectors that a thread inserts at least with the memory of one walk.
@@ -54,7 +57,9 @@ impl<'v> Vectors<'v> {
 
     fn get(self, number: u32) -> &'v [Half] {
         let start = number as usize * self.dimensions;
-        self.halves.get(start..start + self.dimensions).unwrap_or_default()
+        self.halves
+            .get(start..start + self.dimensions)
+            .unwrap_or_default()
     }
 
     fn between(self, left: u32, right: u32) -> f32 {
@@ -79,33 +84,60 @@ impl<'v> Growing<'v> {
     pub(super) fn over(vectors: Vectors<'v>) -> Growing<'v> {
         let firsts = firsts(vectors);
         let is_first = |number: &u32| firsts.get(*number as usize) == Some(number);
-        let level = |number| if is_first(&number) { level_of(number) } else { 0 };
+        let level = |number| {
+            if is_first(&number) {
+                level_of(number)
+            } else {
+                0
+            }
+        };
         let levels: Vec<u8> = (0..vectors.len() as u32).map(level).collect();
         let mut order: Vec<u32> = (0..vectors.len() as u32).filter(is_first).collect();
         order.sort_by_key(|number| Reverse(levels[*number as usize]));
-        let links = levels.iter().map(|level| (0..=*level).map(|_| Links::default()).collect());
+        let links = levels
+            .iter()
+            .map(|level| (0..=*level).map(|_| Links::default()).collect());
         let entry = order.first().copied().unwrap_or_default();
-        let graph = Growing { vectors, links: links.collect(), entry };
+        let graph = Growing {
+            vectors,
+            links: links.collect(),
+            entry,
+        };
         let (alone, rest) = order.split_at(order.len().min(ALONE));
         let mut walk = Walk::new(vectors.len());
-        alone.iter().skip(1).for_each(|number| graph.insert(*number, &mut walk));
+        alone
+            .iter()
+            .skip(1)
+            .for_each(|number| graph.insert(*number, &mut walk));
         rest.par_chunks(RUN).for_each_init(
             || Walk::new(vectors.len()),
             |walk, run| run.iter().for_each(|number| graph.insert(*number, walk)),
         );
-        graph.links.par_iter().for_each(|levels| graph.finish(levels));
+        graph
+            .links
+            .par_iter()
+            .for_each(|levels| graph.finish(levels));
         graph.hang(firsts);
         graph
     }
 
-    /// Hangs each vector that isn't the first of its kind from the one before it. `ends` has the first of each.
+    /// Hangs each vector that isn't the first of its kind from the one before it. `ends` has the
+    /// first of each.
     fn hang(&self, mut ends: Vec<u32>) {
         for number in 0..ends.len() as u32 {
-            let first = ends.get(number as usize).copied().filter(|first| *first != number);
-            let Some(end) = first.and_then(|first| ends.get_mut(first as usize)) else { continue };
+            let first = ends
+                .get(number as usize)
+                .copied()
+                .filter(|first| *first != number);
+            let Some(end) = first.and_then(|first| ends.get_mut(first as usize)) else {
+                continue;
+            };
             let before = std::mem::replace(end, number);
             if let Some(mut list) = self.list(before, 0) {
-                list.push(Candidate { distance: 0.0, number });
+                list.push(Candidate {
+                    distance: 0.0,
+                    number,
+                });
             }
         }
     }
@@ -118,11 +150,16 @@ impl<'v> Growing<'v> {
     /// The neighbours of each vector on each of its levels from the lowest, nearest first.
     pub(super) fn lists(self) -> impl Iterator<Item = Vec<Vec<Candidate>>> + use<> {
         let inner = |links: Links| links.into_inner().unwrap_or_else(PoisonError::into_inner);
-        self.links.into_iter().map(move |levels| levels.into_iter().map(inner).collect())
+        self.links
+            .into_iter()
+            .map(move |levels| levels.into_iter().map(inner).collect())
     }
 
     fn insert(&self, number: u32, walk: &mut Walk) {
-        let towards = Towards { graph: self, wanted: self.vectors.get(number) };
+        let towards = Towards {
+            graph: self,
+            wanted: self.vectors.get(number),
+        };
         let own = self.top(number);
         let mut nearest = towards.candidate(self.entry);
         for level in (own + 1..=self.top(self.entry)).rev() {
@@ -135,14 +172,20 @@ impl<'v> Growing<'v> {
             chosen.push(self.diverse(found, NEIGHBOURS));
         }
         for (level, chosen) in chosen.into_iter().rev().enumerate() {
-            chosen.iter().for_each(|near| self.connect(number, level, *near));
-            chosen.iter().for_each(|near| self.connect(near.number, level, Candidate { number, ..*near }));
+            chosen
+                .iter()
+                .for_each(|near| self.connect(number, level, *near));
+            chosen
+                .iter()
+                .for_each(|near| self.connect(near.number, level, Candidate { number, ..*near }));
         }
     }
 
     /// Makes `near` a neighbour of `number`, and thins the list if it has become too long.
     fn connect(&self, number: u32, level: usize, near: Candidate) {
-        let Some(mut list) = self.list(number, level) else { return };
+        let Some(mut list) = self.list(number, level) else {
+            return;
+        };
         // Two vectors that are inserted at the same time may choose each other.
         if list.iter().any(|other| other.number == near.number) {
             return;
@@ -158,19 +201,25 @@ impl<'v> Growing<'v> {
         for (level, links) in levels.iter().enumerate() {
             let mut list = lock(links);
             let all = sorted(std::mem::take(&mut *list));
-            *list = if all.len() > room(level) { self.diverse(all, room(level)) } else { all };
+            *list = if all.len() > room(level) {
+                self.diverse(all, room(level))
+            } else {
+                all
+            };
         }
     }
 
-    /// Of vectors, nearest first, those that aren't nearer to one already chosen than to where all are seen from: neighbours
-    /// in every direction instead of many in one.
+    /// Of vectors, nearest first, those that aren't nearer to one already chosen than to where all
+    /// are seen from: neighbours in every direction instead of many in one.
     fn diverse(&self, candidates: Vec<Candidate>, limit: usize) -> Vec<Candidate> {
         let mut chosen: Vec<Candidate> = Vec::with_capacity(limit);
         for candidate in candidates {
             if chosen.len() == limit {
                 break;
             }
-            let apart = |other: &Candidate| self.vectors.between(candidate.number, other.number) > candidate.distance;
+            let apart = |other: &Candidate| {
+                self.vectors.between(candidate.number, other.number) > candidate.distance
+            };
             if chosen.iter().all(apart) {
                 chosen.push(candidate);
             }
@@ -180,7 +229,9 @@ impl<'v> Growing<'v> {
 
     /// The highest level of a vector.
     fn top(&self, number: u32) -> u8 {
-        self.links.get(number as usize).map_or(0, |levels| levels.len().saturating_sub(1) as u8)
+        self.links
+            .get(number as usize)
+            .map_or(0, |levels| levels.len().saturating_sub(1) as u8)
     }
 
     fn list(&self, number: u32, level: usize) -> Option<MutexGuard<'_, Vec<Candidate>>> {
@@ -199,13 +250,19 @@ fn sorted(mut candidates: Vec<Candidate>) -> Vec<Candidate> {
 
 /// Neighbours on a level at most.
 fn room(level: usize) -> usize {
-    if level == 0 { GROUND_NEIGHBOURS } else { NEIGHBOURS }
+    if level == 0 {
+        GROUND_NEIGHBOURS
+    } else {
+        NEIGHBOURS
+    }
 }
 
-/// The highest level of a vector: each level has a [`NEIGHBOURS`]th of the vectors of the one below. Which these are only
-/// depends on their numbers, so that builds can be compared.
+/// The highest level of a vector: each level has a [`NEIGHBOURS`]th of the vectors of the one
+/// below. Which these are only depends on their numbers, so that builds can be compared.
 fn level_of(number: u32) -> u8 {
-    let mut mixed = u64::from(number).wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let mut mixed = u64::from(number)
+        .wrapping_add(1)
+        .wrapping_mul(0x9e37_79b9_7f4a_7c15);
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     mixed ^= mixed >> 31;
@@ -217,11 +274,18 @@ fn firsts(vectors: Vectors<'_>) -> Vec<u32> {
     let hasher = DefaultHashBuilder::default();
     let hash = |number: u32| {
         let mut state = hasher.build_hasher();
-        vectors.get(number).iter().for_each(|half| state.write_u16(half.0));
+        vectors
+            .get(number)
+            .iter()
+            .for_each(|half| state.write_u16(half.0));
         state.finish()
     };
     let same = |left: u32, right: u32| {
-        vectors.get(left).iter().map(|half| half.0).eq(vectors.get(right).iter().map(|half| half.0))
+        vectors
+            .get(left)
+            .iter()
+            .map(|half| half.0)
+            .eq(vectors.get(right).iter().map(|half| half.0))
     };
     let mut known: HashTable<u32> = HashTable::with_capacity(vectors.len());
     let first = |number: u32| {
@@ -243,7 +307,10 @@ struct Towards<'g, 'v> {
 
 impl Graph for Towards<'_, '_> {
     fn distance(&self, number: u32) -> f32 {
-        self.graph.vectors.metric.distance(self.wanted, self.graph.vectors.get(number))
+        self.graph
+            .vectors
+            .metric
+            .distance(self.wanted, self.graph.vectors.get(number))
     }
 
     fn neighbours(&self, number: u32, level: u8, near: &mut Vec<u32>) {

@@ -38,7 +38,8 @@ pub struct VectorReport {
     pub vectors: BTreeMap<String, u64>,
     /// References to vectors that no file has.
     pub missing: u64,
-    /// Vectors that don't fit: of other dimensions, without direction, not finite, or of an unknown metric.
+    /// Vectors that don't fit: of other dimensions, without direction, not finite, or of an unknown
+    /// metric.
     pub unfit: u64,
     /// Bytes of the files that were written.
     pub bytes: u64,
@@ -46,11 +47,12 @@ pub struct VectorReport {
     pub seconds: f64,
 }
 
-/// Makes the vectors of every segment of `lake`; those of the same models that were there before are replaced. One segment is
-/// in memory at a time.
+/// Makes the vectors of every segment of `lake`; those of the same models that were there before
+/// are replaced. One segment is in memory at a time.
 ///
 /// # Errors
-/// [`EngineError::File`] if a segment can't be read, a text can't be embedded or a file can't be written.
+/// [`EngineError::File`] if a segment can't be read, a text can't be embedded or a file can't be
+/// written.
 pub async fn index_vectors(lake: &Lake, source: &VectorSource) -> Result<VectorReport> {
     let started = std::time::Instant::now();
     let mut report = VectorReport::default();
@@ -63,9 +65,20 @@ pub async fn index_vectors(lake: &Lake, source: &VectorSource) -> Result<VectorR
         let path = lake.grains.path_of(&segment.file.name);
         let bytes = lake.location().read(&path).await?;
         let (own, rows) = (source.clone(), segment.file.rows);
-        let made = tokio::task::spawn_blocking(move || Collected::of(bytes, &own).map(|found| found.files(rows)));
-        let (files, counts) = made.await.file("can't index", &path)?.file("can't index", &path)?;
-        report.bytes += publish(lake.location(), &segment.id, &segment.binding(lake.location()).await?, files).await?;
+        let made = tokio::task::spawn_blocking(move || {
+            Collected::of(bytes, &own).map(|found| found.files(rows))
+        });
+        let (files, counts) = made
+            .await
+            .file("can't index", &path)?
+            .file("can't index", &path)?;
+        report.bytes += publish(
+            lake.location(),
+            &segment.id,
+            &segment.binding(lake.location()).await?,
+            files,
+        )
+        .await?;
         lake.sidecars().forget(&segment.id);
         report.segments += 1;
         report.missing += counts.missing;
@@ -99,7 +112,10 @@ struct Counts {
 const BATCH: usize = 8_192;
 
 impl Collected {
-    fn of(bytes: gristmill_connectors::source::SourceBytes, source: &VectorSource) -> Result<Collected, Fault> {
+    fn of(
+        bytes: gristmill_connectors::source::SourceBytes,
+        source: &VectorSource,
+    ) -> Result<Collected, Fault> {
         let reader = SegmentReader::open(bytes)?;
         let column = match source {
             VectorSource::Files(_) => Field::EmbeddingRefs.name(),
@@ -109,38 +125,63 @@ impl Collected {
         let mut first_row = 0;
         if let VectorSource::Embedder(embedder) = source {
             // A segment without texts has an index without vectors, not none.
-            collected.builder(embedder.model(), embedder.dimensions(), Some(embedder.metric()));
+            collected.builder(
+                embedder.model(),
+                embedder.dimensions(),
+                Some(embedder.metric()),
+            );
         }
         for batch in reader.read(0..reader.row_groups(), Some(&[column]), BATCH)? {
             let batch = batch?;
             match source {
                 VectorSource::Files(files) => collected.refer(&batch, first_row, files)?,
-                VectorSource::Embedder(embedder) => collected.embed(&batch, first_row, &**embedder)?,
+                VectorSource::Embedder(embedder) => {
+                    collected.embed(&batch, first_row, &**embedder)?
+                }
             }
             first_row += batch.num_rows() as u32;
         }
         Ok(collected)
     }
 
-    fn builder(&mut self, model: &str, dimensions: usize, metric: Option<Metric>) -> Option<&mut VectorBuilder> {
+    fn builder(
+        &mut self,
+        model: &str,
+        dimensions: usize,
+        metric: Option<Metric>,
+    ) -> Option<&mut VectorBuilder> {
         if !self.builders.contains_key(model) {
-            self.builders.insert(model.to_owned(), VectorBuilder::new(model, dimensions, metric?)?);
+            self.builders.insert(
+                model.to_owned(),
+                VectorBuilder::new(model, dimensions, metric?)?,
+            );
         }
         self.builders.get_mut(model)
     }
 
     /// Adds the vectors to which the rows of `batch` refer.
-    fn refer(&mut self, batch: &RecordBatch, first_row: u32, files: &VectorFiles) -> Result<(), Fault> {
-        let lists = batch.column(0).as_list_opt::<i32>().ok_or("`embedding_refs` is no list")?;
+    fn refer(
+        &mut self,
+        batch: &RecordBatch,
+        first_row: u32,
+        files: &VectorFiles,
+    ) -> Result<(), Fault> {
+        let lists = batch
+            .column(0)
+            .as_list_opt::<i32>()
+            .ok_or("`embedding_refs` is no list")?;
         for row in (0..lists.len()).filter(|row| lists.is_valid(*row)) {
             let references = lists.value(row);
-            let references = references.as_struct_opt().ok_or("`embedding_refs` has no structs")?;
+            let references = references
+                .as_struct_opt()
+                .ok_or("`embedding_refs` has no structs")?;
             let text = |name: &str, at: usize| {
                 let column = references.column_by_name(name)?.as_string_opt::<i32>()?;
                 column.is_valid(at).then(|| column.value(at).to_owned())
             };
-            let stated =
-                references.column_by_name("dimensions").and_then(|column| column.as_primitive_opt::<Int64Type>());
+            let stated = references
+                .column_by_name("dimensions")
+                .and_then(|column| column.as_primitive_opt::<Int64Type>());
             for at in 0..references.len() {
                 let Some(vector) = text("vector_id", at).and_then(|id| files.get(&id)) else {
                     self.missing += 1;
@@ -148,8 +189,14 @@ impl Collected {
                 };
                 let model = text("model", at).unwrap_or_else(|| "unnamed".to_owned());
                 let metric = Metric::named(text("distance_metric", at).as_deref());
-                let fits = stated.is_none_or(|stated| stated.is_null(at) || stated.value(at) == vector.len() as i64);
-                let builder = if fits { self.builder(&model, vector.len(), metric) } else { None };
+                let fits = stated.is_none_or(|stated| {
+                    stated.is_null(at) || stated.value(at) == vector.len() as i64
+                });
+                let builder = if fits {
+                    self.builder(&model, vector.len(), metric)
+                } else {
+                    None
+                };
                 let same = builder.is_some_and(|builder| {
                     Some(builder.metric()) == metric && builder.add(first_row + row as u32, vector)
                 });
@@ -160,8 +207,16 @@ impl Collected {
     }
 
     /// Adds the vectors of the texts of `batch`.
-    fn embed(&mut self, batch: &RecordBatch, first_row: u32, embedder: &dyn Embedder) -> Result<(), Fault> {
-        let blobs = batch.column(0).as_binary_opt::<i32>().ok_or("`blob` isn't binary")?;
+    fn embed(
+        &mut self,
+        batch: &RecordBatch,
+        first_row: u32,
+        embedder: &dyn Embedder,
+    ) -> Result<(), Fault> {
+        let blobs = batch
+            .column(0)
+            .as_binary_opt::<i32>()
+            .ok_or("`blob` isn't binary")?;
         let (mut rows, mut texts) = (Vec::new(), Vec::new());
         for row in 0..blobs.len() {
             if let Some(text) = embedded_text(blobs.value(row)) {
@@ -171,7 +226,11 @@ impl Collected {
         }
         let vectors = embedder.embed(&texts)?;
         for (row, vector) in rows.into_iter().zip(vectors) {
-            let builder = self.builder(embedder.model(), embedder.dimensions(), Some(embedder.metric()));
+            let builder = self.builder(
+                embedder.model(),
+                embedder.dimensions(),
+                Some(embedder.metric()),
+            );
             let added = builder.is_some_and(|builder| builder.add(row, &vector));
             self.unfit += u64::from(!added);
         }
@@ -179,7 +238,11 @@ impl Collected {
     }
 
     fn files(self, segment_rows: u64) -> (Vec<SidecarFile>, Counts) {
-        let mut counts = Counts { vectors: BTreeMap::new(), missing: self.missing, unfit: self.unfit };
+        let mut counts = Counts {
+            vectors: BTreeMap::new(),
+            missing: self.missing,
+            unfit: self.unfit,
+        };
         let mut files = Vec::new();
         for (model, builder) in self.builders {
             let (name, count) = (file_name(&model), builder.len() as u64);
@@ -231,12 +294,12 @@ pub struct VectorHit {
 const EFFORT: usize = 96;
 
 impl LakeVectors {
-    /// The vectors of `model`, or of the only model that there is. Segments without vectors of it are refused: they can't be
-    /// found, which would be a wrong answer.
+    /// The vectors of `model`, or of the only model that there is. Segments without vectors of it
+    /// are refused: they can't be found, which would be a wrong answer.
     ///
     /// # Errors
-    /// [`EngineError::Vectors`] if there is no such model, several and none is named, or a segment's vectors are missing or
-    /// damaged.
+    /// [`EngineError::Vectors`] if there is no such model, several and none is named, or a
+    /// segment's vectors are missing or damaged.
     pub async fn open(lake: &Lake, model: Option<&str>) -> Result<LakeVectors> {
         let files = files_of(lake).await?;
         let segments = lake.segments()?;
@@ -246,10 +309,20 @@ impl LakeVectors {
         };
         let mut opened = Vec::with_capacity(segments.len());
         for segment in &segments {
-            if !files.get(&segment.id).is_some_and(|names| names.contains(&name)) {
-                return Err(EngineError::Vectors(format!("the segment {} has none of {named}", segment.id.as_str())));
+            if !files
+                .get(&segment.id)
+                .is_some_and(|names| names.contains(&name))
+            {
+                return Err(EngineError::Vectors(format!(
+                    "the segment {} has none of {named}",
+                    segment.id.as_str()
+                )));
             }
-            opened.push(lake.sidecars().vectors(lake.location(), segment, &name).await?);
+            opened.push(
+                lake.sidecars()
+                    .vectors(lake.location(), segment, &name)
+                    .await?,
+            );
         }
         Ok(LakeVectors { segments: opened })
     }
@@ -261,7 +334,10 @@ impl LakeVectors {
 
     /// How many numbers a vector of each segment has, if there are segments.
     pub fn dimensions(&self) -> Option<usize> {
-        self.segments.iter().find(|index| !index.is_empty()).map(|index| index.dimensions())
+        self.segments
+            .iter()
+            .find(|index| !index.is_empty())
+            .map(|index| index.dimensions())
     }
 
     /// The `limit` rows nearest to `vector`, nearest first.
@@ -284,15 +360,21 @@ impl LakeVectors {
 /// The names of each segment's files of vectors.
 pub(crate) async fn files_of(lake: &Lake) -> Result<HashMap<SegmentId, Vec<String>>> {
     let mut files: HashMap<SegmentId, Vec<String>> = HashMap::new();
-    let segments: HashMap<String, SegmentId> =
-        lake.segments()?.into_iter().map(|segment| (segment.id.as_str().to_owned(), segment.id)).collect();
+    let segments: HashMap<String, SegmentId> = lake
+        .segments()?
+        .into_iter()
+        .map(|segment| (segment.id.as_str().to_owned(), segment.id))
+        .collect();
     for file in lake.location().list(SIDECARS).await? {
         let parts: Vec<_> = file.location.parts().collect();
         if let [_, segment, name] = &parts[..]
             && is_vector_file(name.as_ref())
             && let Some(id) = segments.get(segment.as_ref())
         {
-            files.entry(id.clone()).or_default().push(name.as_ref().to_owned());
+            files
+                .entry(id.clone())
+                .or_default()
+                .push(name.as_ref().to_owned());
         }
     }
     Ok(files)
@@ -305,6 +387,8 @@ fn only_name(files: &HashMap<SegmentId, Vec<String>>) -> Result<String> {
     match names[..] {
         [name] => Ok(name.clone()),
         [] => Err(EngineError::Vectors("there are none".to_owned())),
-        _ => Err(EngineError::Vectors("there are those of several models; name one".to_owned())),
+        _ => Err(EngineError::Vectors(
+            "there are those of several models; name one".to_owned(),
+        )),
     }
 }

@@ -15,7 +15,8 @@ pub enum Metric {
 }
 
 impl Metric {
-    /// The metric that a grain's `distance_metric` names; cosine if it names none. `None` if it isn't known here.
+    /// The metric that a grain's `distance_metric` names; cosine if it names none. `None` if it
+    /// isn't known here.
     pub fn named(name: Option<&str>) -> Option<Metric> {
         match name.map(str::to_ascii_lowercase).as_deref() {
             None | Some("cosine" | "cos" | "angular") => Some(Metric::Cosine),
@@ -27,11 +28,21 @@ impl Metric {
     /// `vector` as it is stored; `None` if it has no direction or isn't finite in half precision.
     pub fn stored(self, vector: &[f32]) -> Option<Vec<Half>> {
         let scale = match self {
-            Metric::Cosine => 1.0 / vector.iter().map(|part| f64::from(*part).powi(2)).sum::<f64>().sqrt(),
+            Metric::Cosine => {
+                1.0 / vector
+                    .iter()
+                    .map(|part| f64::from(*part).powi(2))
+                    .sum::<f64>()
+                    .sqrt()
+            }
             Metric::L2 => 1.0,
         };
-        let halves = vector.iter().map(|part| f16::from_f64(f64::from(*part) * scale));
-        halves.map(|half| half.is_finite().then(|| simsimd::f16(half.to_bits()))).collect()
+        let halves = vector
+            .iter()
+            .map(|part| f16::from_f64(f64::from(*part) * scale));
+        halves
+            .map(|half| half.is_finite().then(|| simsimd::f16(half.to_bits())))
+            .collect()
     }
 
     /// The distance of two stored vectors; not negative.

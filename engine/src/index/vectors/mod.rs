@@ -1,8 +1,9 @@
 //! Vectors: nearest neighbours among the embeddings of a segment's grains.
 //!
-//! A segment has one file for each model, `vectors-<model>.bin`: the vectors in half precision, the rows that they belong to,
-//! and a graph (HNSW) over them that is built on all cores and laid out flat, so that it is searched where it is mapped. A
-//! row may have several vectors (chunks); it counts with its nearest.
+//! A segment has one file for each model, `vectors-<model>.bin`: the vectors in half precision, the
+//! rows that they belong to, and a graph (HNSW) over them that is built on all cores and laid out
+//! flat, so that it is searched where it is mapped. A row may have several vectors (chunks); it
+//! counts with its nearest.
 //!
 //! ```text
 //! "GMVECT01"   magic                                             8
@@ -72,11 +73,18 @@ struct Head {
     entry: u32,
 }
 
-/// The name of the file for `model`: what of the model's name can be part of a file's name, and a hash of all of it.
+/// The name of the file for `model`: what of the model's name can be part of a file's name, and a
+/// hash of all of it.
 pub fn file_name(model: &str) -> String {
     let plain: String = model
         .chars()
-        .map(|letter| if letter.is_ascii_alphanumeric() { letter.to_ascii_lowercase() } else { '-' })
+        .map(|letter| {
+            if letter.is_ascii_alphanumeric() {
+                letter.to_ascii_lowercase()
+            } else {
+                '-'
+            }
+        })
         .take(48)
         .collect();
     let hash = blake3::hash(model.as_bytes()).to_hex();

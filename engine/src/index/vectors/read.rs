@@ -43,23 +43,48 @@ impl VectorIndex {
     /// # Errors
     /// [`DamagedVectors`] if it isn't whole.
     pub fn open(bytes: SourceBytes) -> Result<VectorIndex, DamagedVectors> {
-        let content = bytes.len().checked_sub(CHECKSUM).and_then(|end| bytes.split_at_checked(end));
+        let content = bytes
+            .len()
+            .checked_sub(CHECKSUM)
+            .and_then(|end| bytes.split_at_checked(end));
         let (content, checksum) = content.ok_or(DamagedVectors("shorter than its checksum"))?;
-        let rest = content.strip_prefix(MAGIC).ok_or(DamagedVectors("other magic"))?;
+        let rest = content
+            .strip_prefix(MAGIC)
+            .ok_or(DamagedVectors("other magic"))?;
         if blake3::hash(content).as_bytes() != checksum {
             return Err(DamagedVectors("checksum differs"));
         }
         let (length, rest) = rest.split_first_chunk().ok_or(DamagedVectors("no head"))?;
-        let json = rest.get(..u32::from_le_bytes(*length) as usize).ok_or(DamagedVectors("its head is cut"))?;
-        let head: Head = serde_json::from_slice(json).map_err(|_| DamagedVectors("its head is no JSON of a head"))?;
-        let layout = Layout::of(&head, MAGIC.len() + 4 + json.len()).ok_or(DamagedVectors("impossible counts"))?;
+        let json = rest
+            .get(..u32::from_le_bytes(*length) as usize)
+            .ok_or(DamagedVectors("its head is cut"))?;
+        let head: Head = serde_json::from_slice(json)
+            .map_err(|_| DamagedVectors("its head is no JSON of a head"))?;
+        let layout = Layout::of(&head, MAGIC.len() + 4 + json.len())
+            .ok_or(DamagedVectors("impossible counts"))?;
         if layout.end != content.len() {
             return Err(DamagedVectors("cut or grown"));
         }
         let halves = content.get(layout.vectors.clone()).unwrap_or_default();
         let copied = halves_in(halves).is_none().then(|| copied(halves));
-        let Layout { vectors, rows, levels, ends, neighbours, .. } = layout;
-        Ok(VectorIndex { bytes, head, copied, vectors, rows, levels, ends, neighbours })
+        let Layout {
+            vectors,
+            rows,
+            levels,
+            ends,
+            neighbours,
+            ..
+        } = layout;
+        Ok(VectorIndex {
+            bytes,
+            head,
+            copied,
+            vectors,
+            rows,
+            levels,
+            ends,
+            neighbours,
+        })
     }
 
     /// How many rows the segment has that it was made of.
@@ -92,8 +117,9 @@ impl VectorIndex {
         self.head.count == 0
     }
 
-    /// The `limit` rows nearest to `vector`, nearest first, found by walking the graph with `effort` candidates at a time (at
-    /// least `limit`): the more, the surer. A vector of other dimensions or without direction is near to nothing.
+    /// The `limit` rows nearest to `vector`, nearest first, found by walking the graph with
+    /// `effort` candidates at a time (at least `limit`): the more, the surer. A vector of other
+    /// dimensions or without direction is near to nothing.
     pub fn search(&self, vector: &[f32], limit: usize, effort: usize) -> Vec<Near> {
         match self.stored(vector) {
             Some(wanted) => self.nearest_rows(self.walk(&wanted, effort.max(limit)), limit),
@@ -103,15 +129,21 @@ impl VectorIndex {
 
     /// As [`VectorIndex::search`], by looking at every vector: exact, and slow.
     pub fn scan(&self, vector: &[f32], limit: usize) -> Vec<Near> {
-        let Some(wanted) = self.stored(vector) else { return Vec::new() };
+        let Some(wanted) = self.stored(vector) else {
+            return Vec::new();
+        };
         let towards = self.towards(&wanted);
-        let mut all: Vec<Candidate> = (0..self.head.count as u32).map(|number| towards.candidate(number)).collect();
+        let mut all: Vec<Candidate> = (0..self.head.count as u32)
+            .map(|number| towards.candidate(number))
+            .collect();
         all.sort_unstable();
         self.nearest_rows(all, limit)
     }
 
     fn stored(&self, vector: &[f32]) -> Option<Vec<Half>> {
-        (vector.len() == self.head.dimensions).then(|| self.head.metric.stored(vector)).flatten()
+        (vector.len() == self.head.dimensions)
+            .then(|| self.head.metric.stored(vector))
+            .flatten()
     }
 
     /// Of candidates, nearest first, the rows; each once.
@@ -121,7 +153,10 @@ impl VectorIndex {
         for candidate in candidates {
             let row = self.number(self.rows, candidate.number as usize);
             if nearest.len() < limit && seen.insert(row) {
-                nearest.push(Near { row, distance: candidate.distance });
+                nearest.push(Near {
+                    row,
+                    distance: candidate.distance,
+                });
             }
         }
         nearest
@@ -144,32 +179,55 @@ impl VectorIndex {
     fn towards<'i>(&'i self, wanted: &'i [Half]) -> Towards<'i> {
         let vectors = match &self.copied {
             Some(copied) => copied,
-            None => self.bytes.get(self.vectors.clone()).and_then(halves_in).unwrap_or_default(),
+            None => self
+                .bytes
+                .get(self.vectors.clone())
+                .and_then(halves_in)
+                .unwrap_or_default(),
         };
-        Towards { index: self, vectors, wanted }
+        Towards {
+            index: self,
+            vectors,
+            wanted,
+        }
     }
 
     fn level(&self, number: u32) -> u8 {
-        self.bytes.get(self.levels + number as usize).copied().unwrap_or_default()
+        self.bytes
+            .get(self.levels + number as usize)
+            .copied()
+            .unwrap_or_default()
     }
 
-    /// Where the neighbours of a vector on one level are, as bytes of the file; of a forged one nowhere beyond its end.
+    /// Where the neighbours of a vector on one level are, as bytes of the file; of a forged one
+    /// nowhere beyond its end.
     fn list(&self, number: u32, level: u8) -> &[u8] {
         let number = number as usize;
-        let mut start = number.checked_sub(1).map_or(0, |before| self.number(self.ends, before) as usize);
+        let mut start = number
+            .checked_sub(1)
+            .map_or(0, |before| self.number(self.ends, before) as usize);
         let end = (self.number(self.ends, number) as usize).min(self.head.neighbours);
         for _ in 0..level {
             start += 1 + self.number(self.neighbours, start) as usize;
             start = start.min(end);
         }
-        let length = if start < end { self.number(self.neighbours, start) as usize } else { 0 };
+        let length = if start < end {
+            self.number(self.neighbours, start) as usize
+        } else {
+            0
+        };
         let list = start + 1..(start + 1).saturating_add(length).min(end).max(start + 1);
-        self.bytes.get(self.neighbours + 4 * list.start..self.neighbours + 4 * list.end).unwrap_or_default()
+        self.bytes
+            .get(self.neighbours + 4 * list.start..self.neighbours + 4 * list.end)
+            .unwrap_or_default()
     }
 
     /// The integer at `place` of the list that begins at `start`; 0 beyond the end.
     fn number(&self, start: usize, place: usize) -> u32 {
-        let bytes = self.bytes.get(start + 4 * place..).and_then(|rest| rest.first_chunk());
+        let bytes = self
+            .bytes
+            .get(start + 4 * place..)
+            .and_then(|rest| rest.first_chunk());
         bytes.map_or(0, |chunk| u32::from_le_bytes(*chunk))
     }
 }
@@ -184,7 +242,10 @@ struct Towards<'i> {
 impl Graph for Towards<'_> {
     fn distance(&self, number: u32) -> f32 {
         let start = number as usize * self.wanted.len();
-        let other = self.vectors.get(start..start + self.wanted.len()).unwrap_or_default();
+        let other = self
+            .vectors
+            .get(start..start + self.wanted.len())
+            .unwrap_or_default();
         self.index.head.metric.distance(self.wanted, other)
     }
 
@@ -192,7 +253,11 @@ impl Graph for Towards<'_> {
         let (list, _) = self.index.list(number, level).as_chunks();
         // A forged file may name some that don't exist.
         let count = self.index.head.count;
-        near.extend(list.iter().map(|chunk| u32::from_le_bytes(*chunk)).filter(|number| (*number as usize) < count));
+        near.extend(
+            list.iter()
+                .map(|chunk| u32::from_le_bytes(*chunk))
+                .filter(|number| (*number as usize) < count),
+        );
     }
 }
 
@@ -209,27 +274,42 @@ struct Layout {
 impl Layout {
     /// `None` if the head states what can't be.
     fn of(head: &Head, start: usize) -> Option<Layout> {
-        let fits = (1..=DIMENSION_LIMIT).contains(&head.dimensions) && head.count <= u32::MAX as usize;
+        let fits =
+            (1..=DIMENSION_LIMIT).contains(&head.dimensions) && head.count <= u32::MAX as usize;
         let count = Some(head.count).filter(|_| fits)?;
         let rows = start.checked_add(count.checked_mul(2 * head.dimensions)?)?;
         let levels = rows.checked_add(count.checked_mul(4)?)?;
         let ends = levels.checked_add(count.next_multiple_of(4))?;
         let neighbours = ends.checked_add(count.checked_mul(4)?)?;
         let end = neighbours.checked_add(head.neighbours.checked_mul(4)?)?;
-        Some(Layout { vectors: start..rows, rows, levels, ends, neighbours, end })
+        Some(Layout {
+            vectors: start..rows,
+            rows,
+            levels,
+            ends,
+            neighbours,
+            end,
+        })
     }
 }
 
-/// `bytes` as halves, where they lie; `None` if they aren't aligned for that, or on a machine with other byte order.
+/// `bytes` as halves, where they lie; `None` if they aren't aligned for that, or on a machine with
+/// other byte order.
 fn halves_in(bytes: &[u8]) -> Option<&[Half]> {
-    if cfg!(target_endian = "big") || !bytes.len().is_multiple_of(2) || !bytes.as_ptr().cast::<Half>().is_aligned() {
+    if cfg!(target_endian = "big")
+        || !bytes.len().is_multiple_of(2)
+        || !bytes.as_ptr().cast::<Half>().is_aligned()
+    {
         return None;
     }
-    // SAFETY: a `Half` is two bytes of any value (`repr(transparent)` over `u16`). The pointer was checked to be aligned, the
-    // length is that of the bytes, and the lifetime is theirs.
+    // SAFETY: a `Half` is two bytes of any value (`repr(transparent)` over `u16`). The pointer was
+    // checked to be aligned, the length is that of the bytes, and the lifetime is theirs.
     Some(unsafe { std::slice::from_raw_parts(bytes.as_ptr().cast::<Half>(), bytes.len() / 2) })
 }
 
 fn copied(bytes: &[u8]) -> Vec<Half> {
-    bytes.chunks_exact(2).map(|pair| simsimd::f16(u16::from_le_bytes([pair[0], pair[1]]))).collect()
+    bytes
+        .chunks_exact(2)
+        .map(|pair| simsimd::f16(u16::from_le_bytes([pair[0], pair[1]])))
+        .collect()
 }

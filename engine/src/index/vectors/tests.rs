@@ -12,7 +12,9 @@ fn vectors(count: usize, dimensions: usize, seed: u64) -> Vec<Vec<f32>> {
         let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         ((mixed ^ (mixed >> 27)) >> 40) as f32 / (1 << 23) as f32 - 1.0
     };
-    (0..count).map(|_| (0..dimensions).map(|_| next()).collect()).collect()
+    (0..count)
+        .map(|_| (0..dimensions).map(|_| next()).collect())
+        .collect()
 }
 
 fn built(vectors: &[Vec<f32>], metric: Metric) -> VectorIndex {
@@ -25,8 +27,12 @@ fn built(vectors: &[Vec<f32>], metric: Metric) -> VectorIndex {
 }
 
 fn exact(metric: Metric, left: &[f32], right: &[f32]) -> f64 {
-    let dot =
-        |left: &[f32], right: &[f32]| left.iter().zip(right).map(|(l, r)| f64::from(*l) * f64::from(*r)).sum::<f64>();
+    let dot = |left: &[f32], right: &[f32]| {
+        left.iter()
+            .zip(right)
+            .map(|(l, r)| f64::from(*l) * f64::from(*r))
+            .sum::<f64>()
+    };
     match metric {
         Metric::Cosine => 1.0 - dot(left, right) / (dot(left, left) * dot(right, right)).sqrt(),
         Metric::L2 => dot(left, left) + dot(right, right) - 2.0 * dot(left, right),
@@ -55,10 +61,21 @@ fn the_graph_finds_nearly_all_of_what_a_scan_finds() {
         let mut found = 0;
         let questions = vectors(40, 24, 2);
         for question in &questions {
-            let scanned: HashSet<u32> = index.scan(question, 10).iter().map(|near| near.row).collect();
+            let scanned: HashSet<u32> = index
+                .scan(question, 10)
+                .iter()
+                .map(|near| near.row)
+                .collect();
             let walked = index.search(question, 10, 64);
-            assert!(walked.windows(2).all(|pair| pair[0].distance <= pair[1].distance));
-            found += walked.iter().filter(|near| scanned.contains(&near.row)).count();
+            assert!(
+                walked
+                    .windows(2)
+                    .all(|pair| pair[0].distance <= pair[1].distance)
+            );
+            found += walked
+                .iter()
+                .filter(|near| scanned.contains(&near.row))
+                .count();
         }
         let recall = found as f64 / (10 * questions.len()) as f64;
         assert!(recall >= 0.95, "{metric:?}: {recall}");
@@ -73,10 +90,18 @@ fn vectors_that_are_there_many_times_hide_no_others() {
         all[at].clone_from(&same);
     }
     let index = built(&all, Metric::Cosine);
-    let lost = |row: &usize| index.search(&all[*row], 1, 32).first().is_none_or(|near| near.row != *row as u32);
+    let lost = |row: &usize| {
+        index
+            .search(&all[*row], 1, 32)
+            .first()
+            .is_none_or(|near| near.row != *row as u32)
+    };
     assert_eq!((0..all.len()).step_by(3).filter(lost).count(), 0);
     let found = index.search(&same, 500, 500);
-    assert_eq!(found.iter().filter(|near| near.distance < 1e-3).count(), 500);
+    assert_eq!(
+        found.iter().filter(|near| near.distance < 1e-3).count(),
+        500
+    );
 }
 
 #[test]
@@ -84,8 +109,9 @@ fn a_scan_is_exact() {
     let all = vectors(300, 16, 3);
     let index = built(&all, Metric::L2);
     let question = &vectors(1, 16, 4)[0];
-    let mut expected: Vec<(f64, u32)> =
-        (0..all.len()).map(|row| (exact(Metric::L2, question, &all[row]), row as u32)).collect();
+    let mut expected: Vec<(f64, u32)> = (0..all.len())
+        .map(|row| (exact(Metric::L2, question, &all[row]), row as u32))
+        .collect();
     expected.sort_by(|left, right| left.0.total_cmp(&right.0));
     assert_eq!(index.scan(question, 5).first().unwrap().row, expected[0].1);
     assert_eq!(index.scan(question, 1_000).len(), 300);
@@ -135,7 +161,10 @@ fn a_damaged_index_is_refused_and_a_forged_one_does_not_panic() {
         damaged[at] ^= 0xff;
         let end = damaged.len() - CHECKSUM;
         let checksum = blake3::hash(&damaged[..end]);
-        assert!(VectorIndex::open(damaged.clone().into()).is_err(), "byte {at}");
+        assert!(
+            VectorIndex::open(damaged.clone().into()).is_err(),
+            "byte {at}"
+        );
         damaged[end..].copy_from_slice(checksum.as_bytes());
         if let Ok(index) = VectorIndex::open(damaged.into()) {
             index.search(&[0.1, 0.2, 0.3], 5, 20);
@@ -146,6 +175,8 @@ fn a_damaged_index_is_refused_and_a_forged_one_does_not_panic() {
 #[test]
 fn models_have_files_of_their_own() {
     assert_ne!(file_name("a/b"), file_name("a-b"));
-    assert!(is_vector_file(&file_name("sentence-transformers/all-MiniLM-L6-v2")));
+    assert!(is_vector_file(&file_name(
+        "sentence-transformers/all-MiniLM-L6-v2"
+    )));
     assert!(!is_vector_file("hexastore.bin"));
 }

@@ -1,4 +1,5 @@
-//! Walking a graph of neighbours towards a vector: one search, over the graph that grows and over the file.
+//! Walking a graph of neighbours towards a vector: one search, over the graph that grows and over
+//! the file.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
@@ -13,7 +14,10 @@ pub(super) trait Graph {
 
     /// The vector `number`, and how far it is.
     fn candidate(&self, number: u32) -> Candidate {
-        Candidate { distance: self.distance(number), number }
+        Candidate {
+            distance: self.distance(number),
+            number,
+        }
     }
 }
 
@@ -28,7 +32,9 @@ impl Eq for Candidate {}
 
 impl Ord for Candidate {
     fn cmp(&self, other: &Self) -> Ordering {
-        self.distance.total_cmp(&other.distance).then(self.number.cmp(&other.number))
+        self.distance
+            .total_cmp(&other.distance)
+            .then(self.number.cmp(&other.number))
     }
 }
 
@@ -52,24 +58,45 @@ pub(super) struct Walk {
 impl Walk {
     /// For a graph of `count` vectors.
     pub(super) fn new(count: usize) -> Walk {
-        Walk { seen: vec![0; count.div_ceil(64)], marked: Vec::new(), near: Vec::new(), open: BinaryHeap::new() }
+        Walk {
+            seen: vec![0; count.div_ceil(64)],
+            marked: Vec::new(),
+            near: Vec::new(),
+            open: BinaryHeap::new(),
+        }
     }
 
     /// From `nearest` to ever nearer neighbours on `level`, as long as there are any.
-    pub(super) fn descend(&mut self, graph: &impl Graph, mut nearest: Candidate, level: u8) -> Candidate {
+    pub(super) fn descend(
+        &mut self,
+        graph: &impl Graph,
+        mut nearest: Candidate,
+        level: u8,
+    ) -> Candidate {
         loop {
             self.near.clear();
             graph.neighbours(nearest.number, level, &mut self.near);
-            match self.near.iter().map(|number| graph.candidate(*number)).min() {
+            match self
+                .near
+                .iter()
+                .map(|number| graph.candidate(*number))
+                .min()
+            {
                 Some(nearer) if nearer < nearest => nearest = nearer,
                 _ => return nearest,
             }
         }
     }
 
-    /// The nearest vectors that are met on `level` from `start` on, nearest first, at most `effort`: it goes on from each that
-    /// is nearer than the farthest of these.
-    pub(super) fn around(&mut self, graph: &impl Graph, start: Candidate, level: u8, effort: usize) -> Vec<Candidate> {
+    /// The nearest vectors that are met on `level` from `start` on, nearest first, at most
+    /// `effort`: it goes on from each that is nearer than the farthest of these.
+    pub(super) fn around(
+        &mut self,
+        graph: &impl Graph,
+        start: Candidate,
+        level: u8,
+        effort: usize,
+    ) -> Vec<Candidate> {
         self.mark(start.number);
         self.open.push(Reverse(start));
         let mut found = BinaryHeap::with_capacity(effort.min(self.seen.len() * 64) + 1);
@@ -98,7 +125,8 @@ impl Walk {
         found.into_sorted_vec()
     }
 
-    /// Collects the neighbours of `next` that weren't seen yet: their distances, one after another, don't wait for each other.
+    /// Collects the neighbours of `next` that weren't seen yet: their distances, one after another,
+    /// don't wait for each other.
     fn look(&mut self, graph: &impl Graph, next: Candidate, level: u8) {
         let mut near = std::mem::take(&mut self.near);
         near.clear();
@@ -109,7 +137,9 @@ impl Walk {
 
     /// Marks a vector; false if it was marked before, or there is no such vector.
     fn mark(&mut self, number: u32) -> bool {
-        let Some(word) = self.seen.get_mut(number as usize / 64) else { return false };
+        let Some(word) = self.seen.get_mut(number as usize / 64) else {
+            return false;
+        };
         let bit = 1 << (number % 64);
         let fresh = *word & bit == 0;
         if fresh {

@@ -25,15 +25,29 @@ impl Lake {
         address
     }
 
-    fn judge(&self, target: ContentAddress, act: &Act, requester: &Requester) -> Result<Permit, ErrorCode> {
-        Gate { now: NOW, known: self }.judge(&target, act, requester).map_err(|error| error.code)
+    fn judge(
+        &self,
+        target: ContentAddress,
+        act: &Act,
+        requester: &Requester,
+    ) -> Result<Permit, ErrorCode> {
+        Gate {
+            now: NOW,
+            known: self,
+        }
+        .judge(&target, act, requester)
+        .map_err(|error| error.code)
     }
 }
 
 fn terms(mode: Mode) -> Policy {
     Policy {
         mode,
-        authorized: vec!["did:web:a".to_owned(), "did:web:b".to_owned(), "did:web:c".to_owned()],
+        authorized: vec![
+            "did:web:a".to_owned(),
+            "did:web:b".to_owned(),
+            "did:web:c".to_owned(),
+        ],
         threshold: 2,
         locked_until: Some(NOW + 10),
         fallback: Mode::Open,
@@ -42,7 +56,13 @@ fn terms(mode: Mode) -> Policy {
 }
 
 fn grain(policy: Policy) -> Facts {
-    Facts { policy, author: Some("did:web:author".to_owned()), parents: vec![], supersedes: vec![], kind: Kind::Other }
+    Facts {
+        policy,
+        author: Some("did:web:author".to_owned()),
+        parents: vec![],
+        supersedes: vec![],
+        kind: Kind::Other,
+    }
 }
 
 fn open() -> Facts {
@@ -50,27 +70,53 @@ fn open() -> Facts {
 }
 
 fn by(facts: Facts) -> Act {
-    Act::Supersede(Box::new(Successor { facts, has_own_policy: false, evidence: vec![], withdraws: None }))
+    Act::Supersede(Box::new(Successor {
+        facts,
+        has_own_policy: false,
+        evidence: vec![],
+        withdraws: None,
+    }))
 }
 
 fn signed(did: &str) -> Requester {
-    Requester { signer: Some(did.to_owned()), ..Requester::default() }
+    Requester {
+        signer: Some(did.to_owned()),
+        ..Requester::default()
+    }
 }
 
 fn authorized(dids: &[&str]) -> Requester {
-    Requester { authorizing: dids.iter().map(|did| (*did).to_owned()).collect(), ..Requester::default() }
+    Requester {
+        authorizing: dids.iter().map(|did| (*did).to_owned()).collect(),
+        ..Requester::default()
+    }
 }
 
 const DENIED: Result<Permit, ErrorCode> = Err(ErrorCode::InvalidationDenied);
-const FREE: Result<Permit, ErrorCode> = Ok(Permit { needs_review: false, autonomous: false });
-const REVIEW: Result<Permit, ErrorCode> = Ok(Permit { needs_review: true, autonomous: false });
-const AUTONOMOUS: Result<Permit, ErrorCode> = Ok(Permit { needs_review: false, autonomous: true });
+const FREE: Result<Permit, ErrorCode> = Ok(Permit {
+    needs_review: false,
+    autonomous: false,
+});
+const REVIEW: Result<Permit, ErrorCode> = Ok(Permit {
+    needs_review: true,
+    autonomous: false,
+});
+const AUTONOMOUS: Result<Permit, ErrorCode> = Ok(Permit {
+    needs_review: false,
+    autonomous: true,
+});
 
 #[test]
 fn each_mode_does_what_it_says() {
     let nobody = Requester::default();
-    let justified = Requester { justification: Some("a typo".to_owned()), ..Requester::default() };
-    let blank = Requester { justification: Some("  ".to_owned()), ..Requester::default() };
+    let justified = Requester {
+        justification: Some("a typo".to_owned()),
+        ..Requester::default()
+    };
+    let blank = Requester {
+        justification: Some("  ".to_owned()),
+        ..Requester::default()
+    };
     let two = authorized(&["did:web:a", "did:web:b#key-1"]);
     let twice = authorized(&["did:web:a", "did:web:a#key-2"]);
     for (mode, requester, expected) in [
@@ -93,10 +139,18 @@ fn each_mode_does_what_it_says() {
         let mut lake = Lake::default();
         let target = lake.add("target", grain(terms(mode)));
         for act in [by(open()), Act::Contradict, Act::Retract] {
-            assert_eq!(lake.judge(target, &act, requester), expected, "{mode:?} {act:?} {requester:?}");
+            assert_eq!(
+                lake.judge(target, &act, requester),
+                expected,
+                "{mode:?} {act:?} {requester:?}"
+            );
         }
         let erasure = if mode == Mode::Hold { DENIED } else { FREE };
-        assert_eq!(lake.judge(target, &Act::Erase, requester), erasure, "{mode:?}");
+        assert_eq!(
+            lake.judge(target, &Act::Erase, requester),
+            erasure,
+            "{mode:?}"
+        );
     }
 }
 
@@ -104,7 +158,10 @@ fn each_mode_does_what_it_says() {
 fn a_claim_is_no_signature() {
     let mut lake = Lake::default();
     let target = lake.add("target", grain(terms(Mode::Delegated)));
-    let claims = Requester { claimed: Some("did:web:a".to_owned()), ..Requester::default() };
+    let claims = Requester {
+        claimed: Some("did:web:a".to_owned()),
+        ..Requester::default()
+    };
     assert_eq!(lake.judge(target, &by(open()), &claims), DENIED);
 }
 
@@ -120,35 +177,73 @@ fn a_timed_lock_opens_into_its_fallback() {
         (None, Mode::Open, DENIED),
     ] {
         let mut lake = Lake::default();
-        let policy = Policy { locked_until: until, fallback, ..terms(Mode::Timed) };
+        let policy = Policy {
+            locked_until: until,
+            fallback,
+            ..terms(Mode::Timed)
+        };
         let target = lake.add("target", grain(policy));
-        assert_eq!(lake.judge(target, &by(open()), &Requester::default()), expected, "{until:?} {fallback:?}");
+        assert_eq!(
+            lake.judge(target, &by(open()), &Requester::default()),
+            expected,
+            "{until:?} {fallback:?}"
+        );
     }
 }
 
 #[test]
 fn a_quorum_without_a_threshold_cant_be_met_and_the_author_doesnt_count() {
     let mut lake = Lake::default();
-    let zero = lake.add("zero", grain(Policy { threshold: 0, ..terms(Mode::Quorum) }));
+    let zero = lake.add(
+        "zero",
+        grain(Policy {
+            threshold: 0,
+            ..terms(Mode::Quorum)
+        }),
+    );
     let all = authorized(&["did:web:a", "did:web:b", "did:web:c"]);
     assert_eq!(lake.judge(zero, &by(open()), &all), DENIED);
-    let own = Facts { author: Some("did:web:a".to_owned()), ..grain(terms(Mode::Quorum)) };
+    let own = Facts {
+        author: Some("did:web:a".to_owned()),
+        ..grain(terms(Mode::Quorum))
+    };
     let own = lake.add("own", own);
-    assert_eq!(lake.judge(own, &by(open()), &authorized(&["did:web:a", "did:web:b"])), DENIED);
-    assert_eq!(lake.judge(own, &by(open()), &authorized(&["did:web:c", "did:web:b"])), FREE);
-    let asks = Requester { signer: Some("did:web:a#key".to_owned()), ..authorized(&["did:web:c", "did:web:b"]) };
+    assert_eq!(
+        lake.judge(own, &by(open()), &authorized(&["did:web:a", "did:web:b"])),
+        DENIED
+    );
+    assert_eq!(
+        lake.judge(own, &by(open()), &authorized(&["did:web:c", "did:web:b"])),
+        FREE
+    );
+    let asks = Requester {
+        signer: Some("did:web:a#key".to_owned()),
+        ..authorized(&["did:web:c", "did:web:b"])
+    };
     assert_eq!(lake.judge(own, &by(open()), &asks), DENIED);
 }
 
 fn goal(policy: Policy, state: &str) -> Facts {
     let allowed = vec!["satisfied".to_owned(), "suspended".to_owned()];
-    let kind = Kind::Goal { state: state.to_owned(), allowed, evidence_required: 2 };
-    Facts { kind, ..grain(policy) }
+    let kind = Kind::Goal {
+        state: state.to_owned(),
+        allowed,
+        evidence_required: 2,
+    };
+    Facts {
+        kind,
+        ..grain(policy)
+    }
 }
 
 fn transition(state: &str, evidence: Vec<ContentAddress>) -> Act {
     let facts = goal(Policy::absent(false), state);
-    Act::Supersede(Box::new(Successor { facts, has_own_policy: false, evidence, withdraws: None }))
+    Act::Supersede(Box::new(Successor {
+        facts,
+        has_own_policy: false,
+        evidence,
+        withdraws: None,
+    }))
 }
 
 #[test]
@@ -157,24 +252,53 @@ fn a_goal_permits_its_transitions_with_evidence() {
     let target = lake.add("goal", goal(terms(Mode::Locked), "active"));
     let (one, two) = (lake.add("one", open()), lake.add("two", open()));
     let nobody = Requester::default();
-    assert_eq!(lake.judge(target, &transition("suspended", vec![]), &nobody), AUTONOMOUS);
-    assert_eq!(lake.judge(target, &transition("satisfied", vec![one, two]), &nobody), AUTONOMOUS);
-    for evidence in [vec![], vec![one], vec![one, one], vec![one, ContentAddress::of(b"invented")], vec![one, target]] {
+    assert_eq!(
+        lake.judge(target, &transition("suspended", vec![]), &nobody),
+        AUTONOMOUS
+    );
+    assert_eq!(
+        lake.judge(target, &transition("satisfied", vec![one, two]), &nobody),
+        AUTONOMOUS
+    );
+    for evidence in [
+        vec![],
+        vec![one],
+        vec![one, one],
+        vec![one, ContentAddress::of(b"invented")],
+        vec![one, target],
+    ] {
         let judged = lake.judge(target, &transition("satisfied", evidence), &nobody);
         assert_eq!(judged, Err(ErrorCode::EvidenceRequired));
     }
-    assert_eq!(lake.judge(target, &transition("failed", vec![one, two]), &nobody), DENIED);
-    assert_eq!(lake.judge(target, &transition("active", vec![one, two]), &nobody), DENIED);
-    let later = Facts { parents: vec![target], supersedes: vec![target], ..goal(terms(Mode::Locked), "suspended") };
+    assert_eq!(
+        lake.judge(target, &transition("failed", vec![one, two]), &nobody),
+        DENIED
+    );
+    assert_eq!(
+        lake.judge(target, &transition("active", vec![one, two]), &nobody),
+        DENIED
+    );
+    let later = Facts {
+        parents: vec![target],
+        supersedes: vec![target],
+        ..goal(terms(Mode::Locked), "suspended")
+    };
     let later = lake.add("later", later);
     for own in [later, target] {
         let judged = lake.judge(later, &transition("satisfied", vec![one, own]), &nobody);
-        assert_eq!(judged, Err(ErrorCode::EvidenceRequired), "no version of a goal is evidence for it");
+        assert_eq!(
+            judged,
+            Err(ErrorCode::EvidenceRequired),
+            "no version of a goal is evidence for it"
+        );
     }
     assert_eq!(lake.judge(target, &by(open()), &nobody), DENIED);
     assert_eq!(lake.judge(target, &Act::Contradict, &nobody), DENIED);
     let held = lake.add("held", goal(terms(Mode::Hold), "active"));
-    assert_eq!(lake.judge(held, &transition("suspended", vec![]), &nobody), DENIED);
+    assert_eq!(
+        lake.judge(held, &transition("suspended", vec![]), &nobody),
+        DENIED
+    );
 }
 
 #[test]
@@ -182,48 +306,124 @@ fn a_transition_doesnt_bring_weaker_terms_and_the_goals_own_bind_what_follows() 
     let mut lake = Lake::default();
     let target = lake.add("goal", goal(terms(Mode::Locked), "active"));
     let weaker = goal(terms(Mode::Open), "suspended");
-    let act =
-        Act::Supersede(Box::new(Successor { facts: weaker, has_own_policy: true, evidence: vec![], withdraws: None }));
+    let act = Act::Supersede(Box::new(Successor {
+        facts: weaker,
+        has_own_policy: true,
+        evidence: vec![],
+        withdraws: None,
+    }));
     assert_eq!(lake.judge(target, &act, &Requester::default()), DENIED);
     // Goal laundering: after a permitted transition a new goal without the constraints.
-    let suspended =
-        Facts { parents: vec![target], supersedes: vec![target], ..goal(Policy::absent(false), "suspended") };
+    let suspended = Facts {
+        parents: vec![target],
+        supersedes: vec![target],
+        ..goal(Policy::absent(false), "suspended")
+    };
     let suspended = lake.add("suspended", suspended);
-    assert_eq!(lake.judge(suspended, &transition("active", vec![]), &Requester::default()), DENIED);
-    assert_eq!(lake.judge(suspended, &by(open()), &Requester::default()), DENIED);
-    assert_eq!(lake.judge(suspended, &Act::Contradict, &Requester::default()), DENIED);
+    assert_eq!(
+        lake.judge(
+            suspended,
+            &transition("active", vec![]),
+            &Requester::default()
+        ),
+        DENIED
+    );
+    assert_eq!(
+        lake.judge(suspended, &by(open()), &Requester::default()),
+        DENIED
+    );
+    assert_eq!(
+        lake.judge(suspended, &Act::Contradict, &Requester::default()),
+        DENIED
+    );
 }
 
 #[test]
 fn a_withdrawal_by_the_one_who_consented_needs_no_justification() {
     let mut lake = Lake::default();
-    let consent =
-        |did: &str| Facts { kind: Kind::Consent { subject: Some(did.to_owned()) }, ..grain(Policy::absent(true)) };
+    let consent = |did: &str| Facts {
+        kind: Kind::Consent {
+            subject: Some(did.to_owned()),
+        },
+        ..grain(Policy::absent(true))
+    };
     let target = lake.add("consent", consent("did:web:s"));
     let withdrawal = |did: &str, withdraws| {
-        Act::Supersede(Box::new(Successor { facts: consent(did), has_own_policy: false, evidence: vec![], withdraws }))
+        Act::Supersede(Box::new(Successor {
+            facts: consent(did),
+            has_own_policy: false,
+            evidence: vec![],
+            withdraws,
+        }))
     };
-    assert_eq!(lake.judge(target, &withdrawal("did:web:s", Some(target)), &Requester::default()), FREE);
-    assert_eq!(lake.judge(target, &withdrawal("did:web:x", Some(target)), &Requester::default()), DENIED);
-    assert_eq!(lake.judge(target, &withdrawal("did:web:s", None), &Requester::default()), DENIED);
+    assert_eq!(
+        lake.judge(
+            target,
+            &withdrawal("did:web:s", Some(target)),
+            &Requester::default()
+        ),
+        FREE
+    );
+    assert_eq!(
+        lake.judge(
+            target,
+            &withdrawal("did:web:x", Some(target)),
+            &Requester::default()
+        ),
+        DENIED
+    );
+    assert_eq!(
+        lake.judge(
+            target,
+            &withdrawal("did:web:s", None),
+            &Requester::default()
+        ),
+        DENIED
+    );
 }
 
 #[test]
 fn only_a_hold_stands_above_the_withdrawal_of_a_consent_by_the_one_who_gave_it() {
-    let consent = |policy| Facts { kind: Kind::Consent { subject: Some("did:web:s".to_owned()) }, ..grain(policy) };
+    let consent = |policy| Facts {
+        kind: Kind::Consent {
+            subject: Some("did:web:s".to_owned()),
+        },
+        ..grain(policy)
+    };
     let withdrawal = |target| {
         let facts = consent(Policy::absent(true));
-        Act::Supersede(Box::new(Successor { facts, has_own_policy: false, evidence: vec![], withdraws: Some(target) }))
+        Act::Supersede(Box::new(Successor {
+            facts,
+            has_own_policy: false,
+            evidence: vec![],
+            withdraws: Some(target),
+        }))
     };
-    for (mode, expected) in
-        [(Mode::Locked, FREE), (Mode::Quorum, FREE), (Mode::Timed, FREE), (Mode::Unknown, FREE), (Mode::Hold, DENIED)]
-    {
+    for (mode, expected) in [
+        (Mode::Locked, FREE),
+        (Mode::Quorum, FREE),
+        (Mode::Timed, FREE),
+        (Mode::Unknown, FREE),
+        (Mode::Hold, DENIED),
+    ] {
         let mut lake = Lake::default();
         let first = lake.add("first", consent(terms(mode)));
-        assert_eq!(lake.judge(first, &withdrawal(first), &Requester::default()), expected, "{mode:?}");
-        let narrower = Facts { parents: vec![first], supersedes: vec![first], ..consent(Policy::absent(true)) };
+        assert_eq!(
+            lake.judge(first, &withdrawal(first), &Requester::default()),
+            expected,
+            "{mode:?}"
+        );
+        let narrower = Facts {
+            parents: vec![first],
+            supersedes: vec![first],
+            ..consent(Policy::absent(true))
+        };
         let narrower = lake.add("narrower", narrower);
-        assert_eq!(lake.judge(narrower, &withdrawal(narrower), &Requester::default()), expected, "{mode:?}, narrowed");
+        assert_eq!(
+            lake.judge(narrower, &withdrawal(narrower), &Requester::default()),
+            expected,
+            "{mode:?}, narrowed"
+        );
     }
 }
 
@@ -232,7 +432,14 @@ fn chain(lake: &mut Lake, policy: Policy, length: usize, superseding: bool) -> C
     let mut last = lake.add("0", grain(policy));
     for number in 1..=length {
         let supersedes = if superseding { vec![last] } else { vec![] };
-        last = lake.add(&number.to_string(), Facts { parents: vec![last], supersedes, ..open() });
+        last = lake.add(
+            &number.to_string(),
+            Facts {
+                parents: vec![last],
+                supersedes,
+                ..open()
+            },
+        );
     }
     last
 }
@@ -253,10 +460,25 @@ fn scopes_reach_as_far_as_they_say_and_no_further() {
         (Scope::Unknown, false, 5, DENIED),
     ] {
         let mut lake = Lake::default();
-        let head = chain(&mut lake, Policy { scope, ..terms(Mode::Locked) }, length, superseding);
-        let successor = Facts { parents: vec![head], supersedes: vec![head], ..open() };
+        let head = chain(
+            &mut lake,
+            Policy {
+                scope,
+                ..terms(Mode::Locked)
+            },
+            length,
+            superseding,
+        );
+        let successor = Facts {
+            parents: vec![head],
+            supersedes: vec![head],
+            ..open()
+        };
         let judged = lake.judge(head, &by(successor), &nobody);
-        assert_eq!(judged, expected, "{scope:?} superseding {superseding} length {length}");
+        assert_eq!(
+            judged, expected,
+            "{scope:?} superseding {superseding} length {length}"
+        );
     }
 }
 
@@ -264,28 +486,54 @@ fn scopes_reach_as_far_as_they_say_and_no_further() {
 fn a_successor_cant_come_from_a_protected_subtree_by_another_parent() {
     let mut lake = Lake::default();
     let target = lake.add("target", open());
-    let protected = lake.add("protected", grain(Policy { scope: Scope::Subtree, ..terms(Mode::Locked) }));
-    let successor = Facts { parents: vec![target, protected], supersedes: vec![target], ..open() };
-    assert_eq!(lake.judge(target, &by(successor), &Requester::default()), DENIED);
+    let protected = lake.add(
+        "protected",
+        grain(Policy {
+            scope: Scope::Subtree,
+            ..terms(Mode::Locked)
+        }),
+    );
+    let successor = Facts {
+        parents: vec![target, protected],
+        supersedes: vec![target],
+        ..open()
+    };
+    assert_eq!(
+        lake.judge(target, &by(successor), &Requester::default()),
+        DENIED
+    );
 }
 
 #[test]
 fn a_protected_goal_binds_what_follows_it_however_many_versions_lie_between() {
-    for (first, expected) in [(goal(terms(Mode::Locked), "active"), DENIED), (grain(terms(Mode::Locked)), FREE)] {
+    for (first, expected) in [
+        (goal(terms(Mode::Locked), "active"), DENIED),
+        (grain(terms(Mode::Locked)), FREE),
+    ] {
         let mut lake = Lake::default();
         let mut last = lake.add("0", first);
         for number in 1..=100 {
-            let next =
-                Facts { parents: vec![last], supersedes: vec![last], ..goal(Policy::absent(false), "suspended") };
+            let next = Facts {
+                parents: vec![last],
+                supersedes: vec![last],
+                ..goal(Policy::absent(false), "suspended")
+            };
             last = lake.add(&number.to_string(), next);
         }
         let nobody = Requester::default();
-        let belief = Facts { parents: vec![last], supersedes: vec![last], ..open() };
+        let belief = Facts {
+            parents: vec![last],
+            supersedes: vec![last],
+            ..open()
+        };
         assert_eq!(lake.judge(last, &by(belief), &nobody), expected);
         assert_eq!(lake.judge(last, &Act::Contradict, &nobody), expected);
         let (one, two) = (lake.add("one", open()), lake.add("two", open()));
         let permitted = if expected == DENIED { AUTONOMOUS } else { FREE };
-        assert_eq!(lake.judge(last, &transition("satisfied", vec![one, two]), &nobody), permitted);
+        assert_eq!(
+            lake.judge(last, &transition("satisfied", vec![one, two]), &nobody),
+            permitted
+        );
     }
 }
 
@@ -293,20 +541,52 @@ fn a_protected_goal_binds_what_follows_it_however_many_versions_lie_between() {
 fn naming_an_earlier_version_as_one_more_parent_is_no_way_around_its_terms() {
     let mut lake = Lake::default();
     let locked = lake.add("locked", goal(terms(Mode::Locked), "active"));
-    let next = Facts { parents: vec![locked], supersedes: vec![locked], ..goal(Policy::absent(false), "suspended") };
+    let next = Facts {
+        parents: vec![locked],
+        supersedes: vec![locked],
+        ..goal(Policy::absent(false), "suspended")
+    };
     let next = lake.add("next", next);
-    let successor = Facts { parents: vec![next, locked], supersedes: vec![next], ..open() };
-    assert_eq!(lake.judge(next, &by(successor), &Requester::default()), DENIED);
+    let successor = Facts {
+        parents: vec![next, locked],
+        supersedes: vec![next],
+        ..open()
+    };
+    assert_eq!(
+        lake.judge(next, &by(successor), &Requester::default()),
+        DENIED
+    );
 }
 
 #[test]
 fn circles_and_unknown_ancestors_end_the_walk() {
     let mut lake = Lake::default();
     let (a, b) = (ContentAddress::of(b"a"), ContentAddress::of(b"b"));
-    lake.add("a", Facts { parents: vec![b, ContentAddress::of(b"gone")], supersedes: vec![b], ..open() });
-    lake.add("b", Facts { parents: vec![a], supersedes: vec![a], ..open() });
+    lake.add(
+        "a",
+        Facts {
+            parents: vec![b, ContentAddress::of(b"gone")],
+            supersedes: vec![b],
+            ..open()
+        },
+    );
+    lake.add(
+        "b",
+        Facts {
+            parents: vec![a],
+            supersedes: vec![a],
+            ..open()
+        },
+    );
     assert_eq!(lake.judge(a, &by(open()), &Requester::default()), FREE);
-    assert_eq!(lake.judge(ContentAddress::of(b"gone"), &by(open()), &Requester::default()), Err(ErrorCode::Schema));
+    assert_eq!(
+        lake.judge(
+            ContentAddress::of(b"gone"),
+            &by(open()),
+            &Requester::default()
+        ),
+        Err(ErrorCode::Schema)
+    );
 }
 
 fn modes() -> impl Strategy<Value = Mode> {
@@ -324,32 +604,54 @@ fn modes() -> impl Strategy<Value = Mode> {
 }
 
 fn policies() -> impl Strategy<Value = Policy> {
-    let scope = prop::sample::select(vec![Scope::Grain, Scope::Subtree, Scope::Lineage, Scope::Unknown]);
-    (modes(), modes(), scope, 0..4_u64, prop::option::of(NOW - 2..NOW + 2)).prop_map(
-        |(mode, fallback, scope, threshold, locked_until)| Policy {
+    let scope = prop::sample::select(vec![
+        Scope::Grain,
+        Scope::Subtree,
+        Scope::Lineage,
+        Scope::Unknown,
+    ]);
+    (
+        modes(),
+        modes(),
+        scope,
+        0..4_u64,
+        prop::option::of(NOW - 2..NOW + 2),
+    )
+        .prop_map(|(mode, fallback, scope, threshold, locked_until)| Policy {
             fallback,
             scope,
             threshold,
             locked_until,
             ..terms(mode)
-        },
-    )
+        })
 }
 
 fn requesters() -> impl Strategy<Value = Requester> {
-    let did = || prop::sample::select(vec!["did:web:a", "did:web:b", "did:web:c", "did:web:x", "did:web:author"]);
-    (prop::option::of(did()), prop::collection::vec(did(), 0..4), prop::option::of("[ a]{0,3}")).prop_map(
-        |(signer, authorizing, justification)| Requester {
+    let did = || {
+        prop::sample::select(vec![
+            "did:web:a",
+            "did:web:b",
+            "did:web:c",
+            "did:web:x",
+            "did:web:author",
+        ])
+    };
+    (
+        prop::option::of(did()),
+        prop::collection::vec(did(), 0..4),
+        prop::option::of("[ a]{0,3}"),
+    )
+        .prop_map(|(signer, authorizing, justification)| Requester {
             signer: signer.map(str::to_owned),
             claimed: None,
             authorizing: authorizing.into_iter().map(str::to_owned).collect(),
             justification,
-        },
-    )
+        })
 }
 
 proptest! {
-    /// Contradicting, retracting and superseding by an ordinary grain are one and the same (bypass 1).
+    /// Contradicting, retracting and superseding by an ordinary grain are one and the same (bypass
+    /// 1).
     #[test]
     fn no_act_is_a_way_around_another(policy in policies(), requester in requesters()) {
         let mut lake = Lake::default();
@@ -370,7 +672,8 @@ proptest! {
         prop_assert_eq!(lake.judge(head, &by(injected), &requester), direct);
     }
 
-    /// More signatures or a justification never turn a permit into a denial, unless the author signs.
+    /// More signatures or a justification never turn a permit into a denial, unless the author
+    /// signs.
     #[test]
     fn more_proof_never_hurts(policy in policies(), requester in requesters()) {
         let mut lake = Lake::default();
@@ -383,7 +686,8 @@ proptest! {
         }
     }
 
-    /// Whoever has nothing to show gets at protected grains only by what their mode leaves open to all.
+    /// Whoever has nothing to show gets at protected grains only by what their mode leaves open to
+    /// all.
     #[test]
     fn without_proof_only_open_grains_yield(policy in policies()) {
         let mut lake = Lake::default();

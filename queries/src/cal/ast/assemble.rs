@@ -82,12 +82,17 @@ pub struct Stream {
 impl Stream {
     /// What a bare STREAM says.
     pub fn all() -> Stream {
-        Stream { events: vec![StreamEvent::All], chunk_size: None }
+        Stream {
+            events: vec![StreamEvent::All],
+            chunk_size: None,
+        }
     }
 
     /// True if events of this kind are wanted. Naming none is wanting all.
     pub fn wants(&self, event: StreamEvent) -> bool {
-        self.events.is_empty() || self.events.contains(&StreamEvent::All) || self.events.contains(&event)
+        self.events.is_empty()
+            || self.events.contains(&StreamEvent::All)
+            || self.events.contains(&event)
     }
 }
 
@@ -126,7 +131,9 @@ impl Sections {
 
     /// The defined sections, in the order of [`SectionName::ALL`].
     pub fn iter(&self) -> impl Iterator<Item = (SectionName, &str)> {
-        SectionName::ALL.iter().filter_map(|&name| Some((name, self.get(name)?)))
+        SectionName::ALL
+            .iter()
+            .filter_map(|&name| Some((name, self.get(name)?)))
     }
 
     /// Bytes of all texts together.

@@ -7,20 +7,22 @@
 //! | [`assemble`] | how is a context put together, and in which shape is it written? |
 //! | this one | which statements are there? |
 //!
-//! A tree that was parsed, read from JSON or bound has passed all checks of the language. Trees can also be built by hand;
-//! then the JSON reader or the parser (on the printed text) checks them.
+//! A tree that was parsed, read from JSON or bound has passed all checks of the language. Trees can
+//! also be built by hand; then the JSON reader or the parser (on the printed text) checks them.
 //!
-//! There is no statement that removes anything, and no way to say one: [`Statement`] and everything below it are closed
-//! enums, and [`Statement::effect`] is one exhaustive match.
+//! There is no statement that removes anything, and no way to say one: [`Statement`] and everything
+//! below it are closed enums, and [`Statement::effect`] is one exhaustive match.
 
 pub mod assemble;
 pub mod recall;
 pub mod value;
 
-pub use assemble::{Assemble, Budget, FormatSpec, Sections, Source, SourceBody, Stream, TemplateDefinition};
+pub use assemble::{
+    Assemble, Budget, FormatSpec, Sections, Source, SourceBody, Stream, TemplateDefinition,
+};
 pub use recall::{
-    Condition, Consistency, Diversity, InSet, NamespaceScope, Offset, ProjectField, Projection, Recall, Stage,
-    StageKind, Subquery, Test, Thread, WithOption,
+    Condition, Consistency, Diversity, InSet, NamespaceScope, Offset, ProjectField, Projection,
+    Recall, Stage, StageKind, Subquery, Test, Thread, WithOption,
 };
 pub use value::{Address, Comparison, DomainField, DomainPrefix, Field, Parameter, Target, Value};
 
@@ -103,7 +105,8 @@ impl Effect {
 }
 
 impl Statement {
-    /// What the statement does when it is executed. EXPLAIN executes nothing, so it reads, whatever it explains.
+    /// What the statement does when it is executed. EXPLAIN executes nothing, so it reads, whatever
+    /// it explains.
     pub const fn effect(&self) -> Effect {
         match self {
             Statement::Recall(_)

@@ -7,7 +7,8 @@ use crate::cal::relations::RelationCategory;
 use crate::cal::span::Span;
 use crate::cal::vocabulary::{Direction, DisclosureLevel, Extractor, Format};
 
-/// `RECALL …`, with its shortcuts as they are written; [`desugar`](crate::cal::desugar()) takes them apart for planning.
+/// `RECALL …`, with its shortcuts as they are written; [`desugar`](crate::cal::desugar()) takes
+/// them apart for planning.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Recall {
     /// `MY`: only grains of the session's user.
@@ -71,7 +72,8 @@ pub struct Condition {
     pub span: Span,
 }
 
-/// What a condition says about its field. A grain without the field never passes, whatever the test.
+/// What a condition says about its field. A grain without the field never passes, whatever the
+/// test.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Test {
     /// Compared with a value.
@@ -190,7 +192,9 @@ impl std::fmt::Display for ProjectField {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             ProjectField::Field(field) => field.fmt(formatter),
-            ProjectField::Attribute(name) | ProjectField::Extension(name) => formatter.write_str(name),
+            ProjectField::Attribute(name) | ProjectField::Extension(name) => {
+                formatter.write_str(name)
+            }
         }
     }
 }
@@ -251,10 +255,13 @@ pub enum Consistency {
 impl Recall {
     /// The projection of the last PROJECT stage.
     pub fn projection(&self) -> Option<&Projection> {
-        self.stages.iter().rev().find_map(|stage| match &stage.kind {
-            StageKind::Project(projection) => Some(projection),
-            _ => None,
-        })
+        self.stages
+            .iter()
+            .rev()
+            .find_map(|stage| match &stage.kind {
+                StageKind::Project(projection) => Some(projection),
+                _ => None,
+            })
     }
 }
 

@@ -12,8 +12,13 @@ use crate::cal::vocabulary::BudgetUnit;
 /// # Errors
 /// E034.
 pub(crate) fn label(before: &[Source], label: &str, span: Span) -> Result<()> {
-    if before.iter().any(|source| source.label.as_deref() == Some(label)) {
-        return Err(CalError::new(Code::E034, format!("Two sources are labelled \"{label}\".")).at(span));
+    if before
+        .iter()
+        .any(|source| source.label.as_deref() == Some(label))
+    {
+        return Err(
+            CalError::new(Code::E034, format!("Two sources are labelled \"{label}\".")).at(span),
+        );
     }
     Ok(())
 }
@@ -41,7 +46,9 @@ pub(crate) fn budget(amount: u64, unit: BudgetUnit, span: Span) -> Result<Budget
     };
     match u32::try_from(amount).ok().filter(|amount| *amount <= most) {
         Some(amount) => Ok(Budget { amount, unit }),
-        None => Err(CalError::new(Code::E033, format!("A budget has at most {most} {unit}.")).at(span)),
+        None => {
+            Err(CalError::new(Code::E033, format!("A budget has at most {most} {unit}.")).at(span))
+        }
     }
 }
 
@@ -50,19 +57,30 @@ pub(crate) fn budget(amount: u64, unit: BudgetUnit, span: Span) -> Result<Budget
 /// # Errors
 /// E034 for a label that stands twice in PRIORITY, E035 for one that no source has.
 pub(crate) fn whole(assemble: &Assemble) -> Result<()> {
-    let labels = || assemble.sources.iter().filter_map(|source| source.label.as_deref());
+    let labels = || {
+        assemble
+            .sources
+            .iter()
+            .filter_map(|source| source.label.as_deref())
+    };
     for (at, label) in assemble.priority.iter().enumerate() {
         if !labels().any(|known| known == label) {
-            let error = CalError::new(Code::E035, format!("PRIORITY names \"{label}\", and no source is labelled so."))
-                .at(assemble.span)
-                .valid_values(labels());
+            let error = CalError::new(
+                Code::E035,
+                format!("PRIORITY names \"{label}\", and no source is labelled so."),
+            )
+            .at(assemble.span)
+            .valid_values(labels());
             return Err(match nearest(label, labels()) {
                 Some(meant) => error.suggest(format!("Did you mean \"{meant}\"?")),
                 None => error,
             });
         }
         if assemble.priority[..at].contains(label) {
-            return Err(CalError::new(Code::E034, format!("PRIORITY names \"{label}\" twice.")).at(assemble.span));
+            return Err(
+                CalError::new(Code::E034, format!("PRIORITY names \"{label}\" twice."))
+                    .at(assemble.span),
+            );
         }
     }
     Ok(())

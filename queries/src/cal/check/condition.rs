@@ -22,23 +22,32 @@ pub(crate) fn operator(field: &Field, operator: Operator, span: Span) -> Result<
         return Ok(());
     }
     let names: Vec<_> = operators.iter().map(Operator::name).collect();
-    Err(CalError::new(Code::E020, format!("\"{field}\" doesn't take {operator}."))
-        .at(span)
-        .suggest(format!("Use {}.", names.join(", ")))
-        .valid_values(names))
+    Err(
+        CalError::new(Code::E020, format!("\"{field}\" doesn't take {operator}."))
+            .at(span)
+            .suggest(format!("Use {}.", names.join(", ")))
+            .valid_values(names),
+    )
 }
 
-/// Checks one value that `field` is compared with, and rewrites a type name in another case or of another version to that of
-/// CAL 1.0.
-/// Parameters are checked when they are bound.
+/// Checks one value that `field` is compared with, and rewrites a type name in another case or of
+/// another version to that of CAL 1.0. Parameters are checked when they are bound.
 ///
 /// # Errors
-/// E020 for a value of another kind or a text that tells no time, E003 for a type name, E062 to E066 for choices.
-pub(crate) fn scalar(checker: &mut Checker, field: &Field, value: &mut Value, span: Span) -> Result<()> {
+/// E020 for a value of another kind or a text that tells no time, E003 for a type name, E062 to
+/// E066 for choices.
+pub(crate) fn scalar(
+    checker: &mut Checker,
+    field: &Field,
+    value: &mut Value,
+    span: Span,
+) -> Result<()> {
     if matches!(value, Value::Parameter(_)) {
         return Ok(());
     }
-    let Some(spec) = field.spec() else { return domain_scalar(field, value, span) };
+    let Some(spec) = field.spec() else {
+        return domain_scalar(field, value, span);
+    };
     warn_of_relation(checker, spec, value, span);
     match (spec.kind, &*value) {
         (FieldKind::Search | FieldKind::Text, Value::Text(_))
@@ -66,7 +75,9 @@ pub(crate) fn scalar(checker: &mut Checker, field: &Field, value: &mut Value, sp
 /// E011.
 pub(crate) fn in_length(values: usize, span: Span) -> Result<()> {
     if values > limits::MAX_IN_VALUES {
-        return Err(CalError::new(Code::E011, format!("The IN list has {values} values.")).at(span));
+        return Err(
+            CalError::new(Code::E011, format!("The IN list has {values} values.")).at(span),
+        );
     }
     Ok(())
 }
@@ -76,7 +87,10 @@ pub(crate) fn in_length(values: usize, span: Span) -> Result<()> {
 /// # Errors
 /// E020.
 pub(crate) fn items(field: &Field, values: &[Value], span: Span) -> Result<()> {
-    match values.iter().find(|value| !matches!(value, Value::Text(_) | Value::Parameter(_))) {
+    match values
+        .iter()
+        .find(|value| !matches!(value, Value::Text(_) | Value::Parameter(_)))
+    {
         Some(wrong) => Err(wrong_kind(field, "string", wrong).at(span)),
         None => Ok(()),
     }
@@ -91,17 +105,27 @@ pub(crate) fn time(what: &str, value: &Value, span: Span) -> Result<()> {
         return Ok(());
     }
     let message = match value {
-        Value::Text(text) => format!("\"{}\" is not a time.", text.chars().take(64).collect::<String>()),
+        Value::Text(text) => format!(
+            "\"{}\" is not a time.",
+            text.chars().take(64).collect::<String>()
+        ),
         other => format!("{what} can't be {}.", other.kind()),
     };
-    Err(CalError::new(Code::E020, message)
-        .at(span)
-        .suggest("Write an ISO date, \"today\", \"yesterday\", \"last 7 days\", \"3 hours ago\", or epoch seconds."))
+    Err(CalError::new(Code::E020, message).at(span).suggest(
+        "Write an ISO date, \"today\", \"yesterday\", \"last 7 days\", \"3 hours ago\", \
+                  or epoch seconds.",
+    ))
 }
 
 /// The error for a value of another kind than `field` has.
 pub(crate) fn wrong_kind(field: &Field, kind: &str, value: &Value) -> CalError {
-    CalError::new(Code::E020, format!("\"{field}\" is a {kind} and can't be compared with {}.", value.kind()))
+    CalError::new(
+        Code::E020,
+        format!(
+            "\"{field}\" is a {kind} and can't be compared with {}.",
+            value.kind()
+        ),
+    )
 }
 
 /// Checks a value against the words of a choice.

@@ -11,7 +11,11 @@ use super::Checker;
 use super::condition;
 
 /// Fields that ADD needs.
-pub(crate) const REQUIRED: [KnownField; 3] = [KnownField::Subject, KnownField::Relation, KnownField::Object];
+pub(crate) const REQUIRED: [KnownField; 3] = [
+    KnownField::Subject,
+    KnownField::Relation,
+    KnownField::Object,
+];
 
 const ADD_BASE: &[KnownField] = &[
     KnownField::Subject,
@@ -21,11 +25,19 @@ const ADD_BASE: &[KnownField] = &[
     KnownField::Importance,
     KnownField::Tags,
 ];
-const ADD_GOAL: &[KnownField] =
-    &[KnownField::GoalState, KnownField::AssignedAgent, KnownField::Deadline, KnownField::DependsOn];
+const ADD_GOAL: &[KnownField] = &[
+    KnownField::GoalState,
+    KnownField::AssignedAgent,
+    KnownField::Deadline,
+    KnownField::DependsOn,
+];
 const ADD_OBSERVATION: &[KnownField] = &[KnownField::ObserverId, KnownField::ObserverType];
-const SUPERSEDE: &[KnownField] =
-    &[KnownField::Object, KnownField::Confidence, KnownField::Importance, KnownField::Tags];
+const SUPERSEDE: &[KnownField] = &[
+    KnownField::Object,
+    KnownField::Confidence,
+    KnownField::Importance,
+    KnownField::Tags,
+];
 
 /// A statement that sets fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,7 +53,9 @@ impl Setter {
     fn speaks(self, field: KnownField) -> bool {
         let fields: &[KnownField] = match self {
             Setter::Add(GrainType::Goal) => &[KnownField::Object],
-            Setter::Add(GrainType::Observation) => &[KnownField::ObserverId, KnownField::ObserverType],
+            Setter::Add(GrainType::Observation) => {
+                &[KnownField::ObserverId, KnownField::ObserverType]
+            }
             Setter::Add(_) => &[KnownField::Subject, KnownField::Relation],
             Setter::Supersede => &[],
         };
@@ -75,14 +89,21 @@ pub(crate) fn addable(grain_type: GrainType, span: Span) -> Result<()> {
 ///
 /// # Errors
 /// E017 for a field that the statement may not set, E002 for one that is set already.
-pub(crate) fn field(setter: Setter, before: &[SetClause], name: &str, span: Span) -> Result<KnownField> {
+pub(crate) fn field(
+    setter: Setter,
+    before: &[SetClause],
+    name: &str,
+    span: Span,
+) -> Result<KnownField> {
     let Some(field) = setter.fields().find(|field| field.name() == name) else {
         return Err(not_settable(setter, name).at(span));
     };
     if before.iter().any(|clause| clause.field == field) {
-        return Err(CalError::new(Code::E002, format!("\"{name}\" is SET twice."))
-            .at(span)
-            .suggest("SET each field once."));
+        return Err(
+            CalError::new(Code::E002, format!("\"{name}\" is SET twice."))
+                .at(span)
+                .suggest("SET each field once."),
+        );
     }
     Ok(field)
 }
@@ -100,8 +121,8 @@ fn not_settable(setter: Setter, name: &str) -> CalError {
 /// Checks a value of a SET clause.
 ///
 /// # Errors
-/// E020 for a value of another kind, for one that is out of range, and for an empty text where grains have none; E063 for a
-/// goal state.
+/// E020 for a value of another kind, for one that is out of range, and for an empty text where
+/// grains have none; E063 for a goal state.
 pub(crate) fn value(
     checker: &mut Checker,
     setter: Setter,
@@ -116,14 +137,22 @@ pub(crate) fn value(
             if !(0.0..=1.0).contains(&number.as_f64()) =>
         {
             let shown: String = number.as_str().chars().take(32).collect();
-            let error = CalError::new(Code::E020, format!("\"{named}\" can't be {shown}.")).at(span);
+            let error =
+                CalError::new(Code::E020, format!("\"{named}\" can't be {shown}.")).at(span);
             Err(error.suggest("Write a number from 0 to 1."))
         }
-        (_, Value::Text(text)) if text.is_empty() && setter.speaks(field) => {
-            Err(CalError::new(Code::E020, format!("\"{named}\" can't be empty.")).at(span).suggest("Write a text."))
+        (_, Value::Text(text)) if text.is_empty() && setter.speaks(field) => Err(CalError::new(
+            Code::E020,
+            format!("\"{named}\" can't be empty."),
+        )
+        .at(span)
+        .suggest("Write a text.")),
+        (KnownField::Tags | KnownField::DependsOn, Value::Array(items)) => {
+            condition::items(&named, items, span)
         }
-        (KnownField::Tags | KnownField::DependsOn, Value::Array(items)) => condition::items(&named, items, span),
-        _ if field.spec().kind == FieldKind::Items => Err(condition::wrong_kind(&named, "array", value).at(span)),
+        _ if field.spec().kind == FieldKind::Items => {
+            Err(condition::wrong_kind(&named, "array", value).at(span))
+        }
         _ => condition::scalar(checker, &named, value, span),
     }
 }
@@ -133,9 +162,13 @@ pub(crate) fn value(
 /// # Errors
 /// E050.
 pub(crate) fn complete(set: &[SetClause], span: Span) -> Result<()> {
-    let missing = REQUIRED.iter().find(|field| !set.iter().any(|clause| clause.field == **field));
+    let missing = REQUIRED
+        .iter()
+        .find(|field| !set.iter().any(|clause| clause.field == **field));
     match missing {
-        Some(field) => Err(CalError::new(Code::E050, format!("ADD needs SET {}.", field.name())).at(span)),
+        Some(field) => {
+            Err(CalError::new(Code::E050, format!("ADD needs SET {}.", field.name())).at(span))
+        }
         None => Ok(()),
     }
 }

@@ -10,7 +10,8 @@ use crate::cal::words::is_identifier;
 
 use super::Checker;
 
-/// The names that attributes have in output, as PROJECT may call them (digest of CAL 1.0, section 9.1).
+/// The names that attributes have in output, as PROJECT may call them (digest of CAL 1.0, section
+/// 9.1).
 pub(crate) const ATTRIBUTES: &[&str] = &[
     "subject",
     "confidence",
@@ -39,7 +40,8 @@ pub(crate) const ATTRIBUTES: &[&str] = &[
 /// The field called `name` in a query over grains of `grain_type`.
 ///
 /// # Errors
-/// E060 for a field of another type, E061 for a field of some type where none is named, E004 for what is no field.
+/// E060 for a field of another type, E061 for a field of some type where none is named, E004 for
+/// what is no field.
 pub(crate) fn resolve(name: &str, grain_type: Option<GrainType>, span: Span) -> Result<Field> {
     let field = KnownField::from_name(name).ok_or_else(|| unknown(name, grain_type).at(span))?;
     match (field.spec().owner, grain_type) {
@@ -53,21 +55,31 @@ pub(crate) fn resolve(name: &str, grain_type: Option<GrainType>, span: Span) -> 
 /// The field `prefix:name`; warns of prefixes that are no domain.
 pub(crate) fn domain(checker: &mut Checker, prefix: &str, name: &str, span: Span) -> Field {
     if DomainPrefix::of(prefix).is_none() {
-        let message = format!("\"{prefix}\" is no domain; the field is looked up as \"{prefix}:{name}\".");
+        let message =
+            format!("\"{prefix}\" is no domain; the field is looked up as \"{prefix}:{name}\".");
         checker.warn(WarningCode::W003, message, span);
     }
-    Field::Domain(DomainField { prefix: prefix.to_owned(), name: name.to_owned() })
+    Field::Domain(DomainField {
+        prefix: prefix.to_owned(),
+        name: name.to_owned(),
+    })
 }
 
-/// What PROJECT may show: attributes by their output names, `x_` keys, and every field that a condition could name.
+/// What PROJECT may show: attributes by their output names, `x_` keys, and every field that a
+/// condition could name.
 ///
 /// # Errors
 /// As [`resolve`].
-pub(crate) fn projected(name: &str, grain_type: Option<GrainType>, span: Span) -> Result<ProjectField> {
+pub(crate) fn projected(
+    name: &str,
+    grain_type: Option<GrainType>,
+    span: Span,
+) -> Result<ProjectField> {
     if is_identifier(name) && name.starts_with("x_") {
         return Ok(ProjectField::Extension(name.to_owned()));
     }
-    let here = |field: &KnownField| field.spec().owner.is_none() || field.spec().owner == grain_type;
+    let here =
+        |field: &KnownField| field.spec().owner.is_none() || field.spec().owner == grain_type;
     match KnownField::from_name(name).filter(here) {
         Some(field) => Ok(ProjectField::Field(field.into())),
         None if ATTRIBUTES.contains(&name) => Ok(ProjectField::Attribute(name.to_owned())),
@@ -88,24 +100,52 @@ fn unknown(name: &str, grain_type: Option<GrainType>) -> CalError {
 }
 
 fn of_other_type(field: KnownField, owner: GrainType, declared: GrainType) -> CalError {
-    let message = format!("{} have no field \"{}\"; {} do.", capital(declared.plural()), field.name(), owner.plural());
+    let message = format!(
+        "{} have no field \"{}\"; {} do.",
+        capital(declared.plural()),
+        field.name(),
+        owner.plural()
+    );
     CalError::new(Code::E060, message)
-        .suggest(format!("RECALL {}, or use a field of {}.", owner.plural(), declared.plural()))
+        .suggest(format!(
+            "RECALL {}, or use a field of {}.",
+            owner.plural(),
+            declared.plural()
+        ))
         .valid_values(available(Some(declared)).map(|spec| spec.name))
 }
 
 fn without_type(field: KnownField, owner: GrainType) -> CalError {
-    CalError::new(Code::E061, format!("Only {} have the field \"{}\".", owner.plural(), field.name()))
-        .suggest(format!("Name the type: RECALL {} …", owner.plural()))
-        .example(format!("RECALL {} WHERE {} {} …", owner.plural(), field.name(), first_operator(field)))
+    CalError::new(
+        Code::E061,
+        format!(
+            "Only {} have the field \"{}\".",
+            owner.plural(),
+            field.name()
+        ),
+    )
+    .suggest(format!("Name the type: RECALL {} …", owner.plural()))
+    .example(format!(
+        "RECALL {} WHERE {} {} …",
+        owner.plural(),
+        field.name(),
+        first_operator(field)
+    ))
 }
 
 fn first_operator(field: KnownField) -> &'static str {
-    field.spec().operators.iter().next().map_or("=", |operator| operator.name())
+    field
+        .spec()
+        .operators
+        .iter()
+        .next()
+        .map_or("=", |operator| operator.name())
 }
 
 /// `word` with a capital.
 pub(crate) fn capital(word: &str) -> String {
     let mut characters = word.chars();
-    characters.next().map_or_else(String::new, |first| first.to_uppercase().collect::<String>() + characters.as_str())
+    characters.next().map_or_else(String::new, |first| {
+        first.to_uppercase().collect::<String>() + characters.as_str()
+    })
 }

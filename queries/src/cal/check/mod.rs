@@ -1,7 +1,8 @@
 //! The rules of CAL that go beyond its grammar, as functions over parts of the syntax tree.
 //!
-//! The parser and the JSON reader call each check as soon as they have read the part that it is about, so that both report
-//! the same code, and errors come from left to right; binding calls them again with the values of the parameters.
+//! The parser and the JSON reader call each check as soon as they have read the part that it is
+//! about, so that both report the same code, and errors come from left to right; binding calls them
+//! again with the values of the parameters.
 //!
 //! | module | what it checks |
 //! |---|---|
@@ -46,12 +47,20 @@ pub(crate) struct Checker {
 impl Checker {
     /// Nothing is read yet.
     pub fn new(options: Options) -> Checker {
-        Checker { options, warnings: Vec::new(), parameters: BTreeSet::new() }
+        Checker {
+            options,
+            warnings: Vec::new(),
+            parameters: BTreeSet::new(),
+        }
     }
 
     /// Notes a warning.
     pub fn warn(&mut self, code: WarningCode, message: String, span: Span) {
-        self.warnings.push(Warning { code, message, span: Some(span) });
+        self.warnings.push(Warning {
+            code,
+            message,
+            span: Some(span),
+        });
     }
 
     /// Counts a parameter.
@@ -60,16 +69,28 @@ impl Checker {
     /// E002 for a name that is none and for one parameter too many.
     pub fn parameter(&mut self, name: &str, span: Span) -> Result<Parameter> {
         if !is_identifier(name) {
-            return Err(CalError::new(Code::E002, format!("\"{name}\" can't be the name of a parameter.")).at(span));
+            return Err(CalError::new(
+                Code::E002,
+                format!("\"{name}\" can't be the name of a parameter."),
+            )
+            .at(span));
         }
         if !self.parameters.contains(name) {
             self.parameters.insert(name.to_owned());
         }
         if self.parameters.len() > limits::MAX_PARAMETERS {
-            let message = format!("A query takes at most {} parameters.", limits::MAX_PARAMETERS);
-            return Err(CalError::new(Code::E002, message).at(span).suggest("Pass lists as IN values instead."));
+            let message = format!(
+                "A query takes at most {} parameters.",
+                limits::MAX_PARAMETERS
+            );
+            return Err(CalError::new(Code::E002, message)
+                .at(span)
+                .suggest("Pass lists as IN values instead."));
         }
-        Ok(Parameter { name: name.to_owned(), span })
+        Ok(Parameter {
+            name: name.to_owned(),
+            span,
+        })
     }
 }
 
@@ -82,13 +103,20 @@ pub(crate) fn name(text: &str, span: Span) -> Result<String> {
         return Err(excluded_word(text, span));
     }
     if !is_identifier(text) {
-        return Err(CalError::new(Code::E002, format!("{text:?} is not a name."))
-            .at(span)
-            .suggest("Write a letter, then letters, digits and underscores, without quotes."));
+        return Err(
+            CalError::new(Code::E002, format!("{text:?} is not a name."))
+                .at(span)
+                .suggest("Write a letter, then letters, digits and underscores, without quotes."),
+        );
     }
     if text.len() > limits::MAX_NAME_CHARACTERS {
-        let message = format!("A name has at most {} characters.", limits::MAX_NAME_CHARACTERS);
-        return Err(CalError::new(Code::E002, message).at(span).suggest("Use a shorter name."));
+        let message = format!(
+            "A name has at most {} characters.",
+            limits::MAX_NAME_CHARACTERS
+        );
+        return Err(CalError::new(Code::E002, message)
+            .at(span)
+            .suggest("Use a shorter name."));
     }
     Ok(text.to_owned())
 }
@@ -109,7 +137,11 @@ pub(crate) fn text(text: &str) -> Result<String> {
 pub(crate) fn reason(text: &str, span: Span) -> Result<()> {
     let characters = text.chars().count();
     if characters > limits::MAX_REASON_CHARACTERS {
-        return Err(CalError::new(Code::E016, format!("The REASON has {characters} characters.")).at(span));
+        return Err(CalError::new(
+            Code::E016,
+            format!("The REASON has {characters} characters."),
+        )
+        .at(span));
     }
     Ok(())
 }
@@ -120,8 +152,13 @@ pub(crate) fn reason(text: &str, span: Span) -> Result<()> {
 /// E002.
 pub(crate) fn intent(text: &str, span: Span) -> Result<()> {
     if text.chars().count() > limits::MAX_INTENT_CHARACTERS {
-        let message = format!("A FOR text has at most {} characters.", limits::MAX_INTENT_CHARACTERS);
-        return Err(CalError::new(Code::E002, message).at(span).suggest("Say it shorter."));
+        let message = format!(
+            "A FOR text has at most {} characters.",
+            limits::MAX_INTENT_CHARACTERS
+        );
+        return Err(CalError::new(Code::E002, message)
+            .at(span)
+            .suggest("Say it shorter."));
     }
     Ok(())
 }
@@ -134,7 +171,11 @@ pub(crate) fn positive(number: &Number, span: Span) -> Result<u64> {
     let too_large = number.is_integer() && !number.as_str().starts_with('-');
     match number.as_u64().or(too_large.then_some(u64::MAX)) {
         Some(count) if count > 0 => Ok(count),
-        _ => Err(CalError::new(Code::E006, format!("{} is not a whole number from 1.", shown(number))).at(span)),
+        _ => Err(CalError::new(
+            Code::E006,
+            format!("{} is not a whole number from 1.", shown(number)),
+        )
+        .at(span)),
     }
 }
 
@@ -143,9 +184,13 @@ pub(crate) fn positive(number: &Number, span: Span) -> Result<u64> {
 /// # Errors
 /// E006.
 pub(crate) fn offset(number: &Number, span: Span) -> Result<u64> {
-    number
-        .as_u64()
-        .ok_or_else(|| CalError::new(Code::E006, format!("{} is not a whole number from 0.", shown(number))).at(span))
+    number.as_u64().ok_or_else(|| {
+        CalError::new(
+            Code::E006,
+            format!("{} is not a whole number from 0.", shown(number)),
+        )
+        .at(span)
+    })
 }
 
 /// A number of grains for LIMIT or RECENT.
@@ -153,11 +198,16 @@ pub(crate) fn offset(number: &Number, span: Span) -> Result<u64> {
 /// # Errors
 /// E010.
 pub(crate) fn limit(count: u64, what: &str, span: Span) -> Result<u32> {
-    match u32::try_from(count).ok().filter(|count| *count <= limits::MAX_LIMIT) {
+    match u32::try_from(count)
+        .ok()
+        .filter(|count| *count <= limits::MAX_LIMIT)
+    {
         Some(count) => Ok(count),
-        None => {
-            Err(CalError::new(Code::E010, format!("{what} asks for more than {} grains.", limits::MAX_LIMIT)).at(span))
-        }
+        None => Err(CalError::new(
+            Code::E010,
+            format!("{what} asks for more than {} grains.", limits::MAX_LIMIT),
+        )
+        .at(span)),
     }
 }
 
@@ -167,11 +217,23 @@ pub(crate) fn limit(count: u64, what: &str, span: Span) -> Result<u32> {
 /// E006 for a fraction, E078 for a number out of range.
 pub(crate) fn chunk_size(number: &Number, span: Span) -> Result<u32> {
     if !number.is_integer() {
-        return Err(CalError::new(Code::E006, format!("{} is not a whole number.", shown(number))).at(span));
+        return Err(CalError::new(
+            Code::E006,
+            format!("{} is not a whole number.", shown(number)),
+        )
+        .at(span));
     }
-    match number.as_i64().and_then(|size| u32::try_from(size).ok()).filter(|size| limits::CHUNK_TOKENS.contains(size)) {
+    match number
+        .as_i64()
+        .and_then(|size| u32::try_from(size).ok())
+        .filter(|size| limits::CHUNK_TOKENS.contains(size))
+    {
         Some(size) => Ok(size),
-        None => Err(CalError::new(Code::E078, format!("A chunk can't have {} tokens.", shown(number))).at(span)),
+        None => Err(CalError::new(
+            Code::E078,
+            format!("A chunk can't have {} tokens.", shown(number)),
+        )
+        .at(span)),
     }
 }
 
@@ -179,7 +241,9 @@ pub(crate) fn chunk_size(number: &Number, span: Span) -> Result<u32> {
 pub(crate) fn stream_option(word: &str, span: Span) -> CalError {
     let shown: String = word.chars().take(64).collect();
     let options = StreamEvent::NAMES.iter().copied().chain(["chunk_size"]);
-    CalError::new(Code::E077, format!("STREAM has no option \"{shown}\".")).at(span).valid_values(options)
+    CalError::new(Code::E077, format!("STREAM has no option \"{shown}\"."))
+        .at(span)
+        .valid_values(options)
 }
 
 /// Checks that one more entry fits into a BATCH.
@@ -188,13 +252,18 @@ pub(crate) fn stream_option(word: &str, span: Span) -> CalError {
 /// E002 for one too many and for a label that stands twice.
 pub(crate) fn batch_entry(before: &[BatchEntry], label: &str, span: Span) -> Result<()> {
     let message = if before.len() >= limits::MAX_BATCH_ENTRIES {
-        format!("A BATCH holds at most {} queries.", limits::MAX_BATCH_ENTRIES)
+        format!(
+            "A BATCH holds at most {} queries.",
+            limits::MAX_BATCH_ENTRIES
+        )
     } else if before.iter().any(|entry| entry.label == label) {
         format!("Two queries are labelled \"{label}\".")
     } else {
         return Ok(());
     };
-    Err(CalError::new(Code::E002, message).at(span).suggest("Give every query its own label, and split large batches."))
+    Err(CalError::new(Code::E002, message)
+        .at(span)
+        .suggest("Give every query its own label, and split large batches."))
 }
 
 /// Checks the number of branches of a COALESCE.
@@ -205,7 +274,10 @@ pub(crate) fn coalesce_branches(count: usize, span: Span) -> Result<()> {
     if count > limits::MAX_COALESCE_BRANCHES {
         return Err(CalError::new(
             Code::E039,
-            format!("COALESCE has more than {} branches.", limits::MAX_COALESCE_BRANCHES),
+            format!(
+                "COALESCE has more than {} branches.",
+                limits::MAX_COALESCE_BRANCHES
+            ),
         )
         .at(span));
     }
@@ -220,16 +292,22 @@ pub(crate) fn operand_shape(recall: &Recall) -> Result<()> {
     if pipeline::shape(&recall.stages).is_of_grains() {
         return Ok(());
     }
-    Err(CalError::new(Code::E021, "Set operations combine grains, not counts, values or groups.")
-        .at(recall.span)
-        .suggest("Leave COUNT, GROUP BY, SUBJECTS, OBJECTS and HASHES out of the operands."))
+    Err(CalError::new(
+        Code::E021,
+        "Set operations combine grains, not counts, values or groups.",
+    )
+    .at(recall.span)
+    .suggest("Leave COUNT, GROUP BY, SUBJECTS, OBJECTS and HASHES out of the operands."))
 }
 
 /// The error for a statement that a set operation can't combine.
 pub(crate) fn not_an_operand(statement: &str, span: Span) -> CalError {
-    CalError::new(Code::E021, format!("{statement} can't be combined by set operations."))
-        .at(span)
-        .suggest("Combine RECALLs and other set operations.")
+    CalError::new(
+        Code::E021,
+        format!("{statement} can't be combined by set operations."),
+    )
+    .at(span)
+    .suggest("Combine RECALLs and other set operations.")
 }
 
 /// A number in messages.

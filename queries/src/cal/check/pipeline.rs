@@ -34,26 +34,29 @@ impl Shape {
 
 /// What a RECALL with these stages yields.
 pub fn shape(stages: &[Stage]) -> Shape {
-    stages.iter().fold(Shape::Grains, |shape, stage| match stage.kind {
-        StageKind::Count => Shape::Count,
-        StageKind::First if shape == Shape::Values => Shape::FirstValue,
-        StageKind::First => Shape::First,
-        StageKind::GroupBy(_) => Shape::Groups,
-        StageKind::Extract(_) => Shape::Values,
-        _ => shape,
-    })
+    stages
+        .iter()
+        .fold(Shape::Grains, |shape, stage| match stage.kind {
+            StageKind::Count => Shape::Count,
+            StageKind::First if shape == Shape::Values => Shape::FirstValue,
+            StageKind::First => Shape::First,
+            StageKind::GroupBy(_) => Shape::Groups,
+            StageKind::Extract(_) => Shape::Values,
+            _ => shape,
+        })
 }
 
 /// Checks that `next` may follow `before` in a query over grains of `grain_type`.
 ///
 /// # Errors
-/// E021 for a stage or a field that doesn't fit, E022 for SUBJECTS and OBJECTS of other types than beliefs.
+/// E021 for a stage or a field that doesn't fit, E022 for SUBJECTS and OBJECTS of other types than
+/// beliefs.
 pub(crate) fn stage(before: &[Stage], next: &Stage, grain_type: Option<GrainType>) -> Result<()> {
     follows(shape(before), next)?;
     match &next.kind {
-        StageKind::Select(fields) => {
-            fields.iter().try_for_each(|field| flagged(field, "SELECT", |spec| spec.projectable, next.span))
-        }
+        StageKind::Select(fields) => fields
+            .iter()
+            .try_for_each(|field| flagged(field, "SELECT", |spec| spec.projectable, next.span)),
         StageKind::OrderBy(field, _) => flagged(field, "ORDER BY", |spec| spec.sortable, next.span),
         StageKind::GroupBy(field) => flagged(field, "GROUP BY", |spec| spec.groupable, next.span),
         StageKind::Extract(extractor) => extract(*extractor, grain_type, next.span),
@@ -65,7 +68,11 @@ pub(crate) fn stage(before: &[Stage], next: &Stage, grain_type: Option<GrainType
 ///
 /// # Errors
 /// E022.
-pub(crate) fn extract(extractor: Extractor, grain_type: Option<GrainType>, span: Span) -> Result<()> {
+pub(crate) fn extract(
+    extractor: Extractor,
+    grain_type: Option<GrainType>,
+    span: Span,
+) -> Result<()> {
     match grain_type {
         Some(other) if extractor != Extractor::Hashes && other != GrainType::Belief => {
             let message = format!("{extractor} takes beliefs, not {}.", other.plural());
@@ -81,7 +88,9 @@ pub(crate) fn extract(extractor: Extractor, grain_type: Option<GrainType>, span:
 /// E012.
 pub(crate) fn length(stages: usize, span: Span) -> Result<()> {
     if stages > limits::MAX_STAGES {
-        return Err(CalError::new(Code::E012, format!("The pipeline has {stages} stages.")).at(span));
+        return Err(
+            CalError::new(Code::E012, format!("The pipeline has {stages} stages.")).at(span),
+        );
     }
     Ok(())
 }
@@ -90,7 +99,10 @@ fn follows(shape: Shape, next: &Stage) -> Result<()> {
     let fits = match shape {
         Shape::Grains => true,
         Shape::Values => {
-            matches!(next.kind, StageKind::Limit(_) | StageKind::Offset(_) | StageKind::Count | StageKind::First)
+            matches!(
+                next.kind,
+                StageKind::Limit(_) | StageKind::Offset(_) | StageKind::Count | StageKind::First
+            )
         }
         Shape::Count | Shape::First | Shape::FirstValue | Shape::Groups => false,
     };
@@ -98,21 +110,36 @@ fn follows(shape: Shape, next: &Stage) -> Result<()> {
         return Ok(());
     }
     let (input, advice) = match shape {
-        Shape::Values => ("a list of values", "After SUBJECTS, OBJECTS or HASHES use LIMIT, OFFSET, COUNT or FIRST."),
+        Shape::Values => (
+            "a list of values",
+            "After SUBJECTS, OBJECTS or HASHES use LIMIT, OFFSET, COUNT or FIRST.",
+        ),
         Shape::Count => ("a count", "Put COUNT last."),
         Shape::First => ("the first grain", "Put FIRST last."),
         Shape::FirstValue => ("the first value", "Put FIRST last."),
         _ => ("groups", "Put GROUP BY last."),
     };
     let name = next.kind.name().replace('_', " ").to_uppercase();
-    Err(CalError::new(Code::E021, format!("{name} can't be applied to {input}.")).at(next.span).suggest(advice))
+    Err(
+        CalError::new(Code::E021, format!("{name} can't be applied to {input}."))
+            .at(next.span)
+            .suggest(advice),
+    )
 }
 
 fn flagged(field: &Field, stage: &str, flag: fn(&FieldSpec) -> bool, span: Span) -> Result<()> {
     if field.spec().is_some_and(flag) {
         return Ok(());
     }
-    Err(CalError::new(Code::E021, format!("{stage} doesn't take the field \"{field}\"."))
-        .at(span)
-        .valid_values(FIELDS.iter().filter(|spec| flag(spec)).map(|spec| spec.name)))
+    Err(CalError::new(
+        Code::E021,
+        format!("{stage} doesn't take the field \"{field}\"."),
+    )
+    .at(span)
+    .valid_values(
+        FIELDS
+            .iter()
+            .filter(|spec| flag(spec))
+            .map(|spec| spec.name),
+    ))
 }

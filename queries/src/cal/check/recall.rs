@@ -8,7 +8,8 @@ use crate::cal::span::Span;
 
 use super::{Checker, pipeline};
 
-/// What is checked once a RECALL is read whole; `stages` counts the extractor of a subquery or a LET too.
+/// What is checked once a RECALL is read whole; `stages` counts the extractor of a subquery or a
+/// LET too.
 ///
 /// # Errors
 /// E012 and E060.
@@ -28,40 +29,76 @@ pub(crate) fn thread(grain_type: Option<GrainType>, span: Span) -> Result<()> {
         Some(GrainType::Event) => Ok(()),
         Some(other) => Err(CalError::new(
             Code::E060,
-            format!("{} have no threads; events do.", super::field::capital(other.plural())),
+            format!(
+                "{} have no threads; events do.",
+                super::field::capital(other.plural())
+            ),
         )
         .at(span)
         .suggest("RECALL events THREAD …")),
-        None => Err(CalError::new(Code::E061, "Only events have threads.").at(span).suggest("RECALL events THREAD …")),
+        None => Err(CalError::new(Code::E061, "Only events have threads.")
+            .at(span)
+            .suggest("RECALL events THREAD …")),
     }
 }
 
 fn combinations(recall: &Recall) -> Result<()> {
-    let has_stage = |test: fn(&StageKind) -> bool| recall.stages.iter().any(|stage| test(&stage.kind));
-    let has_condition = |field: KnownField| recall.conditions.iter().any(|one| one.field == Field::Known(field));
+    let has_stage =
+        |test: fn(&StageKind) -> bool| recall.stages.iter().any(|stage| test(&stage.kind));
+    let has_condition = |field: KnownField| {
+        recall
+            .conditions
+            .iter()
+            .any(|one| one.field == Field::Known(field))
+    };
     let recent = recall.recent.is_some();
     let since = recall.since.is_some();
     let pairs = [
-        (recall.about.is_some() && recall.like.is_some(), "ABOUT", "LIKE"),
-        (recent && has_stage(|kind| matches!(kind, StageKind::Limit(_))), "RECENT", "LIMIT"),
-        (recent && has_stage(|kind| matches!(kind, StageKind::OrderBy(..))), "RECENT", "ORDER BY"),
-        (since && has_condition(KnownField::Time), "SINCE", "WHERE time"),
+        (
+            recall.about.is_some() && recall.like.is_some(),
+            "ABOUT",
+            "LIKE",
+        ),
+        (
+            recent && has_stage(|kind| matches!(kind, StageKind::Limit(_))),
+            "RECENT",
+            "LIMIT",
+        ),
+        (
+            recent && has_stage(|kind| matches!(kind, StageKind::OrderBy(..))),
+            "RECENT",
+            "ORDER BY",
+        ),
+        (
+            since && has_condition(KnownField::Time),
+            "SINCE",
+            "WHERE time",
+        ),
         (since && recall.between.is_some(), "SINCE", "BETWEEN"),
-        (recall.my && has_condition(KnownField::UserId), "MY", "WHERE user_id"),
+        (
+            recall.my && has_condition(KnownField::UserId),
+            "MY",
+            "WHERE user_id",
+        ),
     ];
     match pairs.iter().find(|(both, ..)| *both) {
-        Some((_, left, right)) => {
-            Err(CalError::new(Code::E060, format!("{left} and {right} say the same thing twice."))
-                .at(recall.span)
-                .suggest(format!("Keep either {left} or {right}.")))
-        }
+        Some((_, left, right)) => Err(CalError::new(
+            Code::E060,
+            format!("{left} and {right} say the same thing twice."),
+        )
+        .at(recall.span)
+        .suggest(format!("Keep either {left} or {right}."))),
         None => Ok(()),
     }
 }
 
 /// Warns of domain fields whose profile tag isn't asked for; once per field.
 fn warn_of_profiles(checker: &mut Checker, recall: &Recall) {
-    let mut fields: Vec<(&Field, Span)> = recall.conditions.iter().map(|one| (&one.field, one.span)).collect();
+    let mut fields: Vec<(&Field, Span)> = recall
+        .conditions
+        .iter()
+        .map(|one| (&one.field, one.span))
+        .collect();
     for stage in &recall.stages {
         if let StageKind::Project(projection) = &stage.kind {
             let shown = projection.content.iter().chain(&projection.attributes);
@@ -72,10 +109,17 @@ fn warn_of_profiles(checker: &mut Checker, recall: &Recall) {
         }
     }
     for (field, span) in fields {
-        let Field::Domain(domain) = field else { continue };
-        let Some(prefix) = DomainPrefix::of(&domain.prefix) else { continue };
+        let Field::Domain(domain) = field else {
+            continue;
+        };
+        let Some(prefix) = DomainPrefix::of(&domain.prefix) else {
+            continue;
+        };
         if !includes_tag(recall, prefix.profile_tag()) {
-            let message = format!("\"{field}\" is used without tags INCLUDE [\"{}\"].", prefix.profile_tag());
+            let message = format!(
+                "\"{field}\" is used without tags INCLUDE [\"{}\"].",
+                prefix.profile_tag()
+            );
             checker.warn(WarningCode::W002, message, span);
         }
     }

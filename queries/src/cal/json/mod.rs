@@ -1,5 +1,5 @@
-//! Queries as JSON, `application/json+cal` (digest of CAL 1.0, section 11): the same trees in another spelling, without
-//! loss in either direction.
+//! Queries as JSON, `application/json+cal` (digest of CAL 1.0, section 11): the same trees in
+//! another spelling, without loss in either direction.
 //!
 //! | module | what it answers |
 //! |---|---|

@@ -27,14 +27,24 @@ pub(super) const NOWHERE: Span = Span { start: 0, end: 0 };
 /// # Errors
 /// As [`parse`](crate::cal::parse); E120 for JSON that is no query, with a pointer to the place.
 pub fn from_json(json: &Json, options: Options) -> Result<Parsed> {
-    let mut reader = Reader { checker: Checker::new(options), subqueries: 0, operands: 0 };
+    let mut reader = Reader {
+        checker: Checker::new(options),
+        subqueries: 0,
+        operands: 0,
+    };
     let query = reader.query(json)?;
     check::bindings::whole(&query)?;
     let bytes = print::print(&query).len();
     if bytes > limits::MAX_QUERY_BYTES {
-        return Err(CalError::new(Code::E001, format!("As text the query has {bytes} bytes.")));
+        return Err(CalError::new(
+            Code::E001,
+            format!("As text the query has {bytes} bytes."),
+        ));
     }
-    Ok(Parsed { query, warnings: reader.checker.warnings })
+    Ok(Parsed {
+        query,
+        warnings: reader.checker.warnings,
+    })
 }
 
 /// [`from_json`] for bytes.
@@ -43,12 +53,16 @@ pub fn from_json(json: &Json, options: Options) -> Result<Parsed> {
 /// E001 for too many bytes, E014 for none, E120 for what isn't JSON, else as [`from_json`].
 pub fn from_json_bytes(bytes: &[u8], options: Options) -> Result<Parsed> {
     if bytes.len() > limits::MAX_JSON_BYTES {
-        return Err(CalError::new(Code::E001, format!("The query has {} bytes.", bytes.len())));
+        return Err(CalError::new(
+            Code::E001,
+            format!("The query has {} bytes.", bytes.len()),
+        ));
     }
     if bytes.trim_ascii().is_empty() {
         return Err(CalError::new(Code::E014, "The query is empty."));
     }
-    let json = Json::parse(bytes).map_err(|error| CalError::new(Code::E120, format!("Not JSON: {error}.")))?;
+    let json = Json::parse(bytes)
+        .map_err(|error| CalError::new(Code::E120, format!("Not JSON: {error}.")))?;
     from_json(&json, options)
 }
 
@@ -62,7 +76,10 @@ pub(super) struct Reader {
 
 /// The error for JSON of another shape than expected.
 pub(super) fn shape(expected: &str, found: &Json) -> CalError {
-    CalError::new(Code::E120, format!("Expected {expected}, found {}.", found.kind()))
+    CalError::new(
+        Code::E120,
+        format!("Expected {expected}, found {}.", found.kind()),
+    )
 }
 
 /// The members of an object that has no others than `allowed`.
@@ -78,19 +95,33 @@ pub(super) fn members<'j, 'a>(json: &'j Json<'a>, allowed: &[&str]) -> Result<&'
 }
 
 /// The member `key`, if it is there, as `read` reads it.
-pub(super) fn optional<T>(object: &Object, key: &str, read: impl FnOnce(&Json) -> Result<T>) -> Result<Option<T>> {
-    object.get(key).map(read).transpose().map_err(|error| error.under(key))
+pub(super) fn optional<T>(
+    object: &Object,
+    key: &str,
+    read: impl FnOnce(&Json) -> Result<T>,
+) -> Result<Option<T>> {
+    object
+        .get(key)
+        .map(read)
+        .transpose()
+        .map_err(|error| error.under(key))
 }
 
 /// The member `key` as `read` reads it.
-pub(super) fn required<T>(object: &Object, key: &str, read: impl FnOnce(&Json) -> Result<T>) -> Result<T> {
-    optional(object, key, read)?.ok_or_else(|| CalError::new(Code::E120, format!("The key \"{key}\" is missing.")))
+pub(super) fn required<T>(
+    object: &Object,
+    key: &str,
+    read: impl FnOnce(&Json) -> Result<T>,
+) -> Result<T> {
+    optional(object, key, read)?
+        .ok_or_else(|| CalError::new(Code::E120, format!("The key \"{key}\" is missing.")))
 }
 
 /// The items of an array as `read` reads them.
 pub(super) fn array<T>(json: &Json, mut read: impl FnMut(&Json) -> Result<T>) -> Result<Vec<T>> {
     let items = json.as_array().ok_or_else(|| shape("an array", json))?;
-    let read_at = |(at, item): (usize, &Json)| read(item).map_err(|error| error.under(at.to_string()));
+    let read_at =
+        |(at, item): (usize, &Json)| read(item).map_err(|error| error.under(at.to_string()));
     items.iter().enumerate().map(read_at).collect()
 }
 
@@ -105,11 +136,16 @@ pub(super) fn text(json: &Json) -> Result<String> {
 }
 
 /// A word of a closed list.
-pub(super) fn word<T>(json: &Json, names: &[&str], find: impl FnOnce(&str) -> Option<T>) -> Result<T> {
+pub(super) fn word<T>(
+    json: &Json,
+    names: &[&str],
+    find: impl FnOnce(&str) -> Option<T>,
+) -> Result<T> {
     let name = string(json)?;
     find(name).ok_or_else(|| {
         let shown: String = name.chars().take(64).collect();
-        CalError::new(Code::E120, format!("Unknown word \"{shown}\".")).valid_values(names.iter().copied())
+        CalError::new(Code::E120, format!("Unknown word \"{shown}\"."))
+            .valid_values(names.iter().copied())
     })
 }
 
@@ -121,7 +157,8 @@ pub(super) fn flag(json: &Json) -> Result<bool> {
 /// A number of CAL.
 pub(super) fn number(json: &Json) -> Result<crate::cal::Number> {
     let number = json.as_number().ok_or_else(|| shape("a number", json))?;
-    crate::cal::Number::from_json(number).ok_or_else(|| CalError::new(Code::E006, "The number is too long."))
+    crate::cal::Number::from_json(number)
+        .ok_or_else(|| CalError::new(Code::E006, "The number is too long."))
 }
 
 /// A whole number from 1.
@@ -137,9 +174,10 @@ fn name(json: &Json) -> Result<String> {
 fn context_name(json: &Json) -> Result<String> {
     let name = name(json)?;
     match Keyword::from_name(&name) {
-        Some(Keyword::For | Keyword::From) => {
-            Err(CalError::new(Code::E002, format!("\"{name}\" can't name a context.")))
-        }
+        Some(Keyword::For | Keyword::From) => Err(CalError::new(
+            Code::E002,
+            format!("\"{name}\" can't name a context."),
+        )),
         _ => Ok(name),
     }
 }
@@ -147,15 +185,25 @@ fn context_name(json: &Json) -> Result<String> {
 /// `{"namespace": "n"}` or `{"scope": "n"}`
 pub(super) fn namespace(json: &Json) -> Result<NamespaceScope> {
     let object = members(json, &["namespace", "scope"])?;
-    match (optional(object, "namespace", text)?, optional(object, "scope", text)?) {
+    match (
+        optional(object, "namespace", text)?,
+        optional(object, "scope", text)?,
+    ) {
         (Some(name), None) => Ok(NamespaceScope::Exactly(name)),
         (None, Some(name)) => Ok(NamespaceScope::Below(name)),
-        _ => Err(CalError::new(Code::E120, "Expected either \"namespace\" or \"scope\".")),
+        _ => Err(CalError::new(
+            Code::E120,
+            "Expected either \"namespace\" or \"scope\".",
+        )),
     }
 }
 
 pub(super) fn extractor(json: &Json) -> Result<Extractor> {
-    word(json, &["subjects", "objects", "hashes"], Extractor::from_name)
+    word(
+        json,
+        &["subjects", "objects", "hashes"],
+        Extractor::from_name,
+    )
 }
 
 impl Reader {
@@ -163,7 +211,10 @@ impl Reader {
         let object = json.as_object().ok_or_else(|| shape("an object", json))?;
         optional(object, "cal_version", |version| match version.as_u64() {
             Some(1) => Ok(()),
-            _ => Err(CalError::new(Code::E100, format!("CAL/{version} is not supported."))),
+            _ => Err(CalError::new(
+                Code::E100,
+                format!("CAL/{version} is not supported."),
+            )),
         })?;
         let lets = optional(object, "let", |lets| self.lets(lets))?.unwrap_or_default();
         let statement = self.statement(json)?;
@@ -175,13 +226,21 @@ impl Reader {
         array(json, |json| {
             check::bindings::one_more(lets.len(), NOWHERE)?;
             let object = members(json, &["name", "query", "extract"])?;
-            let name = required(object, "name", |name| self.checker.parameter(string(name)?, NOWHERE))?.name;
+            let name = required(object, "name", |name| {
+                self.checker.parameter(string(name)?, NOWHERE)
+            })?
+            .name;
             if lets.iter().any(|binding| binding.name == name) {
                 return Err(check::bindings::twice(&name, NOWHERE));
             }
             let extract = optional(object, "extract", extractor)?;
             let query = required(object, "query", |query| self.recall(query, &[], extract))?;
-            lets.push(Let { name, query, extract, span: NOWHERE });
+            lets.push(Let {
+                name,
+                query,
+                extract,
+                span: NOWHERE,
+            });
             Ok(())
         })?;
         Ok(lets)
@@ -213,8 +272,9 @@ impl Reader {
 
     fn statement_name<'j>(&self, json: &'j Json) -> Result<&'j str> {
         let object = json.as_object().ok_or_else(|| shape("an object", json))?;
-        let name =
-            object.get("statement").ok_or_else(|| CalError::new(Code::E120, "The key \"statement\" is missing."))?;
+        let name = object
+            .get("statement")
+            .ok_or_else(|| CalError::new(Code::E120, "The key \"statement\" is missing."))?;
         string(name).map_err(|error| error.under("statement"))
     }
 
@@ -240,16 +300,28 @@ impl Reader {
 
     fn set_operation(&mut self, json: &Json, outer: &[&str]) -> Result<SetOperation> {
         if self.operands == limits::MAX_SET_OPERANDS {
-            return Err(CalError::new(Code::E013, "Set operations are nested too deeply."));
+            return Err(CalError::new(
+                Code::E013,
+                "Set operations are nested too deeply.",
+            ));
         }
         self.operands += 1;
         let object = members(json, &with(&["statement", "op", "left", "right"], outer))?;
-        let operator =
-            required(object, "op", |op| word(op, &["union", "intersect", "except"], SetOperator::from_name))?;
+        let operator = required(object, "op", |op| {
+            word(
+                op,
+                &["union", "intersect", "except"],
+                SetOperator::from_name,
+            )
+        })?;
         let left = required(object, "left", |left| self.set_operand(left))?;
         let right = required(object, "right", |right| self.set_operand(right))?;
         self.operands -= 1;
-        Ok(SetOperation { operator, left, right })
+        Ok(SetOperation {
+            operator,
+            left,
+            right,
+        })
     }
 
     fn set_operand(&mut self, json: &Json) -> Result<SetOperand> {
@@ -281,7 +353,9 @@ impl Reader {
 
     fn exists(&mut self, json: &Json, outer: &[&str]) -> Result<Exists> {
         let object = members(json, &with(&["statement", "hash"], outer))?;
-        Ok(Exists { target: required(object, "hash", |hash| self.target(hash))? })
+        Ok(Exists {
+            target: required(object, "hash", |hash| self.target(hash))?,
+        })
     }
 
     fn history(&mut self, json: &Json, outer: &[&str]) -> Result<History> {
@@ -292,16 +366,28 @@ impl Reader {
             let diff = optional(object, "diff", |diff| self.target(diff))?;
             return Ok(History::Versions { target, diff });
         }
-        let object = members(json, &with(&["statement", "in", "subject", "relation", "as_of"], outer))?;
+        let object = members(
+            json,
+            &with(&["statement", "in", "subject", "relation", "as_of"], outer),
+        )?;
         let namespace = optional(object, "in", namespace)?;
-        let subject = required(object, "subject", |value| self.scalar(KnownField::Subject, value))?;
-        let relation = required(object, "relation", |value| self.scalar(KnownField::Relation, value))?;
+        let subject = required(object, "subject", |value| {
+            self.scalar(KnownField::Subject, value)
+        })?;
+        let relation = required(object, "relation", |value| {
+            self.scalar(KnownField::Relation, value)
+        })?;
         let as_of = optional(object, "as_of", |time| {
             let text = text(time)?;
             condition::time("AS OF", &Value::text(text.as_str()), NOWHERE)?;
             Ok(text)
         })?;
-        Ok(History::Triple { namespace, subject, relation, as_of })
+        Ok(History::Triple {
+            namespace,
+            subject,
+            relation,
+            as_of,
+        })
     }
 
     fn scalar(&mut self, field: KnownField, json: &Json) -> Result<Value> {
@@ -312,17 +398,24 @@ impl Reader {
 
     fn describe(&mut self, json: &Json, outer: &[&str]) -> Result<Describe> {
         let object = members(json, &with(&["statement", "target", "grain_type"], outer))?;
-        let target =
-            required(object, "target", |target| word(target, DescribeTarget::NAMES, DescribeTarget::from_name))?;
+        let target = required(object, "target", |target| {
+            word(target, DescribeTarget::NAMES, DescribeTarget::from_name)
+        })?;
         let grain_type = optional(object, "grain_type", |name| self.singular(name))?;
         if grain_type.is_some() && target != DescribeTarget::Fields {
-            return Err(CalError::new(Code::E120, "Only fields have a grain type.").under("grain_type"));
+            return Err(
+                CalError::new(Code::E120, "Only fields have a grain type.").under("grain_type")
+            );
         }
         Ok(Describe { target, grain_type })
     }
 
     fn singular(&self, json: &Json) -> Result<GrainType> {
-        GrainType::parse(string(json)?, NameForm::Singular, self.checker.options.aliases)
+        GrainType::parse(
+            string(json)?,
+            NameForm::Singular,
+            self.checker.options.aliases,
+        )
     }
 
     fn batch(&mut self, json: &Json, outer: &[&str]) -> Result<Batch> {
@@ -334,12 +427,19 @@ impl Reader {
                 let label = required(object, "label", name)?;
                 check::batch_entry(&entries, &label, NOWHERE)?;
                 let query = required(object, "query", |query| self.batch_query(query))?;
-                entries.push(BatchEntry { label, query, span: NOWHERE });
+                entries.push(BatchEntry {
+                    label,
+                    query,
+                    span: NOWHERE,
+                });
                 Ok(())
             })
         })?;
         if entries.is_empty() {
-            return Err(CalError::new(Code::E002, "A BATCH holds at least one query."));
+            return Err(CalError::new(
+                Code::E002,
+                "A BATCH holds at least one query.",
+            ));
         }
         Ok(Batch { entries })
     }
@@ -366,7 +466,10 @@ impl Reader {
             })
         })?;
         if branches.len() < 2 {
-            return Err(CalError::new(Code::E002, "COALESCE needs at least two branches."));
+            return Err(CalError::new(
+                Code::E002,
+                "COALESCE needs at least two branches.",
+            ));
         }
         Ok(Coalesce { branches })
     }
@@ -375,63 +478,107 @@ impl Reader {
         let mut clauses: Vec<SetClause> = Vec::new();
         array(json, |json| {
             let object = members(json, &["field", "value"])?;
-            let field = required(object, "field", |name| evolve::field(setter, &clauses, string(name)?, NOWHERE))?;
+            let field = required(object, "field", |name| {
+                evolve::field(setter, &clauses, string(name)?, NOWHERE)
+            })?;
             let value = required(object, "value", |value| {
                 let mut value = query_value(&mut self.checker, value)?;
                 evolve::value(&mut self.checker, setter, field, &mut value, NOWHERE)?;
                 Ok(value)
             })?;
-            clauses.push(SetClause { field, value, span: NOWHERE });
+            clauses.push(SetClause {
+                field,
+                value,
+                span: NOWHERE,
+            });
             Ok(())
         })?;
         Ok(clauses)
     }
 
     fn reason(&self, object: &Object) -> Result<String> {
-        let reason =
-            optional(object, "reason", text)?.ok_or_else(|| CalError::new(Code::E018, "REASON is missing."))?;
+        let reason = optional(object, "reason", text)?
+            .ok_or_else(|| CalError::new(Code::E018, "REASON is missing."))?;
         check::reason(&reason, NOWHERE)?;
         Ok(reason)
     }
 
     fn add(&mut self, json: &Json, outer: &[&str]) -> Result<Add> {
-        let object = members(json, &with(&["statement", "grain_type", "set", "reason"], outer))?;
+        let object = members(
+            json,
+            &with(&["statement", "grain_type", "set", "reason"], outer),
+        )?;
         let grain_type = required(object, "grain_type", |name| self.singular(name))?;
         evolve::addable(grain_type, NOWHERE)?;
-        let set = optional(object, "set", |set| self.set_clauses(Setter::Add(grain_type), set))?.unwrap_or_default();
+        let set = optional(object, "set", |set| {
+            self.set_clauses(Setter::Add(grain_type), set)
+        })?
+        .unwrap_or_default();
         let reason = self.reason(object)?;
         evolve::complete(&set, NOWHERE)?;
-        Ok(Add { grain_type, set, reason })
+        Ok(Add {
+            grain_type,
+            set,
+            reason,
+        })
     }
 
     fn supersede(&mut self, json: &Json, outer: &[&str]) -> Result<Supersede> {
         let object = members(json, &with(&["statement", "hash", "set", "reason"], outer))?;
         let target = required(object, "hash", |hash| self.target(hash))?;
-        let set = optional(object, "set", |set| self.set_clauses(Setter::Supersede, set))?.unwrap_or_default();
+        let set = optional(object, "set", |set| {
+            self.set_clauses(Setter::Supersede, set)
+        })?
+        .unwrap_or_default();
         if set.is_empty() {
-            return Err(CalError::new(Code::E019, "SUPERSEDE changes nothing without SET."));
+            return Err(CalError::new(
+                Code::E019,
+                "SUPERSEDE changes nothing without SET.",
+            ));
         }
-        Ok(Supersede { target, set, reason: self.reason(object)? })
+        Ok(Supersede {
+            target,
+            set,
+            reason: self.reason(object)?,
+        })
     }
 
     fn revert(&mut self, json: &Json, outer: &[&str]) -> Result<Revert> {
         let object = members(json, &with(&["statement", "hash", "reason"], outer))?;
         let target = required(object, "hash", |hash| self.target(hash))?;
-        Ok(Revert { target, reason: self.reason(object)? })
+        Ok(Revert {
+            target,
+            reason: self.reason(object)?,
+        })
     }
 
     fn definition(&mut self, json: &Json, outer: &[&str]) -> Result<TemplateDefinition> {
-        let object = members(json, &with(&["statement", "name", "extends", "sections"], outer))?;
+        let object = members(
+            json,
+            &with(&["statement", "name", "extends", "sections"], outer),
+        )?;
         Ok(TemplateDefinition {
             name: required(object, "name", name)?,
-            extends: optional(object, "extends", |preset| extends(string(preset)?, NOWHERE))?,
+            extends: optional(object, "extends", |preset| {
+                extends(string(preset)?, NOWHERE)
+            })?,
             sections: required(object, "sections", sections)?,
             span: NOWHERE,
         })
     }
 
     fn assemble(&mut self, json: &Json, outer: &[&str]) -> Result<Assemble> {
-        let keys = ["statement", "name", "for", "from", "budget", "priority", "format", "stream", "with"];
+        let keys = [
+            "statement",
+            "name",
+            "for",
+            "from",
+            "budget",
+            "priority",
+            "format",
+            "stream",
+            "with",
+        ];
         let object = members(json, &with(&keys, outer))?;
         let assemble = Assemble {
             name: optional(object, "name", context_name)?,
@@ -442,11 +589,14 @@ impl Reader {
             })?,
             sources: required(object, "from", |from| self.sources(from))?,
             budget: optional(object, "budget", budget)?,
-            priority: optional(object, "priority", |labels| array(labels, name))?.unwrap_or_default(),
+            priority: optional(object, "priority", |labels| array(labels, name))?
+                .unwrap_or_default(),
             format: optional(object, "format", format_spec)?,
             stream: optional(object, "stream", stream)?,
-            options: optional(object, "with", |list| array(list, |option| self.option(option, None)))?
-                .unwrap_or_default(),
+            options: optional(object, "with", |list| {
+                array(list, |option| self.option(option, None))
+            })?
+            .unwrap_or_default(),
             span: NOWHERE,
         };
         check::assemble::whole(&assemble)?;
@@ -463,17 +613,31 @@ impl Reader {
                 check::assemble::label(&sources, label, NOWHERE)?;
             }
             let query = optional(object, "query", |query| self.recall(query, &[], None))?;
-            let binding = optional(object, "let", |name| self.checker.parameter(string(name)?, NOWHERE))?;
+            let binding = optional(object, "let", |name| {
+                self.checker.parameter(string(name)?, NOWHERE)
+            })?;
             let body = match (query, binding) {
                 (Some(recall), None) => SourceBody::Recall(Box::new(recall)),
                 (None, Some(parameter)) => SourceBody::Binding(parameter),
-                _ => return Err(CalError::new(Code::E120, "A source has either \"query\" or \"let\".")),
+                _ => {
+                    return Err(CalError::new(
+                        Code::E120,
+                        "A source has either \"query\" or \"let\".",
+                    ));
+                }
             };
-            sources.push(Source { label, body, span: NOWHERE });
+            sources.push(Source {
+                label,
+                body,
+                span: NOWHERE,
+            });
             Ok(())
         })?;
         match sources.is_empty() {
-            true => Err(CalError::new(Code::E002, "ASSEMBLE needs at least one source.")),
+            true => Err(CalError::new(
+                Code::E002,
+                "ASSEMBLE needs at least one source.",
+            )),
             false => Ok(sources),
         }
     }
@@ -497,7 +661,9 @@ fn misplaced(name: &str, place: &str) -> CalError {
 fn budget(json: &Json) -> Result<Budget> {
     let object = members(json, &["n", "unit"])?;
     let amount = required(object, "n", positive)?;
-    let unit = required(object, "unit", |unit| word(unit, BudgetUnit::NAMES, BudgetUnit::from_name))?;
+    let unit = required(object, "unit", |unit| {
+        word(unit, BudgetUnit::NAMES, BudgetUnit::from_name)
+    })?;
     check::assemble::budget(amount, unit, NOWHERE)
 }
 
@@ -510,10 +676,16 @@ fn format_spec(json: &Json) -> Result<FormatSpec> {
         });
     }
     let object = members(json, &["template", "template_body"])?;
-    match (optional(object, "template", name)?, optional(object, "template_body", sections)?) {
+    match (
+        optional(object, "template", name)?,
+        optional(object, "template_body", sections)?,
+    ) {
         (Some(name), None) => Ok(FormatSpec::Template(name)),
         (None, Some(sections)) => Ok(FormatSpec::Inline(sections)),
-        _ => Err(CalError::new(Code::E120, "Expected either \"template\" or \"template_body\".")),
+        _ => Err(CalError::new(
+            Code::E120,
+            "Expected either \"template\" or \"template_body\".",
+        )),
     }
 }
 
@@ -526,10 +698,15 @@ fn sections(json: &Json) -> Result<Sections> {
                 .valid_values(SectionName::NAMES.iter().copied())
         })?;
         reader.begin(name, NOWHERE)?;
-        reader.finished_text(name, string(value)?).map_err(|error| error.under(key))?;
+        reader
+            .finished_text(name, string(value)?)
+            .map_err(|error| error.under(key))?;
     }
     if object.is_empty() {
-        return Err(CalError::new(Code::E002, "A template has at least one section."));
+        return Err(CalError::new(
+            Code::E002,
+            "A template has at least one section.",
+        ));
     }
     Ok(reader.finish())
 }
@@ -543,7 +720,9 @@ fn stream(json: &Json) -> Result<Stream> {
         })
     })?
     .unwrap_or_default();
-    let chunk_size = optional(object, "chunk_size", |size| check::chunk_size(&number(size)?, NOWHERE))?;
+    let chunk_size = optional(object, "chunk_size", |size| {
+        check::chunk_size(&number(size)?, NOWHERE)
+    })?;
     match events.is_empty() && chunk_size.is_none() {
         true => Ok(Stream::all()),
         false => Ok(Stream { events, chunk_size }),

@@ -3,8 +3,8 @@
 use gristmill_schemas::json::{Json, Object};
 
 use super::read::{
-    NOWHERE, Reader, array, extractor, flag, members, namespace, number, optional, positive, required, shape, string,
-    text, with, word,
+    NOWHERE, Reader, array, extractor, flag, members, namespace, number, optional, positive,
+    required, shape, string, text, with, word,
 };
 use super::value::{address, query_value};
 use crate::cal::ast::*;
@@ -36,12 +36,20 @@ const RECALL_KEYS: [&str; 14] = [
 
 impl Reader {
     /// A RECALL, with the keys that its place adds, and the extractor that stands behind it.
-    pub(super) fn recall(&mut self, json: &Json, outer: &[&str], extract: Option<Extractor>) -> Result<Recall> {
+    pub(super) fn recall(
+        &mut self,
+        json: &Json,
+        outer: &[&str],
+        extract: Option<Extractor>,
+    ) -> Result<Recall> {
         let object = members(json, &with(&with(&RECALL_KEYS, &["as"]), outer))?;
-        required(object, "statement", |name| word(name, &["recall"], |name| (name == "recall").then_some(())))?;
+        required(object, "statement", |name| {
+            word(name, &["recall"], |name| (name == "recall").then_some(()))
+        })?;
         let aliases = self.checker.options.aliases;
-        let grain_type =
-            optional(object, "grain_type", |name| GrainType::parse(string(name)?, NameForm::Plural, aliases))?;
+        let grain_type = optional(object, "grain_type", |name| {
+            GrainType::parse(string(name)?, NameForm::Plural, aliases)
+        })?;
         let mut recall = Recall {
             my: optional(object, "my", flag)?.unwrap_or_default(),
             grain_type,
@@ -51,16 +59,26 @@ impl Reader {
             since: optional(object, "since", since)?,
             between: optional(object, "between", |pair| self.between(pair))?,
             thread: optional(object, "thread", |json| thread(json, grain_type))?,
-            recent: optional(object, "recent", |count| check::limit(positive(count)?, "RECENT", NOWHERE))?,
+            recent: optional(object, "recent", |count| {
+                check::limit(positive(count)?, "RECENT", NOWHERE)
+            })?,
             contradictions: optional(object, "contradictions", flag)?.unwrap_or_default(),
-            format: optional(object, "as", |name| word(name, Format::NAMES, Format::from_name))?,
+            format: optional(object, "as", |name| {
+                word(name, Format::NAMES, Format::from_name)
+            })?,
             ..Recall::default()
         };
-        recall.conditions =
-            optional(object, "where", |list| array(list, |one| self.condition(one, grain_type)))?.unwrap_or_default();
-        recall.options =
-            optional(object, "with", |list| array(list, |one| self.option(one, grain_type)))?.unwrap_or_default();
-        optional(object, "pipeline", |list| array(list, |one| self.stage(one, &mut recall)))?;
+        recall.conditions = optional(object, "where", |list| {
+            array(list, |one| self.condition(one, grain_type))
+        })?
+        .unwrap_or_default();
+        recall.options = optional(object, "with", |list| {
+            array(list, |one| self.option(one, grain_type))
+        })?
+        .unwrap_or_default();
+        optional(object, "pipeline", |list| {
+            array(list, |one| self.stage(one, &mut recall))
+        })?;
         if let Some(extract) = extract {
             push_stage(&mut recall, StageKind::Extract(extract))?;
         }
@@ -89,7 +107,12 @@ impl Reader {
     fn field(&mut self, json: &Json, grain_type: Option<GrainType>) -> Result<Field> {
         let name = string(json)?;
         match domain(name) {
-            Some((prefix, name)) => Ok(check::field::domain(&mut self.checker, prefix, name, NOWHERE)),
+            Some((prefix, name)) => Ok(check::field::domain(
+                &mut self.checker,
+                prefix,
+                name,
+                NOWHERE,
+            )),
             None => check::field::resolve(name, grain_type, NOWHERE),
         }
     }
@@ -97,10 +120,16 @@ impl Reader {
     fn condition(&mut self, json: &Json, grain_type: Option<GrainType>) -> Result<Condition> {
         let object = members(json, &["field", "op", "value"])?;
         let field = required(object, "field", |name| self.field(name, grain_type))?;
-        let operator = required(object, "op", |op| word(op, Operator::NAMES, Operator::from_name))?;
+        let operator = required(object, "op", |op| {
+            word(op, Operator::NAMES, Operator::from_name)
+        })?;
         condition::operator(&field, operator, NOWHERE).map_err(|error| error.under("op"))?;
         let test = required(object, "value", |value| self.test(&field, operator, value))?;
-        Ok(Condition { field, test, span: NOWHERE })
+        Ok(Condition {
+            field,
+            test,
+            span: NOWHERE,
+        })
     }
 
     fn test(&mut self, field: &Field, operator: Operator, json: &Json) -> Result<Test> {
@@ -116,7 +145,11 @@ impl Reader {
             }
             (_, Operator::Include) => Test::Include(self.items(field, json)?),
             (_, Operator::Exclude) => Test::Exclude(self.items(field, json)?),
-            _ => Test::Is(word(json, RelationCategory::NAMES, RelationCategory::from_name)?),
+            _ => Test::Is(word(
+                json,
+                RelationCategory::NAMES,
+                RelationCategory::from_name,
+            )?),
         })
     }
 
@@ -139,7 +172,10 @@ impl Reader {
         let values = array(json, |value| self.scalar_of(field, value))?;
         condition::in_length(values.len(), NOWHERE)?;
         if values.is_empty() {
-            return Err(CalError::new(Code::E002, "An IN list has at least one value."));
+            return Err(CalError::new(
+                Code::E002,
+                "An IN list has at least one value.",
+            ));
         }
         Ok(InSet::Values(values))
     }
@@ -147,12 +183,17 @@ impl Reader {
     fn subquery(&mut self, json: &Json) -> Result<Subquery> {
         let object = members(json, &["$query", "extract"])?;
         if self.subqueries == limits::MAX_SUBQUERY_DEPTH {
-            let message = format!("Subqueries nest at most {} deep.", limits::MAX_SUBQUERY_DEPTH);
+            let message = format!(
+                "Subqueries nest at most {} deep.",
+                limits::MAX_SUBQUERY_DEPTH
+            );
             return Err(CalError::new(Code::E007, message));
         }
         let extract = required(object, "extract", extractor)?;
         self.subqueries += 1;
-        let query = required(object, "$query", |query| self.recall(query, &[], Some(extract)))?;
+        let query = required(object, "$query", |query| {
+            self.recall(query, &[], Some(extract))
+        })?;
         self.subqueries -= 1;
         Ok(Subquery { query, extract })
     }
@@ -164,29 +205,42 @@ impl Reader {
         let kind = match name.as_str() {
             "select" => {
                 let object = members(json, &["stage", "fields"])?;
-                let fields = required(object, "fields", |list| array(list, |one| self.field(one, grain_type)))?;
+                let fields = required(object, "fields", |list| {
+                    array(list, |one| self.field(one, grain_type))
+                })?;
                 if fields.is_empty() {
-                    return Err(CalError::new(Code::E002, "SELECT names at least one field."));
+                    return Err(CalError::new(
+                        Code::E002,
+                        "SELECT names at least one field.",
+                    ));
                 }
                 StageKind::Select(fields)
             }
             "order_by" => {
                 let object = members(json, &["stage", "field", "dir"])?;
                 let field = required(object, "field", |field| self.field(field, grain_type))?;
-                let direction = optional(object, "dir", |dir| word(dir, &["asc", "desc"], Direction::from_name))?;
+                let direction = optional(object, "dir", |dir| {
+                    word(dir, &["asc", "desc"], Direction::from_name)
+                })?;
                 StageKind::OrderBy(field, direction.unwrap_or(Direction::Ascending))
             }
             "limit" => StageKind::Limit(required(members(json, &["stage", "n"])?, "n", |count| {
                 check::limit(positive(count)?, "LIMIT", NOWHERE)
             })?),
-            "offset" => StageKind::Offset(required(members(json, &["stage", "n"])?, "n", |count| self.offset(count))?),
+            "offset" => {
+                StageKind::Offset(required(members(json, &["stage", "n"])?, "n", |count| {
+                    self.offset(count)
+                })?)
+            }
             "group_by" => {
                 let object = members(json, &["stage", "field"])?;
-                StageKind::GroupBy(required(object, "field", |field| self.field(field, grain_type))?)
+                StageKind::GroupBy(required(object, "field", |field| {
+                    self.field(field, grain_type)
+                })?)
             }
-            "project" => {
-                StageKind::Project(self.projection(members(json, &["stage", "content", "attr"])?, grain_type)?)
-            }
+            "project" => StageKind::Project(
+                self.projection(members(json, &["stage", "content", "attr"])?, grain_type)?,
+            ),
             plain => {
                 members(json, &["stage"])?;
                 plain_stage(plain)?
@@ -204,13 +258,20 @@ impl Reader {
     }
 
     fn projection(&mut self, object: &Object, grain_type: Option<GrainType>) -> Result<Projection> {
-        let mut fields = |key| optional(object, key, |list| array(list, |one| self.projected(one, grain_type)));
+        let mut fields = |key| {
+            optional(object, key, |list| {
+                array(list, |one| self.projected(one, grain_type))
+            })
+        };
         let projection = Projection {
             content: fields("content")?.unwrap_or_default(),
             attributes: fields("attr")?.unwrap_or_default(),
         };
         match projection.content.is_empty() && projection.attributes.is_empty() {
-            true => Err(CalError::new(Code::E002, "PROJECT names at least one field.")),
+            true => Err(CalError::new(
+                Code::E002,
+                "PROJECT names at least one field.",
+            )),
             false => Ok(projection),
         }
     }
@@ -218,24 +279,35 @@ impl Reader {
     fn projected(&mut self, json: &Json, grain_type: Option<GrainType>) -> Result<ProjectField> {
         let name = string(json)?;
         match domain(name) {
-            Some((prefix, name)) => {
-                Ok(ProjectField::Field(check::field::domain(&mut self.checker, prefix, name, NOWHERE)))
-            }
+            Some((prefix, name)) => Ok(ProjectField::Field(check::field::domain(
+                &mut self.checker,
+                prefix,
+                name,
+                NOWHERE,
+            ))),
             None => check::field::projected(name, grain_type, NOWHERE),
         }
     }
 
     /// One option of WITH.
-    pub(super) fn option(&mut self, json: &Json, grain_type: Option<GrainType>) -> Result<WithOption> {
+    pub(super) fn option(
+        &mut self,
+        json: &Json,
+        grain_type: Option<GrainType>,
+    ) -> Result<WithOption> {
         let object = json.as_object().ok_or_else(|| shape("an object", json))?;
-        let name = required(object, "name", |name| string(name).map(str::to_ascii_lowercase))?;
+        let name = required(object, "name", |name| {
+            string(name).map(str::to_ascii_lowercase)
+        })?;
         if name.starts_with("x_") && is_identifier(&name) && name.len() > 2 {
             return self.extension(json, name);
         }
         let Some(option) = OptionName::from_name(&name) else {
             let shown: String = name.chars().take(64).collect();
             let error = CalError::new(Code::E002, format!("Unknown option \"{shown}\"."));
-            return Err(error.valid_values(OptionName::NAMES.iter().copied()).under("name"));
+            return Err(error
+                .valid_values(OptionName::NAMES.iter().copied())
+                .under("name"));
         };
         Ok(match option {
             OptionName::Superseded => plain(json, WithOption::Superseded)?,
@@ -247,33 +319,55 @@ impl Reader {
             OptionName::IsoTimestamps => plain(json, WithOption::IsoTimestamps)?,
             OptionName::ProgressiveDisclosure => {
                 let object = members(json, &["name", "level"])?;
-                let level = |level: &Json| word(level, DisclosureLevel::NAMES, DisclosureLevel::from_name);
+                let level =
+                    |level: &Json| word(level, DisclosureLevel::NAMES, DisclosureLevel::from_name);
                 WithOption::ProgressiveDisclosure(optional(object, "level", level)?)
             }
             OptionName::Diversity => WithOption::Diversity(diversity(json)?),
             OptionName::Consistency => WithOption::Consistency(consistency(json)?),
             OptionName::Dedup => {
                 let object = members(json, &["name", "field"])?;
-                WithOption::Dedup(required(object, "field", |field| self.field(field, grain_type))?)
+                WithOption::Dedup(required(object, "field", |field| {
+                    self.field(field, grain_type)
+                })?)
             }
-            OptionName::Locale => WithOption::Locale(required(members(json, &["name", "locale"])?, "locale", text)?),
-            OptionName::Cache => WithOption::Cache(required(members(json, &["name", "ttl"])?, "ttl", positive)?),
+            OptionName::Locale => WithOption::Locale(required(
+                members(json, &["name", "locale"])?,
+                "locale",
+                text,
+            )?),
+            OptionName::Cache => {
+                WithOption::Cache(required(members(json, &["name", "ttl"])?, "ttl", positive)?)
+            }
         })
     }
 
     fn extension(&mut self, json: &Json, name: String) -> Result<WithOption> {
         // `args` is another spelling of `values`.
         let object = members(json, &["name", "values", "args"])?;
-        let key = if object.contains_key("values") { "values" } else { "args" };
-        let values = optional(object, key, |list| array(list, |value| query_value(&mut self.checker, value)))?;
+        let key = if object.contains_key("values") {
+            "values"
+        } else {
+            "args"
+        };
+        let values = optional(object, key, |list| {
+            array(list, |value| query_value(&mut self.checker, value))
+        })?;
         check::name(&name, NOWHERE)?;
-        self.checker.warn(WarningCode::W004, format!("The option \"{name}\" is unknown here and ignored."), NOWHERE);
+        self.checker.warn(
+            WarningCode::W004,
+            format!("The option \"{name}\" is unknown here and ignored."),
+            NOWHERE,
+        );
         Ok(WithOption::Extension(name, values.unwrap_or_default()))
     }
 }
 
 fn push_stage(recall: &mut Recall, kind: StageKind) -> Result<()> {
-    let stage = Stage { kind, span: NOWHERE };
+    let stage = Stage {
+        kind,
+        span: NOWHERE,
+    };
     check::pipeline::stage(&recall.stages, &stage, recall.grain_type)?;
     recall.stages.push(stage);
     Ok(())
@@ -310,7 +404,10 @@ fn diversity(json: &Json) -> Result<Diversity> {
     match (is_mmr, lambda, least) {
         (true, lambda, None) => Ok(Diversity::Mmr(lambda)),
         (false, None, Some(least)) => Ok(Diversity::Threshold(least)),
-        _ => Err(CalError::new(Code::E120, "diversity takes \"lambda\" with mmr and \"value\" with threshold.")),
+        _ => Err(CalError::new(
+            Code::E120,
+            "diversity takes \"lambda\" with mmr and \"value\" with threshold.",
+        )),
     }
 }
 
@@ -322,7 +419,10 @@ fn consistency(json: &Json) -> Result<Consistency> {
         ("eventual", None) => Ok(Consistency::Eventual),
         ("linearizable", None) => Ok(Consistency::Linearizable),
         ("bounded", Some(bound)) => Ok(Consistency::Bounded(bound)),
-        _ => Err(CalError::new(Code::E120, "consistency is eventual, linearizable, or bounded with a \"value\".")),
+        _ => Err(CalError::new(
+            Code::E120,
+            "consistency is eventual, linearizable, or bounded with a \"value\".",
+        )),
     }
 }
 
@@ -351,7 +451,8 @@ fn domain(name: &str) -> Option<(&str, &str)> {
         let keyword = Keyword::from_name(prefix);
         !matches!(keyword, Some(Keyword::And | Keyword::Or | Keyword::Not))
     };
-    let sayable =
-        is_identifier(prefix) && is_identifier(rest) && (!is_excluded(rest) || rest.eq_ignore_ascii_case("consent"));
+    let sayable = is_identifier(prefix)
+        && is_identifier(rest)
+        && (!is_excluded(rest) || rest.eq_ignore_ascii_case("consent"));
     (begins_field && sayable).then_some((prefix, rest))
 }

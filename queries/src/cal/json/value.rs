@@ -1,4 +1,5 @@
-//! Values in JSON: texts, numbers and booleans as themselves, `{"$param": "name"}`, `{"$hash": "sha256:…"}`.
+//! Values in JSON: texts, numbers and booleans as themselves, `{"$param": "name"}`,
+//! `{"$hash": "sha256:…"}`.
 
 use gristmill_schemas::json::{Json, Object};
 
@@ -11,7 +12,8 @@ use crate::cal::span::Span;
 
 /// The JSON of a value.
 pub fn value_to_json(value: &Value) -> Json<'static> {
-    let wrapped = |key: &'static str, text: String| Json::Object([(key, text)].into_iter().collect());
+    let wrapped =
+        |key: &'static str, text: String| Json::Object([(key, text)].into_iter().collect());
     match value {
         Value::Text(text) => Json::from(text.clone()),
         Value::Number(number) => number_to_json(number),
@@ -34,8 +36,8 @@ fn number_to_json(number: &Number) -> Json<'static> {
 /// The value that a JSON value says: what a caller passes for a parameter.
 ///
 /// # Errors
-/// E120 for null and for objects that are no wrapped value, E015 and E071 for what is inside, E006 for a number with an
-/// exponent of hundreds of digits, E007 for arrays nested too deeply.
+/// E120 for null and for objects that are no wrapped value, E015 and E071 for what is inside, E006
+/// for a number with an exponent of hundreds of digits, E007 for arrays nested too deeply.
 pub fn value_from_json(json: &Json) -> Result<Value> {
     value_at(None, json, 0)
 }
@@ -48,13 +50,16 @@ pub(super) fn query_value(checker: &mut Checker, json: &Json) -> Result<Value> {
 fn value_at(mut checker: Option<&mut Checker>, json: &Json, depth: usize) -> Result<Value> {
     Ok(match json {
         Json::String(text) => Value::Text(check::text(text)?),
-        Json::Number(number) => Value::Number(
-            Number::from_json(number)
-                .ok_or_else(|| CalError::new(Code::E006, format!("{} is too long a number.", number.as_str())))?,
-        ),
+        Json::Number(number) => Value::Number(Number::from_json(number).ok_or_else(|| {
+            CalError::new(
+                Code::E006,
+                format!("{} is too long a number.", number.as_str()),
+            )
+        })?),
         Json::Bool(value) => Value::Boolean(*value),
         Json::Array(_) if depth == limits::MAX_ARRAY_DEPTH => {
-            return Err(CalError::new(Code::E007, "Arrays are nested too deeply.").suggest("Use a flat array."));
+            return Err(CalError::new(Code::E007, "Arrays are nested too deeply.")
+                .suggest("Use a flat array."));
         }
         Json::Array(items) => {
             let mut values = Vec::with_capacity(items.len());
@@ -76,7 +81,10 @@ fn wrapped(checker: Option<&mut Checker>, object: &Object) -> Result<Value> {
             let span = Span::default();
             match checker {
                 Some(checker) => checker.parameter(name, span).map(Value::Parameter),
-                None => Ok(Value::Parameter(Parameter { name: name.clone().into_owned(), span })),
+                None => Ok(Value::Parameter(Parameter {
+                    name: name.clone().into_owned(),
+                    span,
+                })),
             }
         }
         (Some(("$hash", Json::String(text))), None) => address(text).map(Value::Hash),

@@ -119,7 +119,12 @@ fn history(history: &History) -> Object<'static> {
                 object.insert("diff", target(diff));
             }
         }
-        History::Triple { namespace: scope, subject, relation, as_of } => {
+        History::Triple {
+            namespace: scope,
+            subject,
+            relation,
+            as_of,
+        } => {
             if let Some(scope) = scope {
                 object.insert("in", namespace(scope));
             }
@@ -171,7 +176,14 @@ fn batch(batch: &Batch) -> Object<'static> {
 
 fn coalesce(coalesce: &Coalesce) -> Object<'static> {
     let mut object = tagged("coalesce");
-    object.insert("branches", coalesce.branches.iter().map(|branch| Json::Object(recall(branch))).collect::<Vec<_>>());
+    object.insert(
+        "branches",
+        coalesce
+            .branches
+            .iter()
+            .map(|branch| Json::Object(recall(branch)))
+            .collect::<Vec<_>>(),
+    );
     object
 }
 
@@ -209,7 +221,10 @@ fn revert(revert: &Revert) -> Object<'static> {
 }
 
 fn sections(sections: &Sections) -> Object<'static> {
-    sections.iter().map(|(name, text)| (name.name().to_ascii_lowercase(), text.to_owned())).collect()
+    sections
+        .iter()
+        .map(|(name, text)| (name.name().to_ascii_lowercase(), text.to_owned()))
+        .collect()
 }
 
 fn definition(definition: &TemplateDefinition) -> Object<'static> {
@@ -230,7 +245,10 @@ fn assemble(assemble: &Assemble) -> Object<'static> {
     if let Some(intent) = &assemble.intent {
         object.insert("for", intent.clone());
     }
-    object.insert("from", assemble.sources.iter().map(source).collect::<Vec<_>>());
+    object.insert(
+        "from",
+        assemble.sources.iter().map(source).collect::<Vec<_>>(),
+    );
     if let Some(budget) = assemble.budget {
         let mut entry = Object::new();
         entry.insert("n", u64::from(budget.amount));
@@ -238,7 +256,15 @@ fn assemble(assemble: &Assemble) -> Object<'static> {
         object.insert("budget", entry);
     }
     if !assemble.priority.is_empty() {
-        object.insert("priority", assemble.priority.iter().cloned().map(Json::from).collect::<Vec<_>>());
+        object.insert(
+            "priority",
+            assemble
+                .priority
+                .iter()
+                .cloned()
+                .map(Json::from)
+                .collect::<Vec<_>>(),
+        );
     }
     if let Some(format) = &assemble.format {
         object.insert("format", format_spec(format));
@@ -266,14 +292,25 @@ fn format_spec(format: &FormatSpec) -> Json<'static> {
     match format {
         FormatSpec::Format(format) => Json::from(format.name()),
         FormatSpec::Preset(preset) => Json::from(preset.name()),
-        FormatSpec::Template(name) => Json::Object([("template", name.clone())].into_iter().collect()),
-        FormatSpec::Inline(inline) => Json::Object([("template_body", sections(inline))].into_iter().collect()),
+        FormatSpec::Template(name) => {
+            Json::Object([("template", name.clone())].into_iter().collect())
+        }
+        FormatSpec::Inline(inline) => {
+            Json::Object([("template_body", sections(inline))].into_iter().collect())
+        }
     }
 }
 
 fn stream_spec(stream: &Stream) -> Object<'static> {
     let mut object = Object::new();
-    object.insert("events", stream.events.iter().map(|event| Json::from(event.name())).collect::<Vec<_>>());
+    object.insert(
+        "events",
+        stream
+            .events
+            .iter()
+            .map(|event| Json::from(event.name()))
+            .collect::<Vec<_>>(),
+    );
     if let Some(size) = stream.chunk_size {
         object.insert("chunk_size", u64::from(size));
     }
@@ -291,7 +328,11 @@ fn recall(recall: &Recall) -> Object<'static> {
     if let Some(scope) = &recall.namespace {
         object.insert("in", namespace(scope));
     }
-    for (key, text) in [("about", &recall.about), ("like", &recall.like), ("since", &recall.since)] {
+    for (key, text) in [
+        ("about", &recall.about),
+        ("like", &recall.like),
+        ("since", &recall.since),
+    ] {
         if let Some(text) = text {
             object.insert(key, text.clone());
         }
@@ -304,16 +345,28 @@ fn recall(recall: &Recall) -> Object<'static> {
             "thread",
             match thread {
                 Thread::Session(session) => Json::from(session.clone()),
-                Thread::From(address) => Json::Object([("from", address.to_string())].into_iter().collect()),
+                Thread::From(address) => {
+                    Json::Object([("from", address.to_string())].into_iter().collect())
+                }
             },
         );
     }
     if !recall.conditions.is_empty() {
-        object.insert("where", recall.conditions.iter().map(condition).collect::<Vec<_>>());
+        object.insert(
+            "where",
+            recall.conditions.iter().map(condition).collect::<Vec<_>>(),
+        );
     }
     options(&mut object, &recall.options);
     if !recall.stages.is_empty() {
-        object.insert("pipeline", recall.stages.iter().map(|one| Json::Object(stage(&one.kind))).collect::<Vec<_>>());
+        object.insert(
+            "pipeline",
+            recall
+                .stages
+                .iter()
+                .map(|one| Json::Object(stage(&one.kind)))
+                .collect::<Vec<_>>(),
+        );
     }
     if let Some(count) = recall.recent {
         object.insert("recent", u64::from(count));
@@ -350,7 +403,12 @@ fn condition(condition: &Condition) -> Json<'static> {
 }
 
 fn names<T: ToString>(items: &[T]) -> Json<'static> {
-    Json::Array(items.iter().map(|item| Json::from(item.to_string())).collect())
+    Json::Array(
+        items
+            .iter()
+            .map(|item| Json::from(item.to_string()))
+            .collect(),
+    )
 }
 
 fn stage(stage: &StageKind) -> Object<'static> {
@@ -377,7 +435,10 @@ fn stage(stage: &StageKind) -> Object<'static> {
             object.insert("field", field.to_string());
         }
         StageKind::Project(projection) => {
-            for (key, fields) in [("content", &projection.content), ("attr", &projection.attributes)] {
+            for (key, fields) in [
+                ("content", &projection.content),
+                ("attr", &projection.attributes),
+            ] {
                 if !fields.is_empty() {
                     object.insert(key, names(fields));
                 }
@@ -390,7 +451,13 @@ fn stage(stage: &StageKind) -> Object<'static> {
 
 fn options(object: &mut Object<'static>, options: &[WithOption]) {
     if !options.is_empty() {
-        object.insert("with", options.iter().map(|one| Json::Object(option(one))).collect::<Vec<_>>());
+        object.insert(
+            "with",
+            options
+                .iter()
+                .map(|one| Json::Object(option(one)))
+                .collect::<Vec<_>>(),
+        );
     }
 }
 

@@ -1,7 +1,9 @@
 //! ASSEMBLE and templates.
 
 use super::Parser;
-use crate::cal::ast::{Assemble, FormatSpec, Sections, Source, SourceBody, Stream, TemplateDefinition};
+use crate::cal::ast::{
+    Assemble, FormatSpec, Sections, Source, SourceBody, Stream, TemplateDefinition,
+};
 use crate::cal::check;
 use crate::cal::error::{CalError, Code, Result};
 use crate::cal::lexer::{Kind, Symbol};
@@ -14,7 +16,10 @@ impl Parser<'_> {
     /// An ASSEMBLE statement; the order of its clauses is fixed.
     pub(super) fn assemble(&mut self) -> Result<Assemble> {
         let start = self.require_keyword(Keyword::Assemble)?;
-        let mut assemble = Assemble { name: self.context_name()?, ..Assemble::default() };
+        let mut assemble = Assemble {
+            name: self.context_name()?,
+            ..Assemble::default()
+        };
         if self.accept_keyword(Keyword::For)? {
             let (intent, span) = self.text()?;
             check::intent(&intent, span)?;
@@ -58,7 +63,11 @@ impl Parser<'_> {
             check::assemble::sources(sources.len() + 1, start)?;
             let label = self.source_label(&sources)?;
             let body = self.source_body()?;
-            sources.push(Source { label, body, span: self.since(start) });
+            sources.push(Source {
+                label,
+                body,
+                span: self.since(start),
+            });
             if !self.accept(Symbol::Comma)? {
                 return Ok(sources);
             }
@@ -71,7 +80,9 @@ impl Parser<'_> {
         }
         let (label, span) = self.name("a label")?;
         if !self.accept(Symbol::Colon)? {
-            return Err(self.unexpected([":"]).suggest("Write a source as label: (RECALL …)."));
+            return Err(self
+                .unexpected([":"])
+                .suggest("Write a source as label: (RECALL …)."));
         }
         check::assemble::label(before, &label, span)?;
         Ok(Some(label))
@@ -82,7 +93,9 @@ impl Parser<'_> {
             return self.parameter().map(SourceBody::Binding);
         }
         if !self.accept(Symbol::OpenParen)? {
-            return Err(self.unexpected(["(", "a LET name"]).suggest("Write a source as label: (RECALL …)."));
+            return Err(self
+                .unexpected(["(", "a LET name"])
+                .suggest("Write a source as label: (RECALL …)."));
         }
         let body = match self.peek()?.kind {
             Kind::Parameter(_) => SourceBody::Binding(self.parameter()?),
@@ -97,7 +110,9 @@ impl Parser<'_> {
             Kind::Word { text, .. } => BudgetUnit::from_name(text),
             _ => None,
         };
-        let Some(unit) = unit else { return Err(self.unexpected(BudgetUnit::NAMES.iter().copied())) };
+        let Some(unit) = unit else {
+            return Err(self.unexpected(BudgetUnit::NAMES.iter().copied()));
+        };
         self.take()?;
         Ok(unit)
     }
@@ -114,17 +129,24 @@ impl Parser<'_> {
         if self.accept_keyword(Keyword::Template)? {
             return self.template_use();
         }
-        let Kind::Word { text, .. } = self.peek()?.kind else { return Err(self.unexpected(["a format", "TEMPLATE"])) };
+        let Kind::Word { text, .. } = self.peek()?.kind else {
+            return Err(self.unexpected(["a format", "TEMPLATE"]));
+        };
         let format = Format::from_name(text).map(FormatSpec::Format);
         if let Some(spec) = format.or_else(|| Preset::from_name(text).map(FormatSpec::Preset)) {
             self.take()?;
             return Ok(spec);
         }
         let names = || Format::NAMES.iter().chain(Preset::NAMES).copied();
-        let error = self.unexpected(["a format", "TEMPLATE"]).valid_values(names());
+        let error = self
+            .unexpected(["a format", "TEMPLATE"])
+            .valid_values(names());
         Err(match nearest(text, names()) {
             Some(meant) => error.suggest(format!("Did you mean \"{meant}\"?")),
-            None => error.suggest(format!("Use one of {}, or TEMPLATE name.", Format::NAMES.join(", "))),
+            None => error.suggest(format!(
+                "Use one of {}, or TEMPLATE name.",
+                Format::NAMES.join(", ")
+            )),
         })
     }
 
@@ -141,7 +163,10 @@ impl Parser<'_> {
         if !self.accept(Symbol::OpenBrace)? {
             return Ok(Stream::all());
         }
-        let mut stream = Stream { events: Vec::new(), chunk_size: None };
+        let mut stream = Stream {
+            events: Vec::new(),
+            chunk_size: None,
+        };
         loop {
             self.stream_option(&mut stream)?;
             if !self.accept(Symbol::Comma)? {
@@ -180,7 +205,12 @@ impl Parser<'_> {
             }
             false => None,
         };
-        Ok(TemplateDefinition { name, extends, sections: self.sections()?, span })
+        Ok(TemplateDefinition {
+            name,
+            extends,
+            sections: self.sections()?,
+            span,
+        })
     }
 
     /// The sections of a template, at least one.
@@ -192,9 +222,12 @@ impl Parser<'_> {
             let open = self.require(Symbol::OpenBrace)?;
             // The brace was the last token looked at, so the lexer stands right behind it.
             let Some((raw, span)) = self.lexer.template_text()? else {
-                return Err(CalError::new(Code::E002, format!("The section {name} has no closing brace."))
-                    .at(open)
-                    .expected(["}"]));
+                return Err(CalError::new(
+                    Code::E002,
+                    format!("The section {name} has no closing brace."),
+                )
+                .at(open)
+                .expected(["}"]));
             };
             self.end = span.end + 1;
             sections.text(name, raw, span)?;

@@ -26,7 +26,11 @@ impl Parser<'_> {
     fn condition(&mut self, grain_type: Option<GrainType>) -> Result<Condition> {
         let (field, start) = self.field(grain_type)?;
         let test = self.test(&field)?;
-        Ok(Condition { field, test, span: self.since(start) })
+        Ok(Condition {
+            field,
+            test,
+            span: self.since(start),
+        })
     }
 
     fn test(&mut self, field: &Field) -> Result<Test> {
@@ -78,16 +82,22 @@ impl Parser<'_> {
     fn category(&mut self) -> Result<RelationCategory> {
         self.take()?;
         let token = self.peek()?;
-        let Kind::Word { text, .. } = token.kind else { return Err(self.unexpected(["a relation category"])) };
+        let Kind::Word { text, .. } = token.kind else {
+            return Err(self.unexpected(["a relation category"]));
+        };
         if let Some(category) = RelationCategory::from_name(text) {
             self.take()?;
             return Ok(category);
         }
-        let error = self.unexpected(["a relation category"]).valid_values(RelationCategory::NAMES.iter().copied());
-        Err(match nearest(text, RelationCategory::NAMES.iter().copied()) {
-            Some(meant) => error.suggest(format!("Did you mean {meant}?")),
-            None => error,
-        })
+        let error = self
+            .unexpected(["a relation category"])
+            .valid_values(RelationCategory::NAMES.iter().copied());
+        Err(
+            match nearest(text, RelationCategory::NAMES.iter().copied()) {
+                Some(meant) => error.suggest(format!("Did you mean {meant}?")),
+                None => error,
+            },
+        )
     }
 
     fn membership(&mut self, field: &Field) -> Result<Test> {
@@ -109,7 +119,10 @@ impl Parser<'_> {
 
     fn subquery(&mut self) -> Result<Subquery> {
         if self.subqueries == limits::MAX_SUBQUERY_DEPTH {
-            let message = format!("Subqueries nest at most {} deep.", limits::MAX_SUBQUERY_DEPTH);
+            let message = format!(
+                "Subqueries nest at most {} deep.",
+                limits::MAX_SUBQUERY_DEPTH
+            );
             return Err(CalError::new(Code::E007, message).at(self.here()));
         }
         self.subqueries += 1;

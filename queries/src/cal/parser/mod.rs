@@ -12,9 +12,9 @@
 //! | [`statement`] | the other statements |
 //! | [`value`] | literals, parameters, names |
 //!
-//! Recursion is bounded by codes of the language, never by the stack: subqueries by E007, set operands by E013, arrays by
-//! E007. A token is read only when it is looked at, so of several errors the leftmost is reported; what concerns a whole
-//! statement is checked at its end.
+//! Recursion is bounded by codes of the language, never by the stack: subqueries by E007, set
+//! operands by E013, arrays by E007. A token is read only when it is looked at, so of several
+//! errors the leftmost is reported; what concerns a whole statement is checked at its end.
 
 mod assemble;
 mod condition;
@@ -44,7 +44,8 @@ pub fn parse(text: &str, options: Options) -> Result<Parsed> {
 /// [`parse`] for text that may not be UTF-8.
 ///
 /// # Errors
-/// E001 for too many bytes, E070 for bytes that are not UTF-8, E014 for an empty query, else as [`parse`].
+/// E001 for too many bytes, E070 for bytes that are not UTF-8, E014 for an empty query, else as
+/// [`parse`].
 pub fn parse_bytes(bytes: &[u8], options: Options) -> Result<Parsed> {
     if bytes.len() > limits::MAX_QUERY_BYTES {
         return Err(too_long(bytes.len()));
@@ -52,19 +53,28 @@ pub fn parse_bytes(bytes: &[u8], options: Options) -> Result<Parsed> {
     let text = std::str::from_utf8(bytes).map_err(|error| {
         let at = error.valid_up_to();
         let span = Span::new(at, at + error.error_len().unwrap_or(bytes.len() - at));
-        CalError::new(Code::E070, format!("Byte {at} is not UTF-8.")).at(span).located(bytes)
+        CalError::new(Code::E070, format!("Byte {at} is not UTF-8."))
+            .at(span)
+            .located(bytes)
     })?;
     let mut parser = Parser::new(text, options);
     let query = parser.whole().map_err(|error| error.located(bytes))?;
-    Ok(Parsed { query, warnings: parser.checker.warnings })
+    Ok(Parsed {
+        query,
+        warnings: parser.checker.warnings,
+    })
 }
 
-/// The queries of a text, one after the other, each as written up to its semicolons. A query in JSON stands alone.
+/// The queries of a text, one after the other, each as written up to its semicolons. A query in
+/// JSON stands alone.
 ///
 /// # Errors
-/// As [`parse_bytes`] for the first query that isn't one, located in the whole text: then none of them should be run.
+/// As [`parse_bytes`] for the first query that isn't one, located in the whole text: then none of
+/// them should be run.
 pub fn split(bytes: &[u8], options: Options) -> Result<Vec<&[u8]>> {
-    let Ok(text) = std::str::from_utf8(bytes) else { return parse_bytes(bytes, options).map(|_| vec![bytes]) };
+    let Ok(text) = std::str::from_utf8(bytes) else {
+        return parse_bytes(bytes, options).map(|_| vec![bytes]);
+    };
     if text.trim_start().starts_with('{') {
         return Ok(vec![bytes]);
     }
@@ -74,13 +84,22 @@ pub fn split(bytes: &[u8], options: Options) -> Result<Vec<&[u8]>> {
     loop {
         // A query is at least as long as up to the next semicolon, wherever that stands.
         let rest = bytes.get(start..).unwrap_or_default();
-        let least = rest.iter().position(|byte| *byte == b';').unwrap_or(rest.len());
+        let least = rest
+            .iter()
+            .position(|byte| *byte == b';')
+            .unwrap_or(rest.len());
         if least > limits::MAX_QUERY_BYTES {
             return Err(too_long(least));
         }
-        let read = parser.one().and_then(|_| Ok(parser.peek()?.kind == Kind::End));
+        let read = parser
+            .one()
+            .and_then(|_| Ok(parser.peek()?.kind == Kind::End));
         let is_last = read.map_err(|error| error.located(bytes))?;
-        let end = if is_last { bytes.len() } else { parser.end as usize };
+        let end = if is_last {
+            bytes.len()
+        } else {
+            parser.end as usize
+        };
         queries.push(bytes.get(start..end).unwrap_or_default());
         if is_last {
             return Ok(queries);
@@ -126,7 +145,8 @@ impl<'a> Parser<'a> {
         Ok(self.ahead.insert(token))
     }
 
-    /// The token that was looked at, else the next one of the text. The text stays before a token that has an error.
+    /// The token that was looked at, else the next one of the text. The text stays before a token
+    /// that has an error.
     fn next_token(&mut self) -> Result<Token<'a>> {
         if let Some(token) = self.ahead.take() {
             return Ok(token);
@@ -137,7 +157,8 @@ impl<'a> Parser<'a> {
         Ok(token)
     }
 
-    /// The tokens behind the next one, as far as they can be read: an error in them is none before they are taken.
+    /// The tokens behind the next one, as far as they can be read: an error in them is none before
+    /// they are taken.
     fn behind<const N: usize>(&mut self) -> Result<[Option<Token<'a>>; N]> {
         self.peek()?;
         let mut lexer = self.lexer;
@@ -183,12 +204,20 @@ impl<'a> Parser<'a> {
 
     /// Takes `symbol`.
     fn require(&mut self, symbol: Symbol) -> Result<Span> {
-        if self.next_is(symbol)? { Ok(self.take()?.span) } else { Err(self.unexpected([symbol.text()])) }
+        if self.next_is(symbol)? {
+            Ok(self.take()?.span)
+        } else {
+            Err(self.unexpected([symbol.text()]))
+        }
     }
 
     /// Takes `keyword`.
     fn require_keyword(&mut self, keyword: Keyword) -> Result<Span> {
-        if self.next_is_keyword(keyword)? { Ok(self.take()?.span) } else { Err(self.unexpected([keyword.name()])) }
+        if self.next_is_keyword(keyword)? {
+            Ok(self.take()?.span)
+        } else {
+            Err(self.unexpected([keyword.name()]))
+        }
     }
 
     /// The error that the next token is none of `expected`, or the error in the token itself.
@@ -204,7 +233,9 @@ impl<'a> Parser<'a> {
             [one] => format!("Expected {one}, found {found}."),
             [most @ .., last] => format!("Expected {} or {last}, found {found}.", most.join(", ")),
         };
-        CalError::new(Code::E002, message).at(token.span).expected(expected)
+        CalError::new(Code::E002, message)
+            .at(token.span)
+            .expected(expected)
     }
 
     /// Where the next token stands, for errors about what isn't there.
@@ -214,7 +245,10 @@ impl<'a> Parser<'a> {
 
     /// From `start` to the last taken token.
     fn since(&self, start: Span) -> Span {
-        start.to(Span { start: self.end, end: self.end })
+        start.to(Span {
+            start: self.end,
+            end: self.end,
+        })
     }
 
     /// Items separated by commas; `item` reads one.
@@ -226,8 +260,8 @@ impl<'a> Parser<'a> {
         Ok(items)
     }
 
-    /// As [`Parser::list`], for lists that may stand inside a BATCH or a COALESCE, whose commas separate queries: a comma
-    /// before RECALL or before a label is theirs.
+    /// As [`Parser::list`], for lists that may stand inside a BATCH or a COALESCE, whose commas
+    /// separate queries: a comma before RECALL or before a label is theirs.
     fn open_list<T>(&mut self, mut item: impl FnMut(&mut Self) -> Result<T>) -> Result<Vec<T>> {
         let mut items = vec![item(self)?];
         while self.comma_continues()? {
@@ -243,7 +277,10 @@ impl<'a> Parser<'a> {
         }
         let [first, second, third] = self.behind()?;
         let labelled = second.is_some_and(|token| token.is(Symbol::Colon))
-            && third.as_ref().and_then(Token::keyword).is_some_and(Keyword::begins_statement);
+            && third
+                .as_ref()
+                .and_then(Token::keyword)
+                .is_some_and(Keyword::begins_statement);
         Ok(!labelled && first.as_ref().and_then(Token::keyword) != Some(Keyword::Recall))
     }
 }
@@ -253,9 +290,15 @@ fn describe(token: &Token) -> String {
     match &token.kind {
         Kind::Word { text, .. } => format!("\"{}\"", text.chars().take(64).collect::<String>()),
         Kind::Text(_) => "a string".to_owned(),
-        Kind::Number(number) => format!("the number {}", number.as_str().chars().take(64).collect::<String>()),
+        Kind::Number(number) => format!(
+            "the number {}",
+            number.as_str().chars().take(64).collect::<String>()
+        ),
         Kind::Hash(_) => "a hash".to_owned(),
-        Kind::Parameter(name) => format!("the parameter ${}", name.chars().take(64).collect::<String>()),
+        Kind::Parameter(name) => format!(
+            "the parameter ${}",
+            name.chars().take(64).collect::<String>()
+        ),
         Kind::Symbol(symbol) => format!("\"{}\"", symbol.text()),
         Kind::End => "the end of the query".to_owned(),
     }

@@ -17,13 +17,17 @@ impl Parser<'_> {
     }
 
     fn option(&mut self, grain_type: Option<GrainType>) -> Result<WithOption> {
-        let Kind::Word { text, .. } = self.peek()?.kind else { return Err(self.unexpected(["an option"])) };
+        let Kind::Word { text, .. } = self.peek()?.kind else {
+            return Err(self.unexpected(["an option"]));
+        };
         let lower = text.to_ascii_lowercase();
         if lower.len() > 2 && lower.starts_with("x_") {
             return self.extension(lower);
         }
         let Some(name) = OptionName::from_name(text) else {
-            let error = self.unexpected(["an option"]).valid_values(OptionName::NAMES.iter().copied());
+            let error = self
+                .unexpected(["an option"])
+                .valid_values(OptionName::NAMES.iter().copied());
             return Err(match nearest(text, OptionName::NAMES.iter().copied()) {
                 Some(meant) => error.suggest(format!("Did you mean \"{meant}\"?")),
                 None => error.suggest("Options of other engines begin with x_."),
@@ -33,7 +37,11 @@ impl Parser<'_> {
         self.option_body(name, grain_type)
     }
 
-    fn option_body(&mut self, name: OptionName, grain_type: Option<GrainType>) -> Result<WithOption> {
+    fn option_body(
+        &mut self,
+        name: OptionName,
+        grain_type: Option<GrainType>,
+    ) -> Result<WithOption> {
         Ok(match name {
             OptionName::Superseded => WithOption::Superseded,
             OptionName::ScoreBreakdown => WithOption::ScoreBreakdown,
@@ -48,7 +56,9 @@ impl Parser<'_> {
             },
             OptionName::Diversity => WithOption::Diversity(self.arguments(Self::diversity)?),
             OptionName::Consistency => WithOption::Consistency(self.arguments(Self::consistency)?),
-            OptionName::Dedup => WithOption::Dedup(self.arguments(|parser| parser.dedup_field(grain_type))?),
+            OptionName::Dedup => {
+                WithOption::Dedup(self.arguments(|parser| parser.dedup_field(grain_type))?)
+            }
             OptionName::Locale => WithOption::Locale(self.arguments(Self::text)?.0),
             OptionName::Cache => WithOption::Cache(self.arguments(|parser| {
                 parser.setting("ttl")?;
@@ -125,7 +135,9 @@ impl Parser<'_> {
     /// Takes one of `words`; answers which.
     fn chosen(&mut self, words: &[&str]) -> Result<usize> {
         let found = match self.peek()?.kind {
-            Kind::Word { text, .. } => words.iter().position(|word| word.eq_ignore_ascii_case(text)),
+            Kind::Word { text, .. } => words
+                .iter()
+                .position(|word| word.eq_ignore_ascii_case(text)),
             _ => None,
         };
         match found {
@@ -143,8 +155,10 @@ impl Parser<'_> {
             true => self.arguments(|parser| parser.list(|parser| Ok(parser.value()?.0)))?,
             false => Vec::new(),
         };
-        let message =
-            format!("The option \"{}\" is unknown here and ignored.", name.chars().take(64).collect::<String>());
+        let message = format!(
+            "The option \"{}\" is unknown here and ignored.",
+            name.chars().take(64).collect::<String>()
+        );
         self.checker.warn(WarningCode::W004, message, span);
         check::name(&name, span)?;
         Ok(WithOption::Extension(name, values))

@@ -34,7 +34,9 @@ impl Parser<'_> {
         while self.accept(Symbol::Semicolon)? {}
         match self.peek()?.kind {
             Kind::End => Ok(query),
-            _ => Err(self.unexpected(["the end of the query"]).suggest("Send one statement at a time.")),
+            _ => Err(self
+                .unexpected(["the end of the query"])
+                .suggest("Send one statement at a time.")),
         }
     }
 
@@ -48,7 +50,9 @@ impl Parser<'_> {
         match self.peek()?.kind {
             Kind::End => Ok(query),
             _ if closed => Ok(query),
-            _ => Err(self.unexpected([";", "the end of the query"]).suggest("End each statement with a semicolon.")),
+            _ => Err(self
+                .unexpected([";", "the end of the query"])
+                .suggest("End each statement with a semicolon.")),
         }
     }
 
@@ -72,7 +76,9 @@ impl Parser<'_> {
         self.require(Symbol::Slash)?;
         let (version, span) = self.number()?;
         if version != Number::from(1u32) {
-            return Err(CalError::new(Code::E100, format!("CAL/{version} is not supported.")).at(span));
+            return Err(
+                CalError::new(Code::E100, format!("CAL/{version} is not supported.")).at(span),
+            );
         }
         Ok(())
     }
@@ -91,14 +97,21 @@ impl Parser<'_> {
             let mut query = self.recall()?;
             let extract = super::stage::take_extractor(&mut query);
             self.require(Symbol::Semicolon)?;
-            lets.push(Let { name: name.name, query, extract, span: name.span });
+            lets.push(Let {
+                name: name.name,
+                query,
+                extract,
+                span: name.span,
+            });
         }
         Ok(lets)
     }
 
     fn statement(&mut self) -> Result<Statement> {
         if self.next_is(Symbol::OpenParen)? {
-            return Ok(Statement::SetOperation(Box::new(self.whole_set_operation()?)));
+            return Ok(Statement::SetOperation(Box::new(
+                self.whole_set_operation()?,
+            )));
         }
         match self.next_keyword()? {
             Some(Keyword::Recall) => Ok(Statement::Recall(Box::new(self.recall()?))),
@@ -135,14 +148,20 @@ impl Parser<'_> {
         };
         self.take()?;
         let right = self.set_operand()?;
-        Ok(SetOperation { operator, left, right })
+        Ok(SetOperation {
+            operator,
+            left,
+            right,
+        })
     }
 
     fn set_operand(&mut self) -> Result<SetOperand> {
         let start = self.require(Symbol::OpenParen)?;
         // Every pair of parentheses holds one query more than the pair inside it.
         if self.operands == limits::MAX_SET_OPERANDS {
-            return Err(CalError::new(Code::E013, "Set operations are nested too deeply.").at(start));
+            return Err(
+                CalError::new(Code::E013, "Set operations are nested too deeply.").at(start),
+            );
         }
         self.operands += 1;
         self.version()?;

@@ -16,7 +16,11 @@ impl Parser<'_> {
         let start = self.require_keyword(Keyword::Recall)?;
         let my = self.accept_keyword(Keyword::My)?;
         let grain_type = self.plural()?;
-        let mut recall = Recall { my, grain_type, ..Recall::default() };
+        let mut recall = Recall {
+            my,
+            grain_type,
+            ..Recall::default()
+        };
         let mut seen = Vec::new();
         while self.clause(&mut recall, &mut seen)? {}
         recall.span = self.since(start);
@@ -28,13 +32,16 @@ impl Parser<'_> {
     fn plural(&mut self) -> Result<Option<GrainType>> {
         let aliases = self.checker.options.aliases;
         let token = self.peek()?;
-        let Kind::Word { text, keyword } = token.kind else { return Ok(None) };
+        let Kind::Word { text, keyword } = token.kind else {
+            return Ok(None);
+        };
         let span = token.span;
         if keyword.is_some() {
             // A clause, or the error of whoever reads on; no type is called like a keyword.
             return Ok(None);
         }
-        let grain_type = GrainType::parse(text, NameForm::Plural, aliases).map_err(|error| error.at(span))?;
+        let grain_type =
+            GrainType::parse(text, NameForm::Plural, aliases).map_err(|error| error.at(span))?;
         self.take()?;
         Ok(Some(grain_type))
     }
@@ -47,7 +54,12 @@ impl Parser<'_> {
             recall.stages.push(stage);
             return Ok(true);
         }
-        let Some(keyword) = self.next_keyword()?.filter(|keyword| keyword.begins_clause()) else { return Ok(false) };
+        let Some(keyword) = self
+            .next_keyword()?
+            .filter(|keyword| keyword.begins_clause())
+        else {
+            return Ok(false);
+        };
         if keyword.begins_stage() {
             let stage = self.stage(&recall.stages, recall.grain_type)?;
             recall.stages.push(stage);
@@ -90,7 +102,11 @@ impl Parser<'_> {
     pub(super) fn namespace(&mut self) -> Result<NamespaceScope> {
         let below = self.accept_keyword(Keyword::Scope)?;
         let (name, _) = self.text()?;
-        Ok(if below { NamespaceScope::Below(name) } else { NamespaceScope::Exactly(name) })
+        Ok(if below {
+            NamespaceScope::Below(name)
+        } else {
+            NamespaceScope::Exactly(name)
+        })
     }
 
     fn since_text(&mut self) -> Result<String> {
@@ -123,19 +139,28 @@ impl Parser<'_> {
     }
 
     fn recall_format(&mut self) -> Result<Format> {
-        let Kind::Word { text, .. } = self.peek()?.kind else { return Err(self.unexpected(["a format"])) };
+        let Kind::Word { text, .. } = self.peek()?.kind else {
+            return Err(self.unexpected(["a format"]));
+        };
         if let Some(format) = Format::from_name(text) {
             self.take()?;
             return Ok(format);
         }
-        let error = self.unexpected(["a format"]).valid_values(Format::NAMES.iter().copied());
+        let error = self
+            .unexpected(["a format"])
+            .valid_values(Format::NAMES.iter().copied());
         Err(match Preset::from_name(text) {
-            Some(preset) => error.suggest(format!("Presets belong to FORMAT; write AS {}.", preset.format())),
+            Some(preset) => error.suggest(format!(
+                "Presets belong to FORMAT; write AS {}.",
+                preset.format()
+            )),
             None => error.suggest(format!("Use one of {}.", Format::NAMES.join(", "))),
         })
     }
 }
 
 fn repeated(keyword: Keyword, span: Span) -> CalError {
-    CalError::new(Code::E002, format!("{} stands twice.", keyword.name())).at(span).suggest("Write each clause once.")
+    CalError::new(Code::E002, format!("{} stands twice.", keyword.name()))
+        .at(span)
+        .suggest("Write each clause once.")
 }

@@ -10,25 +10,40 @@ use crate::cal::vocabulary::{Direction, Extractor};
 use crate::cal::words::Keyword;
 
 /// What a stage may begin with, for messages.
-pub(super) const STAGES: [&str; 11] =
-    ["SELECT", "ORDER BY", "LIMIT", "OFFSET", "COUNT", "FIRST", "SUBJECTS", "OBJECTS", "HASHES", "GROUP BY", "PROJECT"];
+pub(super) const STAGES: [&str; 11] = [
+    "SELECT", "ORDER BY", "LIMIT", "OFFSET", "COUNT", "FIRST", "SUBJECTS", "OBJECTS", "HASHES",
+    "GROUP BY", "PROJECT",
+];
 
 impl Parser<'_> {
     /// One stage, which its keyword begins, and its check against the stages before it.
-    pub(super) fn stage(&mut self, before: &[Stage], grain_type: Option<GrainType>) -> Result<Stage> {
+    pub(super) fn stage(
+        &mut self,
+        before: &[Stage],
+        grain_type: Option<GrainType>,
+    ) -> Result<Stage> {
         let start = self.here();
         let kind = self.stage_kind(grain_type)?;
-        let stage = Stage { kind, span: self.since(start) };
+        let stage = Stage {
+            kind,
+            span: self.since(start),
+        };
         check::pipeline::stage(before, &stage, grain_type)?;
         Ok(stage)
     }
 
     fn stage_kind(&mut self, grain_type: Option<GrainType>) -> Result<StageKind> {
-        let keyword = self.next_keyword()?.filter(|keyword| keyword.begins_stage());
-        let Some(keyword) = keyword else { return Err(self.unexpected(STAGES)) };
+        let keyword = self
+            .next_keyword()?
+            .filter(|keyword| keyword.begins_stage());
+        let Some(keyword) = keyword else {
+            return Err(self.unexpected(STAGES));
+        };
         self.take()?;
         match keyword {
-            Keyword::Select => self.open_list(|parser| parser.stage_field(grain_type)).map(StageKind::Select),
+            Keyword::Select => self
+                .open_list(|parser| parser.stage_field(grain_type))
+                .map(StageKind::Select),
             Keyword::Order => self.order(grain_type),
             Keyword::Group => {
                 self.require_keyword(Keyword::By)?;
@@ -63,7 +78,10 @@ impl Parser<'_> {
         if direction.is_some() {
             self.take()?;
         }
-        Ok(StageKind::OrderBy(field, direction.unwrap_or(Direction::Ascending)))
+        Ok(StageKind::OrderBy(
+            field,
+            direction.unwrap_or(Direction::Ascending),
+        ))
     }
 
     fn offset(&mut self) -> Result<Offset> {
@@ -90,11 +108,17 @@ impl Parser<'_> {
     /// True if `content(` or `attr(` stands behind the comma.
     fn projection_continues(&mut self) -> Result<bool> {
         let [word, paren] = self.behind()?;
-        let part = word.as_ref().is_some_and(|token| is_word(token, "content") || is_word(token, "attr"));
+        let part = word
+            .as_ref()
+            .is_some_and(|token| is_word(token, "content") || is_word(token, "attr"));
         Ok(part && paren.is_some_and(|token| token.is(Symbol::OpenParen)))
     }
 
-    fn projection_part(&mut self, projection: &mut Projection, grain_type: Option<GrainType>) -> Result<()> {
+    fn projection_part(
+        &mut self,
+        projection: &mut Projection,
+        grain_type: Option<GrainType>,
+    ) -> Result<()> {
         let token = self.peek()?;
         let into_content = is_word(token, "content");
         if !into_content && !is_word(token, "attr") {
@@ -104,7 +128,11 @@ impl Parser<'_> {
         self.require(Symbol::OpenParen)?;
         let fields = self.list(|parser| parser.projected(grain_type))?;
         self.require(Symbol::CloseParen)?;
-        let part = if into_content { &mut projection.content } else { &mut projection.attributes };
+        let part = if into_content {
+            &mut projection.content
+        } else {
+            &mut projection.attributes
+        };
         part.extend(fields);
         Ok(())
     }

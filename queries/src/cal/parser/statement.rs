@@ -2,8 +2,8 @@
 
 use super::Parser;
 use crate::cal::ast::{
-    Add, Batch, BatchEntry, BatchQuery, Coalesce, Describe, Exists, Explainable, Field, History, Recall, Revert,
-    SetClause, Supersede, Value,
+    Add, Batch, BatchEntry, BatchQuery, Coalesce, Describe, Exists, Explainable, Field, History,
+    Recall, Revert, SetClause, Supersede, Value,
 };
 use crate::cal::check::evolve::{self, Setter};
 use crate::cal::check::{self, condition};
@@ -18,7 +18,9 @@ use crate::cal::words::Keyword;
 impl Parser<'_> {
     pub(super) fn exists(&mut self) -> Result<Exists> {
         self.require_keyword(Keyword::Exists)?;
-        Ok(Exists { target: self.target()? })
+        Ok(Exists {
+            target: self.target()?,
+        })
     }
 
     pub(super) fn history(&mut self) -> Result<History> {
@@ -26,7 +28,11 @@ impl Parser<'_> {
         match self.peek()?.kind {
             Kind::Hash(_) | Kind::Parameter(_) => {
                 let target = self.target()?;
-                let diff = if self.accept_keyword(Keyword::Diff)? { Some(self.target()?) } else { None };
+                let diff = if self.accept_keyword(Keyword::Diff)? {
+                    Some(self.target()?)
+                } else {
+                    None
+                };
                 Ok(History::Versions { target, diff })
             }
             _ => self.triple_history(),
@@ -34,7 +40,11 @@ impl Parser<'_> {
     }
 
     fn triple_history(&mut self) -> Result<History> {
-        let namespace = if self.accept_keyword(Keyword::In)? { Some(self.namespace()?) } else { None };
+        let namespace = if self.accept_keyword(Keyword::In)? {
+            Some(self.namespace()?)
+        } else {
+            None
+        };
         if !self.accept_keyword(Keyword::Where)? {
             return Err(self.unexpected(["a hash", "a parameter", "WHERE"]));
         }
@@ -50,7 +60,12 @@ impl Parser<'_> {
             }
             false => None,
         };
-        Ok(History::Triple { namespace, subject, relation, as_of })
+        Ok(History::Triple {
+            namespace,
+            subject,
+            relation,
+            as_of,
+        })
     }
 
     /// `field = value`, with this field.
@@ -68,7 +83,9 @@ impl Parser<'_> {
     pub(super) fn explain(&mut self) -> Result<Explainable> {
         self.require_keyword(Keyword::Explain)?;
         if self.next_is(Symbol::OpenParen)? {
-            return Ok(Explainable::SetOperation(Box::new(self.whole_set_operation()?)));
+            return Ok(Explainable::SetOperation(Box::new(
+                self.whole_set_operation()?,
+            )));
         }
         match self.next_keyword()? {
             Some(Keyword::Recall) => Ok(Explainable::Recall(Box::new(self.recall()?))),
@@ -79,7 +96,16 @@ impl Parser<'_> {
             Some(Keyword::Batch) => self.batch().map(Explainable::Batch),
             Some(Keyword::Coalesce) => self.coalesce().map(Explainable::Coalesce),
             _ => Err(self
-                .unexpected(["RECALL", "ASSEMBLE", "ADD", "SUPERSEDE", "REVERT", "BATCH", "COALESCE", "("])
+                .unexpected([
+                    "RECALL",
+                    "ASSEMBLE",
+                    "ADD",
+                    "SUPERSEDE",
+                    "REVERT",
+                    "BATCH",
+                    "COALESCE",
+                    "(",
+                ])
                 .suggest("EXPLAIN takes statements that have a plan.")),
         }
     }
@@ -90,10 +116,17 @@ impl Parser<'_> {
             Kind::Word { text, .. } => DescribeTarget::from_name(text),
             _ => None,
         };
-        let Some(target) = target else { return Err(self.unexpected(DescribeTarget::NAMES.iter().copied())) };
+        let Some(target) = target else {
+            return Err(self.unexpected(DescribeTarget::NAMES.iter().copied()));
+        };
         self.take()?;
-        let typed = target == DescribeTarget::Fields && matches!(self.peek()?.kind, Kind::Word { .. });
-        let grain_type = if typed { Some(self.singular()?.0) } else { None };
+        let typed =
+            target == DescribeTarget::Fields && matches!(self.peek()?.kind, Kind::Word { .. });
+        let grain_type = if typed {
+            Some(self.singular()?.0)
+        } else {
+            None
+        };
         Ok(Describe { target, grain_type })
     }
 
@@ -161,24 +194,37 @@ impl Parser<'_> {
         let set = self.set_clauses(Setter::Add(grain_type))?;
         let reason = self.reason()?;
         evolve::complete(&set, self.since(start))?;
-        Ok(Add { grain_type, set, reason })
+        Ok(Add {
+            grain_type,
+            set,
+            reason,
+        })
     }
 
     pub(super) fn supersede(&mut self) -> Result<Supersede> {
         self.require_keyword(Keyword::Supersede)?;
         let target = self.target()?;
         if !self.next_is_keyword(Keyword::Set)? {
-            return Err(CalError::new(Code::E019, "SUPERSEDE changes nothing without SET.").at(self.here()));
+            return Err(
+                CalError::new(Code::E019, "SUPERSEDE changes nothing without SET.").at(self.here()),
+            );
         }
         let set = self.set_clauses(Setter::Supersede)?;
         let reason = self.reason()?;
-        Ok(Supersede { target, set, reason })
+        Ok(Supersede {
+            target,
+            set,
+            reason,
+        })
     }
 
     pub(super) fn revert(&mut self) -> Result<Revert> {
         self.require_keyword(Keyword::Revert)?;
         let target = self.target()?;
-        Ok(Revert { target, reason: self.reason()? })
+        Ok(Revert {
+            target,
+            reason: self.reason()?,
+        })
     }
 
     fn set_clauses(&mut self, setter: Setter) -> Result<Vec<SetClause>> {
@@ -195,8 +241,13 @@ impl Parser<'_> {
     }
 
     fn reason(&mut self) -> Result<String> {
-        if matches!(self.peek()?.kind, Kind::End | Kind::Symbol(Symbol::Semicolon)) {
-            return Err(CalError::new(Code::E018, "REASON is missing.").at(self.here()).expected(["REASON"]));
+        if matches!(
+            self.peek()?.kind,
+            Kind::End | Kind::Symbol(Symbol::Semicolon)
+        ) {
+            return Err(CalError::new(Code::E018, "REASON is missing.")
+                .at(self.here())
+                .expected(["REASON"]));
         }
         self.require_keyword(Keyword::Reason)?;
         let (reason, span) = self.text()?;

@@ -26,8 +26,19 @@ impl<'a> Parser<'a> {
             Kind::Text(_)
             | Kind::Number(_)
             | Kind::Hash(_)
-            | Kind::Word { keyword: Some(Keyword::True | Keyword::False), .. } => self.literal(),
-            _ => Err(self.unexpected(["a string", "a number", "TRUE", "FALSE", "a hash", "a parameter", "["])),
+            | Kind::Word {
+                keyword: Some(Keyword::True | Keyword::False),
+                ..
+            } => self.literal(),
+            _ => Err(self.unexpected([
+                "a string",
+                "a number",
+                "TRUE",
+                "FALSE",
+                "a hash",
+                "a parameter",
+                "[",
+            ])),
         }
     }
 
@@ -38,7 +49,13 @@ impl<'a> Parser<'a> {
             Kind::Text(text) => Ok(Value::Text(text.into_owned())),
             Kind::Number(number) => Ok(Value::Number(number)),
             Kind::Hash(digits) => address(digits, token.span).map(Value::Hash),
-            kind => Ok(Value::Boolean(matches!(kind, Kind::Word { keyword: Some(Keyword::True), .. }))),
+            kind => Ok(Value::Boolean(matches!(
+                kind,
+                Kind::Word {
+                    keyword: Some(Keyword::True),
+                    ..
+                }
+            ))),
         }
     }
 
@@ -65,7 +82,9 @@ impl<'a> Parser<'a> {
     }
 
     pub(super) fn parameter(&mut self) -> Result<Parameter> {
-        let Kind::Parameter(name) = self.peek()?.kind else { return Err(self.unexpected(["a parameter"])) };
+        let Kind::Parameter(name) = self.peek()?.kind else {
+            return Err(self.unexpected(["a parameter"]));
+        };
         let span = self.take()?.span;
         self.checker.parameter(name, span)
     }
@@ -112,7 +131,9 @@ impl<'a> Parser<'a> {
 
     /// A content address.
     pub(super) fn address(&mut self) -> Result<Address> {
-        let Kind::Hash(digits) = self.peek()?.kind else { return Err(self.unexpected(["a hash"])) };
+        let Kind::Hash(digits) = self.peek()?.kind else {
+            return Err(self.unexpected(["a hash"]));
+        };
         let span = self.take()?.span;
         address(digits, span)
     }
@@ -142,11 +163,14 @@ impl<'a> Parser<'a> {
 
     /// The first word of a field.
     ///
-    /// Keywords are (unknown) fields only if what follows could follow a field; else a clause begins where none may.
+    /// Keywords are (unknown) fields only if what follows could follow a field; else a clause
+    /// begins where none may.
     pub(super) fn field_word(&mut self) -> Result<(&'a str, Span)> {
         let [second] = self.behind()?;
         let token = self.peek()?;
-        let Kind::Word { text, keyword } = token.kind else { return Err(self.unexpected(["a field"])) };
+        let Kind::Word { text, keyword } = token.kind else {
+            return Err(self.unexpected(["a field"]));
+        };
         if is_excluded(text) {
             return Err(excluded_word(text, token.span));
         }
@@ -160,14 +184,21 @@ impl<'a> Parser<'a> {
     }
 
     /// The field of a domain whose prefix was read, if a colon and a name follow.
-    pub(super) fn domain_rest(&mut self, prefix: &str, start: Span) -> Result<Option<(Field, Span)>> {
+    pub(super) fn domain_rest(
+        &mut self,
+        prefix: &str,
+        start: Span,
+    ) -> Result<Option<(Field, Span)>> {
         if !self.next_is(Symbol::Colon)? {
             return Ok(None);
         }
         self.take()?;
         let (name, end) = self.word("the name of a domain field")?;
         let span = start.to(end);
-        Ok(Some((check::field::domain(&mut self.checker, prefix, name, span), span)))
+        Ok(Some((
+            check::field::domain(&mut self.checker, prefix, name, span),
+            span,
+        )))
     }
 }
 
@@ -181,7 +212,16 @@ fn can_follow_field(kind: &Kind) -> bool {
     match kind {
         Kind::Symbol(symbol) => *symbol != Symbol::OpenParen,
         Kind::Word { keyword, .. } => {
-            matches!(keyword, Some(Keyword::In | Keyword::Between | Keyword::Include | Keyword::Exclude | Keyword::Is))
+            matches!(
+                keyword,
+                Some(
+                    Keyword::In
+                        | Keyword::Between
+                        | Keyword::Include
+                        | Keyword::Exclude
+                        | Keyword::Is
+                )
+            )
         }
         Kind::End => true,
         Kind::Text(_) | Kind::Number(_) | Kind::Hash(_) | Kind::Parameter(_) => false,

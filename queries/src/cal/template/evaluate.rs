@@ -38,7 +38,10 @@ impl Output {
     /// Appends as much of `text` as fits.
     pub fn push(&mut self, text: &str) {
         let mut characters = text.char_indices();
-        let end = characters.by_ref().nth(self.characters_left).map_or(text.len(), |(at, _)| at);
+        let end = characters
+            .by_ref()
+            .nth(self.characters_left)
+            .map_or(text.len(), |(at, _)| at);
         if end == text.len() {
             self.characters_left -= text.chars().count();
         } else {
@@ -78,8 +81,9 @@ impl Output {
     }
 }
 
-/// Appends what `nodes` become in `scope`. Work is bounded by [`limits::MAX_TEMPLATE_STEPS`] per output, whatever the nesting of
-/// `{{#each}}`; recursion by [`limits::MAX_TEMPLATE_DEPTH`], which the parser keeps.
+/// Appends what `nodes` become in `scope`. Work is bounded by [`limits::MAX_TEMPLATE_STEPS`] per
+/// output, whatever the nesting of `{{#each}}`; recursion by [`limits::MAX_TEMPLATE_DEPTH`], which
+/// the parser keeps.
 pub fn evaluate(nodes: &[Node], scope: &dyn Scope, output: &mut Output) {
     for node in nodes {
         if !output.step() {
@@ -88,8 +92,12 @@ pub fn evaluate(nodes: &[Node], scope: &dyn Scope, output: &mut Output) {
         match node {
             Node::Text(text) => output.push(text),
             Node::Value(variable) => output.push(&scope.value(*variable).unwrap_or_default()),
-            Node::If(variable, inner) if is_truthy(scope, *variable) => evaluate(inner, scope, output),
-            Node::Unless(variable, inner) if !is_truthy(scope, *variable) => evaluate(inner, scope, output),
+            Node::If(variable, inner) if is_truthy(scope, *variable) => {
+                evaluate(inner, scope, output)
+            }
+            Node::Unless(variable, inner) if !is_truthy(scope, *variable) => {
+                evaluate(inner, scope, output)
+            }
             Node::If(..) | Node::Unless(..) => {}
             Node::Each(inner) => {
                 for index in 0..scope.grains().min(limits::MAX_EACH_ITERATIONS) {
@@ -105,7 +113,9 @@ pub fn evaluate(nodes: &[Node], scope: &dyn Scope, output: &mut Output) {
 
 /// Present, not empty and not `false`; zero is truthy.
 fn is_truthy(scope: &dyn Scope, variable: Variable) -> bool {
-    scope.value(variable).is_some_and(|value| !value.is_empty() && value != "false")
+    scope
+        .value(variable)
+        .is_some_and(|value| !value.is_empty() && value != "false")
 }
 
 #[cfg(test)]
@@ -146,7 +156,11 @@ mod tests {
     fn each_visits_the_grains_and_unset_variables_are_nothing() {
         let words = Words(vec!["a", "b"], None);
         assert_eq!(
-            render("{{grain.content}}[{{#each}}<{{grain.content}}>{{/each}}]", &words, 100),
+            render(
+                "{{grain.content}}[{{#each}}<{{grain.content}}>{{/each}}]",
+                &words,
+                100
+            ),
             ("[<a><b>]".to_owned(), false)
         );
     }
@@ -161,7 +175,10 @@ mod tests {
     #[test]
     fn output_is_cut_at_the_cap_between_characters() {
         let words = Words(vec!["é"; 10], None);
-        assert_eq!(render("{{#each}}{{grain.content}}{{/each}}", &words, 3), ("ééé".to_owned(), true));
+        assert_eq!(
+            render("{{#each}}{{grain.content}}{{/each}}", &words, 3),
+            ("ééé".to_owned(), true)
+        );
         assert_eq!(render("abc", &words, 3), ("abc".to_owned(), false));
     }
 
@@ -176,6 +193,9 @@ mod tests {
     #[test]
     fn each_visits_at_most_two_hundred_grains() {
         let words = Words(vec!["x"; 500], None);
-        assert_eq!(render("{{#each}}{{grain.content}}{{/each}}", &words, 1000), ("x".repeat(200), false));
+        assert_eq!(
+            render("{{#each}}{{grain.content}}{{/each}}", &words, 1000),
+            ("x".repeat(200), false)
+        );
     }
 }

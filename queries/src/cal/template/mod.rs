@@ -1,4 +1,5 @@
-//! Templates: sections of text with tags of a closed Mustache subset (CAL 1.0, sections 10.2 and 10.5 to 10.8).
+//! Templates: sections of text with tags of a closed Mustache subset (CAL 1.0, sections 10.2 and
+//! 10.5 to 10.8).
 //!
 //! | module | what it answers |
 //! |---|---|
@@ -8,8 +9,8 @@
 //! | [`mod@evaluate`] | what does a text become? |
 //! | [`registry`] | which templates has a namespace? |
 //!
-//! A template is a rendering instruction and no program: no loops but one over grains, a closed set of variables, and caps on
-//! nesting, steps and output.
+//! A template is a rendering instruction and no program: no loops but one over grains, a closed set
+//! of variables, and caps on nesting, steps and output.
 
 pub mod evaluate;
 pub mod registry;
@@ -35,11 +36,18 @@ use super::vocabulary::{Preset, SectionName};
 pub(crate) fn extends(name: &str, span: Span) -> Result<Preset> {
     let valid = ["structured", "readable", "compact"];
     match Preset::from_name(name) {
-        Some(Preset::Data) => Err(CalError::new(Code::E086, "\"data\" is structure, not text, and can't be extended.")
-            .at(span)
-            .valid_values(valid)),
+        Some(Preset::Data) => Err(CalError::new(
+            Code::E086,
+            "\"data\" is structure, not text, and can't be extended.",
+        )
+        .at(span)
+        .valid_values(valid)),
         Some(preset) => Ok(preset),
-        None => Err(CalError::new(Code::E087, format!("\"{name}\" is no preset.")).at(span).valid_values(valid)),
+        None => Err(
+            CalError::new(Code::E087, format!("\"{name}\" is no preset."))
+                .at(span)
+                .valid_values(valid),
+        ),
     }
 }
 
@@ -56,7 +64,9 @@ impl SectionReader {
     /// E095 if it was there already.
     pub fn begin(&mut self, name: SectionName, span: Span) -> Result<()> {
         match self.sections.get(name) {
-            Some(_) => Err(CalError::new(Code::E095, format!("The section {name} stands twice.")).at(span)),
+            Some(_) => {
+                Err(CalError::new(Code::E095, format!("The section {name} stands twice.")).at(span))
+            }
             None => Ok(()),
         }
     }
@@ -68,21 +78,26 @@ impl SectionReader {
     pub fn text(&mut self, name: SectionName, raw: &str, span: Span) -> Result<()> {
         check_bidi(raw).map_err(|error| error.at(span))?;
         self.add(name, trim(raw), span)?;
-        // The tags are checked in the raw text too, so that errors point to where they were written.
+        // The tags are checked in the raw text too, so that errors point to where they were
+        // written.
         syntax::parse_at(raw, span.start as usize).map(drop)
     }
 
     /// The text of a section of a query in JSON form.
     ///
     /// # Errors
-    /// As [`SectionReader::text`], and E094 for text that the text form can't write: with braces that don't match.
+    /// As [`SectionReader::text`], and E094 for text that the text form can't write: with braces
+    /// that don't match.
     pub fn finished_text(&mut self, name: SectionName, text: &str) -> Result<()> {
         let mut text = super::check::text(text)?;
         if !text.is_empty() && !text.ends_with('\n') {
             text.push('\n');
         }
         if template_length(&text) != Ok(None) || !balanced(&text) {
-            return Err(CalError::new(Code::E094, "The braces of the text don't match."));
+            return Err(CalError::new(
+                Code::E094,
+                "The braces of the text don't match.",
+            ));
         }
         syntax::parse(&text)?;
         self.add(name, text, Span::default())
@@ -92,7 +107,9 @@ impl SectionReader {
         self.sections.define(name, text);
         let bytes = self.sections.bytes();
         if bytes > limits::MAX_TEMPLATE_BYTES {
-            return Err(CalError::new(Code::E092, format!("The template has {bytes} bytes.")).at(span));
+            return Err(
+                CalError::new(Code::E092, format!("The template has {bytes} bytes.")).at(span),
+            );
         }
         Ok(())
     }
@@ -103,14 +120,16 @@ impl SectionReader {
     }
 }
 
-/// True if every brace outside of tags that opens is closed: a closing brace behind the text is then its end.
+/// True if every brace outside of tags that opens is closed: a closing brace behind the text is
+/// then its end.
 fn balanced(text: &str) -> bool {
     let closed = format!("{text}}}");
     template_length(&closed) == Ok(Some(text.len()))
 }
 
-/// The text of a section from what stands between its braces (digest of CAL 1.0, section 3): of several lines, the first
-/// and the last go if they are blank; of a single one, a space at each end; what is left ends with a newline.
+/// The text of a section from what stands between its braces (digest of CAL 1.0, section 3): of
+/// several lines, the first and the last go if they are blank; of a single one, a space at each
+/// end; what is left ends with a newline.
 fn trim(raw: &str) -> String {
     let mut text = match raw.split_once('\n') {
         Some((first, rest)) => {
@@ -139,7 +158,11 @@ fn is_blank(line: &str) -> bool {
 
 /// What stands between the braces of a section with this text; [`trim`] makes the text of it again.
 pub(crate) fn untrim(text: &str) -> String {
-    if text.is_empty() { String::new() } else { format!("\n{text}") }
+    if text.is_empty() {
+        String::new()
+    } else {
+        format!("\n{text}")
+    }
 }
 
 #[cfg(test)]
@@ -181,10 +204,22 @@ mod tests {
     fn text_from_json_must_be_writable_as_text() {
         let mut reader = SectionReader::default();
         for text in ["a } b", "a { b", "{{", "}"] {
-            assert_eq!(reader.finished_text(SectionName::Element, text).unwrap_err().code(), Code::E094, "{text}");
+            assert_eq!(
+                reader
+                    .finished_text(SectionName::Element, text)
+                    .unwrap_err()
+                    .code(),
+                Code::E094,
+                "{text}"
+            );
         }
-        reader.finished_text(SectionName::Element, "{\"a\": 1}").unwrap();
-        assert_eq!(reader.finish().get(SectionName::Element), Some("{\"a\": 1}\n"));
+        reader
+            .finished_text(SectionName::Element, "{\"a\": 1}")
+            .unwrap();
+        assert_eq!(
+            reader.finish().get(SectionName::Element),
+            Some("{\"a\": 1}\n")
+        );
     }
 
     proptest! {

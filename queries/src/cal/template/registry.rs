@@ -7,7 +7,8 @@ use crate::cal::error::{CalError, Code, Result};
 use crate::cal::limits;
 use crate::cal::suggest::nearest;
 
-/// Templates by name. Where they are kept is the caller's business; a definition prints as the statement that made it.
+/// Templates by name. Where they are kept is the caller's business; a definition prints as the
+/// statement that made it.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Registry(BTreeMap<String, TemplateDefinition>);
 
@@ -24,9 +25,11 @@ impl Registry {
     pub fn define(&mut self, definition: TemplateDefinition) -> Result<()> {
         let name = definition.name.clone();
         if self.0.contains_key(&name) {
-            return Err(
-                CalError::new(Code::E088, format!("There is a template \"{name}\" already.")).at(definition.span)
-            );
+            return Err(CalError::new(
+                Code::E088,
+                format!("There is a template \"{name}\" already."),
+            )
+            .at(definition.span));
         }
         if self.0.len() >= limits::MAX_TEMPLATES_PER_NAMESPACE {
             let message = format!("The namespace has {} templates.", self.0.len());
@@ -42,8 +45,8 @@ impl Registry {
     /// E085 if there is none.
     pub fn get(&self, name: &str) -> Result<&TemplateDefinition> {
         self.0.get(name).ok_or_else(|| {
-            let error =
-                CalError::new(Code::E085, format!("There is no template \"{name}\".")).valid_values(self.names());
+            let error = CalError::new(Code::E085, format!("There is no template \"{name}\"."))
+                .valid_values(self.names());
             match nearest(name, self.names()) {
                 Some(meant) => error.suggest(format!("Did you mean \"{meant}\"?")),
                 None => error,
@@ -81,11 +84,20 @@ mod tests {
         for at in 0..50 {
             registry.define(definition(&format!("brief{at}"))).unwrap();
         }
-        assert_eq!(registry.define(definition("brief7")).unwrap_err().code(), Code::E088);
-        assert_eq!(registry.define(definition("more")).unwrap_err().code(), Code::E089);
+        assert_eq!(
+            registry.define(definition("brief7")).unwrap_err().code(),
+            Code::E088
+        );
+        assert_eq!(
+            registry.define(definition("more")).unwrap_err().code(),
+            Code::E089
+        );
         assert_eq!(registry.get("brief7").unwrap().name, "brief7");
         let error = registry.get("breif7").unwrap_err();
-        assert_eq!((error.code(), error.suggestion()), (Code::E085, "Did you mean \"brief7\"?"));
+        assert_eq!(
+            (error.code(), error.suggestion()),
+            (Code::E085, "Did you mean \"brief7\"?")
+        );
         assert_eq!(registry.iter().count(), 50);
     }
 }

@@ -25,15 +25,20 @@ pub enum Node<'t> {
 /// The nodes of a text.
 ///
 /// # Errors
-/// E090 for unknown variables, E091 for sections that aren't balanced, E093 for sections nested too deeply, E094 for tags that
-/// the language doesn't have.
+/// E090 for unknown variables, E091 for sections that aren't balanced, E093 for sections nested too
+/// deeply, E094 for tags that the language doesn't have.
 pub fn parse(text: &str) -> Result<Vec<Node<'_>>> {
     parse_at(text, 0)
 }
 
 /// [`parse`] for a text that stands `offset` bytes into a query.
 pub(super) fn parse_at(text: &str, offset: usize) -> Result<Vec<Node<'_>>> {
-    let mut reader = Reader { text, at: 0, offset, open: Vec::new() };
+    let mut reader = Reader {
+        text,
+        at: 0,
+        offset,
+        open: Vec::new(),
+    };
     let mut nodes = Vec::new();
     while let Some(node) = reader.node()? {
         match node {
@@ -43,9 +48,11 @@ pub(super) fn parse_at(text: &str, offset: usize) -> Result<Vec<Node<'_>>> {
     }
     match reader.open.pop() {
         None => Ok(nodes),
-        Some(section) => {
-            Err(CalError::new(Code::E091, format!("{{{{#{}}}}} is never closed.", section.name())).at(section.span))
-        }
+        Some(section) => Err(CalError::new(
+            Code::E091,
+            format!("{{{{#{}}}}} is never closed.", section.name()),
+        )
+        .at(section.span)),
     }
 }
 
@@ -117,7 +124,10 @@ impl<'t> Reader<'t> {
         let span = span(length);
         self.at += length;
         if tag.starts_with("{{{") {
-            return Err(malformed(format!("{} is not a tag of the language.", shown(tag)), span));
+            return Err(malformed(
+                format!("{} is not a tag of the language.", shown(tag)),
+                span,
+            ));
         }
         let inner = &tag[2..length - 2];
         match inner.as_bytes().first() {
@@ -125,7 +135,10 @@ impl<'t> Reader<'t> {
             Some(b'#') => self.open(&inner[1..], false, span),
             Some(b'^') => self.open(&inner[1..], true, span),
             Some(b'/') => self.close(&inner[1..], span),
-            _ => Ok(Piece::Node(Node::Value(variable(name(inner, tag, span)?, span)?))),
+            _ => Ok(Piece::Node(Node::Value(variable(
+                name(inner, tag, span)?,
+                span,
+            )?))),
         }
     }
 
@@ -143,17 +156,29 @@ impl<'t> Reader<'t> {
             )
             .at(span));
         }
-        self.open.push(Open { kind, nodes: Vec::new(), span });
+        self.open.push(Open {
+            kind,
+            nodes: Vec::new(),
+            span,
+        });
         Ok(Piece::Nothing)
     }
 
     fn close(&mut self, inner: &str, span: Span) -> Result<Piece<'t>> {
         let name = name(inner, inner, span)?;
         let Some(section) = self.open.pop() else {
-            return Err(CalError::new(Code::E091, format!("{{{{/{}}}}} closes nothing.", shown(name))).at(span));
+            return Err(CalError::new(
+                Code::E091,
+                format!("{{{{/{}}}}} closes nothing.", shown(name)),
+            )
+            .at(span));
         };
         if section.name() != name {
-            let message = format!("{{{{/{}}}}} closes {{{{#{}}}}}.", shown(name), section.name());
+            let message = format!(
+                "{{{{/{}}}}} closes {{{{#{}}}}}.",
+                shown(name),
+                section.name()
+            );
             return Err(CalError::new(Code::E091, message).at(span));
         }
         Ok(Piece::Node(match section.kind {
@@ -168,16 +193,31 @@ impl<'t> Reader<'t> {
 fn name<'n>(inner: &'n str, tag: &str, span: Span) -> Result<&'n str> {
     let name = inner.trim();
     let is_name = name.starts_with(|first: char| first.is_ascii_alphabetic())
-        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.'));
-    if is_name { Ok(name) } else { Err(malformed(format!("\"{}\" is not a tag of the language.", shown(tag)), span)) }
+        && name
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.'));
+    if is_name {
+        Ok(name)
+    } else {
+        Err(malformed(
+            format!("\"{}\" is not a tag of the language.", shown(tag)),
+            span,
+        ))
+    }
 }
 
 fn variable(name: &str, span: Span) -> Result<Variable> {
     Variable::of(name).ok_or_else(|| {
-        let error = CalError::new(Code::E090, format!("There is no variable \"{}\".", shown(name)))
-            .at(span)
-            .valid_values(Variable::NAMES.iter().copied());
-        let meant = Variable::NAMES.iter().copied().find(|known| known.ends_with(&format!(".{name}")));
+        let error = CalError::new(
+            Code::E090,
+            format!("There is no variable \"{}\".", shown(name)),
+        )
+        .at(span)
+        .valid_values(Variable::NAMES.iter().copied());
+        let meant = Variable::NAMES
+            .iter()
+            .copied()
+            .find(|known| known.ends_with(&format!(".{name}")));
         match meant.or_else(|| nearest(name, Variable::NAMES.iter().copied())) {
             Some(meant) => error.suggest(format!("Did you mean \"{meant}\"?")),
             None => error,
@@ -206,7 +246,8 @@ mod tests {
         use Variable::*;
         assert_eq!(
             parse(
-                "a{{ grain.type }}{{! x }}{{#grain.tags}}b{{/grain.tags}}{{^grain.tags}}c{{/ grain.tags }}{{#each}}{{/each}}"
+                "a{{ grain.type }}{{! x }}{{#grain.tags}}b{{/grain.tags}}{{^grain.tags}}c{{/ \
+                 grain.tags }}{{#each}}{{/each}}"
             ),
             Ok(vec![
                 Node::Text("a"),
@@ -238,10 +279,21 @@ mod tests {
         ] {
             assert_eq!(code(text), Code::E094, "{text}");
         }
-        for text in ["{{grain.colour}}", "{{subject}}", "{{each}}", "{{else}}", "{{#Grain.type}}{{/Grain.type}}"] {
+        for text in [
+            "{{grain.colour}}",
+            "{{subject}}",
+            "{{each}}",
+            "{{else}}",
+            "{{#Grain.type}}{{/Grain.type}}",
+        ] {
             assert_eq!(code(text), Code::E090, "{text}");
         }
-        assert!(parse("{{content}}").unwrap_err().suggestion().contains("grain.content"));
+        assert!(
+            parse("{{content}}")
+                .unwrap_err()
+                .suggestion()
+                .contains("grain.content")
+        );
     }
 
     #[test]

@@ -15,7 +15,8 @@ pub(super) fn luhn(digits: &[u8]) -> bool {
     sum.is_multiple_of(10)
 }
 
-/// ISO 7064 mod 97-10 over letters and digits, as IBANs have it with their first four characters moved to the end.
+/// ISO 7064 mod 97-10 over letters and digits, as IBANs have it with their first four characters
+/// moved to the end.
 pub(super) fn is_mod_97(characters: impl Iterator<Item = u8>) -> bool {
     let rest = characters.fold(0_u32, |rest, character| match character {
         b'0'..=b'9' => (rest * 10 + u32::from(character - b'0')) % 97,
@@ -26,7 +27,9 @@ pub(super) fn is_mod_97(characters: impl Iterator<Item = u8>) -> bool {
 
 /// ISO 7064 mod 11,10: the check digit of German tax identification numbers.
 pub(super) fn is_mod_11_10(digits: &[u8]) -> bool {
-    let Some((check, body)) = digits.split_last() else { return false };
+    let Some((check, body)) = digits.split_last() else {
+        return false;
+    };
     let product = body.iter().fold(10_u32, |product, digit| {
         let sum = match (u32::from(*digit) + product) % 10 {
             0 => 10,
@@ -39,7 +42,11 @@ pub(super) fn is_mod_11_10(digits: &[u8]) -> bool {
 
 /// The sum of digits, each with its weight.
 pub(super) fn weighted(digits: &[u8], weights: &[u32]) -> u32 {
-    digits.iter().zip(weights).map(|(digit, weight)| u32::from(*digit) * weight).sum()
+    digits
+        .iter()
+        .zip(weights)
+        .map(|(digit, weight)| u32::from(*digit) * weight)
+        .sum()
 }
 
 /// Verhoeff: finds every single wrong digit and every swap of neighbours.
@@ -58,7 +65,9 @@ pub(super) fn verhoeff(digits: &[u8]) -> bool {
         .iter()
         .rev()
         .enumerate()
-        .fold(0, |check, (place, digit)| dihedral(check, PERMUTATION[place % 8][usize::from(*digit % 10)]));
+        .fold(0, |check, (place, digit)| {
+            dihedral(check, PERMUTATION[place % 8][usize::from(*digit % 10)])
+        });
     check == 0
 }
 
@@ -76,7 +85,9 @@ const fn dihedral(left: u8, right: u8) -> u8 {
 pub(super) fn is_day(year: u32, month: u32, day: u32) -> bool {
     let days = match month {
         4 | 6 | 9 | 11 => 30,
-        2 if year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400)) => 29,
+        2 if year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400)) => {
+            29
+        }
         2 => 28,
         1..=12 => 31,
         _ => 0,
@@ -86,5 +97,7 @@ pub(super) fn is_day(year: u32, month: u32, day: u32) -> bool {
 
 /// The number that digits spell.
 pub(super) fn number(digits: &[u8]) -> u64 {
-    digits.iter().fold(0, |number, digit| number * 10 + u64::from(*digit))
+    digits
+        .iter()
+        .fold(0, |number, digit| number * 10 + u64::from(*digit))
 }

@@ -8,24 +8,51 @@ const LONGEST: usize = 4096;
 /// Something at `at` may belong to the beginning of a secret.
 pub(super) fn find(text: &[u8], at: usize) -> Look {
     match text.get(at)? {
-        b'-' if text.get(at..).is_some_and(|rest| rest.starts_with(b"-----BEGIN ")) => private_key(text, at),
-        b'-' => issued(text, at, &[b"sk-", b"xoxb-", b"xoxp-", b"xoxa-", b"glpat-"], 20),
-        b'_' => issued(text, at, &[b"ghp_", b"gho_", b"ghs_", b"ghu_", b"github_", b"sk_", b"rk_", b"npm_"], 24),
+        b'-' if text
+            .get(at..)
+            .is_some_and(|rest| rest.starts_with(b"-----BEGIN ")) =>
+        {
+            private_key(text, at)
+        }
+        b'-' => issued(
+            text,
+            at,
+            &[b"sk-", b"xoxb-", b"xoxp-", b"xoxa-", b"glpat-"],
+            20,
+        ),
+        b'_' => issued(
+            text,
+            at,
+            &[
+                b"ghp_", b"gho_", b"ghs_", b"ghu_", b"github_", b"sk_", b"rk_", b"npm_",
+            ],
+            24,
+        ),
         b'A' => access_key(text, at),
         b'J' => web_token(text, at),
         _ => None,
     }
 }
 
-/// A prefix that ends at `at`, and at least `least` characters of a token with digits and letters behind it.
+/// A prefix that ends at `at`, and at least `least` characters of a token with digits and letters
+/// behind it.
 fn issued(text: &[u8], at: usize, prefixes: &[&[u8]], least: usize) -> Look {
     let end = at + 1;
-    let prefix = prefixes.iter().find(|prefix| text.get(..end).is_some_and(|before| before.ends_with(prefix)))?;
+    let prefix = prefixes.iter().find(|prefix| {
+        text.get(..end)
+            .is_some_and(|before| before.ends_with(prefix))
+    })?;
     let start = end - prefix.len();
-    if start > 0 && text.get(start - 1).is_some_and(|byte| is_word(*byte) || *byte == b'-') {
+    if start > 0
+        && text
+            .get(start - 1)
+            .is_some_and(|byte| is_word(*byte) || *byte == b'-')
+    {
         return None;
     }
-    let token = token(text, end, |byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_');
+    let token = token(text, end, |byte| {
+        byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_'
+    });
     let mixed = token.iter().any(u8::is_ascii_digit) && token.iter().any(u8::is_ascii_alphabetic);
     (token.len() >= least && mixed).then(|| (Kind::Credential, start..end + token.len()))
 }
@@ -55,13 +82,23 @@ fn access_key(text: &[u8], at: usize) -> Look {
 fn web_token(text: &[u8], at: usize) -> Look {
     let start = at.checked_sub(2)?;
     // A part of a dotted word isn't its beginning; so no byte is in the tokens of many beginnings.
-    let inside = start > 0 && text.get(start - 1).is_some_and(|byte| is_word(*byte) || matches!(byte, b'-' | b'.'));
+    let inside = start > 0
+        && text
+            .get(start - 1)
+            .is_some_and(|byte| is_word(*byte) || matches!(byte, b'-' | b'.'));
     if text.get(start..at)? != b"ey" || inside {
         return None;
     }
-    let token = token(text, start, |byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.'));
+    let token = token(text, start, |byte| {
+        byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.')
+    });
     let mut parts = token.split(|byte| *byte == b'.');
-    let formed = parts.by_ref().take(3).filter(|part| part.len() >= 10).count() == 3;
+    let formed = parts
+        .by_ref()
+        .take(3)
+        .filter(|part| part.len() >= 10)
+        .count()
+        == 3;
     (formed && parts.next().is_none()).then(|| (Kind::Credential, start..start + token.len()))
 }
 
@@ -74,7 +111,9 @@ fn private_key(text: &[u8], at: usize) -> Look {
 }
 
 fn token(text: &[u8], start: usize, is_part: impl Fn(u8) -> bool) -> &[u8] {
-    let rest = text.get(start..text.len().min(start + LONGEST)).unwrap_or_default();
+    let rest = text
+        .get(start..text.len().min(start + LONGEST))
+        .unwrap_or_default();
     let length = rest.iter().take_while(|byte| is_part(**byte)).count();
     rest.get(..length).unwrap_or_default()
 }

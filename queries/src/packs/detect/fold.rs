@@ -1,5 +1,6 @@
-//! Other scripts' writing as ASCII: full-width letters and signs, decimal digits of any script, the many spaces and dashes.
-//! Characters without width vanish; all others keep their bytes, which are no digits, letters or signs to the detectors.
+//! Other scripts' writing as ASCII: full-width letters and signs, decimal digits of any script, the
+//! many spaces and dashes. Characters without width vanish; all others keep their bytes, which are
+//! no digits, letters or signs to the detectors.
 
 use std::ops::Range;
 
@@ -13,14 +14,20 @@ pub(super) struct Folded {
 impl Folded {
     /// Folds `text`. Of texts over 4 GiB, which no grain holds, places are wrong but finds are not.
     pub(super) fn of(text: &str) -> Folded {
-        let mut folded = Folded { bytes: Vec::with_capacity(text.len()), places: Vec::with_capacity(text.len() + 1) };
+        let mut folded = Folded {
+            bytes: Vec::with_capacity(text.len()),
+            places: Vec::with_capacity(text.len() + 1),
+        };
         for (place, character) in text.char_indices() {
             match fold(character) {
                 Fold::To(byte) => folded.push(byte, place),
                 Fold::Gone => {}
                 Fold::Kept => {
                     let mut buffer = [0; 4];
-                    character.encode_utf8(&mut buffer).bytes().for_each(|byte| folded.push(byte, place));
+                    character
+                        .encode_utf8(&mut buffer)
+                        .bytes()
+                        .for_each(|byte| folded.push(byte, place));
                 }
             }
         }
@@ -37,7 +44,8 @@ impl Folded {
         &self.bytes
     }
 
-    /// The place in the text of a place in the folded bytes. Both ends are beginnings of characters.
+    /// The place in the text of a place in the folded bytes. Both ends are beginnings of
+    /// characters.
     pub(super) fn range(&self, folded: Range<usize>) -> Range<usize> {
         let place = |at: usize| self.places.get(at).map_or(0, |place| *place as usize);
         place(folded.start)..place(folded.end)
@@ -52,8 +60,8 @@ enum Fold {
 
 /// Where the digits 0 to 9 of a script begin, for scripts in use.
 const ZEROS: [u32; 22] = [
-    0x0660, 0x06F0, 0x07C0, 0x0966, 0x09E6, 0x0A66, 0x0AE6, 0x0B66, 0x0BE6, 0x0C66, 0x0CE6, 0x0D66, 0x0E50, 0x0ED0,
-    0x0F20, 0x1040, 0x17E0, 0x1810, 0xFF10, 0x1D7CE, 0x1D7D8, 0x1D7F6,
+    0x0660, 0x06F0, 0x07C0, 0x0966, 0x09E6, 0x0A66, 0x0AE6, 0x0B66, 0x0BE6, 0x0C66, 0x0CE6, 0x0D66,
+    0x0E50, 0x0ED0, 0x0F20, 0x1040, 0x17E0, 0x1810, 0xFF10, 0x1D7CE, 0x1D7D8, 0x1D7F6,
 ];
 
 fn fold(character: char) -> Fold {
@@ -64,7 +72,10 @@ fn fold(character: char) -> Fold {
         0x200B..=0x200D | 0x2060 | 0xFEFF | 0x00AD => Fold::Gone,
         0x00A0 | 0x2000..=0x200A | 0x202F | 0x205F | 0x3000 => Fold::To(b' '),
         0x2010..=0x2015 | 0x2212 | 0xFE58 | 0xFE63 => Fold::To(b'-'),
-        _ => match ZEROS.iter().find(|zero| (**zero..**zero + 10).contains(&code)) {
+        _ => match ZEROS
+            .iter()
+            .find(|zero| (**zero..**zero + 10).contains(&code))
+        {
             Some(zero) => Fold::To(b'0' + (code - zero) as u8),
             None => Fold::Kept,
         },

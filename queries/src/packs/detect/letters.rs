@@ -9,9 +9,15 @@ const LONGEST: usize = 42;
 
 /// A digit at `at` follows a letter: letters and digits are one word from its beginning on.
 pub(super) fn find(text: &[u8], at: usize) -> Look {
-    let letters = (1..=7).take_while(|back| is_letter(text, at, *back)).count();
+    let letters = (1..=7)
+        .take_while(|back| is_letter(text, at, *back))
+        .count();
     let start = at - letters;
-    if !begins_word(text, start) || start > 0 && text.get(start - 1).is_some_and(|byte| *byte == b'-' || *byte == b'.')
+    if !begins_word(text, start)
+        || start > 0
+            && text
+                .get(start - 1)
+                .is_some_and(|byte| *byte == b'-' || *byte == b'.')
     {
         return None;
     }
@@ -25,7 +31,10 @@ pub(super) fn find(text: &[u8], at: usize) -> Look {
 
 /// A digit at `at` follows two letters and a space, as in `QQ 12 34 56 C`.
 pub(super) fn spaced(text: &[u8], at: usize) -> Look {
-    let apart = at >= 3 && text.get(at - 1) == Some(&b' ') && is_letter(text, at - 1, 1) && is_letter(text, at - 1, 2);
+    let apart = at >= 3
+        && text.get(at - 1) == Some(&b' ')
+        && is_letter(text, at - 1, 1)
+        && is_letter(text, at - 1, 2);
     if !apart || !begins_word(text, at - 3) {
         return None;
     }
@@ -33,10 +42,13 @@ pub(super) fn spaced(text: &[u8], at: usize) -> Look {
 }
 
 fn is_letter(text: &[u8], at: usize, back: usize) -> bool {
-    at.checked_sub(back).and_then(|place| text.get(place)).is_some_and(u8::is_ascii_alphabetic)
+    at.checked_sub(back)
+        .and_then(|place| text.get(place))
+        .is_some_and(u8::is_ascii_alphabetic)
 }
 
-/// Letters and digits from `start` on, single spaces between them left out, and the places behind each.
+/// Letters and digits from `start` on, single spaces between them left out, and the places behind
+/// each.
 struct Compact {
     characters: [u8; LONGEST],
     ends: [usize; LONGEST],
@@ -45,11 +57,20 @@ struct Compact {
 
 impl Compact {
     fn read(text: &[u8], start: usize, limit: usize) -> Compact {
-        let mut compact = Compact { characters: [0; LONGEST], ends: [0; LONGEST], count: 0 };
+        let mut compact = Compact {
+            characters: [0; LONGEST],
+            ends: [0; LONGEST],
+            count: 0,
+        };
         let mut at = start;
         while compact.count < limit.min(LONGEST) {
             let skipped = usize::from(compact.count > 0 && text.get(at) == Some(&b' '));
-            let Some(byte) = text.get(at + skipped).filter(|byte| byte.is_ascii_alphanumeric()) else { break };
+            let Some(byte) = text
+                .get(at + skipped)
+                .filter(|byte| byte.is_ascii_alphanumeric())
+            else {
+                break;
+            };
             at += skipped + 1;
             compact.characters[compact.count] = byte.to_ascii_uppercase();
             compact.ends[compact.count] = at;
@@ -58,7 +79,8 @@ impl Compact {
         compact
     }
 
-    /// The first `count` characters and the place behind them, if there are as many and the word ends there.
+    /// The first `count` characters and the place behind them, if there are as many and the word
+    /// ends there.
     fn whole(&self, text: &[u8], count: usize) -> Option<(&[u8], usize)> {
         let end = *self.ends.get(count.checked_sub(1)?)?;
         (self.count >= count && ends_word(text, end)).then(|| (&self.characters[..count], end))
@@ -91,7 +113,10 @@ fn iban_length(country: &[u8]) -> Option<usize> {
 }
 
 fn iban(text: &[u8], start: usize) -> Look {
-    let country = [text.get(start)?.to_ascii_uppercase(), text.get(start + 1)?.to_ascii_uppercase()];
+    let country = [
+        text.get(start)?.to_ascii_uppercase(),
+        text.get(start + 1)?.to_ascii_uppercase(),
+    ];
     let length = iban_length(&country)?;
     let compact = Compact::read(text, start, length);
     let (characters, end) = compact.whole(text, length)?;
@@ -106,8 +131,12 @@ fn insurance(text: &[u8], start: usize) -> Look {
     let (characters, end) = compact.whole(text, 9)?;
     let (prefix, rest) = characters.split_at_checked(2)?;
     let (digits, suffix) = rest.split_at_checked(6)?;
-    let unused = [b"BG", b"GB", b"NK", b"KN", b"TN", b"NT", b"ZZ"].iter().any(|unused| prefix == *unused);
-    let allowed = prefix.iter().all(|letter| !b"DFIQUV".contains(letter)) && prefix.get(1) != Some(&b'O') && !unused;
+    let unused = [b"BG", b"GB", b"NK", b"KN", b"TN", b"NT", b"ZZ"]
+        .iter()
+        .any(|unused| prefix == *unused);
+    let allowed = prefix.iter().all(|letter| !b"DFIQUV".contains(letter))
+        && prefix.get(1) != Some(&b'O')
+        && !unused;
     let written_large = text.get(start).is_some_and(u8::is_ascii_uppercase);
     let formed = digits.iter().all(u8::is_ascii_digit) && matches!(suffix, [b'A'..=b'D']);
     (allowed && formed && written_large).then_some((Kind::UkNino, start..end))
@@ -117,18 +146,29 @@ fn insurance(text: &[u8], start: usize) -> Look {
 fn residence(text: &[u8], start: usize) -> Look {
     let end = start + 9;
     let word = text.get(start..end)?;
-    let lead = word.first().and_then(|letter| b"XYZ".iter().position(|known| known == letter))?;
-    let digits: Vec<u8> = word.get(1..8)?.iter().map(|byte| byte.wrapping_sub(b'0')).collect();
+    let lead = word
+        .first()
+        .and_then(|letter| b"XYZ".iter().position(|known| known == letter))?;
+    let digits: Vec<u8> = word
+        .get(1..8)?
+        .iter()
+        .map(|byte| byte.wrapping_sub(b'0'))
+        .collect();
     let formed = digits.iter().all(|digit| *digit < 10) && ends_word(text, end);
-    let right = word.last().copied() == Some(spanish_letter(lead as u64 * 10_000_000 + number(&digits)));
+    let right =
+        word.last().copied() == Some(spanish_letter(lead as u64 * 10_000_000 + number(&digits)));
     (formed && right).then_some((Kind::EsDni, start..end))
 }
 
-/// Six letters, two digits, a letter of the month, two digits, a letter, three digits, and the check letter. Digits may be
-/// written as letters where two people share a code.
+/// Six letters, two digits, a letter of the month, two digits, a letter, three digits, and the
+/// check letter. Digits may be written as letters where two people share a code.
 fn codice_fiscale(text: &[u8], start: usize) -> Look {
     let end = start + 16;
-    let word: Vec<u8> = text.get(start..end)?.iter().map(u8::to_ascii_uppercase).collect();
+    let word: Vec<u8> = text
+        .get(start..end)?
+        .iter()
+        .map(u8::to_ascii_uppercase)
+        .collect();
     let is_digit = |byte: &u8| byte.is_ascii_digit() || b"LMNPQRSTUV".contains(byte);
     let formed = word.iter().enumerate().all(|(place, byte)| match place {
         0..6 | 11 | 15 => byte.is_ascii_uppercase(),
@@ -138,15 +178,28 @@ fn codice_fiscale(text: &[u8], start: usize) -> Look {
     if !formed || text.get(end).is_some_and(|byte| is_word(*byte)) {
         return None;
     }
-    let sum: u32 = word.iter().take(15).enumerate().map(|(place, byte)| fiscal_value(place, *byte)).sum();
-    (word.last().copied() == Some(b'A' + (sum % 26) as u8)).then_some((Kind::ItCodiceFiscale, start..end))
+    let sum: u32 = word
+        .iter()
+        .take(15)
+        .enumerate()
+        .map(|(place, byte)| fiscal_value(place, *byte))
+        .sum();
+    (word.last().copied() == Some(b'A' + (sum % 26) as u8))
+        .then_some((Kind::ItCodiceFiscale, start..end))
 }
 
-/// What a character of a codice fiscale counts: at even places its rank, at odd ones a scrambled value.
+/// What a character of a codice fiscale counts: at even places its rank, at odd ones a scrambled
+/// value.
 fn fiscal_value(place: usize, byte: u8) -> u32 {
-    const SCRAMBLED: [u32; 26] =
-        [1, 0, 5, 7, 9, 13, 15, 17, 19, 21, 2, 4, 18, 20, 11, 3, 6, 8, 12, 14, 16, 10, 22, 25, 24, 23];
-    let rank = usize::from(if byte.is_ascii_digit() { byte - b'0' } else { byte.wrapping_sub(b'A') });
+    const SCRAMBLED: [u32; 26] = [
+        1, 0, 5, 7, 9, 13, 15, 17, 19, 21, 2, 4, 18, 20, 11, 3, 6, 8, 12, 14, 16, 10, 22, 25, 24,
+        23,
+    ];
+    let rank = usize::from(if byte.is_ascii_digit() {
+        byte - b'0'
+    } else {
+        byte.wrapping_sub(b'A')
+    });
     match place % 2 {
         0 => SCRAMBLED.get(rank).copied().unwrap_or(0),
         _ => rank as u32,

@@ -7,10 +7,10 @@
 //!                                                                      - _ A J?  credentials
 //! ```
 //!
-//! Every look at a candidate is bounded by a constant, so the time is linear in the text whatever it holds. Identifiers with
-//! check digits must have them right. Shapes that ordinary numbers share count only behind a word that names them, which is
-//! looked for in the 40 bytes before. A detector that misses little and errs often is switched off by its users, so in
-//! doubt it stays silent.
+//! Every look at a candidate is bounded by a constant, so the time is linear in the text whatever
+//! it holds. Identifiers with check digits must have them right. Shapes that ordinary numbers share
+//! count only behind a word that names them, which is looked for in the 40 bytes before. A detector
+//! that misses little and errs often is switched off by its users, so in doubt it stays silent.
 //!
 //! | module | what it answers |
 //! |---|---|
@@ -60,16 +60,19 @@ macro_rules! kinds {
 
 kinds! {
     Email "email" "An e-mail address.";
-    Phone "phone" "A telephone number: international, or in the usual writing of North America, Britain or France, or behind a word such as `tel`.";
+    Phone "phone" "A telephone number: international, or in the usual writing of North America, \
+                   Britain or France, or behind a word such as `tel`.";
     Iban "iban" "An international bank account number, ISO 13616, check digits right.";
-    PaymentCard "payment_card" "A payment card number: a known issuer's range and length, Luhn digit right.";
+    PaymentCard "payment_card" "A payment card number: a known issuer's range and length, Luhn \
+                                digit right.";
     UsSsn "us_ssn" "A social security number of the United States.";
     UkNino "uk_nino" "A national insurance number of the United Kingdom.";
     DeTaxId "de_tax_id" "A tax identification number of Germany, check digit right.";
     FrNir "fr_nir" "A social security number of France, key right.";
     EsDni "es_dni" "A DNI or NIE of Spain, check letter right.";
     ItCodiceFiscale "it_codice_fiscale" "A codice fiscale of Italy, check letter right.";
-    NlBsn "nl_bsn" "A citizen service number of the Netherlands, behind its name, eleven-test passed.";
+    NlBsn "nl_bsn" "A citizen service number of the Netherlands, behind its name, eleven-test \
+                    passed.";
     PlPesel "pl_pesel" "A PESEL of Poland, behind its name, check digit right.";
     SePersonnummer "se_personnummer" "A personal identity number of Sweden, check digit right.";
     BrCpf "br_cpf" "A CPF of Brazil, check digits right.";
@@ -112,18 +115,27 @@ impl Kinds {
 
     /// The kinds, in their order.
     pub fn iter(self) -> impl Iterator<Item = Kind> {
-        Kind::ALL.iter().copied().filter(move |kind| self.contains(*kind))
+        Kind::ALL
+            .iter()
+            .copied()
+            .filter(move |kind| self.contains(*kind))
     }
 }
 
-/// Tells `found` of everything in `text`, from its beginning to its end. Linear in the length of the text.
+/// Tells `found` of everything in `text`, from its beginning to its end. Linear in the length of
+/// the text.
 pub fn scan(text: &str, mut found: impl FnMut(Found)) {
     if text.is_ascii() {
         scan_folded(text.as_bytes(), |kind, range| found(Found { kind, range }));
         return;
     }
     let folded = fold::Folded::of(text);
-    scan_folded(folded.bytes(), |kind, range| found(Found { kind, range: folded.range(range) }));
+    scan_folded(folded.bytes(), |kind, range| {
+        found(Found {
+            kind,
+            range: folded.range(range),
+        })
+    });
 }
 
 /// The kinds of personal data in `text`.
@@ -183,7 +195,9 @@ fn scan_folded(text: &[u8], mut found: impl FnMut(Kind, Range<usize>)) {
     let mut told = 0;
     while let Some(next) = interesting(text, at) {
         at = next;
-        let class = text.get(at).map_or(Class::Nothing, |byte| CLASSES[*byte as usize]);
+        let class = text
+            .get(at)
+            .map_or(Class::Nothing, |byte| CLASSES[*byte as usize]);
         let look = match class {
             Class::Nothing => None,
             Class::Digit => digits(text, at),
@@ -206,7 +220,11 @@ fn scan_folded(text: &[u8], mut found: impl FnMut(Kind, Range<usize>)) {
 /// The next place from `at` on where something could be.
 fn interesting(text: &[u8], at: usize) -> Option<usize> {
     let rest = text.get(at..)?;
-    Some(at + rest.iter().position(|byte| CLASSES[*byte as usize] != Class::Nothing)?)
+    Some(
+        at + rest
+            .iter()
+            .position(|byte| CLASSES[*byte as usize] != Class::Nothing)?,
+    )
 }
 
 type Look = Option<(Kind, Range<usize>)>;
@@ -234,7 +252,11 @@ fn ends_word(text: &[u8], at: usize) -> bool {
 
 /// True if no word goes on before `at`; a word that a dash joins goes on too.
 fn begins_word(text: &[u8], at: usize) -> bool {
-    let before = |back: usize| at.checked_sub(back).and_then(|place| text.get(place)).copied();
+    let before = |back: usize| {
+        at.checked_sub(back)
+            .and_then(|place| text.get(place))
+            .copied()
+    };
     match before(1) {
         Some(b'-' | b'.') => before(2).is_none_or(|byte| !is_word(byte)),
         Some(byte) => !is_word(byte),
@@ -250,10 +272,18 @@ fn is_named(text: &[u8], at: usize, words: &[&str]) -> bool {
     let start = at.saturating_sub(REACH);
     let before = text.get(start..at).unwrap_or_default();
     words.iter().any(|word| {
-        before.windows(word.len()).enumerate().any(|(place, window)| {
-            window.eq_ignore_ascii_case(word.as_bytes())
-                && place.checked_sub(1).and_then(|left| before.get(left)).is_none_or(|left| !left.is_ascii_alphabetic())
-                && before.get(place + word.len()).is_none_or(|right| !right.is_ascii_alphabetic())
-        })
+        before
+            .windows(word.len())
+            .enumerate()
+            .any(|(place, window)| {
+                window.eq_ignore_ascii_case(word.as_bytes())
+                    && place
+                        .checked_sub(1)
+                        .and_then(|left| before.get(left))
+                        .is_none_or(|left| !left.is_ascii_alphabetic())
+                    && before
+                        .get(place + word.len())
+                        .is_none_or(|right| !right.is_ascii_alphabetic())
+            })
     })
 }

@@ -16,7 +16,8 @@ pub(super) fn find(text: &[u8], at: usize, window: &Window<'_>) -> Option<Kind> 
         12 => {
             let shaped = window.has_shape(&[4, 4, 4]) && window.is_separated_by(&[Space, Dash]);
             let fits = shaped || window.is_plain() && named(&["aadhaar", "aadhar", "uidai", "uid"]);
-            (fits && window.digits.first() >= Some(&2) && verhoeff(window.digits)).then_some(Kind::InAadhaar)
+            (fits && window.digits.first() >= Some(&2) && verhoeff(window.digits))
+                .then_some(Kind::InAadhaar)
         }
         15 => is_french(window).then_some(Kind::FrNir),
         18 => is_chinese(window.digits, window).then_some(Kind::CnResidentId),
@@ -26,11 +27,13 @@ pub(super) fn find(text: &[u8], at: usize, window: &Window<'_>) -> Option<Kind> 
 
 fn nine(window: &Window<'_>, named: impl Fn(&[&str]) -> bool) -> Option<Kind> {
     let social = window.has_shape(&[3, 2, 4]) && window.is_separated_by(&[Dash])
-        || (window.is_plain() || window.has_shape(&[3, 2, 4])) && named(&["ssn", "social security"]);
+        || (window.is_plain() || window.has_shape(&[3, 2, 4]))
+            && named(&["ssn", "social security"]);
     if social && is_social_security(window.digits) {
         return Some(Kind::UsSsn);
     }
-    let insurance = window.is_plain() || window.has_shape(&[3, 3, 3]) && window.is_separated_by(&[Space, Dash]);
+    let insurance =
+        window.is_plain() || window.has_shape(&[3, 3, 3]) && window.is_separated_by(&[Space, Dash]);
     if insurance
         && luhn(window.digits)
         && number(window.digits) > 0
@@ -39,15 +42,21 @@ fn nine(window: &Window<'_>, named: impl Fn(&[&str]) -> bool) -> Option<Kind> {
         return Some(Kind::CaSin);
     }
     let eleven_test = |digits: &[u8]| {
-        let (body, last) = (digits.get(..8).unwrap_or_default(), u32::from(digits.last().copied().unwrap_or(0)));
-        (weighted(body, &[9, 8, 7, 6, 5, 4, 3, 2]) + 11 * 9 - last).is_multiple_of(11) && number(digits) > 0
+        let (body, last) = (
+            digits.get(..8).unwrap_or_default(),
+            u32::from(digits.last().copied().unwrap_or(0)),
+        );
+        (weighted(body, &[9, 8, 7, 6, 5, 4, 3, 2]) + 11 * 9 - last).is_multiple_of(11)
+            && number(digits) > 0
     };
-    let service =
-        window.is_plain() && eleven_test(window.digits) && named(&["bsn", "burgerservicenummer", "sofinummer"]);
+    let service = window.is_plain()
+        && eleven_test(window.digits)
+        && named(&["bsn", "burgerservicenummer", "sofinummer"]);
     service.then_some(Kind::NlBsn)
 }
 
-/// Area, group and serial that were or may be given out; not the two numbers that were printed in advertisements.
+/// Area, group and serial that were or may be given out; not the two numbers that were printed in
+/// advertisements.
 fn is_social_security(digits: &[u8]) -> bool {
     let part = |from: usize, to: usize| number(digits.get(from..to).unwrap_or_default());
     let (area, group, serial) = (part(0, 3), part(3, 5), part(5, 9));
@@ -62,7 +71,15 @@ fn eleven(window: &Window<'_>, named: impl Fn(&[&str]) -> bool) -> Option<Kind> 
         return Some(Kind::BrCpf);
     }
     let german = window.has_shape(&[2, 3, 3, 3]) && window.is_separated_by(&[Space, Slash]);
-    let words = ["steuer-id", "steuerid", "steueridentifikationsnummer", "idnr", "tax id", "tin", "steuer-idnr"];
+    let words = [
+        "steuer-id",
+        "steuerid",
+        "steueridentifikationsnummer",
+        "idnr",
+        "tax id",
+        "tin",
+        "steuer-idnr",
+    ];
     if (german || window.is_plain() && named(&words)) && is_german(digits) {
         return Some(Kind::DeTaxId);
     }
@@ -73,7 +90,9 @@ fn is_brazilian(digits: &[u8]) -> bool {
     let check = |count: usize| {
         let weights: Vec<u32> = (2..=count as u32 + 1).rev().collect();
         let rest = weighted(digits.get(..count).unwrap_or_default(), &weights) * 10 % 11 % 10;
-        digits.get(count).is_some_and(|digit| u32::from(*digit) == rest)
+        digits
+            .get(count)
+            .is_some_and(|digit| u32::from(*digit) == rest)
     };
     let varied = digits.iter().any(|digit| Some(digit) != digits.first());
     varied && check(9) && check(10)
@@ -82,7 +101,10 @@ fn is_brazilian(digits: &[u8]) -> bool {
 /// Of the first ten digits one comes twice or three times, and the first isn't zero.
 fn is_german(digits: &[u8]) -> bool {
     let mut counts = [0_u8; 10];
-    digits.iter().take(10).for_each(|digit| counts[usize::from(*digit % 10)] += 1);
+    digits
+        .iter()
+        .take(10)
+        .for_each(|digit| counts[usize::from(*digit % 10)] += 1);
     let repeated = counts.iter().filter(|count| **count > 1).count();
     let most = counts.iter().max().copied().unwrap_or(0);
     digits.first() != Some(&0) && repeated == 1 && most <= 3 && is_mod_11_10(digits)
@@ -91,10 +113,17 @@ fn is_german(digits: &[u8]) -> bool {
 /// The month carries the century.
 fn is_polish(digits: &[u8]) -> bool {
     let part = |from: usize, to: usize| number(digits.get(from..to).unwrap_or_default()) as u32;
-    let check = (10 - weighted(digits.get(..10).unwrap_or_default(), &[1, 3, 7, 9, 1, 3, 7, 9, 1, 3]) % 10) % 10;
+    let check = (10
+        - weighted(
+            digits.get(..10).unwrap_or_default(),
+            &[1, 3, 7, 9, 1, 3, 7, 9, 1, 3],
+        ) % 10)
+        % 10;
     let century = [1900, 2000, 2100, 2200, 1800][(part(2, 4) / 20).min(4) as usize];
     is_day(century + part(0, 2), part(2, 4) % 20, part(4, 6))
-        && digits.last().is_some_and(|digit| u32::from(*digit) == check)
+        && digits
+            .last()
+            .is_some_and(|digit| u32::from(*digit) == check)
 }
 
 /// `811218-9876`, or with the whole year.
@@ -112,11 +141,16 @@ fn is_swedish(window: &Window<'_>) -> bool {
 /// Sex, year, month, place and order, and a key of two digits. Corsica's letters aren't recognised.
 fn is_french(window: &Window<'_>) -> bool {
     let shaped = window.is_plain()
-        || window.is_separated_by(&[Space]) && (window.has_shape(&[1, 2, 2, 2, 3, 3, 2]) || window.has_shape(&[13, 2]));
+        || window.is_separated_by(&[Space])
+            && (window.has_shape(&[1, 2, 2, 2, 3, 3, 2]) || window.has_shape(&[13, 2]));
     let digits = window.digits;
-    let (body, key) = (number(digits.get(..13).unwrap_or_default()), number(digits.get(13..).unwrap_or_default()));
+    let (body, key) = (
+        number(digits.get(..13).unwrap_or_default()),
+        number(digits.get(13..).unwrap_or_default()),
+    );
     let month = number(digits.get(3..5).unwrap_or_default());
-    let person = matches!(digits.first(), Some(1 | 2)) && matches!(month, 1..=12 | 20..=42 | 50..=99);
+    let person =
+        matches!(digits.first(), Some(1 | 2)) && matches!(month, 1..=12 | 20..=42 | 50..=99);
     shaped && person && body % 97 + key == 97
 }
 
@@ -136,7 +170,9 @@ fn chinese_check(digits: &[u8]) -> u32 {
 fn is_chinese(digits: &[u8], window: &Window<'_>) -> bool {
     window.is_plain()
         && is_chinese_body(digits)
-        && digits.last().is_some_and(|digit| u32::from(*digit) == chinese_check(digits))
+        && digits
+            .last()
+            .is_some_and(|digit| u32::from(*digit) == chinese_check(digits))
 }
 
 const SPANISH_LETTERS: &[u8; 23] = b"TRWAGMYFPDXBNJZSQVHLCKE";
@@ -158,10 +194,15 @@ pub(super) fn with_letter(text: &[u8], at: usize, window: &Window<'_>) -> Option
         return None;
     }
     match window.digits.len() {
-        8 if letter == spanish_letter(number(window.digits)) && is_named(text, at, &["dni", "nif", "documento"]) => {
+        8 if letter == spanish_letter(number(window.digits))
+            && is_named(text, at, &["dni", "nif", "documento"]) =>
+        {
             Some((Kind::EsDni, end))
         }
-        17 if letter == b'X' && is_chinese_body(window.digits) && chinese_check(window.digits) == 10 => {
+        17 if letter == b'X'
+            && is_chinese_body(window.digits)
+            && chinese_check(window.digits) == 10 =>
+        {
             Some((Kind::CnResidentId, end))
         }
         _ => None,

@@ -1,4 +1,5 @@
-//! What a phrase of digits may be beside a national identifier: a card, a phone number, an IPv4 address, a date of birth.
+//! What a phrase of digits may be beside a national identifier: a card, a phone number, an IPv4
+//! address, a date of birth.
 
 use std::net::Ipv4Addr;
 
@@ -21,7 +22,11 @@ pub(super) fn find(text: &[u8], at: usize) -> Look {
             return None;
         }
         let kind = classify(text, at, lead, &window)?;
-        let start = if kind == Kind::Phone { at - lead.width() } else { at };
+        let start = if kind == Kind::Phone {
+            at - lead.width()
+        } else {
+            at
+        };
         Some((kind, start..window.end))
     })
 }
@@ -54,13 +59,25 @@ impl Lead {
 
 fn classify(text: &[u8], at: usize, lead: Lead, window: &Window<'_>) -> Option<Kind> {
     let checks: [(Kind, bool); 3] = [
-        (Kind::IpAddress, lead == Lead::None && is_public_ipv4(text, at, window)),
+        (
+            Kind::IpAddress,
+            lead == Lead::None && is_public_ipv4(text, at, window),
+        ),
         (Kind::PaymentCard, lead == Lead::None && is_card(window)),
-        (Kind::DateOfBirth, lead == Lead::None && is_birth_date(text, at, window)),
+        (
+            Kind::DateOfBirth,
+            lead == Lead::None && is_birth_date(text, at, window),
+        ),
     ];
     let found = checks.into_iter().find(|(_, is)| *is).map(|(kind, _)| kind);
     found
-        .or_else(|| if lead == Lead::None { national::find(text, at, window) } else { None })
+        .or_else(|| {
+            if lead == Lead::None {
+                national::find(text, at, window)
+            } else {
+                None
+            }
+        })
         .or_else(|| is_phone(text, at, lead, window).then_some(Kind::Phone))
 }
 
@@ -88,18 +105,31 @@ fn is_card(window: &Window<'_>) -> bool {
                 || window.has_shape(&[4, 6, 5])
                 || window.has_shape(&[4, 6, 4])
                 || window.has_shape(&[4, 4, 4, 4, 3]));
-    let varied = window.digits.iter().any(|digit| Some(digit) != window.digits.first());
+    let varied = window
+        .digits
+        .iter()
+        .any(|digit| Some(digit) != window.digits.first());
     shaped && varied && is_issued(window.digits) && luhn(window.digits)
 }
 
-/// Addresses that somebody's machine can have on the Internet. Version numbers look alike, so the word rules them out.
+/// Addresses that somebody's machine can have on the Internet. Version numbers look alike, so the
+/// word rules them out.
 fn is_public_ipv4(text: &[u8], at: usize, window: &Window<'_>) -> bool {
     if window.separators != [Separator::Dot; 3]
-        || is_named(text, at, &["version", "v", "ver", "release", "section", "§"])
+        || is_named(
+            text,
+            at,
+            &["version", "v", "ver", "release", "section", "§"],
+        )
     {
         return false;
     }
-    let Some(address) = text.get(at..window.end).and_then(|text| std::str::from_utf8(text).ok()) else { return false };
+    let Some(address) = text
+        .get(at..window.end)
+        .and_then(|text| std::str::from_utf8(text).ok())
+    else {
+        return false;
+    };
     address.parse::<Ipv4Addr>().is_ok_and(|address| {
         let octets = address.octets();
         let special = address.is_private()
@@ -138,7 +168,8 @@ fn is_birth_date(text: &[u8], at: usize, window: &Window<'_>) -> bool {
     if window.separators.len() != 2 || !separated {
         return false;
     }
-    let part = |from: usize, to: usize| number(window.digits.get(from..to).unwrap_or_default()) as u32;
+    let part =
+        |from: usize, to: usize| number(window.digits.get(from..to).unwrap_or_default()) as u32;
     let (year, one, other) = if window.has_shape(&[4, 2, 2]) {
         (part(0, 4), part(4, 6), part(6, 8))
     } else if window.has_shape(&[2, 2, 4]) {
@@ -173,7 +204,10 @@ const PHONE_WORDS: &[&str] = &[
 fn is_phone(text: &[u8], at: usize, lead: Lead, window: &Window<'_>) -> bool {
     let digits = window.digits;
     let first = digits.first().copied().unwrap_or(0);
-    let varied = digits.iter().skip(2).any(|digit| Some(digit) != digits.get(2));
+    let varied = digits
+        .iter()
+        .skip(2)
+        .any(|digit| Some(digit) != digits.get(2));
     let telephonic = !window.separators.contains(&Separator::Plus) && varied;
     match lead {
         // E.164: a country code and up to fifteen digits in all.
@@ -195,7 +229,10 @@ fn is_north_american(lead: Lead, window: &Window<'_>) -> bool {
     let (area, shaped) = if window.has_shape(&[3, 3, 4]) {
         (0, true)
     } else {
-        (1, window.has_shape(&[1, 3, 3, 4]) && window.digits.first() == Some(&1))
+        (
+            1,
+            window.has_shape(&[1, 3, 3, 4]) && window.digits.first() == Some(&1),
+        )
     };
     let at = |place: usize| window.digits.get(place).copied().unwrap_or(0);
     let separated = match lead {
@@ -205,14 +242,22 @@ fn is_north_american(lead: Lead, window: &Window<'_>) -> bool {
                 || window.separators.contains(&Separator::Bracket)
         }
     };
-    // The second and third digit of an area code aren't both one (911, 411 …), and 555-01xx is nobody's.
-    shaped && separated && at(area) >= 2 && at(area + 3) >= 2 && !(at(area + 1) == 1 && at(area + 2) == 1)
+    // The second and third digit of an area code aren't both one (911, 411 …), and 555-01xx is
+    // nobody's.
+    shaped
+        && separated
+        && at(area) >= 2
+        && at(area + 3) >= 2
+        && !(at(area + 1) == 1 && at(area + 2) == 1)
 }
 
 /// `020 7946 0958`, `07700 900123` and `06 12 34 56 78`.
 fn is_european(window: &Window<'_>) -> bool {
-    let begins = window.digits.first() == Some(&0) && window.digits.get(1).is_some_and(|digit| *digit > 0);
-    let shaped = window.has_shape(&[3, 4, 4]) || window.has_shape(&[5, 6]) || window.has_shape(&[2, 2, 2, 2, 2]);
+    let begins =
+        window.digits.first() == Some(&0) && window.digits.get(1).is_some_and(|digit| *digit > 0);
+    let shaped = window.has_shape(&[3, 4, 4])
+        || window.has_shape(&[5, 6])
+        || window.has_shape(&[2, 2, 2, 2, 2]);
     begins && shaped && window.is_separated_by(&[Separator::Space, Separator::Dot, Separator::Dash])
 }
 

@@ -43,24 +43,37 @@ pub(super) struct Window<'p> {
 /// The place behind the digits that begin at `at`.
 pub(super) fn end_of_digits(text: &[u8], at: usize) -> usize {
     let rest = text.get(at..).unwrap_or_default();
-    at + rest.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(rest.len())
+    at + rest
+        .iter()
+        .position(|byte| !byte.is_ascii_digit())
+        .unwrap_or(rest.len())
 }
 
 impl Phrase {
     /// The phrase that begins with the digit at `at`; a group of too many digits ends it.
     pub(super) fn read(text: &[u8], at: usize) -> Phrase {
-        let mut phrase =
-            Phrase { digits: [0; DIGITS], ends: [(0, 0); GROUPS], separators: [Separator::Space; GROUPS], groups: 0 };
+        let mut phrase = Phrase {
+            digits: [0; DIGITS],
+            ends: [(0, 0); GROUPS],
+            separators: [Separator::Space; GROUPS],
+            groups: 0,
+        };
         let (mut place, mut count) = (at, 0);
         while phrase.groups < GROUPS {
             let end = end_of_digits(text, place);
             let group = text.get(place..end).unwrap_or_default();
-            let Some(room) = phrase.digits.get_mut(count..count + group.len()) else { break };
-            room.iter_mut().zip(group).for_each(|(digit, byte)| *digit = byte - b'0');
+            let Some(room) = phrase.digits.get_mut(count..count + group.len()) else {
+                break;
+            };
+            room.iter_mut()
+                .zip(group)
+                .for_each(|(digit, byte)| *digit = byte - b'0');
             count += group.len();
             phrase.ends[phrase.groups] = (count, end);
             phrase.groups += 1;
-            let Some((separator, next)) = separator(text, end) else { break };
+            let Some((separator, next)) = separator(text, end) else {
+                break;
+            };
             if phrase.groups < GROUPS {
                 phrase.separators[phrase.groups - 1] = separator;
             }
@@ -69,14 +82,22 @@ impl Phrase {
         phrase
     }
 
-    /// The windows from the first group on, the longest first. What stands behind a window must not join it to more digits.
+    /// The windows from the first group on, the longest first. What stands behind a window must not
+    /// join it to more digits.
     pub(super) fn windows(&self) -> impl Iterator<Item = Window<'_>> {
         (1..=self.groups).rev().filter_map(move |groups| {
             let joined = groups < self.groups
-                && matches!(self.separators[groups - 1], Separator::Dash | Separator::Dot | Separator::Slash);
+                && matches!(
+                    self.separators[groups - 1],
+                    Separator::Dash | Separator::Dot | Separator::Slash
+                );
             let (count, end) = self.ends[groups - 1];
-            let window =
-                Window { digits: &self.digits[..count], separators: &self.separators[..groups - 1], end, phrase: self };
+            let window = Window {
+                digits: &self.digits[..count],
+                separators: &self.separators[..groups - 1],
+                end,
+                phrase: self,
+            };
             (!joined).then_some(window)
         })
     }
@@ -87,17 +108,22 @@ impl Window<'_> {
     pub(super) fn has_shape(&self, lengths: &[usize]) -> bool {
         let mut before = 0;
         lengths.len() == self.separators.len() + 1
-            && lengths.iter().zip(self.phrase.ends).all(|(length, (end, _))| {
-                let fits = end - before == *length;
-                before = end;
-                fits
-            })
+            && lengths
+                .iter()
+                .zip(self.phrase.ends)
+                .all(|(length, (end, _))| {
+                    let fits = end - before == *length;
+                    before = end;
+                    fits
+                })
     }
 
     /// True if the same one of `allowed` stands everywhere between the groups.
     pub(super) fn is_separated_by(&self, allowed: &[Separator]) -> bool {
         let first = self.separators.first();
-        first.is_none_or(|first| allowed.contains(first) && self.separators.iter().all(|separator| separator == first))
+        first.is_none_or(|first| {
+            allowed.contains(first) && self.separators.iter().all(|separator| separator == first)
+        })
     }
 
     /// True if it is one group.

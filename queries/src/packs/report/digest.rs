@@ -8,7 +8,8 @@ use super::super::pack::{Rule, Severity};
 /// Findings of one rule that are shown.
 pub const SAMPLES: usize = 10;
 
-/// Values that are counted one by one at most; what comes later is counted together under [`OTHERS`].
+/// Values that are counted one by one at most; what comes later is counted together under
+/// [`OTHERS`].
 const VALUES: usize = 10_000;
 
 /// The name of the rest.
@@ -26,12 +27,19 @@ pub struct Digest {
 impl Digest {
     /// An empty digest for so many rules.
     pub fn new(rules: usize) -> Digest {
-        Digest { samples: vec![Vec::new(); rules], ..Digest::default() }
+        Digest {
+            samples: vec![Vec::new(); rules],
+            ..Digest::default()
+        }
     }
 
     /// Takes in a finding.
     pub fn add(&mut self, rule: &Rule, finding: &Finding) {
-        if let Some(samples) = self.samples.get_mut(finding.rule).filter(|samples| samples.len() < SAMPLES) {
+        if let Some(samples) = self
+            .samples
+            .get_mut(finding.rule)
+            .filter(|samples| samples.len() < SAMPLES)
+        {
             samples.push(finding.clone());
         }
         self.severities[rule.severity as usize] += 1;
@@ -72,7 +80,10 @@ fn count(counts: &mut HashMap<String, u64>, value: Option<&str>) {
 
 /// The `most` largest counts, the rest together.
 fn most_frequent(counts: &HashMap<String, u64>, most: usize) -> Vec<(String, u64)> {
-    let mut all: Vec<(String, u64)> = counts.iter().map(|(name, count)| (name.clone(), *count)).collect();
+    let mut all: Vec<(String, u64)> = counts
+        .iter()
+        .map(|(name, count)| (name.clone(), *count))
+        .collect();
     all.sort_by(|left, right| right.1.cmp(&left.1).then_with(|| left.0.cmp(&right.0)));
     let rest: u64 = all.iter().skip(most).map(|(_, count)| count).sum();
     all.truncate(most);
@@ -91,9 +102,20 @@ mod tests {
 
     #[test]
     fn the_rest_is_counted_together() {
-        let counts =
-            HashMap::from([("a".to_owned(), 5), ("b".to_owned(), 3), ("c".to_owned(), 2), ("d".to_owned(), 1)]);
+        let counts = HashMap::from([
+            ("a".to_owned(), 5),
+            ("b".to_owned(), 3),
+            ("c".to_owned(), 2),
+            ("d".to_owned(), 1),
+        ]);
         let names = most_frequent(&counts, 2);
-        assert_eq!(names, [("a".to_owned(), 5), ("b".to_owned(), 3), (OTHERS.to_owned(), 3)]);
+        assert_eq!(
+            names,
+            [
+                ("a".to_owned(), 5),
+                ("b".to_owned(), 3),
+                (OTHERS.to_owned(), 3)
+            ]
+        );
     }
 }

@@ -40,7 +40,9 @@ pub(super) fn page(scan: &Scan, summary: &Summary, digest: &Digest) -> Result<St
         now: chrono::Utc::now().format("%Y-%m-%d %H:%M UTC").to_string(),
     };
     let page = serde_json::to_value(page).map_err(|error| PackError::Write(error.into()))?;
-    Ok(environment.get_template("report.html")?.render(template_value(page))?)
+    Ok(environment
+        .get_template("report.html")?
+        .render(template_value(page))?)
 }
 
 /// What the template sees.
@@ -73,10 +75,16 @@ fn template_value(json: Json) -> Value {
             None => Value::from(number.as_f64().unwrap_or_default()),
         },
         Json::String(text) => Value::from(visible(&text).into_owned()),
-        Json::Array(items) => items.into_iter().map(template_value).collect::<Vec<_>>().into(),
-        Json::Object(members) => {
-            Value::from_pairs(members.into_iter().map(|(name, value)| (name, template_value(value))))
-        }
+        Json::Array(items) => items
+            .into_iter()
+            .map(template_value)
+            .collect::<Vec<_>>()
+            .into(),
+        Json::Object(members) => Value::from_pairs(
+            members
+                .into_iter()
+                .map(|(name, value)| (name, template_value(value))),
+        ),
     }
 }
 
@@ -144,7 +152,11 @@ struct Sample {
 }
 
 fn share(count: u64, of: u64) -> f64 {
-    if of == 0 { 0.0 } else { count as f64 * 100.0 / of as f64 }
+    if of == 0 {
+        0.0
+    } else {
+        count as f64 * 100.0 / of as f64
+    }
 }
 
 /// Per cent of a bar that the eye can still see.
@@ -152,7 +164,11 @@ const VISIBLE: f64 = 0.8;
 
 /// The length of a bar: what isn't nothing doesn't look like nothing.
 fn length(count: u64, of: u64) -> f64 {
-    if count == 0 { 0.0 } else { share(count, of).max(VISIBLE) }
+    if count == 0 {
+        0.0
+    } else {
+        share(count, of).max(VISIBLE)
+    }
 }
 
 fn severities(digest: &Digest) -> Vec<SeverityCount> {
@@ -161,7 +177,12 @@ fn severities(digest: &Digest) -> Vec<SeverityCount> {
     let mut start = 0.0;
     let place = |(name, count): (&'static str, u64)| {
         let length = share(count, total);
-        let one = SeverityCount { name, count, start, length };
+        let one = SeverityCount {
+            name,
+            count,
+            start,
+            length,
+        };
         start += length;
         one
     };
@@ -178,8 +199,14 @@ fn packs(scan: &Scan, summary: &Summary, digest: &Digest) -> Vec<PackSection> {
             place += 1;
         }
         // The gravest first, then the most frequent.
-        let rank = |rule: &RuleSection| Severity::ALL.iter().position(|severity| severity.name() == rule.severity);
-        section.broken.sort_by_key(|rule| (rank(rule), u64::MAX - rule.findings));
+        let rank = |rule: &RuleSection| {
+            Severity::ALL
+                .iter()
+                .position(|severity| severity.name() == rule.severity)
+        };
+        section
+            .broken
+            .sort_by_key(|rule| (rank(rule), u64::MAX - rule.findings));
         sections.push(section);
     }
     sections
@@ -202,7 +229,10 @@ impl PackSection {
     fn add(&mut self, rule: &Rule, place: usize, summary: &Summary, digest: &Digest) {
         let count = summary.rules.get(&rule.id).cloned().unwrap_or_default();
         if count.findings == 0 && count.failures == 0 {
-            self.passed.push(PassedRule { title: rule.title.clone(), norm: rule.norm.clone() });
+            self.passed.push(PassedRule {
+                title: rule.title.clone(),
+                norm: rule.norm.clone(),
+            });
             return;
         }
         let sample = |finding: &super::super::finding::Finding| Sample {
@@ -228,17 +258,30 @@ impl PackSection {
 fn pack_bars(packs: &[PackSection]) -> Vec<Bar> {
     let most = packs.iter().map(|pack| pack.findings).max().unwrap_or(0);
     let of = |pack: &PackSection, severity: Severity| {
-        pack.broken.iter().filter(|rule| rule.severity == severity.name()).map(|rule| rule.findings).sum::<u64>()
+        pack.broken
+            .iter()
+            .filter(|rule| rule.severity == severity.name())
+            .map(|rule| rule.findings)
+            .sum::<u64>()
     };
     let bar = |pack: &PackSection| {
         let mut start = 0.0;
         let part = |severity: Severity| {
             let count = of(pack, severity);
-            let part = Part { class: severity.name(), start, length: length(count, most), count };
+            let part = Part {
+                class: severity.name(),
+                start,
+                length: length(count, most),
+                count,
+            };
             start += part.length;
             part
         };
-        Bar { name: pack.title.clone(), count: pack.findings, parts: Severity::ALL.into_iter().map(part).collect() }
+        Bar {
+            name: pack.title.clone(),
+            count: pack.findings,
+            parts: Severity::ALL.into_iter().map(part).collect(),
+        }
     };
     packs.iter().map(bar).collect()
 }
@@ -246,8 +289,17 @@ fn pack_bars(packs: &[PackSection]) -> Vec<Bar> {
 fn bars(counts: Vec<(String, u64)>) -> Vec<Bar> {
     let most = counts.iter().map(|(_, count)| *count).max().unwrap_or(0);
     let bar = |(name, count): (String, u64)| {
-        let part = Part { class: "plain", start: 0.0, length: length(count, most), count };
-        Bar { name, count, parts: vec![part] }
+        let part = Part {
+            class: "plain",
+            start: 0.0,
+            length: length(count, most),
+            count,
+        };
+        Bar {
+            name,
+            count,
+            parts: vec![part],
+        }
     };
     counts.into_iter().map(bar).collect()
 }
@@ -304,13 +356,19 @@ mod tests {
 
     #[test]
     fn backticks_become_code_and_nothing_becomes_markup() {
-        assert_eq!(marked("run `a<b>` & `c`"), "run <code>a&lt;b&gt;</code> &amp; <code>c</code>");
+        assert_eq!(
+            marked("run `a<b>` & `c`"),
+            "run <code>a&lt;b&gt;</code> &amp; <code>c</code>"
+        );
         assert_eq!(marked("a ` b <i>"), "a ` b &lt;i&gt;");
         assert_eq!(marked("`a"), "`a");
     }
 
     #[test]
     fn thousands_are_set_apart() {
-        assert_eq!([grouped(7), grouped(1_234_567)], ["7".to_owned(), "1\u{202f}234\u{202f}567".to_owned()]);
+        assert_eq!(
+            [grouped(7), grouped(1_234_567)],
+            ["7".to_owned(), "1\u{202f}234\u{202f}567".to_owned()]
+        );
     }
 }

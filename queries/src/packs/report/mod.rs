@@ -7,8 +7,8 @@
 //! | [`Form::Sarif`] | code-scanning tools | every finding, in SARIF 2.1.0 |
 //! | [`Form::Html`] | people | counts with charts, and the first findings of each rule |
 //!
-//! All but HTML are written while the scan runs. HTML keeps a [`Digest`], whose size doesn't depend on the number of
-//! findings.
+//! All but HTML are written while the scan runs. HTML keeps a [`Digest`], whose size doesn't depend
+//! on the number of findings.
 
 mod digest;
 mod html;
@@ -55,7 +55,12 @@ impl<W: Write> Reporter<W> {
             Form::Sarif => sarif::begin(&mut out)?,
             Form::Jsonl | Form::Html => {}
         }
-        Ok(Reporter { out, form, written: 0, digest: Digest::new(scan.rules().len()) })
+        Ok(Reporter {
+            out,
+            form,
+            written: 0,
+            digest: Digest::new(scan.rules().len()),
+        })
     }
 
     /// Tells of a finding.
@@ -96,7 +101,9 @@ impl<W: Write> Reporter<W> {
                 self.out.write_all(b"}\n")?;
             }
             Form::Sarif => sarif::end(&mut self.out, scan, summary)?,
-            Form::Html => self.out.write_all(html::page(scan, summary, &self.digest)?.as_bytes())?,
+            Form::Html => self
+                .out
+                .write_all(html::page(scan, summary, &self.digest)?.as_bytes())?,
         }
         Ok(self.out.flush()?)
     }

@@ -15,7 +15,10 @@ use super::write_json;
 const SCHEMA: &str = "https://json.schemastore.org/sarif-2.1.0.json";
 
 pub(super) fn begin(out: &mut impl Write) -> Result<()> {
-    Ok(write!(out, "{{\"$schema\":\"{SCHEMA}\",\"version\":\"2.1.0\",\"runs\":[{{\"results\":[")?)
+    Ok(write!(
+        out,
+        "{{\"$schema\":\"{SCHEMA}\",\"version\":\"2.1.0\",\"runs\":[{{\"results\":["
+    )?)
 }
 
 pub(super) fn end(out: &mut impl Write, scan: &Scan, summary: &Summary) -> Result<()> {
@@ -24,7 +27,10 @@ pub(super) fn end(out: &mut impl Write, scan: &Scan, summary: &Summary) -> Resul
     out.write_all(b",\"invocations\":")?;
     write_json(out, &json!([invocation(summary)]))?;
     out.write_all(b",\"properties\":")?;
-    write_json(out, &json!({ "scan": summary.scope, "packs": summary.packs, "seconds": summary.seconds }))?;
+    write_json(
+        out,
+        &json!({ "scan": summary.scope, "packs": summary.packs, "seconds": summary.seconds }),
+    )?;
     Ok(out.write_all(b"}]}\n")?)
 }
 
@@ -53,17 +59,26 @@ pub(super) fn result(rule: &Rule, finding: &Finding) -> Value {
 fn fingerprint(rule: &Rule, finding: &Finding) -> String {
     let mut hash = Sha256::new();
     let address = finding.address.as_deref().unwrap_or_default();
-    let evidence = finding.evidence.iter().flat_map(|(name, value)| [name.as_str(), value.as_str()]);
+    let evidence = finding
+        .evidence
+        .iter()
+        .flat_map(|(name, value)| [name.as_str(), value.as_str()]);
     for part in [rule.id.as_str(), address].into_iter().chain(evidence) {
         hash.update((part.len() as u64).to_be_bytes());
         hash.update(part.as_bytes());
     }
-    hash.finalize().iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+    hash.finalize()
+        .iter()
+        .take(16)
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
 }
 
 fn tool(scan: &Scan) -> Value {
     let packs = scan.packs().iter();
-    let rules: Vec<Value> = packs.flat_map(|pack| pack.rules.iter().map(|rule| descriptor(pack, rule))).collect();
+    let rules: Vec<Value> = packs
+        .flat_map(|pack| pack.rules.iter().map(|rule| descriptor(pack, rule)))
+        .collect();
     json!({
         "driver": {
             "name": "gristmill",

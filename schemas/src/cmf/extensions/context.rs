@@ -1,5 +1,5 @@
-//! The immutable slots that describe where a message stands: request, agent, completion, provenance, model, framework,
-//! host metadata (§3.3, §3.4, §3.8–3.12).
+//! The immutable slots that describe where a message stands: request, agent, completion,
+//! provenance, model, framework, host metadata (§3.3, §3.4, §3.8–3.12).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -143,7 +143,8 @@ record! {
 }
 
 record! {
-    /// What the host knows of the entity (§3.12 of the final specification). Set before anybody looks, and immutable.
+    /// What the host knows of the entity (§3.12 of the final specification). Set before anybody
+    /// looks, and immutable.
     #[derive(Eq, Default)]
     pub struct MetaExtension {
         /// Tags of the entity.

@@ -28,7 +28,8 @@ record! {
 }
 
 record! {
-    /// The chain of delegations. All members but the chain follow from it, and are recomputed when it grows.
+    /// The chain of delegations. All members but the chain follow from it, and are recomputed when
+    /// it grows.
     #[derive(Default)]
     pub struct DelegationExtension {
         /// The hops, oldest first.
@@ -68,21 +69,29 @@ impl DelegationExtension {
     ///
     /// # Errors
     /// [`DelegationBreak`] if `after` doesn't begin with this chain.
-    pub fn added_by<'a>(&self, after: &'a DelegationExtension) -> Result<&'a [DelegationHop], DelegationBreak> {
+    pub fn added_by<'a>(
+        &self,
+        after: &'a DelegationExtension,
+    ) -> Result<&'a [DelegationHop], DelegationBreak> {
         let (before, grown) = (&self.chain, &after.chain);
         if let Some(hop) = before.iter().zip(grown).position(|(old, new)| old != new) {
             return Err(DelegationBreak::Rewritten { hop });
         }
-        grown.get(before.len()..).ok_or(DelegationBreak::Shrunk { before: before.len(), after: grown.len() })
+        grown.get(before.len()..).ok_or(DelegationBreak::Shrunk {
+            before: before.len(),
+            after: grown.len(),
+        })
     }
 
-    /// This chain with `hops` at its end. Depth, actor, age and the flag follow from the chain, so a consumer can't forge
-    /// them; the origin stays whom it was.
+    /// This chain with `hops` at its end. Depth, actor, age and the flag follow from the chain, so
+    /// a consumer can't forge them; the origin stays whom it was.
     pub fn with_hops(&self, hops: &[DelegationHop]) -> Self {
-        let Some(last) = hops.last() else { return self.clone() };
+        let Some(last) = hops.last() else {
+            return self.clone();
+        };
         let chain: Vec<DelegationHop> = self.chain.iter().chain(hops).cloned().collect();
-        let age_seconds =
-            seconds_between(chain.first(), chain.last()).map_or(self.age_seconds, |age| age.max(self.age_seconds));
+        let age_seconds = seconds_between(chain.first(), chain.last())
+            .map_or(self.age_seconds, |age| age.max(self.age_seconds));
         DelegationExtension {
             depth: i64::try_from(chain.len()).unwrap_or(i64::MAX),
             origin_subject_id: self
@@ -122,9 +131,13 @@ mod tests {
 
     #[test]
     fn a_hop_moves_the_actor_and_leaves_the_origin() {
-        let first = DelegationExtension::default().with_hops(&[hop("alice", "2026-01-01T00:00:00Z")]);
+        let first =
+            DelegationExtension::default().with_hops(&[hop("alice", "2026-01-01T00:00:00Z")]);
         let second = first.with_hops(&[hop("agent", "2026-01-01T00:01:30Z")]);
-        assert_eq!((first.depth, first.delegated, first.age_seconds), (1, true, 0.0));
+        assert_eq!(
+            (first.depth, first.delegated, first.age_seconds),
+            (1, true, 0.0)
+        );
         assert_eq!((second.depth, second.age_seconds), (2, 90.0));
         assert_eq!(second.origin_subject_id.as_deref(), Some("alice"));
         assert_eq!(second.actor_subject_id.as_deref(), Some("agent"));
@@ -132,11 +145,28 @@ mod tests {
 
     #[test]
     fn only_hops_at_the_end_are_growth() {
-        let (alice, bob) = (hop("alice", "2026-01-01T00:00:00Z"), hop("bob", "2026-01-01T00:00:00Z"));
+        let (alice, bob) = (
+            hop("alice", "2026-01-01T00:00:00Z"),
+            hop("bob", "2026-01-01T00:00:00Z"),
+        );
         let chain = |hops: &[DelegationHop]| DelegationExtension::default().with_hops(hops);
         let before = chain(std::slice::from_ref(&alice));
-        assert_eq!(before.added_by(&chain(&[alice.clone(), bob.clone()])).unwrap(), std::slice::from_ref(&bob));
-        assert_eq!(before.added_by(&chain(&[])), Err(DelegationBreak::Shrunk { before: 1, after: 0 }));
-        assert_eq!(before.added_by(&chain(&[bob, alice])), Err(DelegationBreak::Rewritten { hop: 0 }));
+        assert_eq!(
+            before
+                .added_by(&chain(&[alice.clone(), bob.clone()]))
+                .unwrap(),
+            std::slice::from_ref(&bob)
+        );
+        assert_eq!(
+            before.added_by(&chain(&[])),
+            Err(DelegationBreak::Shrunk {
+                before: 1,
+                after: 0
+            })
+        );
+        assert_eq!(
+            before.added_by(&chain(&[bob, alice])),
+            Err(DelegationBreak::Rewritten { hop: 0 })
+        );
     }
 }

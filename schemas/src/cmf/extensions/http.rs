@@ -13,18 +13,22 @@ record! {
     }
 }
 
-/// Members of the other shape in circulation, which splits headers by request and response. Read as this one, it would be
-/// an extension without headers, so it is refused.
+/// Members of the other shape in circulation, which splits headers by request and response. Read as
+/// this one, it would be an extension without headers, so it is refused.
 const SPLIT_FORM: &[&str] = &["request_headers", "response_headers"];
 
 fn one_map_of_headers(fields: &Fields) -> Result<(), CmfError> {
     match SPLIT_FORM.iter().find(|key| fields.has(key)) {
-        Some(found) => Err(CmfError::SplitHeaders { path: fields.path(), found }),
+        Some(found) => Err(CmfError::SplitHeaders {
+            path: fields.path(),
+            found,
+        }),
         None => Ok(()),
     }
 }
 
-/// Header names and values in their order. Names are kept as they were spelled and found in any case.
+/// Header names and values in their order. Names are kept as they were spelled and found in any
+/// case.
 #[derive(Debug, Clone, Default)]
 pub struct Headers(Vec<(String, String)>);
 
@@ -36,7 +40,9 @@ impl Headers {
 
     /// The value of the first header that is called `name` in any case.
     pub fn get(&self, name: &str) -> Option<&str> {
-        self.iter().find(|(own, _)| same_name(own, name)).map(|(_, value)| value)
+        self.iter()
+            .find(|(own, _)| same_name(own, name))
+            .map(|(_, value)| value)
     }
 
     /// Sets the header that is spelled exactly `name`, at the end if it is new.
@@ -50,7 +56,9 @@ impl Headers {
 
     /// The headers in their order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&str, &str)> {
-        self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()))
+        self.0
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
     fn sorted(&self) -> Vec<&(String, String)> {
@@ -85,7 +93,9 @@ impl Eq for Headers {}
 impl<N: Into<String>, V: Into<String>> FromIterator<(N, V)> for Headers {
     fn from_iter<I: IntoIterator<Item = (N, V)>>(headers: I) -> Self {
         let mut collected = Headers::default();
-        headers.into_iter().for_each(|(name, value)| collected.set(name, value));
+        headers
+            .into_iter()
+            .for_each(|(name, value)| collected.set(name, value));
         collected
     }
 }
@@ -94,16 +104,23 @@ impl Read for Headers {
     const EXPECTED: &'static str = "object";
 
     fn read(json: &Json, place: &Place) -> Result<Self, CmfError> {
-        let object = json.as_object().ok_or_else(|| wrong_type::<Self>(json, place))?;
-        let header = |(name, value): (&str, &Json)| Ok((name.to_owned(), String::read(value, &place.key(name))?));
-        Ok(Headers(object.iter().map(header).collect::<Result<_, _>>()?))
+        let object = json
+            .as_object()
+            .ok_or_else(|| wrong_type::<Self>(json, place))?;
+        let header = |(name, value): (&str, &Json)| {
+            Ok((name.to_owned(), String::read(value, &place.key(name))?))
+        };
+        Ok(Headers(
+            object.iter().map(header).collect::<Result<_, _>>()?,
+        ))
     }
 }
 
 impl Write for Headers {
     fn write(&self) -> Json<'static> {
         let mut object = Object::new();
-        self.iter().for_each(|(name, value)| object.append_new(name.to_owned(), value.to_owned()));
+        self.iter()
+            .for_each(|(name, value)| object.append_new(name.to_owned(), value.to_owned()));
         Json::Object(object)
     }
 }

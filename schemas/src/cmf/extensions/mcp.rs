@@ -90,7 +90,10 @@ impl Read for McpExtension {
         let prompt = fields.optional("prompt")?.map(McpEntity::Prompt);
         let mut set = [tool, resource, prompt].into_iter().flatten();
         match (set.next(), set.next()) {
-            (_, Some(_)) => Err(CmfError::MoreThanOne { path: fields.path(), expected: MEMBERS }),
+            (_, Some(_)) => Err(CmfError::MoreThanOne {
+                path: fields.path(),
+                expected: MEMBERS,
+            }),
             (entity, None) => Ok(McpExtension { entity }),
         }
     }

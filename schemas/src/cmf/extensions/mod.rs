@@ -9,14 +9,17 @@ mod mcp;
 mod security;
 
 pub use context::{
-    AgentExtension, CompletionExtension, ConversationContext, FrameworkExtension, HISTORY_LIMIT_MESSAGES, LlmExtension,
-    MetaExtension, ProvenanceExtension, RequestExtension, TokenUsage,
+    AgentExtension, CompletionExtension, ConversationContext, FrameworkExtension,
+    HISTORY_LIMIT_MESSAGES, LlmExtension, MetaExtension, ProvenanceExtension, RequestExtension,
+    TokenUsage,
 };
 pub use delegation::{DelegationBreak, DelegationExtension, DelegationHop};
 pub(super) use http::same_name;
 pub use http::{Headers, HttpExtension};
 pub use mcp::{McpEntity, McpExtension, PromptMetadata, ResourceMetadata, ToolMetadata};
-pub use security::{DataPolicy, ObjectSecurityProfile, RetentionPolicy, SecurityExtension, Subject};
+pub use security::{
+    DataPolicy, ObjectSecurityProfile, RetentionPolicy, SecurityExtension, Subject,
+};
 
 use super::record::record;
 use crate::json::Object;

@@ -84,11 +84,15 @@ record! {
 }
 
 impl DataPolicy {
-    /// True if `action` may be done with the output: it isn't denied, and it is allowed where only some actions are.
+    /// True if `action` may be done with the output: it isn't denied, and it is allowed where only
+    /// some actions are.
     pub fn permits(&self, action: &str) -> bool {
         let is_action = |name: &String| name == action;
         !self.denied_actions.iter().any(is_action)
-            && self.allowed_actions.as_ref().is_none_or(|allowed| allowed.iter().any(is_action))
+            && self
+                .allowed_actions
+                .as_ref()
+                .is_none_or(|allowed| allowed.iter().any(is_action))
     }
 }
 
@@ -107,6 +111,10 @@ record! {
 
 impl Default for RetentionPolicy {
     fn default() -> Self {
-        RetentionPolicy { max_age_seconds: None, policy: "persistent".to_owned(), delete_after: None }
+        RetentionPolicy {
+            max_age_seconds: None,
+            policy: "persistent".to_owned(),
+            delete_after: None,
+        }
     }
 }

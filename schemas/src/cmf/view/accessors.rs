@@ -31,12 +31,14 @@ impl<'a> MessageView<'a> {
 
     /// True if the subject has the role, spelled exactly.
     pub fn has_role(&self, role: &str) -> bool {
-        self.subject().is_some_and(|subject| subject.roles.contains(role))
+        self.subject()
+            .is_some_and(|subject| subject.roles.contains(role))
     }
 
     /// True if the subject has the permission, spelled exactly.
     pub fn has_permission(&self, permission: &str) -> bool {
-        self.subject().is_some_and(|subject| subject.permissions.contains(permission))
+        self.subject()
+            .is_some_and(|subject| subject.permissions.contains(permission))
     }
 
     /// Security labels of the message.
@@ -107,13 +109,17 @@ impl<'a> MessageView<'a> {
         self.entities().find_map(|entity| data.get(entity))
     }
 
-    /// What the entity is looked up by: its name, and for resources their URI, which is what §3.6.2 keys them by.
+    /// What the entity is looked up by: its name, and for resources their URI, which is what §3.6.2
+    /// keys them by.
     fn entities(&self) -> impl Iterator<Item = &'a str> {
         let uri = match self.part {
             Part::Resource(resource) => Some(resource.uri.as_str()),
             Part::ResourceRef(reference) => Some(reference.uri.as_str()),
             _ => None,
         };
-        [self.name(), uri].into_iter().flatten().filter(|entity| !entity.is_empty())
+        [self.name(), uri]
+            .into_iter()
+            .flatten()
+            .filter(|entity| !entity.is_empty())
     }
 }

@@ -1,17 +1,20 @@
-//! A view as one object, for policy engines outside and for people (§4.7): members in a fixed order, secrets left out.
+//! A view as one object, for policy engines outside and for people (§4.7): members in a fixed
+//! order, secrets left out.
 
 use super::MessageView;
 use super::properties::Property;
 use super::sink::{DictSink, JsonTree};
 use crate::cmf::access::VisibleSubject;
-use crate::cmf::extensions::{AgentExtension, DataPolicy, Headers, ObjectSecurityProfile, same_name};
+use crate::cmf::extensions::{
+    AgentExtension, DataPolicy, Headers, ObjectSecurityProfile, same_name,
+};
 use crate::json::{Json, Object};
 
 /// Which headers never leave in a serialised view. Names are compared in any case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum HeaderStripping {
-    /// All headers that are known to carry credentials: the specification's three, `Set-Cookie`, `Proxy-Authorization` and
-    /// `X-Auth-Token`.
+    /// All headers that are known to carry credentials: the specification's three, `Set-Cookie`,
+    /// `Proxy-Authorization` and `X-Auth-Token`.
     #[default]
     Credentials,
     /// The three that the specification names (§3.5): `Authorization`, `Cookie`, `X-API-Key`.
@@ -20,8 +23,14 @@ pub enum HeaderStripping {
 
 impl HeaderStripping {
     fn names(self) -> &'static [&'static str] {
-        const NAMES: &[&str] =
-            &["authorization", "cookie", "x-api-key", "set-cookie", "proxy-authorization", "x-auth-token"];
+        const NAMES: &[&str] = &[
+            "authorization",
+            "cookie",
+            "x-api-key",
+            "set-cookie",
+            "proxy-authorization",
+            "x-auth-token",
+        ];
         match self {
             HeaderStripping::Credentials => NAMES,
             HeaderStripping::Specified => NAMES.split_at(3).0,
@@ -30,7 +39,9 @@ impl HeaderStripping {
 
     /// True if a header of this name is left out.
     pub fn strips(self, name: &str) -> bool {
-        self.names().iter().any(|sensitive| same_name(name, sensitive))
+        self.names()
+            .iter()
+            .any(|sensitive| same_name(name, sensitive))
     }
 }
 
@@ -39,7 +50,8 @@ impl HeaderStripping {
 pub struct DictOptions {
     /// The content and its size.
     pub content: bool,
-    /// The arguments. The specification keeps them where content is left out, although they are the same data.
+    /// The arguments. The specification keeps them where content is left out, although they are the
+    /// same data.
     pub arguments: bool,
     /// What the extensions say.
     pub context: bool,
@@ -49,7 +61,12 @@ pub struct DictOptions {
 
 impl Default for DictOptions {
     fn default() -> Self {
-        DictOptions { content: true, arguments: true, context: true, headers: HeaderStripping::default() }
+        DictOptions {
+            content: true,
+            arguments: true,
+            context: true,
+            headers: HeaderStripping::default(),
+        }
     }
 }
 
@@ -164,7 +181,11 @@ struct Block<'s, S: DictSink> {
 
 impl<'s, S: DictSink> Block<'s, S> {
     fn new(key: &'static str, sink: &'s mut S) -> Self {
-        Block { key, opened: false, sink }
+        Block {
+            key,
+            opened: false,
+            sink,
+        }
     }
 
     /// The place of the member `key`.
@@ -191,15 +212,26 @@ fn write_subject(sink: &mut impl DictSink, subject: &VisibleSubject) {
     sink.text(subject.id);
     sink.key("type");
     sink.text(subject.subject_type.as_str());
-    for (key, set) in [("roles", subject.roles), ("permissions", subject.permissions), ("teams", subject.teams)] {
+    for (key, set) in [
+        ("roles", subject.roles),
+        ("permissions", subject.permissions),
+        ("teams", subject.teams),
+    ] {
         sink.key(key);
         write_texts(sink, set.iter());
     }
     sink.close_object();
 }
 
-fn write_headers<S: DictSink>(context: &mut Block<S>, headers: &Headers, stripping: HeaderStripping) {
-    let mut safe = headers.iter().filter(|(name, _)| !stripping.strips(name)).peekable();
+fn write_headers<S: DictSink>(
+    context: &mut Block<S>,
+    headers: &Headers,
+    stripping: HeaderStripping,
+) {
+    let mut safe = headers
+        .iter()
+        .filter(|(name, _)| !stripping.strips(name))
+        .peekable();
     if safe.peek().is_none() {
         return;
     }
@@ -239,7 +271,12 @@ fn write_policy(sink: &mut impl DictSink, policy: &DataPolicy) {
         sink.key("retention");
         sink.open_object();
         sink.key("max_age_seconds");
-        write_property(sink, retention.max_age_seconds.map_or(Property::Null, Property::Integer));
+        write_property(
+            sink,
+            retention
+                .max_age_seconds
+                .map_or(Property::Null, Property::Integer),
+        );
         sink.key("policy");
         sink.text(&retention.policy);
         sink.key("delete_after");
@@ -254,12 +291,19 @@ fn write_agent<S: DictSink>(context: &mut Block<S>, agent: &AgentExtension) {
     let members = [
         ("input", Property::text(agent.input.as_ref())),
         ("session_id", Property::text(agent.session_id.as_ref())),
-        ("conversation_id", Property::text(agent.conversation_id.as_ref())),
+        (
+            "conversation_id",
+            Property::text(agent.conversation_id.as_ref()),
+        ),
         ("turn", agent.turn.map_or(Property::Null, Property::Integer)),
         ("agent_id", Property::text(agent.agent_id.as_ref())),
-        ("parent_agent_id", Property::text(agent.parent_agent_id.as_ref())),
+        (
+            "parent_agent_id",
+            Property::text(agent.parent_agent_id.as_ref()),
+        ),
     ];
-    let is_set = |(_, value): &(&str, Property)| !matches!(value, Property::Null | Property::Text(""));
+    let is_set =
+        |(_, value): &(&str, Property)| !matches!(value, Property::Null | Property::Text(""));
     if !members.iter().any(is_set) {
         return;
     }

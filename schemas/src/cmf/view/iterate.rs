@@ -10,8 +10,18 @@ use crate::cmf::vocabulary::Role;
 
 /// The views of `message`: as many as it has parts. `access` says what they show of its extensions.
 pub fn views<'a>(message: &'a Message, access: Access<'a>) -> Views<'a> {
-    let innermost = Level { parts: message.content.iter(), messages: [].iter(), role: message.role };
-    Views { access, hook: None, recursive: false, innermost, outer: Vec::new() }
+    let innermost = Level {
+        parts: message.content.iter(),
+        messages: [].iter(),
+        role: message.role,
+    };
+    Views {
+        access,
+        hook: None,
+        recursive: false,
+        innermost,
+        outer: Vec::new(),
+    }
 }
 
 /// An iterator over views. Allocates only where it descends.
@@ -52,8 +62,8 @@ impl<'a> Views<'a> {
         self
     }
 
-    /// The same views and, after that of a prompt result, those of its messages, at any depth. Without this nobody sees
-    /// what nested messages hold.
+    /// The same views and, after that of a prompt result, those of its messages, at any depth.
+    /// Without this nobody sees what nested messages hold.
     pub fn recursive(mut self) -> Self {
         self.recursive = true;
         self
@@ -61,8 +71,13 @@ impl<'a> Views<'a> {
 
     fn descend(&mut self, part: &'a Part) {
         if let (true, Part::PromptResult(result)) = (self.recursive, part) {
-            let nested = Level { parts: [].iter(), messages: result.messages.iter(), role: self.innermost.role };
-            self.outer.push(std::mem::replace(&mut self.innermost, nested));
+            let nested = Level {
+                parts: [].iter(),
+                messages: result.messages.iter(),
+                role: self.innermost.role,
+            };
+            self.outer
+                .push(std::mem::replace(&mut self.innermost, nested));
         }
     }
 }

@@ -1,8 +1,8 @@
 //! Message views: one part of a message as policies and queries see it (§4).
 //!
-//! A view borrows the part, the role, the extensions and the consumer's capabilities; it hands out shared references only,
-//! so nothing reachable from it can change what is read later. Text that must be formed (the JSON of arguments, the URI of
-//! a tool) is formed at most once.
+//! A view borrows the part, the role, the extensions and the consumer's capabilities; it hands out
+//! shared references only, so nothing reachable from it can change what is read later. Text that
+//! must be formed (the JSON of arguments, the URI of a tool) is formed at most once.
 
 mod accessors;
 mod dict;
@@ -35,12 +35,16 @@ pub enum Direction {
 }
 
 impl Direction {
-    /// The direction of a kind of content under a role. Requests go in, results come out, and the rest follows the role: a
-    /// tool's text comes out as a model's does.
+    /// The direction of a kind of content under a role. Requests go in, results come out, and the
+    /// rest follows the role: a tool's text comes out as a model's does.
     pub const fn of(kind: ContentType, role: Role) -> Direction {
         match kind {
-            ContentType::ToolCall | ContentType::PromptRequest | ContentType::ResourceRef => Direction::Pre,
-            ContentType::ToolResult | ContentType::PromptResult | ContentType::Resource => Direction::Post,
+            ContentType::ToolCall | ContentType::PromptRequest | ContentType::ResourceRef => {
+                Direction::Pre
+            }
+            ContentType::ToolResult | ContentType::PromptResult | ContentType::Resource => {
+                Direction::Post
+            }
             _ => match role {
                 Role::System | Role::Developer | Role::User => Direction::Pre,
                 Role::Assistant | Role::Tool => Direction::Post,
@@ -79,8 +83,22 @@ pub struct MessageView<'a> {
 }
 
 impl<'a> MessageView<'a> {
-    fn new(part: &'a Part, role: Role, access: Access<'a>, hook: Option<&'a str>, depth: usize) -> Self {
-        MessageView { part, role, access, hook, depth, content: OnceCell::new(), uri: OnceCell::new() }
+    fn new(
+        part: &'a Part,
+        role: Role,
+        access: Access<'a>,
+        hook: Option<&'a str>,
+        depth: usize,
+    ) -> Self {
+        MessageView {
+            part,
+            role,
+            access,
+            hook,
+            depth,
+            content: OnceCell::new(),
+            uri: OnceCell::new(),
+        }
     }
 
     /// What the part holds.
@@ -135,12 +153,18 @@ impl<'a> MessageView<'a> {
 
     /// True for requests and results of prompt templates.
     pub fn is_prompt(&self) -> bool {
-        matches!(self.kind(), ContentType::PromptRequest | ContentType::PromptResult)
+        matches!(
+            self.kind(),
+            ContentType::PromptRequest | ContentType::PromptResult
+        )
     }
 
     /// True for resources and references to them.
     pub fn is_resource(&self) -> bool {
-        matches!(self.kind(), ContentType::Resource | ContentType::ResourceRef)
+        matches!(
+            self.kind(),
+            ContentType::Resource | ContentType::ResourceRef
+        )
     }
 
     /// True for text and reasoning.
@@ -167,9 +191,12 @@ impl<'a> MessageView<'a> {
         }
     }
 
-    /// The text that a scanner reads: the part's text, or JSON of arguments and structured results. Formed once.
+    /// The text that a scanner reads: the part's text, or JSON of arguments and structured results.
+    /// Formed once.
     pub fn content(&self) -> Option<&str> {
-        self.content.get_or_init(|| text::content(self.part)).as_deref()
+        self.content
+            .get_or_init(|| text::content(self.part))
+            .as_deref()
     }
 
     /// True if there is text, even empty text. Forms none.
@@ -179,18 +206,24 @@ impl<'a> MessageView<'a> {
             Part::ToolResult(result) => result.content.is_some(),
             Part::Resource(resource) => resource.content.is_some(),
             Part::PromptResult(result) => result.content.is_some(),
-            Part::ResourceRef(_) | Part::Image(_) | Part::Video(_) | Part::Audio(_) | Part::Document(_) => false,
+            Part::ResourceRef(_)
+            | Part::Image(_)
+            | Part::Video(_)
+            | Part::Audio(_)
+            | Part::Document(_) => false,
         }
     }
 
-    /// The identifier: a resource's own, a made one for tools and templates. Formed once; names go in as they are.
+    /// The identifier: a resource's own, a made one for tools and templates. Formed once; names go
+    /// in as they are.
     pub fn uri(&self) -> Option<&str> {
         self.uri.get_or_init(|| text::uri(self.part)).as_deref()
     }
 
     /// True if there is an identifier and it fits `pattern`.
     pub fn matches_uri_pattern(&self, pattern: &UriPattern) -> bool {
-        self.uri().is_some_and(|uri| !uri.is_empty() && pattern.matches(uri))
+        self.uri()
+            .is_some_and(|uri| !uri.is_empty() && pattern.matches(uri))
     }
 
     /// The MIME type of a resource or of media.
@@ -205,15 +238,20 @@ impl<'a> MessageView<'a> {
         }
     }
 
-    /// Bytes of the content. For a resource the declared size, else that of the text or bytes embedded unless they are empty.
+    /// Bytes of the content. For a resource the declared size, else that of the text or bytes
+    /// embedded unless they are empty.
     pub fn size_bytes(&self) -> Option<i64> {
         match self.part {
             Part::Resource(resource) => resource.size_bytes.or_else(|| {
                 let text = resource.content.as_ref().map(String::len);
                 let bytes = resource.blob.as_ref().map(|blob| blob.0.len());
-                text.or(bytes).filter(|size| *size > 0).and_then(|size| i64::try_from(size).ok())
+                text.or(bytes)
+                    .filter(|size| *size > 0)
+                    .and_then(|size| i64::try_from(size).ok())
             }),
-            _ => self.content().and_then(|text| i64::try_from(text.len()).ok()),
+            _ => self
+                .content()
+                .and_then(|text| i64::try_from(text.len()).ok()),
         }
     }
 
@@ -241,8 +279,11 @@ impl<'a> MessageView<'a> {
         Properties::of(self.part)
     }
 
-    /// The property `name`; `None` if the kind has no such property, [`Property::Null`] if it is unset.
+    /// The property `name`; `None` if the kind has no such property, [`Property::Null`] if it is
+    /// unset.
     pub fn property(&self, name: &str) -> Option<Property<'a>> {
-        self.properties().find(|(key, _)| *key == name).map(|(_, value)| value)
+        self.properties()
+            .find(|(key, _)| *key == name)
+            .map(|(_, value)| value)
     }
 }

@@ -47,7 +47,10 @@ impl<'a> Properties<'a> {
     pub(super) fn of(part: &'a Part) -> Self {
         let entries = match part {
             Part::Resource(resource) => [
-                Some(("resource_type", Property::Text(resource.resource_type.as_str()))),
+                Some((
+                    "resource_type",
+                    Property::Text(resource.resource_type.as_str()),
+                )),
                 Some(("version", Property::text(resource.version.as_ref()))),
                 Some(("annotations", Property::Object(&resource.annotations))),
             ],
@@ -61,12 +64,17 @@ impl<'a> Properties<'a> {
                 Some(("tool_name", Property::Text(&result.tool_name))),
                 None,
             ],
-            Part::PromptRequest(request) => {
-                [Some(("server_id", Property::text(request.server_id.as_ref()))), None, None]
-            }
+            Part::PromptRequest(request) => [
+                Some(("server_id", Property::text(request.server_id.as_ref()))),
+                None,
+                None,
+            ],
             Part::PromptResult(result) => [
                 Some(("is_error", Property::Flag(result.is_error))),
-                Some(("message_count", Property::Integer(i64::try_from(result.messages.len()).unwrap_or(i64::MAX)))),
+                Some((
+                    "message_count",
+                    Property::Integer(i64::try_from(result.messages.len()).unwrap_or(i64::MAX)),
+                )),
                 None,
             ],
             _ => [None; 3],

@@ -1,12 +1,12 @@
 //! Where a serialised view goes: a JSON tree, JSON text, or the value type of a policy engine.
 //!
-//! A view tells its members to a [`DictSink`] in their order, so an engine's values are built without a tree or text in
-//! between.
+//! A view tells its members to a [`DictSink`] in their order, so an engine's values are built
+//! without a tree or text in between.
 
 use crate::json::{Json, Object, write_string};
 
-/// Takes in one value, member by member. Calls are well formed: keys and values alternate within objects, no key
-/// comes twice in one, and what is opened is closed.
+/// Takes in one value, member by member. Calls are well formed: keys and values alternate within
+/// objects, no key comes twice in one, and what is opened is closed.
 pub trait DictSink {
     /// An object begins.
     fn open_object(&mut self);
@@ -46,7 +46,9 @@ impl JsonTree {
 
     fn put(&mut self, value: Json<'static>) {
         match self.open.last_mut() {
-            Some(Json::Object(object)) => object.append_new(self.keys.pop().unwrap_or_default(), value),
+            Some(Json::Object(object)) => {
+                object.append_new(self.keys.pop().unwrap_or_default(), value)
+            }
             Some(Json::Array(items)) => items.push(value),
             _ => self.root = value,
         }

@@ -21,7 +21,11 @@ pub(super) fn content(part: &Part) -> Option<Cow<'_, str>> {
                 Some(Cow::Owned(out))
             }
         },
-        Part::ResourceRef(_) | Part::Image(_) | Part::Video(_) | Part::Audio(_) | Part::Document(_) => None,
+        Part::ResourceRef(_)
+        | Part::Image(_)
+        | Part::Video(_)
+        | Part::Audio(_)
+        | Part::Document(_) => None,
     }
 }
 
@@ -30,19 +34,28 @@ pub(super) fn uri(part: &Part) -> Option<Cow<'_, str>> {
     match part {
         Part::Resource(resource) => Some(Cow::Borrowed(&resource.uri)),
         Part::ResourceRef(reference) => Some(Cow::Borrowed(&reference.uri)),
-        Part::ToolCall(call) => Some(Cow::Owned(["tool://", or_none(&call.namespace), "/", &call.name].concat())),
-        Part::ToolResult(result) => Some(Cow::Owned(["tool_result://", &result.tool_name].concat())),
-        Part::PromptRequest(request) => {
-            Some(Cow::Owned(["prompt://", or_none(&request.server_id), "/", &request.name].concat()))
+        Part::ToolCall(call) => Some(Cow::Owned(
+            ["tool://", or_none(&call.namespace), "/", &call.name].concat(),
+        )),
+        Part::ToolResult(result) => {
+            Some(Cow::Owned(["tool_result://", &result.tool_name].concat()))
         }
-        Part::PromptResult(result) => Some(Cow::Owned(["prompt_result://", &result.prompt_name].concat())),
+        Part::PromptRequest(request) => Some(Cow::Owned(
+            ["prompt://", or_none(&request.server_id), "/", &request.name].concat(),
+        )),
+        Part::PromptResult(result) => Some(Cow::Owned(
+            ["prompt_result://", &result.prompt_name].concat(),
+        )),
         _ => None,
     }
 }
 
 /// The namespace or server of a URI; `_` where there is none.
 fn or_none(authority: &Option<String>) -> &str {
-    authority.as_deref().filter(|authority| !authority.is_empty()).unwrap_or("_")
+    authority
+        .as_deref()
+        .filter(|authority| !authority.is_empty())
+        .unwrap_or("_")
 }
 
 fn spaced_object(object: &Object) -> String {
@@ -51,8 +64,9 @@ fn spaced_object(object: &Object) -> String {
     out
 }
 
-/// Appends JSON with a space after each comma and colon, members in their order, numbers as written, non-ASCII text
-/// readable. This is the form that the specification's examples show, and a scanner for `Zürich` finds it.
+/// Appends JSON with a space after each comma and colon, members in their order, numbers as
+/// written, non-ASCII text readable. This is the form that the specification's examples show, and a
+/// scanner for `Zürich` finds it.
 fn write_spaced(json: &Json, out: &mut String) {
     match json {
         Json::Array(items) => {
@@ -85,10 +99,14 @@ mod tests {
 
     #[test]
     fn json_text_keeps_order_and_spelling_and_stays_readable() {
-        let json = Json::parse(r#"{"z":"Zürich","n":1.0,"l":[1,{"e":{}},[]],"x":null}"#.as_bytes()).unwrap();
+        let json = Json::parse(r#"{"z":"Zürich","n":1.0,"l":[1,{"e":{}},[]],"x":null}"#.as_bytes())
+            .unwrap();
         let mut out = String::new();
         write_spaced(&json, &mut out);
-        assert_eq!(out, r#"{"z": "Zürich", "n": 1.0, "l": [1, {"e": {}}, []], "x": null}"#);
+        assert_eq!(
+            out,
+            r#"{"z": "Zürich", "n": 1.0, "l": [1, {"e": {}}, []], "x": null}"#
+        );
         assert_eq!(Json::parse(out.as_bytes()), Ok(json));
     }
 }

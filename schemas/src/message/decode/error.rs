@@ -35,11 +35,17 @@ pub enum Problem {
 
 impl DecodeError {
     pub(super) fn new(problem: Problem) -> Self {
-        DecodeError { steps: Vec::new(), problem }
+        DecodeError {
+            steps: Vec::new(),
+            problem,
+        }
     }
 
     pub(super) fn kind(expected: &'static str, found: &Json) -> Self {
-        Self::new(Problem::Kind { expected, found: found.kind() })
+        Self::new(Problem::Kind {
+            expected,
+            found: found.kind(),
+        })
     }
 
     pub(super) fn inside(mut self, key: &str) -> Self {
@@ -64,7 +70,9 @@ impl fmt::Display for DecodeError {
         write!(formatter, "{}: ", self.path())?;
         match &self.problem {
             Problem::Missing => formatter.write_str("missing"),
-            Problem::Kind { expected, found } => write!(formatter, "expected {expected}, got {found}"),
+            Problem::Kind { expected, found } => {
+                write!(formatter, "expected {expected}, got {found}")
+            }
             Problem::UnknownTag(tag) => write!(formatter, "unknown type `{tag}`"),
             Problem::UnknownValue(value) => write!(formatter, "unknown value `{value}`"),
             Problem::Malformed(value) => write!(formatter, "malformed value `{value}`"),

@@ -26,7 +26,9 @@ impl<'a> Fields<'a> {
     }
 
     pub(super) fn required(&mut self, key: &str) -> Result<Json<'a>, DecodeError> {
-        self.object.remove(key).ok_or_else(|| DecodeError::new(Problem::Missing).inside(key))
+        self.object
+            .remove(key)
+            .ok_or_else(|| DecodeError::new(Problem::Missing).inside(key))
     }
 
     pub(super) fn text(&mut self, key: &str) -> Result<Cow<'a, str>, DecodeError> {
@@ -34,7 +36,10 @@ impl<'a> Fields<'a> {
     }
 
     pub(super) fn optional_text(&mut self, key: &str) -> Result<Option<Cow<'a, str>>, DecodeError> {
-        self.optional(key).map(expect_str).transpose().map_err(|error| error.inside(key))
+        self.optional(key)
+            .map(expect_str)
+            .transpose()
+            .map_err(|error| error.inside(key))
     }
 
     pub(super) fn object(&mut self, key: &str) -> Result<Object<'a>, DecodeError> {
@@ -47,7 +52,9 @@ impl<'a> Fields<'a> {
     pub(super) fn boolean(&mut self, key: &str, default: bool) -> Result<bool, DecodeError> {
         match self.object.remove(key) {
             None => Ok(default),
-            Some(json) => json.as_bool().ok_or_else(|| DecodeError::kind("boolean", &json).inside(key)),
+            Some(json) => json
+                .as_bool()
+                .ok_or_else(|| DecodeError::kind("boolean", &json).inside(key)),
         }
     }
 
@@ -56,25 +63,38 @@ impl<'a> Fields<'a> {
         match (self.object.remove(key), default) {
             (None, Some(default)) => Ok(default),
             (None, None) => Err(DecodeError::new(Problem::Missing).inside(key)),
-            (Some(json), _) => json.as_u64().ok_or_else(|| DecodeError::kind("unsigned integer", &json).inside(key)),
+            (Some(json), _) => json
+                .as_u64()
+                .ok_or_else(|| DecodeError::kind("unsigned integer", &json).inside(key)),
         }
     }
 
     /// Text that must be one of a closed set of names.
-    pub(super) fn named<T>(&mut self, key: &str, read: impl Fn(&str) -> Option<T>) -> Result<T, DecodeError> {
+    pub(super) fn named<T>(
+        &mut self,
+        key: &str,
+        read: impl Fn(&str) -> Option<T>,
+    ) -> Result<T, DecodeError> {
         let text = self.text(key)?;
-        read(&text).ok_or_else(|| DecodeError::new(Problem::UnknownValue(text.into_owned())).inside(key))
+        read(&text)
+            .ok_or_else(|| DecodeError::new(Problem::UnknownValue(text.into_owned())).inside(key))
     }
 
     /// Text of a certain form.
-    pub(super) fn parsed<T>(&mut self, key: &str, read: impl Fn(&str) -> Option<T>) -> Result<T, DecodeError> {
+    pub(super) fn parsed<T>(
+        &mut self,
+        key: &str,
+        read: impl Fn(&str) -> Option<T>,
+    ) -> Result<T, DecodeError> {
         let text = self.text(key)?;
-        read(&text).ok_or_else(|| DecodeError::new(Problem::Malformed(text.into_owned())).inside(key))
+        read(&text)
+            .ok_or_else(|| DecodeError::new(Problem::Malformed(text.into_owned())).inside(key))
     }
 }
 
 pub(super) fn expect_object<'j, 'a>(json: &'j Json<'a>) -> Result<&'j Object<'a>, DecodeError> {
-    json.as_object().ok_or_else(|| DecodeError::kind("object", json))
+    json.as_object()
+        .ok_or_else(|| DecodeError::kind("object", json))
 }
 
 pub(super) fn expect_str(json: Json<'_>) -> Result<Cow<'_, str>, DecodeError> {

@@ -10,11 +10,14 @@ use crate::json::{Json, Object};
 use crate::message::block::{Origin, UnknownBlock};
 use crate::message::encode::{TIME_SOURCE, WIRE_BLOCKS};
 use crate::message::{
-    ContentBlock, Message, MessageMetadata, MessageStatus, RoutingDecisionRecord, RoutingMode, TimeSource, Usage,
+    ContentBlock, Message, MessageMetadata, MessageStatus, RoutingDecisionRecord, RoutingMode,
+    TimeSource, Usage,
 };
 
 pub(super) fn metadata(json: Json<'_>) -> Result<MessageMetadata<'_>, DecodeError> {
-    let Json::Object(object) = json else { return Err(DecodeError::kind("object", &json)) };
+    let Json::Object(object) = json else {
+        return Err(DecodeError::kind("object", &json));
+    };
     let mut fields = Fields::new(object);
     let status = match fields.optional("status") {
         Some(json) => read_status(json).map_err(|error| error.inside("status"))?,
@@ -36,7 +39,11 @@ pub(super) fn metadata(json: Json<'_>) -> Result<MessageMetadata<'_>, DecodeErro
 
 /// Takes who gave the message's time out of the unknown fields.
 pub(super) fn restore_time_source(message: &mut Message<'_>) {
-    let noted = message.metadata.unknown_fields.get(TIME_SOURCE).and_then(Json::as_str);
+    let noted = message
+        .metadata
+        .unknown_fields
+        .get(TIME_SOURCE)
+        .and_then(Json::as_str);
     if let Some(source) = noted.and_then(TimeSource::from_name) {
         message.metadata.unknown_fields.remove(TIME_SOURCE);
         message.created_at = message.created_at.given_by(source);
@@ -45,7 +52,8 @@ pub(super) fn restore_time_source(message: &mut Message<'_>) {
 
 fn read_status(json: Json<'_>) -> Result<MessageStatus, DecodeError> {
     let text = expect_str(json)?;
-    MessageStatus::from_text(&text).ok_or_else(|| DecodeError::new(Problem::UnknownValue(text.into_owned())))
+    MessageStatus::from_text(&text)
+        .ok_or_else(|| DecodeError::new(Problem::UnknownValue(text.into_owned())))
 }
 
 fn optional<'a, T>(
@@ -68,7 +76,10 @@ fn routing(object: Object<'_>) -> Result<RoutingDecisionRecord<'_>, DecodeError>
         reason: fields.text("reason")?,
         rule_name: fields.optional_text("rule_name")?,
         confidence: match fields.optional("confidence") {
-            Some(json) => Some(json.as_f64().ok_or_else(|| DecodeError::kind("number", &json).inside("confidence"))?),
+            Some(json) => Some(
+                json.as_f64()
+                    .ok_or_else(|| DecodeError::kind("number", &json).inside("confidence"))?,
+            ),
             None => None,
         },
         alternatives_considered: alternatives(fields.optional("alternatives_considered"))
@@ -81,7 +92,9 @@ fn alternatives(json: Option<Json<'_>>) -> Result<Vec<Cow<'_, str>>, DecodeError
         None => Ok(Vec::new()),
         Some(Json::Array(items)) => {
             let texts = items.into_iter().enumerate();
-            texts.map(|(index, item)| expect_str(item).map_err(|error| error.at(index))).collect()
+            texts
+                .map(|(index, item)| expect_str(item).map_err(|error| error.at(index)))
+                .collect()
         }
         Some(other) => Err(DecodeError::kind("array", &other)),
     }
@@ -102,7 +115,8 @@ fn usage(object: Object<'_>) -> Result<Usage<'_>, DecodeError> {
     })
 }
 
-/// A decimal is written as a string; a number is taken by its spelling, so it never passes through a double.
+/// A decimal is written as a string; a number is taken by its spelling, so it never passes through
+/// a double.
 fn decimal(json: Json<'_>) -> Result<Decimal, DecodeError> {
     let text = match &json {
         Json::String(text) => text,
@@ -113,32 +127,52 @@ fn decimal(json: Json<'_>) -> Result<Decimal, DecodeError> {
     exact.map_err(|_| DecodeError::new(Problem::Malformed(text.to_owned())))
 }
 
-/// Puts the blocks that only a provider can name back where they stood (see [`crate::message::encode`]).
+/// Puts the blocks that only a provider can name back where they stood (see
+/// [`crate::message::encode`]).
 ///
 /// What doesn't have the expected form stays in `provider_raw` untouched.
 pub(super) fn restore_wire_blocks(message: &mut Message) {
-    let Some(raw) = &mut message.metadata.provider_raw else { return };
+    let Some(raw) = &mut message.metadata.provider_raw else {
+        return;
+    };
     let mut found = Vec::new();
     for (adapter, mine) in raw.iter_mut() {
-        let Some(mine) = mine.as_object_mut() else { continue };
-        let Some(Json::Array(entries)) = mine.get(WIRE_BLOCKS) else { continue };
+        let Some(mine) = mine.as_object_mut() else {
+            continue;
+        };
+        let Some(Json::Array(entries)) = mine.get(WIRE_BLOCKS) else {
+            continue;
+        };
         let places: Option<Vec<_>> = entries.iter().map(place).collect();
-        let (Some(places), Some(Json::Array(entries))) = (places, mine.remove(WIRE_BLOCKS)) else { continue };
+        let (Some(places), Some(Json::Array(entries))) = (places, mine.remove(WIRE_BLOCKS)) else {
+            continue;
+        };
         for (place, entry) in places.into_iter().zip(entries) {
             if let Json::Array(mut entry) = entry {
-                found.push((place, Cow::Owned(adapter.to_owned()), entry.pop().unwrap_or_default()));
+                found.push((
+                    place,
+                    Cow::Owned(adapter.to_owned()),
+                    entry.pop().unwrap_or_default(),
+                ));
             }
         }
     }
     // In their order, so that each lands where it stood before those behind it do.
     found.sort_by_key(|(place, ..)| *place);
     for ((outer, inner), adapter, json) in found {
-        let block = ContentBlock::Unknown(UnknownBlock { origin: Origin::Wire(adapter), json });
+        let block = ContentBlock::Unknown(UnknownBlock {
+            origin: Origin::Wire(adapter),
+            json,
+        });
         match (inner, message.content.get_mut(outer)) {
             (Some(inner), Some(ContentBlock::ToolResult(result))) => {
-                result.content.insert(inner.min(result.content.len()), block);
+                result
+                    .content
+                    .insert(inner.min(result.content.len()), block);
             }
-            _ => message.content.insert(outer.min(message.content.len()), block),
+            _ => message
+                .content
+                .insert(outer.min(message.content.len()), block),
         }
     }
 }

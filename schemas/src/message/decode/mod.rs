@@ -1,11 +1,12 @@
 //! JSON to messages, strictly or tolerantly (§10.3).
 //!
 //! Strict decoding refuses a block whose type isn't one of the six. Tolerant decoding keeps it as
-//! [`ContentBlock::Unknown`] with a warning, in tool results too. Both keep fields that they don't know, refuse a known
-//! block that is malformed, and bring a message of an older version up to date first.
+//! [`ContentBlock::Unknown`] with a warning, in tool results too. Both keep fields that they don't
+//! know, refuse a known block that is malformed, and bring a message of an older version up to date
+//! first.
 //!
-//! What lives here: the shape of the JSON. What doesn't: the rules that a well-formed message may still break
-//! ([`super::validate`]).
+//! What lives here: the shape of the JSON. What doesn't: the rules that a well-formed message may
+//! still break ([`super::validate`]).
 
 mod error;
 mod fields;
@@ -41,7 +42,11 @@ pub struct DecodeWarning {
 impl fmt::Display for DecodeWarning {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = self.block_type.as_deref().unwrap_or("(none)");
-        write!(formatter, "{}: unknown content block type `{name}` is kept but not read (§10.3)", self.path)
+        write!(
+            formatter,
+            "{}: unknown content block type `{name}` is kept but not read (§10.3)",
+            self.path
+        )
     }
 }
 
@@ -54,14 +59,18 @@ pub struct Migration {
     pub apply: fn(&mut Object),
 }
 
-/// The migrations up to [`SCHEMA_VERSION`], in order. The first version has no predecessor, so there is none yet.
+/// The migrations up to [`SCHEMA_VERSION`], in order. The first version has no predecessor, so
+/// there is none yet.
 pub const MIGRATIONS: &[Migration] = &[];
 
 /// Reads one message, after the migrations that its version needs.
 ///
 /// # Errors
 /// The first field that is missing or of the wrong kind, with its path.
-pub fn decode_message<'a>(json: &'a Json<'_>, mode: Mode) -> Result<(Message<'a>, Vec<DecodeWarning>), DecodeError> {
+pub fn decode_message<'a>(
+    json: &'a Json<'_>,
+    mode: Mode,
+) -> Result<(Message<'a>, Vec<DecodeWarning>), DecodeError> {
     decode_message_with(json, mode, MIGRATIONS)
 }
 
@@ -73,9 +82,9 @@ pub fn decode_message_with<'a>(
 ) -> Result<(Message<'a>, Vec<DecodeWarning>), DecodeError> {
     let object = expect_object(json)?;
     let stored = match object.get("schema_version") {
-        Some(version) => {
-            version.as_i64().ok_or_else(|| DecodeError::kind("integer", version).inside("schema_version"))?
-        }
+        Some(version) => version
+            .as_i64()
+            .ok_or_else(|| DecodeError::kind("integer", version).inside("schema_version"))?,
         None => SCHEMA_VERSION,
     };
     let mut object = object.reborrow();
@@ -101,7 +110,8 @@ fn message<'a>(
     let session_id = fields.text("session_id")?;
     let role = fields.named("role", Role::from_text)?;
     let content = fields.required("content")?;
-    let content = take_blocks(content, mode, "$.content", warnings).map_err(|error| error.inside("content"))?;
+    let content = take_blocks(content, mode, "$.content", warnings)
+        .map_err(|error| error.inside("content"))?;
     let created_at = fields.parsed("created_at", Timestamp::parse)?;
     let mut message = Message::new(id, session_id, role, content, created_at);
     if let Some(json) = fields.optional("metadata") {
@@ -131,7 +141,10 @@ pub fn decode_blocks<'a>(
     mode: Mode,
 ) -> Result<(Vec<ContentBlock<'a>>, Vec<DecodeWarning>), DecodeError> {
     let mut warnings = Vec::new();
-    Ok((take_blocks(json.reborrow(), mode, "$", &mut warnings)?, warnings))
+    Ok((
+        take_blocks(json.reborrow(), mode, "$", &mut warnings)?,
+        warnings,
+    ))
 }
 
 fn take_blocks<'a>(
@@ -140,9 +153,12 @@ fn take_blocks<'a>(
     path: &str,
     warnings: &mut Vec<DecodeWarning>,
 ) -> Result<Vec<ContentBlock<'a>>, DecodeError> {
-    let Json::Array(items) = json else { return Err(DecodeError::kind("array", &json)) };
+    let Json::Array(items) = json else {
+        return Err(DecodeError::kind("array", &json));
+    };
     let blocks = items.into_iter().enumerate().map(|(index, item)| {
-        take_block(item, mode, &format!("{path}[{index}]"), warnings).map_err(|error| error.at(index))
+        take_block(item, mode, &format!("{path}[{index}]"), warnings)
+            .map_err(|error| error.at(index))
     });
     blocks.collect()
 }
@@ -153,13 +169,26 @@ fn take_block<'a>(
     path: &str,
     warnings: &mut Vec<DecodeWarning>,
 ) -> Result<ContentBlock<'a>, DecodeError> {
-    let tag = expect_object(&json)?.get("type").and_then(Json::as_str).map(str::to_owned);
+    let tag = expect_object(&json)?
+        .get("type")
+        .and_then(Json::as_str)
+        .map(str::to_owned);
     match (tag.as_deref(), json) {
-        (Some("tool_result"), Json::Object(object)) => tool_result(Fields::new(object), mode, path, warnings),
-        (Some(tag), Json::Object(object)) if FLAT_TAGS.contains(&tag) => flat_block(tag, Fields::new(object)),
+        (Some("tool_result"), Json::Object(object)) => {
+            tool_result(Fields::new(object), mode, path, warnings)
+        }
+        (Some(tag), Json::Object(object)) if FLAT_TAGS.contains(&tag) => {
+            flat_block(tag, Fields::new(object))
+        }
         (_, json) if mode == Mode::Tolerant => {
-            warnings.push(DecodeWarning { path: path.to_owned(), block_type: tag });
-            Ok(ContentBlock::Unknown(UnknownBlock { origin: Origin::Canonical, json }))
+            warnings.push(DecodeWarning {
+                path: path.to_owned(),
+                block_type: tag,
+            });
+            Ok(ContentBlock::Unknown(UnknownBlock {
+                origin: Origin::Canonical,
+                json,
+            }))
         }
         (Some(tag), _) => Err(DecodeError::new(Problem::UnknownTag(tag.to_owned())).inside("type")),
         (None, _) => Err(DecodeError::new(Problem::Missing).inside("type")),
@@ -175,17 +204,23 @@ fn flat_block<'a>(tag: &str, mut fields: Fields<'a>) -> Result<ContentBlock<'a>,
         "image" => {
             let source = fields.required("source")?;
             let source = image_source(source).map_err(|error| error.inside("source"))?;
-            ContentBlock::Image(ImageBlock { source, media_type: fields.text("media_type")? })
+            ContentBlock::Image(ImageBlock {
+                source,
+                media_type: fields.text("media_type")?,
+            })
         }
         "tool_use" => ContentBlock::ToolUse(ToolUseBlock {
             id: fields.text("id")?,
             name: fields.text("name")?,
             input: fields.object("input")?,
         }),
-        "thinking" => {
-            ContentBlock::Thinking { text: fields.text("text")?, signature: fields.optional_text("signature")? }
-        }
-        _ => ContentBlock::RedactedThinking { data: fields.text("data")? },
+        "thinking" => ContentBlock::Thinking {
+            text: fields.text("text")?,
+            signature: fields.optional_text("signature")?,
+        },
+        _ => ContentBlock::RedactedThinking {
+            data: fields.text("data")?,
+        },
     })
 }
 
@@ -199,13 +234,16 @@ fn tool_result<'a>(
     let inner = format!("{path}.content");
     Ok(ContentBlock::ToolResult(ToolResultBlock {
         tool_use_id: fields.text("tool_use_id")?,
-        content: take_blocks(content, mode, &inner, warnings).map_err(|error| error.inside("content"))?,
+        content: take_blocks(content, mode, &inner, warnings)
+            .map_err(|error| error.inside("content"))?,
         is_error: fields.boolean("is_error", false)?,
     }))
 }
 
 fn image_source(json: Json<'_>) -> Result<ImageSource<'_>, DecodeError> {
-    let Json::Object(object) = json else { return Err(DecodeError::kind("object", &json)) };
+    let Json::Object(object) = json else {
+        return Err(DecodeError::kind("object", &json));
+    };
     let mut fields = Fields::new(object);
     let kind = fields.text("kind")?;
     let data = fields.text("data");
@@ -231,18 +269,29 @@ mod tests {
             r#"[{"type":"tool_result","tool_use_id":"tu_a","content":[{"type":"audio","x":1},{"type":"text","text":"ok"}]},{"x":2}]"#,
         );
         let (decoded, warnings) = decode_blocks(&blocks, Mode::Tolerant).unwrap();
-        let paths: Vec<_> = warnings.iter().map(|warning| warning.path.as_str()).collect();
+        let paths: Vec<_> = warnings
+            .iter()
+            .map(|warning| warning.path.as_str())
+            .collect();
         assert_eq!(paths, ["$[0].content[0]", "$[1]"]);
-        assert!(matches!(&decoded[1], ContentBlock::Unknown(block) if block.origin == Origin::Canonical));
+        assert!(
+            matches!(&decoded[1], ContentBlock::Unknown(block) if block.origin == Origin::Canonical)
+        );
         let error = decode_blocks(&blocks, Mode::Strict).unwrap_err();
-        assert_eq!(error.to_string(), "$[0].content[0].type: unknown type `audio`");
+        assert_eq!(
+            error.to_string(),
+            "$[0].content[0].type: unknown type `audio`"
+        );
     }
 
     #[test]
     fn a_malformed_known_block_fails_in_both_modes_with_its_path() {
         for (text, message) in [
             (r#"[{"type":"text"}]"#, "$[0].text: missing"),
-            (r#"[{"type":"tool_use","id":"a","name":"n","input":[1]}]"#, "$[0].input: expected object, got array"),
+            (
+                r#"[{"type":"tool_use","id":"a","name":"n","input":[1]}]"#,
+                "$[0].input: expected object, got array",
+            ),
             (
                 r#"[{"type":"image","source":{"kind":"ftp","data":"x"},"media_type":"i"}]"#,
                 "$[0].source.kind: unknown value `ftp`",
@@ -251,7 +300,10 @@ mod tests {
             (r#"{}"#, "$: expected array, got object"),
         ] {
             for mode in [Mode::Strict, Mode::Tolerant] {
-                assert_eq!(decode_blocks(&json(text), mode).unwrap_err().to_string(), message);
+                assert_eq!(
+                    decode_blocks(&json(text), mode).unwrap_err().to_string(),
+                    message
+                );
             }
         }
     }
@@ -262,7 +314,10 @@ mod tests {
             let text = object.remove("when").unwrap_or_default();
             object.insert("created_at", text);
         }
-        let migrations = [Migration { from: 0, apply: rename }];
+        let migrations = [Migration {
+            from: 0,
+            apply: rename,
+        }];
         let old = json(
             r#"{"id":"a","session_id":"s","role":"user","content":[],"when":"2026-05-08T12:00:00Z","schema_version":0}"#,
         );
@@ -276,7 +331,17 @@ mod tests {
         let text = r#"{"id":"a","session_id":"s","role":"user","content":[],"created_at":"2026-05-08T12:00:00Z","mood":"good","metadata":{"weather":1}}"#;
         let parsed = json(text);
         let (message, _) = decode_message(&parsed, Mode::Strict).unwrap();
-        assert_eq!(message.unknown_fields.get("mood").and_then(Json::as_str), Some("good"));
-        assert_eq!(message.metadata.unknown_fields.get("weather").and_then(Json::as_u64), Some(1));
+        assert_eq!(
+            message.unknown_fields.get("mood").and_then(Json::as_str),
+            Some("good")
+        );
+        assert_eq!(
+            message
+                .metadata
+                .unknown_fields
+                .get("weather")
+                .and_then(Json::as_u64),
+            Some(1)
+        );
     }
 }

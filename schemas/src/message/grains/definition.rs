@@ -9,7 +9,8 @@ use crate::json::{Json, Object};
 /// A tool as its server lists it, and where and when that was seen.
 #[derive(Debug, Clone, Copy)]
 pub struct ListedTool<'t> {
-    /// The tool's object: `name`, `description`, `inputSchema`, `outputSchema` and whatever else the server says.
+    /// The tool's object: `name`, `description`, `inputSchema`, `outputSchema` and whatever else
+    /// the server says.
     pub tool: &'t Json<'t>,
     /// When it was listed.
     pub listed_at: Timestamp,
@@ -30,7 +31,12 @@ impl ListedTool<'_> {
     /// # Errors
     /// What the encoder refuses: a tool without a name, a time that a grain can't name.
     pub fn grain(&self) -> Result<EncodedGrain, GrainError> {
-        let text = |key| self.tool.get(key).and_then(Json::as_str).unwrap_or_default();
+        let text = |key| {
+            self.tool
+                .get(key)
+                .and_then(Json::as_str)
+                .unwrap_or_default()
+        };
         let schema = |key| self.tool.get(key).and_then(Json::as_object);
         let mut action = Object::new();
         action.insert("type", "action");
@@ -45,7 +51,12 @@ impl ListedTool<'_> {
         action.insert("tool_name", text("name"));
         action.insert("tool_description", self.description());
         action.insert("tool_type", "server");
-        action.insert("input_schema", schema("inputSchema").map(nearest_object).unwrap_or_default());
+        action.insert(
+            "input_schema",
+            schema("inputSchema")
+                .map(nearest_object)
+                .unwrap_or_default(),
+        );
         if let Some(schema) = schema("outputSchema") {
             action.insert("output_schema", nearest_object(schema));
         }
@@ -56,10 +67,19 @@ impl ListedTool<'_> {
         encode(action)
     }
 
-    /// A definition must say something of the tool; of one that its server doesn't describe that is its title or name.
+    /// A definition must say something of the tool; of one that its server doesn't describe that is
+    /// its title or name.
     fn description(&self) -> &str {
-        let said = |key| self.tool.get(key).and_then(Json::as_str).filter(|text: &&str| !text.is_empty());
-        ["description", "title", "name"].into_iter().find_map(said).unwrap_or_default()
+        let said = |key| {
+            self.tool
+                .get(key)
+                .and_then(Json::as_str)
+                .filter(|text: &&str| !text.is_empty())
+        };
+        ["description", "title", "name"]
+            .into_iter()
+            .find_map(said)
+            .unwrap_or_default()
     }
 
     fn context(&self) -> Object<'_> {
@@ -68,8 +88,15 @@ impl ListedTool<'_> {
             context.insert("mcp:server", server);
         }
         let own = |key: &str| OWN_MEMBERS.contains(&key);
-        let described = self.tool.get("description").and_then(Json::as_str) == Some(self.description());
-        if !described || !keeps(self.tool) || self.tool.as_object().is_some_and(|tool| !tool.keys().all(own)) {
+        let described =
+            self.tool.get("description").and_then(Json::as_str) == Some(self.description());
+        if !described
+            || !keeps(self.tool)
+            || self
+                .tool
+                .as_object()
+                .is_some_and(|tool| !tool.keys().all(own))
+        {
             context.insert("mcp:tool", json_text(self.tool));
         }
         context
@@ -83,19 +110,40 @@ mod tests {
 
     #[test]
     fn a_listed_tool_is_a_definition_and_what_has_no_field_is_kept() {
-        let json = r#"{"name":"ask","inputSchema":{"type":"object"},"annotations":{"readOnlyHint":true}}"#;
+        let json =
+            r#"{"name":"ask","inputSchema":{"type":"object"},"annotations":{"readOnlyHint":true}}"#;
         let tool = Json::parse(json.as_bytes()).unwrap();
         let listed_at = Timestamp::from_seconds(1);
-        let listed = ListedTool { tool: &tool, listed_at, session_id: "s", server: Some("wiki"), namespace: None };
+        let listed = ListedTool {
+            tool: &tool,
+            listed_at,
+            session_id: "s",
+            server: Some("wiki"),
+            namespace: None,
+        };
         let grain = listed.grain().unwrap();
         let payload = Payload::open(&grain.blob, DEFAULT_PAYLOAD_LIMIT).unwrap();
         let action = Grain::decode(&payload, Mode::Strict).unwrap().to_json();
         let text = |key| action.get(key).and_then(Json::as_str);
-        assert_eq!((text("action_phase"), text("tool_name")), (Some("definition"), Some("ask")));
+        assert_eq!(
+            (text("action_phase"), text("tool_name")),
+            (Some("definition"), Some("ask"))
+        );
         let context = action.get("context").unwrap();
         assert_eq!(context.get("mcp:tool").and_then(Json::as_str), Some(json));
-        assert_eq!(text("tool_description"), Some("ask"), "no description, so the name");
+        assert_eq!(
+            text("tool_description"),
+            Some("ask"),
+            "no description, so the name"
+        );
         let nameless = Json::parse(b"{}").unwrap();
-        assert!(ListedTool { tool: &nameless, ..listed }.grain().is_err());
+        assert!(
+            ListedTool {
+                tool: &nameless,
+                ..listed
+            }
+            .grain()
+            .is_err()
+        );
     }
 }

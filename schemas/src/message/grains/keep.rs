@@ -1,14 +1,16 @@
 //! What a grain's maps can keep of a JSON value, and what has to travel as JSON text instead.
 //!
-//! A grain's values are nil, booleans, 64-bit integers, doubles, composed (NFC) text, lists and maps, 32 levels deep; nil members are
-//! left out. A wire's JSON may hold more: `1.50`, integers of any length, null members, decomposed text.
+//! A grain's values are nil, booleans, 64-bit integers, doubles, composed (NFC) text, lists and
+//! maps, 32 levels deep; nil members are left out. A wire's JSON may hold more: `1.50`, integers of
+//! any length, null members, decomposed text.
 
 use std::borrow::Cow;
 
 use crate::json::{Json, Number, Object};
 use crate::normal_form::is_normalized;
 
-/// Levels that a value may have below a field of a grain: the grain itself and lists of blocks take some of its 32.
+/// Levels that a value may have below a field of a grain: the grain itself and lists of blocks take
+/// some of its 32.
 const LEVELS: usize = 24;
 
 /// True if a grain gives `json` back value for value and number for number.
@@ -33,7 +35,10 @@ pub(super) fn keeps_object(object: &Object) -> bool {
 
 fn keeps_object_within(object: &Object, levels: usize) -> bool {
     let member = |(key, value): (&str, &Json)| {
-        !value.is_null() && !key.starts_with('$') && is_normalized(key) && keeps_within(value, levels - 1)
+        !value.is_null()
+            && !key.starts_with('$')
+            && is_normalized(key)
+            && keeps_within(value, levels - 1)
     };
     levels > 0 && object.iter().all(member)
 }
@@ -46,7 +51,8 @@ fn keeps_number(number: &Number) -> bool {
     Number::from_f64(number.as_f64()).is_some_and(|double| double.as_str() == spelled)
 }
 
-/// The nearest value that a grain can hold: numbers beyond its range and values too deep become their JSON text.
+/// The nearest value that a grain can hold: numbers beyond its range and values too deep become
+/// their JSON text.
 pub(super) fn nearest<'j>(json: &'j Json) -> Json<'j> {
     nearest_within(json, LEVELS)
 }
@@ -58,10 +64,19 @@ fn nearest_within<'j>(json: &'j Json, levels: usize) -> Json<'j> {
                 true => number.as_u64().is_some() || number.as_i64().is_some(),
                 false => number.as_f64().is_finite(),
             };
-            if fits { Json::Number(number.reborrow()) } else { Json::from(number.as_str()) }
+            if fits {
+                Json::Number(number.reborrow())
+            } else {
+                Json::from(number.as_str())
+            }
         }
         Json::Array(_) | Json::Object(_) if levels == 0 => Json::from(json_text(json)),
-        Json::Array(items) => Json::Array(items.iter().map(|item| nearest_within(item, levels - 1)).collect()),
+        Json::Array(items) => Json::Array(
+            items
+                .iter()
+                .map(|item| nearest_within(item, levels - 1))
+                .collect(),
+        ),
         Json::Object(object) => Json::Object(nearest_object_within(object, levels)),
         other => other.reborrow(),
     }
@@ -74,7 +89,9 @@ pub(super) fn nearest_object<'o>(object: &'o Object) -> Object<'o> {
 
 fn nearest_object_within<'o>(object: &'o Object, levels: usize) -> Object<'o> {
     let below = levels.saturating_sub(1);
-    let members = object.iter().map(|(key, value)| (Cow::Borrowed(key), nearest_within(value, below)));
+    let members = object
+        .iter()
+        .map(|(key, value)| (Cow::Borrowed(key), nearest_within(value, below)));
     Object::from_distinct(members.collect())
 }
 
@@ -91,7 +108,10 @@ pub fn json_text(json: &Json) -> String {
         if character.is_ascii() {
             text.push(character);
         } else {
-            character.encode_utf16(&mut units).iter().for_each(|unit| text.push_str(&format!("\\u{unit:04x}")));
+            character
+                .encode_utf16(&mut units)
+                .iter()
+                .for_each(|unit| text.push_str(&format!("\\u{unit:04x}")));
         }
     }
     text
@@ -107,13 +127,23 @@ mod tests {
 
     #[test]
     fn what_changes_in_a_grain_is_told_apart_from_what_doesn_t() {
-        for kept in [r#"{"a":[1,-2,0.5,true,"é",null],"b":{}}"#, "18446744073709551615", "1.0"] {
+        for kept in [
+            r#"{"a":[1,-2,0.5,true,"é",null],"b":{}}"#,
+            "18446744073709551615",
+            "1.0",
+        ] {
             assert!(keeps(&json(kept)), "{kept}");
         }
         let decomposed = "\"e\u{301}\"";
-        for changed in
-            [r#"{"a":null}"#, "1.50", "1e3", "-0", "18446744073709551616", decomposed, r#"{"$bytes_hex":"00"}"#]
-        {
+        for changed in [
+            r#"{"a":null}"#,
+            "1.50",
+            "1e3",
+            "-0",
+            "18446744073709551616",
+            decomposed,
+            r#"{"$bytes_hex":"00"}"#,
+        ] {
             assert!(!keeps(&json(changed)), "{changed}");
         }
         let deep = "[".repeat(40) + &"]".repeat(40);

@@ -1,4 +1,5 @@
-//! Messages to grains: an Event for the message, Actions for calls and results, Reasoning for thoughts.
+//! Messages to grains: an Event for the message, Actions for calls and results, Reasoning for
+//! thoughts.
 //!
 //! ```text
 //! user      Event
@@ -7,13 +8,16 @@
 //! tool      Event ─── Action result, derived from the call; from its own event, and marked, if the call was never seen
 //! ```
 //!
-//! A [`Draft`] is all that a message says by itself; [`Draft::seal`] encodes it but for what depends on others (the preceding message's
-//! address, those of calls), which [`SealedDraft::link`] adds. The same message with the same links gives the same blobs, always.
+//! A [`Draft`] is all that a message says by itself; [`Draft::seal`] encodes it but for what
+//! depends on others (the preceding message's address, those of calls), which [`SealedDraft::link`]
+//! adds. The same message with the same links gives the same blobs, always.
 //!
-//! What the fields of an Event can't hold stands in `context` under `msg:`, structures as JSON text. Blocks whose values a grain
-//! would change (`1.50`, null members) stand there again, whole, as `msg:content`.
+//! What the fields of an Event can't hold stands in `context` under `msg:`, structures as JSON
+//! text. Blocks whose values a grain would change (`1.50`, null members) stand there again, whole,
+//! as `msg:content`.
 //!
-//! What lives here: the mapping. What doesn't: where messages come from and which of them are one conversation.
+//! What lives here: the mapping. What doesn't: where messages come from and which of them are one
+//! conversation.
 
 mod definition;
 mod keep;
@@ -34,7 +38,8 @@ use super::{Message, MessageStatus, Role, TimeSource, Timestamp};
 use crate::address::ContentAddress;
 use crate::error::GrainError;
 use crate::grain::{
-    DEFAULT_PAYLOAD_LIMIT, EncodeOptions, EncodedGrain, Field, Grain, Mode, OpenGrain, Payload, encode_object,
+    DEFAULT_PAYLOAD_LIMIT, EncodeOptions, EncodedGrain, Field, Grain, Mode, OpenGrain, Payload,
+    encode_object,
 };
 use crate::json::{Json, Object};
 use crate::normal_form::is_normalized;
@@ -99,15 +104,24 @@ impl<'m> Draft<'m> {
                 .enumerate()
                 .filter_map(|(place, block)| thought(message, place, block, note))
                 .collect(),
-            calls: calls_of(message).map(|call| (&*call.id, self::call(message, call, batch, note))).collect(),
-            results: message.content.iter().filter_map(|block| result(message, block, note)).collect(),
+            calls: calls_of(message)
+                .map(|call| (&*call.id, self::call(message, call, batch, note)))
+                .collect(),
+            results: message
+                .content
+                .iter()
+                .filter_map(|block| result(message, block, note))
+                .collect(),
             unknown: unknown_in(&message.content),
-            raw_arguments: calls_of(message).filter(|call| call.raw_arguments().is_some()).count(),
+            raw_arguments: calls_of(message)
+                .filter(|call| call.raw_arguments().is_some())
+                .count(),
             time_source: message.created_at.source(),
         }
     }
 
-    /// Encodes the grains but for the addresses of others; with a place for that of the preceding message if there `is_reply`.
+    /// Encodes the grains but for the addresses of others; with a place for that of the preceding
+    /// message if there `is_reply`.
     ///
     /// # Errors
     /// What the encoder refuses: a message too large, a time that a grain can't name.
@@ -119,7 +133,11 @@ impl<'m> Draft<'m> {
         };
         Ok(SealedDraft {
             event,
-            thoughts: self.thoughts.into_iter().map(derived).collect::<Result<_, _>>()?,
+            thoughts: self
+                .thoughts
+                .into_iter()
+                .map(derived)
+                .collect::<Result<_, _>>()?,
             calls: self
                 .calls
                 .into_iter()
@@ -136,7 +154,8 @@ impl<'m> Draft<'m> {
         })
     }
 
-    /// Encodes the grains. `parent` is the address of the preceding message; `call_address` knows the grains of calls so far.
+    /// Encodes the grains. `parent` is the address of the preceding message; `call_address` knows
+    /// the grains of calls so far.
     ///
     /// # Errors
     /// As [`Draft::seal`].
@@ -149,8 +168,8 @@ impl<'m> Draft<'m> {
     }
 }
 
-/// The grains of one message, encoded but for the addresses of others: where many threads make drafts, all that is left for the one that
-/// puts them in order.
+/// The grains of one message, encoded but for the addresses of others: where many threads make
+/// drafts, all that is left for the one that puts them in order.
 #[derive(Debug, Clone)]
 pub struct SealedDraft {
     event: SealedEvent,
@@ -171,8 +190,9 @@ enum SealedEvent {
 }
 
 impl SealedDraft {
-    /// The same message in the session `session`; `None` if its id isn't as long as that of the session in which it was sealed. Costs
-    /// a hash, where sealing it again would cost all that was done for it.
+    /// The same message in the session `session`; `None` if its id isn't as long as that of the
+    /// session in which it was sealed. Costs a hash, where sealing it again would cost all that was
+    /// done for it.
     pub fn in_session(self, session: &str) -> Option<SealedDraft> {
         let open = |grain: OpenGrain| grain.with_text_as_long(Field::SessionId, session);
         let whole = |grain: EncodedGrain| grain.with_text_as_long(Field::SessionId, session);
@@ -182,15 +202,24 @@ impl SealedDraft {
                 SealedEvent::Reply(event) => SealedEvent::Reply(open(event)?),
             },
             thoughts: self.thoughts.into_iter().map(open).collect::<Option<_>>()?,
-            calls: self.calls.into_iter().map(|(id, call)| Some((id, whole(call)?))).collect::<Option<_>>()?,
-            results: self.results.into_iter().map(|(id, result)| Some((id, open(result)?))).collect::<Option<_>>()?,
+            calls: self
+                .calls
+                .into_iter()
+                .map(|(id, call)| Some((id, whole(call)?)))
+                .collect::<Option<_>>()?,
+            results: self
+                .results
+                .into_iter()
+                .map(|(id, result)| Some((id, open(result)?)))
+                .collect::<Option<_>>()?,
             unknown: self.unknown,
             raw_arguments: self.raw_arguments,
             time_source: self.time_source,
         })
     }
 
-    /// Puts the addresses in. `parent` is that of the preceding message; `call_address` knows the grains of calls so far.
+    /// Puts the addresses in. `parent` is that of the preceding message; `call_address` knows the
+    /// grains of calls so far.
     ///
     /// # Errors
     /// What the encoder refuses.
@@ -203,17 +232,32 @@ impl SealedDraft {
             (SealedEvent::Reply(event), Some(parent)) => event.close(parent),
             (SealedEvent::First(event), None) => event,
             // The message before it couldn't become a grain.
-            (SealedEvent::Reply(event), None) => encode(without(event.blob(), Field::ParentMessageId)?)?,
+            (SealedEvent::Reply(event), None) => {
+                encode(without(event.blob(), Field::ParentMessageId)?)?
+            }
             (SealedEvent::First(event), Some(parent)) => {
                 let event = without(&event.blob, Field::ParentMessageId)?;
                 OpenGrain::encode(event, Field::ParentMessageId)?.close(parent)
             }
         };
         let (parts, calls) = (Vec::new(), Vec::new());
-        let (unknown, raw_arguments, time_source) = (self.unknown, self.raw_arguments, self.time_source);
-        let mut linked = MessageGrains { event, parts, calls, orphans: 0, unknown, raw_arguments, time_source };
+        let (unknown, raw_arguments, time_source) =
+            (self.unknown, self.raw_arguments, self.time_source);
+        let mut linked = MessageGrains {
+            event,
+            parts,
+            calls,
+            orphans: 0,
+            unknown,
+            raw_arguments,
+            time_source,
+        };
         let from_event = linked.event.address;
-        linked.parts.extend(self.thoughts.into_iter().map(|thought| thought.close(from_event)));
+        linked.parts.extend(
+            self.thoughts
+                .into_iter()
+                .map(|thought| thought.close(from_event)),
+        );
         for (id, call) in self.calls {
             linked.calls.push((id, call.address));
             linked.parts.push(call);
@@ -245,13 +289,15 @@ fn unknown_in(blocks: &[ContentBlock]) -> usize {
 /// The grain of `blob` without `field`.
 fn without(blob: &[u8], field: Field) -> Result<Object<'static>, GrainError> {
     let payload = Payload::open(blob, DEFAULT_PAYLOAD_LIMIT)?;
-    let Json::Object(mut grain) = Grain::decode(&payload, Mode::Strict)?.to_json() else { return Ok(Object::new()) };
+    let Json::Object(mut grain) = Grain::decode(&payload, Mode::Strict)?.to_json() else {
+        return Ok(Object::new());
+    };
     grain.remove(field.name());
     Ok(grain)
 }
 
-/// The Event of traffic that is kept whole because nothing here can read it: its JSON is the event's content. `label` says whose it is,
-/// `reason` why it wasn't read.
+/// The Event of traffic that is kept whole because nothing here can read it: its JSON is the
+/// event's content. `label` says whose it is, `reason` why it wasn't read.
 ///
 /// # Errors
 /// What the encoder refuses: a time that a grain can't name, traffic that is too large for one.
@@ -337,14 +383,20 @@ fn event<'m>(message: &'m Message, note: Note<'m>) -> Object<'m> {
     if !text.is_empty() {
         event.insert("content", Json::String(text));
     }
-    event.insert("content_blocks", message.content.iter().map(block).collect::<Vec<_>>());
+    event.insert(
+        "content_blocks",
+        message.content.iter().map(block).collect::<Vec<_>>(),
+    );
     if let Some(model) = &message.metadata.model {
         event.insert("model_id", &**model);
     }
     if let Some(reason) = note.stop_reason {
         event.insert("stop_reason", reason.as_str());
     }
-    if let Some(usage) = note.usage.or_else(|| message.metadata.usage.as_ref().map(TokenUsage::of)) {
+    if let Some(usage) = note
+        .usage
+        .or_else(|| message.metadata.usage.as_ref().map(TokenUsage::of))
+    {
         event.insert("token_usage", token_usage(&usage));
     }
     event.insert("context", context(message, note));
@@ -384,14 +436,20 @@ fn context<'m>(message: &'m Message, note: Note<'m>) -> Object<'m> {
     context.insert("msg:status", metadata.status.as_str());
     context.insert("msg:schema_version", message.schema_version.to_string());
     mark_time(message.created_at, &mut context);
-    let texts = [("msg:team_id", &metadata.team_id), ("msg:provider", &metadata.provider)];
+    let texts = [
+        ("msg:team_id", &metadata.team_id),
+        ("msg:provider", &metadata.provider),
+    ];
     for (key, text) in texts {
         if let Some(text) = text {
             context.insert(key, &**text);
         }
     }
     let stored = encode::metadata(message, Unknowns::Keep);
-    for (key, name) in [("msg:routing", "routing"), ("msg:provider_raw", "provider_raw")] {
+    for (key, name) in [
+        ("msg:routing", "routing"),
+        ("msg:provider_raw", "provider_raw"),
+    ] {
         if let Some(value) = stored.get(name).filter(|value| !value.is_null()) {
             context.insert(key, json_text(value));
         }
@@ -401,7 +459,10 @@ fn context<'m>(message: &'m Message, note: Note<'m>) -> Object<'m> {
         context.insert("msg:latency_ms", usage.latency_ms.to_string());
         context.insert("msg:pricing_version", &*usage.pricing_version);
     }
-    let unknown = [("msg:unknown_fields", &message.unknown_fields), ("msg:unknown_metadata", &metadata.unknown_fields)];
+    let unknown = [
+        ("msg:unknown_fields", &message.unknown_fields),
+        ("msg:unknown_metadata", &metadata.unknown_fields),
+    ];
     for (key, fields) in unknown {
         if !fields.is_empty() {
             context.insert(key, json_text(&Json::Object(fields.reborrow())));
@@ -411,7 +472,10 @@ fn context<'m>(message: &'m Message, note: Note<'m>) -> Object<'m> {
         context.insert("msg:created_at", message.created_at.to_string());
     }
     if !message.content.iter().all(keeps_block) {
-        context.insert("msg:content", json_text(&encode::encode_blocks(&message.content, Unknowns::Keep)));
+        context.insert(
+            "msg:content",
+            json_text(&encode::encode_blocks(&message.content, Unknowns::Keep)),
+        );
     }
     if let Some(response) = note.response {
         context.insert("msg:response", json_text(response));
@@ -427,7 +491,10 @@ fn keeps_block(block: &ContentBlock) -> bool {
         ContentBlock::Image(image) => text(image.source.data()),
         ContentBlock::ToolUse(call) => text(&call.name) && keeps_object(&call.input),
         ContentBlock::ToolResult(result) => result.content.iter().all(keeps_block),
-        ContentBlock::Thinking { text: thought, signature } => text(thought) && signature.as_deref().is_none_or(text),
+        ContentBlock::Thinking {
+            text: thought,
+            signature,
+        } => text(thought) && signature.as_deref().is_none_or(text),
         ContentBlock::RedactedThinking { data } => text(data),
         // Wire blocks travel in `provider_raw`; those of later versions only as text.
         ContentBlock::Unknown(unknown) => matches!(unknown.origin, Origin::Wire(_)),
@@ -459,7 +526,10 @@ fn block<'m>(block: &'m ContentBlock) -> Json<'m> {
         }
         ContentBlock::ToolResult(result) => {
             wire.insert("tool_use_id", &*result.tool_use_id);
-            wire.insert("content", result.content.iter().map(self::block).collect::<Vec<_>>());
+            wire.insert(
+                "content",
+                result.content.iter().map(self::block).collect::<Vec<_>>(),
+            );
             wire.insert("is_error", result.is_error);
         }
         ContentBlock::Thinking { text, signature } => {
@@ -470,8 +540,13 @@ fn block<'m>(block: &'m ContentBlock) -> Json<'m> {
         }
         ContentBlock::RedactedThinking { data } => _ = wire.insert("data", &**data),
         ContentBlock::Unknown(unknown) => {
-            let json = unknown.json.as_object().map_or_else(|| unknown_value(&unknown.json), nearest_object);
-            json.into_iter().filter(|(key, _)| key != "type").for_each(|(key, value)| _ = wire.insert(key, value));
+            let json = unknown
+                .json
+                .as_object()
+                .map_or_else(|| unknown_value(&unknown.json), nearest_object);
+            json.into_iter()
+                .filter(|(key, _)| key != "type")
+                .for_each(|(key, value)| _ = wire.insert(key, value));
         }
     }
     Json::Object(wire)
@@ -481,10 +556,22 @@ fn unknown_value<'j>(json: &'j Json) -> Object<'j> {
     [("value", nearest(json))].into_iter().collect()
 }
 
-fn call<'m>(message: &'m Message, call: &'m ToolUseBlock, batch: bool, note: Note<'m>) -> Object<'m> {
+fn call<'m>(
+    message: &'m Message,
+    call: &'m ToolUseBlock,
+    batch: bool,
+    note: Note<'m>,
+) -> Object<'m> {
     let mut action = grain("action", message, note);
     action.insert("action_phase", "call");
-    action.insert("tool_name", if call.name.is_empty() { "unknown" } else { &*call.name });
+    action.insert(
+        "tool_name",
+        if call.name.is_empty() {
+            "unknown"
+        } else {
+            &*call.name
+        },
+    );
     action.insert("input", nearest_object(&call.input));
     action.insert("tool_call_id", &*call.id);
     if batch {
@@ -498,14 +585,22 @@ fn call<'m>(message: &'m Message, call: &'m ToolUseBlock, batch: bool, note: Not
     action
 }
 
-fn result<'m>(message: &'m Message, block: &'m ContentBlock, note: Note<'m>) -> Option<(&'m str, Object<'m>)> {
-    let ContentBlock::ToolResult(result) = block else { return None };
+fn result<'m>(
+    message: &'m Message,
+    block: &'m ContentBlock,
+    note: Note<'m>,
+) -> Option<(&'m str, Object<'m>)> {
+    let ContentBlock::ToolResult(result) = block else {
+        return None;
+    };
     let mut action = grain("action", message, note);
     action.insert("action_phase", "result");
     action.insert("tool_call_id", &*result.tool_use_id);
     let content = match result.content.as_slice() {
         [] => Json::from(""),
-        blocks if blocks.iter().all(|block| block.as_text().is_some()) => Json::String(join_text(blocks, "\n")),
+        blocks if blocks.iter().all(|block| block.as_text().is_some()) => {
+            Json::String(join_text(blocks, "\n"))
+        }
         blocks => Json::Array(blocks.iter().map(self::block).collect()),
     };
     action.insert("content", content);
@@ -514,7 +609,12 @@ fn result<'m>(message: &'m Message, block: &'m ContentBlock, note: Note<'m>) -> 
     Some((&*result.tool_use_id, action))
 }
 
-fn thought<'m>(message: &'m Message, place: usize, block: &'m ContentBlock, note: Note<'m>) -> Option<Object<'m>> {
+fn thought<'m>(
+    message: &'m Message,
+    place: usize,
+    block: &'m ContentBlock,
+    note: Note<'m>,
+) -> Option<Object<'m>> {
     let mut reasoning = grain("reasoning", message, note);
     let mut context = of_message(message);
     // Nothing else tells two hidden thoughts of one message apart.

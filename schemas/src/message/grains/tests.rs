@@ -6,18 +6,32 @@ use super::*;
 use crate::grain::{DEFAULT_PAYLOAD_LIMIT, Grain, Mode, Payload};
 
 fn message(role: Role, content: Vec<ContentBlock<'static>>) -> Message<'static> {
-    Message::new("01HZ0000000000000000000001", "sess_1", role, content, Timestamp::from_millis(1_700_000_000_123))
+    Message::new(
+        "01HZ0000000000000000000001",
+        "sess_1",
+        role,
+        content,
+        Timestamp::from_millis(1_700_000_000_123),
+    )
 }
 
 fn call(id: &str, input: &str) -> ContentBlock<'static> {
     let input = Json::parse(input.as_bytes()).unwrap().into_owned();
     let input = input.as_object().unwrap().clone();
-    ContentBlock::ToolUse(ToolUseBlock { id: id.to_owned().into(), name: "weather".into(), input })
+    ContentBlock::ToolUse(ToolUseBlock {
+        id: id.to_owned().into(),
+        name: "weather".into(),
+        input,
+    })
 }
 
 fn answer(id: &str) -> ContentBlock<'static> {
     let content = vec![ContentBlock::text("sunny")];
-    ContentBlock::ToolResult(ToolResultBlock { tool_use_id: id.to_owned().into(), content, is_error: false })
+    ContentBlock::ToolResult(ToolResultBlock {
+        tool_use_id: id.to_owned().into(),
+        content,
+        is_error: false,
+    })
 }
 
 fn json_of(grain: &EncodedGrain) -> Json<'static> {
@@ -30,13 +44,18 @@ fn text<'j>(json: &'j Json, key: &str) -> &'j str {
 }
 
 fn linked(message: &Message, known: Option<ContentAddress>) -> MessageGrains {
-    Draft::of(message, Note::default()).link(None, |_| known).unwrap()
+    Draft::of(message, Note::default())
+        .link(None, |_| known)
+        .unwrap()
 }
 
 #[test]
 fn thoughts_and_calls_are_grains_of_their_own_beside_the_event() {
     let content = vec![
-        ContentBlock::Thinking { text: "hm".into(), signature: Some("s".into()) },
+        ContentBlock::Thinking {
+            text: "hm".into(),
+            signature: Some("s".into()),
+        },
         ContentBlock::RedactedThinking { data: "xx".into() },
         ContentBlock::text("let me see"),
         call("tu_1", r#"{"city":"Rome"}"#),
@@ -47,19 +66,42 @@ fn thoughts_and_calls_are_grains_of_their_own_beside_the_event() {
     let grains = linked(&said, None);
     let event = json_of(&grains.event);
     assert_eq!(
-        (text(&event, "role"), text(&event, "content"), text(&event, "model_id")),
+        (
+            text(&event, "role"),
+            text(&event, "content"),
+            text(&event, "model_id")
+        ),
         ("assistant", "let me see", "p:m")
     );
     let parts: Vec<_> = grains.parts.iter().map(json_of).collect();
     let kinds: Vec<_> = parts.iter().map(|part| text(part, "type")).collect();
     assert_eq!(kinds, ["reasoning", "reasoning", "action", "action"]);
     assert_eq!(text(&parts[0], "thinking_content"), "hm");
-    assert_eq!(parts[1].get("thinking_redacted").and_then(Json::as_bool), Some(true));
-    assert_eq!((text(&parts[2], "action_phase"), text(&parts[2], "tool_call_id")), ("call", "tu_1"));
+    assert_eq!(
+        parts[1].get("thinking_redacted").and_then(Json::as_bool),
+        Some(true)
+    );
+    assert_eq!(
+        (
+            text(&parts[2], "action_phase"),
+            text(&parts[2], "tool_call_id")
+        ),
+        ("call", "tu_1")
+    );
     assert_eq!(text(&parts[2], "call_batch_id"), said.id);
-    let from = parts[0].get("derived_from").and_then(Json::as_array).unwrap();
+    let from = parts[0]
+        .get("derived_from")
+        .and_then(Json::as_array)
+        .unwrap();
     assert_eq!(from[0].as_str(), Some(&*grains.event.address.to_string()));
-    assert_eq!(grains.calls.iter().map(|(id, _)| id.as_str()).collect::<Vec<_>>(), ["tu_1", "tu_2"]);
+    assert_eq!(
+        grains
+            .calls
+            .iter()
+            .map(|(id, _)| id.as_str())
+            .collect::<Vec<_>>(),
+        ["tu_1", "tu_2"]
+    );
 }
 
 #[test]
@@ -74,50 +116,95 @@ fn a_result_points_at_its_call_and_an_orphan_at_its_own_event() {
     let call = ContentAddress::of(b"call");
     let joined = linked(&message(Role::Tool, vec![answer("tu_1")]), Some(call));
     let result = json_of(&joined.parts[0]);
-    assert_eq!(result.get("derived_from").and_then(Json::as_array).unwrap()[0].as_str(), Some(&*call.to_string()));
+    assert_eq!(
+        result.get("derived_from").and_then(Json::as_array).unwrap()[0].as_str(),
+        Some(&*call.to_string())
+    );
     assert_eq!((joined.orphans, text(&result, "content")), (0, "sunny"));
     let orphan = linked(&message(Role::Tool, vec![answer("tu_1")]), None);
     let result = json_of(&orphan.parts[0]);
     let from = result.get("derived_from").and_then(Json::as_array).unwrap()[0].as_str();
     assert_eq!(from, Some(&*orphan.event.address.to_string()));
     assert_eq!(orphan.orphans, 1);
-    assert_eq!(result.get("context").map(|context| text(context, "msg:orphan")), Some("true"));
+    assert_eq!(
+        result
+            .get("context")
+            .map(|context| text(context, "msg:orphan")),
+        Some("true")
+    );
 }
 
 #[test]
 fn the_parent_is_named_by_its_address() {
     let parent = ContentAddress::of(b"parent");
     let said = message(Role::User, vec![ContentBlock::text("hi")]);
-    let grains = Draft::of(&said, Note::default()).link(Some(parent), |_| None).unwrap();
-    assert_eq!(text(&json_of(&grains.event), "parent_message_id"), parent.to_string());
+    let grains = Draft::of(&said, Note::default())
+        .link(Some(parent), |_| None)
+        .unwrap();
+    assert_eq!(
+        text(&json_of(&grains.event), "parent_message_id"),
+        parent.to_string()
+    );
 }
 
 #[test]
 fn a_message_that_is_moved_to_another_session_is_as_if_it_had_been_sealed_there() {
     let content = vec![
-        ContentBlock::Thinking { text: "hm".into(), signature: None },
+        ContentBlock::Thinking {
+            text: "hm".into(),
+            signature: None,
+        },
         ContentBlock::text("in sess_1 I said sess_1"),
         call("tu_1", "{}"),
     ];
     let (address, note) = (ContentAddress::of(b"another"), Note::default());
-    for (role, content) in [(Role::Assistant, content), (Role::Tool, vec![answer("tu_1")])] {
+    for (role, content) in [
+        (Role::Assistant, content),
+        (Role::Tool, vec![answer("tu_1")]),
+    ] {
         let here = message(role, content);
-        let there = Message { session_id: "sess_2".into(), ..here.clone() };
+        let there = Message {
+            session_id: "sess_2".into(),
+            ..here.clone()
+        };
         for parent in [None, Some(address)] {
             let sealed = Draft::of(&here, note).seal(parent.is_some()).unwrap();
-            assert!(sealed.clone().in_session("sess_10").is_none(), "its id is longer");
-            let moved = sealed.in_session("sess_2").unwrap().link(parent, |_| Some(address));
-            assert_eq!(moved.unwrap(), Draft::of(&there, note).link(parent, |_| Some(address)).unwrap());
+            assert!(
+                sealed.clone().in_session("sess_10").is_none(),
+                "its id is longer"
+            );
+            let moved = sealed
+                .in_session("sess_2")
+                .unwrap()
+                .link(parent, |_| Some(address));
+            assert_eq!(
+                moved.unwrap(),
+                Draft::of(&there, note)
+                    .link(parent, |_| Some(address))
+                    .unwrap()
+            );
         }
     }
 }
 
 #[test]
 fn what_a_grain_would_change_is_kept_as_text() {
-    let mut said =
-        message(Role::Assistant, vec![call("tu_1", r#"{"a":1.50,"b":null,"c":123456789012345678901234567890}"#)]);
-    let odd = Json::parse(br#"{"type":"odd","x":null}"#).unwrap().into_owned();
-    let odd = |origin| ContentBlock::Unknown(UnknownBlock { origin, json: odd.clone() });
+    let mut said = message(
+        Role::Assistant,
+        vec![call(
+            "tu_1",
+            r#"{"a":1.50,"b":null,"c":123456789012345678901234567890}"#,
+        )],
+    );
+    let odd = Json::parse(br#"{"type":"odd","x":null}"#)
+        .unwrap()
+        .into_owned();
+    let odd = |origin| {
+        ContentBlock::Unknown(UnknownBlock {
+            origin,
+            json: odd.clone(),
+        })
+    };
     said.content.push(odd(Origin::Wire("p/e".into())));
     said.content.push(odd(Origin::Canonical));
     let grains = linked(&said, None);
@@ -125,7 +212,9 @@ fn what_a_grain_would_change_is_kept_as_text() {
     let event = json_of(&grains.event);
     let back = message_of_event(&event).unwrap();
     assert_eq!(back, said);
-    let ContentBlock::ToolUse(call) = &back.content[0] else { panic!("no call") };
+    let ContentBlock::ToolUse(call) = &back.content[0] else {
+        panic!("no call")
+    };
     assert_eq!(call.input.get("a").unwrap().to_string(), "1.50");
 }
 
@@ -133,8 +222,15 @@ fn what_a_grain_would_change_is_kept_as_text() {
 fn events_of_others_are_read_too() {
     let event = br#"{"type":"event","role":"user","created_at":1700000000000,"content":"hi","session_id":"s"}"#;
     let back = message_of_event(&Json::parse(event).unwrap()).unwrap();
-    assert_eq!((back.role, &*back.text(), &*back.session_id), (Role::User, "hi", "s"));
-    for wrong in [&br#"{"type":"event","created_at":1}"#[..], br#"{"type":"event","role":"user"}"#, b"[]"] {
+    assert_eq!(
+        (back.role, &*back.text(), &*back.session_id),
+        (Role::User, "hi", "s")
+    );
+    for wrong in [
+        &br#"{"type":"event","created_at":1}"#[..],
+        br#"{"type":"event","role":"user"}"#,
+        b"[]",
+    ] {
         assert!(message_of_event(&Json::parse(wrong).unwrap()).is_err());
     }
 }
@@ -147,16 +243,27 @@ fn texts() -> impl Strategy<Value = String> {
 fn blocks() -> impl Strategy<Value = ContentBlock<'static>> {
     prop_oneof![
         texts().prop_map(ContentBlock::text),
-        (texts(), proptest::option::of(texts())).prop_map(|(text, signature)| ContentBlock::Thinking {
-            text: text.into(),
-            signature: signature.map(Cow::Owned)
+        (texts(), proptest::option::of(texts())).prop_map(|(text, signature)| {
+            ContentBlock::Thinking {
+                text: text.into(),
+                signature: signature.map(Cow::Owned),
+            }
         }),
         texts().prop_map(|data| ContentBlock::RedactedThinking { data: data.into() }),
         texts().prop_map(|data| ContentBlock::Image(ImageBlock {
             source: ImageSource::Url(data.into()),
             media_type: "image/png".into()
         })),
-        (texts(), prop_oneof![Just("1.0"), Just("1.50"), Just("null"), Just("[{}]"), Just("99999999999999999999")])
+        (
+            texts(),
+            prop_oneof![
+                Just("1.0"),
+                Just("1.50"),
+                Just("null"),
+                Just("[{}]"),
+                Just("99999999999999999999")
+            ]
+        )
             .prop_map(|(key, value)| call("tu_1", &format!("{{{}:{value}}}", Json::from(key)))),
         texts().prop_map(|text| ContentBlock::ToolResult(ToolResultBlock {
             tool_use_id: "tu_2".into(),
@@ -193,7 +300,8 @@ proptest! {
         for (parent, call) in [(None, None), (None, Some(call)), (Some(parent), None), (Some(parent), Some(call))] {
             let sealed = |is_reply| Draft::of(&said, Note::default()).seal(is_reply).unwrap();
             let linked = sealed(true).link(parent, |_| call).unwrap();
-            prop_assert_eq!(&sealed(false).link(parent, |_| call).unwrap(), &linked, "a wrong guess changes nothing");
+            prop_assert_eq!(&sealed(false).link(parent, |_| call).unwrap(), &linked, "a wrong \
+                guess changes nothing");
             let event = json_of(&linked.event);
             prop_assert_eq!(event.get("parent_message_id").is_some(), parent.is_some());
             for grain in std::iter::once(&linked.event).chain(&linked.parts) {

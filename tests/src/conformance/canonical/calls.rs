@@ -1,4 +1,5 @@
-//! A whole call: a canonical request to the provider's body, and the provider's response to canonical content.
+//! A whole call: a canonical request to the provider's body, and the provider's response to
+//! canonical content.
 
 use gristmill_connectors::wire::adapter::{Adapter, SendHints};
 use gristmill_connectors::wire::image::FolderWorkspace;
@@ -42,17 +43,27 @@ fn call(adapter: &dyn Adapter, default_response: &str, input: &Json, target: &Js
     let request = inputs.request()?;
     let mut conversation = Conversation::new("case");
     conversation.ids = inputs.ids(adapter.provider());
-    let folder = input.get("request").and_then(|request| request.get("workspace_path")).and_then(Json::as_str);
+    let folder = input
+        .get("request")
+        .and_then(|request| request.get("workspace_path"))
+        .and_then(Json::as_str);
     let workspace = folder.and_then(|folder| FolderWorkspace::new(folder).ok());
-    let workspace = workspace.as_ref().map(|workspace| workspace as &dyn Workspace);
-    let options = WriteOptions { workspace, ..WriteOptions::default() };
+    let workspace = workspace
+        .as_ref()
+        .map(|workspace| workspace as &dyn Workspace);
+    let options = WriteOptions {
+        workspace,
+        ..WriteOptions::default()
+    };
     let mut written = write_request(adapter, &request, &mut conversation.ids, options);
     adapter.send_hints(&mut written.json, &request, &hints(input));
 
-    let default_response = Json::parse(default_response.as_bytes()).map_err(|error| error.to_string())?;
+    let default_response =
+        Json::parse(default_response.as_bytes()).map_err(|error| error.to_string())?;
     let response = input.get("response").unwrap_or(&default_response);
     let context = ReadContext::at(Timestamp::from_micros(0));
-    let read = read_response(adapter, response, &mut conversation, &context).map_err(|error| error.to_string())?;
+    let read = read_response(adapter, response, &mut conversation, &context)
+        .map_err(|error| error.to_string())?;
     let choice = read.response.choices.first().ok_or("no choice")?;
 
     let mut matcher = Matcher::new(&conversation.ids, adapter.provider());
@@ -63,10 +74,19 @@ fn call(adapter: &dyn Adapter, default_response: &str, input: &Json, target: &Js
         }
         matcher.matches(&wanted, &written.json, "request_body")?;
     }
-    let model = read.response.model.as_ref().map(|model| model_id::canonical(adapter.provider(), model));
-    let model = model.or(request.model.as_ref().map(ToString::to_string)).unwrap_or_default();
+    let model = read
+        .response
+        .model
+        .as_ref()
+        .map(|model| model_id::canonical(adapter.provider(), model));
+    let model = model
+        .or(request.model.as_ref().map(ToString::to_string))
+        .unwrap_or_default();
     let answer: Object = [
-        ("content", encode_blocks(&choice.message.content, Unknowns::Drop)),
+        (
+            "content",
+            encode_blocks(&choice.message.content, Unknowns::Drop),
+        ),
         ("stop_reason", Json::from(choice.reason().as_str())),
         ("usage", read.response.usage.unwrap_or_default().to_json()),
         ("provider", Json::from(adapter.provider())),
@@ -94,7 +114,8 @@ fn call(adapter: &dyn Adapter, default_response: &str, input: &Json, target: &Js
     Ok(matcher.rows)
 }
 
-/// Members that the reference's client sends from beside the schema stand in the body like all others.
+/// Members that the reference's client sends from beside the schema stand in the body like all
+/// others.
 fn flattened<'j>(body: &'j Json<'j>) -> Json<'j> {
     let mut object = body.as_object().map(Object::reborrow).unwrap_or_default();
     if let Some(Json::Object(extra)) = object.remove("extra_body") {
@@ -105,12 +126,22 @@ fn flattened<'j>(body: &'j Json<'j>) -> Json<'j> {
     Json::Object(object)
 }
 
-/// Takes messages that have a role and nothing else out of the target, if the answer has none of them.
+/// Takes messages that have a role and nothing else out of the target, if the answer has none of
+/// them.
 fn leave_out_silent(wanted: &mut Json, answer: &Json) -> bool {
-    let silent =
-        |message: &Json| message.as_object().is_some_and(|message| message.len() == 1 && message.contains_key("role"));
-    let told = answer.get("messages").and_then(Json::as_array).is_some_and(|messages| messages.iter().any(silent));
-    match wanted.as_object_mut().and_then(|body| body.get_mut("messages")) {
+    let silent = |message: &Json| {
+        message
+            .as_object()
+            .is_some_and(|message| message.len() == 1 && message.contains_key("role"))
+    };
+    let told = answer
+        .get("messages")
+        .and_then(Json::as_array)
+        .is_some_and(|messages| messages.iter().any(silent));
+    match wanted
+        .as_object_mut()
+        .and_then(|body| body.get_mut("messages"))
+    {
         Some(Json::Array(messages)) if !told && messages.iter().any(silent) => {
             messages.retain(|message| !silent(message));
             true
@@ -121,16 +152,31 @@ fn leave_out_silent(wanted: &mut Json, answer: &Json) -> bool {
 
 /// What the case's catalog says of the model that is called.
 fn hints(input: &Json) -> SendHints {
-    let catalog = input.get("catalog").and_then(Json::as_array).unwrap_or_default();
-    let model =
-        input.get("request").and_then(|request| request.get("model")).and_then(Json::as_str).unwrap_or_default();
-    let entry = catalog.iter().find(|entry| entry.get("id").and_then(Json::as_str) == Some(model_id::wire_name(model)));
-    SendHints { cache_read_priced: entry.is_some_and(router::cache_read_priced) }
+    let catalog = input
+        .get("catalog")
+        .and_then(Json::as_array)
+        .unwrap_or_default();
+    let model = input
+        .get("request")
+        .and_then(|request| request.get("model"))
+        .and_then(Json::as_str)
+        .unwrap_or_default();
+    let entry = catalog
+        .iter()
+        .find(|entry| entry.get("id").and_then(Json::as_str) == Some(model_id::wire_name(model)));
+    SendHints {
+        cache_read_priced: entry.is_some_and(router::cache_read_priced),
+    }
 }
 
 /// The map of the session as the cases write it.
 pub fn id_map<'m>(ids: &'m ToolIdMap, provider: &str) -> Json<'m> {
-    Json::Object(ids.of_provider(provider).into_iter().map(|(canonical, wire)| (canonical, Json::from(wire))).collect())
+    Json::Object(
+        ids.of_provider(provider)
+            .into_iter()
+            .map(|(canonical, wire)| (canonical, Json::from(wire)))
+            .collect(),
+    )
 }
 
 /// The request of a case, its defaults filled in.
@@ -142,8 +188,14 @@ pub struct Inputs<'j> {
 impl<'j> Inputs<'j> {
     /// From a case's `request`.
     pub fn of(json: &'j Json<'j>) -> Result<Self, String> {
-        let messages = json.get("messages").and_then(Json::as_array).unwrap_or_default();
-        Ok(Inputs { json, messages: messages.iter().map(with_defaults).collect() })
+        let messages = json
+            .get("messages")
+            .and_then(Json::as_array)
+            .unwrap_or_default();
+        Ok(Inputs {
+            json,
+            messages: messages.iter().map(with_defaults).collect(),
+        })
     }
 
     /// The canonical request.
@@ -155,7 +207,10 @@ impl<'j> Inputs<'j> {
             .iter()
             .map(|message| decode_message(message, Mode::Tolerant).map(|(message, _)| message))
             .collect();
-        let stops = json.get("stop_sequences").and_then(Json::as_array).unwrap_or_default();
+        let stops = json
+            .get("stop_sequences")
+            .and_then(Json::as_array)
+            .unwrap_or_default();
         let limit = json.get("max_output_tokens").and_then(Json::as_u64);
         Ok(Request {
             model: text("model"),
@@ -170,9 +225,19 @@ impl<'j> Inputs<'j> {
                 .map(tool)
                 .collect::<Result<_, _>>()?,
             max_output_tokens: Some(limit.unwrap_or(DEFAULT_MAX_OUTPUT_TOKENS)),
-            stop_sequences: stops.iter().filter_map(Json::as_str).map(Into::into).collect(),
-            temperature: json.get("temperature").and_then(Json::as_number).map(|number| number.reborrow()),
-            output_schema: json.get("output_schema").filter(|schema| !schema.is_null()).map(Json::reborrow),
+            stop_sequences: stops
+                .iter()
+                .filter_map(Json::as_str)
+                .map(Into::into)
+                .collect(),
+            temperature: json
+                .get("temperature")
+                .and_then(Json::as_number)
+                .map(|number| number.reborrow()),
+            output_schema: json
+                .get("output_schema")
+                .filter(|schema| !schema.is_null())
+                .map(Json::reborrow),
             stream: json.get("stream").and_then(Json::as_bool).unwrap_or(false),
             provider_raw: None,
         })
@@ -181,8 +246,12 @@ impl<'j> Inputs<'j> {
     /// The ids that the case says are known.
     pub fn ids(&self, provider: &str) -> ToolIdMap {
         let mut ids = ToolIdMap::new();
-        for (canonical, wire) in
-            self.json.get("tool_id_map").and_then(Json::as_object).into_iter().flat_map(Object::iter)
+        for (canonical, wire) in self
+            .json
+            .get("tool_id_map")
+            .and_then(Json::as_object)
+            .into_iter()
+            .flat_map(Object::iter)
         {
             ids.remember(provider, canonical, wire.as_str().unwrap_or_default());
         }
@@ -195,8 +264,17 @@ fn tool<'j>(json: &'j Json<'j>) -> Result<RequestTool<'j>, String> {
     Ok(RequestTool::Defined(ToolDefinition {
         name: text("name").ok_or("a tool without a name")?.into(),
         description: text("description").unwrap_or_default().into(),
-        input_schema: json.get("input_schema").and_then(Json::as_object).map(Object::reborrow).unwrap_or_default(),
-        side_effects: text("side_effects").and_then(SideEffects::from_text).unwrap_or(SideEffects::None),
-        requires_workspace: json.get("requires_workspace").and_then(Json::as_bool).unwrap_or(true),
+        input_schema: json
+            .get("input_schema")
+            .and_then(Json::as_object)
+            .map(Object::reborrow)
+            .unwrap_or_default(),
+        side_effects: text("side_effects")
+            .and_then(SideEffects::from_text)
+            .unwrap_or(SideEffects::None),
+        requires_workspace: json
+            .get("requires_workspace")
+            .and_then(Json::as_bool)
+            .unwrap_or(true),
     }))
 }

@@ -1,5 +1,5 @@
-//! Comparing an answer with its target: freshly made ids by their places, JSON in strings by its value, and the deliberate
-//! differences of §17 named.
+//! Comparing an answer with its target: freshly made ids by their places, JSON in strings by its
+//! value, and the deliberate differences of §17 named.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
@@ -26,9 +26,11 @@ pub enum Row {
     NothingToSay,
     /// 18: the prompt's count is the sum of its parts.
     PromptIsSum,
-    /// No row of §17: arguments that are no JSON object are kept where the reference has an empty object.
+    /// No row of §17: arguments that are no JSON object are kept where the reference has an empty
+    /// object.
     ArgumentsKept,
-    /// No row of §17: the counts of a prompt are disjoint where the reference has counts that overlap.
+    /// No row of §17: the counts of a prompt are disjoint where the reference has counts that
+    /// overlap.
     CountsDisjoint,
 }
 
@@ -47,13 +49,19 @@ impl Rows {
 impl fmt::Display for Rows {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let told = self.0.iter().map(|row| match row {
-            Row::MintedIds => "row 1 (call ids are minted; the map resolves them to the provider's)",
+            Row::MintedIds => {
+                "row 1 (call ids are minted; the map resolves them to the provider's)"
+            }
             Row::RedactedKept => "row 11 (redacted thinking is kept in streams)",
             Row::SignatureTold => "row 12 (a last thinking.delta carries the signature)",
             Row::NothingToSay => "row 16 (a message without anything to say is not written)",
             Row::PromptIsSum => "row 18 (prompt_tokens is the sum of its parts)",
-            Row::ArgumentsKept => "kept arguments (those that are no JSON object are kept as they are)",
-            Row::CountsDisjoint => "disjoint counts (tokens that were read and written are counted once)",
+            Row::ArgumentsKept => {
+                "kept arguments (those that are no JSON object are kept as they are)"
+            }
+            Row::CountsDisjoint => {
+                "disjoint counts (tokens that were read and written are counted once)"
+            }
         });
         formatter.write_str(&told.collect::<Vec<_>>().join(", "))
     }
@@ -71,7 +79,12 @@ pub struct Matcher<'m> {
 impl<'m> Matcher<'m> {
     /// A matcher that knows what the provider called its calls.
     pub fn new(ids: &'m ToolIdMap, provider: &'m str) -> Self {
-        Matcher { ids, provider, minted: HashMap::new(), rows: Rows::default() }
+        Matcher {
+            ids,
+            provider,
+            minted: HashMap::new(),
+            rows: Rows::default(),
+        }
     }
 
     /// True unless `answer` differs from `target`.
@@ -80,7 +93,9 @@ impl<'m> Matcher<'m> {
     /// Where, and what stands there.
     pub fn matches(&mut self, target: &Json, answer: &Json, path: &str) -> Result<(), String> {
         match (target, answer) {
-            (Json::Object(wanted), Json::Object(found)) if wanted.is_empty() && raw_arguments(found).is_some() => {
+            (Json::Object(wanted), Json::Object(found))
+                if wanted.is_empty() && raw_arguments(found).is_some() =>
+            {
                 self.rows.add(Row::ArgumentsKept);
                 Ok(())
             }
@@ -93,19 +108,26 @@ impl<'m> Matcher<'m> {
                     self.matches(target, value, &format!("{path}.{key}"))?;
                 }
                 if wanted.len() != found.len() {
-                    let missing = wanted.keys().find(|key| !found.contains_key(key)).unwrap_or_default();
+                    let missing = wanted
+                        .keys()
+                        .find(|key| !found.contains_key(key))
+                        .unwrap_or_default();
                     return Err(format!("{path}.{missing}: expected, didn't come"));
                 }
                 Ok(())
             }
             (Json::Array(wanted), Json::Array(found)) => {
                 if wanted.len() != found.len() {
-                    return Err(format!("{path}: expected {} items, came {}: {answer}", wanted.len(), found.len()));
+                    return Err(format!(
+                        "{path}: expected {} items, came {}: {answer}",
+                        wanted.len(),
+                        found.len()
+                    ));
                 }
                 let pairs = wanted.iter().zip(found).enumerate();
-                pairs
-                    .into_iter()
-                    .try_for_each(|(at, (target, answer))| self.matches(target, answer, &format!("{path}[{at}]")))
+                pairs.into_iter().try_for_each(|(at, (target, answer))| {
+                    self.matches(target, answer, &format!("{path}[{at}]"))
+                })
             }
             (Json::String(wanted), Json::String(found)) if self.same_text(wanted, found) => Ok(()),
             (target, answer) if target == answer => Ok(()),
@@ -114,8 +136,14 @@ impl<'m> Matcher<'m> {
     }
 
     /// The key of the target that `found` stands for.
-    fn key_of<'k>(&mut self, mut wanted: impl Iterator<Item = &'k str>, found: &str) -> Option<String> {
-        wanted.find(|wanted| self.same_text(wanted, found)).map(str::to_owned)
+    fn key_of<'k>(
+        &mut self,
+        mut wanted: impl Iterator<Item = &'k str>,
+        found: &str,
+    ) -> Option<String> {
+        wanted
+            .find(|wanted| self.same_text(wanted, found))
+            .map(str::to_owned)
     }
 
     fn same_text(&mut self, wanted: &str, found: &str) -> bool {
@@ -137,7 +165,9 @@ impl<'m> Matcher<'m> {
         if let Some(known) = self.minted.get(wanted) {
             return known == found;
         }
-        let is_ulid = found.strip_prefix(prefix).is_some_and(|ulid| is_tool_use_id(&format!("tu_{ulid}")));
+        let is_ulid = found
+            .strip_prefix(prefix)
+            .is_some_and(|ulid| is_tool_use_id(&format!("tu_{ulid}")));
         let is_new = !self.minted.values().any(|known| known == found);
         if is_ulid && is_new {
             self.minted.insert(wanted.to_owned(), found.to_owned());

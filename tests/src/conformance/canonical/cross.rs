@@ -22,17 +22,29 @@ pub fn cross(input: &Json, target: &Json) -> Checked {
     }
 }
 
-/// Answers with calls are taken in, and the whole history is sent on; each wire's name for the call is told.
+/// Answers with calls are taken in, and the whole history is sent on; each wire's name for the call
+/// is told.
 fn wire_ids(steps: &[Json], target: &Json) -> Checked {
     let mut conversation = Conversation::new("case");
     let mut history: Vec<Message<'static>> = Vec::new();
     let mut told = Object::new();
     for step in steps {
-        let provider = step.get("provider").and_then(Json::as_str).ok_or("a step without a provider")?;
+        let provider = step
+            .get("provider")
+            .and_then(Json::as_str)
+            .ok_or("a step without a provider")?;
         let adapter = adapter(provider)?;
         if step.get("send_history").and_then(Json::as_bool) == Some(true) {
-            let request = Request { messages: history.clone(), ..Request::default() };
-            let body = write_request(adapter, &request, &mut conversation.ids, WriteOptions::default());
+            let request = Request {
+                messages: history.clone(),
+                ..Request::default()
+            };
+            let body = write_request(
+                adapter,
+                &request,
+                &mut conversation.ids,
+                WriteOptions::default(),
+            );
             let id = call_id(&body.json).ok_or("the body names no call")?;
             told.insert(provider.to_owned(), id);
         } else {
@@ -59,51 +71,110 @@ fn answer(
     step: &Json,
     conversation: &mut Conversation,
 ) -> Result<[Message<'static>; 2], String> {
-    let name = step.get("name").map(ToString::to_string).unwrap_or_default();
-    let body = match (step.get("response_tool_call_id"), step.get("response_tool_use_id")) {
+    let name = step
+        .get("name")
+        .map(ToString::to_string)
+        .unwrap_or_default();
+    let body = match (
+        step.get("response_tool_call_id"),
+        step.get("response_tool_use_id"),
+    ) {
         (Some(id), _) => {
-            let arguments = step.get("arguments").map(ToString::to_string).unwrap_or_default();
+            let arguments = step
+                .get("arguments")
+                .map(ToString::to_string)
+                .unwrap_or_default();
             format!(
                 r#"{{"choices":[{{"message":{{"tool_calls":[{{"id":{id},"type":"function","function":{{"name":{name},"arguments":{arguments}}}}}]}}}}]}}"#
             )
         }
         (_, Some(id)) => {
-            let input = step.get("input").map(ToString::to_string).unwrap_or_default();
-            format!(r#"{{"content":[{{"type":"tool_use","id":{id},"name":{name},"input":{input}}}]}}"#)
+            let input = step
+                .get("input")
+                .map(ToString::to_string)
+                .unwrap_or_default();
+            format!(
+                r#"{{"content":[{{"type":"tool_use","id":{id},"name":{name},"input":{input}}}]}}"#
+            )
         }
         _ => return Err("a step that neither answers nor sends".to_owned()),
     };
     let body = Json::parse(body.as_bytes()).map_err(|error| error.to_string())?;
     let time = Timestamp::from_micros(0);
-    let read =
-        read_response(adapter, &body, conversation, &ReadContext::at(time)).map_err(|error| error.to_string())?;
-    let message = read.response.message().ok_or("no message")?.clone().into_owned();
-    let Some(ContentBlock::ToolUse(call)) = message.content.first() else { return Err("no call".to_owned()) };
-    let result =
-        ToolResultBlock { tool_use_id: call.id.clone(), content: vec![ContentBlock::text("r")], is_error: false };
-    let answered = Message::new("m", "s", Role::Tool, vec![ContentBlock::ToolResult(result)], time);
+    let read = read_response(adapter, &body, conversation, &ReadContext::at(time))
+        .map_err(|error| error.to_string())?;
+    let message = read
+        .response
+        .message()
+        .ok_or("no message")?
+        .clone()
+        .into_owned();
+    let Some(ContentBlock::ToolUse(call)) = message.content.first() else {
+        return Err("no call".to_owned());
+    };
+    let result = ToolResultBlock {
+        tool_use_id: call.id.clone(),
+        content: vec![ContentBlock::text("r")],
+        is_error: false,
+    };
+    let answered = Message::new(
+        "m",
+        "s",
+        Role::Tool,
+        vec![ContentBlock::ToolResult(result)],
+        time,
+    );
     Ok([message, answered])
 }
 
 /// The id of the first call in a body of either shape.
 fn call_id(body: &Json) -> Option<String> {
     let messages = body.get("messages")?.as_array()?;
-    let openai = messages.iter().find_map(|message| message.get("tool_calls")?.as_array()?.first()?.get("id"));
+    let openai = messages
+        .iter()
+        .find_map(|message| message.get("tool_calls")?.as_array()?.first()?.get("id"));
     let is_call = |block: &&Json| block.get("type").and_then(Json::as_str) == Some("tool_use");
-    let anthropic =
-        || messages.iter().find_map(|message| message.get("content")?.as_array()?.iter().find(is_call)?.get("id"));
+    let anthropic = || {
+        messages.iter().find_map(|message| {
+            message
+                .get("content")?
+                .as_array()?
+                .iter()
+                .find(is_call)?
+                .get("id")
+        })
+    };
     openai.or_else(anthropic)?.as_str().map(str::to_owned)
 }
 
 /// Whether a history may go to another model.
 fn swap(input: &Json, target: &Json) -> Checked {
-    let blocks = input.get("history_blocks").and_then(Json::as_array).unwrap_or_default();
-    let has_images = blocks.iter().any(|block| block.get("type").and_then(Json::as_str) == Some("image"));
+    let blocks = input
+        .get("history_blocks")
+        .and_then(Json::as_array)
+        .unwrap_or_default();
+    let has_images = blocks
+        .iter()
+        .any(|block| block.get("type").and_then(Json::as_str) == Some("image"));
     let model = capabilities(input.get("to").unwrap_or(&Json::Null));
-    let rejection = reject(Availability::Available, &model, &TurnNeeds { has_images, ..TurnNeeds::default() });
-    let active = if rejection.is_some() { "unchanged" } else { "changed" };
+    let rejection = reject(
+        Availability::Available,
+        &model,
+        &TurnNeeds {
+            has_images,
+            ..TurnNeeds::default()
+        },
+    );
+    let active = if rejection.is_some() {
+        "unchanged"
+    } else {
+        "changed"
+    };
     let answer = [
-        ("rejection", rejection.map_or(Json::Null, |rejection| Json::from(rejection.as_str()))),
+        (
+            "rejection",
+            rejection.map_or(Json::Null, |rejection| Json::from(rejection.as_str())),
+        ),
         ("active_model", Json::from(active)),
     ];
     let (target, answer) = asked(target, answer.into_iter().collect());

@@ -26,24 +26,41 @@ pub fn inbound_anthropic(input: &Json, target: &Json) -> Checked {
     inbound(read, target, &conversation, "anthropic")
 }
 
-fn body_of<'j>(input: &'j Json<'j>, provider: &str) -> Result<(&'j Json<'j>, Conversation), String> {
+fn body_of<'j>(
+    input: &'j Json<'j>,
+    provider: &str,
+) -> Result<(&'j Json<'j>, Conversation), String> {
     let mut conversation = Conversation::new("case");
     conversation.ids = Inputs::of(input)?.ids(provider);
     Ok((input.get("body").ok_or("no body")?, conversation))
 }
 
-fn inbound(read: Result<Inbound, Refusal>, target: &Json, conversation: &Conversation, provider: &str) -> Checked {
+fn inbound(
+    read: Result<Inbound, Refusal>,
+    target: &Json,
+    conversation: &Conversation,
+    provider: &str,
+) -> Checked {
     let wanted_ok = target.get("ok").and_then(Json::as_bool).unwrap_or(true);
     let inbound = match (read, wanted_ok) {
         (Ok(inbound), true) => inbound,
         (Err(_), false) => return Ok(Rows::default()),
         (Ok(_), false) => return Err("expected a refusal, came a request".to_owned()),
-        (Err(refusal), true) => return Err(format!("expected a request, came the refusal {refusal}")),
+        (Err(refusal), true) => {
+            return Err(format!("expected a request, came the refusal {refusal}"));
+        }
     };
     let mut matcher = Matcher::new(&conversation.ids, provider);
     let answer = request_json(&inbound);
-    for (key, wanted) in target.get("request").and_then(Json::as_object).into_iter().flat_map(Object::iter) {
-        let came = answer.get(key).ok_or(format!("nothing known of request.{key}"))?;
+    for (key, wanted) in target
+        .get("request")
+        .and_then(Json::as_object)
+        .into_iter()
+        .flat_map(Object::iter)
+    {
+        let came = answer
+            .get(key)
+            .ok_or(format!("nothing known of request.{key}"))?;
         matcher.matches(wanted, came, &format!("request.{key}"))?;
     }
     if let Some(wanted) = target.get("id_map") {
@@ -56,21 +73,47 @@ fn request_json<'m>(inbound: &'m Inbound<'m>) -> Object<'m> {
     let request: &Request = &inbound.request;
     let text = |text: Option<&'m str>| text.map_or(Json::Null, Json::from);
     let messages = request.messages.iter().map(|message| {
-        let members =
-            [("role", Json::from(message.role.as_str())), ("content", encode_blocks(&message.content, Unknowns::Drop))];
+        let members = [
+            ("role", Json::from(message.role.as_str())),
+            ("content", encode_blocks(&message.content, Unknowns::Drop)),
+        ];
         Json::Object(members.into_iter().collect())
     });
-    let stops = request.stop_sequences.iter().map(|stop| Json::from(&**stop));
+    let stops = request
+        .stop_sequences
+        .iter()
+        .map(|stop| Json::from(&**stop));
     [
         ("model", text(request.model.as_deref())),
         ("messages", Json::Array(messages.collect())),
         ("system_prompt", text(request.system_prompt.as_deref())),
-        ("system_prompt_volatile", text(request.system_prompt_volatile.as_deref())),
-        ("tools", Json::Array(request.tools.iter().map(tool_json).collect())),
-        ("max_output_tokens", request.max_output_tokens.map_or(Json::Null, Json::from)),
-        ("temperature", request.temperature.as_ref().map_or(Json::Null, |number| Json::Number(number.reborrow()))),
+        (
+            "system_prompt_volatile",
+            text(request.system_prompt_volatile.as_deref()),
+        ),
+        (
+            "tools",
+            Json::Array(request.tools.iter().map(tool_json).collect()),
+        ),
+        (
+            "max_output_tokens",
+            request.max_output_tokens.map_or(Json::Null, Json::from),
+        ),
+        (
+            "temperature",
+            request
+                .temperature
+                .as_ref()
+                .map_or(Json::Null, |number| Json::Number(number.reborrow())),
+        ),
         ("stop_sequences", Json::Array(stops.collect())),
-        ("output_schema", request.output_schema.as_ref().map_or(Json::Null, Json::reborrow)),
+        (
+            "output_schema",
+            request
+                .output_schema
+                .as_ref()
+                .map_or(Json::Null, Json::reborrow),
+        ),
         ("stream", Json::from(request.stream)),
         ("include_usage", Json::from(inbound.include_usage)),
     ]
@@ -105,19 +148,27 @@ pub fn render_anthropic(input: &Json, target: &Json) -> Checked {
 
 fn render(input: &Json, target: &Json, provider: &str, id_prefix: &str) -> Checked {
     let json = input.get("response").ok_or("no response")?;
-    let (content, _) =
-        decode_blocks(json.get("content").ok_or("no content")?, Mode::Tolerant).map_err(|error| error.to_string())?;
+    let (content, _) = decode_blocks(json.get("content").ok_or("no content")?, Mode::Tolerant)
+        .map_err(|error| error.to_string())?;
     let time = Timestamp::from_micros(0);
-    let ulid = Thread::new("case").advance(Role::Assistant, &content).ulid(time);
+    let ulid = Thread::new("case")
+        .advance(Role::Assistant, &content)
+        .ulid(time);
     let message = Message::new(ulid.to_string(), "gw_1", Role::Assistant, content, time);
     let usage = token_usage(json.get("usage"));
     let response = Response {
         id: Some(format!("{id_prefix}{ulid}").into()),
         created_at: None,
-        model: input.get("requested_model").and_then(Json::as_str).map(Into::into),
+        model: input
+            .get("requested_model")
+            .and_then(Json::as_str)
+            .map(Into::into),
         choices: vec![Choice {
             message,
-            stop_reason: json.get("stop_reason").and_then(Json::as_str).and_then(StopReason::from_text),
+            stop_reason: json
+                .get("stop_reason")
+                .and_then(Json::as_str)
+                .and_then(StopReason::from_text),
         }],
         usage: Some(usage),
         provider_raw: None,
@@ -132,10 +183,13 @@ fn render(input: &Json, target: &Json, provider: &str, id_prefix: &str) -> Check
     let mut wanted = target.get("body").map(Json::reborrow).unwrap_or_default();
     // Row 18: the reference reports the uncached remainder as the prompt.
     let cached = usage.prompt_tokens() - usage.input_tokens;
-    let counts = wanted.as_object_mut().and_then(|body| body.get_mut("usage")).and_then(Json::as_object_mut);
-    if let Some(counts) = counts
-        .filter(|counts| cached > 0 && counts.get("prompt_tokens").and_then(Json::as_u64) == Some(usage.input_tokens))
-    {
+    let counts = wanted
+        .as_object_mut()
+        .and_then(|body| body.get_mut("usage"))
+        .and_then(Json::as_object_mut);
+    if let Some(counts) = counts.filter(|counts| {
+        cached > 0 && counts.get("prompt_tokens").and_then(Json::as_u64) == Some(usage.input_tokens)
+    }) {
         for key in ["prompt_tokens", "total_tokens"] {
             let count = counts.get(key).and_then(Json::as_u64).unwrap_or(0);
             counts.insert(key, count + cached);

@@ -1,11 +1,13 @@
 //! Cases of the canonical message: `{group, about, cases: [{id, op, input, expect}]}`.
 //!
-//! Other models use the same outer shape, so a case is known by its operation *and* the members of its input ([`OPERATIONS`]).
-//! Where a case recommends another answer than the one that its reference gives, the recommendation is the target.
+//! Other models use the same outer shape, so a case is known by its operation *and* the members of
+//! its input ([`OPERATIONS`]). Where a case recommends another answer than the one that its
+//! reference gives, the recommendation is the target.
 //!
-//! The reference implementation and the specification disagree in places; the specification's digest says in its §17 which side to
-//! take. Where our answer differs from a case by one of those rows and by nothing else, the case passes with a line that names
-//! the row ([`compare`] has the rows).
+//! The reference implementation and the specification disagree in places; the specification's
+//! digest says in its §17 which side to take. Where our answer differs from a case by one of those
+//! rows and by nothing else, the case passes with a line that names the row ([`compare`] has the
+//! rows).
 
 mod calls;
 mod compare;
@@ -23,7 +25,8 @@ use compare::Rows;
 /// What a case comes to: the rows of §17 by which it differs; `Err` is a failure in a sentence.
 type Checked = Result<Rows, String>;
 
-/// An operation: its name, the members that its input has (any of them), and what runs it on the input and the target.
+/// An operation: its name, the members that its input has (any of them), and what runs it on the
+/// input and the target.
 struct Operation {
     name: &'static str,
     members: &'static [&'static str],
@@ -31,49 +34,179 @@ struct Operation {
 }
 
 const OPERATIONS: &[Operation] = &[
-    Operation { name: "decode_blocks_strict", members: &["blocks"], run: model::decode_blocks_strict },
-    Operation { name: "decode_blocks_tolerant", members: &["blocks"], run: model::decode_blocks_tolerant },
-    Operation { name: "decode_message", members: &["message"], run: model::decode_message },
-    Operation { name: "validate", members: &["message"], run: model::validate },
-    Operation { name: "validate_session", members: &["messages"], run: model::validate_session },
-    Operation { name: "metadata_equal", members: &["a", "b"], run: model::metadata_equal },
-    Operation { name: "tool_schema", members: &["schema"], run: model::tool_schema },
-    Operation { name: "cost", members: &["model", "usage"], run: values::cost },
-    Operation { name: "price_overlay", members: &["overlay"], run: values::price_overlay },
-    Operation { name: "wire_model", members: &["model"], run: values::wire_model },
-    Operation { name: "media_type", members: &["path"], run: values::media_type },
-    Operation { name: "estimate", members: &["messages", "tools", "system_prompt"], run: values::estimate },
-    Operation { name: "routing_mode", members: &["chain_policy"], run: values::routing_mode },
-    Operation { name: "id_format", members: &["kind"], run: values::id_format },
-    Operation { name: "tool_id_map", members: &["ops"], run: values::tool_id_map },
-    Operation { name: "capability_check", members: &["turn", "capabilities_override"], run: values::capability_check },
-    Operation { name: "classify", members: &["status", "body"], run: values::classify },
-    Operation { name: "usage_openai", members: &["usage"], run: values::usage_openai },
-    Operation { name: "openrouter_error_message", members: &["body"], run: values::openrouter_error_message },
-    Operation { name: "anthropic_call", members: &["request"], run: calls::anthropic },
-    Operation { name: "openai_call", members: &["request"], run: calls::openai },
-    Operation { name: "openrouter_call", members: &["request"], run: calls::openrouter },
-    Operation { name: "anthropic_stream", members: &["events"], run: streams::anthropic },
-    Operation { name: "openai_stream", members: &["events"], run: streams::openai },
-    Operation { name: "openrouter_stream", members: &["events"], run: streams::openrouter },
-    Operation { name: "inbound_openai", members: &["body"], run: gateway::inbound_openai },
-    Operation { name: "inbound_anthropic", members: &["body"], run: gateway::inbound_anthropic },
-    Operation { name: "render_openai", members: &["response"], run: gateway::render_openai },
-    Operation { name: "render_anthropic", members: &["response"], run: gateway::render_anthropic },
-    Operation { name: "cross", members: &["steps", "history_blocks"], run: cross::cross },
+    Operation {
+        name: "decode_blocks_strict",
+        members: &["blocks"],
+        run: model::decode_blocks_strict,
+    },
+    Operation {
+        name: "decode_blocks_tolerant",
+        members: &["blocks"],
+        run: model::decode_blocks_tolerant,
+    },
+    Operation {
+        name: "decode_message",
+        members: &["message"],
+        run: model::decode_message,
+    },
+    Operation {
+        name: "validate",
+        members: &["message"],
+        run: model::validate,
+    },
+    Operation {
+        name: "validate_session",
+        members: &["messages"],
+        run: model::validate_session,
+    },
+    Operation {
+        name: "metadata_equal",
+        members: &["a", "b"],
+        run: model::metadata_equal,
+    },
+    Operation {
+        name: "tool_schema",
+        members: &["schema"],
+        run: model::tool_schema,
+    },
+    Operation {
+        name: "cost",
+        members: &["model", "usage"],
+        run: values::cost,
+    },
+    Operation {
+        name: "price_overlay",
+        members: &["overlay"],
+        run: values::price_overlay,
+    },
+    Operation {
+        name: "wire_model",
+        members: &["model"],
+        run: values::wire_model,
+    },
+    Operation {
+        name: "media_type",
+        members: &["path"],
+        run: values::media_type,
+    },
+    Operation {
+        name: "estimate",
+        members: &["messages", "tools", "system_prompt"],
+        run: values::estimate,
+    },
+    Operation {
+        name: "routing_mode",
+        members: &["chain_policy"],
+        run: values::routing_mode,
+    },
+    Operation {
+        name: "id_format",
+        members: &["kind"],
+        run: values::id_format,
+    },
+    Operation {
+        name: "tool_id_map",
+        members: &["ops"],
+        run: values::tool_id_map,
+    },
+    Operation {
+        name: "capability_check",
+        members: &["turn", "capabilities_override"],
+        run: values::capability_check,
+    },
+    Operation {
+        name: "classify",
+        members: &["status", "body"],
+        run: values::classify,
+    },
+    Operation {
+        name: "usage_openai",
+        members: &["usage"],
+        run: values::usage_openai,
+    },
+    Operation {
+        name: "openrouter_error_message",
+        members: &["body"],
+        run: values::openrouter_error_message,
+    },
+    Operation {
+        name: "anthropic_call",
+        members: &["request"],
+        run: calls::anthropic,
+    },
+    Operation {
+        name: "openai_call",
+        members: &["request"],
+        run: calls::openai,
+    },
+    Operation {
+        name: "openrouter_call",
+        members: &["request"],
+        run: calls::openrouter,
+    },
+    Operation {
+        name: "anthropic_stream",
+        members: &["events"],
+        run: streams::anthropic,
+    },
+    Operation {
+        name: "openai_stream",
+        members: &["events"],
+        run: streams::openai,
+    },
+    Operation {
+        name: "openrouter_stream",
+        members: &["events"],
+        run: streams::openrouter,
+    },
+    Operation {
+        name: "inbound_openai",
+        members: &["body"],
+        run: gateway::inbound_openai,
+    },
+    Operation {
+        name: "inbound_anthropic",
+        members: &["body"],
+        run: gateway::inbound_anthropic,
+    },
+    Operation {
+        name: "render_openai",
+        members: &["response"],
+        run: gateway::render_openai,
+    },
+    Operation {
+        name: "render_anthropic",
+        members: &["response"],
+        run: gateway::render_anthropic,
+    },
+    Operation {
+        name: "cross",
+        members: &["steps", "history_blocks"],
+        run: cross::cross,
+    },
 ];
 
 /// Operations of a live gateway, which a batch engine doesn't have.
 const OUT_OF_SCOPE: &[(&str, &str)] = &[
     ("backoff", "delays between tries belong to a live client"),
     ("retry_script", "trying again belongs to a live client"),
-    ("catalog_entry", "model catalogs are fetched by a live client"),
+    (
+        "catalog_entry",
+        "model catalogs are fetched by a live client",
+    ),
 ];
 
 /// Runs the file if any of its cases is one of these.
 pub(super) fn run(file: &CaseFile, report: &mut Report) -> bool {
-    let cases = file.json.get("cases").and_then(Json::as_array).unwrap_or_default();
-    if !cases.iter().any(|case| operation(case).is_some() || out_of_scope(case).is_some()) {
+    let cases = file
+        .json
+        .get("cases")
+        .and_then(Json::as_array)
+        .unwrap_or_default();
+    if !cases
+        .iter()
+        .any(|case| operation(case).is_some() || out_of_scope(case).is_some())
+    {
         return false;
     }
     for case in cases {
@@ -84,13 +217,24 @@ pub(super) fn run(file: &CaseFile, report: &mut Report) -> bool {
 
 fn operation(case: &Json) -> Option<&'static Operation> {
     let (name, input) = (case.get("op")?.as_str()?, case.get("input")?.as_object()?);
-    let fits = |operation: &&Operation| operation.members.iter().any(|member| input.contains_key(member));
-    OPERATIONS.iter().filter(|operation| operation.name == name).find(fits)
+    let fits = |operation: &&Operation| {
+        operation
+            .members
+            .iter()
+            .any(|member| input.contains_key(member))
+    };
+    OPERATIONS
+        .iter()
+        .filter(|operation| operation.name == name)
+        .find(fits)
 }
 
 fn out_of_scope(case: &Json) -> Option<&'static str> {
     let name = case.get("op")?.as_str()?;
-    OUT_OF_SCOPE.iter().find(|(known, _)| *known == name).map(|(_, why)| *why)
+    OUT_OF_SCOPE
+        .iter()
+        .find(|(known, _)| *known == name)
+        .map(|(_, why)| *why)
 }
 
 fn outcome(case: &Json) -> Outcome {
@@ -98,7 +242,9 @@ fn outcome(case: &Json) -> Outcome {
         return Outcome::OutOfScope(why.to_owned());
     }
     let Some(operation) = operation(case) else {
-        return Outcome::Failed("the case's operation and input are those of no known kind".to_owned());
+        return Outcome::Failed(
+            "the case's operation and input are those of no known kind".to_owned(),
+        );
     };
     let null = Json::Null;
     let target = target(case);
@@ -111,7 +257,10 @@ fn outcome(case: &Json) -> Outcome {
 
 /// What the case expects; what it recommends goes before what its reference does.
 fn target<'j>(case: &'j Json<'j>) -> Json<'j> {
-    case.get("recommended").or_else(|| case.get("expect")).map(Json::reborrow).unwrap_or_default()
+    case.get("recommended")
+        .or_else(|| case.get("expect"))
+        .map(Json::reborrow)
+        .unwrap_or_default()
 }
 
 /// The members of a target that are asked for, in the order of the target.

@@ -41,7 +41,9 @@ pub fn decode_message(input: &Json, target: &Json) -> Checked {
 }
 
 fn decoded_as(target: &Json, key: &'static str, value: Json) -> Checked {
-    let answer: Object = [("ok", Json::from(true)), (key, value)].into_iter().collect();
+    let answer: Object = [("ok", Json::from(true)), (key, value)]
+        .into_iter()
+        .collect();
     let (target, answer) = asked(target, answer);
     let target: Object = target
         .as_object()
@@ -54,9 +56,15 @@ fn decoded_as(target: &Json, key: &'static str, value: Json) -> Checked {
 }
 
 fn check_warnings(target: &Json, warnings: &[DecodeWarning]) -> Result<(), String> {
-    let wanted = target.get("warnings").and_then(Json::as_array).map(<[_]>::len);
+    let wanted = target
+        .get("warnings")
+        .and_then(Json::as_array)
+        .map(<[_]>::len);
     match wanted {
-        Some(wanted) if wanted != warnings.len() => Err(format!("expected {wanted} warnings, came {}", warnings.len())),
+        Some(wanted) if wanted != warnings.len() => Err(format!(
+            "expected {wanted} warnings, came {}",
+            warnings.len()
+        )),
         _ => Ok(()),
     }
 }
@@ -67,39 +75,65 @@ fn refused_as(target: &Json, error: &DecodeError) -> Checked {
         return Err(format!("expected to be decoded, came {error}"));
     }
     let words = target.get("msg").and_then(Json::as_str).unwrap_or_default();
-    let quoted =
-        |before: &str| words.split_once(before).and_then(|(_, rest)| rest.split_once('`')).map(|(name, _)| name);
+    let quoted = |before: &str| {
+        words
+            .split_once(before)
+            .and_then(|(_, rest)| rest.split_once('`'))
+            .map(|(name, _)| name)
+    };
     if let Some(path) = quoted("at `").filter(|path| *path != error.path()) {
         return Err(format!("expected a fault at {path}, came {error}"));
     }
     if let Some(field) = quoted("missing required field `")
         && (error.problem != Problem::Missing || !error.path().ends_with(&format!(".{field}")))
     {
-        return Err(format!("expected the field {field} to be missed, came {error}"));
+        return Err(format!(
+            "expected the field {field} to be missed, came {error}"
+        ));
     }
     Ok(Rows::default())
 }
 
 pub fn validate(input: &Json, target: &Json) -> Checked {
     let message = with_defaults(input.get("message").ok_or("no message")?);
-    let (message, _) = decode::decode_message(&message, Mode::Tolerant).map_err(|error| error.to_string())?;
-    let found: Vec<String> = validate_message(&message).iter().map(Violation::subject).collect();
-    let wanted = strings(target.get("errors")).iter().map(|text| subject(text)).collect();
+    let (message, _) =
+        decode::decode_message(&message, Mode::Tolerant).map_err(|error| error.to_string())?;
+    let found: Vec<String> = validate_message(&message)
+        .iter()
+        .map(Violation::subject)
+        .collect();
+    let wanted = strings(target.get("errors"))
+        .iter()
+        .map(|text| subject(text))
+        .collect();
     same_set(wanted, found)
 }
 
 /// What an upstream text is about: what stands before its colon, or its first word.
 fn subject(text: &str) -> String {
     let head = text.split_once(':').map(|(head, _)| head).unwrap_or(text);
-    if head.contains(' ') { head.split(' ').next().unwrap_or_default().to_lowercase() } else { head.to_lowercase() }
+    if head.contains(' ') {
+        head.split(' ').next().unwrap_or_default().to_lowercase()
+    } else {
+        head.to_lowercase()
+    }
 }
 
 pub fn validate_session(input: &Json, target: &Json) -> Checked {
-    let list = input.get("messages").and_then(Json::as_array).ok_or("no messages")?;
+    let list = input
+        .get("messages")
+        .and_then(Json::as_array)
+        .ok_or("no messages")?;
     let list: Vec<Json> = list.iter().map(with_defaults).collect();
-    let messages: Result<Vec<_>, _> = list.iter().map(|json| decode::decode_message(json, Mode::Tolerant)).collect();
-    let messages: Vec<_> =
-        messages.map_err(|error| error.to_string())?.into_iter().map(|(message, _)| message).collect();
+    let messages: Result<Vec<_>, _> = list
+        .iter()
+        .map(|json| decode::decode_message(json, Mode::Tolerant))
+        .collect();
+    let messages: Vec<_> = messages
+        .map_err(|error| error.to_string())?
+        .into_iter()
+        .map(|(message, _)| message)
+        .collect();
     let found = session::validate_session(&messages, &ToolSet::default());
     let found = found.iter().map(|violation| match violation {
         SessionViolation::Message { violation, .. } => violation.to_string(),
@@ -110,7 +144,10 @@ pub fn validate_session(input: &Json, target: &Json) -> Checked {
         SessionViolation::InputInvalid { tool_use_id, .. } => format!("input {tool_use_id}"),
     });
     let wanted = strings(target.get("violations")).into_iter().map(|text| {
-        let id = text.split(' ').find(|word| word.starts_with("tu_")).unwrap_or_default();
+        let id = text
+            .split(' ')
+            .find(|word| word.starts_with("tu_"))
+            .unwrap_or_default();
         let kinds = [
             ("more than once", "twice"),
             ("unknown", "unknown"),
@@ -118,7 +155,10 @@ pub fn validate_session(input: &Json, target: &Json) -> Checked {
             ("reuse", "reused"),
             ("duplicate", "reused"),
         ];
-        let kind = kinds.iter().find(|(words, _)| text.contains(words)).map_or(text, |(_, kind)| kind);
+        let kind = kinds
+            .iter()
+            .find(|(words, _)| text.contains(words))
+            .map_or(text, |(_, kind)| kind);
         format!("{kind} {id}")
     });
     same_set(wanted.collect(), found.collect())
@@ -135,13 +175,18 @@ pub fn metadata_equal(input: &Json, target: &Json) -> Checked {
         metadata.hash(&mut hasher);
         hasher.finish()
     };
-    let answer = [("equal", a == b), ("hash_equal", hash(&a) == hash(&b))].into_iter().collect();
+    let answer = [("equal", a == b), ("hash_equal", hash(&a) == hash(&b))]
+        .into_iter()
+        .collect();
     let (target, answer) = asked(target, answer);
     same(&target, &answer)
 }
 
 pub fn tool_schema(input: &Json, target: &Json) -> Checked {
-    let schema = input.get("schema").and_then(Json::as_object).ok_or("the schema is no object")?;
+    let schema = input
+        .get("schema")
+        .and_then(Json::as_object)
+        .ok_or("the schema is no object")?;
     let errors = check_schema(schema);
     if target.get("ok").and_then(Json::as_bool) != Some(errors.is_empty()) {
         return Err(format!("came {errors:?}"));
@@ -152,12 +197,21 @@ pub fn tool_schema(input: &Json, target: &Json) -> Checked {
     }
     // A fault may be told at the schema or at its keyword.
     let near = |wanted: &str, found: &str| {
-        wanted == found || found.strip_prefix(wanted).is_some_and(|rest| !rest[1..].contains('.'))
+        wanted == found
+            || found
+                .strip_prefix(wanted)
+                .is_some_and(|rest| !rest[1..].contains('.'))
     };
-    let path = |text: &str| text.split_once(": ").map_or(text, |(path, _)| path).to_owned();
-    let unmatched = wanted
-        .iter()
-        .find(|text| !errors.iter().any(|error| near(&path(text), &error.path) || near(&error.path, &path(text))));
+    let path = |text: &str| {
+        text.split_once(": ")
+            .map_or(text, |(path, _)| path)
+            .to_owned()
+    };
+    let unmatched = wanted.iter().find(|text| {
+        !errors
+            .iter()
+            .any(|error| near(&path(text), &error.path) || near(&error.path, &path(text)))
+    });
     match unmatched {
         Some(text) => Err(format!("expected {text}, came {errors:?}")),
         None => Ok(Rows::default()),
@@ -166,10 +220,15 @@ pub fn tool_schema(input: &Json, target: &Json) -> Checked {
 
 /// A message with arbitrary values for the fields that the case leaves out.
 pub fn with_defaults<'j>(message: &'j Json<'j>) -> Json<'j> {
-    let mut object = message.as_object().map(Object::reborrow).unwrap_or_default();
-    for (key, value) in
-        [("id", "01HZ0000000000000000000001"), ("session_id", "sess_1"), ("created_at", "2026-05-08T12:00:00Z")]
-    {
+    let mut object = message
+        .as_object()
+        .map(Object::reborrow)
+        .unwrap_or_default();
+    for (key, value) in [
+        ("id", "01HZ0000000000000000000001"),
+        ("session_id", "sess_1"),
+        ("created_at", "2026-05-08T12:00:00Z"),
+    ] {
         if !object.contains_key(key) {
             object.insert(key, value);
         }
@@ -178,11 +237,19 @@ pub fn with_defaults<'j>(message: &'j Json<'j>) -> Json<'j> {
 }
 
 fn strings<'j>(json: Option<&'j Json<'j>>) -> Vec<&'j str> {
-    json.and_then(Json::as_array).unwrap_or_default().iter().filter_map(Json::as_str).collect()
+    json.and_then(Json::as_array)
+        .unwrap_or_default()
+        .iter()
+        .filter_map(Json::as_str)
+        .collect()
 }
 
 fn same_set(mut wanted: Vec<String>, mut found: Vec<String>) -> Checked {
     wanted.sort();
     found.sort();
-    if wanted == found { Ok(Rows::default()) } else { Err(format!("expected {wanted:?}, came {found:?}")) }
+    if wanted == found {
+        Ok(Rows::default())
+    } else {
+        Err(format!("expected {wanted:?}, came {found:?}"))
+    }
 }

@@ -29,27 +29,51 @@ fn stream(adapter: &dyn Adapter, input: &Json, target: &Json) -> Checked {
     let inputs = Inputs::of(input.get("request").unwrap_or(&Json::Null))?;
     let mut conversation = Conversation::new("case");
     conversation.ids = inputs.ids(adapter.provider());
-    let events = input.get("events").and_then(Json::as_array).ok_or("no events")?;
-    let frames = events.iter().map(|data| Frame { event: None, data: data.clone() }).collect();
+    let events = input
+        .get("events")
+        .and_then(Json::as_array)
+        .ok_or("no events")?;
+    let frames = events
+        .iter()
+        .map(|data| Frame {
+            event: None,
+            data: data.clone(),
+        })
+        .collect();
     let model = inputs.request()?.model.unwrap_or_default().into_owned();
     let context = ReadContext::at(Timestamp::from_micros(0));
     let told = follow(adapter, &model, frames, &mut conversation, &context);
 
     let mut matcher = Matcher::new(&conversation.ids, adapter.provider());
-    let wanted = target.get("events").and_then(Json::as_array).unwrap_or_default();
+    let wanted = target
+        .get("events")
+        .and_then(Json::as_array)
+        .unwrap_or_default();
     let mut answer: Vec<Json> = told.iter().map(StreamEvent::to_json).collect();
     leave_out_signatures(wanted, &mut answer, &mut matcher);
     leave_out_redacted(wanted, &mut answer, &mut matcher);
-    matcher.matches(&Json::Array(wanted.to_vec()), &Json::Array(answer), "events")?;
+    matcher.matches(
+        &Json::Array(wanted.to_vec()),
+        &Json::Array(answer),
+        "events",
+    )?;
     if let Some(wanted) = target.get("id_map") {
-        matcher.matches(wanted, &id_map(&conversation.ids, adapter.provider()), "id_map")?;
+        matcher.matches(
+            wanted,
+            &id_map(&conversation.ids, adapter.provider()),
+            "id_map",
+        )?;
     }
     Ok(matcher.rows)
 }
 
 /// Row 12: deltas that carry only a signature, where the target has none that carries one.
 fn leave_out_signatures(wanted: &[Json], answer: &mut Vec<Json>, matcher: &mut Matcher) {
-    let signed = |event: &Json| event.get("signature").is_some_and(|signature| !signature.is_null());
+    let signed = |event: &Json| {
+        event
+            .get("signature")
+            .is_some_and(|signature| !signature.is_null())
+    };
     if !wanted.iter().any(signed) && answer.iter().any(signed) {
         answer.retain(|event| !signed(event));
         matcher.rows.add(Row::SignatureTold);
@@ -58,15 +82,21 @@ fn leave_out_signatures(wanted: &[Json], answer: &mut Vec<Json>, matcher: &mut M
 
 /// Row 11: redacted thoughts in the finished content, where the target has none.
 fn leave_out_redacted(wanted: &[Json], answer: &mut [Json], matcher: &mut Matcher) {
-    let redacted = |block: &Json| block.get("type").and_then(Json::as_str) == Some("redacted_thinking");
+    let redacted =
+        |block: &Json| block.get("type").and_then(Json::as_str) == Some("redacted_thinking");
     let content = |event: &Json| {
-        event.get("final_content").and_then(Json::as_array).is_some_and(|blocks| blocks.iter().any(redacted))
+        event
+            .get("final_content")
+            .and_then(Json::as_array)
+            .is_some_and(|blocks| blocks.iter().any(redacted))
     };
     if wanted.iter().any(content) {
         return;
     }
     for event in answer {
-        if let Some(Json::Array(blocks)) = event.as_object_mut().and_then(|event| event.get_mut("final_content"))
+        if let Some(Json::Array(blocks)) = event
+            .as_object_mut()
+            .and_then(|event| event.get_mut("final_content"))
             && blocks.iter().any(redacted)
         {
             blocks.retain(|block| !redacted(block));

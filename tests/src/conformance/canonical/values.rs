@@ -12,14 +12,18 @@ use gristmill_schemas::message::ids::{Thread, session_id, tool_use_id};
 use gristmill_schemas::message::price::{PriceError, PriceTable};
 use gristmill_schemas::message::request::TokenUsage;
 use gristmill_schemas::message::tool_ids::ToolIdMap;
-use gristmill_schemas::message::{ContentBlock, Role, RoutingMode, Timestamp, estimate as estimating, model_id};
+use gristmill_schemas::message::{
+    ContentBlock, Role, RoutingMode, Timestamp, estimate as estimating, model_id,
+};
 
 use super::calls::Inputs;
 use super::compare::{Row, Rows, same};
 use super::{Checked, asked};
 
 fn text<'j>(json: &'j Json<'j>, key: &str) -> Result<&'j str, String> {
-    json.get(key).and_then(Json::as_str).ok_or(format!("no {key}"))
+    json.get(key)
+        .and_then(Json::as_str)
+        .ok_or(format!("no {key}"))
 }
 
 fn only<'j>(target: &'j Json<'j>, key: &'static str, value: impl Into<Json<'j>>) -> Checked {
@@ -36,10 +40,20 @@ pub fn cost(input: &Json, target: &Json) -> Checked {
 }
 
 pub fn price_overlay(input: &Json, target: &Json) -> Checked {
-    let base = table(text(input, "version")?, input.get("models").ok_or("no models")?)?;
-    let overlay = table(text(input, "overlay_version")?, input.get("overlay").ok_or("no overlay")?)?;
+    let base = table(
+        text(input, "version")?,
+        input.get("models").ok_or("no models")?,
+    )?;
+    let overlay = table(
+        text(input, "overlay_version")?,
+        input.get("overlay").ok_or("no overlay")?,
+    )?;
     let both = base.overlaid(&overlay);
-    if target.get("version").and_then(Json::as_str).is_some_and(|version| version != both.version()) {
+    if target
+        .get("version")
+        .and_then(Json::as_str)
+        .is_some_and(|version| version != both.version())
+    {
         return Err(format!("the version came as {}", both.version()));
     }
     priced(&both, input, target)
@@ -47,7 +61,9 @@ pub fn price_overlay(input: &Json, target: &Json) -> Checked {
 
 fn priced(table: &PriceTable, input: &Json, target: &Json) -> Checked {
     let model = input.get("model").and_then(Json::as_str);
-    let Some(model) = model else { return Ok(Rows::default()) };
+    let Some(model) = model else {
+        return Ok(Rows::default());
+    };
     let wanted = target.get("cost_usd").and_then(Json::as_str);
     match (table.cost(model, &token_usage(input.get("usage"))), wanted) {
         (Ok(cost), Some(wanted)) if wanted.parse() == Ok(cost) => Ok(Rows::default()),
@@ -75,7 +91,11 @@ fn table(version: &str, models: &Json) -> Result<PriceTable, String> {
 }
 
 pub fn token_usage(json: Option<&Json>) -> TokenUsage {
-    let count = |key| json.and_then(|json| json.get(key)).and_then(Json::as_u64).unwrap_or(0);
+    let count = |key| {
+        json.and_then(|json| json.get(key))
+            .and_then(Json::as_u64)
+            .unwrap_or(0)
+    };
     TokenUsage {
         input_tokens: count("input_tokens"),
         output_tokens: count("output_tokens"),
@@ -89,17 +109,29 @@ pub fn wire_model(input: &Json, target: &Json) -> Checked {
 }
 
 pub fn media_type(input: &Json, target: &Json) -> Checked {
-    only(target, "media_type", media_type_of_path(text(input, "path")?))
+    only(
+        target,
+        "media_type",
+        media_type_of_path(text(input, "path")?),
+    )
 }
 
 pub fn estimate(input: &Json, target: &Json) -> Checked {
     let inputs = Inputs::of(input)?;
-    only(target, "tokens", estimating::estimate_input_tokens(&inputs.request()?))
+    only(
+        target,
+        "tokens",
+        estimating::estimate_input_tokens(&inputs.request()?),
+    )
 }
 
 pub fn routing_mode(input: &Json, target: &Json) -> Checked {
     let mode = RoutingMode::from_chain_policy(text(input, "chain_policy")?);
-    only(target, "mode", mode.map_or(Json::Null, |mode| Json::from(mode.as_str())))
+    only(
+        target,
+        "mode",
+        mode.map_or(Json::Null, |mode| Json::from(mode.as_str())),
+    )
 }
 
 /// Ids of one kind made one after the other within a millisecond.
@@ -117,23 +149,37 @@ pub fn id_format(input: &Json, target: &Json) -> Checked {
             }
         })
         .collect();
-    let prefix = target.get("prefix").and_then(Json::as_str).unwrap_or_default();
+    let prefix = target
+        .get("prefix")
+        .and_then(Json::as_str)
+        .unwrap_or_default();
     let length = target.get("length").and_then(Json::as_u64).unwrap_or(26);
     let fits = |id: &String| {
         let body = id.strip_prefix(prefix).unwrap_or_default();
         id.len() as u64 == length
             && body.len() == 26
-            && body.bytes().all(|byte| b"0123456789ABCDEFGHJKMNPQRSTVWXYZ".contains(&byte))
+            && body
+                .bytes()
+                .all(|byte| b"0123456789ABCDEFGHJKMNPQRSTVWXYZ".contains(&byte))
     };
     let rising = made.windows(2).all(|pair| pair[0] < pair[1]);
-    if made.iter().all(fits) && rising { Ok(Rows::default()) } else { Err(format!("came {:?}", made.first())) }
+    if made.iter().all(fits) && rising {
+        Ok(Rows::default())
+    } else {
+        Err(format!("came {:?}", made.first()))
+    }
 }
 
 pub fn tool_id_map(input: &Json, target: &Json) -> Checked {
     let mut map = ToolIdMap::new();
     let mut results = Vec::new();
     for step in input.get("ops").and_then(Json::as_array).ok_or("no ops")? {
-        let words: Vec<&str> = step.as_array().unwrap_or_default().iter().filter_map(Json::as_str).collect();
+        let words: Vec<&str> = step
+            .as_array()
+            .unwrap_or_default()
+            .iter()
+            .filter_map(Json::as_str)
+            .collect();
         let answer = match words.as_slice() {
             ["remember", canonical, wire] => {
                 map.remember("p", canonical, wire);
@@ -151,9 +197,16 @@ pub fn tool_id_map(input: &Json, target: &Json) -> Checked {
 pub fn capability_check(input: &Json, target: &Json) -> Checked {
     let null = Json::Null;
     let overrides = input.get("capabilities_override").unwrap_or(&null);
-    let rejection =
-        reject(availability(overrides), &capabilities(overrides), &needs(input.get("turn").unwrap_or(&null)));
-    only(target, "rejection", rejection.map_or(Json::Null, |rejection| Json::from(rejection.as_str())))
+    let rejection = reject(
+        availability(overrides),
+        &capabilities(overrides),
+        &needs(input.get("turn").unwrap_or(&null)),
+    );
+    only(
+        target,
+        "rejection",
+        rejection.map_or(Json::Null, |rejection| Json::from(rejection.as_str())),
+    )
 }
 
 fn availability(overrides: &Json) -> Availability {
@@ -183,7 +236,10 @@ fn needs(turn: &Json) -> TurnNeeds {
     let flag = |key| turn.get(key).and_then(Json::as_bool).unwrap_or(false);
     TurnNeeds {
         has_images: flag("has_images"),
-        estimated_input_tokens: turn.get("estimated_input_tokens").and_then(Json::as_u64).unwrap_or(0),
+        estimated_input_tokens: turn
+            .get("estimated_input_tokens")
+            .and_then(Json::as_u64)
+            .unwrap_or(0),
         has_tool_definitions: flag("has_tool_definitions"),
         has_system_prompt: flag("has_system_prompt"),
         requires_structured_output: flag("requires_structured_output"),
@@ -197,10 +253,18 @@ pub fn classify(input: &Json, target: &Json) -> Checked {
         "http" => None,
         _ => Some(&dialect::OPENAI_CHAT),
     };
-    let status = input.get("status").and_then(Json::as_u64).and_then(|status| u16::try_from(status).ok());
-    let report = adapter.zip(input.get("body")).and_then(|(adapter, body)| read_error(adapter, body));
+    let status = input
+        .get("status")
+        .and_then(Json::as_u64)
+        .and_then(|status| u16::try_from(status).ok());
+    let report = adapter
+        .zip(input.get("body"))
+        .and_then(|(adapter, body)| read_error(adapter, body));
     let class = class_of(adapter, status, report.as_ref());
-    let answer = [("error_class", Json::from(class.as_str())), ("retryable", Json::from(class.is_retryable()))];
+    let answer = [
+        ("error_class", Json::from(class.as_str())),
+        ("retryable", Json::from(class.is_retryable())),
+    ];
     let (target, answer) = asked(target, answer.into_iter().collect());
     same(&target, &answer)
 }
@@ -213,20 +277,37 @@ pub fn usage_openai(input: &Json, target: &Json) -> Checked {
     let body = Json::Object(body);
     let mut conversation = Conversation::new("case");
     let context = ReadContext::at(Timestamp::from_micros(0));
-    let read =
-        read_response(&dialect::OPENAI_CHAT, &body, &mut conversation, &context).map_err(|error| error.to_string())?;
-    let wanted = target.get("warnings").and_then(Json::as_array).map_or(0, <[_]>::len);
+    let read = read_response(&dialect::OPENAI_CHAT, &body, &mut conversation, &context)
+        .map_err(|error| error.to_string())?;
+    let wanted = target
+        .get("warnings")
+        .and_then(Json::as_array)
+        .map_or(0, <[_]>::len);
     if read.warnings.len() != wanted {
-        return Err(format!("expected {wanted} warnings, came {:?}", read.warnings));
+        return Err(format!(
+            "expected {wanted} warnings, came {:?}",
+            read.warnings
+        ));
     }
     let usage = read.response.usage.unwrap_or_default();
-    let prompt = input.get("usage").and_then(|usage| usage.get("prompt_tokens")).and_then(Json::as_u64).unwrap_or(0);
+    let prompt = input
+        .get("usage")
+        .and_then(|usage| usage.get("prompt_tokens"))
+        .and_then(Json::as_u64)
+        .unwrap_or(0);
     let wanted = token_usage(target.get("usage"));
-    if wanted.prompt_tokens() > prompt && wanted.cached_input_tokens <= prompt && usage.prompt_tokens() == prompt {
-        // The target's counts overlap: those of ours may be less by what was counted twice, and by nothing else.
+    if wanted.prompt_tokens() > prompt
+        && wanted.cached_input_tokens <= prompt
+        && usage.prompt_tokens() == prompt
+    {
+        // The target's counts overlap: those of ours may be less by what was counted twice, and by
+        // nothing else.
         let overlap = wanted.prompt_tokens() - prompt;
         let written = wanted.cache_creation_input_tokens.saturating_sub(overlap);
-        let disjoint = TokenUsage { cache_creation_input_tokens: written, ..wanted };
+        let disjoint = TokenUsage {
+            cache_creation_input_tokens: written,
+            ..wanted
+        };
         let mut rows = same(&disjoint.to_json(), &usage.to_json())?;
         rows.add(Row::CountsDisjoint);
         return Ok(rows);

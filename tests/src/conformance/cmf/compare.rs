@@ -14,11 +14,15 @@ pub(super) fn member(target: &Json, key: &str, came: &Json) -> Checked {
 
 /// An error unless the two are equal by value.
 pub(super) fn equal(what: &str, expected: &Json, came: &Json) -> Checked {
-    if expected == came { Ok(()) } else { Err(format!("{what}: expected {expected}, came {came}")) }
+    if expected == came {
+        Ok(())
+    } else {
+        Err(format!("{what}: expected {expected}, came {came}"))
+    }
 }
 
-/// Compares two serialised views. Content that is JSON in text is compared as JSON, since the format leaves its spacing
-/// and escapes open; its size is then that of the text that came.
+/// Compares two serialised views. Content that is JSON in text is compared as JSON, since the
+/// format leaves its spacing and escapes open; its size is then that of the text that came.
 pub(super) fn view(what: &str, expected: &Json, came: &Json) -> Checked {
     let (Some(expected), Some(came)) = (expected.as_object(), came.as_object()) else {
         return equal(what, expected, came);
@@ -32,7 +36,11 @@ pub(super) fn view(what: &str, expected: &Json, came: &Json) -> Checked {
         }
         let (left, right) = (expected.get(key), came.get(key));
         if left != right {
-            return Err(format!("{what}.{key}: expected {}, came {}", shown(left), shown(right)));
+            return Err(format!(
+                "{what}.{key}: expected {}, came {}",
+                shown(left),
+                shown(right)
+            ));
         }
     }
     match respelled {
@@ -43,7 +51,9 @@ pub(super) fn view(what: &str, expected: &Json, came: &Json) -> Checked {
 
 /// True for two strings that differ and hold the same JSON.
 fn is_respelled(expected: Option<&Json>, came: Option<&Json>) -> bool {
-    let (Some(expected), Some(came)) = (expected.and_then(Json::as_str), came.and_then(Json::as_str)) else {
+    let (Some(expected), Some(came)) =
+        (expected.and_then(Json::as_str), came.and_then(Json::as_str))
+    else {
         return false;
     };
     expected != came
@@ -52,8 +62,17 @@ fn is_respelled(expected: Option<&Json>, came: Option<&Json>) -> bool {
 
 fn size_is_of_content(what: &str, view: &Object) -> Checked {
     let size = view.get("size_bytes").and_then(Json::as_u64);
-    let content = view.get("content").and_then(Json::as_str).map(|content| content.len() as u64);
-    if size == content { Ok(()) } else { Err(format!("{what}: size {size:?} of content with {content:?} bytes")) }
+    let content = view
+        .get("content")
+        .and_then(Json::as_str)
+        .map(|content| content.len() as u64);
+    if size == content {
+        Ok(())
+    } else {
+        Err(format!(
+            "{what}: size {size:?} of content with {content:?} bytes"
+        ))
+    }
 }
 
 fn shown(json: Option<&Json>) -> String {

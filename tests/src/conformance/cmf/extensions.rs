@@ -5,8 +5,9 @@ use gristmill_schemas::cmf::declassify::{accept_labels, authorise_declassificati
 use gristmill_schemas::cmf::extensions::DataPolicy;
 use gristmill_schemas::cmf::propagation::{ConversationLabels, stamp};
 use gristmill_schemas::cmf::{
-    Access, CapabilitySet, ContentType, Extensions, Labels, Message, MutabilityTier, Part, Role, TierViolation,
-    filter as filter_extensions, merge as merge_extensions, validate as validate_tiers, views,
+    Access, CapabilitySet, ContentType, Extensions, Labels, Message, MutabilityTier, Part, Role,
+    TierViolation, filter as filter_extensions, merge as merge_extensions,
+    validate as validate_tiers, views,
 };
 use gristmill_schemas::json::{Json, Object};
 
@@ -14,7 +15,11 @@ use super::{Checked, compare};
 
 /// The extensions under `key`; null is none.
 fn read(input: &Json, key: &str) -> Result<Option<Extensions>, String> {
-    let parsed = input.get(key).filter(|json| !json.is_null()).map(Extensions::parse).transpose();
+    let parsed = input
+        .get(key)
+        .filter(|json| !json.is_null())
+        .map(Extensions::parse)
+        .transpose();
     parsed.map_err(|error| format!("{key}: {error}"))
 }
 
@@ -22,10 +27,13 @@ fn write(extensions: Option<&Extensions>) -> Json<'static> {
     extensions.map_or(Json::Null, Extensions::to_json)
 }
 
-/// The capabilities that a case names. The cases leave access profiles and data policies open to all, as the
-/// implementations do; the default here is the specification's, which gates them.
+/// The capabilities that a case names. The cases leave access profiles and data policies open to
+/// all, as the implementations do; the default here is the specification's, which gates them.
 fn capabilities(input: &Json) -> CapabilitySet {
-    let names = input.get("capabilities").and_then(Json::as_array).unwrap_or_default();
+    let names = input
+        .get("capabilities")
+        .and_then(Json::as_array)
+        .unwrap_or_default();
     CapabilitySet::from_known_names(names.iter().filter_map(Json::as_str)).with_open_profiles()
 }
 
@@ -60,10 +68,15 @@ pub(super) fn merge(input: &Json, target: &Json) -> Checked {
 
 /// A violation against the one that is expected: the slot and its tier count, the wording doesn't.
 fn violated(target: &Json, violation: &TierViolation) -> Checked {
-    compare::member(target, "ok", &Json::Bool(false)).map_err(|why| format!("{why} ({violation})"))?;
+    compare::member(target, "ok", &Json::Bool(false))
+        .map_err(|why| format!("{why} ({violation})"))?;
     compare::member(target, "slot", &Json::from(violation.slot.as_str()))?;
-    // The implementation that the cases come from has no guarded tier: it calls the guarded slot immutable.
-    let expected = target.get("tier").and_then(Json::as_str).and_then(MutabilityTier::from_name);
+    // The implementation that the cases come from has no guarded tier: it calls the guarded slot
+    // immutable.
+    let expected = target
+        .get("tier")
+        .and_then(Json::as_str)
+        .and_then(MutabilityTier::from_name);
     let came = violation.slot.tier();
     match (expected, came) {
         (None, _) | (Some(MutabilityTier::Immutable), MutabilityTier::Guarded) => Ok(()),
@@ -93,13 +106,22 @@ fn label_set(input: Option<&Json>) -> Labels {
 }
 
 fn label_list(labels: &Labels) -> Json<'static> {
-    Json::Array(labels.iter().map(|label| Json::from(label.to_owned())).collect())
+    Json::Array(
+        labels
+            .iter()
+            .map(|label| Json::from(label.to_owned()))
+            .collect(),
+    )
 }
 
 /// Compares sets of labels that cases list in any order.
 fn same_labels(target: &Json, key: &str, came: &Labels) -> Checked {
     match target.get(key) {
-        Some(expected) => compare::equal(key, &label_list(&label_set(Some(expected))), &label_list(came)),
+        Some(expected) => compare::equal(
+            key,
+            &label_list(&label_set(Some(expected))),
+            &label_list(came),
+        ),
         None => Err(format!("the case expects no {key}")),
     }
 }
@@ -108,7 +130,10 @@ fn same_labels(target: &Json, key: &str, came: &Labels) -> Checked {
 fn inherited(input: &Json, target: &Json) -> Checked {
     let sources: Vec<&Json> = match input.get("sources").and_then(Json::as_array) {
         Some(sources) => sources.iter().collect(),
-        None => ["tool_result_labels", "next_message_labels"].iter().filter_map(|key| input.get(key)).collect(),
+        None => ["tool_result_labels", "next_message_labels"]
+            .iter()
+            .filter_map(|key| input.get(key))
+            .collect(),
     };
     if sources.is_empty() {
         return Err("the case asks a question that is not known here".to_owned());
@@ -135,21 +160,46 @@ fn accepted(input: &Json, target: &Json) -> Checked {
         }
         _ => None,
     };
-    let outcome = accept_labels(&label_set(input.get("before")), &label_set(input.get("after")), declassifier);
+    let outcome = accept_labels(
+        &label_set(input.get("before")),
+        &label_set(input.get("after")),
+        declassifier,
+    );
     compare::member(target, "accepted", &Json::Bool(outcome.is_ok()))?;
-    compare::member(target, "audit_record", &Json::Bool(matches!(outcome, Ok(Some(_)))))
+    compare::member(
+        target,
+        "audit_record",
+        &Json::Bool(matches!(outcome, Ok(Some(_)))),
+    )
 }
 
 /// The labels that a data policy applies to what a view shows.
 fn stamped(input: &Json, target: &Json) -> Checked {
     let shown = input.get("view").unwrap_or(&Json::Null);
     let part = part(shown)?;
-    let role = shown.get("role").and_then(Json::as_str).and_then(Role::from_name).unwrap_or(Role::Tool);
-    let security = [("data", input.get("data").cloned().unwrap_or(Json::Object(Object::new())))];
-    let extensions = Json::Object([("security", Json::Object(security.into_iter().collect()))].into_iter().collect());
+    let role = shown
+        .get("role")
+        .and_then(Json::as_str)
+        .and_then(Role::from_name)
+        .unwrap_or(Role::Tool);
+    let security = [(
+        "data",
+        input
+            .get("data")
+            .cloned()
+            .unwrap_or(Json::Object(Object::new())),
+    )];
+    let extensions = Json::Object(
+        [("security", Json::Object(security.into_iter().collect()))]
+            .into_iter()
+            .collect(),
+    );
     let extensions = Extensions::parse(&extensions).map_err(|error| error.to_string())?;
     let mut labels = label_set(input.get("labels_before"));
-    for view in views(&Message::new(role, vec![part]), Access::new(Some(&extensions), CapabilitySet::all())) {
+    for view in views(
+        &Message::new(role, vec![part]),
+        Access::new(Some(&extensions), CapabilitySet::all()),
+    ) {
         stamp(&view, &mut labels);
     }
     same_labels(target, "labels_after", &labels)
@@ -157,30 +207,56 @@ fn stamped(input: &Json, target: &Json) -> Checked {
 
 /// A part of the kind and name that a case gives.
 fn part(view: &Json) -> Result<Part, String> {
-    let kind =
-        view.get("kind").and_then(Json::as_str).and_then(ContentType::from_name).ok_or("unknown kind of view")?;
-    let text = |key: &str, other: &'static str| view.get(key).and_then(Json::as_str).unwrap_or(other).to_owned();
+    let kind = view
+        .get("kind")
+        .and_then(Json::as_str)
+        .and_then(ContentType::from_name)
+        .ok_or("unknown kind of view")?;
+    let text = |key: &str, other: &'static str| {
+        view.get(key)
+            .and_then(Json::as_str)
+            .unwrap_or(other)
+            .to_owned()
+    };
     let (name, uri) = (text("name", ""), text("uri", "uri:none"));
     let members: &[(&str, String)] = match kind {
         ContentType::Text | ContentType::Thinking => return Ok(Part::text(name)),
         ContentType::ToolCall => &[("tool_call_id", name.clone()), ("name", name)],
         ContentType::ToolResult => &[("tool_call_id", name.clone()), ("tool_name", name)],
-        ContentType::Resource | ContentType::ResourceRef => {
-            &[("resource_request_id", name.clone()), ("uri", uri), ("resource_type", "uri".to_owned()), ("name", name)]
-        }
+        ContentType::Resource | ContentType::ResourceRef => &[
+            ("resource_request_id", name.clone()),
+            ("uri", uri),
+            ("resource_type", "uri".to_owned()),
+            ("name", name),
+        ],
         ContentType::PromptRequest => &[("prompt_request_id", name.clone()), ("name", name)],
         ContentType::PromptResult => &[("prompt_request_id", name.clone()), ("prompt_name", name)],
         _ => &[("type", "url".to_owned()), ("data", name)],
     };
-    let body: Object = members.iter().map(|(key, value)| (*key, Json::from(value.clone()))).collect();
-    let part = [("content_type", Json::from(kind.as_str())), ("content", Json::Object(body))];
+    let body: Object = members
+        .iter()
+        .map(|(key, value)| (*key, Json::from(value.clone())))
+        .collect();
+    let part = [
+        ("content_type", Json::from(kind.as_str())),
+        ("content", Json::Object(body)),
+    ];
     Part::parse(&Json::Object(part.into_iter().collect())).map_err(|error| error.to_string())
 }
 
 /// An action under a data policy.
 fn permitted(input: &Json, target: &Json) -> Checked {
-    let policy = input.get("policy").filter(|json| !json.is_null()).map(DataPolicy::parse).transpose();
-    let policy = policy.map_err(|error| error.to_string())?.unwrap_or_default();
-    let action = input.get("action").and_then(Json::as_str).ok_or("the case names no action")?;
+    let policy = input
+        .get("policy")
+        .filter(|json| !json.is_null())
+        .map(DataPolicy::parse)
+        .transpose();
+    let policy = policy
+        .map_err(|error| error.to_string())?
+        .unwrap_or_default();
+    let action = input
+        .get("action")
+        .and_then(Json::as_str)
+        .ok_or("the case names no action")?;
     compare::member(target, "allowed", &Json::Bool(policy.permits(action)))
 }

@@ -1,19 +1,19 @@
-//! Statements about the format: the closed sets of names, properties that other cases show, and points on which the
-//! implementations disagree.
+//! Statements about the format: the closed sets of names, properties that other cases show, and
+//! points on which the implementations disagree.
 
 use std::fs;
 
 use gristmill_schemas::cmf::{
-    Capability, Channel, ContentType, Direction, MessageHook, MutabilityTier, ResourceType, Role, SourceType,
-    StopReason, SubjectType, ViewAction,
+    Capability, Channel, ContentType, Direction, MessageHook, MutabilityTier, ResourceType, Role,
+    SourceType, StopReason, SubjectType, ViewAction,
 };
 use gristmill_schemas::json::Json;
 
 use super::super::{CaseFile, Outcome};
 use super::Checked;
 
-/// The names of a closed set. A set that is called `Capability(…)` is the registry of one implementation, of which all
-/// names must be known here; the others must be the same.
+/// The names of a closed set. A set that is called `Capability(…)` is the registry of one
+/// implementation, of which all names must be known here; the others must be the same.
 pub(super) fn enumeration(input: &Json, target: &Json) -> Checked {
     let title = input.get("enum").and_then(Json::as_str).unwrap_or_default();
     let (title, is_registry) = match title.split_once('(') {
@@ -21,11 +21,25 @@ pub(super) fn enumeration(input: &Json, target: &Json) -> Checked {
         None => (title, false),
     };
     let names = names(title).ok_or_else(|| format!("unknown enumeration {title}"))?;
-    let expected: Vec<&str> =
-        target.get("values").and_then(Json::as_array).unwrap_or_default().iter().filter_map(Json::as_str).collect();
-    let count = target.get("count").and_then(Json::as_u64).unwrap_or(expected.len() as u64);
-    let missing: Vec<&&str> = expected.iter().filter(|name| !names.contains(name)).collect();
-    if !missing.is_empty() || expected.len() as u64 != count || (!is_registry && names.len() != expected.len()) {
+    let expected: Vec<&str> = target
+        .get("values")
+        .and_then(Json::as_array)
+        .unwrap_or_default()
+        .iter()
+        .filter_map(Json::as_str)
+        .collect();
+    let count = target
+        .get("count")
+        .and_then(Json::as_u64)
+        .unwrap_or(expected.len() as u64);
+    let missing: Vec<&&str> = expected
+        .iter()
+        .filter(|name| !names.contains(name))
+        .collect();
+    if !missing.is_empty()
+        || expected.len() as u64 != count
+        || (!is_registry && names.len() != expected.len())
+    {
         return Err(format!("expected {expected:?}, came {names:?}"));
     }
     Ok(())
@@ -50,19 +64,33 @@ fn names(title: &str) -> Option<&'static [&'static str]> {
 
 /// What becomes of a statement in prose.
 pub(super) fn outcome(case: &Json, file: &CaseFile) -> Outcome {
-    match case.get("input").and_then(|input| input.get("what")).and_then(Json::as_str) {
+    match case
+        .get("input")
+        .and_then(|input| input.get("what"))
+        .and_then(Json::as_str)
+    {
         Some(what) => divergence(what, case),
         None => property(case, file),
     }
 }
 
-/// A point of disagreement: those about action and direction of a kind under a role are asked, the others are prose.
+/// A point of disagreement: those about action and direction of a kind under a role are asked, the
+/// others are prose.
 fn divergence(what: &str, case: &Json) -> Outcome {
-    let recommended = case.get("expect").and_then(|expect| expect.get("recommended")).and_then(Json::as_str);
+    let recommended = case
+        .get("expect")
+        .and_then(|expect| expect.get("recommended"))
+        .and_then(Json::as_str);
     let Some((question, recommended)) = Question::parse(what).zip(recommended) else {
-        return Outcome::OutOfScope(format!("a decision in prose ({what}), told in the documentation of the format"));
+        return Outcome::OutOfScope(format!(
+            "a decision in prose ({what}), told in the documentation of the format"
+        ));
     };
-    match question.answers().into_iter().find(|answer| *answer != recommended) {
+    match question
+        .answers()
+        .into_iter()
+        .find(|answer| *answer != recommended)
+    {
         None => Outcome::Passed,
         Some(answer) => Outcome::Failed(format!("{what}: expected {recommended}, came {answer}")),
     }
@@ -80,7 +108,13 @@ impl Question {
         let (attribute, rest) = what.split_once(" of ")?;
         let rest = rest.strip_suffix(" with no hook").unwrap_or(rest);
         let (kind, roles) = match rest.split_once(" under ") {
-            Some((kind, roles)) => (kind, roles.split('/').map(Role::from_name).collect::<Option<Vec<_>>>()?),
+            Some((kind, roles)) => (
+                kind,
+                roles
+                    .split('/')
+                    .map(Role::from_name)
+                    .collect::<Option<Vec<_>>>()?,
+            ),
             None => (rest, Role::ALL.to_vec()),
         };
         let is_action = match attribute {
@@ -88,7 +122,11 @@ impl Question {
             "direction" => false,
             _ => return None,
         };
-        Some(Question { is_action, kind: ContentType::from_name(kind.strip_prefix("a ").unwrap_or(kind))?, roles })
+        Some(Question {
+            is_action,
+            kind: ContentType::from_name(kind.strip_prefix("a ").unwrap_or(kind))?,
+            roles,
+        })
     }
 
     fn answers(&self) -> Vec<&'static str> {
@@ -103,8 +141,13 @@ impl Question {
 
 /// A property holds if the cases that it names pass; they lie beside the file.
 fn property(case: &Json, file: &CaseFile) -> Outcome {
-    let named: Vec<Reference> =
-        case.get("cases").and_then(Json::as_array).unwrap_or_default().iter().filter_map(Reference::parse).collect();
+    let named: Vec<Reference> = case
+        .get("cases")
+        .and_then(Json::as_array)
+        .unwrap_or_default()
+        .iter()
+        .filter_map(Reference::parse)
+        .collect();
     let mut seen = 0;
     for reference in &named {
         match reference.run(file) {
@@ -134,22 +177,41 @@ impl<'a> Reference<'a> {
         let text = json.as_str()?;
         if let Some((group, rest)) = text.split_once(": ") {
             let finding = rest.rsplit_once('=')?.1.parse().ok()?;
-            return Some(Reference { group, chosen: Chosen::Finding(finding) });
+            return Some(Reference {
+                group,
+                chosen: Chosen::Finding(finding),
+            });
         }
         let (group, id) = text.split_once('/')?;
-        Some(Reference { group, chosen: Chosen::Id(id) })
+        Some(Reference {
+            group,
+            chosen: Chosen::Id(id),
+        })
     }
 
     /// Runs the cases and answers how many there are.
     fn run(&self, file: &CaseFile) -> Result<usize, String> {
-        let bytes = fs::read(file.folder.join(self.group).with_extension("json")).unwrap_or_default();
-        let Ok(json) = Json::parse(&bytes) else { return Ok(0) };
-        let named = CaseFile { json: &json, folder: file.folder };
-        let cases = json.get("cases").and_then(Json::as_array).unwrap_or_default();
+        let bytes =
+            fs::read(file.folder.join(self.group).with_extension("json")).unwrap_or_default();
+        let Ok(json) = Json::parse(&bytes) else {
+            return Ok(0);
+        };
+        let named = CaseFile {
+            json: &json,
+            folder: file.folder,
+        };
+        let cases = json
+            .get("cases")
+            .and_then(Json::as_array)
+            .unwrap_or_default();
         let chosen: Vec<&Json> = cases.iter().filter(|case| self.names(case)).collect();
         for case in &chosen {
             if let Outcome::Failed(why) = super::outcome(case, &named) {
-                return Err(format!("{}/{}: {why}", self.group, case.get("id").unwrap_or(&Json::Null)));
+                return Err(format!(
+                    "{}/{}: {why}",
+                    self.group,
+                    case.get("id").unwrap_or(&Json::Null)
+                ));
             }
         }
         Ok(chosen.len())
@@ -160,7 +222,8 @@ impl<'a> Reference<'a> {
             Chosen::Finding(finding) => case.get("finding").and_then(Json::as_u64) == Some(finding),
             Chosen::Id(pattern) => {
                 let id = case.get("id").and_then(Json::as_str).unwrap_or_default();
-                gristmill_schemas::cmf::UriPattern::new(pattern).is_ok_and(|pattern| pattern.matches(id))
+                gristmill_schemas::cmf::UriPattern::new(pattern)
+                    .is_ok_and(|pattern| pattern.matches(id))
             }
         }
     }

@@ -2,8 +2,8 @@
 
 use gristmill_schemas::cmf::view::{DictOptions, HeaderStripping, Property};
 use gristmill_schemas::cmf::{
-    Access, CapabilitySet, Extensions, Message, MessageView, Part, ResourceReference, ResourceType, Role, UriPattern,
-    views as views_of,
+    Access, CapabilitySet, Extensions, Message, MessageView, Part, ResourceReference, ResourceType,
+    Role, UriPattern, views as views_of,
 };
 use gristmill_schemas::json::{Json, Object};
 
@@ -29,7 +29,11 @@ pub(super) struct Scene {
 
 impl Scene {
     pub(super) fn of(input: &Json) -> Result<Self, String> {
-        let extensions = input.get("extensions").filter(|json| !json.is_null()).map(Extensions::parse).transpose();
+        let extensions = input
+            .get("extensions")
+            .filter(|json| !json.is_null())
+            .map(Extensions::parse)
+            .transpose();
         let message = Message::parse(input.get("message").unwrap_or(&Json::Null));
         Ok(Scene {
             message: message.map_err(|error| format!("message: {error}"))?,
@@ -40,13 +44,22 @@ impl Scene {
 
     pub(super) fn views(&self) -> Vec<MessageView<'_>> {
         let access = Access::new(self.extensions.as_ref(), CapabilitySet::all());
-        views_of(&self.message, access).at_hook(self.hook.as_deref()).collect()
+        views_of(&self.message, access)
+            .at_hook(self.hook.as_deref())
+            .collect()
     }
 
     /// Asks the view that the input points at with `index`, the first where it doesn't.
-    pub(super) fn ask<T>(&self, input: &Json, question: impl Fn(&MessageView) -> T) -> Result<T, String> {
+    pub(super) fn ask<T>(
+        &self,
+        input: &Json,
+        question: impl Fn(&MessageView) -> T,
+    ) -> Result<T, String> {
         let index = input.get("index").and_then(Json::as_u64).unwrap_or(0) as usize;
-        self.views().get(index).map(question).ok_or_else(|| format!("there is no view {index}"))
+        self.views()
+            .get(index)
+            .map(question)
+            .ok_or_else(|| format!("there is no view {index}"))
     }
 }
 
@@ -54,12 +67,21 @@ impl Scene {
 pub(super) fn views(input: &Json, target: &Json) -> Checked {
     let scene = Scene::of(input)?;
     let views = scene.views();
-    let expected = target.get("views").and_then(Json::as_array).ok_or("the case expects no list of views")?;
+    let expected = target
+        .get("views")
+        .and_then(Json::as_array)
+        .ok_or("the case expects no list of views")?;
     if expected.len() != views.len() {
-        return Err(format!("expected {} views, came {}", expected.len(), views.len()));
+        return Err(format!(
+            "expected {} views, came {}",
+            expected.len(),
+            views.len()
+        ));
     }
     let mut pairs = expected.iter().zip(&views).enumerate();
-    pairs.try_for_each(|(at, (expected, view))| compare::view(&format!("views[{at}]"), expected, &attributes(view)))
+    pairs.try_for_each(|(at, (expected, view))| {
+        compare::view(&format!("views[{at}]"), expected, &attributes(view))
+    })
 }
 
 /// A view's attributes in the members that the cases have.
@@ -71,7 +93,11 @@ fn attributes(view: &MessageView) -> Json<'static> {
         ("is_text", view.is_text()),
         ("is_media", view.is_media()),
     ];
-    let flags = flags.into_iter().filter(|(_, set)| *set).map(|(name, _)| Json::from(name)).collect::<Vec<_>>();
+    let flags = flags
+        .into_iter()
+        .filter(|(_, set)| *set)
+        .map(|(name, _)| Json::from(name))
+        .collect::<Vec<_>>();
     let members: [(&str, Json<'static>); 15] = [
         ("kind", Json::from(view.kind().as_str())),
         ("role", Json::from(view.role().as_str())),
@@ -81,10 +107,23 @@ fn attributes(view: &MessageView) -> Json<'static> {
         ("name", optional(view.name())),
         ("uri", optional(view.uri())),
         ("content", optional(view.content())),
-        ("size_bytes", view.size_bytes().map_or(Json::Null, Json::from)),
+        (
+            "size_bytes",
+            view.size_bytes().map_or(Json::Null, Json::from),
+        ),
         ("mime_type", optional(view.mime_type())),
-        ("args", view.args().map_or(Json::Null, |args| Json::Object(args.clone()))),
-        ("properties", view.properties().map(|(name, value)| (name, property(value))).collect::<Object>().into()),
+        (
+            "args",
+            view.args()
+                .map_or(Json::Null, |args| Json::Object(args.clone())),
+        ),
+        (
+            "properties",
+            view.properties()
+                .map(|(name, value)| (name, property(value)))
+                .collect::<Object>()
+                .into(),
+        ),
         ("has_content", Json::from(view.has_content())),
         ("flags", Json::Array(flags)),
         ("hook", optional(view.hook())),
@@ -119,12 +158,21 @@ pub(super) fn to_opa_input(input: &Json, target: &Json) -> Checked {
     if expected.as_object().map(Object::len) != dict.as_object().map(Object::len) {
         return compare::equal("dict", expected, &dict);
     }
-    compare::view("dict.input", expected.get("input").unwrap_or(&Json::Null), dict.get("input").unwrap_or(&Json::Null))
+    compare::view(
+        "dict.input",
+        expected.get("input").unwrap_or(&Json::Null),
+        dict.get("input").unwrap_or(&Json::Null),
+    )
 }
 
 /// The cases strip the specification's three headers; the default here strips more.
 fn options(input: &Json) -> DictOptions {
-    let option = |name| input.get("options").and_then(|options| options.get(name)).and_then(Json::as_bool);
+    let option = |name| {
+        input
+            .get("options")
+            .and_then(|options| options.get(name))
+            .and_then(Json::as_bool)
+    };
     DictOptions {
         content: option("include_content").unwrap_or(true),
         context: option("include_context").unwrap_or(true),
@@ -135,7 +183,10 @@ fn options(input: &Json) -> DictOptions {
 
 /// A pattern against a view that has the URI of the input.
 pub(super) fn glob(input: &Json, target: &Json) -> Checked {
-    let pattern = input.get("pattern").and_then(Json::as_str).unwrap_or_default();
+    let pattern = input
+        .get("pattern")
+        .and_then(Json::as_str)
+        .unwrap_or_default();
     let pattern = UriPattern::new(pattern).map_err(|error| error.to_string())?;
     let part = match input.get("uri").and_then(Json::as_str) {
         Some(uri) => Part::ResourceRef(ResourceReference {

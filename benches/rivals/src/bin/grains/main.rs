@@ -1,12 +1,13 @@
-//! `grains CORPUS [COUNT]`: reading the grains of all containers in the folder CORPUS, ours beside the crates `areev-core` and
-//! `areev-store`, the other public implementation of the format.
+//! `grains CORPUS [COUNT]`: reading the grains of all containers in the folder CORPUS, ours beside
+//! the crates `areev-core` and `areev-store`, the other public implementation of the format.
 //!
 //! Each comparison is made [`ROUNDS`] times:
 //!
-//! - From memory, the same grains in turns: each blob is hashed and decoded. Ours also checks every field by the specification, in
-//!   strict mode. `areev-core` makes a map of JSON values of each and checks its framing, not its fields.
-//! - Whole files, the road of `gristmill verify`: container structure, footers and grains, from the page cache; beside what
-//!   `areev-core` made of the grains in memory, as it knows no containers.
+//! - From memory, the same grains in turns: each blob is hashed and decoded. Ours also checks every
+//!   field by the specification, in strict mode. `areev-core` makes a map of JSON values of each
+//!   and checks its framing, not its fields.
+//! - Whole files, the road of `gristmill verify`: container structure, footers and grains, from the
+//!   page cache; beside what `areev-core` made of the grains in memory, as it knows no containers.
 //! - Stores, if the crate is built with the feature `store`: see `stores`.
 
 use std::hint::black_box;
@@ -50,7 +51,11 @@ fn main() -> Result<(), Fault> {
     let grains: Vec<&[u8]> = containers.iter().flat_map(each).collect();
     let bytes: usize = grains.iter().map(|grain| grain.len()).sum();
     let threads = rayon::current_num_threads();
-    println!("{} grains, {:.0} MB, {threads} threads", grains.len(), bytes as f64 / 1e6);
+    println!(
+        "{} grains, {:.0} MB, {threads} threads",
+        grains.len(),
+        bytes as f64 / 1e6
+    );
     let runtime = Runtime::new()?;
     for round in 1..=ROUNDS {
         println!("round {round}");
@@ -71,7 +76,12 @@ fn containers(corpus: &Path) -> Result<Vec<Container<SourceBytes>>, Fault> {
         }
     }
     paths.sort();
-    let open = |path: &PathBuf| Ok(Container::open(SourceBytes::map(path)?, ContainerLimits::default())?);
+    let open = |path: &PathBuf| {
+        Ok(Container::open(
+            SourceBytes::map(path)?,
+            ContainerLimits::default(),
+        )?)
+    };
     paths.iter().map(open).collect()
 }
 
@@ -85,19 +95,30 @@ struct Read {
 impl Read {
     fn see(&mut self, address: &[u8; 32]) {
         self.good += 1;
-        self.addresses ^= address.first_chunk().map_or(0, |start| u64::from_le_bytes(*start));
+        self.addresses ^= address
+            .first_chunk()
+            .map_or(0, |start| u64::from_le_bytes(*start));
     }
 
     fn and(self, other: Read) -> Read {
-        Read { good: self.good + other.good, addresses: self.addresses ^ other.addresses }
+        Read {
+            good: self.good + other.good,
+            addresses: self.addresses ^ other.addresses,
+        }
     }
 }
 
-/// Ours: a run of grains hashed in the lanes of the kernel, decoded and checked in memory that is used again.
+/// Ours: a run of grains hashed in the lanes of the kernel, decoded and checked in memory that is
+/// used again.
 fn our_run(grains: &[&[u8]]) -> Read {
     let mut digests = vec![Digest::default(); grains.len()];
-    sha256_each(&mut digests, |at| grains.get(at).copied().unwrap_or_default());
-    let payloads: Vec<_> = grains.iter().map(|blob| Payload::open(blob, DEFAULT_PAYLOAD_LIMIT)).collect();
+    sha256_each(&mut digests, |at| {
+        grains.get(at).copied().unwrap_or_default()
+    });
+    let payloads: Vec<_> = grains
+        .iter()
+        .map(|blob| Payload::open(blob, DEFAULT_PAYLOAD_LIMIT))
+        .collect();
     let mut kept: Option<Grain<'_>> = None;
     let mut read = Read::default();
     for (payload, digest) in payloads.iter().zip(&digests) {
@@ -129,20 +150,29 @@ type Reader = fn(&[&[u8]]) -> Read;
 type Road = fn(&[&[u8]], Reader) -> Read;
 
 fn one_by_one(grains: &[&[u8]], reader: Reader) -> Read {
-    grains.chunks(RUN).map(reader).fold(Read::default(), Read::and)
+    grains
+        .chunks(RUN)
+        .map(reader)
+        .fold(Read::default(), Read::and)
 }
 
 fn on_all(grains: &[&[u8]], reader: Reader) -> Read {
-    grains.par_chunks(RUN).map(reader).reduce(Read::default, Read::and)
+    grains
+        .par_chunks(RUN)
+        .map(reader)
+        .reduce(Read::default, Read::and)
 }
 
-/// Reads all grains by both, in turns of [`TURN`] grains; answers how many grains per second `areev-core` reads on one thread
-/// and on all.
+/// Reads all grains by both, in turns of [`TURN`] grains; answers how many grains per second
+/// `areev-core` reads on one thread and on all.
 fn from_memory(grains: &[&[u8]], threads: usize) -> Result<[f64; 2], Fault> {
     let roads: [(usize, Road); 2] = [(1, one_by_one), (threads, on_all)];
     let mut rates = [0.0; 2];
     for ((threads, road), rate) in roads.into_iter().zip(&mut rates) {
-        let mut sides = [(our_run as Reader, 0.0, Read::default()), (their_run as Reader, 0.0, Read::default())];
+        let mut sides = [
+            (our_run as Reader, 0.0, Read::default()),
+            (their_run as Reader, 0.0, Read::default()),
+        ];
         for turn in grains.chunks(TURN) {
             for (reader, seconds, all) in &mut sides {
                 let (took, read) = timed(|| road(turn, *reader));
@@ -156,7 +186,8 @@ fn from_memory(grains: &[&[u8]], threads: usize) -> Result<[f64; 2], Fault> {
         }
         let [own, other] = [ours.good as f64 / own, theirs.good as f64 / other];
         println!(
-            "from memory, {threads} threads: ours {own:.0} grains/s, {} good; areev-core {other:.0} grains/s, {} good; ratio {:.1}",
+            "from memory, {threads} threads: ours {own:.0} grains/s, {} good; areev-core \
+             {other:.0} grains/s, {} good; ratio {:.1}",
             ours.good,
             theirs.good,
             own / other
@@ -166,18 +197,32 @@ fn from_memory(grains: &[&[u8]], threads: usize) -> Result<[f64; 2], Fault> {
     Ok(rates)
 }
 
-fn whole_files(corpus: &Path, theirs: [(usize, f64); 2], grains: usize, runtime: &Runtime) -> Result<(), Fault> {
-    let named = [corpus.to_str().ok_or("the corpus' name isn't text")?.to_owned()];
+fn whole_files(
+    corpus: &Path,
+    theirs: [(usize, f64); 2],
+    grains: usize,
+    runtime: &Runtime,
+) -> Result<(), Fault> {
+    let named = [corpus
+        .to_str()
+        .ok_or("the corpus' name isn't text")?
+        .to_owned()];
     for (threads, theirs) in theirs {
-        let options = VerifyOptions { threads, ..VerifyOptions::default() };
+        let options = VerifyOptions {
+            threads,
+            ..VerifyOptions::default()
+        };
         let (spent, report) = worked(|| {
-            runtime.block_on(async { verify_sources(discover(&named).await?, &options, Arc::default()).await })
+            runtime.block_on(async {
+                verify_sources(discover(&named).await?, &options, Arc::default()).await
+            })
         });
         let report = report.map_err(|error| error.to_string())?;
         proven(&report, grains)?;
         let own = grains as f64 / spent.wall;
         println!(
-            "verify of files, {threads} threads: {spent}, {own:.0} grains/s; ratio to areev-core {:.1}",
+            "verify of files, {threads} threads: {spent}, {own:.0} grains/s; ratio to areev-core \
+             {:.1}",
             own / theirs
         );
     }
@@ -186,5 +231,6 @@ fn whole_files(corpus: &Path, theirs: [(usize, f64); 2], grains: usize, runtime:
 
 fn proven(report: &VerifyReport, grains: usize) -> Result<(), Fault> {
     let all = report.bad == 0 && report.ok == grains as u64;
-    all.then_some(()).ok_or_else(|| format!("{} of {grains} grains are good", report.ok).into())
+    all.then_some(())
+        .ok_or_else(|| format!("{} of {grains} grains are good", report.ok).into())
 }

@@ -1,9 +1,10 @@
-//! The first COUNT grains (50,000) in a store: `areev-store` in a file of its own beside a lake of ours, both in a temporary folder
-//! (`TMPDIR`; one in memory leaves the disk out of it).
+//! The first COUNT grains (50,000) in a store: `areev-store` in a file of its own beside a lake of
+//! ours, both in a temporary folder (`TMPDIR`; one in memory leaves the disk out of it).
 //!
-//! It takes them in batches of [`BATCH`] in a transaction each, with its text index made at the end, as it recommends for bulk
-//! loads; ours is an ingest with all sidecars. Then each checks all of its grains: its `verify` checks the database, and
-//! hashes and decodes every grain on one thread; ours checks every field too, on one thread and on all.
+//! It takes them in batches of [`BATCH`] in a transaction each, with its text index made at the
+//! end, as it recommends for bulk loads; ours is an ingest with all sidecars. Then each checks all
+//! of its grains: its `verify` checks the database, and hashes and decodes every grain on one
+//! thread; ours checks every field too, on one thread and on all.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -25,7 +26,12 @@ use super::{Fault, ROUNDS, proven};
 const BATCH: usize = 1_000;
 
 /// Compares the stores, [`ROUNDS`] times.
-pub fn beside(grains: &[&[u8]], count: Option<&str>, threads: usize, runtime: &Runtime) -> Result<(), Fault> {
+pub fn beside(
+    grains: &[&[u8]],
+    count: Option<&str>,
+    threads: usize,
+    runtime: &Runtime,
+) -> Result<(), Fault> {
     let count = count.map_or(Ok(50_000), str::parse)?;
     let grains = grains.get(..count).unwrap_or(grains);
     for round in 1..=ROUNDS {
@@ -35,7 +41,8 @@ pub fn beside(grains: &[&[u8]], count: Option<&str>, threads: usize, runtime: &R
     Ok(())
 }
 
-/// A blob as `areev-store` takes grains: the same bytes at the same address, without making it anew.
+/// A blob as `areev-store` takes grains: the same bytes at the same address, without making it
+/// anew.
 struct Stored<'g>(&'g [u8]);
 
 impl AddableDyn for Stored<'_> {
@@ -48,11 +55,21 @@ fn stores(grains: &[&[u8]], threads: usize, runtime: &Runtime) -> Result<(), Fau
     let folder = tempfile::tempdir()?;
     let rate = |seconds: f64| grains.len() as f64 / seconds;
     let (own, verified) = ours_stored(grains, folder.path(), threads, runtime)?;
-    println!("put into a lake with all sidecars, {threads} threads: {:.0} grains/s", rate(own));
+    println!(
+        "put into a lake with all sidecars, {threads} threads: {:.0} grains/s",
+        rate(own)
+    );
     let (put, checked) = theirs_stored(grains, &folder.path().join("areev.db"))?;
-    println!("put into areev-store with its indexes: {:.0} grains/s; ours puts {:.0} × as fast", rate(put), put / own);
+    println!(
+        "put into areev-store with its indexes: {:.0} grains/s; ours puts {:.0} × as fast",
+        rate(put),
+        put / own
+    );
     for (threads, seconds) in verified {
-        println!("verify of the lake, {threads} threads: {:.0} grains/s", rate(seconds));
+        println!(
+            "verify of the lake, {threads} threads: {:.0} grains/s",
+            rate(seconds)
+        );
     }
     let [(_, one), ..] = verified;
     println!(
@@ -71,23 +88,45 @@ fn ours_stored(
     runtime: &Runtime,
 ) -> Result<(f64, [(usize, f64); 2]), Fault> {
     let path = folder.join("grains.mg");
-    let lengths: Result<Vec<u32>, _> = grains.iter().map(|grain| u32::try_from(grain.len())).collect();
-    let mut writer = ContainerWriter::new(std::fs::File::create(&path)?, ContainerOptions::default(), lengths?)?;
+    let lengths: Result<Vec<u32>, _> = grains
+        .iter()
+        .map(|grain| u32::try_from(grain.len()))
+        .collect();
+    let mut writer = ContainerWriter::new(
+        std::fs::File::create(&path)?,
+        ContainerOptions::default(),
+        lengths?,
+    )?;
     grains.iter().try_for_each(|grain| writer.push(grain))?;
     writer.finish(None)?;
-    let named = [path.to_str().ok_or("a folder's name isn't text")?.to_owned()];
+    let named = [path
+        .to_str()
+        .ok_or("a folder's name isn't text")?
+        .to_owned()];
     let lake = folder.join("lake");
     let uri = lake.to_str().ok_or("a folder's name isn't text")?;
     runtime.block_on(async {
         let started = std::time::Instant::now();
         let mut lake = Lake::open_or_create(uri).await?;
         let sources = discover(&named).await?;
-        ingest(&mut lake, sources, &IngestOptions::default(), Arc::default()).await?;
+        ingest(
+            &mut lake,
+            sources,
+            &IngestOptions::default(),
+            Arc::default(),
+        )
+        .await?;
         let own = started.elapsed().as_secs_f64();
         let mut verified = [(1, 0.0), (threads, 0.0)];
         for (threads, seconds) in &mut verified {
-            let options = VerifyOptions { threads: *threads, ..VerifyOptions::default() };
-            let part = Part { subset: None, max_duration: None };
+            let options = VerifyOptions {
+                threads: *threads,
+                ..VerifyOptions::default()
+            };
+            let part = Part {
+                subset: None,
+                max_duration: None,
+            };
             let report = verify_lake(&lake, part, &options, Arc::default()).await?;
             proven(&report, grains.len())?;
             *seconds = report.seconds;
@@ -103,7 +142,8 @@ fn theirs_stored(grains: &[&[u8]], path: &Path) -> Result<(f64, f64), Fault> {
         store.defer_text_index()?;
         for batch in grains.chunks(BATCH) {
             let batch: Vec<Stored<'_>> = batch.iter().map(|blob| Stored(blob)).collect();
-            let batch: Vec<&dyn AddableDyn> = batch.iter().map(|blob| blob as &dyn AddableDyn).collect();
+            let batch: Vec<&dyn AddableDyn> =
+                batch.iter().map(|blob| blob as &dyn AddableDyn).collect();
             store.add_batch(&batch)?;
         }
         store.rebuild_text_index()
@@ -112,7 +152,12 @@ fn theirs_stored(grains: &[&[u8]], path: &Path) -> Result<(f64, f64), Fault> {
     let (checked, report) = timed(|| store.verify());
     let report = report?;
     if report.grains != grains.len() || report.hash_mismatches + report.undecodable > 0 {
-        return Err(format!("areev-store has {} of {} grains", report.grains, grains.len()).into());
+        return Err(format!(
+            "areev-store has {} of {} grains",
+            report.grains,
+            grains.len()
+        )
+        .into());
     }
     Ok((put, checked))
 }

@@ -18,29 +18,41 @@ pub struct CommandEmbedder {
 const TEXTS: usize = 4_096;
 
 impl CommandEmbedder {
-    /// The program that `words` name, with its arguments, separated by spaces. It is asked for one vector to know how many
-    /// numbers its vectors have.
+    /// The program that `words` name, with its arguments, separated by spaces. It is asked for one
+    /// vector to know how many numbers its vectors have.
     ///
     /// # Errors
     /// [`EmbedError::Command`].
     pub fn start(words: &str) -> Result<CommandEmbedder, EmbedError> {
         let model = words.trim().to_owned();
         let words: Vec<String> = words.split_whitespace().map(str::to_owned).collect();
-        let mut embedder = CommandEmbedder { model, words, dimensions: 0 };
+        let mut embedder = CommandEmbedder {
+            model,
+            words,
+            dimensions: 0,
+        };
         let probe = embedder.run(&["memory".to_owned()])?;
         embedder.dimensions = probe.first().map_or(0, Vec::len);
         match (1..=DIMENSION_LIMIT).contains(&embedder.dimensions) {
             true => Ok(embedder),
-            false => Err(embedder.fault(format!("its vectors have {} numbers", embedder.dimensions))),
+            false => {
+                Err(embedder.fault(format!("its vectors have {} numbers", embedder.dimensions)))
+            }
         }
     }
 
     fn fault(&self, reason: impl ToString) -> EmbedError {
-        EmbedError::Command { program: self.model.clone(), reason: reason.to_string() }
+        EmbedError::Command {
+            program: self.model.clone(),
+            reason: reason.to_string(),
+        }
     }
 
     fn run(&self, texts: &[String]) -> Result<Vec<Vec<f32>>, EmbedError> {
-        let (program, arguments) = self.words.split_first().ok_or_else(|| self.fault("no program is named"))?;
+        let (program, arguments) = self
+            .words
+            .split_first()
+            .ok_or_else(|| self.fault("no program is named"))?;
         let mut child = Command::new(program)
             .args(arguments)
             .stdin(Stdio::piped())
@@ -60,18 +72,27 @@ impl CommandEmbedder {
             _ = child.kill().and_then(|()| child.wait());
             self.fault(error)
         })?;
-        let output = child.wait_with_output().map_err(|error| self.fault(error))?;
+        let output = child
+            .wait_with_output()
+            .map_err(|error| self.fault(error))?;
         // Whether everything was read shows in the number of answers.
         drop(feeder.join());
         if !output.status.success() {
             return Err(self.fault(output.status));
         }
         let answers: Result<Vec<Vec<f32>>, _> =
-            serde_json::Deserializer::from_slice(&output.stdout).into_iter().collect();
-        let vectors = answers.map_err(|error| self.fault(format!("its answer is no array of numbers: {error}")))?;
+            serde_json::Deserializer::from_slice(&output.stdout)
+                .into_iter()
+                .collect();
+        let vectors = answers
+            .map_err(|error| self.fault(format!("its answer is no array of numbers: {error}")))?;
         match vectors.len() == texts.len() {
             true => Ok(vectors),
-            false => Err(self.fault(format!("{} vectors for {} texts", vectors.len(), texts.len()))),
+            false => Err(self.fault(format!(
+                "{} vectors for {} texts",
+                vectors.len(),
+                texts.len()
+            ))),
         }
     }
 }
@@ -112,8 +133,21 @@ mod tests {
 
     #[test]
     fn a_program_that_fails_or_babbles_is_an_error() {
-        for words in ["", "false", "echo nothing", "echo [1] [2]", "echo []", "no-such-program-anywhere"] {
-            assert!(matches!(CommandEmbedder::start(words), Err(EmbedError::Command { .. })), "{words}");
+        for words in [
+            "",
+            "false",
+            "echo nothing",
+            "echo [1] [2]",
+            "echo []",
+            "no-such-program-anywhere",
+        ] {
+            assert!(
+                matches!(
+                    CommandEmbedder::start(words),
+                    Err(EmbedError::Command { .. })
+                ),
+                "{words}"
+            );
         }
     }
 }

@@ -7,7 +7,8 @@
 //! | `bert:FOLDER` | a sentence transformer of BERT's kind: `config.json`, `tokenizer.json` and `model.safetensors` in the folder |
 //! | `command:PROGRAM ARGUMENTS` | a program that reads a JSON text per line and writes a JSON array of numbers for each |
 //!
-//! Models and programs are only ever those that a user names: nothing in a lake says what to read or run.
+//! Models and programs are only ever those that a user names: nothing in a lake says what to read
+//! or run.
 
 mod bert;
 mod command;
@@ -29,7 +30,10 @@ use super::Metric;
 #[derive(Debug, thiserror::Error)]
 pub enum EmbedError {
     /// Nobody knows such an embedder.
-    #[error("`{0}` is no embedder; `static`, `static:FOLDER`, `bert:FOLDER` and `command:PROGRAM ARGUMENTS` are")]
+    #[error(
+        "`{0}` is no embedder; `static`, `static:FOLDER`, `bert:FOLDER` and `command:PROGRAM \
+         ARGUMENTS` are"
+    )]
     Unknown(String),
     /// The model can't be read.
     #[error("can't read the model in `{folder}`: {reason}")]
@@ -70,7 +74,8 @@ pub trait Embedder: fmt::Debug + Send + Sync {
         Metric::Cosine
     }
 
-    /// A vector for each text, in order. A text without anything that the model knows has one without direction.
+    /// A vector for each text, in order. A text without anything that the model knows has one
+    /// without direction.
     ///
     /// # Errors
     /// [`EmbedError::Command`] and [`EmbedError::Run`].
@@ -95,10 +100,19 @@ pub fn embedder(text: &str) -> Result<Arc<dyn Embedder>, EmbedError> {
 type Fault = Box<dyn std::error::Error + Send + Sync>;
 
 fn in_folder(folder: &Path, fault: &Fault) -> EmbedError {
-    EmbedError::Model { folder: folder.display().to_string(), reason: fault.to_string() }
+    EmbedError::Model {
+        folder: folder.display().to_string(),
+        reason: fault.to_string(),
+    }
 }
 
 /// The name of the model in `folder`: the folder's.
 fn name_of(folder: &Path) -> Option<String> {
-    Some(std::path::absolute(folder).ok()?.file_name()?.to_string_lossy().into_owned())
+    Some(
+        std::path::absolute(folder)
+            .ok()?
+            .file_name()?
+            .to_string_lossy()
+            .into_owned(),
+    )
 }

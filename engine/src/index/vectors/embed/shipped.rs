@@ -1,4 +1,5 @@
-//! The model that is part of the program: token vectors of four bits, derived from WordLlama's by `datasets/embedding/derive.py`.
+//! The model that is part of the program: token vectors of four bits, derived from WordLlama's by
+//! `datasets/embedding/derive.py`.
 
 use std::sync::OnceLock;
 
@@ -9,7 +10,8 @@ use tokenizers::{AddedToken, Tokenizer};
 
 use super::{EmbedError, Embedder, Fault, StaticEmbedder};
 
-/// The model that is part of the program. It is unpacked when it embeds for the first time, so that to name it costs nothing.
+/// The model that is part of the program. It is unpacked when it embeds for the first time, so that
+/// to name it costs nothing.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ShippedEmbedder;
 
@@ -34,9 +36,13 @@ impl ShippedEmbedder {
         static UNPACKED: OnceLock<Result<StaticEmbedder, String>> = OnceLock::new();
         let unpacked = UNPACKED.get_or_init(|| {
             let tokenizer = tokenizer(BYTES).map_err(|fault| fault.to_string())?;
-            StaticEmbedder::new(MODEL.to_owned(), tokenizer, BYTES).map_err(|fault| fault.to_string())
+            StaticEmbedder::new(MODEL.to_owned(), tokenizer, BYTES)
+                .map_err(|fault| fault.to_string())
         });
-        unpacked.as_ref().map_err(|reason| EmbedError::Run { model: MODEL.to_owned(), reason: reason.clone() })
+        unpacked.as_ref().map_err(|reason| EmbedError::Run {
+            model: MODEL.to_owned(),
+            reason: reason.clone(),
+        })
     }
 }
 
@@ -58,34 +64,57 @@ impl Embedder for ShippedEmbedder {
 fn tokenizer(bytes: &[u8]) -> Result<Tokenizer, Fault> {
     let tensors = SafeTensors::deserialize(bytes)?;
     let vocabulary = tensors.tensor(VOCABULARY)?;
-    let tokens: Vec<&str> = std::str::from_utf8(vocabulary.data())?.split('\n').collect();
-    let numbers = tokens.iter().zip(0..).map(|(token, number)| ((*token).to_owned(), number));
+    let tokens: Vec<&str> = std::str::from_utf8(vocabulary.data())?
+        .split('\n')
+        .collect();
+    let numbers = tokens
+        .iter()
+        .zip(0..)
+        .map(|(token, number)| ((*token).to_owned(), number));
     let special = || tokens.iter().take(SPECIAL_TOKENS);
     let model = BPE::builder()
-        .vocab_and_merges(numbers.collect::<tokenizers::models::bpe::Vocab>(), merges(&tokens))
+        .vocab_and_merges(
+            numbers.collect::<tokenizers::models::bpe::Vocab>(),
+            merges(&tokens),
+        )
         .unk_token(special().next().copied().unwrap_or_default().to_owned())
         .fuse_unk(true)
         .byte_fallback(true)
         .build()?;
-    let spaces = Sequence::new(vec![Prepend::new(SPACE.to_owned()).into(), Replace::new(" ", SPACE)?.into()]);
+    let spaces = Sequence::new(vec![
+        Prepend::new(SPACE.to_owned()).into(),
+        Replace::new(" ", SPACE)?.into(),
+    ]);
     let mut tokenizer = Tokenizer::new(model);
     tokenizer.with_normalizer(Some(spaces))?;
     tokenizer.add_special_tokens(special().map(|token| AddedToken::from(*token, true)))?;
     Ok(tokenizer)
 }
 
-/// Which pairs of tokens become one, earlier ones first: the pairs of which a token consists stand in the order of the tokens,
-/// with those of spaces alone after all others. `derive.py` has checked that this is what the model was trained with.
+/// Which pairs of tokens become one, earlier ones first: the pairs of which a token consists stand
+/// in the order of the tokens, with those of spaces alone after all others. `derive.py` has checked
+/// that this is what the model was trained with.
 fn merges(tokens: &[&str]) -> Merges {
     let numbers: rustc_hash::FxHashMap<&str, usize> = tokens.iter().copied().zip(0..).collect();
     let blank = |token: &&&str| token.len() > SPACE.len() && token.split(SPACE).all(str::is_empty);
     let mut merges = Merges::new();
-    for token in tokens.iter().filter(|token| !blank(token)).chain(tokens.iter().filter(blank)) {
-        let pairs = token.char_indices().skip(1).map(|(at, _)| token.split_at(at));
+    for token in tokens
+        .iter()
+        .filter(|token| !blank(token))
+        .chain(tokens.iter().filter(blank))
+    {
+        let pairs = token
+            .char_indices()
+            .skip(1)
+            .map(|(at, _)| token.split_at(at));
         let known = |(left, right)| Some((*numbers.get(left)?, *numbers.get(right)?));
         let mut known: Vec<_> = pairs.filter_map(known).collect();
         known.sort_unstable();
-        merges.extend(known.iter().map(|(left, right)| (tokens[*left].to_owned(), tokens[*right].to_owned())));
+        merges.extend(
+            known
+                .iter()
+                .map(|(left, right)| (tokens[*left].to_owned(), tokens[*right].to_owned())),
+        );
     }
     merges
 }
@@ -97,7 +126,10 @@ mod tests {
     #[test]
     fn the_shipped_model_is_what_its_constants_say() {
         let unpacked = ShippedEmbedder::unpacked().unwrap();
-        assert_eq!((unpacked.model(), unpacked.dimensions()), (MODEL, DIMENSIONS));
+        assert_eq!(
+            (unpacked.model(), unpacked.dimensions()),
+            (MODEL, DIMENSIONS)
+        );
         assert!(BYTES.len() <= 4_000_000, "{} bytes", BYTES.len());
     }
 
@@ -108,30 +140,57 @@ mod tests {
         let cases: [(&str, &[u32]); 9] = [
             ("", &[]),
             ("memory", &[3370]),
-            ("The agent noted  two   spaces.", &[450, 10823, 11682, 29871, 1023, 259, 8162, 29889]),
+            (
+                "The agent noted  two   spaces.",
+                &[450, 10823, 11682, 29871, 1023, 259, 8162, 29889],
+            ),
             ("        eight", &[308, 9475]),
             ("\ttab\nline\r", &[29871, 12, 3891, 13, 1220, 30004]),
             ("naïve café", &[1055, 30085, 345, 274, 28059]),
-            ("東京で会議 🙂", &[29871, 30591, 30675, 30499, 30437, 235, 176, 179, 29871, 243, 162, 156, 133]),
+            (
+                "東京で会議 🙂",
+                &[
+                    29871, 30591, 30675, 30499, 30437, 235, 176, 179, 29871, 243, 162, 156, 133,
+                ],
+            ),
             ("a</s>b <s>", &[263, 2, 289, 29871, 1]),
             ("\0\u{fffd}", &[29871, 3, 30140]),
         ];
         for (text, expected) in cases {
-            assert_eq!(tokenizer.encode_fast(text, false).unwrap().get_ids(), expected, "{text:?}");
+            assert_eq!(
+                tokenizer.encode_fast(text, false).unwrap().get_ids(),
+                expected,
+                "{text:?}"
+            );
         }
     }
 
     #[test]
     fn texts_of_one_meaning_are_nearer_than_others() {
-        let texts = ["the kitten fell asleep", "a cat was sleeping", "revenue of the last quarter", ""];
+        let texts = [
+            "the kitten fell asleep",
+            "a cat was sleeping",
+            "revenue of the last quarter",
+            "",
+        ];
         let vectors = ShippedEmbedder.embed(&texts.map(str::to_owned)).unwrap();
-        let product =
-            |left: &[f32], right: &[f32]| left.iter().zip(right).map(|(left, right)| left * right).sum::<f32>();
+        let product = |left: &[f32], right: &[f32]| {
+            left.iter()
+                .zip(right)
+                .map(|(left, right)| left * right)
+                .sum::<f32>()
+        };
         let cosine = |left: usize, right: usize| {
-            let lengths = product(&vectors[left], &vectors[left]) * product(&vectors[right], &vectors[right]);
+            let lengths =
+                product(&vectors[left], &vectors[left]) * product(&vectors[right], &vectors[right]);
             product(&vectors[left], &vectors[right]) / lengths.sqrt()
         };
-        assert!(cosine(0, 1) > 0.5 && cosine(0, 1) > cosine(0, 2) + 0.2, "{} {}", cosine(0, 1), cosine(0, 2));
+        assert!(
+            cosine(0, 1) > 0.5 && cosine(0, 1) > cosine(0, 2) + 0.2,
+            "{} {}",
+            cosine(0, 1),
+            cosine(0, 2)
+        );
         assert!(vectors[3].iter().all(|number| *number == 0.0));
     }
 }

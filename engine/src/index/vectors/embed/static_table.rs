@@ -1,5 +1,5 @@
-//! Static token vectors: a text is the mean of the vectors of its tokens. A table look-up for each token, so a core embeds tens
-//! of thousands of texts a second.
+//! Static token vectors: a text is the mean of the vectors of its tokens. A table look-up for each
+//! token, so a core embeds tens of thousands of texts a second.
 
 use std::path::Path;
 
@@ -30,9 +30,10 @@ const TABLE: &str = "embeddings";
 const SCALES: &str = "scales";
 
 impl StaticEmbedder {
-    /// The model in `folder`: `tokenizer.json`, and `model.safetensors` with a table `embeddings` (or only one table) of f4,
-    /// f2, or, with a factor for each row in `scales`, of bytes (I8) or of two numbers in a byte (U8; 8 is added to each, the
-    /// first is in the lower half). It is called as the folder is.
+    /// The model in `folder`: `tokenizer.json`, and `model.safetensors` with a table `embeddings`
+    /// (or only one table) of f4, f2, or, with a factor for each row in `scales`, of bytes (I8) or
+    /// of two numbers in a byte (U8; 8 is added to each, the first is in the lower half). It is
+    /// called as the folder is.
     ///
     /// # Errors
     /// [`EmbedError::Model`].
@@ -42,24 +43,42 @@ impl StaticEmbedder {
             let mut tokenizer = Tokenizer::from_file(folder.join("tokenizer.json"))?;
             tokenizer.with_padding(None);
             tokenizer.with_truncation(None)?;
-            StaticEmbedder::new(name_of(folder).unwrap_or_else(|| "static".to_owned()), tokenizer, &bytes)
+            StaticEmbedder::new(
+                name_of(folder).unwrap_or_else(|| "static".to_owned()),
+                tokenizer,
+                &bytes,
+            )
         };
         open().map_err(|fault| in_folder(folder, &fault))
     }
 
     /// The model `model` whose table is in `bytes`.
-    pub(super) fn new(model: String, tokenizer: Tokenizer, bytes: &[u8]) -> Result<StaticEmbedder, Fault> {
+    pub(super) fn new(
+        model: String,
+        tokenizer: Tokenizer,
+        bytes: &[u8],
+    ) -> Result<StaticEmbedder, Fault> {
         let (dimensions, table) = table(bytes)?;
-        Ok(StaticEmbedder { model, tokenizer, dimensions, table })
+        Ok(StaticEmbedder {
+            model,
+            tokenizer,
+            dimensions,
+            table,
+        })
     }
 
     fn mean(&self, text: &str) -> Vec<f32> {
         let mut sum = vec![0.0; self.dimensions];
         // A text that can't be tokenised has no direction, as one without known tokens.
-        let Ok(tokens) = self.tokenizer.encode_fast(text, false) else { return sum };
+        let Ok(tokens) = self.tokenizer.encode_fast(text, false) else {
+            return sum;
+        };
         for id in tokens.get_ids() {
             let start = *id as usize * self.dimensions;
-            let row = self.table.get(start..start + self.dimensions).unwrap_or_default();
+            let row = self
+                .table
+                .get(start..start + self.dimensions)
+                .unwrap_or_default();
             sum.iter_mut().zip(row).for_each(|(sum, part)| *sum += part);
         }
         let count = tokens.len().max(1) as f32;
@@ -86,22 +105,41 @@ impl Embedder for StaticEmbedder {
 fn table(bytes: &[u8]) -> Result<(usize, Vec<f32>), Fault> {
     let tensors = SafeTensors::deserialize(bytes)?;
     let names = tensors.names();
-    let name = match names.iter().copied().find(|name| *name == TABLE).or(names.first().copied()) {
+    let name = match names
+        .iter()
+        .copied()
+        .find(|name| *name == TABLE)
+        .or(names.first().copied())
+    {
         Some(name) if name == TABLE || names.len() == 1 => name,
         _ => return Err(format!("it has several tables, none called `{TABLE}`").into()),
     };
     let view = tensors.tensor(name)?;
-    let [rows, width] = view.shape()[..] else { return Err("its table doesn't have two dimensions".into()) };
-    let dimensions = if view.dtype() == Dtype::U8 { width.saturating_mul(2) } else { width };
+    let [rows, width] = view.shape()[..] else {
+        return Err("its table doesn't have two dimensions".into());
+    };
+    let dimensions = if view.dtype() == Dtype::U8 {
+        width.saturating_mul(2)
+    } else {
+        width
+    };
     if !(1..=DIMENSION_LIMIT).contains(&dimensions) {
         return Err("its vectors have impossible dimensions".into());
     }
     let bytes = view.data().iter();
     let numbers = match view.dtype() {
-        Dtype::I8 => scaled(&tensors, dimensions, bytes.map(|byte| f32::from(*byte as i8)))?,
+        Dtype::I8 => scaled(
+            &tensors,
+            dimensions,
+            bytes.map(|byte| f32::from(*byte as i8)),
+        )?,
         Dtype::U8 => {
             let halves = bytes.flat_map(|byte| [byte & 15, byte >> 4]);
-            scaled(&tensors, dimensions, halves.map(|half| f32::from(half) - 8.0))?
+            scaled(
+                &tensors,
+                dimensions,
+                halves.map(|half| f32::from(half) - 8.0),
+            )?
         }
         _ => floats(&view)?,
     };
@@ -112,10 +150,19 @@ fn table(bytes: &[u8]) -> Result<(usize, Vec<f32>), Fault> {
 }
 
 /// Each of `numbers` times the factor of its row.
-fn scaled(tensors: &SafeTensors<'_>, dimensions: usize, numbers: impl Iterator<Item = f32>) -> Result<Vec<f32>, Fault> {
+fn scaled(
+    tensors: &SafeTensors<'_>,
+    dimensions: usize,
+    numbers: impl Iterator<Item = f32>,
+) -> Result<Vec<f32>, Fault> {
     let scales = floats(&tensors.tensor(SCALES)?)?;
-    let scales = scales.into_iter().flat_map(|scale| std::iter::repeat_n(scale, dimensions));
-    Ok(numbers.zip(scales).map(|(number, scale)| number * scale).collect())
+    let scales = scales
+        .into_iter()
+        .flat_map(|scale| std::iter::repeat_n(scale, dimensions));
+    Ok(numbers
+        .zip(scales)
+        .map(|(number, scale)| number * scale)
+        .collect())
 }
 
 /// The numbers of a table of floats.
@@ -123,13 +170,17 @@ fn floats(view: &TensorView<'_>) -> Result<Vec<f32>, Fault> {
     let data = view.data();
     match view.dtype() {
         Dtype::F32 => Ok(four_bytes(data).collect()),
-        Dtype::F16 => Ok(data.chunks_exact(2).map(|two| f16::from_le_bytes([two[0], two[1]]).to_f32()).collect()),
+        Dtype::F16 => Ok(data
+            .chunks_exact(2)
+            .map(|two| f16::from_le_bytes([two[0], two[1]]).to_f32())
+            .collect()),
         other => Err(format!("its table is of {other:?}; F32, F16, I8 and U8 are read").into()),
     }
 }
 
 fn four_bytes(data: &[u8]) -> impl Iterator<Item = f32> {
-    data.chunks_exact(4).map(|four| f32::from_le_bytes([four[0], four[1], four[2], four[3]]))
+    data.chunks_exact(4)
+        .map(|four| f32::from_le_bytes([four[0], four[1], four[2], four[3]]))
 }
 
 #[cfg(test)]
@@ -138,22 +189,33 @@ mod tests {
 
     #[test]
     fn tables_of_floats_and_of_scaled_bytes_are_read() {
-        let floats: Vec<u8> = [1.0_f32, 2.0, -3.0, 0.5].iter().flat_map(|number| number.to_le_bytes()).collect();
+        let floats: Vec<u8> = [1.0_f32, 2.0, -3.0, 0.5]
+            .iter()
+            .flat_map(|number| number.to_le_bytes())
+            .collect();
         let view = TensorView::new(Dtype::F32, vec![2, 2], &floats).unwrap();
         let bytes = safetensors::serialize([("embeddings", &view)], None).unwrap();
         assert_eq!(table(&bytes).unwrap(), (2, vec![1.0, 2.0, -3.0, 0.5]));
 
-        let scales: Vec<u8> = [0.5_f32, 2.0].iter().flat_map(|number| number.to_le_bytes()).collect();
+        let scales: Vec<u8> = [0.5_f32, 2.0]
+            .iter()
+            .flat_map(|number| number.to_le_bytes())
+            .collect();
         let rows = TensorView::new(Dtype::I8, vec![2, 2], &[2, 254, 1, 0]).unwrap();
         let factors = TensorView::new(Dtype::F32, vec![2], &scales).unwrap();
-        let bytes = safetensors::serialize([("embeddings", &rows), ("scales", &factors)], None).unwrap();
+        let bytes =
+            safetensors::serialize([("embeddings", &rows), ("scales", &factors)], None).unwrap();
         assert_eq!(table(&bytes).unwrap(), (2, vec![1.0, -1.0, 2.0, 0.0]));
         assert!(table(&bytes[..bytes.len() - 1]).is_err());
 
-        let scales: Vec<u8> = [0.5, 2.0].iter().flat_map(|number| f16::from_f64(*number).to_le_bytes()).collect();
+        let scales: Vec<u8> = [0.5, 2.0]
+            .iter()
+            .flat_map(|number| f16::from_f64(*number).to_le_bytes())
+            .collect();
         let rows = TensorView::new(Dtype::U8, vec![2, 1], &[0x1f, 0x98]).unwrap();
         let factors = TensorView::new(Dtype::F16, vec![2], &scales).unwrap();
-        let bytes = safetensors::serialize([("embeddings", &rows), ("scales", &factors)], None).unwrap();
+        let bytes =
+            safetensors::serialize([("embeddings", &rows), ("scales", &factors)], None).unwrap();
         assert_eq!(table(&bytes).unwrap(), (2, vec![3.5, -3.5, 0.0, 2.0]));
         let alone = safetensors::serialize([("embeddings", &rows)], None).unwrap();
         assert!(table(&alone).unwrap_err().to_string().contains("scales"));

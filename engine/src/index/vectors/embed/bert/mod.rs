@@ -1,5 +1,5 @@
-//! Sentence transformers of BERT's kind: every token's vector depends on all tokens of the text, and the text's vector is made of
-//! them. A thousand times the work of a table of token vectors.
+//! Sentence transformers of BERT's kind: every token's vector depends on all tokens of the text,
+//! and the text's vector is made of them. A thousand times the work of a table of token vectors.
 //!
 //! | module | what it answers |
 //! |---|---|
@@ -39,9 +39,10 @@ const TEXTS: usize = 4_096;
 const WEIGHTS: &str = "model.safetensors";
 
 impl BertEmbedder {
-    /// The model in `folder`: `config.json`, `tokenizer.json` and `model.safetensors`, and what there is of `modules.json`,
-    /// `1_Pooling/config.json`, `sentence_bert_config.json` and `tokenizer_config.json`. It is called as the folder is. Weights
-    /// take four bytes each in memory, whatever they take in the file.
+    /// The model in `folder`: `config.json`, `tokenizer.json` and `model.safetensors`, and what
+    /// there is of `modules.json`, `1_Pooling/config.json`, `sentence_bert_config.json` and
+    /// `tokenizer_config.json`. It is called as the folder is. Weights take four bytes each in
+    /// memory, whatever they take in the file.
     ///
     /// # Errors
     /// [`EmbedError::Model`].
@@ -60,9 +61,15 @@ impl BertEmbedder {
             true => weights.pp("bert"),
             false => weights,
         };
-        let model = BertModel::load(weights, &settings.config).map_err(|error| format!("`{WEIGHTS}`: {error}"))?;
+        let model = BertModel::load(weights, &settings.config)
+            .map_err(|error| format!("`{WEIGHTS}`: {error}"))?;
         let name = name_of(folder).unwrap_or_else(|| "bert".to_owned());
-        Ok(BertEmbedder { name, settings, tokenizer, model })
+        Ok(BertEmbedder {
+            name,
+            settings,
+            tokenizer,
+            model,
+        })
     }
 
     fn tokens(&self, text: &str) -> Result<Vec<u32>, Fault> {
@@ -75,7 +82,10 @@ impl BertEmbedder {
 
     /// The vectors of `texts`, whose tokens are all in memory.
     fn embed_some(&self, texts: &[String]) -> Result<Vec<Vec<f32>>, Fault> {
-        let tokens: Vec<Vec<u32>> = texts.par_iter().map(|text| self.tokens(text)).collect::<Result<_, _>>()?;
+        let tokens: Vec<Vec<u32>> = texts
+            .par_iter()
+            .map(|text| self.tokens(text))
+            .collect::<Result<_, _>>()?;
         // Texts of one length stand together, so that little is padded.
         let mut order: Vec<usize> = (0..tokens.len()).collect();
         order.sort_by_key(|at| std::cmp::Reverse(tokens[*at].len()));
@@ -94,19 +104,34 @@ impl BertEmbedder {
 
     /// The vectors of texts that go through the model together, on all cores.
     fn apply(&self, texts: &[&[u32]]) -> candle_core::Result<Vec<Vec<f32>>> {
-        let longest = texts.iter().map(|tokens| tokens.len()).max().unwrap_or_default();
+        let longest = texts
+            .iter()
+            .map(|tokens| tokens.len())
+            .max()
+            .unwrap_or_default();
         if longest == 0 {
             return Ok(texts.iter().map(|_| self.pooled(&[])).collect());
         }
         let padded = |number: fn(u32) -> u32| {
             let row = |tokens: &&[u32]| {
                 let padding = std::iter::repeat_n(0, longest - tokens.len());
-                tokens.iter().copied().map(number).chain(padding).collect::<Vec<u32>>()
+                tokens
+                    .iter()
+                    .copied()
+                    .map(number)
+                    .chain(padding)
+                    .collect::<Vec<u32>>()
             };
-            Tensor::from_vec(texts.iter().flat_map(row).collect(), (texts.len(), longest), &Device::Cpu)
+            Tensor::from_vec(
+                texts.iter().flat_map(row).collect(),
+                (texts.len(), longest),
+                &Device::Cpu,
+            )
         };
         let (tokens, mask) = (padded(|token| token)?, padded(|_| 1)?);
-        let hidden = self.model.forward(&tokens, &tokens.zeros_like()?, Some(&mask))?;
+        let hidden = self
+            .model
+            .forward(&tokens, &tokens.zeros_like()?, Some(&mask))?;
         let vectors = texts.iter().enumerate().map(|(at, tokens)| {
             let own = hidden.get(at)?.narrow(0, 0, tokens.len())?.flatten_all()?;
             Ok(self.pooled(&own.to_vec1::<f32>()?))
@@ -119,20 +144,30 @@ impl BertEmbedder {
         let width = self.settings.config.hidden_size;
         let mut rows = tokens.chunks_exact(width);
         let count = rows.len().max(1) as f32;
-        let mut vector = rows.next().map_or_else(|| vec![0.0; width], <[f32]>::to_vec);
+        let mut vector = rows
+            .next()
+            .map_or_else(|| vec![0.0; width], <[f32]>::to_vec);
         let join: fn(f32, f32) -> f32 = match self.settings.pooling {
             Pooling::First => |first, _| first,
             Pooling::Mean => |sum, number| sum + number,
             Pooling::Greatest => f32::max,
         };
         for row in rows {
-            vector.iter_mut().zip(row).for_each(|(number, other)| *number = join(*number, *other));
+            vector
+                .iter_mut()
+                .zip(row)
+                .for_each(|(number, other)| *number = join(*number, *other));
         }
         if self.settings.pooling == Pooling::Mean {
             vector.iter_mut().for_each(|sum| *sum /= count);
         }
         if self.settings.normalised {
-            let length = vector.iter().map(|number| number * number).sum::<f32>().sqrt().max(SHORTEST);
+            let length = vector
+                .iter()
+                .map(|number| number * number)
+                .sum::<f32>()
+                .sqrt()
+                .max(SHORTEST);
             vector.iter_mut().for_each(|number| *number /= length);
         }
         vector
@@ -152,7 +187,10 @@ impl Embedder for BertEmbedder {
     }
 
     fn embed(&self, texts: &[String]) -> Result<Vec<Vec<f32>>, EmbedError> {
-        let fault = |fault: Fault| EmbedError::Run { model: self.name.clone(), reason: fault.to_string() };
+        let fault = |fault: Fault| EmbedError::Run {
+            model: self.name.clone(),
+            reason: fault.to_string(),
+        };
         let mut vectors = Vec::with_capacity(texts.len());
         for texts in texts.chunks(TEXTS) {
             vectors.extend(self.embed_some(texts).map_err(fault)?);
@@ -180,14 +218,22 @@ fn tokenizer(settings: &Settings) -> Result<Tokenizer, Fault> {
     let mut tokenizer = Tokenizer::from_file(path).map_err(fault)?;
     let greatest = tokenizer.get_vocab(true).into_values().max();
     if greatest.is_none_or(|token| token as usize >= settings.config.vocab_size) {
-        return Err(
-            format!("its tokenizer has other tokens than the {} of the model", settings.config.vocab_size).into()
-        );
+        return Err(format!(
+            "its tokenizer has other tokens than the {} of the model",
+            settings.config.vocab_size
+        )
+        .into());
     }
-    if tokenizer.get_post_processor().is_some_and(|added| added.added_tokens(false) >= settings.tokens) {
+    if tokenizer
+        .get_post_processor()
+        .is_some_and(|added| added.added_tokens(false) >= settings.tokens)
+    {
         return Err("its tokenizer adds more tokens to a text than the model reads".into());
     }
-    let truncation = TruncationParams { max_length: settings.tokens, ..TruncationParams::default() };
+    let truncation = TruncationParams {
+        max_length: settings.tokens,
+        ..TruncationParams::default()
+    };
     tokenizer.with_padding(None);
     tokenizer.with_truncation(Some(truncation)).map_err(fault)?;
     Ok(tokenizer)
@@ -199,11 +245,16 @@ fn weights(folder: &Path) -> Result<SourceBytes, Fault> {
     let has = |name: &str| folder.join(name).exists();
     match () {
         () if path.exists() => Ok(SourceBytes::map(&path)?),
-        () if has("model.safetensors.index.json") => Err("its weights are in several files; one is read".into()),
-        () if has("pytorch_model.bin") => {
-            Err(format!("its weights are in `pytorch_model.bin` only, which can hold code; save them as `{WEIGHTS}`")
+        () if has("model.safetensors.index.json") => {
+            Err("its weights are in several files; one is \
+                                                          read"
                 .into())
         }
+        () if has("pytorch_model.bin") => Err(format!(
+            "its weights are in `pytorch_model.bin` only, which can hold code; save \
+                         them as `{WEIGHTS}`"
+        )
+        .into()),
         () => Err(format!("it has no `{WEIGHTS}`").into()),
     }
 }

@@ -1,5 +1,5 @@
-//! What the files of a sentence transformer say about it: sizes, how many tokens it reads, how the vectors of tokens become one.
-//! Nothing of its weights.
+//! What the files of a sentence transformer say about it: sizes, how many tokens it reads, how the
+//! vectors of tokens become one. Nothing of its weights.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -48,23 +48,30 @@ pub(super) struct Settings {
 }
 
 impl Settings {
-    /// What the files in `folder` say. `config.json` is needed. Without `modules.json` the tokens' vectors become one as
-    /// `1_Pooling/config.json` says, else by their mean, of the length 1.
+    /// What the files in `folder` say. `config.json` is needed. Without `modules.json` the tokens'
+    /// vectors become one as `1_Pooling/config.json` says, else by their mean, of the length 1.
     pub(super) fn read(folder: &Path) -> Result<Settings, Fault> {
         let modules = Modules::read(folder)?;
         let inner = folder.join(&modules.transformer);
-        let declared: Declared = read(&inner.join("config.json"))?.ok_or("it has no `config.json`")?;
+        let declared: Declared =
+            read(&inner.join("config.json"))?.ok_or("it has no `config.json`")?;
         let config = declared.checked()?;
-        let sentences: Sentences = read(&inner.join("sentence_bert_config.json"))?.unwrap_or_default();
-        let tokenizer: TokenizerSettings = read(&inner.join("tokenizer_config.json"))?.unwrap_or_default();
+        let sentences: Sentences =
+            read(&inner.join("sentence_bert_config.json"))?.unwrap_or_default();
+        let tokenizer: TokenizerSettings =
+            read(&inner.join("tokenizer_config.json"))?.unwrap_or_default();
         // Tokenizers without a limit of their own are given one of 10^30.
-        let limits = [sentences.max_seq_length.map(|limit| limit as f64), tokenizer.model_max_length];
+        let limits = [
+            sentences.max_seq_length.map(|limit| limit as f64),
+            tokenizer.model_max_length,
+        ];
         let limit = limits.into_iter().flatten().next().unwrap_or(f64::INFINITY) as usize;
         let tokens = limit.min(config.max_position_embeddings);
         if tokens < LEAST_TOKENS {
             return Err(format!("it reads {tokens} tokens of a text").into());
         }
-        let pooling = read::<Map<String, Value>>(&folder.join(&modules.pooling).join("config.json"))?;
+        let pooling =
+            read::<Map<String, Value>>(&folder.join(&modules.pooling).join("config.json"))?;
         Ok(Settings {
             pooling: pooling.map_or(Ok(Pooling::Mean), |pooling| pooling_of(&pooling))?,
             config,
@@ -93,13 +100,24 @@ struct Module {
 
 impl Modules {
     fn read(folder: &Path) -> Result<Modules, Fault> {
-        let mut modules =
-            Modules { transformer: PathBuf::new(), pooling: PathBuf::from("1_Pooling"), normalised: true };
-        let Some(listed) = read::<Vec<Module>>(&folder.join("modules.json"))? else { return Ok(modules) };
+        let mut modules = Modules {
+            transformer: PathBuf::new(),
+            pooling: PathBuf::from("1_Pooling"),
+            normalised: true,
+        };
+        let Some(listed) = read::<Vec<Module>>(&folder.join("modules.json"))? else {
+            return Ok(modules);
+        };
         modules.normalised = false;
         for module in listed {
-            if module.path.components().any(|part| !matches!(part, Component::Normal(_))) {
-                return Err(format!("its module `{}` lies outside of it", module.path.display()).into());
+            if module
+                .path
+                .components()
+                .any(|part| !matches!(part, Component::Normal(_)))
+            {
+                return Err(
+                    format!("its module `{}` lies outside of it", module.path.display()).into(),
+                );
             }
             match module.kind.rsplit('.').next() {
                 Some("Transformer") => modules.transformer = module.path,
@@ -138,15 +156,24 @@ impl Declared {
         if let Some(other) = self.model_type.as_deref().filter(|name| *name != "bert") {
             return Err(format!("it is of the type `{other}`; `bert` is read").into());
         }
-        if let Some(other) = self.position_embedding_type.as_deref().filter(|name| *name != "absolute") {
-            return Err(format!("its positions are of the type `{other}`; `absolute` is read").into());
+        if let Some(other) = self
+            .position_embedding_type
+            .as_deref()
+            .filter(|name| *name != "absolute")
+        {
+            return Err(
+                format!("its positions are of the type `{other}`; `absolute` is read").into(),
+            );
         }
         let hidden_act = match &*self.hidden_act {
             "gelu" => HiddenAct::Gelu,
             "gelu_new" | "gelu_fast" | "gelu_pytorch_tanh" => HiddenAct::GeluApproximate,
             "relu" => HiddenAct::Relu,
             other => {
-                return Err(format!("its activation `{other}` is unknown; gelu, gelu_new and relu are read").into());
+                return Err(format!(
+                    "its activation `{other}` is unknown; gelu, gelu_new and relu are read"
+                )
+                .into());
             }
         };
         let heads = self.num_attention_heads;
@@ -190,14 +217,22 @@ struct TokenizerSettings {
 
 /// The one way that `1_Pooling/config.json` names, as a word or as a flag for each.
 fn pooling_of(settings: &Map<String, Value>) -> Result<Pooling, Fault> {
-    let flags = settings.iter().filter(|(_, flag)| **flag == Value::Bool(true));
-    let mut modes: Vec<&str> = flags.filter_map(|(key, _)| key.strip_prefix("pooling_mode_")).collect();
+    let flags = settings
+        .iter()
+        .filter(|(_, flag)| **flag == Value::Bool(true));
+    let mut modes: Vec<&str> = flags
+        .filter_map(|(key, _)| key.strip_prefix("pooling_mode_"))
+        .collect();
     modes.extend(settings.get("pooling_mode").and_then(Value::as_str));
     match modes[..] {
         ["cls" | "cls_token"] => Ok(Pooling::First),
         ["mean" | "mean_tokens"] => Ok(Pooling::Mean),
         ["max" | "max_tokens"] => Ok(Pooling::Greatest),
-        _ => Err(format!("its pooling is `{}`; one of cls, mean and max is read", modes.join(" ")).into()),
+        _ => Err(format!(
+            "its pooling is `{}`; one of cls, mean and max is read",
+            modes.join(" ")
+        )
+        .into()),
     }
 }
 
@@ -212,5 +247,7 @@ fn read<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, Fault> {
         return Err(format!("its `{name}` has more than {FILE_LIMIT} bytes").into());
     }
     let bytes = std::fs::read(path).map_err(|error| format!("`{name}`: {error}"))?;
-    Ok(Some(serde_json::from_slice(&bytes).map_err(|error| format!("`{name}`: {error}"))?))
+    Ok(Some(
+        serde_json::from_slice(&bytes).map_err(|error| format!("`{name}`: {error}"))?,
+    ))
 }

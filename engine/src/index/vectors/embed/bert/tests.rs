@@ -1,4 +1,5 @@
-//! A small model whose weights lie on a wave: what it answers was computed a second time by `tests/tools/bert_reference.py --small`.
+//! A small model whose weights lie on a wave: what it answers was computed a second time by
+//! `tests/tools/bert_reference.py --small`.
 
 use std::fs;
 use std::path::Path;
@@ -10,13 +11,26 @@ use tempfile::TempDir;
 
 use super::*;
 
-const TEXTS: [&str; 4] = ["", "the cat sat", "Cats, cats! 東京", "the the the the the the the the the the the the cat"];
+const TEXTS: [&str; 4] = [
+    "",
+    "the cat sat",
+    "Cats, cats! 東京",
+    "the the the the the the the the the the the the cat",
+];
 
 const EXPECTED: [[f32; 8]; 4] = [
-    [-0.416113, 0.344925, -0.201728, -0.062624, 0.373714, -0.453615, 0.560533, -0.060283],
-    [-0.337274, 0.391852, -0.153066, -0.190227, 0.366366, -0.565925, 0.465073, 0.047902],
-    [-0.359699, 0.341559, -0.206997, -0.181548, 0.335231, -0.50746, 0.544543, 0.108279],
-    [-0.322122, 0.444129, -0.022392, -0.135305, 0.455277, -0.605929, 0.287103, -0.152717],
+    [
+        -0.416113, 0.344925, -0.201728, -0.062624, 0.373714, -0.453615, 0.560533, -0.060283,
+    ],
+    [
+        -0.337274, 0.391852, -0.153066, -0.190227, 0.366366, -0.565925, 0.465073, 0.047902,
+    ],
+    [
+        -0.359699, 0.341559, -0.206997, -0.181548, 0.335231, -0.50746, 0.544543, 0.108279,
+    ],
+    [
+        -0.322122, 0.444129, -0.022392, -0.135305, 0.455277, -0.605929, 0.287103, -0.152717,
+    ],
 ];
 
 fn config() -> Value {
@@ -73,16 +87,28 @@ fn words() -> Value {
 fn shapes() -> Vec<(String, Vec<usize>)> {
     let mut shapes = vec![
         ("embeddings.word_embeddings.weight".to_owned(), vec![9, 8]),
-        ("embeddings.position_embeddings.weight".to_owned(), vec![10, 8]),
-        ("embeddings.token_type_embeddings.weight".to_owned(), vec![2, 8]),
+        (
+            "embeddings.position_embeddings.weight".to_owned(),
+            vec![10, 8],
+        ),
+        (
+            "embeddings.token_type_embeddings.weight".to_owned(),
+            vec![2, 8],
+        ),
     ];
     let mut norms = vec!["embeddings.LayerNorm".to_owned()];
     for layer in 0..2 {
         let name = format!("encoder.layer.{layer}");
-        norms.extend([format!("{name}.attention.output.LayerNorm"), format!("{name}.output.LayerNorm")]);
+        norms.extend([
+            format!("{name}.attention.output.LayerNorm"),
+            format!("{name}.output.LayerNorm"),
+        ]);
         let parts = ["self.query", "self.key", "self.value", "output.dense"];
         let attention = parts.map(|part| (format!("attention.{part}"), [8, 8]));
-        let dense = [("intermediate.dense".to_owned(), [12, 8]), ("output.dense".to_owned(), [8, 12])];
+        let dense = [
+            ("intermediate.dense".to_owned(), [12, 8]),
+            ("output.dense".to_owned(), [8, 12]),
+        ];
         for (part, [to, from]) in attention.into_iter().chain(dense) {
             shapes.push((format!("{name}.{part}.weight"), vec![to, from]));
             shapes.push((format!("{name}.{part}.bias"), vec![to]));
@@ -99,14 +125,26 @@ fn shapes() -> Vec<(String, Vec<usize>)> {
 /// The weights, under names that begin with `prefix`.
 fn wave(prefix: &str) -> Vec<u8> {
     let tensors = shapes().into_iter().enumerate().map(|(at, (name, shape))| {
-        let raised = if name.ends_with("LayerNorm.weight") { 1.0 } else { 0.0 };
-        let number = |number: usize| (0.4 * (1.0 + 0.7 * at as f64 + 0.31 * number as f64).sin() + raised) as f32;
-        let bytes: Vec<u8> = (0..shape.iter().product()).flat_map(|at| number(at).to_le_bytes()).collect();
+        let raised = if name.ends_with("LayerNorm.weight") {
+            1.0
+        } else {
+            0.0
+        };
+        let number = |number: usize| {
+            (0.4 * (1.0 + 0.7 * at as f64 + 0.31 * number as f64).sin() + raised) as f32
+        };
+        let bytes: Vec<u8> = (0..shape.iter().product())
+            .flat_map(|at| number(at).to_le_bytes())
+            .collect();
         (format!("{prefix}{name}"), shape, bytes)
     });
     let tensors: Vec<_> = tensors.collect();
-    let views =
-        tensors.iter().map(|(name, shape, bytes)| (name, TensorView::new(Dtype::F32, shape.clone(), bytes).unwrap()));
+    let views = tensors.iter().map(|(name, shape, bytes)| {
+        (
+            name,
+            TensorView::new(Dtype::F32, shape.clone(), bytes).unwrap(),
+        )
+    });
     safetensors::serialize(views, None).unwrap()
 }
 
@@ -129,7 +167,11 @@ fn embedded(folder: &Path, texts: &[&str]) -> Vec<Vec<f32>> {
 }
 
 fn alike(found: &[f32], expected: &[f32]) -> bool {
-    found.len() == expected.len() && found.iter().zip(expected).all(|(found, expected)| (found - expected).abs() < 2e-5)
+    found.len() == expected.len()
+        && found
+            .iter()
+            .zip(expected)
+            .all(|(found, expected)| (found - expected).abs() < 2e-5)
 }
 
 fn refused(folder: &Path) -> String {
@@ -142,7 +184,9 @@ fn vectors_are_those_that_were_computed_by_other_means_whatever_texts_go_along()
     let embedder = BertEmbedder::open(folder.path()).unwrap();
     assert_eq!(embedder.dimensions(), 8);
     // More than go through the model at a time, so that texts of all lengths meet.
-    let texts: Vec<String> = (0..TEXTS.len() * 1_500).map(|at| TEXTS[at * 7 % TEXTS.len()].to_owned()).collect();
+    let texts: Vec<String> = (0..TEXTS.len() * 1_500)
+        .map(|at| TEXTS[at * 7 % TEXTS.len()].to_owned())
+        .collect();
     let vectors = embedder.embed(&texts).unwrap();
     assert_eq!(vectors.len(), texts.len());
     for (text, vector) in texts.iter().zip(&vectors) {
@@ -156,7 +200,10 @@ fn vectors_are_those_that_were_computed_by_other_means_whatever_texts_go_along()
 fn weights_under_the_name_of_the_type_are_found() {
     let folder = small();
     fs::write(folder.path().join(WEIGHTS), wave("bert.")).unwrap();
-    assert!(alike(&embedded(folder.path(), &TEXTS[1..2])[0], &EXPECTED[1]));
+    assert!(alike(
+        &embedded(folder.path(), &TEXTS[1..2])[0],
+        &EXPECTED[1]
+    ));
 }
 
 #[test]
@@ -166,7 +213,11 @@ fn pooling_and_length_are_what_the_modules_say() {
     let modules = json!([module("Transformer", ""), module("Pooling", "1_Pooling")]);
     write(folder.path(), "modules.json", &modules);
     let mean = embedded(folder.path(), &TEXTS[1..2]).remove(0);
-    let length = mean.iter().map(|number| number * number).sum::<f32>().sqrt();
+    let length = mean
+        .iter()
+        .map(|number| number * number)
+        .sum::<f32>()
+        .sqrt();
     assert!((length - 1.0).abs() > 0.01, "{length}");
     let shortened: Vec<f32> = mean.iter().map(|number| number / length).collect();
     assert!(alike(&shortened, &EXPECTED[1]));
@@ -175,21 +226,46 @@ fn pooling_and_length_are_what_the_modules_say() {
         write(folder.path(), "1_Pooling/config.json", &pooling);
         embedded(folder.path(), &TEXTS[1..2]).remove(0)
     };
-    assert_eq!(pooled(json!({"pooling_mode_mean_tokens": true, "pooling_mode_cls_token": false})), mean);
+    assert_eq!(
+        pooled(json!({"pooling_mode_mean_tokens": true, "pooling_mode_cls_token": false})),
+        mean
+    );
     let first = pooled(json!({"pooling_mode_cls_token": true}));
     let greatest = pooled(json!({"pooling_mode": "max"}));
-    assert!(first != mean && greatest.iter().zip(&first).all(|(greatest, first)| greatest >= first));
-    assert!(greatest.iter().zip(&mean).all(|(greatest, mean)| greatest > mean));
+    assert!(
+        first != mean
+            && greatest
+                .iter()
+                .zip(&first)
+                .all(|(greatest, first)| greatest >= first)
+    );
+    assert!(
+        greatest
+            .iter()
+            .zip(&mean)
+            .all(|(greatest, mean)| greatest > mean)
+    );
 
-    for pooling in
-        [json!({"pooling_mode_cls_token": true, "pooling_mode_max_tokens": true}), json!({"pooling_mode": "x"})]
-    {
+    for pooling in [
+        json!({"pooling_mode_cls_token": true, "pooling_mode_max_tokens": true}),
+        json!({"pooling_mode": "x"}),
+    ] {
         write(folder.path(), "1_Pooling/config.json", &pooling);
         assert!(refused(folder.path()).contains("pooling"), "{pooling}");
     }
-    write(folder.path(), "modules.json", &json!([module("Transformer", ""), module("Dense", "2_Dense")]));
-    assert!(refused(folder.path()).contains("`sentence_transformers.models.Dense` can't be applied"));
-    write(folder.path(), "modules.json", &json!([module("Transformer", "../elsewhere")]));
+    write(
+        folder.path(),
+        "modules.json",
+        &json!([module("Transformer", ""), module("Dense", "2_Dense")]),
+    );
+    assert!(
+        refused(folder.path()).contains("`sentence_transformers.models.Dense` can't be applied")
+    );
+    write(
+        folder.path(),
+        "modules.json",
+        &json!([module("Transformer", "../elsewhere")]),
+    );
     assert!(refused(folder.path()).contains("outside"));
 }
 
@@ -198,19 +274,40 @@ fn a_text_is_cut_off_where_the_folder_says_and_lower_case_is_asked_of_it() {
     let folder = small();
     let long = "the the the the the the the the the cat";
     assert!(alike(&embedded(folder.path(), &[long])[0], &EXPECTED[3]));
-    write(folder.path(), "tokenizer_config.json", &json!({"model_max_length": 1e30}));
+    write(
+        folder.path(),
+        "tokenizer_config.json",
+        &json!({"model_max_length": 1e30}),
+    );
     assert!(alike(&embedded(folder.path(), &[long])[0], &EXPECTED[3]));
-    write(folder.path(), "sentence_bert_config.json", &json!({"max_seq_length": 8, "do_lower_case": true}));
-    let [six, longer] = &embedded(folder.path(), &["the the the the the the", long])[..] else { panic!() };
+    write(
+        folder.path(),
+        "sentence_bert_config.json",
+        &json!({"max_seq_length": 8, "do_lower_case": true}),
+    );
+    let [six, longer] = &embedded(folder.path(), &["the the the the the the", long])[..] else {
+        panic!()
+    };
     assert!(alike(six, longer) && !alike(longer, &EXPECTED[3]));
-    write(folder.path(), "sentence_bert_config.json", &json!({"max_seq_length": 3}));
+    write(
+        folder.path(),
+        "sentence_bert_config.json",
+        &json!({"max_seq_length": 3}),
+    );
     assert!(refused(folder.path()).contains("3 tokens"));
 
     let mut words = words();
     words["normalizer"]["lowercase"] = json!(false);
     write(folder.path(), "tokenizer.json", &words);
-    write(folder.path(), "sentence_bert_config.json", &json!({"do_lower_case": true}));
-    assert!(alike(&embedded(folder.path(), &["THE Cat SAT"])[0], &EXPECTED[1]));
+    write(
+        folder.path(),
+        "sentence_bert_config.json",
+        &json!({"do_lower_case": true}),
+    );
+    assert!(alike(
+        &embedded(folder.path(), &["THE Cat SAT"])[0],
+        &EXPECTED[1]
+    ));
 }
 
 #[test]
@@ -240,10 +337,16 @@ fn folders_that_are_no_whole_model_are_told_apart() {
     assert!(changed("model_type", json!("roberta")).contains("`roberta`"));
     assert!(changed("hidden_act", json!("swish")).contains("`swish`"));
     assert!(changed("position_embedding_type", json!("relative_key")).contains("`relative_key`"));
-    for (key, value) in
-        [("num_attention_heads", 3), ("num_attention_heads", 0), ("hidden_size", 0), ("num_hidden_layers", 1 << 30)]
-    {
-        assert!(changed(key, json!(value)).contains("impossible"), "{key} {value}");
+    for (key, value) in [
+        ("num_attention_heads", 3),
+        ("num_attention_heads", 0),
+        ("hidden_size", 0),
+        ("num_hidden_layers", 1 << 30),
+    ] {
+        assert!(
+            changed(key, json!(value)).contains("impossible"),
+            "{key} {value}"
+        );
     }
     assert!(changed("hidden_size", json!("x")).contains("`config.json`"));
 
@@ -276,8 +379,13 @@ fn texts_without_tokens_have_no_direction_and_tokens_that_the_model_lacks_are_an
     let mut words = words();
     words["post_processor"] = Value::Null;
     write(folder.path(), "tokenizer.json", &words);
-    let [empty, cat, alone] = &embedded(folder.path(), &["", "cat", " "])[..] else { panic!() };
-    assert!(empty.iter().chain(alone).all(|number| *number == 0.0) && cat.iter().any(|number| *number != 0.0));
+    let [empty, cat, alone] = &embedded(folder.path(), &["", "cat", " "])[..] else {
+        panic!()
+    };
+    assert!(
+        empty.iter().chain(alone).all(|number| *number == 0.0)
+            && cat.iter().any(|number| *number != 0.0)
+    );
     assert_eq!(embedded(folder.path(), &[""])[0], *empty);
 
     let mut words = super::tests::words();
