@@ -27,13 +27,13 @@ mod exchanges_changed;
 mod exchanges_round_trip;
 mod interop;
 mod kill;
-mod lessons;
 mod lifecycle;
 mod maintenance;
 mod namespaces;
 mod object_store;
 #[cfg(unix)]
 mod outputs;
+mod pitfalls;
 mod safe_output;
 mod safe_sql;
 mod scan;

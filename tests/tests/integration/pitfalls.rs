@@ -1,6 +1,8 @@
-//! Bugs that others had: each of these tests is a story that really happened somewhere.
-//! `docs/lessons.md` says which line of that list has which test; those that concern only the codec
-//! are told by `schemas/tests` and the conformance cases.
+//! Regression tests for bugs of other implementations of the specification. `docs/pitfalls.md`
+//! lists each bug with its test; those of the codec alone are in `schemas/tests` and in the
+//! conformance cases.
+//!
+//! Above 500 lines: one list of small, unrelated tests.
 
 use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::container::{
@@ -53,7 +55,7 @@ const ACTION: &str = r#"{"type":"action","tool_name":"run","input":{"cmd":"ls"},
 // Format and fields
 
 #[test]
-fn the_cbor_flag_over_message_pack_is_seen_through_and_told() {
+fn cbor_flag_over_messagepack_is_read_and_marked() {
     let mut blob = belief(1);
     blob[1] |= 1 << 5;
     let (json, marks) = strict(&blob);
@@ -109,7 +111,7 @@ fn short_keys_of_other_writers_are_read_in_their_own_type_only() {
 }
 
 #[test]
-fn keys_that_the_specification_renamed_are_found_under_both_names() {
+fn renamed_short_keys_are_read_under_both_names() {
     for (name, keys) in [
         ("int:http_method", ["int:http_method", "ihm", "im"]),
         ("int:http_path", ["int:http_path", "ihp", "ip"]),
@@ -122,7 +124,7 @@ fn keys_that_the_specification_renamed_are_found_under_both_names() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_text_of_a_tool_s_result_is_in_the_column_content_like_a_message_s() {
+async fn text_of_a_tool_result_is_in_the_column_content() {
     let event = r#"{"type":"event","content":"said","created_at":1}"#;
     let mut lake = TestLake::new().await;
     lake.ingest(&[("a.mg", &plain(&[grain(ACTION).blob, grain(event).blob]))])
@@ -134,7 +136,7 @@ async fn the_text_of_a_tool_s_result_is_in_the_column_content_like_a_message_s()
 }
 
 #[test]
-fn keys_inside_a_user_s_map_are_never_touched() {
+fn keys_inside_a_user_map_are_unchanged() {
     let text = r#"{"type":"state","context":{"object":"long","o":"short","subject":1,"s":2},"created_at":1}"#;
     let (json, marks) = strict(&grain(text).blob);
     assert_eq!(
@@ -148,14 +150,14 @@ fn keys_inside_a_user_s_map_are_never_touched() {
 }
 
 #[test]
-fn a_key_of_the_author_s_own_stays_beside_the_known_ones() {
+fn unknown_keys_are_kept_beside_known_ones() {
     let text = r#"{"type":"event","content":"hi","created_at":1,"x_note":"mine","o_":5}"#;
     let (json, _) = strict(&grain(text).blob);
     assert_eq!(json, Json::parse(text.as_bytes()).unwrap());
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_string_where_a_list_belongs_and_a_number_of_the_other_kind_become_cells() {
+async fn text_for_a_list_and_numbers_of_another_kind_become_cells() {
     let goal = r#"{"type":"goal","description":"d","goal_state":"active","created_at":1}"#;
     let consensus = r#"{"type":"consensus","participating_observers":["a"],"agreement_count":1,"dissent_count":0,"threshold":2,"created_at":1}"#;
     let replaced = |text: &str, field: Field, value: Value| {
@@ -232,7 +234,7 @@ fn message_pack(value: Value) -> Vec<u8> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn index_fields_inside_a_blob_are_told_and_never_applied() {
+async fn index_fields_inside_a_blob_are_marked_and_not_applied() {
     let other = belief(2);
     let claimed = ContentAddress::of(&other).to_string();
     let payload = belief(1);
@@ -263,7 +265,7 @@ async fn index_fields_inside_a_blob_are_told_and_never_applied() {
 }
 
 #[test]
-fn bytes_behind_the_payload_would_give_a_grain_many_addresses_and_are_refused() {
+fn trailing_bytes_are_refused() {
     for mode in [Mode::Strict, Mode::Lenient] {
         assert_eq!(
             read(&[&belief(1)[..], b"\xc0"].concat(), mode),
@@ -273,7 +275,7 @@ fn bytes_behind_the_payload_would_give_a_grain_many_addresses_and_are_refused() 
 }
 
 #[test]
-fn keys_are_normalized_as_well_as_values() {
+fn keys_are_normalized_like_values() {
     let decomposed =
         "{\"type\":\"state\",\"created_at\":1,\"context\":{\"caf\u{65}\u{301}\":\"cre\u{300}me\"}}";
     let composed =
@@ -287,7 +289,7 @@ fn keys_are_normalized_as_well_as_values() {
 }
 
 #[test]
-fn every_name_that_a_type_ever_had_is_read_and_the_header_s_byte_decides() {
+fn every_historical_type_name_is_read_and_the_header_byte_decides() {
     for (name, byte) in [
         ("fact", 1),
         ("belief", 1),
@@ -315,7 +317,7 @@ fn every_name_that_a_type_ever_had_is_read_and_the_header_s_byte_decides() {
 }
 
 #[test]
-fn two_calls_of_one_tool_in_one_millisecond_are_two_grains_if_their_call_ids_differ() {
+fn two_calls_in_one_millisecond_differ_by_their_call_ids() {
     let call = |id: &str| {
         grain(&format!(
             r#"{{"type":"action","action_phase":"call","tool_name":"t","input":{{}},"tool_call_id":"{id}","created_at":1}}"#
@@ -356,7 +358,7 @@ fn refoot(file: &mut [u8]) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_last_grain_before_a_manifest_ends_where_its_own_bytes_end() {
+async fn last_grain_before_a_manifest_ends_where_its_bytes_end() {
     let grains: Vec<_> = (0..3).map(belief).collect();
     let address = ContentAddress::of(&grains[2]);
     let state = IndexState {
@@ -378,7 +380,7 @@ async fn the_last_grain_before_a_manifest_ends_where_its_own_bytes_end() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_codec_byte_and_the_compressed_flag_may_disagree() {
+async fn codec_byte_and_compressed_flag_may_disagree() {
     let grains: Vec<_> = (0..5).map(belief).collect();
     let mut lake = TestLake::new().await;
     for codec in [Codec::Zstd, Codec::Lz4] {
@@ -407,7 +409,7 @@ async fn the_codec_byte_and_the_compressed_flag_may_disagree() {
 }
 
 #[test]
-fn offsets_of_32_bits_end_a_file_at_four_gibibytes() {
+fn offsets_of_32_bits_limit_a_file_to_four_gibibytes() {
     use gristmill_schemas::container::ContainerWriter;
     let fits = vec![1 << 30; 3];
     assert!(ContainerWriter::new(std::io::sink(), ContainerOptions::default(), fits).is_ok());
@@ -416,7 +418,7 @@ fn offsets_of_32_bits_end_a_file_at_four_gibibytes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_footer_that_doesn_t_match_refuses_the_file_though_every_grain_in_it_is_sound() {
+async fn wrong_footer_refuses_the_file_even_if_every_grain_is_sound() {
     let mut file = plain(&[belief(1), belief(2)]);
     let last = file.len() - 1;
     file[last] ^= 1;
@@ -429,7 +431,7 @@ async fn a_footer_that_doesn_t_match_refuses_the_file_though_every_grain_in_it_i
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_fault_of_a_wrapped_grain_is_told_at_its_byte_of_the_file() {
+async fn error_in_a_wrapped_grain_has_its_byte_offset_in_the_file() {
     let text = r#"{"type":"belief","subject":"s","relation":"r","object":"o","confidence":0.5,"created_at":1}"#;
     let mut blob = grain_with(
         text,
@@ -461,7 +463,7 @@ async fn a_fault_of_a_wrapped_grain_is_told_at_its_byte_of_the_file() {
 // Ingest
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_road_in_proves_the_grain_before_it_is_stored() {
+async fn every_import_path_checks_the_hash_before_storing() {
     let mut damaged = belief(1);
     let last = damaged.len() - 1;
     damaged[last] = 0xff;
@@ -515,7 +517,7 @@ async fn a_run_commits_once_and_not_per_row() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_index_that_was_lost_costs_time_and_lets_nothing_in_twice() {
+async fn a_lost_index_costs_time_and_admits_no_duplicate() {
     let grains: Vec<_> = (0..200).map(belief).collect();
     let mut lake = TestLake::new().await;
     lake.ingest(&[("a.mg", &plain(&grains))]).await;
@@ -525,7 +527,7 @@ async fn an_index_that_was_lost_costs_time_and_lets_nothing_in_twice() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_cost_of_a_grain_doesn_t_grow_with_the_lake() {
+async fn cost_per_grain_does_not_grow_with_the_lake() {
     let batch = |from: usize| plain(&(from..from + 2_000).map(belief).collect::<Vec<_>>());
     let mut lake = TestLake::new().await;
     let mut seconds = Vec::new();
