@@ -9,7 +9,7 @@ use gristmill_engine::error::EngineError;
 use gristmill_engine::lake::Lake;
 use gristmill_queries::sql::{
     DataFusionError, FileAccess, SessionContext, SqlOptions, completions, context_without_lake,
-    execute, lake_context, problem, statements,
+    execute, lake_context, statements, user_message,
 };
 
 use super::Context;
@@ -162,9 +162,9 @@ pub fn failure(error: DataFusionError) -> Failure {
         };
     }
     if is_damage(root) {
-        Failure::data(problem(root))
+        Failure::data(user_message(root))
     } else {
-        Failure::usage(problem(root))
+        Failure::usage(user_message(root))
     }
 }
 

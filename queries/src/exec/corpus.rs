@@ -30,7 +30,7 @@ use super::session::Session;
 use crate::cal::ast::{Address, Target};
 use crate::cal::{CalError, Code};
 use crate::sql::LakeTable;
-use crate::sql::lifecycle::ended;
+use crate::sql::lifecycle::closing_events_query;
 
 /// Bytes of grains that one answer holds; more is E030.
 const MAX_ANSWER_BYTES: usize = 256 << 20;
@@ -116,7 +116,7 @@ impl<'e> Corpus<'e> {
     /// Who took whose place: [`OLD`] and [`NEW`], from the rows of superseding grains and from
     /// `state`.
     pub(super) async fn supersessions(&self) -> Result<DataFrame> {
-        let ended = self.context.sql(&ended()).await?;
+        let ended = self.context.sql(&closing_events_query()).await?;
         Ok(ended.select(vec![col(ADDRESS).alias(OLD), col("value").alias(NEW)])?)
     }
 

@@ -19,7 +19,7 @@ use tokio::sync::OnceCell;
 
 use super::columns::ADDRESS;
 use super::error::Result;
-use crate::sql::lifecycle::fates;
+use crate::sql::lifecycle::status_query;
 
 /// Events of which grains' fates are held at most; a grain of which something is said takes about
 /// 100 bytes.
@@ -72,7 +72,7 @@ async fn read(context: &SessionContext) -> Result<Option<Fates>> {
 /// The fold as CAL needs it: `content_address`, `superseded_by`, `ended`, `contradicted`,
 /// `verification_status`.
 pub(super) async fn fold(context: &SessionContext) -> Result<DataFrame> {
-    Ok(context.sql(&fates()).await?)
+    Ok(context.sql(&status_query()).await?)
 }
 
 /// How many events may say what became of a grain.

@@ -20,7 +20,7 @@ use gristmill_schemas::columns::IdentityColumn;
 use gristmill_schemas::grain::{Field, GrainType};
 use gristmill_schemas::json::{Json, Object};
 
-use crate::sql::Around;
+use crate::sql::MessageContext;
 
 /// The columns that messages are made of, in the order in which [`Rows`] reads them.
 pub(super) const COLUMNS: [&str; 17] = [
@@ -99,13 +99,13 @@ impl<'b> Rows<'b> {
     }
 
     /// What the message brought with it from another system.
-    fn around(&self, row: usize) -> Around {
-        Around::in_context(self.field(Field::Context, row))
+    fn context(&self, row: usize) -> MessageContext {
+        MessageContext::parse(self.field(Field::Context, row))
     }
 
     /// An event without a role is what somebody said.
     fn event(&self, row: usize) -> Option<Message> {
-        let role = match (self.around(row).role, self.field(Field::Role, row)) {
+        let role = match (self.context(row).role, self.field(Field::Role, row)) {
             (Some(role), _) => role,
             (None, Some(role)) => Role::from_name(role)?,
             (None, None) => Role::User,
@@ -181,7 +181,7 @@ impl<'b> Rows<'b> {
         let tags = tags.as_ref().and_then(|tags| tags.as_string_opt::<i32>());
         let tags = tags.into_iter().flatten().flatten().map(str::to_owned);
         let labels: Labels = tags
-            .chain(self.around(row).labels.into_iter().flatten())
+            .chain(self.context(row).labels.into_iter().flatten())
             .collect();
         let subject = self.field(Field::UserId, row).map(|user| Subject {
             id: user.to_owned(),

@@ -30,7 +30,7 @@ use super::error::PackError;
 use super::finding::Finding;
 use super::pack::{Check, Rule};
 use super::scan::SCANNED;
-use crate::sql::problem;
+use crate::sql::user_message;
 
 /// The column of kinds that were found.
 const PERSONAL_DATA: &str = "personal_data";
@@ -104,7 +104,7 @@ impl RowRules {
             } = &rule.check
             {
                 let one = parse(context, &visible, place, condition, evidence);
-                parsed.push(one.map_err(|error| PackError::rule(&rule.id, problem(&error)))?);
+                parsed.push(one.map_err(|error| PackError::rule(&rule.id, user_message(&error)))?);
             }
         }
         if parsed.is_empty() {
@@ -130,7 +130,7 @@ impl RowRules {
         let compile = |parsed: Parsed| {
             let rule = rules.get(parsed.rule).map_or("", |rule| rule.id.as_str());
             RowRule::compile(context, &seen, parsed)
-                .map_err(|error| PackError::rule(rule, problem(&error)))
+                .map_err(|error| PackError::rule(rule, user_message(&error)))
         };
         let compiled: Vec<RowRule> = parsed
             .into_iter()

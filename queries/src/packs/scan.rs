@@ -34,7 +34,7 @@ use super::policy::{Policies, Verdict};
 use super::rows::{self, RowRules};
 use crate::exec::matching;
 use crate::sql::{
-    DataFusionError, LAKE_STORE, LakeTable, SqlOptions, lake_context, problem, query,
+    DataFusionError, LAKE_STORE, LakeTable, SqlOptions, lake_context, plan_query, user_message,
 };
 
 /// The table of the grains that a scan is to look at; a view of `grains` if it is to look at all.
@@ -447,9 +447,9 @@ fn findings(rule: usize, batch: &RecordBatch) -> Result<Vec<Finding>> {
 /// Plans a rule's query: it may only read, and says first which grain a finding is about.
 async fn plan(context: &SessionContext, rule: &Rule, text: &str) -> Result<DataFrame> {
     let fault = |problem: String| PackError::rule(&rule.id, problem);
-    let frame = query(context, text)
+    let frame = plan_query(context, text)
         .await
-        .map_err(|error| fault(problem(&error)))?;
+        .map_err(|error| fault(user_message(&error)))?;
     let names: Vec<&str> = frame
         .schema()
         .fields()

@@ -12,8 +12,8 @@ use datafusion::datasource::ViewTable;
 use datafusion::logical_expr::Expr;
 use datafusion::prelude::SessionContext;
 
-use super::lazy;
-use super::lifecycle::{current, folded};
+use super::lazy_views;
+use super::lifecycle::{current_query, lifecycle_query};
 
 pub(super) const AS_OF: &str = "as_of";
 
@@ -22,43 +22,45 @@ const INSTANT: &str = "instant";
 
 /// The function.
 #[derive(Debug)]
-struct AsOf;
+struct AsOfFunction;
 
 /// Registers the function.
 pub(super) fn register(context: &SessionContext) {
-    context.register_udtf(AS_OF, Arc::new(AsOf));
+    context.register_udtf(AS_OF, Arc::new(AsOfFunction));
 }
 
 /// The function's query, in which only the instant is missing.
 fn query() -> String {
     let instant = format!("${INSTANT}");
-    let lifecycle = format!("({})", folded(Some(&instant)));
-    current(&lifecycle, Some(&instant))
+    let lifecycle = format!("({})", lifecycle_query(Some(&instant)));
+    current_query(&lifecycle, Some(&instant))
 }
 
-impl TableFunctionImpl for AsOf {
+impl TableFunctionImpl for AsOfFunction {
     fn call_with_args(&self, args: TableFunctionArgs) -> Result<Arc<dyn TableProvider>> {
         let usage = || plan_datafusion_err!("{AS_OF} takes one instant, as '2026-01-31T12:00:00Z'");
         let [instant] = args.exprs() else {
             return Err(usage());
         };
-        let instant = literal(instant).ok_or_else(usage)?;
+        let instant = literal_value(instant).ok_or_else(usage)?;
         let instant = instant.cast_to(&DataType::Timestamp(
             TimeUnit::Microsecond,
             Some("UTC".into()),
         ))?;
-        let plan =
-            lazy::plan(args.session(), &query())?.with_param_values(vec![(INSTANT, instant)])?;
+        let plan = lazy_views::plan(args.session(), &query())?
+            .with_param_values(vec![(INSTANT, instant)])?;
         Ok(Arc::new(ViewTable::new(plan, None)))
     }
 }
 
 /// The value of a literal, cast or not.
-pub(super) fn literal(expression: &Expr) -> Option<ScalarValue> {
+pub(super) fn literal_value(expression: &Expr) -> Option<ScalarValue> {
     match expression {
         Expr::Literal(value, _) => Some(value.clone()),
-        Expr::Cast(cast) => literal(&cast.expr)?.cast_to(cast.field.data_type()).ok(),
-        Expr::Negative(inner) => literal(inner)?.arithmetic_negate().ok(),
+        Expr::Cast(cast) => literal_value(&cast.expr)?
+            .cast_to(cast.field.data_type())
+            .ok(),
+        Expr::Negative(inner) => literal_value(inner)?.arithmetic_negate().ok(),
         _ => None,
     }
 }

@@ -46,14 +46,14 @@ use parquet::arrow::arrow_reader::RowSelection;
 use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 
-use super::conditions::Conditions;
-use super::covered::{CoveredScan, covered};
 use super::external;
-use super::index_scan::{Rows, Spared, ranges, select};
-use super::indexed_source::IndexedSource;
-use super::paged_reader::PagedReaderFactory;
-use super::single_rows::SingleRows;
-use super::unseal::{Opening, UnsealExec};
+use super::index_only_scan::{IndexOnlyScanExec, read_from_indexes};
+use super::index_predicate::IndexPredicate;
+use super::index_pruning::{CandidateRows, PruningStats, candidate_rows, ranges};
+use super::indexed_file_source::IndexedFileSource;
+use super::page_index_reader::PageIndexReaderFactory;
+use super::point_lookup::PointReader;
+use super::unseal::{UnsealExec, Unsealer};
 
 /// One stored table at one version.
 #[derive(Debug, Clone)]
@@ -66,33 +66,33 @@ pub struct LakeTable {
     sidecars: Option<Arc<Sidecars>>,
     /// What opens sealed files.
     keys: Option<Arc<LakeKeys>>,
-    single_rows: Arc<SingleRows>,
-    namespaces: Arc<Mutex<Namespaces>>,
+    point_reader: Arc<PointReader>,
+    namespaces: Arc<Mutex<NamespaceRanges>>,
 }
 
 /// The rows of namespaces that were asked for: ranges of rows for each file.
-type Namespaces = HashMap<String, Arc<Vec<Vec<Range<u32>>>>>;
+type NamespaceRanges = HashMap<String, Arc<Vec<Vec<Range<u32>>>>>;
 
 /// What the sidecars said.
-struct Asked {
-    conditions: Conditions,
+struct PrunedSegments {
+    conditions: IndexPredicate,
     segments: Vec<Segment>,
     /// The rows of each segment.
-    chosen: Vec<Rows>,
+    chosen: Vec<CandidateRows>,
 }
 
-impl Asked {
-    fn spared(&self) -> Spared {
-        Spared::of(&self.conditions, &self.segments, &self.chosen)
+impl PrunedSegments {
+    fn spared(&self) -> PruningStats {
+        PruningStats::of(&self.conditions, &self.segments, &self.chosen)
     }
 }
 
 /// What a scan reads.
-struct Selected {
+struct ScanFiles {
     files: FileGroup,
-    /// Rows that are looked at, at most.
+    /// CandidateRows that are looked at, at most.
     rows: Precision<usize>,
-    spared: Option<Spared>,
+    spared: Option<PruningStats>,
 }
 
 impl LakeTable {
@@ -122,7 +122,7 @@ impl LakeTable {
             files,
             sidecars: None,
             keys,
-            single_rows: Arc::default(),
+            point_reader: Arc::default(),
             namespaces: Arc::default(),
         })
     }
@@ -148,7 +148,7 @@ impl LakeTable {
         self.files.len()
     }
 
-    /// Rows of the table, exactly: the log counts them.
+    /// CandidateRows of the table, exactly: the log counts them.
     pub fn rows(&self) -> u64 {
         self.files.iter().map(|file| file.rows).sum()
     }
@@ -161,12 +161,12 @@ impl LakeTable {
 
     /// Asks the sidecars of `own` which rows `filters` can let pass; `None` if they know nothing of
     /// the filters.
-    async fn asked(&self, own: &[&DataFile], filters: &[Expr]) -> Option<Asked> {
-        let conditions = Conditions::of(filters);
+    async fn asked(&self, own: &[&DataFile], filters: &[Expr]) -> Option<PrunedSegments> {
+        let conditions = IndexPredicate::of(filters);
         let sidecars = self.sidecars.as_ref().filter(|_| !conditions.is_empty())?;
         let segments = segments(own)?;
-        let chosen = select(sidecars, self.table.location(), &segments, &conditions).await;
-        Some(Asked {
+        let chosen = candidate_rows(sidecars, self.table.location(), &segments, &conditions).await;
+        Some(PrunedSegments {
             conditions,
             segments,
             chosen,
@@ -175,14 +175,14 @@ impl LakeTable {
 
     /// The rows that were chosen with the columns of `schema`, if the sidecars know all of it. Of
     /// sealed rows they don't, and some of these may be erased.
-    async fn covered(&self, asked: &Asked, schema: SchemaRef) -> Option<RecordBatch> {
-        let Asked {
+    async fn covered(&self, asked: &PrunedSegments, schema: SchemaRef) -> Option<RecordBatch> {
+        let PrunedSegments {
             conditions,
             segments,
             chosen,
         } = asked;
         let sidecars = self.sidecars.as_ref().filter(|_| self.keys.is_none())?;
-        covered(
+        read_from_indexes(
             sidecars,
             self.table.location(),
             segments,
@@ -195,11 +195,11 @@ impl LakeTable {
 
     /// The files `own`, as far as something can be found in them, with the rows that the sidecars
     /// chose.
-    fn selected(&self, own: &[&DataFile], asked: Option<&Asked>) -> Selected {
+    fn selected(&self, own: &[&DataFile], asked: Option<&PrunedSegments>) -> ScanFiles {
         let whole = |file: &DataFile| self.partitioned(file, Precision::Exact(file.rows as usize));
         let Some(asked) = asked else {
             let rows = Precision::Exact(own.iter().map(|file| file.rows).sum::<u64>() as usize);
-            return Selected {
+            return ScanFiles {
                 files: own.iter().map(|file| whole(file)).collect(),
                 rows,
                 spared: None,
@@ -209,12 +209,12 @@ impl LakeTable {
         let mut files = FileGroup::default();
         for (file, rows) in own.iter().zip(&asked.chosen) {
             match rows {
-                Rows::All => files.push(whole(file)),
-                Rows::Some(rows) if rows.is_empty() => {}
-                Rows::Some(rows) => files.push(self.chosen(file, rows)),
+                CandidateRows::All => files.push(whole(file)),
+                CandidateRows::Listed(rows) if rows.is_empty() => {}
+                CandidateRows::Listed(rows) => files.push(self.chosen(file, rows)),
             }
         }
-        Selected {
+        ScanFiles {
             files,
             rows: Precision::Inexact(spared.rows as usize),
             spared: Some(spared),
@@ -371,10 +371,10 @@ impl LakeTable {
             return Ok(Vec::new());
         };
         let batches = self.rows_of(state, file, rows, columns)?.await?;
-        match self.opening(is_sealed_file(&file.name), Some(columns))? {
-            Some(opening) => batches
+        match self.unsealer(is_sealed_file(&file.name), Some(columns))? {
+            Some(unsealer) => batches
                 .iter()
-                .map(|batch| opening.open(batch, Erased::Kept))
+                .map(|batch| unsealer.open(batch, Erased::Kept))
                 .collect(),
             None => Ok(batches),
         }
@@ -384,7 +384,7 @@ impl LakeTable {
     /// are.
     ///
     /// # Errors
-    /// What opening says; the future: what reading says.
+    /// What unsealer says; the future: what reading says.
     fn rows_of(
         &self,
         state: &dyn Session,
@@ -403,10 +403,10 @@ impl LakeTable {
         selection: RowSelection,
         columns: &[usize],
     ) -> Result<impl Future<Output = Result<Vec<RecordBatch>>> + Send + 'static> {
-        let opening = self.opening(is_sealed_file(&file.name), Some(columns))?;
-        let stored = opening
+        let unsealer = self.unsealer(is_sealed_file(&file.name), Some(columns))?;
+        let stored = unsealer
             .as_ref()
-            .map(|opening| opening.stored(&self.schema))
+            .map(|unsealer| unsealer.stored(&self.schema))
             .transpose()?;
         let schema = Arc::new(self.schema.project(stored.as_deref().unwrap_or(columns))?);
         let partitioned = self.partitioned(file, Precision::Inexact(selection.row_count()));
@@ -416,11 +416,11 @@ impl LakeTable {
             None,
             &ExecutionPlanMetricsSet::new(),
         )?;
-        Ok(Arc::clone(&self.single_rows).read(file.name.clone(), reader, selection, schema))
+        Ok(Arc::clone(&self.point_reader).read(file.name.clone(), reader, selection, schema))
     }
 
     /// How the columns `projection` of sealed rows are opened; `None` if they aren't `sealed`.
-    fn opening(&self, sealed: bool, projection: Option<&[usize]>) -> Result<Option<Opening>> {
+    fn unsealer(&self, sealed: bool, projection: Option<&[usize]>) -> Result<Option<Unsealer>> {
         let Some(keys) = self.keys.clone().filter(|_| sealed) else {
             return Ok(None);
         };
@@ -428,7 +428,7 @@ impl LakeTable {
             Some(columns) => Arc::new(self.schema.project(columns)?),
             None => Arc::clone(&self.schema),
         };
-        Ok(Some(Opening::new(keys, self.table.name(), schema)))
+        Ok(Some(Unsealer::new(keys, self.table.name(), schema)))
     }
 
     /// The scan of the sealed files, or of the others; `None` if there are none of these.
@@ -449,13 +449,13 @@ impl LakeTable {
         if let Some(asked) = &asked {
             let schema = project_schema(&self.schema, projection)?;
             if let Some(rows) = self.covered(asked, schema).await {
-                return Ok(Some(Arc::new(CoveredScan::new(
+                return Ok(Some(Arc::new(IndexOnlyScanExec::new(
                     rows,
                     format!("{}; no segment is read", asked.spared()),
                 )?)));
             }
         }
-        let Selected {
+        let ScanFiles {
             files,
             rows,
             spared,
@@ -463,7 +463,7 @@ impl LakeTable {
         if files.is_empty() && sealed {
             return Ok(None);
         }
-        let opening = self.opening(sealed, projection.map(Vec::as_slice))?;
+        let unsealer = self.unsealer(sealed, projection.map(Vec::as_slice))?;
         let rows = if sealed { rows.to_inexact() } else { rows };
         let statistics = counted(
             &self.schema,
@@ -475,9 +475,9 @@ impl LakeTable {
             groups.push(FileGroup::default());
         }
         let mut parquet = self.source(state)?;
-        let predicate = opening
+        let predicate = unsealer
             .as_ref()
-            .map(|opening| opening.predicate(state, filters))
+            .map(|unsealer| unsealer.predicate(state, filters))
             .transpose()?
             .flatten();
         if let Some(predicate) = predicate {
@@ -485,14 +485,14 @@ impl LakeTable {
         }
         let mut source: Arc<dyn FileSource> = Arc::new(parquet);
         if let Some(spared) = spared {
-            source = Arc::new(IndexedSource {
+            source = Arc::new(IndexedFileSource {
                 inner: source,
                 note: spared.to_string().into(),
             });
         }
-        let stored = opening
+        let stored = unsealer
             .as_ref()
-            .map(|opening| opening.stored(&self.schema))
+            .map(|unsealer| unsealer.stored(&self.schema))
             .transpose()?;
         let scan = FileScanConfigBuilder::new(self.store.clone(), source)
             .with_file_groups(groups)
@@ -502,8 +502,8 @@ impl LakeTable {
             .with_limit(limit.filter(|_| filters.is_empty() && !sealed))
             .build();
         let scan = DataSourceExec::from_data_source(scan);
-        Ok(Some(match opening {
-            Some(opening) => Arc::new(UnsealExec::new(scan, opening)),
+        Ok(Some(match unsealer {
+            Some(unsealer) => Arc::new(UnsealExec::new(scan, unsealer)),
             None => scan,
         }))
     }
@@ -525,10 +525,10 @@ impl LakeTable {
             .with_parquet_file_reader_factory(Arc::new(self.readers(state)?)))
     }
 
-    fn readers(&self, state: &dyn Session) -> Result<PagedReaderFactory> {
+    fn readers(&self, state: &dyn Session) -> Result<PageIndexReaderFactory> {
         let runtime = state.runtime_env();
         let cache = runtime.cache_manager.get_file_metadata_cache();
-        Ok(PagedReaderFactory(CachedParquetFileReaderFactory::new(
+        Ok(PageIndexReaderFactory(CachedParquetFileReaderFactory::new(
             runtime.object_store(&self.store)?,
             cache,
         )))

@@ -10,14 +10,14 @@
 //! says that it supersedes. Which event counts is decided as in [`gristmill_schemas::lifecycle`],
 //! whose table of rules this is in SQL; a property test compares the two.
 
-use super::lazy::View;
+use super::lazy_views::View;
 
 /// The views.
 pub(super) fn views() -> [View; 3] {
     [
-        ("supersessions", supersessions()),
-        ("lifecycle", folded(None)),
-        ("current", current("lifecycle", None)),
+        ("supersessions", supersessions_query()),
+        ("lifecycle", lifecycle_query(None)),
+        ("current", current_query("lifecycle", None)),
     ]
 }
 
@@ -51,7 +51,7 @@ const CONTRADICTED_SINCE: &str = "contradicted_since";
 
 /// Who took whose place: `content_address`, `superseded_by`, `at`. What both a grain and an event
 /// say is one supersession.
-fn supersessions() -> String {
+fn supersessions_query() -> String {
     format!(
         "SELECT content_address, value AS superseded_by, min(at) AS at FROM {EVENTS}
          WHERE event = 'superseded' AND value IS NOT NULL
@@ -61,12 +61,12 @@ fn supersessions() -> String {
 
 /// What ended whose time in the system: `content_address`, and `value`, NULL if nothing took its
 /// place.
-pub(crate) fn ended() -> String {
+pub(crate) fn closing_events_query() -> String {
     format!("SELECT content_address, value FROM {EVENTS} WHERE event IN ('superseded', 'expired')")
 }
 
 /// The fold of all events, or of those up to `until` (an SQL expression).
-pub(crate) fn folded(until: Option<&str>) -> String {
+pub(crate) fn lifecycle_query(until: Option<&str>) -> String {
     let seen = until.map_or("true".to_owned(), |until| format!("at <= {until}"));
     let verification = verification();
     format!(
@@ -86,7 +86,7 @@ pub(crate) fn folded(until: Option<&str>) -> String {
 /// The fold as CAL needs it: `content_address`, `superseded_by`, `contradicted`,
 /// `verification_status`, and `ended`, whether the grain was superseded or expired. CAL leaves out
 /// what ended and shows what is contradicted with a mark.
-pub(crate) fn fates() -> String {
+pub(crate) fn status_query() -> String {
     let verification = verification();
     format!(
         "SELECT content_address,
@@ -122,7 +122,7 @@ fn contradictions(seen: &str) -> String {
 
 /// The grains that `lifecycle` (a relation) doesn't close, or those of them that were made up to
 /// `until`.
-pub(super) fn current(lifecycle: &str, until: Option<&str>) -> String {
+pub(super) fn current_query(lifecycle: &str, until: Option<&str>) -> String {
     let made = until
         .map(|until| format!("WHERE g.created_at <= {until}"))
         .unwrap_or_default();

@@ -15,66 +15,66 @@
 //! | module | what it answers |
 //! |---|---|
 //! | `lake_table` | how is a stored table scanned? |
-//! | `conditions` | what does a filter say about the columns that sidecars know? |
-//! | `index_scan` | which rows of each segment can it let pass, as the sidecars say? |
-//! | `covered` | which scans need no segment? |
-//! | `single_rows` | how are rows read whose places are known? |
-//! | `paged_reader` | why do chosen rows cost only the pages in which they stand? |
-//! | `indexed_source` | how does EXPLAIN show that? |
+//! | `index_predicate` | what does a filter say about the columns that sidecars know? |
+//! | `index_pruning` | which rows of each segment can it let pass, as the sidecars say? |
+//! | `index_only_scan` | which scans need no segment? |
+//! | `point_lookup` | how are rows read whose places are known? |
+//! | `page_index_reader` | why do chosen rows cost only the pages in which they stand? |
+//! | `indexed_file_source` | how does EXPLAIN show that? |
 //! | `unseal` | how are sealed rows read? |
 //! | `search` | `search(text, k)`, and the standard response to a search |
-//! | `passing` | which of its rows does a query want? |
+//! | `filtered_search` | which of its rows does a query want? |
 //! | `vectors` | `vector_search(vector, k)`, `hybrid_search(text, k)` |
 //! | `pattern` | `pattern(subject, relation, object)` |
-//! | `system` | what is the lake made of: `segments`, `source_progress`, `indexes`? |
+//! | `system_tables` | what is the lake made of: `segments`, `source_progress`, `indexes`? |
 //! | `views` | what are `beliefs` … `consents`, `triples`, `consent_state`? |
 //! | `lifecycle` | what are `supersessions`, `lifecycle`, `current`? |
-//! | `lazy` | when are views planned? |
+//! | `lazy_views` | when are views planned? |
 //! | `messages` | what are `messages`, `blocks`, `message_views`, `tool_calls`, `threads`, `usage`, `thread(session_id)`? |
-//! | `blocks`, `message_views`, `cost` | the functions that those need: `message_blocks`, `cmf_views`, `cost_usd`, `token_counts` |
-//! | `scalar` | what can be asked of one grain or value? |
-//! | `bytes` | what can be asked of bytes, beside texts? |
-//! | `compliance` | what can be asked of tags, profile fields and text? |
+//! | `blocks`, `message_views`, `cost_functions` | the functions that those need: `message_blocks`, `cmf_views`, `cost_usd`, `token_counts` |
+//! | `scalar_functions` | what can be asked of one grain or value? |
+//! | `binary_functions` | what can be asked of bytes, beside texts? |
+//! | `compliance_functions` | what can be asked of tags, profile fields and text? |
 //! | `script` | how are several statements of one text run? |
-//! | `gate` | which statements are run at all? |
-//! | `problem` | what is a person told about one that fails? |
+//! | `allowlist` | which statements are run at all? |
+//! | `error_message` | what is a person told about one that fails? |
 //! | `no_lake` | what can be asked where there is no lake? |
-//! | `selection` | which grains does a condition pick? |
-//! | `container_file` | `mg_file(path)`, `transcript_file(path)`: a file as a table |
-//! | `walk` | `history(address)`, `provenance(address, depth)` |
+//! | `select_grains` | which grains does a condition pick? |
+//! | `file_functions` | `mg_file(path)`, `transcript_file(path)`: a file as a table |
+//! | `lineage` | `history(address)`, `provenance(address, depth)` |
 //! | `as_of` | `as_of(instant)`: what was current then |
 
+mod allowlist;
 mod as_of;
-mod blocks;
-mod bytes;
-mod compliance;
-mod conditions;
-mod container_file;
-mod cost;
-mod covered;
-mod gate;
-mod index_scan;
-mod indexed_source;
+mod binary_functions;
+mod cmf_views;
+mod compliance_functions;
+mod conversation_views;
+mod cost_functions;
+mod error_message;
+mod file_functions;
+mod filtered_search;
+mod index_only_scan;
+mod index_predicate;
+mod index_pruning;
+mod indexed_file_source;
 mod lake_table;
-mod lazy;
+mod lazy_views;
 pub(crate) mod lifecycle;
-mod message_views;
-mod messages;
+mod lineage;
+mod message_blocks;
 mod no_lake;
-mod paged_reader;
-mod passing;
+mod page_index_reader;
 mod pattern;
-mod problem;
-mod scalar;
+mod point_lookup;
+mod scalar_functions;
 mod script;
 mod search;
-mod selection;
-mod single_rows;
-mod system;
+mod select_grains;
+mod system_tables;
 mod unseal;
 mod vectors;
 mod views;
-mod walk;
 
 use std::sync::Arc;
 
@@ -95,22 +95,22 @@ use gristmill_schemas::columns::{
 };
 use gristmill_schemas::message::price::PriceTable;
 
-use cost::CostUsd;
+use cost_functions::CostUsd;
 
 use crate::exec::FateCache;
 
+pub use allowlist::{FileAccess, StatementError};
+pub(crate) use cmf_views::MessageContext;
 pub use datafusion::error::DataFusionError;
 pub use datafusion::prelude::SessionContext;
-pub use gate::{FileAccess, StatementError};
-pub(crate) use indexed_source::index_notes;
+pub use error_message::user_message;
+pub(crate) use indexed_file_source::index_notes;
 pub use lake_table::LakeTable;
-pub(crate) use message_views::Around;
 pub use no_lake::context_without_lake;
-pub use problem::problem;
-pub(crate) use script::query;
+pub(crate) use script::plan_query;
 pub use script::{completions, execute, statements};
 pub use search::{SearchEnvelope, SearchMode, SearchResult, search, search_rows};
-pub use selection::select_grains;
+pub use select_grains::select_grains;
 
 /// What a user can choose.
 #[derive(Debug, Clone, Default)]
@@ -178,17 +178,17 @@ pub fn bare_context(options: &SqlOptions) -> Result<SessionContext> {
     state
         .expr_planners()
         .get_or_insert_default()
-        .insert(0, bytes::planner());
+        .insert(0, binary_functions::planner());
     let mut context = SessionContext::new_with_state(state.build());
     datafusion_functions_json::register_all(&mut context)?;
-    scalar::register(&context);
-    bytes::register(&context);
+    scalar_functions::register(&context);
+    binary_functions::register(&context);
     context.register_udf(CostUsd::new(&options.prices).into());
-    context.register_udf(cost::token_counts());
-    context.register_udf(blocks::message_blocks());
-    context.register_udf(message_views::cmf_views());
-    compliance::register(&context);
-    container_file::register(&context, options.files);
+    context.register_udf(cost_functions::token_counts());
+    context.register_udf(message_blocks::message_blocks());
+    context.register_udf(cmf_views::cmf_views());
+    compliance_functions::register(&context);
+    file_functions::register(&context, options.files);
     Ok(context)
 }
 
@@ -219,7 +219,7 @@ pub async fn lake_context(lake: &Lake, options: &SqlOptions) -> Result<SessionCo
         }
         let provider = Arc::new(provider);
         if name == GRAINS {
-            let source = search::Source {
+            let source = search::GrainSource {
                 lake: lake.clone(),
                 grains: Arc::clone(&provider),
             };
@@ -238,7 +238,7 @@ pub async fn lake_context(lake: &Lake, options: &SqlOptions) -> Result<SessionCo
         None => Arc::new(EmptyTable::new(sources_schema())),
     };
     context.register_table(SOURCES, sources)?;
-    system::register(&context, lake)?;
+    system_tables::register(&context, lake)?;
     register_views(&context, options)?;
     Ok(context)
 }
@@ -246,15 +246,15 @@ pub async fn lake_context(lake: &Lake, options: &SqlOptions) -> Result<SessionCo
 /// What stands on the stored tables, which must be registered: views, `as_of`, `history`,
 /// `provenance`, `pattern`.
 pub(crate) fn register_views(context: &SessionContext, options: &SqlOptions) -> Result<()> {
-    lazy::register(
+    lazy_views::register(
         context,
-        views::views().chain(messages::views(
+        views::views().chain(conversation_views::views(
             CostUsd::new(&options.prices).default_version(),
         )),
     )?;
     as_of::register(context);
-    messages::register(context);
-    walk::register(context);
+    conversation_views::register(context);
+    lineage::register(context);
     pattern::register(context);
     Ok(())
 }

@@ -14,8 +14,8 @@ use gristmill_engine::lake::AUDIT;
 use gristmill_schemas::columns::{GRAINS, REJECTS, STATE};
 
 use super::{
-    SqlOptions, as_of, bare_context, external, messages, pattern, search, system, vectors, views,
-    walk,
+    SqlOptions, as_of, bare_context, conversation_views, external, lineage, pattern, search,
+    system_tables, vectors, views,
 };
 
 /// A context in which the tables and functions of a lake answer that there is none at `place`.
@@ -28,11 +28,11 @@ pub fn context_without_lake(place: &str, options: &SqlOptions) -> Result<Session
     let catalog = context
         .catalog(&names.default_catalog)
         .ok_or_else(|| internal_datafusion_err!("no catalog"))?;
-    let nowhere = Nowhere {
+    let schema = NoLakeSchema {
         place: place.to_owned(),
         own: MemorySchemaProvider::new(),
     };
-    catalog.register_schema(&names.default_schema, Arc::new(nowhere))?;
+    catalog.register_schema(&names.default_schema, Arc::new(schema))?;
     for name in function_names() {
         context.register_udtf(
             name,
@@ -46,18 +46,22 @@ pub fn context_without_lake(place: &str, options: &SqlOptions) -> Result<Session
 
 fn is_table_of_a_lake(name: &str) -> bool {
     let views = views::views()
-        .chain(messages::views(""))
+        .chain(conversation_views::views(""))
         .any(|(view, _)| view == name);
     views
         || [GRAINS, STATE, REJECTS, AUDIT].contains(&name)
-        || system::names().any(|table| table == name)
+        || system_tables::names().any(|table| table == name)
 }
 
 fn function_names() -> impl Iterator<Item = &'static str> {
     let searches = [search::SEARCH].into_iter().chain(vectors::names());
     searches
-        .chain([as_of::AS_OF, messages::THREAD_FUNCTION, pattern::PATTERN])
-        .chain(walk::names())
+        .chain([
+            as_of::AS_OF,
+            conversation_views::THREAD_FUNCTION,
+            pattern::PATTERN,
+        ])
+        .chain(lineage::names())
 }
 
 fn no_lake(place: &str) -> DataFusionError {
@@ -66,13 +70,13 @@ fn no_lake(place: &str) -> DataFusionError {
 
 /// The tables of a session without a lake: those that it made itself.
 #[derive(Debug)]
-struct Nowhere {
+struct NoLakeSchema {
     place: String,
     own: MemorySchemaProvider,
 }
 
 #[async_trait]
-impl SchemaProvider for Nowhere {
+impl SchemaProvider for NoLakeSchema {
     fn table_names(&self) -> Vec<String> {
         self.own.table_names()
     }

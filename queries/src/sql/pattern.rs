@@ -12,9 +12,9 @@ use datafusion::datasource::ViewTable;
 use datafusion::logical_expr::{Expr, LogicalPlanBuilder};
 use datafusion::prelude::{SessionContext, col, lit};
 
-use super::as_of::literal;
-use super::conditions::Indexed;
-use super::{lazy, views};
+use super::as_of::literal_value;
+use super::index_predicate::IndexedColumn;
+use super::{lazy_views, views};
 
 pub(super) const PATTERN: &str = "pattern";
 
@@ -35,11 +35,11 @@ impl TableFunctionImpl for PatternFunction {
         let [subject, relation, object] = args.exprs() else {
             return Err(usage());
         };
-        let mut plan = LogicalPlanBuilder::from(lazy::plan(args.session(), views::TRIPLES)?);
+        let mut plan = LogicalPlanBuilder::from(lazy_views::plan(args.session(), views::TRIPLES)?);
         let parts = [
-            (Indexed::Subject, subject),
-            (Indexed::Relation, relation),
-            (Indexed::Object, object),
+            (IndexedColumn::Subject, subject),
+            (IndexedColumn::Relation, relation),
+            (IndexedColumn::Object, object),
         ];
         for (column, argument) in parts {
             if let Some(text) = part(argument).ok_or_else(usage)? {
@@ -52,7 +52,7 @@ impl TableFunctionImpl for PatternFunction {
 
 /// A text, or NULL; `None` if it is neither.
 fn part(argument: &Expr) -> Option<Option<String>> {
-    match literal(argument)? {
+    match literal_value(argument)? {
         ScalarValue::Utf8(text) | ScalarValue::Utf8View(text) | ScalarValue::LargeUtf8(text) => {
             Some(text)
         }

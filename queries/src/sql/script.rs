@@ -8,9 +8,9 @@ use datafusion::sql::parser::{DFParserBuilder, Statement};
 use datafusion::sql::sqlparser::ast::Statement as SqlStatement;
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 
+use super::allowlist::{FileAccess, StatementScope, check_plan};
+use super::error_message::with_suggestions;
 use super::external;
-use super::gate::{Allowed, FileAccess, admit};
-use super::problem::explained;
 
 /// The statements of a text, as written between semicolons.
 ///
@@ -40,8 +40,8 @@ pub async fn execute(
         .read()
         .config()
         .get_extension::<FileAccess>();
-    let allowed = Allowed::Statements(files.map(|files| *files).unwrap_or_default());
-    let plan = admitted(context, statement, allowed).await?;
+    let scope = StatementScope::Statements(files.map(|files| *files).unwrap_or_default());
+    let plan = checked_plan(context, statement, scope).await?;
     context
         .execute_logical_plan(plan)
         .await?
@@ -54,26 +54,26 @@ pub async fn execute(
 ///
 /// # Errors
 /// As [`execute`], and if `text` isn't one statement.
-pub(crate) async fn query(context: &SessionContext, text: &str) -> Result<DataFrame> {
+pub(crate) async fn plan_query(context: &SessionContext, text: &str) -> Result<DataFrame> {
     let mut statements = statements(text)?;
     let (Some(statement), true) = (statements.pop(), statements.is_empty()) else {
         return plan_err!("one query is wanted here");
     };
-    let plan = admitted(context, statement, Allowed::Queries).await?;
+    let plan = checked_plan(context, statement, StatementScope::Queries).await?;
     Ok(DataFrame::new(context.state(), plan))
 }
 
 /// The plan of a statement that may be run.
-async fn admitted(
+async fn checked_plan(
     context: &SessionContext,
     statement: Statement,
-    allowed: Allowed,
+    scope: StatementScope,
 ) -> Result<LogicalPlan> {
     let state = context.state();
     let lists_tables = matches!(&statement, Statement::Statement(inner) if matches!(**inner, SqlStatement::ShowTables { .. }));
     let plan = state.statement_to_plan(statement.clone()).await;
-    let plan = plan.map_err(|error| explained(&state, &statement, error))?;
-    admit(&plan, allowed).map_err(external)?;
+    let plan = plan.map_err(|error| with_suggestions(&state, &statement, error))?;
+    check_plan(&plan, scope).map_err(external)?;
     match lists_tables {
         true => {
             let order = ["table_catalog", "table_schema", "table_name"]

@@ -2,7 +2,7 @@
 //! what the search says of them.
 //!
 //! What `text` may ask for is described at [`TextQuery`]. The `k` best of the grains that pass the
-//! query's conditions are found (10 if not said). Conditions are those that WHERE puts on the
+//! query's conditions are found (10 if not said). IndexPredicate are those that WHERE puts on the
 //! columns of the function; a join applies to what was found.
 
 use std::collections::BTreeMap;
@@ -31,10 +31,10 @@ use gristmill_engine::text::with_grain;
 use gristmill_schemas::columns::{IdentityColumn, grains_schema};
 use serde::Serialize;
 
-use super::as_of::literal;
+use super::as_of::literal_value;
 use super::external;
+use super::filtered_search::{RankedSearch, filter_pushdown, top_matching};
 use super::lake_table::LakeTable;
-use super::passing::{Search, passing, pushed_down};
 
 pub(super) const SEARCH: &str = "search";
 
@@ -179,7 +179,7 @@ fn result(batch: &RecordBatch, row: usize) -> Result<SearchResult> {
 }
 
 /// Registers the function.
-pub(super) fn register(context: &SessionContext, source: &Source) {
+pub(super) fn register(context: &SessionContext, source: &GrainSource) {
     context.register_udtf(
         SEARCH,
         Arc::new(SearchFunction {
@@ -190,12 +190,12 @@ pub(super) fn register(context: &SessionContext, source: &Source) {
 
 /// Where grains are found and read.
 #[derive(Clone)]
-pub(super) struct Source {
+pub(super) struct GrainSource {
     pub(super) lake: Lake,
     pub(super) grains: Arc<LakeTable>,
 }
 
-impl fmt::Debug for Source {
+impl fmt::Debug for GrainSource {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "grains of {}", self.lake.location().name())
     }
@@ -203,7 +203,7 @@ impl fmt::Debug for Source {
 
 #[derive(Debug)]
 struct SearchFunction {
-    source: Source,
+    source: GrainSource,
 }
 
 impl TableFunctionImpl for SearchFunction {
@@ -215,10 +215,10 @@ impl TableFunctionImpl for SearchFunction {
         };
         let (text, limit) = match args.exprs() {
             [text] => (text, DEFAULT_LIMIT),
-            [text, limit] => (text, limit_of(limit).ok_or_else(usage)?),
+            [text, limit] => (text, limit_literal(limit).ok_or_else(usage)?),
             _ => return Err(usage()),
         };
-        let query = TextQuery::parse(&text_of(text).ok_or_else(usage)?).map_err(external)?;
+        let query = TextQuery::parse(&text_literal(text).ok_or_else(usage)?).map_err(external)?;
         Ok(Arc::new(SearchTable {
             source: self.source.clone(),
             query,
@@ -228,8 +228,8 @@ impl TableFunctionImpl for SearchFunction {
 }
 
 /// The text of a literal.
-pub(super) fn text_of(expr: &Expr) -> Option<String> {
-    match literal(expr)? {
+pub(super) fn text_literal(expr: &Expr) -> Option<String> {
+    match literal_value(expr)? {
         ScalarValue::Utf8(text) | ScalarValue::Utf8View(text) | ScalarValue::LargeUtf8(text) => {
             text
         }
@@ -238,8 +238,8 @@ pub(super) fn text_of(expr: &Expr) -> Option<String> {
 }
 
 /// How many grains to find, as a literal says; at most [`LIMIT`].
-pub(super) fn limit_of(expr: &Expr) -> Option<usize> {
-    match literal(expr)?.cast_to(&DataType::Int64).ok()? {
+pub(super) fn limit_literal(expr: &Expr) -> Option<usize> {
+    match literal_value(expr)?.cast_to(&DataType::Int64).ok()? {
         ScalarValue::Int64(Some(limit)) => {
             usize::try_from(limit).ok().map(|limit| limit.min(LIMIT))
         }
@@ -250,13 +250,13 @@ pub(super) fn limit_of(expr: &Expr) -> Option<usize> {
 /// A search as a table.
 #[derive(Debug)]
 struct SearchTable {
-    source: Source,
+    source: GrainSource,
     query: TextQuery,
     limit: usize,
 }
 
 /// The columns before those of `grains`.
-pub(super) fn found_schema() -> SchemaRef {
+pub(super) fn search_schema() -> SchemaRef {
     let list = DataType::List(Arc::new(ArrowField::new("element", DataType::Utf8, true)));
     let own = [
         ArrowField::new("score", DataType::Float64, false),
@@ -273,7 +273,7 @@ pub(super) fn found_schema() -> SchemaRef {
 #[async_trait]
 impl TableProvider for SearchTable {
     fn schema(&self) -> SchemaRef {
-        found_schema()
+        search_schema()
     }
 
     fn table_type(&self) -> TableType {
@@ -284,7 +284,7 @@ impl TableProvider for SearchTable {
         &self,
         filters: &[&Expr],
     ) -> Result<Vec<TableProviderFilterPushDown>> {
-        Ok(pushed_down(filters))
+        Ok(filter_pushdown(filters))
     }
 
     async fn scan(
@@ -294,7 +294,7 @@ impl TableProvider for SearchTable {
         filters: &[Expr],
         _limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let (terms, hits) = passing(&self.source, state, filters, self.limit, self).await?;
+        let (terms, hits) = top_matching(&self.source, state, filters, self.limit, self).await?;
         let batch = self.source.rows(state, &hits, &terms, projection).await?;
         let schema = batch.schema();
         Ok(MemorySourceConfig::try_new_exec(
@@ -306,8 +306,8 @@ impl TableProvider for SearchTable {
 }
 
 #[async_trait]
-impl Search for SearchTable {
-    async fn best(&self, limit: usize) -> Result<(SearchTerms, Vec<Found>)> {
+impl RankedSearch for SearchTable {
+    async fn top(&self, limit: usize) -> Result<(SearchTerms, Vec<ScoredRow>)> {
         let text = self
             .source
             .lake
@@ -320,22 +320,22 @@ impl Search for SearchTable {
             .await
             .map_err(external)?;
         let (terms, hits) = found.map_err(external)?;
-        Ok((terms, hits.iter().map(Found::from).collect()))
+        Ok((terms, hits.iter().map(ScoredRow::from).collect()))
     }
 }
 
 /// A row that was found.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Found {
+pub(super) struct ScoredRow {
     /// The place of its segment in the lake.
     pub(super) segment: usize,
     pub(super) row: u32,
     pub(super) score: f64,
 }
 
-impl From<&TextHit> for Found {
-    fn from(hit: &TextHit) -> Found {
-        Found {
+impl From<&TextHit> for ScoredRow {
+    fn from(hit: &TextHit) -> ScoredRow {
+        ScoredRow {
             segment: hit.segment,
             row: hit.row,
             score: hit.score,
@@ -343,28 +343,28 @@ impl From<&TextHit> for Found {
     }
 }
 
-impl Source {
-    /// The rows of `found` in those columns of [`found_schema`] that `projection` names, best
+impl GrainSource {
+    /// The rows of `found` in those columns of [`search_schema`] that `projection` names, best
     /// first, equal ones in the order of their addresses.
     pub(super) async fn rows(
         &self,
         state: &dyn Session,
-        found: &[Found],
+        found: &[ScoredRow],
         terms: &SearchTerms,
         projection: Option<&Vec<usize>>,
     ) -> Result<RecordBatch> {
         Ok(self.ordered_rows(state, found, terms, projection).await?.1)
     }
 
-    /// As [`Source::rows`], with what was found in the order of the rows.
+    /// As [`GrainSource::rows`], with what was found in the order of the rows.
     pub(super) async fn ordered_rows(
         &self,
         state: &dyn Session,
-        found: &[Found],
+        found: &[ScoredRow],
         terms: &SearchTerms,
         projection: Option<&Vec<usize>>,
-    ) -> Result<(Vec<Found>, RecordBatch)> {
-        let schema = found_schema();
+    ) -> Result<(Vec<ScoredRow>, RecordBatch)> {
+        let schema = search_schema();
         let wanted: Vec<usize> = projection
             .cloned()
             .unwrap_or_else(|| (0..schema.fields().len()).collect());
@@ -384,7 +384,7 @@ impl Source {
         } else {
             Vec::new()
         };
-        let own = own_columns(scores, &shown, grains.num_rows());
+        let own = search_columns(scores, &shown, grains.num_rows());
         let column = |column: &usize| match own.get(*column) {
             Some(column) => Some(Arc::clone(column)),
             None => grains
@@ -404,9 +404,9 @@ impl Source {
     async fn read(
         &self,
         state: &dyn Session,
-        found: &[Found],
+        found: &[ScoredRow],
         needed: &[usize],
-    ) -> Result<(Vec<Found>, RecordBatch)> {
+    ) -> Result<(Vec<ScoredRow>, RecordBatch)> {
         let mut by_segment: BTreeMap<usize, BTreeMap<u32, f64>> = BTreeMap::new();
         for found in found {
             by_segment
@@ -418,7 +418,7 @@ impl Source {
         for (segment, rows) in by_segment {
             let places: Vec<u32> = rows.keys().copied().collect();
             batches.extend(self.grains.rows_at(state, segment, &places, needed).await?);
-            ordered.extend(rows.into_iter().map(|(row, score)| Found {
+            ordered.extend(rows.into_iter().map(|(row, score)| ScoredRow {
                 segment,
                 row,
                 score,
@@ -431,7 +431,7 @@ impl Source {
                  repairs it"
             );
         }
-        let order = best_first(&ordered, &grains)?;
+        let order = rank(&ordered, &grains)?;
         let ordered = order
             .iter()
             .filter_map(|at| ordered.get(*at as usize).copied())
@@ -443,12 +443,12 @@ impl Source {
     }
 }
 
-/// The places of columns in [`found_schema`].
+/// The places of columns in [`search_schema`].
 const SNIPPET: usize = 1;
 const MATCHED_FIELDS: usize = 2;
 
 /// The places of rows in the order of their scores, then of their addresses.
-fn best_first(found: &[Found], grains: &RecordBatch) -> Result<Vec<u32>> {
+fn rank(found: &[ScoredRow], grains: &RecordBatch) -> Result<Vec<u32>> {
     let addresses = grains.column_by_name(IdentityColumn::ContentAddress.name());
     let addresses = addresses.and_then(|column| column.as_string_opt::<i32>());
     let addresses = addresses.ok_or_else(|| internal_datafusion_err!("addresses were not read"))?;
@@ -477,7 +477,7 @@ fn highlights(grains: &RecordBatch, terms: &SearchTerms) -> Vec<Highlight> {
 }
 
 /// Score, snippet and matched fields of `rows` rows.
-fn own_columns(scores: Float64Array, shown: &[Highlight], rows: usize) -> Vec<ArrayRef> {
+fn search_columns(scores: Float64Array, shown: &[Highlight], rows: usize) -> Vec<ArrayRef> {
     let mut fields = ListBuilder::new(StringBuilder::new()).with_field(ArrowField::new(
         "element",
         DataType::Utf8,

@@ -21,12 +21,12 @@ use futures::StreamExt;
 use gristmill_engine::keys::{Erased, LakeKeys};
 use gristmill_schemas::columns::{GRAINS, TOKENS, grains_schema};
 
-use super::conditions::values_of;
 use super::external;
+use super::index_predicate::restricted_values;
 
 /// How the rows of a table are opened.
 #[derive(Debug, Clone)]
-pub(super) struct Opening {
+pub(super) struct Unsealer {
     keys: Arc<LakeKeys>,
     /// Rows of `grains` hold one envelope each, those of other tables sealed cells.
     grains: bool,
@@ -34,10 +34,10 @@ pub(super) struct Opening {
     schema: SchemaRef,
 }
 
-impl Opening {
-    /// The opening of rows of `table` that come out with the columns of `schema`.
-    pub(super) fn new(keys: Arc<LakeKeys>, table: &str, schema: SchemaRef) -> Opening {
-        Opening {
+impl Unsealer {
+    /// The unsealer of rows of `table` that come out with the columns of `schema`.
+    pub(super) fn new(keys: Arc<LakeKeys>, table: &str, schema: SchemaRef) -> Unsealer {
+        Unsealer {
             keys,
             grains: table == GRAINS,
             schema,
@@ -107,7 +107,7 @@ impl Opening {
         let said = filters
             .iter()
             .flat_map(split_conjunction)
-            .filter_map(|filter| values_of(filter, &token_of));
+            .filter_map(|filter| restricted_values(filter, &token_of));
         let tokens = said.map(|(column, values)| {
             let tokens = values
                 .iter()
@@ -127,23 +127,23 @@ impl Opening {
 #[derive(Debug)]
 pub(super) struct UnsealExec {
     input: Arc<dyn ExecutionPlan>,
-    opening: Opening,
+    unsealer: Unsealer,
     properties: Arc<PlanProperties>,
 }
 
 impl UnsealExec {
     /// Opens what `input` reads.
-    pub(super) fn new(input: Arc<dyn ExecutionPlan>, opening: Opening) -> UnsealExec {
+    pub(super) fn new(input: Arc<dyn ExecutionPlan>, unsealer: Unsealer) -> UnsealExec {
         let partitions = input.output_partitioning().partition_count();
         let properties = PlanProperties::new(
-            EquivalenceProperties::new(Arc::clone(&opening.schema)),
+            EquivalenceProperties::new(Arc::clone(&unsealer.schema)),
             Partitioning::UnknownPartitioning(partitions),
             input.pipeline_behavior(),
             input.boundedness(),
         );
         UnsealExec {
             input,
-            opening,
+            unsealer,
             properties: Arc::new(properties),
         }
     }
@@ -195,16 +195,16 @@ impl ExecutionPlan for UnsealExec {
         partition: usize,
         context: Arc<TaskContext>,
     ) -> Result<SendableRecordBatchStream> {
-        let opening = self.opening.clone();
+        let unsealer = self.unsealer.clone();
         let stored = self.input.execute(partition, context)?;
-        let opened = stored.map(move |batch| opening.open(&batch?, Erased::Dropped));
+        let opened = stored.map(move |batch| unsealer.open(&batch?, Erased::Dropped));
         Ok(Box::pin(RecordBatchStreamAdapter::new(
-            Arc::clone(&self.opening.schema),
+            Arc::clone(&self.unsealer.schema),
             opened,
         )))
     }
 
     fn partition_statistics(&self, _partition: Option<usize>) -> Result<Arc<Statistics>> {
-        Ok(Arc::new(Statistics::new_unknown(&self.opening.schema)))
+        Ok(Arc::new(Statistics::new_unknown(&self.unsealer.schema)))
     }
 }

@@ -21,16 +21,16 @@ use gristmill_engine::index::vectors::LakeVectors;
 use gristmill_engine::index::vectors::embed::Embedder;
 
 use super::external;
-use super::passing::{Search, passing, pushed_down};
-use super::search::{Found, Source, found_schema, limit_of, text_of};
+use super::filtered_search::{RankedSearch, filter_pushdown, top_matching};
+use super::search::{GrainSource, ScoredRow, limit_literal, search_schema, text_literal};
 
 /// Registers both functions.
 pub(super) fn register(
     context: &SessionContext,
-    source: &Source,
+    source: &GrainSource,
     embedder: Option<Arc<dyn Embedder>>,
 ) {
-    for kind in [Kind::Vector, Kind::Hybrid] {
+    for kind in [VectorFunctionKind::Vector, VectorFunctionKind::Hybrid] {
         let function = VectorFunction {
             kind,
             source: source.clone(),
@@ -42,34 +42,36 @@ pub(super) fn register(
 
 /// The functions' names.
 pub(super) fn names() -> impl Iterator<Item = &'static str> {
-    [Kind::Vector, Kind::Hybrid].into_iter().map(Kind::name)
+    [VectorFunctionKind::Vector, VectorFunctionKind::Hybrid]
+        .into_iter()
+        .map(VectorFunctionKind::name)
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum VectorFunctionKind {
     Vector,
     Hybrid,
 }
 
-impl Kind {
+impl VectorFunctionKind {
     const fn name(self) -> &'static str {
         match self {
-            Kind::Vector => "vector_search",
-            Kind::Hybrid => "hybrid_search",
+            VectorFunctionKind::Vector => "vector_search",
+            VectorFunctionKind::Hybrid => "hybrid_search",
         }
     }
 }
 
 #[derive(Debug)]
 struct VectorFunction {
-    kind: Kind,
-    source: Source,
+    kind: VectorFunctionKind,
+    source: GrainSource,
     embedder: Option<Arc<dyn Embedder>>,
 }
 
-/// What is near to what is looked for.
+/// What is nearest to what is looked for.
 #[derive(Debug, Clone)]
-enum Wanted {
+enum VectorQuery {
     Vector(Vec<f32>),
     Text(String, Arc<dyn Embedder>),
 }
@@ -84,22 +86,24 @@ impl TableFunctionImpl for VectorFunction {
         };
         let (wanted, limit, model) = match args.exprs() {
             [wanted, limit] => (wanted, limit, None),
-            [wanted, limit, model] => (wanted, limit, Some(text_of(model).ok_or_else(usage)?)),
+            [wanted, limit, model] => (wanted, limit, Some(text_literal(model).ok_or_else(usage)?)),
             _ => return Err(usage()),
         };
-        let text = text_of(wanted).ok_or_else(usage)?;
+        let text = text_literal(wanted).ok_or_else(usage)?;
         let wanted = match (serde_json::from_str::<Vec<f32>>(&text), &self.embedder) {
-            (Ok(vector), _) if self.kind == Kind::Vector => Wanted::Vector(vector),
-            (_, Some(embedder)) => Wanted::Text(text.clone(), Arc::clone(embedder)),
+            (Ok(vector), _) if self.kind == VectorFunctionKind::Vector => {
+                VectorQuery::Vector(vector)
+            }
+            (_, Some(embedder)) => VectorQuery::Text(text.clone(), Arc::clone(embedder)),
             (_, None) => {
                 return plan_err!("{name} needs an embedder for a text; `--embedder` names one");
             }
         };
         let words = match self.kind {
-            Kind::Vector => None,
-            Kind::Hybrid => Some(TextQuery::parse(&text).map_err(external)?),
+            VectorFunctionKind::Vector => None,
+            VectorFunctionKind::Hybrid => Some(TextQuery::parse(&text).map_err(external)?),
         };
-        let limit = limit_of(limit).ok_or_else(usage)?;
+        let limit = limit_literal(limit).ok_or_else(usage)?;
         Ok(Arc::new(VectorTable {
             source: self.source.clone(),
             wanted,
@@ -113,8 +117,8 @@ impl TableFunctionImpl for VectorFunction {
 /// A search as a table.
 #[derive(Debug)]
 struct VectorTable {
-    source: Source,
-    wanted: Wanted,
+    source: GrainSource,
+    wanted: VectorQuery,
     /// What else is looked for, in the words.
     words: Option<TextQuery>,
     limit: usize,
@@ -124,7 +128,7 @@ struct VectorTable {
 #[async_trait]
 impl TableProvider for VectorTable {
     fn schema(&self) -> SchemaRef {
-        found_schema()
+        search_schema()
     }
 
     fn table_type(&self) -> TableType {
@@ -135,7 +139,7 @@ impl TableProvider for VectorTable {
         &self,
         filters: &[&Expr],
     ) -> Result<Vec<TableProviderFilterPushDown>> {
-        Ok(pushed_down(filters))
+        Ok(filter_pushdown(filters))
     }
 
     async fn scan(
@@ -145,7 +149,7 @@ impl TableProvider for VectorTable {
         filters: &[Expr],
         _limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let (terms, found) = passing(&self.source, state, filters, self.limit, self).await?;
+        let (terms, found) = top_matching(&self.source, state, filters, self.limit, self).await?;
         let batch = self.source.rows(state, &found, &terms, projection).await?;
         let schema = batch.schema();
         Ok(MemorySourceConfig::try_new_exec(
@@ -157,18 +161,18 @@ impl TableProvider for VectorTable {
 }
 
 /// How many times as many grains as are wanted each of two searches finds before their ranks are
-/// fused, and how many at least.
+/// fuse_ranks, and how many at least.
 const DEPTH: usize = 4;
-const LEAST_DEPTH: usize = 50;
+const MIN_DEPTH: usize = 50;
 
 #[async_trait]
-impl Search for VectorTable {
-    async fn best(&self, limit: usize) -> Result<(SearchTerms, Vec<Found>)> {
+impl RankedSearch for VectorTable {
+    async fn top(&self, limit: usize) -> Result<(SearchTerms, Vec<ScoredRow>)> {
         let Some(words) = self.words.clone() else {
-            return Ok((SearchTerms::default(), self.near(limit).await?));
+            return Ok((SearchTerms::default(), self.nearest(limit).await?));
         };
-        let each = limit.saturating_mul(DEPTH).max(LEAST_DEPTH);
-        let near = self.near(each).await?;
+        let each = limit.saturating_mul(DEPTH).max(MIN_DEPTH);
+        let nearest = self.nearest(each).await?;
         let text = self
             .source
             .lake
@@ -180,18 +184,18 @@ impl Search for VectorTable {
             .await
             .map_err(external)?;
         let (terms, hits) = hits.map_err(external)?;
-        let hits: Vec<Found> = hits.iter().map(Found::from).collect();
-        Ok((terms, fused([&hits, &near], limit)))
+        let hits: Vec<ScoredRow> = hits.iter().map(ScoredRow::from).collect();
+        Ok((terms, fuse_ranks([&hits, &nearest], limit)))
     }
 }
 
 impl VectorTable {
     /// The rows nearest to what is wanted.
-    async fn near(&self, limit: usize) -> Result<Vec<Found>> {
+    async fn nearest(&self, limit: usize) -> Result<Vec<ScoredRow>> {
         let model = match (&self.model, &self.wanted) {
             (Some(model), _) => Some(model.as_str()),
-            (None, Wanted::Text(_, embedder)) => Some(embedder.model()),
-            (None, Wanted::Vector(_)) => None,
+            (None, VectorQuery::Text(_, embedder)) => Some(embedder.model()),
+            (None, VectorQuery::Vector(_)) => None,
         };
         let vectors = LakeVectors::open(&self.source.lake, model)
             .await
@@ -199,8 +203,8 @@ impl VectorTable {
         let wanted = self.wanted.clone();
         let found = tokio::task::spawn_blocking(move || {
             let vector = match wanted {
-                Wanted::Vector(vector) => vector,
-                Wanted::Text(text, embedder) => embedder
+                VectorQuery::Vector(vector) => vector,
+                VectorQuery::Text(text, embedder) => embedder
                     .embed(&[text])
                     .map_err(external)?
                     .pop()
@@ -219,7 +223,7 @@ impl VectorTable {
         let hits = found.await.map_err(external)??;
         Ok(hits
             .iter()
-            .map(|hit| Found {
+            .map(|hit| ScoredRow {
                 segment: hit.segment,
                 row: hit.row,
                 score: hit.score,
@@ -232,7 +236,7 @@ impl VectorTable {
 const RANK_OFFSET: f64 = 60.0;
 
 /// The `limit` rows that stand first in both lists together.
-fn fused(lists: [&[Found]; 2], limit: usize) -> Vec<Found> {
+fn fuse_ranks(lists: [&[ScoredRow]; 2], limit: usize) -> Vec<ScoredRow> {
     let mut scores: HashMap<(usize, u32), f64> = HashMap::new();
     for list in lists {
         for (rank, found) in (1_u32..).zip(list) {
@@ -240,31 +244,31 @@ fn fused(lists: [&[Found]; 2], limit: usize) -> Vec<Found> {
             *scores.entry((found.segment, found.row)).or_default() += part;
         }
     }
-    let mut fused: Vec<Found> = scores
+    let mut fuse_ranks: Vec<ScoredRow> = scores
         .into_iter()
-        .map(|((segment, row), score)| Found {
+        .map(|((segment, row), score)| ScoredRow {
             segment,
             row,
             score,
         })
         .collect();
-    fused.sort_by(|left, right| {
+    fuse_ranks.sort_by(|left, right| {
         right
             .score
             .total_cmp(&left.score)
             .then((left.segment, left.row).cmp(&(right.segment, right.row)))
     });
-    fused.truncate(limit);
-    fused
+    fuse_ranks.truncate(limit);
+    fuse_ranks
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn found(rows: &[u32]) -> Vec<Found> {
+    fn found(rows: &[u32]) -> Vec<ScoredRow> {
         rows.iter()
-            .map(|row| Found {
+            .map(|row| ScoredRow {
                 segment: 0,
                 row: *row,
                 score: 0.5,
@@ -274,15 +278,15 @@ mod tests {
 
     #[test]
     fn what_stands_high_in_both_lists_comes_first() {
-        let fused = fused([&found(&[1, 2, 3]), &found(&[2, 4])], 3);
+        let fuse_ranks = fuse_ranks([&found(&[1, 2, 3]), &found(&[2, 4])], 3);
         assert_eq!(
-            fused.iter().map(|found| found.row).collect::<Vec<_>>(),
+            fuse_ranks.iter().map(|found| found.row).collect::<Vec<_>>(),
             [2, 1, 4]
         );
-        assert!(fused[0].score < 1.0);
+        assert!(fuse_ranks[0].score < 1.0);
         assert_eq!(
-            super::fused([&found(&[9]), &found(&[9])], 5),
-            [Found {
+            super::fuse_ranks([&found(&[9]), &found(&[9])], 5),
+            [ScoredRow {
                 segment: 0,
                 row: 9,
                 score: 1.0

@@ -12,7 +12,7 @@
 use gristmill_schemas::columns::{GRAINS, IdentityColumn, column_of};
 use gristmill_schemas::grain::{Field, GrainType};
 
-use super::lazy::View;
+use super::lazy_views::View;
 use super::lifecycle;
 use crate::cal::TypeName;
 

@@ -25,8 +25,8 @@ use gristmill_engine::ingest::FileScan;
 use gristmill_schemas::columns::grains_schema;
 use gristmill_schemas::grain::Mode;
 
+use super::allowlist::{FileAccess, StatementError};
 use super::external;
-use super::gate::{FileAccess, StatementError};
 
 /// The functions' names.
 const MG_FILE: &str = "mg_file";
@@ -50,7 +50,7 @@ struct RefusedFile(&'static str);
 
 impl TableFunctionImpl for RefusedFile {
     fn call_with_args(&self, _: TableFunctionArgs) -> Result<Arc<dyn TableProvider>> {
-        Err(external(StatementError::NoFiles { function: self.0 }))
+        Err(external(StatementError::FileFunction { function: self.0 }))
     }
 }
 

@@ -19,9 +19,9 @@ use parquet::arrow::{ParquetRecordBatchStreamBuilder, ProjectionMask};
 /// The footers of files whose rows were asked for, by the files' names: a stored file never
 /// changes.
 #[derive(Debug, Default)]
-pub(super) struct SingleRows(Mutex<HashMap<String, ArrowReaderMetadata>>);
+pub(super) struct PointReader(Mutex<HashMap<String, ArrowReaderMetadata>>);
 
-impl SingleRows {
+impl PointReader {
     /// The rows that `selection` picks of the file `name`, which `reader` reads, with the columns
     /// of `schema`. A column that the file doesn't have is NULL.
     ///

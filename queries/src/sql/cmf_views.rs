@@ -35,7 +35,7 @@ pub(super) fn cmf_views() -> ScalarUDF {
                 "cmf_views takes role, content, content_blocks and context"
             ));
         };
-        let messages = Messages {
+        let messages = MessageColumns {
             roles: roles.as_string(),
             contents: contents.as_string(),
             blocks: blocks.as_string(),
@@ -87,16 +87,16 @@ fn labels_type() -> DataType {
 }
 
 /// The columns that views are made from.
-struct Messages<'a> {
+struct MessageColumns<'a> {
     roles: &'a StringArray,
     contents: &'a StringArray,
     blocks: &'a StringArray,
     contexts: &'a StringArray,
 }
 
-impl Messages<'_> {
+impl MessageColumns<'_> {
     fn views(&self) -> Result<ListArray> {
-        let mut rows = ViewRows::default();
+        let mut rows = ViewBuilder::default();
         let mut lengths = Vec::with_capacity(self.roles.len());
         for row in 0..self.roles.len() {
             let before = rows.length;
@@ -106,12 +106,12 @@ impl Messages<'_> {
                 .then(|| Role::from_name(self.roles.value(row)))
                 .flatten();
             if let Some(role) = role {
-                let around = self.around(row);
-                let message = Message::new(around.role.unwrap_or(role), self.parts(row));
+                let context = self.context(row);
+                let message = Message::new(context.role.unwrap_or(role), self.parts(row));
                 for (position, view) in
                     views(&message, Access::new(None, CapabilitySet::default())).enumerate()
                 {
-                    rows.push(position, &view, &around);
+                    rows.push(position, &view, &context);
                 }
             }
             lengths.push(rows.length - before);
@@ -147,8 +147,8 @@ impl Messages<'_> {
             .collect()
     }
 
-    fn around(&self, row: usize) -> Around {
-        Around::in_context(
+    fn context(&self, row: usize) -> MessageContext {
+        MessageContext::parse(
             self.contexts
                 .is_valid(row)
                 .then(|| self.contexts.value(row)),
@@ -162,23 +162,23 @@ fn call<'j>(block: &'j Json<'_>) -> Option<(&'j str, &'j str)> {
 
 /// What a message brought with it.
 #[derive(Default)]
-pub(crate) struct Around {
+pub(crate) struct MessageContext {
     pub(crate) role: Option<Role>,
     channel: Option<String>,
     pub(crate) labels: Option<Vec<String>>,
 }
 
-impl Around {
+impl MessageContext {
     /// What the text of `context` says.
-    pub(crate) fn in_context(context: Option<&str>) -> Around {
+    pub(crate) fn parse(context: Option<&str>) -> MessageContext {
         // Nearly no message brings any of this: don't parse what can't hold it.
         let context = context.filter(|context| context.contains("\"cmf:"));
         let context = context.and_then(|context| Json::parse(context.as_bytes()).ok());
-        context.as_ref().map(Around::of).unwrap_or_default()
+        context.as_ref().map(MessageContext::of).unwrap_or_default()
     }
 
     /// Entries of `context` are JSON text each, or the value itself.
-    fn of(context: &Json<'_>) -> Around {
+    fn of(context: &Json<'_>) -> MessageContext {
         let text = |key: &str| {
             context
                 .get(key)
@@ -199,7 +199,7 @@ impl Around {
         let parsed = extensions
             .and_then(Json::as_str)
             .and_then(|text| Json::parse(text.as_bytes()).ok());
-        Around {
+        MessageContext {
             role: text("cmf:role").and_then(|role| Role::from_name(&role)),
             channel: text("cmf:channel"),
             labels: parsed.as_ref().or(extensions).and_then(labels),
@@ -209,7 +209,7 @@ impl Around {
 
 /// Views of many messages, one after another.
 #[derive(Default)]
-struct ViewRows {
+struct ViewBuilder {
     length: usize,
     position: Int64Builder,
     kind: StringDictionaryBuilder<Int8Type>,
@@ -227,8 +227,8 @@ struct ViewRows {
     channel: StringBuilder,
 }
 
-impl ViewRows {
-    fn push(&mut self, position: usize, view: &MessageView<'_>, around: &Around) {
+impl ViewBuilder {
+    fn push(&mut self, position: usize, view: &MessageView<'_>, context: &MessageContext) {
         self.length += 1;
         self.position.append_value(position as i64);
         self.kind.append_value(view.kind().as_str());
@@ -245,12 +245,12 @@ impl ViewRows {
                 .map(|args| Json::Object(args.clone()).to_string()),
         );
         self.properties.append_option(properties(view));
-        self.channel.append_option(around.channel.as_deref());
+        self.channel.append_option(context.channel.as_deref());
         let labels = self.labels.get_or_insert_with(new_labels);
-        for label in around.labels.iter().flatten() {
+        for label in context.labels.iter().flatten() {
             labels.values().append_value(label);
         }
-        labels.append(around.labels.is_some());
+        labels.append(context.labels.is_some());
     }
 
     fn finish(mut self) -> Result<StructArray> {

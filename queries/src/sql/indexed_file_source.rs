@@ -22,7 +22,7 @@ use datafusion::physical_plan::metrics::ExecutionPlanMetricsSet;
 use datafusion::physical_plan::{DisplayFormatType, SortOrderPushdownResult};
 use datafusion_datasource::morsel::Morselizer;
 
-use super::covered::CoveredScan;
+use super::index_only_scan::IndexOnlyScanExec;
 
 /// What the sidecars spared each scan of `plan`.
 pub(crate) fn index_notes(plan: &Arc<dyn ExecutionPlan>) -> Vec<String> {
@@ -30,10 +30,10 @@ pub(crate) fn index_notes(plan: &Arc<dyn ExecutionPlan>) -> Vec<String> {
         .downcast_ref::<DataSourceExec>()
         .map(DataSourceExec::data_source);
     let scan = source.and_then(|source| source.downcast_ref::<FileScanConfig>());
-    let own = scan.and_then(|scan| scan.file_source().downcast_ref::<IndexedSource>());
+    let own = scan.and_then(|scan| scan.file_source().downcast_ref::<IndexedFileSource>());
     let own = own.map(|source| source.note.to_string());
     let covered = plan
-        .downcast_ref::<CoveredScan>()
+        .downcast_ref::<IndexOnlyScanExec>()
         .map(|scan| scan.note.clone());
     let below = plan.children().into_iter().flat_map(index_notes);
     own.or(covered).into_iter().chain(below).collect()
@@ -41,21 +41,21 @@ pub(crate) fn index_notes(plan: &Arc<dyn ExecutionPlan>) -> Vec<String> {
 
 /// The source and what it says.
 #[derive(Clone)]
-pub(super) struct IndexedSource {
+pub(super) struct IndexedFileSource {
     pub(super) inner: Arc<dyn FileSource>,
     pub(super) note: Arc<str>,
 }
 
-impl IndexedSource {
+impl IndexedFileSource {
     fn wrap(&self, inner: Arc<dyn FileSource>) -> Arc<dyn FileSource> {
-        Arc::new(IndexedSource {
+        Arc::new(IndexedFileSource {
             inner,
             note: Arc::clone(&self.note),
         })
     }
 }
 
-impl FileSource for IndexedSource {
+impl FileSource for IndexedFileSource {
     fn create_file_opener(
         &self,
         store: Arc<dyn ObjectStore>,

@@ -12,8 +12,8 @@ use datafusion::common::{Result, ScalarValue, plan_datafusion_err};
 use datafusion::datasource::ViewTable;
 use datafusion::prelude::SessionContext;
 
-use super::as_of::literal;
-use super::lazy::{self, View};
+use super::as_of::literal_value;
+use super::lazy_views::{self, View};
 
 /// The views.
 pub(super) fn views(price_version: &str) -> [View; 6] {
@@ -35,7 +35,7 @@ pub(super) const THREAD_FUNCTION: &str = "thread";
 
 /// Registers the function.
 pub(super) fn register(context: &SessionContext) {
-    context.register_udtf(THREAD_FUNCTION, Arc::new(Thread));
+    context.register_udtf(THREAD_FUNCTION, Arc::new(ThreadFunction));
 }
 
 /// A model's id is `provider:model`; without a colon the provider isn't known.
@@ -117,20 +117,20 @@ const THREAD: &str =
 
 /// `thread(session_id)`: the messages of one session, oldest first.
 #[derive(Debug)]
-struct Thread;
+struct ThreadFunction;
 
-impl TableFunctionImpl for Thread {
+impl TableFunctionImpl for ThreadFunction {
     fn call_with_args(&self, args: TableFunctionArgs) -> Result<Arc<dyn TableProvider>> {
         let session = match args.exprs() {
-            [session] => literal(session),
+            [session] => literal_value(session),
             _ => None,
         };
         let Some(session @ (ScalarValue::Utf8(Some(_)) | ScalarValue::Utf8View(Some(_)))) = session
         else {
             return Err(plan_datafusion_err!("thread takes one text: a session_id"));
         };
-        let plan =
-            lazy::plan(args.session(), THREAD)?.with_param_values(vec![("session", session)])?;
+        let plan = lazy_views::plan(args.session(), THREAD)?
+            .with_param_values(vec![("session", session)])?;
         Ok(Arc::new(ViewTable::new(plan, None)))
     }
 }

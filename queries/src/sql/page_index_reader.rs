@@ -23,9 +23,9 @@ use futures::future::BoxFuture;
 
 /// Makes readers whose metadata has the page index; footers and indexes are kept by the session.
 #[derive(Debug)]
-pub(super) struct PagedReaderFactory(pub(super) CachedParquetFileReaderFactory);
+pub(super) struct PageIndexReaderFactory(pub(super) CachedParquetFileReaderFactory);
 
-impl ParquetFileReaderFactory for PagedReaderFactory {
+impl ParquetFileReaderFactory for PageIndexReaderFactory {
     fn create_reader(
         &self,
         partition: usize,
@@ -36,13 +36,13 @@ impl ParquetFileReaderFactory for PagedReaderFactory {
         let reader = self
             .0
             .create_reader(partition, file, metadata_size_hint, metrics)?;
-        Ok(Box::new(PagedReader(reader)))
+        Ok(Box::new(PageIndexReader(reader)))
     }
 }
 
-struct PagedReader(Box<dyn AsyncFileReader + Send>);
+struct PageIndexReader(Box<dyn AsyncFileReader + Send>);
 
-impl AsyncFileReader for PagedReader {
+impl AsyncFileReader for PageIndexReader {
     fn get_bytes(&mut self, range: Range<u64>) -> BoxFuture<'_, ParquetResult<Bytes>> {
         self.0.get_bytes(range)
     }

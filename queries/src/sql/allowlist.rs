@@ -1,7 +1,7 @@
 //! Which statements a session runs.
 //!
 //! SQL reads: it changes neither the lake nor what the session knows of it, and touches no file
-//! outside the lake unless that was allowed. The decision is made on the logical plan, for every
+//! outside the lake unless that was scope. The decision is made on the logical plan, for every
 //! node of it, by matches without wildcard: what COPY, INSERT or CREATE hide in EXPLAIN ANALYZE,
 //! PREPARE or a subquery is found there too, and a new kind of statement doesn't compile until it
 //! is listed here.
@@ -26,7 +26,7 @@ pub enum FileAccess {
 
 /// What a text may consist of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Allowed {
+pub(crate) enum StatementScope {
     /// Queries.
     Queries,
     /// Also what is about the session, such as SET and PREPARE, and what the files allow.
@@ -36,11 +36,11 @@ pub(crate) enum Allowed {
 /// Why a statement isn't run.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StatementError {
-    /// A statement that touches files, where that wasn't allowed.
+    /// A statement that touches files, where that wasn't scope.
     #[error(
         "`{statement}` {does}: `gristmill sql --allow-files` allows it, packs and CAL never may"
     )]
-    Files {
+    FileStatement {
         /// The statement.
         statement: &'static str,
         /// What it does with files.
@@ -51,7 +51,7 @@ pub enum StatementError {
         "`{function}` reads files outside the lake: `gristmill sql` may, packs, CAL and read-only \
          sessions may not"
     )]
-    NoFiles {
+    FileFunction {
         /// The function.
         function: &'static str,
     },
@@ -60,7 +60,7 @@ pub enum StatementError {
         "`{statement}` is refused: SQL reads the lake. `gristmill ingest` and `gristmill apply` \
          add to it, `gristmill erase` removes"
     )]
-    Changes {
+    Write {
         /// The statement.
         statement: &'static str,
     },
@@ -70,7 +70,7 @@ pub enum StatementError {
          outlives the session. Put the query into a WITH clause, or write its result to a file \
          with --format"
     )]
-    Defines {
+    Definition {
         /// The statement.
         statement: &'static str,
     },
@@ -92,15 +92,15 @@ pub enum StatementError {
         /// The setting.
         name: String,
     },
-    /// Something else than a query, where only queries are allowed.
-    #[error("`{statement}` is refused: only queries are allowed here")]
+    /// Something else than a query, where only queries are scope.
+    #[error("`{statement}` is refused: only queries are scope here")]
     NotAQuery {
         /// The statement.
         statement: &'static str,
     },
     /// No such table.
     #[error("there is no table `{name}`{}; `SHOW TABLES` lists them", did_you_mean(.near))]
-    NoTable {
+    UnknownTable {
         /// What was asked for.
         name: String,
         /// Tables whose names are like it.
@@ -131,11 +131,11 @@ const SETTINGS: [&str; 4] = [
 ///
 /// # Errors
 /// The first refusal.
-pub(crate) fn admit(plan: &LogicalPlan, allowed: Allowed) -> Result<(), StatementError> {
+pub(crate) fn check_plan(plan: &LogicalPlan, scope: StatementScope) -> Result<(), StatementError> {
     let mut refusal = None;
     // The visit itself can't fail: it ends early where something is refused.
     let visited = plan.apply_with_subqueries(|node| {
-        Ok(match judge(node, allowed) {
+        Ok(match check_node(node, scope) {
             ControlFlow::Continue(()) => TreeNodeRecursion::Continue,
             ControlFlow::Break(error) => {
                 refusal = Some(error);
@@ -152,7 +152,7 @@ pub(crate) fn admit(plan: &LogicalPlan, allowed: Allowed) -> Result<(), Statemen
     }
 }
 
-fn judge(node: &LogicalPlan, allowed: Allowed) -> ControlFlow<StatementError> {
+fn check_node(node: &LogicalPlan, scope: StatementScope) -> ControlFlow<StatementError> {
     match node {
         LogicalPlan::Projection(_)
         | LogicalPlan::Filter(_)
@@ -177,10 +177,10 @@ fn judge(node: &LogicalPlan, allowed: Allowed) -> ControlFlow<StatementError> {
         | LogicalPlan::Analyze(_)
         // No statement makes one: they are what a library's own rules put into a plan.
         | LogicalPlan::Extension(_) => ControlFlow::Continue(()),
-        LogicalPlan::Copy(_) => files("COPY … TO", "writes a file", allowed),
-        LogicalPlan::Dml(change) => refuse(StatementError::Changes { statement: name_of_change(&change.op) }),
-        LogicalPlan::Ddl(definition) => define(definition, allowed),
-        LogicalPlan::Statement(statement) => of_session(statement, allowed),
+        LogicalPlan::Copy(_) => check_file_access("COPY … TO", "writes a file", scope),
+        LogicalPlan::Dml(change) => refuse(StatementError::Write { statement: name_of_change(&change.op) }),
+        LogicalPlan::Ddl(definition) => check_definition(definition, scope),
+        LogicalPlan::Statement(statement) => check_session_statement(statement, scope),
     }
 }
 
@@ -188,16 +188,15 @@ fn refuse(error: StatementError) -> ControlFlow<StatementError> {
     ControlFlow::Break(error)
 }
 
-fn files(
+fn check_file_access(
     statement: &'static str,
     does: &'static str,
-    allowed: Allowed,
+    scope: StatementScope,
 ) -> ControlFlow<StatementError> {
-    match allowed {
-        Allowed::Statements(FileAccess::ReadAndWrite) => ControlFlow::Continue(()),
-        Allowed::Statements(FileAccess::Refused | FileAccess::Read) | Allowed::Queries => {
-            refuse(StatementError::Files { statement, does })
-        }
+    match scope {
+        StatementScope::Statements(FileAccess::ReadAndWrite) => ControlFlow::Continue(()),
+        StatementScope::Statements(FileAccess::Refused | FileAccess::Read)
+        | StatementScope::Queries => refuse(StatementError::FileStatement { statement, does }),
     }
 }
 
@@ -214,14 +213,17 @@ fn name_of_change(change: &WriteOp) -> &'static str {
     }
 }
 
-fn define(definition: &DdlStatement, allowed: Allowed) -> ControlFlow<StatementError> {
+fn check_definition(
+    definition: &DdlStatement,
+    scope: StatementScope,
+) -> ControlFlow<StatementError> {
     let statement = match definition {
         // One that takes another's place could pass for a table of the lake.
         DdlStatement::CreateExternalTable(table) if table.or_replace => {
             "CREATE OR REPLACE EXTERNAL TABLE"
         }
         DdlStatement::CreateExternalTable(_) => {
-            return files("CREATE EXTERNAL TABLE", "reads files", allowed);
+            return check_file_access("CREATE EXTERNAL TABLE", "reads files", scope);
         }
         DdlStatement::CreateMemoryTable(_) => "CREATE TABLE",
         DdlStatement::CreateView(_) => "CREATE VIEW",
@@ -234,10 +236,13 @@ fn define(definition: &DdlStatement, allowed: Allowed) -> ControlFlow<StatementE
         DdlStatement::CreateFunction(_) => "CREATE FUNCTION",
         DdlStatement::DropFunction(_) => "DROP FUNCTION",
     };
-    refuse(StatementError::Defines { statement })
+    refuse(StatementError::Definition { statement })
 }
 
-fn of_session(statement: &Statement, allowed: Allowed) -> ControlFlow<StatementError> {
+fn check_session_statement(
+    statement: &Statement,
+    scope: StatementScope,
+) -> ControlFlow<StatementError> {
     let name = match statement {
         Statement::TransactionStart(_) => {
             return refuse(StatementError::Transaction { statement: "BEGIN" });
@@ -247,12 +252,12 @@ fn of_session(statement: &Statement, allowed: Allowed) -> ControlFlow<StatementE
                 statement: "COMMIT, ROLLBACK",
             });
         }
-        Statement::SetVariable(set) if !may_be_set(&set.variable) => {
+        Statement::SetVariable(set) if !is_settable(&set.variable) => {
             return refuse(StatementError::Setting {
                 name: set.variable.clone(),
             });
         }
-        Statement::ResetVariable(reset) if !may_be_set(&reset.variable) => {
+        Statement::ResetVariable(reset) if !is_settable(&reset.variable) => {
             return refuse(StatementError::Setting {
                 name: reset.variable.clone(),
             });
@@ -264,13 +269,13 @@ fn of_session(statement: &Statement, allowed: Allowed) -> ControlFlow<StatementE
         Statement::Execute(_) => "EXECUTE",
         Statement::Deallocate(_) => "DEALLOCATE",
     };
-    match allowed {
-        Allowed::Statements(_) => ControlFlow::Continue(()),
-        Allowed::Queries => refuse(StatementError::NotAQuery { statement: name }),
+    match scope {
+        StatementScope::Statements(_) => ControlFlow::Continue(()),
+        StatementScope::Queries => refuse(StatementError::NotAQuery { statement: name }),
     }
 }
 
-fn may_be_set(name: &str) -> bool {
+fn is_settable(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     SETTINGS.iter().any(|prefix| name.starts_with(prefix))
 }

@@ -19,15 +19,15 @@ use gristmill_engine::lake::{LakeLocation, Segment};
 use gristmill_schemas::columns::IdentityColumn;
 use gristmill_schemas::grain::Field;
 
-use super::conditions::{Conditions, Indexed};
-use super::index_scan::{Rows, combinations};
+use super::index_predicate::{IndexPredicate, IndexedColumn};
+use super::index_pruning::{CandidateRows, triple_patterns};
 
-/// Rows that are answered so at most; of more the segments are read, batch by batch.
-const MOST: usize = 100_000;
+/// CandidateRows that are answered so at most; of more the segments are read, batch by batch.
+const MAX_ROWS: usize = 100_000;
 
 /// A column that indexes know.
 #[derive(Debug, Clone, Copy)]
-enum Known {
+enum CoveredColumn {
     Address,
     TypeByte,
     Encoding,
@@ -36,51 +36,58 @@ enum Known {
     Part(usize),
 }
 
-impl Known {
-    fn named(name: &str) -> Option<Known> {
-        let parts = [Indexed::Subject, Indexed::Relation, Indexed::Object];
+impl CoveredColumn {
+    fn named(name: &str) -> Option<CoveredColumn> {
+        let parts = [
+            IndexedColumn::Subject,
+            IndexedColumn::Relation,
+            IndexedColumn::Object,
+        ];
         match name {
-            _ if name == IdentityColumn::ContentAddress.name() => Some(Known::Address),
-            _ if name == IdentityColumn::TypeByte.name() => Some(Known::TypeByte),
-            _ if name == IdentityColumn::Encoding.name() => Some(Known::Encoding),
-            _ if name == Field::Namespace.name() => Some(Known::Namespace),
+            _ if name == IdentityColumn::ContentAddress.name() => Some(CoveredColumn::Address),
+            _ if name == IdentityColumn::TypeByte.name() => Some(CoveredColumn::TypeByte),
+            _ if name == IdentityColumn::Encoding.name() => Some(CoveredColumn::Encoding),
+            _ if name == Field::Namespace.name() => Some(CoveredColumn::Namespace),
             _ => parts
                 .iter()
                 .position(|part| part.name() == name)
-                .map(Known::Part),
+                .map(CoveredColumn::Part),
         }
     }
 }
 
 /// The rows `chosen` with the columns of `schema`; `None` if the indexes don't know all of it.
-pub(super) async fn covered(
+pub(super) async fn read_from_indexes(
     sidecars: &Sidecars,
     location: &LakeLocation,
     segments: &[Segment],
-    conditions: &Conditions,
-    chosen: &[Rows],
+    conditions: &IndexPredicate,
+    chosen: &[CandidateRows],
     schema: &SchemaRef,
 ) -> Option<RecordBatch> {
-    let columns: Vec<Known> = schema
+    let columns: Vec<CoveredColumn> = schema
         .fields()
         .iter()
-        .map(|field| Known::named(field.name()))
+        .map(|field| CoveredColumn::named(field.name()))
         .collect::<Option<_>>()?;
-    let rows: Vec<&[u32]> = chosen.iter().map(Rows::few).collect::<Option<_>>()?;
+    let rows: Vec<&[u32]> = chosen
+        .iter()
+        .map(CandidateRows::listed)
+        .collect::<Option<_>>()?;
     let count: usize = rows.iter().map(|rows| rows.len()).sum();
-    if count > MOST {
+    if count > MAX_ROWS {
         return None;
     }
     let states = columns
         .iter()
-        .any(|column| matches!(column, Known::Part(_)));
+        .any(|column| matches!(column, CoveredColumn::Part(_)));
     let patterns = match states {
-        true => Some(combinations(conditions).filter(|_| !conditions.leaves_statements_open())?),
+        true => Some(triple_patterns(conditions).filter(|_| !conditions.leaves_triple_open())?),
         false => None,
     };
-    let mut columns: Vec<(Known, Cells)> = columns
+    let mut columns: Vec<(CoveredColumn, ColumnBuilder)> = columns
         .into_iter()
-        .map(|column| (column, Cells::of(column)))
+        .map(|column| (column, ColumnBuilder::of(column)))
         .collect();
     let facts = sidecars.facts(location, segments).await?;
     for ((segment, rows), facts) in segments.iter().zip(rows).zip(facts.iter()) {
@@ -110,7 +117,7 @@ pub(super) async fn covered(
 
 /// Appends the cells of `rows` of one segment; `None` if one isn't known.
 fn append(
-    columns: &mut [(Known, Cells)],
+    columns: &mut [(CoveredColumn, ColumnBuilder)],
     rows: &[u32],
     facts: &RowFacts,
     stated: Option<(&Hexastore, &[[Option<String>; 3]])>,
@@ -126,11 +133,13 @@ fn append(
     for row in rows {
         for (column, cells) in columns.iter_mut() {
             match column {
-                Known::Address => cells.text(Some(facts.address(*row)?.write_hex(&mut hex))),
-                Known::TypeByte => cells.number(facts.type_byte(*row)?),
-                Known::Encoding => cells.text(facts.encoding(*row)),
-                Known::Namespace => cells.text(facts.namespace(*row)),
-                Known::Part(part) => cells.text(*statements.get(row)?.get(*part)?),
+                CoveredColumn::Address => {
+                    cells.text(Some(facts.address(*row)?.write_hex(&mut hex)))
+                }
+                CoveredColumn::TypeByte => cells.number(facts.type_byte(*row)?),
+                CoveredColumn::Encoding => cells.text(facts.encoding(*row)),
+                CoveredColumn::Namespace => cells.text(facts.namespace(*row)),
+                CoveredColumn::Part(part) => cells.text(*statements.get(row)?.get(*part)?),
             }
         }
     }
@@ -138,66 +147,66 @@ fn append(
 }
 
 /// A column that is being made.
-enum Cells {
+enum ColumnBuilder {
     Texts(StringBuilder),
     Numbers(Int16Builder),
 }
 
-impl Cells {
-    fn of(column: Known) -> Cells {
+impl ColumnBuilder {
+    fn of(column: CoveredColumn) -> ColumnBuilder {
         match column {
-            Known::TypeByte => Cells::Numbers(Int16Builder::new()),
-            _ => Cells::Texts(StringBuilder::new()),
+            CoveredColumn::TypeByte => ColumnBuilder::Numbers(Int16Builder::new()),
+            _ => ColumnBuilder::Texts(StringBuilder::new()),
         }
     }
 
     fn text(&mut self, text: Option<&str>) {
-        if let Cells::Texts(texts) = self {
+        if let ColumnBuilder::Texts(texts) = self {
             texts.append_option(text);
         }
     }
 
     fn number(&mut self, number: u8) {
-        if let Cells::Numbers(numbers) = self {
+        if let ColumnBuilder::Numbers(numbers) = self {
             numbers.append_value(i16::from(number));
         }
     }
 
     fn finish(self) -> ArrayRef {
         match self {
-            Cells::Texts(mut texts) => Arc::new(texts.finish()),
-            Cells::Numbers(mut numbers) => Arc::new(numbers.finish()),
+            ColumnBuilder::Texts(mut texts) => Arc::new(texts.finish()),
+            ColumnBuilder::Numbers(mut numbers) => Arc::new(numbers.finish()),
         }
     }
 }
 
 /// A scan whose rows came from indexes, which says so in EXPLAIN.
 #[derive(Debug)]
-pub(super) struct CoveredScan {
+pub(super) struct IndexOnlyScanExec {
     rows: Arc<dyn ExecutionPlan>,
     pub(super) note: String,
 }
 
-impl CoveredScan {
+impl IndexOnlyScanExec {
     /// A scan that yields `rows`.
-    pub(super) fn new(rows: RecordBatch, note: String) -> Result<CoveredScan> {
+    pub(super) fn new(rows: RecordBatch, note: String) -> Result<IndexOnlyScanExec> {
         let schema = rows.schema();
-        Ok(CoveredScan {
+        Ok(IndexOnlyScanExec {
             rows: MemorySourceConfig::try_new_exec(&[vec![rows]], schema, None)?,
             note,
         })
     }
 }
 
-impl DisplayAs for CoveredScan {
+impl DisplayAs for IndexOnlyScanExec {
     fn fmt_as(&self, _: DisplayFormatType, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "CoveredScan: {}", self.note)
+        write!(out, "IndexOnlyScanExec: {}", self.note)
     }
 }
 
-impl ExecutionPlan for CoveredScan {
+impl ExecutionPlan for IndexOnlyScanExec {
     fn name(&self) -> &str {
-        "CoveredScan"
+        "IndexOnlyScanExec"
     }
 
     fn properties(&self) -> &Arc<PlanProperties> {

@@ -19,12 +19,16 @@ use datafusion::logical_expr::{
 };
 use datafusion::prelude::SessionContext;
 
-use super::scalar::nth;
+use super::scalar_functions::nth;
 
 /// Registers the functions in place of those that take texts only.
 pub(super) fn register(context: &SessionContext) {
-    for kind in [Kind::OctetLength, Kind::Length, Kind::Substr] {
-        context.register_udf(BytesFunction::of(kind));
+    for kind in [
+        BinaryFunctionKind::OctetLength,
+        BinaryFunctionKind::Length,
+        BinaryFunctionKind::Substr,
+    ] {
+        context.register_udf(BinaryFunction::of(kind));
     }
 }
 
@@ -39,7 +43,7 @@ struct SubstringPlanner;
 
 impl ExprPlanner for SubstringPlanner {
     fn plan_substring(&self, arguments: Vec<Expr>) -> Result<PlannerResult<Vec<Expr>>> {
-        let function = Arc::new(BytesFunction::of(Kind::Substr));
+        let function = Arc::new(BinaryFunction::of(BinaryFunctionKind::Substr));
         Ok(PlannerResult::Planned(Expr::ScalarFunction(
             ScalarFunction::new_udf(function, arguments),
         )))
@@ -47,35 +51,35 @@ impl ExprPlanner for SubstringPlanner {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Kind {
+enum BinaryFunctionKind {
     OctetLength,
     Length,
     Substr,
 }
 
-impl Kind {
+impl BinaryFunctionKind {
     /// The function of texts of the same name.
     fn of_texts(self) -> Arc<ScalarUDF> {
         match self {
-            Kind::OctetLength => string::octet_length(),
-            Kind::Length => unicode::character_length(),
-            Kind::Substr => unicode::substr(),
+            BinaryFunctionKind::OctetLength => string::octet_length(),
+            BinaryFunctionKind::Length => unicode::character_length(),
+            BinaryFunctionKind::Substr => unicode::substr(),
         }
     }
 }
 
 /// A function that takes bytes, or hands texts on.
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct BytesFunction {
-    kind: Kind,
+struct BinaryFunction {
+    kind: BinaryFunctionKind,
     texts: Arc<ScalarUDF>,
     signature: Signature,
 }
 
-impl BytesFunction {
-    fn of(kind: Kind) -> ScalarUDF {
+impl BinaryFunction {
+    fn of(kind: BinaryFunctionKind) -> ScalarUDF {
         let signature = Signature::user_defined(Volatility::Immutable);
-        ScalarUDF::new_from_impl(BytesFunction {
+        ScalarUDF::new_from_impl(BinaryFunction {
             kind,
             texts: kind.of_texts(),
             signature,
@@ -90,12 +94,12 @@ fn is_bytes(data_type: Option<&DataType>) -> bool {
     )
 }
 
-impl ScalarUDFImpl for BytesFunction {
+impl ScalarUDFImpl for BinaryFunction {
     fn name(&self) -> &str {
         match self.kind {
-            Kind::OctetLength => "octet_length",
-            Kind::Length => "length",
-            Kind::Substr => "substr",
+            BinaryFunctionKind::OctetLength => "octet_length",
+            BinaryFunctionKind::Length => "length",
+            BinaryFunctionKind::Substr => "substr",
         }
     }
 
@@ -116,8 +120,8 @@ impl ScalarUDFImpl for BytesFunction {
                 .collect());
         }
         let fits = match self.kind {
-            Kind::OctetLength | Kind::Length => arguments.len() == 1,
-            Kind::Substr => matches!(arguments.len(), 2 | 3),
+            BinaryFunctionKind::OctetLength | BinaryFunctionKind::Length => arguments.len() == 1,
+            BinaryFunctionKind::Substr => matches!(arguments.len(), 2 | 3),
         };
         let numbers = arguments.iter().skip(1);
         if !fits
@@ -138,8 +142,10 @@ impl ScalarUDFImpl for BytesFunction {
     fn return_type(&self, arguments: &[DataType]) -> Result<DataType> {
         match (is_bytes(arguments.first()), self.kind) {
             (false, _) => self.texts.return_type(arguments),
-            (true, Kind::OctetLength | Kind::Length) => Ok(DataType::Int64),
-            (true, Kind::Substr) => Ok(DataType::Binary),
+            (true, BinaryFunctionKind::OctetLength | BinaryFunctionKind::Length) => {
+                Ok(DataType::Int64)
+            }
+            (true, BinaryFunctionKind::Substr) => Ok(DataType::Binary),
         }
     }
 
@@ -161,13 +167,13 @@ impl ScalarUDFImpl for BytesFunction {
         let bytes = cast(nth(&arrays, 0)?, &DataType::Binary)?;
         let bytes: &BinaryArray = bytes.as_binary();
         let answer: ArrayRef = match self.kind {
-            Kind::OctetLength | Kind::Length => Arc::new(
+            BinaryFunctionKind::OctetLength | BinaryFunctionKind::Length => Arc::new(
                 bytes
                     .iter()
                     .map(|bytes| Some(bytes?.len() as i64))
                     .collect::<Int64Array>(),
             ),
-            Kind::Substr => substr(bytes, &arrays)?,
+            BinaryFunctionKind::Substr => substr(bytes, &arrays)?,
         };
         Ok(match all_scalar {
             true => ColumnarValue::Scalar(ScalarValue::try_from_array(&answer, 0)?),

@@ -62,7 +62,7 @@ fn members() -> Fields {
 }
 
 fn lists(contents: &StringArray, blocks: &StringArray) -> Result<ListArray> {
-    let mut rows = BlockRows::default();
+    let mut rows = BlockBuilder::default();
     let mut lengths = Vec::with_capacity(blocks.len());
     for row in 0..blocks.len() {
         let before = rows.length;
@@ -91,7 +91,7 @@ fn lists(contents: &StringArray, blocks: &StringArray) -> Result<ListArray> {
 
 /// Blocks of many messages, one after another.
 #[derive(Default)]
-struct BlockRows {
+struct BlockBuilder {
     length: usize,
     position: Int64Builder,
     kind: StringBuilder,
@@ -103,7 +103,7 @@ struct BlockRows {
     block: StringBuilder,
 }
 
-impl BlockRows {
+impl BlockBuilder {
     fn push_text(&mut self, text: &str) {
         let block: Object<'_> = [("type", "text"), ("text", text)].into_iter().collect();
         self.push(0, &block.into());

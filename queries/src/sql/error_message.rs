@@ -6,15 +6,15 @@ use datafusion::execution::SessionState;
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::parser::ParserError;
 
+use super::allowlist::{StatementError, did_you_mean};
 use super::external;
-use super::gate::{StatementError, did_you_mean};
 use crate::cal::suggest::near;
 
 /// Names that are suggested at most.
 const SUGGESTIONS: usize = 3;
 
 /// The message for people.
-pub fn problem(error: &DataFusionError) -> String {
+pub fn user_message(error: &DataFusionError) -> String {
     match error.find_root() {
         DataFusionError::SQL(error, _) => match &**error {
             ParserError::ParserError(message) | ParserError::TokenizerError(message) => {
@@ -28,7 +28,7 @@ pub fn problem(error: &DataFusionError) -> String {
             SchemaError::FieldNotFound {
                 field,
                 valid_fields,
-            } => no_column(field, valid_fields),
+            } => unknown_column(field, valid_fields),
             other => other.to_string(),
         },
         DataFusionError::ResourcesExhausted(message) => {
@@ -43,7 +43,7 @@ pub fn problem(error: &DataFusionError) -> String {
     }
 }
 
-fn no_column(field: &Column, valid: &[Column]) -> String {
+fn unknown_column(field: &Column, valid: &[Column]) -> String {
     let names: Vec<&str> = valid.iter().map(Column::name).collect();
     // One change makes any other of a name this short.
     let found = if field.name().chars().count() < 3 {
@@ -76,7 +76,7 @@ fn no_column(field: &Column, valid: &[Column]) -> String {
 }
 
 /// `error` of planning `statement`; that a table is missing says which names are like its.
-pub(super) fn explained(
+pub(super) fn with_suggestions(
     state: &SessionState,
     statement: &Statement,
     error: DataFusionError,
@@ -84,7 +84,7 @@ pub(super) fn explained(
     let is_missing = matches!(error.find_root(), DataFusionError::Plan(text) if text.contains("table") && text.contains("not \
         found"));
     match is_missing
-        .then(|| missing_table(state, statement))
+        .then(|| unknown_table(state, statement))
         .flatten()
     {
         Some(missing) => external(missing),
@@ -93,7 +93,7 @@ pub(super) fn explained(
 }
 
 /// The first table that the statement names and that isn't there.
-fn missing_table(state: &SessionState, statement: &Statement) -> Option<StatementError> {
+fn unknown_table(state: &SessionState, statement: &Statement) -> Option<StatementError> {
     let names = &state.config().options().catalog;
     for reference in state.resolve_table_references(statement).ok()? {
         let resolved = reference.resolve(&names.default_catalog, &names.default_schema);
@@ -118,7 +118,7 @@ fn missing_table(state: &SessionState, statement: &Statement) -> Option<Statemen
             .into_iter()
             .map(str::to_owned)
             .collect();
-        return Some(StatementError::NoTable {
+        return Some(StatementError::UnknownTable {
             name: resolved.table.to_string(),
             near,
         });

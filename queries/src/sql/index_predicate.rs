@@ -18,7 +18,7 @@ use crate::exec::words_of;
 
 /// A column that a sidecar knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Indexed {
+pub(super) enum IndexedColumn {
     /// `subject`.
     Subject = 0,
     /// `relation`.
@@ -29,28 +29,28 @@ pub(super) enum Indexed {
     Address = 3,
 }
 
-impl Indexed {
-    const ALL: [Indexed; 4] = [
-        Indexed::Subject,
-        Indexed::Relation,
-        Indexed::Object,
-        Indexed::Address,
+impl IndexedColumn {
+    const ALL: [IndexedColumn; 4] = [
+        IndexedColumn::Subject,
+        IndexedColumn::Relation,
+        IndexedColumn::Object,
+        IndexedColumn::Address,
     ];
 
     /// The column's name.
     pub(super) const fn name(self) -> &'static str {
         match self {
-            Indexed::Subject => Field::Subject.name(),
-            Indexed::Relation => Field::Relation.name(),
-            Indexed::Object => Field::Object.name(),
-            Indexed::Address => IdentityColumn::ContentAddress.name(),
+            IndexedColumn::Subject => Field::Subject.name(),
+            IndexedColumn::Relation => Field::Relation.name(),
+            IndexedColumn::Object => Field::Object.name(),
+            IndexedColumn::Address => IdentityColumn::ContentAddress.name(),
         }
     }
 }
 
 /// What a filter asks of rows.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(super) struct Conditions {
+pub(super) struct IndexPredicate {
     /// The values that rows may have, by column; `None` if the filter leaves a column open. An
     /// empty set lets no row pass.
     columns: [Option<BTreeSet<String>>; 4],
@@ -58,14 +58,14 @@ pub(super) struct Conditions {
     words: Option<Terms>,
 }
 
-impl Conditions {
+impl IndexPredicate {
     /// What all of `filters` together say.
-    pub(super) fn of(filters: &[Expr]) -> Conditions {
-        let mut conditions = Conditions::default();
+    pub(super) fn of(filters: &[Expr]) -> IndexPredicate {
+        let mut conditions = IndexPredicate::default();
         for filter in filters.iter().flat_map(split_conjunction) {
             // Of several searches one is enough: the scan applies all.
             conditions.words = conditions.words.or_else(|| words_of(filter).cloned());
-            let Some((column, values)) = values_of(filter, &indexed) else {
+            let Some((column, values)) = restricted_values(filter, &indexed) else {
                 continue;
             };
             let known = &mut conditions.columns[column as usize];
@@ -78,7 +78,7 @@ impl Conditions {
     }
 
     /// The values that `column` may have.
-    pub(super) fn values(&self, column: Indexed) -> Option<&BTreeSet<String>> {
+    pub(super) fn values(&self, column: IndexedColumn) -> Option<&BTreeSet<String>> {
         self.columns[column as usize].as_ref()
     }
 
@@ -93,20 +93,20 @@ impl Conditions {
     }
 
     /// True if nothing is said about the statement's columns.
-    pub(super) fn leaves_statements_open(&self) -> bool {
+    pub(super) fn leaves_triple_open(&self) -> bool {
         self.columns[..3].iter().all(Option::is_none)
     }
 
     /// The columns about which something is said.
-    pub(super) fn columns(&self) -> impl Iterator<Item = Indexed> {
-        Indexed::ALL
+    pub(super) fn columns(&self) -> impl Iterator<Item = IndexedColumn> {
+        IndexedColumn::ALL
             .into_iter()
             .filter(|column| self.values(*column).is_some())
     }
 }
 
 /// The column, of those that `known` knows, and the values that `filter` restricts it to.
-pub(super) fn values_of<C: PartialEq>(
+pub(super) fn restricted_values<C: PartialEq>(
     filter: &Expr,
     known: &dyn Fn(&str) -> Option<C>,
 ) -> Option<(C, BTreeSet<String>)> {
@@ -132,8 +132,10 @@ pub(super) fn values_of<C: PartialEq>(
             op: Operator::Or,
             right,
         }) => {
-            let ((column, mut either), (other, or)) =
-                (values_of(left, known)?, values_of(right, known)?);
+            let ((column, mut either), (other, or)) = (
+                restricted_values(left, known)?,
+                restricted_values(right, known)?,
+            );
             either.extend(or);
             (column == other).then_some((column, either))
         }
@@ -146,8 +148,8 @@ pub(super) fn values_of<C: PartialEq>(
     }
 }
 
-fn indexed(name: &str) -> Option<Indexed> {
-    Indexed::ALL
+fn indexed(name: &str) -> Option<IndexedColumn> {
+    IndexedColumn::ALL
         .into_iter()
         .find(|indexed| indexed.name() == name)
 }
@@ -184,14 +186,20 @@ mod tests {
             col("object").in_list(vec![lit("tea"), lit("milk")], false),
             col("object").in_list(vec![lit("milk"), lit("rum")], false),
         ];
-        let conditions = Conditions::of(&filters);
-        assert_eq!(conditions.values(Indexed::Subject), Some(&set(&["ann"])));
+        let conditions = IndexPredicate::of(&filters);
         assert_eq!(
-            conditions.values(Indexed::Relation),
+            conditions.values(IndexedColumn::Subject),
+            Some(&set(&["ann"]))
+        );
+        assert_eq!(
+            conditions.values(IndexedColumn::Relation),
             Some(&set(&["knows", "likes"]))
         );
-        assert_eq!(conditions.values(Indexed::Object), Some(&set(&["milk"])));
-        assert_eq!(conditions.values(Indexed::Address), None);
+        assert_eq!(
+            conditions.values(IndexedColumn::Object),
+            Some(&set(&["milk"]))
+        );
+        assert_eq!(conditions.values(IndexedColumn::Address), None);
     }
 
     #[test]
@@ -206,13 +214,16 @@ mod tests {
             col("user_id").eq(lit("ann")),
             !col("relation").eq(lit("likes")),
         ];
-        assert!(Conditions::of(&filters).columns().next().is_none());
+        assert!(IndexPredicate::of(&filters).columns().next().is_none());
     }
 
     #[test]
     fn contradictions_let_no_row_pass() {
         let conditions =
-            Conditions::of(&[col("subject").eq(lit("ann")), col("subject").eq(lit("bob"))]);
-        assert_eq!(conditions.values(Indexed::Subject), Some(&BTreeSet::new()));
+            IndexPredicate::of(&[col("subject").eq(lit("ann")), col("subject").eq(lit("bob"))]);
+        assert_eq!(
+            conditions.values(IndexedColumn::Subject),
+            Some(&BTreeSet::new())
+        );
     }
 }

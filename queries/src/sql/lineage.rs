@@ -22,50 +22,50 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::{SessionContext, col, lit};
 use gristmill_schemas::address::ContentAddress;
 
-use super::as_of::literal;
+use super::as_of::literal_value;
 
 /// Levels that a walk goes at most.
 const DEPTH_LIMIT: i64 = 10_000;
 
 /// Registers both functions.
 pub(super) fn register(context: &SessionContext) {
-    for function in [Function::History, Function::Provenance] {
+    for function in [LineageFunction::History, LineageFunction::Provenance] {
         context.register_udtf(function.name(), Arc::new(function));
     }
 }
 
 /// The functions' names.
 pub(super) fn names() -> impl Iterator<Item = &'static str> {
-    [Function::History, Function::Provenance]
+    [LineageFunction::History, LineageFunction::Provenance]
         .into_iter()
-        .map(Function::name)
+        .map(LineageFunction::name)
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Function {
+enum LineageFunction {
     History,
     Provenance,
 }
 
-impl Function {
+impl LineageFunction {
     const fn name(self) -> &'static str {
         match self {
-            Function::History => "history",
-            Function::Provenance => "provenance",
+            LineageFunction::History => "history",
+            LineageFunction::Provenance => "provenance",
         }
     }
 }
 
-impl TableFunctionImpl for Function {
+impl TableFunctionImpl for LineageFunction {
     fn call_with_args(&self, args: TableFunctionArgs) -> Result<Arc<dyn TableProvider>> {
-        let arguments: Option<Vec<ScalarValue>> = args.exprs().iter().map(literal).collect();
+        let arguments: Option<Vec<ScalarValue>> = args.exprs().iter().map(literal_value).collect();
         let (address, depth) = match (self, arguments.as_deref()) {
             (_, Some([address])) => (address, DEPTH_LIMIT),
-            (Function::Provenance, Some([address, depth])) => (address, whole(depth)?),
-            (Function::History, _) => {
+            (LineageFunction::Provenance, Some([address, depth])) => (address, depth_of(depth)?),
+            (LineageFunction::History, _) => {
                 return Err(plan_datafusion_err!("history takes one address"));
             }
-            (Function::Provenance, _) => {
+            (LineageFunction::Provenance, _) => {
                 return Err(plan_datafusion_err!(
                     "provenance takes an address and a depth"
                 ));
@@ -84,7 +84,7 @@ impl TableFunctionImpl for Function {
         let address = address
             .map_err(|error| plan_datafusion_err!("{error}"))?
             .to_string();
-        Ok(Arc::new(Walk {
+        Ok(Arc::new(LineageTable {
             function: *self,
             address,
             depth: depth.clamp(0, DEPTH_LIMIT),
@@ -92,32 +92,32 @@ impl TableFunctionImpl for Function {
     }
 }
 
-fn whole(value: &ScalarValue) -> Result<i64> {
+fn depth_of(value: &ScalarValue) -> Result<i64> {
     match value.cast_to(&DataType::Int64)? {
         ScalarValue::Int64(Some(depth)) => Ok(depth),
-        _ => Err(plan_datafusion_err!("a depth is a whole number")),
+        _ => Err(plan_datafusion_err!("a depth is a depth_of number")),
     }
 }
 
 /// A walk as a table.
 #[derive(Debug)]
-struct Walk {
-    function: Function,
+struct LineageTable {
+    function: LineageFunction,
     address: String,
     depth: i64,
 }
 
-impl Walk {
+impl LineageTable {
     fn own_schema(&self) -> SchemaRef {
         let instant = DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()));
         let fields = match self.function {
-            Function::History => vec![
+            LineageFunction::History => vec![
                 Field::new("step", DataType::Int64, false),
                 Field::new("content_address", DataType::Utf8, false),
                 Field::new("superseded_by", DataType::Utf8, true),
                 Field::new("at", instant, true),
             ],
-            Function::Provenance => vec![
+            LineageFunction::Provenance => vec![
                 Field::new("depth", DataType::Int64, false),
                 Field::new("content_address", DataType::Utf8, false),
                 Field::new("used_by", DataType::Utf8, true),
@@ -130,7 +130,7 @@ impl Walk {
 }
 
 #[async_trait]
-impl TableProvider for Walk {
+impl TableProvider for LineageTable {
     fn schema(&self) -> SchemaRef {
         self.own_schema()
     }
@@ -154,8 +154,8 @@ impl TableProvider for Walk {
             })?;
         let context = SessionContext::new_with_state(state.clone());
         let batch = match self.function {
-            Function::History => history(&context, &self.address, self.own_schema()).await?,
-            Function::Provenance => {
+            LineageFunction::History => history(&context, &self.address, self.own_schema()).await?,
+            LineageFunction::Provenance => {
                 provenance(&context, &self.address, self.depth, self.own_schema()).await?
             }
         };
@@ -279,7 +279,7 @@ async fn history(
 }
 
 /// A source of a grain.
-struct Source {
+struct ProvenanceSource {
     depth: i64,
     address: String,
     used_by: Option<String>,
@@ -294,7 +294,7 @@ async fn provenance(
     schema: SchemaRef,
 ) -> Result<RecordBatch> {
     let mut seen = HashSet::from([address.to_owned()]);
-    let mut sources = vec![Source {
+    let mut sources = vec![ProvenanceSource {
         depth: 0,
         address: address.to_owned(),
         used_by: None,
@@ -341,7 +341,11 @@ const SOURCES: &str = "
     SELECT chain['source_hash'], content_address, coalesce(chain['method'], 'provenance_chain'), created_at
     FROM (SELECT unnest(provenance_chain) AS chain, content_address, created_at FROM grains WHERE {among})";
 
-async fn sources_of(context: &SessionContext, level: &[String], depth: i64) -> Result<Vec<Source>> {
+async fn sources_of(
+    context: &SessionContext,
+    level: &[String],
+    depth: i64,
+) -> Result<Vec<ProvenanceSource>> {
     // The addresses were parsed or found as hashes; whatever else a list holds is quoted.
     let quoted: Vec<String> = level
         .iter()
@@ -361,7 +365,7 @@ async fn sources_of(context: &SessionContext, level: &[String], depth: i64) -> R
         let (source, used_by, link) = (text(0)?, text(1)?, text(2)?);
         for row in 0..batch.num_rows() {
             let cell = |column: &ArrayRef| column.as_string::<i32>().value(row).to_owned();
-            sources.push(Source {
+            sources.push(ProvenanceSource {
                 depth,
                 address: cell(&source),
                 used_by: Some(cell(&used_by)),

@@ -11,36 +11,36 @@ use gristmill_engine::segment::AddressIndex;
 use gristmill_engine::text::Terms;
 use gristmill_schemas::address::ContentAddress;
 
-use super::conditions::{Conditions, Indexed};
+use super::index_predicate::{IndexPredicate, IndexedColumn};
 
 /// The rows of a segment that have to be looked at.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Rows {
+pub(super) enum CandidateRows {
     /// All of them: no sidecar could tell.
     All,
     /// Just these, ascending.
-    Some(Vec<u32>),
+    Listed(Vec<u32>),
 }
 
-impl Rows {
+impl CandidateRows {
     /// The rows, if they are known.
-    pub(super) fn few(&self) -> Option<&[u32]> {
+    pub(super) fn listed(&self) -> Option<&[u32]> {
         match self {
-            Rows::All => None,
-            Rows::Some(rows) => Some(rows),
+            CandidateRows::All => None,
+            CandidateRows::Listed(rows) => Some(rows),
         }
     }
 
     /// True if there may be any.
-    fn may_be(&self) -> bool {
-        *self != Rows::Some(Vec::new())
+    fn may_match(&self) -> bool {
+        *self != CandidateRows::Listed(Vec::new())
     }
 
     /// Those of them that are among `rows`, which ascend.
-    fn and(self, rows: Vec<u32>) -> Rows {
-        Rows::Some(match self {
-            Rows::All => rows,
-            Rows::Some(known) => known
+    fn intersect(self, rows: Vec<u32>) -> CandidateRows {
+        CandidateRows::Listed(match self {
+            CandidateRows::All => rows,
+            CandidateRows::Listed(known) => known
                 .into_iter()
                 .filter(|row| rows.binary_search(row).is_ok())
                 .collect(),
@@ -49,42 +49,52 @@ impl Rows {
 }
 
 /// Combinations of values that are looked up one by one; more of them are left to the scan.
-const LOOKUPS: usize = 10_000;
+const MAX_LOOKUPS: usize = 10_000;
 
 /// A segment is read whole if more than one of so many rows match: skipping would cost more than it
 /// saves.
-const SPARSE: u64 = 8;
+const MIN_ROWS_PER_RUN: u64 = 8;
 
 /// Sidecars that are opened at the same time.
-const OPENING: usize = 8;
+const CONCURRENT_SEGMENTS: usize = 8;
 
 /// The rows of each of `segments` that `conditions` can let pass.
-pub(super) async fn select(
+pub(super) async fn candidate_rows(
     sidecars: &Sidecars,
     location: &LakeLocation,
     segments: &[Segment],
-    conditions: &Conditions,
-) -> Vec<Rows> {
-    let wanted = Wanted::of(conditions);
+    conditions: &IndexPredicate,
+) -> Vec<CandidateRows> {
+    let wanted = IndexLookups::of(conditions);
     let mut texts = match conditions.words() {
-        Some(words) => rows_with_words(sidecars, location, segments, words)
+        Some(words) => rows_with_terms(sidecars, location, segments, words)
             .await
             .into_iter(),
         None => Vec::new().into_iter(),
     };
-    let by_words: Vec<Rows> = segments
+    let by_words: Vec<CandidateRows> = segments
         .iter()
-        .map(|_| texts.next().flatten().map_or(Rows::All, Rows::Some))
+        .map(|_| {
+            texts
+                .next()
+                .flatten()
+                .map_or(CandidateRows::All, CandidateRows::Listed)
+        })
         .collect();
     let asked = segments.iter().zip(by_words);
     let asked: Vec<_> = asked
-        .map(|(segment, rows)| select_in(sidecars, location, segment, &wanted, rows))
+        .map(|(segment, rows)| {
+            candidate_rows_of_segment(sidecars, location, segment, &wanted, rows)
+        })
         .collect();
-    stream::iter(asked).buffered(OPENING).collect().await
+    stream::iter(asked)
+        .buffered(CONCURRENT_SEGMENTS)
+        .collect()
+        .await
 }
 
 /// The rows of each segment that have all `words`; `None` for those whose full text can't be used.
-async fn rows_with_words(
+async fn rows_with_terms(
     sidecars: &Sidecars,
     location: &LakeLocation,
     segments: &[Segment],
@@ -99,46 +109,50 @@ async fn rows_with_words(
 }
 
 /// What is looked up in every segment.
-struct Wanted {
+struct IndexLookups {
     /// Combinations of subject, relation and object; `None` if the sidecar isn't asked.
     statements: Option<Vec<[Option<String>; 3]>>,
     addresses: Option<Vec<ContentAddress>>,
 }
 
-impl Wanted {
-    fn of(conditions: &Conditions) -> Wanted {
-        let statements = (!conditions.leaves_statements_open())
-            .then(|| combinations(conditions))
+impl IndexLookups {
+    fn of(conditions: &IndexPredicate) -> IndexLookups {
+        let statements = (!conditions.leaves_triple_open())
+            .then(|| triple_patterns(conditions))
             .flatten();
         // A text that is no address is the address of no grain.
-        let addresses = conditions.values(Indexed::Address).map(|values| {
+        let addresses = conditions.values(IndexedColumn::Address).map(|values| {
             values
                 .iter()
                 .filter_map(|value| value.parse().ok())
                 .collect()
         });
-        Wanted {
+        IndexLookups {
             statements,
             addresses,
         }
     }
 }
 
-/// The combinations of subject, relation and object that rows may have; `None` if there are too
+/// The triple_patterns of subject, relation and object that rows may have; `None` if there are too
 /// many.
-pub(super) fn combinations(conditions: &Conditions) -> Option<Vec<[Option<String>; 3]>> {
-    let mut combinations = vec![[const { None }; 3]];
-    for (place, column) in [Indexed::Subject, Indexed::Relation, Indexed::Object]
-        .into_iter()
-        .enumerate()
+pub(super) fn triple_patterns(conditions: &IndexPredicate) -> Option<Vec<[Option<String>; 3]>> {
+    let mut triple_patterns = vec![[const { None }; 3]];
+    for (place, column) in [
+        IndexedColumn::Subject,
+        IndexedColumn::Relation,
+        IndexedColumn::Object,
+    ]
+    .into_iter()
+    .enumerate()
     {
         let Some(values) = conditions.values(column) else {
             continue;
         };
-        if combinations.len().saturating_mul(values.len()) > LOOKUPS {
+        if triple_patterns.len().saturating_mul(values.len()) > MAX_LOOKUPS {
             return None;
         }
-        combinations = combinations
+        triple_patterns = triple_patterns
             .iter()
             .flat_map(|known| {
                 values.iter().map(move |value| {
@@ -149,29 +163,29 @@ pub(super) fn combinations(conditions: &Conditions) -> Option<Vec<[Option<String
             })
             .collect();
     }
-    Some(combinations)
+    Some(triple_patterns)
 }
 
 /// The rows among `selected` that are wanted.
-async fn select_in(
+async fn candidate_rows_of_segment(
     sidecars: &Sidecars,
     location: &LakeLocation,
     segment: &Segment,
-    wanted: &Wanted,
-    mut selected: Rows,
-) -> Rows {
+    wanted: &IndexLookups,
+    mut selected: CandidateRows,
+) -> CandidateRows {
     if let Some(addresses) = &wanted.addresses
-        && selected.may_be()
+        && selected.may_match()
         && let Some(index) = sidecars.addresses(location, segment).await
     {
-        selected = selected.and(rows_of(&index, addresses));
+        selected = selected.intersect(rows_of(&index, addresses));
     }
     if let Some(statements) = &wanted.statements
-        && selected.may_be()
+        && selected.may_match()
         && let Some(store) = sidecars.hexastore(location, segment).await
         && let Some(rows) = rows_with(&store, statements)
     {
-        selected = selected.and(rows);
+        selected = selected.intersect(rows);
     }
     selected
 }
@@ -200,7 +214,8 @@ fn rows_with(store: &Hexastore, statements: &[[Option<String>; 3]]) -> Option<Ve
         rows.extend(store.rows_with(&pattern));
     }
     rows.sort_unstable();
-    (ranges(&rows).count() as u64 * SPARSE <= store.rows().max(SPARSE)).then_some(rows)
+    (ranges(&rows).count() as u64 * MIN_ROWS_PER_RUN <= store.rows().max(MIN_ROWS_PER_RUN))
+        .then_some(rows)
 }
 
 /// The runs of neighbours in `rows`, which ascend.
@@ -211,49 +226,53 @@ pub(super) fn ranges(rows: &[u32]) -> impl Iterator<Item = Range<usize>> {
 
 /// What the sidecars spared a scan, for EXPLAIN.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(super) struct Spared {
-    columns: Vec<Indexed>,
+pub(super) struct PruningStats {
+    columns: Vec<IndexedColumn>,
     words: Vec<String>,
     segments: usize,
     /// Segments in which no row matches.
     dropped: usize,
     /// Segments whose sidecars couldn't tell.
     read_whole: usize,
-    /// Rows that are looked at in the others, and in those that are read whole.
+    /// CandidateRows that are looked at in the others, and in those that are read whole.
     pub(super) rows: u64,
     rows_in_all: u64,
 }
 
-impl Spared {
+impl PruningStats {
     /// What `chosen` of `segments` spares.
-    pub(super) fn of(conditions: &Conditions, segments: &[Segment], chosen: &[Rows]) -> Spared {
-        let mut spared = Spared {
+    pub(super) fn of(
+        conditions: &IndexPredicate,
+        segments: &[Segment],
+        chosen: &[CandidateRows],
+    ) -> PruningStats {
+        let mut spared = PruningStats {
             columns: conditions.columns().collect(),
             words: conditions
                 .words()
                 .map(|words| words.words().to_vec())
                 .unwrap_or_default(),
             segments: segments.len(),
-            ..Spared::default()
+            ..PruningStats::default()
         };
         for (segment, rows) in segments.iter().zip(chosen) {
             spared.rows_in_all += segment.file.rows;
             match rows {
-                Rows::All => {
+                CandidateRows::All => {
                     spared.read_whole += 1;
                     spared.rows += segment.file.rows;
                 }
-                Rows::Some(rows) if rows.is_empty() => spared.dropped += 1,
-                Rows::Some(rows) => spared.rows += rows.len() as u64,
+                CandidateRows::Listed(rows) if rows.is_empty() => spared.dropped += 1,
+                CandidateRows::Listed(rows) => spared.rows += rows.len() as u64,
             }
         }
         spared
     }
 }
 
-impl fmt::Display for Spared {
+impl fmt::Display for PruningStats {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names = |indexed: &[Indexed]| {
+        let names = |indexed: &[IndexedColumn]| {
             indexed
                 .iter()
                 .map(|column| column.name())
@@ -263,7 +282,7 @@ impl fmt::Display for Spared {
         let (addresses, statements): (Vec<_>, Vec<_>) = self
             .columns
             .iter()
-            .partition(|column| **column == Indexed::Address);
+            .partition(|column| **column == IndexedColumn::Address);
         let mut asked = Vec::new();
         if !self.words.is_empty() {
             asked.push(format!("fulltext({})", self.words.join(", ")));

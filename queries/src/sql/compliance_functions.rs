@@ -30,7 +30,7 @@ use gristmill_schemas::grain::{
 };
 use gristmill_schemas::json::Json;
 
-use super::scalar::{blobs, function, nth, strings, texts};
+use super::scalar_functions::{blobs, function, nth, strings, texts};
 use crate::packs::detect;
 
 /// Registers all of them.

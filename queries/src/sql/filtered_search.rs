@@ -12,14 +12,14 @@ use datafusion::logical_expr::utils::conjunction;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown};
 use gristmill_engine::index::fulltext::SearchTerms;
 
-use super::search::{Found, Source, found_schema};
+use super::search::{GrainSource, ScoredRow, search_schema};
 
 /// How many times as many rows are asked for when too few pass.
-const WIDER: usize = 8;
+const WIDENING_FACTOR: usize = 8;
 
 /// Which conditions are applied before the best rows are chosen: all that look at nothing but the
 /// row.
-pub(super) fn pushed_down(filters: &[&Expr]) -> Vec<TableProviderFilterPushDown> {
+pub(super) fn filter_pushdown(filters: &[&Expr]) -> Vec<TableProviderFilterPushDown> {
     let of_row = |filter: &Expr| {
         let looks_elsewhere = filter.exists(|part| {
             Ok(matches!(
@@ -43,27 +43,27 @@ pub(super) fn pushed_down(filters: &[&Expr]) -> Vec<TableProviderFilterPushDown>
 
 /// Something that is searched for.
 #[async_trait]
-pub(super) trait Search: Sync {
+pub(super) trait RankedSearch: Sync {
     /// The `limit` rows that fit best, best first, and the words that were looked for. Fewer if
     /// there are no more, or if some of them stand for one row.
-    async fn best(&self, limit: usize) -> Result<(SearchTerms, Vec<Found>)>;
+    async fn top(&self, limit: usize) -> Result<(SearchTerms, Vec<ScoredRow>)>;
 }
 
 /// The `limit` best rows that pass all `filters`, best first, with the words that were looked for.
 ///
 /// # Errors
 /// What the search, reading, and evaluating the filters say.
-pub(super) async fn passing(
-    source: &Source,
+pub(super) async fn top_matching(
+    source: &GrainSource,
     state: &dyn Session,
     filters: &[Expr],
     limit: usize,
-    search: &dyn Search,
-) -> Result<(SearchTerms, Vec<Found>)> {
+    search: &dyn RankedSearch,
+) -> Result<(SearchTerms, Vec<ScoredRow>)> {
     let Some(condition) = conjunction(filters.iter().cloned()).filter(|_| limit > 0) else {
-        return search.best(limit).await;
+        return search.top(limit).await;
     };
-    let schema = found_schema();
+    let schema = search_schema();
     let mut columns: Vec<usize> = condition
         .column_refs()
         .iter()
@@ -74,7 +74,7 @@ pub(super) async fn passing(
         state.create_physical_expr(condition, &DFSchema::try_from(schema.project(&columns)?)?)?;
     let (mut depth, mut before) = (limit, 0);
     loop {
-        let (terms, found) = search.best(depth).await?;
+        let (terms, found) = search.top(depth).await?;
         let is_all = found.len() == before;
         before = found.len();
         let (found, rows) = source
@@ -82,7 +82,7 @@ pub(super) async fn passing(
             .await?;
         let holds = condition.evaluate(&rows)?.into_array(rows.num_rows())?;
         let holds = holds.as_boolean();
-        let passed: Vec<Found> = found
+        let passed: Vec<ScoredRow> = found
             .into_iter()
             .enumerate()
             .filter(|(row, _)| holds.is_valid(*row) && holds.value(*row))
@@ -92,6 +92,6 @@ pub(super) async fn passing(
         if is_all || passed.len() == limit {
             return Ok((terms, passed));
         }
-        depth = depth.saturating_mul(WIDER);
+        depth = depth.saturating_mul(WIDENING_FACTOR);
     }
 }

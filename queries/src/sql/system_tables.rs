@@ -20,7 +20,7 @@ use super::external;
 
 /// Registers the three tables.
 pub(super) fn register(context: &SessionContext, lake: &Lake) -> Result<()> {
-    for kind in Kind::ALL {
+    for kind in SystemTableKind::ALL {
         context.register_table(
             kind.name(),
             Arc::new(SystemTable {
@@ -34,11 +34,11 @@ pub(super) fn register(context: &SessionContext, lake: &Lake) -> Result<()> {
 
 /// The tables' names.
 pub(super) fn names() -> impl Iterator<Item = &'static str> {
-    Kind::ALL.into_iter().map(Kind::name)
+    SystemTableKind::ALL.into_iter().map(SystemTableKind::name)
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Kind {
+enum SystemTableKind {
     /// A segment: its name, its file, rows and bytes.
     Segments,
     /// A source that was taken in, and how far.
@@ -48,14 +48,18 @@ enum Kind {
     Indexes,
 }
 
-impl Kind {
-    const ALL: [Kind; 3] = [Kind::Segments, Kind::Sources, Kind::Indexes];
+impl SystemTableKind {
+    const ALL: [SystemTableKind; 3] = [
+        SystemTableKind::Segments,
+        SystemTableKind::Sources,
+        SystemTableKind::Indexes,
+    ];
 
     const fn name(self) -> &'static str {
         match self {
-            Kind::Segments => "segments",
-            Kind::Sources => "source_progress",
-            Kind::Indexes => "indexes",
+            SystemTableKind::Segments => "segments",
+            SystemTableKind::Sources => "source_progress",
+            SystemTableKind::Indexes => "indexes",
         }
     }
 
@@ -63,20 +67,20 @@ impl Kind {
         let text = |name: &str| Field::new(name, DataType::Utf8, false);
         let count = |name: &str, nullable| Field::new(name, DataType::Int64, nullable);
         let fields = match self {
-            Kind::Segments => vec![
+            SystemTableKind::Segments => vec![
                 text("segment"),
                 text("file"),
                 count("rows", false),
                 count("bytes", false),
             ],
-            Kind::Sources => {
+            SystemTableKind::Sources => {
                 vec![
                     text("source_id"),
                     Field::new("complete", DataType::Boolean, false),
                     count("next_ordinal", true),
                 ]
             }
-            Kind::Indexes => vec![
+            SystemTableKind::Indexes => vec![
                 text("segment"),
                 text("index"),
                 text("state"),
@@ -88,9 +92,9 @@ impl Kind {
 
     async fn columns(self, lake: &Lake) -> gristmill_engine::error::Result<Vec<ArrayRef>> {
         match self {
-            Kind::Segments => segments(lake),
-            Kind::Sources => sources(lake).await,
-            Kind::Indexes => indexes(lake).await,
+            SystemTableKind::Segments => segments(lake),
+            SystemTableKind::Sources => sources(lake).await,
+            SystemTableKind::Indexes => indexes(lake).await,
         }
     }
 }
@@ -160,7 +164,7 @@ async fn indexes(lake: &Lake) -> gristmill_engine::error::Result<Vec<ArrayRef>> 
 #[derive(Debug)]
 struct SystemTable {
     lake: Lake,
-    kind: Kind,
+    kind: SystemTableKind,
 }
 
 #[async_trait]
