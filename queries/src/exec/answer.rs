@@ -61,7 +61,7 @@ impl RenderGrain for Hit {
 
 /// One grain of a response.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Entry {
+pub struct ResultEntry {
     /// The grain, or the fields of it that SELECT keeps.
     pub grain: Object<'static>,
     /// How well it fits.
@@ -74,7 +74,7 @@ pub struct Entry {
     pub notes: Object<'static>,
 }
 
-impl Entry {
+impl ResultEntry {
     fn to_json(&self) -> Json<'static> {
         let mut object = Object::new();
         object.insert("grain", self.grain.clone());
@@ -104,7 +104,7 @@ fn texts(items: &[String]) -> Json<'static> {
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Answer {
     /// The grains, in order.
-    pub results: Vec<Entry>,
+    pub results: Vec<ResultEntry>,
     /// How many grains matched before LIMIT and OFFSET, exactly.
     pub total: u64,
     /// Fields of the results that SELECT chose.
@@ -112,7 +112,7 @@ pub struct Answer {
     /// A count, a truth, a list of values, a description.
     pub value: Option<Json<'static>>,
     /// Grains by the value of a field, in the order of the values.
-    pub groups: Option<Vec<(String, Vec<Entry>)>>,
+    pub groups: Option<Vec<(String, Vec<ResultEntry>)>>,
     /// The branch of a COALESCE that had grains, counted from 0.
     pub branch: Option<usize>,
     /// The grains in the format that `AS` names.
@@ -241,8 +241,8 @@ impl Answer {
     }
 }
 
-fn entries(list: &[Entry]) -> Json<'static> {
-    Json::Array(list.iter().map(Entry::to_json).collect())
+fn entries(list: &[ResultEntry]) -> Json<'static> {
+    Json::Array(list.iter().map(ResultEntry::to_json).collect())
 }
 
 /// An answer with what is told about every query.

@@ -11,7 +11,7 @@ use futures::future::join_all;
 
 use super::error::{ExecutionError, Result};
 use super::recall::{Grains, Scope, unbound};
-use super::{Answer, Hit, Reader, shown};
+use super::{Answer, Hit, QueryRun, response};
 use crate::cal::ast::*;
 use crate::cal::template::registry::Registry;
 use crate::cal::vocabulary::Format;
@@ -20,9 +20,9 @@ use crate::render::assemble::{Placed, auto_toon};
 use crate::render::{AssemblyInput, Layout, SourceInput, Template, assemble, stream};
 
 /// What a source yielded.
-type Yield = Result<Arc<Grains>>;
+type SourceResult = Result<Arc<Grains>>;
 
-impl Reader<'_, '_> {
+impl QueryRun<'_, '_> {
     pub(super) async fn assemble(&self, statement: &Assemble, scope: &Scope) -> Result<Answer> {
         // A template that isn't there is told before anything is read.
         let sections = sections(statement, &self.executor.templates())?;
@@ -34,8 +34,8 @@ impl Reader<'_, '_> {
             .sources
             .iter()
             .map(|source| self.source(source, &statement.options, scope));
-        let found: Vec<Yield> = join_all(running).await;
-        let mut warnings = shown::warnings(&options_without_dedup(&statement.options));
+        let found: Vec<SourceResult> = join_all(running).await;
+        let mut warnings = response::warnings(&options_without_dedup(&statement.options));
         warnings.extend(failures(statement, &found)?);
         let sources = statement
             .sources
@@ -65,7 +65,7 @@ impl Reader<'_, '_> {
         Ok(answer(statement, &input, &found, warnings))
     }
 
-    async fn source(&self, source: &Source, options: &[WithOption], scope: &Scope) -> Yield {
+    async fn source(&self, source: &Source, options: &[WithOption], scope: &Scope) -> SourceResult {
         match &source.body {
             SourceBody::Recall(recall) => Ok(Arc::new(
                 self.grains(&handed_down(recall, options), scope).await?,
@@ -136,13 +136,13 @@ pub(super) fn lets(query: &Query) -> Cow<'_, [Let]> {
 fn answer(
     statement: &Assemble,
     input: &AssemblyInput<'_, Hit>,
-    found: &[Yield],
+    found: &[SourceResult],
     warnings: Vec<Warning>,
 ) -> Answer {
     let assembled = assemble(input);
     let entry = |placed: &Placed| {
         let source = found.get(placed.source)?.as_ref().ok()?;
-        Some(shown::entry(
+        Some(response::entry(
             source.hits.get(placed.grain)?,
             None,
             &source.plain,
@@ -180,7 +180,7 @@ fn answer(
 ///
 /// # Errors
 /// E076 if all of them did; problems of the environment as they are.
-fn failures(statement: &Assemble, found: &[Yield]) -> Result<Vec<Warning>> {
+fn failures(statement: &Assemble, found: &[SourceResult]) -> Result<Vec<Warning>> {
     let mut warnings = Vec::new();
     let mut first = None;
     for (source, error) in statement

@@ -11,7 +11,7 @@ use datafusion::functions_nested::expr_fn::array_has;
 use datafusion::logical_expr::{Expr, cast, col, lit, when};
 use gristmill_schemas::columns::IdentityColumn;
 
-use super::functions;
+use super::blob_functions;
 use crate::cal::ast::Field;
 use crate::cal::fields::{FieldKind, KnownField, Source};
 
@@ -80,7 +80,7 @@ pub(super) fn single(field: KnownField) -> Expr {
         KnownField::ActionPhase => coalesce(vec![col("action_phase"), lit("complete")]),
         KnownField::ConsentAction => withdrawal(),
         KnownField::Context | KnownField::Purpose => {
-            functions::payload_text(field).call(vec![col(BLOB)])
+            blob_functions::payload_text(field).call(vec![col(BLOB)])
         }
         _ => match field.spec().source {
             Source::Payload([column, ..]) => col(*column),

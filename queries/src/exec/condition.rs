@@ -13,11 +13,11 @@ use datafusion::functions_nested::expr_fn::array_has_any;
 use datafusion::logical_expr::{Expr, col, in_list, lit, scalar_subquery};
 use datafusion::prelude::DataFrame;
 
+use super::blob_functions;
 use super::columns::{ADDRESS, BLOB, Column, instant, list_has};
-use super::domain::DomainTest;
+use super::domain_field::DomainPredicate;
 use super::error::Result;
-use super::functions;
-use super::stages::VALUE;
+use super::pipeline::VALUE;
 use crate::cal::ast::{Comparison, Condition, Field, Test, Value};
 use crate::cal::fields::{KnownField, stored_goal_state};
 use crate::cal::time::TimePoint;
@@ -34,11 +34,12 @@ pub(super) fn filter(condition: &Condition, now_ms: i64) -> Result<Option<Expr>>
     };
     let filter = match (column, &condition.test) {
         (Column::Domain(_), Test::Exclude(_)) => {
-            let test = functions::domain_test(DomainTest::new(condition)).call(vec![col(BLOB)]);
+            let test =
+                blob_functions::domain_test(DomainPredicate::new(condition)).call(vec![col(BLOB)]);
             test.is_not_false()
         }
         (Column::Domain(_), _) => {
-            functions::domain_test(DomainTest::new(condition)).call(vec![col(BLOB)])
+            blob_functions::domain_test(DomainPredicate::new(condition)).call(vec![col(BLOB)])
         }
         (Column::Text(expression), test) => text(condition, expression, test)?,
         (Column::Texts(list), test) => texts(condition, list, test)?,
@@ -98,7 +99,9 @@ fn spelled<'v>(field: &Field, value: &'v Value) -> Option<&'v str> {
 fn text(condition: &Condition, expression: Expr, test: &Test) -> Result<Expr> {
     let spelled = |value| spelled(&condition.field, value).ok_or_else(|| misfit(condition));
     Ok(match test {
-        Test::Compare(Comparison::Equal, Value::Hash(address)) => super::corpus::names(address),
+        Test::Compare(Comparison::Equal, Value::Hash(address)) => {
+            super::grain_reader::names(address)
+        }
         Test::Compare(Comparison::Equal, value) => expression.eq(lit(spelled(value)?)),
         Test::Compare(Comparison::NotEqual, value) => expression.not_eq(lit(spelled(value)?)),
         Test::In(crate::cal::ast::InSet::Values(values)) => {
@@ -237,7 +240,7 @@ pub(super) fn one_of(
             )?);
         }
         Some(Column::Texts(list)) => list,
-        Some(Column::Domain(field)) => functions::domain_texts(field).call(vec![col(BLOB)]),
+        Some(Column::Domain(field)) => blob_functions::domain_texts(field).call(vec![col(BLOB)]),
         _ => return Err(misfit(condition)),
     };
     let value = match &condition.field {

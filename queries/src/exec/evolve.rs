@@ -14,10 +14,10 @@ use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::grain::{EncodeOptions, EncodedGrain, Field, GrainType, encode_json};
 use gristmill_schemas::json::{Json, Object};
 
-use super::corpus::{NEW, no_such, target_address};
 use super::error::Result;
+use super::grain_reader::{NEW, no_such, target_address};
 use super::session::Session;
-use super::{Answer, Hit, Reader};
+use super::{Answer, Hit, QueryRun};
 use crate::cal::ast::{Add, Revert, SetClause, Supersede, Target, Value};
 use crate::cal::fields::{FieldKind, KnownField, Source, stored_goal_state};
 use crate::cal::time::TimePoint;
@@ -25,7 +25,7 @@ use crate::cal::{CalError, Code};
 
 /// The statements that append.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Evolution {
+pub enum WriteKind {
     /// A new grain.
     Add,
     /// A new version.
@@ -34,34 +34,34 @@ pub enum Evolution {
     Revert,
 }
 
-impl Evolution {
+impl WriteKind {
     fn name(self) -> &'static str {
         match self {
-            Evolution::Add => "add",
-            Evolution::Supersede => "supersede",
-            Evolution::Revert => "revert",
+            WriteKind::Add => "add",
+            WriteKind::Supersede => "supersede",
+            WriteKind::Revert => "revert",
         }
     }
 
     /// What the audit log calls it.
     pub fn action(self) -> &'static str {
         match self {
-            Evolution::Add => "cal.add",
-            Evolution::Supersede => "cal.supersede",
-            Evolution::Revert => "cal.revert",
+            WriteKind::Add => "cal.add",
+            WriteKind::Supersede => "cal.supersede",
+            WriteKind::Revert => "cal.revert",
         }
     }
 }
 
 /// A grain that a statement appends.
 #[derive(Debug, Clone)]
-pub struct Write {
+pub struct GrainWrite {
     /// The grain.
     pub grain: EncodedGrain,
     /// The grain that it supersedes.
     pub supersedes: Option<ContentAddress>,
     /// What kind of statement it is.
-    pub operation: Evolution,
+    pub operation: WriteKind,
 }
 
 /// What appends grains: the lake.
@@ -73,7 +73,7 @@ pub trait GrainWriter: Send + Sync {
     /// [`ExecutionError::Refused`](super::ExecutionError::Refused) if a policy or the rules of
     /// grains forbid it, [`ExecutionError::Engine`](super::ExecutionError::Engine) if the lake
     /// can't be written. Nothing was committed then.
-    async fn append(&self, write: Write) -> Result<()>;
+    async fn append(&self, write: GrainWrite) -> Result<()>;
 }
 
 /// Statements of one kind that a session may run in a minute.
@@ -91,11 +91,11 @@ pub(super) struct Quotas {
 }
 
 impl Quotas {
-    fn take(&mut self, operation: Evolution, now: Instant) -> Result<()> {
+    fn take(&mut self, operation: WriteKind, now: Instant) -> Result<()> {
         let (times, most, code) = match operation {
-            Evolution::Add => (&mut self.adds, ADDS, Code::E052),
-            Evolution::Supersede => (&mut self.supersedes, SUPERSEDES, Code::E043),
-            Evolution::Revert => (&mut self.reverts, REVERTS, Code::E043),
+            WriteKind::Add => (&mut self.adds, ADDS, Code::E052),
+            WriteKind::Supersede => (&mut self.supersedes, SUPERSEDES, Code::E043),
+            WriteKind::Revert => (&mut self.reverts, REVERTS, Code::E043),
         };
         while times
             .front()
@@ -143,15 +143,15 @@ const OF_ONE_VERSION: [&str; 13] = [
     "timestamp_ms",
 ];
 
-impl Reader<'_, '_> {
+impl QueryRun<'_, '_> {
     pub(super) async fn add(&self, add: &Add) -> Result<Answer> {
-        let session = self.corpus.session;
+        let session = self.reader.session;
         let mut fields = Object::new();
         fields.insert("type", add.grain_type.name());
         set(&mut fields, &add.set, session.now_ms)?;
         complete(&mut fields, add.grain_type, session);
         fields.insert("created_at", session.now_ms);
-        self.append(fields, None, Evolution::Add).await
+        self.append(fields, None, WriteKind::Add).await
     }
 
     pub(super) async fn supersede(&self, supersede: &Supersede) -> Result<Answer> {
@@ -169,21 +169,21 @@ impl Reader<'_, '_> {
             &target,
             target.address(),
             &supersede.reason,
-            self.corpus.session.now_ms,
+            self.reader.session.now_ms,
         );
-        set(&mut fields, &supersede.set, self.corpus.session.now_ms)?;
-        self.append(fields, Some(target.address()), Evolution::Supersede)
+        set(&mut fields, &supersede.set, self.reader.session.now_ms)?;
+        self.append(fields, Some(target.address()), WriteKind::Supersede)
             .await
     }
 
     pub(super) async fn revert(&self, revert: &Revert) -> Result<Answer> {
         let target = self.belief(&revert.target).await?;
         let links = self
-            .corpus
+            .reader
             .links(col(NEW).eq(lit(target.address())))
             .await?;
         let seen = self
-            .corpus
+            .reader
             .seen(links.iter().map(|(old, _)| old.clone()).collect())
             .await?;
         let mut before = links
@@ -196,7 +196,7 @@ impl Reader<'_, '_> {
         };
         let head = self.head(target.address().to_owned()).await?;
         let versions = self
-            .corpus
+            .reader
             .hits(vec![(before, 1.0), (head, 1.0)], None, &[])
             .await?;
         let [before, head] = versions.as_slice() else {
@@ -210,9 +210,9 @@ impl Reader<'_, '_> {
             before,
             head.address(),
             &revert.reason,
-            self.corpus.session.now_ms,
+            self.reader.session.now_ms,
         );
-        self.append(fields, Some(head.address()), Evolution::Revert)
+        self.append(fields, Some(head.address()), WriteKind::Revert)
             .await
     }
 
@@ -224,12 +224,12 @@ impl Reader<'_, '_> {
     async fn belief(&self, target: &Target) -> Result<Hit> {
         let address = target_address(target)?;
         let found = self
-            .corpus
+            .reader
             .look_up(address)
             .await?
             .ok_or_else(|| no_such(address))?;
         let hit = self
-            .corpus
+            .reader
             .hits(vec![(found, 1.0)], None, &[])
             .await?
             .pop()
@@ -267,7 +267,7 @@ impl Reader<'_, '_> {
     }
 
     /// Counts a write against what the session may write in a minute.
-    fn take_quota(&self, operation: Evolution) -> Result<()> {
+    fn take_quota(&self, operation: WriteKind) -> Result<()> {
         let mut quotas = self
             .executor
             .quotas
@@ -280,7 +280,7 @@ impl Reader<'_, '_> {
         &self,
         fields: Object<'static>,
         supersedes: Option<&str>,
-        operation: Evolution,
+        operation: WriteKind,
     ) -> Result<Answer> {
         let Some(writer) = &self.executor.writer else {
             return Err(CalError::new(Code::E044, "The session has nothing to write to.").into());
@@ -291,7 +291,7 @@ impl Reader<'_, '_> {
         self.take_quota(operation)?;
         let address = grain.address.to_string();
         writer
-            .append(Write {
+            .append(GrainWrite {
                 grain,
                 supersedes,
                 operation,
@@ -316,7 +316,7 @@ fn written(json: Json<'static>, address: String, supersedes: Option<ContentAddre
     if let Some(reason) = grain.get(JUSTIFICATION) {
         told.insert(JUSTIFICATION, reason.clone());
     }
-    let entry = super::Entry {
+    let entry = super::ResultEntry {
         grain,
         score: 1.0,
         matched_fields: Vec::new(),
@@ -466,19 +466,19 @@ mod tests {
         let mut quotas = Quotas::default();
         let start = Instant::now();
         for _ in 0..REVERTS {
-            quotas.take(Evolution::Revert, start).unwrap();
+            quotas.take(WriteKind::Revert, start).unwrap();
         }
         assert_eq!(
-            quotas.take(Evolution::Revert, start).unwrap_err().code(),
+            quotas.take(WriteKind::Revert, start).unwrap_err().code(),
             "CAL-E043"
         );
-        quotas.take(Evolution::Supersede, start).unwrap();
-        quotas.take(Evolution::Revert, start + MINUTE).unwrap();
+        quotas.take(WriteKind::Supersede, start).unwrap();
+        quotas.take(WriteKind::Revert, start + MINUTE).unwrap();
         for _ in 0..ADDS {
-            quotas.take(Evolution::Add, start).unwrap();
+            quotas.take(WriteKind::Add, start).unwrap();
         }
         assert_eq!(
-            quotas.take(Evolution::Add, start).unwrap_err().code(),
+            quotas.take(WriteKind::Add, start).unwrap_err().code(),
             "CAL-E052"
         );
     }

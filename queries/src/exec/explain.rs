@@ -8,15 +8,15 @@ use gristmill_schemas::json::{Json, Object};
 
 use super::assembly::handed_down;
 use super::error::Result;
+use super::pipeline::Pipeline;
 use super::recall::Scope;
-use super::stages::Flow;
-use super::{Answer, Reader};
+use super::{Answer, QueryRun};
 use crate::cal::ast::*;
 use crate::cal::desugar::desugar;
 use crate::render::budget::{allocate, budget_of, priority_order};
 use crate::sql::index_notes;
 
-impl Reader<'_, '_> {
+impl QueryRun<'_, '_> {
     pub(super) async fn explain(
         &self,
         explained: &Explainable,
@@ -131,9 +131,9 @@ impl Reader<'_, '_> {
 
     /// The query without shortcuts, and the plan that DataFusion would run.
     async fn explain_recall(&self, recall: &Recall, scope: &Scope) -> Result<Object<'static>> {
-        let plain = desugar(recall, self.corpus.session.user.as_deref())?;
+        let plain = desugar(recall, self.reader.session.user.as_deref())?;
         let planned = self.planner.plan(recall, scope).await?;
-        let flow = Flow::new(planned.matched)
+        let flow = Pipeline::new(planned.matched)
             .through(&planned.stages)?
             .finish()?;
         let mut plan = Object::new();
@@ -144,7 +144,7 @@ impl Reader<'_, '_> {
         let frame = flow.into_frame();
         // What the indexes spare is counted over the whole lake, so only who sees all of it is
         // shown that.
-        let indexes = match self.corpus.session.namespace {
+        let indexes = match self.reader.session.namespace {
             None => index_notes(&frame.clone().create_physical_plan().await?),
             Some(_) => Vec::new(),
         };

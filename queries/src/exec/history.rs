@@ -7,23 +7,23 @@ use gristmill_schemas::json::{Json, Object};
 
 use super::columns::{ADDRESS, SCORE, instant};
 use super::condition::among;
-use super::corpus::{NEW, OLD};
 use super::error::Result;
+use super::grain_reader::{NEW, OLD};
 use super::recall::{unbound, within};
-use super::{Answer, Hit, Reader, shown};
+use super::{Answer, Hit, QueryRun, response};
 use crate::cal::ast::{History, NamespaceScope, Target, Value};
 use crate::cal::limits::{MAX_CHAIN, MAX_HISTORY_VERSIONS};
 use crate::cal::time::TimePoint;
 use crate::cal::{CalError, Code};
 
 /// Versions of a grain, by their addresses.
-pub(super) struct Chain {
+pub(super) struct VersionChain {
     versions: BTreeSet<String>,
     /// Who was superseded by whom.
     links: BTreeSet<(String, String)>,
 }
 
-impl Chain {
+impl VersionChain {
     /// Adds a link; answers those of its ends that are new.
     fn add(&mut self, (old, new): (String, String)) -> Vec<String> {
         let ends = [old.clone(), new.clone()];
@@ -49,7 +49,7 @@ impl Chain {
     }
 }
 
-impl Reader<'_, '_> {
+impl QueryRun<'_, '_> {
     pub(super) async fn history(&self, history: &History) -> Result<Answer> {
         match history {
             History::Versions { target, diff: None } => self.versions(target).await,
@@ -70,37 +70,37 @@ impl Reader<'_, '_> {
     }
 
     async fn versions(&self, target: &Target) -> Result<Answer> {
-        let start = self.corpus.resolve(target).await?;
+        let start = self.reader.resolve(target).await?;
         let versions: Vec<String> = self.chain(start).await?.versions.into_iter().collect();
         self.newest_first(among(&versions)).await
     }
 
     /// What supersession links with `start`, whichever version of the chain it is. The whole chain:
     /// which of its versions are the newest is known only then.
-    pub(super) async fn chain(&self, start: String) -> Result<Chain> {
-        let fates = self.corpus.fates(true).await?;
-        let mut chain = Chain {
+    pub(super) async fn chain(&self, start: String) -> Result<VersionChain> {
+        let states = self.reader.lifecycle_states(false).await?;
+        let mut chain = VersionChain {
             versions: BTreeSet::from([start.clone()]),
             links: BTreeSet::new(),
         };
         let mut frontier = vec![start];
         // What is held in memory leads along the chain without a query for each link. The queries
         // find what isn't held: all branches of a chain that forks, and the chains of a lake whose
-        // fates are too many.
+        // states are too many.
         while !frontier.is_empty() && chain.is_whole() {
-            if let Some(fates) = &fates {
-                let reached: Vec<String> = match self.corpus.session.namespace {
+            if let Some(states) = &states {
+                let reached: Vec<String> = match self.reader.session.namespace {
                     None => Vec::new(),
-                    Some(_) => fates.linked(
+                    Some(_) => states.linked(
                         frontier.clone(),
                         &mut chain.versions.clone(),
                         MAX_CHAIN,
                         |_| true,
                     ),
                 };
-                let seen = self.corpus.seen(reached).await?;
+                let seen = self.reader.seen(reached).await?;
                 let may = |address: &str| seen.as_ref().is_none_or(|seen| seen.contains(address));
-                frontier = fates.linked(frontier, &mut chain.versions, MAX_CHAIN, may);
+                frontier = states.linked(frontier, &mut chain.versions, MAX_CHAIN, may);
             }
             let listed = |column: &str| {
                 in_list(
@@ -109,7 +109,7 @@ impl Reader<'_, '_> {
                     false,
                 )
             };
-            let links = self.corpus.links(listed(OLD).or(listed(NEW))).await?;
+            let links = self.reader.links(listed(OLD).or(listed(NEW))).await?;
             let links: Vec<_> = links
                 .into_iter()
                 .filter_map(|(old, new)| Some((old, new?)))
@@ -118,7 +118,7 @@ impl Reader<'_, '_> {
                 .iter()
                 .flat_map(|(old, new)| [old.clone(), new.clone()])
                 .collect();
-            let seen = self.corpus.seen(ends).await?;
+            let seen = self.reader.seen(ends).await?;
             let may = |(old, new): &(String, String)| {
                 seen.as_ref()
                     .is_none_or(|seen| seen.contains(old) && seen.contains(new))
@@ -148,14 +148,14 @@ impl Reader<'_, '_> {
             )),
         };
         let mut filter = is("subject", subject)?.and(is("relation", relation)?);
-        if let Some(within) = within(namespace, self.corpus.session.namespace.is_some()) {
+        if let Some(within) = within(namespace, self.reader.session.namespace.is_some()) {
             filter = filter.and(within);
         }
         if let Some(text) = as_of {
             let point = TimePoint::parse(text)
                 .ok_or_else(|| CalError::new(Code::E020, format!("\"{text}\" is not a time.")))?;
             filter = filter
-                .and(col("created_at").lt_eq(instant(point.resolve(self.corpus.session.now_ms))));
+                .and(col("created_at").lt_eq(instant(point.resolve(self.reader.session.now_ms))));
         }
         self.newest_first(filter).await
     }
@@ -163,7 +163,7 @@ impl Reader<'_, '_> {
     /// The visible grains for which `filter` holds, newest first, as many as HISTORY shows; counted
     /// in full.
     async fn newest_first(&self, filter: Expr) -> Result<Answer> {
-        let matched = self.corpus.visible().await?.filter(filter)?;
+        let matched = self.reader.visible().await?.filter(filter)?;
         let order = vec![
             col("created_at").sort(false, false),
             col(ADDRESS).sort(true, false),
@@ -174,18 +174,18 @@ impl Reader<'_, '_> {
             col("created_at"),
         ])?;
         let found = self
-            .corpus
+            .reader
             .found(page.sort(order)?.limit(0, Some(MAX_HISTORY_VERSIONS))?)
             .await?;
         let total = match found.len() {
             MAX_HISTORY_VERSIONS => {
-                self.corpus
+                self.reader
                     .count(matched.select(vec![col(ADDRESS)])?)
                     .await?
             }
             fewer => fewer as u64,
         };
-        let hits = self.corpus.hits(found, None, &[]).await?;
+        let hits = self.reader.hits(found, None, &[]).await?;
         Ok(Answer {
             results: hits.iter().map(version).collect(),
             total,
@@ -195,11 +195,11 @@ impl Reader<'_, '_> {
 
     async fn difference(&self, target: &Target, other: &Target) -> Result<Answer> {
         let (from, to) = (
-            self.corpus.resolve(target).await?,
-            self.corpus.resolve(other).await?,
+            self.reader.resolve(target).await?,
+            self.reader.resolve(other).await?,
         );
         let hits = self
-            .corpus
+            .reader
             .hits(vec![(from, 1.0), (to, 1.0)], None, &[])
             .await?;
         let changes = match hits.as_slice() {
@@ -218,8 +218,8 @@ impl Reader<'_, '_> {
 }
 
 /// A version, with what took its place.
-fn version(hit: &Hit) -> super::Entry {
-    let mut entry = shown::plain_entry(hit);
+fn version(hit: &Hit) -> super::ResultEntry {
+    let mut entry = response::plain_entry(hit);
     entry.notes.insert(
         "superseded_by",
         hit.superseded_by.clone().map_or(Json::Null, Json::from),

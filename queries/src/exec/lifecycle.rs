@@ -21,13 +21,13 @@ use super::columns::ADDRESS;
 use super::error::Result;
 use crate::sql::lifecycle::status_query;
 
-/// Events of which grains' fates are held at most; a grain of which something is said takes about
+/// Events of which grains' states are held at most; a grain of which something is said takes about
 /// 100 bytes.
 const MOST: usize = 2_000_000;
 
 /// What became of one grain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Fate {
+pub(super) struct LifecycleState {
     /// It was superseded or it expired.
     ended: bool,
     /// What took its place, if that is the address of a grain.
@@ -40,33 +40,38 @@ pub(super) struct Fate {
 
 /// What became of the grains of a lake.
 #[derive(Debug, Default)]
-pub(super) struct Fates {
-    of: HashMap<ContentAddress, Fate>,
+pub(super) struct LifecycleStates {
+    of: HashMap<ContentAddress, LifecycleState>,
     /// The verification statuses.
     statuses: Vec<String>,
     /// Supersessions from the newer grain to the older, in order: made when first asked for.
     back: OnceLock<Vec<(ContentAddress, ContentAddress)>>,
 }
 
-/// What a context keeps of the fates of its grains: nothing yet, all of them, or that there are too
+/// What a context keeps of the states of its grains: nothing yet, all of them, or that there are too
 /// many.
 #[derive(Debug, Default)]
-pub(crate) struct FateCache(OnceCell<Option<Arc<Fates>>>);
+pub(crate) struct LifecycleCache(OnceCell<Option<Arc<LifecycleStates>>>);
 
-impl FateCache {
-    /// The fates of the grains of `context`; `None` if there are too many to hold.
-    pub(super) async fn get(&self, context: &SessionContext) -> Result<Option<Arc<Fates>>> {
+impl LifecycleCache {
+    /// The states of the grains of `context`; `None` if there are too many to hold.
+    pub(super) async fn get(
+        &self,
+        context: &SessionContext,
+    ) -> Result<Option<Arc<LifecycleStates>>> {
         let read = || async { Ok::<_, super::ExecutionError>(read(context).await?.map(Arc::new)) };
         Ok(self.0.get_or_try_init(read).await?.clone())
     }
 }
 
 /// Everything that says something, if it isn't too much.
-async fn read(context: &SessionContext) -> Result<Option<Fates>> {
+async fn read(context: &SessionContext) -> Result<Option<LifecycleStates>> {
     if events(context).await? > MOST as u64 {
         return Ok(None);
     }
-    Fates::of_rows(fold(context).await?).await.map(Some)
+    LifecycleStates::of_rows(fold(context).await?)
+        .await
+        .map(Some)
 }
 
 /// The fold as CAL needs it: `content_address`, `superseded_by`, `ended`, `contradicted`,
@@ -87,22 +92,22 @@ async fn events(context: &SessionContext) -> Result<u64> {
     Ok(count.map_or(0, |count| count.as_primitive::<UInt64Type>().value(0)))
 }
 
-impl Fates {
-    /// The fates that the rows of a [`fold`] tell.
-    pub(super) async fn of_rows(fold: DataFrame) -> Result<Fates> {
-        let mut fates = Fates::default();
+impl LifecycleStates {
+    /// The states that the rows of a [`fold`] tell.
+    pub(super) async fn of_rows(fold: DataFrame) -> Result<LifecycleStates> {
+        let mut states = LifecycleStates::default();
         let mut places: HashMap<String, u32> = HashMap::new();
         let mut rows = fold.execute_stream().await?;
         while let Some(batch) = rows.next().await {
-            fates.add(&batch?, &mut places)?;
+            states.add(&batch?, &mut places)?;
         }
-        fates.statuses = vec![String::new(); places.len()];
+        states.statuses = vec![String::new(); places.len()];
         for (status, place) in places {
-            if let Some(own) = fates.statuses.get_mut(place as usize) {
+            if let Some(own) = states.statuses.get_mut(place as usize) {
                 *own = status;
             }
         }
-        Ok(fates)
+        Ok(states)
     }
 
     fn add(&mut self, batch: &RecordBatch, places: &mut HashMap<String, u32>) -> Result<()> {
@@ -120,7 +125,7 @@ impl Fates {
                 let next = places.len() as u32;
                 *places.entry(statuses.value(row).to_owned()).or_insert(next)
             });
-            let fate = Fate {
+            let state = LifecycleState {
                 ended: ended.value(row),
                 successor: successors
                     .is_valid(row)
@@ -130,8 +135,8 @@ impl Fates {
                 verification: status,
             };
             // Reading a grain is an event too, but nothing became of it.
-            if fate != Fate::default() {
-                self.of.insert(address, fate);
+            if state != LifecycleState::default() {
+                self.of.insert(address, state);
             }
         }
         Ok(())
@@ -143,10 +148,10 @@ impl Fates {
     }
 
     /// What became of `address`; the default for a grain of which nothing is said.
-    pub(super) fn of(&self, address: &str) -> Fate {
+    pub(super) fn of(&self, address: &str) -> LifecycleState {
         // Most lakes say nothing of most grains, and an address is long to read.
         if self.is_empty() {
-            return Fate::default();
+            return LifecycleState::default();
         }
         address
             .parse()
@@ -173,7 +178,7 @@ impl Fates {
             let Ok(address) = address.parse::<ContentAddress>() else {
                 continue;
             };
-            let successor = self.of.get(&address).and_then(|fate| fate.successor);
+            let successor = self.of.get(&address).and_then(|state| state.successor);
             let near = successor
                 .into_iter()
                 .chain(self.predecessors(address))
@@ -189,7 +194,7 @@ impl Fates {
             let links = self
                 .of
                 .iter()
-                .filter_map(|(old, fate)| Some((fate.successor?, *old)));
+                .filter_map(|(old, state)| Some((state.successor?, *old)));
             let mut links: Vec<_> = links.collect();
             links.sort_unstable();
             links
@@ -202,45 +207,45 @@ impl Fates {
             .map(|(_, old)| *old)
     }
 
-    /// The verification status that `fate` says.
-    pub(super) fn verification(&self, fate: Fate) -> Option<&str> {
+    /// The verification status that `state` says.
+    pub(super) fn verification(&self, state: LifecycleState) -> Option<&str> {
         self.statuses
-            .get(fate.verification? as usize)
+            .get(state.verification? as usize)
             .map(String::as_str)
     }
 }
 
 /// Whether the grain of a row was superseded or expired.
-pub(super) fn is_superseded(fates: Arc<Fates>) -> Expr {
+pub(super) fn is_superseded(states: Arc<LifecycleStates>) -> Expr {
     told("is_superseded", DataType::Boolean, move |addresses| {
         Arc::new(
             addresses
                 .iter()
-                .map(|address| Some(fates.of(address?).ended))
+                .map(|address| Some(states.of(address?).ended))
                 .collect::<BooleanArray>(),
         )
     })
 }
 
 /// Whether the grain of a row was contradicted.
-pub(super) fn is_contradicted(fates: Arc<Fates>) -> Expr {
+pub(super) fn is_contradicted(states: Arc<LifecycleStates>) -> Expr {
     told("is_contradicted", DataType::Boolean, move |addresses| {
         Arc::new(
             addresses
                 .iter()
-                .map(|address| Some(fates.of(address?).contradicted))
+                .map(|address| Some(states.of(address?).contradicted))
                 .collect::<BooleanArray>(),
         )
     })
 }
 
 /// The verification status of the grain of a row.
-pub(super) fn verification_status(fates: Arc<Fates>) -> Expr {
+pub(super) fn verification_status(states: Arc<LifecycleStates>) -> Expr {
     told("verification_status", DataType::Utf8, move |addresses| {
         Arc::new(
             addresses
                 .iter()
-                .map(|address| fates.verification(fates.of(address?)))
+                .map(|address| states.verification(states.of(address?)))
                 .collect::<StringArray>(),
         )
     })

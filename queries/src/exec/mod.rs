@@ -4,13 +4,13 @@
 //! | module | what it answers |
 //! |---|---|
 //! | [`session`] | who asks, and what may they do? |
-//! | `corpus` | which grains can they see, and how are grains fetched? |
+//! | `grain_reader` | which grains can they see, and how are grains fetched? |
 //! | `lifecycle` | what became of grains? |
 //! | `columns`, `functions` | where is a field of CAL in a row? |
 //! | `condition`, `domain` | which rows pass a condition? |
-//! | `recall`, `stages`, `search`, `thread` | what is the plan of a RECALL? |
+//! | `recall`, `pipeline`, `search`, `thread` | what is the plan of a RECALL? |
 //! | `set`, `history`, `assembly`, `explain` | what do the other statements do? |
-//! | `matching` | which grains does a rule match, however many? |
+//! | `rule` | which grains does a rule match, however many? |
 //! | [`evolve`], [`writer`] | what do statements append, and where to? |
 //! | [`answer`] | how is it told? |
 //! | [`error`] | why is there no answer? |
@@ -22,24 +22,24 @@
 
 pub mod answer;
 mod assembly;
+mod blob_functions;
 mod columns;
 mod condition;
-mod corpus;
-mod domain;
+mod domain_field;
 pub mod error;
 pub mod evolve;
 mod explain;
-mod functions;
+mod grain_reader;
 mod history;
 mod lifecycle;
-mod matching;
+mod message_thread;
+mod pipeline;
 mod recall;
-mod search;
+mod response;
+mod rule;
+mod search_statistics;
 pub mod session;
-mod set;
-mod shown;
-mod stages;
-mod thread;
+mod set_operation;
 pub mod writer;
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -48,10 +48,10 @@ use std::time::{Duration, Instant};
 use datafusion::prelude::SessionContext;
 use gristmill_schemas::json::{Json, Object};
 
-pub use answer::{Answer, Entry, Hit, Response};
+pub use answer::{Answer, Hit, Response, ResultEntry};
 pub use error::{ExecutionError, Result};
-pub use evolve::{Evolution, GrainWriter, Write};
-pub use matching::matching;
+pub use evolve::{GrainWrite, GrainWriter, WriteKind};
+pub use rule::plan_rule;
 pub use session::Session;
 pub use writer::LakeWriter;
 
@@ -62,11 +62,11 @@ use crate::cal::{
     Bindings, CalError, Code, Effect, Options, Parsed, Shape, bind, describe, from_json_bytes,
     parse_bytes, query_hash, shape,
 };
-use corpus::Corpus;
-pub(crate) use functions::words_of;
-pub(crate) use lifecycle::FateCache;
-use recall::{Grains, Planned, Planner, Scope};
-use stages::{Flow, VALUE};
+pub(crate) use blob_functions::search_terms_of;
+use grain_reader::GrainReader;
+pub(crate) use lifecycle::LifecycleCache;
+use pipeline::{Pipeline, VALUE};
+use recall::{Grains, RecallPlan, RecallPlanner, Scope};
 
 /// Executes CAL for one session.
 pub struct Executor {
@@ -75,7 +75,7 @@ pub struct Executor {
     templates: Mutex<Registry>,
     writer: Option<Arc<dyn GrainWriter>>,
     quotas: Mutex<evolve::Quotas>,
-    fates: Arc<FateCache>,
+    lifecycle: Arc<LifecycleCache>,
 }
 
 impl Executor {
@@ -83,7 +83,7 @@ impl Executor {
     /// writer.
     pub fn new(context: SessionContext, session: Session) -> Executor {
         Executor {
-            fates: fates_in(&context),
+            lifecycle: lifecycle_cache_of(&context),
             context,
             session,
             templates: Mutex::new(Registry::new()),
@@ -100,7 +100,7 @@ impl Executor {
 
     /// Reads other tables from now on: those of a newer version of the lake.
     pub fn set_context(&mut self, context: SessionContext) {
-        self.fates = fates_in(&context);
+        self.lifecycle = lifecycle_cache_of(&context);
         self.context = context;
     }
 
@@ -150,12 +150,12 @@ impl Executor {
             // write.
             evolve::allowed(&self.session, self.writer.is_some())?;
         }
-        let corpus = Corpus::new(&self.context, &self.session, &self.fates);
+        let reader = GrainReader::new(&self.context, &self.session, &self.lifecycle);
         if reads(&query.statement) {
-            corpus.open().await?;
+            reader.open().await?;
         }
         let limit = self.time_limit(&query.statement);
-        let answer = match tokio::time::timeout(limit, self.query(&corpus, query)).await {
+        let answer = match tokio::time::timeout(limit, self.query(&reader, query)).await {
             Ok(answer) => answer?,
             Err(_) => return Err(too_slow(&query.statement, limit).into()),
         };
@@ -164,7 +164,7 @@ impl Executor {
             tier: query.statement.effect().tier(),
             query_hash: query_hash(query),
             duration_ms: u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX),
-            grains_scanned: corpus.scanned(),
+            grains_scanned: reader.scanned(),
             answer,
         })
     }
@@ -176,12 +176,15 @@ impl Executor {
         }
     }
 
-    async fn query(&self, corpus: &Corpus<'_>, query: &Query) -> Result<Answer> {
-        let asks = !matches!(query.statement, Statement::Explain(_));
-        let reader = Reader {
+    async fn query(&self, reader: &GrainReader<'_>, query: &Query) -> Result<Answer> {
+        let explain_only = matches!(query.statement, Statement::Explain(_));
+        let reader = QueryRun {
             executor: self,
-            corpus,
-            planner: Planner { corpus, asks },
+            reader,
+            planner: RecallPlanner {
+                reader,
+                explain_only,
+            },
         };
         let lets = assembly::lets(query);
         let scope = reader.bindings(&lets, &Scope::default()).await?;
@@ -263,7 +266,7 @@ impl Executor {
 
 /// What all executors over a lake's context know together; an executor over other tables knows it
 /// alone.
-fn fates_in(context: &SessionContext) -> Arc<FateCache> {
+fn lifecycle_cache_of(context: &SessionContext) -> Arc<LifecycleCache> {
     context
         .state_ref()
         .read()
@@ -303,13 +306,13 @@ fn too_slow(statement: &Statement, limit: Duration) -> CalError {
 }
 
 /// One query that is being run.
-struct Reader<'r, 'e> {
+struct QueryRun<'r, 'e> {
     executor: &'r Executor,
-    corpus: &'r Corpus<'e>,
-    planner: Planner<'r, 'e>,
+    reader: &'r GrainReader<'e>,
+    planner: RecallPlanner<'r, 'e>,
 }
 
-impl Reader<'_, '_> {
+impl QueryRun<'_, '_> {
     /// What LETs bind, on top of what is bound `outside`.
     async fn bindings(&self, lets: &[Let], outside: &Scope) -> Result<Scope> {
         let mut scope = outside.clone();
@@ -319,7 +322,7 @@ impl Reader<'_, '_> {
                     let values = self.planner.values(&binding.query, extract, &scope).await?;
                     scope.values.insert(binding.name.clone(), values);
                 }
-                None if self.planner.asks => {
+                None if !self.planner.explain_only => {
                     let grains = self.grains(&binding.query, &scope).await?;
                     scope.grains.insert(binding.name.clone(), Arc::new(grains));
                 }
@@ -345,68 +348,68 @@ impl Reader<'_, '_> {
                 .into());
         }
         let planned = self.planner.plan(recall, scope).await?;
-        let flow = Flow::new(planned.matched.clone())
+        let flow = Pipeline::new(planned.matched.clone())
             .through(&planned.stages)?
             .finish()?;
         let hits = self.hits_of(flow, &planned).await?;
         Ok(Grains {
-            hits: shown::diverse(hits, &recall.options)?,
+            hits: response::diverse(hits, &recall.options)?,
             plain: planned.plain,
         })
     }
 
-    async fn hits_of(&self, flow: Flow, planned: &Planned) -> Result<Vec<Hit>> {
-        let found = self.corpus.found(flow.into_frame()).await?;
-        self.corpus
+    async fn hits_of(&self, flow: Pipeline, planned: &RecallPlan) -> Result<Vec<Hit>> {
+        let found = self.reader.found(flow.into_frame()).await?;
+        self.reader
             .hits(found, planned.terms.as_ref(), &planned.fields)
             .await
     }
 
     async fn recall(&self, recall: &Recall, scope: &Scope) -> Result<Answer> {
         let planned = self.planner.plan(recall, scope).await?;
-        let flow = Flow::new(planned.matched.clone())
+        let flow = Pipeline::new(planned.matched.clone())
             .through(&planned.stages)?
             .finish()?;
         let mut answer = Answer {
-            warnings: shown::warnings(&recall.options),
+            warnings: response::warnings(&recall.options),
             ..Answer::default()
         };
         match flow.shape {
             Shape::Count => {
                 answer.value = Some(Json::from(self.counted(flow).await?));
-                answer.total = self.corpus.count(planned.matched).await?;
+                answer.total = self.reader.count(planned.matched).await?;
             }
             Shape::Values => {
-                let values = self.corpus.texts(flow.into_frame(), VALUE).await?;
+                let values = self.reader.texts(flow.into_frame(), VALUE).await?;
                 answer.value = Some(Json::Array(values.into_iter().map(Json::from).collect()));
-                answer.total = self.corpus.count(planned.matched).await?;
+                answer.total = self.reader.count(planned.matched).await?;
             }
             Shape::FirstValue => {
                 let first = self
-                    .corpus
+                    .reader
                     .texts(flow.into_frame(), VALUE)
                     .await?
                     .into_iter()
                     .next();
                 answer.value = Some(first.map_or(Json::Null, Json::from));
-                answer.total = self.corpus.count(planned.matched).await?;
+                answer.total = self.reader.count(planned.matched).await?;
             }
             Shape::Groups => {
                 answer.groups = Some(self.groups(flow, recall, &planned).await?);
-                answer.total = self.corpus.count(planned.matched).await?;
+                answer.total = self.reader.count(planned.matched).await?;
             }
             Shape::Grains | Shape::First => {
                 let bound = (flow.most, flow.skips);
-                let found = self.corpus.found(flow.into_frame()).await?;
+                let found = self.reader.found(flow.into_frame()).await?;
                 // Grains are read by tasks of their own while the matches are counted.
                 let total = self.total(bound, found.len() as u64, &planned);
                 let hits = self
-                    .corpus
+                    .reader
                     .hits(found, planned.terms.as_ref(), &planned.fields);
                 let (hits, total) = tokio::try_join!(hits, total)?;
                 answer.total = total;
-                let hits = shown::diverse(hits, &recall.options)?;
-                shown::fill(
+                let hits = response::diverse(hits, &recall.options)?;
+                response::fill(
                     &mut answer,
                     &hits,
                     recall,
@@ -423,17 +426,20 @@ impl Reader<'_, '_> {
         &self,
         (most, skips): (Option<u64>, bool),
         found: u64,
-        planned: &Planned,
+        planned: &RecallPlan,
     ) -> Result<u64> {
         match most {
             Some(most) if found < most && !skips => Ok(found),
-            _ => self.corpus.count(planned.matched.clone()).await,
+            _ => self.reader.count(planned.matched.clone()).await,
         }
     }
 
     /// The number in the one row of a counted flow.
-    async fn counted(&self, flow: Flow) -> Result<u64> {
-        let counts = self.corpus.texts(flow.into_frame(), stages::COUNT).await?;
+    async fn counted(&self, flow: Pipeline) -> Result<u64> {
+        let counts = self
+            .reader
+            .texts(flow.into_frame(), pipeline::COUNT)
+            .await?;
         Ok(counts
             .first()
             .and_then(|count| count.parse().ok())
@@ -443,23 +449,23 @@ impl Reader<'_, '_> {
     /// Grains by the value of a field, values in order.
     async fn groups(
         &self,
-        flow: Flow,
+        flow: Pipeline,
         recall: &Recall,
-        planned: &Planned,
-    ) -> Result<Vec<(String, Vec<Entry>)>> {
+        planned: &RecallPlan,
+    ) -> Result<Vec<(String, Vec<ResultEntry>)>> {
         let Some(field) = flow.group else {
             return Ok(Vec::new());
         };
         let hits = self.hits_of(flow, planned).await?;
-        let fields = shown::selected(recall);
-        let mut groups: std::collections::BTreeMap<String, Vec<Entry>> =
+        let fields = response::selected(recall);
+        let mut groups: std::collections::BTreeMap<String, Vec<ResultEntry>> =
             std::collections::BTreeMap::new();
         for hit in &hits {
             if let Some(value) = crate::render::value::value_of(hit, &field.into()) {
                 let value = value
                     .as_str()
                     .map_or_else(|| value.to_canonical_string(), str::to_owned);
-                groups.entry(value).or_default().push(shown::entry(
+                groups.entry(value).or_default().push(response::entry(
                     hit,
                     fields.as_deref(),
                     &planned.plain,
@@ -470,9 +476,9 @@ impl Reader<'_, '_> {
     }
 
     async fn exists(&self, exists: &Exists) -> Result<Answer> {
-        let address = corpus::target_address(&exists.target)?;
+        let address = grain_reader::target_address(&exists.target)?;
         Ok(Answer::of_value(
-            self.corpus.look_up(address).await?.is_some(),
+            self.reader.look_up(address).await?.is_some(),
         ))
     }
 

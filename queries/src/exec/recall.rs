@@ -19,10 +19,10 @@ use gristmill_schemas::grain::Field as GrainField;
 use super::answer::Hit;
 use super::columns::{ADDRESS, BLOB, SCORE, key_name, needs_state, single};
 use super::condition;
-use super::corpus::Corpus;
 use super::error::Result;
-use super::stages::{Flow, VALUE, keys};
-use super::{functions, search, thread};
+use super::grain_reader::GrainReader;
+use super::pipeline::{Pipeline, VALUE, keys};
+use super::{blob_functions, message_thread, search_statistics};
 use crate::cal::ast::*;
 use crate::cal::desugar::{Desugared, desugar};
 use crate::cal::fields::{FieldKind, KnownField};
@@ -45,7 +45,7 @@ pub(super) struct Grains {
 }
 
 /// A RECALL that is ready to run.
-pub(super) struct Planned {
+pub(super) struct RecallPlan {
     /// Every match: address, score and keys.
     pub(super) matched: DataFrame,
     /// What was searched for.
@@ -60,28 +60,30 @@ pub(super) struct Planned {
 
 /// Plans RECALLs. One that only explains asks the store nothing: where the plan depends on what is
 /// stored, it shows the plan for the usual case.
-pub(super) struct Planner<'p, 'e> {
-    pub(super) corpus: &'p Corpus<'e>,
-    /// The store may be asked.
-    pub(super) asks: bool,
+pub(super) struct RecallPlanner<'p, 'e> {
+    pub(super) reader: &'p GrainReader<'e>,
+    /// Planning reads nothing from the store.
+    pub(super) explain_only: bool,
 }
 
-impl<'p, 'e> Planner<'p, 'e> {
+impl<'p, 'e> RecallPlanner<'p, 'e> {
     /// Plans `recall`; ABOUT becomes a search if there is no such subject.
-    pub(super) async fn plan(&self, recall: &Recall, scope: &Scope) -> Result<Planned> {
+    pub(super) async fn plan(&self, recall: &Recall, scope: &Scope) -> Result<RecallPlan> {
         let Desugared {
             recall: plain,
             fallback,
             thread_from,
-        } = desugar(recall, self.corpus.session.user.as_deref())?;
+        } = desugar(recall, self.reader.session.user.as_deref())?;
         let thread = match &thread_from {
-            Some(address) => Some(thread::around(self.corpus, address, self.asks).await?),
+            Some(address) => {
+                Some(message_thread::around(self.reader, address, self.explain_only).await?)
+            }
             None => None,
         };
         let planned = self.matches(plain, thread.clone(), scope).await?;
         match fallback {
             Some(fallback)
-                if self.asks && self.corpus.is_empty(planned.matched.clone()).await? =>
+                if !self.explain_only && self.reader.is_empty(planned.matched.clone()).await? =>
             {
                 self.matches(fallback, thread, scope).await
             }
@@ -103,14 +105,19 @@ impl<'p, 'e> Planner<'p, 'e> {
                 span: query.span,
             });
             let planned = self.plan(&query, scope).await?;
-            Flow::new(planned.matched)
+            Pipeline::new(planned.matched)
                 .through(&planned.stages)?
                 .into_values()
         }
         .boxed()
     }
 
-    async fn matches(&self, plain: Recall, thread: Option<Expr>, scope: &Scope) -> Result<Planned> {
+    async fn matches(
+        &self,
+        plain: Recall,
+        thread: Option<Expr>,
+        scope: &Scope,
+    ) -> Result<RecallPlan> {
         let stages = plain.stages.clone();
         let keys = keys(&stages);
         let mut frame = self.candidates(&plain).await?;
@@ -124,7 +131,7 @@ impl<'p, 'e> Planner<'p, 'e> {
                 .iter()
                 .any(|condition| needs_state(&condition.field))
         {
-            frame = self.corpus.with_state(frame, self.asks).await?;
+            frame = self.reader.with_state(frame, self.explain_only).await?;
         }
         let mut terms = None;
         let mut scores = Vec::new();
@@ -158,18 +165,18 @@ impl<'p, 'e> Planner<'p, 'e> {
         }
         // A superseded grain is left out late, when few are left to ask about.
         if !plain.options.contains(&WithOption::Superseded) {
-            frame = self.corpus.current(frame, self.asks).await?;
+            frame = self.reader.current(frame, self.explain_only).await?;
         }
         let mut columns = vec![col(ADDRESS), score.alias(SCORE)];
         columns.extend(keys.iter().map(|key| single(*key).alias(key_name(*key))));
         let mut matched = frame.select(columns)?;
         for condition in &scores {
-            if let Some(filter) = condition::filter(condition, self.corpus.session.now_ms)? {
+            if let Some(filter) = condition::filter(condition, self.reader.session.now_ms)? {
                 matched = matched.filter(filter)?;
             }
         }
         let fields = fields_of(&plain.conditions);
-        Ok(Planned {
+        Ok(RecallPlan {
             matched,
             terms,
             fields,
@@ -180,14 +187,14 @@ impl<'p, 'e> Planner<'p, 'e> {
 
     /// The grains that conditions choose from.
     async fn candidates(&self, plain: &Recall) -> Result<DataFrame> {
-        let mut frame = self.corpus.visible().await?;
+        let mut frame = self.reader.visible().await?;
         if let Some(grain_type) = plain.grain_type {
             let byte = i16::from(grain_type as u8);
             frame = frame.filter(col(IdentityColumn::TypeByte.name()).eq(lit(byte)))?;
         }
         match within(
             plain.namespace.as_ref(),
-            self.corpus.session.namespace.is_some(),
+            self.reader.session.namespace.is_some(),
         ) {
             Some(filter) => Ok(frame.filter(filter)?),
             None => Ok(frame),
@@ -203,7 +210,7 @@ impl<'p, 'e> Planner<'p, 'e> {
         match (&condition.field, &condition.test) {
             (Field::Known(KnownField::Namespace), Test::Compare(_, Value::Text(namespace))) => {
                 // The session's namespace stands in the place of any that a statement names.
-                match self.corpus.session.namespace {
+                match self.reader.session.namespace {
                     Some(_) => Ok(frame),
                     None => Ok(frame.filter(col("namespace").eq(lit(namespace.as_str())))?),
                 }
@@ -211,16 +218,16 @@ impl<'p, 'e> Planner<'p, 'e> {
             (Field::Known(known), Test::Compare(_, Value::Text(text)))
                 if known.spec().kind == FieldKind::Search =>
             {
-                let words =
-                    functions::has_words(Terms::of(text), searched(*known)).call(vec![col(BLOB)]);
+                let words = blob_functions::has_words(Terms::of(text), searched(*known))
+                    .call(vec![col(BLOB)]);
                 Ok(frame.filter(words)?)
             }
             (Field::Known(KnownField::Hash), Test::Compare(_, Value::Hash(address)))
-                if self.asks =>
+                if !self.explain_only =>
             {
                 let named = match address.is_whole() {
                     true => Some(address.digits().to_owned()),
-                    false => self.corpus.look_up(address).await?,
+                    false => self.reader.look_up(address).await?,
                 };
                 Ok(frame.filter(
                     named.map_or_else(|| lit(false), |address| col(ADDRESS).eq(lit(address))),
@@ -240,7 +247,7 @@ impl<'p, 'e> Planner<'p, 'e> {
                 let values = self.members(values, scope)?;
                 condition::one_of(frame, condition, values)
             }
-            _ => match condition::filter(condition, self.corpus.session.now_ms)? {
+            _ => match condition::filter(condition, self.reader.session.now_ms)? {
                 Some(filter) => Ok(frame.filter(filter)?),
                 None => Err(CalError::new(
                     Code::E020,
@@ -273,7 +280,7 @@ impl<'p, 'e> Planner<'p, 'e> {
             }
         }
         if !literals.is_empty() {
-            plans.push(self.corpus.values(literals)?);
+            plans.push(self.reader.values(literals)?);
         }
         let mut plans = plans.into_iter();
         let first = plans
@@ -284,11 +291,11 @@ impl<'p, 'e> Planner<'p, 'e> {
 
     /// How well a grain fits a search, weighed by all grains that the session may see.
     async fn score(&self, terms: &Terms) -> Result<Expr> {
-        let statistics = match self.asks {
-            true => search::statistics(self.corpus, terms).await?,
-            false => gristmill_engine::text::Statistics::new(terms.words().len()),
+        let statistics = match self.explain_only {
+            false => search_statistics::search_statistics(self.reader, terms).await?,
+            true => gristmill_engine::text::Statistics::new(terms.words().len()),
         };
-        Ok(functions::score(terms.clone(), Scorer::new(&statistics)).call(vec![col(BLOB)]))
+        Ok(blob_functions::score(terms.clone(), Scorer::new(&statistics)).call(vec![col(BLOB)]))
     }
 }
 

@@ -6,7 +6,7 @@ use gristmill_engine::lake::Lake;
 use tokio::sync::Mutex;
 
 use super::error::{ExecutionError, Result};
-use super::evolve::{GrainWriter, Write};
+use super::evolve::{GrainWrite, GrainWriter};
 
 /// Appends to a lake, one statement after another.
 #[derive(Debug)]
@@ -26,7 +26,7 @@ impl LakeWriter {
 
 #[async_trait]
 impl GrainWriter for LakeWriter {
-    async fn append(&self, write: Write) -> Result<()> {
+    async fn append(&self, write: GrainWrite) -> Result<()> {
         let action = write.operation.action();
         let mut lake = self.0.lock().await;
         let answers = apply_requests(
@@ -54,7 +54,7 @@ impl GrainWriter for LakeWriter {
 }
 
 /// The operation that a statement is. It says for itself why: the reason is in the grain.
-fn request_of(write: Write) -> Request {
+fn request_of(write: GrainWrite) -> Request {
     let delivered = write.grain.blob;
     let operation = match write.supersedes {
         Some(target) => Operation::Supersede(target, delivered),

@@ -32,7 +32,7 @@ use super::finding::{Finding, RuleCount};
 use super::pack::{Check, Pack, Rule};
 use super::policy::{Policies, Verdict};
 use super::rows::{self, RowRules};
-use crate::exec::matching;
+use crate::exec::plan_rule;
 use crate::sql::{
     DataFusionError, LAKE_STORE, LakeTable, SqlOptions, lake_context, plan_query, user_message,
 };
@@ -476,7 +476,7 @@ async fn plan(context: &SessionContext, rule: &Rule, text: &str) -> Result<DataF
 async fn plan_recall(context: &SessionContext, rule: &Rule, text: &str) -> Result<DataFrame> {
     let fault = |problem: String| PackError::rule(&rule.id, problem);
     let now = chrono::Utc::now().timestamp_millis();
-    let matched = matching(context, text, now)
+    let matched = plan_rule(context, text, now)
         .await
         .map_err(|error| fault(error.to_string()))?;
     let address = IdentityColumn::ContentAddress.name();

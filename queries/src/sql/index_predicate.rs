@@ -14,7 +14,7 @@ use gristmill_engine::text::Terms;
 use gristmill_schemas::columns::IdentityColumn;
 use gristmill_schemas::grain::Field;
 
-use crate::exec::words_of;
+use crate::exec::search_terms_of;
 
 /// A column that a sidecar knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -64,7 +64,9 @@ impl IndexPredicate {
         let mut conditions = IndexPredicate::default();
         for filter in filters.iter().flat_map(split_conjunction) {
             // Of several searches one is enough: the scan applies all.
-            conditions.words = conditions.words.or_else(|| words_of(filter).cloned());
+            conditions.words = conditions
+                .words
+                .or_else(|| search_terms_of(filter).cloned());
             let Some((column, values)) = restricted_values(filter, &indexed) else {
                 continue;
             };

@@ -97,7 +97,7 @@ use gristmill_schemas::message::price::PriceTable;
 
 use cost_functions::CostUsd;
 
-use crate::exec::FateCache;
+use crate::exec::LifecycleCache;
 
 pub use allowlist::{FileAccess, StatementError};
 pub(crate) use cmf_views::MessageContext;
@@ -203,7 +203,7 @@ pub async fn lake_context(lake: &Lake, options: &SqlOptions) -> Result<SessionCo
         .state_ref()
         .write()
         .config_mut()
-        .set_extension(Arc::new(FateCache::default()));
+        .set_extension(Arc::new(LifecycleCache::default()));
     let store = ObjectStoreUrl::parse(LAKE_STORE)?;
     context.register_object_store(store.as_ref(), lake.location().store());
     let stored = [

@@ -525,7 +525,7 @@ struct Shown {
 }
 
 fn shown(answer: &Answer) -> Shown {
-    let addresses = |entries: &[gristmill_queries::exec::Entry]| {
+    let addresses = |entries: &[gristmill_queries::exec::ResultEntry]| {
         entries
             .iter()
             .map(|entry| entry.content_address.clone())

@@ -29,7 +29,7 @@ const PLACE: &str = "__place";
 const RANK: &str = "__rank";
 
 /// A plan with the order of its rows.
-pub(super) struct Flow {
+pub(super) struct Pipeline {
     frame: DataFrame,
     order: Vec<SortExpr>,
     /// What the rows are.
@@ -68,11 +68,11 @@ pub(super) fn keys(stages: &[Stage]) -> Vec<KnownField> {
     keys
 }
 
-impl Flow {
+impl Pipeline {
     /// The rows of `matched` (address, score, keys) in the default order: best first, then by
     /// address.
-    pub(super) fn new(matched: DataFrame) -> Flow {
-        Flow {
+    pub(super) fn new(matched: DataFrame) -> Pipeline {
+        Pipeline {
             frame: matched,
             order: vec![col(SCORE).sort(false, false), by_address()],
             shape: Shape::Grains,
@@ -82,14 +82,14 @@ impl Flow {
         }
     }
 
-    /// The flow behind all of `stages`.
-    pub(super) fn through(self, stages: &[Stage]) -> Result<Flow> {
+    /// The flow behind all of `pipeline`.
+    pub(super) fn through(self, stages: &[Stage]) -> Result<Pipeline> {
         stages
             .iter()
             .try_fold(self, |flow, stage| flow.stage(stage))
     }
 
-    fn stage(mut self, stage: &Stage) -> Result<Flow> {
+    fn stage(mut self, stage: &Stage) -> Result<Pipeline> {
         match &stage.kind {
             StageKind::Select(_) | StageKind::Project(_) => {}
             StageKind::OrderBy(Field::Known(field), direction) => {
@@ -128,7 +128,7 @@ impl Flow {
         Ok(self)
     }
 
-    fn cut(mut self, skip: u64, fetch: Option<u64>) -> Result<Flow> {
+    fn cut(mut self, skip: u64, fetch: Option<u64>) -> Result<Pipeline> {
         let rows = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
         self.frame = match fetch {
             Some(fetch) => self
@@ -162,7 +162,7 @@ impl Flow {
         Ok(placed.filter(col(PLACE).gt(lit(skip)))?.select(columns)?)
     }
 
-    fn counted(mut self) -> Result<Flow> {
+    fn counted(mut self) -> Result<Pipeline> {
         self.frame = self
             .frame
             .aggregate(vec![], vec![count(lit(1_i64)).alias(COUNT)])?;
@@ -172,7 +172,7 @@ impl Flow {
     }
 
     /// The distinct values in the order in which they come first.
-    fn extracted(mut self, extractor: Extractor) -> Result<Flow> {
+    fn extracted(mut self, extractor: Extractor) -> Result<Pipeline> {
         let field = match extractor {
             Extractor::Subjects => Some(KnownField::Subject),
             Extractor::Objects => Some(KnownField::Object),
@@ -207,7 +207,7 @@ impl Flow {
     }
 
     /// The rows in order, no more than a response holds.
-    pub(super) fn finish(self) -> Result<Flow> {
+    pub(super) fn finish(self) -> Result<Pipeline> {
         let bound = match self.shape {
             Shape::Grains if self.most.is_none() => Some(DEFAULT_LIMIT),
             Shape::Values | Shape::Groups if self.most.is_none() => Some(MAX_LIMIT),
@@ -218,7 +218,7 @@ impl Flow {
             Some(bound) => self.cut(0, Some(u64::from(bound))),
             None => {
                 let frame = self.frame.sort(self.order.clone())?;
-                Ok(Flow { frame, ..self })
+                Ok(Pipeline { frame, ..self })
             }
         }
     }

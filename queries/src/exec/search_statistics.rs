@@ -11,35 +11,38 @@ use futures::StreamExt;
 use gristmill_engine::index::fulltext::rounded_length;
 use gristmill_engine::text::{Statistics, Terms};
 
+use super::blob_functions;
 use super::columns::BLOB;
-use super::corpus::Corpus;
 use super::error::Result;
-use super::functions;
+use super::grain_reader::GrainReader;
 
 /// The statistics of the grains that a session looks at, for the words of one search: those of its
 /// namespace, or all. A score must not depend on what stands in another namespace: it would tell
 /// which words are frequent there. Of a segment without a usable sidecar every grain is read; one
 /// batch is held.
-pub(super) async fn statistics(corpus: &Corpus<'_>, terms: &Terms) -> Result<Statistics> {
+pub(super) async fn search_statistics(
+    reader: &GrainReader<'_>,
+    terms: &Terms,
+) -> Result<Statistics> {
     let mut statistics = Statistics::new(terms.words().len());
     if terms.is_empty() {
         return Ok(statistics);
     }
-    let namespace = corpus.session.namespace.as_deref();
-    let indexed = match corpus.lake_table().await? {
+    let namespace = reader.session.namespace.as_deref();
+    let indexed = match reader.lake_table().await? {
         Some(table) => {
             table
-                .text_statistics(&corpus.context.state(), terms, namespace)
+                .text_statistics(&reader.context.state(), terms, namespace)
                 .await
         }
         None => None,
     };
     let unread = match indexed {
-        None => Some(corpus.everything().await?),
+        None => Some(reader.everything().await?),
         Some((known, rest)) => {
             statistics = known;
             (rest.files() > 0)
-                .then(|| corpus.context.read_table(Arc::new(rest)))
+                .then(|| reader.context.read_table(Arc::new(rest)))
                 .transpose()?
         }
     };
@@ -64,7 +67,7 @@ async fn count(
     statistics: &mut Statistics,
     length_of: impl Fn(u64) -> u64,
 ) -> Result<()> {
-    let counts = functions::frequencies(terms.clone()).call(vec![col(BLOB)]);
+    let counts = blob_functions::frequencies(terms.clone()).call(vec![col(BLOB)]);
     let mut batches = frame.select(vec![counts])?.execute_stream().await?;
     while let Some(batch) = batches.next().await {
         let batch = batch?;

@@ -4,10 +4,10 @@
 use datafusion::prelude::{DataFrame, SessionContext, col};
 use gristmill_schemas::columns::IdentityColumn;
 
-use super::corpus::Corpus;
 use super::error::{ExecutionError, Result};
+use super::grain_reader::GrainReader;
 use super::read;
-use super::recall::{Planner, Scope};
+use super::recall::{RecallPlanner, Scope};
 use super::session::Session;
 use crate::cal::ast::{Query, Statement};
 use crate::cal::{Bindings, CalError, Code, Options, bind};
@@ -20,7 +20,7 @@ use crate::cal::{Bindings, CalError, Code, Options, bind};
 ///
 /// # Errors
 /// Those of CAL, with line and column; E021 for anything but such a RECALL.
-pub async fn matching(context: &SessionContext, text: &str, now_ms: i64) -> Result<DataFrame> {
+pub async fn plan_rule(context: &SessionContext, text: &str, now_ms: i64) -> Result<DataFrame> {
     let planned = async {
         let parsed = read(text.as_bytes(), Options::default())?;
         plan(
@@ -42,12 +42,12 @@ async fn plan(context: &SessionContext, query: &Query, now_ms: i64) -> Result<Da
         return Err(refused("A rule is a RECALL."));
     };
     let session = Session::at(now_ms);
-    let fates = super::fates_in(context);
-    let corpus = Corpus::new(context, &session, &fates);
+    let lifecycle = super::lifecycle_cache_of(context);
+    let reader = GrainReader::new(context, &session, &lifecycle);
     // What is stored isn't asked while planning: the plan serves as long as the tables are there.
-    let planner = Planner {
-        corpus: &corpus,
-        asks: false,
+    let planner = RecallPlanner {
+        reader: &reader,
+        explain_only: true,
     };
     let mut scope = Scope::default();
     for binding in &query.lets {

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use gristmill_engine::text::words;
 use gristmill_schemas::json::{Json, Object};
 
-use super::answer::{Answer, Entry, Hit};
+use super::answer::{Answer, Hit, ResultEntry};
 use super::error::Result;
 use crate::cal::ast::{Diversity, Field, Recall, StageKind, WithOption};
 use crate::cal::span::Span;
@@ -59,8 +59,8 @@ pub(super) fn fill(
 
 /// A grain as a response holds it: whole, or these fields of it, with what the WITH options of
 /// `plain` add.
-pub(super) fn entry(hit: &Hit, fields: Option<&[&Field]>, plain: &Recall) -> Entry {
-    Entry {
+pub(super) fn entry(hit: &Hit, fields: Option<&[&Field]>, plain: &Recall) -> ResultEntry {
+    ResultEntry {
         grain: match fields {
             Some(fields) => row(hit, fields),
             None => hit.view.payload.clone(),
@@ -73,7 +73,7 @@ pub(super) fn entry(hit: &Hit, fields: Option<&[&Field]>, plain: &Recall) -> Ent
 }
 
 /// A grain of a statement that has no WITH and no stages.
-pub(super) fn plain_entry(hit: &Hit) -> Entry {
+pub(super) fn plain_entry(hit: &Hit) -> ResultEntry {
     entry(hit, None, &Recall::default())
 }
 
@@ -199,7 +199,7 @@ pub(super) fn diverse(hits: Vec<Hit>, options: &[WithOption]) -> Result<Vec<Hit>
 fn apart(hits: Vec<Hit>, least: f64) -> Vec<Hit> {
     let mut kept: Vec<(Hit, BTreeSet<String>)> = Vec::new();
     for hit in hits {
-        let own = words_of(&hit);
+        let own = word_set(&hit);
         if kept
             .iter()
             .all(|(_, other)| 1.0 - nearness(&own, other) >= least)
@@ -214,7 +214,7 @@ fn marginal(hits: Vec<Hit>, lambda: f64) -> Vec<Hit> {
     // The greatest nearness to any chosen grain is kept beside each grain that isn't chosen yet.
     let mut left: Vec<(Hit, BTreeSet<String>, f64)> = hits
         .into_iter()
-        .map(|hit| (words_of(&hit), hit))
+        .map(|hit| (word_set(&hit), hit))
         .map(|(own, hit)| (hit, own, 0.0))
         .collect();
     let mut chosen = Vec::with_capacity(left.len());
@@ -239,7 +239,7 @@ fn marginal(hits: Vec<Hit>, lambda: f64) -> Vec<Hit> {
     chosen
 }
 
-fn words_of(hit: &Hit) -> BTreeSet<String> {
+fn word_set(hit: &Hit) -> BTreeSet<String> {
     let style = Style::new(0, &[], None);
     let shown = render::Entry::new(hit, None, &style);
     words(shown.projected.content())

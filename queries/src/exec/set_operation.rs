@@ -9,9 +9,9 @@ use futures::future::BoxFuture;
 
 use super::columns::{ADDRESS, SCORE};
 use super::error::Result;
+use super::pipeline::Pipeline;
 use super::recall::Scope;
-use super::stages::Flow;
-use super::{Answer, Reader, shown};
+use super::{Answer, QueryRun, response};
 use crate::cal::ast::{SetBody, SetOperand, SetOperation};
 use crate::cal::limits::{MAX_LIMIT, MAX_SET_OPERANDS};
 use crate::cal::vocabulary::SetOperator;
@@ -19,7 +19,7 @@ use crate::cal::vocabulary::SetOperator;
 const RIGHT_ADDRESS: &str = "__right_address";
 const RIGHT_SCORE: &str = "__right_score";
 
-impl Reader<'_, '_> {
+impl QueryRun<'_, '_> {
     pub(super) async fn set_operation(
         &self,
         operation: &SetOperation,
@@ -32,9 +32,9 @@ impl Reader<'_, '_> {
         ])?;
         // Operands are answers, so there is a greatest number of grains.
         let most = MAX_LIMIT as usize * MAX_SET_OPERANDS;
-        let found = self.corpus.found(ordered.limit(0, Some(most))?).await?;
-        let hits = self.corpus.hits(found, None, &[]).await?;
-        let results: Vec<_> = hits.iter().map(shown::plain_entry).collect();
+        let found = self.reader.found(ordered.limit(0, Some(most))?).await?;
+        let hits = self.reader.hits(found, None, &[]).await?;
+        let results: Vec<_> = hits.iter().map(response::plain_entry).collect();
         Ok(Answer {
             total: results.len() as u64,
             results,
@@ -61,7 +61,7 @@ impl Reader<'_, '_> {
         match &operand.body {
             SetBody::Recall(recall) => {
                 let planned = self.planner.plan(recall, &scope).await?;
-                let flow = Flow::new(planned.matched)
+                let flow = Pipeline::new(planned.matched)
                     .through(&planned.stages)?
                     .finish()?;
                 Ok(flow.into_frame().select(vec![col(ADDRESS), col(SCORE)])?)

@@ -20,11 +20,11 @@ use gristmill_schemas::columns::{GRAINS, IdentityColumn};
 use gristmill_schemas::grain::GrainType;
 
 use super::answer::Hit;
+use super::blob_functions::view_of;
 use super::columns::{ADDRESS, BLOB, CONTRADICTED, SCORE, VERIFICATION};
 use super::error::{ExecutionError, Result};
-use super::functions::view_of;
 use super::lifecycle::{
-    FateCache, Fates, fold, is_contradicted, is_superseded, verification_status,
+    LifecycleCache, LifecycleStates, fold, is_contradicted, is_superseded, verification_status,
 };
 use super::session::Session;
 use crate::cal::ast::{Address, Target};
@@ -44,26 +44,26 @@ pub(super) const OLD: &str = "__old";
 pub(super) const NEW: &str = "__new";
 
 /// What one query of a session reads, and how much it has read.
-pub(super) struct Corpus<'e> {
+pub(super) struct GrainReader<'e> {
     pub(super) context: &'e SessionContext,
     pub(super) session: &'e Session,
-    fates: &'e FateCache,
+    lifecycle: &'e LifecycleCache,
     scanned: AtomicU64,
 }
 
 /// An address that a plan found, and its score.
 pub(super) type Found = (String, f64);
 
-impl<'e> Corpus<'e> {
+impl<'e> GrainReader<'e> {
     pub(super) fn new(
         context: &'e SessionContext,
         session: &'e Session,
-        fates: &'e FateCache,
-    ) -> Corpus<'e> {
-        Corpus {
+        lifecycle: &'e LifecycleCache,
+    ) -> GrainReader<'e> {
+        GrainReader {
             context,
             session,
-            fates,
+            lifecycle,
             scanned: AtomicU64::new(0),
         }
     }
@@ -71,7 +71,7 @@ impl<'e> Corpus<'e> {
     /// Reads what a session keeps of a lake, if it hasn't yet: what became of grains, and what is
     /// asked of nearly every row. A query's time limit is for the query, not for opening the lake.
     pub(super) async fn open(&self) -> Result<()> {
-        self.fates.get(self.context).await?;
+        self.lifecycle.get(self.context).await?;
         if let Some(table) = self.lake_table().await? {
             table.open_sidecars().await;
         }
@@ -122,18 +122,21 @@ impl<'e> Corpus<'e> {
 
     /// What became of all grains; `None` if that is too much to hold, or if the store may not be
     /// asked: a plan that is made without asking joins what the tables say when it runs.
-    pub(super) async fn fates(&self, asks: bool) -> Result<Option<Arc<Fates>>> {
-        match asks {
-            true => self.fates.get(self.context).await,
-            false => Ok(None),
+    pub(super) async fn lifecycle_states(
+        &self,
+        explain_only: bool,
+    ) -> Result<Option<Arc<LifecycleStates>>> {
+        match explain_only {
+            false => self.lifecycle.get(self.context).await,
+            true => Ok(None),
         }
     }
 
     /// `grains` without those that were superseded.
-    pub(super) async fn current(&self, grains: DataFrame, asks: bool) -> Result<DataFrame> {
-        match self.fates(asks).await? {
-            Some(fates) if fates.is_empty() => Ok(grains),
-            Some(fates) => Ok(grains.filter(is_superseded(fates).is_not_true())?),
+    pub(super) async fn current(&self, grains: DataFrame, explain_only: bool) -> Result<DataFrame> {
+        match self.lifecycle_states(explain_only).await? {
+            Some(states) if states.is_empty() => Ok(grains),
+            Some(states) => Ok(grains.filter(is_superseded(states).is_not_true())?),
             None => {
                 let old = self.supersessions().await?.select(vec![col(OLD)])?;
                 Ok(grains.join(old, JoinType::LeftAnti, &[ADDRESS], &[OLD], None)?)
@@ -142,10 +145,14 @@ impl<'e> Corpus<'e> {
     }
 
     /// `grains` with [`CONTRADICTED`] and [`VERIFICATION`]: what `state` said last.
-    pub(super) async fn with_state(&self, grains: DataFrame, asks: bool) -> Result<DataFrame> {
-        if let Some(fates) = self.fates(asks).await? {
-            let grains = grains.with_column(CONTRADICTED, is_contradicted(Arc::clone(&fates)))?;
-            return Ok(grains.with_column(VERIFICATION, verification_status(fates))?);
+    pub(super) async fn with_state(
+        &self,
+        grains: DataFrame,
+        explain_only: bool,
+    ) -> Result<DataFrame> {
+        if let Some(states) = self.lifecycle_states(explain_only).await? {
+            let grains = grains.with_column(CONTRADICTED, is_contradicted(Arc::clone(&states)))?;
+            return Ok(grains.with_column(VERIFICATION, verification_status(states))?);
         }
         let fold = fold(self.context).await?.select(vec![
             col(ADDRESS).alias("__address"),
@@ -274,7 +281,7 @@ impl<'e> Corpus<'e> {
             .ok_or_else(|| no_such(address).into())
     }
 
-    /// As [`Corpus::resolve`], with `None` for no grain.
+    /// As [`GrainReader::resolve`], with `None` for no grain.
     pub(super) async fn look_up(&self, address: &Address) -> Result<Option<String>> {
         let named = self
             .visible()
@@ -311,16 +318,16 @@ impl<'e> Corpus<'e> {
                 .collect();
             in_list(col(column), addresses, false)
         };
-        let fates = match self.fates(true).await? {
-            Some(fates) => fates,
-            None => {
-                Arc::new(Fates::of_rows(fold(self.context).await?.filter(named(ADDRESS))?).await?)
-            }
+        let states = match self.lifecycle_states(false).await? {
+            Some(states) => states,
+            None => Arc::new(
+                LifecycleStates::of_rows(fold(self.context).await?.filter(named(ADDRESS))?).await?,
+            ),
         };
         // What took a grain's place is named only to those who may see it.
         let successors = found
             .iter()
-            .filter_map(|(address, _)| Some(fates.of(address).successor?.to_string()))
+            .filter_map(|(address, _)| Some(states.of(address).successor?.to_string()))
             .collect();
         let seen = self.seen(successors).await?;
         let mut hits: HashMap<String, Hit> = HashMap::with_capacity(found.len());
@@ -341,11 +348,11 @@ impl<'e> Corpus<'e> {
             let mut hit = hits.remove(&address)?;
             hit.score = score;
             hit.view.score = Some(score);
-            let fate = fates.of(&address);
-            hit.view.contradicted = fate.contradicted;
-            hit.view.verification_status = fates.verification(fate).map(str::to_owned);
-            hit.is_superseded = fate.successor.is_some();
-            hit.superseded_by = fate.successor.map(|successor| successor.to_string());
+            let state = states.of(&address);
+            hit.view.contradicted = state.contradicted;
+            hit.view.verification_status = states.verification(state).map(str::to_owned);
+            hit.is_superseded = state.successor.is_some();
+            hit.superseded_by = state.successor.map(|successor| successor.to_string());
             hit.superseded_by = hit
                 .superseded_by
                 .filter(|successor| seen.as_ref().is_none_or(|seen| seen.contains(successor)));
@@ -418,13 +425,13 @@ impl<'e> Corpus<'e> {
         Ok(links)
     }
 
-    /// The values `list` as a plan with one column, [`VALUE`](super::stages::VALUE).
+    /// The values `list` as a plan with one column, [`VALUE`](super::pipeline::VALUE).
     pub(super) fn values(&self, list: Vec<Expr>) -> Result<DataFrame> {
         let one = self
             .context
             .read_empty()?
-            .select(vec![make_array(list).alias(super::stages::VALUE)])?;
-        Ok(one.unnest_columns(&[super::stages::VALUE])?)
+            .select(vec![make_array(list).alias(super::pipeline::VALUE)])?;
+        Ok(one.unnest_columns(&[super::pipeline::VALUE])?)
     }
 }
 
@@ -480,7 +487,7 @@ fn ambiguous(address: &Address) -> CalError {
         Code::E015,
         format!("{address} is the beginning of several addresses."),
     )
-    .suggest("Write more digits.")
+    .suggest("GrainWrite more digits.")
 }
 
 /// What holds of the column of addresses if it is, or begins with, `address`. A range, so that

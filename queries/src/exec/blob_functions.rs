@@ -20,7 +20,7 @@ use gristmill_engine::text::{Scorer, Terms, with_grain};
 use gristmill_schemas::grain::{Field, Grain};
 use gristmill_schemas::json::Json;
 
-use super::domain::{self, DomainTest};
+use super::domain_field::{self, DomainPredicate};
 use crate::cal::fields::KnownField;
 use crate::render::GrainView;
 use crate::render::value::value_of;
@@ -31,8 +31,8 @@ pub(super) fn payload_text(field: KnownField) -> ScalarUDF {
 }
 
 /// Whether the value of a domain field passes a test; NULL if the grain has none.
-pub(super) fn domain_test(test: DomainTest) -> ScalarUDF {
-    BlobFunction::of(Kind::DomainTest(test))
+pub(super) fn domain_test(test: DomainPredicate) -> ScalarUDF {
+    BlobFunction::of(Kind::DomainPredicate(test))
 }
 
 /// The texts of a domain field, as a list.
@@ -56,7 +56,7 @@ pub(super) fn score(terms: Terms, scorer: Scorer) -> ScalarUDF {
 }
 
 /// The words that a filter asks the text of a grain to have, if it is that of a search.
-pub(crate) fn words_of(filter: &Expr) -> Option<&Terms> {
+pub(crate) fn search_terms_of(filter: &Expr) -> Option<&Terms> {
     let Expr::IsNotNull(score) = filter else {
         return None;
     };
@@ -79,7 +79,7 @@ struct BlobFunction {
 #[derive(Debug, PartialEq, Eq, Hash)]
 enum Kind {
     PayloadText(KnownField),
-    DomainTest(DomainTest),
+    DomainPredicate(DomainPredicate),
     DomainTexts(crate::cal::ast::Field),
     HasWords(Terms, Vec<Field>),
     Frequencies(Terms),
@@ -117,7 +117,7 @@ impl BlobFunction {
                         .collect::<StringArray>(),
                 )
             }
-            Kind::DomainTest(test) => Arc::new(
+            Kind::DomainPredicate(test) => Arc::new(
                 blobs
                     .iter()
                     .map(|blob| with_view(blob?, |view| test.holds(view)))
@@ -127,7 +127,9 @@ impl BlobFunction {
                 let mut lists = ListBuilder::new(StringBuilder::new());
                 for blob in blobs {
                     let texts = blob.and_then(|blob| {
-                        with_view(blob, |view| Some(domain::texts(&*value_of(view, field)?)))
+                        with_view(blob, |view| {
+                            Some(domain_field::texts(&*value_of(view, field)?))
+                        })
                     });
                     lists.append_option(texts.map(|texts| texts.into_iter().map(Some)));
                 }
@@ -172,7 +174,7 @@ impl ScalarUDFImpl for BlobFunction {
     fn name(&self) -> &str {
         match &self.kind {
             Kind::PayloadText(_) => "payload_text",
-            Kind::DomainTest(_) => "domain_test",
+            Kind::DomainPredicate(_) => "domain_test",
             Kind::DomainTexts(_) => "domain_texts",
             Kind::HasWords(..) => "has_words",
             Kind::Frequencies(_) => "word_frequencies",
@@ -185,7 +187,7 @@ impl ScalarUDFImpl for BlobFunction {
         let of: Vec<String> = arguments.iter().map(ToString::to_string).collect();
         let about = match &self.kind {
             Kind::PayloadText(field) => field.name().to_owned(),
-            Kind::DomainTest(test) => test.to_string(),
+            Kind::DomainPredicate(test) => test.to_string(),
             Kind::DomainTexts(field) => field.to_string(),
             Kind::HasWords(terms, fields) => {
                 let fields: Vec<&str> = fields.iter().map(|field| field.name()).collect();
@@ -204,7 +206,7 @@ impl ScalarUDFImpl for BlobFunction {
         let list = |item| DataType::List(Arc::new(ArrowField::new_list_field(item, true)));
         Ok(match &self.kind {
             Kind::PayloadText(_) => DataType::Utf8,
-            Kind::DomainTest(_) | Kind::HasWords(..) => DataType::Boolean,
+            Kind::DomainPredicate(_) | Kind::HasWords(..) => DataType::Boolean,
             Kind::DomainTexts(_) => list(DataType::Utf8),
             Kind::Frequencies(_) => list(DataType::UInt32),
             Kind::Score(..) => DataType::Float64,

@@ -17,30 +17,30 @@ use crate::render::value::value_of;
 
 /// A condition on a domain field whose values are all at hand.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct DomainTest {
+pub(super) struct DomainPredicate {
     field: Field,
     test: Test,
     /// The condition as it is written, which tells two of them apart.
     text: String,
 }
 
-impl Eq for DomainTest {}
+impl Eq for DomainPredicate {}
 
-impl std::hash::Hash for DomainTest {
+impl std::hash::Hash for DomainPredicate {
     fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
         self.text.hash(state);
     }
 }
 
-impl fmt::Display for DomainTest {
+impl fmt::Display for DomainPredicate {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(&self.text)
     }
 }
 
-impl DomainTest {
-    pub(super) fn new(condition: &Condition) -> DomainTest {
-        DomainTest {
+impl DomainPredicate {
+    pub(super) fn new(condition: &Condition) -> DomainPredicate {
+        DomainPredicate {
             field: condition.field.clone(),
             test: condition.test.clone(),
             text: condition.to_string(),
