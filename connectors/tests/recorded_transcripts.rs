@@ -11,8 +11,8 @@ use gristmill_connectors::transcript::kind::TranscriptKind;
 use gristmill_connectors::transcript::read::ReadOptions;
 use gristmill_connectors::transcript::told::told;
 use gristmill_connectors::wire::adapter::Adapter;
-use gristmill_connectors::wire::bare::bare_body;
-use gristmill_connectors::wire::dialect;
+use gristmill_connectors::wire::registry;
+use gristmill_connectors::wire::standalone_body::detect_standalone_body;
 use gristmill_schemas::json::Json;
 
 /// A folder of the material that isn't ours to commit: below `$GRISTMILL_SHARED`, else beside the
@@ -281,15 +281,15 @@ fn recorded_bodies_are_understood_without_their_exchange() {
         for (half, is_known) in [
             (
                 "request",
-                dialect::detect_request as fn(&Json) -> Option<&'static dyn Adapter>,
+                registry::detect_request as fn(&Json) -> Option<&'static dyn Adapter>,
             ),
-            ("response", dialect::detect_response),
+            ("response", registry::detect_response),
         ] {
             let Some(body) = json.get(half).filter(|body| is_known(body).is_some()) else {
                 continue;
             };
             bodies += 1;
-            if bare_body(body).is_none() {
+            if detect_standalone_body(body).is_none() {
                 let members: Vec<_> = body
                     .as_object()
                     .unwrap()

@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::Path;
 
-use gristmill_connectors::wire::dialect::adapters;
+use gristmill_connectors::wire::registry::adapters;
 use gristmill_fuzz::BETWEEN_BODIES;
 use gristmill_schemas::container::{FRAME_END, write_frame};
 use gristmill_schemas::json::Json;

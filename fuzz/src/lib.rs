@@ -4,9 +4,9 @@
 //! whatever was read: a strict reader accepts no more than a lenient one, what was read can be
 //! written and read again, and no place lies outside of its file. They panic where it isn't so.
 
-use gristmill_connectors::wire::dialect::adapters;
+use gristmill_connectors::wire::registry::adapters;
 use gristmill_connectors::wire::exchange::Exchange;
-use gristmill_connectors::wire::round_trip::{Outcome, check};
+use gristmill_connectors::wire::round_trip::{RoundTripOutcome, check};
 use gristmill_schemas::container::{Codec, Container, ContainerLimits, ContainerOptions, ContainerWriter, Manifest};
 use gristmill_schemas::error::GrainError;
 use gristmill_schemas::grain::{EncodeOptions, Encoding, Field, Grain, Key, Mode, Payload, encode};
@@ -148,8 +148,8 @@ pub fn read_exchange(bytes: &[u8]) {
         _ => {}
     }
     let json = Json::Object(exchange);
-    let Some(exchange) = Exchange::of(&json, Some(adapter.key())) else { return };
-    if let Outcome::Unequal(path) = check(adapter, &exchange).outcome() {
+    let Some(exchange) = Exchange::from_json_or_detect(&json, Some(adapter.key())) else { return };
+    if let RoundTripOutcome::Unequal(path) = check(adapter, &exchange).outcome() {
         panic!("{} differs at {path}: {json}", adapter.key());
     }
 }

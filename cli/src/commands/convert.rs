@@ -11,7 +11,7 @@ use gristmill_connectors::transcript::kind::TranscriptKind;
 use gristmill_connectors::transcript::read::ReadOptions;
 use gristmill_connectors::transcript::recast::recast;
 use gristmill_connectors::wire::adapter::Adapter;
-use gristmill_connectors::wire::dialect;
+use gristmill_connectors::wire::registry;
 use gristmill_schemas::message::{TimeSource, Timestamp};
 use serde::Serialize;
 
@@ -108,9 +108,9 @@ struct Endpoints {
 
 /// The adapter of that key, or the first of that provider.
 pub fn adapter_of(name: &str) -> Result<&'static dyn Adapter, Failure> {
-    let of_provider = || dialect::adapters().find(|adapter| adapter.provider() == name);
-    dialect::by_key(name).or_else(of_provider).ok_or_else(|| {
-        let mut known: Vec<_> = dialect::adapters().map(|adapter| adapter.key()).collect();
+    let of_provider = || registry::adapters().find(|adapter| adapter.provider() == name);
+    registry::by_key(name).or_else(of_provider).ok_or_else(|| {
+        let mut known: Vec<_> = registry::adapters().map(|adapter| adapter.key()).collect();
         known.sort_unstable();
         Failure::usage(format!("no provider `{name}`; known: {}", known.join(", ")))
     })

@@ -10,7 +10,7 @@ use super::grains::{GrainCounts, GrainOutput, read_grains};
 use super::read::{ReadOptions, Subject, read_exchanges};
 use super::traffic::{Reading, Sight, reading};
 use crate::wire::exchange::Exchange;
-use crate::wire::round_trip::{Outcome, check};
+use crate::wire::round_trip::{RoundTripOutcome, check};
 
 /// What is checked of one message.
 struct Told {
@@ -96,13 +96,13 @@ fn check_case(case: &Json) {
     let name = case.get("name").and_then(Json::as_str).unwrap();
     let (json, expect) = (case.get("line").unwrap(), case.get("expect").unwrap());
     let line = json.to_string();
-    let exchange = Exchange::of(json, None).unwrap();
+    let exchange = Exchange::from_json_or_detect(json, None).unwrap();
     let Reading::Known(adapter) = reading(&exchange) else {
         panic!("{name}: opaque")
     };
     assert_eq!(
         check(adapter, &exchange).outcome(),
-        Outcome::Equal,
+        RoundTripOutcome::Equal,
         "{name}: by {}",
         adapter.key()
     );

@@ -9,7 +9,7 @@ use super::read::{ReadOptions, in_parallel, portions};
 use super::traffic::{Reading, reading};
 use crate::threads;
 use crate::wire::exchange::Exchange;
-use crate::wire::round_trip::{Outcome, check};
+use crate::wire::round_trip::{RoundTripOutcome, check};
 
 /// How the exchanges of one endpoint fared.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
@@ -57,7 +57,7 @@ enum Checked {
     Exchange {
         endpoint: String,
         id: String,
-        outcome: Outcome,
+        outcome: RoundTripOutcome,
     },
     Fault(LineFault),
 }
@@ -94,9 +94,9 @@ pub fn check_round_trip(bytes: &[u8], options: ReadOptions<'_>) -> CheckReport {
                 let entry = endpoints.entry(endpoint.clone()).or_default();
                 entry.exchanges += 1;
                 match outcome {
-                    Outcome::Equal => entry.equal += 1,
-                    Outcome::Opaque(_) => entry.opaque += 1,
-                    Outcome::Unequal(path) => {
+                    RoundTripOutcome::Equal => entry.equal += 1,
+                    RoundTripOutcome::Opaque(_) => entry.opaque += 1,
+                    RoundTripOutcome::Unequal(path) => {
                         entry.unequal += 1;
                         entry.first_difference.get_or_insert_with(|| path.clone());
                         report.differences.push(Difference {
@@ -122,11 +122,11 @@ fn checked(bytes: &[u8], line: &Line, options: ReadOptions) -> Checked {
         Ok(json) => json,
         Err(fault) => return Checked::Fault(fault),
     };
-    let Some(exchange) = Exchange::of(&json, options.provider) else {
+    let Some(exchange) = Exchange::from_json_or_detect(&json, options.provider) else {
         return Checked::Fault(line.fault(super::line::FaultCode::Shape, super::read::NO_EXCHANGE));
     };
     let outcome = match reading(&exchange) {
-        Reading::Opaque(why) => Outcome::Opaque(why.to_owned()),
+        Reading::Opaque(why) => RoundTripOutcome::Opaque(why.to_owned()),
         Reading::Known(adapter) => check(adapter, &exchange).outcome(),
     };
     let endpoint = format!("{}/{}", exchange.provider, exchange.endpoint);

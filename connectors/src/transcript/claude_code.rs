@@ -21,9 +21,9 @@ use super::line::{FaultCode, Line, LineFault, lines};
 use super::said::{Messages, Said};
 use crate::wire::adapter::Adapter;
 use crate::wire::anthropic;
-use crate::wire::members::{count, items, text};
-use crate::wire::read::{Conversation, ReadContext};
-use crate::wire::transfer::{read_request, read_response};
+use crate::wire::body_codec::{read_request, read_response};
+use crate::wire::json_access::{count, items, text};
+use crate::wire::message_reader::{Conversation, ReadContext};
 
 /// A line that may stand in the tree.
 #[derive(Debug)]

@@ -12,10 +12,10 @@ use gristmill_schemas::message::{MessageStatus, Role, Timestamp};
 
 use super::line::{FaultCode, Line, lines};
 use super::said::{Messages, Said};
-use crate::wire::members::{count, items, object, present, text};
-use crate::wire::read::{Conversation, ReadContext};
-use crate::wire::transfer::read_request;
-use crate::wire::{adapter::Adapter, dialect};
+use crate::wire::body_codec::read_request;
+use crate::wire::json_access::{count, items, object, present, text};
+use crate::wire::message_reader::{Conversation, ReadContext};
+use crate::wire::{adapter::Adapter, registry};
 
 /// The model of a session is told apart from its items, turn by turn.
 #[derive(Default)]
@@ -120,7 +120,7 @@ impl Session {
     }
 
     fn messages(self, time: Timestamp) -> Vec<Said> {
-        let adapter: &'static dyn Adapter = &dialect::OPENAI_RESPONSES;
+        let adapter: &'static dyn Adapter = &registry::OPENAI_RESPONSES;
         let mut conversation = Conversation::new(self.id.as_deref().unwrap_or_default());
         let (mut said, mut parent): (Vec<Said>, _) = (Vec::new(), None);
         let mut starts = Vec::new();

@@ -23,11 +23,13 @@ use super::said::{STOP_REASON, Said, TOKEN_USAGE, call_names};
 use super::told::{Made, Told, told, told_for_grains};
 use super::traffic::{Node, Reading, reading};
 use crate::wire::adapter::Adapter;
+use crate::wire::body_codec::{
+    WrittenBody, read_request, read_response, write_request, write_response,
+};
 use crate::wire::error::{read_error, write_error};
-use crate::wire::exchange::{Exchange, OTHER_TEXT, ResponseBody};
-use crate::wire::read::{Conversation, ReadContext};
-use crate::wire::transfer::{Body, read_request, read_response, write_request, write_response};
-use crate::wire::write::{Drop, WriteOptions};
+use crate::wire::exchange::{Exchange, RAW_TEXT_MEMBERS, ResponseBody};
+use crate::wire::message_reader::{Conversation, ReadContext};
+use crate::wire::message_writer::{DroppedBlock, WriteOptions};
 
 /// What lines of output hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -243,7 +245,7 @@ impl Output<'_> {
         }
     }
 
-    fn dropped(&mut self, drops: &[Drop]) {
+    fn dropped(&mut self, drops: &[DroppedBlock]) {
         for dropped in drops {
             (self.tell)(Notice::Dropped(dropped.to_string()));
         }
@@ -502,7 +504,7 @@ fn session_exchange(
         .rev()
         .find_map(|said| said.message.metadata.provider.as_deref().map(str::to_owned));
     let of_provider = || {
-        crate::wire::dialect::adapters()
+        crate::wire::registry::adapters()
             .find(|adapter| Some(adapter.provider()) == provider.as_deref())
     };
     // A provider without an adapter of its own is written for in the dialect in which it was read.
@@ -511,7 +513,7 @@ fn session_exchange(
             .iter()
             .rev()
             .find_map(|said| said.message.metadata.provider_raw.as_ref())?;
-        raw.keys().find_map(crate::wire::dialect::by_key)
+        raw.keys().find_map(crate::wire::registry::by_key)
     };
     let known = target.or_else(of_provider);
     let maker = provider
@@ -611,7 +613,8 @@ fn rewrite(bytes: &[u8], conversion: Conversion<'_>, output: &mut Output<'_>) {
                 continue;
             }
         };
-        let Some(exchange) = Exchange::of(&json, conversion.options.provider) else {
+        let Some(exchange) = Exchange::from_json_or_detect(&json, conversion.options.provider)
+        else {
             (output.tell)(Notice::Fault(line.fault(FaultCode::Shape, NO_EXCHANGE)));
             continue;
         };
@@ -639,26 +642,27 @@ fn rewritten(
     conversion: Conversion<'_>,
     exchange: &Exchange,
     json: &Json,
-) -> (String, Vec<Drop>) {
+) -> (String, Vec<DroppedBlock>) {
     let target = conversion.target.unwrap_or(adapter);
     let mut conversation = Conversation::new("");
     let context = ReadContext::at(exchange.time(None, conversion.options.fallback));
     let recorded_at = exchange.recorded_at.map(|time| time.to_string());
     let mut line = exchange_head(target, recorded_at, exchange.status);
     line.insert("id", exchange.id.to_string());
-    if exchange.has_other_text {
-        let other = OTHER_TEXT
+    if exchange.has_raw_text {
+        let other = RAW_TEXT_MEMBERS
             .iter()
             .filter_map(|key| Some((*key, json.get(key)?.clone().into_owned())));
         other.for_each(|(key, text)| _ = line.insert(key, text));
     }
     let mut drops = Vec::new();
-    let mut keep = |line: &mut Object<'static>, key: &'static str, body: Option<Body<'_>>| {
-        if let Some(body) = body {
-            drops.extend(body.drops);
-            line.insert(key, body.json.into_owned());
-        }
-    };
+    let mut keep =
+        |line: &mut Object<'static>, key: &'static str, body: Option<WrittenBody<'_>>| {
+            if let Some(body) = body {
+                drops.extend(body.drops);
+                line.insert(key, body.json.into_owned());
+            }
+        };
     let request = exchange
         .request
         .and_then(|body| read_request(adapter, body, &mut conversation, &context).ok());
@@ -704,7 +708,7 @@ mod tests {
         to: Form,
         provider: Option<&str>,
     ) -> (Vec<Json<'static>>, Vec<String>) {
-        let target = provider.map(|key| crate::wire::dialect::by_key(key).unwrap());
+        let target = provider.map(|key| crate::wire::registry::by_key(key).unwrap());
         let prices = PriceTable::builtin();
         let conversion = Conversion {
             from,

@@ -19,7 +19,7 @@ use super::tree::{Spot, Tree};
 use crate::threads;
 use crate::wire::adapter::Adapter;
 use crate::wire::exchange::Exchange;
-use crate::wire::read::{Conversation, ReadContext};
+use crate::wire::message_reader::{Conversation, ReadContext};
 
 /// Bytes of lines of which the first pass keeps what it makes. Of each byte it keeps about one.
 const GUESSED_BYTES: usize = 512 << 20;
@@ -154,7 +154,7 @@ impl Scan<'_> {
     /// Takes down what `line` tells of. Lines that can't be read are told by the second pass.
     fn line<T>(&mut self, line: &Line, ahead: Option<Ahead<'_, T>>) -> Option<Guess<T>> {
         let json = line.json_by(&mut self.parser, self.bytes).ok()?;
-        let exchange = Exchange::of(&json, self.options.provider)?;
+        let exchange = Exchange::from_json_or_detect(&json, self.options.provider)?;
         let adapter = match reading(&exchange) {
             Reading::Known(adapter) => adapter,
             Reading::Opaque(reason) => {
@@ -171,8 +171,8 @@ impl Scan<'_> {
         );
         let goes_on = exchange
             .request
-            .is_some_and(|request| adapter.goes_on_from(request).is_some());
-        if let Some(ahead) = ahead.filter(|_| !goes_on && !exchange.has_other_text) {
+            .is_some_and(|request| adapter.previous_response_id(request).is_some());
+        if let Some(ahead) = ahead.filter(|_| !goes_on && !exchange.has_raw_text) {
             return self.guess((adapter, &exchange, &json), (line, digest, at), ahead);
         }
         let context = ReadContext::at(Timestamp::from_micros(0));

@@ -7,7 +7,7 @@
 
 use gristmill_schemas::json::Json;
 
-use crate::wire::members::items;
+use crate::wire::json_access::items;
 
 /// A format that is recognised and not read.
 #[derive(Debug)]

@@ -6,8 +6,8 @@ use super::foreign::{ForeignFormat, foreign_bytes, foreign_format};
 use super::line::{LINE_LIMIT_BYTES, lines};
 use super::memory::{self, letta};
 use super::{codex, mcp, sqlite};
-use crate::wire::bare::bare_body;
-use crate::wire::members::items;
+use crate::wire::json_access::items;
+use crate::wire::standalone_body::detect_standalone_body;
 
 /// Declares the kinds, each with its code, its name and what it is: all that a lake's log and the
 /// command line say of them.
@@ -284,7 +284,7 @@ fn of_log(json: &Json) -> Option<TranscriptKind> {
         TranscriptKind::Cmf
     } else if let Some(kind) = memory::kind_of(json) {
         kind
-    } else if bare_body(json).is_some() {
+    } else if detect_standalone_body(json).is_some() {
         TranscriptKind::Bodies
     } else if has("request") && (has("response") || has("response_sse")) {
         TranscriptKind::Exchanges

@@ -15,7 +15,7 @@ use super::tree::{Spot, Tree};
 use crate::threads;
 use crate::wire::adapter::Adapter;
 use crate::wire::exchange::Exchange;
-use crate::wire::read::{Conversation, ReadContext};
+use crate::wire::message_reader::{Conversation, ReadContext};
 
 /// Bytes of lines that one thread reads before what it found is put together.
 const PORTION_BYTES: usize = 4 << 20;
@@ -265,7 +265,7 @@ pub(super) fn catch_up(
     context: &ReadContext,
 ) {
     let before = |adapter: &dyn Adapter, exchange: &Exchange| {
-        let id = adapter.goes_on_from(exchange.request?)?;
+        let id = adapter.previous_response_id(exchange.request?)?;
         reader.tree.answer(reader.file, id)
     };
     let (mut chain, mut seen) = (Vec::new(), HashSet::new());
@@ -299,7 +299,7 @@ pub(super) fn known<'e>(
     json: &'e Json<'e>,
     options: ReadOptions<'e>,
 ) -> Option<(&'static dyn Adapter, Exchange<'e>)> {
-    let exchange = Exchange::of(json, options.provider)?;
+    let exchange = Exchange::from_json_or_detect(json, options.provider)?;
     match reading(&exchange) {
         Reading::Known(adapter) => Some((adapter, exchange)),
         Reading::Opaque(_) => None,
@@ -360,16 +360,16 @@ fn found<'b, T>(
         Ok(json) => json,
         Err(fault) => return Found::Fault(fault),
     };
-    let Some(exchange) = Exchange::of(&json, reader.options.provider) else {
+    let Some(exchange) = Exchange::from_json_or_detect(&json, reader.options.provider) else {
         return Found::Fault(line.fault(FaultCode::Shape, NO_EXCHANGE));
     };
     let time = exchange.time(None, reader.options.fallback);
     match reading(&exchange) {
         Reading::Known(adapter) => {
             let mut made = reader.messages(adapter, &exchange, &json, (line, time), make);
-            if exchange.has_other_text {
+            if exchange.has_raw_text {
                 // The other body is read; this one is kept beside it.
-                let text = exchange.other_text(&json);
+                let text = exchange.raw_text_bodies(&json);
                 let opaque = Opaque::of(&exchange, &text, UNREADABLE_BODY, reader.options.fallback);
                 made.push(make.make(Subject::Opaque(opaque)));
             }

@@ -8,12 +8,12 @@ use serde_norway::Value as Yaml;
 use super::entry::document_lines;
 use super::kind::{TranscriptKind, whole};
 use super::line::{FaultCode, LINE_LIMIT_BYTES, LineFault, lines};
-use crate::wire::bare::bare_body;
-use crate::wire::dialect;
-use crate::wire::exchange::GUESSED;
+use crate::wire::exchange::GUESSED_PROVIDER_MEMBER;
 use crate::wire::framing::aws;
-use crate::wire::members::{object, text};
-use crate::wire::provider::{path_of, place_of_url};
+use crate::wire::json_access::{object, text};
+use crate::wire::provider_detection::{endpoint_from_url, path_of};
+use crate::wire::registry;
+use crate::wire::standalone_body::detect_standalone_body;
 
 /// Exchange lines; line `n` is entry `n` of the file.
 #[derive(Debug, Default)]
@@ -100,11 +100,11 @@ fn batch_line(json: &Json) -> Option<Object<'static>> {
     exchange.insert("id", id.to_owned());
     if let Some(body) = json.get("body").or_else(|| json.get("params")) {
         let (provider, endpoint) = match json.get("url").and_then(Json::as_str) {
-            Some(url) => place_of_url("https://api.openai.com", url),
+            Some(url) => endpoint_from_url("https://api.openai.com", url),
             // Who names the whole request `params` is known; else its shape tells.
             None if json.get("params").is_some() => ("anthropic".to_owned(), "messages".to_owned()),
             None => {
-                let (provider, endpoint) = dialect::detect_request(body)?.key().split_once('/')?;
+                let (provider, endpoint) = registry::detect_request(body)?.key().split_once('/')?;
                 (provider.to_owned(), endpoint.to_owned())
             }
         };
@@ -125,7 +125,7 @@ fn batch_line(json: &Json) -> Option<Object<'static>> {
     let body = response
         .and_then(|response| response.get("body"))
         .or_else(|| json.get("error"))?;
-    let key = dialect::detect_response(body).map_or("openai/chat", |adapter| adapter.key());
+    let key = registry::detect_response(body).map_or("openai/chat", |adapter| adapter.key());
     let (provider, endpoint) = key.split_once('/').unwrap_or((key, ""));
     name(&mut exchange, provider, endpoint);
     if let Some(status) = response.and_then(|response| response.get("status_code")) {
@@ -151,11 +151,11 @@ fn bodies(bytes: &[u8]) -> Recast {
 }
 
 fn body(json: &Json) -> Option<Object<'static>> {
-    let (half, adapter) = bare_body(json)?;
+    let (half, adapter) = detect_standalone_body(json)?;
     let (provider, endpoint) = adapter.key().split_once('/').unwrap_or((adapter.key(), ""));
     let mut exchange = Object::new();
     name(&mut exchange, provider, endpoint);
-    exchange.insert(GUESSED, true);
+    exchange.insert(GUESSED_PROVIDER_MEMBER, true);
     exchange.insert(half.member(), json.clone().into_owned());
     Some(exchange)
 }
@@ -223,7 +223,7 @@ enum Text<'h> {
 
 impl Http<'_> {
     fn exchange(self) -> Object<'static> {
-        let (provider, endpoint) = place_of_url("", self.url);
+        let (provider, endpoint) = endpoint_from_url("", self.url);
         let mut exchange = Object::new();
         name(&mut exchange, &provider, &endpoint);
         exchange.insert("url_path", path_of(self.url).to_owned());

@@ -10,10 +10,10 @@ use gristmill_schemas::message::request::{Response, StopReason, TokenUsage};
 use gristmill_schemas::message::{ContentBlock, Message, MessageStatus, Role, Timestamp, model_id};
 
 use crate::wire::adapter::Adapter;
-use crate::wire::dialect;
-use crate::wire::exchange::{Exchange, Fold, ResponseBody};
-use crate::wire::read::{Conversation, ReadContext};
-use crate::wire::transfer::{read_answers, read_messages, scan_request, scan_response};
+use crate::wire::body_codec::{read_choices, read_messages, scan_request, scan_response};
+use crate::wire::exchange::{CachedFold, Exchange, ResponseBody};
+use crate::wire::message_reader::{Conversation, ReadContext};
+use crate::wire::registry;
 
 /// How a message was seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -65,7 +65,7 @@ pub(super) const UNREADABLE_BODY: &str = "a body that is neither JSON nor events
 
 /// The adapter for `exchange`, unless a request or a response of its isn't what the adapter reads.
 pub fn reading<'e>(exchange: &Exchange<'e>) -> Reading<'e> {
-    let Some(adapter) = dialect::for_exchange(exchange) else {
+    let Some(adapter) = registry::for_exchange(exchange) else {
         return Reading::Opaque("no adapter for this endpoint");
     };
     if exchange
@@ -74,7 +74,7 @@ pub fn reading<'e>(exchange: &Exchange<'e>) -> Reading<'e> {
     {
         return Reading::Opaque("not a request of this dialect");
     }
-    if exchange.has_other_text
+    if exchange.has_raw_text
         && exchange.request.is_none()
         && matches!(exchange.response, ResponseBody::None)
     {
@@ -98,7 +98,7 @@ pub fn reading<'e>(exchange: &Exchange<'e>) -> Reading<'e> {
 /// A response body, folded if it came as a stream.
 enum Body<'b> {
     Whole(&'b Json<'b>),
-    Folded(Rc<Fold<'b>>),
+    Folded(Rc<CachedFold<'b>>),
 }
 
 impl<'b> Body<'b> {
@@ -185,7 +185,7 @@ pub fn scan(
                 created_at = response.created_at;
                 answer = response
                     .id
-                    .filter(|_| adapter.keeps_answers())
+                    .filter(|_| adapter.stores_responses())
                     .map(Cow::into_owned);
                 if positions.is_empty() {
                     positions.push(conversation.advance(Role::Assistant, &[]));
@@ -216,7 +216,7 @@ pub fn created_at(adapter: &dyn Adapter, exchange: &Exchange) -> Option<Timestam
     let body = Body::of(adapter, exchange)?;
     Some(body.json())
         .filter(|json| adapter.is_response(json))
-        .and_then(|json| adapter.answered_at(json))
+        .and_then(|json| adapter.response_created_at(json))
 }
 
 /// What [`visit`] found beside messages.
@@ -240,9 +240,9 @@ pub fn visit(
     tell: &mut dyn FnMut(Node<'_>, &Conversation),
 ) -> Visited {
     let mut visited = Visited::default();
-    let maker = exchange.maker(adapter);
+    let maker = exchange.actual_provider(adapter);
     let context = &ReadContext {
-        maker: maker.as_deref(),
+        provider_override: maker.as_deref(),
         ..*context
     };
     let mut parent = (!conversation.is_empty()).then(|| conversation.position());
@@ -280,14 +280,14 @@ pub fn visit(
         return visited;
     }
     let answered = |position: &Position| counts(position, Sight::Answer);
-    let Ok(mut read) = read_answers(adapter, json, &mut conversation, context, &answered) else {
+    let Ok(mut read) = read_choices(adapter, json, &mut conversation, context, &answered) else {
         return visited;
     };
     visited.answer = read
         .response
         .id
         .as_deref()
-        .filter(|_| adapter.keeps_answers())
+        .filter(|_| adapter.stores_responses())
         .map(str::to_owned);
     let maker = maker.as_deref().unwrap_or(adapter.provider());
     let model = asked_model(
@@ -356,7 +356,7 @@ fn asked_model(
     let name = told
         .or(asked)
         .map(Cow::Borrowed)
-        .or_else(|| exchange.model_of_path());
+        .or_else(|| exchange.model_from_path());
     name.map(|name| model_id::canonical(maker, &name))
 }
 
@@ -402,7 +402,7 @@ fn failure<'j>(
     message.metadata.status = MessageStatus::Error;
     message.metadata.provider = Some(
         context
-            .maker
+            .provider_override
             .unwrap_or(adapter.provider())
             .to_owned()
             .into(),

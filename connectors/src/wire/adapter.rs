@@ -1,4 +1,4 @@
-//! The contract between a provider's dialect and the frame.
+//! The contract between an adapter (one dialect of one provider) and the shared codec.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -9,114 +9,120 @@ use gristmill_schemas::message::request::{Request, Response};
 use gristmill_schemas::message::stream::Assembler;
 use gristmill_schemas::message::{Message, Timestamp};
 
-use super::error::ErrorForm;
-use super::framing::Frame;
-use super::place::Place;
-use super::read::Reader;
-use super::write::Writer;
+use super::error::ErrorFormat;
+use super::framing::StreamFrame;
+use super::message_reader::MessageReader;
+use super::message_writer::MessageWriter;
+use super::unit_path::UnitPath;
 
-/// One provider dialect: everything that knows the field names of its wire.
+/// One provider dialect: the only code that contains the field names of that wire format.
 ///
-/// An adapter is a value without state: it may be asked anything, in any order, on any number of
-/// threads, and gives the same answer to the same question. It does no I/O, reads no clock and
-/// mints no ids; what it needs of the world the frame hands to it ([`Reader`], [`Writer`]).
+/// An adapter is a stateless value: its methods may be called in any order and on any number of
+/// threads, and return the same result for the same arguments. It does no I/O, reads no clock and
+/// generates no ids; the codec passes in what an adapter needs ([`MessageReader`],
+/// [`MessageWriter`]).
 ///
 /// # Units
 ///
 /// A wire body is an *envelope* (model, options, usage …) around *units*. A unit is the part of the
-/// body that becomes one canonical message, or a few neighbours: a member of `messages`, the
-/// `system` prompt, one choice of a response, a run of items. The adapter says where each unit
-/// stands ([`Place`]) when it reads it and again when it writes it; the frame compares unit with
-/// unit and envelope with envelope, and stores what differs with the message, or with the request
-/// or response, that it belongs to. So a message keeps its peculiarities when it is resent in
-/// another request.
+/// body that becomes one canonical message, or a few neighbouring ones: an item of `messages`, the
+/// `system` prompt, one choice of a response, a run of items. The adapter reports the [`UnitPath`]
+/// of each unit when it reads it and again when it writes it. The codec compares unit with unit and
+/// envelope with envelope, and stores the differences with the message, request or response that
+/// they belong to. So a message keeps its provider-specific members when another request resends
+/// it.
 ///
 /// # Reading
 ///
 /// [`read_request`](Adapter::read_request) and [`read_response`](Adapter::read_response) must
-/// accept whatever the provider might really send, today or tomorrow. They take what the canonical
-/// model can hold and leave the rest: what they leave is found again by the difference. So they
-/// never fail on an unknown field, block, role or value; they fail only if the body isn't of this
-/// dialect at all. A block that none of the six kinds can hold becomes [`Reader::unknown`], so that
-/// it keeps its place; so does a message of another role than the four ([`Reader::unknown_role`]).
-/// Content is never invented, with one exception: a user or assistant message of a request that
-/// says nothing becomes one empty text, because the model has no empty messages.
+/// accept everything that the provider might send, now or in a later version. They convert what the
+/// canonical model can hold; the residual keeps the rest. So they never fail on an unknown field,
+/// block, role or value, and fail only if the body isn't of this dialect. A block that none of the
+/// six kinds can hold becomes [`MessageReader::unknown_block`], so that it keeps its position; a
+/// message whose role isn't one of the four becomes [`MessageReader::push_unknown_role`]. Readers
+/// never invent content, with one exception: an empty user or assistant message of a request
+/// becomes one empty text, because the model has no empty messages.
 ///
-/// Calls and results go through [`Reader::tool_use`] and [`Reader::tool_result`]. Providers name a
-/// call by an id, by its tool's name or by nothing but order (Gemini, Ollama); the reader joins
-/// them by whatever there is.
+/// Calls and results go through [`MessageReader::tool_use`] and [`MessageReader::tool_result`].
+/// Providers identify a call by an id, by the name of its tool or only by order (Gemini, Ollama);
+/// the reader joins calls and results by whichever is present.
 ///
 /// # Writing
 ///
 /// [`write_request`](Adapter::write_request) and [`write_response`](Adapter::write_response) write
-/// what the canonical message says, in the provider's plainest form. The same input gives the same
-/// output for ever: stored residuals are differences from it, so a change to what an adapter writes
-/// is a change of format. Written bodies hold no cache markers and no preferences; those are
-/// [`send_hints`](Adapter::send_hints), added to requests that are really sent.
+/// the canonical message in the simplest form of the provider. The same input must give the same
+/// output in all later versions: stored residuals are differences from it, so a change to what an
+/// adapter writes is a change of format. Written bodies contain no cache markers and no
+/// preferences; [`send_hints`](Adapter::send_hints) adds those to requests that are sent.
 ///
-/// A block that the dialect can't express, or that is another provider's secret (thinking, unknown
-/// blocks), is dropped whole through [`Writer::drop_block`], never cut down; a message whose blocks
-/// all drop isn't written, and has no place.
+/// A block that the dialect can't express, or that only another provider can interpret (thinking,
+/// unknown blocks), is dropped as a whole through [`MessageWriter::drop_block`], never truncated. A
+/// message whose blocks are all dropped isn't written, and has no path.
 ///
 /// # Round trip
 ///
-/// For every body `b`: reading `b`, writing what was read and applying the residual gives `b`,
-/// value for value. The frame sees to that whatever the adapter does; an adapter is good if the
-/// residual is small, which is measured.
+/// For every body `b`: reading `b`, writing the result and applying the residual gives `b`, value
+/// for value. The codec guarantees this for every adapter; the quality of an adapter is the size of
+/// its residuals, which is measured.
 ///
 /// # Streams
 ///
-/// [`fold`](Adapter::fold) turns the events of a stream into the body that the provider's endpoint
-/// without streaming would have returned. Padding, pings and keep-alives vanish; everything else
-/// has to be somewhere in the folded body. A stream that was cut gives what there is.
+/// [`fold`](Adapter::fold) turns the events of a stream into the body that the same endpoint
+/// returns without streaming. Padding, pings and keep-alives are removed; everything else must be
+/// somewhere in the folded body. A truncated stream gives the part that was received.
 pub trait Adapter: Send + Sync + fmt::Debug {
-    /// `provider/endpoint`, as exchanges name it: the key of this adapter's part of `provider_raw`.
+    /// Returns `provider/endpoint`, as exchanges spell it: the key of this adapter in
+    /// `provider_raw`.
     fn key(&self) -> &'static str;
 
-    /// The provider's key, as model ids and metadata name it.
+    /// Returns the key of the provider, as in model ids and metadata.
     fn provider(&self) -> &'static str {
         self.key()
             .split_once('/')
             .map_or(self.key(), |(provider, _)| provider)
     }
 
-    /// What the provider can do with `model`, as far as this adapter exposes it.
+    /// Returns the capabilities of `model` that this adapter exposes.
     fn capabilities(&self, model: &str) -> Capabilities;
 
-    /// True if `body` looks like a request of this dialect.
+    /// Returns true if `body` looks like a request of this dialect.
     fn is_request(&self, body: &Json) -> bool;
 
-    /// True if `body` looks like a response of this dialect.
+    /// Returns true if `body` looks like a response of this dialect.
     fn is_response(&self, body: &Json) -> bool;
 
-    /// Reads a request: messages into `reader`, unit by unit, and everything else into the answer
-    /// (whose own list of messages stays empty).
+    /// Reads a request: passes the messages to `reader`, unit by unit, and returns everything else
+    /// (with an empty list of messages).
     ///
     /// # Errors
     /// If the body isn't of this dialect.
     fn read_request<'j>(
         &self,
         body: &'j Json<'j>,
-        reader: &mut Reader<'_, 'j>,
-    ) -> Result<Request<'j>, Unreadable>;
+        reader: &mut MessageReader<'_, 'j>,
+    ) -> Result<Request<'j>, DialectError>;
 
-    /// Writes a request, unit by unit as `writer` has them.
-    fn write_request<'m>(&self, request: &'m Request<'m>, writer: &mut Writer<'_>) -> Written<'m>;
+    /// Writes a request, grouped into the units of `writer`.
+    fn write_request<'m>(
+        &self,
+        request: &'m Request<'m>,
+        writer: &mut MessageWriter<'_>,
+    ) -> WireProjection<'m>;
 
-    /// Reads a response: its choices into `reader`, everything else into the answer (whose own list
-    /// of choices stays empty).
+    /// Reads a response: passes the choices to `reader` and returns everything else (with an empty
+    /// list of choices).
     ///
     /// # Errors
     /// If the body isn't of this dialect.
     fn read_response<'j>(
         &self,
         body: &'j Json<'j>,
-        reader: &mut Reader<'_, 'j>,
-    ) -> Result<Response<'j>, Unreadable>;
+        reader: &mut MessageReader<'_, 'j>,
+    ) -> Result<Response<'j>, DialectError>;
 
-    /// When `body`, a response of this dialect, says that it was made: what
-    /// [`Adapter::read_response`] answers as its time, for who needs no more of it.
-    fn answered_at(&self, _body: &Json) -> Option<Timestamp> {
+    /// Returns the creation time in `body`, a response of this dialect: the time that
+    /// [`Adapter::read_response`] returns, for callers that need nothing else of it.
+    fn response_created_at(&self, _body: &Json) -> Option<Timestamp> {
         None
     }
 
@@ -124,113 +130,115 @@ pub trait Adapter: Send + Sync + fmt::Debug {
     fn write_response<'m>(
         &self,
         response: &'m Response<'m>,
-        writer: &mut Writer<'_>,
-    ) -> Written<'m>;
+        writer: &mut MessageWriter<'_>,
+    ) -> WireProjection<'m>;
 
-    /// How the provider tells of failures.
-    fn errors(&self) -> &'static dyn ErrorForm;
+    /// Returns the format of the provider's error bodies.
+    fn errors(&self) -> &'static dyn ErrorFormat;
 
     /// Folds the events of a stream into a body.
-    fn fold<'f>(&self, frames: Vec<Frame<'f>>) -> Folded<'f>;
+    fn fold<'f>(&self, frames: Vec<StreamFrame<'f>>) -> FoldedStream<'f>;
 
-    /// True if the frame, by its text, holds only a piece of what a later one tells whole. Streams
-    /// are long because of their pieces; they needn't be read if the whole comes.
-    fn is_piece(&self, _frame: &str) -> bool {
+    /// Returns true if the text of a frame shows that a later frame repeats its content as a whole.
+    /// Most frames of a stream are such deltas; they needn't be parsed if the whole follows.
+    fn is_delta_frame(&self, _frame: &str) -> bool {
         false
     }
 
-    /// True if a stream that was folded without its pieces comes to what it would come to with
-    /// them.
-    fn is_whole(&self, _folded: &Folded) -> bool {
+    /// Returns true if `folded`, a stream folded without its delta frames, equals the fold of all
+    /// frames.
+    fn is_complete_without_deltas(&self, _folded: &FoldedStream) -> bool {
         false
     }
 
-    /// Follows a stream and tells of it in canonical events. Adapters that can't follow piece by
-    /// piece have no follower; then the events are told from the folded body.
-    fn follow(&self) -> Option<Box<dyn Follower>> {
+    /// Returns a decoder that turns a stream into canonical events one frame at a time, or `None`
+    /// if this adapter has none.
+    fn stream_decoder(&self) -> Option<Box<dyn StreamDecoder>> {
         None
     }
 
-    /// How the messages of a request that no wire has seen group into units: lists of places in
-    /// `messages`, each message in one. By default each is a unit of its own.
-    fn group(&self, messages: &[&Message]) -> Vec<Vec<usize>> {
+    /// Groups the messages of a request that was never on a wire into units: lists of indices into
+    /// `messages`, with each message in one list. By default each message is a unit.
+    fn group_units(&self, messages: &[&Message]) -> Vec<Vec<usize>> {
         (0..messages.len()).map(|index| vec![index]).collect()
     }
 
-    /// True if the provider keeps its answers, so that a request may go on from one by its id.
-    fn keeps_answers(&self) -> bool {
+    /// Returns true if the provider stores responses, so that a request may continue one by its id.
+    fn stores_responses(&self) -> bool {
         false
     }
 
-    /// The id of the answer that a request goes on from instead of sending what came before.
-    fn goes_on_from<'j>(&self, _request: &'j Json) -> Option<&'j str> {
+    /// Returns the id of the stored response that `request` continues instead of repeating the
+    /// conversation.
+    fn previous_response_id<'j>(&self, _request: &'j Json) -> Option<&'j str> {
         None
     }
 
-    /// Adds what only a request that is really sent carries: cache markers, routing preferences.
+    /// Adds the members that only a request that is sent contains: cache markers, routing
+    /// preferences.
     fn send_hints(&self, _body: &mut Json, _request: &Request, _hints: &SendHints) {}
 
-    /// True if a thought's signature tells that it is this provider's. Where it doesn't, thoughts
-    /// that were read from its wire are marked.
+    /// Returns true if a signature identifies thinking as this provider's. Otherwise thinking that
+    /// was read from its wire is marked in `provider_raw`.
     fn signs_thinking(&self) -> bool {
         false
     }
 
-    /// True if the provider would take `id` as the id of a call.
+    /// Returns true if the provider accepts `id` as the id of a call.
     fn accepts_call_id(&self, _id: &str) -> bool {
         true
     }
 
-    /// The id that a call gets on this wire if no provider has named it yet.
-    fn call_id(&self, canonical: &str) -> String {
+    /// Returns the wire id of a call that has no id of this provider yet, from its canonical id.
+    fn default_call_id(&self, canonical: &str) -> String {
         canonical.to_owned()
     }
 }
 
-/// Follows one stream.
-pub trait Follower {
-    /// Takes the next event; what it tells goes to `assembler`. `call_id` gives the canonical id of
-    /// a call by the provider's.
-    fn event(
+/// Decodes one stream incrementally.
+pub trait StreamDecoder {
+    /// Decodes the next event into `assembler`. `call_id` maps the provider's id of a call to the
+    /// canonical one.
+    fn decode_event(
         &mut self,
         data: &Json,
         assembler: &mut Assembler,
         call_id: &mut dyn FnMut(Option<&str>) -> String,
     );
 
-    /// The stream is over: ends what is open and completes the answer. A stream that ends before
-    /// its provider said so was cut.
+    /// Ends the open blocks and completes the message after the last event. A stream without the
+    /// provider's final event counts as truncated.
     fn finish(&mut self, assembler: &mut Assembler);
 }
 
-/// What is known about where a request goes.
+/// Properties of the endpoint to which a request is sent.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SendHints {
-    /// The provider's price list has a price for reading this model's cache.
+    /// The provider's price list has a price for cache reads of this model.
     pub cache_read_priced: bool,
 }
 
-/// A body and where its units stand: one place per unit, `None` for a unit that wasn't written.
+/// What an adapter writes: a body and the path of each unit in it.
 #[derive(Debug)]
-pub struct Written<'m> {
+pub struct WireProjection<'m> {
     /// The body.
     pub body: Json<'m>,
-    /// The places, in the order of the units.
-    pub places: Vec<Option<Place>>,
+    /// One path per unit, in the order of the units; `None` for a unit that wasn't written.
+    pub unit_paths: Vec<Option<UnitPath>>,
 }
 
-/// A stream, folded.
+/// The body that a stream folds to.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Folded<'f> {
+pub struct FoldedStream<'f> {
     /// The body.
     pub body: Json<'f>,
-    /// True if the stream came to its end.
+    /// True if the stream reached its final event.
     pub complete: bool,
-    /// The error that it carried, if it did.
+    /// The error that the stream contained, if any.
     pub error: Option<Json<'f>>,
 }
 
-/// A body that isn't of the dialect that it was taken for.
+/// The body isn't of the dialect of the adapter that read it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("not a body of this dialect: {0}")]
-pub struct Unreadable(pub Cow<'static, str>);
+pub struct DialectError(pub Cow<'static, str>);

@@ -1,4 +1,4 @@
-//! Failures: what an error body says, and of which class it is.
+//! Failures: reads and writes error bodies, and classifies them.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -6,31 +6,31 @@ use std::fmt;
 use gristmill_schemas::json::{Json, Object};
 
 use super::adapter::Adapter;
-use super::raw;
+use super::provider_raw;
 
-/// The class of a failure: what a caller would do about it.
+/// The class of a failure, by how a caller should react.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ErrorClass {
-    /// Too many requests, or too many for the provider right now.
+    /// Too many requests, or the provider is overloaded.
     RateLimit,
-    /// The key is wrong or may not.
+    /// The API key is wrong or lacks permission.
     Auth,
-    /// The provider failed.
+    /// The provider failed internally.
     ServerError,
-    /// It was never reached.
+    /// The provider was not reached.
     Network,
-    /// The input is too long.
+    /// The input exceeds the context window.
     ContextOverflow,
-    /// The request is wrong.
+    /// The request is invalid.
     InvalidRequest,
-    /// Its sender gave it up.
+    /// The sender cancelled the request.
     Cancelled,
-    /// None of these.
+    /// Any other failure.
     Other,
 }
 
 impl ErrorClass {
-    /// The class as it is written.
+    /// Returns the serialised name of the class.
     pub fn as_str(self) -> &'static str {
         match self {
             ErrorClass::RateLimit => "rate_limit",
@@ -44,7 +44,7 @@ impl ErrorClass {
         }
     }
 
-    /// True if another try may help.
+    /// Returns true if a retry may succeed.
     pub fn is_retryable(self) -> bool {
         matches!(
             self,
@@ -52,7 +52,7 @@ impl ErrorClass {
         )
     }
 
-    /// The class of an HTTP status.
+    /// Returns the class of an HTTP status.
     pub fn of_status(status: u16) -> ErrorClass {
         match status {
             401 | 403 => ErrorClass::Auth,
@@ -72,41 +72,42 @@ impl fmt::Display for ErrorClass {
     }
 }
 
-/// What an error body says.
+/// The content of an error body.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct ErrorReport<'a> {
-    /// For people.
+    /// The message for people.
     pub message: Option<Cow<'a, str>>,
     /// The provider's type of error.
     pub kind: Option<Cow<'a, str>>,
-    /// The provider's code, a text or a number.
+    /// The provider's error code, a string or a number.
     pub code: Option<Json<'a>>,
     /// The provider's id of the request.
     pub request_id: Option<Cow<'a, str>>,
-    /// What the adapter that read it needs to write it again to the letter.
+    /// The residual of the adapter that read it, for a lossless round trip.
     pub provider_raw: Option<Object<'a>>,
 }
 
 impl ErrorReport<'_> {
-    /// The code, if it is a text.
+    /// Returns the code if it is a string.
     pub fn code_text(&self) -> Option<&str> {
         self.code.as_ref().and_then(Json::as_str)
     }
 }
 
-/// How a provider, or a family of them, tells of failures.
-pub trait ErrorForm: Send + Sync {
-    /// What an error body says; `None` if `body` isn't one.
+/// The format of the error bodies of a provider, or of a family of providers.
+pub trait ErrorFormat: Send + Sync {
+    /// Reads an error body; returns `None` if `body` isn't one.
     fn read<'j>(&self, body: &'j Json<'j>) -> Option<ErrorReport<'j>>;
 
     /// Writes an error body.
     fn write<'m>(&self, report: &'m ErrorReport<'m>) -> Json<'m>;
 
-    /// The class of an error by its body, where the body says more than the status.
+    /// Returns the class of an error by its body, or `None` if only the HTTP status determines it.
     fn class(&self, report: &ErrorReport) -> Option<ErrorClass>;
 }
 
-/// The class of a failure with that status and report: the body's word, else the status's.
+/// Returns the class of a failure: by its body, else by its HTTP status, else
+/// [`ErrorClass::Other`].
 pub fn classify(
     adapter: Option<&dyn Adapter>,
     status: Option<u16>,
@@ -120,18 +121,20 @@ pub fn classify(
         .unwrap_or(ErrorClass::Other)
 }
 
-/// Reads an error body and keeps its residual; `None` if it isn't one.
+/// Reads an error body and stores its residual; returns `None` if it isn't one.
 pub fn read_error<'j>(adapter: &dyn Adapter, body: &'j Json<'j>) -> Option<ErrorReport<'j>> {
     let mut report = adapter.errors().read(body)?;
-    let residual = raw::residual(&adapter.errors().write(&report), &body.reborrow());
+    let residual =
+        provider_raw::encode_residual(&adapter.errors().write(&report), &body.reborrow());
     for (name, value) in residual.into_iter().flatten() {
-        raw::keep(&mut report.provider_raw, adapter.key(), name, value);
+        provider_raw::set(&mut report.provider_raw, adapter.key(), name, value);
     }
     Some(report)
 }
 
-/// Writes an error body; one that was read from the same provider comes out as it went in.
+/// Writes an error body; one that was read from the same provider is restored unchanged.
 pub fn write_error<'m>(adapter: &dyn Adapter, report: &'m ErrorReport<'m>) -> Json<'m> {
-    let part = raw::part(report.provider_raw.as_ref(), adapter.key());
-    raw::restore(adapter.errors().write(report), part).unwrap_or_else(|(projection, _)| projection)
+    let part = provider_raw::adapter_part(report.provider_raw.as_ref(), adapter.key());
+    provider_raw::apply_residual(adapter.errors().write(report), part)
+        .unwrap_or_else(|(projection, _)| projection)
 }

@@ -13,9 +13,11 @@ use base64::engine::general_purpose::STANDARD;
 use gristmill_schemas::json::Json;
 use gristmill_schemas::message::{TimeSource, Timestamp};
 
-use super::adapter::{Adapter, Folded};
-use super::framing::{Frame, Frames, LeaveOut, aws, ndjson, sse};
-use super::provider::{host_of, of_address, of_bodies, of_name, path_of};
+use super::adapter::{Adapter, FoldedStream};
+use super::framing::{SkipFrame, StreamFrame, StreamFrames, aws, ndjson, sse};
+use super::provider_detection::{
+    host_of, path_of, provider_from_address, provider_from_bodies, provider_from_name,
+};
 use crate::moment::moment;
 
 /// One exchange; borrows from its line.
@@ -42,22 +44,22 @@ pub struct Exchange<'a> {
     /// The response.
     pub response: ResponseBody<'a>,
     /// True if there is a body that is neither JSON nor events.
-    pub has_other_text: bool,
+    pub has_raw_text: bool,
     /// True if the line names no provider, so that the bodies had to tell.
-    is_guessed: bool,
+    provider_is_guessed: bool,
     /// What adapters folded the stream to, by their keys.
-    folds: RefCell<Vec<(&'static str, Rc<Fold<'a>>)>>,
+    folds: RefCell<Vec<(&'static str, Rc<CachedFold<'a>>)>>,
     /// The frames, once a second adapter asks for them.
-    frames: OnceCell<Frames<'a>>,
+    frames: OnceCell<StreamFrames<'a>>,
 }
 
 /// A stream, folded by one adapter.
 #[derive(Debug)]
-pub struct Fold<'a> {
+pub struct CachedFold<'a> {
     /// True if the stream has no frames.
     pub is_empty: bool,
     /// What they come to.
-    pub folded: Folded<'a>,
+    pub folded: FoldedStream<'a>,
 }
 
 /// The body of a response.
@@ -68,12 +70,12 @@ pub enum ResponseBody<'a> {
     /// One JSON value.
     Json(&'a Json<'a>),
     /// Events.
-    Stream(Stream<'a>),
+    Stream(RecordedStream<'a>),
 }
 
 /// The events of a response, as they were recorded.
 #[derive(Debug, Clone)]
-pub enum Stream<'a> {
+pub enum RecordedStream<'a> {
     /// Server-sent events.
     Sse(&'a str),
     /// One event's data per line.
@@ -89,16 +91,16 @@ pub enum Stream<'a> {
 impl<'a> Exchange<'a> {
     /// Reads one line's JSON; a line that names no provider is of `provider`, else of whom its
     /// bodies look like. `None` if it is no exchange at all.
-    pub fn of(json: &'a Json<'a>, provider: Option<&'a str>) -> Option<Self> {
+    pub fn from_json_or_detect(json: &'a Json<'a>, provider: Option<&'a str>) -> Option<Self> {
         if let Some(exchange) = Exchange::from_json(json) {
             return Some(exchange);
         }
         json.as_object()?;
         let body = |key| json.get(key).filter(|body| body.as_object().is_some());
         let detected = || {
-            let request = body("request").and_then(super::dialect::detect_request);
+            let request = body("request").and_then(super::registry::detect_request);
             request
-                .or_else(|| body("response").and_then(super::dialect::detect_response))
+                .or_else(|| body("response").and_then(super::registry::detect_response))
                 .map(|adapter| adapter.key())
         };
         let known = [
@@ -118,18 +120,18 @@ impl<'a> Exchange<'a> {
             Some(provider) => provider,
             None => detected().unwrap_or("unknown"),
         };
-        let is_guessed = provider.is_none();
+        let provider_is_guessed = provider.is_none();
         let (provider, endpoint) = named.split_once('/').unwrap_or((named, ""));
         Some(Exchange {
-            is_guessed,
-            ..Exchange::named(json, provider, endpoint)
+            provider_is_guessed,
+            ..Exchange::with_provider(json, provider, endpoint)
         })
     }
 
     /// Reads one line's JSON; `None` if it names no provider.
     pub fn from_json(json: &'a Json<'a>) -> Option<Self> {
         let provider = json.get("provider")?.as_str()?;
-        Some(Exchange::named(
+        Some(Exchange::with_provider(
             json,
             provider,
             json.get("endpoint")
@@ -138,7 +140,7 @@ impl<'a> Exchange<'a> {
         ))
     }
 
-    pub(crate) fn named(json: &'a Json<'a>, provider: &'a str, endpoint: &'a str) -> Self {
+    pub(crate) fn with_provider(json: &'a Json<'a>, provider: &'a str, endpoint: &'a str) -> Self {
         let text = |key| json.get(key).and_then(Json::as_str);
         let present = |key| json.get(key).filter(|value| !value.is_null());
         let date = present("response_headers")
@@ -166,10 +168,13 @@ impl<'a> Exchange<'a> {
                 .filter(|time| time.fits_grain()),
             request: present("request").filter(|request| request.as_str().is_none()),
             response: response(json),
-            has_other_text: OTHER_TEXT
+            has_raw_text: RAW_TEXT_MEMBERS
                 .iter()
                 .any(|key| text(key).is_some_and(|text| !text.trim().is_empty())),
-            is_guessed: json.get(GUESSED).and_then(Json::as_bool).unwrap_or(false),
+            provider_is_guessed: json
+                .get(GUESSED_PROVIDER_MEMBER)
+                .and_then(Json::as_bool)
+                .unwrap_or(false),
             folds: RefCell::default(),
             frames: OnceCell::new(),
         }
@@ -177,13 +182,13 @@ impl<'a> Exchange<'a> {
 
     /// Who answered, if the line, its address or its bodies tell of another than the provider of
     /// `adapter`, which reads it.
-    pub fn maker(&self, adapter: &dyn Adapter) -> Option<Cow<'_, str>> {
+    pub fn actual_provider(&self, adapter: &dyn Adapter) -> Option<Cow<'_, str>> {
         let by_line = || {
-            of_name(&self.provider)
-                .filter(|_| !self.is_guessed)
+            provider_from_name(&self.provider)
+                .filter(|_| !self.provider_is_guessed)
                 .map(Cow::Borrowed)
         };
-        let by_address = || of_address(&self.host, &self.url_path).map(Cow::Borrowed);
+        let by_address = || provider_from_address(&self.host, &self.url_path).map(Cow::Borrowed);
         let by_bodies = || {
             let fold = match &self.response {
                 ResponseBody::Stream(_) => self.folded(adapter),
@@ -193,17 +198,17 @@ impl<'a> Exchange<'a> {
                 ResponseBody::Json(body) => Some(*body),
                 _ => fold.as_ref().map(|fold| &fold.folded.body),
             };
-            of_bodies(self.request, response).map(Cow::Borrowed)
+            provider_from_bodies(self.request, response).map(Cow::Borrowed)
         };
         by_line()
             .or_else(by_address)
             .or_else(by_bodies)
-            .filter(|maker| maker != adapter.provider())
+            .filter(|provider| provider != adapter.provider())
     }
 
     /// What `adapter` folds the response's stream to; `None` if the response is no stream. Each
     /// adapter folds it once.
-    pub fn folded(&self, adapter: &dyn Adapter) -> Option<Rc<Fold<'a>>> {
+    pub fn folded(&self, adapter: &dyn Adapter) -> Option<Rc<CachedFold<'a>>> {
         let ResponseBody::Stream(stream) = &self.response else {
             return None;
         };
@@ -212,18 +217,18 @@ impl<'a> Exchange<'a> {
             return Some(Rc::clone(fold));
         }
         let read = || stream.frames();
-        let fold = |frames: Frames<'a>| {
+        let fold = |frames: StreamFrames<'a>| {
             let is_empty = frames.frames.is_empty();
             let mut folded = adapter.fold(frames.frames);
             // Some endpoints say that a stream is over without a reason why the answer is.
             folded.complete |= frames.is_done && !is_empty && folded.error.is_none();
-            Fold { is_empty, folded }
+            CachedFold { is_empty, folded }
         };
         let skimmed = || {
-            let frames = stream.frames_without(&|frame| adapter.is_piece(frame));
-            let left_out = frames.left_out;
+            let frames = stream.frames_skipping(&|frame| adapter.is_delta_frame(frame));
+            let skipped = frames.skipped;
             let fold = fold(frames);
-            (left_out == 0 || adapter.is_whole(&fold.folded)).then_some(fold)
+            (skipped == 0 || adapter.is_complete_without_deltas(&fold.folded)).then_some(fold)
         };
         // Nearly always nobody else asks: then the frames needn't be copied.
         let first = if folds.is_empty() {
@@ -238,7 +243,7 @@ impl<'a> Exchange<'a> {
 
     /// The bodies of `json`, the exchange's line, that are neither JSON nor events, with what says
     /// whose they are.
-    pub fn other_text<'j>(&self, json: &'j Json<'j>) -> Json<'j> {
+    pub fn raw_text_bodies<'j>(&self, json: &'j Json<'j>) -> Json<'j> {
         let kept = [
             "id",
             "provider",
@@ -248,7 +253,7 @@ impl<'a> Exchange<'a> {
             "recorded_at",
         ]
         .iter()
-        .chain(&OTHER_TEXT);
+        .chain(&RAW_TEXT_MEMBERS);
         Json::Object(
             kept.filter_map(|key| Some((*key, json.get(key)?.reborrow())))
                 .collect(),
@@ -270,7 +275,7 @@ impl<'a> Exchange<'a> {
 
     /// The model that the address names, where it stands there: `…/model/{name}/…` or
     /// `…/models/{name}:…`.
-    pub fn model_of_path(&self) -> Option<Cow<'a, str>> {
+    pub fn model_from_path(&self) -> Option<Cow<'a, str>> {
         let after = |mark: &str| self.url_path.split_once(mark).map(|(_, rest)| rest);
         let bedrock = || after("/model/")?.split_once('/').map(|(name, _)| name);
         let gemini = || after("/models/")?.rsplit_once(':').map(|(name, _)| name);
@@ -280,9 +285,9 @@ impl<'a> Exchange<'a> {
 }
 
 /// The member of a line whose provider isn't told but taken from the form of its bodies.
-pub(crate) const GUESSED: &str = "provider_is_guessed";
+pub(crate) const GUESSED_PROVIDER_MEMBER: &str = "provider_is_guessed";
 /// Members for bodies that are neither JSON nor events.
-pub(crate) const OTHER_TEXT: [&str; 2] = ["request_text", "response_text"];
+pub(crate) const RAW_TEXT_MEMBERS: [&str; 2] = ["request_text", "response_text"];
 
 /// A part of an address without its escapes.
 fn percent_decoded(text: &str) -> String {
@@ -321,48 +326,48 @@ fn response<'a>(json: &'a Json<'a>) -> ResponseBody<'a> {
         return match body {
             // Gemini answers a request for a stream so, unless it is asked for events.
             Json::Array(events) if !events.is_empty() => {
-                ResponseBody::Stream(Stream::Array(events))
+                ResponseBody::Stream(RecordedStream::Array(events))
             }
             body => ResponseBody::Json(body),
         };
     }
     if let Some(bytes) = text("response_b64").and_then(|encoded| STANDARD.decode(encoded).ok()) {
-        return ResponseBody::Stream(Stream::AwsBytes(bytes));
+        return ResponseBody::Stream(RecordedStream::AwsBytes(bytes));
     }
     let Some(stream) = text("response_sse") else {
         return ResponseBody::None;
     };
     ResponseBody::Stream(match text("framing") {
-        Some("aws-eventstream") => Stream::AwsLines(stream),
-        Some("ndjson" | "chunks-jsonl") => Stream::Lines(stream),
-        Some("sse") => Stream::Sse(stream),
-        _ if stream.trim_start().starts_with('{') => Stream::Lines(stream),
-        _ => Stream::Sse(stream),
+        Some("aws-eventstream") => RecordedStream::AwsLines(stream),
+        Some("ndjson" | "chunks-jsonl") => RecordedStream::Lines(stream),
+        Some("sse") => RecordedStream::Sse(stream),
+        _ if stream.trim_start().starts_with('{') => RecordedStream::Lines(stream),
+        _ => RecordedStream::Sse(stream),
     })
 }
 
-impl<'a> Stream<'a> {
+impl<'a> RecordedStream<'a> {
     /// The frames.
-    pub fn frames(&self) -> Frames<'a> {
-        self.frames_without(&|_| false)
+    pub fn frames(&self) -> StreamFrames<'a> {
+        self.frames_skipping(&|_| false)
     }
 
     /// The frames without those, by their text, that are to be left out where the framing can tell.
-    pub fn frames_without(&self, leave_out: LeaveOut<'_>) -> Frames<'a> {
+    pub fn frames_skipping(&self, skip: SkipFrame<'_>) -> StreamFrames<'a> {
         match self {
-            Stream::Sse(text) => sse::frames_without(text, leave_out),
-            Stream::Lines(text) => ndjson::frames_without(text, leave_out),
-            Stream::AwsLines(text) => ndjson::recorded_aws_frames(text),
-            Stream::AwsBytes(bytes) => aws::frames(bytes).0,
-            Stream::Array(events) => Frames {
+            RecordedStream::Sse(text) => sse::frames_skipping(text, skip),
+            RecordedStream::Lines(text) => ndjson::frames_skipping(text, skip),
+            RecordedStream::AwsLines(text) => ndjson::recorded_aws_frames(text),
+            RecordedStream::AwsBytes(bytes) => aws::frames(bytes).0,
+            RecordedStream::Array(events) => StreamFrames {
                 frames: events
                     .iter()
-                    .map(|event| Frame {
+                    .map(|event| StreamFrame {
                         event: None,
                         data: event.reborrow(),
                     })
                     .collect(),
-                ..Frames::default()
+                ..StreamFrames::default()
             },
         }
     }
@@ -392,21 +397,21 @@ mod tests {
             ("/model/100%/converse", Some("100%")),
         ] {
             let json = Json::Object([("url_path", path)].into_iter().collect());
-            let exchange = Exchange::named(&json, "p", "e");
-            assert_eq!(exchange.model_of_path().as_deref(), expected, "{path}");
+            let exchange = Exchange::with_provider(&json, "p", "e");
+            assert_eq!(exchange.model_from_path().as_deref(), expected, "{path}");
         }
     }
 
     #[test]
     fn a_stream_is_folded_once_by_each_adapter() {
-        use super::super::{anthropic, dialect};
+        use super::super::{anthropic, registry};
         let line = r#"{"provider":"p","endpoint":"e","response_sse":"data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"a\\u00e9\"}}],\"n\":1.50}\n\ndata: {\"error\":{\"code\":5}}\n\n"}"#;
         let json = Json::parse(line.as_bytes()).unwrap();
         let exchange = Exchange::from_json(&json).unwrap();
-        let chat = exchange.folded(&dialect::OPENAI_CHAT).unwrap();
+        let chat = exchange.folded(&registry::OPENAI_CHAT).unwrap();
         assert!(Rc::ptr_eq(
             &chat,
-            &exchange.folded(&dialect::OPENAI_CHAT).unwrap()
+            &exchange.folded(&registry::OPENAI_CHAT).unwrap()
         ));
         assert_ne!(
             chat.folded.body,
@@ -417,7 +422,7 @@ mod tests {
 
     #[test]
     fn a_stream_comes_to_the_same_whether_its_pieces_are_read_or_not() {
-        use super::super::dialect::OPENAI_RESPONSES as RESPONSES;
+        use super::super::registry::OPENAI_RESPONSES as RESPONSES;
         let piece = r#"{"type":"response.output_item.done","output_index":0,"item":{"type":"message","role":"assistant","content":[]}}"#;
         let last =
             r#"{"type":"response.completed","response":{"output":[{"type":"message","id":"m"}]}}"#;
@@ -429,7 +434,7 @@ mod tests {
             vec![last],
         ] {
             let json = Json::Object([("response_sse", frames.join("\n"))].into_iter().collect());
-            let exchange = Exchange::named(&json, "openai", "responses");
+            let exchange = Exchange::with_provider(&json, "openai", "responses");
             let ResponseBody::Stream(stream) = &exchange.response else {
                 panic!("no stream")
             };
@@ -440,8 +445,8 @@ mod tests {
                 "{frames:?}"
             );
             assert!(!fold.is_empty);
-            let skimmed = stream.frames_without(&|frame| RESPONSES.is_piece(frame));
-            assert_eq!(skimmed.frames.len(), frames.len() - skimmed.left_out);
+            let skimmed = stream.frames_skipping(&|frame| RESPONSES.is_delta_frame(frame));
+            assert_eq!(skimmed.frames.len(), frames.len() - skimmed.skipped);
         }
     }
 

@@ -1,17 +1,17 @@
-//! Images: data URIs, media types by file name, and files of a workspace.
+//! Images: data URIs, media types by file extension, and image files of a workspace.
 
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 
-use super::write::Workspace;
+use super::message_writer::Workspace;
 
-/// The longest image file that is sent, in bytes.
+/// The largest image file that is sent, in bytes.
 pub const IMAGE_LIMIT_BYTES: u64 = 32 << 20;
 
-/// The media type of an image whose type nobody tells.
+/// The media type of an image without a known type.
 pub const ASSUMED_IMAGE_TYPE: &str = "image/png";
 
-/// The media type by a path's extension; PNG if it tells nothing.
+/// Returns the media type by a path's extension; PNG if the extension is unknown.
 pub fn media_type_of_path(path: &str) -> &'static str {
     let extension = path
         .rsplit_once('.')
@@ -24,23 +24,23 @@ pub fn media_type_of_path(path: &str) -> &'static str {
     }
 }
 
-/// The media type and the base64 text of a data URI in base64.
+/// Returns the media type and the base64 text of a base64 data URI, or `None` for another URI.
 pub fn parse_data_uri(uri: &str) -> Option<(&str, &str)> {
     let (head, data) = uri.strip_prefix("data:")?.split_once(',')?;
     Some((head.strip_suffix(";base64")?, data))
 }
 
-/// A folder whose files messages may refer to.
+/// A workspace that is a local folder.
 #[derive(Debug, Clone)]
 pub struct FolderWorkspace {
     root: PathBuf,
 }
 
 impl FolderWorkspace {
-    /// The folder at `root`.
+    /// Opens the folder at `root`.
     ///
     /// # Errors
-    /// If it can't be found.
+    /// If the folder doesn't exist or can't be resolved.
     pub fn new(root: impl AsRef<Path>) -> std::io::Result<Self> {
         Ok(FolderWorkspace {
             root: fs::canonicalize(root)?,
@@ -49,7 +49,8 @@ impl FolderWorkspace {
 }
 
 impl Workspace for FolderWorkspace {
-    /// No way out: neither by `..`, nor by an absolute path, nor by a link.
+    /// Reads a file inside the folder. Paths that leave it (`..`, absolute paths, links) return
+    /// `None`.
     fn read(&self, path: &str) -> Option<Vec<u8>> {
         let relative = Path::new(path);
         if !relative
@@ -95,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_outside_the_workspace_can_be_read() {
+    fn files_outside_the_workspace_are_not_read() {
         let folder =
             std::env::temp_dir().join(format!("gristmill-workspace-{}", std::process::id()));
         fs::create_dir_all(folder.join("root/sub")).unwrap();

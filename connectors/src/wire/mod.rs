@@ -1,5 +1,5 @@
-//! Provider wire formats: a provider's requests, responses, streams and errors to canonical
-//! messages and back.
+//! Provider wire formats: converts requests, responses, streams and errors of LLM providers to
+//! canonical messages and back.
 //!
 //! ```text
 //!                 read                               write
@@ -8,53 +8,83 @@
 //!        └── minus projection ──▶ provider_raw ── residual ────────┘
 //! ```
 //!
+//! An [`adapter`] reads a body into canonical messages and writes canonical messages as a body.
+//! What it writes for a body that it has just read is the *projection*. The difference between the
+//! projection and the original is the *residual*; it is stored in `provider_raw`, and writing
+//! applies it, so that the round trip is lossless for every body.
+//!
 //! | module | what it answers |
 //! |---|---|
-//! | [`adapter`] | what must a provider's adapter do? The contract, in prose. |
-//! | [`transfer`] | how is the round trip lossless, whatever the adapter forgets? |
-//! | [`read`], [`mod@write`] | what the frame does for an adapter: ids, positions, warnings; units, drops |
-//! | [`residual`], [`place`], [`raw`] | the difference, where in the wire it belongs, how it travels |
-//! | [`usual`] | what every answer of an endpoint carries, so that no residual has to |
-//! | [`anthropic`], [`openai_chat`], [`openai_responses`], [`openrouter`], [`gemini`], [`ollama`], [`bedrock_converse`] | one provider dialect each |
-//! | [`usage`] | which tokens are input, cached, written to a cache, output? |
-//! | [`members`], [`image`] | small looks into JSON, and at images, that all of them take |
-//! | [`dialect`] | which adapter speaks for which endpoint? |
-//! | [`bare`] | is an object that comes alone a request or a response? |
-//! | [`provider`] | whose is an exchange, by its line, its address or its bodies? |
-//! | [`framing`] | bytes of a stream to its events: SSE, NDJSON, AWS event stream |
-//! | [`error`] | what kind of failure is this, and is it worth another try? |
-//! | [`gateway`] | strict translation of what clients send and receive |
-//! | [`exchange`], [`round_trip`] | one recorded request and response, and whether they survive the round trip |
+//! | [`adapter`] | What must an adapter of a provider do? Defines the contract. |
+//! | [`registry`] | Which adapter handles an endpoint? |
+//! | [`body_codec`] | How is a whole body read and written without loss? |
+//! | [`message_reader`], [`message_writer`] | Which services do adapters share: ids, positions, warnings; units, dropped blocks? |
+//! | [`residual`], [`unit_path`], [`provider_raw`] | How is a residual computed, where does it belong in a body, how is it stored? |
+//! | [`response_defaults`] | Which members does every response of an endpoint contain, so that residuals needn't? |
+//! | [`anthropic`], [`openai_chat`], [`openai_responses`], [`openrouter`], [`gemini`], [`ollama`], [`bedrock_converse`] | One provider dialect each. |
+//! | [`usage`], [`json_access`], [`image`] | Helpers of all adapters: token counts, JSON members, images. |
+//! | [`framing`] | How are the bytes of a stream split into events: SSE, NDJSON, AWS event stream? |
+//! | [`error`] | Of which class is a failure, and is it worth a retry? |
+//! | [`exchange`] | What does a line of exchange JSONL contain? |
+//! | [`provider_detection`] | Which provider answered: by name, address or bodies? |
+//! | [`standalone_body`] | Is a JSON object without an exchange around it a request or a response? |
+//! | [`round_trip`] | Does a recorded exchange survive reading and writing? |
+//! | [`gateway`] | How does a gateway validate what clients send, and render what they receive? |
 //!
-//! Invariants: an adapter does no I/O but through [`write::Workspace`], holds no state, mints no
-//! ids; nothing outside its own file knows a provider's field names; adding a provider adds one
-//! file and one line in [`dialect`].
+//! # The contract in short
+//!
+//! * An adapter is a stateless value. It does no I/O except through [`message_writer::Workspace`],
+//!   reads no clock and generates no ids.
+//! * It splits a body into *units* (the parts that become one canonical message each) and an
+//!   *envelope* (the rest), and reports the [`unit_path`] of each unit on reading and on writing.
+//! * Reading ignores what the canonical model can't hold; the residual keeps it. Reading fails only
+//!   for a body of another dialect.
+//! * Writing is deterministic. Stored residuals are differences from what an adapter writes, so a
+//!   change to that output is a change of format.
+//! * Only the module of a provider contains the field names of that provider.
+//!
+//! # Adding a provider
+//!
+//! For an endpoint that speaks the OpenAI chat dialect, step 3 with a line in `CHAT` is enough.
+//!
+//! 1. Create `wire/NAME/mod.rs` with `read.rs` (wire to canonical), `write.rs` (canonical to wire)
+//!    and `fold.rs` (stream to body). [`ollama`] is the smallest complete example, in one file.
+//! 2. Implement [`adapter::Adapter`] for a static value, and [`error::ErrorFormat`] for its error
+//!    bodies. `read_request` calls [`message_reader::MessageReader::begin_unit`] before the
+//!    messages of each unit; `write_request` returns the path of each unit.
+//! 3. Add `pub mod NAME;` below, and the static value to the lists of [`registry`]. If bodies that
+//!    stand alone are to be recognised, extend `detect_request` and `detect_response` there.
+//! 4. Add hosts, aliases and distinctive members to the tables of [`provider_detection`], and new
+//!    members of requests to `REQUEST_MEMBERS` of [`standalone_body`].
+//! 5. Add recorded bodies to `wire/tests.rs`: every adapter must return them value for value. The
+//!    residual should be small; [`round_trip::RoundTripSizes`] measures it.
+//! 6. Add the provider to the table of `docs/transcripts.md`.
 
 pub mod adapter;
 pub mod anthropic;
-pub mod bare;
 pub mod bedrock_converse;
-pub mod dialect;
+pub mod body_codec;
 pub mod error;
 pub mod exchange;
 pub mod framing;
 pub mod gateway;
 pub mod gemini;
 pub mod image;
-pub mod members;
+pub mod json_access;
+pub mod message_reader;
+pub mod message_writer;
 pub mod ollama;
 pub mod openai_chat;
 pub mod openai_responses;
 pub mod openrouter;
-pub mod place;
-pub mod provider;
-pub mod raw;
-pub mod read;
+pub mod provider_detection;
+pub mod provider_raw;
+pub mod registry;
 pub mod residual;
+pub mod response_defaults;
 pub mod round_trip;
+pub mod standalone_body;
 #[cfg(test)]
 mod tests;
-pub mod transfer;
+pub mod unit_path;
 pub mod usage;
-pub mod usual;
-pub mod write;

@@ -12,14 +12,14 @@ use gristmill_schemas::message::request::{Request, RequestTool, Response, StopRe
 use gristmill_schemas::message::tool::{SideEffects, ToolDefinition};
 use gristmill_schemas::message::{ContentBlock, Message, Role, Timestamp};
 
-use super::adapter::{Adapter, Folded, Unreadable, Written};
-use super::error::{ErrorClass, ErrorForm, ErrorReport};
-use super::framing::Frame;
+use super::adapter::{Adapter, DialectError, FoldedStream, WireProjection};
+use super::error::{ErrorClass, ErrorFormat, ErrorReport};
+use super::framing::StreamFrame;
 use super::image::ASSUMED_IMAGE_TYPE;
-use super::members::{append_text, count, items, object, present, settle, strings, text};
-use super::place::Place;
-use super::read::Reader;
-use super::write::{DropReason, Writer, call_name, instruction_texts};
+use super::json_access::{append_text, count, items, merge_member, object, present, strings, text};
+use super::message_reader::MessageReader;
+use super::message_writer::{DropReason, MessageWriter, call_name, instruction_texts};
+use super::unit_path::UnitPath;
 use crate::moment::moment_of;
 
 /// The adapter.
@@ -67,14 +67,14 @@ impl Adapter for Ollama {
     fn read_request<'j>(
         &self,
         body: &'j Json<'j>,
-        reader: &mut Reader<'_, 'j>,
-    ) -> Result<Request<'j>, Unreadable> {
+        reader: &mut MessageReader<'_, 'j>,
+    ) -> Result<Request<'j>, DialectError> {
         let messages = body
             .get("messages")
             .and_then(Json::as_array)
-            .ok_or(Unreadable("no list of messages".into()))?;
+            .ok_or(DialectError("no list of messages".into()))?;
         for (index, message) in messages.iter().enumerate() {
-            reader.unit(Place::item("messages", index));
+            reader.begin_unit(UnitPath::item("messages", index));
             read_message(message, reader);
         }
         let options = body.get("options").unwrap_or(&Json::Null);
@@ -100,9 +100,13 @@ impl Adapter for Ollama {
         })
     }
 
-    fn write_request<'m>(&self, request: &'m Request<'m>, writer: &mut Writer<'_>) -> Written<'m> {
+    fn write_request<'m>(
+        &self,
+        request: &'m Request<'m>,
+        writer: &mut MessageWriter<'_>,
+    ) -> WireProjection<'m> {
         let mut list = Vec::new();
-        let mut places = Vec::new();
+        let mut unit_paths = Vec::new();
         let instructions = instruction_texts(request, Vec::new());
         if !instructions.is_empty() {
             list.push(wire_text("system", Cow::Owned(instructions.join("\n\n"))));
@@ -113,10 +117,10 @@ impl Adapter for Ollama {
                 .first()
                 .and_then(|&index| request.messages.get(index));
             let written = first.and_then(|message| write_message(message, request, writer));
-            places.push(
+            unit_paths.push(
                 written
                     .is_some()
-                    .then(|| Place::item("messages", list.len())),
+                    .then(|| UnitPath::item("messages", list.len())),
             );
             list.extend(written);
         }
@@ -144,18 +148,20 @@ impl Adapter for Ollama {
         if !options.is_empty() {
             body.insert("options", options);
         }
-        Written {
+        WireProjection {
             body: Json::Object(body),
-            places,
+            unit_paths,
         }
     }
 
     fn read_response<'j>(
         &self,
         body: &'j Json<'j>,
-        reader: &mut Reader<'_, 'j>,
-    ) -> Result<Response<'j>, Unreadable> {
-        let message = body.get("message").ok_or(Unreadable("no message".into()))?;
+        reader: &mut MessageReader<'_, 'j>,
+    ) -> Result<Response<'j>, DialectError> {
+        let message = body
+            .get("message")
+            .ok_or(DialectError("no message".into()))?;
         let blocks = assistant(message, reader);
         let calls = blocks
             .iter()
@@ -168,13 +174,13 @@ impl Adapter for Ollama {
                 _ if calls => StopReason::ToolUse,
                 _ => StopReason::EndTurn,
             });
-        reader.choice(Place::member("message"), blocks, reason);
+        reader.push_choice(UnitPath::member("message"), blocks, reason);
         let counted = ["prompt_eval_count", "eval_count"]
             .iter()
             .any(|key| present(body, key).is_some());
         Ok(Response {
             id: None,
-            created_at: self.answered_at(body),
+            created_at: self.response_created_at(body),
             model: text(body, "model"),
             choices: Vec::new(),
             usage: counted.then(|| TokenUsage {
@@ -186,15 +192,15 @@ impl Adapter for Ollama {
         })
     }
 
-    fn answered_at(&self, body: &Json) -> Option<Timestamp> {
+    fn response_created_at(&self, body: &Json) -> Option<Timestamp> {
         moment_of(body, &["created_at"])
     }
 
     fn write_response<'m>(
         &self,
         response: &'m Response<'m>,
-        writer: &mut Writer<'_>,
-    ) -> Written<'m> {
+        writer: &mut MessageWriter<'_>,
+    ) -> WireProjection<'m> {
         let mut body = Object::new();
         body.insert(
             "model",
@@ -228,21 +234,21 @@ impl Adapter for Ollama {
             body.insert("prompt_eval_count", usage.prompt_tokens());
             body.insert("eval_count", usage.output_tokens);
         }
-        let places = (0..response.choices.len())
-            .map(|index| (index == 0).then(|| Place::member("message")))
+        let unit_paths = (0..response.choices.len())
+            .map(|index| (index == 0).then(|| UnitPath::member("message")))
             .collect();
-        Written {
+        WireProjection {
             body: Json::Object(body),
-            places,
+            unit_paths,
         }
     }
 
-    fn errors(&self) -> &'static dyn ErrorForm {
-        &Errors
+    fn errors(&self) -> &'static dyn ErrorFormat {
+        &OllamaErrors
     }
 
     /// Texts grow, calls gather, everything else is as the last event has it.
-    fn fold<'f>(&self, frames: Vec<Frame<'f>>) -> Folded<'f> {
+    fn fold<'f>(&self, frames: Vec<StreamFrame<'f>>) -> FoldedStream<'f> {
         let mut body = Object::new();
         let mut message = Object::new();
         for frame in frames {
@@ -252,7 +258,7 @@ impl Adapter for Ollama {
             for (key, value) in event {
                 match (&*key, value) {
                     ("message", Json::Object(piece)) => grow_message(&mut message, piece),
-                    (_, value) => settle(&mut body, key, value),
+                    (_, value) => merge_member(&mut body, key, value),
                 }
             }
         }
@@ -261,7 +267,7 @@ impl Adapter for Ollama {
         if !message.is_empty() {
             body.insert("message", message);
         }
-        Folded {
+        FoldedStream {
             body: Json::Object(body),
             complete,
             error,
@@ -270,9 +276,9 @@ impl Adapter for Ollama {
 }
 
 /// One text.
-struct Errors;
+struct OllamaErrors;
 
-impl ErrorForm for Errors {
+impl ErrorFormat for OllamaErrors {
     fn read<'j>(&self, body: &'j Json<'j>) -> Option<ErrorReport<'j>> {
         let message = text(body, "error")?;
         Some(ErrorReport {
@@ -300,12 +306,12 @@ fn grow_message<'f>(message: &mut Object<'f>, piece: Object<'f>) {
                 Some(Json::Array(calls)) => calls.extend(more),
                 _ => _ = message.insert("tool_calls", more),
             },
-            (_, value) => settle(message, key, value),
+            (_, value) => merge_member(message, key, value),
         }
     }
 }
 
-fn read_message<'j>(message: &'j Json<'j>, reader: &mut Reader<'_, 'j>) {
+fn read_message<'j>(message: &'j Json<'j>, reader: &mut MessageReader<'_, 'j>) {
     let role = message
         .get("role")
         .and_then(Json::as_str)
@@ -316,7 +322,7 @@ fn read_message<'j>(message: &'j Json<'j>, reader: &mut Reader<'_, 'j>) {
                 .map(ContentBlock::Text)
                 .into_iter()
                 .collect();
-            reader.push(Role::System, blocks);
+            reader.push_message(Role::System, blocks);
         }
         "user" => {
             let mut blocks: Vec<_> = text(message, "content")
@@ -324,11 +330,11 @@ fn read_message<'j>(message: &'j Json<'j>, reader: &mut Reader<'_, 'j>) {
                 .into_iter()
                 .collect();
             blocks.extend(images(message));
-            reader.push(Role::User, or_empty_text(blocks));
+            reader.push_message(Role::User, or_empty_text(blocks));
         }
         "assistant" => {
             let blocks = or_empty_text(assistant(message, reader));
-            reader.push(Role::Assistant, blocks);
+            reader.push_message(Role::Assistant, blocks);
         }
         "tool" => {
             let mut content: Vec<_> = text(message, "content")
@@ -342,9 +348,9 @@ fn read_message<'j>(message: &'j Json<'j>, reader: &mut Reader<'_, 'j>) {
                 .or_else(|| message.get("name"))
                 .and_then(Json::as_str);
             let result = reader.tool_result(id, name, content, false);
-            reader.push(Role::Tool, vec![result]);
+            reader.push_message(Role::Tool, vec![result]);
         }
-        _ => reader.unknown_role(role, message),
+        _ => reader.push_unknown_role(role, message),
     }
 }
 
@@ -366,7 +372,10 @@ fn images<'j>(message: &'j Json<'j>) -> impl Iterator<Item = ContentBlock<'j>> {
 }
 
 /// What an assistant says: thought, then text, then calls.
-fn assistant<'j>(message: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> Vec<ContentBlock<'j>> {
+fn assistant<'j>(
+    message: &'j Json<'j>,
+    reader: &mut MessageReader<'_, 'j>,
+) -> Vec<ContentBlock<'j>> {
     let thought = text(message, "thinking").filter(|thought| !thought.is_empty());
     let mut blocks: Vec<_> = thought
         .map(|text| ContentBlock::Thinking {
@@ -381,17 +390,17 @@ fn assistant<'j>(message: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> Vec<Cont
         let function = call.get("function").unwrap_or(&Json::Null);
         let block = match (text(function, "name"), function.get("arguments")) {
             (Some(name), arguments) => {
-                let input = reader.input(Some(&name), arguments);
+                let input = reader.tool_input(Some(&name), arguments);
                 reader.tool_use(call.get("id").and_then(Json::as_str), name, input)
             }
-            _ => reader.unknown(call),
+            _ => reader.unknown_block(call),
         };
         blocks.push(block);
     }
     blocks
 }
 
-fn read_tool<'j>(json: &'j Json<'j>, reader: &Reader<'_, 'j>) -> RequestTool<'j> {
+fn read_tool<'j>(json: &'j Json<'j>, reader: &MessageReader<'_, 'j>) -> RequestTool<'j> {
     let function = json.get("function").unwrap_or(&Json::Null);
     match text(function, "name") {
         Some(name) => RequestTool::Defined(ToolDefinition {
@@ -412,7 +421,7 @@ fn read_tool<'j>(json: &'j Json<'j>, reader: &Reader<'_, 'j>) -> RequestTool<'j>
     }
 }
 
-fn write_tool<'m>(tool: &'m RequestTool<'m>, writer: &Writer<'_>) -> Option<Json<'m>> {
+fn write_tool<'m>(tool: &'m RequestTool<'m>, writer: &MessageWriter<'_>) -> Option<Json<'m>> {
     match tool {
         RequestTool::Defined(tool) => {
             let mut function = Object::new();
@@ -423,7 +432,9 @@ fn write_tool<'m>(tool: &'m RequestTool<'m>, writer: &Writer<'_>) -> Option<Json
             wire.insert("function", function);
             Some(Json::Object(wire))
         }
-        RequestTool::Wire { adapter, json } => writer.speaks(adapter).then(|| json.reborrow()),
+        RequestTool::Wire { adapter, json } => {
+            writer.is_same_adapter(adapter).then(|| json.reborrow())
+        }
     }
 }
 
@@ -458,7 +469,7 @@ fn write_options<'m>(request: &'m Request<'m>) -> Object<'m> {
 fn write_message<'m>(
     message: &'m Message<'m>,
     request: &'m Request<'m>,
-    writer: &mut Writer<'_>,
+    writer: &mut MessageWriter<'_>,
 ) -> Option<Json<'m>> {
     match message.role {
         Role::System => Some(wire_text("system", join_text(&message.content, "\n\n"))),
@@ -480,7 +491,7 @@ fn write_message<'m>(
     }
 }
 
-fn write_user<'m>(message: &'m Message<'m>, writer: &mut Writer<'_>) -> Option<Object<'m>> {
+fn write_user<'m>(message: &'m Message<'m>, writer: &mut MessageWriter<'_>) -> Option<Object<'m>> {
     if let Some(whole) = whole_message(message, writer) {
         return Some(whole);
     }
@@ -507,11 +518,11 @@ fn write_user<'m>(message: &'m Message<'m>, writer: &mut Writer<'_>) -> Option<O
 
 /// A message whose role nobody knows. Content is text here, so nothing else that a user says is
 /// kept as it came.
-fn whole_message<'m>(message: &'m Message<'m>, writer: &Writer<'_>) -> Option<Object<'m>> {
+fn whole_message<'m>(message: &'m Message<'m>, writer: &MessageWriter<'_>) -> Option<Object<'m>> {
     let [ContentBlock::Unknown(unknown)] = message.content.as_slice() else {
         return None;
     };
-    let own = matches!(&unknown.origin, Origin::Wire(adapter) if writer.speaks(adapter));
+    let own = matches!(&unknown.origin, Origin::Wire(adapter) if writer.is_same_adapter(adapter));
     unknown
         .json
         .as_object()
@@ -523,7 +534,7 @@ fn whole_message<'m>(message: &'m Message<'m>, writer: &Writer<'_>) -> Option<Ob
 fn write_images<'m>(
     message: &'m Message<'m>,
     content: &'m [ContentBlock<'m>],
-    writer: &mut Writer<'_>,
+    writer: &mut MessageWriter<'_>,
 ) -> Vec<Json<'m>> {
     let mut images = Vec::new();
     for block in content {
@@ -543,11 +554,11 @@ fn write_images<'m>(
     images
 }
 
-fn write_assistant<'m>(message: &'m Message<'m>, writer: &mut Writer<'_>) -> Object<'m> {
+fn write_assistant<'m>(message: &'m Message<'m>, writer: &mut MessageWriter<'_>) -> Object<'m> {
     let mut wire = object("role", "assistant");
     wire.insert("content", Json::String(join_text(&message.content, "\n")));
-    let own =
-        writer.is_own(message) || message.metadata.provider.as_deref() == Some(writer.provider());
+    let own = writer.has_own_thinking(message)
+        || message.metadata.provider.as_deref() == Some(writer.provider());
     let mut thoughts: Vec<&str> = Vec::new();
     let mut calls = Vec::new();
     for block in &message.content {
@@ -565,7 +576,7 @@ fn write_assistant<'m>(message: &'m Message<'m>, writer: &mut Writer<'_>) -> Obj
                 calls.push(Json::Object(wire));
             }
             ContentBlock::Unknown(unknown) => match &unknown.origin {
-                Origin::Wire(adapter) if writer.speaks(adapter) => {
+                Origin::Wire(adapter) if writer.is_same_adapter(adapter) => {
                     calls.push(unknown.json.reborrow())
                 }
                 _ => writer.drop_block(message, block, DropReason::ForeignBlock),
@@ -589,7 +600,7 @@ fn write_assistant<'m>(message: &'m Message<'m>, writer: &mut Writer<'_>) -> Obj
 fn write_result<'m>(
     message: &'m Message<'m>,
     request: &'m Request<'m>,
-    writer: &mut Writer<'_>,
+    writer: &mut MessageWriter<'_>,
 ) -> Option<Object<'m>> {
     let result = message.content.iter().find_map(|block| match block {
         ContentBlock::ToolResult(result) => Some(result),
@@ -616,10 +627,10 @@ fn write_result<'m>(
 mod tests {
     use super::*;
 
-    fn frames(lines: &'static [&'static str]) -> Vec<Frame<'static>> {
+    fn frames(lines: &'static [&'static str]) -> Vec<StreamFrame<'static>> {
         lines
             .iter()
-            .map(|line| Frame {
+            .map(|line| StreamFrame {
                 event: None,
                 data: Json::parse(line.as_bytes()).unwrap(),
             })

@@ -7,18 +7,18 @@ use gristmill_schemas::message::capability::Capabilities;
 use gristmill_schemas::message::request::Request;
 
 use super::adapter::SendHints;
-use super::error::{ErrorClass, ErrorForm, ErrorReport};
-use super::openai_chat::{Dialect, Extras, OpenAiChat, Reasoning, errors};
-use super::usual::Usual;
+use super::error::{ErrorClass, ErrorFormat, ErrorReport};
+use super::openai_chat::{AggregatorExtras, ChatDialect, OpenAiChat, ReasoningPlacement, errors};
+use super::response_defaults::ResponseDefaults;
 
 /// OpenRouter's chat endpoint.
-pub static CHAT: OpenAiChat = OpenAiChat::new(Dialect {
+pub static CHAT: OpenAiChat = OpenAiChat::new(ChatDialect {
     key: "openrouter/chat",
-    reasoning: Reasoning::Details,
+    reasoning: ReasoningPlacement::Details,
     max_tokens: "max_completion_tokens",
     numbered_calls: true,
     short_call_ids: false,
-    usual: Usual::new(
+    response_defaults: ResponseDefaults::new(
         r#"{"system_fingerprint":null,"choices":[{"logprobs":null}],"usage":{"is_byok":false,"prompt_tokens_details":{"cache_write_tokens":0,
             "audio_tokens":0,"video_tokens":0},"completion_tokens_details":{"reasoning_tokens":0,"image_tokens":0,"audio_tokens":0}}}"#,
     ),
@@ -26,7 +26,7 @@ pub static CHAT: OpenAiChat = OpenAiChat::new(Dialect {
 });
 
 /// What a model can do depends on the upstream; without its catalog entry little is promised.
-static EXTRAS: Extras = Extras {
+static EXTRAS: AggregatorExtras = AggregatorExtras {
     capabilities: Capabilities {
         supports_images: false,
         max_context_tokens: 8_192,
@@ -34,7 +34,7 @@ static EXTRAS: Extras = Extras {
         accepted_image_media_types: &[],
         ..Capabilities::UNDECLARED
     },
-    errors: &Errors,
+    errors: &OpenRouterErrors,
     send_hints,
 };
 
@@ -42,15 +42,15 @@ static EXTRAS: Extras = Extras {
 const EXPLICIT_CACHES: [&str; 3] = ["anthropic/", "google/", "qwen/"];
 
 /// OpenAI's form, but codes are HTTP statuses, the upstream's where it is known.
-struct Errors;
+struct OpenRouterErrors;
 
-impl ErrorForm for Errors {
+impl ErrorFormat for OpenRouterErrors {
     fn read<'j>(&self, body: &'j Json<'j>) -> Option<ErrorReport<'j>> {
-        errors::Errors.read(body)
+        errors::OpenAiErrors.read(body)
     }
 
     fn write<'m>(&self, report: &'m ErrorReport<'m>) -> Json<'m> {
-        errors::Errors.write(report)
+        errors::OpenAiErrors.write(report)
     }
 
     fn class(&self, report: &ErrorReport) -> Option<ErrorClass> {
@@ -59,7 +59,7 @@ impl ErrorForm for Errors {
             .as_ref()
             .and_then(Json::as_u64)
             .and_then(|code| u16::try_from(code).ok());
-        errors::Errors
+        errors::OpenAiErrors
             .class(report)
             .or_else(|| status.map(ErrorClass::of_status))
     }

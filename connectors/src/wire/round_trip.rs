@@ -10,15 +10,15 @@ use gristmill_schemas::message::tool_ids::ToolIdMap;
 use gristmill_schemas::message::{Message, Timestamp};
 
 use super::adapter::Adapter;
+use super::body_codec::{read_request, read_response, write_request, write_response};
 use super::error::{read_error, write_error};
 use super::exchange::{Exchange, ResponseBody};
-use super::read::{Conversation, ReadContext};
-use super::transfer::{read_request, read_response, write_request, write_response};
-use super::write::WriteOptions;
+use super::message_reader::{Conversation, ReadContext};
+use super::message_writer::WriteOptions;
 
 /// What became of one body.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Outcome {
+pub enum RoundTripOutcome {
     /// It came back value for value, numbers to the letter.
     Equal,
     /// It came back different: where first, as a path from `$`.
@@ -29,18 +29,18 @@ pub enum Outcome {
 
 /// What became of one exchange.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Verdict {
+pub struct RoundTripReport {
     /// Of its request, if it has one.
-    pub request: Option<Outcome>,
+    pub request: Option<RoundTripOutcome>,
     /// Of its response, if it has one; a stream is folded first.
-    pub response: Option<Outcome>,
+    pub response: Option<RoundTripOutcome>,
     /// Sizes.
-    pub sizes: Sizes,
+    pub sizes: RoundTripSizes,
 }
 
 /// How much of the wire the canonical model couldn't hold, in bytes of JSON.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Sizes {
+pub struct RoundTripSizes {
     /// The bodies.
     pub wire_bytes: usize,
     /// Patches, guards, ids of calls: all that travels in `provider_raw`.
@@ -49,38 +49,38 @@ pub struct Sizes {
     pub unknown_block_bytes: usize,
 }
 
-impl Verdict {
+impl RoundTripReport {
     /// The verdict on both bodies together: unequal if one is, opaque if one is, else equal.
-    pub fn outcome(&self) -> Outcome {
+    pub fn outcome(&self) -> RoundTripOutcome {
         let outcomes = [&self.request, &self.response];
-        let find = |wanted: fn(&Outcome) -> bool| {
+        let find = |wanted: fn(&RoundTripOutcome) -> bool| {
             outcomes
                 .iter()
                 .filter_map(|outcome| outcome.as_ref())
                 .find(|outcome| wanted(outcome))
         };
-        let worst = find(|outcome| matches!(outcome, Outcome::Unequal(_)))
-            .or_else(|| find(|outcome| matches!(outcome, Outcome::Opaque(_))))
-            .or_else(|| find(|outcome| *outcome == Outcome::Equal));
+        let worst = find(|outcome| matches!(outcome, RoundTripOutcome::Unequal(_)))
+            .or_else(|| find(|outcome| matches!(outcome, RoundTripOutcome::Opaque(_))))
+            .or_else(|| find(|outcome| *outcome == RoundTripOutcome::Equal));
         worst
             .cloned()
-            .unwrap_or_else(|| Outcome::Opaque("no body".to_owned()))
+            .unwrap_or_else(|| RoundTripOutcome::Opaque("no body".to_owned()))
     }
 }
 
-impl fmt::Display for Outcome {
+impl fmt::Display for RoundTripOutcome {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Outcome::Equal => formatter.write_str("equal"),
-            Outcome::Unequal(path) => write!(formatter, "unequal at {path}"),
-            Outcome::Opaque(why) => write!(formatter, "opaque: {why}"),
+            RoundTripOutcome::Equal => formatter.write_str("equal"),
+            RoundTripOutcome::Unequal(path) => write!(formatter, "unequal at {path}"),
+            RoundTripOutcome::Opaque(why) => write!(formatter, "opaque: {why}"),
         }
     }
 }
 
 /// Checks one exchange with the adapter of its endpoint.
-pub fn check(adapter: &dyn Adapter, exchange: &Exchange) -> Verdict {
-    let mut verdict = Verdict::default();
+pub fn check(adapter: &dyn Adapter, exchange: &Exchange) -> RoundTripReport {
+    let mut verdict = RoundTripReport::default();
     let mut conversation = Conversation::new("");
     let time = exchange.time(None, Timestamp::from_micros(0));
     let context = ReadContext::at(time);
@@ -124,14 +124,14 @@ fn check_request(
     body: &Json,
     conversation: &mut Conversation,
     context: &ReadContext,
-    sizes: &mut Sizes,
-) -> Outcome {
+    sizes: &mut RoundTripSizes,
+) -> RoundTripOutcome {
     if !adapter.is_request(body) {
-        return Outcome::Opaque("not a request of this dialect".to_owned());
+        return RoundTripOutcome::Opaque("not a request of this dialect".to_owned());
     }
     let mut request = match read_request(adapter, body, conversation, context) {
         Ok(read) => read.request,
-        Err(error) => return Outcome::Opaque(error.to_string()),
+        Err(error) => return RoundTripOutcome::Opaque(error.to_string()),
     };
     sizes.wire_bytes += body.to_string().len();
     sizes.add(
@@ -149,7 +149,7 @@ fn check_request(
         .collect();
     request.messages = match load(&stored, sizes) {
         Ok(messages) => messages,
-        Err(why) => return Outcome::Unequal(why),
+        Err(why) => return RoundTripOutcome::Unequal(why),
     };
     let written = write_request(
         adapter,
@@ -165,11 +165,11 @@ fn check_response(
     body: &Json,
     conversation: &mut Conversation,
     context: &ReadContext,
-    sizes: &mut Sizes,
-) -> Outcome {
+    sizes: &mut RoundTripSizes,
+) -> RoundTripOutcome {
     if !adapter.is_response(body) {
         let Some(report) = read_error(adapter, body) else {
-            return Outcome::Opaque("not a response of this dialect".to_owned());
+            return RoundTripOutcome::Opaque("not a response of this dialect".to_owned());
         };
         sizes.wire_bytes += body.to_string().len();
         sizes.add(adapter.key(), [&report.provider_raw]);
@@ -177,7 +177,7 @@ fn check_response(
     }
     let mut response = match read_response(adapter, body, conversation, context) {
         Ok(read) => read.response,
-        Err(error) => return Outcome::Opaque(error.to_string()),
+        Err(error) => return RoundTripOutcome::Opaque(error.to_string()),
     };
     sizes.wire_bytes += body.to_string().len();
     let raws = response
@@ -201,7 +201,7 @@ fn check_response(
             .iter_mut()
             .zip(messages)
             .for_each(|(choice, message)| choice.message = message),
-        Err(why) => return Outcome::Unequal(why),
+        Err(why) => return RoundTripOutcome::Unequal(why),
     }
     let written = write_response(
         adapter,
@@ -220,7 +220,10 @@ fn store(messages: &[Message]) -> Vec<String> {
         .collect()
 }
 
-fn load<'j>(stored: &'j [Json<'j>], sizes: &mut Sizes) -> Result<Vec<Message<'j>>, String> {
+fn load<'j>(
+    stored: &'j [Json<'j>],
+    sizes: &mut RoundTripSizes,
+) -> Result<Vec<Message<'j>>, String> {
     let mut messages = Vec::with_capacity(stored.len());
     for json in stored {
         let (message, _) = decode_message(json, Mode::Tolerant)
@@ -231,7 +234,7 @@ fn load<'j>(stored: &'j [Json<'j>], sizes: &mut Sizes) -> Result<Vec<Message<'j>
     Ok(messages)
 }
 
-impl Sizes {
+impl RoundTripSizes {
     fn add<'r, 'a: 'r>(
         &mut self,
         key: &str,
@@ -255,10 +258,10 @@ impl Sizes {
     }
 }
 
-fn compare(original: &Json, written: &Json) -> Outcome {
+fn compare(original: &Json, written: &Json) -> RoundTripOutcome {
     match first_difference(original, written) {
-        None => Outcome::Equal,
-        Some(path) => Outcome::Unequal(path),
+        None => RoundTripOutcome::Equal,
+        Some(path) => RoundTripOutcome::Unequal(path),
     }
 }
 

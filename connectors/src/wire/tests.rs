@@ -7,12 +7,12 @@ use gristmill_schemas::message::tool_ids::ToolIdMap;
 use gristmill_schemas::message::{ContentBlock, Message, Role, Timestamp};
 
 use super::adapter::Adapter;
-use super::dialect::by_key;
+use super::body_codec::{read_request, read_response, write_request, write_response};
 use super::exchange::Exchange;
-use super::read::{Conversation, ReadContext, ReadWarningKind};
-use super::round_trip::{Outcome, check};
-use super::transfer::{read_request, read_response, write_request, write_response};
-use super::write::WriteOptions;
+use super::message_reader::{Conversation, ReadContext, ReadWarningKind};
+use super::message_writer::WriteOptions;
+use super::registry::by_key;
+use super::round_trip::{RoundTripOutcome, check};
 
 fn json(text: &str) -> Json<'static> {
     Json::parse(text.as_bytes()).unwrap().into_owned()
@@ -77,10 +77,10 @@ fn answered(key: &str, body: &str) -> Vec<String> {
 fn comes_back(key: &str, name: &'static str, body: &Json) {
     let exchange = Json::Object([(name, body.reborrow())].into_iter().collect());
     let (provider, endpoint) = key.split_once('/').unwrap();
-    let exchange = Exchange::named(&exchange, provider, endpoint);
+    let exchange = Exchange::with_provider(&exchange, provider, endpoint);
     assert_eq!(
         check(adapter(key), &exchange).outcome(),
-        Outcome::Equal,
+        RoundTripOutcome::Equal,
         "{key} {body}"
     );
 }

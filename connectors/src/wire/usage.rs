@@ -1,14 +1,14 @@
-//! Small looks at the counts of tokens in bodies. What the counts mean is in
+//! Accessors for the token counts of bodies. Their meaning is defined in
 //! [`token_counts`](gristmill_schemas::message::token_counts).
 
 use gristmill_schemas::json::Json;
 use gristmill_schemas::message::request::TokenUsage;
 use gristmill_schemas::message::token_counts::PromptCount;
 
-use super::members::count;
-use super::read::ReadWarningKind;
+use super::json_access::count;
+use super::message_reader::ReadWarningKind;
 
-/// The disjoint counts, with a warning if those of the cache don't fit into the prompt.
+/// Returns the disjoint counts; warns if the cache counts exceed the prompt.
 pub fn disjoint(counts: PromptCount, warn: &mut dyn FnMut(ReadWarningKind)) -> TokenUsage {
     if !counts.is_consistent() {
         let PromptCount {
@@ -26,15 +26,16 @@ pub fn disjoint(counts: PromptCount, warn: &mut dyn FnMut(ReadWarningKind)) -> T
     counts.usage()
 }
 
-/// The largest of the counts under `keys`, for counts that have several names; 0 if there is none.
+/// Returns the largest of the counts under `keys`, for counts with several names; 0 if there is
+/// none.
 pub fn largest(json: &Json, keys: &[&str]) -> u64 {
     keys.iter().map(|key| count(json, key)).max().unwrap_or(0)
 }
 
-/// The first count that is there under one of the keys of each of `places` in turn; 0 if there is
+/// Returns the first count found: each pair is an object and the keys to try in it. 0 if there is
 /// none.
-pub fn first(places: &[(&Json, &[&str])]) -> u64 {
-    let counts = places
+pub fn first(candidates: &[(&Json, &[&str])]) -> u64 {
+    let counts = candidates
         .iter()
         .flat_map(|(json, keys)| keys.iter().filter_map(|key| json.get(key)));
     counts.filter_map(Json::as_u64).next().unwrap_or(0)

@@ -2,9 +2,9 @@
 
 use std::fs;
 
-use gristmill_connectors::wire::dialect;
 use gristmill_connectors::wire::exchange::Exchange;
-use gristmill_connectors::wire::round_trip::{Outcome, check};
+use gristmill_connectors::wire::registry;
+use gristmill_connectors::wire::round_trip::{RoundTripOutcome, check};
 use gristmill_schemas::json::Json;
 use gristmill_tests::datasets::make;
 use gristmill_tests::paths::workspace;
@@ -41,9 +41,9 @@ fn the_exchanges_are_of_two_providers_and_survive_the_round_trip() {
     for line in text.lines() {
         let json = Json::parse(line.as_bytes()).unwrap();
         let exchange = Exchange::from_json(&json).unwrap();
-        let adapter = dialect::find(&exchange.provider, &exchange.endpoint).unwrap();
+        let adapter = registry::find(&exchange.provider, &exchange.endpoint).unwrap();
         assert!(
-            matches!(check(adapter, &exchange).outcome(), Outcome::Equal),
+            matches!(check(adapter, &exchange).outcome(), RoundTripOutcome::Equal),
             "{}",
             exchange.id
         );

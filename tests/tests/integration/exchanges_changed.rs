@@ -5,9 +5,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use gristmill_connectors::wire::dialect;
 use gristmill_connectors::wire::exchange::Exchange;
-use gristmill_connectors::wire::round_trip::{Outcome, check};
+use gristmill_connectors::wire::registry;
+use gristmill_connectors::wire::round_trip::{RoundTripOutcome, check};
 use gristmill_schemas::json::{Json, Object};
 use gristmill_tests::paths::{shared_or_skip, workspace};
 
@@ -127,10 +127,10 @@ fn check_file(file: &Path, most: usize, checked: &mut usize, faults: &mut Vec<St
 
 fn difference(json: &Json) -> Option<String> {
     let exchange = Exchange::from_json(json)?;
-    let verdict = check(dialect::for_exchange(&exchange)?, &exchange);
+    let verdict = check(registry::for_exchange(&exchange)?, &exchange);
     match verdict.outcome() {
-        Outcome::Unequal(path) => Some(path),
-        Outcome::Equal | Outcome::Opaque(_) => None,
+        RoundTripOutcome::Unequal(path) => Some(path),
+        RoundTripOutcome::Equal | RoundTripOutcome::Opaque(_) => None,
     }
 }
 

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use gristmill_connectors::wire::dialect;
 use gristmill_connectors::wire::exchange::Exchange;
-use gristmill_connectors::wire::round_trip::{Outcome, Sizes, check};
+use gristmill_connectors::wire::registry;
+use gristmill_connectors::wire::round_trip::{RoundTripOutcome, RoundTripSizes, check};
 use gristmill_schemas::json::Json;
 use gristmill_tests::paths::shared_or_skip;
 
@@ -17,7 +17,7 @@ struct Tally {
     equal: usize,
     unequal: usize,
     opaque: usize,
-    sizes: Sizes,
+    sizes: RoundTripSizes,
 }
 
 #[test]
@@ -71,7 +71,7 @@ fn check_file(file: &Path, tallies: &mut BTreeMap<String, Tally>, faults: &mut V
         let Some(exchange) = Exchange::from_json(&json) else {
             continue;
         };
-        let Some(adapter) = dialect::for_exchange(&exchange) else {
+        let Some(adapter) = registry::for_exchange(&exchange) else {
             continue;
         };
         let verdict = check(adapter, &exchange);
@@ -81,12 +81,12 @@ fn check_file(file: &Path, tallies: &mut BTreeMap<String, Tally>, faults: &mut V
         tally.sizes.residual_bytes += verdict.sizes.residual_bytes;
         tally.sizes.unknown_block_bytes += verdict.sizes.unknown_block_bytes;
         match verdict.outcome() {
-            Outcome::Equal => tally.equal += 1,
-            Outcome::Unequal(path) => {
+            RoundTripOutcome::Equal => tally.equal += 1,
+            RoundTripOutcome::Unequal(path) => {
                 tally.unequal += 1;
                 faults.push(format!("unequal {} {}: {path}", adapter.key(), exchange.id));
             }
-            Outcome::Opaque(why) => {
+            RoundTripOutcome::Opaque(why) => {
                 tally.opaque += 1;
                 faults.push(format!("opaque {} {}: {why}", adapter.key(), exchange.id));
             }

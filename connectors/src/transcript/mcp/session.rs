@@ -23,7 +23,7 @@ use crate::transcript::line::Line;
 use crate::transcript::said::Said;
 use crate::transcript::talk::{Spoken, Talk};
 use crate::transcript::told::{Made, Told};
-use crate::wire::members::{items, text};
+use crate::wire::json_access::{items, text};
 
 /// Requests that wait for an answer at most; the oldest are forgotten then, and their answers are
 /// orphans.

@@ -115,7 +115,7 @@ fn exchange(
     session: Option<Cow<'_, str>>,
     tell: &mut dyn FnMut(Rpc<'_>),
 ) -> bool {
-    let exchange = Exchange::named(json, "mcp", "");
+    let exchange = Exchange::with_provider(json, "mcp", "");
     let time = time.or(exchange.date);
     let mut found = exchange
         .request

@@ -23,7 +23,7 @@ use crate::transcript::read::ReadOptions;
 use crate::transcript::said::Said;
 use crate::transcript::talk::{Spoken, Talk};
 use crate::transcript::told::Told;
-use crate::wire::members::{count, items, object, text};
+use crate::wire::json_access::{count, items, object, text};
 
 /// The channel of a conversation.
 const MESSAGES: &str = "messages";

@@ -15,7 +15,7 @@ use crate::transcript::read::ReadOptions;
 use crate::transcript::said::Said;
 use crate::transcript::talk::{Spoken, Talk};
 use crate::transcript::told::Told;
-use crate::wire::members::{items, text};
+use crate::wire::json_access::{items, text};
 
 /// The relation of passages, which have no label.
 const PASSAGE: &str = "archival_memory";

@@ -10,7 +10,7 @@ use crate::moment::moment_of;
 use crate::transcript::line::Line;
 use crate::transcript::read::ReadOptions;
 use crate::transcript::told::Told;
-use crate::wire::members::{items, text};
+use crate::wire::json_access::{items, text};
 
 /// What mem0's memories have in common with nothing else.
 const RELATION: &str = "mg:knows";

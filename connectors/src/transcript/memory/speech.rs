@@ -6,7 +6,7 @@ use gristmill_schemas::message::block::{
 };
 use gristmill_schemas::message::{ContentBlock, Role};
 
-use crate::wire::members::{items, text};
+use crate::wire::json_access::{items, text};
 
 /// A message's role and what it says.
 #[derive(Debug)]

@@ -20,7 +20,7 @@ use crate::transcript::read::ReadOptions;
 use crate::transcript::said::Said;
 use crate::transcript::talk::{Spoken, Talk};
 use crate::transcript::told::Told;
-use crate::wire::members::{items, text};
+use crate::wire::json_access::{items, text};
 
 /// Lists of edges in a document.
 const EDGES: [&str; 4] = ["edges", "facts", "entity_edges", "relevant_facts"];

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use gristmill_schemas::json::{Json, Object};
 
-use super::super::error::{ErrorClass, ErrorForm, ErrorReport};
+use super::super::error::{ErrorClass, ErrorFormat, ErrorReport};
 
 /// Words by which a refused request turns out to be too long.
 const OVERFLOW_WORDS: [&str; 4] = [
@@ -15,9 +15,9 @@ const OVERFLOW_WORDS: [&str; 4] = [
 ];
 
 /// The form.
-pub(super) struct Errors;
+pub(super) struct AnthropicErrors;
 
-impl ErrorForm for Errors {
+impl ErrorFormat for AnthropicErrors {
     fn read<'j>(&self, body: &'j Json<'j>) -> Option<ErrorReport<'j>> {
         // Bedrock and Vertex may refuse in words of their own: a message and nothing else.
         let bare = body

@@ -15,12 +15,14 @@ use gristmill_schemas::message::Message;
 use gristmill_schemas::message::capability::Capabilities;
 use gristmill_schemas::message::request::{Request, Response};
 
-use super::adapter::{Adapter, Folded, Follower, SendHints, Unreadable, Written};
-use super::error::ErrorForm;
-use super::framing::Frame;
-use super::place::Place;
-use super::read::Reader;
-use super::write::{Writer, group_hoisted};
+use super::adapter::{
+    Adapter, DialectError, FoldedStream, SendHints, StreamDecoder, WireProjection,
+};
+use super::error::ErrorFormat;
+use super::framing::StreamFrame;
+use super::message_reader::MessageReader;
+use super::message_writer::{MessageWriter, group_hoisted};
+use super::unit_path::UnitPath;
 
 /// The dialect at one of its endpoints.
 #[derive(Debug)]
@@ -44,8 +46,8 @@ pub static BEDROCK: Anthropic = Anthropic {
 /// The members of a response that are its message.
 const MESSAGE_MEMBERS: &[&str] = &["role", "content"];
 
-fn message_place() -> Place {
-    Place::members(MESSAGE_MEMBERS)
+fn message_place() -> UnitPath {
+    UnitPath::members(MESSAGE_MEMBERS)
 }
 
 impl Adapter for Anthropic {
@@ -98,44 +100,48 @@ impl Adapter for Anthropic {
     fn read_request<'j>(
         &self,
         body: &'j Json<'j>,
-        reader: &mut Reader<'_, 'j>,
-    ) -> Result<Request<'j>, Unreadable> {
+        reader: &mut MessageReader<'_, 'j>,
+    ) -> Result<Request<'j>, DialectError> {
         read::request(body, reader)
     }
 
-    fn write_request<'m>(&self, request: &'m Request<'m>, writer: &mut Writer<'_>) -> Written<'m> {
+    fn write_request<'m>(
+        &self,
+        request: &'m Request<'m>,
+        writer: &mut MessageWriter<'_>,
+    ) -> WireProjection<'m> {
         write::request(request, writer)
     }
 
     fn read_response<'j>(
         &self,
         body: &'j Json<'j>,
-        reader: &mut Reader<'_, 'j>,
-    ) -> Result<Response<'j>, Unreadable> {
+        reader: &mut MessageReader<'_, 'j>,
+    ) -> Result<Response<'j>, DialectError> {
         read::response(body, reader)
     }
 
     fn write_response<'m>(
         &self,
         response: &'m Response<'m>,
-        writer: &mut Writer<'_>,
-    ) -> Written<'m> {
+        writer: &mut MessageWriter<'_>,
+    ) -> WireProjection<'m> {
         write::response(response, writer)
     }
 
-    fn errors(&self) -> &'static dyn ErrorForm {
-        &errors::Errors
+    fn errors(&self) -> &'static dyn ErrorFormat {
+        &errors::AnthropicErrors
     }
 
-    fn fold<'f>(&self, frames: Vec<Frame<'f>>) -> Folded<'f> {
+    fn fold<'f>(&self, frames: Vec<StreamFrame<'f>>) -> FoldedStream<'f> {
         stream::fold(frames)
     }
 
-    fn follow(&self) -> Option<Box<dyn Follower>> {
-        Some(Box::<stream::Events>::default())
+    fn stream_decoder(&self) -> Option<Box<dyn StreamDecoder>> {
+        Some(Box::<stream::AnthropicStreamDecoder>::default())
     }
 
-    fn group(&self, messages: &[&Message]) -> Vec<Vec<usize>> {
+    fn group_units(&self, messages: &[&Message]) -> Vec<Vec<usize>> {
         group_hoisted(messages)
     }
 

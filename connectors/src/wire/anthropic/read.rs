@@ -8,28 +8,28 @@ use gristmill_schemas::message::request::{Request, RequestTool, Response, StopRe
 use gristmill_schemas::message::tool::{SideEffects, ToolDefinition};
 use gristmill_schemas::message::{ContentBlock, Role};
 
-use super::super::adapter::Unreadable;
+use super::super::adapter::DialectError;
 use super::super::image::ASSUMED_IMAGE_TYPE;
-use super::super::members::{count, strings, text};
-use super::super::place::Place;
-use super::super::read::Reader;
+use super::super::json_access::{count, strings, text};
+use super::super::message_reader::MessageReader;
+use super::super::unit_path::UnitPath;
 use super::message_place;
 
 pub(super) fn request<'j>(
     body: &'j Json<'j>,
-    reader: &mut Reader<'_, 'j>,
-) -> Result<Request<'j>, Unreadable> {
+    reader: &mut MessageReader<'_, 'j>,
+) -> Result<Request<'j>, DialectError> {
     let messages = body
         .get("messages")
         .and_then(Json::as_array)
-        .ok_or(Unreadable("no list of messages".into()))?;
+        .ok_or(DialectError("no list of messages".into()))?;
     if let Some(system) = body.get("system").filter(|system| !system.is_null()) {
-        reader.unit(Place::member("system"));
+        reader.begin_unit(UnitPath::member("system"));
         let blocks = blocks(system, reader);
-        reader.push(Role::System, blocks);
+        reader.push_message(Role::System, blocks);
     }
     for (index, message) in messages.iter().enumerate() {
-        reader.unit(Place::item("messages", index));
+        reader.begin_unit(UnitPath::item("messages", index));
         request_message(message, reader);
     }
     Ok(Request {
@@ -52,7 +52,7 @@ pub(super) fn request<'j>(
     })
 }
 
-fn request_message<'j>(message: &'j Json<'j>, reader: &mut Reader<'_, 'j>) {
+fn request_message<'j>(message: &'j Json<'j>, reader: &mut MessageReader<'_, 'j>) {
     let role = message
         .get("role")
         .and_then(Json::as_str)
@@ -62,24 +62,24 @@ fn request_message<'j>(message: &'j Json<'j>, reader: &mut Reader<'_, 'j>) {
         "user" => user_message(content, reader),
         "assistant" => {
             let blocks = or_empty_text(blocks(content, reader));
-            reader.push(Role::Assistant, blocks);
+            reader.push_message(Role::Assistant, blocks);
         }
         "system" => {
             let blocks = blocks(content, reader);
-            reader.push(Role::System, blocks);
+            reader.push_message(Role::System, blocks);
         }
-        _ => reader.unknown_role(role, message),
+        _ => reader.push_unknown_role(role, message),
     }
 }
 
 /// Tool results become messages of their own, before what the user says.
-fn user_message<'j>(content: &'j Json<'j>, reader: &mut Reader<'_, 'j>) {
+fn user_message<'j>(content: &'j Json<'j>, reader: &mut MessageReader<'_, 'j>) {
     let is_result = |block: &&Json| block.get("type").and_then(Json::as_str) == Some("tool_result");
     let items = content.as_array().unwrap_or_default();
     let mut results = 0;
     for item in items.iter().filter(is_result) {
         let result = tool_result(item, reader);
-        reader.push(Role::Tool, vec![result]);
+        reader.push_message(Role::Tool, vec![result]);
         results += 1;
     }
     let said = match content {
@@ -91,12 +91,12 @@ fn user_message<'j>(content: &'j Json<'j>, reader: &mut Reader<'_, 'j>) {
         content => blocks(content, reader),
     };
     if results == 0 || !said.is_empty() {
-        reader.push(Role::User, or_empty_text(said));
+        reader.push_message(Role::User, or_empty_text(said));
     }
 }
 
 /// The blocks of a content that may be a string, a list or nothing.
-fn blocks<'j>(content: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> Vec<ContentBlock<'j>> {
+fn blocks<'j>(content: &'j Json<'j>, reader: &mut MessageReader<'_, 'j>) -> Vec<ContentBlock<'j>> {
     match content {
         Json::String(text) => vec![ContentBlock::text(&**text)],
         Json::Array(items) => items.iter().map(|item| block(item, reader)).collect(),
@@ -112,17 +112,20 @@ fn or_empty_text(blocks: Vec<ContentBlock>) -> Vec<ContentBlock> {
     }
 }
 
-fn block<'j>(json: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> ContentBlock<'j> {
-    known_block(json, reader).unwrap_or_else(|| reader.unknown(json))
+fn block<'j>(json: &'j Json<'j>, reader: &mut MessageReader<'_, 'j>) -> ContentBlock<'j> {
+    known_block(json, reader).unwrap_or_else(|| reader.unknown_block(json))
 }
 
-fn known_block<'j>(json: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> Option<ContentBlock<'j>> {
+fn known_block<'j>(
+    json: &'j Json<'j>,
+    reader: &mut MessageReader<'_, 'j>,
+) -> Option<ContentBlock<'j>> {
     Some(match json.get("type")?.as_str()? {
         "text" => ContentBlock::Text(text(json, "text")?),
         "image" => ContentBlock::Image(image(json.get("source")?)?),
         "tool_use" => {
             let id = json.get("id").and_then(Json::as_str);
-            let input = reader.input(id, json.get("input"));
+            let input = reader.tool_input(id, json.get("input"));
             reader.tool_use(id, text(json, "name")?, input)
         }
         "thinking" => ContentBlock::Thinking {
@@ -136,7 +139,7 @@ fn known_block<'j>(json: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> Option<Co
     })
 }
 
-fn tool_result<'j>(json: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> ContentBlock<'j> {
+fn tool_result<'j>(json: &'j Json<'j>, reader: &mut MessageReader<'_, 'j>) -> ContentBlock<'j> {
     let content = json
         .get("content")
         .map_or_else(Vec::new, |content| blocks(content, reader));
@@ -165,7 +168,7 @@ fn image<'j>(source: &'j Json<'j>) -> Option<ImageBlock<'j>> {
     })
 }
 
-fn tool<'j>(json: &'j Json<'j>, reader: &Reader<'_, 'j>) -> RequestTool<'j> {
+fn tool<'j>(json: &'j Json<'j>, reader: &MessageReader<'_, 'j>) -> RequestTool<'j> {
     let custom = json
         .get("type")
         .is_none_or(|kind| kind.is_null() || kind.as_str() == Some("custom"));
@@ -188,18 +191,18 @@ fn tool<'j>(json: &'j Json<'j>, reader: &Reader<'_, 'j>) -> RequestTool<'j> {
 
 pub(super) fn response<'j>(
     body: &'j Json<'j>,
-    reader: &mut Reader<'_, 'j>,
-) -> Result<Response<'j>, Unreadable> {
+    reader: &mut MessageReader<'_, 'j>,
+) -> Result<Response<'j>, DialectError> {
     let content = body
         .get("content")
         .and_then(Json::as_array)
-        .ok_or(Unreadable("no list of content".into()))?;
+        .ok_or(DialectError("no list of content".into()))?;
     let content = content.iter().map(|item| block(item, reader)).collect();
     let stop_reason = body
         .get("stop_reason")
         .and_then(Json::as_str)
         .map(self::stop_reason);
-    reader.choice(message_place(), content, stop_reason);
+    reader.push_choice(message_place(), content, stop_reason);
     Ok(Response {
         id: text(body, "id"),
         created_at: None,

@@ -9,15 +9,15 @@ use gristmill_schemas::message::block::{Origin, UnknownBlock};
 use gristmill_schemas::message::request::StopReason;
 use gristmill_schemas::message::stream::Assembler;
 
-use super::super::adapter::{Folded, Follower};
-use super::super::framing::Frame;
+use super::super::adapter::{FoldedStream, StreamDecoder};
+use super::super::framing::StreamFrame;
 use super::read;
 
 /// Events without data of their own.
 const EMPTY_EVENTS: [&str; 1] = ["ping"];
 
-pub(super) fn fold<'f>(frames: Vec<Frame<'f>>) -> Folded<'f> {
-    let mut fold = Fold::default();
+pub(super) fn fold<'f>(frames: Vec<StreamFrame<'f>>) -> FoldedStream<'f> {
+    let mut fold = MessageFold::default();
     for frame in frames {
         match (frame.event, frame.data) {
             // Bedrock's own failures have no type but the name of their frame.
@@ -33,20 +33,20 @@ pub(super) fn fold<'f>(frames: Vec<Frame<'f>>) -> Folded<'f> {
 
 /// A message being put together.
 #[derive(Default)]
-struct Fold<'f> {
+struct MessageFold<'f> {
     message: Object<'f>,
-    blocks: BTreeMap<u64, Block<'f>>,
+    blocks: BTreeMap<u64, BlockFold<'f>>,
     complete: bool,
     error: Option<Json<'f>>,
 }
 
-struct Block<'f> {
+struct BlockFold<'f> {
     block: Object<'f>,
     /// The input of a call, as text; `None` until a piece of it came.
     input: Option<String>,
 }
 
-impl<'f> Fold<'f> {
+impl<'f> MessageFold<'f> {
     fn event(&mut self, event: Json<'f>) {
         let Json::Object(mut event) = event else {
             return;
@@ -87,7 +87,7 @@ impl<'f> Fold<'f> {
             .index(&event)
             .unwrap_or_else(|| self.blocks.keys().next_back().map_or(0, |last| last + 1));
         if let Some(Json::Object(block)) = event.remove("content_block") {
-            self.blocks.insert(index, Block { block, input: None });
+            self.blocks.insert(index, BlockFold { block, input: None });
         }
     }
 
@@ -100,7 +100,7 @@ impl<'f> Fold<'f> {
         };
         let kind = delta.remove("type");
         let block = self.blocks.entry(index.unwrap_or(0));
-        let block = block.or_insert_with(|| Block {
+        let block = block.or_insert_with(|| BlockFold {
             block: Object::new(),
             input: None,
         });
@@ -142,11 +142,11 @@ impl<'f> Fold<'f> {
         event.get("index").and_then(Json::as_u64)
     }
 
-    fn finish(mut self) -> Folded<'f> {
+    fn finish(mut self) -> FoldedStream<'f> {
         let blocks = self
             .blocks
             .into_values()
-            .map(Block::finish)
+            .map(BlockFold::finish)
             .collect::<Vec<_>>();
         let body = match (&self.error, self.message.is_empty() && blocks.is_empty()) {
             (Some(error), true) => {
@@ -164,7 +164,7 @@ impl<'f> Fold<'f> {
                 Json::Object(self.message)
             }
         };
-        Folded {
+        FoldedStream {
             body,
             complete: self.complete && self.error.is_none(),
             error: self.error,
@@ -172,7 +172,7 @@ impl<'f> Fold<'f> {
     }
 }
 
-impl<'f> Block<'f> {
+impl<'f> BlockFold<'f> {
     fn finish(mut self) -> Json<'f> {
         if let Some(text) = self.input.filter(|text| !text.is_empty()) {
             // Text that is cut short or no object stays text, so that none of it is lost.
@@ -213,7 +213,7 @@ fn append<'f>(block: &mut Object<'f>, key: Cow<'f, str>, value: Json<'f>) {
 
 /// Follows a stream.
 #[derive(Default)]
-pub(super) struct Events {
+pub(super) struct AnthropicStreamDecoder {
     /// Where the provider's blocks are among ours.
     blocks: BTreeMap<u64, usize>,
     open: Option<u64>,
@@ -222,8 +222,8 @@ pub(super) struct Events {
     failed: bool,
 }
 
-impl Follower for Events {
-    fn event(
+impl StreamDecoder for AnthropicStreamDecoder {
+    fn decode_event(
         &mut self,
         data: &Json,
         assembler: &mut Assembler,
@@ -292,7 +292,7 @@ impl Follower for Events {
     }
 }
 
-impl Events {
+impl AnthropicStreamDecoder {
     fn take_usage(&mut self, usage: Option<&Json>) {
         if let Some(counts) = usage.and_then(Json::as_object) {
             take_counts(&mut self.usage, counts.clone().into_owned());

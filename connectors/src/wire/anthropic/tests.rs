@@ -6,23 +6,23 @@ use gristmill_schemas::message::request::Request;
 use gristmill_schemas::message::tool_ids::ToolIdMap;
 
 use super::super::adapter::{Adapter, SendHints};
-use super::super::framing::Frame;
-use super::super::read::{Conversation, ReadContext};
-use super::super::transfer::{follow, read_request, write_request};
-use super::super::write::WriteOptions;
+use super::super::body_codec::{decode_stream, read_request, write_request};
+use super::super::framing::StreamFrame;
+use super::super::message_reader::{Conversation, ReadContext};
+use super::super::message_writer::WriteOptions;
 use super::MESSAGES;
 
-fn frames(events: &[&'static str]) -> Vec<Frame<'static>> {
+fn frames(events: &[&'static str]) -> Vec<StreamFrame<'static>> {
     let data = events
         .iter()
         .map(|event| Json::parse(event.as_bytes()).unwrap());
-    data.map(|data| Frame { event: None, data }).collect()
+    data.map(|data| StreamFrame { event: None, data }).collect()
 }
 
 /// The events of a stream, each without the id of its call.
 fn told(events: &[&'static str]) -> Vec<String> {
     let context = ReadContext::at(Timestamp::from_micros(0));
-    let told = follow(
+    let told = decode_stream(
         &MESSAGES,
         "anthropic:c",
         frames(events),

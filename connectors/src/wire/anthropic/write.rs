@@ -7,13 +7,16 @@ use gristmill_schemas::message::block::{ImageBlock, ImageSource, Origin, ToolRes
 use gristmill_schemas::message::request::{Request, RequestTool, Response, StopReason, TokenUsage};
 use gristmill_schemas::message::{ContentBlock, Message, Role};
 
-use super::super::adapter::Written;
+use super::super::adapter::WireProjection;
 use super::super::image::media_type_of_path;
-use super::super::place::Place;
-use super::super::write::{DropReason, Writer, is_hoisted};
+use super::super::message_writer::{DropReason, MessageWriter, is_hoisted};
+use super::super::unit_path::UnitPath;
 use super::message_place;
 
-pub(super) fn request<'m>(request: &'m Request<'m>, writer: &mut Writer<'_>) -> Written<'m> {
+pub(super) fn request<'m>(
+    request: &'m Request<'m>,
+    writer: &mut MessageWriter<'_>,
+) -> WireProjection<'m> {
     let mut body = Object::new();
     if let Some(model) = &request.model {
         body.insert(
@@ -31,7 +34,7 @@ pub(super) fn request<'m>(request: &'m Request<'m>, writer: &mut Writer<'_>) -> 
             .unwrap_or_else(|| writer.capabilities(model).max_output_tokens),
     );
     let mut list = Vec::new();
-    let mut places = Vec::new();
+    let mut unit_paths = Vec::new();
     let mut system = request
         .system_prompt
         .as_deref()
@@ -49,14 +52,14 @@ pub(super) fn request<'m>(request: &'m Request<'m>, writer: &mut Writer<'_>) -> 
                     .flat_map(|message| &message.content)
                     .filter_map(ContentBlock::as_text),
             );
-            places.push(Some(Place::member("system")));
+            unit_paths.push(Some(UnitPath::member("system")));
             continue;
         }
         let written = message(&messages, writer);
-        places.push(
+        unit_paths.push(
             written
                 .is_some()
-                .then(|| Place::item("messages", list.len())),
+                .then(|| UnitPath::item("messages", list.len())),
         );
         list.extend(written);
     }
@@ -88,9 +91,9 @@ pub(super) fn request<'m>(request: &'m Request<'m>, writer: &mut Writer<'_>) -> 
     if request.stream {
         body.insert("stream", true);
     }
-    Written {
+    WireProjection {
         body: Json::Object(body),
-        places,
+        unit_paths,
     }
 }
 
@@ -122,7 +125,7 @@ fn text_block(text: Cow<'_, str>) -> Json<'_> {
 }
 
 /// The wire message of neighbours that belong together; `None` if nothing of them can be written.
-fn message<'m>(messages: &[&'m Message<'m>], writer: &mut Writer<'_>) -> Option<Json<'m>> {
+fn message<'m>(messages: &[&'m Message<'m>], writer: &mut MessageWriter<'_>) -> Option<Json<'m>> {
     let role = match messages.first()?.role {
         Role::Assistant => "assistant",
         Role::System => "system",
@@ -146,7 +149,7 @@ fn message<'m>(messages: &[&'m Message<'m>], writer: &mut Writer<'_>) -> Option<
 fn block<'m>(
     message: &'m Message<'m>,
     block: &'m ContentBlock<'m>,
-    writer: &mut Writer<'_>,
+    writer: &mut MessageWriter<'_>,
 ) -> Option<Json<'m>> {
     let mut wire = Object::new();
     match block {
@@ -166,7 +169,7 @@ fn block<'m>(
             let signed = signature
                 .as_deref()
                 .is_some_and(|signature| !signature.is_empty());
-            if !(writer.plain() || writer.takes_thinking(message, signed, is_claude)) {
+            if !(writer.plain() || writer.accepts_thinking(message, signed, is_claude)) {
                 return drop(message, block, DropReason::ForeignThinking, writer);
             }
             wire.insert("type", "thinking");
@@ -176,14 +179,14 @@ fn block<'m>(
             }
         }
         ContentBlock::RedactedThinking { data } => {
-            if !(writer.plain() || writer.takes_thinking(message, true, is_claude)) {
+            if !(writer.plain() || writer.accepts_thinking(message, true, is_claude)) {
                 return drop(message, block, DropReason::ForeignThinking, writer);
             }
             wire.insert("type", "redacted_thinking");
             wire.insert("data", &**data);
         }
         ContentBlock::Unknown(unknown) => match &unknown.origin {
-            Origin::Wire(adapter) if writer.speaks(adapter) => {
+            Origin::Wire(adapter) if writer.is_same_adapter(adapter) => {
                 return Some(unknown.json.reborrow());
             }
             _ => return drop(message, block, DropReason::ForeignBlock, writer),
@@ -196,7 +199,7 @@ fn drop<'m>(
     message: &Message,
     block: &ContentBlock,
     reason: DropReason,
-    writer: &mut Writer<'_>,
+    writer: &mut MessageWriter<'_>,
 ) -> Option<Json<'m>> {
     writer.drop_block(message, block, reason);
     None
@@ -211,7 +214,7 @@ fn is_claude(provider: &str, model: &str) -> bool {
 fn tool_result<'m>(
     message: &'m Message<'m>,
     result: &'m ToolResultBlock<'m>,
-    writer: &mut Writer<'_>,
+    writer: &mut MessageWriter<'_>,
 ) -> Json<'m> {
     let mut content = Vec::with_capacity(result.content.len());
     for inner in &result.content {
@@ -233,7 +236,7 @@ fn tool_result<'m>(
     Json::Object(wire)
 }
 
-fn image<'m>(image: &'m ImageBlock<'m>, writer: &Writer<'_>) -> Option<Json<'m>> {
+fn image<'m>(image: &'m ImageBlock<'m>, writer: &MessageWriter<'_>) -> Option<Json<'m>> {
     let mut source = Object::new();
     match &image.source {
         ImageSource::Base64(data) => {
@@ -262,7 +265,7 @@ fn image<'m>(image: &'m ImageBlock<'m>, writer: &Writer<'_>) -> Option<Json<'m>>
     Some(Json::Object(wire))
 }
 
-fn tool<'m>(tool: &'m RequestTool<'m>, writer: &Writer<'_>) -> Option<Json<'m>> {
+fn tool<'m>(tool: &'m RequestTool<'m>, writer: &MessageWriter<'_>) -> Option<Json<'m>> {
     match tool {
         RequestTool::Defined(tool) => {
             let mut wire = Object::new();
@@ -271,11 +274,16 @@ fn tool<'m>(tool: &'m RequestTool<'m>, writer: &Writer<'_>) -> Option<Json<'m>> 
             wire.insert("input_schema", tool.input_schema.reborrow());
             Some(Json::Object(wire))
         }
-        RequestTool::Wire { adapter, json } => writer.speaks(adapter).then(|| json.reborrow()),
+        RequestTool::Wire { adapter, json } => {
+            writer.is_same_adapter(adapter).then(|| json.reborrow())
+        }
     }
 }
 
-pub(super) fn response<'m>(response: &'m Response<'m>, writer: &mut Writer<'_>) -> Written<'m> {
+pub(super) fn response<'m>(
+    response: &'m Response<'m>,
+    writer: &mut MessageWriter<'_>,
+) -> WireProjection<'m> {
     let mut body = Object::new();
     body.insert("id", response.id.as_deref().map_or(Json::Null, Json::from));
     body.insert("type", "message");
@@ -309,12 +317,12 @@ pub(super) fn response<'m>(response: &'m Response<'m>, writer: &mut Writer<'_>) 
     if let Some(usage) = &response.usage {
         body.insert("usage", self::usage(usage, writer.plain()));
     }
-    let places = (0..response.choices.len())
+    let unit_paths = (0..response.choices.len())
         .map(|index| (index == 0).then(message_place))
         .collect();
-    Written {
+    WireProjection {
         body: Json::Object(body),
-        places,
+        unit_paths,
     }
 }
 

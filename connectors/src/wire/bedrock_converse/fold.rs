@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 
 use gristmill_schemas::json::{Json, Object};
 
-use super::super::adapter::Folded;
-use super::super::framing::Frame;
-use super::super::members::{append_text, object, settle};
+use super::super::adapter::FoldedStream;
+use super::super::framing::StreamFrame;
+use super::super::json_access::{append_text, merge_member, object};
 
 /// Padding against eavesdroppers who measure lengths.
 const PADDING: &str = "p";
@@ -15,8 +15,8 @@ const PADDING: &str = "p";
 /// has.
 const CHUNK: &str = "chunk";
 
-pub(super) fn fold<'f>(frames: Vec<Frame<'f>>) -> Folded<'f> {
-    let mut fold = Fold::default();
+pub(super) fn fold<'f>(frames: Vec<StreamFrame<'f>>) -> FoldedStream<'f> {
+    let mut fold = ConverseFold::default();
     for frame in frames {
         // InvokeModel calls every event a chunk.
         let is_named = frame.event.as_deref().is_some_and(|name| name != CHUNK);
@@ -28,7 +28,7 @@ pub(super) fn fold<'f>(frames: Vec<Frame<'f>>) -> Folded<'f> {
 }
 
 /// An event's name and its members: the framing names it, or the one member that it has.
-fn named<'f>(frame: Frame<'f>) -> Option<(Cow<'f, str>, Object<'f>)> {
+fn named<'f>(frame: StreamFrame<'f>) -> Option<(Cow<'f, str>, Object<'f>)> {
     let Json::Object(data) = frame.data else {
         return None;
     };
@@ -45,16 +45,16 @@ fn named<'f>(frame: Frame<'f>) -> Option<(Cow<'f, str>, Object<'f>)> {
 
 /// A response being put together.
 #[derive(Default)]
-struct Fold<'f> {
+struct ConverseFold<'f> {
     body: Object<'f>,
     message: Object<'f>,
-    blocks: BTreeMap<u64, Block<'f>>,
+    blocks: BTreeMap<u64, BlockFold<'f>>,
     complete: bool,
     error: Option<Json<'f>>,
 }
 
 #[derive(Default)]
-struct Block<'f> {
+struct BlockFold<'f> {
     block: Object<'f>,
     /// The text of a call's input.
     input: Option<String>,
@@ -66,19 +66,19 @@ struct Block<'f> {
     stands_alone: bool,
 }
 
-impl<'f> Fold<'f> {
+impl<'f> ConverseFold<'f> {
     fn event(&mut self, name: &str, mut event: Object<'f>, is_named: bool) {
         let index = event
             .remove("contentBlockIndex")
             .and_then(|index| index.as_u64());
         let index = index.unwrap_or_else(|| self.blocks.keys().next_back().copied().unwrap_or(0));
         match name {
-            "messageStart" => lay_over(&mut self.message, event),
+            "messageStart" => merge_members(&mut self.message, event),
             "contentBlockStart" => {
                 if let Some(Json::Object(start)) = event.remove("start") {
                     let block = self.blocks.entry(index).or_default();
                     block.stands_alone = true;
-                    lay_over(&mut block.block, start);
+                    merge_members(&mut block.block, start);
                 }
             }
             "contentBlockDelta" => {
@@ -92,29 +92,29 @@ impl<'f> Fold<'f> {
             "contentBlockStop" => {}
             "messageStop" => {
                 self.complete = true;
-                lay_over(&mut self.body, event);
+                merge_members(&mut self.body, event);
             }
             name if name.ends_with("Exception") => {
                 event.insert("__type", name.to_owned());
                 self.error = Some(Json::Object(event));
             }
             // Metadata, and what is unknown, stands beside the message.
-            _ => lay_over(&mut self.body, event),
+            _ => merge_members(&mut self.body, event),
         }
     }
 
-    fn finish(mut self) -> Folded<'f> {
+    fn finish(mut self) -> FoldedStream<'f> {
         if let (Some(error), true, true) =
             (&self.error, self.blocks.is_empty(), self.message.is_empty())
         {
-            return Folded {
+            return FoldedStream {
                 body: error.clone(),
                 complete: false,
                 error: self.error,
             };
         }
         if self.blocks.is_empty() && self.message.is_empty() {
-            return Folded {
+            return FoldedStream {
                 body: Json::Object(self.body),
                 complete: false,
                 error: self.error,
@@ -122,18 +122,18 @@ impl<'f> Fold<'f> {
         }
         let blocks = joined(self.blocks)
             .into_iter()
-            .map(Block::finish)
+            .map(BlockFold::finish)
             .collect::<Vec<_>>();
         self.message.insert("content", blocks);
         let mut body = object("output", object("message", self.message));
         if !self.body.contains_key("stopReason") {
             body.insert("stopReason", Json::Null);
         }
-        lay_over(&mut body, self.body);
+        merge_members(&mut body, self.body);
         if let Some(error) = &self.error {
             body.insert("error", error.clone());
         }
-        Folded {
+        FoldedStream {
             body: Json::Object(body),
             complete: self.complete && self.error.is_none(),
             error: self.error,
@@ -143,8 +143,8 @@ impl<'f> Fold<'f> {
 
 /// The blocks in order. Nova's InvokeModel streams number every piece of a text or a thought anew;
 /// such pieces in a row are one block, as they are in the answer of the endpoint without streaming.
-fn joined<'f>(blocks: BTreeMap<u64, Block<'f>>) -> Vec<Block<'f>> {
-    let mut joined: Vec<Block<'f>> = Vec::with_capacity(blocks.len());
+fn joined<'f>(blocks: BTreeMap<u64, BlockFold<'f>>) -> Vec<BlockFold<'f>> {
+    let mut joined: Vec<BlockFold<'f>> = Vec::with_capacity(blocks.len());
     for block in blocks.into_values() {
         match joined.last_mut() {
             Some(last) if last.is_continued_by(&block) => {
@@ -174,21 +174,21 @@ fn object_of<'f>(key: Cow<'f, str>, value: Json<'f>) -> Object<'f> {
     [(key, value)].into_iter().collect()
 }
 
-fn lay_over<'f>(into: &mut Object<'f>, more: Object<'f>) {
+fn merge_members<'f>(into: &mut Object<'f>, more: Object<'f>) {
     more.into_iter()
-        .for_each(|(key, value)| settle(into, key, value));
+        .for_each(|(key, value)| merge_member(into, key, value));
 }
 
-impl<'f> Block<'f> {
+impl<'f> BlockFold<'f> {
     /// True if `next` is a further piece of this text or thought: both hold nothing else, and
     /// neither stands alone.
-    fn is_continued_by(&self, next: &Block) -> bool {
-        let kind = |block: &Block| match (block.block.len(), block.block.keys().next()) {
+    fn is_continued_by(&self, next: &BlockFold) -> bool {
+        let kind = |block: &BlockFold| match (block.block.len(), block.block.keys().next()) {
             (1, Some("text")) => Some("text"),
             (1, Some("reasoningContent")) => Some("reasoningContent"),
             _ => None,
         };
-        let is_plain = |block: &Block| !block.stands_alone && block.citations.is_empty();
+        let is_plain = |block: &BlockFold| !block.stands_alone && block.citations.is_empty();
         is_plain(self) && is_plain(next) && kind(self).is_some() && kind(self) == kind(next)
     }
 
@@ -203,7 +203,7 @@ impl<'f> Block<'f> {
                     Some(Json::Array(items)) => items.extend(more),
                     _ => _ = self.block.insert(key, more),
                 },
-                (_, value) => settle(&mut self.block, key, value),
+                (_, value) => merge_member(&mut self.block, key, value),
             }
         }
     }
@@ -233,7 +233,7 @@ impl<'f> Block<'f> {
                         );
                     }
                 }
-                _ => settle(content, key, value),
+                _ => merge_member(content, key, value),
             }
         }
     }
@@ -248,7 +248,7 @@ impl<'f> Block<'f> {
         for (key, value) in piece {
             match (&*key, value) {
                 ("input", Json::String(text)) => self.input.get_or_insert_default().push_str(&text),
-                (_, value) => settle(call, key, value),
+                (_, value) => merge_member(call, key, value),
             }
         }
     }
@@ -276,8 +276,8 @@ impl<'f> Block<'f> {
 mod tests {
     use super::*;
 
-    fn folded(events: &[&str]) -> Folded<'static> {
-        let frames = events.iter().map(|event| Frame {
+    fn folded(events: &[&str]) -> FoldedStream<'static> {
+        let frames = events.iter().map(|event| StreamFrame {
             event: None,
             data: Json::parse(event.as_bytes()).unwrap().into_owned(),
         });
@@ -334,7 +334,7 @@ mod tests {
 
     /// What the blocks of a stream come to whose events are called `event`.
     fn content(event: Option<&'static str>, events: &[&str]) -> String {
-        let frame = |data: &&str| Frame {
+        let frame = |data: &&str| StreamFrame {
             event: event.map(Cow::Borrowed),
             data: Json::parse(data.as_bytes()).unwrap().into_owned(),
         };

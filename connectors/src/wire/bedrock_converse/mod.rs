@@ -13,13 +13,13 @@ use gristmill_schemas::message::Message;
 use gristmill_schemas::message::capability::Capabilities;
 use gristmill_schemas::message::request::{Request, Response};
 
-use super::adapter::{Adapter, Folded, Unreadable, Written};
-use super::error::{ErrorClass, ErrorForm, ErrorReport};
-use super::framing::Frame;
-use super::members::{object, text};
-use super::place::{Place, PlaceStep};
-use super::read::Reader;
-use super::write::{Writer, group_hoisted};
+use super::adapter::{Adapter, DialectError, FoldedStream, WireProjection};
+use super::error::{ErrorClass, ErrorFormat, ErrorReport};
+use super::framing::StreamFrame;
+use super::json_access::{object, text};
+use super::message_reader::MessageReader;
+use super::message_writer::{MessageWriter, group_hoisted};
+use super::unit_path::{PathStep, UnitPath};
 
 /// The adapter.
 #[derive(Debug)]
@@ -29,8 +29,8 @@ pub struct BedrockConverse;
 pub static CONVERSE: BedrockConverse = BedrockConverse;
 
 /// Where the message of a response stands.
-fn message_place() -> Place {
-    Place::value([PlaceStep::Key("output"), PlaceStep::Key("message")])
+fn message_place() -> UnitPath {
+    UnitPath::value([PathStep::Key("output"), PathStep::Key("message")])
 }
 
 impl Adapter for BedrockConverse {
@@ -74,40 +74,44 @@ impl Adapter for BedrockConverse {
     fn read_request<'j>(
         &self,
         body: &'j Json<'j>,
-        reader: &mut Reader<'_, 'j>,
-    ) -> Result<Request<'j>, Unreadable> {
+        reader: &mut MessageReader<'_, 'j>,
+    ) -> Result<Request<'j>, DialectError> {
         read::request(body, reader)
     }
 
-    fn write_request<'m>(&self, request: &'m Request<'m>, writer: &mut Writer<'_>) -> Written<'m> {
+    fn write_request<'m>(
+        &self,
+        request: &'m Request<'m>,
+        writer: &mut MessageWriter<'_>,
+    ) -> WireProjection<'m> {
         write::request(request, writer)
     }
 
     fn read_response<'j>(
         &self,
         body: &'j Json<'j>,
-        reader: &mut Reader<'_, 'j>,
-    ) -> Result<Response<'j>, Unreadable> {
+        reader: &mut MessageReader<'_, 'j>,
+    ) -> Result<Response<'j>, DialectError> {
         read::response(body, reader)
     }
 
     fn write_response<'m>(
         &self,
         response: &'m Response<'m>,
-        writer: &mut Writer<'_>,
-    ) -> Written<'m> {
+        writer: &mut MessageWriter<'_>,
+    ) -> WireProjection<'m> {
         write::response(response, writer)
     }
 
-    fn errors(&self) -> &'static dyn ErrorForm {
-        &Errors
+    fn errors(&self) -> &'static dyn ErrorFormat {
+        &ConverseErrors
     }
 
-    fn fold<'f>(&self, frames: Vec<Frame<'f>>) -> Folded<'f> {
+    fn fold<'f>(&self, frames: Vec<StreamFrame<'f>>) -> FoldedStream<'f> {
         fold::fold(frames)
     }
 
-    fn group(&self, messages: &[&Message]) -> Vec<Vec<usize>> {
+    fn group_units(&self, messages: &[&Message]) -> Vec<Vec<usize>> {
         group_hoisted(messages)
     }
 
@@ -119,9 +123,9 @@ impl Adapter for BedrockConverse {
 }
 
 /// AWS's form: a message, and the kind that the header names.
-struct Errors;
+struct ConverseErrors;
 
-impl ErrorForm for Errors {
+impl ErrorFormat for ConverseErrors {
     fn read<'j>(&self, body: &'j Json<'j>) -> Option<ErrorReport<'j>> {
         let message = text(body, "message").or_else(|| text(body, "Message"))?;
         Some(ErrorReport {

@@ -8,29 +8,29 @@ use gristmill_schemas::message::request::{Request, RequestTool, Response, StopRe
 use gristmill_schemas::message::tool::{SideEffects, ToolDefinition};
 use gristmill_schemas::message::{ContentBlock, Role};
 
-use super::super::adapter::Unreadable;
-use super::super::members::{count, items, joined, present, strings, text};
-use super::super::place::Place;
-use super::super::read::Reader;
+use super::super::adapter::DialectError;
+use super::super::json_access::{count, items, joined, present, strings, text};
+use super::super::message_reader::MessageReader;
+use super::super::unit_path::UnitPath;
 use super::super::usage::largest;
 use super::message_place;
 
 pub(super) fn request<'j>(
     body: &'j Json<'j>,
-    reader: &mut Reader<'_, 'j>,
-) -> Result<Request<'j>, Unreadable> {
+    reader: &mut MessageReader<'_, 'j>,
+) -> Result<Request<'j>, DialectError> {
     let messages = body
         .get("messages")
         .and_then(Json::as_array)
-        .ok_or(Unreadable("no list of messages".into()))?;
+        .ok_or(DialectError("no list of messages".into()))?;
     let system = items(body, "system");
     if !system.is_empty() {
-        reader.unit(Place::member("system"));
+        reader.begin_unit(UnitPath::member("system"));
         let blocks = system.iter().map(|item| block(item, reader)).collect();
-        reader.push(Role::System, blocks);
+        reader.push_message(Role::System, blocks);
     }
     for (index, message) in messages.iter().enumerate() {
-        reader.unit(Place::item("messages", index));
+        reader.begin_unit(UnitPath::item("messages", index));
         request_message(message, reader);
     }
     let config = body.get("inferenceConfig").unwrap_or(&Json::Null);
@@ -50,7 +50,7 @@ pub(super) fn request<'j>(
     })
 }
 
-fn request_message<'j>(message: &'j Json<'j>, reader: &mut Reader<'_, 'j>) {
+fn request_message<'j>(message: &'j Json<'j>, reader: &mut MessageReader<'_, 'j>) {
     let content = items(message, "content");
     match message
         .get("role")
@@ -60,22 +60,22 @@ fn request_message<'j>(message: &'j Json<'j>, reader: &mut Reader<'_, 'j>) {
         "user" => user_message(content, reader),
         "assistant" => {
             let blocks = or_empty_text(content.iter().map(|item| block(item, reader)).collect());
-            reader.push(Role::Assistant, blocks);
+            reader.push_message(Role::Assistant, blocks);
         }
         "system" => {
             let blocks = content.iter().map(|item| block(item, reader)).collect();
-            reader.push(Role::System, blocks);
+            reader.push_message(Role::System, blocks);
         }
-        role => reader.unknown_role(role, message),
+        role => reader.push_unknown_role(role, message),
     }
 }
 
 /// Results become messages of their own, before what the user says.
-fn user_message<'j>(content: &'j [Json<'j>], reader: &mut Reader<'_, 'j>) {
+fn user_message<'j>(content: &'j [Json<'j>], reader: &mut MessageReader<'_, 'j>) {
     let mut results = 0;
     for result in content.iter().filter_map(|item| item.get("toolResult")) {
         let result = tool_result(result, reader);
-        reader.push(Role::Tool, vec![result]);
+        reader.push_message(Role::Tool, vec![result]);
         results += 1;
     }
     let said = content
@@ -83,7 +83,7 @@ fn user_message<'j>(content: &'j [Json<'j>], reader: &mut Reader<'_, 'j>) {
         .filter(|item| item.get("toolResult").is_none());
     let said: Vec<_> = said.map(|item| block(item, reader)).collect();
     if results == 0 || !said.is_empty() {
-        reader.push(Role::User, or_empty_text(said));
+        reader.push_message(Role::User, or_empty_text(said));
     }
 }
 
@@ -95,8 +95,8 @@ fn or_empty_text(blocks: Vec<ContentBlock>) -> Vec<ContentBlock> {
     }
 }
 
-fn tool_result<'j>(json: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> ContentBlock<'j> {
-    let inner = |item: &'j Json<'j>, reader: &mut Reader<'_, 'j>| match item.get("json") {
+fn tool_result<'j>(json: &'j Json<'j>, reader: &mut MessageReader<'_, 'j>) -> ContentBlock<'j> {
+    let inner = |item: &'j Json<'j>, reader: &mut MessageReader<'_, 'j>| match item.get("json") {
         Some(json) => ContentBlock::text(json.to_string()),
         None => block(item, reader),
     };
@@ -113,11 +113,14 @@ fn tool_result<'j>(json: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> ContentBl
     )
 }
 
-fn block<'j>(json: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> ContentBlock<'j> {
-    known_block(json, reader).unwrap_or_else(|| reader.unknown(json))
+fn block<'j>(json: &'j Json<'j>, reader: &mut MessageReader<'_, 'j>) -> ContentBlock<'j> {
+    known_block(json, reader).unwrap_or_else(|| reader.unknown_block(json))
 }
 
-fn known_block<'j>(json: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> Option<ContentBlock<'j>> {
+fn known_block<'j>(
+    json: &'j Json<'j>,
+    reader: &mut MessageReader<'_, 'j>,
+) -> Option<ContentBlock<'j>> {
     let (kind, value) = json.as_object()?.iter().next()?;
     Some(match kind {
         "text" => ContentBlock::Text(text(json, "text")?),
@@ -126,7 +129,7 @@ fn known_block<'j>(json: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> Option<Co
         "toolUse" if text(value, "type").as_deref() == Some("server_tool_use") => return None,
         "toolUse" => {
             let id = value.get("toolUseId").and_then(Json::as_str);
-            let input = reader.input(id, value.get("input"));
+            let input = reader.tool_input(id, value.get("input"));
             reader.tool_use(id, text(value, "name")?, input)
         }
         "reasoningContent" => match (value.get("reasoningText"), text(value, "redactedContent")) {
@@ -160,7 +163,7 @@ fn image<'j>(image: &'j Json<'j>) -> Option<ImageBlock<'j>> {
     })
 }
 
-fn tool<'j>(json: &'j Json<'j>, reader: &Reader<'_, 'j>) -> RequestTool<'j> {
+fn tool<'j>(json: &'j Json<'j>, reader: &MessageReader<'_, 'j>) -> RequestTool<'j> {
     let spec = json.get("toolSpec").unwrap_or(&Json::Null);
     let schema = spec
         .get("inputSchema")
@@ -183,9 +186,9 @@ fn tool<'j>(json: &'j Json<'j>, reader: &Reader<'_, 'j>) -> RequestTool<'j> {
 
 pub(super) fn response<'j>(
     body: &'j Json<'j>,
-    reader: &mut Reader<'_, 'j>,
-) -> Result<Response<'j>, Unreadable> {
-    let output = body.get("output").ok_or(Unreadable("no output".into()))?;
+    reader: &mut MessageReader<'_, 'j>,
+) -> Result<Response<'j>, DialectError> {
+    let output = body.get("output").ok_or(DialectError("no output".into()))?;
     let content = output
         .get("message")
         .map_or(&[][..], |message| items(message, "content"));
@@ -194,7 +197,7 @@ pub(super) fn response<'j>(
         .get("stopReason")
         .and_then(Json::as_str)
         .map(stop_reason);
-    reader.choice(message_place(), blocks, reason);
+    reader.push_choice(message_place(), blocks, reason);
     Ok(Response {
         id: None,
         created_at: None,

@@ -5,16 +5,19 @@ use gristmill_schemas::message::block::{ImageBlock, ImageSource, Origin, ToolRes
 use gristmill_schemas::message::request::{Request, RequestTool, Response, StopReason};
 use gristmill_schemas::message::{ContentBlock, Message, Role};
 
-use super::super::adapter::Written;
+use super::super::adapter::WireProjection;
 use super::super::image::media_type_of_path;
-use super::super::members::object;
-use super::super::place::Place;
-use super::super::write::{DropReason, Writer, instruction_texts, is_hoisted};
+use super::super::json_access::object;
+use super::super::message_writer::{DropReason, MessageWriter, instruction_texts, is_hoisted};
+use super::super::unit_path::UnitPath;
 use super::message_place;
 
-pub(super) fn request<'m>(request: &'m Request<'m>, writer: &mut Writer<'_>) -> Written<'m> {
+pub(super) fn request<'m>(
+    request: &'m Request<'m>,
+    writer: &mut MessageWriter<'_>,
+) -> WireProjection<'m> {
     let mut list = Vec::new();
-    let mut places = Vec::new();
+    let mut unit_paths = Vec::new();
     let mut system = Vec::new();
     for unit in writer.units() {
         let messages: Vec<&Message> = unit
@@ -29,14 +32,14 @@ pub(super) fn request<'m>(request: &'m Request<'m>, writer: &mut Writer<'_>) -> 
                     .flat_map(|message| &message.content)
                     .filter_map(ContentBlock::as_text),
             );
-            places.push(Some(Place::member("system")));
+            unit_paths.push(Some(UnitPath::member("system")));
             continue;
         }
         let written = message(&messages, writer);
-        places.push(
+        unit_paths.push(
             written
                 .is_some()
-                .then(|| Place::item("messages", list.len())),
+                .then(|| UnitPath::item("messages", list.len())),
         );
         list.extend(written);
     }
@@ -61,9 +64,9 @@ pub(super) fn request<'m>(request: &'m Request<'m>, writer: &mut Writer<'_>) -> 
     if !tools.is_empty() {
         body.insert("toolConfig", object("tools", tools));
     }
-    Written {
+    WireProjection {
         body: Json::Object(body),
-        places,
+        unit_paths,
     }
 }
 
@@ -88,7 +91,7 @@ fn config<'m>(request: &'m Request<'m>) -> Object<'m> {
     config
 }
 
-fn tool<'m>(tool: &'m RequestTool<'m>, writer: &Writer<'_>) -> Option<Json<'m>> {
+fn tool<'m>(tool: &'m RequestTool<'m>, writer: &MessageWriter<'_>) -> Option<Json<'m>> {
     match tool {
         RequestTool::Defined(tool) => {
             let mut spec = object("name", &*tool.name);
@@ -98,12 +101,14 @@ fn tool<'m>(tool: &'m RequestTool<'m>, writer: &Writer<'_>) -> Option<Json<'m>> 
             spec.insert("inputSchema", object("json", tool.input_schema.reborrow()));
             Some(Json::Object(object("toolSpec", spec)))
         }
-        RequestTool::Wire { adapter, json } => writer.speaks(adapter).then(|| json.reborrow()),
+        RequestTool::Wire { adapter, json } => {
+            writer.is_same_adapter(adapter).then(|| json.reborrow())
+        }
     }
 }
 
 /// The wire message of neighbours that belong together; `None` if nothing of them can be written.
-fn message<'m>(messages: &[&'m Message<'m>], writer: &mut Writer<'_>) -> Option<Json<'m>> {
+fn message<'m>(messages: &[&'m Message<'m>], writer: &mut MessageWriter<'_>) -> Option<Json<'m>> {
     let role = match messages.first()?.role {
         Role::Assistant => "assistant",
         Role::System => "system",
@@ -127,7 +132,7 @@ fn wire_message<'m>(role: &'static str, content: Vec<Json<'m>>) -> Json<'m> {
 fn block<'m>(
     message: &'m Message<'m>,
     block: &'m ContentBlock<'m>,
-    writer: &mut Writer<'_>,
+    writer: &mut MessageWriter<'_>,
 ) -> Option<Json<'m>> {
     match written_block(message, block, writer) {
         Ok(written) => Some(written),
@@ -141,7 +146,7 @@ fn block<'m>(
 fn written_block<'m>(
     message: &'m Message<'m>,
     block: &'m ContentBlock<'m>,
-    writer: &mut Writer<'_>,
+    writer: &mut MessageWriter<'_>,
 ) -> Result<Json<'m>, DropReason> {
     Ok(Json::Object(match block {
         ContentBlock::Text(text) => object("text", &**text),
@@ -171,18 +176,24 @@ fn written_block<'m>(
             object("reasoningContent", object("redactedContent", &**data))
         }
         ContentBlock::Unknown(unknown) => match &unknown.origin {
-            Origin::Wire(adapter) if writer.speaks(adapter) => return Ok(unknown.json.reborrow()),
+            Origin::Wire(adapter) if writer.is_same_adapter(adapter) => {
+                return Ok(unknown.json.reborrow());
+            }
             _ => return Err(DropReason::ForeignBlock),
         },
     }))
 }
 
-fn takes_thought(message: &Message, signed: bool, writer: &Writer<'_>) -> Result<(), DropReason> {
+fn takes_thought(
+    message: &Message,
+    signed: bool,
+    writer: &MessageWriter<'_>,
+) -> Result<(), DropReason> {
     let own = |provider: &str, model: &str| {
         matches!(provider, "bedrock" | "anthropic")
             || (provider == "vertex" && model.contains("claude"))
     };
-    let takes = writer.plain() || writer.takes_thinking(message, signed, own);
+    let takes = writer.plain() || writer.accepts_thinking(message, signed, own);
     if takes {
         Ok(())
     } else {
@@ -193,7 +204,7 @@ fn takes_thought(message: &Message, signed: bool, writer: &Writer<'_>) -> Result
 fn tool_result<'m>(
     message: &'m Message<'m>,
     result: &'m ToolResultBlock<'m>,
-    writer: &mut Writer<'_>,
+    writer: &mut MessageWriter<'_>,
 ) -> Object<'m> {
     let mut content = Vec::with_capacity(result.content.len());
     for inner in &result.content {
@@ -211,7 +222,7 @@ fn tool_result<'m>(
 }
 
 /// The format is the media type without its class.
-fn image<'m>(image: &'m ImageBlock<'m>, writer: &Writer<'_>) -> Option<Object<'m>> {
+fn image<'m>(image: &'m ImageBlock<'m>, writer: &MessageWriter<'_>) -> Option<Object<'m>> {
     let (media_type, source) = match &image.source {
         ImageSource::Base64(data) => (&*image.media_type, object("bytes", &**data)),
         ImageSource::Url(url) if url.starts_with("s3://") => (
@@ -236,7 +247,10 @@ fn image<'m>(image: &'m ImageBlock<'m>, writer: &Writer<'_>) -> Option<Object<'m
     Some(wire)
 }
 
-pub(super) fn response<'m>(response: &'m Response<'m>, writer: &mut Writer<'_>) -> Written<'m> {
+pub(super) fn response<'m>(
+    response: &'m Response<'m>,
+    writer: &mut MessageWriter<'_>,
+) -> WireProjection<'m> {
     let choice = response.choices.first();
     let content = choice.map_or_else(Vec::new, |choice| {
         let message = &choice.message;
@@ -268,12 +282,12 @@ pub(super) fn response<'m>(response: &'m Response<'m>, writer: &mut Writer<'_>) 
         }
         body.insert("usage", counts);
     }
-    let places = (0..response.choices.len())
+    let unit_paths = (0..response.choices.len())
         .map(|index| (index == 0).then(message_place))
         .collect();
-    Written {
+    WireProjection {
         body: Json::Object(body),
-        places,
+        unit_paths,
     }
 }
 

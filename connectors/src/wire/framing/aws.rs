@@ -13,7 +13,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use gristmill_schemas::json::Json;
 
-use super::{Frame, Frames};
+use super::{StreamFrame, StreamFrames};
 
 /// The header that names an event.
 pub const EVENT_TYPE: &str = ":event-type";
@@ -32,12 +32,12 @@ pub struct FrameError {
     /// Where the frame begins, in bytes.
     pub offset: usize,
     /// What is wrong with it.
-    pub fault: FrameFault,
+    pub fault: FrameErrorKind,
 }
 
 /// What can be wrong with a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum FrameFault {
+pub enum FrameErrorKind {
     /// The stream ends within it.
     #[error("cut off")]
     Cut,
@@ -60,8 +60,8 @@ pub enum FrameFault {
 
 /// The frames of `bytes`, and the fault at which reading stopped, if it did: what came before a cut
 /// still counts.
-pub fn frames(bytes: &[u8]) -> (Frames<'static>, Option<FrameError>) {
-    let mut frames = Frames::default();
+pub fn frames(bytes: &[u8]) -> (StreamFrames<'static>, Option<FrameError>) {
+    let mut frames = StreamFrames::default();
     let mut offset = 0;
     while offset < bytes.len() {
         match frame(&bytes[offset..]) {
@@ -75,11 +75,11 @@ pub fn frames(bytes: &[u8]) -> (Frames<'static>, Option<FrameError>) {
     (frames, None)
 }
 
-fn frame(bytes: &[u8]) -> Result<(Frame<'static>, usize), FrameFault> {
-    let prelude = bytes.get(..PRELUDE_BYTES).ok_or(FrameFault::Cut)?;
+fn frame(bytes: &[u8]) -> Result<(StreamFrame<'static>, usize), FrameErrorKind> {
+    let prelude = bytes.get(..PRELUDE_BYTES).ok_or(FrameErrorKind::Cut)?;
     let (total, headers) = (number(prelude, 0) as usize, number(prelude, 4) as usize);
     if crc32fast::hash(&prelude[..8]) != number(prelude, 8) {
-        return Err(FrameFault::PreludeChecksum);
+        return Err(FrameErrorKind::PreludeChecksum);
     }
     let overhead = PRELUDE_BYTES + CRC_BYTES;
     if total > FRAME_LIMIT_BYTES
@@ -87,12 +87,12 @@ fn frame(bytes: &[u8]) -> Result<(Frame<'static>, usize), FrameFault> {
             .checked_sub(overhead)
             .is_none_or(|room| headers > room)
     {
-        return Err(FrameFault::Length);
+        return Err(FrameErrorKind::Length);
     }
-    let whole = bytes.get(..total).ok_or(FrameFault::Cut)?;
+    let whole = bytes.get(..total).ok_or(FrameErrorKind::Cut)?;
     let (body, checksum) = whole.split_at(total - CRC_BYTES);
     if crc32fast::hash(body) != number(checksum, 0) {
-        return Err(FrameFault::Checksum);
+        return Err(FrameErrorKind::Checksum);
     }
     let (headers, payload) = body[PRELUDE_BYTES..].split_at(headers);
     let event = event_name(headers)?;
@@ -101,9 +101,9 @@ fn frame(bytes: &[u8]) -> Result<(Frame<'static>, usize), FrameFault> {
     } else {
         Json::parse(payload).map(Json::into_owned)
     };
-    let payload = payload.map_err(|_| FrameFault::Payload)?;
+    let payload = payload.map_err(|_| FrameErrorKind::Payload)?;
     Ok((
-        Frame {
+        StreamFrame {
             event: event.map(Cow::Owned),
             data: unwrapped(payload),
         },
@@ -112,16 +112,16 @@ fn frame(bytes: &[u8]) -> Result<(Frame<'static>, usize), FrameFault> {
 }
 
 /// The event's or exception's name among the headers.
-fn event_name(mut headers: &[u8]) -> Result<Option<String>, FrameFault> {
+fn event_name(mut headers: &[u8]) -> Result<Option<String>, FrameErrorKind> {
     let mut name = None;
     while let Some((&length, rest)) = headers.split_first() {
         let (key, rest) = rest
             .split_at_checked(length.into())
-            .ok_or(FrameFault::Header)?;
-        let (&kind, rest) = rest.split_first().ok_or(FrameFault::Header)?;
-        let (value, rest) = header_value(kind, rest).ok_or(FrameFault::Header)?;
+            .ok_or(FrameErrorKind::Header)?;
+        let (&kind, rest) = rest.split_first().ok_or(FrameErrorKind::Header)?;
+        let (value, rest) = header_value(kind, rest).ok_or(FrameErrorKind::Header)?;
         if key == EVENT_TYPE.as_bytes() || key == EXCEPTION_TYPE.as_bytes() {
-            name = Some(String::from_utf8(value.to_vec()).map_err(|_| FrameFault::Header)?);
+            name = Some(String::from_utf8(value.to_vec()).map_err(|_| FrameErrorKind::Header)?);
         }
         headers = rest;
     }
@@ -228,9 +228,9 @@ mod tests {
     fn every_damage_is_named_and_what_came_before_it_counts() {
         let good = encode(&[(EVENT_TYPE, "a")], b"{}");
         for (at, fault) in [
-            (3, FrameFault::PreludeChecksum),
-            (good.len() - 1, FrameFault::Checksum),
-            (good.len() - 6, FrameFault::Checksum),
+            (3, FrameErrorKind::PreludeChecksum),
+            (good.len() - 1, FrameErrorKind::Checksum),
+            (good.len() - 6, FrameErrorKind::Checksum),
         ] {
             let mut bytes = good.clone();
             bytes.extend(&good);
@@ -248,10 +248,10 @@ mod tests {
             );
         }
         let (_, cut) = frames(&good[..good.len() - 1]);
-        assert_eq!(cut.map(|error| error.fault), Some(FrameFault::Cut));
+        assert_eq!(cut.map(|error| error.fault), Some(FrameErrorKind::Cut));
         assert_eq!(
             frames(&good[..5]).1.map(|error| error.fault),
-            Some(FrameFault::Cut)
+            Some(FrameErrorKind::Cut)
         );
     }
 
@@ -268,7 +268,7 @@ mod tests {
             bytes.extend(crc32fast::hash(&bytes).to_be_bytes());
             assert_eq!(
                 frames(&bytes).1.map(|error| error.fault),
-                Some(FrameFault::Length)
+                Some(FrameErrorKind::Length)
             );
         }
     }

@@ -20,7 +20,7 @@ use memchr::memchr2;
 
 /// One event of a stream.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Frame<'f> {
+pub struct StreamFrame<'f> {
     /// What the framing calls it, if it names events.
     pub event: Option<Cow<'f, str>>,
     /// Its data.
@@ -29,19 +29,19 @@ pub struct Frame<'f> {
 
 /// The frames of a stream.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Frames<'f> {
+pub struct StreamFrames<'f> {
     /// The frames whose data is JSON.
-    pub frames: Vec<Frame<'f>>,
+    pub frames: Vec<StreamFrame<'f>>,
     /// Data that isn't JSON, each with the number of frames before it.
     pub unreadable: Vec<(usize, Cow<'f, str>)>,
     /// How many weren't read.
-    pub left_out: usize,
+    pub skipped: usize,
     /// True if the framing itself says that the stream came to its end.
     pub is_done: bool,
 }
 
 /// Tells which frames, by their text, needn't be read.
-pub type LeaveOut<'l> = &'l dyn Fn(&str) -> bool;
+pub type SkipFrame<'l> = &'l dyn Fn(&str) -> bool;
 
 /// The lines of `text`, whether they end in LF, CRLF or CR; the last may lack its end.
 fn lines(text: &str) -> impl Iterator<Item = &str> {
@@ -61,25 +61,25 @@ fn lines(text: &str) -> impl Iterator<Item = &str> {
 }
 
 /// Gathers frames.
-struct Framer<'f, 'l> {
-    frames: Frames<'f>,
+struct FrameParser<'f, 'l> {
+    frames: StreamFrames<'f>,
     parser: JsonParser<'f>,
-    leave_out: LeaveOut<'l>,
+    skip: SkipFrame<'l>,
 }
 
-impl<'f, 'l> Framer<'f, 'l> {
-    fn new(leave_out: LeaveOut<'l>) -> Self {
-        Framer {
-            frames: Frames::default(),
+impl<'f, 'l> FrameParser<'f, 'l> {
+    fn new(skip: SkipFrame<'l>) -> Self {
+        FrameParser {
+            frames: StreamFrames::default(),
             parser: JsonParser::new(),
-            leave_out,
+            skip,
         }
     }
 
     /// Adds a frame whose data is `text`.
     fn push(&mut self, event: Option<Cow<'f, str>>, text: Cow<'f, str>) {
-        if (self.leave_out)(&text) {
-            self.frames.left_out += 1;
+        if (self.skip)(&text) {
+            self.frames.skipped += 1;
             return;
         }
         let data = match &text {
@@ -87,7 +87,7 @@ impl<'f, 'l> Framer<'f, 'l> {
             Cow::Owned(text) => JsonParser::new().parse(text).ok().map(Json::into_owned),
         };
         match data {
-            Some(data) => self.frames.frames.push(Frame { event, data }),
+            Some(data) => self.frames.frames.push(StreamFrame { event, data }),
             None => self
                 .frames
                 .unreadable

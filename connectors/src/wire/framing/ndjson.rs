@@ -4,16 +4,16 @@ use std::borrow::Cow;
 
 use gristmill_schemas::json::Json;
 
-use super::{Framer, Frames, LeaveOut, aws, lines};
+use super::{FrameParser, SkipFrame, StreamFrames, aws, lines};
 
 /// The frames of `text`; blank lines are skipped.
-pub fn frames(text: &str) -> Frames<'_> {
-    frames_without(text, &|_| false)
+pub fn frames(text: &str) -> StreamFrames<'_> {
+    frames_skipping(text, &|_| false)
 }
 
 /// [`frames`] without those that are to be left out.
-pub fn frames_without<'f>(text: &'f str, leave_out: LeaveOut<'_>) -> Frames<'f> {
-    let mut framer = Framer::new(leave_out);
+pub fn frames_skipping<'f>(text: &'f str, skip: SkipFrame<'_>) -> StreamFrames<'f> {
+    let mut framer = FrameParser::new(skip);
     for line in lines(text).map(str::trim).filter(|line| !line.is_empty()) {
         framer.push(None, Cow::Borrowed(line));
     }
@@ -22,7 +22,7 @@ pub fn frames_without<'f>(text: &'f str, leave_out: LeaveOut<'_>) -> Frames<'f> 
 
 /// The frames of an AWS event stream that a recorder wrote down as `{"headers": …, "payload": …}`
 /// per line.
-pub fn recorded_aws_frames(text: &str) -> Frames<'_> {
+pub fn recorded_aws_frames(text: &str) -> StreamFrames<'_> {
     let mut recorded = frames(text);
     for frame in &mut recorded.frames {
         let Some(object) = frame.data.as_object_mut() else {

@@ -6,19 +6,19 @@
 
 use std::borrow::Cow;
 
-use super::{Framer, Frames, LeaveOut, lines};
+use super::{FrameParser, SkipFrame, StreamFrames, lines};
 
 /// The data by which OpenAI's dialect says that a stream is over.
 const DONE: &str = "[DONE]";
 
 /// The frames of `text`.
-pub fn frames(text: &str) -> Frames<'_> {
-    frames_without(text, &|_| false)
+pub fn frames(text: &str) -> StreamFrames<'_> {
+    frames_skipping(text, &|_| false)
 }
 
 /// [`frames`] without those that are to be left out.
-pub fn frames_without<'f>(text: &'f str, leave_out: LeaveOut<'_>) -> Frames<'f> {
-    let mut framer = Framer::new(leave_out);
+pub fn frames_skipping<'f>(text: &'f str, skip: SkipFrame<'_>) -> StreamFrames<'f> {
+    let mut framer = FrameParser::new(skip);
     let mut event: Option<&str> = None;
     let mut data: Option<Cow<str>> = None;
     for line in lines(text.strip_prefix('\u{feff}').unwrap_or(text)).chain([""]) {

@@ -7,8 +7,10 @@ use gristmill_schemas::message::request::RequestTool;
 use gristmill_schemas::message::{ContentBlock, Role, Timestamp};
 
 use super::super::anthropic;
-use super::super::read::Conversation;
-use super::{Inbound, Refusal, demand, empty_text, read, refuse, settle};
+use super::super::message_reader::Conversation;
+use super::{
+    InboundRequest, InvalidField, drop_unsupported, empty_text, invalid, read, required_fields,
+};
 
 /// Reads a request of the Anthropic shape.
 ///
@@ -18,17 +20,17 @@ pub fn inbound_anthropic<'j>(
     body: &'j Json<'j>,
     conversation: &mut Conversation,
     time: Timestamp,
-) -> Result<Inbound<'j>, Refusal> {
+) -> Result<InboundRequest<'j>, InvalidField> {
     let messages = super::check_head(body)?;
-    let Some(limit) = demand::limit(body.get("max_tokens")) else {
-        return refuse("max_tokens", "is required and must be a positive integer");
+    let Some(limit) = required_fields::limit(body.get("max_tokens")) else {
+        return invalid("max_tokens", "is required and must be a positive integer");
     };
     let (stable, volatile) = split_system(body.get("system"))?;
     for (index, message) in messages.iter().enumerate() {
         check_message(message, &format!("messages[{index}]"))?;
     }
     let tools = tools(body)?;
-    demand::list(body, "stop_sequences")?;
+    required_fields::list(body, "stop_sequences")?;
     let mut inbound = read(&anthropic::MESSAGES, body, conversation, time)?;
     let request = &mut inbound.request;
     request.max_output_tokens = Some(limit);
@@ -38,7 +40,7 @@ pub fn inbound_anthropic<'j>(
         .messages
         .retain(|message| message.role != Role::System);
     for message in &mut request.messages {
-        settle(message, |block| {
+        drop_unsupported(message, |block| {
             matches!(block, ContentBlock::Text(_) | ContentBlock::Image(_))
         });
         if message.content.is_empty() && message.role == Role::Assistant {
@@ -52,56 +54,56 @@ pub fn inbound_anthropic<'j>(
     Ok(inbound)
 }
 
-fn check_message(message: &Json, path: &str) -> Result<(), Refusal> {
+fn check_message(message: &Json, path: &str) -> Result<(), InvalidField> {
     let check_block = match message.get("role").and_then(Json::as_str) {
         Some("user") => check_user_block,
         Some("assistant") => check_assistant_block,
-        _ => return refuse(format!("{path}.role"), "must be 'user' or 'assistant'"),
+        _ => return invalid(format!("{path}.role"), "must be 'user' or 'assistant'"),
     };
     let blocks = match message.get("content") {
         None | Some(Json::Null) => &[],
-        Some(content) => demand::content(content, path)?,
+        Some(content) => required_fields::content(content, path)?,
     };
     let mut blocks = blocks.iter().enumerate();
     blocks.try_for_each(|(index, block)| check_block(block, &format!("{path}.content[{index}]")))
 }
 
-fn check_user_block(block: &Json, path: &str) -> Result<(), Refusal> {
-    match demand::kind(block, &["text", "image", "tool_result", "document"], path)? {
+fn check_user_block(block: &Json, path: &str) -> Result<(), InvalidField> {
+    match required_fields::kind(block, &["text", "image", "tool_result", "document"], path)? {
         "image" => check_image(block, path),
         "tool_result" => check_result(block, path),
         _ => Ok(()),
     }
 }
 
-fn check_assistant_block(block: &Json, path: &str) -> Result<(), Refusal> {
-    match demand::kind(
+fn check_assistant_block(block: &Json, path: &str) -> Result<(), InvalidField> {
+    match required_fields::kind(
         block,
         &["text", "thinking", "redacted_thinking", "tool_use"],
         path,
     )? {
-        "thinking" => demand::text(block, "thinking", path).map(|_| ()),
-        "redacted_thinking" => demand::text(block, "data", path).map(|_| ()),
+        "thinking" => required_fields::text(block, "thinking", path).map(|_| ()),
+        "redacted_thinking" => required_fields::text(block, "data", path).map(|_| ()),
         "tool_use" => {
-            demand::name(block, "id", path)?;
-            demand::name(block, "name", path)?;
+            required_fields::name(block, "id", path)?;
+            required_fields::name(block, "name", path)?;
             match block.get("input") {
                 None | Some(Json::Object(_)) => Ok(()),
-                Some(_) => refuse(format!("{path}.input"), "must be an object"),
+                Some(_) => invalid(format!("{path}.input"), "must be an object"),
             }
         }
         _ => Ok(()),
     }
 }
 
-fn check_result(block: &Json, path: &str) -> Result<(), Refusal> {
-    demand::name(block, "tool_use_id", path)?;
+fn check_result(block: &Json, path: &str) -> Result<(), InvalidField> {
+    required_fields::name(block, "tool_use_id", path)?;
     let Some(content) = block.get("content") else {
         return Ok(());
     };
-    for (index, inner) in demand::content(content, path)?.iter().enumerate() {
+    for (index, inner) in required_fields::content(content, path)?.iter().enumerate() {
         let path = format!("{path}.content[{index}]");
-        if demand::kind(inner, &["text", "image"], &path)? == "image" {
+        if required_fields::kind(inner, &["text", "image"], &path)? == "image" {
             check_image(inner, &path)?;
         }
     }
@@ -109,23 +111,25 @@ fn check_result(block: &Json, path: &str) -> Result<(), Refusal> {
 }
 
 /// Files of a workspace are nothing that a client may name.
-fn check_image(block: &Json, path: &str) -> Result<(), Refusal> {
+fn check_image(block: &Json, path: &str) -> Result<(), InvalidField> {
     let path = format!("{path}.source");
     let source = block.get("source").unwrap_or(&Json::Null);
-    let key = if demand::kind(source, &["base64", "url"], &path)? == "url" {
+    let key = if required_fields::kind(source, &["base64", "url"], &path)? == "url" {
         "url"
     } else {
         "data"
     };
-    demand::name(source, key, &path).map(|_| ())
+    required_fields::name(source, key, &path).map(|_| ())
 }
 
 /// A gateway's request knows no tools but those that the client runs, so one of the provider's own
 /// is taken by its name.
-fn tools<'j>(body: &'j Json<'j>) -> Result<Vec<RequestTool<'j>>, Refusal> {
-    let declared = demand::list(body, "tools")?.iter().enumerate();
+fn tools<'j>(body: &'j Json<'j>) -> Result<Vec<RequestTool<'j>>, InvalidField> {
+    let declared = required_fields::list(body, "tools")?.iter().enumerate();
     declared
-        .map(|(index, json)| demand::tool(json, "input_schema", &format!("tools[{index}]")))
+        .map(|(index, json)| {
+            required_fields::tool(json, "input_schema", &format!("tools[{index}]"))
+        })
         .collect()
 }
 
@@ -137,19 +141,19 @@ fn tools<'j>(body: &'j Json<'j>) -> Result<Vec<RequestTool<'j>>, Refusal> {
 )]
 fn split_system<'j>(
     system: Option<&'j Json<'j>>,
-) -> Result<(Option<Cow<'j, str>>, Option<Cow<'j, str>>), Refusal> {
+) -> Result<(Option<Cow<'j, str>>, Option<Cow<'j, str>>), InvalidField> {
     let blocks = match system {
         None | Some(Json::Null) => return Ok((None, None)),
         Some(Json::String(text)) => {
             return Ok(((!text.is_empty()).then(|| Cow::Borrowed(&**text)), None));
         }
         Some(Json::Array(blocks)) => blocks,
-        Some(_) => return refuse("system", "must be a string or a list of text blocks"),
+        Some(_) => return invalid("system", "must be a string or a list of text blocks"),
     };
     for (index, block) in blocks.iter().enumerate() {
         let path = format!("system[{index}]");
-        demand::kind(block, &["text"], &path)?;
-        demand::text(block, "text", &path)?;
+        required_fields::kind(block, &["text"], &path)?;
+        required_fields::text(block, "text", &path)?;
     }
     let marked = |block: &Json| {
         block

@@ -6,8 +6,8 @@
 //! beside the messages.
 
 mod anthropic_shape;
-mod demand;
 mod openai_shape;
+mod required_fields;
 #[cfg(test)]
 mod tests;
 
@@ -24,18 +24,18 @@ pub use openai_shape::inbound_openai;
 
 use super::adapter::Adapter;
 use super::anthropic;
-use super::dialect::OPENAI_CHAT;
+use super::body_codec::{WrittenBody, read_request, write_response};
 use super::image::ASSUMED_IMAGE_TYPE;
-use super::read::{Conversation, ReadContext, ReadWarning, ReadWarningKind};
-use super::transfer::{Body, read_request, write_response};
-use super::write::WriteOptions;
+use super::message_reader::{Conversation, ReadContext, ReadWarning, ReadWarningKind};
+use super::message_writer::WriteOptions;
+use super::registry::OPENAI_CHAT;
 
 /// The limit on output where a client of the OpenAI shape names none.
 pub const DEFAULT_MAX_OUTPUT_TOKENS: u64 = 1_024;
 
 /// What a client asked for.
 #[derive(Debug)]
-pub struct Inbound<'j> {
+pub struct InboundRequest<'j> {
     /// The request; instructions stand beside the messages.
     pub request: Request<'j>,
     /// True if the client wants usage in its stream.
@@ -46,25 +46,28 @@ pub struct Inbound<'j> {
 
 /// A request that the gateway refuses with status 400: what is wrong, and where.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Refusal {
+pub struct InvalidField {
     /// The field, as a path from the body.
     pub path: String,
     /// What it must be.
-    pub demand: Cow<'static, str>,
+    pub requirement: Cow<'static, str>,
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for InvalidField {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "'{}' {}", self.path, self.demand)
+        write!(formatter, "'{}' {}", self.path, self.requirement)
     }
 }
 
-impl std::error::Error for Refusal {}
+impl std::error::Error for InvalidField {}
 
-fn refuse<T>(path: impl Into<String>, demand: impl Into<Cow<'static, str>>) -> Result<T, Refusal> {
-    Err(Refusal {
+fn invalid<T>(
+    path: impl Into<String>,
+    requirement: impl Into<Cow<'static, str>>,
+) -> Result<T, InvalidField> {
+    Err(InvalidField {
         path: path.into(),
-        demand: demand.into(),
+        requirement: requirement.into(),
     })
 }
 
@@ -73,10 +76,10 @@ fn read<'j>(
     body: &'j Json<'j>,
     conversation: &mut Conversation,
     time: Timestamp,
-) -> Result<Inbound<'j>, Refusal> {
+) -> Result<InboundRequest<'j>, InvalidField> {
     let read = match read_request(adapter, body, conversation, &ReadContext::at(time)) {
         Ok(read) => read,
-        Err(error) => return refuse("messages", error.to_string()),
+        Err(error) => return invalid("messages", error.to_string()),
     };
     let mut warnings = read.warnings;
     for warning in &mut warnings {
@@ -84,7 +87,7 @@ fn read<'j>(
             warning.kind = ReadWarningKind::BlockLeftOut(std::mem::take(tag));
         }
     }
-    Ok(Inbound {
+    Ok(InboundRequest {
         request: read.request,
         include_usage: false,
         warnings,
@@ -92,18 +95,18 @@ fn read<'j>(
 }
 
 /// The model and the messages of any body.
-fn check_head<'j>(body: &'j Json<'j>) -> Result<&'j [Json<'j>], Refusal> {
-    demand::name(body, "model", "")?;
-    match demand::list(body, "messages") {
+fn check_head<'j>(body: &'j Json<'j>) -> Result<&'j [Json<'j>], InvalidField> {
+    required_fields::name(body, "model", "")?;
+    match required_fields::list(body, "messages") {
         Ok(messages) if !messages.is_empty() => Ok(messages),
-        _ => refuse("messages", "is required and must be a non-empty list"),
+        _ => invalid("messages", "is required and must be a non-empty list"),
     }
 }
 
 /// Brings a message that was read into the gateway's form: empty texts and what no canonical block
 /// can hold are left out; so is in a result what isn't `in_results`, and a result that says nothing
 /// says so in one text.
-fn settle(message: &mut Message, in_results: fn(&ContentBlock) -> bool) {
+fn drop_unsupported(message: &mut Message, in_results: fn(&ContentBlock) -> bool) {
     message.content.retain(|block| match block {
         ContentBlock::Text(text) => !text.is_empty(),
         ContentBlock::Unknown(_) => false,
@@ -113,18 +116,18 @@ fn settle(message: &mut Message, in_results: fn(&ContentBlock) -> bool) {
         match block {
             ContentBlock::ToolResult(result) => {
                 result.content.retain(in_results);
-                result.content.iter_mut().for_each(settle_image);
+                result.content.iter_mut().for_each(default_media_type);
                 if result.content.is_empty() {
                     result.content.push(empty_text());
                 }
             }
-            block => settle_image(block),
+            block => default_media_type(block),
         }
     }
 }
 
 /// A data URI needn't name its type.
-fn settle_image(block: &mut ContentBlock) {
+fn default_media_type(block: &mut ContentBlock) {
     if let ContentBlock::Image(image) = block
         && image.media_type.is_empty()
     {
@@ -146,7 +149,11 @@ pub fn render_anthropic<'m>(response: &'m Response<'m>, ids: &mut ToolIdMap) -> 
     render(&anthropic::MESSAGES, response, ids).json
 }
 
-fn render<'m>(adapter: &dyn Adapter, response: &'m Response<'m>, ids: &mut ToolIdMap) -> Body<'m> {
+fn render<'m>(
+    adapter: &dyn Adapter,
+    response: &'m Response<'m>,
+    ids: &mut ToolIdMap,
+) -> WrittenBody<'m> {
     write_response(
         adapter,
         response,

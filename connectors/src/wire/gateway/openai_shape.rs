@@ -6,12 +6,13 @@ use gristmill_schemas::json::Json;
 use gristmill_schemas::message::request::RequestTool;
 use gristmill_schemas::message::{ContentBlock, Role, Timestamp};
 
-use super::super::dialect::OPENAI_CHAT;
 use super::super::image::parse_data_uri;
-use super::super::members::{items, present};
-use super::super::read::{Conversation, ReadWarning, ReadWarningKind};
+use super::super::json_access::{items, present};
+use super::super::message_reader::{Conversation, ReadWarning, ReadWarningKind};
+use super::super::registry::OPENAI_CHAT;
 use super::{
-    DEFAULT_MAX_OUTPUT_TOKENS, Inbound, Refusal, demand, empty_text, read, refuse, settle,
+    DEFAULT_MAX_OUTPUT_TOKENS, InboundRequest, InvalidField, drop_unsupported, empty_text, invalid,
+    read, required_fields,
 };
 
 /// Reads a request of the OpenAI shape.
@@ -22,7 +23,7 @@ pub fn inbound_openai<'j>(
     body: &'j Json<'j>,
     conversation: &mut Conversation,
     time: Timestamp,
-) -> Result<Inbound<'j>, Refusal> {
+) -> Result<InboundRequest<'j>, InvalidField> {
     let messages = super::check_head(body)?;
     for (index, message) in messages.iter().enumerate() {
         check_message(message, &format!("messages[{index}]"))?;
@@ -37,13 +38,14 @@ pub fn inbound_openai<'j>(
         .messages
         .retain(|message| message.role != Role::System);
     for message in &mut request.messages {
-        settle(message, |block| matches!(block, ContentBlock::Text(_)));
+        drop_unsupported(message, |block| matches!(block, ContentBlock::Text(_)));
         if message.content.is_empty() {
             message.content.push(empty_text());
         }
     }
     let limit = present(body, "max_completion_tokens").or_else(|| body.get("max_tokens"));
-    request.max_output_tokens = Some(demand::limit(limit).unwrap_or(DEFAULT_MAX_OUTPUT_TOKENS));
+    request.max_output_tokens =
+        Some(required_fields::limit(limit).unwrap_or(DEFAULT_MAX_OUTPUT_TOKENS));
     let options = body
         .get("stream_options")
         .and_then(|options| options.get("include_usage"));
@@ -52,17 +54,21 @@ pub fn inbound_openai<'j>(
     Ok(inbound)
 }
 
-fn check_message(message: &Json, path: &str) -> Result<(), Refusal> {
+fn check_message(message: &Json, path: &str) -> Result<(), InvalidField> {
     let content = message.get("content");
     match message.get("role").and_then(Json::as_str) {
         // Of instructions and of results only the texts are taken; other parts are left out.
-        Some("system") => demand::content(content.unwrap_or(&Json::Null), path).map(|_| ()),
+        Some("system") => {
+            required_fields::content(content.unwrap_or(&Json::Null), path).map(|_| ())
+        }
         Some("tool") => {
-            demand::name(message, "tool_call_id", path)?;
-            content.map_or(Ok(()), |content| demand::content(content, path).map(|_| ()))
+            required_fields::name(message, "tool_call_id", path)?;
+            content.map_or(Ok(()), |content| {
+                required_fields::content(content, path).map(|_| ())
+            })
         }
         Some("user") => check_parts(
-            demand::content(content.unwrap_or(&Json::Null), path)?,
+            required_fields::content(content.unwrap_or(&Json::Null), path)?,
             true,
             path,
         ),
@@ -73,14 +79,14 @@ fn check_message(message: &Json, path: &str) -> Result<(), Refusal> {
                 check_call(call, &format!("{path}.tool_calls[{index}]"))
             })
         }
-        _ => refuse(
+        _ => invalid(
             format!("{path}.role"),
             "must be one of system, user, assistant, tool",
         ),
     }
 }
 
-fn check_parts(parts: &[Json], images: bool, path: &str) -> Result<(), Refusal> {
+fn check_parts(parts: &[Json], images: bool, path: &str) -> Result<(), InvalidField> {
     let allowed: &[&str] = if images {
         &["text", "image_url"]
     } else {
@@ -88,31 +94,31 @@ fn check_parts(parts: &[Json], images: bool, path: &str) -> Result<(), Refusal> 
     };
     for (index, part) in parts.iter().enumerate() {
         let path = format!("{path}.content[{index}]");
-        if demand::kind(part, allowed, &path)? == "image_url" {
+        if required_fields::kind(part, allowed, &path)? == "image_url" {
             check_image(part, &format!("{path}.image_url"))?;
         }
     }
     Ok(())
 }
 
-fn check_image(part: &Json, path: &str) -> Result<(), Refusal> {
-    let url = demand::name(part.get("image_url").unwrap_or(&Json::Null), "url", path)?;
+fn check_image(part: &Json, path: &str) -> Result<(), InvalidField> {
+    let url = required_fields::name(part.get("image_url").unwrap_or(&Json::Null), "url", path)?;
     let has_data = || parse_data_uri(url).is_some_and(|(_, data)| !data.is_empty());
     if url.starts_with("data:") && !has_data() {
-        return refuse(format!("{path}.url"), "must be base64 if it is a data URI");
+        return invalid(format!("{path}.url"), "must be base64 if it is a data URI");
     }
     Ok(())
 }
 
-fn check_call(call: &Json, path: &str) -> Result<(), Refusal> {
-    demand::name(call, "id", path)?;
+fn check_call(call: &Json, path: &str) -> Result<(), InvalidField> {
+    required_fields::name(call, "id", path)?;
     let path = format!("{path}.function");
     let Some(function) = call.get("function") else {
-        return refuse(path, "is required");
+        return invalid(path, "is required");
     };
-    demand::name(function, "name", &path)?;
+    required_fields::name(function, "name", &path)?;
     if !is_arguments(function.get("arguments")) {
-        return refuse(
+        return invalid(
             format!("{path}.arguments"),
             "must be a JSON object or the text of one",
         );
@@ -129,12 +135,12 @@ fn is_arguments(arguments: Option<&Json>) -> bool {
     }
 }
 
-fn tools<'j>(body: &'j Json<'j>) -> Result<Vec<RequestTool<'j>>, Refusal> {
-    let declared = demand::list(body, "tools")?.iter().enumerate();
+fn tools<'j>(body: &'j Json<'j>) -> Result<Vec<RequestTool<'j>>, InvalidField> {
+    let declared = required_fields::list(body, "tools")?.iter().enumerate();
     let tool = |(index, json): (usize, &'j Json<'j>)| {
         let path = format!("tools[{index}]");
-        demand::kind(json, &["function"], &path)?;
-        demand::tool(
+        required_fields::kind(json, &["function"], &path)?;
+        required_fields::tool(
             json.get("function").unwrap_or(&Json::Null),
             "parameters",
             &format!("{path}.function"),
@@ -143,15 +149,15 @@ fn tools<'j>(body: &'j Json<'j>) -> Result<Vec<RequestTool<'j>>, Refusal> {
     declared.map(tool).collect()
 }
 
-fn check_options(body: &Json) -> Result<(), Refusal> {
+fn check_options(body: &Json) -> Result<(), InvalidField> {
     if !matches!(
         body.get("stop"),
         None | Some(Json::Null | Json::String(_) | Json::Array(_))
     ) {
-        return refuse("stop", "must be a string or a list of strings");
+        return invalid("stop", "must be a string or a list of strings");
     }
-    demand::object(body, "stream_options", "")?;
-    let Some(format) = demand::object(body, "response_format", "")? else {
+    required_fields::object(body, "stream_options", "")?;
+    let Some(format) = required_fields::object(body, "response_format", "")? else {
         return Ok(());
     };
     if format.get("type").and_then(Json::as_str) != Some("json_schema") {
@@ -162,7 +168,7 @@ fn check_options(body: &Json) -> Result<(), Refusal> {
         .and_then(|wrapper| wrapper.get("schema"));
     match schema.and_then(Json::as_object) {
         Some(_) => Ok(()),
-        None => refuse(
+        None => invalid(
             "response_format.json_schema.schema",
             "is required and must be an object",
         ),

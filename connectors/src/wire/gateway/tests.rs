@@ -6,8 +6,11 @@ use gristmill_schemas::message::request::{Choice, RequestTool, Response};
 use gristmill_schemas::message::tool_ids::ToolIdMap;
 use gristmill_schemas::message::{ContentBlock, Message, Role, Timestamp};
 
-use super::super::read::Conversation;
-use super::{Inbound, Refusal, inbound_anthropic, inbound_openai, render_anthropic, render_openai};
+use super::super::message_reader::Conversation;
+use super::{
+    InboundRequest, InvalidField, inbound_anthropic, inbound_openai, render_anthropic,
+    render_openai,
+};
 
 fn json(text: &str) -> Json<'_> {
     Json::parse(text.as_bytes()).unwrap()
@@ -28,7 +31,7 @@ fn anthropic_body(messages: &str, members: &str) -> Json<'static> {
     .into_owned()
 }
 
-fn openai<'j>(body: &'j Json<'j>) -> Result<Inbound<'j>, Refusal> {
+fn openai<'j>(body: &'j Json<'j>) -> Result<InboundRequest<'j>, InvalidField> {
     inbound_openai(
         body,
         &mut Conversation::new("test"),
@@ -36,7 +39,7 @@ fn openai<'j>(body: &'j Json<'j>) -> Result<Inbound<'j>, Refusal> {
     )
 }
 
-fn anthropic<'j>(body: &'j Json<'j>) -> Result<Inbound<'j>, Refusal> {
+fn anthropic<'j>(body: &'j Json<'j>) -> Result<InboundRequest<'j>, InvalidField> {
     inbound_anthropic(
         body,
         &mut Conversation::new("test"),
@@ -45,7 +48,7 @@ fn anthropic<'j>(body: &'j Json<'j>) -> Result<Inbound<'j>, Refusal> {
 }
 
 /// Messages as `role: blocks`, ids of calls left out.
-fn told(inbound: &Inbound) -> Vec<String> {
+fn told(inbound: &InboundRequest) -> Vec<String> {
     let messages = inbound.request.messages.iter().map(|message| {
         let mut content = message.content.clone();
         for block in &mut content {
@@ -64,7 +67,7 @@ fn told(inbound: &Inbound) -> Vec<String> {
     messages.collect()
 }
 
-fn schemas(inbound: &Inbound) -> Vec<String> {
+fn schemas(inbound: &InboundRequest) -> Vec<String> {
     let tools = inbound.request.tools.iter().map(|tool| match tool {
         RequestTool::Defined(tool) => format!(
             "{} {}",

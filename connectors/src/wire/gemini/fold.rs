@@ -8,16 +8,16 @@ use std::collections::BTreeMap;
 
 use gristmill_schemas::json::{Json, Object};
 
-use super::super::adapter::Folded;
-use super::super::framing::Frame;
-use super::super::members::{append_text, settle};
+use super::super::adapter::FoldedStream;
+use super::super::framing::StreamFrame;
+use super::super::json_access::{append_text, merge_member};
 
 /// Lists in arguments grow item by item; a path that skips more than this is not followed.
 const GAP_LIMIT_ITEMS: usize = 64;
 
-pub(super) fn fold<'f>(frames: Vec<Frame<'f>>) -> Folded<'f> {
+pub(super) fn fold<'f>(frames: Vec<StreamFrame<'f>>) -> FoldedStream<'f> {
     let mut body = Object::new();
-    let mut candidates: BTreeMap<u64, Candidate<'f>> = BTreeMap::new();
+    let mut candidates: BTreeMap<u64, CandidateFold<'f>> = BTreeMap::new();
     for frame in frames {
         let Json::Object(event) = frame.data else {
             continue;
@@ -36,23 +36,23 @@ pub(super) fn fold<'f>(frames: Vec<Frame<'f>>) -> Folded<'f> {
                         candidates.entry(index).or_default().take(candidate);
                     }
                 }
-                (_, value) => settle(&mut body, key, value),
+                (_, value) => merge_member(&mut body, key, value),
             }
         }
     }
     let error = body.get("error").filter(|error| !error.is_null()).cloned();
-    let finished = |candidate: &Candidate| candidate.members.contains_key("finishReason");
+    let finished = |candidate: &CandidateFold| candidate.members.contains_key("finishReason");
     let complete = error.is_none() && !candidates.is_empty() && candidates.values().all(finished);
     if !candidates.is_empty() {
         body.insert(
             "candidates",
             candidates
                 .into_values()
-                .map(Candidate::finish)
+                .map(CandidateFold::finish)
                 .collect::<Vec<_>>(),
         );
     }
-    Folded {
+    FoldedStream {
         body: Json::Object(body),
         complete,
         error,
@@ -61,7 +61,7 @@ pub(super) fn fold<'f>(frames: Vec<Frame<'f>>) -> Folded<'f> {
 
 /// A candidate being put together.
 #[derive(Default)]
-struct Candidate<'f> {
+struct CandidateFold<'f> {
     members: Object<'f>,
     content: Option<Object<'f>>,
     parts: Vec<Object<'f>>,
@@ -71,12 +71,12 @@ struct Candidate<'f> {
     open_text: Option<String>,
 }
 
-impl<'f> Candidate<'f> {
+impl<'f> CandidateFold<'f> {
     fn take(&mut self, candidate: Object<'f>) {
         for (key, value) in candidate {
             match (&*key, value) {
                 ("content", Json::Object(content)) => self.content(content),
-                (_, value) => settle(&mut self.members, key, value),
+                (_, value) => merge_member(&mut self.members, key, value),
             }
         }
     }
@@ -92,7 +92,7 @@ impl<'f> Candidate<'f> {
                         }
                     }
                 }
-                (_, value) => settle(&mut members, key, value),
+                (_, value) => merge_member(&mut members, key, value),
             }
         }
         self.content = Some(members);
@@ -115,7 +115,7 @@ impl<'f> Candidate<'f> {
                     if key == "text" {
                         append_text(last, "text", value)
                     } else {
-                        settle(last, key, value)
+                        merge_member(last, key, value)
                     }
                 }
             }
@@ -132,7 +132,7 @@ impl<'f> Candidate<'f> {
             self.parts.push(begun);
         } else if let Some(last) = self.parts.last_mut() {
             part.into_iter()
-                .for_each(|(key, value)| settle(last, key, value));
+                .for_each(|(key, value)| merge_member(last, key, value));
         }
         self.open_call = piece.get("willContinue").and_then(Json::as_bool) == Some(true);
         let call = self
@@ -149,7 +149,7 @@ impl<'f> Candidate<'f> {
                         argument_piece(call, piece, &mut self.open_text);
                     }
                 }
-                (_, value) => settle(call, key, value),
+                (_, value) => merge_member(call, key, value),
             }
         }
     }
@@ -227,20 +227,20 @@ fn argument_piece<'f>(call: &mut Object<'f>, piece: Json<'f>, open_text: &mut Op
 
 /// One step of a path.
 #[derive(Debug, PartialEq, Eq)]
-enum Step {
+enum JsonPathStep {
     Key(String),
     Index(usize),
 }
 
 /// The steps of `$.a.b[0]['c d']`; `None` if it is no such path.
-fn steps(path: &str) -> Option<Vec<Step>> {
+fn steps(path: &str) -> Option<Vec<JsonPathStep>> {
     let mut rest = path.strip_prefix('$')?;
     let mut steps = Vec::new();
     while !rest.is_empty() {
         if let Some(after) = rest.strip_prefix('.') {
             let end = after.find(['.', '[']).unwrap_or(after.len());
             let (key, after) = after.split_at(end);
-            steps.push(Step::Key(key.to_owned()));
+            steps.push(JsonPathStep::Key(key.to_owned()));
             rest = after;
         } else {
             let (inside, after) = rest.strip_prefix('[')?.split_once(']')?;
@@ -248,8 +248,8 @@ fn steps(path: &str) -> Option<Vec<Step>> {
                 .strip_prefix(['\'', '"'])
                 .and_then(|inside| inside.strip_suffix(['\'', '"']));
             steps.push(match quoted {
-                Some(key) => Step::Key(key.to_owned()),
-                None => Step::Index(inside.parse().ok()?),
+                Some(key) => JsonPathStep::Key(key.to_owned()),
+                None => JsonPathStep::Index(inside.parse().ok()?),
             });
             rest = after;
         }
@@ -258,12 +258,12 @@ fn steps(path: &str) -> Option<Vec<Step>> {
 }
 
 /// The place that the steps lead to, made where it isn't there yet.
-fn reach<'v, 'f>(value: &'v mut Json<'f>, steps: &[Step]) -> Option<&'v mut Json<'f>> {
+fn reach<'v, 'f>(value: &'v mut Json<'f>, steps: &[JsonPathStep]) -> Option<&'v mut Json<'f>> {
     let Some((step, rest)) = steps.split_first() else {
         return Some(value);
     };
     match step {
-        Step::Key(key) => {
+        JsonPathStep::Key(key) => {
             if value.is_null() {
                 *value = Json::Object(Object::new());
             }
@@ -273,7 +273,7 @@ fn reach<'v, 'f>(value: &'v mut Json<'f>, steps: &[Step]) -> Option<&'v mut Json
             }
             reach(object.get_mut(key)?, rest)
         }
-        Step::Index(index) => {
+        JsonPathStep::Index(index) => {
             if value.is_null() {
                 *value = Json::Array(Vec::new());
             }
@@ -304,7 +304,7 @@ mod tests {
             .collect();
         let frames = events
             .iter()
-            .map(|event| Frame {
+            .map(|event| StreamFrame {
                 event: None,
                 data: Json::parse(event.as_bytes()).unwrap(),
             })

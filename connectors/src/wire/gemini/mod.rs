@@ -14,13 +14,13 @@ use gristmill_schemas::message::capability::Capabilities;
 use gristmill_schemas::message::request::{Request, Response};
 use gristmill_schemas::message::{Message, Timestamp};
 
-use super::adapter::{Adapter, Folded, Unreadable, Written};
-use super::error::{ErrorClass, ErrorForm, ErrorReport};
-use super::framing::Frame;
-use super::members::{either, object, present, text};
-use super::place::{Place, PlaceStep};
-use super::read::Reader;
-use super::write::{Writer, group_hoisted};
+use super::adapter::{Adapter, DialectError, FoldedStream, WireProjection};
+use super::error::{ErrorClass, ErrorFormat, ErrorReport};
+use super::framing::StreamFrame;
+use super::json_access::{either, object, present, text};
+use super::message_reader::MessageReader;
+use super::message_writer::{MessageWriter, group_hoisted};
+use super::unit_path::{PathStep, UnitPath};
 
 /// The dialect at one of its endpoints.
 #[derive(Debug)]
@@ -57,11 +57,11 @@ fn is_turns(contents: &Json) -> bool {
 }
 
 /// Where the turn of candidate `index` stands.
-fn candidate_place(index: usize) -> Place {
-    Place::value([
-        PlaceStep::Key("candidates"),
-        PlaceStep::Index(index),
-        PlaceStep::Key("content"),
+fn candidate_place(index: usize) -> UnitPath {
+    UnitPath::value([
+        PathStep::Key("candidates"),
+        PathStep::Index(index),
+        PathStep::Key("content"),
     ])
 }
 
@@ -96,52 +96,56 @@ impl Adapter for Gemini {
     fn read_request<'j>(
         &self,
         body: &'j Json<'j>,
-        reader: &mut Reader<'_, 'j>,
-    ) -> Result<Request<'j>, Unreadable> {
+        reader: &mut MessageReader<'_, 'j>,
+    ) -> Result<Request<'j>, DialectError> {
         read::request(body, reader)
     }
 
-    fn write_request<'m>(&self, request: &'m Request<'m>, writer: &mut Writer<'_>) -> Written<'m> {
+    fn write_request<'m>(
+        &self,
+        request: &'m Request<'m>,
+        writer: &mut MessageWriter<'_>,
+    ) -> WireProjection<'m> {
         write::request(request, writer)
     }
 
     fn read_response<'j>(
         &self,
         body: &'j Json<'j>,
-        reader: &mut Reader<'_, 'j>,
-    ) -> Result<Response<'j>, Unreadable> {
+        reader: &mut MessageReader<'_, 'j>,
+    ) -> Result<Response<'j>, DialectError> {
         read::response(body, reader)
     }
 
-    fn answered_at(&self, body: &Json) -> Option<Timestamp> {
-        read::answered_at(body)
+    fn response_created_at(&self, body: &Json) -> Option<Timestamp> {
+        read::created_at(body)
     }
 
     fn write_response<'m>(
         &self,
         response: &'m Response<'m>,
-        writer: &mut Writer<'_>,
-    ) -> Written<'m> {
+        writer: &mut MessageWriter<'_>,
+    ) -> WireProjection<'m> {
         write::response(response, writer)
     }
 
-    fn errors(&self) -> &'static dyn ErrorForm {
-        &Errors
+    fn errors(&self) -> &'static dyn ErrorFormat {
+        &GeminiErrors
     }
 
-    fn fold<'f>(&self, frames: Vec<Frame<'f>>) -> Folded<'f> {
+    fn fold<'f>(&self, frames: Vec<StreamFrame<'f>>) -> FoldedStream<'f> {
         fold::fold(frames)
     }
 
-    fn group(&self, messages: &[&Message]) -> Vec<Vec<usize>> {
+    fn group_units(&self, messages: &[&Message]) -> Vec<Vec<usize>> {
         group_hoisted(messages)
     }
 }
 
 /// Google's form: `{"error": {"code": …, "message": …, "status": …}}`.
-struct Errors;
+struct GeminiErrors;
 
-impl ErrorForm for Errors {
+impl ErrorFormat for GeminiErrors {
     fn read<'j>(&self, body: &'j Json<'j>) -> Option<ErrorReport<'j>> {
         let error = present(body, "error")?;
         error.as_object()?;

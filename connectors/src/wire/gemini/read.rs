@@ -9,10 +9,10 @@ use gristmill_schemas::message::token_counts::PromptCount;
 use gristmill_schemas::message::tool::{SideEffects, ToolDefinition};
 use gristmill_schemas::message::{ContentBlock, Role, Timestamp};
 
-use super::super::adapter::Unreadable;
-use super::super::members::{either, items, strings, text};
-use super::super::place::Place;
-use super::super::read::{ReadWarningKind, Reader};
+use super::super::adapter::DialectError;
+use super::super::json_access::{either, items, strings, text};
+use super::super::message_reader::{MessageReader, ReadWarningKind};
+use super::super::unit_path::UnitPath;
 use super::super::usage::{disjoint, largest};
 use super::{INSTRUCTIONS, candidate_place, is_turns, one_or_more};
 use crate::moment::moment_of;
@@ -22,28 +22,28 @@ const MAX_TOKENS_NUMBER: u64 = 2;
 
 pub(super) fn request<'j>(
     body: &'j Json<'j>,
-    reader: &mut Reader<'_, 'j>,
-) -> Result<Request<'j>, Unreadable> {
+    reader: &mut MessageReader<'_, 'j>,
+) -> Result<Request<'j>, DialectError> {
     let contents = body
         .get("contents")
         .filter(|contents| contents.as_array().is_some() || is_turns(contents));
-    let contents = contents.ok_or(Unreadable("no list of contents".into()))?;
+    let contents = contents.ok_or(DialectError("no list of contents".into()))?;
     for key in INSTRUCTIONS {
         if let Some(instructions) = body.get(key).filter(|instructions| !instructions.is_null()) {
-            reader.unit(Place::member(key));
+            reader.begin_unit(UnitPath::member(key));
             let blocks = match instructions {
                 Json::String(text) => vec![ContentBlock::text(&**text)],
                 turn => parts(turn).iter().map(|item| part(item, reader)).collect(),
             };
-            reader.push(Role::System, blocks);
+            reader.push_message(Role::System, blocks);
         }
     }
     for (index, turn) in one_or_more(Some(contents)).iter().enumerate() {
         let alone = contents.as_array().is_none();
-        reader.unit(if alone {
-            Place::member("contents")
+        reader.begin_unit(if alone {
+            UnitPath::member("contents")
         } else {
-            Place::item("contents", index)
+            UnitPath::item("contents", index)
         });
         read_turn(turn, reader);
     }
@@ -73,30 +73,30 @@ fn parts<'j>(turn: &'j Json<'j>) -> &'j [Json<'j>] {
     one_or_more(turn.get("parts"))
 }
 
-fn read_turn<'j>(turn: &'j Json<'j>, reader: &mut Reader<'_, 'j>) {
+fn read_turn<'j>(turn: &'j Json<'j>, reader: &mut MessageReader<'_, 'j>) {
     let parts = parts(turn);
     // Vertex takes the names in capitals, too.
     let role = turn.get("role").and_then(Json::as_str).unwrap_or("user");
     let is = |names: &[&str]| names.iter().any(|name| role.eq_ignore_ascii_case(name));
     if is(&["model"]) {
         let blocks = or_empty_text(blocks(parts, reader));
-        reader.push(Role::Assistant, blocks);
+        reader.push_message(Role::Assistant, blocks);
     } else if is(&["user", "function", "tool"]) {
         user_turn(parts, reader);
     } else if is(&["system"]) {
         let blocks = parts.iter().map(|item| part(item, reader)).collect();
-        reader.push(Role::System, blocks);
+        reader.push_message(Role::System, blocks);
     } else {
-        reader.unknown_role(role, turn);
+        reader.push_unknown_role(role, turn);
     }
 }
 
 /// Results become messages of their own, before what the user says.
-fn user_turn<'j>(parts: &'j [Json<'j>], reader: &mut Reader<'_, 'j>) {
+fn user_turn<'j>(parts: &'j [Json<'j>], reader: &mut MessageReader<'_, 'j>) {
     let mut results = 0;
     for response in parts.iter().filter_map(function_response) {
         let result = read_result(response, reader);
-        reader.push(Role::Tool, vec![result]);
+        reader.push_message(Role::Tool, vec![result]);
         results += 1;
     }
     let said = parts
@@ -104,7 +104,7 @@ fn user_turn<'j>(parts: &'j [Json<'j>], reader: &mut Reader<'_, 'j>) {
         .filter(|item| function_response(item).is_none());
     let said: Vec<_> = said.map(|item| part(item, reader)).collect();
     if results == 0 || !said.is_empty() {
-        reader.push(Role::User, or_empty_text(said));
+        reader.push_message(Role::User, or_empty_text(said));
     }
 }
 
@@ -121,7 +121,7 @@ fn function_response<'j>(part: &'j Json<'j>) -> Option<&'j Json<'j>> {
 }
 
 /// A result is an object; one that is only a wrapper around a text is that text.
-fn read_result<'j>(response: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> ContentBlock<'j> {
+fn read_result<'j>(response: &'j Json<'j>, reader: &mut MessageReader<'_, 'j>) -> ContentBlock<'j> {
     let answer = response.get("response").and_then(Json::as_object);
     let is_error = answer
         .and_then(|answer| answer.get("error"))
@@ -158,7 +158,7 @@ fn answer_text<'j>(answer: &'j Object<'j>) -> Cow<'j, str> {
 
 /// The blocks of what a model says. A stream signs a text somewhere on its way and goes on with it
 /// in the next part: that is one text. How it was cut is left to the residual.
-fn blocks<'j>(parts: &'j [Json<'j>], reader: &mut Reader<'_, 'j>) -> Vec<ContentBlock<'j>> {
+fn blocks<'j>(parts: &'j [Json<'j>], reader: &mut MessageReader<'_, 'j>) -> Vec<ContentBlock<'j>> {
     let mut blocks = Vec::with_capacity(parts.len());
     let mut is_signed = false;
     for json in parts {
@@ -179,11 +179,14 @@ fn is_plain_text(part: &Json) -> bool {
     part.get("text").is_some() && part.get("thought").and_then(Json::as_bool) != Some(true)
 }
 
-fn part<'j>(json: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> ContentBlock<'j> {
-    known_part(json, reader).unwrap_or_else(|| reader.unknown(json))
+fn part<'j>(json: &'j Json<'j>, reader: &mut MessageReader<'_, 'j>) -> ContentBlock<'j> {
+    known_part(json, reader).unwrap_or_else(|| reader.unknown_block(json))
 }
 
-fn known_part<'j>(json: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> Option<ContentBlock<'j>> {
+fn known_part<'j>(
+    json: &'j Json<'j>,
+    reader: &mut MessageReader<'_, 'j>,
+) -> Option<ContentBlock<'j>> {
     if let Some(said) = text(json, "text") {
         let thought = json.get("thought").and_then(Json::as_bool) == Some(true);
         let signature =
@@ -203,7 +206,7 @@ fn known_part<'j>(json: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> Option<Con
             .and_then(Json::as_str)
             .filter(|id| !id.is_empty());
         let name = text(call, "name")?;
-        let input = reader.input(Some(&name), call.get("args"));
+        let input = reader.tool_input(Some(&name), call.get("args"));
         return Some(reader.tool_use(id, name, input));
     }
     let data = either(json, ["inlineData", "inline_data"])
@@ -222,7 +225,7 @@ fn known_part<'j>(json: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> Option<Con
 }
 
 /// The functions that one tool declares; anything else that it offers is the provider's own.
-fn tools<'j>(json: &'j Json<'j>, reader: &Reader<'_, 'j>) -> Vec<RequestTool<'j>> {
+fn tools<'j>(json: &'j Json<'j>, reader: &MessageReader<'_, 'j>) -> Vec<RequestTool<'j>> {
     let declared =
         either(json, ["functionDeclarations", "function_declarations"]).and_then(Json::as_array);
     let wire = |json: &'j Json<'j>| RequestTool::Wire {
@@ -251,14 +254,14 @@ fn tools<'j>(json: &'j Json<'j>, reader: &Reader<'_, 'j>) -> Vec<RequestTool<'j>
 }
 
 /// When the response was made.
-pub(super) fn answered_at(body: &Json) -> Option<Timestamp> {
+pub(super) fn created_at(body: &Json) -> Option<Timestamp> {
     moment_of(body, &["createTime", "create_time"])
 }
 
 pub(super) fn response<'j>(
     body: &'j Json<'j>,
-    reader: &mut Reader<'_, 'j>,
-) -> Result<Response<'j>, Unreadable> {
+    reader: &mut MessageReader<'_, 'j>,
+) -> Result<Response<'j>, DialectError> {
     let candidates = items(body, "candidates");
     reader.begin_choices(candidates.len());
     for (index, candidate) in candidates.iter().enumerate() {
@@ -269,12 +272,12 @@ pub(super) fn response<'j>(
         let blocks = blocks(parts, reader);
         let reason = either(candidate, ["finishReason", "finish_reason"])
             .map(|reason| stop_reason(reason, &blocks));
-        reader.choice(candidate_place(index), blocks, reason);
+        reader.push_choice(candidate_place(index), blocks, reason);
     }
     let text = |keys| either(body, keys).and_then(Json::as_str).map(Cow::Borrowed);
     Ok(Response {
         id: text(["responseId", "response_id"]),
-        created_at: answered_at(body),
+        created_at: created_at(body),
         model: text(["modelVersion", "model_version"]),
         choices: Vec::new(),
         usage: either(body, ["usageMetadata", "usage_metadata"])
@@ -326,8 +329,8 @@ fn usage(json: &Json, warn: &mut dyn FnMut(ReadWarningKind)) -> TokenUsage {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::read::{Conversation, ReadContext};
-    use super::super::super::transfer::read_request;
+    use super::super::super::body_codec::read_request;
+    use super::super::super::message_reader::{Conversation, ReadContext};
     use super::*;
 
     #[test]

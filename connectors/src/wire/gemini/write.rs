@@ -5,16 +5,21 @@ use gristmill_schemas::message::block::{ImageBlock, ImageSource, Origin, ToolRes
 use gristmill_schemas::message::request::{Request, RequestTool, Response, StopReason};
 use gristmill_schemas::message::{ContentBlock, Message, Role};
 
-use super::super::adapter::Written;
+use super::super::adapter::WireProjection;
 use super::super::image::media_type_of_path;
-use super::super::members::object;
-use super::super::place::Place;
-use super::super::write::{DropReason, Writer, call_name, instruction_texts, is_hoisted};
+use super::super::json_access::object;
+use super::super::message_writer::{
+    DropReason, MessageWriter, call_name, instruction_texts, is_hoisted,
+};
+use super::super::unit_path::UnitPath;
 use super::candidate_place;
 
-pub(super) fn request<'m>(request: &'m Request<'m>, writer: &mut Writer<'_>) -> Written<'m> {
+pub(super) fn request<'m>(
+    request: &'m Request<'m>,
+    writer: &mut MessageWriter<'_>,
+) -> WireProjection<'m> {
     let mut turns = Vec::new();
-    let mut places = Vec::new();
+    let mut unit_paths = Vec::new();
     let mut system = Vec::new();
     for unit in writer.units() {
         let messages: Vec<&Message> = unit
@@ -29,14 +34,14 @@ pub(super) fn request<'m>(request: &'m Request<'m>, writer: &mut Writer<'_>) -> 
                     .flat_map(|message| &message.content)
                     .filter_map(ContentBlock::as_text),
             );
-            places.push(Some(Place::member("systemInstruction")));
+            unit_paths.push(Some(UnitPath::member("systemInstruction")));
             continue;
         }
         let written = turn(&messages, request, writer);
-        places.push(
+        unit_paths.push(
             written
                 .is_some()
-                .then(|| Place::item("contents", turns.len())),
+                .then(|| UnitPath::item("contents", turns.len())),
         );
         turns.extend(written);
     }
@@ -64,9 +69,9 @@ pub(super) fn request<'m>(request: &'m Request<'m>, writer: &mut Writer<'_>) -> 
     if !config.is_empty() {
         body.insert("generationConfig", config);
     }
-    Written {
+    WireProjection {
         body: Json::Object(body),
-        places,
+        unit_paths,
     }
 }
 
@@ -96,7 +101,7 @@ fn config<'m>(request: &'m Request<'m>) -> Object<'m> {
 }
 
 /// One tool declares all functions; the provider's own stand beside it.
-fn tools<'m>(request: &'m Request<'m>, writer: &Writer<'_>) -> Vec<Json<'m>> {
+fn tools<'m>(request: &'m Request<'m>, writer: &MessageWriter<'_>) -> Vec<Json<'m>> {
     let mut declared = Vec::new();
     let mut others = Vec::new();
     for tool in &request.tools {
@@ -109,7 +114,7 @@ fn tools<'m>(request: &'m Request<'m>, writer: &Writer<'_>) -> Vec<Json<'m>> {
                 }
                 declared.push(Json::Object(function));
             }
-            RequestTool::Wire { adapter, json } if writer.speaks(adapter) => {
+            RequestTool::Wire { adapter, json } if writer.is_same_adapter(adapter) => {
                 others.push(json.reborrow())
             }
             RequestTool::Wire { .. } => {}
@@ -124,7 +129,7 @@ fn tools<'m>(request: &'m Request<'m>, writer: &Writer<'_>) -> Vec<Json<'m>> {
 fn turn<'m>(
     messages: &[&'m Message<'m>],
     request: &'m Request<'m>,
-    writer: &mut Writer<'_>,
+    writer: &mut MessageWriter<'_>,
 ) -> Option<Json<'m>> {
     let role = match messages.first()?.role {
         Role::Assistant => "model",
@@ -150,7 +155,7 @@ fn part<'m>(
     message: &'m Message<'m>,
     block: &'m ContentBlock<'m>,
     request: &'m Request<'m>,
-    writer: &mut Writer<'_>,
+    writer: &mut MessageWriter<'_>,
 ) -> Option<Json<'m>> {
     let reason = match block {
         ContentBlock::ToolResult(result) => {
@@ -169,7 +174,7 @@ fn part<'m>(
 fn flat_part<'m>(
     message: &'m Message<'m>,
     block: &'m ContentBlock<'m>,
-    writer: &mut Writer<'_>,
+    writer: &mut MessageWriter<'_>,
 ) -> Result<Json<'m>, DropReason> {
     Ok(Json::Object(match block {
         ContentBlock::Text(text) => object("text", &**text),
@@ -187,7 +192,7 @@ fn flat_part<'m>(
         }
         ContentBlock::Thinking { text, signature } => {
             let own = |provider: &str, _: &str| matches!(provider, "gemini" | "vertex");
-            if !(writer.plain() || writer.takes_thinking(message, signature.is_some(), own)) {
+            if !(writer.plain() || writer.accepts_thinking(message, signature.is_some(), own)) {
                 return Err(DropReason::ForeignThinking);
             }
             let mut part = object("text", &**text);
@@ -198,7 +203,9 @@ fn flat_part<'m>(
             part
         }
         ContentBlock::Unknown(unknown) => match &unknown.origin {
-            Origin::Wire(adapter) if writer.speaks(adapter) => return Ok(unknown.json.reborrow()),
+            Origin::Wire(adapter) if writer.is_same_adapter(adapter) => {
+                return Ok(unknown.json.reborrow());
+            }
             _ => return Err(DropReason::ForeignBlock),
         },
         ContentBlock::RedactedThinking { .. } | ContentBlock::ToolResult(_) => {
@@ -207,7 +214,7 @@ fn flat_part<'m>(
     }))
 }
 
-fn image_part<'m>(image: &'m ImageBlock<'m>, writer: &Writer<'_>) -> Option<Object<'m>> {
+fn image_part<'m>(image: &'m ImageBlock<'m>, writer: &MessageWriter<'_>) -> Option<Object<'m>> {
     let inline = |media_type: &'m str, data: Json<'m>| {
         let mut inline = object("mimeType", media_type);
         inline.insert("data", data);
@@ -236,7 +243,7 @@ fn result_part<'m>(
     message: &'m Message<'m>,
     result: &'m ToolResultBlock<'m>,
     request: &'m Request<'m>,
-    writer: &mut Writer<'_>,
+    writer: &mut MessageWriter<'_>,
 ) -> Json<'m> {
     let mut parts = Vec::new();
     let mut texts = Vec::new();
@@ -281,7 +288,10 @@ fn wrapped(text: Json<'_>, is_error: bool) -> Object<'_> {
     object(if is_error { "error" } else { "result" }, text)
 }
 
-pub(super) fn response<'m>(response: &'m Response<'m>, writer: &mut Writer<'_>) -> Written<'m> {
+pub(super) fn response<'m>(
+    response: &'m Response<'m>,
+    writer: &mut MessageWriter<'_>,
+) -> WireProjection<'m> {
     let mut candidates = Vec::new();
     for (index, choice) in response.choices.iter().enumerate() {
         let message = &choice.message;
@@ -306,7 +316,7 @@ pub(super) fn response<'m>(response: &'m Response<'m>, writer: &mut Writer<'_>) 
         candidate.insert("index", index as u64);
         candidates.push(Json::Object(candidate));
     }
-    let places = (0..candidates.len())
+    let unit_paths = (0..candidates.len())
         .map(|index| Some(candidate_place(index)))
         .collect();
     let mut body = object("candidates", candidates);
@@ -325,8 +335,8 @@ pub(super) fn response<'m>(response: &'m Response<'m>, writer: &mut Writer<'_>) 
     if let Some(id) = &response.id {
         body.insert("responseId", &**id);
     }
-    Written {
+    WireProjection {
         body: Json::Object(body),
-        places,
+        unit_paths,
     }
 }

@@ -5,13 +5,13 @@ use std::borrow::Cow;
 
 use gristmill_schemas::json::{Json, Object};
 
-use super::super::error::{ErrorClass, ErrorForm, ErrorReport};
-use super::super::members::{present, text};
+use super::super::error::{ErrorClass, ErrorFormat, ErrorReport};
+use super::super::json_access::{present, text};
 
 /// The form.
-pub(in super::super) struct Errors;
+pub(in super::super) struct OpenAiErrors;
 
-impl ErrorForm for Errors {
+impl ErrorFormat for OpenAiErrors {
     fn read<'j>(&self, body: &'j Json<'j>) -> Option<ErrorReport<'j>> {
         let Some(error) = present(body, "error") else {
             return read_bare(body);

@@ -5,19 +5,19 @@ use std::collections::BTreeMap;
 
 use gristmill_schemas::json::{Json, Object};
 
-use super::super::adapter::Folded;
-use super::super::framing::Frame;
-use super::super::members::settle;
+use super::super::adapter::FoldedStream;
+use super::super::framing::StreamFrame;
+use super::super::json_access::merge_member;
 
 /// Members of chunks that carry nothing: padding against eavesdroppers who measure lengths.
 const PADDING: [&str; 2] = ["obfuscation", "p"];
 /// Texts of a message that grow piece by piece.
 const GROWING: [&str; 4] = ["content", "refusal", "reasoning", "reasoning_content"];
 
-pub(super) fn fold<'f>(frames: Vec<Frame<'f>>, numbered_calls: bool) -> Folded<'f> {
-    let mut fold = Fold {
+pub(super) fn fold<'f>(frames: Vec<StreamFrame<'f>>, numbered_calls: bool) -> FoldedStream<'f> {
+    let mut fold = CompletionFold {
         numbered_calls,
-        ..Fold::default()
+        ..CompletionFold::default()
     };
     for frame in frames {
         if let Json::Object(chunk) = frame.data {
@@ -29,27 +29,27 @@ pub(super) fn fold<'f>(frames: Vec<Frame<'f>>, numbered_calls: bool) -> Folded<'
 
 /// A completion being put together.
 #[derive(Default)]
-struct Fold<'f> {
+struct CompletionFold<'f> {
     body: Object<'f>,
-    choices: BTreeMap<u64, Choice<'f>>,
+    choices: BTreeMap<u64, ChoiceFold<'f>>,
     numbered_calls: bool,
     /// A list of choices came, if only an empty one.
     listed: bool,
 }
 
 #[derive(Default)]
-struct Choice<'f> {
+struct ChoiceFold<'f> {
     members: Object<'f>,
     message: Object<'f>,
-    calls: Vec<Call<'f>>,
+    calls: Vec<CallFold<'f>>,
 }
 
-struct Call<'f> {
+struct CallFold<'f> {
     index: Option<u64>,
     call: Object<'f>,
 }
 
-impl<'f> Fold<'f> {
+impl<'f> CompletionFold<'f> {
     fn chunk(&mut self, chunk: Object<'f>) {
         for (key, value) in chunk {
             match (&*key, value) {
@@ -63,7 +63,7 @@ impl<'f> Fold<'f> {
                 }
                 ("object", _) => _ = self.body.insert("object", "chat.completion"),
                 (key, _) if PADDING.contains(&key) => {}
-                (_, value) => settle(&mut self.body, key, value),
+                (_, value) => merge_member(&mut self.body, key, value),
             }
         }
     }
@@ -87,18 +87,18 @@ impl<'f> Fold<'f> {
                 ("logprobs", Some(Json::Object(known)), Json::Object(more)) => {
                     extend_lists(known, more)
                 }
-                (_, _, value) => settle(&mut target.members, key, value),
+                (_, _, value) => merge_member(&mut target.members, key, value),
             }
         }
     }
 
-    fn finish(mut self) -> Folded<'f> {
+    fn finish(mut self) -> FoldedStream<'f> {
         let error = self
             .body
             .get("error")
             .filter(|error| !error.is_null())
             .cloned();
-        let finished = |choice: &Choice| {
+        let finished = |choice: &ChoiceFold| {
             choice
                 .members
                 .get("finish_reason")
@@ -114,7 +114,7 @@ impl<'f> Fold<'f> {
                 .map(|(index, choice)| choice.finish(index, numbered));
             self.body.insert("choices", choices.collect::<Vec<_>>());
         }
-        Folded {
+        FoldedStream {
             body: Json::Object(self.body),
             complete,
             error,
@@ -122,7 +122,7 @@ impl<'f> Fold<'f> {
     }
 }
 
-impl<'f> Choice<'f> {
+impl<'f> ChoiceFold<'f> {
     fn delta(&mut self, delta: Object<'f>) {
         for (key, value) in delta {
             match (&*key, value) {
@@ -152,7 +152,7 @@ impl<'f> Choice<'f> {
                     Some(Json::Array(items)) => items.extend(more),
                     _ => _ = self.message.insert(key, more),
                 },
-                (_, value) => settle(&mut self.message, key, value),
+                (_, value) => merge_member(&mut self.message, key, value),
             }
         }
     }
@@ -196,7 +196,7 @@ impl<'f> Choice<'f> {
             .get("id")
             .and_then(Json::as_str)
             .filter(|id| !id.is_empty());
-        let begins = |call: &Call| {
+        let begins = |call: &CallFold| {
             let known = call
                 .call
                 .get("id")
@@ -219,7 +219,7 @@ impl<'f> Choice<'f> {
             (None, None) => self.calls.len().checked_sub(1),
         };
         match known.and_then(|at| self.calls.get_mut(at)) {
-            None => self.calls.push(Call { index, call: piece }),
+            None => self.calls.push(CallFold { index, call: piece }),
             Some(known) => {
                 for (key, value) in piece {
                     match (&*key, known.call.get_mut(&key), value) {
@@ -230,7 +230,7 @@ impl<'f> Choice<'f> {
                         ) => grow_function(known, function),
                         ("id" | "type", Some(Json::String(text)), Json::String(new))
                             if new.is_empty() || !text.is_empty() => {}
-                        (_, _, value) => settle(&mut known.call, key, value),
+                        (_, _, value) => merge_member(&mut known.call, key, value),
                     }
                 }
             }
@@ -270,16 +270,14 @@ impl<'f> Choice<'f> {
 
     fn finish(mut self, index: u64, numbered: bool) -> Json<'f> {
         if !self.calls.is_empty() {
-            let calls =
-                self.calls
-                    .into_iter()
-                    .enumerate()
-                    .map(|(position, Call { index, mut call })| {
-                        if numbered {
-                            call.insert("index", index.unwrap_or(position as u64));
-                        }
-                        Json::Object(call)
-                    });
+            let calls = self.calls.into_iter().enumerate().map(
+                |(position, CallFold { index, mut call })| {
+                    if numbered {
+                        call.insert("index", index.unwrap_or(position as u64));
+                    }
+                    Json::Object(call)
+                },
+            );
             self.message.insert("tool_calls", calls.collect::<Vec<_>>());
         }
         if !self.message.contains_key("content") {
@@ -310,7 +308,7 @@ fn grow<'f>(into: &mut Object<'f>, piece: Object<'f>, growing: &[&str]) {
         if growing.contains(&&*key) {
             append(into, key, value)
         } else {
-            settle(into, key, value)
+            merge_member(into, key, value)
         }
     }
 }
@@ -340,7 +338,7 @@ fn grow_part<'f>(into: &mut Object<'f>, piece: Object<'f>) {
                     }
                 }
             }
-            (_, _, value) => settle(into, key, value),
+            (_, _, value) => merge_member(into, key, value),
         }
     }
 }
@@ -368,7 +366,7 @@ fn grow_function<'f>(into: &mut Object<'f>, piece: Object<'f>) {
             ("name", Some(name), Json::String(_)) if !name.is_empty() => {}
             ("name", _, Json::String(name)) if name.is_empty() => {}
             ("arguments" | "input", _, value) => append(into, key, value),
-            (_, _, value) => settle(into, key, value),
+            (_, _, value) => merge_member(into, key, value),
         }
     }
 }
@@ -388,7 +386,7 @@ mod tests {
             format!(r#"{{"choices":[{{"index":0,"delta":{{"tool_calls":[{delta}]}}}}]}}"#)
         };
         let chunks: Vec<String> = deltas.iter().map(chunk).collect();
-        let frame = |chunk: &String| Frame {
+        let frame = |chunk: &String| StreamFrame {
             event: None,
             data: Json::parse(chunk.as_bytes()).unwrap().into_owned(),
         };

@@ -1,13 +1,13 @@
 //! OpenAI Chat Completions, and the many endpoints that speak its dialect with small differences
-//! ([`Dialect`]).
+//! ([`ChatDialect`]).
 //!
 //! System prompts are messages in the list; every tool result is a message; a call's arguments are
 //! JSON inside a string.
 
 pub(super) mod errors;
 mod fold;
-mod follow;
 mod read;
+mod stream_decoder;
 mod write;
 
 use std::fmt;
@@ -18,12 +18,14 @@ use gristmill_schemas::message::ids::TOOL_USE_PREFIX;
 use gristmill_schemas::message::request::{Request, Response};
 use gristmill_schemas::message::{Message, Timestamp};
 
-use super::adapter::{Adapter, Folded, Follower, SendHints, Unreadable, Written};
-use super::error::ErrorForm;
-use super::framing::Frame;
-use super::read::Reader;
-use super::usual::Usual;
-use super::write::{Writer, group_system_first};
+use super::adapter::{
+    Adapter, DialectError, FoldedStream, SendHints, StreamDecoder, WireProjection,
+};
+use super::error::ErrorFormat;
+use super::framing::StreamFrame;
+use super::message_reader::MessageReader;
+use super::message_writer::{MessageWriter, group_system_first};
+use super::response_defaults::ResponseDefaults;
 
 /// Where ids of calls are short, they have so many letters and digits.
 const SHORT_ID_LENGTH: usize = 9;
@@ -31,11 +33,11 @@ const SHORT_ID_LENGTH: usize = 9;
 /// What an endpoint does differently from OpenAI's own. It changes how plainly things can be
 /// written, never what can be read.
 #[derive(Debug)]
-pub struct Dialect {
+pub struct ChatDialect {
     /// `provider/endpoint`.
     pub key: &'static str,
     /// Where thinking stands.
-    pub reasoning: Reasoning,
+    pub reasoning: ReasoningPlacement,
     /// The name of the limit on output.
     pub max_tokens: &'static str,
     /// Calls in answers carry their number.
@@ -43,25 +45,25 @@ pub struct Dialect {
     /// Ids of calls are nine letters and digits.
     pub short_call_ids: bool,
     /// What else its answers usually carry.
-    pub usual: Usual,
+    pub response_defaults: ResponseDefaults,
     /// What an aggregator of other providers does on top.
-    pub extras: Option<&'static Extras>,
+    pub extras: Option<&'static AggregatorExtras>,
 }
 
 /// What an aggregator of other providers adds to the dialect.
-pub struct Extras {
+pub struct AggregatorExtras {
     /// What is promised of a model whose upstream isn't known.
     pub capabilities: Capabilities,
     /// How it tells of failures.
-    pub errors: &'static dyn ErrorForm,
+    pub errors: &'static dyn ErrorFormat,
     /// Adds what only a request that is really sent carries.
     pub send_hints: fn(&mut Json, &Request, &SendHints),
 }
 
-impl fmt::Debug for Extras {
+impl fmt::Debug for AggregatorExtras {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter
-            .debug_struct("Extras")
+            .debug_struct("AggregatorExtras")
             .field("capabilities", &self.capabilities)
             .finish_non_exhaustive()
     }
@@ -69,7 +71,7 @@ impl fmt::Debug for Extras {
 
 /// Where an endpoint's thinking stands in a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reasoning {
+pub enum ReasoningPlacement {
     /// Nowhere on OpenAI's own endpoint (§9.3). What other servers send under its name is read, and
     /// is written back to them alone.
     Foreign,
@@ -84,12 +86,12 @@ pub enum Reasoning {
 /// The adapter for one endpoint.
 #[derive(Debug)]
 pub struct OpenAiChat {
-    dialect: Dialect,
+    dialect: ChatDialect,
 }
 
 impl OpenAiChat {
     /// The adapter for an endpoint.
-    pub const fn new(dialect: Dialect) -> Self {
+    pub const fn new(dialect: ChatDialect) -> Self {
         OpenAiChat { dialect }
     }
 }
@@ -125,7 +127,7 @@ impl Adapter for OpenAiChat {
             return extras.capabilities.clone();
         }
         Capabilities {
-            supports_thinking: self.dialect.reasoning != Reasoning::Foreign,
+            supports_thinking: self.dialect.reasoning != ReasoningPlacement::Foreign,
             ..declared(model)
         }
     }
@@ -150,50 +152,56 @@ impl Adapter for OpenAiChat {
     fn read_request<'j>(
         &self,
         body: &'j Json<'j>,
-        reader: &mut Reader<'_, 'j>,
-    ) -> Result<Request<'j>, Unreadable> {
+        reader: &mut MessageReader<'_, 'j>,
+    ) -> Result<Request<'j>, DialectError> {
         read::request(&self.dialect, body, reader)
     }
 
-    fn write_request<'m>(&self, request: &'m Request<'m>, writer: &mut Writer<'_>) -> Written<'m> {
+    fn write_request<'m>(
+        &self,
+        request: &'m Request<'m>,
+        writer: &mut MessageWriter<'_>,
+    ) -> WireProjection<'m> {
         write::request(&self.dialect, request, writer)
     }
 
     fn read_response<'j>(
         &self,
         body: &'j Json<'j>,
-        reader: &mut Reader<'_, 'j>,
-    ) -> Result<Response<'j>, Unreadable> {
+        reader: &mut MessageReader<'_, 'j>,
+    ) -> Result<Response<'j>, DialectError> {
         read::response(&self.dialect, body, reader)
     }
 
-    fn answered_at(&self, body: &Json) -> Option<Timestamp> {
-        read::answered_at(body)
+    fn response_created_at(&self, body: &Json) -> Option<Timestamp> {
+        read::created_at(body)
     }
 
     fn write_response<'m>(
         &self,
         response: &'m Response<'m>,
-        writer: &mut Writer<'_>,
-    ) -> Written<'m> {
+        writer: &mut MessageWriter<'_>,
+    ) -> WireProjection<'m> {
         write::response(&self.dialect, response, writer)
     }
 
-    fn errors(&self) -> &'static dyn ErrorForm {
+    fn errors(&self) -> &'static dyn ErrorFormat {
         self.dialect
             .extras
-            .map_or(&errors::Errors, |extras| extras.errors)
+            .map_or(&errors::OpenAiErrors, |extras| extras.errors)
     }
 
-    fn fold<'f>(&self, frames: Vec<Frame<'f>>) -> Folded<'f> {
+    fn fold<'f>(&self, frames: Vec<StreamFrame<'f>>) -> FoldedStream<'f> {
         fold::fold(frames, self.dialect.numbered_calls)
     }
 
-    fn follow(&self) -> Option<Box<dyn Follower>> {
-        Some(Box::new(follow::Chunks::new(self.dialect.reasoning)))
+    fn stream_decoder(&self) -> Option<Box<dyn StreamDecoder>> {
+        Some(Box::new(stream_decoder::ChatStreamDecoder::new(
+            self.dialect.reasoning,
+        )))
     }
 
-    fn group(&self, messages: &[&Message]) -> Vec<Vec<usize>> {
+    fn group_units(&self, messages: &[&Message]) -> Vec<Vec<usize>> {
         group_system_first(messages)
     }
 
@@ -203,7 +211,7 @@ impl Adapter for OpenAiChat {
         }
     }
 
-    fn call_id(&self, canonical: &str) -> String {
+    fn default_call_id(&self, canonical: &str) -> String {
         if self.dialect.short_call_ids {
             // The end of a ULID is what tells two calls apart.
             let bare = bare_id(canonical);

@@ -9,26 +9,26 @@ use gristmill_schemas::message::token_counts::{PromptCount, with_reasoning};
 use gristmill_schemas::message::tool::{SideEffects, ToolDefinition};
 use gristmill_schemas::message::{ContentBlock, Role, Timestamp};
 
-use super::super::adapter::Unreadable;
+use super::super::adapter::DialectError;
 use super::super::image::{ASSUMED_IMAGE_TYPE, parse_data_uri};
-use super::super::members::{count, items, joined, present, text};
-use super::super::place::{Place, PlaceStep};
-use super::super::read::{ReadWarningKind, Reader};
+use super::super::json_access::{count, items, joined, present, text};
+use super::super::message_reader::{MessageReader, ReadWarningKind};
+use super::super::unit_path::{PathStep, UnitPath};
 use super::super::usage::{disjoint, first};
-use super::{Dialect, Reasoning};
+use super::{ChatDialect, ReasoningPlacement};
 use crate::moment::moment_of;
 
 pub(super) fn request<'j>(
-    dialect: &Dialect,
+    dialect: &ChatDialect,
     body: &'j Json<'j>,
-    reader: &mut Reader<'_, 'j>,
-) -> Result<Request<'j>, Unreadable> {
+    reader: &mut MessageReader<'_, 'j>,
+) -> Result<Request<'j>, DialectError> {
     let messages = body
         .get("messages")
         .and_then(Json::as_array)
-        .ok_or(Unreadable("no list of messages".into()))?;
+        .ok_or(DialectError("no list of messages".into()))?;
     for (index, message) in messages.iter().enumerate() {
-        reader.unit(Place::item("messages", index));
+        reader.begin_unit(UnitPath::item("messages", index));
         request_message(dialect, message, reader);
     }
     let limit = body
@@ -62,7 +62,11 @@ pub(super) fn request<'j>(
     })
 }
 
-fn request_message<'j>(dialect: &Dialect, message: &'j Json<'j>, reader: &mut Reader<'_, 'j>) {
+fn request_message<'j>(
+    dialect: &ChatDialect,
+    message: &'j Json<'j>,
+    reader: &mut MessageReader<'_, 'j>,
+) {
     let role = message
         .get("role")
         .and_then(Json::as_str)
@@ -71,24 +75,24 @@ fn request_message<'j>(dialect: &Dialect, message: &'j Json<'j>, reader: &mut Re
     match role {
         "system" | "developer" => {
             let blocks = parts(content, reader);
-            reader.push(Role::System, blocks);
+            reader.push_message(Role::System, blocks);
         }
         "user" => {
             let blocks = or_empty_text(parts(content, reader));
-            reader.push(Role::User, blocks);
+            reader.push_message(Role::User, blocks);
         }
         "assistant" => {
             let blocks = or_empty_text(assistant(dialect, message, reader));
-            reader.push(Role::Assistant, blocks);
+            reader.push_message(Role::Assistant, blocks);
         }
         "tool" | "function" => {
             let content = parts(content, reader);
             let name = message.get("name").and_then(Json::as_str);
             let id = message.get("tool_call_id").and_then(Json::as_str);
             let result = reader.tool_result(id, name, content, false);
-            reader.push(Role::Tool, vec![result]);
+            reader.push_message(Role::Tool, vec![result]);
         }
-        _ => reader.unknown_role(role, message),
+        _ => reader.push_unknown_role(role, message),
     }
 }
 
@@ -102,13 +106,13 @@ fn or_empty_text(blocks: Vec<ContentBlock>) -> Vec<ContentBlock> {
 
 /// What an assistant says: thought, then text, then images, then calls.
 fn assistant<'j>(
-    dialect: &Dialect,
+    dialect: &ChatDialect,
     message: &'j Json<'j>,
-    reader: &mut Reader<'_, 'j>,
+    reader: &mut MessageReader<'_, 'j>,
 ) -> Vec<ContentBlock<'j>> {
     let mut blocks = thinking(dialect.reasoning, message);
     let said = match message.get("content") {
-        Some(Json::Array(items)) if dialect.reasoning == Reasoning::Parts => items
+        Some(Json::Array(items)) if dialect.reasoning == ReasoningPlacement::Parts => items
             .iter()
             .map(|item| thinking_part(item).unwrap_or_else(|| part(item, reader)))
             .collect(),
@@ -134,7 +138,7 @@ fn assistant<'j>(
             .get("function")
             .and_then(|function| tool_call(id, function, reader));
         let block = function.or_else(|| custom_call(id, call.get("custom")?, reader));
-        blocks.push(block.unwrap_or_else(|| reader.unknown(call)));
+        blocks.push(block.unwrap_or_else(|| reader.unknown_block(call)));
     }
     // Some endpoints send an empty call where there is none.
     if let Some(function) =
@@ -157,8 +161,8 @@ fn is_empty_call(function: &Json) -> bool {
 }
 
 /// What was thought, in the most detailed form that is there.
-fn thinking<'j>(reasoning: Reasoning, message: &'j Json<'j>) -> Vec<ContentBlock<'j>> {
-    if reasoning != Reasoning::Parts {
+fn thinking<'j>(reasoning: ReasoningPlacement, message: &'j Json<'j>) -> Vec<ContentBlock<'j>> {
+    if reasoning != ReasoningPlacement::Parts {
         let details: Vec<_> = items(message, "reasoning_details")
             .iter()
             .filter_map(reasoning_detail)
@@ -180,11 +184,14 @@ const THOUGHT: [&str; 2] = ["reasoning_content", "reasoning"];
 /// The thought that a message, or a piece of one, tells in one text. Which name it has changes with
 /// the version of a server and with what stands between, so the endpoint's own is only the first
 /// that is asked.
-pub(super) fn thought<'j>(reasoning: Reasoning, message: &'j Json<'_>) -> Option<Cow<'j, str>> {
+pub(super) fn thought<'j>(
+    reasoning: ReasoningPlacement,
+    message: &'j Json<'_>,
+) -> Option<Cow<'j, str>> {
     let own = match reasoning {
-        Reasoning::Text(key) => Some(key),
-        Reasoning::Details => Some("reasoning"),
-        Reasoning::Foreign | Reasoning::Parts => None,
+        ReasoningPlacement::Text(key) => Some(key),
+        ReasoningPlacement::Details => Some("reasoning"),
+        ReasoningPlacement::Foreign | ReasoningPlacement::Parts => None,
     };
     own.into_iter()
         .chain(THOUGHT)
@@ -233,10 +240,10 @@ fn reasoning_detail<'j>(detail: &'j Json<'j>) -> Option<ContentBlock<'j>> {
 fn tool_call<'j>(
     id: Option<&str>,
     function: &'j Json<'j>,
-    reader: &mut Reader<'_, 'j>,
+    reader: &mut MessageReader<'_, 'j>,
 ) -> Option<ContentBlock<'j>> {
     let name = text(function, "name")?;
-    let input = reader.input(id, function.get("arguments"));
+    let input = reader.tool_input(id, function.get("arguments"));
     // An empty id is no id.
     Some(reader.tool_use(id.filter(|id| !id.is_empty()), name, input))
 }
@@ -245,7 +252,7 @@ fn tool_call<'j>(
 fn custom_call<'j>(
     id: Option<&str>,
     custom: &'j Json<'j>,
-    reader: &mut Reader<'_, 'j>,
+    reader: &mut MessageReader<'_, 'j>,
 ) -> Option<ContentBlock<'j>> {
     let input: Object = [("input", custom.get("input")?.reborrow())]
         .into_iter()
@@ -254,7 +261,7 @@ fn custom_call<'j>(
 }
 
 /// The blocks of a content that may be a string, a list of parts or nothing.
-fn parts<'j>(content: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> Vec<ContentBlock<'j>> {
+fn parts<'j>(content: &'j Json<'j>, reader: &mut MessageReader<'_, 'j>) -> Vec<ContentBlock<'j>> {
     match content {
         Json::String(text) => vec![ContentBlock::text(&**text)],
         Json::Array(items) => items.iter().map(|item| part(item, reader)).collect(),
@@ -262,7 +269,7 @@ fn parts<'j>(content: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> Vec<ContentB
     }
 }
 
-fn part<'j>(json: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> ContentBlock<'j> {
+fn part<'j>(json: &'j Json<'j>, reader: &mut MessageReader<'_, 'j>) -> ContentBlock<'j> {
     let known = match json.get("type").and_then(Json::as_str) {
         Some("text") => text(json, "text").map(ContentBlock::Text),
         Some("refusal") => text(json, "refusal").map(ContentBlock::Text),
@@ -272,7 +279,7 @@ fn part<'j>(json: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> ContentBlock<'j>
             .map(ContentBlock::Image),
         _ => json.as_str().map(ContentBlock::text),
     };
-    known.unwrap_or_else(|| reader.unknown(json))
+    known.unwrap_or_else(|| reader.unknown_block(json))
 }
 
 fn image<'j>(image_url: &'j Json<'j>) -> Option<ImageBlock<'j>> {
@@ -289,7 +296,7 @@ fn image<'j>(image_url: &'j Json<'j>) -> Option<ImageBlock<'j>> {
     })
 }
 
-fn tool<'j>(json: &'j Json<'j>, reader: &Reader<'_, 'j>) -> RequestTool<'j> {
+fn tool<'j>(json: &'j Json<'j>, reader: &MessageReader<'_, 'j>) -> RequestTool<'j> {
     let wire = || RequestTool::Wire {
         adapter: Cow::Borrowed(reader.key()),
         json: json.reborrow(),
@@ -336,19 +343,19 @@ pub(super) fn output_schema<'j>(body: &'j Json<'j>) -> Option<&'j Json<'j>> {
 }
 
 /// When the response was made.
-pub(super) fn answered_at(body: &Json) -> Option<Timestamp> {
+pub(super) fn created_at(body: &Json) -> Option<Timestamp> {
     moment_of(body, &["created"])
 }
 
 pub(super) fn response<'j>(
-    dialect: &Dialect,
+    dialect: &ChatDialect,
     body: &'j Json<'j>,
-    reader: &mut Reader<'_, 'j>,
-) -> Result<Response<'j>, Unreadable> {
+    reader: &mut MessageReader<'_, 'j>,
+) -> Result<Response<'j>, DialectError> {
     let choices = body
         .get("choices")
         .and_then(Json::as_array)
-        .ok_or(Unreadable("no list of choices".into()))?;
+        .ok_or(DialectError("no list of choices".into()))?;
     reader.begin_choices(choices.len());
     for (index, choice) in choices.iter().enumerate() {
         if index > 0 {
@@ -360,12 +367,12 @@ pub(super) fn response<'j>(
             .get("finish_reason")
             .and_then(Json::as_str)
             .map(stop_reason);
-        reader.choice(choice_place(index), blocks, reason);
+        reader.push_choice(choice_place(index), blocks, reason);
     }
     let usage = usage_of(body).map(|usage| token_usage(usage, &mut |kind| reader.warn(kind)));
     Ok(Response {
         id: text(body, "id"),
-        created_at: answered_at(body),
+        created_at: created_at(body),
         model: text(body, "model"),
         choices: Vec::new(),
         usage,
@@ -373,11 +380,11 @@ pub(super) fn response<'j>(
     })
 }
 
-pub(super) fn choice_place(index: usize) -> Place {
-    Place::value([
-        PlaceStep::Key("choices"),
-        PlaceStep::Index(index),
-        PlaceStep::Key("message"),
+pub(super) fn choice_place(index: usize) -> UnitPath {
+    UnitPath::value([
+        PathStep::Key("choices"),
+        PathStep::Index(index),
+        PathStep::Key("message"),
     ])
 }
 

@@ -9,22 +9,22 @@ use gristmill_schemas::message::request::{
 };
 use gristmill_schemas::message::{ContentBlock, Message, Role};
 
-use super::super::adapter::Written;
+use super::super::adapter::WireProjection;
 use super::super::image::media_type_of_path;
-use super::super::members::object;
-use super::super::place::Place;
-use super::super::write::{DropReason, WriteUnit, Writer};
+use super::super::json_access::object;
+use super::super::message_writer::{DropReason, MessageWriter, WriteUnit};
+use super::super::unit_path::UnitPath;
 use super::read::choice_place;
-use super::{Dialect, Reasoning};
+use super::{ChatDialect, ReasoningPlacement};
 
 /// What stands for an image in a tool's result.
 const IMAGE_NOTE: &str = "[image]";
 
 pub(super) fn request<'m>(
-    dialect: &Dialect,
+    dialect: &ChatDialect,
     request: &'m Request<'m>,
-    writer: &mut Writer<'_>,
-) -> Written<'m> {
+    writer: &mut MessageWriter<'_>,
+) -> WireProjection<'m> {
     let mut body = Object::new();
     if let Some(model) = &request.model {
         body.insert(
@@ -35,7 +35,7 @@ pub(super) fn request<'m>(
     if let Some(limit) = request.max_output_tokens {
         body.insert(dialect.max_tokens, limit);
     }
-    let (messages, places) = messages(dialect, request, writer);
+    let (messages, unit_paths) = messages(dialect, request, writer);
     body.insert("messages", messages);
     let tools: Vec<Json> = request
         .tools
@@ -66,9 +66,9 @@ pub(super) fn request<'m>(
         let options: Object = [("include_usage", true)].into_iter().collect();
         body.insert("stream_options", options);
     }
-    Written {
+    WireProjection {
         body: Json::Object(body),
-        places,
+        unit_paths,
     }
 }
 
@@ -85,10 +85,10 @@ fn response_format<'m>(schema: &'m Json<'m>) -> Object<'m> {
 
 /// The list of messages, instructions first, and where each unit stands in it.
 fn messages<'m>(
-    dialect: &Dialect,
+    dialect: &ChatDialect,
     request: &'m Request<'m>,
-    writer: &mut Writer<'_>,
-) -> (Vec<Json<'m>>, Vec<Option<Place>>) {
+    writer: &mut MessageWriter<'_>,
+) -> (Vec<Json<'m>>, Vec<Option<UnitPath>>) {
     let units = writer.units();
     let is_merged = |unit: &WriteUnit| {
         !unit.kept
@@ -100,11 +100,11 @@ fn messages<'m>(
     let merged = units.iter().find(|unit| is_merged(unit));
     let mut list = Vec::new();
     list.extend(instructions(request, merged));
-    let merged_place = (!list.is_empty()).then(|| Place::item("messages", 0));
-    let mut places = Vec::with_capacity(units.len());
+    let merged_place = (!list.is_empty()).then(|| UnitPath::item("messages", 0));
+    let mut unit_paths = Vec::with_capacity(units.len());
     for unit in &units {
         if is_merged(unit) {
-            places.push(merged_place.clone());
+            unit_paths.push(merged_place.clone());
             continue;
         }
         let first = unit
@@ -112,14 +112,14 @@ fn messages<'m>(
             .first()
             .and_then(|&index| request.messages.get(index));
         let written = first.and_then(|message| self::message(dialect, message, false, writer));
-        places.push(
+        unit_paths.push(
             written
                 .is_some()
-                .then(|| Place::item("messages", list.len())),
+                .then(|| UnitPath::item("messages", list.len())),
         );
         list.extend(written);
     }
-    (list, places)
+    (list, unit_paths)
 }
 
 /// The one system message of a request, if it has instructions.
@@ -152,10 +152,10 @@ fn instructions<'m>(request: &'m Request<'m>, merged: Option<&WriteUnit>) -> Opt
 /// The wire message; `None` if nothing of it can be written. `answer` says that it stands in a
 /// response.
 fn message<'m>(
-    dialect: &Dialect,
+    dialect: &ChatDialect,
     message: &'m Message<'m>,
     answer: bool,
-    writer: &mut Writer<'_>,
+    writer: &mut MessageWriter<'_>,
 ) -> Option<Json<'m>> {
     let mut wire = Object::new();
     wire.insert("role", message.role.as_str());
@@ -175,7 +175,7 @@ fn message<'m>(
 }
 
 /// One text alone is a string; anything else is a list of parts.
-fn user_content<'m>(message: &'m Message<'m>, writer: &mut Writer<'_>) -> Option<Json<'m>> {
+fn user_content<'m>(message: &'m Message<'m>, writer: &mut MessageWriter<'_>) -> Option<Json<'m>> {
     if let [ContentBlock::Text(text)] = message.content.as_slice() {
         return Some(Json::from(&**text));
     }
@@ -190,7 +190,7 @@ fn user_content<'m>(message: &'m Message<'m>, writer: &mut Writer<'_>) -> Option
 fn part<'m>(
     message: &'m Message<'m>,
     block: &'m ContentBlock<'m>,
-    writer: &mut Writer<'_>,
+    writer: &mut MessageWriter<'_>,
 ) -> Option<Json<'m>> {
     match block {
         ContentBlock::Text(text) => Some(text_part(text)),
@@ -202,7 +202,9 @@ fn part<'m>(
             part
         }
         ContentBlock::Unknown(unknown) => match &unknown.origin {
-            Origin::Wire(adapter) if writer.speaks(adapter) => Some(unknown.json.reborrow()),
+            Origin::Wire(adapter) if writer.is_same_adapter(adapter) => {
+                Some(unknown.json.reborrow())
+            }
             _ => drop(message, block, DropReason::ForeignBlock, writer),
         },
         ContentBlock::Thinking { .. } | ContentBlock::RedactedThinking { .. } => {
@@ -218,7 +220,7 @@ fn drop<'m>(
     message: &Message,
     block: &ContentBlock,
     reason: DropReason,
-    writer: &mut Writer<'_>,
+    writer: &mut MessageWriter<'_>,
 ) -> Option<Json<'m>> {
     writer.drop_block(message, block, reason);
     None
@@ -231,7 +233,7 @@ fn text_part(text: &str) -> Json<'_> {
     Json::Object(part)
 }
 
-fn image_part<'m>(image: &'m ImageBlock<'m>, writer: &Writer<'_>) -> Option<Json<'m>> {
+fn image_part<'m>(image: &'m ImageBlock<'m>, writer: &MessageWriter<'_>) -> Option<Json<'m>> {
     let url = match &image.source {
         ImageSource::Url(url) => Json::from(&**url),
         ImageSource::Base64(data) => Json::from(format!("data:{};base64,{data}", image.media_type)),
@@ -254,11 +256,11 @@ fn image_part<'m>(image: &'m ImageBlock<'m>, writer: &Writer<'_>) -> Option<Json
 
 /// Writes what an assistant says; answers whether there was anything.
 fn assistant<'m>(
-    dialect: &Dialect,
+    dialect: &ChatDialect,
     message: &'m Message<'m>,
     answer: bool,
     wire: &mut Object<'m>,
-    writer: &mut Writer<'_>,
+    writer: &mut MessageWriter<'_>,
 ) -> bool {
     let before = wire.len();
     let mut texts = Vec::new();
@@ -318,7 +320,7 @@ fn is_call(json: &Json) -> bool {
 fn tool_call<'m>(
     call: &'m ToolUseBlock<'m>,
     number: Option<usize>,
-    writer: &mut Writer<'_>,
+    writer: &mut MessageWriter<'_>,
 ) -> Json<'m> {
     let mut function = Object::new();
     function.insert("name", &*call.name);
@@ -336,10 +338,10 @@ fn tool_call<'m>(
 /// Writes the thinking that is the endpoint's own; drops all other. Answers what of it stands in
 /// the content.
 fn reasoning<'m>(
-    place: Reasoning,
+    place: ReasoningPlacement,
     message: &'m Message<'m>,
     wire: &mut Object<'m>,
-    writer: &mut Writer<'_>,
+    writer: &mut MessageWriter<'_>,
 ) -> Vec<Json<'m>> {
     let is_thought = |block: &&ContentBlock| {
         matches!(
@@ -349,18 +351,18 @@ fn reasoning<'m>(
     };
     let thoughts: Vec<_> = message.content.iter().filter(is_thought).collect();
     let provider = writer.provider();
-    let made_here =
-        place != Reasoning::Foreign && message.metadata.provider.as_deref() == Some(provider);
+    let made_here = place != ReasoningPlacement::Foreign
+        && message.metadata.provider.as_deref() == Some(provider);
     if thoughts.is_empty() {
         return Vec::new();
     }
-    if !made_here && !writer.is_own(message) {
+    if !made_here && !writer.has_own_thinking(message) {
         thoughts
             .iter()
             .for_each(|block| writer.drop_block(message, block, DropReason::NotRepresentable));
         return Vec::new();
     }
-    if place == Reasoning::Parts {
+    if place == ReasoningPlacement::Parts {
         let hidden = thoughts
             .iter()
             .filter(|block| thought_text(block).is_none());
@@ -391,11 +393,11 @@ fn reasoning<'m>(
             }
         )
     };
-    let as_text = !writer.is_own(message) || thoughts.iter().all(is_plain);
+    let as_text = !writer.has_own_thinking(message) || thoughts.iter().all(is_plain);
     match place {
-        Reasoning::Text(_) | Reasoning::Foreign if as_text => {
+        ReasoningPlacement::Text(_) | ReasoningPlacement::Foreign if as_text => {
             wire.insert(
-                if let Reasoning::Text(key) = place {
+                if let ReasoningPlacement::Text(key) = place {
                     key
                 } else {
                     "reasoning_content"
@@ -458,14 +460,14 @@ fn reasoning_detail<'m>(index: usize, block: &'m ContentBlock<'m>) -> Json<'m> {
 fn tool_message<'m>(
     message: &'m Message<'m>,
     wire: &mut Object<'m>,
-    writer: &mut Writer<'_>,
+    writer: &mut MessageWriter<'_>,
 ) -> Option<()> {
     let result = message.content.iter().find_map(|block| match block {
         ContentBlock::ToolResult(result) => Some(result),
         _ => None,
     })?;
     wire.insert("tool_call_id", writer.call_id(&result.tool_use_id));
-    let own = |block: &ContentBlock| matches!(block, ContentBlock::Unknown(unknown) if matches!(&unknown.origin, Origin::Wire(adapter) if writer.speaks(adapter)));
+    let own = |block: &ContentBlock| matches!(block, ContentBlock::Unknown(unknown) if matches!(&unknown.origin, Origin::Wire(adapter) if writer.is_same_adapter(adapter)));
     if result.content.iter().any(own) {
         let parts = result
             .content
@@ -494,7 +496,7 @@ fn tool_message<'m>(
     Some(())
 }
 
-fn tool<'m>(tool: &'m RequestTool<'m>, writer: &Writer<'_>) -> Option<Json<'m>> {
+fn tool<'m>(tool: &'m RequestTool<'m>, writer: &MessageWriter<'_>) -> Option<Json<'m>> {
     match tool {
         RequestTool::Defined(tool) => {
             let mut function = Object::new();
@@ -506,15 +508,17 @@ fn tool<'m>(tool: &'m RequestTool<'m>, writer: &Writer<'_>) -> Option<Json<'m>> 
             wire.insert("function", function);
             Some(Json::Object(wire))
         }
-        RequestTool::Wire { adapter, json } => writer.speaks(adapter).then(|| json.reborrow()),
+        RequestTool::Wire { adapter, json } => {
+            writer.is_same_adapter(adapter).then(|| json.reborrow())
+        }
     }
 }
 
 pub(super) fn response<'m>(
-    dialect: &Dialect,
+    dialect: &ChatDialect,
     response: &'m Response<'m>,
-    writer: &mut Writer<'_>,
-) -> Written<'m> {
+    writer: &mut MessageWriter<'_>,
+) -> WireProjection<'m> {
     let mut body = Object::new();
     body.insert("id", response.id.as_deref().map_or(Json::Null, Json::from));
     body.insert("object", "chat.completion");
@@ -538,19 +542,19 @@ pub(super) fn response<'m>(
     }
     let mut body = Json::Object(body);
     if !writer.plain() {
-        dialect.usual.lay_over(&mut body);
+        dialect.response_defaults.fill_missing(&mut body);
     }
-    let places = (0..response.choices.len())
+    let unit_paths = (0..response.choices.len())
         .map(|index| Some(choice_place(index)))
         .collect();
-    Written { body, places }
+    WireProjection { body, unit_paths }
 }
 
 fn choice<'m>(
-    dialect: &Dialect,
+    dialect: &ChatDialect,
     index: usize,
     choice: &'m Choice<'m>,
-    writer: &mut Writer<'_>,
+    writer: &mut MessageWriter<'_>,
 ) -> Json<'m> {
     let mut wire = Object::new();
     wire.insert("index", index as u64);

@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 
 use gristmill_schemas::json::{Json, Object};
 
-use super::super::adapter::Folded;
-use super::super::framing::Frame;
-use super::super::members::{append_text, object, settle};
+use super::super::adapter::FoldedStream;
+use super::super::framing::StreamFrame;
+use super::super::json_access::{append_text, merge_member, object};
 
 /// Events whose response is final.
 const FINAL: [&str; 4] = [
@@ -22,8 +22,8 @@ const FINAL: [&str; 4] = [
 /// Members of events that only say where the event belongs.
 const FRAMING: [&str; 4] = ["type", "sequence_number", "response", "obfuscation"];
 
-pub(super) fn fold<'f>(frames: Vec<Frame<'f>>) -> Folded<'f> {
-    let mut fold = Fold::default();
+pub(super) fn fold<'f>(frames: Vec<StreamFrame<'f>>) -> FoldedStream<'f> {
+    let mut fold = ResponseFold::default();
     for frame in frames {
         if let Json::Object(event) = frame.data {
             fold.event(event);
@@ -35,7 +35,7 @@ pub(super) fn fold<'f>(frames: Vec<Frame<'f>>) -> Folded<'f> {
 /// True for the event of an item or of a piece of one, by how its text begins: its kind is
 /// `response.{what}.{happened}`, and it brings no response. Events that are spelled otherwise are
 /// read.
-pub(super) fn is_piece(frame: &str) -> bool {
+pub(super) fn is_delta_frame(frame: &str) -> bool {
     let numbered = |text: &'static str| {
         let rest = frame.strip_prefix(text)?;
         rest.trim_start_matches(|digit: char| digit.is_ascii_digit())
@@ -52,14 +52,14 @@ pub(super) fn is_piece(frame: &str) -> bool {
 
 /// A response being put together.
 #[derive(Default)]
-struct Fold<'f> {
+struct ResponseFold<'f> {
     response: Object<'f>,
     items: BTreeMap<u64, Object<'f>>,
     complete: bool,
     error: Option<Json<'f>>,
 }
 
-impl<'f> Fold<'f> {
+impl<'f> ResponseFold<'f> {
     fn event(&mut self, mut event: Object<'f>) {
         let kind = event
             .get("type")
@@ -77,7 +77,7 @@ impl<'f> Fold<'f> {
                 let beside = event
                     .into_iter()
                     .filter(|(key, _)| !FRAMING.contains(&&**key));
-                beside.for_each(|(key, value)| settle(&mut self.response, key, value));
+                beside.for_each(|(key, value)| merge_member(&mut self.response, key, value));
             }
             return;
         }
@@ -98,7 +98,7 @@ impl<'f> Fold<'f> {
         }
     }
 
-    fn finish(mut self) -> Folded<'f> {
+    fn finish(mut self) -> FoldedStream<'f> {
         let empty = self
             .response
             .get("output")
@@ -122,7 +122,7 @@ impl<'f> Fold<'f> {
             }
             (None, _) => self.response,
         };
-        Folded {
+        FoldedStream {
             body: Json::Object(body),
             complete: self.complete && self.error.is_none(),
             error: self.error,
@@ -216,8 +216,8 @@ fn grow_part<'f>(
 mod tests {
     use super::*;
 
-    fn folded(events: &[&str]) -> Folded<'static> {
-        let frames = events.iter().map(|event| Frame {
+    fn folded(events: &[&str]) -> FoldedStream<'static> {
+        let frames = events.iter().map(|event| StreamFrame {
             event: None,
             data: Json::parse(event.as_bytes()).unwrap().into_owned(),
         });
@@ -245,7 +245,7 @@ mod tests {
             r#"{"type":"response.output_text.delta","delta":"a \"response\" of"}"#,
             r#"{"sequence_number":12,"type":"response.output_item.done","item":{"type":"message"}}"#,
         ] {
-            assert!(is_piece(piece), "{piece}");
+            assert!(is_delta_frame(piece), "{piece}");
         }
         for read in [
             CREATED,
@@ -254,7 +254,7 @@ mod tests {
             r#"{"x":1,"type":"response.output_text.delta"}"#,
             "",
         ] {
-            assert!(!is_piece(read), "{read}");
+            assert!(!is_delta_frame(read), "{read}");
         }
     }
 

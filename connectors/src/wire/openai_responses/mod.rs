@@ -14,16 +14,16 @@ use gristmill_schemas::message::capability::Capabilities;
 use gristmill_schemas::message::request::{Request, Response};
 use gristmill_schemas::message::{Message, Timestamp};
 
-use super::adapter::{Adapter, Folded, Unreadable, Written};
-use super::error::ErrorForm;
-use super::framing::Frame;
+use super::adapter::{Adapter, DialectError, FoldedStream, WireProjection};
+use super::error::ErrorFormat;
+use super::framing::StreamFrame;
+use super::message_reader::MessageReader;
+use super::message_writer::MessageWriter;
 use super::openai_chat;
-use super::read::Reader;
-use super::usual::Usual;
-use super::write::Writer;
+use super::response_defaults::ResponseDefaults;
 
 /// What answers usually carry: the request's options as nobody set them.
-static USUAL: Usual = Usual::new(
+static RESPONSE_DEFAULTS: ResponseDefaults = ResponseDefaults::new(
     r#"{"background":false,"instructions":null,"max_output_tokens":null,"max_tool_calls":null,"metadata":{},"parallel_tool_calls":true,
     "previous_response_id":null,"prompt_cache_key":null,"reasoning":{"effort":null,"summary":null},"safety_identifier":null,
     "service_tier":"default","store":true,"temperature":1.0,"text":{"format":{"type":"text"},"verbosity":"medium"},"tool_choice":"auto",
@@ -71,11 +71,11 @@ impl Adapter for OpenAiResponses {
         }
     }
 
-    fn keeps_answers(&self) -> bool {
+    fn stores_responses(&self) -> bool {
         true
     }
 
-    fn goes_on_from<'j>(&self, request: &'j Json) -> Option<&'j str> {
+    fn previous_response_id<'j>(&self, request: &'j Json) -> Option<&'j str> {
         request.get("previous_response_id").and_then(Json::as_str)
     }
 
@@ -94,48 +94,52 @@ impl Adapter for OpenAiResponses {
     fn read_request<'j>(
         &self,
         body: &'j Json<'j>,
-        reader: &mut Reader<'_, 'j>,
-    ) -> Result<Request<'j>, Unreadable> {
+        reader: &mut MessageReader<'_, 'j>,
+    ) -> Result<Request<'j>, DialectError> {
         read::request(body, reader)
     }
 
-    fn write_request<'m>(&self, request: &'m Request<'m>, writer: &mut Writer<'_>) -> Written<'m> {
+    fn write_request<'m>(
+        &self,
+        request: &'m Request<'m>,
+        writer: &mut MessageWriter<'_>,
+    ) -> WireProjection<'m> {
         write::request(request, writer)
     }
 
     fn read_response<'j>(
         &self,
         body: &'j Json<'j>,
-        reader: &mut Reader<'_, 'j>,
-    ) -> Result<Response<'j>, Unreadable> {
+        reader: &mut MessageReader<'_, 'j>,
+    ) -> Result<Response<'j>, DialectError> {
         read::response(body, reader)
     }
 
-    fn answered_at(&self, body: &Json) -> Option<Timestamp> {
-        read::answered_at(body)
+    fn response_created_at(&self, body: &Json) -> Option<Timestamp> {
+        read::created_at(body)
     }
 
     fn write_response<'m>(
         &self,
         response: &'m Response<'m>,
-        writer: &mut Writer<'_>,
-    ) -> Written<'m> {
+        writer: &mut MessageWriter<'_>,
+    ) -> WireProjection<'m> {
         write::response(response, writer)
     }
 
-    fn errors(&self) -> &'static dyn ErrorForm {
-        &openai_chat::errors::Errors
+    fn errors(&self) -> &'static dyn ErrorFormat {
+        &openai_chat::errors::OpenAiErrors
     }
 
-    fn fold<'f>(&self, frames: Vec<Frame<'f>>) -> Folded<'f> {
+    fn fold<'f>(&self, frames: Vec<StreamFrame<'f>>) -> FoldedStream<'f> {
         fold::fold(frames)
     }
 
-    fn is_piece(&self, frame: &str) -> bool {
-        fold::is_piece(frame)
+    fn is_delta_frame(&self, frame: &str) -> bool {
+        fold::is_delta_frame(frame)
     }
 
-    fn is_whole(&self, folded: &Folded) -> bool {
+    fn is_complete_without_deltas(&self, folded: &FoldedStream) -> bool {
         folded.complete
             && folded
                 .body
@@ -145,11 +149,11 @@ impl Adapter for OpenAiResponses {
     }
 
     /// Instructions first, as one.
-    fn group(&self, messages: &[&Message]) -> Vec<Vec<usize>> {
-        super::write::group_system_first(messages)
+    fn group_units(&self, messages: &[&Message]) -> Vec<Vec<usize>> {
+        super::message_writer::group_system_first(messages)
     }
 
-    fn call_id(&self, canonical: &str) -> String {
+    fn default_call_id(&self, canonical: &str) -> String {
         openai_chat::call_id(canonical)
     }
 

@@ -10,31 +10,31 @@ use gristmill_schemas::message::token_counts::{PromptCount, with_reasoning};
 use gristmill_schemas::message::tool::{SideEffects, ToolDefinition};
 use gristmill_schemas::message::{ContentBlock, Role, Timestamp};
 
-use super::super::adapter::Unreadable;
+use super::super::adapter::DialectError;
 use super::super::image::{ASSUMED_IMAGE_TYPE, parse_data_uri};
-use super::super::members::{count, either, items, present, text};
-use super::super::place::Place;
-use super::super::read::Reader;
+use super::super::json_access::{count, either, items, present, text};
+use super::super::message_reader::MessageReader;
+use super::super::unit_path::UnitPath;
 use super::super::usage::disjoint;
 use crate::moment::moment_of;
 
 pub(super) fn request<'j>(
     body: &'j Json<'j>,
-    reader: &mut Reader<'_, 'j>,
-) -> Result<Request<'j>, Unreadable> {
+    reader: &mut MessageReader<'_, 'j>,
+) -> Result<Request<'j>, DialectError> {
     if body.as_object().is_none() {
-        return Err(Unreadable("not an object".into()));
+        return Err(DialectError("not an object".into()));
     }
     if let Some(instructions) =
         text(body, "instructions").filter(|instructions| !instructions.is_empty())
     {
-        reader.unit(Place::member("instructions"));
-        reader.push(Role::System, vec![ContentBlock::Text(instructions)]);
+        reader.begin_unit(UnitPath::member("instructions"));
+        reader.push_message(Role::System, vec![ContentBlock::Text(instructions)]);
     }
     match body.get("input") {
         Some(Json::String(said)) => {
-            reader.unit(Place::member("input"));
-            reader.push(Role::User, vec![ContentBlock::text(&**said)]);
+            reader.begin_unit(UnitPath::member("input"));
+            reader.push_message(Role::User, vec![ContentBlock::text(&**said)]);
         }
         Some(Json::Array(list)) => input(list, reader),
         _ => {}
@@ -64,7 +64,7 @@ pub(super) fn request<'j>(
 
 /// What an item of the input is.
 #[derive(Clone, Copy)]
-enum Item {
+enum ItemKind {
     /// A message of another than the model.
     Said(Role),
     /// A tool's answer.
@@ -75,44 +75,46 @@ enum Item {
     Made,
 }
 
-fn kind(item: &Json) -> Item {
+fn kind(item: &Json) -> ItemKind {
     match item.get("type").and_then(Json::as_str) {
         None | Some("message") => match item.get("role").and_then(Json::as_str) {
-            Some("user") => Item::Said(Role::User),
-            Some("system" | "developer") => Item::Said(Role::System),
-            _ => Item::Made,
+            Some("user") => ItemKind::Said(Role::User),
+            Some("system" | "developer") => ItemKind::Said(Role::System),
+            _ => ItemKind::Made,
         },
-        Some("function_call_output" | "custom_tool_call_output") => Item::Result,
-        Some("mcp_approval_response") => Item::Approval,
+        Some("function_call_output" | "custom_tool_call_output") => ItemKind::Result,
+        Some("mcp_approval_response") => ItemKind::Approval,
         Some(kind)
             if kind
                 .strip_suffix(OUTPUT)
                 .is_some_and(|tool| CLIENT_TOOLS.contains(&tool)) =>
         {
-            Item::Result
+            ItemKind::Result
         }
-        _ => Item::Made,
+        _ => ItemKind::Made,
     }
 }
 
 /// What each item of an input is. An output comes from the client unless its call stands before it
 /// in the same run of items and doesn't say that it runs where the client is: then both are taken
 /// to be of the model.
-fn kinds(list: &[Json]) -> Vec<Item> {
+fn kinds(list: &[Json]) -> Vec<ItemKind> {
     let mut calls = HashSet::new();
     let kind = |item| {
         let known = kind(item);
         let name = item.get("type").and_then(Json::as_str).unwrap_or_default();
         let is_result = name.ends_with(OUTPUT) && item.get("output").is_some();
         let is_told = is_result && !call_id(item).is_some_and(|id| calls.contains(id));
-        let known = if matches!(known, Item::Made) && is_told {
-            Item::Result
+        let known = if matches!(known, ItemKind::Made) && is_told {
+            ItemKind::Result
         } else {
             known
         };
         match known {
-            Item::Made if name.ends_with(CALL) && !is_local(item) => calls.extend(call_id(item)),
-            Item::Made => {}
+            ItemKind::Made if name.ends_with(CALL) && !is_local(item) => {
+                calls.extend(call_id(item))
+            }
+            ItemKind::Made => {}
             _ => calls.clear(),
         }
         known
@@ -137,45 +139,45 @@ fn is_local(call: &Json) -> bool {
 const CLIENT_TOOLS: [&str; 3] = ["computer", "local_shell", "apply_patch"];
 
 /// Every message and every result is a unit; so is a run of items that the model made.
-fn input<'j>(list: &'j [Json<'j>], reader: &mut Reader<'_, 'j>) {
+fn input<'j>(list: &'j [Json<'j>], reader: &mut MessageReader<'_, 'j>) {
     let kinds = kinds(list);
     let mut at = 0;
     while let (Some(item), Some(kind)) = (list.get(at), kinds.get(at)) {
         match *kind {
-            Item::Said(role) => {
-                reader.unit(Place::item("input", at));
+            ItemKind::Said(role) => {
+                reader.begin_unit(UnitPath::item("input", at));
                 let mut blocks = content(item.get("content").unwrap_or(&Json::Null), reader);
                 if role == Role::User && blocks.is_empty() {
                     blocks.push(ContentBlock::text(""));
                 }
-                reader.push(role, blocks);
+                reader.push_message(role, blocks);
                 at += 1;
             }
-            Item::Result => {
-                reader.unit(Place::item("input", at));
+            ItemKind::Result => {
+                reader.begin_unit(UnitPath::item("input", at));
                 let answer = content(item.get("output").unwrap_or(&Json::Null), reader);
                 let failed = text(item, "status").as_deref() == Some("failed");
                 let result = reader.tool_result(call_id(item), None, answer, failed);
-                reader.push(Role::Tool, vec![result]);
+                reader.push_message(Role::Tool, vec![result]);
                 at += 1;
             }
-            Item::Approval => {
-                reader.unit(Place::item("input", at));
-                let block = reader.unknown(item);
-                reader.push(Role::User, vec![block]);
+            ItemKind::Approval => {
+                reader.begin_unit(UnitPath::item("input", at));
+                let block = reader.unknown_block(item);
+                reader.push_message(Role::User, vec![block]);
                 at += 1;
             }
-            Item::Made => {
+            ItemKind::Made => {
                 let length = kinds[at..]
                     .iter()
-                    .take_while(|kind| matches!(kind, Item::Made))
+                    .take_while(|kind| matches!(kind, ItemKind::Made))
                     .count();
-                reader.unit(Place::items("input", at, length));
+                reader.begin_unit(UnitPath::items("input", at, length));
                 let mut blocks = made(&list[at..at + length], reader);
                 if blocks.is_empty() {
                     blocks.push(ContentBlock::text(""));
                 }
-                reader.push(Role::Assistant, blocks);
+                reader.push_message(Role::Assistant, blocks);
                 at += length;
             }
         }
@@ -183,7 +185,7 @@ fn input<'j>(list: &'j [Json<'j>], reader: &mut Reader<'_, 'j>) {
 }
 
 /// The blocks of items that the model made.
-fn made<'j>(list: &'j [Json<'j>], reader: &mut Reader<'_, 'j>) -> Vec<ContentBlock<'j>> {
+fn made<'j>(list: &'j [Json<'j>], reader: &mut MessageReader<'_, 'j>) -> Vec<ContentBlock<'j>> {
     let mut blocks = Vec::new();
     let answered = answered(list);
     for item in list {
@@ -212,7 +214,7 @@ fn made<'j>(list: &'j [Json<'j>], reader: &mut Reader<'_, 'j>) -> Vec<ContentBlo
             Some("shell_call") if !call_id(item).is_some_and(|id| answered.contains(id)) => {
                 blocks.push(client_call(item, "shell", reader));
             }
-            _ => blocks.push(reader.unknown(item)),
+            _ => blocks.push(reader.unknown_block(item)),
         }
     }
     blocks
@@ -248,19 +250,19 @@ fn reasoning<'j>(item: &'j Json<'j>) -> Option<ContentBlock<'j>> {
     })
 }
 
-fn call<'j>(item: &'j Json<'j>, key: &str, reader: &mut Reader<'_, 'j>) -> ContentBlock<'j> {
+fn call<'j>(item: &'j Json<'j>, key: &str, reader: &mut MessageReader<'_, 'j>) -> ContentBlock<'j> {
     let Some(name) = text(item, "name") else {
-        return reader.unknown(item);
+        return reader.unknown_block(item);
     };
     let id = item.get("call_id").and_then(Json::as_str);
-    let input = reader.input(id, item.get(key));
+    let input = reader.tool_input(id, item.get(key));
     reader.tool_use(id, name, input)
 }
 
 /// A custom tool takes plain text.
-fn custom_call<'j>(item: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> ContentBlock<'j> {
+fn custom_call<'j>(item: &'j Json<'j>, reader: &mut MessageReader<'_, 'j>) -> ContentBlock<'j> {
     let (Some(name), Some(input)) = (text(item, "name"), item.get("input")) else {
-        return reader.unknown(item);
+        return reader.unknown_block(item);
     };
     let input: Object = [("input", input.reborrow())].into_iter().collect();
     reader.tool_use(item.get("call_id").and_then(Json::as_str), name, input)
@@ -270,7 +272,7 @@ fn custom_call<'j>(item: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> ContentBl
 fn client_call<'j>(
     item: &'j Json<'j>,
     tool: &'j str,
-    reader: &mut Reader<'_, 'j>,
+    reader: &mut MessageReader<'_, 'j>,
 ) -> ContentBlock<'j> {
     let members = item.as_object().into_iter().flat_map(Object::iter);
     let said = members.filter(|(key, _)| !["type", "id", "call_id", "status"].contains(key));
@@ -285,7 +287,7 @@ fn call_id<'j>(item: &'j Json<'j>) -> Option<&'j str> {
 }
 
 /// The blocks of a content that may be a string, one part, a list of parts or nothing.
-fn content<'j>(content: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> Vec<ContentBlock<'j>> {
+fn content<'j>(content: &'j Json<'j>, reader: &mut MessageReader<'_, 'j>) -> Vec<ContentBlock<'j>> {
     match content {
         Json::String(text) => vec![ContentBlock::text(&**text)],
         Json::Array(parts) => parts.iter().map(|item| part(item, reader)).collect(),
@@ -294,7 +296,7 @@ fn content<'j>(content: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> Vec<Conten
     }
 }
 
-fn part<'j>(json: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> ContentBlock<'j> {
+fn part<'j>(json: &'j Json<'j>, reader: &mut MessageReader<'_, 'j>) -> ContentBlock<'j> {
     let known = match json.get("type").and_then(Json::as_str) {
         Some("input_text" | "output_text" | "text") => text(json, "text").map(ContentBlock::Text),
         Some("refusal") => text(json, "refusal").map(ContentBlock::Text),
@@ -304,7 +306,7 @@ fn part<'j>(json: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> ContentBlock<'j>
         None => printed(json).map(ContentBlock::Text),
         _ => None,
     };
-    known.unwrap_or_else(|| reader.unknown(json))
+    known.unwrap_or_else(|| reader.unknown_block(json))
 }
 
 /// What a command that a shell ran printed.
@@ -335,7 +337,7 @@ fn image(url: Cow<'_, str>) -> ImageBlock<'_> {
     }
 }
 
-fn tool<'j>(json: &'j Json<'j>, reader: &Reader<'_, 'j>) -> RequestTool<'j> {
+fn tool<'j>(json: &'j Json<'j>, reader: &MessageReader<'_, 'j>) -> RequestTool<'j> {
     let function = json.get("type").and_then(Json::as_str) == Some("function");
     match text(json, "name").filter(|_| function) {
         Some(name) => RequestTool::Defined(ToolDefinition {
@@ -357,30 +359,30 @@ fn tool<'j>(json: &'j Json<'j>, reader: &Reader<'_, 'j>) -> RequestTool<'j> {
 }
 
 /// When the response was made.
-pub(super) fn answered_at(body: &Json) -> Option<Timestamp> {
+pub(super) fn created_at(body: &Json) -> Option<Timestamp> {
     moment_of(body, &["created_at"])
 }
 
 pub(super) fn response<'j>(
     body: &'j Json<'j>,
-    reader: &mut Reader<'_, 'j>,
-) -> Result<Response<'j>, Unreadable> {
+    reader: &mut MessageReader<'_, 'j>,
+) -> Result<Response<'j>, DialectError> {
     let output = body
         .get("output")
         .and_then(Json::as_array)
-        .ok_or(Unreadable("no list of output".into()))?;
+        .ok_or(DialectError("no list of output".into()))?;
     let blocks = made(output, reader);
     let reason = stop_reason(body, &blocks);
-    reader.choice(Place::member("output"), blocks, reason);
+    reader.push_choice(UnitPath::member("output"), blocks, reason);
     if matches!(
         body.get("status").and_then(Json::as_str),
         Some("queued" | "in_progress")
     ) {
-        reader.partial();
+        reader.mark_partial();
     }
     Ok(Response {
         id: text(body, "id"),
-        created_at: answered_at(body),
+        created_at: created_at(body),
         model: text(body, "model"),
         choices: Vec::new(),
         usage: present(body, "usage").map(|usage| token_usage(usage, reader)),
@@ -410,7 +412,7 @@ fn stop_reason(body: &Json, blocks: &[ContentBlock]) -> Option<StopReason> {
 }
 
 /// `input_tokens` counts what was read from and written to the cache too; ours are disjoint.
-fn token_usage(json: &Json, reader: &mut Reader) -> TokenUsage {
+fn token_usage(json: &Json, reader: &mut MessageReader) -> TokenUsage {
     let details = json.get("input_tokens_details").unwrap_or(&Json::Null);
     let (prompt, total) = (count(json, "input_tokens"), count(json, "total_tokens"));
     let reasoning = json
@@ -428,9 +430,9 @@ fn token_usage(json: &Json, reader: &mut Reader) -> TokenUsage {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::dialect::OPENAI_RESPONSES;
-    use super::super::super::read::{Conversation, ReadContext};
-    use super::super::super::transfer::read_request;
+    use super::super::super::body_codec::read_request;
+    use super::super::super::message_reader::{Conversation, ReadContext};
+    use super::super::super::registry::OPENAI_RESPONSES;
     use super::*;
 
     #[test]

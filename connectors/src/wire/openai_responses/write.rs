@@ -7,14 +7,17 @@ use gristmill_schemas::message::block::{
 use gristmill_schemas::message::request::{Request, RequestTool, Response, StopReason, TokenUsage};
 use gristmill_schemas::message::{ContentBlock, Message, Role};
 
-use super::super::adapter::Written;
+use super::super::adapter::WireProjection;
 use super::super::image::media_type_of_path;
-use super::super::members::object;
-use super::super::place::Place;
-use super::super::write::{DropReason, WriteUnit, Writer, instruction_texts};
-use super::USUAL;
+use super::super::json_access::object;
+use super::super::message_writer::{DropReason, MessageWriter, WriteUnit, instruction_texts};
+use super::super::unit_path::UnitPath;
+use super::RESPONSE_DEFAULTS;
 
-pub(super) fn request<'m>(request: &'m Request<'m>, writer: &mut Writer<'_>) -> Written<'m> {
+pub(super) fn request<'m>(
+    request: &'m Request<'m>,
+    writer: &mut MessageWriter<'_>,
+) -> WireProjection<'m> {
     let mut body = Object::new();
     if let Some(model) = &request.model {
         body.insert(
@@ -22,7 +25,7 @@ pub(super) fn request<'m>(request: &'m Request<'m>, writer: &mut Writer<'_>) -> 
             gristmill_schemas::message::model_id::wire_name(model),
         );
     }
-    let (list, places, system) = input(request, writer);
+    let (list, unit_paths, system) = input(request, writer);
     let texts = instruction_texts(request, system);
     if !texts.is_empty() {
         body.insert("instructions", texts.join("\n\n"));
@@ -48,9 +51,9 @@ pub(super) fn request<'m>(request: &'m Request<'m>, writer: &mut Writer<'_>) -> 
     if request.stream {
         body.insert("stream", true);
     }
-    Written {
+    WireProjection {
         body: Json::Object(body),
-        places,
+        unit_paths,
     }
 }
 
@@ -66,9 +69,9 @@ fn format<'m>(schema: &'m Json<'m>) -> Object<'m> {
 /// instructions.
 fn input<'m>(
     request: &'m Request<'m>,
-    writer: &mut Writer<'_>,
-) -> (Vec<Json<'m>>, Vec<Option<Place>>, Vec<&'m str>) {
-    let (mut list, mut places, mut system) = (Vec::new(), Vec::new(), Vec::new());
+    writer: &mut MessageWriter<'_>,
+) -> (Vec<Json<'m>>, Vec<Option<UnitPath>>, Vec<&'m str>) {
+    let (mut list, mut unit_paths, mut system) = (Vec::new(), Vec::new(), Vec::new());
     for unit in writer.units() {
         let messages: Vec<&Message> = unit
             .messages
@@ -82,22 +85,22 @@ fn input<'m>(
                     .flat_map(|message| &message.content)
                     .filter_map(ContentBlock::as_text),
             );
-            places.push(Some(Place::member("instructions")));
+            unit_paths.push(Some(UnitPath::member("instructions")));
             continue;
         }
         let Some(message) = messages.first() else {
-            places.push(None);
+            unit_paths.push(None);
             continue;
         };
         let written = items(message, writer);
-        places.push(match (message.role, written.len()) {
+        unit_paths.push(match (message.role, written.len()) {
             (_, 0) => None,
-            (Role::Assistant, length) => Some(Place::items("input", list.len(), length)),
-            _ => Some(Place::item("input", list.len())),
+            (Role::Assistant, length) => Some(UnitPath::items("input", list.len(), length)),
+            _ => Some(UnitPath::item("input", list.len())),
         });
         list.extend(written);
     }
-    (list, places, system)
+    (list, unit_paths, system)
 }
 
 /// System messages that lead the conversation are instructions; one that stood inside it stays
@@ -110,7 +113,7 @@ fn is_instructions(unit: &WriteUnit, messages: &[&Message]) -> bool {
 }
 
 /// The items of a message.
-fn items<'m>(message: &'m Message<'m>, writer: &mut Writer<'_>) -> Vec<Json<'m>> {
+fn items<'m>(message: &'m Message<'m>, writer: &mut MessageWriter<'_>) -> Vec<Json<'m>> {
     match message.role {
         Role::User | Role::System => said(message, writer).into_iter().collect(),
         Role::Assistant => made(message, false, writer),
@@ -123,7 +126,7 @@ fn items<'m>(message: &'m Message<'m>, writer: &mut Writer<'_>) -> Vec<Json<'m>>
 }
 
 /// One text alone is a string; anything else is a list of parts.
-fn said<'m>(message: &'m Message<'m>, writer: &mut Writer<'_>) -> Option<Json<'m>> {
+fn said<'m>(message: &'m Message<'m>, writer: &mut MessageWriter<'_>) -> Option<Json<'m>> {
     let content = match message.content.as_slice() {
         [ContentBlock::Text(text)] => Json::from(&**text),
         blocks => {
@@ -145,13 +148,13 @@ fn said<'m>(message: &'m Message<'m>, writer: &mut Writer<'_>) -> Option<Json<'m
 fn part<'m>(
     message: &'m Message<'m>,
     block: &'m ContentBlock<'m>,
-    writer: &mut Writer<'_>,
+    writer: &mut MessageWriter<'_>,
 ) -> Option<Json<'m>> {
     let written = match block {
         ContentBlock::Text(text) => Ok(text_part("input_text", text)),
         ContentBlock::Image(image) => image_part(image, writer).ok_or(DropReason::FileUnavailable),
         ContentBlock::Unknown(unknown) => match &unknown.origin {
-            Origin::Wire(adapter) if writer.speaks(adapter) => Ok(unknown.json.reborrow()),
+            Origin::Wire(adapter) if writer.is_same_adapter(adapter) => Ok(unknown.json.reborrow()),
             _ => Err(DropReason::ForeignBlock),
         },
         _ => Err(DropReason::NotRepresentable),
@@ -171,7 +174,7 @@ fn text_part<'m>(kind: &'static str, text: &'m str) -> Json<'m> {
     Json::Object(part)
 }
 
-fn image_part<'m>(image: &'m ImageBlock<'m>, writer: &Writer<'_>) -> Option<Json<'m>> {
+fn image_part<'m>(image: &'m ImageBlock<'m>, writer: &MessageWriter<'_>) -> Option<Json<'m>> {
     let url = match &image.source {
         ImageSource::Url(url) => Json::from(&**url),
         ImageSource::Base64(data) => Json::from(format!("data:{};base64,{data}", image.media_type)),
@@ -192,7 +195,11 @@ fn image_part<'m>(image: &'m ImageBlock<'m>, writer: &Writer<'_>) -> Option<Json
 
 /// A text, a thought and each call are items of their own; texts in a row are one item. `answer`
 /// says that they stand in a response, whose items carry a status.
-fn made<'m>(message: &'m Message<'m>, answer: bool, writer: &mut Writer<'_>) -> Vec<Json<'m>> {
+fn made<'m>(
+    message: &'m Message<'m>,
+    answer: bool,
+    writer: &mut MessageWriter<'_>,
+) -> Vec<Json<'m>> {
     let mut list = Vec::new();
     let mut texts = Vec::new();
     for block in &message.content {
@@ -231,7 +238,7 @@ fn made_item<'m>(
     message: &'m Message<'m>,
     block: &'m ContentBlock<'m>,
     answer: bool,
-    writer: &mut Writer<'_>,
+    writer: &mut MessageWriter<'_>,
 ) -> Result<Json<'m>, DropReason> {
     match block {
         ContentBlock::ToolUse(call) => Ok(call_item(call, answer, writer)),
@@ -252,7 +259,7 @@ fn made_item<'m>(
             Ok(Json::Object(item))
         }
         ContentBlock::Unknown(unknown) => match &unknown.origin {
-            Origin::Wire(adapter) if writer.speaks(adapter) => Ok(unknown.json.reborrow()),
+            Origin::Wire(adapter) if writer.is_same_adapter(adapter) => Ok(unknown.json.reborrow()),
             _ => Err(DropReason::ForeignBlock),
         },
         ContentBlock::Text(_) | ContentBlock::Image(_) | ContentBlock::ToolResult(_) => {
@@ -262,16 +269,20 @@ fn made_item<'m>(
 }
 
 /// Encrypted thoughts mean something only to whoever made them.
-fn takes_thought(message: &Message, writer: &Writer<'_>) -> Result<(), DropReason> {
+fn takes_thought(message: &Message, writer: &MessageWriter<'_>) -> Result<(), DropReason> {
     let made_here = message.metadata.provider.as_deref() == Some(writer.provider());
-    if writer.plain() || made_here || writer.is_own(message) {
+    if writer.plain() || made_here || writer.has_own_thinking(message) {
         Ok(())
     } else {
         Err(DropReason::ForeignThinking)
     }
 }
 
-fn call_item<'m>(call: &'m ToolUseBlock<'m>, answer: bool, writer: &mut Writer<'_>) -> Json<'m> {
+fn call_item<'m>(
+    call: &'m ToolUseBlock<'m>,
+    answer: bool,
+    writer: &mut MessageWriter<'_>,
+) -> Json<'m> {
     let mut item = object("type", "function_call");
     item.insert("call_id", writer.call_id(&call.id));
     item.insert("name", &*call.name);
@@ -285,7 +296,7 @@ fn call_item<'m>(call: &'m ToolUseBlock<'m>, answer: bool, writer: &mut Writer<'
 fn result<'m>(
     message: &'m Message<'m>,
     block: &'m ContentBlock<'m>,
-    writer: &mut Writer<'_>,
+    writer: &mut MessageWriter<'_>,
 ) -> Option<Json<'m>> {
     let ContentBlock::ToolResult(result) = block else {
         return None;
@@ -299,7 +310,7 @@ fn result<'m>(
 fn output<'m>(
     message: &'m Message<'m>,
     result: &'m ToolResultBlock<'m>,
-    writer: &mut Writer<'_>,
+    writer: &mut MessageWriter<'_>,
 ) -> Json<'m> {
     match result.content.as_slice() {
         [] => Json::from(""),
@@ -313,7 +324,7 @@ fn output<'m>(
     }
 }
 
-fn tool<'m>(tool: &'m RequestTool<'m>, writer: &Writer<'_>) -> Option<Json<'m>> {
+fn tool<'m>(tool: &'m RequestTool<'m>, writer: &MessageWriter<'_>) -> Option<Json<'m>> {
     match tool {
         RequestTool::Defined(tool) => {
             let mut wire = object("type", "function");
@@ -322,11 +333,16 @@ fn tool<'m>(tool: &'m RequestTool<'m>, writer: &Writer<'_>) -> Option<Json<'m>> 
             wire.insert("parameters", tool.input_schema.reborrow());
             Some(Json::Object(wire))
         }
-        RequestTool::Wire { adapter, json } => writer.speaks(adapter).then(|| json.reborrow()),
+        RequestTool::Wire { adapter, json } => {
+            writer.is_same_adapter(adapter).then(|| json.reborrow())
+        }
     }
 }
 
-pub(super) fn response<'m>(response: &'m Response<'m>, writer: &mut Writer<'_>) -> Written<'m> {
+pub(super) fn response<'m>(
+    response: &'m Response<'m>,
+    writer: &mut MessageWriter<'_>,
+) -> WireProjection<'m> {
     let choice = response.choices.first();
     let mut body = object("id", response.id.as_deref().map_or(Json::Null, Json::from));
     body.insert("object", "response");
@@ -353,14 +369,14 @@ pub(super) fn response<'m>(response: &'m Response<'m>, writer: &mut Writer<'_>) 
     if let Some(usage) = &response.usage {
         body.insert("usage", self::usage(usage));
     }
-    let places = (0..response.choices.len())
-        .map(|index| (index == 0).then(|| Place::member("output")))
+    let unit_paths = (0..response.choices.len())
+        .map(|index| (index == 0).then(|| UnitPath::member("output")))
         .collect();
     let mut body = Json::Object(body);
     if !writer.plain() {
-        USUAL.lay_over(&mut body);
+        RESPONSE_DEFAULTS.fill_missing(&mut body);
     }
-    Written { body, places }
+    WireProjection { body, unit_paths }
 }
 
 fn status(reason: Option<StopReason>) -> &'static str {

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use gristmill_schemas::json::{Json, Object};
 
-use super::{Edit, Patch, Piece, Step, Template};
+use super::{ArrayEdit, MemberEdit, Patch, TextPiece, ValueTemplate};
 
 /// A patch may copy at most so many bytes out of the value that it is applied to: more is an
 /// attack, not a residual.
@@ -69,25 +69,26 @@ impl<'r, 'a> Applier<'r, 'a> {
 
     fn members(
         &mut self,
-        edits: &[(Cow<'a, str>, Edit<'a>)],
+        edits: &[(Cow<'a, str>, MemberEdit<'a>)],
         old: &Object<'a>,
     ) -> Result<Json<'a>, ApplyError> {
-        let by_key: HashMap<&str, &Edit> = edits.iter().map(|(key, edit)| (&**key, edit)).collect();
+        let by_key: HashMap<&str, &MemberEdit> =
+            edits.iter().map(|(key, edit)| (&**key, edit)).collect();
         let mut new = Vec::with_capacity(old.len() + edits.len());
         for (key, value) in old.members() {
             let value = match by_key.get(&**key) {
                 None => value.clone(),
-                Some(Edit::Remove) => continue,
-                Some(Edit::Set(template)) => self.template(template)?,
-                Some(Edit::Change(patch)) => self.patch(patch, value)?,
+                Some(MemberEdit::Remove) => continue,
+                Some(MemberEdit::Set(template)) => self.template(template)?,
+                Some(MemberEdit::Change(patch)) => self.patch(patch, value)?,
             };
             new.push((key.clone(), value));
         }
         let before = old.lookup();
         for (key, edit) in edits.iter().filter(|(key, _)| before.get(key).is_none()) {
             match edit {
-                Edit::Set(template) => new.push((key.clone(), self.template(template)?)),
-                Edit::Remove | Edit::Change(_) => {
+                MemberEdit::Set(template) => new.push((key.clone(), self.template(template)?)),
+                MemberEdit::Remove | MemberEdit::Change(_) => {
                     return Err(ApplyError::Reference(key.to_string()));
                 }
             }
@@ -96,45 +97,45 @@ impl<'r, 'a> Applier<'r, 'a> {
         Ok(Json::Object(new))
     }
 
-    fn items(&mut self, steps: &[Step<'a>], old: &[Json<'a>]) -> Result<Json<'a>, ApplyError> {
+    fn items(&mut self, steps: &[ArrayEdit<'a>], old: &[Json<'a>]) -> Result<Json<'a>, ApplyError> {
         let (mut rest, mut new) = (old, Vec::with_capacity(old.len()));
         let past_end = || ApplyError::PastEnd(old.len());
         for step in steps {
             match step {
-                Step::Keep(count) => {
+                ArrayEdit::Keep(count) => {
                     let (kept, after) = rest.split_at_checked(*count).ok_or_else(past_end)?;
                     new.extend(kept.iter().cloned());
                     rest = after;
                 }
-                Step::Skip(count) => rest = rest.get(*count..).ok_or_else(past_end)?,
-                Step::Change(patch) => {
+                ArrayEdit::Skip(count) => rest = rest.get(*count..).ok_or_else(past_end)?,
+                ArrayEdit::Change(patch) => {
                     let (item, after) = rest.split_first().ok_or_else(past_end)?;
                     new.push(self.patch(patch, item)?);
                     rest = after;
                 }
-                Step::Insert(template) => new.push(self.template(template)?),
+                ArrayEdit::Insert(template) => new.push(self.template(template)?),
             }
         }
         new.extend(rest.iter().cloned());
         Ok(Json::Array(new))
     }
 
-    fn template(&mut self, template: &Template<'a>) -> Result<Json<'a>, ApplyError> {
+    fn template(&mut self, template: &ValueTemplate<'a>) -> Result<Json<'a>, ApplyError> {
         Ok(match template {
-            Template::Literal(json) => json.clone(),
-            Template::At(pointer) => {
+            ValueTemplate::Literal(json) => json.clone(),
+            ValueTemplate::At(pointer) => {
                 let found = self.at(pointer)?;
                 self.spend(found)?;
                 found.clone()
             }
-            Template::Text(pieces) => Json::from(self.text(pieces)?),
-            Template::Array(items) => Json::Array(
+            ValueTemplate::Text(pieces) => Json::from(self.text(pieces)?),
+            ValueTemplate::Array(items) => Json::Array(
                 items
                     .iter()
                     .map(|item| self.template(item))
                     .collect::<Result<_, _>>()?,
             ),
-            Template::Object(members) => {
+            ValueTemplate::Object(members) => {
                 let members = members
                     .iter()
                     .map(|(key, value)| Ok((key.clone(), self.template(value)?)));
@@ -143,12 +144,12 @@ impl<'r, 'a> Applier<'r, 'a> {
         })
     }
 
-    fn text(&mut self, pieces: &[Piece]) -> Result<String, ApplyError> {
+    fn text(&mut self, pieces: &[TextPiece]) -> Result<String, ApplyError> {
         let mut text = String::new();
         for piece in pieces {
             match piece {
-                Piece::Literal(literal) => text.push_str(literal),
-                Piece::Slice {
+                TextPiece::Literal(literal) => text.push_str(literal),
+                TextPiece::Slice {
                     pointer,
                     start,
                     end,

@@ -4,8 +4,8 @@ use std::borrow::Cow;
 
 use gristmill_schemas::json::{Json, Object};
 
-use super::json_text::Style;
-use super::{Edit, Patch, Piece, Step, Template};
+use super::json_text::JsonStyle;
+use super::{ArrayEdit, MemberEdit, Patch, TextPiece, ValueTemplate};
 
 /// JSON that isn't a patch: what was met where.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -26,9 +26,9 @@ pub fn patch_to_json<'a>(patch: Patch<'a>) -> Json<'a> {
         Patch::Restyle(style) => single(RESTYLE, Json::from(style.code())),
         Patch::Members(edits) => {
             let members = edits.into_iter().map(|(key, edit)| match edit {
-                Edit::Set(template) => (format!("+{key}"), template_to_json(template)),
-                Edit::Remove => (format!("-{key}"), Json::from(0u64)),
-                Edit::Change(patch) => (format!("~{key}"), patch_to_json(patch)),
+                MemberEdit::Set(template) => (format!("+{key}"), template_to_json(template)),
+                MemberEdit::Remove => (format!("-{key}"), Json::from(0u64)),
+                MemberEdit::Change(patch) => (format!("~{key}"), patch_to_json(patch)),
             });
             Json::Object(members.collect())
         }
@@ -36,27 +36,29 @@ pub fn patch_to_json<'a>(patch: Patch<'a>) -> Json<'a> {
     }
 }
 
-fn step_to_json(step: Step<'_>) -> Json<'_> {
+fn step_to_json(step: ArrayEdit<'_>) -> Json<'_> {
     match step {
-        Step::Keep(count) => Json::from(count as u64),
-        Step::Skip(count) => Json::from(-(count as i64)),
+        ArrayEdit::Keep(count) => Json::from(count as u64),
+        ArrayEdit::Skip(count) => Json::from(-(count as i64)),
         // An array would be taken for an insertion.
-        Step::Change(Patch::Items(steps)) => single("~", patch_to_json(Patch::Items(steps))),
-        Step::Change(patch) => patch_to_json(patch),
-        Step::Insert(template) => Json::Array(vec![template_to_json(template)]),
+        ArrayEdit::Change(Patch::Items(steps)) => single("~", patch_to_json(Patch::Items(steps))),
+        ArrayEdit::Change(patch) => patch_to_json(patch),
+        ArrayEdit::Insert(template) => Json::Array(vec![template_to_json(template)]),
     }
 }
 
-fn template_to_json(template: Template<'_>) -> Json<'_> {
+fn template_to_json(template: ValueTemplate<'_>) -> Json<'_> {
     match template {
-        Template::Literal(json) => escape(json),
-        Template::At(pointer) => single(REFERENCE, Json::from(pointer)),
-        Template::Text(pieces) => single(
+        ValueTemplate::Literal(json) => escape(json),
+        ValueTemplate::At(pointer) => single(REFERENCE, Json::from(pointer)),
+        ValueTemplate::Text(pieces) => single(
             REFERENCE,
             Json::Array(pieces.into_iter().map(piece_to_json).collect()),
         ),
-        Template::Array(items) => Json::Array(items.into_iter().map(template_to_json).collect()),
-        Template::Object(members) => {
+        ValueTemplate::Array(items) => {
+            Json::Array(items.into_iter().map(template_to_json).collect())
+        }
+        ValueTemplate::Object(members) => {
             let object = members
                 .into_iter()
                 .map(|(key, value)| (key, template_to_json(value)))
@@ -66,10 +68,10 @@ fn template_to_json(template: Template<'_>) -> Json<'_> {
     }
 }
 
-fn piece_to_json(piece: Piece<'_>) -> Json<'_> {
+fn piece_to_json(piece: TextPiece<'_>) -> Json<'_> {
     match piece {
-        Piece::Literal(text) => Json::String(text),
-        Piece::Slice {
+        TextPiece::Literal(text) => Json::String(text),
+        TextPiece::Slice {
             pointer,
             start,
             end,
@@ -115,7 +117,7 @@ pub fn patch_from_json<'a>(json: &'a Json<'_>) -> Result<Patch<'a>, PatchError> 
         Json::Object(object) => match only_member(object) {
             Some((REPLACE, template)) => Ok(Patch::Replace(template_from_json(template)?)),
             Some((RESTYLE, code)) => {
-                let style = code.as_str().and_then(Style::from_code);
+                let style = code.as_str().and_then(JsonStyle::from_code);
                 style
                     .map(Patch::Restyle)
                     .ok_or_else(|| error("a style", code))
@@ -133,50 +135,50 @@ pub fn patch_from_json<'a>(json: &'a Json<'_>) -> Result<Patch<'a>, PatchError> 
 
 fn edit_from_json<'a>(
     (key, value): (&'a str, &'a Json<'_>),
-) -> Result<(Cow<'a, str>, Edit<'a>), PatchError> {
+) -> Result<(Cow<'a, str>, MemberEdit<'a>), PatchError> {
     let edit = |sign: char| key.strip_prefix(sign).map(Cow::Borrowed);
     if let Some(key) = edit('+') {
-        return Ok((key, Edit::Set(template_from_json(value)?)));
+        return Ok((key, MemberEdit::Set(template_from_json(value)?)));
     }
     if let Some(key) = edit('-') {
-        return Ok((key, Edit::Remove));
+        return Ok((key, MemberEdit::Remove));
     }
     let key = edit('~').ok_or_else(|| PatchError(format!("a member `{key}` without a sign")))?;
-    Ok((key, Edit::Change(patch_from_json(value)?)))
+    Ok((key, MemberEdit::Change(patch_from_json(value)?)))
 }
 
-fn step_from_json<'a>(json: &'a Json<'_>) -> Result<Step<'a>, PatchError> {
+fn step_from_json<'a>(json: &'a Json<'_>) -> Result<ArrayEdit<'a>, PatchError> {
     let count =
         |count: i64| usize::try_from(count.unsigned_abs()).map_err(|_| error("a count", json));
     match json {
         Json::Number(number) => match number.as_i64() {
-            Some(number) if number >= 0 => count(number).map(Step::Keep),
-            Some(number) => count(number).map(Step::Skip),
+            Some(number) if number >= 0 => count(number).map(ArrayEdit::Keep),
+            Some(number) => count(number).map(ArrayEdit::Skip),
             None => Err(error("a count", json)),
         },
         Json::Array(items) => match items.as_slice() {
-            [template] => Ok(Step::Insert(template_from_json(template)?)),
+            [template] => Ok(ArrayEdit::Insert(template_from_json(template)?)),
             _ => Err(error("an insertion", json)),
         },
         Json::Object(object) => match only_member(object) {
-            Some(("~", patch)) => Ok(Step::Change(patch_from_json(patch)?)),
-            _ => Ok(Step::Change(patch_from_json(json)?)),
+            Some(("~", patch)) => Ok(ArrayEdit::Change(patch_from_json(patch)?)),
+            _ => Ok(ArrayEdit::Change(patch_from_json(json)?)),
         },
         other => Err(error("a step", other)),
     }
 }
 
-fn template_from_json<'a>(json: &'a Json<'_>) -> Result<Template<'a>, PatchError> {
+fn template_from_json<'a>(json: &'a Json<'_>) -> Result<ValueTemplate<'a>, PatchError> {
     match json {
-        Json::Array(items) => Ok(Template::Array(
+        Json::Array(items) => Ok(ValueTemplate::Array(
             items
                 .iter()
                 .map(template_from_json)
                 .collect::<Result<_, _>>()?,
         )),
         Json::Object(object) => match only_member(object) {
-            Some((REFERENCE, Json::String(pointer))) => Ok(Template::At(pointer.to_string())),
-            Some((REFERENCE, Json::Array(pieces))) => Ok(Template::Text(
+            Some((REFERENCE, Json::String(pointer))) => Ok(ValueTemplate::At(pointer.to_string())),
+            Some((REFERENCE, Json::Array(pieces))) => Ok(ValueTemplate::Text(
                 pieces
                     .iter()
                     .map(piece_from_json)
@@ -186,26 +188,26 @@ fn template_from_json<'a>(json: &'a Json<'_>) -> Result<Template<'a>, PatchError
             Some((REFERENCE, other)) => Err(error("a reference", other)),
             _ => members_from_json(object),
         },
-        scalar => Ok(Template::Literal(scalar.reborrow())),
+        scalar => Ok(ValueTemplate::Literal(scalar.reborrow())),
     }
 }
 
-fn members_from_json<'a>(object: &'a Object<'_>) -> Result<Template<'a>, PatchError> {
+fn members_from_json<'a>(object: &'a Object<'_>) -> Result<ValueTemplate<'a>, PatchError> {
     let members = object
         .iter()
         .map(|(key, value)| Ok((Cow::Borrowed(key), template_from_json(value)?)));
-    Ok(Template::Object(
+    Ok(ValueTemplate::Object(
         members.collect::<Result<_, PatchError>>()?,
     ))
 }
 
-fn piece_from_json<'a>(json: &'a Json<'_>) -> Result<Piece<'a>, PatchError> {
+fn piece_from_json<'a>(json: &'a Json<'_>) -> Result<TextPiece<'a>, PatchError> {
     let index = |json: &Json| json.as_u64().and_then(|value| usize::try_from(value).ok());
     match json {
-        Json::String(text) => Ok(Piece::Literal(Cow::Borrowed(text))),
+        Json::String(text) => Ok(TextPiece::Literal(Cow::Borrowed(text))),
         Json::Array(parts) => match parts.as_slice() {
             [Json::String(pointer), start, end] => match (index(start), index(end)) {
-                (Some(start), Some(end)) => Ok(Piece::Slice {
+                (Some(start), Some(end)) => Ok(TextPiece::Slice {
                     pointer: pointer.to_string(),
                     start,
                     end,

@@ -5,8 +5,8 @@ use gristmill_schemas::json::Json;
 
 /// How JSON text is laid out and escaped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Style {
-    layout: Layout,
+pub struct JsonStyle {
+    layout: JsonLayout,
     /// What isn't ASCII is escaped.
     ascii: bool,
     /// `<`, `>` and `&` are escaped.
@@ -16,7 +16,7 @@ pub struct Style {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Layout {
+enum JsonLayout {
     /// On one line, with or without a blank after commas and colons.
     Line {
         comma_blank: bool,
@@ -29,10 +29,10 @@ enum Layout {
 /// The widest indentation that is recognised.
 const INDENT_LIMIT: u8 = 16;
 
-impl Style {
+impl JsonStyle {
     /// Compact, with only the escapes that JSON demands.
-    pub const COMPACT: Style = Style {
-        layout: Layout::Line {
+    pub const COMPACT: JsonStyle = JsonStyle {
+        layout: JsonLayout::Line {
             comma_blank: false,
             colon_blank: false,
         },
@@ -42,16 +42,16 @@ impl Style {
     };
 
     /// The style in which `value` is written exactly as `text`, if there is one.
-    pub fn of(text: &str, value: &Json) -> Option<Style> {
-        let base = Style {
-            layout: Style::COMPACT.layout,
+    pub fn of(text: &str, value: &Json) -> Option<JsonStyle> {
+        let base = JsonStyle {
+            layout: JsonStyle::COMPACT.layout,
             ascii: text.is_ascii() && text.contains("\\u"),
             html: text.contains("\\u003c") || text.contains("\\u003e") || text.contains("\\u0026"),
             slash: text.contains("\\/"),
         };
         let layouts = candidate_layouts(text).into_iter();
         layouts
-            .map(|layout| Style { layout, ..base })
+            .map(|layout| JsonStyle { layout, ..base })
             .find(|style| style.write(value) == text)
     }
 
@@ -97,15 +97,15 @@ impl Style {
                 out.push(',');
             }
             match self.layout {
-                Layout::Line {
+                JsonLayout::Line {
                     comma_blank: true, ..
                 } if index > 0 => out.push(' '),
-                Layout::Line { .. } => {}
-                Layout::Indented(width) => new_line(usize::from(width) * (depth + 1), out),
+                JsonLayout::Line { .. } => {}
+                JsonLayout::Indented(width) => new_line(usize::from(width) * (depth + 1), out),
             }
             write(item, out);
         }
-        if let (Layout::Indented(width), false) = (self.layout, empty) {
+        if let (JsonLayout::Indented(width), false) = (self.layout, empty) {
             new_line(usize::from(width) * depth, out);
         }
         out.push(close);
@@ -114,8 +114,8 @@ impl Style {
     fn colon_blank(&self) -> bool {
         matches!(
             self.layout,
-            Layout::Indented(_)
-                | Layout::Line {
+            JsonLayout::Indented(_)
+                | JsonLayout::Line {
                     colon_blank: true,
                     ..
                 }
@@ -148,7 +148,7 @@ impl Style {
     /// slashes escaped.
     pub fn code(&self) -> String {
         let mut code = match self.layout {
-            Layout::Line {
+            JsonLayout::Line {
                 comma_blank,
                 colon_blank,
             } => match (comma_blank, colon_blank) {
@@ -158,7 +158,7 @@ impl Style {
                 (true, false) => "m",
             }
             .to_owned(),
-            Layout::Indented(width) => format!("i{width}"),
+            JsonLayout::Indented(width) => format!("i{width}"),
         };
         let flags = [(self.ascii, 'a'), (self.html, 'h'), (self.slash, 's')];
         code.extend(
@@ -170,11 +170,11 @@ impl Style {
         code
     }
 
-    /// The style of a [`Style::code`].
-    pub fn from_code(code: &str) -> Option<Style> {
+    /// The style of a [`JsonStyle::code`].
+    pub fn from_code(code: &str) -> Option<JsonStyle> {
         let flags_at = code.find(['a', 'h', 's']).unwrap_or(code.len());
         let (layout, flags) = code.split_at(flags_at);
-        let line = |comma_blank, colon_blank| Layout::Line {
+        let line = |comma_blank, colon_blank| JsonLayout::Line {
             comma_blank,
             colon_blank,
         };
@@ -183,7 +183,7 @@ impl Style {
             "p" => line(true, true),
             "o" => line(false, true),
             "m" => line(true, false),
-            _ => Layout::Indented(
+            _ => JsonLayout::Indented(
                 layout
                     .strip_prefix('i')?
                     .parse()
@@ -192,7 +192,7 @@ impl Style {
             ),
         };
         let has = |letter| flags.contains(letter);
-        Some(Style {
+        Some(JsonStyle {
             layout,
             ascii: has('a'),
             html: has('h'),
@@ -202,17 +202,17 @@ impl Style {
 }
 
 /// The layouts that `text` may have, the likeliest first.
-fn candidate_layouts(text: &str) -> Vec<Layout> {
+fn candidate_layouts(text: &str) -> Vec<JsonLayout> {
     if let Some((_, rest)) = text.split_once('\n') {
         let width = rest.bytes().take_while(|byte| *byte == b' ').count();
         return u8::try_from(width)
             .ok()
             .filter(|width| *width <= INDENT_LIMIT)
-            .map(Layout::Indented)
+            .map(JsonLayout::Indented)
             .into_iter()
             .collect();
     }
-    let line = |comma_blank, colon_blank| Layout::Line {
+    let line = |comma_blank, colon_blank| JsonLayout::Line {
         comma_blank,
         colon_blank,
     };
@@ -258,9 +258,10 @@ mod tests {
             ("[]", "c"),
         ] {
             let value = Json::parse(text.as_bytes()).unwrap();
-            let style = Style::of(text, &value).unwrap_or_else(|| panic!("no style for {text}"));
+            let style =
+                JsonStyle::of(text, &value).unwrap_or_else(|| panic!("no style for {text}"));
             assert_eq!(style.code(), code, "{text}");
-            assert_eq!(Style::from_code(code).unwrap().write(&value), text);
+            assert_eq!(JsonStyle::from_code(code).unwrap().write(&value), text);
         }
     }
 
@@ -275,11 +276,11 @@ mod tests {
             "{\"a\":1}\n",
         ] {
             let value = Json::parse(text.as_bytes()).unwrap();
-            assert_eq!(Style::of(text, &value), None, "{text}");
+            assert_eq!(JsonStyle::of(text, &value), None, "{text}");
         }
         for code in ["", "x", "i", "i99", "ca!"] {
             assert!(
-                Style::from_code(code).is_none_or(|style| style.code() != code),
+                JsonStyle::from_code(code).is_none_or(|style| style.code() != code),
                 "{code}"
             );
         }

@@ -36,7 +36,7 @@ mod apply;
 mod codec;
 mod diff;
 pub mod json_text;
-mod sources;
+mod reference_index;
 #[cfg(test)]
 mod tests;
 
@@ -47,26 +47,26 @@ pub use codec::{PatchError, patch_from_json, patch_to_json};
 pub use diff::diff;
 
 use gristmill_schemas::json::Json;
-use json_text::Style;
+use json_text::JsonStyle;
 
 /// What turns one JSON value into another.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Patch<'a> {
     /// The value becomes another.
-    Replace(Template<'a>),
+    Replace(ValueTemplate<'a>),
     /// The string's JSON is written in another style.
-    Restyle(Style),
+    Restyle(JsonStyle),
     /// Members of an object change; each name once.
-    Members(Vec<(Cow<'a, str>, Edit<'a>)>),
+    Members(Vec<(Cow<'a, str>, MemberEdit<'a>)>),
     /// Items of an array change, from the first on; what the steps don't reach stays.
-    Items(Vec<Step<'a>>),
+    Items(Vec<ArrayEdit<'a>>),
 }
 
 /// What becomes of a member.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Edit<'a> {
+pub enum MemberEdit<'a> {
     /// It is there and is this.
-    Set(Template<'a>),
+    Set(ValueTemplate<'a>),
     /// It isn't there.
     Remove,
     /// It is patched.
@@ -75,7 +75,7 @@ pub enum Edit<'a> {
 
 /// What becomes of the next items.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Step<'a> {
+pub enum ArrayEdit<'a> {
     /// So many stay.
     Keep(usize),
     /// So many go.
@@ -83,27 +83,27 @@ pub enum Step<'a> {
     /// The next is patched.
     Change(Patch<'a>),
     /// This stands before the next.
-    Insert(Template<'a>),
+    Insert(ValueTemplate<'a>),
 }
 
 /// A value in which parts of the projection stand by reference.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Template<'a> {
+pub enum ValueTemplate<'a> {
     /// The value itself.
     Literal(Json<'a>),
     /// The value at a JSON pointer.
     At(String),
     /// Pieces of text, put together.
-    Text(Vec<Piece<'a>>),
+    Text(Vec<TextPiece<'a>>),
     /// An array of templates.
-    Array(Vec<Template<'a>>),
+    Array(Vec<ValueTemplate<'a>>),
     /// An object of templates; each name once.
-    Object(Vec<(Cow<'a, str>, Template<'a>)>),
+    Object(Vec<(Cow<'a, str>, ValueTemplate<'a>)>),
 }
 
 /// A piece of text.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Piece<'a> {
+pub enum TextPiece<'a> {
     /// The text itself.
     Literal(Cow<'a, str>),
     /// The bytes from `start` to `end` of the string at a JSON pointer.

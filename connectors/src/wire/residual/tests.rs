@@ -126,7 +126,10 @@ fn a_patch_that_fits_something_else_is_refused_and_never_panics() {
 #[test]
 fn a_patch_that_copies_without_end_is_stopped() {
     let old = Json::Array(vec![Json::Null; 1 << 16]);
-    let bomb = Patch::Replace(Template::Array(vec![Template::At(String::new()); 1 << 10]));
+    let bomb = Patch::Replace(ValueTemplate::Array(vec![
+        ValueTemplate::At(String::new());
+        1 << 10
+    ]));
     assert_eq!(apply(&bomb, &old), Err(ApplyError::TooLarge));
 }
 

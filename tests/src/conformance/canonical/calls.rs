@@ -2,11 +2,11 @@
 //! canonical content.
 
 use gristmill_connectors::wire::adapter::{Adapter, SendHints};
+use gristmill_connectors::wire::body_codec::{read_response, write_request};
 use gristmill_connectors::wire::image::FolderWorkspace;
-use gristmill_connectors::wire::read::{Conversation, ReadContext};
-use gristmill_connectors::wire::transfer::{read_response, write_request};
-use gristmill_connectors::wire::write::{Workspace, WriteOptions};
-use gristmill_connectors::wire::{anthropic as claude, dialect, openrouter as router};
+use gristmill_connectors::wire::message_reader::{Conversation, ReadContext};
+use gristmill_connectors::wire::message_writer::{Workspace, WriteOptions};
+use gristmill_connectors::wire::{anthropic as claude, openrouter as router, registry};
 use gristmill_schemas::json::{Json, Object};
 use gristmill_schemas::message::decode::{Mode, decode_message};
 use gristmill_schemas::message::encode::{Unknowns, encode_blocks};
@@ -31,7 +31,7 @@ pub fn anthropic(input: &Json, target: &Json) -> Checked {
 }
 
 pub fn openai(input: &Json, target: &Json) -> Checked {
-    call(&dialect::OPENAI_CHAT, OPENAI_RESPONSE, input, target)
+    call(&registry::OPENAI_CHAT, OPENAI_RESPONSE, input, target)
 }
 
 pub fn openrouter(input: &Json, target: &Json) -> Checked {

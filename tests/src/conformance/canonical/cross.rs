@@ -1,10 +1,10 @@
 //! A session that moves between providers.
 
 use gristmill_connectors::wire::adapter::Adapter;
-use gristmill_connectors::wire::read::{Conversation, ReadContext};
-use gristmill_connectors::wire::transfer::{read_response, write_request};
-use gristmill_connectors::wire::write::WriteOptions;
-use gristmill_connectors::wire::{anthropic, dialect, openrouter};
+use gristmill_connectors::wire::body_codec::{read_response, write_request};
+use gristmill_connectors::wire::message_reader::{Conversation, ReadContext};
+use gristmill_connectors::wire::message_writer::WriteOptions;
+use gristmill_connectors::wire::{anthropic, openrouter, registry};
 use gristmill_schemas::json::{Json, Object};
 use gristmill_schemas::message::block::ToolResultBlock;
 use gristmill_schemas::message::capability::{Availability, TurnNeeds, reject};
@@ -59,7 +59,7 @@ fn wire_ids(steps: &[Json], target: &Json) -> Checked {
 fn adapter(provider: &str) -> Result<&'static dyn Adapter, String> {
     match provider {
         "anthropic" => Ok(&anthropic::MESSAGES),
-        "openai" => Ok(&dialect::OPENAI_CHAT),
+        "openai" => Ok(&registry::OPENAI_CHAT),
         "openrouter" => Ok(&openrouter::CHAT),
         other => Err(format!("no adapter for {other}")),
     }

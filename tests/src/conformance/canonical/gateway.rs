@@ -1,7 +1,7 @@
 //! A gateway's translation: clients' requests in, clients' bodies out.
 
-use gristmill_connectors::wire::gateway::{self, Inbound, Refusal};
-use gristmill_connectors::wire::read::Conversation;
+use gristmill_connectors::wire::gateway::{self, InboundRequest, InvalidField};
+use gristmill_connectors::wire::message_reader::Conversation;
 use gristmill_schemas::json::{Json, Object};
 use gristmill_schemas::message::decode::{Mode, decode_blocks};
 use gristmill_schemas::message::encode::{Unknowns, encode_blocks};
@@ -36,7 +36,7 @@ fn body_of<'j>(
 }
 
 fn inbound(
-    read: Result<Inbound, Refusal>,
+    read: Result<InboundRequest, InvalidField>,
     target: &Json,
     conversation: &Conversation,
     provider: &str,
@@ -69,7 +69,7 @@ fn inbound(
     Ok(matcher.rows)
 }
 
-fn request_json<'m>(inbound: &'m Inbound<'m>) -> Object<'m> {
+fn request_json<'m>(inbound: &'m InboundRequest<'m>) -> Object<'m> {
     let request: &Request = &inbound.request;
     let text = |text: Option<&'m str>| text.map_or(Json::Null, Json::from);
     let messages = request.messages.iter().map(|message| {

@@ -1,10 +1,10 @@
 //! Streams: a provider's events to canonical events.
 
 use gristmill_connectors::wire::adapter::Adapter;
-use gristmill_connectors::wire::framing::Frame;
-use gristmill_connectors::wire::read::{Conversation, ReadContext};
-use gristmill_connectors::wire::transfer::follow;
-use gristmill_connectors::wire::{anthropic as claude, dialect, openrouter as router};
+use gristmill_connectors::wire::body_codec::decode_stream;
+use gristmill_connectors::wire::framing::StreamFrame;
+use gristmill_connectors::wire::message_reader::{Conversation, ReadContext};
+use gristmill_connectors::wire::{anthropic as claude, openrouter as router, registry};
 use gristmill_schemas::json::Json;
 use gristmill_schemas::message::Timestamp;
 use gristmill_schemas::message::stream::StreamEvent;
@@ -18,7 +18,7 @@ pub fn anthropic(input: &Json, target: &Json) -> Checked {
 }
 
 pub fn openai(input: &Json, target: &Json) -> Checked {
-    stream(&dialect::OPENAI_CHAT, input, target)
+    stream(&registry::OPENAI_CHAT, input, target)
 }
 
 pub fn openrouter(input: &Json, target: &Json) -> Checked {
@@ -35,14 +35,14 @@ fn stream(adapter: &dyn Adapter, input: &Json, target: &Json) -> Checked {
         .ok_or("no events")?;
     let frames = events
         .iter()
-        .map(|data| Frame {
+        .map(|data| StreamFrame {
             event: None,
             data: data.clone(),
         })
         .collect();
     let model = inputs.request()?.model.unwrap_or_default().into_owned();
     let context = ReadContext::at(Timestamp::from_micros(0));
-    let told = follow(adapter, &model, frames, &mut conversation, &context);
+    let told = decode_stream(adapter, &model, frames, &mut conversation, &context);
 
     let mut matcher = Matcher::new(&conversation.ids, adapter.provider());
     let wanted = target

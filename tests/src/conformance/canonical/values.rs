@@ -1,11 +1,11 @@
 //! Prices, ids, estimates, classes: operations with a plain answer.
 
 use gristmill_connectors::wire::adapter::Adapter;
+use gristmill_connectors::wire::body_codec::read_response;
 use gristmill_connectors::wire::error::{classify as class_of, read_error};
 use gristmill_connectors::wire::image::media_type_of_path;
-use gristmill_connectors::wire::read::{Conversation, ReadContext};
-use gristmill_connectors::wire::transfer::read_response;
-use gristmill_connectors::wire::{anthropic, dialect, openrouter};
+use gristmill_connectors::wire::message_reader::{Conversation, ReadContext};
+use gristmill_connectors::wire::{anthropic, openrouter, registry};
 use gristmill_schemas::json::{Json, Object};
 use gristmill_schemas::message::capability::{Availability, Capabilities, TurnNeeds, reject};
 use gristmill_schemas::message::ids::{Thread, session_id, tool_use_id};
@@ -251,7 +251,7 @@ pub fn classify(input: &Json, target: &Json) -> Checked {
         "anthropic" => Some(&anthropic::MESSAGES),
         "openrouter" => Some(&openrouter::CHAT),
         "http" => None,
-        _ => Some(&dialect::OPENAI_CHAT),
+        _ => Some(&registry::OPENAI_CHAT),
     };
     let status = input
         .get("status")
@@ -277,7 +277,7 @@ pub fn usage_openai(input: &Json, target: &Json) -> Checked {
     let body = Json::Object(body);
     let mut conversation = Conversation::new("case");
     let context = ReadContext::at(Timestamp::from_micros(0));
-    let read = read_response(&dialect::OPENAI_CHAT, &body, &mut conversation, &context)
+    let read = read_response(&registry::OPENAI_CHAT, &body, &mut conversation, &context)
         .map_err(|error| error.to_string())?;
     let wanted = target
         .get("warnings")

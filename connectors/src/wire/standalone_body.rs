@@ -9,23 +9,23 @@
 use gristmill_schemas::json::Json;
 
 use super::adapter::Adapter;
-use super::dialect;
+use super::registry;
 
 /// Which half of an exchange a body is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Half {
+pub enum ExchangeSide {
     /// What was asked.
     Request,
     /// What was answered.
     Response,
 }
 
-impl Half {
+impl ExchangeSide {
     /// The member of an exchange line that holds it.
     pub fn member(self) -> &'static str {
         match self {
-            Half::Request => "request",
-            Half::Response => "response",
+            ExchangeSide::Request => "request",
+            ExchangeSide::Response => "response",
         }
     }
 }
@@ -69,13 +69,13 @@ const ANSWER_MEMBERS: [&str; 12] = [
 
 /// What a body that comes alone is, and the adapter that reads it; `None` if it is neither a
 /// request nor a response, or if most of it would be left unread.
-pub fn bare_body(body: &Json) -> Option<(Half, &'static dyn Adapter)> {
+pub fn detect_standalone_body(body: &Json) -> Option<(ExchangeSide, &'static dyn Adapter)> {
     let response =
-        || dialect::detect_response(body).filter(|adapter| is_bare_response(*adapter, body));
-    let request = || dialect::detect_request(body).filter(|_| is_bare_request(body));
+        || registry::detect_response(body).filter(|adapter| is_bare_response(*adapter, body));
+    let request = || registry::detect_request(body).filter(|_| is_bare_request(body));
     response()
-        .map(|adapter| (Half::Response, adapter))
-        .or_else(|| request().map(|adapter| (Half::Request, adapter)))
+        .map(|adapter| (ExchangeSide::Response, adapter))
+        .or_else(|| request().map(|adapter| (ExchangeSide::Request, adapter)))
 }
 
 /// True if `body` is made of what requests are made of.
@@ -141,8 +141,8 @@ fn is_bare_response(adapter: &dyn Adapter, body: &Json) -> bool {
 mod tests {
     use super::*;
 
-    fn bare(text: &str) -> Option<(Half, &'static str)> {
-        bare_body(&Json::parse(text.as_bytes()).unwrap())
+    fn bare(text: &str) -> Option<(ExchangeSide, &'static str)> {
+        detect_standalone_body(&Json::parse(text.as_bytes()).unwrap())
             .map(|(half, adapter)| (half, adapter.key()))
     }
 
@@ -151,23 +151,23 @@ mod tests {
         for (text, expected) in [
             (
                 r#"{"model":"m","input":"hi"}"#,
-                (Half::Request, "openai/responses"),
+                (ExchangeSide::Request, "openai/responses"),
             ),
             (
                 r#"{"messages":[{"role":"user","content":"hi"}]}"#,
-                (Half::Request, "openai/chat"),
+                (ExchangeSide::Request, "openai/chat"),
             ),
             (
                 r#"{"model":"m","messages":[{"role":"user","content":"hi"}],"usage":{"include":true}}"#,
-                (Half::Request, "openai/chat"),
+                (ExchangeSide::Request, "openai/chat"),
             ),
             (
                 r#"{"choices":[{"message":{"role":"assistant"}}],"usage":{}}"#,
-                (Half::Response, "openai/chat"),
+                (ExchangeSide::Response, "openai/chat"),
             ),
             (
                 r#"{"object":"response","output":[]}"#,
-                (Half::Response, "openai/responses"),
+                (ExchangeSide::Response, "openai/responses"),
             ),
         ] {
             assert_eq!(bare(text), Some(expected), "{text}");

@@ -7,7 +7,7 @@ use gristmill_schemas::json::{Json, Object};
 use gristmill_schemas::message::request::RequestTool;
 use gristmill_schemas::message::tool::{SideEffects, ToolDefinition};
 
-use super::{Refusal, refuse};
+use super::{InvalidField, invalid};
 
 /// The path of the member `key` of what stands at `path`; the body itself has none.
 fn at(path: &str, key: &str) -> String {
@@ -19,28 +19,28 @@ fn at(path: &str, key: &str) -> String {
 }
 
 /// The member `key`: a string that isn't empty.
-pub(super) fn name<'j>(json: &'j Json<'j>, key: &str, path: &str) -> Result<&'j str, Refusal> {
+pub(super) fn name<'j>(json: &'j Json<'j>, key: &str, path: &str) -> Result<&'j str, InvalidField> {
     match json.get(key).and_then(Json::as_str) {
         Some(text) if !text.is_empty() => Ok(text),
-        _ => refuse(at(path, key), "is required and must be a non-empty string"),
+        _ => invalid(at(path, key), "is required and must be a non-empty string"),
     }
 }
 
 /// The member `key`: a string, empty where it is absent. Null is no string.
-pub(super) fn text<'j>(json: &'j Json<'j>, key: &str, path: &str) -> Result<&'j str, Refusal> {
+pub(super) fn text<'j>(json: &'j Json<'j>, key: &str, path: &str) -> Result<&'j str, InvalidField> {
     match json.get(key) {
         None => Ok(""),
         Some(Json::String(text)) => Ok(text),
-        Some(_) => refuse(at(path, key), "must be a string"),
+        Some(_) => invalid(at(path, key), "must be a string"),
     }
 }
 
 /// The member `key` of the body: a list, empty where it is absent or null.
-pub(super) fn list<'j>(body: &'j Json<'j>, key: &str) -> Result<&'j [Json<'j>], Refusal> {
+pub(super) fn list<'j>(body: &'j Json<'j>, key: &str) -> Result<&'j [Json<'j>], InvalidField> {
     match body.get(key) {
         None | Some(Json::Null) => Ok(&[]),
         Some(Json::Array(items)) => Ok(items),
-        Some(_) => refuse(key, "must be a list"),
+        Some(_) => invalid(key, "must be a list"),
     }
 }
 
@@ -49,11 +49,11 @@ pub(super) fn object<'j>(
     json: &'j Json<'j>,
     key: &str,
     path: &str,
-) -> Result<Option<&'j Json<'j>>, Refusal> {
+) -> Result<Option<&'j Json<'j>>, InvalidField> {
     match json.get(key) {
         None | Some(Json::Null) => Ok(None),
         Some(object @ Json::Object(_)) => Ok(Some(object)),
-        Some(_) => refuse(at(path, key), "must be an object"),
+        Some(_) => invalid(at(path, key), "must be an object"),
     }
 }
 
@@ -62,20 +62,23 @@ pub(super) fn kind<'j>(
     json: &'j Json<'j>,
     allowed: &[&str],
     path: &str,
-) -> Result<&'j str, Refusal> {
+) -> Result<&'j str, InvalidField> {
     match json.get("type").and_then(Json::as_str) {
         Some(kind) if allowed.contains(&kind) => Ok(kind),
-        Some(kind) => refuse(at(path, "type"), format!("'{kind}' is not supported here")),
-        None => refuse(at(path, "type"), "is required"),
+        Some(kind) => invalid(at(path, "type"), format!("'{kind}' is not supported here")),
+        None => invalid(at(path, "type"), "is required"),
     }
 }
 
 /// The content of a message or result: a list's items, none if it is a string.
-pub(super) fn content<'j>(content: &'j Json<'j>, path: &str) -> Result<&'j [Json<'j>], Refusal> {
+pub(super) fn content<'j>(
+    content: &'j Json<'j>,
+    path: &str,
+) -> Result<&'j [Json<'j>], InvalidField> {
     match content {
         Json::String(_) => Ok(&[]),
         Json::Array(items) => Ok(items),
-        _ => refuse(at(path, "content"), "must be a string or a list"),
+        _ => invalid(at(path, "content"), "must be a string or a list"),
     }
 }
 
@@ -94,11 +97,11 @@ pub(super) fn tool<'j>(
     declared: &'j Json<'j>,
     schema_key: &str,
     path: &str,
-) -> Result<RequestTool<'j>, Refusal> {
+) -> Result<RequestTool<'j>, InvalidField> {
     let input_schema = match declared.get(schema_key) {
         None => any_object(),
         Some(Json::Object(schema)) => schema.reborrow(),
-        Some(_) => return refuse(at(path, schema_key), "must be an object"),
+        Some(_) => return invalid(at(path, schema_key), "must be an object"),
     };
     Ok(RequestTool::Defined(ToolDefinition {
         name: Cow::Borrowed(name(declared, "name", path)?),

@@ -6,15 +6,15 @@ use gristmill_schemas::json::Json;
 use gristmill_schemas::message::request::{StopReason, TokenUsage};
 use gristmill_schemas::message::stream::Assembler;
 
-use super::super::adapter::Follower;
-use super::Reasoning;
+use super::super::adapter::StreamDecoder;
+use super::ReasoningPlacement;
 use super::fold::begins_another;
 use super::read;
 
 /// Follows one stream; only its first choice.
 #[derive(Debug)]
-pub(super) struct Chunks {
-    reasoning: Reasoning,
+pub(super) struct ChatStreamDecoder {
+    reasoning: ReasoningPlacement,
     thinking: Option<usize>,
     text: Option<usize>,
     /// Where the provider's calls are among our blocks: of each number the last call, with its id.
@@ -27,9 +27,9 @@ pub(super) struct Chunks {
     ended: bool,
 }
 
-impl Chunks {
-    pub(super) fn new(reasoning: Reasoning) -> Self {
-        Chunks {
+impl ChatStreamDecoder {
+    pub(super) fn new(reasoning: ReasoningPlacement) -> Self {
+        ChatStreamDecoder {
             reasoning,
             thinking: None,
             text: None,
@@ -104,8 +104,8 @@ impl Chunks {
     }
 }
 
-impl Follower for Chunks {
-    fn event(
+impl StreamDecoder for ChatStreamDecoder {
+    fn decode_event(
         &mut self,
         data: &Json,
         assembler: &mut Assembler,

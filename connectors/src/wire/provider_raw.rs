@@ -1,17 +1,18 @@
-//! What an adapter keeps with a message: its part of `provider_raw`.
+//! The member `provider_raw` of messages, requests and responses: per adapter, what the canonical
+//! model can't hold.
 //!
 //! ```text
 //! "provider_raw": { "openai/chat": {
-//!     "ids":   ["call_1", null],        what the provider calls the calls and results of the message, in their order
-//!     "part":  [0, 2],                  the message is the first of two that were one unit on the wire
-//!     "own":   true,                    its thinking is this provider's, though unsigned
-//!     "p":     …, "g": "Zm9vYg"         the residual of its unit, and a guard: what it was made against
+//!     "ids":   ["call_1", null],        wire ids of the calls and results of the message, in order; null without one
+//!     "part":  [0, 2],                  message 0 of 2 that were one unit on the wire
+//!     "own":   true,                    its unsigned thinking was produced by this provider
+//!     "p":     …, "g": "Zm9vYg"         the residual of its unit, and a digest of the projection it applies to
 //! } }
 //! ```
 //!
-//! Only the adapter of that key reads it. A residual is applied only to the very projection that it
-//! was made against: if the message was changed since, the guard doesn't match, and the residual,
-//! which may hold what was removed, is not used.
+//! Only the adapter with that key reads its entry. A residual is applied only to the projection
+//! that it was computed from: if the message was edited since, the guard doesn't match, and the
+//! residual, which may contain what was removed, isn't used.
 
 use std::sync::LazyLock;
 
@@ -24,21 +25,21 @@ use gristmill_schemas::message::Message;
 
 use super::residual::{Patch, apply, diff, patch_from_json, patch_to_json};
 
-/// So many bytes of a digest guard a residual: enough against mistakes.
+/// Length of a guard in bytes: enough to detect edits, not attacks.
 const GUARD_BYTES: usize = 4;
 
-/// `key`'s part of `raw`.
-pub fn part<'r, 'a>(raw: Option<&'r Object<'a>>, key: &str) -> Option<&'r Object<'a>> {
+/// Returns the entry of the adapter `key` in `raw`.
+pub fn adapter_part<'r, 'a>(raw: Option<&'r Object<'a>>, key: &str) -> Option<&'r Object<'a>> {
     raw?.get(key)?.as_object()
 }
 
-/// `key`'s part of what is kept with `message`.
+/// Returns the entry of the adapter `key` in the `provider_raw` of `message`.
 pub fn message_part<'r, 'a>(message: &'r Message<'a>, key: &str) -> Option<&'r Object<'a>> {
-    part(message.metadata.provider_raw.as_ref(), key)
+    adapter_part(message.metadata.provider_raw.as_ref(), key)
 }
 
-/// Keeps `value` under `name` in `key`'s part of `raw`, which is made if it isn't there.
-pub fn keep<'a>(
+/// Stores `value` under `name` in the entry of the adapter `key`; creates the entry if necessary.
+pub fn set<'a>(
     raw: &mut Option<Object<'a>>,
     key: &'static str,
     name: &'static str,
@@ -53,8 +54,8 @@ pub fn keep<'a>(
     }
 }
 
-/// The provider's ids of the calls and results of `message`, in their order; `None` where it has
-/// none.
+/// Returns the provider's ids of the calls and results of `message`, in their order; `None` for one
+/// without an id.
 pub fn call_ids<'r>(message: &'r Message, key: &str) -> Vec<Option<&'r str>> {
     let ids = message_part(message, key)
         .and_then(|part| part.get("ids"))
@@ -62,8 +63,8 @@ pub fn call_ids<'r>(message: &'r Message, key: &str) -> Vec<Option<&'r str>> {
     ids.unwrap_or_default().iter().map(Json::as_str).collect()
 }
 
-/// Which part of how many the message is of its unit.
-pub fn part_of_unit(message: &Message, key: &str) -> Option<(usize, usize)> {
+/// Returns the index of the message in its unit and the number of messages of that unit, if stored.
+pub fn unit_part(message: &Message, key: &str) -> Option<(usize, usize)> {
     let pair = message_part(message, key)?.get("part")?.as_array()?;
     match pair {
         [index, count] => Some((
@@ -74,26 +75,26 @@ pub fn part_of_unit(message: &Message, key: &str) -> Option<(usize, usize)> {
     }
 }
 
-/// True if the message's unsigned thinking is this adapter's own.
-pub fn is_own(message: &Message, key: &str) -> bool {
+/// Returns true if the unsigned thinking of the message was produced by this adapter's provider.
+pub fn has_own_thinking(message: &Message, key: &str) -> bool {
     message_part(message, key)
         .and_then(|part| part.get("own"))
         .and_then(Json::as_bool)
         == Some(true)
 }
 
-/// Why a residual isn't applied.
+/// Why a residual can't be applied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Unapplied {
-    /// What it belongs to was changed since.
+pub enum ResidualError {
+    /// The message or envelope was edited after the residual was computed.
     Stale,
-    /// It isn't one.
+    /// The stored value isn't a residual.
     Malformed,
 }
 
-/// The residual between `projection` and `original` as members for an adapter's part; `None` if
-/// they are identical.
-pub fn residual<'b>(
+/// Returns the residual between `projection` and `original` as members of an adapter's entry, or
+/// `None` if they are identical.
+pub fn encode_residual<'b>(
     projection: &Json,
     original: &Json<'b>,
 ) -> Option<[(&'static str, Json<'b>); 2]> {
@@ -104,29 +105,30 @@ pub fn residual<'b>(
     ])
 }
 
-/// What the residual in `part` makes of `projection`; the projection itself if there is none.
+/// Applies the residual in `part` to `projection`; returns the projection unchanged if there is
+/// none.
 ///
 /// # Errors
-/// The projection, and why the residual isn't applied.
-pub fn restore<'m>(
+/// Returns the projection and the reason if the residual can't be applied.
+pub fn apply_residual<'m>(
     projection: Json<'m>,
     part: Option<&'m Object<'m>>,
-) -> Result<Json<'m>, (Json<'m>, Unapplied)> {
+) -> Result<Json<'m>, (Json<'m>, ResidualError)> {
     let Some(patch) = part.and_then(|part| part.get("p")) else {
         return Ok(projection);
     };
     if part.and_then(|part| part.get("g")).and_then(Json::as_str)
         != Some(guard(&projection).as_str())
     {
-        return Err((projection, Unapplied::Stale));
+        return Err((projection, ResidualError::Stale));
     }
     let restored = patch_from_json(patch)
         .ok()
         .and_then(|patch| apply(&patch, &projection).ok());
-    restored.ok_or((projection, Unapplied::Malformed))
+    restored.ok_or((projection, ResidualError::Malformed))
 }
 
-/// A short digest of a projection.
+/// Returns a short digest of a projection.
 fn guard(projection: &Json) -> String {
     static KEY: LazyLock<ContextKey> =
         LazyLock::new(|| hash_derive_key_context("gristmill residual guard v1"));

@@ -1,35 +1,35 @@
-//! Small looks into JSON objects that every adapter takes.
+//! Accessors and merge operations for JSON objects that all adapters share.
 
 use std::borrow::Cow;
 
 use gristmill_schemas::json::{Json, Object};
 
-/// The member `key`, if it is a string.
+/// Returns the member `key` if it is a string.
 pub fn text<'j>(json: &'j Json<'_>, key: &str) -> Option<Cow<'j, str>> {
     json.get(key).and_then(Json::as_str).map(Cow::Borrowed)
 }
 
-/// The member `key`, if it is there and isn't null.
+/// Returns the member `key` if it exists and isn't null.
 pub fn present<'j, 'a>(json: &'j Json<'a>, key: &str) -> Option<&'j Json<'a>> {
     json.get(key).filter(|value| !value.is_null())
 }
 
-/// The first of two spellings of a member that is there and isn't null.
+/// Returns the first of two spellings of a member that exists and isn't null.
 pub fn either<'j, 'a>(json: &'j Json<'a>, keys: [&str; 2]) -> Option<&'j Json<'a>> {
     keys.iter().find_map(|key| present(json, key))
 }
 
-/// The member `key` as a count; nothing, null and anything else count as 0.
+/// Returns the member `key` as a count; 0 if it isn't an unsigned integer.
 pub fn count(json: &Json, key: &str) -> u64 {
     json.get(key).and_then(Json::as_u64).unwrap_or(0)
 }
 
-/// The items of the list `key`; no items if it is no list.
+/// Returns the items of the list `key`; no items if it isn't a list.
 pub fn items<'j, 'a>(json: &'j Json<'a>, key: &str) -> &'j [Json<'a>] {
     json.get(key).and_then(Json::as_array).unwrap_or_default()
 }
 
-/// The texts at `key` of those items that have one, put together; `None` if none has.
+/// Returns the concatenated strings at `key` of all items, or `None` if no item has one.
 pub fn joined<'j>(items: &'j [Json<'_>], key: &str) -> Option<Cow<'j, str>> {
     let texts = items.iter().filter_map(|item| text(item, key));
     texts.reduce(|mut whole, piece| {
@@ -38,7 +38,7 @@ pub fn joined<'j>(items: &'j [Json<'_>], key: &str) -> Option<Cow<'j, str>> {
     })
 }
 
-/// The strings of a list.
+/// Returns the strings of a list, without its other items.
 pub fn strings<'j>(json: Option<&'j Json<'_>>) -> Vec<Cow<'j, str>> {
     json.and_then(Json::as_array)
         .unwrap_or_default()
@@ -48,30 +48,30 @@ pub fn strings<'j>(json: Option<&'j Json<'_>>) -> Vec<Cow<'j, str>> {
         .collect()
 }
 
-/// An object of one member.
+/// Returns an object with one member.
 pub fn object<'m>(key: &'static str, value: impl Into<Json<'m>>) -> Object<'m> {
     let mut object = Object::new();
     object.insert(key, value);
     object
 }
 
-/// Lays `more` over `into`: what says something replaces, null replaces nothing, objects are laid
-/// over member by member.
-pub fn settle<'f>(into: &mut Object<'f>, key: Cow<'f, str>, value: Json<'f>) {
+/// Sets the member `key` of `into` to `value`. A null doesn't replace another value, and objects
+/// are merged member by member.
+pub fn merge_member<'f>(into: &mut Object<'f>, key: Cow<'f, str>, value: Json<'f>) {
     match (into.get_mut(&key), value) {
         (Some(known), Json::Null) if !known.is_null() => {}
         (Some(Json::Object(known)), Json::Object(more)) => {
             more.into_iter()
-                .for_each(|(key, value)| settle(known, key, value));
+                .for_each(|(key, value)| merge_member(known, key, value));
         }
         (_, value) => _ = into.insert(key, value),
     }
 }
 
-/// Adds text to the text that stands at `key`; anything else settles.
+/// Appends a string to the string at `key`; other values are merged by [`merge_member`].
 pub fn append_text<'f>(into: &mut Object<'f>, key: &'static str, value: Json<'f>) {
     match (into.get_mut(key), value) {
         (Some(Json::String(text)), Json::String(piece)) => text.to_mut().push_str(&piece),
-        (_, value) => settle(into, Cow::Borrowed(key), value),
+        (_, value) => merge_member(into, Cow::Borrowed(key), value),
     }
 }

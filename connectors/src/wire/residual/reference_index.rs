@@ -9,7 +9,7 @@ use gristmill_schemas::json::Json;
 use memchr::memmem::Finder;
 use rustc_hash::{FxHashMap, FxHasher};
 
-use super::{Piece, Template};
+use super::{TextPiece, ValueTemplate};
 
 /// Texts shorter than this are stored rather than referred to: a reference costs about as much.
 const SHORTEST_REFERENCE_BYTES: usize = 24;
@@ -17,16 +17,16 @@ const SHORTEST_REFERENCE_BYTES: usize = 24;
 const SEARCH_LIMIT_BYTES: usize = 8 << 20;
 
 /// The strings, arrays and objects of one projection, by value.
-pub(super) struct Sources<'a> {
+pub(super) struct ReferenceIndex<'a> {
     /// Those that are worth a reference, by their hashes.
     known: FxHashMap<u64, (String, &'a Json<'a>)>,
     long_strings: Vec<(String, &'a str)>,
     search_budget_bytes: usize,
 }
 
-impl<'a> Sources<'a> {
+impl<'a> ReferenceIndex<'a> {
     pub(super) fn of(root: &'a Json<'a>) -> Self {
-        let mut sources = Sources {
+        let mut sources = ReferenceIndex {
             known: FxHashMap::default(),
             long_strings: Vec::new(),
             search_budget_bytes: SEARCH_LIMIT_BYTES,
@@ -60,14 +60,14 @@ impl<'a> Sources<'a> {
     }
 
     /// `json` as a template that refers to the projection wherever that is shorter.
-    pub(super) fn template<'b>(&mut self, json: &Json<'b>) -> Template<'b> {
+    pub(super) fn template<'b>(&mut self, json: &Json<'b>) -> ValueTemplate<'b> {
         match json {
             Json::String(text) => self.text(text, None),
             Json::Array(items) => match self.tree(json) {
                 Some(template) => template,
                 None => collapse(
                     json,
-                    Template::Array(items.iter().map(|item| self.template(item)).collect()),
+                    ValueTemplate::Array(items.iter().map(|item| self.template(item)).collect()),
                 ),
             },
             Json::Object(object) => match self.tree(json) {
@@ -77,14 +77,14 @@ impl<'a> Sources<'a> {
                         .members()
                         .iter()
                         .map(|(key, value)| (key.clone(), self.template(value)));
-                    collapse(json, Template::Object(members.collect()))
+                    collapse(json, ValueTemplate::Object(members.collect()))
                 }
             },
-            scalar => Template::Literal(scalar.clone()),
+            scalar => ValueTemplate::Literal(scalar.clone()),
         }
     }
 
-    fn tree<'b>(&self, json: &Json) -> Option<Template<'b>> {
+    fn tree<'b>(&self, json: &Json) -> Option<ValueTemplate<'b>> {
         let (hash, size) = hash_of(json);
         if size < SHORTEST_REFERENCE_BYTES {
             None
@@ -94,9 +94,9 @@ impl<'a> Sources<'a> {
     }
 
     /// A reference to what is known by `hash`, if it `is_it` indeed.
-    fn at<'b>(&self, hash: u64, is_it: impl FnOnce(&Json) -> bool) -> Option<Template<'b>> {
+    fn at<'b>(&self, hash: u64, is_it: impl FnOnce(&Json) -> bool) -> Option<ValueTemplate<'b>> {
         let (pointer, found) = self.known.get(&hash)?;
-        is_it(found).then(|| Template::At(pointer.clone()))
+        is_it(found).then(|| ValueTemplate::At(pointer.clone()))
     }
 
     /// `text` as a template; `old` is the string that stood in its place, with its pointer.
@@ -104,8 +104,8 @@ impl<'a> Sources<'a> {
         &mut self,
         text: &Cow<'b, str>,
         old: Option<(&str, &str)>,
-    ) -> Template<'b> {
-        let literal = || Template::Literal(Json::String(text.clone()));
+    ) -> ValueTemplate<'b> {
+        let literal = || ValueTemplate::Literal(Json::String(text.clone()));
         if text.len() < SHORTEST_REFERENCE_BYTES {
             return literal();
         }
@@ -118,7 +118,7 @@ impl<'a> Sources<'a> {
     }
 
     /// `text` as a piece of a longer string of the projection.
-    fn slice<'b>(&mut self, text: &str) -> Option<Template<'b>> {
+    fn slice<'b>(&mut self, text: &str) -> Option<ValueTemplate<'b>> {
         // Getting ready to search takes about as long as searching, so it is done once for all.
         let sought = LazyCell::new(|| Finder::new(text));
         for (pointer, long) in self
@@ -128,7 +128,7 @@ impl<'a> Sources<'a> {
         {
             self.search_budget_bytes = self.search_budget_bytes.checked_sub(long.len())?;
             if let Some(start) = sought.find(long.as_bytes()) {
-                return Some(Template::Text(vec![slice(
+                return Some(ValueTemplate::Text(vec![slice(
                     pointer,
                     start,
                     start + text.len(),
@@ -140,22 +140,22 @@ impl<'a> Sources<'a> {
 }
 
 /// A template without references is the value itself.
-fn collapse<'b>(json: &Json<'b>, template: Template<'b>) -> Template<'b> {
-    let plain = |template: &Template| matches!(template, Template::Literal(_));
+fn collapse<'b>(json: &Json<'b>, template: ValueTemplate<'b>) -> ValueTemplate<'b> {
+    let plain = |template: &ValueTemplate| matches!(template, ValueTemplate::Literal(_));
     let all_plain = match &template {
-        Template::Array(items) => items.iter().all(plain),
-        Template::Object(members) => members.iter().all(|(_, value)| plain(value)),
+        ValueTemplate::Array(items) => items.iter().all(plain),
+        ValueTemplate::Object(members) => members.iter().all(|(_, value)| plain(value)),
         _ => false,
     };
     if all_plain {
-        Template::Literal(json.clone())
+        ValueTemplate::Literal(json.clone())
     } else {
         template
     }
 }
 
 /// `new` as the start and the end of `old` with something else between.
-fn splice<'b>(pointer: &str, old: &str, new: &str) -> Option<Template<'b>> {
+fn splice<'b>(pointer: &str, old: &str, new: &str) -> Option<ValueTemplate<'b>> {
     let same = |(left, right): &(char, char)| left == right;
     let head: usize = old
         .chars()
@@ -178,16 +178,16 @@ fn splice<'b>(pointer: &str, old: &str, new: &str) -> Option<Template<'b>> {
         pieces.push(slice(pointer, 0, head));
     }
     if !middle.is_empty() {
-        pieces.push(Piece::Literal(Cow::Owned(middle.to_owned())));
+        pieces.push(TextPiece::Literal(Cow::Owned(middle.to_owned())));
     }
     if tail > 0 {
         pieces.push(slice(pointer, old.len() - tail, old.len()));
     }
-    Some(Template::Text(pieces))
+    Some(ValueTemplate::Text(pieces))
 }
 
-fn slice<'b>(pointer: &str, start: usize, end: usize) -> Piece<'b> {
-    Piece::Slice {
+fn slice<'b>(pointer: &str, start: usize, end: usize) -> TextPiece<'b> {
+    TextPiece::Slice {
         pointer: pointer.to_owned(),
         start,
         end,
@@ -195,21 +195,21 @@ fn slice<'b>(pointer: &str, start: usize, end: usize) -> Piece<'b> {
 }
 
 /// Appends one step to a JSON pointer (RFC 6901).
-pub(super) fn push_token(pointer: &mut String, token: Token) {
+pub(super) fn push_token(pointer: &mut String, token: PointerToken) {
     pointer.push('/');
     match token {
         // Nothing fails that is written to a string.
-        Token::Index(index) => _ = write!(pointer, "{index}"),
-        Token::Key(key) if !key.bytes().any(|byte| matches!(byte, b'~' | b'/')) => {
+        PointerToken::Index(index) => _ = write!(pointer, "{index}"),
+        PointerToken::Key(key) if !key.bytes().any(|byte| matches!(byte, b'~' | b'/')) => {
             pointer.push_str(key)
         }
-        Token::Key(key) => pointer.push_str(&key.replace('~', "~0").replace('/', "~1")),
+        PointerToken::Key(key) => pointer.push_str(&key.replace('~', "~0").replace('/', "~1")),
     }
 }
 
 /// One step of a pointer.
 #[derive(Clone, Copy)]
-pub(super) enum Token<'t> {
+pub(super) enum PointerToken<'t> {
     Index(usize),
     Key(&'t str),
 }
@@ -221,7 +221,7 @@ fn hash_of(json: &Json) -> (u64, usize) {
 /// A hash that is equal for identical trees, and about how long the tree's JSON is.
 fn tree_hash<'a>(
     json: &'a Json<'a>,
-    mut child: impl FnMut(Token<'a>, &'a Json<'a>) -> (u64, usize),
+    mut child: impl FnMut(PointerToken<'a>, &'a Json<'a>) -> (u64, usize),
 ) -> (u64, usize) {
     let mut size = 2;
     let hash = match json {
@@ -237,7 +237,7 @@ fn tree_hash<'a>(
         }
         Json::Array(items) => {
             let hashes = items.iter().enumerate().map(|(index, item)| {
-                let (hash, length) = child(Token::Index(index), item);
+                let (hash, length) = child(PointerToken::Index(index), item);
                 size += length;
                 hash
             });
@@ -246,7 +246,7 @@ fn tree_hash<'a>(
         Json::Object(object) => {
             // The order of members doesn't count, so their hashes are summed.
             let members = object.iter().map(|(key, value)| {
-                let (hash, length) = child(Token::Key(key), value);
+                let (hash, length) = child(PointerToken::Key(key), value);
                 size += length + key.len() + 3;
                 text_hash(hash, key)
             });

@@ -7,10 +7,10 @@ use gristmill_schemas::json::Json;
 
 use super::adapter::Adapter;
 use super::exchange::{Exchange, ResponseBody};
-use super::openai_chat::{Dialect, OpenAiChat, Reasoning};
+use super::openai_chat::{ChatDialect, OpenAiChat, ReasoningPlacement};
 use super::openai_responses::OpenAiResponses;
-use super::provider::canonical;
-use super::usual::Usual;
+use super::provider_detection::canonical_provider;
+use super::response_defaults::ResponseDefaults;
 use super::{anthropic, bedrock_converse, gemini, ollama, openrouter};
 
 /// Adapters with a dialect of their own.
@@ -26,13 +26,13 @@ static OWN: [&dyn Adapter; 8] = [
 ];
 
 /// OpenAI's chat endpoint.
-pub static OPENAI_CHAT: OpenAiChat = OpenAiChat::new(Dialect {
+pub static OPENAI_CHAT: OpenAiChat = OpenAiChat::new(ChatDialect {
     key: "openai/chat",
-    reasoning: Reasoning::Foreign,
+    reasoning: ReasoningPlacement::Foreign,
     max_tokens: "max_completion_tokens",
     numbered_calls: false,
     short_call_ids: false,
-    usual: Usual::new(
+    response_defaults: ResponseDefaults::new(
         r#"{"service_tier":"default","system_fingerprint":null,"choices":[{"logprobs":null}],"usage":{"prompt_tokens_details":{"audio_tokens":0},
         "completion_tokens_details":{"reasoning_tokens":0,"audio_tokens":0,"accepted_prediction_tokens":0,"rejected_prediction_tokens":0}}}"#,
     ),
@@ -40,13 +40,13 @@ pub static OPENAI_CHAT: OpenAiChat = OpenAiChat::new(Dialect {
 });
 
 /// The same on Azure, which filters content and says so.
-static AZURE_CHAT: OpenAiChat = OpenAiChat::new(Dialect {
+static AZURE_CHAT: OpenAiChat = OpenAiChat::new(ChatDialect {
     key: "azure/chat",
     reasoning: CONTENT,
     max_tokens: "max_completion_tokens",
     numbered_calls: false,
     short_call_ids: false,
-    usual: Usual::new(
+    response_defaults: ResponseDefaults::new(
         r#"{"service_tier":"default","system_fingerprint":null,"choices":[{"logprobs":null,"content_filter_results":{
         "hate":{"filtered":false,"severity":"safe"},"self_harm":{"filtered":false,"severity":"safe"},"sexual":{"filtered":false,"severity":"safe"},
         "violence":{"filtered":false,"severity":"safe"},"protected_material_code":{"filtered":false,"detected":false},
@@ -58,13 +58,13 @@ static AZURE_CHAT: OpenAiChat = OpenAiChat::new(Dialect {
 });
 
 /// Mistral, whose thoughts are parts of the content and whose ids of calls are short.
-static MISTRAL_CHAT: OpenAiChat = OpenAiChat::new(Dialect {
+static MISTRAL_CHAT: OpenAiChat = OpenAiChat::new(ChatDialect {
     key: "mistral/chat",
-    reasoning: Reasoning::Parts,
+    reasoning: ReasoningPlacement::Parts,
     max_tokens: "max_tokens",
     numbered_calls: true,
     short_call_ids: true,
-    usual: Usual::new(BARE),
+    response_defaults: ResponseDefaults::new(BARE),
     extras: None,
 });
 
@@ -106,9 +106,9 @@ const WRITER: &str = r#"{"service_tier":null,"choices":[{"logprobs":null,"trace_
     "completion_tokens_details":null}}"#;
 
 /// Thinking in `reasoning_content`.
-const CONTENT: Reasoning = Reasoning::Text("reasoning_content");
+const CONTENT: ReasoningPlacement = ReasoningPlacement::Text("reasoning_content");
 /// Thinking in `reasoning`.
-const PLAIN: Reasoning = Reasoning::Text("reasoning");
+const PLAIN: ReasoningPlacement = ReasoningPlacement::Text("reasoning");
 
 /// Endpoints that speak OpenAI's chat dialect: where their thinking stands, whether calls are
 /// numbered, and what their answers usually carry.
@@ -131,9 +131,19 @@ static CHAT: [OpenAiChat; 25] = [
     chat("perplexity/chat", CONTENT, false, BARE),
     chat("sambanova/chat", CONTENT, false, LOGPROBS),
     chat("siliconflow/chat", CONTENT, false, BARE),
-    chat("snowflake/chat", Reasoning::Details, false, SNOWFLAKE),
+    chat(
+        "snowflake/chat",
+        ReasoningPlacement::Details,
+        false,
+        SNOWFLAKE,
+    ),
     chat("together/chat", PLAIN, true, LOGPROBS),
-    chat("vercel-gateway/chat", Reasoning::Details, false, VERCEL),
+    chat(
+        "vercel-gateway/chat",
+        ReasoningPlacement::Details,
+        false,
+        VERCEL,
+    ),
     chat("vllm/chat", CONTENT, false, VLLM),
     chat("writer/chat", CONTENT, true, WRITER),
     chat("xai/chat", CONTENT, false, XAI),
@@ -142,17 +152,17 @@ static CHAT: [OpenAiChat; 25] = [
 
 const fn chat(
     key: &'static str,
-    reasoning: Reasoning,
+    reasoning: ReasoningPlacement,
     numbered_calls: bool,
-    usual: &'static str,
+    response_defaults: &'static str,
 ) -> OpenAiChat {
-    OpenAiChat::new(Dialect {
+    OpenAiChat::new(ChatDialect {
         key,
         reasoning,
         max_tokens: "max_tokens",
         numbered_calls,
         short_call_ids: false,
-        usual: Usual::new(usual),
+        response_defaults: ResponseDefaults::new(response_defaults),
         extras: None,
     })
 }
@@ -197,7 +207,7 @@ const NO_CONVERSATIONS: [&str; 4] = ["embeddings", "embed", "speech", "moderatio
 /// that they fit, of the same provider, of an endpoint of the same name, or of any. `None` if no
 /// adapter reads it: then it is kept whole.
 pub fn for_exchange(exchange: &Exchange) -> Option<&'static dyn Adapter> {
-    let provider = canonical(&exchange.provider);
+    let provider = canonical_provider(&exchange.provider);
     let own = find(provider, &exchange.endpoint);
     if NO_CONVERSATIONS
         .iter()
@@ -210,10 +220,16 @@ pub fn for_exchange(exchange: &Exchange) -> Option<&'static dyn Adapter> {
         Some((_, endpoint)) if endpoint == exchange.endpoint => 1,
         _ => 2,
     };
-    let own_fits = own.filter(|adapter| fits(*adapter, exchange, Trust::Full));
+    let own_fits = own.filter(|adapter| fits(*adapter, exchange, MatchPolicy::Full));
     // Rank by rank, so that no stream is folded for an adapter that couldn't be chosen.
     let others = || {
-        let trust = |of: usize| if of == 1 { Trust::Errors } else { Trust::None };
+        let trust = |of: usize| {
+            if of == 1 {
+                MatchPolicy::Errors
+            } else {
+                MatchPolicy::None
+            }
+        };
         let fits = |of: usize| {
             fallbacks()
                 .filter(|adapter| rank(adapter) == of)
@@ -226,7 +242,7 @@ pub fn for_exchange(exchange: &Exchange) -> Option<&'static dyn Adapter> {
 
 /// What is taken to be of a dialect because of the company that it keeps.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Trust {
+enum MatchPolicy {
     /// Nothing: every body must have the dialect's form.
     None,
     /// Errors that answer a request of its form.
@@ -253,20 +269,22 @@ fn fallbacks() -> impl Iterator<Item = &'static dyn Adapter> {
 }
 
 /// True if every body of the exchange is of the adapter's dialect.
-fn fits(adapter: &dyn Adapter, exchange: &Exchange, trust: Trust) -> bool {
+fn fits(adapter: &dyn Adapter, exchange: &Exchange, trust: MatchPolicy) -> bool {
     let request = exchange.request.map(|body| adapter.is_request(body));
     // Before its response is looked at: a stream is dear to fold.
     if request == Some(false) {
         return false;
     }
     let answers = |body: &Json| {
-        let failed = request == Some(true) && trust != Trust::None;
+        let failed = request == Some(true) && trust != MatchPolicy::None;
         adapter.is_response(body) || (failed && adapter.errors().read(body).is_some())
     };
     let response = match &exchange.response {
         ResponseBody::None => None,
         ResponseBody::Json(body) => Some(answers(body)),
-        ResponseBody::Stream(_) if request == Some(true) && trust == Trust::Full => Some(true),
+        ResponseBody::Stream(_) if request == Some(true) && trust == MatchPolicy::Full => {
+            Some(true)
+        }
         ResponseBody::Stream(_) => exchange
             .folded(adapter)
             .map(|fold| answers(&fold.folded.body)),

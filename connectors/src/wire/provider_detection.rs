@@ -6,7 +6,7 @@
 
 use gristmill_schemas::json::Json;
 
-use super::members::items;
+use super::json_access::items;
 
 /// Names that recorders give to an endpoint whose provider they don't know.
 const GENERIC: [&str; 8] = [
@@ -149,22 +149,30 @@ const PATHS: [(&str, &str); 11] = [
 
 /// Members of bodies that only one provider's have: where they stand, their name, and whose they
 /// are.
-const MEMBERS: [(Body, &str, &str); 10] = [
-    (Body::Request, "venice_parameters", "venice"),
-    (Body::Response, "venice_parameters", "venice"),
-    (Body::Response, "x_groq", "groq"),
-    (Body::Response, "prompt_filter_results", "azure"),
-    (Body::Response, "copilot_references", "github-copilot"),
-    (Body::Response, "copilot_usage", "github-copilot"),
-    (Body::Usage, "cost_in_usd_ticks", "xai"),
-    (Body::Usage, "num_sources_used", "xai"),
-    (Body::Usage, "prompt_cache_miss_tokens", "deepseek"),
-    (Body::Choice, "content_filter_results", "azure"),
+const MEMBERS: [(MemberLocation, &str, &str); 10] = [
+    (MemberLocation::Request, "venice_parameters", "venice"),
+    (MemberLocation::Response, "venice_parameters", "venice"),
+    (MemberLocation::Response, "x_groq", "groq"),
+    (MemberLocation::Response, "prompt_filter_results", "azure"),
+    (
+        MemberLocation::Response,
+        "copilot_references",
+        "github-copilot",
+    ),
+    (MemberLocation::Response, "copilot_usage", "github-copilot"),
+    (MemberLocation::Usage, "cost_in_usd_ticks", "xai"),
+    (MemberLocation::Usage, "num_sources_used", "xai"),
+    (
+        MemberLocation::Usage,
+        "prompt_cache_miss_tokens",
+        "deepseek",
+    ),
+    (MemberLocation::Choice, "content_filter_results", "azure"),
 ];
 
 /// Where a member stands.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Body {
+enum MemberLocation {
     Request,
     Response,
     /// `usage` of a response.
@@ -174,7 +182,7 @@ enum Body {
 }
 
 /// The provider's key for one of its names.
-pub fn canonical(name: &str) -> &str {
+pub fn canonical_provider(name: &str) -> &str {
     ALIASES
         .iter()
         .find(|(alias, _)| *alias == name)
@@ -182,14 +190,14 @@ pub fn canonical(name: &str) -> &str {
 }
 
 /// The provider that a recorder's `name` tells; `None` for names of no provider, and for hosts.
-pub fn of_name(name: &str) -> Option<&str> {
+pub fn provider_from_name(name: &str) -> Option<&str> {
     let is_name = !GENERIC.contains(&name) && !name.contains(['.', ':', '/', ' ']);
     let known = || ALIASES.iter().any(|(alias, _)| *alias == name);
-    (is_name || known()).then(|| canonical(name))
+    (is_name || known()).then(|| canonical_provider(name))
 }
 
 /// The provider of an address: its host, with the port if it has one, and its path.
-pub fn of_address(host: &str, path: &str) -> Option<&'static str> {
+pub fn provider_from_address(host: &str, path: &str) -> Option<&'static str> {
     // A port is the end of a host, or another port.
     let is_host = |known: &str| {
         if known.starts_with(':') {
@@ -204,15 +212,18 @@ pub fn of_address(host: &str, path: &str) -> Option<&'static str> {
 }
 
 /// The provider of bodies that have what only its have.
-pub fn of_bodies(request: Option<&Json>, response: Option<&Json>) -> Option<&'static str> {
+pub fn provider_from_bodies(
+    request: Option<&Json>,
+    response: Option<&Json>,
+) -> Option<&'static str> {
     let has = |body: Option<&Json>, key: &str| body.and_then(|body| body.get(key)).is_some();
     let usage = response.and_then(|response| response.get("usage"));
     let choice = response.and_then(|response| items(response, "choices").first());
     let member = MEMBERS.iter().find(|(place, key, _)| match place {
-        Body::Request => has(request, key),
-        Body::Response => has(response, key),
-        Body::Usage => has(usage, key),
-        Body::Choice => has(choice, key),
+        MemberLocation::Request => has(request, key),
+        MemberLocation::Response => has(response, key),
+        MemberLocation::Usage => has(usage, key),
+        MemberLocation::Choice => has(choice, key),
     });
     let fingerprint = || {
         response?
@@ -241,12 +252,12 @@ pub fn host_of(url: &str) -> &str {
 }
 
 /// Provider and endpoint by address; `base` is the host of addresses that have none.
-pub fn place_of_url(base: &str, url: &str) -> (String, String) {
+pub fn endpoint_from_url(base: &str, url: &str) -> (String, String) {
     let host = Some(host_of(url))
         .filter(|host| !host.is_empty())
         .unwrap_or(base);
     let path = path_of(url);
-    let provider = of_address(host, path);
+    let provider = provider_from_address(host, path);
     let endpoint = PATHS
         .iter()
         .find(|(end, _)| path.ends_with(end))
@@ -342,7 +353,7 @@ mod tests {
                 ("vertex", "chat"),
             ),
         ] {
-            let (provider, endpoint) = place_of_url("", url);
+            let (provider, endpoint) = endpoint_from_url("", url);
             assert_eq!((provider.as_str(), endpoint.as_str()), expected, "{url}");
         }
     }
@@ -369,7 +380,7 @@ mod tests {
             None,
             None,
         ];
-        assert_eq!(told.map(of_name), expected);
+        assert_eq!(told.map(provider_from_name), expected);
     }
 
     #[test]
@@ -395,7 +406,7 @@ mod tests {
         ] {
             let json = |text: &'static str| Json::parse(text.as_bytes()).unwrap();
             assert_eq!(
-                of_bodies(Some(&json(request)), Some(&json(response))),
+                provider_from_bodies(Some(&json(request)), Some(&json(response))),
                 expected,
                 "{response}"
             );
@@ -404,7 +415,7 @@ mod tests {
 
     #[test]
     fn every_adapter_is_spelled_as_the_table_has_it() {
-        let adapters: Vec<&str> = super::super::dialect::adapters()
+        let adapters: Vec<&str> = super::super::registry::adapters()
             .map(|adapter| adapter.provider())
             .collect();
         for (alias, provider) in ALIASES {

@@ -1,4 +1,5 @@
-//! What the frame does for an adapter that writes: units, ids of calls, drops.
+//! The services that an adapter uses while it writes a body: units, wire ids of calls, files of a
+//! workspace, and the list of dropped blocks.
 
 use std::fmt;
 use std::ops::Range;
@@ -11,27 +12,27 @@ use gristmill_schemas::message::tool_ids::ToolIdMap;
 use gristmill_schemas::message::{ContentBlock, Message, Role};
 
 use super::adapter::Adapter;
-use super::raw;
+use super::provider_raw;
 
-/// Files that a message may refer to. The only way out of a pure adapter.
+/// Access to the files that messages refer to: the only I/O of adapters.
 pub trait Workspace {
-    /// The bytes of the file at a path relative to the workspace; `None` if it isn't there, lies
-    /// outside, or is too large.
+    /// Returns the bytes of the file at a path relative to the workspace, or `None` if it doesn't
+    /// exist, is outside the workspace, or is too large.
     fn read(&self, path: &str) -> Option<Vec<u8>>;
 }
 
-/// A block that was not written: one WARN line (§7.3).
+/// A block that was not written; reported as one WARN line (§7.3).
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Drop {
-    /// The session.
+pub struct DroppedBlock {
+    /// The id of the session.
     pub session_id: String,
-    /// The message.
+    /// The id of the message.
     pub message_id: String,
     /// The block's type; `provider_raw` for a residual.
     pub block_type: String,
-    /// The adapter that couldn't write it.
+    /// The key of the adapter.
     pub adapter: &'static str,
-    /// Why.
+    /// The reason.
     pub reason: DropReason,
 }
 
@@ -40,41 +41,39 @@ pub struct Drop {
 pub enum DropReason {
     /// The dialect has no form for it.
     NotRepresentable,
-    /// It is a thought that another provider made, or that nobody signed.
+    /// Thinking of another provider, or without a signature.
     ForeignThinking,
-    /// It is in another provider's words.
+    /// An unknown block of another adapter.
     ForeignBlock,
-    /// There is no workspace to read the file from, or the file can't be read.
+    /// There is no workspace, or the file can't be read from it.
     FileUnavailable,
-    /// An image inside a tool's result; a note stands in its place.
+    /// An image in a tool result, replaced by a note.
     ImageInResult,
-    /// The residual was made against another version of the message.
+    /// The residual was computed from another version of the message.
     StaleResidual,
-    /// The residual isn't one.
+    /// The stored value isn't a residual.
     MalformedResidual,
 }
 
 impl DropReason {
-    /// The reason, for people.
+    /// Returns the reason as text for people.
     pub fn as_str(self) -> &'static str {
         match self {
             DropReason::NotRepresentable => "not representable on this wire",
             DropReason::ForeignThinking => "thinking of another provider, or unsigned",
-            DropReason::ForeignBlock => "block in another provider's form",
+            DropReason::ForeignBlock => "block in the format of another provider",
             DropReason::FileUnavailable => "file can't be read from the workspace",
-            DropReason::ImageInResult => {
-                "image in a tool result can't be sent; a note stands in its place"
-            }
+            DropReason::ImageInResult => "image in a tool result can't be sent; replaced by a note",
             DropReason::StaleResidual => "the message was changed since it was read",
             DropReason::MalformedResidual => "not a residual",
         }
     }
 }
 
-impl fmt::Display for Drop {
-    /// One structured line with the five fields.
+impl fmt::Display for DroppedBlock {
+    /// Writes one structured line with the five fields.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Drop {
+        let DroppedBlock {
             session_id,
             message_id,
             block_type,
@@ -90,44 +89,44 @@ impl fmt::Display for Drop {
     }
 }
 
-/// How a body is written.
+/// Options for writing a body.
 #[derive(Clone, Copy, Default)]
 pub struct WriteOptions<'o> {
-    /// Where files are read from.
+    /// The workspace that files are read from.
     pub workspace: Option<&'o dyn Workspace>,
-    /// Write responses in the plainest form, as gateways render them, instead of the form that the
-    /// provider's own have.
+    /// Write responses in the simplest form, as gateways render them, instead of with all members
+    /// that the provider's own responses have.
     pub plain: bool,
 }
 
-/// Helps an adapter write one body.
-pub struct Writer<'w> {
+/// Passed to an adapter that writes one body; collects the blocks that it drops.
+pub struct MessageWriter<'w> {
     key: &'static str,
     provider: &'static str,
     adapter: &'w dyn Adapter,
     ids: &'w mut ToolIdMap,
     units: Vec<WriteUnit>,
     options: WriteOptions<'w>,
-    pub(super) drops: Vec<Drop>,
+    pub(super) drops: Vec<DroppedBlock>,
 }
 
-/// Messages that are one unit on the wire.
+/// Messages that form one unit on the wire.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WriteUnit {
-    /// Their places in the request.
+    /// Their indices in the request.
     pub messages: Vec<usize>,
-    /// True if they were one unit when they were read, and stand where they stood.
+    /// True if they were one unit when they were read, and are still complete and in order.
     pub kept: bool,
 }
 
-impl<'w> Writer<'w> {
+impl<'w> MessageWriter<'w> {
     pub(super) fn new(
         adapter: &'w dyn Adapter,
         ids: &'w mut ToolIdMap,
         units: Vec<WriteUnit>,
         options: WriteOptions<'w>,
     ) -> Self {
-        Writer {
+        MessageWriter {
             key: adapter.key(),
             provider: adapter.provider(),
             adapter,
@@ -138,55 +137,54 @@ impl<'w> Writer<'w> {
         }
     }
 
-    /// The units to write, in order.
+    /// Returns the units to write, in order.
     pub fn units(&self) -> Vec<WriteUnit> {
         self.units.clone()
     }
 
-    /// What the model can do at the endpoint that is written for.
+    /// Returns the capabilities of the model at the target endpoint.
     pub fn capabilities(&self, model: &str) -> Capabilities {
         self.adapter.capabilities(model)
     }
 
-    /// The provider that is written for.
+    /// Returns the target provider.
     pub fn provider(&self) -> &'static str {
         self.provider
     }
 
-    /// True if the message's unsigned thinking is marked as this adapter's own.
-    pub fn is_own(&self, message: &Message) -> bool {
-        raw::is_own(message, self.key)
+    /// Returns true if the message's unsigned thinking is marked as this adapter's own.
+    pub fn has_own_thinking(&self, message: &Message) -> bool {
+        provider_raw::has_own_thinking(message, self.key)
     }
 
-    /// True for the plainest form of a response.
+    /// Returns true if responses are written in their simplest form.
     pub fn plain(&self) -> bool {
         self.options.plain
     }
 
-    /// What this provider calls the call `canonical`: what it called it before, else a name that it
-    /// will take.
+    /// Returns the wire id of the call `canonical`: the one that this provider gave it, else one
+    /// that the provider accepts.
     pub fn call_id(&mut self, canonical: &str) -> String {
         let adapter = self.adapter;
         self.ids.wire_id_or(
             self.provider,
             canonical,
             |id| adapter.accepts_call_id(id),
-            |id| adapter.call_id(id),
+            |id| adapter.default_call_id(id),
         )
     }
 
-    /// What this provider called the call `canonical` before; for providers whose calls need no
-    /// ids.
+    /// Returns the wire id that this provider gave the call `canonical`, for providers whose calls
+    /// need no ids.
     pub fn known_call_id(&self, canonical: &str) -> Option<String> {
         self.ids
             .wire_id(self.provider, canonical)
             .map(str::to_owned)
     }
 
-    /// True if the thinking of `message` may go to this provider: it is marked as its own; or it is
-    /// signed, and whoever made it (provider and model, as far as they are known) is one of the
-    /// `family`.
-    pub fn takes_thinking(
+    /// Returns true if the thinking of `message` may be sent to this provider: it is marked as this
+    /// adapter's own, or it is signed and its provider and model (if known) belong to the `family`.
+    pub fn accepts_thinking(
         &self,
         message: &Message,
         signed: bool,
@@ -198,21 +196,23 @@ impl<'w> Writer<'w> {
             .provider
             .as_deref()
             .is_none_or(|provider| family(provider, model));
-        raw::is_own(message, self.key) || (signed && made_here)
+        provider_raw::has_own_thinking(message, self.key) || (signed && made_here)
     }
 
-    /// True if an unknown block of that adapter is in this one's words.
-    pub fn speaks(&self, adapter: &str) -> bool {
+    /// Returns true if `adapter` is the key of this adapter, so that its unknown blocks can be
+    /// written.
+    pub fn is_same_adapter(&self, adapter: &str) -> bool {
         adapter == self.key
     }
 
-    /// Takes down that a block of `message` isn't written.
+    /// Records that a block of `message` isn't written.
     pub fn drop_block(&mut self, message: &Message, block: &ContentBlock, reason: DropReason) {
-        self.drop_named(message, block.tag(), reason);
+        self.drop_typed(message, block.tag(), reason);
     }
 
-    pub(super) fn drop_named(&mut self, message: &Message, block_type: &str, reason: DropReason) {
-        self.drops.push(Drop {
+    /// Records that a part of `message` of the type `block_type` isn't written.
+    pub(super) fn drop_typed(&mut self, message: &Message, block_type: &str, reason: DropReason) {
+        self.drops.push(DroppedBlock {
             session_id: message.session_id.to_string(),
             message_id: message.id.to_string(),
             block_type: block_type.to_owned(),
@@ -221,7 +221,7 @@ impl<'w> Writer<'w> {
         });
     }
 
-    /// The file at `path` in the workspace, in base64.
+    /// Returns the file at `path` in the workspace, encoded in base64.
     pub fn file_base64(&self, path: &str) -> Option<String> {
         self.options
             .workspace?
@@ -230,23 +230,15 @@ impl<'w> Writer<'w> {
     }
 }
 
-/// How `messages` group into units for `adapter`, in the order of their first messages: as they
-/// were read from its wire where that is known, else by its own rule.
+/// Groups `messages` into units for `adapter`, in the order of their first messages: as they were
+/// read from its wire where that is stored, else by [`Adapter::group_units`].
 pub(super) fn units(adapter: &dyn Adapter, messages: &[Message]) -> Vec<WriteUnit> {
     let kept = kept_units(adapter.key(), messages);
     let mut free: Vec<usize> = (0..messages.len()).collect();
     for run in kept.iter().rev() {
         free.drain(run.clone());
     }
-    let loose: Vec<&Message> = free.iter().map(|&index| &messages[index]).collect();
-    let groups = adapter.group(&loose).into_iter();
-    let groups = groups.map(|group| group.into_iter().map(|index| free[index]).collect());
-    let mut units: Vec<WriteUnit> = groups
-        .map(|messages| WriteUnit {
-            messages,
-            kept: false,
-        })
-        .collect();
+    let mut units = grouped_units(adapter, messages, &free);
     units.extend(kept.into_iter().map(|run| WriteUnit {
         messages: run.collect(),
         kept: true,
@@ -255,12 +247,25 @@ pub(super) fn units(adapter: &dyn Adapter, messages: &[Message]) -> Vec<WriteUni
     units
 }
 
-/// Runs of messages that say of themselves that they were one unit, all of them there and in order.
+/// Groups the messages at the indices `free` by the adapter's own rule.
+fn grouped_units(adapter: &dyn Adapter, messages: &[Message], free: &[usize]) -> Vec<WriteUnit> {
+    let loose: Vec<&Message> = free.iter().map(|&index| &messages[index]).collect();
+    let groups = adapter.group_units(&loose).into_iter();
+    groups
+        .map(|group| WriteUnit {
+            messages: group.into_iter().map(|index| free[index]).collect(),
+            kept: false,
+        })
+        .collect()
+}
+
+/// Returns the runs of messages whose `provider_raw` marks them as one unit, if all of its messages
+/// are present and in order.
 fn kept_units(key: &str, messages: &[Message]) -> Vec<Range<usize>> {
     let mut runs = Vec::new();
     let mut at = 0;
     while let Some(message) = messages.get(at) {
-        let run = match raw::part_of_unit(message, key) {
+        let run = match provider_raw::unit_part(message, key) {
             Some((0, count)) if count > 0 && count <= messages.len() - at => at..at + count,
             _ => {
                 at += 1;
@@ -268,9 +273,9 @@ fn kept_units(key: &str, messages: &[Message]) -> Vec<Range<usize>> {
             }
         };
         let parts = messages[run.clone()].iter().enumerate();
-        let whole = parts
-            .skip(1)
-            .all(|(part, message)| raw::part_of_unit(message, key) == Some((part, run.len())));
+        let whole = parts.skip(1).all(|(part, message)| {
+            provider_raw::unit_part(message, key) == Some((part, run.len()))
+        });
         if whole {
             at = run.end;
             runs.push(run);
@@ -281,8 +286,8 @@ fn kept_units(key: &str, messages: &[Message]) -> Vec<Range<usize>> {
     runs
 }
 
-/// For dialects with one place for all instructions beside the list: all system messages are one
-/// unit, and so are neighbouring tool messages (a system message between them parts them).
+/// Groups messages for dialects with one member for all instructions: all system messages form one
+/// unit, and so do neighbouring tool messages (a system message between them separates them).
 pub fn group_hoisted(messages: &[&Message]) -> Vec<Vec<usize>> {
     let mut groups: Vec<Vec<usize>> = Vec::new();
     let mut system: Option<usize> = None;
@@ -306,8 +311,8 @@ pub fn group_hoisted(messages: &[&Message]) -> Vec<Vec<usize>> {
     groups
 }
 
-/// For dialects with instructions in front: system messages that no wire has seen become one,
-/// before all others.
+/// Groups messages for dialects whose list begins with the instructions: all system messages form
+/// one unit before all others.
 pub fn group_system_first(messages: &[&Message]) -> Vec<Vec<usize>> {
     let is_system = |index: &usize| messages[*index].role == Role::System;
     let (system, others): (Vec<usize>, Vec<usize>) = (0..messages.len()).partition(is_system);
@@ -318,8 +323,8 @@ pub fn group_system_first(messages: &[&Message]) -> Vec<Vec<usize>> {
         .collect()
 }
 
-/// In a dialect with one place for instructions: system messages go beside the list, but for one
-/// that stood inside it.
+/// Returns true if a unit goes to the member for instructions rather than into the list: system
+/// messages do, except one that was read from within the list.
 pub fn is_hoisted(unit: &WriteUnit, messages: &[&Message]) -> bool {
     let system = messages
         .first()
@@ -327,8 +332,8 @@ pub fn is_hoisted(unit: &WriteUnit, messages: &[&Message]) -> bool {
     system && !(unit.kept && unit.messages.first().is_some_and(|&index| index > 0))
 }
 
-/// All texts of a request's instructions in their order, `system` being those of its messages; what
-/// is empty is left out.
+/// Returns the non-empty texts of a request's instructions in order; `system` are those of its
+/// messages.
 pub fn instruction_texts<'m>(request: &'m Request<'m>, system: Vec<&'m str>) -> Vec<&'m str> {
     let all = request
         .system_prompt
@@ -339,7 +344,7 @@ pub fn instruction_texts<'m>(request: &'m Request<'m>, system: Vec<&'m str>) -> 
     all.filter(|text| !text.is_empty()).collect()
 }
 
-/// The name of the tool that the call `id` calls, for dialects whose results name their tool.
+/// Returns the tool name of the call `id`, for dialects whose results name their tool.
 pub fn call_name<'m>(messages: &'m [Message<'m>], id: &str) -> Option<&'m str> {
     messages
         .iter()

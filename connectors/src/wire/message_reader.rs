@@ -1,5 +1,5 @@
-//! What the frame does for an adapter that reads: ids, positions, joining results with calls,
-//! warnings.
+//! The services that an adapter uses while it reads a body: message ids and positions, the matching
+//! of tool results with calls, units and warnings.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -16,34 +16,33 @@ use gristmill_schemas::message::{
 };
 
 use super::adapter::Adapter;
-use super::place::Place;
-use super::raw;
+use super::provider_raw;
+use super::unit_path::UnitPath;
 
-/// Answers when a message at a position was first seen.
+/// Returns the time at which a message at a position was first seen, or `None` if it wasn't.
 pub type FirstSeen<'c> = dyn Fn(&Position) -> Option<Timestamp> + 'c;
 
-/// What is known about a body before it is read.
+/// Properties of a body that are known before it is read.
 #[derive(Clone, Copy)]
 pub struct ReadContext<'c> {
-    /// The time of messages whose own time nobody knows: the exchange's.
+    /// The time of the exchange, for messages without a time of their own.
     pub time: Timestamp,
-    /// The time at which a message at this position was first seen, if it was: a resent message
-    /// keeps its first id.
+    /// Looks up when a message at a position was first seen: a resent message keeps its first id.
     pub first_seen: Option<&'c FirstSeen<'c>>,
-    /// The session, if it has a name; else it is named after its first message.
+    /// The id of the session; `None` derives it from the first message.
     pub session: Option<&'c str>,
-    /// Who answers, if that is another than the adapter's provider.
-    pub maker: Option<&'c str>,
+    /// The provider that answered, if it isn't the adapter's.
+    pub provider_override: Option<&'c str>,
 }
 
 impl ReadContext<'_> {
-    /// A context that knows only a time.
+    /// Returns a context with a time and nothing else.
     pub fn at(time: Timestamp) -> Self {
         ReadContext {
             time,
             first_seen: None,
             session: None,
-            maker: None,
+            provider_override: None,
         }
     }
 }
@@ -58,19 +57,20 @@ impl fmt::Debug for ReadContext<'_> {
     }
 }
 
-/// A conversation as far as it was read: a request first, then its response.
+/// The state of a conversation while its bodies are read: first a request, then its response.
 #[derive(Debug, Clone)]
 pub struct Conversation {
     thread: Thread,
-    calls: Vec<Call>,
-    /// Canonical and providers' ids of its calls.
+    calls: Vec<TrackedCall>,
+    /// Maps the canonical ids of its calls to the providers' ids.
     pub ids: ToolIdMap,
     session: Option<String>,
     last_time: Option<Timestamp>,
 }
 
+/// A tool call of the conversation.
 #[derive(Debug, Clone)]
-struct Call {
+struct TrackedCall {
     wire_id: Option<String>,
     name: Option<String>,
     canonical: Option<String>,
@@ -78,8 +78,8 @@ struct Call {
 }
 
 impl Conversation {
-    /// A conversation before its first message. Conversations of one name share what they have in
-    /// common.
+    /// Returns a conversation before its first message. Conversations with the same name share the
+    /// positions of their common prefix.
     pub fn new(name: &str) -> Self {
         Conversation {
             thread: Thread::new(name),
@@ -90,13 +90,13 @@ impl Conversation {
         }
     }
 
-    /// Steps on by a message that no adapter reads, and answers where it stands.
+    /// Advances by a message that no adapter reads, and returns its position.
     pub fn advance(&mut self, role: Role, content: &[ContentBlock]) -> Position {
         self.thread.advance(role, content)
     }
 
-    /// The session's id: its name, or one after the first message, which stands at `position` and
-    /// was made at `time` unless another came before.
+    /// Returns the session's id. The first call determines it: the id in `context`, or else one
+    /// derived from `position` and `time` of the first message.
     pub fn session(
         &mut self,
         position: &Position,
@@ -110,13 +110,13 @@ impl Conversation {
         self.session.get_or_insert_with(named).clone()
     }
 
-    /// True before the first message.
+    /// Returns true before the first message.
     pub fn is_empty(&self) -> bool {
         self.thread.position().depth() == 0
     }
 
-    /// The tool of the call with this canonical id, if the conversation has told of the call and
-    /// its tool.
+    /// Returns the tool name of the call with this canonical id, or `None` if the conversation has
+    /// no such call or the call has no name.
     pub fn tool_name(&self, id: &str) -> Option<&str> {
         let call = self
             .calls
@@ -125,43 +125,42 @@ impl Conversation {
         call.name.as_deref()
     }
 
-    /// Where it is.
+    /// Returns the position of the last message.
     pub fn position(&self) -> Position {
         self.thread.position()
     }
 }
 
-/// Something in a body that isn't understood, or not taken.
+/// Reports a part of a body that isn't understood or is left out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReadWarning {
-    /// The message that it is about, as it is numbered in the body; `None` for the rest of the
-    /// body.
+    /// The number of the unit in the body; `None` for the envelope.
     pub message: Option<usize>,
-    /// What it is.
+    /// The cause.
     pub kind: ReadWarningKind,
 }
 
-/// What isn't understood. All of it is kept, but for what is said to be left out.
+/// The cause of a [`ReadWarning`]. The part is kept, except for [`Self::BlockLeftOut`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ReadWarningKind {
-    /// A block or part that none of the six kinds can hold: its type.
+    /// The type of a block that none of the six kinds can hold.
     UnknownBlock(String),
-    /// A block or part that isn't taken where it stands: its type.
+    /// The type of a block that isn't accepted at its position.
     BlockLeftOut(String),
-    /// A role that isn't one of the four.
+    /// A role other than the four canonical ones.
     UnknownRole(String),
-    /// A call whose arguments aren't a JSON object: the call's id on the wire.
+    /// The wire id of a call whose arguments aren't a JSON object.
     ArgumentsNotAnObject(String),
-    /// Counts of tokens that contradict each other.
+    /// Token counts that contradict each other.
     InconsistentUsage {
-        /// The whole prompt.
+        /// Tokens of the whole prompt.
         prompt: u64,
-        /// Read from a cache.
+        /// Tokens read from a cache.
         cached: u64,
-        /// Written to a cache.
+        /// Tokens written to a cache.
         written: u64,
     },
-    /// A result whose call was never seen.
+    /// A tool result without a call in the conversation.
     OrphanResult,
 }
 
@@ -172,24 +171,24 @@ impl fmt::Display for ReadWarning {
         }
         match &self.kind {
             ReadWarningKind::UnknownBlock(tag) => {
-                write!(formatter, "block of unknown type `{tag}` is kept as it is")
+                write!(formatter, "block of unknown type `{tag}` is kept unchanged")
             }
             ReadWarningKind::BlockLeftOut(tag) => {
                 write!(
                     formatter,
-                    "block of type `{tag}` isn't taken here and is left out"
+                    "block of type `{tag}` isn't supported here and is left out"
                 )
             }
             ReadWarningKind::UnknownRole(role) => {
                 write!(
                     formatter,
-                    "message of unknown role `{role}` is kept as it is"
+                    "message of unknown role `{role}` is kept unchanged"
                 )
             }
             ReadWarningKind::ArgumentsNotAnObject(id) => {
                 write!(
                     formatter,
-                    "arguments of call `{id}` are not a JSON object; they are kept as they are"
+                    "arguments of call `{id}` are not a JSON object; they are kept unchanged"
                 )
             }
             ReadWarningKind::InconsistentUsage {
@@ -198,48 +197,49 @@ impl fmt::Display for ReadWarning {
                 written,
             } => write!(
                 formatter,
-                "usage contradicts itself: {prompt} tokens of prompt, {cached} read from and \
+                "inconsistent usage: the prompt has {prompt} tokens, {cached} read from and \
                  {written} written to a cache"
             ),
             ReadWarningKind::OrphanResult => {
-                formatter.write_str("result of a call that was never seen")
+                formatter.write_str("tool result without a preceding call")
             }
         }
     }
 }
 
-/// Takes what an adapter reads out of one body.
-pub struct Reader<'c, 'j> {
+/// Collects the messages or choices that an adapter reads from one body.
+pub struct MessageReader<'c, 'j> {
     key: &'static str,
     provider: &'static str,
     signs_thinking: bool,
     conversation: &'c mut Conversation,
     context: &'c ReadContext<'c>,
     pub(super) messages: Vec<Message<'j>>,
-    pub(super) units: Vec<Unit>,
+    pub(super) units: Vec<ReadUnit>,
     pub(super) choices: Vec<Choice<'j>>,
-    /// Where each message, or each choice, stands.
+    /// The position of each message or choice.
     pub(super) positions: Vec<Position>,
     pub(super) warnings: Vec<ReadWarning>,
-    /// The state before the first choice, if there are more.
+    /// The state before the first of several choices.
     fork: Option<Box<Conversation>>,
+    /// The state after the first choice, with which reading continues.
     after_first_choice: Option<Box<Conversation>>,
 }
 
-/// A unit of a body: where it stands, and which messages it became.
+/// A unit of a body: its path and the indices of its messages.
 #[derive(Debug, Clone)]
-pub(super) struct Unit {
-    pub(super) place: Place,
+pub(super) struct ReadUnit {
+    pub(super) path: UnitPath,
     pub(super) messages: Vec<usize>,
 }
 
-impl<'c, 'j> Reader<'c, 'j> {
+impl<'c, 'j> MessageReader<'c, 'j> {
     pub(super) fn new(
         adapter: &dyn Adapter,
         conversation: &'c mut Conversation,
         context: &'c ReadContext<'c>,
     ) -> Self {
-        Reader {
+        MessageReader {
             key: adapter.key(),
             provider: adapter.provider(),
             signs_thinking: adapter.signs_thinking(),
@@ -255,14 +255,14 @@ impl<'c, 'j> Reader<'c, 'j> {
         }
     }
 
-    /// The key of the adapter that reads.
+    /// Returns the key of the adapter that reads.
     pub fn key(&self) -> &'static str {
         self.key
     }
 
-    /// Begins the unit at `place`: messages pushed from now on belong to it. A unit without
-    /// messages is part of the envelope.
-    pub fn unit(&mut self, place: Place) {
+    /// Begins the unit at `path`, to which the messages pushed next belong. A unit without messages
+    /// is part of the envelope.
+    pub fn begin_unit(&mut self, path: UnitPath) {
         if self
             .units
             .last()
@@ -270,13 +270,13 @@ impl<'c, 'j> Reader<'c, 'j> {
         {
             self.units.pop();
         }
-        self.units.push(Unit {
-            place,
+        self.units.push(ReadUnit {
+            path,
             messages: Vec::new(),
         });
     }
 
-    /// A call: the block for it. `wire_id` is what the provider calls it, if it has a name for it.
+    /// Returns the block of a tool call. `wire_id` is the provider's id of the call, if it has one.
     pub fn tool_use(
         &mut self,
         wire_id: Option<&str>,
@@ -288,10 +288,14 @@ impl<'c, 'j> Reader<'c, 'j> {
         ContentBlock::ToolUse(ToolUseBlock { id, name, input })
     }
 
-    /// The input of the call `call` from its `arguments` on the wire. Arguments that are neither an
-    /// object nor the text of one are kept as they are ([`ToolUseBlock::raw_input`]), with a
-    /// warning.
-    pub fn input(&mut self, call: Option<&str>, arguments: Option<&'j Json<'j>>) -> Object<'j> {
+    /// Returns the input of the call `call` from its `arguments` on the wire. Arguments that are
+    /// neither an object nor the text of one are kept unchanged ([`ToolUseBlock::raw_input`]), with
+    /// a warning.
+    pub fn tool_input(
+        &mut self,
+        call: Option<&str>,
+        arguments: Option<&'j Json<'j>>,
+    ) -> Object<'j> {
         let input = ToolUseBlock::input_of(arguments);
         let is_object = arguments.is_some_and(|arguments| arguments.as_object().is_some());
         if !is_object && raw_arguments(&input).is_some() {
@@ -302,8 +306,8 @@ impl<'c, 'j> Reader<'c, 'j> {
         input
     }
 
-    /// A result: the block for it. It answers the last call of that id; without an id, the first
-    /// open call of that name; without a name, the first open call.
+    /// Returns the block of a tool result. It belongs to the last call with that id; without an id,
+    /// to the first unanswered call with that name; without a name, to the first unanswered call.
     pub fn tool_result(
         &mut self,
         wire_id: Option<&str>,
@@ -319,7 +323,7 @@ impl<'c, 'j> Reader<'c, 'j> {
             }
             None => {
                 if wire_id
-                    .and_then(|wire_id| self.known_elsewhere(wire_id))
+                    .and_then(|wire_id| self.id_from_session(wire_id))
                     .is_none()
                 {
                     self.warn(ReadWarningKind::OrphanResult);
@@ -334,13 +338,14 @@ impl<'c, 'j> Reader<'c, 'j> {
         })
     }
 
-    /// A provisional id: the call's number, until the message is pushed.
+    /// Tracks a new call and returns a provisional id: its number, which is replaced when the
+    /// message is pushed.
     fn new_call(&mut self, wire_id: Option<&str>, name: Option<&str>) -> Cow<'static, str> {
         let canonical = wire_id
-            .and_then(|wire_id| self.known_elsewhere(wire_id))
+            .and_then(|wire_id| self.id_from_session(wire_id))
             .map(str::to_owned);
         let calls = &mut self.conversation.calls;
-        calls.push(Call {
+        calls.push(TrackedCall {
             wire_id: wire_id.map(str::to_owned),
             name: name.map(str::to_owned),
             canonical,
@@ -349,18 +354,18 @@ impl<'c, 'j> Reader<'c, 'j> {
         Cow::Owned((calls.len() - 1).to_string())
     }
 
-    /// The canonical id of the call that the session's map knows by `wire_id` though this
-    /// conversation hasn't told of it (§5). An id that it has told of and that comes again is
-    /// another call: some providers number their calls anew in each answer.
-    fn known_elsewhere(&self, wire_id: &str) -> Option<&str> {
+    /// Returns the canonical id that the session maps to `wire_id`, unless this conversation
+    /// already contains that call (§5). A repeated wire id denotes another call: some providers
+    /// number their calls from the start in each response.
+    fn id_from_session(&self, wire_id: &str) -> Option<&str> {
         let known = self.conversation.ids.canonical_id(self.provider, wire_id)?;
-        let told = self
+        let is_in_conversation = self
             .conversation
             .calls
             .iter()
             .rev()
             .any(|call| call.canonical.as_deref() == Some(known));
-        (!told).then_some(known)
+        (!is_in_conversation).then_some(known)
     }
 
     fn find_call(&self, wire_id: Option<&str>, name: Option<&str>) -> Option<usize> {
@@ -375,36 +380,36 @@ impl<'c, 'j> Reader<'c, 'j> {
         }
     }
 
-    /// A block that none of the six kinds can hold.
-    pub fn unknown(&mut self, json: &'j Json<'j>) -> ContentBlock<'j> {
-        let block = self.as_it_is(json);
+    /// Returns an unknown block, for JSON that none of the six kinds can hold, with a warning.
+    pub fn unknown_block(&mut self, json: &'j Json<'j>) -> ContentBlock<'j> {
+        let block = self.verbatim_block(json);
         self.warn(ReadWarningKind::UnknownBlock(block.tag().to_owned()));
         block
     }
 
-    /// Adds a message whose role isn't one of the four: whole, as something that the model was
-    /// told.
-    pub fn unknown_role(&mut self, role: &str, message: &'j Json<'j>) {
+    /// Adds a message whose role isn't one of the four: a user message with one unknown block that
+    /// holds the whole message.
+    pub fn push_unknown_role(&mut self, role: &str, message: &'j Json<'j>) {
         self.warn(ReadWarningKind::UnknownRole(role.to_owned()));
-        let block = self.as_it_is(message);
-        self.push(Role::User, vec![block]);
+        let block = self.verbatim_block(message);
+        self.push_message(Role::User, vec![block]);
     }
 
-    fn as_it_is(&self, json: &'j Json<'j>) -> ContentBlock<'j> {
+    fn verbatim_block(&self, json: &'j Json<'j>) -> ContentBlock<'j> {
         ContentBlock::Unknown(UnknownBlock {
             origin: Origin::Wire(Cow::Borrowed(self.key)),
             json: json.reborrow(),
         })
     }
 
-    /// Takes down a warning about the message that is being read.
+    /// Adds a warning about the current unit.
     pub fn warn(&mut self, kind: ReadWarningKind) {
         let message = self.units.len().checked_sub(1);
         self.warnings.push(ReadWarning { message, kind });
     }
 
-    /// Adds a message to the unit that was begun last.
-    pub fn push(&mut self, role: Role, content: Vec<ContentBlock<'j>>) {
+    /// Adds a message to the current unit.
+    pub fn push_message(&mut self, role: Role, content: Vec<ContentBlock<'j>>) {
         let message = self.message(role, content);
         if let Some(unit) = self.units.last_mut() {
             unit.messages.push(self.messages.len());
@@ -412,20 +417,23 @@ impl<'c, 'j> Reader<'c, 'j> {
         self.messages.push(message);
     }
 
-    /// Adds an answer, whose unit stands at `place`. All answers follow the same conversation;
-    /// reading goes on after the first.
-    pub fn choice(
+    /// Adds a choice, whose unit is at `path`. All choices continue the same conversation, which
+    /// then goes on after the first.
+    pub fn push_choice(
         &mut self,
-        place: Place,
+        path: UnitPath,
         content: Vec<ContentBlock<'j>>,
         stop_reason: Option<StopReason>,
     ) {
         let mut message = self.message(Role::Assistant, content);
-        let maker = self.context.maker.map(|maker| Cow::Owned(maker.to_owned()));
-        message.metadata.provider = Some(maker.unwrap_or(Cow::Borrowed(self.provider)));
+        let provider_override = self
+            .context
+            .provider_override
+            .map(|provider_override| Cow::Owned(provider_override.to_owned()));
+        message.metadata.provider = Some(provider_override.unwrap_or(Cow::Borrowed(self.provider)));
         let index = self.choices.len();
-        self.units.push(Unit {
-            place,
+        self.units.push(ReadUnit {
+            path,
             messages: vec![index],
         });
         self.choices.push(Choice {
@@ -434,22 +442,22 @@ impl<'c, 'j> Reader<'c, 'j> {
         });
     }
 
-    /// Says that there is more to come of the last answer.
-    pub fn partial(&mut self) {
+    /// Marks the last choice as incomplete.
+    pub fn mark_partial(&mut self) {
         if let Some(choice) = self.choices.last_mut() {
             choice.message.metadata.status = MessageStatus::Partial;
         }
     }
 
-    /// Says that `count` answers follow. Before each but the first, [`Reader::next_choice`] goes
-    /// back to where they branch.
+    /// Prepares for `count` choices. Before each except the first, [`MessageReader::next_choice`]
+    /// returns to the position where they branch.
     pub fn begin_choices(&mut self, count: usize) {
         if count > 1 {
             self.fork = Some(Box::new(self.conversation.clone()));
         }
     }
 
-    /// Goes back to before the first answer; to be called between two answers.
+    /// Returns to the state before the first choice; call it between two choices.
     pub fn next_choice(&mut self) {
         if let Some(fork) = &self.fork {
             let after = std::mem::replace(self.conversation, (**fork).clone());
@@ -458,65 +466,70 @@ impl<'c, 'j> Reader<'c, 'j> {
         }
     }
 
+    /// Continues the conversation after the first choice.
     pub(super) fn finish_choices(&mut self) {
         if let Some(after) = self.after_first_choice.take() {
             *self.conversation = *after;
         }
     }
 
+    /// Builds the message at the next position, with final ids of its calls and results.
     fn message(&mut self, role: Role, mut content: Vec<ContentBlock<'j>>) -> Message<'j> {
         let position = self.conversation.thread.advance(role, &content);
         self.positions.push(position);
         let time = self.time_of(&position);
         let ulid = position.ulid(time);
         let session = self.conversation.session(&position, time, self.context);
-        let mut ids = Vec::new();
-        let mut ordinal = 0;
         let mut metadata = MessageMetadata::default();
+        let mut wire_ids = Vec::new();
         for block in &mut content {
             let id = match block {
                 ContentBlock::ToolUse(call) => &mut call.id,
                 ContentBlock::ToolResult(result) => &mut result.tool_use_id,
                 _ => continue,
             };
-            let Some(call) = id
-                .parse()
-                .ok()
-                .and_then(|index: usize| self.conversation.calls.get_mut(index))
-            else {
+            let default_id = || tool_use_id(ulid, wire_ids.len());
+            let Some(wire_id) = self.assign_canonical_id(id, default_id) else {
                 continue;
             };
-            let canonical = call
-                .canonical
-                .get_or_insert_with(|| tool_use_id(ulid, ordinal));
-            ordinal += 1;
-            if let Some(wire_id) = &call.wire_id {
-                self.conversation
-                    .ids
-                    .remember(self.provider, canonical, wire_id);
-            }
-            ids.push(
-                call.wire_id
-                    .as_ref()
-                    .map_or(Json::Null, |wire_id| Json::from(wire_id.clone())),
-            );
-            *id = Cow::Owned(canonical.clone());
+            wire_ids.push(wire_id);
             if role == Role::Tool {
                 metadata.parent_tool_use_id = Some(id.clone());
             }
         }
-        if ids.iter().any(|id| !id.is_null()) {
-            raw::keep(&mut metadata.provider_raw, self.key, "ids", ids);
+        if wire_ids.iter().any(|id| !id.is_null()) {
+            provider_raw::set(&mut metadata.provider_raw, self.key, "ids", wire_ids);
         }
-        if content.iter().any(|block| self.needs_mark(block)) {
-            raw::keep(&mut metadata.provider_raw, self.key, "own", true);
+        if content.iter().any(|block| self.needs_own_mark(block)) {
+            provider_raw::set(&mut metadata.provider_raw, self.key, "own", true);
         }
         let mut message = Message::new(ulid.to_string(), session, role, content, time);
         message.metadata = metadata;
         message
     }
 
-    /// Ids rise along a conversation, so its times never fall.
+    /// Replaces the provisional `id` of a call with its canonical one; returns the wire id as JSON,
+    /// or `None` if `id` isn't provisional.
+    fn assign_canonical_id(
+        &mut self,
+        id: &mut Cow<'j, str>,
+        default_id: impl FnOnce() -> String,
+    ) -> Option<Json<'static>> {
+        let index: usize = id.parse().ok()?;
+        let call = self.conversation.calls.get_mut(index)?;
+        let canonical = call.canonical.get_or_insert_with(default_id);
+        if let Some(wire_id) = &call.wire_id {
+            self.conversation
+                .ids
+                .remember(self.provider, canonical, wire_id);
+        }
+        *id = Cow::Owned(canonical.clone());
+        let wire_id = call.wire_id.as_ref();
+        Some(wire_id.map_or(Json::Null, |wire_id| Json::from(wire_id.clone())))
+    }
+
+    /// Returns the time of the message at `position`, at least that of the message before: ids rise
+    /// along a conversation.
     fn time_of(&mut self, position: &Position) -> Timestamp {
         let first_seen = self
             .context
@@ -531,9 +544,9 @@ impl<'c, 'j> Reader<'c, 'j> {
         time
     }
 
-    /// A thought whose maker its signature doesn't tell.
-    fn needs_mark(&self, block: &ContentBlock) -> bool {
-        let signs_thinking = self.signs_thinking && self.context.maker.is_none();
+    /// Returns true for thinking whose signature doesn't identify its provider.
+    fn needs_own_mark(&self, block: &ContentBlock) -> bool {
+        let signs_thinking = self.signs_thinking && self.context.provider_override.is_none();
         match block {
             ContentBlock::Thinking { signature, .. } => {
                 !(signs_thinking
