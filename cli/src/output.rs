@@ -11,7 +11,7 @@ use arrow::datatypes::SchemaRef;
 use arrow::ipc::writer::StreamWriter;
 use arrow::json::{LineDelimitedWriter, ReaderBuilder, reader::infer_json_schema};
 use arrow::util::display::{ArrayFormatter, FormatOptions};
-use gristmill_engine::destination::{Destination, Pending};
+use gristmill_engine::destination::{Destination, PendingFile};
 use gristmill_queries::render::visible;
 use serde::Serialize;
 use tracing_subscriber::field::MakeExt;
@@ -466,14 +466,14 @@ pub fn read_in() -> Result<Vec<u8>, Failure> {
 
 /// Begins a file of results, over one that is there; it is at `path` when it is
 /// [finished](finish_file).
-pub fn begin_file(path: &Path) -> Result<Pending, Failure> {
+pub fn begin_file(path: &Path) -> Result<PendingFile, Failure> {
     Destination::of(path)
         .and_then(Destination::begin)
         .map_err(|error| Failure::writing(path, &error))
 }
 
 /// Puts a file at `path`.
-pub fn finish_file(path: &Path, file: Pending) -> Result<(), Failure> {
+pub fn finish_file(path: &Path, file: PendingFile) -> Result<(), Failure> {
     file.finish(true)
         .map_err(|error| Failure::writing(path, &error))
 }

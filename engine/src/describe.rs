@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use crate::error::Result;
-use crate::index::{Condition, sidecar_states};
+use crate::index::{SidecarCondition, sidecar_states};
 use crate::lake::{Lake, Ledger, Progress, Table};
 
 /// The description of a lake.
@@ -127,10 +127,10 @@ async fn sidecars(lake: &Lake) -> Result<BTreeMap<String, SidecarDescription>> {
         let kind = sidecars.entry(state.index).or_default();
         kind.bytes += state.bytes.unwrap_or_default();
         *match state.condition {
-            Condition::Fresh => &mut kind.fresh,
-            Condition::Missing => &mut kind.missing,
-            Condition::Damaged => &mut kind.damaged,
-            Condition::Stale => &mut kind.stale,
+            SidecarCondition::Fresh => &mut kind.fresh,
+            SidecarCondition::Missing => &mut kind.missing,
+            SidecarCondition::Damaged => &mut kind.damaged,
+            SidecarCondition::Stale => &mut kind.stale,
         } += 1;
     }
     Ok(sidecars)

@@ -23,12 +23,12 @@ const PREFIX: &str = ".gristmill-";
 #[derive(Debug, Clone)]
 pub struct Destination {
     path: PathBuf,
-    found: Found,
+    found: TargetKind,
 }
 
 /// What is there.
 #[derive(Debug, Clone)]
-enum Found {
+enum TargetKind {
     Nothing,
     File(Permissions),
     /// A pipe, a terminal: what is written there is gone.
@@ -48,7 +48,7 @@ impl Destination {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 return Ok(Destination {
                     path: end_of_links(path)?,
-                    found: Found::Nothing,
+                    found: TargetKind::Nothing,
                 });
             }
             Err(error) => return Err(error),
@@ -62,15 +62,15 @@ impl Destination {
             match fs::canonicalize(path).ok().filter(|_| found.is_file()) {
                 Some(path) => Destination {
                     path,
-                    found: Found::File(found.permissions()),
+                    found: TargetKind::File(found.permissions()),
                 },
                 None if is_disk(&found) => Destination {
                     path: path.to_owned(),
-                    found: Found::Disk,
+                    found: TargetKind::Disk,
                 },
                 None => Destination {
                     path: path.to_owned(),
-                    found: Found::Stream,
+                    found: TargetKind::Stream,
                 },
             },
         )
@@ -78,12 +78,12 @@ impl Destination {
 
     /// True if there is something that would be gone if it were written over.
     pub fn holds_content(&self) -> bool {
-        matches!(self.found, Found::File(_) | Found::Disk)
+        matches!(self.found, TargetKind::File(_) | TargetKind::Disk)
     }
 
     /// True if it is no file, nor will be one: all content goes to this one place, as it comes.
     pub fn is_stream(&self) -> bool {
-        matches!(self.found, Found::Stream | Found::Disk)
+        matches!(self.found, TargetKind::Stream | TargetKind::Disk)
     }
 
     /// The folder of the place.
@@ -105,7 +105,7 @@ impl Destination {
         // Whoever may not read the finished file may not read it while it is written.
         #[cfg(unix)]
         builder.permissions(match &self.found {
-            Found::File(own) => owned(own),
+            TargetKind::File(own) => owned(own),
             _ => std::os::unix::fs::PermissionsExt::from_mode(0o666),
         });
         builder.tempfile_in(self.folder())
@@ -120,7 +120,7 @@ impl Destination {
         if self.is_stream() {
             return io::copy(&mut file.reopen()?, &mut self.open()?).map(|_| ());
         }
-        if let Found::File(permissions) = &self.found {
+        if let TargetKind::File(permissions) = &self.found {
             file.as_file().set_permissions(permissions.clone())?;
         }
         file.as_file().sync_data()?;
@@ -136,13 +136,13 @@ impl Destination {
     ///
     /// # Errors
     /// Those of [`scratch`](Destination::scratch); if a stream can't be opened.
-    pub fn begin(self) -> io::Result<Pending> {
+    pub fn begin(self) -> io::Result<PendingFile> {
         let content = if self.is_stream() {
-            Content::Stream(self.open()?)
+            PendingContent::Stream(self.open()?)
         } else {
-            Content::Scratch(self.scratch()?)
+            PendingContent::Scratch(self.scratch()?)
         };
-        Ok(Pending {
+        Ok(PendingFile {
             destination: self,
             content,
         })
@@ -153,40 +153,40 @@ impl Destination {
     }
 }
 
-/// Content on its way. A file that isn't finished was never there.
+/// PendingContent on its way. A file that isn't finished was never there.
 #[derive(Debug)]
-pub struct Pending {
+pub struct PendingFile {
     destination: Destination,
-    content: Content,
+    content: PendingContent,
 }
 
 #[derive(Debug)]
-enum Content {
+enum PendingContent {
     Scratch(NamedTempFile),
     Stream(File),
 }
 
-impl Pending {
+impl PendingFile {
     /// Puts the content at its place.
     ///
     /// # Errors
     /// Those of [`Destination::put`].
     pub fn finish(self, overwrite: bool) -> io::Result<()> {
         match self.content {
-            Content::Scratch(file) => self.destination.put(file, overwrite),
-            Content::Stream(mut file) => file.flush(),
+            PendingContent::Scratch(file) => self.destination.put(file, overwrite),
+            PendingContent::Stream(mut file) => file.flush(),
         }
     }
 
     fn file(&mut self) -> &mut File {
         match &mut self.content {
-            Content::Scratch(file) => file.as_file_mut(),
-            Content::Stream(file) => file,
+            PendingContent::Scratch(file) => file.as_file_mut(),
+            PendingContent::Stream(file) => file,
         }
     }
 }
 
-impl Write for Pending {
+impl Write for PendingFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.file().write(bytes)
     }

@@ -19,7 +19,7 @@ use serde::Serialize;
 use crate::erase::rows::OpenFile;
 use crate::error::{Context, EngineError, Result};
 use crate::index::{IndexBuilder, IndexKinds};
-use crate::keys::{Ending, Erased, KeyId, LakeKeys};
+use crate::keys::{ErasedRows, KeyDisposition, KeyId, LakeKeys};
 use crate::lake::{Change, Lake, LakeLocation, Purged, Segment, Table, is_sealed_file};
 use crate::segment::{ROW_GROUP_ROWS, SegmentFile, SegmentId, WrittenSegment, grains_properties};
 
@@ -126,7 +126,7 @@ pub async fn rotate(lake: &mut Lake, users: &[String], exclusive: bool) -> Resul
             &replaced
                 .filter(|(id, _)| wanted.contains_key(id))
                 .collect::<Vec<_>>(),
-            Ending::Retired,
+            KeyDisposition::Retired,
         )?;
     }
     Ok(report)
@@ -247,7 +247,7 @@ fn seal(
         for batch in file.reader(stored.as_deref(), Some(group), None)? {
             let batch = batch.file("can't read", "a segment")?;
             rows.push(if file.is_sealed() {
-                keys.open_rows(&batch, None, Erased::Dropped)?
+                keys.open_rows(&batch, None, ErasedRows::Dropped)?
             } else {
                 batch
             });

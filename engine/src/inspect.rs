@@ -57,7 +57,7 @@ pub struct Inspection {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_created: Option<String>,
     /// The first grains.
-    pub sample: Vec<Sample>,
+    pub sample: Vec<GrainSample>,
 }
 
 /// A container's own parts.
@@ -105,7 +105,7 @@ pub struct ManifestInspection {
 
 /// One grain.
 #[derive(Debug, Clone, Serialize)]
-pub struct Sample {
+pub struct GrainSample {
     /// Its place in the file.
     pub ordinal: u64,
     /// Its address.
@@ -261,8 +261,8 @@ fn inspect_manifest(manifest: &Manifest) -> ManifestInspection {
     found
 }
 
-fn show(ordinal: u64, delivered: &[u8]) -> Sample {
-    let mut sample = Sample {
+fn show(ordinal: u64, delivered: &[u8]) -> GrainSample {
+    let mut sample = GrainSample {
         ordinal,
         content_address: None,
         bytes: delivered.len() as u64,
@@ -283,7 +283,7 @@ fn show(ordinal: u64, delivered: &[u8]) -> Sample {
         Ok(())
     };
     let error = read().err().map(|error| error.to_string());
-    Sample { error, ..sample }
+    GrainSample { error, ..sample }
 }
 
 fn date_time(second: u32) -> String {

@@ -20,7 +20,7 @@ use gristmill_schemas::sign::Delivery;
 use crate::error::{Context, Result};
 use crate::hash::{Digest, sha256_each};
 use crate::ingest::prove::{Checker, Judgement, OPENED_BYTES, Opened, open};
-use crate::keys::{Erased, LakeKeys};
+use crate::keys::{ErasedRows, LakeKeys};
 
 /// The columns from which a row is recomputed.
 pub(crate) const ORIGINS: [&str; 4] = [
@@ -201,7 +201,7 @@ impl<'k> Reprojector<'k> {
             .into_iter()
             .filter(|name| schema.index_of(name).is_ok())
             .collect();
-        if let Ok(opened) = keys.open_rows(&origins, Some(&wanted), Erased::Kept) {
+        if let Ok(opened) = keys.open_rows(&origins, Some(&wanted), ErasedRows::Kept) {
             return Ok((opened, nothing()));
         }
         // One envelope that can't be opened must not hide the others.
@@ -210,7 +210,7 @@ impl<'k> Reprojector<'k> {
         for (row, fault) in faults.iter_mut().enumerate() {
             let closed = origins.slice(row, 1);
             rows.push(
-                keys.open_rows(&closed, Some(&wanted), Erased::Kept)
+                keys.open_rows(&closed, Some(&wanted), ErasedRows::Kept)
                     .unwrap_or_else(|error| {
                         *fault = Some(
                             GrainError::new(ErrorCode::Integrity, error.to_string()).field("blob"),

@@ -4,7 +4,7 @@
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use futures::TryStreamExt;
 use gristmill_engine::describe::describe;
-use gristmill_engine::erase::{Person, Request, plan};
+use gristmill_engine::erase::{Person, SubjectRequest, plan};
 use gristmill_engine::lake::Lake;
 use gristmill_queries::cal::{Bindings, Options};
 use gristmill_queries::exec::Executor;
@@ -227,9 +227,9 @@ async fn erasure(lake: &mut Lake, person: &str) -> Answer {
         identifiers: [person.to_owned()].into(),
         ..Person::default()
     };
-    let request = Request {
+    let request = SubjectRequest {
         people: vec![person],
-        ..Request::default()
+        ..SubjectRequest::default()
     };
     let (plan, _) = plan(lake, &request, 1)
         .await

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use gristmill_connectors::source::discover;
-use gristmill_engine::erase::{Ground, Order, Person, Request, erase};
+use gristmill_engine::erase::{ErasureOptions, Person, RequestOrigin, SubjectRequest, erase};
 use gristmill_engine::error::EngineError;
 use gristmill_engine::ingest::{IngestOptions, IngestProgress, IngestReport, ingest};
 use gristmill_engine::keys::{FileKeys, Keyring};
@@ -141,12 +141,12 @@ impl Lab {
             )
             .await;
             let identifiers = [(*person).to_owned()].into();
-            let request = Request {
+            let request = SubjectRequest {
                 people: vec![Person {
                     identifiers,
                     ..Person::default()
                 }],
-                ..Request::default()
+                ..SubjectRequest::default()
             };
             let erased = erase(&mut lake, &request, &order)
                 .await
@@ -196,19 +196,19 @@ impl Lab {
     fn keys(&self) -> Box<FileKeys> {
         let keyring = Keyring::open_or_create(&self.folder.path().join("keyring.json"), PASSPHRASE)
             .expect("a keyring");
-        Box::new(FileKeys::beside(keyring).expect("keys"))
+        Box::new(FileKeys::next_to(keyring).expect("keys"))
     }
 
-    fn order(&self) -> Order {
+    fn order(&self) -> ErasureOptions {
         let path = self.folder.path().join("signing.json");
         let mut keyring = Keyring::open_or_create(&path, PASSPHRASE).expect("a keyring");
         // A second order finds the key there.
         let _ = keyring.generate("erasure");
-        let ground = Ground {
+        let ground = RequestOrigin {
             reference: Some("R-1".to_owned()),
-            ..Ground::default()
+            ..RequestOrigin::default()
         };
-        Order {
+        ErasureOptions {
             ground,
             keyring,
             signing_key: "erasure".to_owned(),

@@ -438,7 +438,7 @@ impl Faults {
                 let keyring = place.join("keyring.json");
                 let opened = Keyring::open(&keyring, PASSPHRASE);
                 let opened = opened.or_else(|_| Keyring::open(&keyring, NEW_PASSPHRASE))?;
-                lake.unlock(Box::new(FileKeys::beside(opened)?))?;
+                lake.unlock(Box::new(FileKeys::next_to(opened)?))?;
             }
             let mut addresses = Vec::new();
             let mut rows = lake.scan(Some(&["content_address", "blob"]))?;

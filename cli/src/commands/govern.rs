@@ -5,9 +5,9 @@ use std::path::Path;
 
 use gristmill_engine::apply::{Answer, ApplyOptions, apply as run_apply};
 use gristmill_engine::erase::{
-    Disclosed, Extent, Folding, Ground, Inclusion, Order, Person, Plan, Request, Variation,
-    Variations, disclose, erase as run_erasure, names_nobody, plan as run_plan, plan_disclosure,
-    verify as check,
+    Disclosed, ErasureOptions, ErasurePlan, Folding, InclusionProof, Person, RequestOrigin,
+    SelectionOptions, SubjectRequest, Variation, Variations, disclose, erase as run_erasure,
+    is_blank_identifier, plan as run_plan, plan_disclosure, verify as check,
 };
 use gristmill_engine::lake::AuditVerdict;
 
@@ -90,8 +90,8 @@ pub async fn erase(context: &Context, arguments: Erase) -> Result<Outcome, Failu
         hint(context, &plan);
         return Ok(Outcome::Done);
     }
-    let order = Order {
-        ground: Ground {
+    let order = ErasureOptions {
+        ground: RequestOrigin {
             reference: arguments.reference,
             legal_ground: arguments.legal_ground,
             operator: arguments.operator,
@@ -123,7 +123,7 @@ pub async fn erase(context: &Context, arguments: Erase) -> Result<Outcome, Failu
     Ok(Outcome::Problems)
 }
 
-fn hint(context: &Context, plan: &Plan) {
+fn hint(context: &Context, plan: &ErasurePlan) {
     if !context.common.quiet && plan.has_work() {
         eprintln!("nothing was changed; --execute erases what is selected");
     }
@@ -197,7 +197,7 @@ fn verify_certificate(
     arguments: &VerifyCertificate,
 ) -> Result<Outcome, Failure> {
     let leaves = arguments.leaves.as_deref().map(read).transpose()?;
-    let mut proofs: Vec<Inclusion> = Vec::new();
+    let mut proofs: Vec<InclusionProof> = Vec::new();
     for path in &arguments.proof {
         let proof = serde_json::from_slice(&read(path)?);
         proofs.push(proof.map_err(|error| {
@@ -226,7 +226,7 @@ fn prove(context: &Context, arguments: &ProveInclusion) -> Result<Outcome, Failu
         .address
         .parse()
         .map_err(|error| Failure::usage(format!("{error}")))?;
-    match Inclusion::of(
+    match InclusionProof::of(
         &address,
         &read(&arguments.leaves)?,
         &keyring(&context.common.keys)?,
@@ -257,10 +257,10 @@ pub async fn audit(context: &Context, arguments: Audit) -> Result<Outcome, Failu
     })
 }
 
-fn request(selector: &Selector) -> Result<Request, Failure> {
-    let mut request = Request {
+fn request(selector: &Selector) -> Result<SubjectRequest, Failure> {
+    let mut request = SubjectRequest {
         withdrawn: selector.withdrawn_consents,
-        extent: Extent {
+        extent: SelectionOptions {
             text_mentions: selector.text_mentions,
             derived: selector.derived,
             related: selector.related,
@@ -273,7 +273,7 @@ fn request(selector: &Selector) -> Result<Request, Failure> {
             Folding::Spellings
         },
         approvals: selector.approve.clone(),
-        ..Request::default()
+        ..SubjectRequest::default()
     };
     for (option, values) in [
         ("--user", &selector.user),
@@ -335,7 +335,7 @@ fn variations(selector: &Selector) -> Result<Variations, Failure> {
 
 /// Refuses an empty value of `option`: it would stand for a person who isn't there.
 pub fn named(option: &str, values: &[String]) -> Result<(), Failure> {
-    match values.iter().any(|value| names_nobody(value)) {
+    match values.iter().any(|value| is_blank_identifier(value)) {
         true => Err(Failure::usage(format!(
             "{option} is empty: it names nobody"
         ))),

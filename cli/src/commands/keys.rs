@@ -115,7 +115,7 @@ impl Context {
             true => keyring_of(&lake, keys)?,
             false => made_keyring(keys)?,
         };
-        lake.seal_from_now_on(Box::new(FileKeys::beside(keyring)?))
+        lake.seal_from_now_on(Box::new(FileKeys::next_to(keyring)?))
             .await?;
         Ok(lake)
     }
@@ -127,7 +127,7 @@ impl Context {
         if keys.leave_out_sealed {
             lake.leave_out_sealed();
         } else if lake.is_encrypted() && has_passphrase(keys) {
-            lake.unlock(Box::new(FileKeys::beside(keyring_of(&lake, keys)?)?))?;
+            lake.unlock(Box::new(FileKeys::next_to(keyring_of(&lake, keys)?)?))?;
         }
         Ok(lake)
     }

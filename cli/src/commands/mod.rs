@@ -26,7 +26,7 @@ use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use gristmill_engine::index::vectors::embed::{Embedder, ShippedEmbedder, embedder};
+use gristmill_engine::index::vectors::embed::{BundledEmbedder, Embedder, embedder};
 use gristmill_engine::ingest::IngestOptions;
 use gristmill_schemas::message::price::PriceTable;
 
@@ -100,7 +100,7 @@ impl Context {
     pub fn embedder(&self) -> Result<Arc<dyn Embedder>, Failure> {
         match self.common.embedder.as_deref() {
             Some(named) => embedder(named).map_err(|error| Failure::usage(error.to_string())),
-            None => Ok(Arc::new(ShippedEmbedder)),
+            None => Ok(Arc::new(BundledEmbedder)),
         }
     }
 

@@ -13,7 +13,7 @@ use gristmill_schemas::sign::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::absence::Absence;
+use super::byte_search::ByteSearchResult;
 use super::journal::keyed_digest;
 use super::merkle::{inclusion, leaf_hash, root, root_from};
 use crate::error::{EngineError, Result};
@@ -47,7 +47,7 @@ pub struct Certificate {
     /// The erasure's name.
     pub id: String,
     /// Who asked for it, and on which ground.
-    pub request: Ground,
+    pub request: RequestOrigin,
     /// Keyed pseudonyms of the people in the request, or their count and keyed hash if they are
     /// many.
     pub selector: Pseudonyms,
@@ -61,24 +61,24 @@ pub struct Certificate {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub keys_destroyed: Vec<String>,
     /// What was erased.
-    pub scope: Scope,
+    pub scope: ErasureScope,
     /// What was found and stays, by reason.
     pub exceptions: BTreeMap<String, u64>,
     /// Encrypted or undecodable grains, which nobody could look into.
     pub unsearchable: u64,
     /// Versions of the tables before and after.
-    pub snapshots: BTreeMap<String, Snapshots>,
+    pub snapshots: BTreeMap<String, TableVersions>,
     /// The proofs of absence.
     pub proofs: Proofs,
     /// The tree over what was erased.
-    pub merkle: Tree,
+    pub merkle: TreeHead,
     /// What lies outside.
     pub reminder: String,
 }
 
 /// Who asked, and on which ground.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Ground {
+pub struct RequestOrigin {
     /// The reference of the request.
     pub reference: Option<String>,
     /// The legal ground.
@@ -100,7 +100,7 @@ pub struct Pseudonyms {
 
 /// What was erased.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Scope {
+pub struct ErasureScope {
     /// Grains.
     pub grains: u64,
     /// Grains by type.
@@ -128,7 +128,7 @@ pub struct Scope {
 
 /// Versions of a table.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Snapshots {
+pub struct TableVersions {
     /// Before.
     pub before: u64,
     /// After.
@@ -139,7 +139,7 @@ pub struct Snapshots {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Proofs {
     /// Every remaining byte was searched.
-    pub byte_search: Absence,
+    pub byte_search: ByteSearchResult,
     /// Every remaining grain, but for segments that the word filters exclude, was decoded and
     /// matched again: how many, and how many of the person were left.
     pub survey: Remaining,
@@ -162,7 +162,7 @@ pub struct Remaining {
 
 /// The tree over what was erased.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Tree {
+pub struct TreeHead {
     /// How leaves and nodes are hashed.
     pub hash: String,
     /// How a leaf is made of an address.
@@ -185,9 +185,9 @@ pub(super) fn leaves(addresses: &[ContentAddress], key: &Secret) -> Vec<[u8; 32]
 }
 
 /// The tree over `leaves`.
-pub(super) fn tree(leaves: &[[u8; 32]]) -> Tree {
+pub(super) fn tree(leaves: &[[u8; 32]]) -> TreeHead {
     let hashed: Vec<_> = leaves.iter().map(|leaf| leaf_hash(leaf)).collect();
-    Tree {
+    TreeHead {
         hash: "RFC 6962, SHA-256".to_owned(),
         leaf: "HMAC-SHA256(operator's key, content address as 32 bytes)".to_owned(),
         size: leaves.len() as u64,
@@ -211,7 +211,7 @@ impl Certificate {
 
 /// What a check of a certificate found.
 #[derive(Debug, Clone, Serialize)]
-pub struct Verified {
+pub struct CertificateCheck {
     /// True if the signature is the signer's, the signer is who it should be, and all proofs hold.
     pub valid: bool,
     /// What is wrong.
@@ -228,9 +228,9 @@ pub fn verify(
     bytes: &[u8],
     signer: Option<&str>,
     leaves: Option<&[u8]>,
-    proofs: &[Inclusion],
-) -> Verified {
-    let mut out = Verified {
+    proofs: &[InclusionProof],
+) -> CertificateCheck {
+    let mut out = CertificateCheck {
         valid: false,
         problems: Vec::new(),
         signer: None,
@@ -275,7 +275,11 @@ pub fn verify(
     out
 }
 
-fn problems(certificate: &Certificate, leaves: Option<&[u8]>, proofs: &[Inclusion]) -> Vec<String> {
+fn problems(
+    certificate: &Certificate,
+    leaves: Option<&[u8]>,
+    proofs: &[InclusionProof],
+) -> Vec<String> {
     let mut out = Vec::new();
     if certificate.format != FORMAT {
         out.push(format!(
@@ -325,7 +329,7 @@ fn problems(certificate: &Certificate, leaves: Option<&[u8]>, proofs: &[Inclusio
 
 /// The proof that one leaf is in the tree.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Inclusion {
+pub struct InclusionProof {
     /// The leaf, in hex.
     pub leaf: String,
     /// Its place.
@@ -338,7 +342,7 @@ pub struct Inclusion {
     pub root: String,
 }
 
-impl Inclusion {
+impl InclusionProof {
     /// The proof that `address` is among the erased of a certificate, made with the operator's
     /// keyring from its leaves; `None` if it isn't among them.
     ///
@@ -348,7 +352,7 @@ impl Inclusion {
         address: &ContentAddress,
         leaves: &[u8],
         keyring: &Keyring,
-    ) -> Result<Option<Inclusion>> {
+    ) -> Result<Option<InclusionProof>> {
         let leaf = keyed_digest(&keyring.derive(PSEUDONYMS)?, address.as_bytes());
         let (leaves, _) = leaves.as_chunks::<32>();
         let hashed: Vec<_> = leaves.iter().map(|leaf| leaf_hash(leaf)).collect();
@@ -356,7 +360,7 @@ impl Inclusion {
             .binary_search(&leaf)
             .ok()
             .and_then(|index| Some((index, inclusion(&hashed, index)?)));
-        Ok(proof.map(|(index, path)| Inclusion {
+        Ok(proof.map(|(index, path)| InclusionProof {
             leaf: hex::encode(leaf),
             index: index as u64,
             size: leaves.len() as u64,
@@ -365,7 +369,7 @@ impl Inclusion {
         }))
     }
 
-    fn holds(&self, tree: &Tree) -> bool {
+    fn holds(&self, tree: &TreeHead) -> bool {
         let digest = |text: &String| {
             let mut digest = [0; 32];
             hex::decode_to_slice(text, &mut digest)

@@ -22,7 +22,7 @@ const WORD: usize = 64;
 
 /// Calls `found` for each stretch of `bytes` with escapes of JSON, as it is written and as it is
 /// meant.
-pub(super) fn each_meant(bytes: &[u8], mut found: impl FnMut(&[u8], &[u8])) {
+pub(super) fn each_unescaped(bytes: &[u8], mut found: impl FnMut(&[u8], &[u8])) {
     let escapes = memchr::memchr_iter(b'\\', bytes)
         .filter(|at| escape(bytes.get(*at..).unwrap_or_default()).is_some());
     each_stretch(bytes, escapes, |written| {
@@ -34,7 +34,7 @@ pub(super) fn each_meant(bytes: &[u8], mut found: impl FnMut(&[u8], &[u8])) {
 
 /// Calls `found` for each stretch of `bytes` that is encoded in one of the ways in `variations`, as
 /// it is written and as plain text.
-pub(super) fn each_encoded(
+pub(super) fn each_decoded(
     bytes: &[u8],
     variations: Variations,
     mut found: impl FnMut(&[u8], &[u8]),

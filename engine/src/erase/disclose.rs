@@ -10,9 +10,9 @@ use serde::Serialize;
 use arrow::array::{Array, AsArray};
 
 use super::journal::keyed_hash;
-use super::matcher::Matcher;
-use super::reason::{Bar, Reason, Reasons};
-use super::request::Request;
+use super::matcher::IdentifierMatcher;
+use super::reason::{Exemption, Reason, Reasons};
+use super::request::SubjectRequest;
 use super::rows::OpenFile;
 use super::sources::ListedSource;
 use super::survey::Survey;
@@ -32,7 +32,7 @@ pub struct Disclosed {
     pub found_by: Vec<&'static str>,
     /// Why an erasure with the same request would leave it; none if it would go.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub kept: Option<Bar>,
+    pub kept: Option<Exemption>,
     /// The grain with full field names; none if it can't be decoded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub grain: Option<Box<serde_json::value::RawValue>>,
@@ -41,7 +41,7 @@ pub struct Disclosed {
     pub bytes_hex: Option<String>,
     /// The event, where it is one.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub event: Option<Event>,
+    pub event: Option<DisclosedEvent>,
     /// The row of `sources`, where it is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source: Option<ListedSource>,
@@ -49,7 +49,7 @@ pub struct Disclosed {
 
 /// A lifecycle event that names a person.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Event {
+pub struct DisclosedEvent {
     /// What happened to the grain.
     pub event: String,
     /// Who did it, as they said.
@@ -69,7 +69,7 @@ const CHUNK: usize = 4_096;
 /// What the lake or `write` says.
 pub async fn disclose(
     lake: &mut Lake,
-    request: &Request,
+    request: &SubjectRequest,
     survey: &Survey,
     key: Option<&Secret>,
     write: &mut dyn FnMut(&Disclosed) -> Result<()>,
@@ -102,7 +102,7 @@ pub async fn disclose(
                     "grains",
                     found.address,
                     found.reasons,
-                    found.bar.clone(),
+                    found.exemption.clone(),
                     blob,
                 )?)?;
                 count += 1;
@@ -122,13 +122,15 @@ pub async fn disclose(
                 "rejects",
                 found.address,
                 found.reasons,
-                found.bar.clone(),
+                found.exemption.clone(),
                 bytes,
             )?)?;
             count += 1;
         }
     }
-    for (content_address, event) in super::state::naming(lake, &Matcher::new(request)).await? {
+    for (content_address, event) in
+        super::state::events_naming(lake, &IdentifierMatcher::new(request)).await?
+    {
         let found_by = vec![Reason::Mention.name()];
         let (kept, grain, bytes_hex) = (None, None, None);
         write(&Disclosed {
@@ -143,7 +145,9 @@ pub async fn disclose(
         })?;
         count += 1;
     }
-    for (content_address, listed) in super::sources::naming(lake, &Matcher::new(request)).await? {
+    for (content_address, listed) in
+        super::sources::rows_naming(lake, &IdentifierMatcher::new(request)).await?
+    {
         let found_by = vec![Reason::Mention.name()];
         let (kept, grain, bytes_hex, event) = (None, None, None, None);
         let source = Some(listed);
@@ -175,7 +179,7 @@ fn disclosed(
     table: &'static str,
     address: ContentAddress,
     reasons: Reasons,
-    kept: Option<Bar>,
+    kept: Option<Exemption>,
     bytes: &[u8],
 ) -> Result<Disclosed> {
     let blob = super::rejects::blob_of(bytes);

@@ -12,31 +12,31 @@ use aho_corasick::{AhoCorasick, AhoCorasickKind, MatchKind};
 use unicode_normalization::UnicodeNormalization;
 
 use super::decoded;
-use super::needle_forms::{Gap, Needle, needles_of};
-use super::needles::is_announced;
-use super::normalized::{Form, Normalized};
+use super::gapped_patterns::{Gap, GappedPattern, gapped_patterns_of};
+use super::normalized::{NormalForm, NormalizedBytes};
+use super::pattern_search::has_length_prefix;
 use super::patterns::{AFFIX, SUFFIXES};
-use super::phone::Phone;
-use super::request::Request;
+use super::phone::PhoneNumber;
+use super::request::SubjectRequest;
 use super::variations::{Variation, Variations};
 use crate::error::{Context, Result};
+use crate::text::confusables::LetterEquivalence;
 use crate::text::fold::Folding;
-use crate::text::letters::Alike;
-use crate::text::numbers::LEAST;
+use crate::text::numbers::MIN_DIGITS;
 
 /// What is looked for.
 #[derive(Debug)]
 pub struct IdentifierSearch {
-    form: Form,
+    form: NormalForm,
     variations: Variations,
-    needles: Vec<Needle>,
-    /// Finds the anchors of needles.
+    patterns: Vec<GappedPattern>,
+    /// Finds the anchors of patterns.
     anchors: AhoCorasick,
-    /// By the number of the anchor: the needles that have it, and which piece it is.
+    /// By the number of the anchor: the patterns that have it, and which piece it is.
     by_anchor: Vec<Vec<(u32, usize)>>,
     /// Finds telephone numbers without their prefixes in digits.
     numbers: AhoCorasick,
-    phones: Vec<Phone>,
+    phones: Vec<PhoneNumber>,
     identifiers: usize,
 }
 
@@ -54,7 +54,7 @@ impl IdentifierSearch {
     /// # Errors
     /// [`crate::error::EngineError::File`] if there are more than an automaton can hold.
     pub fn new<'t>(
-        request: &'t Request,
+        request: &'t SubjectRequest,
         left_out: impl Fn(&str) -> bool,
         spellings: impl IntoIterator<Item = &'t str>,
     ) -> Result<IdentifierSearch> {
@@ -64,12 +64,12 @@ impl IdentifierSearch {
             variations.remove(Variation::Initials);
         }
         let on = |variation| variations.contains(variation);
-        let alike = Alike {
+        let alike = LetterEquivalence {
             accents: on(Variation::Accents),
             lookalikes: on(Variation::Homoglyphs),
             turkish_i: on(Variation::TurkishI),
         };
-        let form = Form {
+        let form = NormalForm {
             exact: request.folding == Folding::Exact,
             alike,
         };
@@ -79,19 +79,19 @@ impl IdentifierSearch {
             .flat_map(|person| &person.identifiers)
             .map(String::as_str);
         let given: Vec<&str> = given.filter(|identifier| !left_out(identifier)).collect();
-        let (mut needles, mut phones) = (Vec::new(), Vec::new());
+        let (mut patterns, mut phones) = (Vec::new(), Vec::new());
         for identifier in &given {
-            needles.extend(needles_of(identifier, form, variations));
+            patterns.extend(gapped_patterns_of(identifier, form, variations));
             if on(Variation::Phone) {
-                phones.extend(Phone::read(&identifier.nfkc().collect::<String>()));
+                phones.extend(PhoneNumber::read(&identifier.nfkc().collect::<String>()));
             }
         }
         let identifiers = given.len();
         for spelling in spellings {
-            needles.extend(needles_of(spelling, form, Variations::NONE));
+            patterns.extend(gapped_patterns_of(spelling, form, Variations::NONE));
         }
         let mut by_anchor: BTreeMap<Vec<u8>, Vec<(u32, usize)>> = BTreeMap::new();
-        for (number, needle) in (0..).zip(&needles) {
+        for (number, needle) in (0..).zip(&patterns) {
             let (place, piece) = needle.anchor();
             by_anchor
                 .entry(piece.to_vec())
@@ -99,12 +99,12 @@ impl IdentifierSearch {
                 .push((number, place));
         }
         let anchors = automaton(by_anchor.keys().map(Vec::as_slice))?;
-        let numbers = automaton(phones.iter().map(Phone::core))?;
+        let numbers = automaton(phones.iter().map(PhoneNumber::core))?;
         let by_anchor = by_anchor.into_values().collect();
         Ok(IdentifierSearch {
             form,
             variations,
-            needles,
+            patterns,
             anchors,
             by_anchor,
             numbers,
@@ -120,16 +120,22 @@ impl IdentifierSearch {
 
     /// How many places in `bytes` hold an identifier.
     pub fn count(&self, bytes: &[u8]) -> u64 {
-        self.search(bytes, ESCAPED, true, &mut Normalized::default())
+        self.search(bytes, ESCAPED, true, &mut NormalizedBytes::default())
     }
 
-    fn search(&self, bytes: &[u8], escapes: usize, opens: bool, scratch: &mut Normalized) -> u64 {
-        if self.needles.is_empty() {
+    fn search(
+        &self,
+        bytes: &[u8],
+        escapes: usize,
+        opens: bool,
+        scratch: &mut NormalizedBytes,
+    ) -> u64 {
+        if self.patterns.is_empty() {
             return 0;
         }
         let mut found = self.in_text(bytes, scratch);
         if escapes > 0 {
-            decoded::each_meant(bytes, |written, meant| {
+            decoded::each_unescaped(bytes, |written, meant| {
                 // What is found as it is written is counted already.
                 let counted = self.in_text(written, scratch);
                 found += self
@@ -138,7 +144,7 @@ impl IdentifierSearch {
             });
         }
         if opens {
-            decoded::each_encoded(bytes, self.variations, |written, plain| {
+            decoded::each_decoded(bytes, self.variations, |written, plain| {
                 let counted = self.in_text(written, scratch);
                 found += self
                     .search(plain, escapes, false, scratch)
@@ -149,7 +155,7 @@ impl IdentifierSearch {
     }
 
     /// How many places in `raw`, read as it is, hold an identifier.
-    fn in_text(&self, raw: &[u8], scratch: &mut Normalized) -> u64 {
+    fn in_text(&self, raw: &[u8], scratch: &mut NormalizedBytes) -> u64 {
         scratch.fill(raw, self.form);
         let text = Text {
             raw,
@@ -164,7 +170,7 @@ impl IdentifierSearch {
                 .into_iter()
                 .flatten()
             {
-                let Some(needle) = self.needles.get(*number as usize) else {
+                let Some(needle) = self.patterns.get(*number as usize) else {
                     continue;
                 };
                 found.extend(
@@ -194,7 +200,7 @@ impl IdentifierSearch {
         {
             let digits = Digits::from(bytes, at + first);
             at = digits.end;
-            if digits.digits.len() < LEAST {
+            if digits.digits.len() < MIN_DIGITS {
                 continue;
             }
             for hit in self.numbers.find_overlapping_iter(&digits.digits) {
@@ -213,9 +219,9 @@ impl IdentifierSearch {
     }
 }
 
-fn automaton<'n>(needles: impl Iterator<Item = &'n [u8]>) -> Result<AhoCorasick> {
-    let needles: Vec<&[u8]> = needles.collect();
-    let total: usize = needles.iter().map(|needle| needle.len()).sum();
+fn automaton<'n>(patterns: impl Iterator<Item = &'n [u8]>) -> Result<AhoCorasick> {
+    let patterns: Vec<&[u8]> = patterns.collect();
+    let total: usize = patterns.iter().map(|needle| needle.len()).sum();
     let kind = if total <= TABLE {
         AhoCorasickKind::DFA
     } else {
@@ -224,7 +230,7 @@ fn automaton<'n>(needles: impl Iterator<Item = &'n [u8]>) -> Result<AhoCorasick>
     let built = AhoCorasick::builder()
         .match_kind(MatchKind::Standard)
         .kind(Some(kind))
-        .build(needles);
+        .build(patterns);
     built.file("can't make", "the search of a proof")
 }
 
@@ -263,7 +269,7 @@ impl Digits {
 
     /// True if `phone`, without its prefix, is at `start..end` of the digits and stands there by
     /// itself.
-    fn holds(&self, phone: &Phone, start: usize, end: usize, text: &Text<'_>) -> bool {
+    fn holds(&self, phone: &PhoneNumber, start: usize, end: usize, text: &Text<'_>) -> bool {
         let place = |at: usize| self.places.get(at).copied();
         let is_apart = |at: usize| at == 0 || place(at - 1).map(|before| before + 1) != place(at);
         let bytes = &text.normalized.bytes;
@@ -288,7 +294,7 @@ impl Digits {
                 && self
                     .digits
                     .get(at..start)
-                    .is_some_and(|prefix| phone.takes(prefix))
+                    .is_some_and(|prefix| phone.accepts_prefix(prefix))
         };
         closes
             && (!is_word(letter_after(after)) || is_length(after))
@@ -299,17 +305,17 @@ impl Digits {
 /// Bytes that are searched.
 struct Text<'b> {
     raw: &'b [u8],
-    normalized: &'b Normalized,
+    normalized: &'b NormalizedBytes,
     /// Names may be split over blocks.
     splits: bool,
 }
 
 impl Text<'_> {
-    /// Where `needle` begins and ends, whose piece `place` stands at `start..end`; `None` if the
-    /// rest of it doesn't.
+    /// Where `needle` begins and ends, whose piece `field_roles` stands at `start..end`; `None` if
+    /// the rest of it doesn't.
     fn stands(
         &self,
-        needle: &Needle,
+        needle: &GappedPattern,
         place: usize,
         start: usize,
         end: usize,
@@ -336,7 +342,7 @@ impl Text<'_> {
     }
 
     /// True if what stands at `start..end` isn't part of a longer word or identifier.
-    fn is_alone(&self, needle: &Needle, start: usize, end: usize) -> bool {
+    fn is_alone(&self, needle: &GappedPattern, start: usize, end: usize) -> bool {
         if needle.is_anywhere {
             return true;
         }
@@ -359,7 +365,7 @@ impl Text<'_> {
         let ends = || !needle.needs_dot || after.first() == Some(&b'.');
         let is_first = || !needle.is_first || before.last() != Some(&b'.');
         opens && closes && ends() && is_first()
-            || is_announced(
+            || has_length_prefix(
                 self.raw,
                 self.normalized.original(start),
                 self.normalized.original(end),
@@ -461,7 +467,7 @@ impl Gap {
     fn back(&self, before: &[u8], piece: &[u8]) -> Option<usize> {
         (self.least()..=self.most().min(before.len())).find_map(|length| {
             let (rest, gap) = before.split_at_checked(before.len() - length)?;
-            (rest.ends_with(piece) && self.takes(gap)).then(|| rest.len() - piece.len())
+            (rest.ends_with(piece) && self.accepts(gap)).then(|| rest.len() - piece.len())
         })
     }
 
@@ -470,7 +476,7 @@ impl Gap {
         let rest = bytes.get(at..)?;
         (self.least()..=self.most().min(rest.len())).find_map(|length| {
             let (gap, rest) = rest.split_at_checked(length)?;
-            (rest.starts_with(piece) && self.takes(gap)).then(|| at + length + piece.len())
+            (rest.starts_with(piece) && self.accepts(gap)).then(|| at + length + piece.len())
         })
     }
 }
@@ -482,29 +488,29 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::erase::{Extent, Hits, Matcher, Person};
+    use crate::erase::{Hits, IdentifierMatcher, Person, SelectionOptions};
     use crate::text::with_grain_if_any;
 
-    fn request(identifiers: &[&str]) -> Request {
+    fn request(identifiers: &[&str]) -> SubjectRequest {
         let identifiers = identifiers
             .iter()
             .map(|identifier| (*identifier).to_owned())
             .collect();
-        let extent = Extent {
+        let extent = SelectionOptions {
             initials: true,
-            ..Extent::default()
+            ..SelectionOptions::default()
         };
-        Request {
+        SubjectRequest {
             people: vec![Person {
                 identifiers,
                 ..Person::default()
             }],
             extent,
-            ..Request::default()
+            ..SubjectRequest::default()
         }
     }
 
-    fn search(request: &Request) -> IdentifierSearch {
+    fn search(request: &SubjectRequest) -> IdentifierSearch {
         IdentifierSearch::new(request, |_| false, []).unwrap()
     }
 
@@ -519,7 +525,7 @@ mod tests {
 
     /// A grain whose content is `text`, and whether the selection and the proof find somebody in
     /// it.
-    fn both(request: &Request, text: &str, encoding: Encoding) -> Option<(bool, bool)> {
+    fn both(request: &SubjectRequest, text: &str, encoding: Encoding) -> Option<(bool, bool)> {
         let mut json = Object::new();
         json.insert("type", "event");
         json.insert("created_at", 1_767_225_600_000_i64);
@@ -535,8 +541,10 @@ mod tests {
         .ok()?
         .blob;
         let mut hits = Hits::default();
-        let matcher = Matcher::new(request);
-        with_grain_if_any(&blob, |grain| matcher.find(grain.unwrap(), &mut hits));
+        let matcher = IdentifierMatcher::new(request);
+        with_grain_if_any(&blob, |grain| {
+            matcher.match_grain(grain.unwrap(), &mut hits)
+        });
         Some((!hits.people.is_empty(), search(request).count(&blob) > 0))
     }
 

@@ -11,7 +11,7 @@ use object_store::{ObjectStoreExt, PutPayload};
 use serde::{Deserialize, Serialize};
 use sha2::Sha256;
 
-use super::by_key::Doomed;
+use super::crypto_shred::ShredPlan;
 use crate::error::{Context, EngineError, Result};
 use crate::file_digest::FileDigest;
 use crate::keys::{Secret, seal, unseal};
@@ -22,7 +22,7 @@ pub const ERASURES: &str = "erasures";
 
 /// Something that is to be gone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Item {
+pub(super) struct JournalEntry {
     /// The type byte; `None` for refused input.
     pub(super) type_byte: Option<u8>,
     /// Bytes of its blob.
@@ -44,7 +44,7 @@ pub(crate) struct Journal {
     /// Rows of the tables before.
     pub(super) rows_before: BTreeMap<String, u64>,
     /// What is to be gone, by address in hex.
-    pub(super) items: BTreeMap<String, Item>,
+    pub(super) items: BTreeMap<String, JournalEntry>,
     /// Lifecycle events that were removed or blanked.
     pub(super) events: u64,
     /// Bytes of segments that were written again.
@@ -62,9 +62,9 @@ pub(crate) struct Journal {
 }
 
 impl Journal {
-    /// Adds the keys of `doomed` that aren't here yet.
-    pub(super) fn note_keys(&mut self, doomed: &Doomed) {
-        let keys = doomed
+    /// Adds the keys of `shred_plan` that aren't here yet.
+    pub(super) fn note_keys(&mut self, shred_plan: &ShredPlan) {
+        let keys = shred_plan
             .keys
             .iter()
             .map(|(id, generation)| (id.to_string(), *generation));

@@ -26,41 +26,41 @@ use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::grain::{Field, Grain, RawValue};
 use rustc_hash::FxBuildHasher;
 
-use super::needles::Finder;
-use super::patterns::{Cover, Pattern, compile, words};
-use super::phone::Phone;
-use super::place::{Place, place_of};
+use super::field_roles::{FieldRole, role_of};
+use super::pattern_search::MultiFinder;
+use super::patterns::{Coverage, IdentifierPattern, compile, words};
+use super::payload_prefilter::{PayloadPrefilter, PrefilterTerms};
+use super::phone::PhoneNumber;
 use super::reason::{Reason, Reasons};
-use super::request::Request;
-use super::sifter::{Sifter, Sought};
+use super::request::SubjectRequest;
 use super::variations::{Variation, Variations};
 use crate::index::Watchlist;
-use crate::index::words::{WordFilter, each_word};
+use crate::index::word_filter::{WordFilter, each_word};
 use crate::policy::{Mode, Policy};
-use crate::text::encodings::{LONG_WORD, TextEncoding, each_opened, has_marks};
+use crate::text::confusables::LetterEquivalence;
+use crate::text::encodings::{LONG_WORD, TextEncoding, each_decoded, has_marks};
 use crate::text::fold::{Folding, is_blank, unescaped};
-use crate::text::letters::Alike;
-use crate::text::numbers::{LEAST, each_number};
+use crate::text::numbers::{MIN_DIGITS, each_number};
 
 /// The number of a person in the request; sessions, consents and addresses that belong to nobody
-/// have [`NOBODY`].
+/// have [`NO_PERSON`].
 pub type PersonNumber = u32;
 
 /// Stands for selectors that name no person.
-pub const NOBODY: PersonNumber = u32::MAX;
+pub const NO_PERSON: PersonNumber = u32::MAX;
 
 type Map<K, V> = HashMap<K, V, FxBuildHasher>;
 
 /// A compiled request.
 #[derive(Debug)]
-pub struct Matcher {
+pub struct IdentifierMatcher {
     folding: Folding,
     variations: Variations,
     /// The letters that are the same, of the classes that are searched for.
-    alike: Alike,
+    alike: LetterEquivalence,
     /// What initials alone show counts as naming somebody.
     takes_initials: bool,
-    patterns: Vec<Pattern>,
+    patterns: Vec<IdentifierPattern>,
     /// Patterns by the word in them that the fewest others have.
     by_word: Map<Box<str>, Vec<u32>>,
     /// These words and those of sessions, consents and references: most texts hold none of them.
@@ -68,12 +68,12 @@ pub struct Matcher {
     /// Patterns of scripts without blanks, and those without any word: looked for everywhere.
     anywhere: Vec<u32>,
     /// Telephone numbers by their last digits, each with the pattern of its identifier.
-    phones: Map<u32, Vec<(Phone, u32)>>,
+    phones: Map<u32, Vec<(PhoneNumber, u32)>>,
     /// Patterns that are long enough to be looked for in binary bytes, whatever stands next to
     /// them.
-    loose: Finder,
+    unbounded: MultiFinder,
     /// Numbers in grains are compared too.
-    has_numbers: bool,
+    matches_integers: bool,
     sessions: Map<String, PersonNumber>,
     consents: Map<String, PersonNumber>,
     /// Consents that were withdrawn: they count for grains whose policy says so.
@@ -86,7 +86,7 @@ pub struct Matcher {
 }
 
 /// A find in one form of a text: the cover and the classes of variation that it needs.
-type Find<'f> = dyn FnMut(&Pattern, Cover, Variations) + 'f;
+type OnMatch<'f> = dyn FnMut(&IdentifierPattern, Coverage, Variations) + 'f;
 
 /// What was found in one grain.
 #[derive(Debug)]
@@ -130,20 +130,20 @@ impl Hits {
 }
 
 /// Bytes of an identifier from which on it needs no boundary in binary bytes.
-const LOOSE: usize = 6;
+const UNBOUNDED_MIN_BYTES: usize = 6;
 
 /// Bytes at the end of one block and at the beginning of the next that are looked at together.
-const JOINT: usize = 96;
+const BOUNDARY_BYTES: usize = 96;
 
-impl Matcher {
+impl IdentifierMatcher {
     /// Compiles `request`.
-    pub fn new(request: &Request) -> Matcher {
+    pub fn new(request: &SubjectRequest) -> IdentifierMatcher {
         let variations = request.searched();
         let on = |variation| variations.contains(variation);
-        let mut matcher = Matcher {
+        let mut matcher = IdentifierMatcher {
             folding: request.folding,
             variations,
-            alike: Alike {
+            alike: LetterEquivalence {
                 accents: on(Variation::Accents),
                 lookalikes: on(Variation::Homoglyphs),
                 turkish_i: on(Variation::TurkishI),
@@ -154,8 +154,8 @@ impl Matcher {
             watched: Arc::default(),
             anywhere: Vec::new(),
             phones: Map::default(),
-            loose: Finder::default(),
-            has_numbers: false,
+            unbounded: MultiFinder::default(),
+            matches_integers: false,
             sessions: Map::default(),
             consents: Map::default(),
             withdrawn: HashSet::default(),
@@ -175,11 +175,11 @@ impl Matcher {
                 .map(|session| (request.folding.folded(session), number));
             matcher.sessions.extend(sessions);
         }
-        let mut watched = matcher.index();
+        let mut watched = matcher.assign_anchors();
         matcher
             .sessions
             .keys()
-            .for_each(|session| watched.add(&matcher.coarse(session)));
+            .for_each(|session| watched.add(&matcher.coarsest_form(session)));
         request
             .consents
             .iter()
@@ -189,21 +189,21 @@ impl Matcher {
             request
                 .consents
                 .iter()
-                .map(|consent| (consent.to_string(), NOBODY)),
+                .map(|consent| (consent.to_string(), NO_PERSON)),
         );
         matcher.addresses.extend(
             request
                 .addresses
                 .iter()
-                .map(|address| (*address.as_bytes(), NOBODY)),
+                .map(|address| (*address.as_bytes(), NO_PERSON)),
         );
         matcher
     }
 
     /// The form of `text` in which patterns are looked for: with one letter for all that some class
     /// makes the same.
-    fn coarse(&self, text: &str) -> String {
-        self.folding.folded_alike(Alike::ALL, text)
+    fn coarsest_form(&self, text: &str) -> String {
+        self.folding.folded_equivalent(LetterEquivalence::ALL, text)
     }
 
     fn add(&mut self, identifier: &str, person: PersonNumber) {
@@ -215,18 +215,18 @@ impl Matcher {
             .iter()
             .rev()
             .take_while(|known| known.person == person);
-        if known.any(|known| {
-            known.is_primary() && known.text == own.text && known.is_the_same_in_plain(own)
-        }) {
+        if known
+            .any(|known| known.is_primary() && known.text == own.text && known.same_identifier(own))
+        {
             return;
         }
-        self.has_numbers |= own
+        self.matches_integers |= own
             .text
             .bytes()
             .all(|byte| byte.is_ascii_digit() || byte == b'-');
         if self.variations.contains(Variation::Phone) && own.distinctive {
             let number = self.patterns.len() as u32;
-            for phone in Phone::read(&own.text) {
+            for phone in PhoneNumber::read(&own.text) {
                 self.phones
                     .entry(phone.tail())
                     .or_default()
@@ -238,12 +238,12 @@ impl Matcher {
 
     /// Files every pattern under the word of it that the fewest patterns have: of ten thousand
     /// names many begin alike. Answers these words.
-    fn index(&mut self) -> Watchlist {
+    fn assign_anchors(&mut self) -> Watchlist {
         let mut watched = Watchlist::default();
         let mut sharing: Map<&str, u32> = Map::default();
-        let all = self.patterns.iter().flat_map(Pattern::anchors);
+        let all = self.patterns.iter().flat_map(IdentifierPattern::anchors);
         all.for_each(|(_, word)| *sharing.entry(word).or_default() += 1);
-        let rarest = |pattern: &Pattern| {
+        let rarest = |pattern: &IdentifierPattern| {
             let anchors = pattern
                 .anchors()
                 .map(|(start, word)| (sharing.get(word), start, word.len()));
@@ -273,11 +273,13 @@ impl Matcher {
                 .into_iter()
                 .for_each(|number| watched.add_number(number));
         }
-        let loose = (0..).zip(&self.patterns);
-        let loose =
-            loose.filter(|(_, it)| it.is_literal() && it.distinctive && it.text.len() >= LOOSE);
-        self.loose =
-            Finder::new(loose.map(|(number, pattern)| (number, pattern.text.clone().into_bytes())));
+        let unbounded = (0..).zip(&self.patterns);
+        let unbounded = unbounded.filter(|(_, it)| {
+            it.is_literal() && it.distinctive && it.text.len() >= UNBOUNDED_MIN_BYTES
+        });
+        self.unbounded = MultiFinder::new(
+            unbounded.map(|(number, pattern)| (number, pattern.text.clone().into_bytes())),
+        );
         watched
     }
 
@@ -303,7 +305,7 @@ impl Matcher {
 
     /// Identifiers too short or plain to be looked for in text, as they were given, with the number
     /// of their person.
-    pub fn indistinct(&self) -> impl Iterator<Item = (&str, PersonNumber)> {
+    pub fn non_distinctive(&self) -> impl Iterator<Item = (&str, PersonNumber)> {
         let all = self
             .patterns
             .iter()
@@ -311,8 +313,8 @@ impl Matcher {
         all.map(|pattern| (pattern.identifier(), pattern.person))
     }
 
-    /// Words of which a grain has one if [`Matcher::find`] finds anything in it.
-    pub(crate) fn watched(&self) -> &Arc<Watchlist> {
+    /// Words of which a grain has one if [`IdentifierMatcher::match_grain`] finds anything in it.
+    pub(crate) fn watchlist(&self) -> &Arc<Watchlist> {
         &self.watched
     }
 
@@ -340,10 +342,10 @@ impl Matcher {
             .addresses
             .keys()
             .map(|address| ContentAddress::from_digest(*address));
-        let may_hold = |pattern: &Pattern| {
-            filter.may_hold(&pattern.text) && filter.may_hold(&pattern.beside())
+        let may_hold = |pattern: &IdentifierPattern| {
+            filter.may_hold(&pattern.text) && filter.may_hold(&pattern.required_neighbour())
         };
-        let may_hold_phone = |(phone, _): &(Phone, u32)| {
+        let may_hold_phone = |(phone, _): &(PhoneNumber, u32)| {
             filter.may_hold_number_tail(phone.tail())
                 || phone
                     .integers()
@@ -355,7 +357,7 @@ impl Matcher {
             || self
                 .sessions
                 .keys()
-                .any(|session| filter.may_hold(&self.coarse(session)))
+                .any(|session| filter.may_hold(&self.coarsest_form(session)))
             || keys.any(|text| filter.may_hold(text))
             || addresses.any(|address| filter.may_hold(&address.to_string()))
             || self
@@ -366,33 +368,36 @@ impl Matcher {
 
     /// What tells without decoding that nothing is found in a grain, if there is nothing to be
     /// found that it can't see.
-    pub(crate) fn sifter(&self) -> Option<Sifter> {
-        if self.has_addresses() || self.has_numbers || !self.anywhere.is_empty() {
+    pub(crate) fn prefilter(&self) -> Option<PayloadPrefilter> {
+        if self.has_addresses() || self.matches_integers || !self.anywhere.is_empty() {
             return None;
         }
         let references = self.references.iter().map(ToString::to_string);
-        let sessions = self.sessions.keys().map(|session| self.coarse(session));
+        let sessions = self
+            .sessions
+            .keys()
+            .map(|session| self.coarsest_form(session));
         let keys = sessions
             .chain(references)
             .chain(self.consents.keys().cloned())
             .chain(self.withdrawn.iter().cloned());
         let phones = || self.phones.values().flatten().map(|(phone, _)| phone);
-        Sifter::new(Sought {
+        PayloadPrefilter::new(PrefilterTerms {
             texts: self
                 .patterns
                 .iter()
-                .map(|pattern| pattern.needle().to_owned())
+                .map(|pattern| pattern.required_substring().to_owned())
                 .chain(keys)
                 .collect(),
-            number_tails: phones().map(Phone::tail).collect(),
-            integers: phones().flat_map(Phone::integers).collect(),
-            is_encoded: self.opens(),
+            number_tails: phones().map(PhoneNumber::tail).collect(),
+            integers: phones().flat_map(PhoneNumber::integers).collect(),
+            is_encoded: self.decodes_encodings(),
             folding: self.folding,
         })
     }
 
     /// True if encoded texts are opened.
-    fn opens(&self) -> bool {
+    fn decodes_encodings(&self) -> bool {
         !self.patterns.is_empty() && !self.variations.only(Variations::ENCODINGS).is_empty()
     }
 
@@ -402,28 +407,28 @@ impl Matcher {
     }
 
     /// Adds to `hits` if the request names `address`.
-    pub fn address(&self, address: &ContentAddress, hits: &mut Hits) {
+    pub fn match_address(&self, address: &ContentAddress, hits: &mut Hits) {
         if let Some(person) = self.addresses.get(address.as_bytes()) {
             hits.add(*person, Reason::Address);
         }
     }
 
     /// Adds to `hits` whom it means that `signer` signed a grain.
-    pub fn signer(&self, signer: &str, hits: &mut Hits) {
-        self.text(Place::Identity(Reason::Party), signer, hits);
+    pub fn match_signer(&self, signer: &str, hits: &mut Hits) {
+        self.match_text(FieldRole::Identity(Reason::Party), signer, hits);
     }
 
     /// Adds to `hits` who `grain` is of.
-    pub fn find(&self, grain: &Grain<'_>, hits: &mut Hits) {
+    pub fn match_grain(&self, grain: &Grain<'_>, hits: &mut Hits) {
         if self.only_addresses() {
             return;
         }
         for (field, value) in grain.known() {
-            self.value(place_of(*field), value, hits);
+            self.match_value(role_of(*field), value, hits);
         }
         for (key, value) in grain.unknown() {
-            self.text(Place::Value(Reason::Value), key, hits);
-            self.value(Place::Value(Reason::Value), value, hits);
+            self.match_text(FieldRole::Value(Reason::Value), key, hits);
+            self.match_value(FieldRole::Value(Reason::Value), value, hits);
         }
         if let Some(basis) = grain
             .text(Field::ProcessingBasis)
@@ -433,54 +438,54 @@ impl Matcher {
                 .contains(basis.strip_prefix("sha256:").unwrap_or(basis))
             && Policy::of(grain).effective(self.now) == Mode::ConsentCascade
         {
-            hits.add(NOBODY, Reason::Consent);
+            hits.add(NO_PERSON, Reason::Consent);
         }
     }
 
-    fn value(&self, place: Place, value: &RawValue<'_>, hits: &mut Hits) {
+    fn match_value(&self, place: FieldRole, value: &RawValue<'_>, hits: &mut Hits) {
         // Inside a map the name of the field says no more whom a value is about.
         let inner = match place {
-            Place::Value(Reason::Object) => Place::Value(Reason::Value),
+            FieldRole::Value(Reason::Object) => FieldRole::Value(Reason::Value),
             place => place,
         };
         match value {
-            RawValue::Text(text) => self.text(place, text, hits),
+            RawValue::Text(text) => self.match_text(place, text, hits),
             RawValue::Array(encoded) => {
                 let mut before = None;
                 for item in encoded.items() {
-                    self.value(place, &item, hits);
+                    self.match_value(place, &item, hits);
                     if self.variations.contains(Variation::SplitBlocks) {
                         let text = main_text(&item);
                         if let Some((before, text)) = before.zip(text) {
-                            self.joint(before, text, hits);
+                            self.match_across_blocks(before, text, hits);
                         }
                         before = text;
                     }
                 }
             }
             RawValue::Map(encoded) => encoded.entries().for_each(|(key, value)| {
-                self.text(inner, key, hits);
-                self.value(inner, &value, hits);
+                self.match_text(inner, key, hits);
+                self.match_value(inner, &value, hits);
             }),
-            RawValue::Bytes(bytes) => self.bytes(bytes, Reason::Mention, hits),
+            RawValue::Bytes(bytes) => self.match_bytes(bytes, Reason::Mention, hits),
             RawValue::Int(number)
-                if self.has_numbers || *number >= 0 && self.compares_numbers() =>
+                if self.matches_integers || *number >= 0 && self.checks_integers() =>
             {
-                self.text(place, &number.to_string(), hits)
+                self.match_text(place, &number.to_string(), hits)
             }
-            RawValue::BigInt(number) if self.compares_numbers() => {
-                self.text(place, &number.to_string(), hits)
+            RawValue::BigInt(number) if self.checks_integers() => {
+                self.match_text(place, &number.to_string(), hits)
             }
             _ => {}
         }
     }
 
     /// Looks for identifiers and references in bytes that may hold text anywhere.
-    pub fn bytes(&self, bytes: &[u8], reason: Reason, hits: &mut Hits) {
+    pub fn match_bytes(&self, bytes: &[u8], reason: Reason, hits: &mut Hits) {
         let mut found = Vec::new();
         for chunk in bytes.utf8_chunks() {
-            if !self.references.is_empty() && self.refers(chunk.valid()) {
-                hits.add(NOBODY, Reason::Related);
+            if !self.references.is_empty() && self.mentions_reference(chunk.valid()) {
+                hits.add(NO_PERSON, Reason::Related);
             }
             let mut folded = std::mem::take(&mut hits.folded);
             self.each_form(chunk.valid(), &mut folded, &mut |pattern, _, classes| {
@@ -503,19 +508,19 @@ impl Matcher {
         }
     }
 
-    /// [`Matcher::bytes`] for bytes that can't be decoded: in binary ones a length or a marker
-    /// looks like a letter of the text that it stands before, so that longer identifiers are found
-    /// whatever stands next to them.
-    pub fn undecodable(&self, bytes: &[u8], hits: &mut Hits) {
-        self.bytes(bytes, Reason::Undecodable, hits);
+    /// [`IdentifierMatcher::match_bytes`] for bytes that can't be decoded: in binary ones a length
+    /// or a marker looks like a letter of the text that it stands before, so that longer
+    /// identifiers are found whatever stands next to them.
+    pub fn match_undecodable(&self, bytes: &[u8], hits: &mut Hits) {
+        self.match_bytes(bytes, Reason::Undecodable, hits);
         if !is_binary(bytes) {
             return;
         }
         for chunk in bytes.utf8_chunks() {
-            let folded = self.coarse(chunk.valid());
-            self.loose.find(folded.as_bytes(), |number, _| {
+            let folded = self.coarsest_form(chunk.valid());
+            self.unbounded.find(folded.as_bytes(), |number, _| {
                 if let Some(pattern) = self.pattern(number)
-                    && let Some(classes) = self.letters_of(pattern, chunk.valid(), true)
+                    && let Some(classes) = self.letter_classes_of(pattern, chunk.valid(), true)
                 {
                     hits.variations = hits.variations.with(classes);
                     hits.add(pattern.person, Reason::Undecodable);
@@ -525,24 +530,24 @@ impl Matcher {
     }
 
     /// Adds to `hits` whom a value names that isn't part of a grain.
-    pub fn stray(&self, value: &RawValue<'_>, hits: &mut Hits) {
-        self.value(Place::Value(Reason::Undecodable), value, hits);
+    pub fn match_loose_value(&self, value: &RawValue<'_>, hits: &mut Hits) {
+        self.match_value(FieldRole::Value(Reason::Undecodable), value, hits);
     }
 
     /// True if `text` names somebody distinctively: as a whole or as a mention, by initials only if
     /// the request takes them.
     pub fn names_somebody(&self, text: &str, hits: &mut Hits) -> bool {
         hits.clear();
-        self.text(Place::Identity(Reason::Party), text, hits);
+        self.match_text(FieldRole::Identity(Reason::Party), text, hits);
         let names = |reason| reason != Reason::Initials || self.takes_initials;
         hits.people
             .iter()
             .any(|(_, reasons)| reasons.iter().any(names))
     }
 
-    fn text(&self, place: Place, text: &str, hits: &mut Hits) {
+    fn match_text(&self, place: FieldRole, text: &str, hits: &mut Hits) {
         match place {
-            Place::Basis => {
+            FieldRole::Basis => {
                 if let Some(person) = self
                     .consents
                     .get(text.strip_prefix("sha256:").unwrap_or(text))
@@ -550,25 +555,25 @@ impl Matcher {
                     hits.add(*person, Reason::Consent);
                 }
             }
-            Place::Session if !self.sessions.is_empty() => {
+            FieldRole::Session if !self.sessions.is_empty() => {
                 if let Some(person) = self.sessions.get(&self.folding.folded(text)) {
                     hits.add(*person, Reason::Session);
                 }
             }
             _ => {}
         }
-        if !self.references.is_empty() && self.refers(text) {
-            hits.add(NOBODY, Reason::Related);
+        if !self.references.is_empty() && self.mentions_reference(text) {
+            hits.add(NO_PERSON, Reason::Related);
         }
         let mut folded = std::mem::take(&mut hits.folded);
         let mut whole = false;
         self.each_form(text, &mut folded, &mut |pattern, cover, classes| {
-            if let Some(reason) = meaning(place, pattern, cover, classes) {
+            if let Some(reason) = reason_for(place, pattern, cover, classes) {
                 let is_mention = matches!(
                     reason,
                     Reason::Mention | Reason::Ambiguous | Reason::Initials
                 );
-                whole |= cover == Cover::Whole && !is_mention;
+                whole |= cover == Coverage::Whole && !is_mention;
                 hits.variations = hits.variations.with(classes);
                 hits.add(pattern.person, reason);
             }
@@ -580,7 +585,7 @@ impl Matcher {
     }
 
     /// True if `text` holds one of the references.
-    fn refers(&self, text: &str) -> bool {
+    fn mentions_reference(&self, text: &str) -> bool {
         let is_reference =
             // The proof looks for addresses in any case.
             |hex: &str| hex.to_ascii_lowercase().parse().is_ok_and(|address| self.references.contains(&address));
@@ -601,14 +606,14 @@ impl Matcher {
 
     /// What a first look at `text` shows. Plain ASCII means what it says; of anything else the runs
     /// between blanks are folded to `folded`, one by one, as folding the whole would.
-    fn look(&self, text: &str, folded: &mut String) -> Glimpse {
+    fn scan_text(&self, text: &str, folded: &mut String) -> TextScan {
         let is_ascii = text.is_ascii();
         let mut anywhere = self
             .anywhere
             .iter()
             .filter_map(|number| self.pattern(*number));
         let may_occur = anywhere.any(|pattern| pattern.text.is_ascii() || !is_ascii);
-        let mut found = Glimpse {
+        let mut found = TextScan {
             may_occur,
             has_long_word: false,
         };
@@ -623,7 +628,8 @@ impl Matcher {
             false => text.split(is_blank).for_each(|run| match run.is_ascii() {
                 true => look(run),
                 false => {
-                    self.folding.fold_alike(Alike::ALL, run, folded);
+                    self.folding
+                        .fold_equivalent(LetterEquivalence::ALL, run, folded);
                     look(folded);
                 }
             }),
@@ -631,20 +637,20 @@ impl Matcher {
         found
     }
 
-    fn compares_numbers(&self) -> bool {
-        self.has_numbers || !self.phones.is_empty()
+    fn checks_integers(&self) -> bool {
+        self.matches_integers || !self.phones.is_empty()
     }
 
-    fn pattern(&self, number: u32) -> Option<&Pattern> {
+    fn pattern(&self, number: u32) -> Option<&IdentifierPattern> {
         self.patterns.get(number as usize)
     }
 
     /// Calls `found` for every identifier that stands in `text` as it is written, as it is meant if
     /// it has escapes, or in what it encodes. What the text shows in plain spelling needs no class,
     /// in whatever other form it stands there too.
-    fn each_form(&self, text: &str, folded: &mut String, found: &mut Find<'_>) {
+    fn each_form(&self, text: &str, folded: &mut String, found: &mut OnMatch<'_>) {
         let mut plain: Vec<PersonNumber> = Vec::new();
-        let mut found = |pattern: &Pattern, cover: Cover, classes: Variations| {
+        let mut found = |pattern: &IdentifierPattern, cover: Coverage, classes: Variations| {
             if classes.is_empty() {
                 plain.push(pattern.person);
             }
@@ -656,40 +662,41 @@ impl Matcher {
                 if is_plain { Variations::NONE } else { classes },
             );
         };
-        let Glimpse {
+        let TextScan {
             may_occur,
             has_long_word,
-        } = self.look(text, folded);
+        } = self.scan_text(text, folded);
         if may_occur {
-            self.in_form(text, folded, &mut found);
+            self.find_in_form(text, folded, &mut found);
         }
-        self.numbers_in(text, &mut found);
+        self.find_phone_numbers(text, &mut found);
         let meant: Vec<String> = unescaped(text).collect();
         for meant in &meant {
-            self.in_form(meant, folded, &mut found);
-            self.numbers_in(meant, &mut found);
+            self.find_in_form(meant, folded, &mut found);
+            self.find_phone_numbers(meant, &mut found);
         }
-        if self.opens() && (has_long_word || !meant.is_empty() || has_marks(text)) {
-            self.in_encoded(text, folded, &mut found);
+        if self.decodes_encodings() && (has_long_word || !meant.is_empty() || has_marks(text)) {
+            self.find_in_encoded(text, folded, &mut found);
             meant
                 .iter()
-                .for_each(|meant| self.in_encoded(meant, folded, &mut found));
+                .for_each(|meant| self.find_in_encoded(meant, folded, &mut found));
         }
     }
 
     /// Calls `found` for the identifiers in `form`, which is read as it stands there.
-    fn in_form(&self, form: &str, folded: &mut String, found: &mut Find<'_>) {
-        self.folding.fold_alike(Alike::ALL, form, folded);
+    fn find_in_form(&self, form: &str, folded: &mut String, found: &mut OnMatch<'_>) {
+        self.folding
+            .fold_equivalent(LetterEquivalence::ALL, form, folded);
         self.occurrences(folded, |pattern, cover, classes, _| {
-            if let Some(letters) = self.letters_of(pattern, form, false) {
+            if let Some(letters) = self.letter_classes_of(pattern, form, false) {
                 found(pattern, cover, classes.with(letters));
             }
         });
     }
 
     /// Calls `found` for the identifiers in the texts that `text` holds encoded.
-    fn in_encoded(&self, text: &str, folded: &mut String, found: &mut Find<'_>) {
-        each_opened(text, |encoding, plain| {
+    fn find_in_encoded(&self, text: &str, folded: &mut String, found: &mut OnMatch<'_>) {
+        each_decoded(text, |encoding, plain| {
             let (class, is_all) = match encoding {
                 TextEncoding::Url => (Variation::UrlEncoding, true),
                 TextEncoding::Html => (Variation::HtmlEntities, true),
@@ -703,35 +710,40 @@ impl Matcher {
             if !self.variations.contains(class) {
                 return;
             }
-            let mut found = |pattern: &Pattern, cover: Cover, classes: Variations| {
+            let mut found = |pattern: &IdentifierPattern, cover: Coverage, classes: Variations| {
                 found(
                     pattern,
-                    if is_all { cover } else { Cover::Part },
+                    if is_all { cover } else { Coverage::Part },
                     classes.with(class.into()),
                 );
             };
             for form in std::iter::once(plain.to_owned()).chain(unescaped(plain)) {
-                self.in_form(&form, folded, &mut found);
-                self.numbers_in(&form, &mut found);
+                self.find_in_form(&form, folded, &mut found);
+                self.find_phone_numbers(&form, &mut found);
             }
         });
     }
 
     /// Calls `found` for the telephone numbers in `text`, but for those that stand there as they
     /// were given.
-    fn numbers_in(&self, text: &str, found: &mut Find<'_>) {
+    fn find_phone_numbers(&self, text: &str, found: &mut OnMatch<'_>) {
         if self.phones.is_empty() || !may_hold_number(text) {
             return;
         }
         each_number(text, |number| {
             for (phone, pattern) in self.phones.get(&number.tail()).into_iter().flatten() {
-                if let (Some(start), Some(pattern)) = (phone.begins(number), self.pattern(*pattern))
+                if let (Some(start), Some(pattern)) =
+                    (phone.start_in(number), self.pattern(*pattern))
                 {
                     let is_blank = |text: Option<&str>| {
                         !text.unwrap_or_default().chars().any(char::is_alphanumeric)
                     };
                     let is_all = is_blank(text.get(..start)) && is_blank(text.get(number.end..));
-                    let cover = if is_all { Cover::Whole } else { Cover::Part };
+                    let cover = if is_all {
+                        Coverage::Whole
+                    } else {
+                        Coverage::Part
+                    };
                     found(pattern, cover, Variation::Phone.into());
                 }
             }
@@ -740,10 +752,10 @@ impl Matcher {
 
     /// Looks for identifiers that begin in the text `before` and end in `after`, which stand in
     /// blocks next to each other.
-    fn joint(&self, before: &str, after: &str, hits: &mut Hits) {
-        let start = (before.len().saturating_sub(JOINT)..=before.len())
+    fn match_across_blocks(&self, before: &str, after: &str, hits: &mut Hits) {
+        let start = (before.len().saturating_sub(BOUNDARY_BYTES)..=before.len())
             .find(|at| before.is_char_boundary(*at));
-        let end = (0..=JOINT.min(after.len()))
+        let end = (0..=BOUNDARY_BYTES.min(after.len()))
             .rev()
             .find(|at| after.is_char_boundary(*at));
         let (Some(before), Some(after)) = (
@@ -753,15 +765,18 @@ impl Matcher {
             return;
         };
         let mut folded = std::mem::take(&mut hits.folded);
-        if self.look(before, &mut folded).may_occur || self.look(after, &mut folded).may_occur {
+        if self.scan_text(before, &mut folded).may_occur
+            || self.scan_text(after, &mut folded).may_occur
+        {
             let joined = format!("{before} {after}");
-            let joint = self.coarse(before).len();
-            self.folding.fold_alike(Alike::ALL, &joined, &mut folded);
+            let joint = self.coarsest_form(before).len();
+            self.folding
+                .fold_equivalent(LetterEquivalence::ALL, &joined, &mut folded);
             self.occurrences(&folded, |pattern, _, classes, (start, end)| {
                 if pattern.distinctive
                     && (start..end).contains(&joint)
                     && start < joint
-                    && let Some(letters) = self.letters_of(pattern, &joined, false)
+                    && let Some(letters) = self.letter_classes_of(pattern, &joined, false)
                 {
                     let classes = classes.with(letters).with(Variation::SplitBlocks.into());
                     hits.variations = hits.variations.with(classes);
@@ -783,18 +798,23 @@ impl Matcher {
     /// The classes of letters that `pattern` needs to stand in `form`, which holds it in its
     /// coarsest form; `None` if it needs one that isn't searched for. With `anywhere`, it may be
     /// part of a word.
-    fn letters_of(&self, pattern: &Pattern, form: &str, anywhere: bool) -> Option<Variations> {
+    fn letter_classes_of(
+        &self,
+        pattern: &IdentifierPattern,
+        form: &str,
+        anywhere: bool,
+    ) -> Option<Variations> {
         if self.folding == Folding::Exact || form.is_ascii() && pattern.is_ascii() {
             return Some(Variations::NONE);
         }
-        let stands = |alike: Alike| {
-            let text = self.folding.folded_alike(alike, form);
-            let finer = pattern.under(alike);
+        let stands = |alike: LetterEquivalence| {
+            let text = self.folding.folded_equivalent(alike, form);
+            let finer = pattern.refolded(alike);
             finer.is_some_and(|it| {
                 if anywhere {
                     text.contains(&it.text)
                 } else {
-                    it.is_in(&text)
+                    it.occurs_in(&text)
                 }
             })
         };
@@ -805,21 +825,21 @@ impl Matcher {
         let without = [
             (
                 Variation::Accents,
-                Alike {
+                LetterEquivalence {
                     accents: false,
                     ..all
                 },
             ),
             (
                 Variation::Homoglyphs,
-                Alike {
+                LetterEquivalence {
                     lookalikes: false,
                     ..all
                 },
             ),
             (
                 Variation::TurkishI,
-                Alike {
+                LetterEquivalence {
                     turkish_i: false,
                     ..all
                 },
@@ -839,7 +859,7 @@ impl Matcher {
     fn occurrences(
         &self,
         text: &str,
-        mut found: impl FnMut(&Pattern, Cover, Variations, (usize, usize)),
+        mut found: impl FnMut(&IdentifierPattern, Coverage, Variations, (usize, usize)),
     ) {
         let pattern = |number: &u32| self.pattern(*number);
         if !self.by_word.is_empty() {
@@ -851,7 +871,7 @@ impl Matcher {
                     .flatten()
                     .filter_map(pattern)
                 {
-                    if let Some(it) = pattern.at(text, start) {
+                    if let Some(it) = pattern.match_at(text, start) {
                         found(pattern, it.cover, it.classes, (it.start, it.end));
                     }
                 }
@@ -860,7 +880,11 @@ impl Matcher {
         for pattern in self.anywhere.iter().filter_map(pattern) {
             if let Some(start) = text.find(&pattern.text) {
                 let whole = start == 0 && text.len() == pattern.text.len();
-                let cover = if whole { Cover::Whole } else { Cover::Part };
+                let cover = if whole {
+                    Coverage::Whole
+                } else {
+                    Coverage::Part
+                };
                 found(
                     pattern,
                     cover,
@@ -874,7 +898,7 @@ impl Matcher {
 
 /// What a first look at a text shows.
 #[derive(Debug, Clone, Copy, Default)]
-struct Glimpse {
+struct TextScan {
     /// An identifier may stand in it.
     may_occur: bool,
     /// It may hold base64 or hex.
@@ -886,9 +910,9 @@ fn may_hold_number(text: &str) -> bool {
     let is_digit = |byte: &u8| byte.is_ascii_digit() || *byte == 0xef;
     text.bytes()
         .filter(|byte| is_digit(byte))
-        .take(LEAST)
+        .take(MIN_DIGITS)
         .count()
-        == LEAST
+        == MIN_DIGITS
 }
 
 /// The text of an item of a list: itself, or the longest one of a map, as a block of content has
@@ -913,20 +937,26 @@ fn is_binary(bytes: &[u8]) -> bool {
     !std::str::from_utf8(bytes).is_ok_and(is_text)
 }
 
-/// What it means that `pattern` covers so much of a text at `place`, by variations of `classes`.
-fn meaning(place: Place, pattern: &Pattern, cover: Cover, classes: Variations) -> Option<Reason> {
+/// What it means that `pattern` covers so much of a text at `field_roles`, by variations of
+/// `classes`.
+fn reason_for(
+    place: FieldRole,
+    pattern: &IdentifierPattern,
+    cover: Coverage,
+    classes: Variations,
+) -> Option<Reason> {
     if classes.contains(Variation::Initials) {
         return Some(Reason::Initials);
     }
     let mention = pattern.distinctive.then_some(Reason::Mention);
     match (place, cover) {
-        (Place::Identity(reason), Cover::Whole) => Some(reason),
-        (Place::Segments, Cover::Whole | Cover::Segment) if pattern.distinctive => {
+        (FieldRole::Identity(reason), Coverage::Whole) => Some(reason),
+        (FieldRole::Segments, Coverage::Whole | Coverage::Segment) if pattern.distinctive => {
             Some(Reason::Namespace)
         }
-        (Place::Segments, Cover::Whole | Cover::Segment) => Some(Reason::Ambiguous),
-        (Place::Value(reason), Cover::Whole) if pattern.distinctive => Some(reason),
-        (Place::Value(_), Cover::Whole) => Some(Reason::Ambiguous),
+        (FieldRole::Segments, Coverage::Whole | Coverage::Segment) => Some(Reason::Ambiguous),
+        (FieldRole::Value(reason), Coverage::Whole) if pattern.distinctive => Some(reason),
+        (FieldRole::Value(_), Coverage::Whole) => Some(Reason::Ambiguous),
         _ => mention,
     }
 }
@@ -969,11 +999,11 @@ mod tests {
             let folding = if exact { Folding::Exact } else { Folding::Spellings };
             let identifiers = names.iter().map(|name| name.concat()).collect();
             let people = vec![Person { identifiers, ..Person::default() }];
-            let matcher = Matcher::new(&Request { people, folding, ..Request::default() });
+            let matcher = IdentifierMatcher::new(&SubjectRequest { people, folding, ..SubjectRequest::default() });
             let text = text.concat();
             let mut found = 0;
-            matcher.occurrences(&matcher.coarse(&text), |_, _, _, _| found += 1);
-            prop_assert!(found == 0 || matcher.look(&text, &mut String::new()).may_occur);
+            matcher.occurrences(&matcher.coarsest_form(&text), |_, _, _, _| found += 1);
+            prop_assert!(found == 0 || matcher.scan_text(&text, &mut String::new()).may_occur);
         }
     }
 }

@@ -3,10 +3,10 @@
 use sha2::{Digest, Sha256};
 
 /// A node of the tree.
-pub type Node = [u8; 32];
+pub type MerkleHash = [u8; 32];
 
 /// The hash of a leaf.
-pub fn leaf_hash(leaf: &[u8]) -> Node {
+pub fn leaf_hash(leaf: &[u8]) -> MerkleHash {
     Sha256::new()
         .chain_update([0])
         .chain_update(leaf)
@@ -14,7 +14,7 @@ pub fn leaf_hash(leaf: &[u8]) -> Node {
         .into()
 }
 
-fn node_hash(left: &Node, right: &Node) -> Node {
+fn node_hash(left: &MerkleHash, right: &MerkleHash) -> MerkleHash {
     Sha256::new()
         .chain_update([1])
         .chain_update(left)
@@ -24,7 +24,7 @@ fn node_hash(left: &Node, right: &Node) -> Node {
 }
 
 /// The root over `leaves`, which are hashed leaves. O(n).
-pub fn root(leaves: &[Node]) -> Node {
+pub fn root(leaves: &[MerkleHash]) -> MerkleHash {
     match leaves {
         [] => Sha256::digest([]).into(),
         [leaf] => *leaf,
@@ -37,7 +37,7 @@ pub fn root(leaves: &[Node]) -> Node {
 
 /// The path that proves that leaf `index` is in the tree, from the leaf upwards; `None` beyond the
 /// last leaf.
-pub fn inclusion(leaves: &[Node], index: usize) -> Option<Vec<Node>> {
+pub fn inclusion(leaves: &[MerkleHash], index: usize) -> Option<Vec<MerkleHash>> {
     if index >= leaves.len() {
         return None;
     }
@@ -55,7 +55,12 @@ pub fn inclusion(leaves: &[Node], index: usize) -> Option<Vec<Node>> {
 
 /// The root that `path` leads to from the hashed `leaf` at `index` of a tree of `size` leaves (RFC
 /// 9162 §2.1.3.2); `None` if the path has the wrong length.
-pub fn root_from(leaf: Node, index: u64, size: u64, path: &[Node]) -> Option<Node> {
+pub fn root_from(
+    leaf: MerkleHash,
+    index: u64,
+    size: u64,
+    path: &[MerkleHash],
+) -> Option<MerkleHash> {
     if index >= size {
         return None;
     }
@@ -88,7 +93,7 @@ fn half(count: usize) -> usize {
 mod tests {
     use super::*;
 
-    fn leaves(count: usize) -> Vec<Node> {
+    fn leaves(count: usize) -> Vec<MerkleHash> {
         (0..count)
             .map(|number| leaf_hash(&number.to_be_bytes()))
             .collect()

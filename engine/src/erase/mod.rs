@@ -4,45 +4,45 @@
 //! |---|---|
 //! | `request` | whom and what does a request name? |
 //! | `variations`, `patterns`, `phone` | in which other ways may an identifier be written? |
-//! | `matcher`, `place` | does this grain name one of these people, and where? |
-//! | `sifter` | which grains needn't be decoded to tell that they don't? |
+//! | `matcher`, `field_roles` | does this grain name one of these people, and where? |
+//! | `payload_prefilter` | which grains needn't be decoded to tell that they don't? |
 //! | `reason` | why was a grain found, and why may it have to stay? |
-//! | `glance` | what does a row show by itself? |
+//! | `row_findings` | what does a row show by itself? |
 //! | `sessions`, `withdrawn` | what do sessions and withdrawn consents bring in? |
 //! | `rows`, `survey`, `rejects` | what in the lake is a request about? |
 //! | `plan` | what would an erasure do? |
 //! | `run`, `journal` | in which order is it done, and how is a killed one finished? |
-//! | `by_key` | what goes with the keys that it is sealed with? |
+//! | `crypto_shred` | what goes with the keys that it is sealed with? |
 //! | `rewrite`, `state`, `sources` | how are rows removed from each table? |
-//! | `needles`, `identifier_search`, `needle_forms`, `normalized`, `decoded`, `absence` | is anything left in any byte of the lake? |
+//! | `pattern_search`, `identifier_search`, `gapped_patterns`, `normalized`, `decoded`, `byte_search` | is anything left in any byte of the lake? |
 //! | `merkle`, `certificate` | how is that proven to others? |
 //! | `disclose` | what is handed out to a person who asks? |
 
-mod absence;
-mod by_key;
+mod byte_search;
 mod certificate;
+mod crypto_shred;
 mod decoded;
 mod disclose;
-mod glance;
+mod field_roles;
+mod gapped_patterns;
 mod identifier_search;
 mod journal;
 mod matcher;
 mod merkle;
-mod needle_forms;
-mod needles;
 mod normalized;
+mod pattern_search;
 mod patterns;
+mod payload_prefilter;
 mod phone;
-mod place;
 mod plan;
 mod reason;
 pub(crate) mod rejects;
 mod request;
 pub(crate) mod rewrite;
+mod row_findings;
 pub(crate) mod rows;
 mod run;
 mod sessions;
-mod sifter;
 mod sources;
 mod state;
 mod survey;
@@ -51,17 +51,17 @@ mod variations;
 mod withdrawn;
 
 pub use crate::text::fold::Folding;
-pub use absence::Absence;
-pub use certificate::{Certificate, Ground, Inclusion, Verified, verify};
-pub use disclose::{Disclosed, Event, disclose};
+pub use byte_search::ByteSearchResult;
+pub use certificate::{Certificate, CertificateCheck, InclusionProof, RequestOrigin, verify};
+pub use disclose::{Disclosed, DisclosedEvent, disclose};
 pub use identifier_search::IdentifierSearch;
 pub use journal::ERASURES;
 pub(crate) use journal::Journal;
-pub use matcher::{Hits, Matcher, NOBODY, PersonNumber};
-pub use plan::{Exclusion, Plan, Selected, Spelling};
-pub use reason::{Bar, Judge, Reason, Reasons};
-pub use request::{Extent, Person, Request, names_nobody};
-pub use run::{Erased, Order, erase, plan, plan_disclosure};
-pub use survey::{Found, FoundReject, Survey};
+pub use matcher::{Hits, IdentifierMatcher, NO_PERSON, PersonNumber};
+pub use plan::{ErasurePlan, Exclusion, SelectedCounts, Spelling};
+pub use reason::{Exemption, ExemptionRules, Reason, Reasons};
+pub use request::{Person, SelectionOptions, SubjectRequest, is_blank_identifier};
+pub use run::{ErasureOptions, ErasureReport, erase, plan, plan_disclosure};
+pub use survey::{FoundGrain, FoundReject, Survey};
 pub(crate) use tombstone_copy::{tombstones_from_bytes, tombstones_path, tombstones_to_bytes};
 pub use variations::{UnknownVariation, Variation, Variations};

@@ -6,28 +6,28 @@
 
 use unicode_normalization::char::{decompose_compatible, is_combining_mark};
 
-use crate::text::letters::{Alike, is_left_out, plain};
+use crate::text::confusables::{LetterEquivalence, is_dropped_mark, plain};
 
 /// How text is brought into one form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Form {
+pub(super) struct NormalForm {
     /// Letters stay as they are written.
     pub(super) exact: bool,
     /// Letters that are the same.
-    pub(super) alike: Alike,
+    pub(super) alike: LetterEquivalence,
 }
 
 /// Bytes in one form, and where they come from.
 #[derive(Debug, Default)]
-pub(super) struct Normalized {
+pub(super) struct NormalizedBytes {
     pub(super) bytes: Vec<u8>,
     /// Places from which on the distance to the original is another: here, and there.
     places: Vec<(usize, usize)>,
 }
 
-impl Normalized {
+impl NormalizedBytes {
     /// Takes `raw` in, in place of what was there.
-    pub(super) fn fill(&mut self, raw: &[u8], form: Form) {
+    pub(super) fn fill(&mut self, raw: &[u8], form: NormalForm) {
         self.bytes.clear();
         self.places.clear();
         let (mut at, mut base) = (0, None);
@@ -55,7 +55,7 @@ impl Normalized {
         }
     }
 
-    fn letter(&mut self, letter: char, form: Form, base: &mut Option<char>) {
+    fn letter(&mut self, letter: char, form: NormalForm, base: &mut Option<char>) {
         let mut buffer = [0; 4];
         if form.exact {
             self.bytes
@@ -64,7 +64,7 @@ impl Normalized {
         }
         decompose_compatible(letter, |part| {
             for part in part.to_lowercase() {
-                if is_unseen(part) || is_left_out(*base, part, form.alike) {
+                if is_unseen(part) || is_dropped_mark(*base, part, form.alike) {
                     continue;
                 }
                 if !is_combining_mark(part) {
@@ -129,12 +129,12 @@ mod tests {
             &[0xff, b'X'],
         ]
         .concat();
-        let mut normalized = Normalized::default();
+        let mut normalized = NormalizedBytes::default();
         normalized.fill(
             &raw,
-            Form {
+            NormalForm {
                 exact: false,
-                alike: Alike::ALL,
+                alike: LetterEquivalence::ALL,
             },
         );
         assert_eq!(normalized.bytes, b"\xa5jose dia z\xffx");
@@ -149,9 +149,9 @@ mod tests {
         }
         normalized.fill(
             &raw,
-            Form {
+            NormalForm {
                 exact: true,
-                alike: Alike::ALL,
+                alike: LetterEquivalence::ALL,
             },
         );
         assert_eq!(normalized.bytes, raw);

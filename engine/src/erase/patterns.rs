@@ -1,20 +1,20 @@
 //! What an identifier looks like in text: itself, and the variations of it that a request asks for.
 //!
 //! A pattern is looked for at one of its words, its anchor. Texts and patterns are folded to the
-//! coarsest form of letters; [`Pattern::under`] makes the same pattern for a finer one, to see
-//! which classes of letters a match needs.
+//! coarsest form of letters; [`IdentifierPattern::refolded`] makes the same pattern for a finer
+//! one, to see which classes of letters a match needs.
 
 use std::sync::Arc;
 
 use super::matcher::PersonNumber;
-use super::phone::Phone;
+use super::phone::PhoneNumber;
 use super::variations::{Variation, Variations};
-use crate::text::fold::{Folding, is_word, runs_together};
-use crate::text::letters::Alike;
+use crate::text::confusables::LetterEquivalence;
+use crate::text::fold::{Folding, is_unsegmented, is_word};
 
 /// Something that is looked for.
 #[derive(Debug, Clone)]
-pub(super) struct Pattern {
+pub(super) struct IdentifierPattern {
     /// Whom it stands for.
     pub(super) person: PersonNumber,
     /// Its words in order, as they are folded, with what stands between them.
@@ -23,27 +23,27 @@ pub(super) struct Pattern {
     anchor: (usize, usize),
     /// A value that equals it is no coincidence.
     pub(super) distinctive: bool,
-    shape: Shape,
+    shape: PatternKind,
     /// Hyphens and underscores next to it belong to the same identifier.
     joined: bool,
     is_did: bool,
     /// The classes that every match of it is of.
     classes: Variations,
     /// The identifier, and the place among its patterns.
-    source: Arc<Source>,
+    source: Arc<PatternSource>,
     ordinal: usize,
 }
 
 /// What patterns are made of.
 #[derive(Debug)]
-struct Source {
+struct PatternSource {
     identifier: String,
     folding: Folding,
     variations: Variations,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Shape {
+enum PatternKind {
     /// The text as it is; `affixes` says whether a prefix or a version may be joined to it.
     Literal { affixes: bool },
     /// The words of a name: rotated, with any separators, or both.
@@ -60,7 +60,7 @@ enum Shape {
 
 /// How much of a text an identifier covers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Cover {
+pub(super) enum Coverage {
     Whole,
     /// All between two colons, or between one and an end.
     Segment,
@@ -72,7 +72,7 @@ pub(super) enum Cover {
 pub(super) struct Occurrence {
     pub(super) start: usize,
     pub(super) end: usize,
-    pub(super) cover: Cover,
+    pub(super) cover: Coverage,
     pub(super) classes: Variations,
 }
 
@@ -113,22 +113,26 @@ pub(super) fn compile(
     folding: Folding,
     variations: Variations,
     person: PersonNumber,
-) -> Vec<Pattern> {
-    let source = Source {
+) -> Vec<IdentifierPattern> {
+    let source = PatternSource {
         identifier: identifier.to_owned(),
         folding,
         variations,
     };
-    patterns_of(&Arc::new(source), Alike::ALL, person)
+    patterns_of(&Arc::new(source), LetterEquivalence::ALL, person)
 }
 
-fn patterns_of(source: &Arc<Source>, alike: Alike, person: PersonNumber) -> Vec<Pattern> {
-    let mut maker = Maker {
+fn patterns_of(
+    source: &Arc<PatternSource>,
+    alike: LetterEquivalence,
+    person: PersonNumber,
+) -> Vec<IdentifierPattern> {
+    let mut maker = PatternBuilder {
         source,
         person,
         out: Vec::new(),
     };
-    let fold = |text: &str| source.folding.folded_alike(alike, text);
+    let fold = |text: &str| source.folding.folded_equivalent(alike, text);
     let text = fold(&source.identifier);
     if text.is_empty() {
         return Vec::new();
@@ -139,7 +143,7 @@ fn patterns_of(source: &Arc<Source>, alike: Alike, person: PersonNumber) -> Vec<
         .out
         .first()
         .is_some_and(|own| own.distinctive && !own.is_did);
-    if source.folding == Folding::Exact || !is_varied || text.chars().any(runs_together) {
+    if source.folding == Folding::Exact || !is_varied || text.chars().any(is_unsegmented) {
         return maker.out;
     }
     maker.variations(&text, Variations::NONE);
@@ -158,17 +162,17 @@ fn patterns_of(source: &Arc<Source>, alike: Alike, person: PersonNumber) -> Vec<
     maker.out
 }
 
-struct Maker<'s> {
-    source: &'s Arc<Source>,
+struct PatternBuilder<'s> {
+    source: &'s Arc<PatternSource>,
     person: PersonNumber,
-    out: Vec<Pattern>,
+    out: Vec<IdentifierPattern>,
 }
 
-impl Maker<'_> {
-    fn push(&mut self, text: String, shape: Shape, classes: Variations) {
+impl PatternBuilder<'_> {
+    fn push(&mut self, text: String, shape: PatternKind, classes: Variations) {
         let counted = text.chars().filter(|letter| is_word(*letter)).count();
         let digits_only = text.chars().all(|letter| !letter.is_alphabetic());
-        let ideographs = text.chars().any(runs_together);
+        let ideographs = text.chars().any(is_unsegmented);
         let enough = if digits_only {
             DISTINCTIVE_DIGITS
         } else {
@@ -177,14 +181,14 @@ impl Maker<'_> {
         let anchor = words(&text).max_by_key(|(_, word)| word.len());
         let anchor = anchor.map_or((0, 0), |(start, word)| (start, start + word.len()));
         let joins = |letter: char| letter.is_numeric() || matches!(letter, '-' | '_' | ':' | '@');
-        self.out.push(Pattern {
+        self.out.push(IdentifierPattern {
             person: self.person,
             anchor,
             // Variations are made of distinctive identifiers only.
             distinctive: counted >= enough
                 || ideographs && counted >= 2
-                || !matches!(shape, Shape::Literal { .. }),
-            joined: text.chars().any(joins) || matches!(shape, Shape::Tagged { .. }),
+                || !matches!(shape, PatternKind::Literal { .. }),
+            joined: text.chars().any(joins) || matches!(shape, PatternKind::Tagged { .. }),
             is_did: text
                 .get(..4)
                 .is_some_and(|head| head.eq_ignore_ascii_case("did:")),
@@ -198,7 +202,7 @@ impl Maker<'_> {
 
     fn literal(&mut self, text: &str, classes: Variations) {
         let affixes = self.on(Variation::IdAffixes) && is_long_id(text);
-        self.push(text.to_owned(), Shape::Literal { affixes }, classes);
+        self.push(text.to_owned(), PatternKind::Literal { affixes }, classes);
     }
 
     fn on(&self, variation: Variation) -> bool {
@@ -212,7 +216,7 @@ impl Maker<'_> {
                     .split_once('+')
                     .map_or((local, false), |(local, _)| (local, true));
                 if local.chars().any(is_word) {
-                    let shape = Shape::Tagged {
+                    let shape = PatternKind::Tagged {
                         domain: domain.to_owned(),
                         had_tag,
                     };
@@ -226,17 +230,17 @@ impl Maker<'_> {
         } else if is_name(text) {
             self.name(text, classes);
         } else if is_long_id(text)
-            && Phone::read(text).is_empty()
+            && PhoneNumber::read(text).is_empty()
             && self.on(Variation::IdSeparators)
         {
             let classes = classes.with(Variation::IdSeparators.into());
             let words: Vec<&str> = words(text).map(|(_, word)| word).collect();
             if words.len() > 1 {
-                self.push(text.to_owned(), Shape::Id, classes);
-                self.push(words.concat(), Shape::Word, classes);
+                self.push(text.to_owned(), PatternKind::Id, classes);
+                self.push(words.concat(), PatternKind::Word, classes);
             }
             if let Some(dashed) = dashed_uuid(text) {
-                self.push(dashed, Shape::Literal { affixes: false }, classes);
+                self.push(dashed, PatternKind::Literal { affixes: false }, classes);
             }
         }
     }
@@ -250,7 +254,7 @@ impl Maker<'_> {
         if rotates || separators {
             self.push(
                 text.to_owned(),
-                Shape::Name {
+                PatternKind::Name {
                     rotates,
                     separators,
                 },
@@ -261,14 +265,14 @@ impl Maker<'_> {
             let joined = classes.with(Variation::NameSeparators.into());
             self.push(
                 [&*parts.given, &*parts.family].concat().concat(),
-                Shape::Word,
+                PatternKind::Word,
                 joined,
             );
             if rotates {
                 let turned = joined.with(Variation::NameOrder.into());
                 self.push(
                     [&*parts.family, &*parts.given].concat().concat(),
-                    Shape::Word,
+                    PatternKind::Word,
                     turned,
                 );
             }
@@ -280,7 +284,7 @@ impl Maker<'_> {
         {
             self.push(
                 (*last).to_owned(),
-                Shape::Initial(initial),
+                PatternKind::Initial(initial),
                 classes.with(Variation::Initials.into()),
             );
         }
@@ -407,7 +411,7 @@ fn dashed_uuid(text: &str) -> Option<String> {
     })
 }
 
-impl Pattern {
+impl IdentifierPattern {
     /// True for the identifier itself.
     pub(super) fn is_primary(&self) -> bool {
         self.ordinal == 0
@@ -424,14 +428,15 @@ impl Pattern {
     }
 
     /// True if `other` is the same without any variation.
-    pub(super) fn is_the_same_in_plain(&self, other: &Pattern) -> bool {
-        let plain = |pattern: &Pattern| pattern.source.folding.folded(&pattern.source.identifier);
+    pub(super) fn same_identifier(&self, other: &IdentifierPattern) -> bool {
+        let plain =
+            |pattern: &IdentifierPattern| pattern.source.folding.folded(&pattern.source.identifier);
         plain(self) == plain(other)
     }
 
     /// True if it is looked for in binary bytes, whatever stands next to it.
     pub(super) fn is_literal(&self) -> bool {
-        matches!(self.shape, Shape::Literal { .. })
+        matches!(self.shape, PatternKind::Literal { .. })
     }
 
     /// The word by which it is found.
@@ -442,7 +447,7 @@ impl Pattern {
     }
 
     /// What stands in every text that it is found in, as it is folded, without blanks.
-    pub(super) fn needle(&self) -> &str {
+    pub(super) fn required_substring(&self) -> &str {
         let longest = |parts: &mut dyn Iterator<Item = &str>| -> Option<(usize, usize)> {
             let start = self.text.as_ptr() as usize;
             parts
@@ -450,8 +455,10 @@ impl Pattern {
                 .max()
         };
         let (length, start) = match &self.shape {
-            Shape::Tagged { domain, .. } => return domain,
-            Shape::Literal { .. } => longest(&mut self.text.split(crate::text::fold::is_blank)),
+            PatternKind::Tagged { domain, .. } => return domain,
+            PatternKind::Literal { .. } => {
+                longest(&mut self.text.split(crate::text::fold::is_blank))
+            }
             _ => longest(&mut words(&self.text).map(|(_, word)| word)),
         }
         .unwrap_or_default();
@@ -460,10 +467,10 @@ impl Pattern {
 
     /// What stands beside its text in every text that it is found in: the domain of an e-mail
     /// address, an initial.
-    pub(super) fn beside(&self) -> String {
+    pub(super) fn required_neighbour(&self) -> String {
         match &self.shape {
-            Shape::Tagged { domain, .. } => domain.clone(),
-            Shape::Initial(initial) => initial.to_string(),
+            PatternKind::Tagged { domain, .. } => domain.clone(),
+            PatternKind::Initial(initial) => initial.to_string(),
             _ => String::new(),
         }
     }
@@ -471,7 +478,7 @@ impl Pattern {
     /// The words by which it may be found, and where each begins; none if it is looked for
     /// everywhere.
     pub(super) fn anchors(&self) -> impl Iterator<Item = (usize, &str)> {
-        let is_anywhere = self.text.chars().any(runs_together);
+        let is_anywhere = self.text.chars().any(is_unsegmented);
         words(&self.text).filter(move |_| !is_anywhere)
     }
 
@@ -481,37 +488,36 @@ impl Pattern {
     }
 
     /// The same pattern, folded so that the letters are the same which `alike` names.
-    pub(super) fn under(&self, alike: Alike) -> Option<Pattern> {
+    pub(super) fn refolded(&self, alike: LetterEquivalence) -> Option<IdentifierPattern> {
         let mut all = patterns_of(&self.source, alike, self.person);
         (self.ordinal < all.len()).then(|| all.swap_remove(self.ordinal))
     }
 
     /// True if it stands in `text`, which is folded as it is.
-    pub(super) fn is_in(&self, text: &str) -> bool {
+    pub(super) fn occurs_in(&self, text: &str) -> bool {
         let word = self.anchor_word();
-        match word.is_empty() || self.text.chars().any(runs_together) {
+        match word.is_empty() || self.text.chars().any(is_unsegmented) {
             true => text.contains(&self.text),
-            false => {
-                words(text).any(|(start, found)| found == word && self.at(text, start).is_some())
-            }
+            false => words(text)
+                .any(|(start, found)| found == word && self.match_at(text, start).is_some()),
         }
     }
 
     /// What is found where `text` has its anchor at `at`, if anything is.
-    pub(super) fn at(&self, text: &str, at: usize) -> Option<Occurrence> {
+    pub(super) fn match_at(&self, text: &str, at: usize) -> Option<Occurrence> {
         let end = at + self.anchor_word().len();
         let mut found = match &self.shape {
-            Shape::Literal { affixes } => {
+            PatternKind::Literal { affixes } => {
                 self.literal_at(text, at.checked_sub(self.anchor.0)?, *affixes)
             }
-            Shape::Name {
+            PatternKind::Name {
                 rotates,
                 separators,
             } => self.name_at(text, at, *rotates, *separators),
-            Shape::Id => self.id_at(text, at),
-            Shape::Word => Some(found(text, at, end)),
-            Shape::Initial(initial) => initial_at(text, at, end, *initial),
-            Shape::Tagged { domain, had_tag } => {
+            PatternKind::Id => self.id_at(text, at),
+            PatternKind::Word => Some(found(text, at, end)),
+            PatternKind::Initial(initial) => initial_at(text, at, end, *initial),
+            PatternKind::Tagged { domain, had_tag } => {
                 self.tagged_at(text, at.checked_sub(self.anchor.0)?, domain, *had_tag)
             }
         }?;
@@ -528,29 +534,33 @@ impl Pattern {
         if before.is_empty()
             && (rest.is_empty() || self.is_did && rest.starts_with(['#', '/', '?', ';']))
         {
-            found.cover = Cover::Whole;
+            found.cover = Coverage::Whole;
             return Some(found);
         }
-        let opens = before.is_empty() || !self.goes_on(&mut before.chars().rev());
-        let closes = rest.is_empty() || !self.goes_on(&mut rest.chars());
+        let opens = before.is_empty() || !self.continues(&mut before.chars().rev());
+        let closes = rest.is_empty() || !self.continues(&mut rest.chars());
         let may_stand =
             (opens || affixes && has_prefix(before)) && (closes || affixes && has_suffix(rest));
         if !may_stand {
             return None;
         }
         if !opens || !closes {
-            found.cover = Cover::Part;
+            found.cover = Coverage::Part;
             found.classes.insert(Variation::IdAffixes);
             return Some(found);
         }
         let segment = (before.is_empty() || before.ends_with(':'))
             && (rest.is_empty() || rest.starts_with(':'));
-        found.cover = if segment { Cover::Segment } else { Cover::Part };
+        found.cover = if segment {
+            Coverage::Segment
+        } else {
+            Coverage::Part
+        };
         Some(found)
     }
 
     /// True if the letters next to it belong to the same word or identifier.
-    fn goes_on(&self, letters: &mut dyn Iterator<Item = char>) -> bool {
+    fn continues(&self, letters: &mut dyn Iterator<Item = char>) -> bool {
         match letters.next() {
             Some('-' | '_') if self.joined => letters.next().is_some_and(is_word),
             Some(letter) => is_word(letter),
@@ -580,15 +590,15 @@ impl Pattern {
                     .and_then(|word| own.get(*word))
                     .map(|(_, word)| *word)
             };
-            let (start, end, gaps) = walk(text, at, place, own.len(), word)?;
-            let is_own_gap = |(place, gap): (usize, &&str)| match order
-                .get(place)
-                .zip(order.get(place + 1))
-            {
-                Some((one, next)) if one + 1 == *next => own_gap(&self.text, &own, *one) == *gap,
-                _ => matches!(*gap, " " | "," | ", "),
-            };
-            let is_separated = !gaps.iter().enumerate().all(is_own_gap);
+            let (start, end, gaps) = extend_words(text, at, place, own.len(), word)?;
+            let is_original_gap =
+                |(place, gap): (usize, &&str)| match order.get(place).zip(order.get(place + 1)) {
+                    Some((one, next)) if one + 1 == *next => {
+                        gap_after_word(&self.text, &own, *one) == *gap
+                    }
+                    _ => matches!(*gap, " " | "," | ", "),
+                };
+            let is_separated = !gaps.iter().enumerate().all(is_original_gap);
             if is_separated && !separators || !is_separated && turn == 0 {
                 return None;
             }
@@ -607,14 +617,15 @@ impl Pattern {
     fn id_at(&self, text: &str, at: usize) -> Option<Occurrence> {
         let own: Vec<(usize, &str)> = words(&self.text).collect();
         let place = own.iter().position(|(start, _)| *start == self.anchor.0)?;
-        let (start, end, gaps) = walk(text, at, place, own.len(), |place| {
+        let (start, end, gaps) = extend_words(text, at, place, own.len(), |place| {
             own.get(place).map(|(_, word)| *word)
         })?;
         let is_separator = |gap: &&str| matches!(*gap, "-" | "_" | "." | " ");
-        let goes_on = self.goes_on(&mut text.get(..start)?.chars().rev())
-            || self.goes_on(&mut text.get(end..)?.chars());
+        let continues = self.continues(&mut text.get(..start)?.chars().rev())
+            || self.continues(&mut text.get(end..)?.chars());
         let is_literal = text.get(start..end)? == self.text;
-        (gaps.iter().all(is_separator) && !goes_on && !is_literal).then(|| found(text, start, end))
+        (gaps.iter().all(is_separator) && !continues && !is_literal)
+            .then(|| found(text, start, end))
     }
 
     /// An e-mail address whose first part stands at `start`, with a tag, or without if the
@@ -636,18 +647,18 @@ impl Pattern {
             return None;
         }
         let rest = rest.strip_prefix(domain)?;
-        let goes_on =
-            self.goes_on(&mut text.get(..start)?.chars().rev()) || self.goes_on(&mut rest.chars());
-        (!goes_on).then(|| found(text, start, text.len() - rest.len()))
+        let continues = self.continues(&mut text.get(..start)?.chars().rev())
+            || self.continues(&mut rest.chars());
+        (!continues).then(|| found(text, start, text.len() - rest.len()))
     }
 }
 
 /// The occurrence at `start..end` of `text`.
 fn found(text: &str, start: usize, end: usize) -> Occurrence {
     let cover = if start == 0 && end == text.len() {
-        Cover::Whole
+        Coverage::Whole
     } else {
-        Cover::Part
+        Coverage::Part
     };
     Occurrence {
         start,
@@ -658,7 +669,7 @@ fn found(text: &str, start: usize, end: usize) -> Occurrence {
 }
 
 /// What stands between the word `number` of `text` and the next.
-fn own_gap<'t>(text: &'t str, own: &[(usize, &str)], number: usize) -> &'t str {
+fn gap_after_word<'t>(text: &'t str, own: &[(usize, &str)], number: usize) -> &'t str {
     let end = own
         .get(number)
         .map_or(0, |(start, word)| start + word.len());
@@ -666,9 +677,9 @@ fn own_gap<'t>(text: &'t str, own: &[(usize, &str)], number: usize) -> &'t str {
     text.get(end..next).unwrap_or_default()
 }
 
-/// Goes from the word at `at` of `text`, which is the one at `place` of `count` words in a row, to
-/// the others; answers where they begin and end, and what stands between them.
-fn walk<'t, 'w>(
+/// Goes from the word at `at` of `text`, which is the one at `field_roles` of `count` words in a
+/// row, to the others; answers where they begin and end, and what stands between them.
+fn extend_words<'t, 'w>(
     text: &'t str,
     at: usize,
     place: usize,
@@ -799,12 +810,12 @@ mod tests {
 
     /// The classes by which `identifier` is found in `text`; none if it isn't.
     fn classes(identifier: &str, text: &str) -> Option<Vec<&'static str>> {
-        let text = Folding::Spellings.folded_alike(Alike::ALL, text);
+        let text = Folding::Spellings.folded_equivalent(LetterEquivalence::ALL, text);
         let patterns = compile(identifier, Folding::Spellings, Variations::ALL, 0);
         let found = patterns.iter().find_map(|pattern| {
             words(&text)
                 .filter(|(_, word)| *word == pattern.anchor_word())
-                .find_map(|(at, _)| pattern.at(&text, at))
+                .find_map(|(at, _)| pattern.match_at(&text, at))
         })?;
         Some(found.classes.iter().map(Variation::name).collect())
     }

@@ -1,33 +1,33 @@
 //! Telephone numbers by their digits, in every form in which they are written.
 
-use crate::text::numbers::{LEAST, Number, tail_of};
+use crate::text::numbers::{DigitGroups, MIN_DIGITS, tail_of};
 
 /// Digits of a telephone number at most (E.164), and with a prefix of `00`.
-const MOST: usize = 17;
+const MAX_DIGITS: usize = 17;
 
 /// Digits from which on a number without a prefix may begin with its country code.
 const WITH_COUNTRY: usize = 11;
 
 /// One reading of an identifier as a telephone number.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Phone {
-    /// The national number without its trunk zero: at least [`LEAST`] digits.
+pub(super) struct PhoneNumber {
+    /// The national number without its trunk zero: at least [`MIN_DIGITS`] digits.
     core: Vec<u8>,
     /// The country code, if the identifier has it.
     country: Option<Vec<u8>>,
 }
 
-impl Phone {
+impl PhoneNumber {
     /// The readings of `identifier`; none if it isn't written like a telephone number, or is too
     /// short.
-    pub(super) fn read(identifier: &str) -> Vec<Phone> {
+    pub(super) fn read(identifier: &str) -> Vec<PhoneNumber> {
         let text = identifier.trim();
         let is_phone = |letter: char| {
             letter.is_ascii_digit() || letter.is_whitespace() || "+-./()".contains(letter)
         };
         let digits: Vec<u8> = text.bytes().filter(u8::is_ascii_digit).collect();
         if !text.chars().all(is_phone)
-            || digits.len() > MOST
+            || digits.len() > MAX_DIGITS
             || text.chars().skip(1).any(|letter| letter == '+')
         {
             return Vec::new();
@@ -41,7 +41,7 @@ impl Phone {
         };
         let international = |digits: &[u8]| {
             let (country, rest) = digits.split_at_checked(country_code(digits)?)?;
-            Some(Phone {
+            Some(PhoneNumber {
                 core: national(rest),
                 country: Some(country.to_vec()),
             })
@@ -50,7 +50,7 @@ impl Phone {
             (true, digits) => vec![international(digits)],
             (false, [b'0', b'0', rest @ ..]) => vec![international(rest)],
             (false, digits) => {
-                let alone = Phone {
+                let alone = PhoneNumber {
                     core: national(digits),
                     country: None,
                 };
@@ -65,11 +65,11 @@ impl Phone {
         readings
             .into_iter()
             .flatten()
-            .filter(|phone| phone.core.len() >= LEAST)
+            .filter(|phone| phone.core.len() >= MIN_DIGITS)
             .collect()
     }
 
-    /// The number of the last [`LEAST`] digits, by which it is filed.
+    /// The number of the last [`MIN_DIGITS`] digits, by which it is filed.
     pub(super) fn tail(&self) -> u32 {
         tail_of(&self.core)
     }
@@ -80,7 +80,7 @@ impl Phone {
     }
 
     /// Where in the text the telephone number begins, if `number` ends with it.
-    pub(super) fn begins(&self, number: &Number<'_>) -> Option<usize> {
+    pub(super) fn start_in(&self, number: &DigitGroups<'_>) -> Option<usize> {
         let prefix = number.digits.strip_suffix(&*self.core)?;
         // Behind a plus stands a country code, so that nothing less than all groups is the number.
         let most = if number.has_plus {
@@ -97,14 +97,14 @@ impl Phone {
             .find(|(start, _)| {
                 prefix
                     .get(*start..)
-                    .is_some_and(|prefix| self.takes(prefix))
+                    .is_some_and(|prefix| self.accepts_prefix(prefix))
             })
             .map(|(_, at)| *at)
     }
 
     /// True if `prefix` may stand before the national number: nothing, the trunk zero, the country
     /// code with or without what is dialled before it.
-    pub(super) fn takes(&self, prefix: &[u8]) -> bool {
+    pub(super) fn accepts_prefix(&self, prefix: &[u8]) -> bool {
         let abroad = [&b"00"[..], b"011", b""];
         let is_country = |digits: &[u8]| match &self.country {
             Some(country) => digits == &**country,
@@ -168,12 +168,12 @@ mod tests {
     use crate::text::numbers::each_number;
 
     fn is_in(identifier: &str, text: &str) -> bool {
-        let phones = Phone::read(identifier);
+        let phones = PhoneNumber::read(identifier);
         let mut found = false;
         each_number(text, |number| {
             found |= phones
                 .iter()
-                .any(|phone| phone.tail() == number.tail() && phone.begins(number).is_some());
+                .any(|phone| phone.tail() == number.tail() && phone.start_in(number).is_some());
         });
         found
     }
@@ -225,13 +225,13 @@ mod tests {
             "1+1605551003",
             "123456789012345678",
         ] {
-            assert!(Phone::read(identifier).is_empty(), "{identifier}");
+            assert!(PhoneNumber::read(identifier).is_empty(), "{identifier}");
         }
     }
 
     #[test]
     fn a_number_may_be_stored_as_one() {
-        let integers = |identifier| Phone::read(identifier)[0].integers();
+        let integers = |identifier| PhoneNumber::read(identifier)[0].integers();
         assert_eq!(
             integers("+49 160 5551003"),
             [1_605_551_003, 491_605_551_003, 4_901_605_551_003]

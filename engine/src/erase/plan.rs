@@ -4,19 +4,19 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::reason::{Bar, Reasons};
+use super::reason::{Exemption, Reasons};
 use super::survey::{Survey, type_name};
 use super::variations::{Variation, Variations};
 
 /// What an erasure would do.
 #[derive(Debug, Clone, Serialize)]
-pub struct Plan {
+pub struct ErasurePlan {
     /// How many people the request names.
     pub people: usize,
     /// How many of them have something that is to be erased.
     pub people_found: usize,
     /// What goes.
-    pub selected: Selected,
+    pub selected: SelectedCounts,
     /// What was found and stays, by reason.
     pub excluded: BTreeMap<String, u64>,
     /// The first of what stays, one by one.
@@ -53,7 +53,7 @@ pub struct Plan {
 
 /// What goes.
 #[derive(Debug, Clone, Default, Serialize)]
-pub struct Selected {
+pub struct SelectedCounts {
     /// Grains.
     pub grains: u64,
     /// Bytes of their blobs.
@@ -77,7 +77,7 @@ pub struct Exclusion {
     pub found_by: Vec<&'static str>,
     /// Why it stays.
     #[serde(flatten)]
-    pub bar: Bar,
+    pub exemption: Exemption,
 }
 
 /// One spelling of an identifier in the lake.
@@ -95,10 +95,10 @@ const LISTED: usize = 1_000;
 /// Spellings that are listed.
 const SPELLINGS: usize = 100;
 
-impl Plan {
+impl ErasurePlan {
     /// The plan that follows from `survey`.
-    pub fn of(survey: &Survey, people: usize) -> Plan {
-        let mut selected = Selected::default();
+    pub fn of(survey: &Survey, people: usize) -> ErasurePlan {
+        let mut selected = SelectedCounts::default();
         for found in survey.selected() {
             selected.grains += 1;
             selected.bytes += u64::from(found.size);
@@ -126,11 +126,11 @@ impl Plan {
             .copied()
             .filter(|class| !survey.variations.contains(*class))
             .collect();
-        Plan {
+        ErasurePlan {
             people,
             people_found: found
                 .iter()
-                .filter(|person| **person != super::matcher::NOBODY)
+                .filter(|person| **person != super::matcher::NO_PERSON)
                 .count(),
             selected,
             excluded,
@@ -138,7 +138,7 @@ impl Plan {
             spellings: spellings(survey),
             variations: variations(survey),
             variations_off: off.iter().map(|class| class.name()).collect(),
-            too_short_for_text: survey.indistinct.clone(),
+            too_short_for_text: survey.non_distinctive.clone(),
             unsearchable: survey.unsearchable,
             grains_read: survey.grains_read,
             bytes_read: survey.bytes_read,
@@ -166,23 +166,23 @@ fn exclusions(survey: &Survey) -> (BTreeMap<String, u64>, Vec<Exclusion>) {
     let grains = survey
         .grains
         .iter()
-        .map(|found| ("grains", found.address, found.reasons, &found.bar));
+        .map(|found| ("grains", found.address, found.reasons, &found.exemption));
     let rejects = survey
         .rejects
         .iter()
-        .map(|found| ("rejects", found.address, found.reasons, &found.bar));
+        .map(|found| ("rejects", found.address, found.reasons, &found.exemption));
     let mut counts: BTreeMap<String, u64> = BTreeMap::new();
     let mut listed = Vec::new();
-    for (table, address, reasons, bar) in grains.chain(rejects) {
-        let Some(bar) = bar else { continue };
-        *counts.entry(bar.name().to_owned()).or_default() += 1;
+    for (table, address, reasons, exemption) in grains.chain(rejects) {
+        let Some(exemption) = exemption else { continue };
+        *counts.entry(exemption.name().to_owned()).or_default() += 1;
         if listed.len() < LISTED {
             let found_by = reasons.iter().map(|reason| reason.name()).collect();
             listed.push(Exclusion {
                 content_address: address.to_string(),
                 table,
                 found_by,
-                bar: bar.clone(),
+                exemption: exemption.clone(),
             });
         }
     }

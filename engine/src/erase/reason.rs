@@ -103,7 +103,7 @@ impl fmt::Debug for Reasons {
 /// Why a grain that was found isn't erased.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "reason", rename_all = "snake_case")]
-pub enum Bar {
+pub enum Exemption {
     /// A litigation hold: its own policy's, that of a grain whose protection reaches it (§23.2,
     /// §23.6), the tag `legal:litigation_hold` (§13.2), or the grain that `legal:hold_ref` names
     /// (A.2).
@@ -126,15 +126,15 @@ pub enum Bar {
     NotSelected,
 }
 
-impl Bar {
+impl Exemption {
     /// The word in plans and certificates.
     pub fn name(&self) -> &'static str {
         match self {
-            Bar::Hold => "hold",
-            Bar::Retention { .. } => "retention",
-            Bar::Approval { .. } => "approval",
-            Bar::ConsentRecord => "consent_record",
-            Bar::NotSelected => "not_selected",
+            Exemption::Hold => "hold",
+            Exemption::Retention { .. } => "retention",
+            Exemption::Approval { .. } => "approval",
+            Exemption::ConsentRecord => "consent_record",
+            Exemption::NotSelected => "not_selected",
         }
     }
 }
@@ -142,27 +142,27 @@ impl Bar {
 /// The tag of a grain under a litigation hold (§13.2).
 const HOLD_TAG: &str = "legal:litigation_hold";
 
-/// The instant by which bars are judged, and the approvals that were given.
+/// The instant by which exemptions are judged, and the approvals that were given.
 #[derive(Debug, Clone)]
-pub struct Judge<'a> {
+pub struct ExemptionRules<'a> {
     /// Milliseconds since 1970.
     pub now: i64,
     /// What has been approved.
     pub approvals: &'a [String],
 }
 
-impl Judge<'_> {
-    /// What bars the erasure of `grain` itself, the strongest first.
-    pub fn bar_of(&self, grain: &Grain<'_>) -> Option<Bar> {
+impl ExemptionRules<'_> {
+    /// What exemptions the erasure of `grain` itself, the strongest first.
+    pub fn exemption_of(&self, grain: &Grain<'_>) -> Option<Exemption> {
         let is_held = Policy::of(grain).effective((self.now / 1000).max(0) as u64) == Mode::Hold;
         if is_held
             || grain.tags().any(|tag| tag == HOLD_TAG)
             || grain.domain_field("legal:hold_ref").is_some()
         {
-            return Some(Bar::Hold);
+            return Some(Exemption::Hold);
         }
         if grain.grain_type() == Some(GrainType::Consent) {
-            return Some(Bar::ConsentRecord);
+            return Some(Exemption::ConsentRecord);
         }
         let policy = grain.get(Field::RetentionPolicy);
         let stated = policy.and_then(|policy| self.retention(grain, &policy));
@@ -173,10 +173,10 @@ impl Judge<'_> {
         })
     }
 
-    /// What a `retention_policy` says. One that can't be read bars.
-    fn retention(&self, grain: &Grain<'_>, policy: &RawValue<'_>) -> Option<Bar> {
+    /// What a `retention_policy` says. One that can't be read exemptions.
+    fn retention(&self, grain: &Grain<'_>, policy: &RawValue<'_>) -> Option<Exemption> {
         if policy.as_map().is_none() {
-            return Some(Bar::Retention {
+            return Some(Exemption::Retention {
                 until: None,
                 regulation: None,
             });
@@ -190,13 +190,13 @@ impl Judge<'_> {
         years.or_else(|| self.approval(&policy.get("deletion_requires")?))
     }
 
-    /// The bar of a term of `years`, if it is stated and hasn't passed, or can't be read.
+    /// The exemption of a term of `years`, if it is stated and hasn't passed, or can't be read.
     fn years(
         &self,
         grain: &Grain<'_>,
         years: Option<RawValue<'_>>,
         regulation: impl Fn() -> Option<String>,
-    ) -> Option<Bar> {
+    ) -> Option<Exemption> {
         let years = years?;
         let years = years
             .as_number()
@@ -204,15 +204,15 @@ impl Judge<'_> {
         let until = years.and_then(|years| self.kept_until(grain, years));
         until
             .is_none_or(|until| until > self.now)
-            .then(|| Bar::Retention {
+            .then(|| Exemption::Retention {
                 until,
                 regulation: regulation(),
             })
     }
 
-    /// The bar of approvals that are needed: one, or all of a list. Anything else that is stated
-    /// can't be given.
-    fn approval(&self, needs: &RawValue<'_>) -> Option<Bar> {
+    /// The exemption of approvals that are needed: one, or all of a list. Anything else that is
+    /// stated can't be given.
+    fn approval(&self, needs: &RawValue<'_>) -> Option<Exemption> {
         let given = |need: &RawValue<'_>| match need {
             RawValue::Nil => true,
             RawValue::Text(need) => {
@@ -227,7 +227,7 @@ impl Judge<'_> {
         let needs = missing
             .as_text()
             .map_or_else(|| to_json(&missing).to_string(), str::to_owned);
-        Some(Bar::Approval { needs })
+        Some(Exemption::Approval { needs })
     }
 
     /// The instant `years` after the grain was made; fractions count as parts of 365.25 days.
@@ -255,7 +255,7 @@ mod tests {
 
     const MADE: i64 = 1_767_225_600_000;
 
-    fn bar(more: &str, approvals: &[&str]) -> Option<&'static str> {
+    fn exemption(more: &str, approvals: &[&str]) -> Option<&'static str> {
         let json = format!(
             r#"{{"type": "belief", "subject": "s", "relation": "r", "object": "o", "confidence": 1.0, "created_at": {MADE}{more}}}"#
         );
@@ -269,12 +269,12 @@ mod tests {
         let grain = Grain::decode(&payload, Reading::Lenient).unwrap();
         let approvals: Vec<String> = approvals.iter().map(|given| (*given).to_owned()).collect();
         // Six years later.
-        Judge {
+        ExemptionRules {
             now: MADE + 6 * 31_557_600_000,
             approvals: &approvals,
         }
-        .bar_of(&grain)
-        .map(|bar| bar.name())
+        .exemption_of(&grain)
+        .map(|exemption| exemption.name())
     }
 
     #[test]
@@ -313,7 +313,7 @@ mod tests {
                 None,
             ),
         ] {
-            assert_eq!(bar(more, &[]), expected, "{more}");
+            assert_eq!(exemption(more, &[]), expected, "{more}");
         }
     }
 
@@ -338,12 +338,12 @@ mod tests {
             let payload = Payload::open(&blob, DEFAULT_PAYLOAD_LIMIT).unwrap();
             let grain = Grain::decode(&payload, Reading::Strict).unwrap();
             assert_eq!(
-                Judge {
+                ExemptionRules {
                     now: MADE,
                     approvals: &[]
                 }
-                .bar_of(&grain),
-                Some(Bar::Hold)
+                .exemption_of(&grain),
+                Some(Exemption::Hold)
             );
         }
     }
@@ -366,7 +366,7 @@ mod tests {
             (r#""""#, &[], None),
         ] {
             assert_eq!(
-                bar(&needs(what), approvals),
+                exemption(&needs(what), approvals),
                 expected,
                 "{what} {approvals:?}"
             );

@@ -14,31 +14,31 @@ use gristmill_schemas::grain::{
 };
 use gristmill_schemas::sign::{Delivery, SignedBlob};
 
-use super::matcher::{Hits, Matcher, NOBODY};
-use super::reason::{Bar, Judge, Reason, Reasons};
-use super::request::Extent;
+use super::matcher::{Hits, IdentifierMatcher, NO_PERSON};
+use super::reason::{Exemption, ExemptionRules, Reason, Reasons};
+use super::request::SelectionOptions;
 use super::rows::{text_at, texts};
 use super::survey::{FoundReject, selects};
 
-/// The columns that [`Look::at`] needs.
+/// The columns that [`RejectScanner::at`] needs.
 pub(super) const COLUMNS: [&str; 4] = ["bytes", "message", "source", "field"];
 
 /// The name of the field in the row of a claim that was denied.
 pub(crate) const MANIFEST: &str = "manifest";
 
 /// What is looked for in refused input.
-pub(super) struct Look<'a> {
+pub(super) struct RejectScanner<'a> {
     /// Whom.
-    pub(super) matcher: &'a Matcher,
-    /// What bars an erasure.
-    pub(super) judge: &'a Judge<'a>,
+    pub(super) matcher: &'a IdentifierMatcher,
+    /// What exemptions an erasure.
+    pub(super) rules: &'a ExemptionRules<'a>,
     /// Grains that are erased.
     pub(super) gone: &'a HashSet<ContentAddress>,
     /// What else is selected.
-    pub(super) extent: Extent,
+    pub(super) extent: SelectionOptions,
 }
 
-impl Look<'_> {
+impl RejectScanner<'_> {
     /// Matches the rows of a batch of `rejects` that begins at row `first` of `file`.
     pub(super) fn at(&self, file: &str, first: u32, batch: &RecordBatch) -> Vec<FoundReject> {
         let Some(bytes) = batch
@@ -56,11 +56,11 @@ impl Look<'_> {
             } else {
                 &[]
             };
-            let mut bar = self.match_bytes(refused, &mut hits);
+            let mut exemption = self.match_bytes(refused, &mut hits);
             for told in ["message", "source"] {
                 let told = text_at(texts(batch, told), row).unwrap_or_default();
                 self.matcher
-                    .bytes(told.as_bytes(), Reason::Undecodable, &mut hits);
+                    .match_bytes(told.as_bytes(), Reason::Undecodable, &mut hits);
             }
             if text_at(texts(batch, "field"), row) == Some(MANIFEST) {
                 self.match_claim(refused, &mut hits);
@@ -73,8 +73,8 @@ impl Look<'_> {
             hits.people
                 .iter()
                 .for_each(|(_, found)| reasons.merge(*found));
-            if bar.is_none() && !selects(reasons, self.extent) {
-                bar = Some(Bar::NotSelected);
+            if exemption.is_none() && !selects(reasons, self.extent) {
+                exemption = Some(Exemption::NotSelected);
             }
             let address = ContentAddress::of(blob_of(refused));
             let (file, row, variations) = (file.to_owned(), first + row as u32, hits.variations);
@@ -84,16 +84,16 @@ impl Look<'_> {
                 person,
                 reasons,
                 variations,
-                bar,
+                exemption,
                 address,
             });
         }
         out
     }
 
-    fn match_bytes(&self, bytes: &[u8], hits: &mut Hits) -> Option<Bar> {
+    fn match_bytes(&self, bytes: &[u8], hits: &mut Hits) -> Option<Exemption> {
         let blob = blob_of(bytes);
-        self.matcher.address(&ContentAddress::of(blob), hits);
+        self.matcher.match_address(&ContentAddress::of(blob), hits);
         let payload = Payload::open(blob, DEFAULT_PAYLOAD_LIMIT);
         let grain = payload
             .as_ref()
@@ -101,27 +101,27 @@ impl Look<'_> {
             .and_then(|payload| Grain::decode(payload, Mode::Lenient).ok());
         match grain {
             Some(grain) => {
-                self.matcher.find(&grain, hits);
+                self.matcher.match_grain(&grain, hits);
                 if blob.len() < bytes.len() {
-                    self.matcher.bytes(bytes, Reason::Mention, hits);
+                    self.matcher.match_bytes(bytes, Reason::Mention, hits);
                 }
-                self.judge.bar_of(&grain)
+                self.rules.exemption_of(&grain)
             }
             None => {
                 // A compressed payload hides its words; where it can be decompressed they are
                 // looked for too.
                 let clear = payload.as_ref().ok().and_then(|payload| payload.clear());
                 if let Some((clear, _)) = clear {
-                    self.matcher.undecodable(clear, hits);
+                    self.matcher.match_undecodable(clear, hits);
                 }
-                self.matcher.undecodable(bytes, hits);
+                self.matcher.match_undecodable(bytes, hits);
                 let values = clear.map_or(
                     blob.get(HEADER_LENGTH..).unwrap_or_default(),
                     |(clear, _)| clear,
                 );
                 for encoding in [Encoding::MessagePack, Encoding::Cbor] {
                     if let Ok(value @ RawValue::Map(_)) = RawValue::read(values, encoding) {
-                        self.matcher.stray(&value, hits);
+                        self.matcher.match_loose_value(&value, hits);
                     }
                 }
                 None
@@ -138,9 +138,9 @@ impl Look<'_> {
             .into_iter()
             .filter_map(|member| claim.get(member)?.as_str()?.parse().ok());
         for address in named {
-            self.matcher.address(&address, hits);
+            self.matcher.match_address(&address, hits);
             if self.gone.contains(&address) {
-                hits.add(NOBODY, Reason::Address);
+                hits.add(NO_PERSON, Reason::Address);
             }
         }
     }

@@ -19,7 +19,7 @@ pub struct Person {
 
 /// Which grains beyond those that name a person as such are selected too, not just reported.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Extent {
+pub struct SelectionOptions {
     /// Grains whose text mentions the person.
     pub text_mentions: bool,
     /// Grains that were derived from selected ones, however far down.
@@ -32,7 +32,7 @@ pub struct Extent {
 
 /// What to look for. Disclosure and erasure take the same request and find the same.
 #[derive(Debug, Clone, Default)]
-pub struct Request {
+pub struct SubjectRequest {
     /// The people.
     pub people: Vec<Person>,
     /// Consents; every grain that was made on their basis is meant (§8.10).
@@ -43,7 +43,7 @@ pub struct Request {
     /// Single grains.
     pub addresses: Vec<ContentAddress>,
     /// What else is selected.
-    pub extent: Extent,
+    pub extent: SelectionOptions,
     /// How spellings are compared.
     pub folding: Folding,
     /// The classes of variation that are searched for. Exact spelling leaves those that decode
@@ -73,11 +73,11 @@ const COLUMNS: [(&str, bool); 12] = [
 ];
 
 /// True if `text` names nobody: nothing is left of it when spellings are compared.
-pub fn names_nobody(text: &str) -> bool {
+pub fn is_blank_identifier(text: &str) -> bool {
     Folding::Spellings.folded(text).is_empty()
 }
 
-impl Request {
+impl SubjectRequest {
     /// The classes of variation that are searched for, as spellings are compared.
     pub fn searched(&self) -> Variations {
         match self.folding {
@@ -97,8 +97,8 @@ impl Request {
     /// Adds the people of a CSV file: one a line. The header names the columns (`user`, `subject`,
     /// `did`, `name`, `email`, `phone`, `entity_id`, `session`, `run_id`) and separates them by
     /// commas, semicolons or tabs; other columns are passed over. Several values in a cell are
-    /// separated by `|`. Without such a header every line is one identifier. What [`names_nobody`]
-    /// is left out.
+    /// separated by `|`. Without such a header every line is one identifier. What
+    /// [`is_blank_identifier`] is left out.
     ///
     /// # Errors
     /// [`EngineError::Request`] if a line can't be read, there are too many, or the first one has
@@ -124,7 +124,7 @@ impl Request {
                 }
                 None => {
                     let alone =
-                        Some(alone(line).map_err(fault)?).filter(|name| !names_nobody(name));
+                        Some(alone(line).map_err(fault)?).filter(|name| !is_blank_identifier(name));
                     Person {
                         identifiers: alone.into_iter().collect(),
                         ..Person::default()
@@ -175,7 +175,7 @@ impl Request {
             .collect();
         let consents: BTreeSet<_> = self.consents.iter().map(ToString::to_string).collect();
         let addresses: BTreeSet<_> = self.addresses.iter().map(ToString::to_string).collect();
-        let Extent {
+        let SelectionOptions {
             text_mentions,
             derived,
             related,
@@ -247,7 +247,7 @@ fn person_of(cells: &[String], columns: &[Option<bool>]) -> Person {
         let values = cell
             .split('|')
             .map(str::trim)
-            .filter(|value| !names_nobody(value))
+            .filter(|value| !is_blank_identifier(value))
             .map(str::to_owned);
         match session {
             Some(true) => person.sessions.extend(values),
@@ -292,7 +292,7 @@ mod tests {
 
     #[test]
     fn a_file_of_people_is_read_by_its_header() {
-        let mut request = Request::default();
+        let mut request = SubjectRequest::default();
         request
             .add_people("user,name,session\nu-1,\"Smith, Anna|Anna S.\",s-1\n\nu-2,,\n")
             .unwrap();
@@ -308,7 +308,7 @@ mod tests {
 
     #[test]
     fn without_a_header_every_line_is_an_identifier() {
-        let mut request = Request::default();
+        let mut request = SubjectRequest::default();
         request
             .add_people("alice\nSmith, Anna\n\"Doe, \"\"Jo\"\"\"\n")
             .unwrap();
@@ -325,7 +325,7 @@ mod tests {
             "User\tName\nu-1\tAnna\n",
             "ticket,user,name,note\nT-9,u-1,Anna,\"call, please\"\n",
         ] {
-            let mut request = Request::default();
+            let mut request = SubjectRequest::default();
             request.add_people(csv).unwrap();
             let found: Vec<_> = request
                 .people
@@ -338,7 +338,7 @@ mod tests {
                 "{csv}"
             );
         }
-        let error = Request::default()
+        let error = SubjectRequest::default()
             .add_people("login;full name\nu-1;Anna\n")
             .unwrap_err()
             .to_string();
@@ -347,12 +347,12 @@ mod tests {
 
     #[test]
     fn a_damaged_line_is_named() {
-        let error = Request::default()
+        let error = SubjectRequest::default()
             .add_people("user\n\"u-1\n")
             .unwrap_err()
             .to_string();
         assert!(error.contains("line 2"), "{error}");
-        let error = Request::default()
+        let error = SubjectRequest::default()
             .add_addresses("abc")
             .unwrap_err()
             .to_string();

@@ -14,16 +14,16 @@ use gristmill_schemas::grain::Grain;
 use rayon::prelude::*;
 use tempfile::NamedTempFile;
 
-use super::glance::{Attention, Cells, Examiner, Glance};
+use super::row_findings::{RowFindings, RowScanner, ScanMode, ScannedColumns};
 use super::rows::OpenFile;
 use crate::error::{Context, Result};
-use crate::index::fulltext::{SegmentText, TextPiece};
-use crate::index::{IndexBuilder, IndexKinds, IndexPart, Watch};
+use crate::index::fulltext::{SegmentTextIndex, TextPiece};
+use crate::index::{IndexBuilder, IndexKinds, IndexPart, RowObserver};
 use crate::lake::{Change, DataFile, Lake, LakeLocation, Table};
 use crate::segment::{RecordsFile, SegmentFile, SegmentId, WrittenSegment, grains_properties};
 
 /// A row group and the rows of the file that it holds.
-struct Group {
+struct RowGroupPart {
     number: usize,
     first: u32,
     rows: usize,
@@ -34,18 +34,18 @@ struct Group {
 }
 
 /// A segment all of whose rows were written again.
-pub(super) struct Rewritten {
+pub(super) struct RewrittenSegment {
     id: SegmentId,
     data: NamedTempFile,
     sink: SegmentFile,
     builder: IndexBuilder,
     /// Bytes of row groups that were copied as they are.
     pub(super) copied: u64,
-    /// What its rows showed to an examiner, if there was one.
-    pub(super) seen: Option<Vec<Glance>>,
+    /// What its rows showed to an scanner, if there was one.
+    pub(super) seen: Option<Vec<RowFindings>>,
 }
 
-impl Rewritten {
+impl RewrittenSegment {
     /// The name of its file.
     pub(super) fn file_name(&self) -> String {
         self.id.file_name()
@@ -53,7 +53,7 @@ impl Rewritten {
 
     /// Ends the file and makes the sidecars, on all cores of the pool that it is called in.
     pub(super) fn finish(self) -> Result<WrittenSegment> {
-        let Rewritten {
+        let RewrittenSegment {
             id,
             data,
             sink,
@@ -72,14 +72,14 @@ impl Rewritten {
 
 /// Writes `file` again without the rows `erased` (ascending); `None` if none are left. Row groups
 /// that keep all their rows are copied as they are; what `text`, the segment's full text, says of
-/// the rows that stay is taken from it. `examiner` looks at them, unless they are sealed.
+/// the rows that stay is taken from it. `scanner` looks at them, unless they are sealed.
 pub(super) fn without(
     location: &LakeLocation,
     file: &OpenFile,
-    text: Option<&Arc<SegmentText>>,
+    text: Option<&Arc<SegmentTextIndex>>,
     erased: &[u32],
-    examiner: Option<&Examiner>,
-) -> Result<Option<Rewritten>> {
+    scanner: Option<&RowScanner>,
+) -> Result<Option<RewrittenSegment>> {
     let (mut first, mut lands) = (0, 0);
     let mut groups = Vec::new();
     for (number, (rows, stored)) in file
@@ -88,7 +88,7 @@ pub(super) fn without(
         .zip(file.stored_bytes())
         .enumerate()
     {
-        let group = Group {
+        let group = RowGroupPart {
             number,
             first,
             rows,
@@ -113,14 +113,14 @@ pub(super) fn without(
     let builder = IndexBuilder::new(kinds);
     let source = file.copy_source()?;
     let copied = AtomicU64::new(0);
-    let examiner = examiner.filter(|_| !file.is_sealed());
-    let rewrite = |(number, group): (usize, &Group)| {
+    let scanner = scanner.filter(|_| !file.is_sealed());
+    let rewrite = |(number, group): (usize, &RowGroupPart)| {
         let gone = group.erased(erased);
-        let mut index = builder.part_of(text, group.first, group.rows as u32)?;
-        let mut rows = Rows {
+        let mut index = builder.part_reusing(text, group.first, group.rows as u32)?;
+        let mut rows = KeptRows {
             index: &mut index,
-            examiner,
-            glance: Glance::default(),
+            scanner,
+            findings: RowFindings::default(),
             next: group.lands,
         };
         if gone.is_empty() {
@@ -128,11 +128,11 @@ pub(super) fn without(
             for batch in file.reader(Some(&kinds.columns()), Some(group.number), None)? {
                 rows.add(&batch.file("can't read", id.as_str())?)?;
             }
-            let glance = rows.glance;
+            let findings = rows.findings;
             sink.copy_row_group(number, &source, group.number)
                 .file("can't write", id.as_str())?;
             builder.put(number, index)?;
-            return Ok((number, glance));
+            return Ok((number, findings));
         }
         let at: Vec<u32> = gone.iter().map(|row| row - group.first).collect();
         let written = sink.row_group_without(
@@ -146,21 +146,21 @@ pub(super) fn without(
         group.part(file, gone, &mut rows, |kept| {
             written.write(kept).file("can't write", id.as_str())
         })?;
-        let glance = rows.glance;
+        let findings = rows.findings;
         let (ended, indexed) = rayon::join(
             || sink.end_row_group(written),
             || builder.put(number, index),
         );
         ended.file("can't write", id.as_str())?;
         indexed?;
-        Ok((number, glance))
+        Ok((number, findings))
     };
     // Begun in the order of their numbers, as the file likes it.
     let rewritten = groups.iter().enumerate().par_bridge().map(rewrite);
-    let mut seen: Vec<(usize, Glance)> = rewritten.collect::<Result<_>>()?;
+    let mut seen: Vec<(usize, RowFindings)> = rewritten.collect::<Result<_>>()?;
     seen.sort_unstable_by_key(|(number, _)| *number);
-    let seen = examiner.map(|_| seen.into_iter().map(|(_, glance)| glance).collect());
-    Ok(Some(Rewritten {
+    let seen = scanner.map(|_| seen.into_iter().map(|(_, findings)| findings).collect());
+    Ok(Some(RewrittenSegment {
         id,
         data,
         sink,
@@ -171,37 +171,44 @@ pub(super) fn without(
 }
 
 /// Where the rows that stay of a row group go.
-struct Rows<'a> {
+struct KeptRows<'a> {
     index: &'a mut IndexPart,
-    examiner: Option<&'a Examiner>,
-    glance: Glance,
+    scanner: Option<&'a RowScanner>,
+    findings: RowFindings,
     /// The place of the next row in the file that is written.
     next: u32,
 }
 
-impl Rows<'_> {
+impl KeptRows<'_> {
     /// Indexes and examines the rows of `batch`.
     fn add(&mut self, batch: &RecordBatch) -> Result<()> {
-        let cells = Cells::of(batch);
+        let cells = ScannedColumns::of(batch);
         let first = self.next;
         self.next += batch.num_rows() as u32;
-        match self.examiner {
+        match self.scanner {
             None => self.index.add(batch),
-            Some(examiner) => {
-                let glance = &mut self.glance;
-                let mut see = |at: usize, grain: Option<&Grain<'_>>, has_word| {
+            Some(scanner) => {
+                let findings = &mut self.findings;
+                let mut on_row = |at: usize, grain: Option<&Grain<'_>>, has_word| {
                     let attention = if has_word {
-                        Attention::Close
+                        ScanMode::Full
                     } else {
-                        Attention::Passing
+                        ScanMode::SkipPayload
                     };
-                    examiner.look((0, first + at as u32), &cells, at, grain, attention, glance);
+                    scanner.scan_row(
+                        (0, first + at as u32),
+                        &cells,
+                        at,
+                        grain,
+                        attention,
+                        findings,
+                    );
                 };
-                self.index.add_watched(
+                self.index.add_observed(
                     batch,
-                    Some(Watch {
-                        words: examiner.watched(),
-                        see: &mut see,
+                    Some(RowObserver {
+                        watchlist: scanner.watchlist(),
+                        on_row: &mut on_row,
                     }),
                 )
             }
@@ -209,7 +216,7 @@ impl Rows<'_> {
     }
 }
 
-impl Group {
+impl RowGroupPart {
     fn erased<'r>(&self, erased: &'r [u32]) -> &'r [u32] {
         let start = erased.partition_point(|row| *row < self.first);
         let end = erased.partition_point(|row| *row < self.first + self.rows as u32);
@@ -222,7 +229,7 @@ impl Group {
         &self,
         file: &OpenFile,
         gone: &[u32],
-        rows: &mut Rows<'_>,
+        rows: &mut KeptRows<'_>,
         mut write: impl FnMut(&RecordBatch) -> Result<()>,
     ) -> Result<()> {
         let mut gone = gone.iter().copied().peekable();
@@ -239,7 +246,7 @@ impl Group {
             while let Some(row) = gone.next_if(|row| ((row - first) as usize) < mask.len()) {
                 let at = (row - first) as usize;
                 mask[at] = false;
-                rows.index.leave_out(row, blobs.value(at));
+                rows.index.skip_row(row, blobs.value(at));
             }
             first += batch.num_rows() as u32;
             for kept in those_that_stay(&batch, mask)? {
@@ -251,7 +258,7 @@ impl Group {
     }
 }
 
-/// Rows that stay together, on average, from which on they aren't copied.
+/// KeptRows that stay together, on average, from which on they aren't copied.
 const RUN: usize = 64;
 
 /// The rows of `batch` for which `mask` holds, in order: as parts of it if they stand in few runs,

@@ -13,7 +13,7 @@ use parquet::arrow::arrow_reader::{
 use rayon::prelude::*;
 
 use crate::error::{Context, Result};
-use crate::keys::{Erased, LakeKeys};
+use crate::keys::{ErasedRows, LakeKeys};
 use crate::lake::Lake;
 use crate::policy::address_of;
 use crate::segment::{CopySource, MappedFile, footer_of, mask_of};
@@ -75,7 +75,7 @@ impl OpenFile {
         match &self.keys {
             None => Ok(batch.clone()),
             Some(keys) if self.name.starts_with(GRAINS) => {
-                keys.open_rows(batch, columns, Erased::Kept)
+                keys.open_rows(batch, columns, ErasedRows::Kept)
             }
             Some(keys) => keys.open_cells(batch),
         }

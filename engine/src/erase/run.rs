@@ -23,23 +23,23 @@ use object_store::{ObjectStoreExt, PutPayload};
 use serde::Serialize;
 use tokio::task::JoinHandle;
 
-use super::absence::{self, Retained};
-use super::by_key::{self, Doomed};
+use super::byte_search::{self, RetainedRows};
 use super::certificate::{
-    Certificate, FORMAT, Ground, KEY_REMINDER, PSEUDONYMS, Proofs, Pseudonyms, REMINDER, Remaining,
-    Scope, Snapshots, leaves, tree,
+    Certificate, ErasureScope, FORMAT, KEY_REMINDER, PSEUDONYMS, Proofs, Pseudonyms, REMINDER,
+    Remaining, RequestOrigin, TableVersions, leaves, tree,
 };
-use super::glance::{Examiner, Glance};
+use super::crypto_shred::{self, ShredPlan};
 use super::identifier_search::IdentifierSearch;
-use super::journal::{ERASURES, Item, Journal, keyed_hash};
-use super::matcher::{Hits, Matcher, NOBODY};
-use super::needles::Needles;
-use super::plan::Plan;
+use super::journal::{ERASURES, Journal, JournalEntry, keyed_hash};
+use super::matcher::{Hits, IdentifierMatcher, NO_PERSON};
+use super::pattern_search::PatternSearch;
+use super::plan::ErasurePlan;
 use super::reason::Reason;
-use super::request::{Person, Request};
-use super::rewrite::{Rewritten, drop_rows, edit_file, without};
+use super::request::{Person, SubjectRequest};
+use super::rewrite::{RewrittenSegment, drop_rows, edit_file, without};
+use super::row_findings::{RowFindings, RowScanner};
 use super::rows::OpenFile;
-use super::survey::{Seen, Survey, type_name};
+use super::survey::{ScannedSegments, Survey, type_name};
 use super::{sources, state, tombstones_path, tombstones_to_bytes};
 use crate::error::{Context, EngineError, Result};
 use crate::file_digest::FileDigest;
@@ -49,9 +49,9 @@ use crate::lake::{Change, DataFile, Lake, Purged, Segment};
 
 /// How an erasure is to be done.
 #[derive(Debug)]
-pub struct Order {
+pub struct ErasureOptions {
     /// Who asked, and on which ground.
-    pub ground: Ground,
+    pub ground: RequestOrigin,
     /// Where keys are.
     pub keyring: Keyring,
     /// The key that signs the certificate.
@@ -67,13 +67,13 @@ pub struct Order {
 
 /// What an erasure did.
 #[derive(Debug, Clone, Serialize)]
-pub struct Erased {
+pub struct ErasureReport {
     /// Its name.
     pub id: String,
     /// The plan that was followed.
-    pub plan: Plan,
+    pub plan: ErasurePlan,
     /// What was erased, as the certificate says.
-    pub scope: Scope,
+    pub scope: ErasureScope,
     /// The proofs of absence.
     pub proofs: Proofs,
     /// True if all proofs hold.
@@ -102,7 +102,11 @@ const PSEUDONYMS_LISTED: usize = 10_000;
 ///
 /// # Errors
 /// As [`plan_disclosure`].
-pub async fn plan(lake: &mut Lake, request: &Request, threads: usize) -> Result<(Plan, Survey)> {
+pub async fn plan(
+    lake: &mut Lake,
+    request: &SubjectRequest,
+    threads: usize,
+) -> Result<(ErasurePlan, Survey)> {
     lake.reveal_erased(true);
     let planned = plan_disclosure(lake, request, threads).await;
     lake.reveal_erased(false);
@@ -116,9 +120,9 @@ pub async fn plan(lake: &mut Lake, request: &Request, threads: usize) -> Result<
 /// [`EngineError::Request`] if it names nobody; what the lake says.
 pub async fn plan_disclosure(
     lake: &mut Lake,
-    request: &Request,
+    request: &SubjectRequest,
     threads: usize,
-) -> Result<(Plan, Survey)> {
+) -> Result<(ErasurePlan, Survey)> {
     if request.is_empty() {
         return Err(EngineError::Request(
             "the request names nobody: give --user, --subject, --did, --session, --subjects, \
@@ -128,7 +132,7 @@ pub async fn plan_disclosure(
     }
     lake.refresh().await?;
     let survey = Survey::of(lake, request, Utc::now().timestamp_millis(), pool(threads)?).await?;
-    Ok((Plan::of(&survey, request.people.len()), survey))
+    Ok((ErasurePlan::of(&survey, request.people.len()), survey))
 }
 
 /// Erases what `request` is about.
@@ -137,19 +141,27 @@ pub async fn plan_disclosure(
 /// [`EngineError::Policy`] if something was found and nothing of it may go; [`EngineError::Key`]
 /// without a key to sign with; [`EngineError::Conflict`]; what the lake says. An erasure that was
 /// begun goes on with the next run.
-pub async fn erase(lake: &mut Lake, request: &Request, order: &Order) -> Result<Erased> {
+pub async fn erase(
+    lake: &mut Lake,
+    request: &SubjectRequest,
+    order: &ErasureOptions,
+) -> Result<ErasureReport> {
     lake.reveal_erased(true);
     let erased = erase_revealed(lake, request, order).await;
     lake.reveal_erased(false);
     erased
 }
 
-async fn erase_revealed(lake: &mut Lake, request: &Request, order: &Order) -> Result<Erased> {
+async fn erase_revealed(
+    lake: &mut Lake,
+    request: &SubjectRequest,
+    order: &ErasureOptions,
+) -> Result<ErasureReport> {
     let started = Instant::now();
     // Asked for first: nothing is erased that can't be certified.
     order.keyring.signing_key(&order.signing_key)?;
     let key = order.keyring.derive(PSEUDONYMS)?;
-    names_nobody(&order.ground, request)?;
+    check_origin_is_anonymous(&order.ground, request)?;
     let digest = keyed_hash(&key, request.canonical()?.as_bytes());
     let (plan, survey) = plan_disclosure(lake, request, order.threads).await?;
     let left = Journal::load(lake, &digest, &key).await?;
@@ -163,7 +175,7 @@ async fn erase_revealed(lake: &mut Lake, request: &Request, order: &Order) -> Re
         if kept > 0 {
             return Err(EngineError::Policy(format!(
                 "all {kept} grains that were selected must stay ({})",
-                told(&plan)
+                exclusion_counts(&plan)
             )));
         }
     }
@@ -185,23 +197,23 @@ async fn erase_revealed(lake: &mut Lake, request: &Request, order: &Order) -> Re
         digest,
         journal,
         pool: pool(order.threads)?,
-        seen: Seen::default(),
+        seen: ScannedSegments::default(),
     };
     run.spellings(&plan);
     run.remove(survey).await?;
-    let Settled {
+    let SettledLake {
         after,
-        needles,
+        patterns,
         removed,
     } = run.settle().await?;
-    let proofs = run.prove(&after, needles).await?;
+    let proofs = run.prove(&after, patterns).await?;
     let (scope, path, signer) = run.certify(&after, removed, &proofs).await?;
     let proven = holds(&proofs);
     let id = run.journal.id.clone();
     run.finish(&scope, &proofs, &path).await?;
     let seconds = started.elapsed().as_secs_f64();
     let certificate = path.to_string();
-    Ok(Erased {
+    Ok(ErasureReport {
         id,
         plan,
         scope,
@@ -216,8 +228,8 @@ async fn erase_revealed(lake: &mut Lake, request: &Request, order: &Order) -> Re
 }
 
 /// What goes into the certificate in clear must not name whom the erasure is about.
-fn names_nobody(ground: &Ground, request: &Request) -> Result<()> {
-    let (matcher, mut hits) = (Matcher::new(request), Hits::default());
+fn check_origin_is_anonymous(ground: &RequestOrigin, request: &SubjectRequest) -> Result<()> {
+    let (matcher, mut hits) = (IdentifierMatcher::new(request), Hits::default());
     for (what, text) in [
         ("reference", &ground.reference),
         ("legal ground", &ground.legal_ground),
@@ -236,7 +248,7 @@ fn names_nobody(ground: &Ground, request: &Request) -> Result<()> {
     Ok(())
 }
 
-fn told(plan: &Plan) -> String {
+fn exclusion_counts(plan: &ErasurePlan) -> String {
     let reasons: Vec<String> = plan
         .excluded
         .iter()
@@ -297,40 +309,40 @@ fn holds(proofs: &Proofs) -> bool {
 const FINISHED: usize = 3;
 
 /// A segment that was written again.
-struct Published {
+struct ReplacedSegment {
     removed: DataFile,
     /// The file with the rows that stay, if there are any.
     added: Vec<DataFile>,
     /// The file's name, and what its rows showed.
-    seen: Option<(String, Vec<Glance>)>,
+    seen: Option<(String, Vec<RowFindings>)>,
     /// Bytes of row groups that were copied as they are.
     copied: u64,
 }
 
 /// A lake in which nothing is left.
-struct Settled {
+struct SettledLake {
     /// The last survey.
     after: Survey,
-    needles: Needles,
+    patterns: PatternSearch,
     removed: Purged,
 }
 
 struct Run<'a> {
     lake: &'a mut Lake,
-    request: &'a Request,
-    order: &'a Order,
+    request: &'a SubjectRequest,
+    order: &'a ErasureOptions,
     key: Secret,
     /// The keyed hash of the request.
     digest: String,
     journal: Journal,
     pool: Arc<rayon::ThreadPool>,
     /// What the segments that were written again showed.
-    seen: Seen,
+    seen: ScannedSegments,
 }
 
 impl Run<'_> {
     /// Notes the spellings of the lake that the proof must look for, beside what the request names.
-    fn spellings(&mut self, plan: &Plan) {
+    fn spellings(&mut self, plan: &ErasurePlan) {
         let found = plan.spellings.iter().map(|spelling| spelling.text.clone());
         let mut spellings: HashSet<String> =
             self.journal.spellings.drain(..).chain(found).collect();
@@ -347,14 +359,14 @@ impl Run<'_> {
 
     /// Removes what `survey` selects from all tables, and refuses it from now on.
     async fn remove(&mut self, survey: Survey) -> Result<()> {
-        let doomed = match self.order.destroy_keys {
-            true => by_key::doomed(self.lake, &survey).await?,
-            false => Doomed::default(),
+        let shred_plan = match self.order.destroy_keys {
+            true => crypto_shred::plan(self.lake, &survey).await?,
+            false => ShredPlan::default(),
         };
-        self.journal.note_keys(&doomed);
+        self.journal.note_keys(&shred_plan);
         for found in survey.selected() {
-            let by_key = doomed.rows.contains(&(found.segment, found.row));
-            let item = Item {
+            let by_key = shred_plan.rows.contains(&(found.segment, found.row));
+            let item = JournalEntry {
                 type_byte: Some(found.type_byte),
                 size: found.size,
                 by_key,
@@ -362,7 +374,7 @@ impl Run<'_> {
             self.journal.items.insert(found.address.to_string(), item);
         }
         for found in survey.selected_rejects() {
-            let item = Item {
+            let item = JournalEntry {
                 type_byte: None,
                 size: 0,
                 by_key: false,
@@ -380,7 +392,7 @@ impl Run<'_> {
         self.journal.people.extend(
             people
                 .into_iter()
-                .filter(|person| *person != NOBODY && !known.contains(person)),
+                .filter(|person| *person != NO_PERSON && !known.contains(person)),
         );
         self.journal
             .store(self.lake, &self.digest, &self.key)
@@ -392,12 +404,12 @@ impl Run<'_> {
             .await?;
         self.remove_rejects(&survey).await?;
         let erased: HashSet<ContentAddress> = addresses.into_iter().collect();
-        let matcher = Matcher::new(self.request);
+        let matcher = IdentifierMatcher::new(self.request);
         let listed = sources::blank(self.lake, &matcher).await?;
         let events = state::erase(self.lake, &survey, &erased, &matcher).await? + listed;
-        by_key::destroy(self.lake, &self.journal.keys)?;
-        let examiner = self.examiner(matcher, erased);
-        let bytes = self.remove_grains(&survey, &doomed, examiner).await?;
+        crypto_shred::destroy(self.lake, &self.journal.keys)?;
+        let scanner = self.scanner(matcher, erased);
+        let bytes = self.remove_grains(&survey, &shred_plan, scanner).await?;
         if events + bytes > 0 {
             self.journal.events += events;
             self.journal.bytes_rewritten += bytes;
@@ -410,20 +422,20 @@ impl Run<'_> {
 
     /// Looks at rows that are written again as the next survey would: what they show needn't be
     /// read once more. Whose consent is withdrawn is known to surveys only.
-    fn examiner(
+    fn scanner(
         &mut self,
-        mut matcher: Matcher,
+        mut matcher: IdentifierMatcher,
         erased: HashSet<ContentAddress>,
-    ) -> Option<Arc<Examiner>> {
+    ) -> Option<Arc<RowScanner>> {
         // What was seen before didn't know of all that is erased now.
         self.seen.clear();
         matcher.add_references(erased);
-        let examiner = Examiner::new(
+        let scanner = RowScanner::new(
             Arc::new(matcher),
             self.request,
             Utc::now().timestamp_millis(),
         );
-        (!self.request.withdrawn).then(|| Arc::new(examiner))
+        (!self.request.withdrawn).then(|| Arc::new(scanner))
     }
 
     async fn remove_rejects(&mut self, survey: &Survey) -> Result<()> {
@@ -455,12 +467,12 @@ impl Run<'_> {
     async fn remove_grains(
         &mut self,
         survey: &Survey,
-        doomed: &Doomed,
-        examiner: Option<Arc<Examiner>>,
+        shred_plan: &ShredPlan,
+        scanner: Option<Arc<RowScanner>>,
     ) -> Result<u64> {
         let mut rows = survey.rows_by_segment();
         rows.iter_mut().for_each(|(segment, rows)| {
-            rows.retain(|row| !doomed.rows.contains(&(*segment, *row)))
+            rows.retain(|row| !shred_plan.rows.contains(&(*segment, *row)))
         });
         rows.retain(|_, rows| !rows.is_empty());
         if rows.is_empty() {
@@ -470,8 +482,8 @@ impl Run<'_> {
             .into_iter()
             .filter_map(|(number, rows)| Some((survey.segments.get(number as usize)?, rows)));
         let rewritten = stream::iter(segments)
-            .map(|(segment, rows)| self.rewrite(segment, rows, examiner.clone()));
-        let published: Vec<Published> = rewritten
+            .map(|(segment, rows)| self.rewrite(segment, rows, scanner.clone()));
+        let published: Vec<ReplacedSegment> = rewritten
             .buffered(1)
             .map(|rewritten| self.publish(rewritten))
             .buffered(FINISHED)
@@ -482,7 +494,7 @@ impl Run<'_> {
             ..Change::default()
         };
         let mut bytes = 0;
-        for Published {
+        for ReplacedSegment {
             removed,
             added,
             seen,
@@ -511,8 +523,8 @@ impl Run<'_> {
         &self,
         segment: &Segment,
         rows: Vec<u32>,
-        examiner: Option<Arc<Examiner>>,
-    ) -> Result<(DataFile, Option<Rewritten>)> {
+        scanner: Option<Arc<RowScanner>>,
+    ) -> Result<(DataFile, Option<RewrittenSegment>)> {
         let file = OpenFile::open(self.lake, &self.lake.grains.path_of(&segment.file.name)).await?;
         let (location, pool) = (self.lake.location().clone(), Arc::clone(&self.pool));
         let text = self
@@ -521,7 +533,7 @@ impl Run<'_> {
             .text(self.lake.location(), segment)
             .await;
         let rewrite = move || {
-            pool.install(|| without(&location, &file, text.as_ref(), &rows, examiner.as_deref()))
+            pool.install(|| without(&location, &file, text.as_ref(), &rows, scanner.as_deref()))
         };
         let rewritten = tokio::task::spawn_blocking(rewrite)
             .await
@@ -530,10 +542,13 @@ impl Run<'_> {
     }
 
     /// Finishes and publishes what was written again.
-    async fn publish(&self, rewritten: Result<(DataFile, Option<Rewritten>)>) -> Result<Published> {
+    async fn publish(
+        &self,
+        rewritten: Result<(DataFile, Option<RewrittenSegment>)>,
+    ) -> Result<ReplacedSegment> {
         let (removed, rewritten) = rewritten?;
         let Some(mut rewritten) = rewritten else {
-            return Ok(Published {
+            return Ok(ReplacedSegment {
                 removed,
                 added: Vec::new(),
                 seen: None,
@@ -550,7 +565,7 @@ impl Run<'_> {
         let segment = finishing.await.file("can't finish", "a segment")??;
         let mut change = Change::default();
         self.lake.publish_segment(&mut change, segment).await?;
-        Ok(Published {
+        Ok(ReplacedSegment {
             removed,
             added: change.added,
             seen,
@@ -559,7 +574,7 @@ impl Run<'_> {
     }
 
     /// Surveys the lake again until nothing is left, then removes files for good.
-    async fn settle(&mut self) -> Result<Settled> {
+    async fn settle(&mut self) -> Result<SettledLake> {
         for _ in 0..ROUNDS {
             self.lake.refresh().await?;
             let erased = self.journal.addresses();
@@ -569,12 +584,12 @@ impl Run<'_> {
                 Survey::with_references(self.lake, self.request, &erased, seen, now, pool).await?;
             if survey.selected().next().is_none() && survey.selected_rejects().next().is_none() {
                 // Made on another thread: removing files waits for the disk.
-                let needles = self.needles(&survey);
+                let patterns = self.pattern_search(&survey);
                 let removed = self.lake.purge(self.order.exclusive).await?;
-                let needles = needles.await.file("can't make", "a proof")??;
-                return Ok(Settled {
+                let patterns = patterns.await.file("can't make", "a proof")??;
+                return Ok(SettledLake {
                     after: survey,
-                    needles,
+                    patterns,
                     removed,
                 });
             }
@@ -587,12 +602,12 @@ impl Run<'_> {
 
     /// What the proof looks for: all that is erased and was written again, in the spellings of the
     /// request and of the lake.
-    fn needles(&self, survey: &Survey) -> JoinHandle<Result<Needles>> {
+    fn pattern_search(&self, survey: &Survey) -> JoinHandle<Result<PatternSearch>> {
         let (erased, spellings) = (self.journal.rewritten(), self.journal.spellings.clone());
         let request = self.request.clone();
         let folding = request.folding;
         let too_short: HashSet<String> = survey
-            .indistinct
+            .non_distinctive
             .iter()
             .map(|it| folding.folded(it))
             .collect();
@@ -600,11 +615,11 @@ impl Run<'_> {
             let left_out = |identifier: &str| too_short.contains(&folding.folded(identifier));
             let search =
                 IdentifierSearch::new(&request, left_out, spellings.iter().map(String::as_str))?;
-            Ok(Needles::new(&erased, search))
+            Ok(PatternSearch::new(&erased, search))
         })
     }
 
-    async fn prove(&self, after: &Survey, needles: Needles) -> Result<Proofs> {
+    async fn prove(&self, after: &Survey, patterns: PatternSearch) -> Result<Proofs> {
         let erased = self.journal.rewritten();
         let known = KnownAddresses::load(self.lake).await?;
         let found = erased
@@ -619,16 +634,16 @@ impl Run<'_> {
             checked: erased.len() as u64,
             left: found as u64,
         };
-        let byte_search = absence::prove(
+        let byte_search = byte_search::prove(
             self.lake,
-            needles,
+            patterns,
             self.retained(after).await?,
             Arc::clone(&self.pool),
         )
         .await?;
         let envelopes = match self.journal.keys.is_empty() {
             true => None,
-            false => Some(by_key::prove(self.lake, &self.journal.keys).await?),
+            false => Some(crypto_shred::prove(self.lake, &self.journal.keys).await?),
         };
         Ok(Proofs {
             byte_search,
@@ -639,8 +654,8 @@ impl Run<'_> {
     }
 
     /// The row groups that hold rows which were found and stay, and the sidecars of their segments.
-    async fn retained(&self, after: &Survey) -> Result<Retained> {
-        let mut retained = Retained::default();
+    async fn retained(&self, after: &Survey) -> Result<RetainedRows> {
+        let mut retained = RetainedRows::default();
         let mut groups: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
         for found in &after.grains {
             let Some(segment) = after.segments.get(found.segment as usize) else {
@@ -683,25 +698,26 @@ impl Run<'_> {
         after: &Survey,
         removed: Purged,
         proofs: &Proofs,
-    ) -> Result<(Scope, Path, String)> {
+    ) -> Result<(ErasureScope, Path, String)> {
         let now = Utc::now();
         let erased = self.journal.addresses();
         let leaves = leaves(&erased, &self.key);
         let scope = self.scope(removed)?;
         let mut exceptions: BTreeMap<String, u64> = BTreeMap::new();
-        let bars = after
+        let exemptions = after
             .grains
             .iter()
-            .map(|found| &found.bar)
-            .chain(after.rejects.iter().map(|found| &found.bar));
-        bars.flatten()
-            .for_each(|bar| *exceptions.entry(bar.name().to_owned()).or_default() += 1);
+            .map(|found| &found.exemption)
+            .chain(after.rejects.iter().map(|found| &found.exemption));
+        exemptions
+            .flatten()
+            .for_each(|exemption| *exceptions.entry(exemption.name().to_owned()).or_default() += 1);
         let after_versions = versions(self.lake);
         let snapshots = self.journal.before.iter().map(|(table, before)| {
             let after = after_versions.get(table).copied().unwrap_or_default();
             (
                 table.clone(),
-                Snapshots {
+                TableVersions {
                     before: *before,
                     after,
                 },
@@ -760,8 +776,8 @@ impl Run<'_> {
         Ok((scope, path, signer))
     }
 
-    fn scope(&self, removed: Purged) -> Result<Scope> {
-        let mut scope = Scope {
+    fn scope(&self, removed: Purged) -> Result<ErasureScope> {
+        let mut scope = ErasureScope {
             events: self.journal.events,
             people: self.journal.people.len() as u64,
             rows_before: self.journal.rows_before.clone(),
@@ -769,7 +785,7 @@ impl Run<'_> {
             bytes_rewritten: self.journal.bytes_rewritten,
             bytes_copied: self.journal.bytes_copied,
             files_removed: removed.files,
-            ..Scope::default()
+            ..ErasureScope::default()
         };
         for item in self.journal.items.values() {
             match item.type_byte {
@@ -805,7 +821,12 @@ impl Run<'_> {
     }
 
     /// Writes the audit entry, if it isn't there yet, and removes the journal.
-    async fn finish(&mut self, scope: &Scope, proofs: &Proofs, certificate: &Path) -> Result<()> {
+    async fn finish(
+        &mut self,
+        scope: &ErasureScope,
+        proofs: &Proofs,
+        certificate: &Path,
+    ) -> Result<()> {
         let id = &self.journal.id;
         let recorded = self.lake.has_recorded("erase", "id", id).await?;
         if !recorded {

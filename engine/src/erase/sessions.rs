@@ -7,12 +7,12 @@ use arrow::array::RecordBatch;
 use gristmill_schemas::grain::Field;
 use rustc_hash::FxBuildHasher;
 
-use super::glance::Session;
-use super::matcher::{Hits, Matcher, PersonNumber};
+use super::matcher::{Hits, IdentifierMatcher, PersonNumber};
+use super::row_findings::SessionKey;
 use super::rows::{text_at, texts};
 
-/// Sessions by their ids, with the person of each.
-pub(super) type Sessions = HashMap<String, Vec<(Session, PersonNumber)>, FxBuildHasher>;
+/// SubjectSessions by their ids, with the person of each.
+pub(super) type SubjectSessions = HashMap<String, Vec<(SessionKey, PersonNumber)>, FxBuildHasher>;
 
 /// The columns that tell who takes part in a session.
 pub(super) const MEMBER_COLUMNS: [&str; 7] = [
@@ -26,23 +26,23 @@ pub(super) const MEMBER_COLUMNS: [&str; 7] = [
 ];
 
 /// A row of a session that names no data subject.
-pub(super) struct Member {
+pub(super) struct SessionMember {
     pub(super) row: u32,
-    pub(super) session: Session,
+    pub(super) session: SessionKey,
     pub(super) person: PersonNumber,
     /// Its `subject` isn't the person: it may be a thing, and may be somebody.
     pub(super) of_somebody_else: bool,
 }
 
-/// Sessions that are of other people too, and rows that name no data subject, with their session.
-/// Whoever a `user_id`, a `subject_did` or an `entity_id` names takes part in the session; what a
-/// `subject` names is only what the one grain is about.
+/// SubjectSessions that are of other people too, and rows that name no data subject, with their
+/// session. Whoever a `user_id`, a `subject_did` or an `entity_id` names takes part in the session;
+/// what a `subject` names is only what the one grain is about.
 pub(super) fn members(
     first: u32,
     batch: &RecordBatch,
-    sessions: &Sessions,
-    matcher: &Matcher,
-) -> (Vec<Session>, Vec<Member>) {
+    sessions: &SubjectSessions,
+    matcher: &IdentifierMatcher,
+) -> (Vec<SessionKey>, Vec<SessionMember>) {
     let (mut others, mut unnamed) = (Vec::new(), Vec::new());
     let [
         users,
@@ -75,7 +75,7 @@ pub(super) fn members(
             }
             if text_at(users, row).is_none() {
                 let (session, of_somebody_else) = (session.clone(), is_other(subjects));
-                unnamed.push(Member {
+                unnamed.push(SessionMember {
                     row: first + row as u32,
                     session,
                     person: *person,

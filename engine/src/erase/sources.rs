@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, HashSet};
 
 use arrow::array::RecordBatch;
 
-use super::matcher::{Hits, Matcher};
+use super::matcher::{Hits, IdentifierMatcher};
 use super::reason::Reason;
 use super::rewrite::edit_file;
 use super::rows::{OpenFile, text_at, texts};
-use super::state::{ATTEMPTS, Edits};
+use super::state::{ATTEMPTS, FileEdits};
 use crate::error::{Context, EngineError, Result};
 use crate::lake::{Change, LISTED, Lake};
 
@@ -28,7 +28,7 @@ pub struct ListedSource {
 ///
 /// # Errors
 /// [`EngineError::File`], [`EngineError::Delta`], [`EngineError::Key`], [`EngineError::Conflict`].
-pub(super) async fn blank(lake: &mut Lake, matcher: &Matcher) -> Result<u64> {
+pub(super) async fn blank(lake: &mut Lake, matcher: &IdentifierMatcher) -> Result<u64> {
     for _ in 0..ATTEMPTS {
         let Some(sources) = &mut lake.sources else {
             return Ok(0);
@@ -70,7 +70,10 @@ pub(super) async fn blank(lake: &mut Lake, matcher: &Matcher) -> Result<u64> {
 ///
 /// # Errors
 /// [`EngineError::File`], [`EngineError::Delta`], [`EngineError::Key`].
-pub(super) async fn naming(lake: &Lake, matcher: &Matcher) -> Result<Vec<(String, ListedSource)>> {
+pub(super) async fn rows_naming(
+    lake: &Lake,
+    matcher: &IdentifierMatcher,
+) -> Result<Vec<(String, ListedSource)>> {
     let mut out = Vec::new();
     let mut hits = Hits::default();
     let Some(sources) = &lake.sources else {
@@ -81,7 +84,10 @@ pub(super) async fn naming(lake: &Lake, matcher: &Matcher) -> Result<Vec<(String
         for batch in open.reader(None, None, None)? {
             let batch = open.opened(&batch.file("can't read", "sources")?, None)?;
             for row in 0..batch.num_rows() {
-                if named(&batch, row, matcher, &mut hits).next().is_some() {
+                if columns_naming(&batch, row, matcher, &mut hits)
+                    .next()
+                    .is_some()
+                {
                     let text = |column| text_at(texts(&batch, column), row).map(str::to_owned);
                     let (run_id, source, reason) = (
                         text("run_id").unwrap_or_default(),
@@ -104,23 +110,23 @@ pub(super) async fn naming(lake: &Lake, matcher: &Matcher) -> Result<Vec<(String
 }
 
 /// The columns of `row` that name somebody.
-fn named<'a>(
+fn columns_naming<'a>(
     batch: &'a RecordBatch,
     row: usize,
-    matcher: &'a Matcher,
+    matcher: &'a IdentifierMatcher,
     hits: &'a mut Hits,
 ) -> impl Iterator<Item = &'static str> + 'a {
     LISTED.into_iter().filter(move |column| {
         hits.clear();
         // A path holds names as parts of it, whatever stands around them.
         let text = text_at(texts(batch, column), row).unwrap_or_default();
-        matcher.bytes(text.as_bytes(), Reason::Mention, hits);
+        matcher.match_bytes(text.as_bytes(), Reason::Mention, hits);
         !hits.people.is_empty()
     })
 }
 
 /// The files that have something to blank.
-async fn plan(lake: &Lake, matcher: &Matcher) -> Result<Vec<Edits>> {
+async fn plan(lake: &Lake, matcher: &IdentifierMatcher) -> Result<Vec<FileEdits>> {
     let mut out = Vec::new();
     let mut hits = Hits::default();
     let Some(sources) = &lake.sources else {
@@ -128,7 +134,7 @@ async fn plan(lake: &Lake, matcher: &Matcher) -> Result<Vec<Edits>> {
     };
     for file in sources.files()? {
         let open = OpenFile::open(lake, &sources.path_of(&file.name)).await?;
-        let mut edits = Edits {
+        let mut edits = FileEdits {
             file,
             removed: HashSet::new(),
             blanked: BTreeMap::new(),
@@ -137,7 +143,7 @@ async fn plan(lake: &Lake, matcher: &Matcher) -> Result<Vec<Edits>> {
         for batch in open.reader(None, None, None)? {
             let batch = open.opened(&batch.file("can't read", "sources")?, None)?;
             for row in 0..batch.num_rows() {
-                for column in named(&batch, row, matcher, &mut hits) {
+                for column in columns_naming(&batch, row, matcher, &mut hits) {
                     edits
                         .blanked
                         .entry(column)

@@ -14,8 +14,8 @@ use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::columns::{IdentityColumn, LifecycleEvent, StateRow};
 use gristmill_schemas::grain::Field;
 
-use super::disclose::Event;
-use super::matcher::{Hits, Matcher};
+use super::disclose::DisclosedEvent;
+use super::matcher::{Hits, IdentifierMatcher};
 use super::rewrite::edit_file;
 use super::rows::{OpenFile, address_at, text_at, texts};
 use super::survey::Survey;
@@ -23,7 +23,7 @@ use crate::error::{Context, EngineError, Result};
 use crate::lake::{Change, DataFile, Lake};
 
 /// What happens to the rows of one file.
-pub(super) struct Edits {
+pub(super) struct FileEdits {
     pub(super) file: DataFile,
     pub(super) removed: HashSet<u32>,
     pub(super) blanked: BTreeMap<&'static str, HashSet<u32>>,
@@ -38,13 +38,13 @@ pub(super) async fn erase(
     lake: &mut Lake,
     survey: &Survey,
     erased: &HashSet<ContentAddress>,
-    matcher: &Matcher,
+    matcher: &IdentifierMatcher,
 ) -> Result<u64> {
     let orphans = orphans(lake, survey, erased).await?;
     for _ in 0..ATTEMPTS {
         lake.state.refresh().await?;
         let edits = plan(lake, erased, matcher).await?;
-        let fresh = unsaid(lake, &orphans).await?;
+        let fresh = missing_supersessions(lake, &orphans).await?;
         if edits.is_empty() && fresh.is_empty() {
             return Ok(0);
         }
@@ -84,7 +84,7 @@ pub(super) async fn erase(
     ))
 }
 
-impl Edits {
+impl FileEdits {
     pub(super) fn apply(&self, first: u32, batch: RecordBatch) -> Result<RecordBatch> {
         let rows = first..first + batch.num_rows() as u32;
         let mut columns: Vec<ArrayRef> = batch.columns().to_vec();
@@ -110,13 +110,13 @@ impl Edits {
 async fn plan(
     lake: &Lake,
     erased: &HashSet<ContentAddress>,
-    matcher: &Matcher,
-) -> Result<Vec<Edits>> {
+    matcher: &IdentifierMatcher,
+) -> Result<Vec<FileEdits>> {
     let mut out = Vec::new();
     let mut hits = Hits::default();
     for file in lake.state.files()? {
         let open = OpenFile::open(lake, &lake.state.path_of(&file.name)).await?;
-        let mut edits = Edits {
+        let mut edits = FileEdits {
             file,
             removed: HashSet::new(),
             blanked: BTreeMap::new(),
@@ -155,7 +155,10 @@ async fn plan(
 
 /// The events whose actor or reason names somebody whom `matcher` knows, each with the address of
 /// its grain.
-pub(super) async fn naming(lake: &Lake, matcher: &Matcher) -> Result<Vec<(String, Event)>> {
+pub(super) async fn events_naming(
+    lake: &Lake,
+    matcher: &IdentifierMatcher,
+) -> Result<Vec<(String, DisclosedEvent)>> {
     let mut out = Vec::new();
     let mut hits = Hits::default();
     for batch in lake
@@ -171,7 +174,7 @@ pub(super) async fn naming(lake: &Lake, matcher: &Matcher) -> Result<Vec<(String
                 .any(|text| matcher.names_somebody(text, &mut hits))
             {
                 let owned = |column| text(column).map(str::to_owned);
-                let event = Event {
+                let event = DisclosedEvent {
                     event: owned("event").unwrap_or_default(),
                     actor: owned("actor"),
                     reason: owned("reason"),
@@ -221,7 +224,10 @@ async fn orphans(
 }
 
 /// Events for `orphans` that `state` doesn't have already.
-async fn unsaid(lake: &Lake, orphans: &[(ContentAddress, i64)]) -> Result<Vec<StateRow>> {
+async fn missing_supersessions(
+    lake: &Lake,
+    orphans: &[(ContentAddress, i64)],
+) -> Result<Vec<StateRow>> {
     if orphans.is_empty() {
         return Ok(Vec::new());
     }

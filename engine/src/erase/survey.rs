@@ -21,24 +21,24 @@ use gristmill_schemas::columns::IdentityColumn;
 use gristmill_schemas::grain::TypeByte;
 use rustc_hash::FxBuildHasher;
 
-use super::glance::{Attention, Cells, Examiner, Glance, Session};
-use super::matcher::{Matcher, NOBODY, PersonNumber};
-use super::reason::{Bar, Judge, Reason, Reasons};
-use super::rejects::Look;
-use super::request::{Extent, Request};
+use super::matcher::{IdentifierMatcher, NO_PERSON, PersonNumber};
+use super::payload_prefilter::PayloadPrefilter;
+use super::reason::{Exemption, ExemptionRules, Reason, Reasons};
+use super::rejects::RejectScanner;
+use super::request::{SelectionOptions, SubjectRequest};
+use super::row_findings::{RowFindings, RowScanner, ScanMode, ScannedColumns, SessionKey};
 use super::rows::{Link, OpenFile, address_at, link_columns, links, text_at, texts};
-use super::sessions::{MEMBER_COLUMNS, Member, Sessions, members};
-use super::sifter::Sifter;
+use super::sessions::{MEMBER_COLUMNS, SessionMember, SubjectSessions, members};
 use super::variations::Variations;
 use super::withdrawn::{CONSENT_COLUMNS, consents, withdrawals};
 use crate::error::{Context, Result};
-use crate::index::words::WordFilter;
+use crate::index::word_filter::WordFilter;
 use crate::lake::{Lake, Segment};
 use crate::policy::{HOPS, may_withdraw};
 
 /// A grain that was found.
 #[derive(Debug, Clone)]
-pub struct Found {
+pub struct FoundGrain {
     /// Its name.
     pub address: ContentAddress,
     /// The number of its segment in [`Survey::segments`].
@@ -52,7 +52,7 @@ pub struct Found {
     /// The classes of variation by which it was found.
     pub variations: Variations,
     /// Why it stays; `None` if it is to be erased.
-    pub bar: Option<Bar>,
+    pub exemption: Option<Exemption>,
     /// The type byte of its header.
     pub type_byte: u8,
     /// Bytes of its blob.
@@ -73,7 +73,7 @@ pub struct FoundReject {
     /// The classes of variation by which it was found.
     pub variations: Variations,
     /// Why it stays.
-    pub bar: Option<Bar>,
+    pub exemption: Option<Exemption>,
     /// The SHA-256 of its bytes: the address that it would have as a grain.
     pub address: ContentAddress,
 }
@@ -84,7 +84,7 @@ pub struct Survey {
     /// The segments that were looked at, in the order of their names.
     pub segments: Vec<Segment>,
     /// The grains that were found, by segment and row.
-    pub grains: Vec<Found>,
+    pub grains: Vec<FoundGrain>,
     /// The refused parts that were found.
     pub rejects: Vec<FoundReject>,
     /// Values that equal an identifier, as they are written, and how often.
@@ -100,18 +100,18 @@ pub struct Survey {
     /// Encrypted or undecodable grains: nobody can tell whom they are about.
     pub unsearchable: u64,
     /// Identifiers that are too short or plain to be looked for in text, as they were given.
-    pub indistinct: Vec<String>,
+    pub non_distinctive: Vec<String>,
     /// The classes of variation that were searched for.
     pub variations: Variations,
 }
 
 /// What whole segments showed to those who had their rows at hand, by the names of their files.
-pub(super) type Seen = HashMap<String, Vec<Glance>>;
+pub(super) type ScannedSegments = HashMap<String, Vec<RowFindings>>;
 
 /// Different spellings that are kept.
 const SPELLINGS: usize = 10_000;
 
-type Place = (u32, u32);
+type RowId = (u32, u32);
 type Map<K, V> = HashMap<K, V, FxBuildHasher>;
 
 impl Survey {
@@ -121,31 +121,31 @@ impl Survey {
     /// [`crate::error::EngineError::File`] if a segment can't be read.
     pub async fn of(
         lake: &Lake,
-        request: &Request,
+        request: &SubjectRequest,
         now: i64,
         pool: Arc<rayon::ThreadPool>,
     ) -> Result<Survey> {
-        Survey::with_references(lake, request, &[], Seen::default(), now, pool).await
+        Survey::with_references(lake, request, &[], ScannedSegments::default(), now, pool).await
     }
 
     /// [`Survey::of`], which also reports every grain that mentions one of `references` anywhere.
     /// Segments in `seen` aren't read for what they show by themselves.
     pub(super) async fn with_references(
         lake: &Lake,
-        request: &Request,
+        request: &SubjectRequest,
         references: &[ContentAddress],
-        seen: Seen,
+        seen: ScannedSegments,
         now: i64,
         pool: Arc<rayon::ThreadPool>,
     ) -> Result<Survey> {
-        let mut matcher = Matcher::new(request);
+        let mut matcher = IdentifierMatcher::new(request);
         matcher.add_references(references.iter().copied());
-        let mut surveyor = Surveyor {
+        let mut surveyor = SurveyRun {
             lake,
             request,
             references,
             matcher: Arc::new(matcher),
-            sifter: None,
+            prefilter: None,
             now,
             pool,
             seen,
@@ -161,13 +161,15 @@ impl Survey {
     }
 
     /// The grains that are to be erased.
-    pub fn selected(&self) -> impl Iterator<Item = &Found> {
-        self.grains.iter().filter(|found| found.bar.is_none())
+    pub fn selected(&self) -> impl Iterator<Item = &FoundGrain> {
+        self.grains.iter().filter(|found| found.exemption.is_none())
     }
 
     /// The refused parts that are to be erased.
     pub fn selected_rejects(&self) -> impl Iterator<Item = &FoundReject> {
-        self.rejects.iter().filter(|found| found.bar.is_none())
+        self.rejects
+            .iter()
+            .filter(|found| found.exemption.is_none())
     }
 
     /// The rows to be erased of each segment that has any, ascending.
@@ -180,22 +182,22 @@ impl Survey {
     }
 }
 
-struct Surveyor<'a> {
+struct SurveyRun<'a> {
     lake: &'a Lake,
-    request: &'a Request,
+    request: &'a SubjectRequest,
     references: &'a [ContentAddress],
-    matcher: Arc<Matcher>,
-    sifter: Option<Arc<Sifter>>,
+    matcher: Arc<IdentifierMatcher>,
+    prefilter: Option<Arc<PayloadPrefilter>>,
     now: i64,
     pool: Arc<rayon::ThreadPool>,
-    seen: Seen,
+    seen: ScannedSegments,
     /// The word filters of the segments, where there are any.
     filters: Vec<Option<Arc<WordFilter>>>,
-    found: Map<Place, Found>,
+    found: Map<RowId, FoundGrain>,
     survey: Survey,
 }
 
-impl Surveyor<'_> {
+impl SurveyRun<'_> {
     async fn run(&mut self) -> Result<()> {
         for segment in &self.survey.segments {
             self.filters.push(
@@ -207,25 +209,25 @@ impl Surveyor<'_> {
         }
         if self.request.withdrawn {
             let withdrawn = self.withdrawn_consents().await?;
-            let mut matcher = Matcher::new(self.request);
+            let mut matcher = IdentifierMatcher::new(self.request);
             matcher.add_withdrawn(withdrawn, (self.now / 1000).max(0) as u64);
             matcher.add_references(self.references.iter().copied());
             self.matcher = Arc::new(matcher);
         }
-        self.sifter = self.matcher.sifter().map(Arc::new);
+        self.prefilter = self.matcher.prefilter().map(Arc::new);
         self.survey.variations = self.request.searched();
-        self.survey.indistinct = self
+        self.survey.non_distinctive = self
             .matcher
-            .indistinct()
+            .non_distinctive()
             .map(|(text, _)| text.to_owned())
             .collect();
-        let mut sessions = Sessions::default();
+        let mut sessions = SubjectSessions::default();
         let mut protecting = Vec::new();
         for number in 0..self.survey.segments.len() {
-            for glance in self.glance(number).await? {
-                self.survey.grains_read += glance.grains;
-                self.survey.unsearchable += glance.unsearchable;
-                for spelling in glance.spellings {
+            for findings in self.findings(number).await? {
+                self.survey.grains_read += findings.grains;
+                self.survey.unsearchable += findings.unsearchable;
+                for spelling in findings.spellings {
                     if self.survey.spellings.len() < SPELLINGS
                         || self.survey.spellings.contains_key(&spelling)
                     {
@@ -233,18 +235,18 @@ impl Surveyor<'_> {
                     }
                 }
                 self.found.extend(
-                    glance
+                    findings
                         .found
                         .into_iter()
                         .map(|found| ((found.segment, found.row), found)),
                 );
-                for (session, person) in glance.sessions {
+                for (session, person) in findings.sessions {
                     let known = sessions.entry(session.id.clone()).or_default();
                     if known.iter().all(|(known, _)| *known != session) {
                         known.push((session, person));
                     }
                 }
-                protecting.extend(glance.protecting);
+                protecting.extend(findings.protecting);
             }
         }
         self.follow_sessions(&sessions).await?;
@@ -287,27 +289,27 @@ impl Surveyor<'_> {
             .file("can't finish", "a survey")?
     }
 
-    /// An examiner of all rows of segment `number`, in whose word filter stands what kinds of rows
+    /// An scanner of all rows of segment `number`, in whose word filter stands what kinds of rows
     /// it has.
-    fn examiner_of(&self, number: usize) -> Examiner {
+    fn scanner_of(&self, number: usize) -> RowScanner {
         let filter = self.filters.get(number).and_then(Option::as_deref);
         let is_plain =
             filter.is_some_and(|filter| filter.undecodable() == 0 && !filter.reaches_others());
-        match self.sifter.as_ref().filter(|_| is_plain) {
-            Some(sifter) => self.examiner().sifting(sifter),
-            None => self.examiner(),
+        match self.prefilter.as_ref().filter(|_| is_plain) {
+            Some(prefilter) => self.scanner().with_prefilter(prefilter),
+            None => self.scanner(),
         }
     }
 
-    fn examiner(&self) -> Examiner {
-        Examiner::new(Arc::clone(&self.matcher), self.request, self.now)
+    fn scanner(&self) -> RowScanner {
+        RowScanner::new(Arc::clone(&self.matcher), self.request, self.now)
     }
 
-    async fn glance(&mut self, number: usize) -> Result<Vec<Glance>> {
+    async fn findings(&mut self, number: usize) -> Result<Vec<RowFindings>> {
         let segment = self.survey.segments.get(number);
         if let Some(mut seen) = segment.and_then(|segment| self.seen.remove(&segment.file.name)) {
             self.survey.segments_read += 1;
-            let found = seen.iter_mut().flat_map(|glance| &mut glance.found);
+            let found = seen.iter_mut().flat_map(|findings| &mut findings.found);
             found.for_each(|found| found.segment = number as u32);
             return Ok(seen);
         }
@@ -324,14 +326,14 @@ impl Surveyor<'_> {
         };
         self.survey.bytes_read += file.size();
         self.survey.segments_read += 1;
-        let examiner = self.examiner_of(number);
+        let scanner = self.scanner_of(number);
         self.on_cores(move || {
-            file.each(Some(&Cells::COLUMNS), |first, batch| {
-                Ok(examiner.look_at(
+            file.each(Some(&ScannedColumns::COLUMNS), |first, batch| {
+                Ok(scanner.scan_batch(
                     number as u32,
                     (first..).zip(0..batch.num_rows()),
                     batch,
-                    Attention::Close,
+                    ScanMode::Full,
                 ))
             })
         })
@@ -340,13 +342,13 @@ impl Surveyor<'_> {
 
     /// Grains of sessions in which a person is the data subject and that name no data subject
     /// themselves.
-    async fn follow_sessions(&mut self, sessions: &Sessions) -> Result<()> {
+    async fn follow_sessions(&mut self, sessions: &SubjectSessions) -> Result<()> {
         if sessions.is_empty() {
             return Ok(());
         }
         let sessions = Arc::new(sessions.clone());
-        let mut shared: HashSet<Session> = HashSet::new();
-        let mut candidates: Vec<(Place, Member)> = Vec::new();
+        let mut shared: HashSet<SessionKey> = HashSet::new();
+        let mut candidates: Vec<(RowId, SessionMember)> = Vec::new();
         for number in 0..self.survey.segments.len() {
             if self.rules_out(number, |filter| {
                 sessions.keys().any(|session| filter.may_hold(session))
@@ -357,14 +359,14 @@ impl Surveyor<'_> {
                 continue;
             };
             let (sessions, matcher) = (Arc::clone(&sessions), Arc::clone(&self.matcher));
-            let glances = self
+            let findings = self
                 .on_cores(move || {
                     file.each(Some(&MEMBER_COLUMNS), |first, batch| {
                         Ok(members(first, batch, &sessions, &matcher))
                     })
                 })
                 .await?;
-            for (others, unnamed) in glances {
+            for (others, unnamed) in findings {
                 shared.extend(others);
                 candidates.extend(
                     unnamed
@@ -373,7 +375,7 @@ impl Surveyor<'_> {
                 );
             }
         }
-        let mut wanted: Map<Place, (PersonNumber, Reason)> = Map::default();
+        let mut wanted: Map<RowId, (PersonNumber, Reason)> = Map::default();
         for (place, member) in candidates {
             let is_shared = member.of_somebody_else || shared.contains(&member.session);
             let reason = if is_shared {
@@ -394,7 +396,7 @@ impl Surveyor<'_> {
     /// those that are new.
     async fn bring_in(
         &mut self,
-        wanted: Map<Place, (PersonNumber, Reason)>,
+        wanted: Map<RowId, (PersonNumber, Reason)>,
     ) -> Result<Vec<ContentAddress>> {
         let mut unread: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
         for (place, (_, reason)) in &wanted {
@@ -409,21 +411,21 @@ impl Surveyor<'_> {
             let Some(file) = self.open(number as usize).await? else {
                 continue;
             };
-            let examiner = self.examiner();
-            let glances = self
+            let scanner = self.scanner();
+            let findings = self
                 .on_cores(move || {
                     let mut places = rows.iter().copied();
-                    let batches = file.pick(&Cells::COLUMNS, &rows)?;
+                    let batches = file.pick(&ScannedColumns::COLUMNS, &rows)?;
                     let mut out = Vec::new();
                     for batch in &batches {
                         let rows: Vec<u32> = places.by_ref().take(batch.num_rows()).collect();
                         let rows = rows.into_iter().zip(0..batch.num_rows());
-                        out.push(examiner.look_at(number, rows, batch, Attention::Wanted));
+                        out.push(scanner.scan_batch(number, rows, batch, ScanMode::Always));
                     }
                     Ok(out)
                 })
                 .await?;
-            for mut found in glances.into_iter().flat_map(|glance| glance.found) {
+            for mut found in findings.into_iter().flat_map(|findings| findings.found) {
                 let place = (found.segment, found.row);
                 if let Some((person, reason)) = wanted.get(&place) {
                     found.person = *person;
@@ -442,9 +444,9 @@ impl Surveyor<'_> {
         let extent = self.request.extent;
         for found in self.found.values_mut() {
             let selected = selects(found.reasons, extent);
-            match &found.bar {
-                None if !selected => found.bar = Some(Bar::NotSelected),
-                Some(Bar::NotSelected) if selected => found.bar = None,
+            match &found.exemption {
+                None if !selected => found.exemption = Some(Exemption::NotSelected),
+                Some(Exemption::NotSelected) if selected => found.exemption = None,
                 _ => {}
             }
         }
@@ -452,7 +454,7 @@ impl Surveyor<'_> {
 
     /// Follows links to what was found, derivations as far as they go.
     async fn follow_links(&mut self) -> Result<()> {
-        let is_root = |found: &&Found| selects(found.reasons, self.request.extent);
+        let is_root = |found: &&FoundGrain| selects(found.reasons, self.request.extent);
         let mut frontier: Map<ContentAddress, PersonNumber> = self
             .found
             .values()
@@ -465,9 +467,9 @@ impl Surveyor<'_> {
             let targets = Arc::new(std::mem::take(&mut frontier));
             let with_references = direct || self.request.extent.related;
             direct = false;
-            let mut wanted: Map<Place, (PersonNumber, Reason)> = Map::default();
+            let mut wanted: Map<RowId, (PersonNumber, Reason)> = Map::default();
             for (place, link, target) in self.referrers(&targets).await? {
-                let person = targets.get(&target).copied().unwrap_or(NOBODY);
+                let person = targets.get(&target).copied().unwrap_or(NO_PERSON);
                 match link {
                     Link::DerivedFrom | Link::Source => {
                         wanted.insert(place, (person, Reason::Derived));
@@ -478,7 +480,7 @@ impl Surveyor<'_> {
                     Link::Reference => {}
                 }
             }
-            let derived: HashSet<Place> = wanted
+            let derived: HashSet<RowId> = wanted
                 .iter()
                 .filter(|(_, (_, reason))| *reason == Reason::Derived)
                 .map(|(place, _)| *place)
@@ -499,7 +501,7 @@ impl Surveyor<'_> {
     async fn referrers(
         &self,
         targets: &Arc<Map<ContentAddress, PersonNumber>>,
-    ) -> Result<Vec<(Place, Link, ContentAddress)>> {
+    ) -> Result<Vec<(RowId, Link, ContentAddress)>> {
         let mut out = Vec::new();
         for number in 0..self.survey.segments.len() {
             if self.rules_out(number, |filter| {
@@ -546,7 +548,7 @@ impl Surveyor<'_> {
                 protecting
                     .iter()
                     .filter(|root| pick(root))
-                    .map(|root| (root.0, NOBODY))
+                    .map(|root| (root.0, NO_PERSON))
                     .collect()
             };
         let mut protected: HashSet<ContentAddress> = HashSet::new();
@@ -563,7 +565,7 @@ impl Surveyor<'_> {
                 .map(|(place, ..)| place);
             for address in self.addresses_of(rows.collect()).await? {
                 if protected.insert(address) {
-                    frontier.insert(address, NOBODY);
+                    frontier.insert(address, NO_PERSON);
                 }
             }
         }
@@ -582,13 +584,13 @@ impl Surveyor<'_> {
         }
         for found in self.found.values_mut() {
             if protected.contains(&found.address) || chain.contains(&found.address) {
-                found.bar = Some(Bar::Hold);
+                found.exemption = Some(Exemption::Hold);
             }
         }
         Ok(())
     }
 
-    async fn addresses_of(&self, places: Vec<Place>) -> Result<Vec<ContentAddress>> {
+    async fn addresses_of(&self, places: Vec<RowId>) -> Result<Vec<ContentAddress>> {
         let mut by_segment: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
         places
             .into_iter()
@@ -727,13 +729,13 @@ impl Surveyor<'_> {
             let extent = self.request.extent;
             let found = self
                 .on_cores(move || {
-                    let judge = Judge {
+                    let rules = ExemptionRules {
                         now,
                         approvals: &approvals,
                     };
-                    let look = Look {
+                    let look = RejectScanner {
                         matcher: &matcher,
-                        judge: &judge,
+                        rules: &rules,
                         gone: &gone,
                         extent,
                     };
@@ -749,7 +751,7 @@ impl Surveyor<'_> {
 }
 
 /// True if one of `reasons` selects a grain under `extent`.
-pub(super) fn selects(reasons: Reasons, extent: Extent) -> bool {
+pub(super) fn selects(reasons: Reasons, extent: SelectionOptions) -> bool {
     reasons.iter().any(|reason| match reason {
         Reason::Mention | Reason::Ambiguous => extent.text_mentions,
         Reason::Initials => extent.initials,

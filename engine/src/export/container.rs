@@ -20,7 +20,7 @@ use tempfile::NamedTempFile;
 
 use super::output::Target;
 use super::rows::GrainRows;
-use super::{ExportOptions, ExportedFile, Finished, Sink};
+use super::{ExportOptions, ExportedFile, Sink, SinkOutput};
 use crate::error::Result;
 use crate::lake::Lake;
 
@@ -41,7 +41,7 @@ pub(super) struct ContainerSink {
     target: Target,
     /// Bytes that a file may have, counted at worst.
     limit: u64,
-    spool: Spool,
+    spool: GrainSpool,
     files: Vec<ExportedFile>,
 }
 
@@ -54,7 +54,7 @@ impl ContainerSink {
             COMPRESSED_REGION
         };
         let limit = options.split.unwrap_or(most).min(most);
-        let spool = Spool::new(&target)?;
+        let spool = GrainSpool::new(&target)?;
         Ok(ContainerSink {
             lake,
             codec,
@@ -67,7 +67,7 @@ impl ContainerSink {
 
     /// Writes the spooled grains to `target`.
     fn write(&mut self, target: &Target) -> Result<()> {
-        let spool = std::mem::replace(&mut self.spool, Spool::new(&self.target)?);
+        let spool = std::mem::replace(&mut self.spool, GrainSpool::new(&self.target)?);
         let encoding = if spool.only_cbor {
             Encoding::Cbor
         } else {
@@ -109,7 +109,7 @@ impl ContainerSink {
     }
 
     /// What `state` says of these grains.
-    fn manifest(&self, grains: &[Spooled]) -> Result<Manifest> {
+    fn manifest(&self, grains: &[SpooledGrain]) -> Result<Manifest> {
         let wanted: HashSet<&ContentAddress> = grains.iter().map(|grain| &grain.address).collect();
         // A sink works on a thread for blocking work, where waiting is allowed.
         let states = self
@@ -137,7 +137,7 @@ impl Sink for ContainerSink {
         Ok(())
     }
 
-    fn finish(mut self: Box<Self>) -> Result<Finished> {
+    fn finish(mut self: Box<Self>) -> Result<SinkOutput> {
         let last = if self.files.is_empty() {
             self.target.clone()
         } else {
@@ -149,27 +149,27 @@ impl Sink for ContainerSink {
 }
 
 /// Grains that wait for their file, in the order in which they came.
-struct Spool {
+struct GrainSpool {
     file: NamedTempFile,
     writer: BufWriter<File>,
-    grains: Vec<Spooled>,
+    grains: Vec<SpooledGrain>,
     bytes: u64,
     only_cbor: bool,
 }
 
 /// Where a grain lies in the spool, and where it belongs in the file.
-struct Spooled {
+struct SpooledGrain {
     created_at: i64,
     address: ContentAddress,
     start: u64,
     length: u32,
 }
 
-impl Spool {
-    fn new(target: &Target) -> Result<Spool> {
+impl GrainSpool {
+    fn new(target: &Target) -> Result<GrainSpool> {
         let file = target.spool()?;
         let writer = BufWriter::with_capacity(1 << 20, target.fault(file.reopen())?);
-        Ok(Spool {
+        Ok(GrainSpool {
             file,
             writer,
             grains: Vec::new(),
@@ -197,7 +197,7 @@ impl Spool {
         self.only_cbor &= rows.is_cbor(row);
         let length = u32::try_from(grain.len()).map_err(std::io::Error::other)?;
         let (created_at, address) = (rows.created_at(row), rows.address(row));
-        self.grains.push(Spooled {
+        self.grains.push(SpooledGrain {
             created_at,
             address,
             start: self.bytes,
@@ -208,7 +208,7 @@ impl Spool {
     }
 
     /// The spooled bytes, and the grains in the order of the file, each once.
-    fn finish(self, target: &Target) -> Result<(SourceBytes, Vec<Spooled>)> {
+    fn finish(self, target: &Target) -> Result<(SourceBytes, Vec<SpooledGrain>)> {
         target.fault(
             self.writer
                 .into_inner()

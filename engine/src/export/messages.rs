@@ -25,20 +25,20 @@ use tempfile::NamedTempFile;
 
 use super::output::{Output, Target};
 use super::rows::GrainRows;
-use super::{ExportOptions, Finished, Sink};
+use super::{ExportOptions, Sink, SinkOutput};
 use crate::error::{Context, Result};
 
-/// Messages on their way to a database.
-struct Messages {
+/// MessageCollector on their way to a database.
+struct MessageCollector {
     database: MessageDatabase,
     written: u64,
     others: u64,
 }
 
-impl Messages {
-    fn begin(path: &Path, options: &ExportOptions) -> Result<Messages> {
+impl MessageCollector {
+    fn begin(path: &Path, options: &ExportOptions) -> Result<MessageCollector> {
         let database = MessageDatabase::create(path, options.prices.clone())?;
-        Ok(Messages {
+        Ok(MessageCollector {
             database,
             written: 0,
             others: 0,
@@ -94,14 +94,14 @@ fn json_of(blob: &[u8]) -> Result<Json<'static>, GrainError> {
 pub(super) struct SqliteSink {
     target: Target,
     file: NamedTempFile,
-    messages: Messages,
+    messages: MessageCollector,
 }
 
 impl SqliteSink {
     pub(super) fn new(options: &ExportOptions) -> Result<SqliteSink> {
         let target = Target::new(options)?;
         let file = target.scratch()?;
-        let messages = Messages::begin(file.path(), options)?;
+        let messages = MessageCollector::begin(file.path(), options)?;
         Ok(SqliteSink {
             target,
             file,
@@ -115,7 +115,7 @@ impl Sink for SqliteSink {
         self.messages.push(rows)
     }
 
-    fn finish(self: Box<Self>) -> Result<Finished> {
+    fn finish(self: Box<Self>) -> Result<SinkOutput> {
         let SqliteSink {
             target,
             file,
@@ -135,7 +135,7 @@ impl Sink for SqliteSink {
 pub(super) struct ExchangeSink {
     out: Output,
     provider: Option<&'static dyn Adapter>,
-    messages: Messages,
+    messages: MessageCollector,
     /// Where messages are until all are there.
     _scratch: NamedTempFile,
 }
@@ -145,7 +145,7 @@ impl ExchangeSink {
         let out = Target::new(options)?.begin()?;
         let scratch = NamedTempFile::with_prefix("gristmill-messages-")
             .file("can't write in", "the temporary folder")?;
-        let messages = Messages::begin(scratch.path(), options)?;
+        let messages = MessageCollector::begin(scratch.path(), options)?;
         Ok(ExchangeSink {
             out,
             provider: options.provider,
@@ -160,7 +160,7 @@ impl Sink for ExchangeSink {
         self.messages.push(rows)
     }
 
-    fn finish(self: Box<Self>) -> Result<Finished> {
+    fn finish(self: Box<Self>) -> Result<SinkOutput> {
         let ExchangeSink {
             mut out,
             provider,
@@ -168,11 +168,11 @@ impl Sink for ExchangeSink {
             _scratch,
         } = *self;
         messages.tell_others();
-        let Messages {
+        let MessageCollector {
             database, written, ..
         } = messages;
         let mut failed = None;
-        let mut sessions = Sessions::default();
+        let mut sessions = BranchTally::default();
         database.branches(&mut |branch| {
             if failed.is_none() {
                 sessions.begin(&branch);
@@ -186,7 +186,7 @@ impl Sink for ExchangeSink {
         out.target().fault(failed.map_or(Ok(()), Err))?;
         let not_written = sessions.not_written();
         let files = vec![out.finish(written.saturating_sub(not_written))?];
-        Ok(Finished {
+        Ok(SinkOutput {
             files,
             not_written,
             supersessions: 0,
@@ -207,7 +207,7 @@ fn tell(notice: Notice, refused: &mut Option<String>) {
 /// Which messages stand in no branch that was written. Branches come session by session, and share
 /// messages with others of theirs.
 #[derive(Default)]
-struct Sessions {
+struct BranchTally {
     current: String,
     written: HashSet<Position>,
     refused: HashSet<Position>,
@@ -215,7 +215,7 @@ struct Sessions {
     reason: Option<String>,
 }
 
-impl Sessions {
+impl BranchTally {
     fn begin(&mut self, branch: &[Said]) {
         let session = branch
             .first()

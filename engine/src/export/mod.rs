@@ -137,21 +137,21 @@ pub struct ExportedFile {
 trait Sink: Send {
     fn push(&mut self, rows: &RecordBatch) -> Result<()>;
 
-    fn finish(self: Box<Self>) -> Result<Finished>;
+    fn finish(self: Box<Self>) -> Result<SinkOutput>;
 }
 
 /// What became of the rows.
-struct Finished {
+struct SinkOutput {
     files: Vec<ExportedFile>,
     not_written: u64,
     /// Supersessions in the rows that were written.
     supersessions: u64,
 }
 
-impl From<Vec<ExportedFile>> for Finished {
+impl From<Vec<ExportedFile>> for SinkOutput {
     /// All of them were written.
-    fn from(files: Vec<ExportedFile>) -> Finished {
-        Finished {
+    fn from(files: Vec<ExportedFile>) -> SinkOutput {
+        SinkOutput {
             files,
             not_written: 0,
             supersessions: 0,
@@ -192,7 +192,7 @@ pub async fn export(
         WorkProgress::add(&progress.bytes, batch.get_array_memory_size() as u64);
         sink = blocking(move || sink.push(&batch).map(|()| sink)).await?;
     }
-    let Finished {
+    let SinkOutput {
         files,
         not_written,
         supersessions,

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use tempfile::NamedTempFile;
 
 use super::{ExportOptions, ExportedFile};
-use crate::destination::{Destination, Pending};
+use crate::destination::{Destination, PendingFile};
 use crate::error::{Context, EngineError, Result};
 
 /// Bytes that are gathered before they are written.
@@ -97,11 +97,11 @@ impl Target {
     /// Begins the target's content.
     pub(super) fn begin(&self) -> Result<Output> {
         let place = match &self.destination {
-            Some(destination) => Place::File(self.fault(destination.clone().begin())?),
-            None => Place::Stdout(io::stdout()),
+            Some(destination) => OutputSink::File(self.fault(destination.clone().begin())?),
+            None => OutputSink::Stdout(io::stdout()),
         };
         Ok(Output {
-            sink: BufWriter::with_capacity(BUFFER, Counted { place, bytes: 0 }),
+            sink: BufWriter::with_capacity(BUFFER, CountingWriter { place, bytes: 0 }),
             target: self.clone(),
         })
     }
@@ -158,17 +158,17 @@ fn is_closed(error: &(dyn Error + 'static)) -> bool {
 
 /// Content on its way to the target.
 pub(super) struct Output {
-    sink: BufWriter<Counted>,
+    sink: BufWriter<CountingWriter>,
     target: Target,
 }
 
-struct Counted {
-    place: Place,
+struct CountingWriter {
+    place: OutputSink,
     bytes: u64,
 }
 
-enum Place {
-    File(Pending),
+enum OutputSink {
+    File(PendingFile),
     Stdout(io::Stdout),
 }
 
@@ -188,8 +188,8 @@ impl Output {
         )?;
         let bytes = written.bytes;
         match written.place {
-            Place::File(file) => target.fault(file.finish(target.overwrite))?,
-            Place::Stdout(mut out) => target.fault(out.flush())?,
+            OutputSink::File(file) => target.fault(file.finish(target.overwrite))?,
+            OutputSink::Stdout(mut out) => target.fault(out.flush())?,
         }
         Ok(target.written(grains, bytes, 0))
     }
@@ -205,11 +205,11 @@ impl Write for Output {
     }
 }
 
-impl Write for Counted {
+impl Write for CountingWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let written = match &mut self.place {
-            Place::File(file) => file.write(bytes)?,
-            Place::Stdout(out) => out.write(bytes)?,
+            OutputSink::File(file) => file.write(bytes)?,
+            OutputSink::Stdout(out) => out.write(bytes)?,
         };
         self.bytes += written as u64;
         Ok(written)
@@ -217,8 +217,8 @@ impl Write for Counted {
 
     fn flush(&mut self) -> io::Result<()> {
         match &mut self.place {
-            Place::File(file) => file.flush(),
-            Place::Stdout(out) => out.flush(),
+            OutputSink::File(file) => file.flush(),
+            OutputSink::Stdout(out) => out.flush(),
         }
     }
 }

@@ -17,7 +17,7 @@ use rayon::prelude::*;
 
 use super::output::{Output, Target};
 use super::rows::GrainRows;
-use super::{ExportOptions, Finished, Sink};
+use super::{ExportOptions, Sink, SinkOutput};
 use crate::error::{Context, Result};
 use crate::lake::supersessions_in;
 use crate::segment::unsorted_grains_properties;
@@ -52,7 +52,7 @@ impl Sink for FrameSink {
         Ok(())
     }
 
-    fn finish(mut self: Box<Self>) -> Result<Finished> {
+    fn finish(mut self: Box<Self>) -> Result<SinkOutput> {
         let written = self.out.write_all(&FRAME_END);
         self.out.target().fault(written)?;
         Ok(vec![self.out.finish(self.grains)?].into())
@@ -95,7 +95,7 @@ impl Sink for JsonSink {
         Ok(())
     }
 
-    fn finish(self: Box<Self>) -> Result<Finished> {
+    fn finish(self: Box<Self>) -> Result<SinkOutput> {
         Ok(vec![self.out.finish(self.grains)?].into())
     }
 }
@@ -188,10 +188,10 @@ impl Sink for ParquetSink {
         Ok(())
     }
 
-    fn finish(self: Box<Self>) -> Result<Finished> {
+    fn finish(self: Box<Self>) -> Result<SinkOutput> {
         let out = self.target.fault(self.writer.into_inner())?;
         let files = vec![out.finish(self.grains)?];
-        Ok(Finished {
+        Ok(SinkOutput {
             files,
             not_written: 0,
             supersessions: self.supersessions,

@@ -10,10 +10,10 @@ use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::columns::IdentityColumn;
 use gristmill_schemas::grain::Grain;
 
-use super::fulltext::{self, FULLTEXT_FILE, SegmentText, TextPiece, TextPieceBuilder};
+use super::fulltext::{self, FULLTEXT_FILE, SegmentTextIndex, TextPiece, TextPieceBuilder};
 use super::hexastore::{self, HEXASTORE_FILE, StatementColumns};
 use super::watchlist::Watchlist;
-use super::words::{self, WORDS_FILE, WordSet};
+use super::word_filter::{self, WORDS_FILE, WordSet};
 use crate::error::{Context, Result};
 use crate::lake::LakeLocation;
 use crate::segment::{ADDRESSES_FILE, AddressIndex, Binding, SegmentId};
@@ -108,12 +108,12 @@ pub struct IndexBuilder {
     kinds: IndexKinds,
     /// False if whoever writes the segment makes its address index beside the rows.
     with_addresses: bool,
-    parts: Mutex<BTreeMap<usize, Part>>,
+    parts: Mutex<BTreeMap<usize, FinishedPart>>,
 }
 
 /// What is kept of a part's rows.
 #[derive(Debug)]
-struct Part {
+struct FinishedPart {
     addresses: Option<Vec<ContentAddress>>,
     statements: Option<StatementColumns>,
     text: Option<TextPiece>,
@@ -137,13 +137,13 @@ enum PartText {
     /// From its rows.
     Rows(Box<TextPieceBuilder>),
     /// From the index that the rows were in before.
-    Kept(KeptText),
+    Reused(ReusedPostings),
 }
 
 /// A piece of an index from which some rows go.
 #[derive(Debug)]
-struct KeptText {
-    text: Arc<SegmentText>,
+struct ReusedPostings {
+    text: Arc<SegmentTextIndex>,
     first: u32,
     rows: u32,
     /// Counted from `first`, ascending.
@@ -152,12 +152,12 @@ struct KeptText {
 }
 
 /// Who sees the rows of a part while they are added.
-pub(crate) struct Watch<'w> {
+pub(crate) struct RowObserver<'w> {
     /// Words to watch for.
-    pub(crate) words: &'w Arc<Watchlist>,
+    pub(crate) watchlist: &'w Arc<Watchlist>,
     /// Called with the place of a row in its batch, its grain if that can be read, and false if it
     /// has none of these words.
-    pub(crate) see: &'w mut dyn FnMut(usize, Option<&Grain<'_>>, bool),
+    pub(crate) on_row: &'w mut dyn FnMut(usize, Option<&Grain<'_>>, bool),
 }
 
 impl IndexPart {
@@ -168,14 +168,14 @@ impl IndexPart {
     /// [`EngineError::File`](crate::error::EngineError::File) if a column is missing or holds what
     /// isn't an address.
     pub fn add(&mut self, batch: &RecordBatch) -> Result<()> {
-        self.add_watched(batch, None)
+        self.add_observed(batch, None)
     }
 
     /// [`IndexPart::add`], watched by `watch`.
-    pub(crate) fn add_watched(
+    pub(crate) fn add_observed(
         &mut self,
         batch: &RecordBatch,
-        mut watch: Option<Watch<'_>>,
+        mut watch: Option<RowObserver<'_>>,
     ) -> Result<()> {
         if let Some(addresses) = &mut self.addresses {
             addresses.extend(addresses_of(batch).file("can't index", "addresses")?);
@@ -194,7 +194,7 @@ impl IndexPart {
                 .add_beside_blobs(batch)
                 .ok_or("columns are missing")
                 .file("can't index", "words")?;
-            words.watch(watch.as_ref().map(|watch| watch.words));
+            words.watch(watch.as_ref().map(|watch| watch.watchlist));
         }
         let mut text = if let PartText::Rows(text) = &mut self.text {
             Some(text)
@@ -215,7 +215,7 @@ impl IndexPart {
                 with_grain_if_any(blob, |grain| {
                     let has_word = words.as_mut().is_none_or(|words| words.add(blob, grain));
                     if let Some(watch) = &mut watch {
-                        (watch.see)(at, grain, has_word);
+                        (watch.on_row)(at, grain, has_word);
                     }
                     text.as_mut().map_or(Ok(()), |text| text.add_grain(grain))
                 })
@@ -230,14 +230,14 @@ impl IndexPart {
 
     /// Notes that the row `row` of the segment, whose blob is `blob`, isn't among the rows of the
     /// part. Rows come in order.
-    pub fn leave_out(&mut self, row: u32, blob: &[u8]) {
-        if let PartText::Kept(kept) = &mut self.text {
+    pub fn skip_row(&mut self, row: u32, blob: &[u8]) {
+        if let PartText::Reused(kept) = &mut self.text {
             kept.gone.push(row - kept.first);
             kept.gone_words += fulltext::words_in(blob);
         }
     }
 
-    fn finish(self) -> Result<Part> {
+    fn finish(self) -> Result<FinishedPart> {
         let statements = self.statements.filter(|pieces| !pieces.is_empty());
         let statements = statements
             .map(|pieces| StatementColumns::concat(&pieces))
@@ -245,7 +245,7 @@ impl IndexPart {
         let text = match self.text {
             PartText::None => None,
             PartText::Rows(text) => Some(text.finish().file("can't index", "texts")?),
-            PartText::Kept(kept) => {
+            PartText::Reused(kept) => {
                 let piece =
                     kept.text
                         .piece_without(kept.first, kept.rows, &kept.gone, kept.gone_words);
@@ -256,7 +256,7 @@ impl IndexPart {
                 )
             }
         };
-        Ok(Part {
+        Ok(FinishedPart {
             addresses: self.addresses,
             statements: statements.file("can't index", "statements")?,
             text,
@@ -299,27 +299,27 @@ impl IndexBuilder {
     }
 
     /// Begins a part of the `rows` rows from `first` on of a segment with the full text `text`.
-    /// Those that aren't added are to be [left out](IndexPart::leave_out). If `text` has a piece of
+    /// Those that aren't added are to be [left out](IndexPart::skip_row). If `text` has a piece of
     /// just these rows, no text is indexed again.
     ///
     /// # Errors
     /// [`EngineError::File`](crate::error::EngineError::File) with what tantivy says.
-    pub fn part_of(
+    pub fn part_reusing(
         &self,
-        text: Option<&Arc<SegmentText>>,
+        text: Option<&Arc<SegmentTextIndex>>,
         first: u32,
         rows: u32,
     ) -> Result<IndexPart> {
         match text.filter(|text| self.kinds.full_text && text.has_piece(first, rows)) {
             Some(text) => {
-                let kept = KeptText {
+                let kept = ReusedPostings {
                     text: Arc::clone(text),
                     first,
                     rows,
                     gone: Vec::new(),
                     gone_words: 0,
                 };
-                Ok(self.part_with(PartText::Kept(kept)))
+                Ok(self.part_with(PartText::Reused(kept)))
             }
             None => self.part(),
         }
@@ -385,7 +385,7 @@ impl IndexBuilder {
                 )
             },
             || {
-                let words = self.kinds.words.then(|| words::build(&words));
+                let words = self.kinds.words.then(|| word_filter::build(&words));
                 (
                     self.kinds.hexastore.then(|| hexastore::build(&statements)),
                     words,

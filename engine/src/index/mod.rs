@@ -19,26 +19,26 @@
 //! nothing and reads the segment.
 
 mod builder;
-mod condition;
-mod facts;
 pub mod fulltext;
 pub mod hexastore;
-mod rebuilt;
+mod partial_index;
 mod reindex;
+mod row_metadata;
+mod sidecar_compare;
+mod sidecar_status;
 mod sidecars;
-mod usable;
 pub mod vectors;
 mod watchlist;
-pub mod words;
+pub mod word_filter;
 
 pub use builder::{IndexBuilder, IndexKinds, IndexPart, SidecarFile};
-pub(crate) use builder::{Watch, addresses_of, publish};
-pub use condition::{Condition, SidecarState, sidecar_states};
-pub(crate) use condition::{Found as FoundSidecar, states_of, vector_files};
-pub use facts::RowFacts;
-pub(crate) use rebuilt::differing_sidecars;
+pub(crate) use builder::{RowObserver, addresses_of, publish};
+pub use partial_index::PartialTextIndex;
 pub(crate) use reindex::rebuild;
 pub use reindex::{ReindexReport, reindex};
+pub use row_metadata::RowMetadata;
+pub(crate) use sidecar_compare::differing_sidecars;
+pub(crate) use sidecar_status::{CheckedSidecar, states_of, vector_files};
+pub use sidecar_status::{SidecarCondition, SidecarState, sidecar_states};
 pub use sidecars::{Sidecar, Sidecars, open_sidecar};
-pub use usable::UsableText;
 pub(crate) use watchlist::Watchlist;

@@ -7,12 +7,12 @@ use rayon::prelude::*;
 use serde::Serialize;
 
 use super::builder::{IndexBuilder, IndexKinds, SidecarFile, publish};
-use super::fulltext::SegmentText;
+use super::fulltext::SegmentTextIndex;
 use super::hexastore::Hexastore;
 use super::sidecars::open_sidecar;
-use super::words::WordFilter;
+use super::word_filter::WordFilter;
 use crate::error::{Context, Result};
-use crate::keys::{Erased, LakeKeys};
+use crate::keys::{ErasedRows, LakeKeys};
 use crate::lake::{Lake, Segment};
 use crate::segment::{AddressIndex, MappedFile, ROW_GROUP_ROWS, footer_of, mask_of};
 
@@ -63,7 +63,10 @@ async fn is_whole(lake: &Lake, segment: &Segment, kinds: IndexKinds) -> bool {
         .is_ok()
         && (!kinds.hexastore || open_sidecar::<Hexastore>(location, segment).await.is_ok())
         && (!kinds.words || open_sidecar::<WordFilter>(location, segment).await.is_ok())
-        && (!kinds.full_text || open_sidecar::<SegmentText>(location, segment).await.is_ok())
+        && (!kinds.full_text
+            || open_sidecar::<SegmentTextIndex>(location, segment)
+                .await
+                .is_ok())
 }
 
 /// Makes the sidecars of `segment` from its rows; answers how many bytes they have.
@@ -79,7 +82,7 @@ pub(crate) async fn rebuild(lake: &Lake, segment: &Segment, kinds: IndexKinds) -
         files,
     )
     .await?;
-    lake.sidecars().forget(&segment.id);
+    lake.sidecars().evict(&segment.id);
     Ok(bytes)
 }
 
@@ -131,7 +134,7 @@ fn collect(
         for (part, batch) in reader.build()?.enumerate() {
             // A row group of ours is one batch; one that another program made may be several.
             let batch = match keys {
-                Some(keys) => keys.open_rows(&batch?, Some(&columns), Erased::Kept)?,
+                Some(keys) => keys.open_rows(&batch?, Some(&columns), ErasedRows::Kept)?,
                 None => batch?,
             };
             builder.add(group << 16 | part, &batch)?;

@@ -12,13 +12,13 @@ use object_store::path::Path;
 use tokio::sync::OnceCell;
 
 use super::builder::IndexKinds;
-use super::facts::{ROW_BYTES, RowFacts};
-use super::fulltext::{FULLTEXT_FILE, LakeText, SegmentText};
+use super::fulltext::{FULLTEXT_FILE, LakeTextIndex, SegmentTextIndex};
 use super::hexastore::{HEXASTORE_FILE, Hexastore};
+use super::partial_index::PartialTextIndex;
 use super::reindex::build_again;
-use super::usable::UsableText;
+use super::row_metadata::{ROW_BYTES, RowMetadata};
 use super::vectors::VectorIndex;
-use super::words::WordFilter;
+use super::word_filter::WordFilter;
 use crate::error::{Context, EngineError};
 use crate::lake::{Lake, LakeLocation, Segment};
 use crate::segment::{ADDRESSES_FILE, AddressIndex, Binding, SegmentId, Unbound};
@@ -66,12 +66,12 @@ impl Sidecar for Hexastore {
     }
 }
 
-impl Sidecar for SegmentText {
+impl Sidecar for SegmentTextIndex {
     const FILE: &'static str = FULLTEXT_FILE;
     const NAME: &'static str = "full-text index";
 
     fn check(bytes: SourceBytes) -> Result<Self, Box<dyn Error + Send + Sync>> {
-        Ok(SegmentText::open(bytes)?)
+        Ok(SegmentTextIndex::open(bytes)?)
     }
 
     fn segment_rows(&self) -> u64 {
@@ -108,39 +108,39 @@ async fn open_bound<S: Sidecar>(
 const OPENING: usize = 8;
 
 /// Bytes of facts about rows that are held at most: those of 32 million rows.
-const FACTS: u64 = 256 << 20;
+const METADATA_BYTES_LIMIT: u64 = 256 << 20;
 
 /// The sidecars of a lake that were asked for. Clones of a lake's handle share them; segments never
 /// change, so an open sidecar stays right for as long as its segment lives.
 #[derive(Debug, Default)]
 pub struct Sidecars {
-    shelves: Mutex<HashMap<SegmentId, Arc<Shelf>>>,
+    by_segment: Mutex<HashMap<SegmentId, Arc<SegmentSidecars>>>,
     /// The full text of the segments for which it was last asked.
-    lake_text: Held<LakeText>,
+    lake_text: Cached<LakeTextIndex>,
     /// The same without the segments whose full text can't be used.
-    usable_text: Held<UsableText>,
+    partial_text: Cached<PartialTextIndex>,
 }
 
 /// What was made of the sidecars of some segments.
-type Held<T> = tokio::sync::Mutex<Option<(Vec<SegmentId>, Arc<T>)>>;
+type Cached<T> = tokio::sync::Mutex<Option<(Vec<SegmentId>, Arc<T>)>>;
 
 /// The sidecars of one segment; `None` once opening one has failed.
 #[derive(Debug, Default)]
-struct Shelf {
+struct SegmentSidecars {
     /// What the sidecars must be bound to; `None` if the data file can't be read.
     binding: OnceCell<Option<Binding>>,
     addresses: OnceCell<Option<Arc<AddressIndex>>>,
     hexastore: OnceCell<Option<Arc<Hexastore>>>,
-    text: OnceCell<Option<Arc<SegmentText>>>,
+    text: OnceCell<Option<Arc<SegmentTextIndex>>>,
     words: OnceCell<Option<Arc<WordFilter>>>,
     /// What stands for a full-text index that can't be used: one in memory.
-    read_text: OnceCell<Arc<SegmentText>>,
-    facts: OnceCell<Option<Arc<RowFacts>>>,
+    read_text: OnceCell<Arc<SegmentTextIndex>>,
+    row_metadata: OnceCell<Option<Arc<RowMetadata>>>,
     /// By the names of their files.
     vectors: tokio::sync::Mutex<HashMap<String, Arc<VectorIndex>>>,
 }
 
-impl Shelf {
+impl SegmentSidecars {
     async fn binding(&self, location: &LakeLocation, segment: &Segment) -> Option<Binding> {
         *self
             .binding
@@ -157,29 +157,29 @@ impl Sidecars {
         location: &LakeLocation,
         segment: &Segment,
     ) -> Option<Arc<AddressIndex>> {
-        let shelf = self.shelf(&segment.id);
-        shelf
+        let entry = self.entry(&segment.id);
+        entry
             .addresses
-            .get_or_init(|| open(location, segment, &shelf))
+            .get_or_init(|| open(location, segment, &entry))
             .await
             .clone()
     }
 
     /// What is asked of nearly every row, for each of `segments`; `None` if it isn't known of all
-    /// of them, because their addresses can't be used, they have more than `FACTS` bytes of it
-    /// together, or they are not on this machine.
-    pub async fn facts(
+    /// of them, because their addresses can't be used, they have more than `METADATA_BYTES_LIMIT`
+    /// bytes of it together, or they are not on this machine.
+    pub async fn row_metadata(
         &self,
         location: &LakeLocation,
         segments: &[Segment],
-    ) -> Option<Vec<Arc<RowFacts>>> {
+    ) -> Option<Vec<Arc<RowMetadata>>> {
         let rows: u64 = segments.iter().map(|segment| segment.file.rows).sum();
-        if rows.saturating_mul(ROW_BYTES) > FACTS {
+        if rows.saturating_mul(ROW_BYTES) > METADATA_BYTES_LIMIT {
             return None;
         }
         let read: Vec<_> = segments
             .iter()
-            .map(|segment| self.facts_of(location, segment))
+            .map(|segment| self.row_metadata_of(location, segment))
             .collect();
         stream::iter(read)
             .buffered(OPENING)
@@ -189,19 +189,23 @@ impl Sidecars {
             .collect()
     }
 
-    async fn facts_of(&self, location: &LakeLocation, segment: &Segment) -> Option<Arc<RowFacts>> {
-        let shelf = self.shelf(&segment.id);
+    async fn row_metadata_of(
+        &self,
+        location: &LakeLocation,
+        segment: &Segment,
+    ) -> Option<Arc<RowMetadata>> {
+        let entry = self.entry(&segment.id);
         let read = || async {
             let addresses = self.addresses(location, segment).await?;
             let path =
                 location.local_path(&Path::from(format!("{GRAINS}/{}", segment.file.name)))?;
             let bytes = SourceBytes::map(&path).ok()?;
-            let read = tokio::task::spawn_blocking(|| RowFacts::read(bytes, addresses))
+            let read = tokio::task::spawn_blocking(|| RowMetadata::read(bytes, addresses))
                 .await
                 .ok()?;
             read.ok().map(Arc::new)
         };
-        shelf.facts.get_or_init(read).await.clone()
+        entry.row_metadata.get_or_init(read).await.clone()
     }
 
     /// The hexastore of `segment`; `None`, with a warning the first time, if there is none that can
@@ -215,10 +219,10 @@ impl Sidecars {
         if segment.id.is_sealed() {
             return None;
         }
-        let shelf = self.shelf(&segment.id);
-        shelf
+        let entry = self.entry(&segment.id);
+        entry
             .hexastore
-            .get_or_init(|| open(location, segment, &shelf))
+            .get_or_init(|| open(location, segment, &entry))
             .await
             .clone()
     }
@@ -229,14 +233,14 @@ impl Sidecars {
         &self,
         location: &LakeLocation,
         segment: &Segment,
-    ) -> Option<Arc<SegmentText>> {
+    ) -> Option<Arc<SegmentTextIndex>> {
         if segment.id.is_sealed() {
             return None;
         }
-        let shelf = self.shelf(&segment.id);
-        shelf
+        let entry = self.entry(&segment.id);
+        entry
             .text
-            .get_or_init(|| open(location, segment, &shelf))
+            .get_or_init(|| open(location, segment, &entry))
             .await
             .clone()
     }
@@ -250,10 +254,10 @@ impl Sidecars {
         if segment.id.is_sealed() {
             return None;
         }
-        let shelf = self.shelf(&segment.id);
-        shelf
+        let entry = self.entry(&segment.id);
+        entry
             .words
-            .get_or_init(|| open(location, segment, &shelf))
+            .get_or_init(|| open(location, segment, &entry))
             .await
             .clone()
     }
@@ -263,7 +267,7 @@ impl Sidecars {
     ///
     /// # Errors
     /// [`EngineError::File`](crate::error::EngineError::File) if such a segment can't be read.
-    pub async fn lake_text(&self, lake: &Lake) -> crate::error::Result<Arc<LakeText>> {
+    pub async fn lake_text(&self, lake: &Lake) -> crate::error::Result<Arc<LakeTextIndex>> {
         let segments = lake.segments()?;
         let ids: Vec<SegmentId> = segments.iter().map(|segment| segment.id.clone()).collect();
         let mut held = self.lake_text.lock().await;
@@ -272,7 +276,7 @@ impl Sidecars {
         {
             return Ok(Arc::clone(text));
         }
-        let usable = self.usable_text(lake.location(), &segments).await?;
+        let usable = self.partial_text(lake.location(), &segments).await?;
         let text = match usable.whole() {
             Some(text) => Arc::clone(text),
             None => {
@@ -280,9 +284,9 @@ impl Sidecars {
                     .iter()
                     .map(|segment| self.text_or_read(lake, segment))
                     .collect();
-                let texts: Vec<Arc<SegmentText>> =
+                let texts: Vec<Arc<SegmentTextIndex>> =
                     stream::iter(opened).buffered(OPENING).try_collect().await?;
-                Arc::new(LakeText::new(&texts).file("can't open", "the full-text index")?)
+                Arc::new(LakeTextIndex::new(&texts).file("can't open", "the full-text index")?)
             }
         };
         *held = Some((ids, Arc::clone(&text)));
@@ -294,13 +298,13 @@ impl Sidecars {
     ///
     /// # Errors
     /// [`EngineError::File`](crate::error::EngineError::File) if tantivy can't read its own files.
-    pub async fn usable_text(
+    pub async fn partial_text(
         &self,
         location: &LakeLocation,
         segments: &[Segment],
-    ) -> crate::error::Result<Arc<UsableText>> {
+    ) -> crate::error::Result<Arc<PartialTextIndex>> {
         let ids: Vec<SegmentId> = segments.iter().map(|segment| segment.id.clone()).collect();
-        let mut held = self.usable_text.lock().await;
+        let mut held = self.partial_text.lock().await;
         if let Some((known, text)) = &*held
             && *known == ids
         {
@@ -310,9 +314,10 @@ impl Sidecars {
             .iter()
             .map(|segment| self.text(location, segment))
             .collect();
-        let texts: Vec<Option<Arc<SegmentText>>> =
+        let texts: Vec<Option<Arc<SegmentTextIndex>>> =
             stream::iter(opened).buffered(OPENING).collect().await;
-        let text = Arc::new(UsableText::new(&texts).file("can't open", "the full-text index")?);
+        let text =
+            Arc::new(PartialTextIndex::new(&texts).file("can't open", "the full-text index")?);
         *held = Some((ids, Arc::clone(&text)));
         Ok(text)
     }
@@ -321,12 +326,12 @@ impl Sidecars {
         &self,
         lake: &Lake,
         segment: &Segment,
-    ) -> crate::error::Result<Arc<SegmentText>> {
+    ) -> crate::error::Result<Arc<SegmentTextIndex>> {
         if let Some(text) = self.text(lake.location(), segment).await {
             return Ok(text);
         }
-        let shelf = self.shelf(&segment.id);
-        let read = shelf.read_text.get_or_try_init(|| async {
+        let entry = self.entry(&segment.id);
+        let read = entry.read_text.get_or_try_init(|| async {
             let kinds = IndexKinds {
                 full_text: true,
                 ..IndexKinds::NONE
@@ -336,7 +341,7 @@ impl Sidecars {
                 .filter(|file| file.name == FULLTEXT_FILE)
                 .map(|file| file.parts.concat())
                 .next();
-            let text = SegmentText::open(bytes.unwrap_or_default().into());
+            let text = SegmentTextIndex::open(bytes.unwrap_or_default().into());
             Ok::<_, EngineError>(Arc::new(text.file("can't index", segment.id.as_str())?))
         });
         read.await.cloned()
@@ -352,8 +357,8 @@ impl Sidecars {
         segment: &Segment,
         name: &str,
     ) -> crate::error::Result<Arc<VectorIndex>> {
-        let shelf = self.shelf(&segment.id);
-        let mut opened = shelf.vectors.lock().await;
+        let entry = self.entry(&segment.id);
+        let mut opened = entry.vectors.lock().await;
         if let Some(index) = opened.get(name) {
             return Ok(Arc::clone(index));
         }
@@ -361,7 +366,7 @@ impl Sidecars {
         let unusable = |reason: String| {
             EngineError::Vectors(format!("those of {}: {reason}", segment.id.as_str()))
         };
-        let binding = shelf.binding(location, segment).await;
+        let binding = entry.binding(location, segment).await;
         let binding =
             binding.ok_or_else(|| unusable("the segment's data file can't be read".to_owned()))?;
         let content = binding
@@ -380,39 +385,41 @@ impl Sidecars {
     }
 
     /// Closes the sidecars of `segment`: they were made again, or the segment is gone.
-    pub fn forget(&self, segment: &SegmentId) {
+    pub fn evict(&self, segment: &SegmentId) {
         self.lock().remove(segment);
         // Whoever holds it is opening it anew just now.
         if let Ok(mut held) = self.lake_text.try_lock() {
             *held = None;
         }
-        if let Ok(mut held) = self.usable_text.try_lock() {
+        if let Ok(mut held) = self.partial_text.try_lock() {
             *held = None;
         }
     }
 
     /// Closes all sidecars of segments that aren't among `live`.
-    pub fn keep(&self, live: &[Segment]) {
+    pub fn retain(&self, live: &[Segment]) {
         let live: HashSet<&SegmentId> = live.iter().map(|segment| &segment.id).collect();
         self.lock().retain(|id, _| live.contains(id));
     }
 
-    fn shelf(&self, segment: &SegmentId) -> Arc<Shelf> {
+    fn entry(&self, segment: &SegmentId) -> Arc<SegmentSidecars> {
         Arc::clone(self.lock().entry(segment.clone()).or_default())
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<SegmentId, Arc<Shelf>>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<SegmentId, Arc<SegmentSidecars>>> {
         // Nothing that can panic happens while it is held.
-        self.shelves.lock().unwrap_or_else(PoisonError::into_inner)
+        self.by_segment
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 async fn open<S: Sidecar>(
     location: &LakeLocation,
     segment: &Segment,
-    shelf: &Shelf,
+    entry: &SegmentSidecars,
 ) -> Option<Arc<S>> {
-    let opened = match shelf.binding(location, segment).await {
+    let opened = match entry.binding(location, segment).await {
         Some(binding) => open_bound::<S>(location, segment, &binding).await,
         None => Err("the segment's data file can't be read".into()),
     };

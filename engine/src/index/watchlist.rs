@@ -5,9 +5,9 @@ use std::collections::HashSet;
 
 use rustc_hash::FxBuildHasher;
 
-use super::words::{each_word, hash_of_letter, hash_of_number, hash_of_tail};
+use super::word_filter::{each_word, hash_of_letter, hash_of_number, hash_of_tail};
 use crate::sieve::Sieve;
-use crate::text::fold::runs_together;
+use crate::text::fold::is_unsegmented;
 
 /// Texts, each by one word of it.
 #[derive(Debug, Clone, Default)]
@@ -28,7 +28,7 @@ impl Watchlist {
                 longest = (word.len(), Some(hash));
             }
         });
-        let letter = text.chars().find(|letter| runs_together(*letter));
+        let letter = text.chars().find(|letter| is_unsegmented(*letter));
         match letter.map(hash_of_letter).or(longest.1) {
             Some(hash) => self.add_hash(hash),
             None => self.has_wordless = true,

@@ -35,7 +35,7 @@ const COST_LIMIT: (u32, u32, u32) = (1 << 20, 16, 16);
 /// A keyring that was unlocked.
 pub struct Keyring {
     path: PathBuf,
-    file: File,
+    file: KeyringFile,
     key: Secret,
 }
 
@@ -51,14 +51,14 @@ impl fmt::Debug for Keyring {
 }
 
 #[derive(Serialize, Deserialize)]
-struct File {
+struct KeyringFile {
     format: String,
-    kdf: Kdf,
+    kdf: KdfParams,
     keys: Vec<KeyEntry>,
 }
 
 #[derive(Serialize, Deserialize)]
-struct Kdf {
+struct KdfParams {
     name: String,
     salt: String,
     memory_kib: u32,
@@ -103,7 +103,7 @@ impl Keyring {
     /// own.
     pub fn open(path: &Path, passphrase: &str) -> Result<Keyring> {
         let file = read(path)?;
-        let key = stretch(passphrase, &file.kdf)?;
+        let key = passphrase_key(passphrase, &file.kdf)?;
         let keyring = Keyring {
             path: path.to_owned(),
             file,
@@ -143,9 +143,9 @@ impl Keyring {
                 people.display()
             )));
         }
-        let kdf = Kdf::fresh();
-        let key = stretch(passphrase, &kdf)?;
-        let file = File {
+        let kdf = KdfParams::fresh();
+        let key = passphrase_key(passphrase, &kdf)?;
+        let file = KeyringFile {
             format: FORMAT.to_owned(),
             kdf,
             keys: Vec::new(),
@@ -194,7 +194,7 @@ impl Keyring {
     /// [`EngineError::Key`].
     pub(super) fn check_unreplaced(&self) -> Result<()> {
         let now = read(&self.path)?;
-        let master = |file: &File| {
+        let master = |file: &KeyringFile| {
             file.keys
                 .iter()
                 .find(|entry| entry.name == MASTER)
@@ -224,8 +224,8 @@ impl Keyring {
                 "an empty passphrase protects nothing".to_owned(),
             ));
         }
-        let kdf = Kdf::fresh();
-        let key = stretch(passphrase, &kdf)?;
+        let kdf = KdfParams::fresh();
+        let key = passphrase_key(passphrase, &kdf)?;
         self.update(|current| {
             let mut keys = Vec::with_capacity(current.file.keys.len());
             for entry in &current.file.keys {
@@ -244,7 +244,7 @@ impl Keyring {
                     ..entry.clone()
                 });
             }
-            current.file = File {
+            current.file = KeyringFile {
                 format: FORMAT.to_owned(),
                 kdf,
                 keys,
@@ -389,11 +389,11 @@ impl Keyring {
     }
 }
 
-impl Kdf {
+impl KdfParams {
     /// The parameters for a new passphrase, with a salt of its own.
-    fn fresh() -> Kdf {
+    fn fresh() -> KdfParams {
         let (memory_kib, passes, lanes) = COST;
-        Kdf {
+        KdfParams {
             name: "argon2id".to_owned(),
             salt: hex::encode(random()),
             memory_kib,
@@ -431,13 +431,13 @@ impl KeyEntry {
     }
 }
 
-fn read(path: &Path) -> Result<File> {
+fn read(path: &Path) -> Result<KeyringFile> {
     let shown = path.display();
     let text = std::fs::read(path).map_err(|error| match error.kind() {
         std::io::ErrorKind::NotFound => EngineError::NoKeyring(path.to_owned()),
         _ => EngineError::Key(format!("can't read the keyring `{shown}`: {error}")),
     })?;
-    let file: File = serde_json::from_slice(&text)
+    let file: KeyringFile = serde_json::from_slice(&text)
         .map_err(|error| EngineError::Key(format!("`{shown}` isn't a keyring: {error}")))?;
     if file.format != FORMAT {
         return Err(EngineError::Key(format!(
@@ -449,7 +449,7 @@ fn read(path: &Path) -> Result<File> {
 }
 
 /// The key that Argon2id makes of a passphrase.
-fn stretch(passphrase: &str, kdf: &Kdf) -> Result<Secret> {
+fn passphrase_key(passphrase: &str, kdf: &KdfParams) -> Result<Secret> {
     let fault =
         |what: &dyn fmt::Display| EngineError::Key(format!("the keyring's key derivation: {what}"));
     let cost = (kdf.memory_kib, kdf.passes, kdf.lanes);

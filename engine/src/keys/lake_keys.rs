@@ -27,7 +27,7 @@ use zeroize::Zeroizing;
 
 use super::Secret;
 use super::keyring::{seal_bound, unseal_bound};
-use super::store::{Ending, KeyId, KeyStore, PersonKey};
+use super::store::{KeyDisposition, KeyId, KeyStore, PersonKey};
 use crate::error::{EngineError, Result};
 use crate::lake::ErasedGrains;
 
@@ -44,7 +44,7 @@ pub struct LakeKeys {
 }
 
 /// Keys by person and generation.
-type Held = HashMap<KeyId, BTreeMap<u32, std::result::Result<Secret, Ending>>>;
+type Held = HashMap<KeyId, BTreeMap<u32, std::result::Result<Secret, KeyDisposition>>>;
 
 impl fmt::Debug for LakeKeys {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -183,7 +183,7 @@ impl LakeKeys {
     ///
     /// # Errors
     /// As [`LakeKeys::prepare`].
-    pub fn end(&self, keys: &[(KeyId, u32)], ending: Ending) -> Result<()> {
+    pub fn end(&self, keys: &[(KeyId, u32)], ending: KeyDisposition) -> Result<()> {
         self.store.end(keys, ending)?;
         let mut held = self.held.write().unwrap_or_else(PoisonError::into_inner);
         for (id, generation) in keys {
@@ -281,8 +281,8 @@ impl LakeKeys {
     ) -> Option<Result<Unsealed>> {
         let held = self.held.read().unwrap_or_else(PoisonError::into_inner);
         Some(match held.get(&id)?.get(&generation)? {
-            Err(Ending::Destroyed) => Ok(Unsealed::Erased),
-            Err(Ending::Retired) => Err(EngineError::Key(format!(
+            Err(KeyDisposition::Destroyed) => Ok(Unsealed::Erased),
+            Err(KeyDisposition::Retired) => Err(EngineError::Key(format!(
                 "the key {id} of generation {generation} was replaced; this version of the lake \
                  can't be read any more"
             ))),
@@ -307,7 +307,7 @@ impl LakeKeys {
         }
         let held = self.held.read().unwrap_or_else(PoisonError::into_inner);
         let key = key_of(envelope).and_then(|(id, generation)| held.get(&id)?.get(&generation));
-        matches!(key, Some(Err(Ending::Destroyed)))
+        matches!(key, Some(Err(KeyDisposition::Destroyed)))
     }
 
     /// True if `envelope` is sealed with an older key than one that its person has now.
@@ -404,7 +404,7 @@ mod tests {
     fn keys(folder: &std::path::Path, lake: &str) -> LakeKeys {
         let keyring = Keyring::open_or_create(&folder.join("keyring.json"), "p").unwrap();
         LakeKeys::open(
-            Arc::new(FileKeys::beside(keyring).unwrap()) as Arc<dyn KeyStore>,
+            Arc::new(FileKeys::next_to(keyring).unwrap()) as Arc<dyn KeyStore>,
             lake,
         )
         .unwrap()
@@ -447,7 +447,7 @@ mod tests {
         mine.prepare([Some("ann"), Some("bob"), None]).unwrap();
         let sealed = |user| mine.seal(user, &address, b"clear").unwrap();
         let [ann, bob, nobody] = [Some("ann"), Some("bob"), None].map(sealed);
-        mine.end(&[(mine.id_of(Some("ann")), 1)], Ending::Destroyed)
+        mine.end(&[(mine.id_of(Some("ann")), 1)], KeyDisposition::Destroyed)
             .unwrap();
         for keys in [&mine, &keys(folder.path(), "lake")] {
             assert_eq!(keys.unseal(&address, &ann).unwrap(), Unsealed::Erased);

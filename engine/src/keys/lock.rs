@@ -16,14 +16,14 @@ use crate::error::{Context, EngineError, Result};
 
 /// How long a process waits for the lock. Its holder derives a key and writes two small files,
 /// which takes a second at most.
-const PATIENCE: Duration = Duration::from_secs(60);
+const LOCK_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// After how long a process that waits says so.
-const SILENCE: Duration = Duration::from_secs(1);
+const WARN_AFTER: Duration = Duration::from_secs(1);
 
 /// The time between two attempts. A signal ends the process in between, as it does at any other
 /// moment.
-const PAUSE: Duration = Duration::from_millis(10);
+const RETRY_INTERVAL: Duration = Duration::from_millis(10);
 
 /// The exclusive right to change a keyring and the file of people's keys next to it; released when
 /// dropped.
@@ -40,10 +40,10 @@ impl KeyringLock {
     /// [`EngineError::Key`] if another process holds it for longer than a minute, or the file
     /// system has no locks; [`EngineError::File`] if the lock file can't be opened.
     pub(super) fn acquire(keyring: &Path) -> Result<KeyringLock> {
-        KeyringLock::acquire_within(keyring, PATIENCE)
+        KeyringLock::acquire_within(keyring, LOCK_TIMEOUT)
     }
 
-    fn acquire_within(keyring: &Path, patience: Duration) -> Result<KeyringLock> {
+    fn acquire_within(keyring: &Path, timeout: Duration) -> Result<KeyringLock> {
         let path = lock_file_of(keyring);
         let shown = path.display();
         std::fs::create_dir_all(folder_of(keyring))
@@ -55,25 +55,27 @@ impl KeyringLock {
             .open(&path);
         let file = file.file("can't open the lock file", &shown)?;
         let started = Instant::now();
-        let mut is_silent = true;
+        let mut warn_pending = true;
         loop {
             match file.try_lock() {
                 Ok(()) => return Ok(KeyringLock { _file: file }),
                 Err(TryLockError::WouldBlock) => {}
-                Err(TryLockError::Error(error)) => return Err(without_locks(keyring, &error)),
+                Err(TryLockError::Error(error)) => {
+                    return Err(unsupported_locks_error(keyring, &error));
+                }
             }
             let waited = started.elapsed();
-            if waited >= patience {
-                return Err(still_held(keyring, patience));
+            if waited >= timeout {
+                return Err(lock_timeout_error(keyring, timeout));
             }
-            if is_silent && waited >= SILENCE {
+            if warn_pending && waited >= WARN_AFTER {
                 tracing::warn!(
                     "another gristmill process holds the keyring `{}`; waiting",
                     keyring.display()
                 );
-                is_silent = false;
+                warn_pending = false;
             }
-            std::thread::sleep(PAUSE);
+            std::thread::sleep(RETRY_INTERVAL);
         }
     }
 }
@@ -84,18 +86,18 @@ fn lock_file_of(keyring: &Path) -> PathBuf {
     path.into()
 }
 
-fn still_held(keyring: &Path, patience: Duration) -> EngineError {
+fn lock_timeout_error(keyring: &Path, timeout: Duration) -> EngineError {
     EngineError::Key(format!(
         "another gristmill process has held the keyring `{}` for {} seconds; nothing was changed: \
          look for a process that was stopped or waits for its disk (`fuser {}` names it), end it, \
          and run this command again",
         keyring.display(),
-        patience.as_secs(),
+        timeout.as_secs(),
         lock_file_of(keyring).display()
     ))
 }
 
-fn without_locks(keyring: &Path, error: &std::io::Error) -> EngineError {
+fn unsupported_locks_error(keyring: &Path, error: &std::io::Error) -> EngineError {
     EngineError::Key(format!(
         "can't lock the keyring `{}`: {error}; its file system must support advisory locks: mount \
          it with them (NFS: version 4, without `nolock`) or keep the keyring on a local disk",

@@ -24,6 +24,6 @@ pub use keyring::{KeyEntry, Keyring, PublicKey, Secret};
 pub(crate) use keyring::{random, seal, unseal};
 pub use lake_keys::{ENVELOPE, LakeKeys, Unsealed, key_of};
 pub use people::FileKeys;
-pub use rows::Erased;
+pub use rows::ErasedRows;
 pub(crate) use rows::write_sort_key;
-pub use store::{Decide, Ending, KeyChange, KeyId, KeyStatus, KeyStore, PersonKey};
+pub use store::{Decide, KeyChange, KeyDisposition, KeyId, KeyStatus, KeyStore, PersonKey};

@@ -18,7 +18,7 @@ use zeroize::Zeroizing;
 use super::Secret;
 use super::keyring::{Keyring, people_file_of, random, seal_bound, unseal_bound};
 use super::lock::{KeyringLock, replace_file};
-use super::store::{Decide, Ending, KeyChange, KeyId, KeyStatus, KeyStore, PersonKey};
+use super::store::{Decide, KeyChange, KeyDisposition, KeyId, KeyStatus, KeyStore, PersonKey};
 use crate::error::{Context, EngineError, Result};
 
 const MAGIC: &[u8; 16] = b"gristmill-people";
@@ -48,7 +48,7 @@ impl FileKeys {
     ///
     /// # Errors
     /// [`EngineError::Key`].
-    pub fn beside(keyring: Keyring) -> Result<FileKeys> {
+    pub fn next_to(keyring: Keyring) -> Result<FileKeys> {
         let path = people_file_of(keyring.path());
         let salts = keyring.derive(SALTS)?;
         Ok(FileKeys {
@@ -106,8 +106,8 @@ impl FileKeys {
         let (id, generation) = name_of(record);
         let ending = match record[BOUND] {
             0 => None,
-            1 => Some(Ending::Destroyed),
-            2 => Some(Ending::Retired),
+            1 => Some(KeyDisposition::Destroyed),
+            2 => Some(KeyDisposition::Retired),
             _ => return Err(self.fault("is damaged, or of a later version")),
         };
         Ok(KeyStatus {
@@ -130,7 +130,7 @@ impl FileKeys {
     }
 
     /// Makes one change of `records`; returns the key that it reads or adds.
-    fn change(&self, records: &mut Records, change: KeyChange) -> Result<Option<PersonKey>> {
+    fn change(&self, records: &mut PersonRecords, change: KeyChange) -> Result<Option<PersonKey>> {
         match change {
             KeyChange::Read(id, generation) => match records.get(id, generation) {
                 Some(record) => self.open(record).map(Some),
@@ -171,20 +171,20 @@ fn name_of(record: &[u8; RECORD]) -> (KeyId, u32) {
 }
 
 /// The records of the file while they are changed.
-struct Records {
+struct PersonRecords {
     all: Vec<[u8; RECORD]>,
     places: HashMap<(KeyId, u32), usize>,
     changed: bool,
 }
 
-impl Records {
-    fn new(all: Vec<[u8; RECORD]>) -> Records {
+impl PersonRecords {
+    fn new(all: Vec<[u8; RECORD]>) -> PersonRecords {
         let places = all
             .iter()
             .enumerate()
             .map(|(place, record)| (name_of(record), place))
             .collect();
-        Records {
+        PersonRecords {
             all,
             places,
             changed: false,
@@ -203,8 +203,12 @@ impl Records {
 
     /// Overwrites the salt of a key. One that was destroyed doesn't become one that was merely
     /// replaced.
-    fn end(&mut self, id: KeyId, generation: u32, ending: Ending) {
-        let state = if ending == Ending::Destroyed { 1 } else { 2 };
+    fn end(&mut self, id: KeyId, generation: u32, ending: KeyDisposition) {
+        let state = if ending == KeyDisposition::Destroyed {
+            1
+        } else {
+            2
+        };
         match self
             .places
             .get(&(id, generation))
@@ -244,7 +248,7 @@ impl KeyStore for FileKeys {
     fn update(&self, decide: &mut Decide<'_>) -> Result<Vec<PersonKey>> {
         let _lock = KeyringLock::acquire(self.keyring.path())?;
         self.keyring.check_unreplaced()?;
-        let mut records = Records::new(self.read()?);
+        let mut records = PersonRecords::new(self.read()?);
         let current = records
             .all
             .iter()
@@ -268,7 +272,7 @@ mod tests {
     use super::*;
 
     fn store(folder: &Path) -> FileKeys {
-        FileKeys::beside(Keyring::open_or_create(&folder.join("keyring.json"), "p").unwrap())
+        FileKeys::next_to(Keyring::open_or_create(&folder.join("keyring.json"), "p").unwrap())
             .unwrap()
     }
 
@@ -287,8 +291,8 @@ mod tests {
         let renewed = keys.make(&[ann], true).unwrap();
         assert_eq!(renewed[0].generation, 2);
         assert_ne!(salt(&renewed), salt(&first));
-        keys.end(&[(ann, 1)], Ending::Retired).unwrap();
-        keys.end(&[(bob, 1)], Ending::Destroyed).unwrap();
+        keys.end(&[(ann, 1)], KeyDisposition::Retired).unwrap();
+        keys.end(&[(bob, 1)], KeyDisposition::Destroyed).unwrap();
         let found = store(folder.path()).load().unwrap();
         let endings: Vec<_> = found
             .iter()
@@ -296,7 +300,11 @@ mod tests {
             .collect();
         assert_eq!(
             endings,
-            [Some(Ending::Retired), Some(Ending::Destroyed), None]
+            [
+                Some(KeyDisposition::Retired),
+                Some(KeyDisposition::Destroyed),
+                None
+            ]
         );
         // Whoever comes back begins anew.
         assert_eq!(keys.make(&[bob], false).unwrap()[0].generation, 2);
@@ -336,14 +344,14 @@ mod tests {
         assert!(one.load().unwrap().is_empty() && two.load().unwrap().is_empty());
         let first = one.make(&[ann], false).unwrap();
         assert_eq!(salt(&two.make(&[ann], false).unwrap()), salt(&first));
-        two.end(&[(ann, 1)], Ending::Destroyed).unwrap();
+        two.end(&[(ann, 1)], KeyDisposition::Destroyed).unwrap();
         assert_eq!(one.make(&[ann], false).unwrap()[0].generation, 2);
         // A key that isn't there, because an older copy of the file was restored, is known as
         // destroyed afterwards.
-        one.end(&[(ann, 7)], Ending::Destroyed).unwrap();
+        one.end(&[(ann, 7)], KeyDisposition::Destroyed).unwrap();
         assert_eq!(
             two.load().unwrap().last().unwrap().salt,
-            Err(Ending::Destroyed)
+            Err(KeyDisposition::Destroyed)
         );
         assert_eq!(two.make(&[ann], false).unwrap()[0].generation, 8);
     }

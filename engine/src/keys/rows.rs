@@ -21,7 +21,7 @@ use crate::error::{Context, EngineError, Result};
 
 /// What becomes of rows whose key was destroyed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Erased {
+pub enum ErasedRows {
     /// They are no rows any more.
     Dropped,
     /// They stay at their places, with their envelopes and without a payload, because somebody
@@ -58,7 +58,7 @@ impl LakeKeys {
         &self,
         sealed: &RecordBatch,
         wanted: Option<&[&str]>,
-        erased: Erased,
+        erased: ErasedRows,
     ) -> Result<RecordBatch> {
         let schema = grains_schema();
         let fields: Vec<_> = schema
@@ -114,12 +114,12 @@ impl LakeKeys {
         let opened =
             RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), columns, &options);
         let opened = opened.file("can't open", "a segment")?;
-        if erased == Erased::Kept || !rows.iter().any(|row| matches!(row, Row::Erased)) {
+        if erased == ErasedRows::Kept || !rows.iter().any(|row| matches!(row, OpenedRow::Erased)) {
             return Ok(opened);
         }
         let stays: BooleanArray = rows
             .iter()
-            .map(|row| Some(!matches!(row, Row::Erased)))
+            .map(|row| Some(!matches!(row, OpenedRow::Erased)))
             .collect();
         filter_record_batch(&opened, &stays).file("can't open", "a segment")
     }
@@ -254,7 +254,7 @@ impl LakeKeys {
         }
     }
 
-    fn clear_rows(&self, sealed: &RecordBatch, only_open: bool) -> Result<Vec<Row>> {
+    fn clear_rows(&self, sealed: &RecordBatch, only_open: bool) -> Result<Vec<OpenedRow>> {
         let damaged = || "a row isn't sealed as its segment is";
         let addresses = sealed
             .column_by_name(NEEDED[0])
@@ -266,7 +266,7 @@ impl LakeKeys {
             .zip(cells)
             .ok_or_else(damaged)
             .file("can't open", "a segment")?;
-        let open = |row: usize| -> Result<Row> {
+        let open = |row: usize| -> Result<OpenedRow> {
             if !is_sealed(cells.value(row)) {
                 return Err(damaged()).file("can't open", "a segment");
             }
@@ -277,15 +277,15 @@ impl LakeKeys {
             if only_open {
                 let is_erased = self.is_erased(Some(&address), cells.value(row));
                 return Ok(if is_erased {
-                    Row::Erased
+                    OpenedRow::Erased
                 } else {
-                    Row::Clear(Vec::new())
+                    OpenedRow::Clear(Vec::new())
                 });
             }
             match self.unseal(&address, cells.value(row))? {
-                Unsealed::Erased => Ok(Row::Erased),
+                Unsealed::Erased => Ok(OpenedRow::Erased),
                 Unsealed::Clear(bytes) => match Clear::of(&bytes) {
-                    Some(_) => Ok(Row::Clear(bytes)),
+                    Some(_) => Ok(OpenedRow::Clear(bytes)),
                     None => Err(damaged()).file("can't open", "a segment"),
                 },
             }
@@ -331,15 +331,15 @@ impl LakeKeys {
 }
 
 /// What becomes of a cell; `None` if it stays as it is.
-type Change<'c, B, C> = dyn Fn(&B) -> Result<Option<C>> + 'c;
+type CellEdit<'c, B, C> = dyn Fn(&B) -> Result<Option<C>> + 'c;
 
 /// `batch` with what `bytes` and `text` make of the cells of the columns that `has` names; `None`
 /// leaves a cell as it is.
 fn each_cell(
     batch: &RecordBatch,
     has: &dyn Fn(&str) -> bool,
-    bytes: &Change<'_, [u8], Vec<u8>>,
-    text: &Change<'_, str, String>,
+    bytes: &CellEdit<'_, [u8], Vec<u8>>,
+    text: &CellEdit<'_, str, String>,
 ) -> Result<RecordBatch> {
     let schema = batch.schema();
     let columns = schema
@@ -374,29 +374,29 @@ fn with_grain<T>(blob: &[u8], job: impl FnOnce(&Grain<'_>) -> T) -> Result<T> {
 }
 
 /// A row of a sealed segment.
-enum Row {
+enum OpenedRow {
     /// Its clear text.
     Clear(Vec<u8>),
     /// Nothing.
     Erased,
 }
 
-impl Row {
+impl OpenedRow {
     fn clear(&self) -> Option<Clear<'_>> {
         match self {
-            Row::Clear(bytes) => Clear::of(bytes),
-            Row::Erased => None,
+            OpenedRow::Clear(bytes) => Clear::of(bytes),
+            OpenedRow::Erased => None,
         }
     }
 }
 
 /// The blobs of `rows`; those of erased ones are their envelopes.
-fn blobs(sealed: &RecordBatch, rows: &[Row]) -> Result<ArrayRef> {
+fn blobs(sealed: &RecordBatch, rows: &[OpenedRow]) -> Result<ArrayRef> {
     let cells = sealed
         .column_by_name(NEEDED[1])
         .and_then(|column| column.as_binary_opt::<i32>());
     let cells = cells.ok_or("no blobs").file("can't open", "a segment")?;
-    let blob = |(number, row): (usize, &'_ Row)| match row.clear() {
+    let blob = |(number, row): (usize, &'_ OpenedRow)| match row.clear() {
         Some(clear) => clear.blob.to_vec(),
         None => cells.value(number).to_vec(),
     };
@@ -406,7 +406,7 @@ fn blobs(sealed: &RecordBatch, rows: &[Row]) -> Result<ArrayRef> {
 }
 
 /// The payload's columns; the others hold nothing that counts.
-fn project(sealed: &RecordBatch, rows: &[Row]) -> Result<RecordBatch> {
+fn project(sealed: &RecordBatch, rows: &[OpenedRow]) -> Result<RecordBatch> {
     let mut columns = GrainColumns::with_capacity(rows.len(), 0);
     for row in rows {
         let Some(clear) = row.clear() else {
@@ -425,7 +425,7 @@ fn project(sealed: &RecordBatch, rows: &[Row]) -> Result<RecordBatch> {
     }
 }
 
-fn changed_bytes(column: &BinaryArray, change: &Change<'_, [u8], Vec<u8>>) -> Result<ArrayRef> {
+fn changed_bytes(column: &BinaryArray, change: &CellEdit<'_, [u8], Vec<u8>>) -> Result<ArrayRef> {
     let mut out = BinaryBuilder::new();
     for cell in column {
         match cell.map(change).transpose()?.flatten() {
@@ -436,7 +436,7 @@ fn changed_bytes(column: &BinaryArray, change: &Change<'_, [u8], Vec<u8>>) -> Re
     Ok(Arc::new(out.finish()))
 }
 
-fn changed_texts(column: &StringArray, change: &Change<'_, str, String>) -> Result<ArrayRef> {
+fn changed_texts(column: &StringArray, change: &CellEdit<'_, str, String>) -> Result<ArrayRef> {
     let mut out = StringBuilder::new();
     for cell in column {
         match cell.map(change).transpose()?.flatten() {

@@ -26,7 +26,7 @@ impl fmt::Debug for KeyId {
 
 /// Why a key is no more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ending {
+pub enum KeyDisposition {
     /// It was destroyed to erase what it sealed.
     Destroyed,
     /// Another took its place, and nothing that counts is sealed with it.
@@ -41,7 +41,7 @@ pub struct PersonKey {
     /// The generation, from 1.
     pub generation: u32,
     /// What the key is derived with, or why there is none any more.
-    pub salt: std::result::Result<Secret, Ending>,
+    pub salt: std::result::Result<Secret, KeyDisposition>,
 }
 
 /// A key of a store without its secret.
@@ -52,7 +52,7 @@ pub struct KeyStatus {
     /// The generation, from 1.
     pub generation: u32,
     /// Why it can't be used any more; `None` if it can.
-    pub ending: Option<Ending>,
+    pub ending: Option<KeyDisposition>,
 }
 
 /// One step of an update of a store.
@@ -65,7 +65,7 @@ pub enum KeyChange {
     /// Removes the secret of this key for good. That it was there, and how it ended, stays known; a
     /// key that the store never had becomes known as ended, too. One that was destroyed stays
     /// destroyed.
-    End(KeyId, u32, Ending),
+    End(KeyId, u32, KeyDisposition),
 }
 
 /// Decides on the changes of an update from the keys that a store has at that moment.
@@ -129,7 +129,7 @@ pub trait KeyStore: fmt::Debug + Send + Sync {
     ///
     /// # Errors
     /// As [`KeyStore::update`].
-    fn end(&self, keys: &[(KeyId, u32)], ending: Ending) -> Result<()> {
+    fn end(&self, keys: &[(KeyId, u32)], ending: KeyDisposition) -> Result<()> {
         let end = |key: &(KeyId, u32)| KeyChange::End(key.0, key.1, ending);
         self.update(&mut |_| keys.iter().map(end).collect())
             .map(drop)

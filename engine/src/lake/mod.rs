@@ -342,7 +342,7 @@ impl Lake {
             .and(audit)
             .and(erased)?;
         self.read_hidden().await;
-        self.sidecars.keep(&self.segments()?);
+        self.sidecars.retain(&self.segments()?);
         Ok(())
     }
 

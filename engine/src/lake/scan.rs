@@ -6,7 +6,7 @@ use tokio::sync::mpsc;
 
 use super::{Lake, Segment};
 use crate::error::{Context, EngineError, Result};
-use crate::keys::{Erased, LakeKeys};
+use crate::keys::{ErasedRows, LakeKeys};
 use crate::segment::SegmentReader;
 
 /// Rows that come bit by bit.
@@ -69,7 +69,7 @@ async fn read_segment(
             {
                 let mut batch = batch.file("can't read", &name)?;
                 if let Some(keys) = &keys {
-                    batch = keys.open_rows(&batch, columns, Erased::Dropped)?;
+                    batch = keys.open_rows(&batch, columns, ErasedRows::Dropped)?;
                 }
                 if sender.blocking_send(Ok::<_, EngineError>(batch)).is_err() {
                     return Ok(());

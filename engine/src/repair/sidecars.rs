@@ -8,9 +8,9 @@ use crate::error::Result;
 use crate::index::fulltext::FULLTEXT_FILE;
 use crate::index::hexastore::HEXASTORE_FILE;
 use crate::index::vectors::{VectorIndex, files_of, is_vector_file};
-use crate::index::words::WORDS_FILE;
+use crate::index::word_filter::WORDS_FILE;
 use crate::index::{
-    Condition, FoundSidecar, IndexKinds, SidecarFile, rebuild, states_of, vector_files,
+    CheckedSidecar, IndexKinds, SidecarCondition, SidecarFile, rebuild, states_of, vector_files,
 };
 use crate::lake::{Lake, Segment};
 
@@ -96,17 +96,17 @@ pub(super) async fn repair(
 /// The files of `segment` that are to be made again; vectors can't be, and are listed.
 fn list_unusable(
     segment: &Segment,
-    found: Vec<FoundSidecar>,
+    found: Vec<CheckedSidecar>,
     report: &mut RepairReport,
 ) -> Vec<String> {
     let mut files = Vec::new();
     for found in found
         .into_iter()
-        .filter(|found| found.state.condition != Condition::Fresh)
+        .filter(|found| found.state.condition != SidecarCondition::Fresh)
     {
         if !is_vector_file(&found.file) {
             files.push(found.file);
-        } else if found.state.condition != Condition::Missing {
+        } else if found.state.condition != SidecarCondition::Missing {
             // A segment that is younger than the vectors of others has none, and that is no damage.
             let reason = format!("the vectors are {}", found.state.condition.name());
             report.unrepaired(unrepaired(

@@ -41,7 +41,7 @@ pub(crate) fn has_marks(text: &str) -> bool {
 }
 
 /// Calls `found` for each text that `text` holds in one of the encodings.
-pub(crate) fn each_opened(text: &str, mut found: impl FnMut(TextEncoding, &str)) {
+pub(crate) fn each_decoded(text: &str, mut found: impl FnMut(TextEncoding, &str)) {
     if let Some(plain) = url_decoded(text) {
         found(TextEncoding::Url, &plain);
     }
@@ -58,10 +58,10 @@ pub(crate) fn each_opened(text: &str, mut found: impl FnMut(TextEncoding, &str))
     });
 }
 
-/// False if no text in `payload`, a grain's bytes, holds anything that [`each_opened`] opens. What
+/// False if no text in `payload`, a grain's bytes, holds anything that [`each_decoded`] opens. What
 /// stands between texts there may look like letters: `is_delimited` says that at most two such
 /// bytes stand before a text.
-pub(crate) fn may_open(payload: &[u8], is_delimited: bool) -> bool {
+pub(crate) fn may_hold_encoded(payload: &[u8], is_delimited: bool) -> bool {
     let has_mark = |mark: usize| match payload.get(mark..).unwrap_or_default() {
         [b'%', high, low, ..] => high.is_ascii_hexdigit() && low.is_ascii_hexdigit(),
         [b'&', rest @ ..] => entity(rest).is_some(),
@@ -330,7 +330,7 @@ mod tests {
 
     fn opened(text: &str) -> Vec<String> {
         let mut out = Vec::new();
-        each_opened(text, |_, plain| out.push(plain.to_owned()));
+        each_decoded(text, |_, plain| out.push(plain.to_owned()));
         out
     }
 
@@ -392,7 +392,7 @@ mod tests {
             };
             let whole = format!("{before}{encoded}");
             let payload = [&[0xd9, length][..], whole.as_bytes(), &[0xa1]].concat();
-            prop_assert!(opened(&whole).is_empty() || may_open(&payload, true));
+            prop_assert!(opened(&whole).is_empty() || may_hold_encoded(&payload, true));
         }
     }
 }

@@ -9,7 +9,7 @@
 use unicode_normalization::UnicodeNormalization;
 use unicode_normalization::char::is_combining_mark;
 
-use super::letters::{Alike, is_left_out, plain};
+use super::confusables::{LetterEquivalence, is_dropped_mark, plain};
 
 /// How spellings are folded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -26,12 +26,12 @@ impl Folding {
     /// is folded by itself: nothing composes with a blank, and in most texts few runs have anything
     /// to compose.
     pub fn fold(self, text: &str, out: &mut String) {
-        self.fold_alike(Alike::NONE, text, out);
+        self.fold_equivalent(LetterEquivalence::NONE, text, out);
     }
 
     /// [`Folding::fold`] by which the letters that `alike` names are the same too. Exact folding
     /// knows no such letters.
-    pub(crate) fn fold_alike(self, alike: Alike, text: &str, out: &mut String) {
+    pub(crate) fn fold_equivalent(self, alike: LetterEquivalence, text: &str, out: &mut String) {
         out.clear();
         match self {
             Folding::Exact if unicode_normalization::is_nfc(text) => out.push_str(text),
@@ -48,19 +48,19 @@ impl Folding {
 
     /// The folded form of `text`.
     pub fn folded(self, text: &str) -> String {
-        self.folded_alike(Alike::NONE, text)
+        self.folded_equivalent(LetterEquivalence::NONE, text)
     }
 
-    /// The form of `text` that [`Folding::fold_alike`] writes.
-    pub(crate) fn folded_alike(self, alike: Alike, text: &str) -> String {
+    /// The form of `text` that [`Folding::fold_equivalent`] writes.
+    pub(crate) fn folded_equivalent(self, alike: LetterEquivalence, text: &str) -> String {
         let mut out = String::with_capacity(text.len());
-        self.fold_alike(alike, text, &mut out);
+        self.fold_equivalent(alike, text, &mut out);
         out
     }
 }
 
 /// Appends the folded form of `run`.
-fn fold_run(run: &str, alike: Alike, out: &mut String) {
+fn fold_run(run: &str, alike: LetterEquivalence, out: &mut String) {
     if run.is_ascii() {
         let start = out.len();
         out.push_str(run);
@@ -72,7 +72,7 @@ fn fold_run(run: &str, alike: Alike, out: &mut String) {
         .filter(|letter| !is_invisible(*letter))
         .flat_map(char::to_lowercase)
         .collect();
-    if alike != Alike::NONE {
+    if alike != LetterEquivalence::NONE {
         lower = plain_letters(&lower, alike);
     }
     for letter in lower.nfkc() {
@@ -88,11 +88,11 @@ fn fold_run(run: &str, alike: Alike, out: &mut String) {
 
 /// `lower`, which is decomposed and in lower case, with one letter for all those that `alike` makes
 /// the same.
-fn plain_letters(lower: &str, alike: Alike) -> String {
+fn plain_letters(lower: &str, alike: LetterEquivalence) -> String {
     let mut out = String::with_capacity(lower.len());
     let mut base = None;
     for letter in lower.chars() {
-        if is_left_out(base, letter, alike) {
+        if is_dropped_mark(base, letter, alike) {
             continue;
         }
         if !is_combining_mark(letter) {
@@ -196,7 +196,7 @@ pub(crate) fn is_word(letter: char) -> bool {
 }
 
 /// True for letters of scripts that don't set words apart by blanks.
-pub(crate) fn runs_together(letter: char) -> bool {
+pub(crate) fn is_unsegmented(letter: char) -> bool {
     matches!(letter, '\u{e00}'..='\u{eff}' | '\u{1000}'..='\u{109f}' | '\u{1780}'..='\u{17ff}' | '\u{2e80}'..='\u{9fff}'
         | '\u{ac00}'..='\u{d7af}' | '\u{f900}'..='\u{faff}' | '\u{20000}'..='\u{3ffff}')
 }
@@ -249,25 +249,25 @@ mod tests {
         fn runs_are_folded_one_by_one_as_all_at_once(text in "[a-zA-Z \n\
             \u{7f}éßςΣ\u{301}\u{327}\u{345}\u{a0}\u{b4}\u{200b}\u{3000}İŉǅﬃＡ가각\u{1100}\u{1161}\\PC]{0,24}é") {
             let mut whole = String::new();
-            fold_run(&text, Alike::NONE, &mut whole);
+            fold_run(&text, LetterEquivalence::NONE, &mut whole);
             prop_assert_eq!(Folding::Spellings.folded(&text), whole.trim_end());
             whole.clear();
-            fold_run(&text, Alike::ALL, &mut whole);
-            prop_assert_eq!(Folding::Spellings.folded_alike(Alike::ALL, &text), whole.trim_end());
+            fold_run(&text, LetterEquivalence::ALL, &mut whole);
+            prop_assert_eq!(Folding::Spellings.folded_equivalent(LetterEquivalence::ALL, &text), whole.trim_end());
         }
 
         #[test]
         fn what_a_finer_form_makes_the_same_a_coarser_one_does_too(text in "[a-zA-Z \
             \u{301}\u{307}\u{131}\u{130}éßςσΣøŁаеОрαν\u{ac00}\u{3099}\u{304b}ﬃǅ\\PC]{0,16}", accents: bool, lookalikes: bool, turkish_i: bool) {
-            let finer = Alike { accents, lookalikes, turkish_i };
-            let coarse = |text: &str| Folding::Spellings.folded_alike(Alike::ALL, text);
-            prop_assert_eq!(coarse(&Folding::Spellings.folded_alike(finer, &text)), coarse(&text));
+            let finer = LetterEquivalence { accents, lookalikes, turkish_i };
+            let coarse = |text: &str| Folding::Spellings.folded_equivalent(LetterEquivalence::ALL, text);
+            prop_assert_eq!(coarse(&Folding::Spellings.folded_equivalent(finer, &text)), coarse(&text));
         }
     }
 
     #[test]
     fn letters_that_are_alike_are_the_same_where_that_is_asked_for() {
-        let fold = |text| Folding::Spellings.folded_alike(Alike::ALL, text);
+        let fold = |text| Folding::Spellings.folded_equivalent(LetterEquivalence::ALL, text);
         for (left, right) in [
             ("José Díaz", "Jose Diaz"),
             ("Łukasz Sørensen", "lukasz sorensen"),
@@ -279,13 +279,16 @@ mod tests {
             assert_eq!(fold(left), fold(right), "{left}");
         }
         assert_ne!(fold("\u{304c}"), fold("\u{304b}"));
-        let only = Alike {
+        let only = LetterEquivalence {
             accents: true,
-            ..Alike::NONE
+            ..LetterEquivalence::NONE
         };
-        assert_ne!(Folding::Spellings.folded_alike(only, "\u{131}"), "i");
-        assert_ne!(Folding::Spellings.folded_alike(only, "\u{430}"), "a");
-        assert_eq!(Folding::Exact.folded_alike(Alike::ALL, "José"), "José");
+        assert_ne!(Folding::Spellings.folded_equivalent(only, "\u{131}"), "i");
+        assert_ne!(Folding::Spellings.folded_equivalent(only, "\u{430}"), "a");
+        assert_eq!(
+            Folding::Exact.folded_equivalent(LetterEquivalence::ALL, "José"),
+            "José"
+        );
     }
 
     #[test]

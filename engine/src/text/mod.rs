@@ -14,9 +14,9 @@
 //! sidecars are kept, and how they are asked.
 
 pub mod bm25;
+pub(crate) mod confusables;
 pub(crate) mod encodings;
 pub mod fold;
-pub(crate) mod letters;
 pub(crate) mod numbers;
 pub mod words;
 

@@ -1,17 +1,17 @@
 //! Numbers that are written in groups, as telephone numbers are: `+49 (0)160 555-1003`.
 
 /// Digits from which on a number is looked at.
-pub(crate) const LEAST: usize = 7;
+pub(crate) const MIN_DIGITS: usize = 7;
 
 /// Digits that are kept of a chain of groups.
-const MOST: usize = 24;
+const MAX_DIGITS: usize = 24;
 
 /// Characters between two groups at most.
 const GAP: usize = 3;
 
 /// Some groups of digits that follow each other, up to the end of one of them.
 #[derive(Debug)]
-pub(crate) struct Number<'n> {
+pub(crate) struct DigitGroups<'n> {
     /// All digits.
     pub(crate) digits: &'n [u8],
     /// Where the groups begin: in `digits`, and in the text.
@@ -22,28 +22,28 @@ pub(crate) struct Number<'n> {
     pub(crate) has_plus: bool,
 }
 
-impl Number<'_> {
-    /// The number of the last [`LEAST`] digits.
+impl DigitGroups<'_> {
+    /// The number of the last [`MIN_DIGITS`] digits.
     pub(crate) fn tail(&self) -> u32 {
         tail_of(self.digits)
     }
 }
 
-/// The number of the last [`LEAST`] of `digits`.
+/// The number of the last [`MIN_DIGITS`] of `digits`.
 pub(crate) fn tail_of(digits: &[u8]) -> u32 {
     let last = digits
-        .get(digits.len().saturating_sub(LEAST)..)
+        .get(digits.len().saturating_sub(MIN_DIGITS)..)
         .unwrap_or_default();
     last.iter()
         .fold(0, |number, digit| number * 10 + u32::from(digit - b'0'))
 }
 
 /// Calls `found` at the end of every group of digits in `text` with which, and the groups before
-/// it, there are at least [`LEAST`] digits. Groups follow each other with one to three blanks,
+/// it, there are at least [`MIN_DIGITS`] digits. Groups follow each other with one to three blanks,
 /// dashes, dots, slashes and brackets between them; letters and underscores next to a group make it
 /// part of a word.
-pub(crate) fn each_number(text: &str, mut found: impl FnMut(&Number<'_>)) {
-    let mut chain = Chain::default();
+pub(crate) fn each_number(text: &str, mut found: impl FnMut(&DigitGroups<'_>)) {
+    let mut chain = GroupChain::default();
     let mut letters = text.char_indices().peekable();
     while let Some((at, letter)) = letters.next() {
         match digit_of(letter) {
@@ -66,7 +66,7 @@ pub(crate) fn each_number(text: &str, mut found: impl FnMut(&Number<'_>)) {
 
 /// The groups so far.
 #[derive(Debug, Default)]
-struct Chain {
+struct GroupChain {
     digits: Vec<u8>,
     starts: Vec<(usize, usize)>,
     gap: usize,
@@ -78,7 +78,7 @@ struct Chain {
     follows_plus: bool,
 }
 
-impl Chain {
+impl GroupChain {
     fn clear(&mut self) {
         self.digits.clear();
         self.starts.clear();
@@ -95,7 +95,7 @@ impl Chain {
             if self.digits.is_empty() {
                 self.has_plus = self.follows_plus;
             }
-            if let Some(over) = self.digits.len().checked_sub(MOST) {
+            if let Some(over) = self.digits.len().checked_sub(MAX_DIGITS) {
                 self.digits.drain(..over);
                 self.starts.retain_mut(|(start, _)| {
                     let stays = *start >= over;
@@ -110,10 +110,10 @@ impl Chain {
         self.digits.push(digit);
     }
 
-    fn end(&mut self, end: usize, found: &mut impl FnMut(&Number<'_>)) {
+    fn end(&mut self, end: usize, found: &mut impl FnMut(&DigitGroups<'_>)) {
         (self.in_group, self.gap) = (false, 0);
-        if !self.is_word && self.digits.len() >= LEAST {
-            found(&Number {
+        if !self.is_word && self.digits.len() >= MIN_DIGITS {
+            found(&DigitGroups {
                 digits: &self.digits,
                 starts: &self.starts,
                 end,
@@ -185,6 +185,9 @@ mod tests {
         ] {
             assert_eq!(found(text), [""; 0], "{text}");
         }
-        assert_eq!(found(&"12 ".repeat(50)).last().unwrap().len(), MOST + 2);
+        assert_eq!(
+            found(&"12 ".repeat(50)).last().unwrap().len(),
+            MAX_DIGITS + 2
+        );
     }
 }

@@ -14,7 +14,7 @@ use super::tables::{TablesCheck, check_local_file, problem};
 use super::{VerifyOptions, erasures};
 use crate::crew::Crew;
 use crate::error::{EngineError, Result};
-use crate::index::{Condition, differing_sidecars, states_of, vector_files};
+use crate::index::{SidecarCondition, differing_sidecars, states_of, vector_files};
 use crate::lake::{ACCEPT, Lake, LakeLocation, Segment};
 use crate::progress::WorkProgress;
 use crate::segment::SegmentReader;
@@ -258,7 +258,7 @@ impl Patrol<'_> {
         let mut fresh = Vec::new();
         for found in states_of(self.lake, segment, &self.vectors).await? {
             findings.sidecar(&segment.id, &found, self.options.problems);
-            fresh.extend((found.state.condition == Condition::Fresh).then_some(found.file));
+            fresh.extend((found.state.condition == SidecarCondition::Fresh).then_some(found.file));
         }
         if self.options.sidecars {
             match differing_sidecars(self.lake, segment, &fresh).await {

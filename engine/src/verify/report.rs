@@ -7,7 +7,7 @@ use gristmill_schemas::columns::GRAINS;
 use gristmill_schemas::error::{ErrorCode, GrainError};
 use serde::Serialize;
 
-use crate::index::{Condition, FoundSidecar};
+use crate::index::{CheckedSidecar, SidecarCondition};
 use crate::segment::SegmentId;
 
 /// The result of a verification. `checked` is always `ok` + `bad`.
@@ -232,16 +232,16 @@ const OUTDATED: &str = "sidecar_outdated";
 impl Findings {
     /// Counts a sidecar of `segment`. One that is missing or outdated makes answers slower and is
     /// no damage.
-    pub(super) fn sidecar(&mut self, segment: &SegmentId, found: &FoundSidecar, limit: usize) {
+    pub(super) fn sidecar(&mut self, segment: &SegmentId, found: &CheckedSidecar, limit: usize) {
         let (code, message) = match (found.state.condition, found.is_foreign) {
-            (Condition::Fresh, _) => return,
-            (Condition::Missing, _) => return self.mark(MISSING, 1),
-            (Condition::Stale, false) => return self.mark(OUTDATED, 1),
-            (Condition::Stale, true) => (
+            (SidecarCondition::Fresh, _) => return,
+            (SidecarCondition::Missing, _) => return self.mark(MISSING, 1),
+            (SidecarCondition::Stale, false) => return self.mark(OUTDATED, 1),
+            (SidecarCondition::Stale, true) => (
                 ErrorCode::Integrity,
                 "the sidecar is of another segment and isn't used",
             ),
-            (Condition::Damaged, _) => {
+            (SidecarCondition::Damaged, _) => {
                 (ErrorCode::Corrupt, "the sidecar is damaged and isn't used")
             }
         };

@@ -91,7 +91,7 @@ impl Lab {
     fn keys(&self) -> FileKeys {
         let keyring =
             Keyring::open_or_create(&self.folder.path().join("keyring.json"), "for tests").unwrap();
-        FileKeys::beside(keyring).unwrap()
+        FileKeys::next_to(keyring).unwrap()
     }
 
     /// The file or folder `name` of the lake.

@@ -3,7 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use gristmill_engine::index::{Condition, IndexKinds, open_sidecar, reindex, sidecar_states};
+use gristmill_engine::index::{
+    IndexKinds, SidecarCondition, open_sidecar, reindex, sidecar_states,
+};
 use gristmill_engine::segment::AddressIndex;
 use gristmill_schemas::address::ContentAddress;
 
@@ -37,7 +39,7 @@ fn swap([left, right]: &[PathBuf; 2]) {
     std::fs::write(right, first).unwrap();
 }
 
-async fn conditions(lab: &Lab, index: &str) -> Vec<Condition> {
+async fn conditions(lab: &Lab, index: &str) -> Vec<SidecarCondition> {
     let states = sidecar_states(&lab.lake().await).await.unwrap();
     states
         .into_iter()
@@ -63,13 +65,13 @@ async fn a_sidecar_of_another_segment_with_as_many_rows_is_never_used_and_verify
         let files = pair(&lab, file).await;
         assert_eq!(
             conditions(&lab, index).await,
-            [Condition::Fresh; 2],
+            [SidecarCondition::Fresh; 2],
             "{file}"
         );
         swap(&files);
         assert_eq!(
             conditions(&lab, index).await,
-            [Condition::Stale; 2],
+            [SidecarCondition::Stale; 2],
             "{file}"
         );
         let report = lab.verify().await;
@@ -121,7 +123,10 @@ async fn with_swapped_or_old_address_indexes_grains_still_come_in_once() {
         let bytes = std::fs::read(file).unwrap();
         std::fs::write(file, &bytes[..bytes.len() - 112]).unwrap();
     }
-    assert_eq!(conditions(&lab, "addresses").await, [Condition::Stale; 2]);
+    assert_eq!(
+        conditions(&lab, "addresses").await,
+        [SidecarCondition::Stale; 2]
+    );
     let report = lab.verify().await;
     assert_eq!(
         (report.bad, report.marks.get("sidecar_outdated")),
@@ -135,7 +140,10 @@ async fn with_swapped_or_old_address_indexes_grains_still_come_in_once() {
     let lake = lab.lake().await;
     let report = reindex(&lake, IndexKinds::ALL, false).await.unwrap();
     assert_eq!((report.rebuilt, report.whole), (2, 0));
-    assert_eq!(conditions(&lab, "addresses").await, [Condition::Fresh; 2]);
+    assert_eq!(
+        conditions(&lab, "addresses").await,
+        [SidecarCondition::Fresh; 2]
+    );
     let segment = lake.segments().unwrap().remove(0);
     let index: AddressIndex = open_sidecar(lake.location(), &segment).await.unwrap();
     assert!(

@@ -13,8 +13,8 @@ use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_plan::metrics::MetricsSet;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
-use gristmill_engine::index::hexastore::{Hexastore, Pattern};
-use gristmill_engine::index::{RowFacts, Sidecars};
+use gristmill_engine::index::hexastore::{Hexastore, TriplePattern};
+use gristmill_engine::index::{RowMetadata, Sidecars};
 use gristmill_engine::lake::{LakeLocation, Segment};
 use gristmill_schemas::columns::IdentityColumn;
 use gristmill_schemas::grain::Field;
@@ -89,7 +89,7 @@ pub(super) async fn read_from_indexes(
         .into_iter()
         .map(|column| (column, ColumnBuilder::of(column)))
         .collect();
-    let facts = sidecars.facts(location, segments).await?;
+    let facts = sidecars.row_metadata(location, segments).await?;
     for ((segment, rows), facts) in segments.iter().zip(rows).zip(facts.iter()) {
         let stated = match &patterns {
             Some(patterns) if !rows.is_empty() => Some((
@@ -119,13 +119,13 @@ pub(super) async fn read_from_indexes(
 fn append(
     columns: &mut [(CoveredColumn, ColumnBuilder)],
     rows: &[u32],
-    facts: &RowFacts,
+    facts: &RowMetadata,
     stated: Option<(&Hexastore, &[[Option<String>; 3]])>,
 ) -> Option<()> {
     let mut statements: HashMap<u32, [Option<&str>; 3]> = HashMap::new();
     if let Some((store, patterns)) = stated {
         for parts in patterns {
-            let pattern = Pattern::from(parts.each_ref().map(Option::as_deref));
+            let pattern = TriplePattern::from(parts.each_ref().map(Option::as_deref));
             statements.extend(store.statements_with(&pattern));
         }
     }

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use futures::{StreamExt, stream};
 use gristmill_engine::index::Sidecars;
-use gristmill_engine::index::hexastore::{Hexastore, Pattern};
+use gristmill_engine::index::hexastore::{Hexastore, TriplePattern};
 use gristmill_engine::lake::{LakeLocation, Segment};
 use gristmill_engine::segment::AddressIndex;
 use gristmill_engine::text::Terms;
@@ -100,7 +100,7 @@ async fn rows_with_terms(
     segments: &[Segment],
     words: &Terms,
 ) -> Vec<Option<Vec<u32>>> {
-    let Ok(text) = sidecars.usable_text(location, segments).await else {
+    let Ok(text) = sidecars.partial_text(location, segments).await else {
         return Vec::new();
     };
     let words = words.clone();
@@ -204,7 +204,7 @@ fn rows_of(index: &AddressIndex, addresses: &[ContentAddress]) -> Vec<u32> {
 fn rows_with(store: &Hexastore, statements: &[[Option<String>; 3]]) -> Option<Vec<u32>> {
     let patterns = statements
         .iter()
-        .map(|parts| Pattern::from(parts.each_ref().map(Option::as_deref)));
+        .map(|parts| TriplePattern::from(parts.each_ref().map(Option::as_deref)));
     let count: usize = patterns
         .clone()
         .map(|pattern| store.count_with(&pattern))

@@ -35,7 +35,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::metrics::ExecutionPlanMetricsSet;
 use datafusion::physical_plan::union::UnionExec;
 use gristmill_engine::index::Sidecars;
-use gristmill_engine::keys::{Erased, LakeKeys};
+use gristmill_engine::keys::{ErasedRows, LakeKeys};
 use gristmill_engine::lake::{DataFile, Lake, Segment, Table, is_sealed_file};
 use gristmill_engine::segment::SegmentId;
 use gristmill_engine::text::{Statistics, Terms};
@@ -226,7 +226,9 @@ impl LakeTable {
         let all: Vec<&DataFile> = self.files.iter().collect();
         let sidecars = self.sidecars.as_ref().filter(|_| self.keys.is_none());
         if let Some((sidecars, segments)) = sidecars.zip(segments(&all)) {
-            sidecars.facts(self.table.location(), &segments).await;
+            sidecars
+                .row_metadata(self.table.location(), &segments)
+                .await;
         }
     }
 
@@ -287,7 +289,7 @@ impl LakeTable {
         let text = self
             .sidecars
             .as_ref()?
-            .usable_text(self.table.location(), &segments)
+            .partial_text(self.table.location(), &segments)
             .await
             .ok()?;
         let within = match namespace {
@@ -374,7 +376,7 @@ impl LakeTable {
         match self.unsealer(is_sealed_file(&file.name), Some(columns))? {
             Some(unsealer) => batches
                 .iter()
-                .map(|batch| unsealer.open(batch, Erased::Kept))
+                .map(|batch| unsealer.open(batch, ErasedRows::Kept))
                 .collect(),
             None => Ok(batches),
         }

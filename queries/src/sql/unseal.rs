@@ -18,7 +18,7 @@ use datafusion::physical_plan::{
     PlanProperties,
 };
 use futures::StreamExt;
-use gristmill_engine::keys::{Erased, LakeKeys};
+use gristmill_engine::keys::{ErasedRows, LakeKeys};
 use gristmill_schemas::columns::{GRAINS, TOKENS, grains_schema};
 
 use super::external;
@@ -61,7 +61,7 @@ impl Unsealer {
     }
 
     /// The rows of `stored`, opened.
-    pub(super) fn open(&self, stored: &RecordBatch, erased: Erased) -> Result<RecordBatch> {
+    pub(super) fn open(&self, stored: &RecordBatch, erased: ErasedRows) -> Result<RecordBatch> {
         let names: Vec<&str> = self
             .schema
             .fields()
@@ -197,7 +197,7 @@ impl ExecutionPlan for UnsealExec {
     ) -> Result<SendableRecordBatchStream> {
         let unsealer = self.unsealer.clone();
         let stored = self.input.execute(partition, context)?;
-        let opened = stored.map(move |batch| unsealer.open(&batch?, Erased::Dropped));
+        let opened = stored.map(move |batch| unsealer.open(&batch?, ErasedRows::Dropped));
         Ok(Box::pin(RecordBatchStreamAdapter::new(
             Arc::clone(&self.unsealer.schema),
             opened,

@@ -8,8 +8,8 @@ use arrow::array::{Array, AsArray, RecordBatch};
 use gristmill_connectors::source::discover;
 use gristmill_engine::apply::{Answer, ApplyOptions, apply};
 use gristmill_engine::erase::{
-    Bar, Certificate, Disclosed, Erased, Extent, Ground, Inclusion, Order, Person, Request, Survey,
-    disclose, erase, plan, verify,
+    Certificate, Disclosed, ErasureOptions, ErasureReport, Exemption, InclusionProof, Person,
+    RequestOrigin, SelectionOptions, SubjectRequest, Survey, disclose, erase, plan, verify,
 };
 use gristmill_engine::error::EngineError;
 use gristmill_engine::ingest::{IngestOptions, IngestProgress, IngestReport, ingest};
@@ -27,7 +27,7 @@ async fn lab() -> Fixture {
     Fixture::load(&workspace().join("tests/erasure/hiding.json")).await
 }
 
-fn person() -> Request {
+fn person() -> SubjectRequest {
     // The last name is decomposed; the lake has it composed.
     let identifiers = [
         "moy-4711",
@@ -39,22 +39,22 @@ fn person() -> Request {
         identifiers: identifiers.map(str::to_owned).into(),
         ..Person::default()
     };
-    Request {
+    SubjectRequest {
         people: vec![person],
-        ..Request::default()
+        ..SubjectRequest::default()
     }
 }
 
-fn order(folder: &Path) -> Order {
+fn order(folder: &Path) -> ErasureOptions {
     let path = folder.join("keyring.json");
     let mut keyring = Keyring::open_or_create(&path, PASSPHRASE).unwrap();
     // A second order finds the key there.
     let _ = keyring.generate("erasure");
-    let ground = Ground {
+    let ground = RequestOrigin {
         reference: Some("R-1".to_owned()),
-        ..Ground::default()
+        ..RequestOrigin::default()
     };
-    Order {
+    ErasureOptions {
         ground,
         keyring,
         signing_key: "erasure".to_owned(),
@@ -76,7 +76,7 @@ fn by_key(
             .find(|found| found.address == fixture.addresses[key])?;
         Some((
             found.reasons.iter().map(|reason| reason.name()).collect(),
-            found.bar.as_ref().map(Bar::name),
+            found.exemption.as_ref().map(Exemption::name),
         ))
     };
     fixture
@@ -347,13 +347,13 @@ async fn every_hiding_place_is_found_or_explained() {
 async fn what_is_asked_for_further_is_selected_too() {
     let fixture = lab().await;
     let mut lake = fixture.lake.clone();
-    let extent = Extent {
+    let extent = SelectionOptions {
         text_mentions: true,
         derived: true,
         related: true,
         initials: true,
     };
-    let wide = Request {
+    let wide = SubjectRequest {
         extent,
         approvals: vec!["works council".to_owned()],
         ..person()
@@ -371,7 +371,7 @@ async fn what_is_asked_for_further_is_selected_too() {
     ] {
         assert_eq!(found[key].1, None, "{key}");
     }
-    let exact = Request {
+    let exact = SubjectRequest {
         folding: gristmill_engine::erase::Folding::Exact,
         ..person()
     };
@@ -384,13 +384,13 @@ async fn what_is_asked_for_further_is_selected_too() {
 async fn a_consent_and_a_withdrawal_lead_to_what_rests_on_them() {
     let fixture = lab().await;
     let mut lake = fixture.lake.clone();
-    let by_consent = Request {
+    let by_consent = SubjectRequest {
         consents: vec![fixture.addresses["consent"]],
-        ..Request::default()
+        ..SubjectRequest::default()
     };
-    let by_withdrawal = Request {
+    let by_withdrawal = SubjectRequest {
         withdrawn: true,
-        ..Request::default()
+        ..SubjectRequest::default()
     };
     for request in [by_consent, by_withdrawal] {
         let (_, survey) = plan(&mut lake, &request, 2).await.unwrap();
@@ -406,7 +406,7 @@ async fn a_consent_and_a_withdrawal_lead_to_what_rests_on_them() {
     }
 }
 
-async fn erased(lake: &mut Lake, request: &Request, folder: &Path) -> Erased {
+async fn erased(lake: &mut Lake, request: &SubjectRequest, folder: &Path) -> ErasureReport {
     erase(lake, request, &order(folder)).await.unwrap()
 }
 
@@ -464,13 +464,13 @@ async fn with_everything_selected_no_byte_names_the_person() {
     take_in(&mut lake, &refused(fixture.folder(), "first")).await;
     // What the law keeps is taken out of the lake by its address only where the law allows; here it
     // isn't there at all.
-    let extent = Extent {
+    let extent = SelectionOptions {
         text_mentions: true,
         derived: true,
         related: true,
         initials: true,
     };
-    let request = Request {
+    let request = SubjectRequest {
         extent,
         approvals: vec!["works council".to_owned()],
         ..person()
@@ -617,9 +617,9 @@ async fn forgetting_the_newest_version_doesnt_revive_the_one_before() {
 async fn what_is_held_is_refused() {
     let fixture = lab().await;
     let mut lake = fixture.lake.clone();
-    let request = Request {
+    let request = SubjectRequest {
         addresses: vec![fixture.addresses["held"]],
-        ..Request::default()
+        ..SubjectRequest::default()
     };
     let refused = erase(&mut lake, &request, &order(fixture.folder())).await;
     assert!(
@@ -637,11 +637,11 @@ async fn a_certificate_verifies_and_a_tampered_one_doesnt() {
     let signed = std::fs::read(&path).unwrap();
     let leaves = std::fs::read(path.with_extension("leaves")).unwrap();
     let keyring = order(fixture.folder()).keyring;
-    let proof = Inclusion::of(&fixture.addresses["subject"], &leaves, &keyring)
+    let proof = InclusionProof::of(&fixture.addresses["subject"], &leaves, &keyring)
         .unwrap()
         .expect("it is among them");
     assert!(
-        Inclusion::of(&fixture.addresses["bob"], &leaves, &keyring)
+        InclusionProof::of(&fixture.addresses["bob"], &leaves, &keyring)
             .unwrap()
             .is_none()
     );
@@ -679,7 +679,7 @@ async fn a_certificate_verifies_and_a_tampered_one_doesnt() {
     let mut other = leaves.clone();
     other[0] ^= 1;
     assert!(!verify(&signed, None, Some(&other), &[]).valid);
-    let wrong = Inclusion {
+    let wrong = InclusionProof {
         index: proof.index ^ 1,
         ..proof.clone()
     };
@@ -716,7 +716,7 @@ async fn thousands_of_people_go_in_one_sweep() {
         .await
         .unwrap();
     take_in(&mut lake, &path).await;
-    let mut request = Request::default();
+    let mut request = SubjectRequest::default();
     let csv: String = (0..3_000)
         .map(|number| format!("user-{},\n", number * 2))
         .collect();
@@ -785,9 +785,9 @@ async fn after_an_erasure_an_operation_is_done_already_only_if_nothing_would_cha
         identifiers: ["moy-4711".to_owned()].into(),
         ..Person::default()
     };
-    let request = Request {
+    let request = SubjectRequest {
         people: vec![person],
-        ..Request::default()
+        ..SubjectRequest::default()
     };
     let before = lake.state.files().unwrap();
     erase(&mut lake, &request, &order(folder.path()))

@@ -7,8 +7,8 @@ use std::path::Path;
 use gristmill_connectors::generate::Corpus;
 use gristmill_engine::apply::{ApplyOptions, apply};
 use gristmill_engine::erase::{
-    Disclosed, Extent, Ground, Hits, IdentifierSearch, Matcher, Order, Person, PersonNumber,
-    Request, Variation, disclose, erase, plan,
+    Disclosed, ErasureOptions, Hits, IdentifierMatcher, IdentifierSearch, Person, PersonNumber,
+    RequestOrigin, SelectionOptions, SubjectRequest, Variation, disclose, erase, plan,
 };
 use gristmill_engine::keys::Keyring;
 use gristmill_schemas::address::ContentAddress;
@@ -53,29 +53,29 @@ fn places() -> Vec<Place> {
         .collect()
 }
 
-fn request(places: &[Place]) -> Request {
+fn request(places: &[Place]) -> SubjectRequest {
     let person = |place: &Place| Person {
         identifiers: place.identifiers.clone(),
         ..Person::default()
     };
-    let extent = Extent {
+    let extent = SelectionOptions {
         text_mentions: true,
         initials: true,
-        ..Extent::default()
+        ..SelectionOptions::default()
     };
-    Request {
+    SubjectRequest {
         people: places.iter().map(person).collect(),
         extent,
-        ..Request::default()
+        ..SubjectRequest::default()
     }
 }
 
-fn order(folder: &Path) -> Order {
+fn order(folder: &Path) -> ErasureOptions {
     let mut keyring =
         Keyring::open_or_create(&folder.join("keyring.json"), "a passphrase for tests").unwrap();
     keyring.generate("erasure").unwrap();
-    Order {
-        ground: Ground::default(),
+    ErasureOptions {
+        ground: RequestOrigin::default(),
         keyring,
         signing_key: "erasure".to_owned(),
         exclusive: true,
@@ -136,7 +136,7 @@ async fn lake_of(places: &[Place]) -> (TestLake, HashMap<ContentAddress, usize>)
 /// person who hides there.
 async fn found(
     lake: &mut TestLake,
-    request: &Request,
+    request: &SubjectRequest,
     by_address: &HashMap<ContentAddress, usize>,
 ) -> (BTreeSet<usize>, BTreeSet<usize>) {
     let (_, survey) = plan(&mut lake.lake, request, 2).await.unwrap();
@@ -217,7 +217,7 @@ async fn every_hiding_place_is_found_and_erased_or_listed_as_not_searched() {
 /// Checks that what was found is of the class that its place is meant for, and counted so.
 async fn the_plan_counts_every_class(
     lake: &mut TestLake,
-    request: &Request,
+    request: &SubjectRequest,
     places: &[Place],
     by_address: &HashMap<ContentAddress, usize>,
 ) {
@@ -294,7 +294,7 @@ fn the_proof_finds_every_hiding_place_by_itself() {
 
 /// People who are no part of a generated corpus, whose words, ids and numbers are as near to it as
 /// can be.
-fn others() -> Request {
+fn others() -> SubjectRequest {
     let near = [
         "Ada Okafor",
         "Wei Adeyemi",
@@ -328,7 +328,7 @@ fn others() -> Request {
 /// proof.
 fn look_for_others(blocks: u64) {
     let request = others();
-    let matcher = Matcher::new(&request);
+    let matcher = IdentifierMatcher::new(&request);
     let search = IdentifierSearch::new(&request, |_| false, []).unwrap();
     let corpus = Corpus {
         seed: 27,
@@ -340,7 +340,7 @@ fn look_for_others(blocks: u64) {
             let payload = Payload::open(&grain.blob, DEFAULT_PAYLOAD_LIMIT).unwrap();
             let decoded = Grain::decode(&payload, Mode::Lenient).unwrap();
             hits.clear();
-            matcher.find(&decoded, &mut hits);
+            matcher.match_grain(&decoded, &mut hits);
             let people: Vec<_> = hits
                 .people
                 .iter()

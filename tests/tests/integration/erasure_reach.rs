@@ -8,7 +8,8 @@ use gristmill_connectors::source::SourceKind;
 use gristmill_connectors::transcript::kind::TranscriptKind;
 use gristmill_engine::apply::{ApplyOptions, apply};
 use gristmill_engine::erase::{
-    Bar, Disclosed, Erased, Extent, Ground, Order, Person, Request, Survey, disclose, erase, plan,
+    Disclosed, ErasureOptions, ErasureReport, Exemption, Person, RequestOrigin, SelectionOptions,
+    SubjectRequest, Survey, disclose, erase, plan,
 };
 use gristmill_engine::error::EngineError;
 use gristmill_engine::ingest::IngestOptions;
@@ -28,24 +29,24 @@ fn belief(more: &str) -> String {
     )
 }
 
-fn alice() -> Request {
+fn alice() -> SubjectRequest {
     let identifiers = ["alice-77", "Alice Smith", "José Díaz", DID];
     let person = Person {
         identifiers: identifiers.map(str::to_owned).into(),
         ..Person::default()
     };
-    Request {
+    SubjectRequest {
         people: vec![person],
-        ..Request::default()
+        ..SubjectRequest::default()
     }
 }
 
-fn order(folder: &Path) -> Order {
+fn order(folder: &Path) -> ErasureOptions {
     let mut keyring =
         Keyring::open_or_create(&folder.join("keyring.json"), "a passphrase for tests").unwrap();
     let _ = keyring.generate("erasure");
-    Order {
-        ground: Ground::default(),
+    ErasureOptions {
+        ground: RequestOrigin::default(),
         keyring,
         signing_key: "erasure".to_owned(),
         exclusive: true,
@@ -63,7 +64,7 @@ async fn lake_of(grains: &[String]) -> (TestLake, Vec<ContentAddress>) {
     (lake, encoded.iter().map(|grain| grain.address).collect())
 }
 
-async fn erased(lake: &mut TestLake, request: &Request) -> Erased {
+async fn erased(lake: &mut TestLake, request: &SubjectRequest) -> ErasureReport {
     let order = order(lake.folder());
     erase(&mut lake.lake, request, &order).await.unwrap()
 }
@@ -71,7 +72,7 @@ async fn erased(lake: &mut TestLake, request: &Request) -> Erased {
 /// What was found of `addresses`, in their order: the reasons and the bar.
 async fn found(
     lake: &mut TestLake,
-    request: &Request,
+    request: &SubjectRequest,
     addresses: &[ContentAddress],
 ) -> Vec<String> {
     let (_, survey): (_, Survey) = plan(&mut lake.lake, request, 2).await.unwrap();
@@ -81,7 +82,7 @@ async fn found(
             .iter()
             .find(|found| found.address == *address)?;
         let reasons: Vec<_> = found.reasons.iter().map(|reason| reason.name()).collect();
-        let bar = found.bar.as_ref().map_or("goes", Bar::name);
+        let bar = found.exemption.as_ref().map_or("goes", Exemption::name);
         Some(format!("{}: {bar}", reasons.join("+")))
     };
     addresses
@@ -271,9 +272,9 @@ async fn what_escapes_and_typography_hide_is_found() {
             ""
         ]
     );
-    request.extent = Extent {
+    request.extent = SelectionOptions {
         text_mentions: true,
-        ..Extent::default()
+        ..SelectionOptions::default()
     };
     let outcome = erased(&mut lake, &request).await;
     assert!(outcome.proven, "{:?}", outcome.proofs);
@@ -397,9 +398,9 @@ async fn only_the_one_who_consented_withdraws_and_every_spelling_of_it_counts() 
     ];
     let (mut lake, addresses) =
         lake_of(&[&consents[..], &based[..], &withdrawals[..]].concat()).await;
-    let request = Request {
+    let request = SubjectRequest {
         withdrawn: true,
-        ..Request::default()
+        ..SubjectRequest::default()
     };
     let told = found(&mut lake, &request, &addresses[5..10]).await;
     assert_eq!(

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, BinaryArray, RecordBatch};
 use gristmill_engine::index::fulltext::{
-    LakeText, SegmentText, TextPiece, TextPieceBuilder, TextQuery, pack,
+    LakeTextIndex, SegmentTextIndex, TextPiece, TextPieceBuilder, TextQuery, pack,
 };
 use gristmill_rivals::{Spent, count_or, in_turns, numbers, skewed, timed, worked};
 use gristmill_schemas::grain::{EncodeOptions, encode_json};
@@ -67,7 +67,7 @@ fn main() -> Result<(), Fault> {
         megabytes / own.wall,
         packed.len() as f64 / 1e6
     );
-    let ours = LakeText::new(&[Arc::new(SegmentText::open(packed.into())?)])?;
+    let ours = LakeTextIndex::new(&[Arc::new(SegmentTextIndex::open(packed.into())?)])?;
 
     let (index, field, theirs) = tantivy_alone(&texts)?;
     println!(

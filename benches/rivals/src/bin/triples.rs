@@ -11,7 +11,7 @@ use std::hint::black_box;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, RecordBatch, StringArray};
-use gristmill_engine::index::hexastore::{Hexastore, Pattern, StatementColumns, build};
+use gristmill_engine::index::hexastore::{Hexastore, StatementColumns, TriplePattern, build};
 use gristmill_rivals::{count_or, numbers, skewed, timed, worked};
 use oxigraph::model::{GraphNameRef, Literal, NamedNode, Quad};
 use oxigraph::store::Store;
@@ -72,7 +72,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("hexastore: opened, all bytes checked, in {opened:.2} s");
     let ours = patterns(&asked, |known| {
         let part = |at: usize| known.1[at].then(|| known.0[at].as_str());
-        let found = store.find(&Pattern {
+        let found = store.find(&TriplePattern {
             subject: part(0),
             relation: part(1),
             object: part(2),

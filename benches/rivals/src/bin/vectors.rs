@@ -164,7 +164,7 @@ fn around(centre: &[f32], spread: f32, random: &mut StdRng) -> Vec<f32> {
     centre.iter().map(|at| at + spread * normal()).collect()
 }
 
-fn rows(found: Vec<gristmill_engine::index::vectors::Near>) -> Vec<u64> {
+fn rows(found: Vec<gristmill_engine::index::vectors::Neighbour>) -> Vec<u64> {
     found.into_iter().map(|near| u64::from(near.row)).collect()
 }
 

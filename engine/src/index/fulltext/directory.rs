@@ -15,12 +15,12 @@ use tantivy::directory::{
     DirectoryLock, FileHandle, FileSlice, Lock, OwnedBytes, WatchCallback, WatchHandle, WritePtr,
 };
 
-use super::pack::SegmentText;
+use super::pack::SegmentTextIndex;
 
 /// The files of all segments.
 #[derive(Clone)]
 pub(super) struct PackedDirectory {
-    files: Arc<HashMap<PathBuf, (Shared, Range<usize>)>>,
+    files: Arc<HashMap<PathBuf, (SharedBytes, Range<usize>)>>,
     meta: Arc<Vec<u8>>,
 }
 
@@ -29,16 +29,16 @@ const META: &str = "meta.json";
 
 /// The bytes of one packed file.
 #[derive(Clone)]
-pub(super) struct Shared(Arc<SourceBytes>);
+pub(super) struct SharedBytes(Arc<SourceBytes>);
 
-impl Shared {
+impl SharedBytes {
     /// Those of `text`.
-    pub(super) fn of(text: &SegmentText) -> Shared {
-        Shared(Arc::clone(text.bytes()))
+    pub(super) fn of(text: &SegmentTextIndex) -> SharedBytes {
+        SharedBytes(Arc::clone(text.bytes()))
     }
 }
 
-impl Deref for Shared {
+impl Deref for SharedBytes {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
@@ -48,17 +48,17 @@ impl Deref for Shared {
 
 // SAFETY: the bytes belong to a mapping or a vector behind an `Arc`, which nobody can change.
 // Moving or cloning the `Arc` moves neither, and they live as long as any clone.
-unsafe impl StableDeref for Shared {}
+unsafe impl StableDeref for SharedBytes {}
 
 impl PackedDirectory {
     /// The files of `segments` with the metadata `meta`, which names all of them.
     pub(super) fn new<'s>(
-        segments: impl Iterator<Item = &'s Arc<SegmentText>>,
+        segments: impl Iterator<Item = &'s Arc<SegmentTextIndex>>,
         meta: Vec<u8>,
     ) -> PackedDirectory {
         let mut files = HashMap::new();
         for segment in segments {
-            let shared = Shared::of(segment);
+            let shared = SharedBytes::of(segment);
             files.extend(
                 segment
                     .files()

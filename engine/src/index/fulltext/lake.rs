@@ -16,12 +16,12 @@ use tantivy::schema::{Field as TextField, IndexRecordOption};
 use tantivy::termdict::TermDictionary;
 use tantivy::{DocSet, Index, ReloadPolicy, Searcher, Term};
 
-use super::best::{Best, Ranked};
 use super::directory::PackedDirectory;
-use super::pack::SegmentText;
-use super::query::{Part, Phrase, SearchTerms, TextQuery};
+use super::pack::SegmentTextIndex;
+use super::query::{Phrase, QueryPart, SearchTerms, TextQuery};
 use super::text_field;
 use super::tokenizer::tokenizers;
+use super::top_k::{RankedDocument, TopK};
 use crate::text::Statistics;
 
 /// Words that a beginning or a near word stands for at most; the most frequent ones are taken.
@@ -31,7 +31,7 @@ const EXPANSIONS: usize = 128;
 const CANDIDATES: usize = 65_536;
 
 /// The indexes of some segments as one.
-pub struct LakeText {
+pub struct LakeTextIndex {
     pub(super) searcher: Searcher,
     /// For each of tantivy's segments: which of the lake's segments it is part of, and its first
     /// row there.
@@ -52,13 +52,13 @@ pub struct TextHit {
     pub score: f64,
 }
 
-impl LakeText {
+impl LakeTextIndex {
     /// The indexes of `segments` as one. Reads little: dictionaries and postings are looked up when
     /// they are needed.
     ///
     /// # Errors
     /// What tantivy says of the files.
-    pub fn new(segments: &[Arc<SegmentText>]) -> tantivy::Result<LakeText> {
+    pub fn new(segments: &[Arc<SegmentTextIndex>]) -> tantivy::Result<LakeTextIndex> {
         let mut places = Vec::new();
         let mut pieces = Vec::new();
         let mut counted = Vec::new();
@@ -95,7 +95,7 @@ impl LakeText {
                 None => reader.inverted_index(text_field())?.total_num_tokens(),
             };
         }
-        Ok(LakeText {
+        Ok(LakeTextIndex {
             searcher,
             places,
             words,
@@ -121,13 +121,13 @@ impl LakeText {
         if limit == 0 {
             return Ok((terms, Vec::new()));
         }
-        let known = Frequencies::of(&terms, self)?;
+        let known = DocumentFrequencies::of(&terms, self)?;
         let greatest = known.greatest(&terms);
         let weight = compiled.weight(EnableScoring::enabled_from_statistics_provider(
             &known,
             &self.searcher,
         ))?;
-        let mut best = Best::of(limit);
+        let mut best = TopK::of(limit);
         for (place, reader) in self.searcher.segment_readers().iter().enumerate() {
             let threshold = best.threshold();
             weight.for_each_pruning(threshold, reader, &mut |document, score| {
@@ -135,7 +135,7 @@ impl LakeText {
             })?;
         }
         let hits = best.ranked().filter_map(
-            |Ranked {
+            |RankedDocument {
                  score,
                  place,
                  document,
@@ -281,11 +281,11 @@ impl LakeText {
         Ok(terms)
     }
 
-    fn expand(&self, part: &Part) -> tantivy::Result<Vec<Phrase>> {
+    fn expand(&self, part: &QueryPart) -> tantivy::Result<Vec<Phrase>> {
         let mut found = std::collections::BTreeMap::new();
         match part {
-            Part::Phrase(words) => return Ok(vec![words.clone()]),
-            Part::Prefix(prefix) => self.each_dictionary(|dictionary| {
+            QueryPart::Phrase(words) => return Ok(vec![words.clone()]),
+            QueryPart::Prefix(prefix) => self.each_dictionary(|dictionary| {
                 let mut words = dictionary.range().ge(prefix).into_stream()?;
                 while words.advance()
                     && words.key().starts_with(prefix.as_bytes())
@@ -296,7 +296,7 @@ impl LakeText {
                 }
                 Ok(())
             })?,
-            Part::Fuzzy(word, changes) => {
+            QueryPart::Fuzzy(word, changes) => {
                 let query =
                     FuzzyTermQuery::new(Term::from_field_text(text_field(), word), *changes, true);
                 let automaton = query.automaton()?;
@@ -333,20 +333,23 @@ impl LakeText {
 
 /// In how many grains the words of a search are, looked up once: dictionaries of many pieces are
 /// slow to ask.
-struct Frequencies<'t> {
-    text: &'t LakeText,
+struct DocumentFrequencies<'t> {
+    text: &'t LakeTextIndex,
     containing: HashMap<Term, u64>,
 }
 
-impl<'t> Frequencies<'t> {
-    fn of(terms: &SearchTerms, text: &'t LakeText) -> tantivy::Result<Frequencies<'t>> {
+impl<'t> DocumentFrequencies<'t> {
+    fn of(
+        terms: &SearchTerms,
+        text: &'t LakeTextIndex,
+    ) -> tantivy::Result<DocumentFrequencies<'t>> {
         let mut containing = HashMap::new();
         for word in terms.wanted.iter().flatten().flatten() {
             let term = Term::from_field_text(text_field(), word);
             let frequency = text.searcher.doc_freq(&term)?;
             containing.insert(term, frequency);
         }
-        Ok(Frequencies { text, containing })
+        Ok(DocumentFrequencies { text, containing })
     }
 
     /// The weight that no grain can pass: every wanted word as often as can be.
@@ -365,7 +368,7 @@ impl<'t> Frequencies<'t> {
     }
 }
 
-impl Bm25StatisticsProvider for Frequencies<'_> {
+impl Bm25StatisticsProvider for DocumentFrequencies<'_> {
     /// Not tantivy's own figure: it would be an estimate where rows were taken out of a piece.
     fn total_num_tokens(&self, _: TextField) -> tantivy::Result<u64> {
         Ok(self.text.words)
@@ -395,11 +398,11 @@ pub fn rounded_length(words: u64) -> u64 {
 /// What BM25 makes of a word that stands in a text more often than any other: k₁ + 1.
 const GREATEST_FREQUENCY: f64 = 2.2;
 
-impl std::fmt::Debug for LakeText {
+impl std::fmt::Debug for LakeTextIndex {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(
             out,
-            "LakeText({} grains in {} pieces)",
+            "LakeTextIndex({} grains in {} pieces)",
             self.len(),
             self.places.len()
         )

@@ -18,29 +18,29 @@
 //! |---|---|
 //! | `tokenizer` | how does tantivy see the words of [`crate::text`]? |
 //! | `piece` | how do rows become a piece, and pieces the file? |
-//! | `carry` | what is a piece without some of its rows? |
+//! | `postings_reuse` | what is a piece without some of its rows? |
 //! | `pack` | which pieces has a file, and where are they in it? |
 //! | `directory` | how does tantivy read packed files? |
 //! | `query` | what does a search ask for? |
 //! | `lake` | which rows of the lake fit it best? |
-//! | `best` | which of them are the best so far? |
+//! | `top_k` | which of them are the best so far? |
 //! | `snippet` | which fields of a grain fit it, and which words around the match are shown? |
 
-mod best;
-mod carry;
-mod digest;
+mod content_digest;
 mod directory;
 mod lake;
 mod pack;
 mod piece;
+mod postings_reuse;
 mod query;
 mod snippet;
 #[cfg(test)]
 mod tests;
 mod tokenizer;
+mod top_k;
 
-pub use lake::{LakeText, TextHit, rounded_length};
-pub use pack::{DamagedText, SegmentText};
+pub use lake::{LakeTextIndex, TextHit, rounded_length};
+pub use pack::{DamagedText, SegmentTextIndex};
 pub use piece::{TextPiece, TextPieceBuilder, pack, words_in};
 pub use query::{Phrase, SearchTerms, TextQuery, TextQueryError};
 pub use snippet::{Highlight, highlight};

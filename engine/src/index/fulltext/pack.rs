@@ -15,7 +15,7 @@ const CHECKSUM: usize = 32;
 
 /// The head of the file.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Head {
+pub(super) struct PackHeader {
     pub(super) rows: u64,
     pub(super) text_version: u32,
     /// tantivy's metadata, without its segments.
@@ -56,19 +56,19 @@ pub enum DamagedText {
 
 /// The full-text index of one segment, borrowing its file's bytes.
 #[derive(Debug)]
-pub struct SegmentText {
+pub struct SegmentTextIndex {
     bytes: Arc<SourceBytes>,
-    head: Head,
+    head: PackHeader,
     /// Where the files begin.
     files: usize,
 }
 
-impl SegmentText {
+impl SegmentTextIndex {
     /// Opens the index in `bytes` after checking all of it. Reads every byte once.
     ///
     /// # Errors
     /// [`DamagedText`] if it isn't whole or was made by other rules.
-    pub fn open(bytes: SourceBytes) -> Result<SegmentText, DamagedText> {
+    pub fn open(bytes: SourceBytes) -> Result<SegmentTextIndex, DamagedText> {
         use DamagedText::Damaged;
         let content = bytes
             .len()
@@ -84,7 +84,7 @@ impl SegmentText {
             .get(..u32::from_le_bytes(*length) as usize)
             .ok_or(Damaged("its head is cut"))?;
         let files = MAGIC.len() + length.len() + head.len();
-        let head: Head =
+        let head: PackHeader =
             serde_json::from_slice(head).map_err(|_| Damaged("its head is no JSON of a head"))?;
         let room = (content.len() - files) as u64;
         let fits = |file: &FileEntry| {
@@ -101,7 +101,7 @@ impl SegmentText {
         if head.text_version != TEXT_VERSION {
             return Err(DamagedText::Stale);
         }
-        Ok(SegmentText {
+        Ok(SegmentTextIndex {
             bytes: Arc::new(bytes),
             head,
             files,

@@ -10,7 +10,7 @@ use tantivy::index::{IndexBuilder, IndexSettings};
 use tantivy::store::Compressor;
 use tantivy::{Index, SingleSegmentIndexWriter, TantivyDocument};
 
-use super::pack::{FileEntry, Head, MAGIC, PieceEntry};
+use super::pack::{FileEntry, MAGIC, PackHeader, PieceEntry};
 use super::tokenizer::tokenizers;
 use super::{TEXT_VERSION, schema, text_field};
 use crate::text::{text_fields, visit_texts, with_grain, with_grain_if_any};
@@ -169,7 +169,7 @@ fn each_text<'g>(grain: &Grain<'g>, visit: &mut impl FnMut(&'g str)) {
 /// The bytes, in parts, of the full-text index of a segment whose rows are those of `pieces`, one
 /// after another.
 pub fn pack(pieces: &[TextPiece]) -> Vec<Bytes> {
-    let mut head = Head {
+    let mut head = PackHeader {
         rows: 0,
         text_version: TEXT_VERSION,
         meta: Value::Null,

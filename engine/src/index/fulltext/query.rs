@@ -34,7 +34,7 @@ pub enum TextQueryError {
 
 /// One part of a search.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Part {
+pub(super) enum QueryPart {
     /// Words that follow each other, or one.
     Phrase(Vec<String>),
     /// A word with this beginning.
@@ -47,9 +47,9 @@ pub(super) enum Part {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct TextQuery {
     /// All of these, of each list one.
-    pub(super) wanted: Vec<Vec<Part>>,
+    pub(super) wanted: Vec<Vec<QueryPart>>,
     /// None of these.
-    pub(super) unwanted: Vec<Part>,
+    pub(super) unwanted: Vec<QueryPart>,
 }
 
 /// Words that follow each other; mostly one.
@@ -101,7 +101,7 @@ impl TextQuery {
     pub fn all_of(words: impl IntoIterator<Item = String>) -> TextQuery {
         let wanted = words
             .into_iter()
-            .map(|word| vec![Part::Phrase(vec![word])])
+            .map(|word| vec![QueryPart::Phrase(vec![word])])
             .collect();
         TextQuery {
             wanted,
@@ -116,14 +116,14 @@ impl TextQuery {
 }
 
 /// A piece of a search as it is written.
-struct Item<'t> {
+struct QueryToken<'t> {
     body: &'t str,
     quoted: bool,
     negated: bool,
 }
 
 /// Cuts a search at spaces and quotation marks.
-fn items(text: &str) -> Vec<Item<'_>> {
+fn items(text: &str) -> Vec<QueryToken<'_>> {
     let mut items = Vec::new();
     let mut rest = text.trim_start();
     while !rest.is_empty() {
@@ -136,7 +136,7 @@ fn items(text: &str) -> Vec<Item<'_>> {
             Some(found) => found,
             None => rest.split_at(rest.find(char::is_whitespace).unwrap_or(rest.len())),
         };
-        items.push(Item {
+        items.push(QueryToken {
             body,
             quoted: quoted.is_some(),
             negated,
@@ -146,8 +146,8 @@ fn items(text: &str) -> Vec<Item<'_>> {
     items
 }
 
-impl Item<'_> {
-    fn part(&self) -> Option<Part> {
+impl QueryToken<'_> {
+    fn part(&self) -> Option<QueryPart> {
         let near = self
             .body
             .rsplit_once('~')
@@ -156,25 +156,26 @@ impl Item<'_> {
                 "2" => Some((body, 2)),
                 _ => None,
             });
-        let (body, part): (_, fn(String, u8) -> Part) = match (self.body.strip_suffix('*'), near) {
-            _ if self.quoted => (self.body, exact),
-            (Some(body), _) => (body, |word, _| Part::Prefix(word)),
-            (None, Some((body, _))) => (body, Part::Fuzzy),
-            (None, None) => (self.body, exact),
-        };
+        let (body, part): (_, fn(String, u8) -> QueryPart) =
+            match (self.body.strip_suffix('*'), near) {
+                _ if self.quoted => (self.body, exact),
+                (Some(body), _) => (body, |word, _| QueryPart::Prefix(word)),
+                (None, Some((body, _))) => (body, QueryPart::Fuzzy),
+                (None, None) => (self.body, exact),
+            };
         let mut phrase: Phrase = words(body).collect();
         match phrase.len() {
             0 => None,
             1 => phrase
                 .pop()
                 .map(|word| part(word, near.map_or(0, |(_, changes)| changes))),
-            _ => Some(Part::Phrase(phrase)),
+            _ => Some(QueryPart::Phrase(phrase)),
         }
     }
 }
 
-fn exact(word: String, _changes: u8) -> Part {
-    Part::Phrase(vec![word])
+fn exact(word: String, _changes: u8) -> QueryPart {
+    QueryPart::Phrase(vec![word])
 }
 
 #[cfg(test)]
@@ -185,8 +186,8 @@ mod tests {
         TextQuery::parse(text).unwrap()
     }
 
-    fn phrase(words: &[&str]) -> Part {
-        Part::Phrase(words.iter().map(|word| (*word).to_owned()).collect())
+    fn phrase(words: &[&str]) -> QueryPart {
+        QueryPart::Phrase(words.iter().map(|word| (*word).to_owned()).collect())
     }
 
     #[test]
@@ -196,9 +197,9 @@ mod tests {
             vec![phrase(&["tea"])],
             vec![phrase(&["green", "tea"])],
             vec![phrase(&["dark", "mode"])],
-            vec![Part::Prefix("pre".into())],
-            vec![Part::Fuzzy("colour".into(), 1)],
-            vec![Part::Fuzzy("color".into(), 2)],
+            vec![QueryPart::Prefix("pre".into())],
+            vec![QueryPart::Fuzzy("colour".into(), 1)],
+            vec![QueryPart::Fuzzy("color".into(), 2)],
         ];
         assert_eq!(
             query,

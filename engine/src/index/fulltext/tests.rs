@@ -6,7 +6,7 @@ use gristmill_schemas::grain::{EncodeOptions, Field, encode_json};
 use gristmill_schemas::json::Json;
 use proptest::prelude::*;
 
-use super::query::Part;
+use super::query::QueryPart;
 use super::*;
 use crate::text::{Scorer, Statistics, Terms, with_grain};
 
@@ -34,7 +34,7 @@ fn piece(blobs: &[Vec<u8>]) -> TextPiece {
 }
 
 /// A lake of segments of `segment` texts, in pieces of `rows`.
-fn lake(texts: &[String], segment: usize, rows: usize) -> LakeText {
+fn lake(texts: &[String], segment: usize, rows: usize) -> LakeTextIndex {
     let blobs: Vec<_> = texts
         .iter()
         .enumerate()
@@ -44,20 +44,20 @@ fn lake(texts: &[String], segment: usize, rows: usize) -> LakeText {
         .chunks(segment)
         .map(|blobs| {
             let pieces: Vec<_> = blobs.chunks(rows).map(piece).collect();
-            let text = SegmentText::open(pack(&pieces).concat().into()).unwrap();
+            let text = SegmentTextIndex::open(pack(&pieces).concat().into()).unwrap();
             assert_eq!(text.rows(), blobs.len() as u64);
             Arc::new(text)
         })
         .collect();
-    LakeText::new(&segments).unwrap()
+    LakeTextIndex::new(&segments).unwrap()
 }
 
 /// The texts that fit `query`, found by reading all of them.
 fn scanned(texts: &[String], query: &TextQuery) -> Vec<usize> {
-    let stands = |text: &[String], part: &Part| match part {
-        Part::Phrase(phrase) => text.windows(phrase.len()).any(|window| window == phrase),
-        Part::Prefix(prefix) => text.iter().any(|word| word.starts_with(prefix)),
-        Part::Fuzzy(word, changes) => text
+    let stands = |text: &[String], part: &QueryPart| match part {
+        QueryPart::Phrase(phrase) => text.windows(phrase.len()).any(|window| window == phrase),
+        QueryPart::Prefix(prefix) => text.iter().any(|word| word.starts_with(prefix)),
+        QueryPart::Fuzzy(word, changes) => text
             .iter()
             .any(|other| distance(word, other) <= usize::from(*changes)),
     };
@@ -95,7 +95,7 @@ fn distance(left: &str, right: &str) -> usize {
     rows[left.len()][right.len()]
 }
 
-fn found(lake: &LakeText, query: &TextQuery, segments: usize, segment: usize) -> Vec<usize> {
+fn found(lake: &LakeTextIndex, query: &TextQuery, segments: usize, segment: usize) -> Vec<usize> {
     let rows = lake.rows(query, segments).unwrap();
     rows.iter()
         .enumerate()
@@ -182,7 +182,7 @@ proptest! {
 }
 
 /// What `lake` says of each query: the words' statistics, and every hit with its score.
-fn answers(lake: &LakeText) -> Vec<(Statistics, Vec<TextHit>)> {
+fn answers(lake: &LakeTextIndex) -> Vec<(Statistics, Vec<TextHit>)> {
     let statistics = lake
         .statistics(&["tea".to_owned(), "milk".to_owned()])
         .unwrap();
@@ -204,7 +204,7 @@ proptest! {
         // Long texts: tantivy keeps no exact length of these.
         let blobs: Vec<_> = texts.iter().enumerate().map(|(at, text)| blob(&text.repeat(repeats), at)).collect();
         let mut kept: Vec<u32> = (0..blobs.len() as u32).filter(|at| *at == 0 || !gone[*at as usize]).collect();
-        let mut text = Arc::new(SegmentText::open(pack(&[piece(&[blob("other", 0)]), piece(&blobs)]).concat().into()).unwrap());
+        let mut text = Arc::new(SegmentTextIndex::open(pack(&[piece(&[blob("other", 0)]), piece(&blobs)]).concat().into()).unwrap());
         let mut before: Vec<u32> = (0..blobs.len() as u32).collect();
         // Rows are taken out of a piece that rows were taken out of, too.
         for left in [kept.clone(), { kept.swap_remove(again.index(kept.len())); kept.sort_unstable(); kept }] {
@@ -216,9 +216,9 @@ proptest! {
             let Some(carried) = carried else { break };
             let left_blobs: Vec<_> = left.iter().map(|at| blobs[*at as usize].clone()).collect();
             let [carried, made] = [carried, piece(&left_blobs)].map(|own| {
-                Arc::new(SegmentText::open(pack(&[piece(&[blob("other", 0)]), own]).concat().into()).unwrap())
+                Arc::new(SegmentTextIndex::open(pack(&[piece(&[blob("other", 0)]), own]).concat().into()).unwrap())
             });
-            let [own, made] = [&carried, &made].map(|text| answers(&LakeText::new(std::slice::from_ref(text)).unwrap()));
+            let [own, made] = [&carried, &made].map(|text| answers(&LakeTextIndex::new(std::slice::from_ref(text)).unwrap()));
             prop_assert_eq!(own, made);
             (text, before) = (carried, left);
         }
@@ -230,16 +230,16 @@ fn a_word_of_rows_that_are_gone_is_nowhere_in_the_piece() {
     let blobs: Vec<_> = (0..300)
         .map(|at| blob(if at == 7 { "marguerite" } else { "tea" }, at))
         .collect();
-    let text = Arc::new(SegmentText::open(pack(&[piece(&blobs)]).concat().into()).unwrap());
+    let text = Arc::new(SegmentTextIndex::open(pack(&[piece(&blobs)]).concat().into()).unwrap());
     let words = |gone: &[u32]| {
         let piece = text
             .piece_without(0, 300, gone, gone.len() as u64)
             .unwrap()
             .unwrap();
-        let text = Arc::new(SegmentText::open(pack(&[piece]).concat().into()).unwrap());
+        let text = Arc::new(SegmentTextIndex::open(pack(&[piece]).concat().into()).unwrap());
         assert_eq!(text.rows(), 300 - gone.len() as u64);
         // What a beginning stands for is looked up in the dictionary.
-        LakeText::new(&[text])
+        LakeTextIndex::new(&[text])
             .unwrap()
             .search(&TextQuery::parse("marg* OR te*").unwrap(), 1)
             .unwrap()
@@ -284,7 +284,7 @@ fn the_best_come_first_and_no_more_than_asked_for() {
 
 #[test]
 fn a_lake_without_segments_has_no_text() {
-    let lake = LakeText::new(&[]).unwrap();
+    let lake = LakeTextIndex::new(&[]).unwrap();
     assert!(lake.is_empty());
     assert!(
         lake.search(&TextQuery::parse("tea").unwrap(), 5)
@@ -297,8 +297,8 @@ fn a_lake_without_segments_has_no_text() {
 #[test]
 fn grains_that_cannot_be_read_have_no_words_and_keep_their_row() {
     let blobs = [b"nothing".to_vec(), blob("tea", 1)];
-    let text = SegmentText::open(pack(&[piece(&blobs)]).concat().into()).unwrap();
-    let lake = LakeText::new(&[Arc::new(text)]).unwrap();
+    let text = SegmentTextIndex::open(pack(&[piece(&blobs)]).concat().into()).unwrap();
+    let lake = LakeTextIndex::new(&[Arc::new(text)]).unwrap();
     assert_eq!(
         lake.rows(&TextQuery::parse("tea").unwrap(), 1).unwrap(),
         [[1]]
@@ -311,10 +311,10 @@ fn a_damaged_index_is_refused() {
     for at in (0..bytes.len()).step_by(11) {
         let mut damaged = bytes.clone();
         damaged[at] ^= 1;
-        assert!(SegmentText::open(damaged.into()).is_err(), "byte {at}");
+        assert!(SegmentTextIndex::open(damaged.into()).is_err(), "byte {at}");
     }
-    assert!(SegmentText::open(bytes[..bytes.len() - 1].to_vec().into()).is_err());
-    assert!(SegmentText::open(Vec::new().into()).is_err());
+    assert!(SegmentTextIndex::open(bytes[..bytes.len() - 1].to_vec().into()).is_err());
+    assert!(SegmentTextIndex::open(Vec::new().into()).is_err());
 }
 
 #[test]
@@ -328,7 +328,7 @@ fn an_index_whose_metadata_is_no_object_is_refused_though_its_checksum_is_right(
         .concat()
         .concat();
     let bytes = [&content[..], blake3::hash(&content).as_bytes()].concat();
-    let refused = SegmentText::open(bytes.into()).unwrap_err();
+    let refused = SegmentTextIndex::open(bytes.into()).unwrap_err();
     assert!(refused.to_string().contains("metadata"), "{refused}");
 }
 
@@ -359,7 +359,7 @@ fn matched_fields_are_those_that_have_the_words() {
                 parts
                     .into_iter()
                     .filter_map(|part| {
-                        if let Part::Phrase(words) = part {
+                        if let QueryPart::Phrase(words) = part {
                             Some(words)
                         } else {
                             None

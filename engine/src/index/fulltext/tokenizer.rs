@@ -12,7 +12,7 @@ pub(super) struct WordTokenizer {
 }
 
 /// The tokens of one text.
-pub(super) struct Words<'t, I> {
+pub(super) struct WordTokens<'t, I> {
     words: I,
     token: &'t mut Token,
 }
@@ -22,14 +22,14 @@ impl Tokenizer for WordTokenizer {
 
     fn token_stream<'a>(&'a mut self, text: &'a str) -> Self::TokenStream<'a> {
         self.token.position = usize::MAX;
-        Box::new(Words {
+        Box::new(WordTokens {
             words: split(text),
             token: &mut self.token,
         })
     }
 }
 
-impl<'t, I: Iterator<Item = (usize, &'t str)>> TokenStream for Words<'t, I> {
+impl<'t, I: Iterator<Item = (usize, &'t str)>> TokenStream for WordTokens<'t, I> {
     fn advance(&mut self) -> bool {
         let Some((start, word)) = self.words.next() else {
             return false;

@@ -1,7 +1,7 @@
 //! One order of statements as packed blocks: written once, read at any place without unpacking what
 //! stands around it.
 
-use super::{Entry, Order};
+use super::{TermIds, TripleOrder};
 
 /// Statements of a block.
 pub(super) const BLOCK: usize = 128;
@@ -15,14 +15,14 @@ const SLACK: usize = 8;
 
 /// Heads and packed blocks of one order.
 #[derive(Debug, Default)]
-pub(super) struct Packed {
+pub(super) struct PackedOrder {
     pub(super) heads: Vec<u8>,
     pub(super) blocks: Vec<u8>,
 }
 
 /// Packs `entries`, which are sorted in `order`. One pass.
-pub(super) fn pack(entries: &[Entry], order: Order) -> Packed {
-    let mut packed = Packed::default();
+pub(super) fn pack(entries: &[TermIds], order: TripleOrder) -> PackedOrder {
+    let mut packed = PackedOrder::default();
     for block in entries.chunks(BLOCK) {
         pack_block(block, order, &mut packed);
     }
@@ -30,7 +30,7 @@ pub(super) fn pack(entries: &[Entry], order: Order) -> Packed {
     packed
 }
 
-fn pack_block(block: &[Entry], order: Order, packed: &mut Packed) {
+fn pack_block(block: &[TermIds], order: TripleOrder, packed: &mut PackedOrder) {
     let [first, second, third] = order.roles().map(|role| role as usize);
     let places = [first, second, third, ROW];
     let least = places.map(|place| {
@@ -95,7 +95,7 @@ fn pack_values(values: impl Iterator<Item = u32>, width: u8, out: &mut Vec<u8>) 
 
 /// One order of a file that was opened.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Blocks<'b> {
+pub(super) struct OrderBlocks<'b> {
     /// How many statements.
     pub(super) count: usize,
     pub(super) heads: &'b [u8],
@@ -103,7 +103,7 @@ pub(super) struct Blocks<'b> {
 }
 
 /// A block's head, read.
-struct Head {
+struct BlockHeader {
     first: [u32; 3],
     least: [u32; 4],
     widths: [u8; 4],
@@ -111,9 +111,9 @@ struct Head {
     starts: [usize; 4],
 }
 
-impl Blocks<'_> {
+impl OrderBlocks<'_> {
     /// The statement at `place`: its parts in the order's own order, and its row.
-    pub(super) fn get(&self, place: usize) -> Option<Entry> {
+    pub(super) fn get(&self, place: usize) -> Option<TermIds> {
         let head = self.head(place / BLOCK)?;
         Some(std::array::from_fn(|part| {
             self.value(&head, part, place % BLOCK)
@@ -177,7 +177,7 @@ impl Blocks<'_> {
         Some(std::array::from_fn(|part| read_u32(head, 4 * part)))
     }
 
-    fn head(&self, block: usize) -> Option<Head> {
+    fn head(&self, block: usize) -> Option<BlockHeader> {
         let head = self.heads.get(block * HEAD..(block + 1) * HEAD)?;
         let first: [u32; 3] = std::array::from_fn(|part| read_u32(head, 4 * part));
         let least = [
@@ -194,7 +194,7 @@ impl Blocks<'_> {
             start = start.saturating_add((usize::from(width) * length).div_ceil(8));
             own
         });
-        Some(Head {
+        Some(BlockHeader {
             first,
             least,
             widths,
@@ -203,7 +203,7 @@ impl Blocks<'_> {
     }
 
     /// The value of `part` at `place` of the block with `head`.
-    fn value(&self, head: &Head, part: usize, place: usize) -> u32 {
+    fn value(&self, head: &BlockHeader, part: usize, place: usize) -> u32 {
         let width = u32::from(head.widths[part]);
         if width == 0 {
             return if part == 0 {

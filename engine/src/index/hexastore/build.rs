@@ -10,8 +10,8 @@ use gristmill_schemas::grain::Field;
 use hashbrown::{DefaultHashBuilder, HashTable};
 use rayon::prelude::*;
 
-use super::blocks::{Packed, pack};
-use super::{Entry, HEADER, MAGIC, Order, Role};
+use super::blocks::{PackedOrder, pack};
+use super::{HEADER, MAGIC, TermIds, TripleOrder, TripleRole};
 
 /// The columns that statements come from, for some rows of a segment.
 #[derive(Debug, Clone)]
@@ -72,16 +72,16 @@ pub fn build(columns: &[StatementColumns]) -> Vec<u8> {
     }
     // Seeded at random: nobody can choose terms that collide.
     let hasher = DefaultHashBuilder::default();
-    let locals: Vec<Local<'_>> = numbered
+    let locals: Vec<LocalTerms<'_>> = numbered
         .into_par_iter()
-        .map(|(first, part)| Local::of(part, first, &hasher))
+        .map(|(first, part)| LocalTerms::of(part, first, &hasher))
         .collect();
-    let Merged { terms, numbers } = merge(&locals);
+    let GlobalTerms { terms, numbers } = merge(&locals);
     let statements: Vec<Statements> = locals
         .into_par_iter()
         .map(|local| local.renumbered(&numbers))
         .collect();
-    let all = |kind: fn(&Statements) -> &[Entry]| {
+    let all = |kind: fn(&Statements) -> &[TermIds]| {
         statements.iter().map(kind).collect::<Vec<_>>().concat()
     };
     let (triples, partial) = (all(|part| &part.triples), all(|part| &part.partial));
@@ -92,27 +92,27 @@ pub fn build(columns: &[StatementColumns]) -> Vec<u8> {
 }
 
 /// The statements of some rows, with terms numbered among themselves.
-struct Local<'c> {
-    terms: Numbers<'c>,
+struct LocalTerms<'c> {
+    terms: TermInterner<'c>,
     /// For each term its number in its shard, once it has one.
     in_shard: Vec<AtomicU32>,
-    entries: Vec<Entry>,
+    entries: Vec<TermIds>,
 }
 
 /// The statements of some rows, with final numbers.
 #[derive(Default)]
 struct Statements {
-    triples: Vec<Entry>,
-    partial: Vec<Entry>,
+    triples: Vec<TermIds>,
+    partial: Vec<TermIds>,
 }
 
-impl<'c> Local<'c> {
+impl<'c> LocalTerms<'c> {
     fn of(
         columns: &'c StatementColumns,
         first_row: usize,
         hasher: &DefaultHashBuilder,
-    ) -> Local<'c> {
-        let mut terms = Numbers::default();
+    ) -> LocalTerms<'c> {
+        let mut terms = TermInterner::default();
         let mut entries = Vec::new();
         for row in 0..columns.rows() {
             let parts = columns
@@ -128,7 +128,7 @@ impl<'c> Local<'c> {
         }
         terms.table = HashTable::new();
         let in_shard = terms.terms.iter().map(|_| AtomicU32::default()).collect();
-        Local {
+        LocalTerms {
             terms,
             in_shard,
             entries,
@@ -136,7 +136,7 @@ impl<'c> Local<'c> {
     }
 
     /// The statements, with the final numbers of each shard's terms.
-    fn renumbered(self, numbers: &ShardNumbers) -> Statements {
+    fn renumbered(self, numbers: &GlobalIds) -> Statements {
         let final_number = |(hash, place): (&u64, AtomicU32)| {
             let shard = numbers.shards.get(shard_of(*hash));
             shard
@@ -168,17 +168,17 @@ impl<'c> Local<'c> {
     }
 }
 
-/// Numbers for terms in the order in which they come.
+/// TermInterner for terms in the order in which they come.
 #[derive(Default)]
-struct Numbers<'c> {
+struct TermInterner<'c> {
     terms: Vec<&'c str>,
     hashes: Vec<u64>,
     table: HashTable<u32>,
 }
 
-impl<'c> Numbers<'c> {
+impl<'c> TermInterner<'c> {
     fn of(&mut self, term: &'c str, hash: u64) -> u32 {
-        let Numbers {
+        let TermInterner {
             terms,
             hashes,
             table,
@@ -211,13 +211,13 @@ fn shard_of(hash: u64) -> usize {
 }
 
 /// All terms once, ascending, and which number each has.
-struct Merged<'c> {
+struct GlobalTerms<'c> {
     terms: Vec<&'c str>,
-    numbers: ShardNumbers,
+    numbers: GlobalIds,
 }
 
 /// The final numbers of terms.
-struct ShardNumbers {
+struct GlobalIds {
     /// By shard, then by the number in the shard.
     shards: Vec<Vec<u32>>,
     /// What stands for no term: the number behind the last.
@@ -225,7 +225,7 @@ struct ShardNumbers {
 }
 
 /// Strings are compared only to sort the distinct ones: most terms stand in many parts.
-fn merge<'c>(locals: &[Local<'c>]) -> Merged<'c> {
+fn merge<'c>(locals: &[LocalTerms<'c>]) -> GlobalTerms<'c> {
     let shards: Vec<Vec<&str>> = (0..SHARDS)
         .into_par_iter()
         .map(|shard| distinct(locals, shard))
@@ -250,9 +250,9 @@ fn merge<'c>(locals: &[Local<'c>]) -> Merged<'c> {
     }
     let terms: Vec<&str> = places.into_iter().map(|(term, ..)| term).collect();
     let unstated = terms.len() as u32;
-    Merged {
+    GlobalTerms {
         terms,
-        numbers: ShardNumbers {
+        numbers: GlobalIds {
             shards: numbers,
             unstated,
         },
@@ -260,8 +260,8 @@ fn merge<'c>(locals: &[Local<'c>]) -> Merged<'c> {
 }
 
 /// The distinct terms of one shard; tells each part which numbers its own have.
-fn distinct<'c>(locals: &[Local<'c>], shard: usize) -> Vec<&'c str> {
-    let mut numbers = Numbers::default();
+fn distinct<'c>(locals: &[LocalTerms<'c>], shard: usize) -> Vec<&'c str> {
+    let mut numbers = TermInterner::default();
     for local in locals {
         for (at, hash) in local
             .terms
@@ -280,33 +280,42 @@ fn distinct<'c>(locals: &[Local<'c>], shard: usize) -> Vec<&'c str> {
 
 /// All six orders of `entries`, which are in the order of their rows. Sorting by one part keeps the
 /// order of the others, so each order is one counting sort away from another.
-fn orders(mut entries: Vec<Entry>) -> [Packed; 6] {
-    use Role::{Object, Relation, Subject};
+fn orders(mut entries: Vec<TermIds>) -> [PackedOrder; 6] {
+    use TripleRole::{Object, Relation, Subject};
     let mut spare = Vec::new();
     [Object, Relation, Subject]
         .into_iter()
         .for_each(|role| sort(&mut entries, role, &mut spare));
     let mut others = entries.clone();
-    let ((rso, ors, sor), (sro, osr, ros)) = rayon::join(
+    let ((pso, ops, sop), (spo, osp, pos)) = rayon::join(
         || {
             let mut next = |role, order| packed_by(&mut others, role, order, &mut spare);
             (
-                next(Relation, Order::Rso),
-                next(Object, Order::Ors),
-                next(Subject, Order::Sor),
+                next(Relation, TripleOrder::Pso),
+                next(Object, TripleOrder::Ops),
+                next(Subject, TripleOrder::Sop),
             )
         },
         || {
-            let sro = pack(&entries, Order::Sro);
+            let spo = pack(&entries, TripleOrder::Spo);
             let mut spare = Vec::new();
             let mut next = |role, order| packed_by(&mut entries, role, order, &mut spare);
-            (sro, next(Object, Order::Osr), next(Relation, Order::Ros))
+            (
+                spo,
+                next(Object, TripleOrder::Osp),
+                next(Relation, TripleOrder::Pos),
+            )
         },
     );
-    [sro, sor, rso, ros, osr, ors]
+    [spo, sop, pso, pos, osp, ops]
 }
 
-fn packed_by(entries: &mut Vec<Entry>, role: Role, order: Order, spare: &mut Vec<Entry>) -> Packed {
+fn packed_by(
+    entries: &mut Vec<TermIds>,
+    role: TripleRole,
+    order: TripleOrder,
+    spare: &mut Vec<TermIds>,
+) -> PackedOrder {
     sort(entries, role, spare);
     pack(entries, order)
 }
@@ -317,7 +326,7 @@ const DIGIT: u32 = 11;
 /// Sorts `entries` by the part of `role`; equal ones keep their order. `spare` is memory to sort
 /// in. Only the bits in which parts differ are looked at: relations, which are few neighbours among
 /// the terms, take one pass.
-fn sort(entries: &mut Vec<Entry>, role: Role, spare: &mut Vec<Entry>) {
+fn sort(entries: &mut Vec<TermIds>, role: TripleRole, spare: &mut Vec<TermIds>) {
     let part = role as usize;
     let least = entries
         .iter()
@@ -331,9 +340,10 @@ fn sort(entries: &mut Vec<Entry>, role: Role, spare: &mut Vec<Entry>) {
         .unwrap_or_default();
     let bits = u32::BITS - (most - least).leading_zeros();
     let width = bits.div_ceil(bits.div_ceil(DIGIT).max(1)).max(1);
-    spare.resize(entries.len(), Entry::default());
+    spare.resize(entries.len(), TermIds::default());
     for shift in (0..bits).step_by(width as usize) {
-        let digit = |entry: &Entry| ((entry[part] - least) >> shift) as usize & ((1 << width) - 1);
+        let digit =
+            |entry: &TermIds| ((entry[part] - least) >> shift) as usize & ((1 << width) - 1);
         let mut ends = [0_usize; 1 << DIGIT];
         entries.iter().for_each(|entry| ends[digit(entry)] += 1);
         let mut start = 0;
@@ -349,7 +359,12 @@ fn sort(entries: &mut Vec<Entry>, role: Role, spare: &mut Vec<Entry>) {
     }
 }
 
-fn write(rows: usize, terms: &[&str], counts: [usize; 2], stores: &[[Packed; 6]; 2]) -> Vec<u8> {
+fn write(
+    rows: usize,
+    terms: &[&str],
+    counts: [usize; 2],
+    stores: &[[PackedOrder; 6]; 2],
+) -> Vec<u8> {
     let bytes: usize = terms.iter().map(|term| term.len()).sum();
     let packed = stores.iter().flatten();
     let size: usize = packed

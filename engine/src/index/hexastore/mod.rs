@@ -51,7 +51,7 @@ const CHECKSUM: usize = 32;
 
 /// A place in a statement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Role {
+pub enum TripleRole {
     /// Whom it is about.
     Subject = 0,
     /// What is said.
@@ -62,7 +62,7 @@ pub enum Role {
 
 /// What is known of the statements that are looked for; `None` stands for anything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Pattern<'p> {
+pub struct TriplePattern<'p> {
     /// The subject.
     pub subject: Option<&'p str>,
     /// The relation.
@@ -71,16 +71,16 @@ pub struct Pattern<'p> {
     pub object: Option<&'p str>,
 }
 
-impl<'p> Pattern<'p> {
+impl<'p> TriplePattern<'p> {
     /// The known parts, by role.
     pub fn parts(&self) -> [Option<&'p str>; 3] {
         [self.subject, self.relation, self.object]
     }
 }
 
-impl<'p> From<[Option<&'p str>; 3]> for Pattern<'p> {
+impl<'p> From<[Option<&'p str>; 3]> for TriplePattern<'p> {
     fn from([subject, relation, object]: [Option<&'p str>; 3]) -> Self {
-        Pattern {
+        TriplePattern {
             subject,
             relation,
             object,
@@ -90,60 +90,60 @@ impl<'p> From<[Option<&'p str>; 3]> for Pattern<'p> {
 
 /// An order of statements: which role decides first, second and third.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Order {
+pub enum TripleOrder {
     /// Subject, relation, object.
-    Sro = 0,
+    Spo = 0,
     /// Subject, object, relation.
-    Sor = 1,
+    Sop = 1,
     /// Relation, subject, object.
-    Rso = 2,
+    Pso = 2,
     /// Relation, object, subject.
-    Ros = 3,
+    Pos = 3,
     /// Object, subject, relation.
-    Osr = 4,
+    Osp = 4,
     /// Object, relation, subject.
-    Ors = 5,
+    Ops = 5,
 }
 
-impl Order {
+impl TripleOrder {
     /// All six, as they stand in the file.
-    pub const ALL: [Order; 6] = [
-        Order::Sro,
-        Order::Sor,
-        Order::Rso,
-        Order::Ros,
-        Order::Osr,
-        Order::Ors,
+    pub const ALL: [TripleOrder; 6] = [
+        TripleOrder::Spo,
+        TripleOrder::Sop,
+        TripleOrder::Pso,
+        TripleOrder::Pos,
+        TripleOrder::Osp,
+        TripleOrder::Ops,
     ];
 
     /// The roles, the most significant first.
-    pub const fn roles(self) -> [Role; 3] {
-        use Role::{Object, Relation, Subject};
+    pub const fn roles(self) -> [TripleRole; 3] {
+        use TripleRole::{Object, Relation, Subject};
         match self {
-            Order::Sro => [Subject, Relation, Object],
-            Order::Sor => [Subject, Object, Relation],
-            Order::Rso => [Relation, Subject, Object],
-            Order::Ros => [Relation, Object, Subject],
-            Order::Osr => [Object, Subject, Relation],
-            Order::Ors => [Object, Relation, Subject],
+            TripleOrder::Spo => [Subject, Relation, Object],
+            TripleOrder::Sop => [Subject, Object, Relation],
+            TripleOrder::Pso => [Relation, Subject, Object],
+            TripleOrder::Pos => [Relation, Object, Subject],
+            TripleOrder::Osp => [Object, Subject, Relation],
+            TripleOrder::Ops => [Object, Relation, Subject],
         }
     }
 
     /// An order in which the statements that `pattern` matches are neighbours.
-    pub const fn of(pattern: &Pattern<'_>) -> Order {
+    pub const fn of(pattern: &TriplePattern<'_>) -> TripleOrder {
         match (
             pattern.subject.is_some(),
             pattern.relation.is_some(),
             pattern.object.is_some(),
         ) {
-            (true, false, true) => Order::Sor,
-            (true, _, _) | (false, false, false) => Order::Sro,
-            (false, true, false) => Order::Rso,
-            (false, true, true) => Order::Ros,
-            (false, false, true) => Order::Osr,
+            (true, false, true) => TripleOrder::Sop,
+            (true, _, _) | (false, false, false) => TripleOrder::Spo,
+            (false, true, false) => TripleOrder::Pso,
+            (false, true, true) => TripleOrder::Pos,
+            (false, false, true) => TripleOrder::Osp,
         }
     }
 }
 
 /// A statement as numbers of terms by role, and its row.
-type Entry = [u32; 4];
+type TermIds = [u32; 4];

@@ -4,8 +4,8 @@ use std::ops::Range;
 
 use gristmill_connectors::source::SourceBytes;
 
-use super::blocks::{BLOCK, Blocks, HEAD, partition_point};
-use super::{CHECKSUM, HEADER, MAGIC, Order, Pattern};
+use super::blocks::{BLOCK, HEAD, OrderBlocks, partition_point};
+use super::{CHECKSUM, HEADER, MAGIC, TripleOrder, TriplePattern};
 
 /// Why a hexastore can't be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -20,13 +20,13 @@ pub struct Hexastore {
     terms: usize,
     /// Where the terms begin.
     text: Range<usize>,
-    triples: Store,
-    partial: Store,
+    triples: StatementSet,
+    partial: StatementSet,
 }
 
 /// Statements of one kind.
 #[derive(Debug)]
-struct Store {
+struct StatementSet {
     count: usize,
     /// Heads and packed blocks by order.
     orders: [(Range<usize>, Range<usize>); 6],
@@ -49,7 +49,7 @@ pub struct Statement<'h> {
 #[derive(Debug, Clone)]
 pub struct Matches<'h> {
     store: &'h Hexastore,
-    order: Order,
+    order: TripleOrder,
     places: Range<usize>,
 }
 
@@ -69,11 +69,11 @@ impl Hexastore {
         if blake3::hash(content).as_bytes() != checksum {
             return Err(DamagedHexastore("checksum differs"));
         }
-        let layout = Layout::of(content).ok_or(DamagedHexastore("impossible counts"))?;
+        let layout = HexastoreLayout::of(content).ok_or(DamagedHexastore("impossible counts"))?;
         if layout.end != content.len() {
             return Err(DamagedHexastore("cut or grown"));
         }
-        let Layout {
+        let HexastoreLayout {
             rows,
             terms,
             text,
@@ -113,8 +113,8 @@ impl Hexastore {
 
     /// The triples that `pattern` matches. O(log n), whatever the number of matches, which is known
     /// then.
-    pub fn find(&self, pattern: &Pattern<'_>) -> Matches<'_> {
-        let order = Order::of(pattern);
+    pub fn find(&self, pattern: &TriplePattern<'_>) -> Matches<'_> {
+        let order = TripleOrder::of(pattern);
         Matches {
             store: self,
             order,
@@ -124,8 +124,8 @@ impl Hexastore {
 
     /// The rows in which the columns have the values that `pattern` names, ascending: those of
     /// triples and those that state less. O(log n + m log m) for m rows.
-    pub fn rows_with(&self, pattern: &Pattern<'_>) -> Vec<u32> {
-        let order = Order::of(pattern);
+    pub fn rows_with(&self, pattern: &TriplePattern<'_>) -> Vec<u32> {
+        let order = TripleOrder::of(pattern);
         let mut rows = Vec::new();
         for store in [&self.triples, &self.partial] {
             let places = self.places(store, order, pattern);
@@ -140,9 +140,9 @@ impl Hexastore {
     /// part that isn't stated is `None`. A row is there once.
     pub fn statements_with(
         &self,
-        pattern: &Pattern<'_>,
+        pattern: &TriplePattern<'_>,
     ) -> impl Iterator<Item = (u32, [Option<&str>; 3])> {
-        let order = Order::of(pattern);
+        let order = TripleOrder::of(pattern);
         [&self.triples, &self.partial]
             .into_iter()
             .flat_map(move |store| {
@@ -160,15 +160,20 @@ impl Hexastore {
     }
 
     /// How many rows [`Hexastore::rows_with`] has. O(log n).
-    pub fn count_with(&self, pattern: &Pattern<'_>) -> usize {
-        let order = Order::of(pattern);
+    pub fn count_with(&self, pattern: &TriplePattern<'_>) -> usize {
+        let order = TripleOrder::of(pattern);
         [&self.triples, &self.partial]
             .into_iter()
             .map(|store| self.places(store, order, pattern).len())
             .sum()
     }
 
-    fn places(&self, store: &Store, order: Order, pattern: &Pattern<'_>) -> Range<usize> {
+    fn places(
+        &self,
+        store: &StatementSet,
+        order: TripleOrder,
+        pattern: &TriplePattern<'_>,
+    ) -> Range<usize> {
         let parts = pattern.parts();
         let mut prefix = [0; 3];
         let mut known = 0;
@@ -191,10 +196,10 @@ impl Hexastore {
         }
     }
 
-    fn blocks(&self, store: &Store, order: Order) -> Blocks<'_> {
+    fn blocks(&self, store: &StatementSet, order: TripleOrder) -> OrderBlocks<'_> {
         let (heads, blocks) = &store.orders[order as usize];
         let part = |range: &Range<usize>| self.bytes.get(range.clone()).unwrap_or_default();
-        Blocks {
+        OrderBlocks {
             count: store.count,
             heads: part(heads),
             blocks: part(blocks),
@@ -271,18 +276,18 @@ impl<'h> Matches<'h> {
 }
 
 /// Where everything is, as the head says.
-struct Layout {
+struct HexastoreLayout {
     rows: u64,
     terms: usize,
     text: Range<usize>,
-    triples: Store,
-    partial: Store,
+    triples: StatementSet,
+    partial: StatementSet,
     end: usize,
 }
 
-impl Layout {
+impl HexastoreLayout {
     /// `None` if the head states what can't be.
-    fn of(content: &[u8]) -> Option<Layout> {
+    fn of(content: &[u8]) -> Option<HexastoreLayout> {
         let number = |at: usize| Some(u64::from_le_bytes(*content.get(8 * at..)?.first_chunk()?));
         let size = |at: usize| usize::try_from(number(at)?).ok();
         let (terms, bytes) = (size(2)?, size(3)?);
@@ -297,11 +302,11 @@ impl Layout {
                 end = blocks.end;
                 *order = (heads, blocks);
             }
-            Some(Store { count, orders })
+            Some(StatementSet { count, orders })
         };
         let triples = store(size(4)?, 6)?;
         let partial = store(size(5)?, 12)?;
-        Some(Layout {
+        Some(HexastoreLayout {
             rows: number(1)?,
             terms,
             text,

@@ -25,7 +25,7 @@ fn built(rows: &[Row], part: usize) -> Hexastore {
     Hexastore::open(build(&parts).into()).unwrap()
 }
 
-fn matches(row: &Row, pattern: &Pattern<'_>) -> bool {
+fn matches(row: &Row, pattern: &TriplePattern<'_>) -> bool {
     pattern
         .parts()
         .iter()
@@ -44,15 +44,15 @@ fn rows(size: usize) -> impl Strategy<Value = Vec<Row>> {
 }
 
 /// Every pattern that `row` fits, and one that it doesn't.
-fn patterns(row: &Row) -> impl Iterator<Item = Pattern<'_>> {
+fn patterns(row: &Row) -> impl Iterator<Item = TriplePattern<'_>> {
     let known = (0..8).map(|mask: u32| {
-        Pattern::from(std::array::from_fn(|at| {
+        TriplePattern::from(std::array::from_fn(|at| {
             (mask >> at & 1 == 1).then(|| row[at].as_deref().unwrap_or("zz"))
         }))
     });
-    known.chain([Pattern {
+    known.chain([TriplePattern {
         relation: Some("nobody says this"),
-        ..Pattern::default()
+        ..TriplePattern::default()
     }])
 }
 
@@ -109,7 +109,7 @@ fn matches_stand_in_the_order_of_what_is_known() {
     let rows = many(5_000);
     let store = built(&rows, 1_000);
     for pattern in patterns(&rows[1234]) {
-        let order = Order::of(&pattern);
+        let order = TripleOrder::of(&pattern);
         let keys: Vec<_> = store
             .find(&pattern)
             .iter()
@@ -121,7 +121,7 @@ fn matches_stand_in_the_order_of_what_is_known() {
             .collect();
         assert!(keys.is_sorted(), "{order:?}");
     }
-    assert_eq!(store.find(&Pattern::default()).len(), 5_000);
+    assert_eq!(store.find(&TriplePattern::default()).len(), 5_000);
 }
 
 #[test]
@@ -136,7 +136,7 @@ fn the_parts_in_which_rows_come_make_no_difference() {
 fn packing_takes_less_than_half_of_plain_numbers() {
     let rows = many(100_000);
     let store = built(&rows, 65_536);
-    let orders: usize = store.find(&Pattern::default()).len() * 6 * 16;
+    let orders: usize = store.find(&TriplePattern::default()).len() * 6 * 16;
     let terms: usize = rows.iter().flatten().flatten().map(String::len).sum();
     let size = build(&[columns(&rows)]).len();
     assert!(size < orders / 2 + terms, "{size} bytes");
@@ -150,11 +150,11 @@ fn an_empty_segment_has_an_empty_hexastore() {
         vec![columns(&[[None, None, None]])],
     ] {
         let store = Hexastore::open(build(&parts).into()).unwrap();
-        assert!(store.is_empty() && store.find(&Pattern::default()).is_empty());
+        assert!(store.is_empty() && store.find(&TriplePattern::default()).is_empty());
         assert_eq!(
-            store.rows_with(&Pattern {
+            store.rows_with(&TriplePattern {
                 subject: Some("a"),
-                ..Pattern::default()
+                ..TriplePattern::default()
             }),
             Vec::<u32>::new()
         );

@@ -1,8 +1,8 @@
 //! Vectors to the file: the graph, grown on all cores, laid out flat.
 
-use super::graph::{Growing, Vectors};
-use super::metric::{Half, Metric};
-use super::{ALIGNMENT, DIMENSION_LIMIT, Head, MAGIC};
+use super::hnsw_build::{HnswBuilder, Vectors};
+use super::metric::{F16, Metric};
+use super::{ALIGNMENT, DIMENSION_LIMIT, MAGIC, VectorHeader};
 
 /// Collects the vectors of one segment for one model.
 #[derive(Debug)]
@@ -11,7 +11,7 @@ pub struct VectorBuilder {
     dimensions: usize,
     metric: Metric,
     /// One after another.
-    vectors: Vec<Half>,
+    vectors: Vec<F16>,
     rows: Vec<u32>,
 }
 
@@ -65,8 +65,8 @@ impl VectorBuilder {
             dimensions: self.dimensions,
             metric: self.metric,
         };
-        let graph = Flat::of(Growing::over(vectors));
-        let mut head = Head {
+        let graph = FlatGraph::of(HnswBuilder::over(vectors));
+        let mut head = VectorHeader {
             rows: segment_rows,
             model: self.model,
             dimensions: self.dimensions,
@@ -99,7 +99,7 @@ impl VectorBuilder {
     }
 }
 
-fn write_head(head: &mut Head, out: &mut Vec<u8>) {
+fn write_head(head: &mut VectorHeader, out: &mut Vec<u8>) {
     // A structure of plain numbers and texts always has a JSON form.
     let mut json = serde_json::to_vec(head).unwrap_or_default();
     let start = MAGIC.len() + 4;
@@ -114,18 +114,18 @@ fn write_head(head: &mut Head, out: &mut Vec<u8>) {
 
 /// The graph, laid out flat.
 #[derive(Debug, Default)]
-struct Flat {
+struct FlatGraph {
     levels: Vec<u8>,
     ends: Vec<u32>,
     neighbours: Vec<u32>,
     entry: u32,
 }
 
-impl Flat {
-    fn of(graph: Growing<'_>) -> Flat {
-        let mut flat = Flat {
+impl FlatGraph {
+    fn of(graph: HnswBuilder<'_>) -> FlatGraph {
+        let mut flat = FlatGraph {
             entry: graph.entry(),
-            ..Flat::default()
+            ..FlatGraph::default()
         };
         for lists in graph.lists() {
             flat.levels.push(lists.len().saturating_sub(1) as u8);

@@ -66,7 +66,7 @@ pub async fn index_vectors(lake: &Lake, source: &VectorSource) -> Result<VectorR
         let bytes = lake.location().read(&path).await?;
         let (own, rows) = (source.clone(), segment.file.rows);
         let made = tokio::task::spawn_blocking(move || {
-            Collected::of(bytes, &own).map(|found| found.files(rows))
+            SegmentVectors::of(bytes, &own).map(|found| found.files(rows))
         });
         let (files, counts) = made
             .await
@@ -79,7 +79,7 @@ pub async fn index_vectors(lake: &Lake, source: &VectorSource) -> Result<VectorR
             files,
         )
         .await?;
-        lake.sidecars().forget(&segment.id);
+        lake.sidecars().evict(&segment.id);
         report.segments += 1;
         report.missing += counts.missing;
         report.unfit += counts.unfit;
@@ -95,14 +95,14 @@ type Fault = Box<dyn std::error::Error + Send + Sync>;
 
 /// The vectors of one segment by model.
 #[derive(Default)]
-struct Collected {
+struct SegmentVectors {
     builders: BTreeMap<String, VectorBuilder>,
     missing: u64,
     unfit: u64,
 }
 
 /// What was counted in one segment.
-struct Counts {
+struct VectorCounts {
     vectors: BTreeMap<String, u64>,
     missing: u64,
     unfit: u64,
@@ -111,17 +111,17 @@ struct Counts {
 /// Rows that are read, and embedded, at a time.
 const BATCH: usize = 8_192;
 
-impl Collected {
+impl SegmentVectors {
     fn of(
         bytes: gristmill_connectors::source::SourceBytes,
         source: &VectorSource,
-    ) -> Result<Collected, Fault> {
+    ) -> Result<SegmentVectors, Fault> {
         let reader = SegmentReader::open(bytes)?;
         let column = match source {
             VectorSource::Files(_) => Field::EmbeddingRefs.name(),
             VectorSource::Embedder(_) => IdentityColumn::Blob.name(),
         };
-        let mut collected = Collected::default();
+        let mut collected = SegmentVectors::default();
         let mut first_row = 0;
         if let VectorSource::Embedder(embedder) = source {
             // A segment without texts has an index without vectors, not none.
@@ -237,8 +237,8 @@ impl Collected {
         Ok(())
     }
 
-    fn files(self, segment_rows: u64) -> (Vec<SidecarFile>, Counts) {
-        let mut counts = Counts {
+    fn files(self, segment_rows: u64) -> (Vec<SidecarFile>, VectorCounts) {
+        let mut counts = VectorCounts {
             vectors: BTreeMap::new(),
             missing: self.missing,
             unfit: self.unfit,

@@ -26,7 +26,7 @@ impl Metric {
     }
 
     /// `vector` as it is stored; `None` if it has no direction or isn't finite in half precision.
-    pub fn stored(self, vector: &[f32]) -> Option<Vec<Half>> {
+    pub fn stored(self, vector: &[f32]) -> Option<Vec<F16>> {
         let scale = match self {
             Metric::Cosine => {
                 1.0 / vector
@@ -46,10 +46,10 @@ impl Metric {
     }
 
     /// The distance of two stored vectors; not negative.
-    pub fn distance(self, left: &[Half], right: &[Half]) -> f32 {
+    pub fn distance(self, left: &[F16], right: &[F16]) -> f32 {
         let distance = match self {
-            Metric::Cosine => Half::dot(left, right).map(|dot| 1.0 - dot),
-            Metric::L2 => Half::l2sq(left, right),
+            Metric::Cosine => F16::dot(left, right).map(|dot| 1.0 - dot),
+            Metric::L2 => F16::l2sq(left, right),
         };
         distance.map_or(f32::MAX, |distance| distance.max(0.0) as f32)
     }
@@ -64,4 +64,4 @@ impl Metric {
 }
 
 /// A number in half precision, as the kernels take it.
-pub type Half = simsimd::f16;
+pub type F16 = simsimd::f16;

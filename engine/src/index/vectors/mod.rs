@@ -31,19 +31,19 @@
 mod build;
 pub mod embed;
 pub mod files;
-mod graph;
+mod hnsw_build;
+mod hnsw_search;
 mod lake;
 mod metric;
 mod read;
 #[cfg(test)]
 mod tests;
-mod walk;
 
 pub use build::VectorBuilder;
 pub(crate) use lake::files_of;
 pub use lake::{LakeVectors, VectorHit, VectorReport, VectorSource, index_vectors};
 pub use metric::Metric;
-pub use read::{DamagedVectors, Near, VectorIndex};
+pub use read::{DamagedVectors, Neighbour, VectorIndex};
 
 use serde::{Deserialize, Serialize};
 
@@ -59,7 +59,7 @@ pub const DIMENSION_LIMIT: usize = 16_384;
 
 /// The head of the file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct Head {
+struct VectorHeader {
     /// Rows of the segment.
     rows: u64,
     model: String,

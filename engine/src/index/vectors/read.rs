@@ -5,9 +5,9 @@ use std::ops::Range;
 
 use gristmill_connectors::source::SourceBytes;
 
-use super::metric::{Half, Metric};
-use super::walk::{Candidate, Graph, Walk};
-use super::{CHECKSUM, DIMENSION_LIMIT, Head, MAGIC};
+use super::hnsw_search::{Candidate, GraphSearch, ProximityGraph};
+use super::metric::{F16, Metric};
+use super::{CHECKSUM, DIMENSION_LIMIT, MAGIC, VectorHeader};
 
 /// Why an index of vectors can't be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -18,9 +18,9 @@ pub struct DamagedVectors(&'static str);
 #[derive(Debug)]
 pub struct VectorIndex {
     bytes: SourceBytes,
-    head: Head,
+    head: VectorHeader,
     /// The vectors, if the bytes aren't aligned for them.
-    copied: Option<Vec<Half>>,
+    copied: Option<Vec<F16>>,
     vectors: Range<usize>,
     rows: usize,
     levels: usize,
@@ -30,7 +30,7 @@ pub struct VectorIndex {
 
 /// A row that is near.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Near {
+pub struct Neighbour {
     /// The row in the segment.
     pub row: u32,
     /// How far its nearest vector is, by the index's metric.
@@ -58,16 +58,16 @@ impl VectorIndex {
         let json = rest
             .get(..u32::from_le_bytes(*length) as usize)
             .ok_or(DamagedVectors("its head is cut"))?;
-        let head: Head = serde_json::from_slice(json)
+        let head: VectorHeader = serde_json::from_slice(json)
             .map_err(|_| DamagedVectors("its head is no JSON of a head"))?;
-        let layout = Layout::of(&head, MAGIC.len() + 4 + json.len())
+        let layout = VectorLayout::of(&head, MAGIC.len() + 4 + json.len())
             .ok_or(DamagedVectors("impossible counts"))?;
         if layout.end != content.len() {
             return Err(DamagedVectors("cut or grown"));
         }
         let halves = content.get(layout.vectors.clone()).unwrap_or_default();
         let copied = halves_in(halves).is_none().then(|| copied(halves));
-        let Layout {
+        let VectorLayout {
             vectors,
             rows,
             levels,
@@ -120,7 +120,7 @@ impl VectorIndex {
     /// The `limit` rows nearest to `vector`, nearest first, found by walking the graph with
     /// `effort` candidates at a time (at least `limit`): the more, the surer. A vector of other
     /// dimensions or without direction is near to nothing.
-    pub fn search(&self, vector: &[f32], limit: usize, effort: usize) -> Vec<Near> {
+    pub fn search(&self, vector: &[f32], limit: usize, effort: usize) -> Vec<Neighbour> {
         match self.stored(vector) {
             Some(wanted) => self.nearest_rows(self.walk(&wanted, effort.max(limit)), limit),
             None => Vec::new(),
@@ -128,7 +128,7 @@ impl VectorIndex {
     }
 
     /// As [`VectorIndex::search`], by looking at every vector: exact, and slow.
-    pub fn scan(&self, vector: &[f32], limit: usize) -> Vec<Near> {
+    pub fn scan(&self, vector: &[f32], limit: usize) -> Vec<Neighbour> {
         let Some(wanted) = self.stored(vector) else {
             return Vec::new();
         };
@@ -140,20 +140,20 @@ impl VectorIndex {
         self.nearest_rows(all, limit)
     }
 
-    fn stored(&self, vector: &[f32]) -> Option<Vec<Half>> {
+    fn stored(&self, vector: &[f32]) -> Option<Vec<F16>> {
         (vector.len() == self.head.dimensions)
             .then(|| self.head.metric.stored(vector))
             .flatten()
     }
 
     /// Of candidates, nearest first, the rows; each once.
-    fn nearest_rows(&self, candidates: Vec<Candidate>, limit: usize) -> Vec<Near> {
+    fn nearest_rows(&self, candidates: Vec<Candidate>, limit: usize) -> Vec<Neighbour> {
         let mut seen = HashSet::new();
         let mut nearest = Vec::new();
         for candidate in candidates {
             let row = self.number(self.rows, candidate.number as usize);
             if nearest.len() < limit && seen.insert(row) {
-                nearest.push(Near {
+                nearest.push(Neighbour {
                     row,
                     distance: candidate.distance,
                 });
@@ -163,12 +163,12 @@ impl VectorIndex {
     }
 
     /// Down the levels greedily, then around the nearest on the lowest.
-    fn walk(&self, wanted: &[Half], effort: usize) -> Vec<Candidate> {
+    fn walk(&self, wanted: &[F16], effort: usize) -> Vec<Candidate> {
         if self.is_empty() {
             return Vec::new();
         }
         let towards = self.towards(wanted);
-        let mut walk = Walk::new(self.head.count);
+        let mut walk = GraphSearch::new(self.head.count);
         let mut nearest = towards.candidate(self.head.entry.min(self.head.count as u32 - 1));
         for level in (1..=self.level(nearest.number)).rev() {
             nearest = walk.descend(&towards, nearest, level);
@@ -176,7 +176,7 @@ impl VectorIndex {
         walk.around(&towards, nearest, 0, effort)
     }
 
-    fn towards<'i>(&'i self, wanted: &'i [Half]) -> Towards<'i> {
+    fn towards<'i>(&'i self, wanted: &'i [F16]) -> QueryView<'i> {
         let vectors = match &self.copied {
             Some(copied) => copied,
             None => self
@@ -185,7 +185,7 @@ impl VectorIndex {
                 .and_then(halves_in)
                 .unwrap_or_default(),
         };
-        Towards {
+        QueryView {
             index: self,
             vectors,
             wanted,
@@ -233,13 +233,13 @@ impl VectorIndex {
 }
 
 /// The file, seen from a vector.
-struct Towards<'i> {
+struct QueryView<'i> {
     index: &'i VectorIndex,
-    vectors: &'i [Half],
-    wanted: &'i [Half],
+    vectors: &'i [F16],
+    wanted: &'i [F16],
 }
 
-impl Graph for Towards<'_> {
+impl ProximityGraph for QueryView<'_> {
     fn distance(&self, number: u32) -> f32 {
         let start = number as usize * self.wanted.len();
         let other = self
@@ -262,7 +262,7 @@ impl Graph for Towards<'_> {
 }
 
 /// Where everything is, as the head says.
-struct Layout {
+struct VectorLayout {
     vectors: Range<usize>,
     rows: usize,
     levels: usize,
@@ -271,9 +271,9 @@ struct Layout {
     end: usize,
 }
 
-impl Layout {
+impl VectorLayout {
     /// `None` if the head states what can't be.
-    fn of(head: &Head, start: usize) -> Option<Layout> {
+    fn of(head: &VectorHeader, start: usize) -> Option<VectorLayout> {
         let fits =
             (1..=DIMENSION_LIMIT).contains(&head.dimensions) && head.count <= u32::MAX as usize;
         let count = Some(head.count).filter(|_| fits)?;
@@ -282,7 +282,7 @@ impl Layout {
         let ends = levels.checked_add(count.next_multiple_of(4))?;
         let neighbours = ends.checked_add(count.checked_mul(4)?)?;
         let end = neighbours.checked_add(head.neighbours.checked_mul(4)?)?;
-        Some(Layout {
+        Some(VectorLayout {
             vectors: start..rows,
             rows,
             levels,
@@ -295,19 +295,19 @@ impl Layout {
 
 /// `bytes` as halves, where they lie; `None` if they aren't aligned for that, or on a machine with
 /// other byte order.
-fn halves_in(bytes: &[u8]) -> Option<&[Half]> {
+fn halves_in(bytes: &[u8]) -> Option<&[F16]> {
     if cfg!(target_endian = "big")
         || !bytes.len().is_multiple_of(2)
-        || !bytes.as_ptr().cast::<Half>().is_aligned()
+        || !bytes.as_ptr().cast::<F16>().is_aligned()
     {
         return None;
     }
-    // SAFETY: a `Half` is two bytes of any value (`repr(transparent)` over `u16`). The pointer was
+    // SAFETY: a `F16` is two bytes of any value (`repr(transparent)` over `u16`). The pointer was
     // checked to be aligned, the length is that of the bytes, and the lifetime is theirs.
-    Some(unsafe { std::slice::from_raw_parts(bytes.as_ptr().cast::<Half>(), bytes.len() / 2) })
+    Some(unsafe { std::slice::from_raw_parts(bytes.as_ptr().cast::<F16>(), bytes.len() / 2) })
 }
 
-fn copied(bytes: &[u8]) -> Vec<Half> {
+fn copied(bytes: &[u8]) -> Vec<F16> {
     bytes
         .chunks_exact(2)
         .map(|pair| simsimd::f16(u16::from_le_bytes([pair[0], pair[1]])))

@@ -11,8 +11,8 @@
 //! or run.
 
 mod bert;
+mod bundled;
 mod command;
-mod shipped;
 mod static_table;
 
 use std::fmt;
@@ -20,8 +20,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 pub use bert::BertEmbedder;
+pub use bundled::BundledEmbedder;
 pub use command::CommandEmbedder;
-pub use shipped::ShippedEmbedder;
 pub use static_table::StaticEmbedder;
 
 use super::Metric;
@@ -88,7 +88,7 @@ pub trait Embedder: fmt::Debug + Send + Sync {
 /// [`EmbedError`].
 pub fn embedder(text: &str) -> Result<Arc<dyn Embedder>, EmbedError> {
     match text.split_once(':') {
-        None if text == "static" => Ok(Arc::new(ShippedEmbedder)),
+        None if text == "static" => Ok(Arc::new(BundledEmbedder)),
         Some(("static", folder)) => Ok(Arc::new(StaticEmbedder::open(Path::new(folder))?)),
         Some(("bert", folder)) => Ok(Arc::new(BertEmbedder::open(Path::new(folder))?)),
         Some(("command", words)) => Ok(Arc::new(CommandEmbedder::start(words)?)),

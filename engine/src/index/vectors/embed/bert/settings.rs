@@ -53,12 +53,12 @@ impl Settings {
     pub(super) fn read(folder: &Path) -> Result<Settings, Fault> {
         let modules = Modules::read(folder)?;
         let inner = folder.join(&modules.transformer);
-        let declared: Declared =
+        let declared: BertConfig =
             read(&inner.join("config.json"))?.ok_or("it has no `config.json`")?;
         let config = declared.checked()?;
-        let sentences: Sentences =
+        let sentences: SentenceConfig =
             read(&inner.join("sentence_bert_config.json"))?.unwrap_or_default();
-        let tokenizer: TokenizerSettings =
+        let tokenizer: TokenizerConfig =
             read(&inner.join("tokenizer_config.json"))?.unwrap_or_default();
         // Tokenizers without a limit of their own are given one of 10^30.
         let limits = [
@@ -132,7 +132,7 @@ impl Modules {
 
 /// Of `config.json`.
 #[derive(Deserialize)]
-struct Declared {
+struct BertConfig {
     model_type: Option<String>,
     vocab_size: usize,
     hidden_size: usize,
@@ -151,7 +151,7 @@ const fn default_epsilon() -> f64 {
     1e-12
 }
 
-impl Declared {
+impl BertConfig {
     fn checked(self) -> Result<Config, Fault> {
         if let Some(other) = self.model_type.as_deref().filter(|name| *name != "bert") {
             return Err(format!("it is of the type `{other}`; `bert` is read").into());
@@ -203,7 +203,7 @@ impl Declared {
 
 /// Of `sentence_bert_config.json`.
 #[derive(Default, Deserialize)]
-struct Sentences {
+struct SentenceConfig {
     max_seq_length: Option<u32>,
     #[serde(default)]
     do_lower_case: bool,
@@ -211,7 +211,7 @@ struct Sentences {
 
 /// Of `tokenizer_config.json`.
 #[derive(Default, Deserialize)]
-struct TokenizerSettings {
+struct TokenizerConfig {
     model_max_length: Option<f64>,
 }
 

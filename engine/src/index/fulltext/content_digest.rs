@@ -5,10 +5,10 @@ use tantivy::postings::Postings;
 use tantivy::schema::IndexRecordOption;
 use tantivy::{DocSet, TERMINATED};
 
-use super::lake::LakeText;
+use super::lake::LakeTextIndex;
 use super::text_field;
 
-impl LakeText {
+impl LakeTextIndex {
     /// Returns a digest of all words, their rows, frequencies and positions. Equal indexes have
     /// equal digests however their rows are divided into pieces. Reads every posting.
     ///

@@ -15,8 +15,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use hashbrown::{DefaultHashBuilder, HashTable};
 use rayon::prelude::*;
 
-use super::metric::{Half, Metric};
-use super::walk::{Candidate, Graph, Walk};
+use super::hnsw_search::{Candidate, GraphSearch, ProximityGraph};
+use super::metric::{F16, Metric};
 
 /// Neighbours that a new vector chooses on each of its levels, and has at most above the lowest.
 const NEIGHBOURS: usize = 16;
@@ -44,7 +44,7 @@ const RUN: usize = 128;
 /// Vectors, one after another.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Vectors<'v> {
-    pub(super) halves: &'v [Half],
+    pub(super) halves: &'v [F16],
     pub(super) dimensions: usize,
     pub(super) metric: Metric,
 }
@@ -55,7 +55,7 @@ impl<'v> Vectors<'v> {
         self.halves.len() / self.dimensions.max(1)
     }
 
-    fn get(self, number: u32) -> &'v [Half] {
+    fn get(self, number: u32) -> &'v [F16] {
         let start = number as usize * self.dimensions;
         self.halves
             .get(start..start + self.dimensions)
@@ -71,7 +71,7 @@ impl<'v> Vectors<'v> {
 type Links = Mutex<Vec<Candidate>>;
 
 /// A graph that grows.
-pub(super) struct Growing<'v> {
+pub(super) struct HnswBuilder<'v> {
     vectors: Vectors<'v>,
     /// By vector, then by level.
     links: Vec<Box<[Links]>>,
@@ -79,9 +79,9 @@ pub(super) struct Growing<'v> {
     entry: u32,
 }
 
-impl<'v> Growing<'v> {
+impl<'v> HnswBuilder<'v> {
     /// The whole graph over `vectors`, built on all cores of the pool that it is called in.
-    pub(super) fn over(vectors: Vectors<'v>) -> Growing<'v> {
+    pub(super) fn over(vectors: Vectors<'v>) -> HnswBuilder<'v> {
         let firsts = firsts(vectors);
         let is_first = |number: &u32| firsts.get(*number as usize) == Some(number);
         let level = |number| {
@@ -98,19 +98,19 @@ impl<'v> Growing<'v> {
             .iter()
             .map(|level| (0..=*level).map(|_| Links::default()).collect());
         let entry = order.first().copied().unwrap_or_default();
-        let graph = Growing {
+        let graph = HnswBuilder {
             vectors,
             links: links.collect(),
             entry,
         };
         let (alone, rest) = order.split_at(order.len().min(ALONE));
-        let mut walk = Walk::new(vectors.len());
+        let mut walk = GraphSearch::new(vectors.len());
         alone
             .iter()
             .skip(1)
             .for_each(|number| graph.insert(*number, &mut walk));
         rest.par_chunks(RUN).for_each_init(
-            || Walk::new(vectors.len()),
+            || GraphSearch::new(vectors.len()),
             |walk, run| run.iter().for_each(|number| graph.insert(*number, walk)),
         );
         graph
@@ -155,8 +155,8 @@ impl<'v> Growing<'v> {
             .map(move |levels| levels.into_iter().map(inner).collect())
     }
 
-    fn insert(&self, number: u32, walk: &mut Walk) {
-        let towards = Towards {
+    fn insert(&self, number: u32, walk: &mut GraphSearch) {
+        let towards = QueryView {
             graph: self,
             wanted: self.vectors.get(number),
         };
@@ -300,12 +300,12 @@ fn firsts(vectors: Vectors<'_>) -> Vec<u32> {
 }
 
 /// The graph, seen from a vector.
-struct Towards<'g, 'v> {
-    graph: &'g Growing<'v>,
-    wanted: &'v [Half],
+struct QueryView<'g, 'v> {
+    graph: &'g HnswBuilder<'v>,
+    wanted: &'v [F16],
 }
 
-impl Graph for Towards<'_, '_> {
+impl ProximityGraph for QueryView<'_, '_> {
     fn distance(&self, number: u32) -> f32 {
         self.graph
             .vectors

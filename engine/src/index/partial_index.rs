@@ -4,33 +4,33 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::fulltext::{LakeText, SegmentText, TextQuery};
+use super::fulltext::{LakeTextIndex, SegmentTextIndex, TextQuery};
 use crate::text::{Statistics, Terms};
 
 /// The full text of some of the segments that were asked for.
 #[derive(Debug)]
-pub struct UsableText {
-    text: Arc<LakeText>,
+pub struct PartialTextIndex {
+    text: Arc<LakeTextIndex>,
     /// For each segment that was asked for, whether its index can be used.
     covered: Vec<bool>,
 }
 
-impl UsableText {
+impl PartialTextIndex {
     /// The indexes `texts`, of which some can't be used.
     ///
     /// # Errors
     /// What tantivy says of the files.
-    pub fn new(texts: &[Option<Arc<SegmentText>>]) -> tantivy::Result<UsableText> {
-        let usable: Vec<Arc<SegmentText>> = texts.iter().flatten().cloned().collect();
-        let text = Arc::new(LakeText::new(&usable)?);
-        Ok(UsableText {
+    pub fn new(texts: &[Option<Arc<SegmentTextIndex>>]) -> tantivy::Result<PartialTextIndex> {
+        let usable: Vec<Arc<SegmentTextIndex>> = texts.iter().flatten().cloned().collect();
+        let text = Arc::new(LakeTextIndex::new(&usable)?);
+        Ok(PartialTextIndex {
             text,
             covered: texts.iter().map(Option::is_some).collect(),
         })
     }
 
     /// The text of all segments; `None` if some of them can't be used.
-    pub fn whole(&self) -> Option<&Arc<LakeText>> {
+    pub fn whole(&self) -> Option<&Arc<LakeTextIndex>> {
         self.covered
             .iter()
             .all(|covered| *covered)
@@ -51,8 +51,8 @@ impl UsableText {
         self.text.statistics(terms.words())
     }
 
-    /// As [`UsableText::statistics`], of the rows `within` alone: ranges of rows for each segment
-    /// that was asked for.
+    /// As [`PartialTextIndex::statistics`], of the rows `within` alone: ranges of rows for each
+    /// segment that was asked for.
     ///
     /// # Errors
     /// What tantivy says of the files.

@@ -21,7 +21,7 @@ use parquet::file::serialized_reader::SerializedFileReader;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use super::needles::Needles;
+use super::pattern_search::PatternSearch;
 use super::rows::OpenFile;
 use crate::error::{Context, Result};
 use crate::index::hexastore::{HEXASTORE_FILE, Hexastore};
@@ -30,7 +30,7 @@ use crate::segment::{ADDRESSES_FILE, MappedFile, page_bodies, without_trailer};
 
 /// What the search found.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Absence {
+pub struct ByteSearchResult {
     /// Files that were opened.
     pub files: u64,
     /// Bytes that were searched, after decompression.
@@ -51,7 +51,7 @@ pub struct Absence {
 
 /// Rows that stay and may hold what is looked for.
 #[derive(Debug, Default)]
-pub(super) struct Retained {
+pub(super) struct RetainedRows {
     /// Row groups by file, from the lake's root.
     pub(super) groups: HashMap<String, HashSet<usize>>,
     /// The folders of the sidecars of their segments, and whether one of the rows there mentions an
@@ -59,25 +59,25 @@ pub(super) struct Retained {
     pub(super) sidecars: HashMap<String, bool>,
 }
 
-impl Retained {
+impl RetainedRows {
     /// What a find in the file at `path` means.
-    fn explains(&self, path: &str) -> Explained {
+    fn explains(&self, path: &str) -> Attribution {
         if self.groups.contains_key(path) {
-            return Explained::All;
+            return Attribution::All;
         }
         let (folder, name) = path.rsplit_once('/').unwrap_or_default();
         match self.sidecars.get(folder) {
-            None => Explained::Nothing,
+            None => Attribution::Nothing,
             // Whatever rows say, their own addresses are none of those that were erased.
-            Some(true) if name != ADDRESSES_FILE => Explained::All,
-            Some(_) => Explained::Identifiers,
+            Some(true) if name != ADDRESSES_FILE => Attribution::All,
+            Some(_) => Attribution::Identifiers,
         }
     }
 }
 
 /// What rows that stay explain.
 #[derive(Debug, Clone, Copy)]
-enum Explained {
+enum Attribution {
     Nothing,
     /// A sidecar says what its segment's rows say of people, but no row mentions an address that
     /// was erased.
@@ -85,12 +85,12 @@ enum Explained {
     All,
 }
 
-impl From<bool> for Explained {
-    fn from(explained: bool) -> Explained {
+impl From<bool> for Attribution {
+    fn from(explained: bool) -> Attribution {
         if explained {
-            Explained::All
+            Attribution::All
         } else {
-            Explained::Nothing
+            Attribution::Nothing
         }
     }
 }
@@ -101,20 +101,20 @@ impl From<bool> for Explained {
 /// [`crate::error::EngineError::File`] if one can't be read: then nothing is proven.
 pub(super) async fn prove(
     lake: &Lake,
-    needles: Needles,
-    retained: Retained,
+    patterns: PatternSearch,
+    retained: RetainedRows,
     pool: Arc<rayon::ThreadPool>,
-) -> Result<Absence> {
-    let (addresses, identifiers) = needles.counts();
-    let mut whole = Absence {
+) -> Result<ByteSearchResult> {
+    let (addresses, identifiers) = patterns.counts();
+    let mut whole = ByteSearchResult {
         addresses: addresses as u64,
         identifiers: identifiers as u64,
-        ..Absence::default()
+        ..ByteSearchResult::default()
     };
-    let (needles, retained) = (Arc::new(needles), Arc::new(retained));
+    let (patterns, retained) = (Arc::new(patterns), Arc::new(retained));
     let files = lake.location().list("").await?;
     let found = files.iter().filter(|file| file.size > 0);
-    let found = found.map(|file| prove_file(lake, &file.location, &needles, &retained, &pool));
+    let found = found.map(|file| prove_file(lake, &file.location, &patterns, &retained, &pool));
     let mut found = futures::stream::iter(found).buffered(FILES);
     while let Some(part) = found.try_next().await? {
         whole.add(part);
@@ -128,24 +128,24 @@ const FILES: usize = 2;
 async fn prove_file(
     lake: &Lake,
     path: &Path,
-    needles: &Arc<Needles>,
-    retained: &Arc<Retained>,
+    patterns: &Arc<PatternSearch>,
+    retained: &Arc<RetainedRows>,
     pool: &Arc<rayon::ThreadPool>,
-) -> Result<Absence> {
+) -> Result<ByteSearchResult> {
     let bytes = MappedFile(Arc::new(lake.location().read(path).await?));
     let own = || {
         (
             path.to_string(),
-            Arc::clone(needles),
+            Arc::clone(patterns),
             Arc::clone(retained),
             Arc::clone(pool),
         )
     };
-    let (name, needles, retained, pool) = own();
+    let (name, patterns, retained, pool) = own();
     let search = move || {
         pool.install(|| {
-            Search {
-                needles: &needles,
+            FileSearch {
+                patterns: &patterns,
                 retained: &retained,
             }
             .file(&name, bytes)
@@ -156,9 +156,9 @@ async fn prove_file(
         .file("can't search", path)??;
     if is_sealed_file(path.as_ref()) {
         let open = OpenFile::open(lake, path).await?;
-        let (name, needles, retained, pool) = own();
+        let (name, patterns, retained, pool) = own();
         let search =
-            move || pool.install(|| sealed_search(&open, &needles, retained.groups.get(&name)));
+            move || pool.install(|| sealed_search(&open, &patterns, retained.groups.get(&name)));
         found.add(
             tokio::task::spawn_blocking(search)
                 .await
@@ -168,13 +168,13 @@ async fn prove_file(
     Ok(found)
 }
 
-impl Absence {
+impl ByteSearchResult {
     /// True if nothing is left.
     pub fn is_proven(&self) -> bool {
         self.remnants == 0
     }
 
-    fn add(&mut self, part: Absence) {
+    fn add(&mut self, part: ByteSearchResult) {
         self.files += part.files;
         self.bytes += part.bytes;
         self.pages += part.pages;
@@ -183,11 +183,11 @@ impl Absence {
         self.remnant_files.extend(part.remnant_files);
     }
 
-    fn note(&mut self, (addresses, identifiers): (u64, u64), explained: Explained) {
+    fn note(&mut self, (addresses, identifiers): (u64, u64), explained: Attribution) {
         let (explained, left) = match explained {
-            Explained::All => (addresses + identifiers, 0),
-            Explained::Identifiers => (identifiers, addresses),
-            Explained::Nothing => (0, addresses + identifiers),
+            Attribution::All => (addresses + identifiers, 0),
+            Attribution::Identifiers => (identifiers, addresses),
+            Attribution::Nothing => (0, addresses + identifiers),
         };
         self.explained += explained;
         self.remnants += left;
@@ -198,9 +198,9 @@ impl Absence {
 /// nothing.
 fn sealed_search(
     file: &OpenFile,
-    needles: &Needles,
+    patterns: &PatternSearch,
     groups: Option<&HashSet<usize>>,
-) -> Result<Absence> {
+) -> Result<ByteSearchResult> {
     let is_text = |column: &str| {
         [
             IdentityColumn::Blob.name(),
@@ -213,7 +213,7 @@ fn sealed_search(
         ]
         .contains(&column)
     };
-    let mut found = Absence::default();
+    let mut found = ByteSearchResult::default();
     let mut scratch = Vec::new();
     for number in 0..file.row_groups().len() {
         let explained = groups.is_some_and(|groups| groups.contains(&number));
@@ -241,7 +241,7 @@ fn sealed_search(
                 };
                 for cell in cells.flatten() {
                     found.bytes += cell.len() as u64;
-                    found.note(needles.count(cell, &mut scratch), explained.into());
+                    found.note(patterns.count(cell, &mut scratch), explained.into());
                 }
             }
         }
@@ -252,9 +252,9 @@ fn sealed_search(
     Ok(found)
 }
 
-struct Search<'a> {
-    needles: &'a Needles,
-    retained: &'a Retained,
+struct FileSearch<'a> {
+    patterns: &'a PatternSearch,
+    retained: &'a RetainedRows,
 }
 
 /// Raw bytes are searched in pieces that overlap by more than any needle.
@@ -276,8 +276,8 @@ fn outside<'b>(bytes: &'b [u8], parts: &'b [Range<usize>]) -> impl Iterator<Item
         .filter_map(|(start, end)| bytes.get(start..end).filter(|bytes| !bytes.is_empty()))
 }
 
-impl Search<'_> {
-    fn file(&self, path: &str, bytes: MappedFile) -> Result<Absence> {
+impl FileSearch<'_> {
+    fn file(&self, path: &str, bytes: MappedFile) -> Result<ByteSearchResult> {
         let groups = self.retained.groups.get(path);
         let explained = self.retained.explains(path);
         let raw: &[u8] = bytes.as_ref();
@@ -289,13 +289,13 @@ impl Search<'_> {
         };
         let pieces: Vec<&[u8]> = outside(raw, &bodies).flat_map(pieces).collect();
         let bytes_searched: usize = pieces.iter().map(|piece| piece.len()).sum();
-        let mut found = Absence {
+        let mut found = ByteSearchResult {
             files: 1,
             bytes: bytes_searched as u64,
-            ..Absence::default()
+            ..ByteSearchResult::default()
         };
         let count = |piece: &[u8]| {
-            self.needles
+            self.patterns
                 .count(piece, &mut Vec::with_capacity(piece.len()))
         };
         let counts: Vec<(u64, u64)> = pieces.into_par_iter().map(count).collect();
@@ -309,7 +309,7 @@ impl Search<'_> {
                 Arc::into_inner(bytes.0).map(|bytes| Hexastore::open(without_trailer(bytes)))
         {
             let mut scratch = Vec::new();
-            store.each_term(|term| found.note(self.needles.count(term, &mut scratch), explained));
+            store.each_term(|term| found.note(self.patterns.count(term, &mut scratch), explained));
         }
         if found.remnants > 0 {
             found.remnant_files.push(path.to_owned());
@@ -322,10 +322,10 @@ impl Search<'_> {
         path: &str,
         bytes: MappedFile,
         groups: Option<&HashSet<usize>>,
-        found: &mut Absence,
+        found: &mut ByteSearchResult,
     ) -> Result<()> {
         let reader = SerializedFileReader::new(bytes).file("can't search", path)?;
-        let parts: Vec<Absence> = (0..reader.num_row_groups())
+        let parts: Vec<ByteSearchResult> = (0..reader.num_row_groups())
             .into_par_iter()
             .map(|number| {
                 let group = reader.get_row_group(number).file("can't search", path)?;
@@ -342,8 +342,8 @@ impl Search<'_> {
         path: &str,
         group: &dyn RowGroupReader,
         explained: bool,
-    ) -> Result<Absence> {
-        let mut found = Absence::default();
+    ) -> Result<ByteSearchResult> {
+        let mut found = ByteSearchResult::default();
         let mut scratch = Vec::new();
         for column in 0..group.num_columns() {
             let mut pages = group
@@ -353,7 +353,7 @@ impl Search<'_> {
                 found.pages += 1;
                 found.bytes += page.buffer().len() as u64;
                 found.note(
-                    self.needles.count(page.buffer(), &mut scratch),
+                    self.patterns.count(page.buffer(), &mut scratch),
                     explained.into(),
                 );
             }

@@ -6,7 +6,7 @@ use super::reason::Reason;
 
 /// What a match at a place means.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Place {
+pub(super) enum FieldRole {
     /// A field that says who a grain is about.
     Identity(Reason),
     /// Colon-separated names.
@@ -22,12 +22,12 @@ pub(super) enum Place {
 }
 
 /// What a match in `field` means.
-pub(super) fn place_of(field: Field) -> Place {
+pub(super) fn role_of(field: Field) -> FieldRole {
     match field {
-        Field::UserId => Place::Identity(Reason::UserId),
-        Field::Subject => Place::Identity(Reason::Subject),
-        Field::SubjectDid => Place::Identity(Reason::SubjectDid),
-        Field::EntityId => Place::Identity(Reason::Entity),
+        Field::UserId => FieldRole::Identity(Reason::UserId),
+        Field::Subject => FieldRole::Identity(Reason::Subject),
+        Field::SubjectDid => FieldRole::Identity(Reason::SubjectDid),
+        Field::EntityId => FieldRole::Identity(Reason::Entity),
         Field::AuthorDid
         | Field::OriginDid
         | Field::ObserverDid
@@ -40,14 +40,14 @@ pub(super) fn place_of(field: Field) -> Place {
         | Field::ReturnTo
         | Field::ParticipatingObservers
         | Field::InvalidationInitiator
-        | Field::Owner => Place::Identity(Reason::Party),
+        | Field::Owner => FieldRole::Identity(Reason::Party),
         Field::Namespace
         | Field::OriginNamespace
         | Field::AuthorizedNamespaces
-        | Field::StructuralTags => Place::Segments,
-        Field::Object => Place::Value(Reason::Object),
-        Field::SessionId | Field::RunId => Place::Session,
-        Field::ProcessingBasis => Place::Basis,
+        | Field::StructuralTags => FieldRole::Segments,
+        Field::Object => FieldRole::Value(Reason::Object),
+        Field::SessionId | Field::RunId => FieldRole::Session,
+        Field::ProcessingBasis => FieldRole::Basis,
         Field::Type
         | Field::Relation
         | Field::SourceType
@@ -72,7 +72,7 @@ pub(super) fn place_of(field: Field) -> Place {
         | Field::StopReason
         | Field::AllowedTransitions
         | Field::ModelId
-        | Field::RecallPriority => Place::Vocabulary,
-        _ => Place::Value(Reason::Value),
+        | Field::RecallPriority => FieldRole::Vocabulary,
+        _ => FieldRole::Value(Reason::Value),
     }
 }

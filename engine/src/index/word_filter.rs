@@ -42,10 +42,10 @@ use gristmill_schemas::grain::{Field, Grain, RawValue};
 use super::sidecars::Sidecar;
 use super::watchlist::Watchlist;
 use crate::policy::Policy;
-use crate::text::encodings::{LONG_WORD, each_opened, has_marks};
-use crate::text::fold::{Folding, is_blank, is_word, runs_together, unescaped};
-use crate::text::letters::Alike;
-use crate::text::numbers::{LEAST, each_number};
+use crate::text::confusables::LetterEquivalence;
+use crate::text::encodings::{LONG_WORD, each_decoded, has_marks};
+use crate::text::fold::{Folding, is_blank, is_unsegmented, is_word, unescaped};
+use crate::text::numbers::{MIN_DIGITS, each_number};
 
 /// The file's name among the sidecars.
 pub const WORDS_FILE: &str = "words.bin";
@@ -303,7 +303,7 @@ impl WordSet {
         self.has_long_word = false;
         self.written(text);
         if std::mem::take(&mut self.has_long_word) || has_marks(text) {
-            each_opened(text, |_, plain| {
+            each_decoded(text, |_, plain| {
                 self.written(plain);
                 unescaped(plain).for_each(|meant| self.written(&meant));
             });
@@ -321,14 +321,14 @@ impl WordSet {
                     self.folded_text(run);
                     continue;
                 }
-                Folding::Spellings.fold_alike(Alike::ALL, run, &mut folded);
+                Folding::Spellings.fold_equivalent(LetterEquivalence::ALL, run, &mut folded);
                 self.folded_text(&folded);
                 Folding::Exact.fold(run, &mut folded);
                 self.folded_text(&folded);
             }
             self.folded = folded;
         }
-        if self.digits >= LEAST {
+        if self.digits >= MIN_DIGITS {
             each_number(text, |number| self.word(hash_of_tail(number.tail())));
         }
     }
@@ -348,7 +348,7 @@ impl WordSet {
         });
         if !text.is_ascii() {
             text.chars()
-                .filter(|letter| runs_together(*letter))
+                .filter(|letter| is_unsegmented(*letter))
                 .for_each(|letter| self.word(hash_of_letter(letter)));
         }
     }
@@ -591,10 +591,10 @@ impl WordFilter {
         if number(&self.bytes, 24) & SAYS_NOTHING != 0 {
             return true;
         }
-        if text.chars().any(runs_together) {
+        if text.chars().any(is_unsegmented) {
             return text
                 .chars()
-                .filter(|letter| runs_together(*letter))
+                .filter(|letter| is_unsegmented(*letter))
                 .all(|letter| self.has(hash_of_letter(letter)));
         }
         let mut all = true;
@@ -645,7 +645,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::erase::{Hits, Matcher, Person, Request};
+    use crate::erase::{Hits, IdentifierMatcher, Person, SubjectRequest};
     use crate::text::with_grain_if_any;
 
     fn filter(texts: &[&str]) -> WordFilter {
@@ -722,7 +722,7 @@ mod tests {
             let folding = if exact { Folding::Exact } else { Folding::Spellings };
             let person = Person { identifiers: [name.concat()].into(), ..Person::default() };
             let talk = Person { sessions: [session.concat()].into(), ..Person::default() };
-            let mut matcher = Matcher::new(&Request { people: vec![person, talk], folding, ..Request::default() });
+            let mut matcher = IdentifierMatcher::new(&SubjectRequest { people: vec![person, talk], folding, ..SubjectRequest::default() });
             let referred = ContentAddress::of(b"a");
             matcher.add_references([referred]);
             let mut json = Object::new();
@@ -735,12 +735,12 @@ mod tests {
             prop_assume!(encoded.is_ok());
             let blob = encoded.unwrap().blob;
             let mut set = WordSet::default();
-            set.watch(Some(matcher.watched()));
+            set.watch(Some(matcher.watchlist()));
             let has_word = with_grain_if_any(&blob, |grain| set.add(&blob, grain));
             let filter = WordFilter::open(build(&[set.closed()]).into()).unwrap();
             let mut hits = Hits::default();
-            with_grain_if_any(&blob, |grain| matcher.find(grain.unwrap(), &mut hits));
-            let passes = matcher.sifter().is_some_and(|sifter| sifter.passes(&blob, &mut Default::default()));
+            with_grain_if_any(&blob, |grain| matcher.match_grain(grain.unwrap(), &mut hits));
+            let passes = matcher.prefilter().is_some_and(|prefilter| prefilter.rules_out(&blob, &mut Default::default()));
             prop_assert!(hits.people.is_empty() || matcher.may_find(&filter) && has_word && !passes);
         }
     }

@@ -9,12 +9,12 @@ use tantivy::fastfield::{AliveBitSet, write_alive_bitset};
 use tantivy::indexer::merge_filtered_segments;
 use tantivy::{BitSet, Index, SegmentReader};
 
-use super::directory::{PackedDirectory, Shared};
-use super::pack::{PieceEntry, SegmentText};
+use super::directory::{PackedDirectory, SharedBytes};
+use super::pack::{PieceEntry, SegmentTextIndex};
 use super::piece::{Fault, TextPiece};
 use super::text_field;
 
-impl SegmentText {
+impl SegmentTextIndex {
     /// The piece of the `rows` rows from `first` on, without those at `gone` (counted from `first`,
     /// ascending), which have `gone_words` words together. `None` if no piece is of just these
     /// rows, or nothing would be left.
@@ -37,7 +37,7 @@ impl SegmentText {
         let mut meta = self.meta().clone();
         meta["segments"] = entry.segments.clone();
         if gone.is_empty() {
-            let shared = OwnedBytes::new(Shared::of(self));
+            let shared = OwnedBytes::new(SharedBytes::of(self));
             let files = entry
                 .files
                 .iter()

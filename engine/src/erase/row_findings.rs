@@ -11,19 +11,19 @@ use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::columns::{IdentityColumn, is_sealed};
 use gristmill_schemas::grain::{Field, Grain};
 
-use super::matcher::{Hits, Matcher, NOBODY, PersonNumber};
-use super::reason::{Judge, Reason, Reasons};
-use super::request::Request;
+use super::matcher::{Hits, IdentifierMatcher, NO_PERSON, PersonNumber};
+use super::payload_prefilter::{PayloadPrefilter, PrefilterScratch};
+use super::reason::{ExemptionRules, Reason, Reasons};
+use super::request::SubjectRequest;
 use super::rows::{address_at, text_at, texts};
-use super::sifter::{Sifter, SifterScratch};
-use super::survey::Found;
+use super::survey::FoundGrain;
 use crate::index::Watchlist;
 use crate::policy::{Mode, Policy};
 use crate::text::with_grain_if_any;
 
 /// A session or a run: different fields and namespaces give different ones their own names.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) struct Session {
+pub(super) struct SessionKey {
     pub(super) id: String,
     pub(super) namespace: String,
     pub(super) is_run: bool,
@@ -31,11 +31,11 @@ pub(super) struct Session {
 
 /// What some rows gave.
 #[derive(Debug, Default)]
-pub(super) struct Glance {
-    pub(super) found: Vec<Found>,
+pub(super) struct RowFindings {
+    pub(super) found: Vec<FoundGrain>,
     pub(super) spellings: Vec<String>,
     /// Sessions and runs in which a person is the data subject.
-    pub(super) sessions: Vec<(Session, PersonNumber)>,
+    pub(super) sessions: Vec<(SessionKey, PersonNumber)>,
     /// Held grains whose protection reaches others: derived, chain.
     pub(super) protecting: Vec<(ContentAddress, bool, bool)>,
     pub(super) grains: u64,
@@ -45,35 +45,35 @@ pub(super) struct Glance {
 
 /// Looks at rows for a request.
 #[derive(Debug, Clone)]
-pub(super) struct Examiner {
-    matcher: Arc<Matcher>,
+pub(super) struct RowScanner {
+    matcher: Arc<IdentifierMatcher>,
     approvals: Vec<String>,
     /// What tells of which grains nothing needs to be seen but that they are there.
-    sifter: Option<Arc<Sifter>>,
+    prefilter: Option<Arc<PayloadPrefilter>>,
     /// The instant by which terms are judged, in milliseconds since 1970.
     now: i64,
 }
 
 /// How a row is looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Attention {
-    /// Its grain has no word that the examiner watches for.
-    Passing,
+pub(super) enum ScanMode {
+    /// Its grain has no word that the scanner watches for.
+    SkipPayload,
     /// All of it.
-    Close,
+    Full,
     /// All of it; it is found even if it matches nothing.
-    Wanted,
+    Always,
 }
 
 /// The cells of a batch that are looked at.
-pub(super) struct Cells<'b> {
+pub(super) struct ScannedColumns<'b> {
     addresses: Option<&'b StringArray>,
     blobs: Option<&'b BinaryArray>,
     signers: Option<&'b StringArray>,
     envelopes: Option<&'b BinaryArray>,
 }
 
-impl<'b> Cells<'b> {
+impl<'b> ScannedColumns<'b> {
     /// The columns that are looked at.
     pub(super) const COLUMNS: [&'static str; 4] = [
         IdentityColumn::ContentAddress.name(),
@@ -83,14 +83,14 @@ impl<'b> Cells<'b> {
     ];
 
     /// Those of `batch`.
-    pub(super) fn of(batch: &'b RecordBatch) -> Cells<'b> {
-        let [addresses, _, signers, _] = Cells::COLUMNS.map(|name| texts(batch, name));
-        let [_, blobs, _, envelopes] = Cells::COLUMNS.map(|name| {
+    pub(super) fn of(batch: &'b RecordBatch) -> ScannedColumns<'b> {
+        let [addresses, _, signers, _] = ScannedColumns::COLUMNS.map(|name| texts(batch, name));
+        let [_, blobs, _, envelopes] = ScannedColumns::COLUMNS.map(|name| {
             batch
                 .column_by_name(name)
                 .and_then(|column| column.as_binary_opt::<i32>())
         });
-        Cells {
+        ScannedColumns {
             addresses,
             blobs,
             signers,
@@ -99,78 +99,88 @@ impl<'b> Cells<'b> {
     }
 }
 
-impl Examiner {
+impl RowScanner {
     /// Looks with `matcher`, which was made of `request`.
-    pub(super) fn new(matcher: Arc<Matcher>, request: &Request, now: i64) -> Examiner {
-        Examiner {
+    pub(super) fn new(
+        matcher: Arc<IdentifierMatcher>,
+        request: &SubjectRequest,
+        now: i64,
+    ) -> RowScanner {
+        RowScanner {
             matcher,
             approvals: request.approvals.clone(),
-            sifter: None,
+            prefilter: None,
             now,
         }
     }
 
-    /// The examiner for rows all of which can be decoded and none of which protects others: where
-    /// `sifter` tells that a grain holds nothing of what is looked for, it isn't decoded.
-    pub(super) fn sifting(self, sifter: &Arc<Sifter>) -> Examiner {
-        Examiner {
-            sifter: Some(Arc::clone(sifter)),
+    /// The scanner for rows all of which can be decoded and none of which protects others: where
+    /// `payload_prefilter` tells that a grain holds nothing of what is looked for, it isn't
+    /// decoded.
+    pub(super) fn with_prefilter(self, prefilter: &Arc<PayloadPrefilter>) -> RowScanner {
+        RowScanner {
+            prefilter: Some(Arc::clone(prefilter)),
             ..self
         }
     }
 
     /// Words of which a grain has one, if there is anything in it to be found.
-    pub(super) fn watched(&self) -> &Arc<Watchlist> {
-        self.matcher.watched()
+    pub(super) fn watchlist(&self) -> &Arc<Watchlist> {
+        self.matcher.watchlist()
     }
 
     /// Looks at grains of a batch of the segment with the number `segment`. `rows` pairs the row in
     /// the segment with that in the batch.
-    pub(super) fn look_at(
+    pub(super) fn scan_batch(
         &self,
         segment: u32,
         rows: impl Iterator<Item = (u32, usize)>,
         batch: &RecordBatch,
-        attention: Attention,
-    ) -> Glance {
-        let mut out = Glance::default();
-        let cells = Cells::of(batch);
-        let mut scratch = SifterScratch::default();
+        attention: ScanMode,
+    ) -> RowFindings {
+        let mut out = RowFindings::default();
+        let cells = ScannedColumns::of(batch);
+        let mut scratch = PrefilterScratch::default();
         for (row, at) in rows {
             let Some(blobs) = cells.blobs else { break };
-            if attention == Attention::Close && self.passes_over(&cells, at, &mut scratch) {
+            if attention == ScanMode::Full && self.can_skip(&cells, at, &mut scratch) {
                 out.grains += 1;
                 continue;
             }
             with_grain_if_any(blobs.value(at), |grain| {
-                self.look((segment, row), &cells, at, grain, attention, &mut out)
+                self.scan_row((segment, row), &cells, at, grain, attention, &mut out)
             });
         }
         out
     }
 
     /// True if there is nothing to see at the row `at` of `cells`.
-    fn passes_over(&self, cells: &Cells<'_>, at: usize, scratch: &mut SifterScratch) -> bool {
+    fn can_skip(
+        &self,
+        cells: &ScannedColumns<'_>,
+        at: usize,
+        scratch: &mut PrefilterScratch,
+    ) -> bool {
         let blob = cells.blobs.map(|blobs| blobs.value(at)).unwrap_or_default();
         let has_more = cells.envelopes.is_some_and(|it| it.is_valid(at))
             || cells.signers.is_some_and(|it| it.is_valid(at));
-        let sifter = self
-            .sifter
+        let prefilter = self
+            .prefilter
             .as_ref()
             .filter(|_| !has_more && !is_sealed(blob));
-        sifter.is_some_and(|sifter| sifter.passes(blob, scratch))
+        prefilter.is_some_and(|prefilter| prefilter.rules_out(blob, scratch))
     }
 
     /// Looks at the row `at` of `cells`, whose blob is `grain` if it can be read, and adds to `out`
     /// what it gives.
-    pub(super) fn look(
+    pub(super) fn scan_row(
         &self,
         (segment, row): (u32, u32),
-        cells: &Cells<'_>,
+        cells: &ScannedColumns<'_>,
         at: usize,
         grain: Option<&Grain<'_>>,
-        attention: Attention,
-        out: &mut Glance,
+        attention: ScanMode,
+        out: &mut RowFindings,
     ) {
         let blob = cells.blobs.map(|blobs| blobs.value(at)).unwrap_or_default();
         // Its key was destroyed: it is erased already.
@@ -179,7 +189,7 @@ impl Examiner {
         }
         out.grains += 1;
         let address = || address_at(cells.addresses, at);
-        let judge = Judge {
+        let rules = ExemptionRules {
             now: self.now,
             approvals: &self.approvals,
         };
@@ -188,36 +198,37 @@ impl Examiner {
         if self.matcher.has_addresses()
             && let Some(address) = address()
         {
-            self.matcher.address(&address, &mut hits);
+            self.matcher.match_address(&address, &mut hits);
         }
         if let Some(envelope) = cells.envelopes.filter(|envelopes| envelopes.is_valid(at)) {
             self.matcher
-                .bytes(envelope.value(at), Reason::Mention, &mut hits);
+                .match_bytes(envelope.value(at), Reason::Mention, &mut hits);
         }
         if let Some(signer) = text_at(cells.signers, at) {
-            self.matcher.signer(signer, &mut hits);
+            self.matcher.match_signer(signer, &mut hits);
         }
-        let mut bar = None;
-        let is_wanted = attention == Attention::Wanted;
+        let mut exemption = None;
+        let is_wanted = attention == ScanMode::Always;
         match grain {
             Some(grain) => {
-                if attention != Attention::Passing {
-                    self.matcher.find(grain, &mut hits);
+                if attention != ScanMode::SkipPayload {
+                    self.matcher.match_grain(grain, &mut hits);
                 }
-                note_protection(address, grain, &judge, out);
+                note_protection(address, grain, &rules, out);
                 if !hits.people.is_empty() || is_wanted {
-                    bar = judge.bar_of(grain);
+                    exemption = rules.exemption_of(grain);
                     note_sessions(grain, &hits, out);
                 }
             }
             None => {
                 out.unsearchable += 1;
-                if attention != Attention::Passing {
-                    self.matcher.bytes(blob, Reason::Undecodable, &mut hits);
+                if attention != ScanMode::SkipPayload {
+                    self.matcher
+                        .match_bytes(blob, Reason::Undecodable, &mut hits);
                 }
             }
         }
-        let person = hits.people.first().map_or(NOBODY, |(person, _)| *person);
+        let person = hits.people.first().map_or(NO_PERSON, |(person, _)| *person);
         let mut reasons = Reasons::default();
         hits.people
             .iter()
@@ -227,14 +238,14 @@ impl Examiner {
         out.hits = hits;
         if !reasons.is_empty() || is_wanted {
             let type_byte = blob.get(2).copied().unwrap_or_default();
-            let found = address().map(|address| Found {
+            let found = address().map(|address| FoundGrain {
                 address,
                 segment,
                 row,
                 person,
                 reasons,
                 variations,
-                bar,
+                exemption,
                 type_byte,
                 size: blob.len() as u32,
             });
@@ -244,7 +255,7 @@ impl Examiner {
 }
 
 /// Notes sessions in which somebody is the data subject.
-fn note_sessions(grain: &Grain<'_>, hits: &Hits, out: &mut Glance) {
+fn note_sessions(grain: &Grain<'_>, hits: &Hits, out: &mut RowFindings) {
     let subject = hits
         .people
         .iter()
@@ -252,7 +263,7 @@ fn note_sessions(grain: &Grain<'_>, hits: &Hits, out: &mut Glance) {
     if let Some((person, _)) = subject {
         let namespace = grain.text(Field::Namespace).unwrap_or_default();
         for (field, is_run) in [(Field::SessionId, false), (Field::RunId, true)] {
-            let session = |id: &str| Session {
+            let session = |id: &str| SessionKey {
                 id: id.to_owned(),
                 namespace: namespace.to_owned(),
                 is_run,
@@ -266,8 +277,8 @@ fn note_sessions(grain: &Grain<'_>, hits: &Hits, out: &mut Glance) {
 fn note_protection(
     address: impl Fn() -> Option<ContentAddress>,
     grain: &Grain<'_>,
-    judge: &Judge<'_>,
-    out: &mut Glance,
+    rules: &ExemptionRules<'_>,
+    out: &mut RowFindings,
 ) {
     if grain.get(Field::InvalidationPolicy).is_some() {
         let policy = Policy::of(grain);
@@ -275,7 +286,7 @@ fn note_protection(
             policy.scope.reaches_derived(),
             policy.scope.reaches_lineage(),
         );
-        if policy.effective((judge.now / 1000).max(0) as u64) == Mode::Hold
+        if policy.effective((rules.now / 1000).max(0) as u64) == Mode::Hold
             && reach != (false, false)
         {
             out.protecting

@@ -13,16 +13,16 @@ use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::columns::IdentityColumn;
 
 use super::certificate::Remaining;
-use super::reason::{Bar, Reason};
+use super::reason::{Exemption, Reason};
 use super::rows::{OpenFile, address_at, texts};
-use super::survey::{Found, Survey};
+use super::survey::{FoundGrain, Survey};
 use crate::error::{Context, EngineError, Result};
-use crate::keys::{Ending, KeyId, LakeKeys, Unsealed, key_of};
+use crate::keys::{KeyDisposition, KeyId, LakeKeys, Unsealed, key_of};
 use crate::lake::{Lake, Segment};
 
 /// The keys that are to be destroyed, and the rows that go with them.
 #[derive(Debug, Default)]
-pub(super) struct Doomed {
+pub(super) struct ShredPlan {
     pub(super) keys: BTreeSet<(KeyId, u32)>,
     pub(super) rows: HashSet<(u32, u32)>,
 }
@@ -32,9 +32,9 @@ pub(super) struct Doomed {
 ///
 /// # Errors
 /// [`EngineError::Policy`] if something that is sealed with one of them has to stay.
-pub(super) async fn doomed(lake: &Lake, survey: &Survey) -> Result<Doomed> {
-    let mut doomed = Doomed::default();
-    let found: HashMap<(u32, u32), &Found> = survey
+pub(super) async fn plan(lake: &Lake, survey: &Survey) -> Result<ShredPlan> {
+    let mut shred_plan = ShredPlan::default();
+    let found: HashMap<(u32, u32), &FoundGrain> = survey
         .grains
         .iter()
         .map(|found| ((found.segment, found.row), found))
@@ -62,25 +62,25 @@ pub(super) async fn doomed(lake: &Lake, survey: &Survey) -> Result<Doomed> {
             );
         }
     }
-    doomed.keys = keys.into_values().collect();
+    shred_plan.keys = keys.into_values().collect();
     let mut kept: BTreeMap<&'static str, u64> = BTreeMap::new();
-    for (number, segment) in sealed().filter(|_| !doomed.keys.is_empty()) {
+    for (number, segment) in sealed().filter(|_| !shred_plan.keys.is_empty()) {
         for (row, _, key) in envelopes(lake, segment).await? {
-            if !doomed.keys.contains(&key) {
+            if !shred_plan.keys.contains(&key) {
                 continue;
             }
-            match found.get(&(number, row)).map(|found| &found.bar) {
+            match found.get(&(number, row)).map(|found| &found.exemption) {
                 Some(None) => {
-                    doomed.rows.insert((number, row));
+                    shred_plan.rows.insert((number, row));
                 }
-                Some(Some(bar)) => *kept.entry(bar.name()).or_default() += 1,
+                Some(Some(exemption)) => *kept.entry(exemption.name()).or_default() += 1,
                 // Something that came in since the survey.
-                None => *kept.entry(Bar::NotSelected.name()).or_default() += 1,
+                None => *kept.entry(Exemption::NotSelected.name()).or_default() += 1,
             }
         }
     }
     if kept.is_empty() {
-        return Ok(doomed);
+        return Ok(shred_plan);
     }
     let told: Vec<String> = kept
         .iter()
@@ -133,9 +133,10 @@ async fn envelopes(
 pub(super) fn destroy(lake: &Lake, keys: &[(String, u32)]) -> Result<()> {
     match (lake.keys(), named(keys)) {
         (_, keys) if keys.is_empty() => Ok(()),
-        (Some(lake_keys), keys) => {
-            lake_keys.end(&keys.into_iter().collect::<Vec<_>>(), Ending::Destroyed)
-        }
+        (Some(lake_keys), keys) => lake_keys.end(
+            &keys.into_iter().collect::<Vec<_>>(),
+            KeyDisposition::Destroyed,
+        ),
         (None, _) => Err(EngineError::Key(
             "an erasure that destroys keys needs the keyring to go on".to_owned(),
         )),

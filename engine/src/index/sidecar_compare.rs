@@ -5,7 +5,7 @@ use std::sync::Arc;
 use gristmill_connectors::source::SourceBytes;
 
 use super::builder::IndexKinds;
-use super::fulltext::{FULLTEXT_FILE, LakeText, SegmentText};
+use super::fulltext::{FULLTEXT_FILE, LakeTextIndex, SegmentTextIndex};
 use super::reindex::build_again;
 use crate::error::{Context, Result};
 use crate::lake::{Lake, Segment};
@@ -51,5 +51,5 @@ pub(crate) async fn differing_sidecars(
 type Fault = Box<dyn std::error::Error + Send + Sync>;
 
 fn digest_of(bytes: SourceBytes) -> Result<[u8; 32], Fault> {
-    Ok(LakeText::new(&[Arc::new(SegmentText::open(bytes)?)])?.content_digest()?)
+    Ok(LakeTextIndex::new(&[Arc::new(SegmentTextIndex::open(bytes)?)])?.content_digest()?)
 }

@@ -14,32 +14,32 @@ use crate::sieve::Sieve;
 
 /// What is looked for.
 #[derive(Debug)]
-pub(super) struct Needles {
+pub(super) struct PatternSearch {
     /// Addresses as digests.
-    digests: Strides<NearlyAscii>,
+    digests: StridedFinder<NearlyAscii>,
     /// Addresses as text in lower case.
-    texts: Strides<Hex>,
+    texts: StridedFinder<Hex>,
     identifiers: IdentifierSearch,
     addresses: usize,
 }
 
-/// Byte strings of any length from [`SHORTEST`] on.
+/// Byte strings of any length from [`MIN_PATTERN_BYTES`] on.
 #[derive(Debug, Default)]
-pub(super) struct Finder(Vec<Strides<Alike>>);
+pub(super) struct MultiFinder(Vec<StridedFinder<AnyBytes>>);
 
 /// Byte strings that are longer than a window of a few bytes: each is filed under every window of
 /// it that may stand at a multiple of a stride, so that only those places of the searched bytes are
 /// looked at.
 #[derive(Debug, Default)]
-struct Strides<C> {
+struct StridedFinder<C> {
     /// The byte strings, one after another.
-    needles: Vec<u8>,
+    patterns: Vec<u8>,
     /// The number of each, and where it ends there.
     ends: Vec<(u32, usize)>,
     stride: usize,
     /// Bytes of a window: eight at most.
     width: usize,
-    /// By their bytes, and then as [`Strides::around`] looks for needles.
+    /// By their bytes, and then as [`StridedFinder::verify_candidate`] looks for patterns.
     windows: Vec<Window>,
     /// What narrow windows end: eight bytes with themselves, or the windows alone where a needle
     /// has fewer before.
@@ -59,11 +59,11 @@ struct Window {
     offset: u32,
     /// Bytes of the needle.
     length: u32,
-    /// The needle's place in [`Strides::ends`].
+    /// The needle's place in [`StridedFinder::ends`].
     needle: u32,
 }
 
-/// Windows of [`Strides`] at most, unless there are more needles: 24 bytes each.
+/// Windows of [`StridedFinder`] at most, unless there are more patterns: 24 bytes each.
 const WINDOWS: usize = 4 << 20;
 
 /// Bytes of a digest that are looked for.
@@ -76,34 +76,34 @@ const NARROW: usize = 4;
 /// narrower window is met, too, if the needle has so many up to its end.
 const WIDE: usize = 8;
 
-/// How far from one place that is looked at to the next, at least, where needles have room for
+/// How far from one place that is looked at to the next, at least, where patterns have room for
 /// windows and strides.
 const STRIDE: usize = 3;
 
-/// Places of the table that tells how many needles have a window.
-const SHARING: usize = 1 << 16;
+/// Places of the table that tells how many patterns have a window.
+const FREQUENCY_BUCKETS: usize = 1 << 16;
 
 /// Bytes of a needle that has room for both.
 const LONG: usize = NARROW + STRIDE - 1;
 
 /// Bytes of an identifier from which on it is looked for.
-pub(super) const SHORTEST: usize = 4;
+pub(super) const MIN_PATTERN_BYTES: usize = 4;
 
-impl Needles {
+impl PatternSearch {
     /// Looks for addresses and for identifiers.
     pub(super) fn new<'t>(
         addresses: impl IntoIterator<Item = &'t ContentAddress>,
         identifiers: IdentifierSearch,
-    ) -> Needles {
+    ) -> PatternSearch {
         let (mut digests, mut texts) = (Vec::new(), Vec::new());
         for address in addresses {
             digests.push(address.as_bytes()[32 - DIGEST_BYTES..].to_vec());
             texts.push(address.to_string().into_bytes());
         }
-        Needles {
+        PatternSearch {
             addresses: texts.len(),
-            digests: Strides::new((0..).zip(digests), WIDE),
-            texts: Strides::new((0..).zip(texts), WIDE),
+            digests: StridedFinder::new((0..).zip(digests), WIDE),
+            texts: StridedFinder::new((0..).zip(texts), WIDE),
             identifiers,
         }
     }
@@ -127,16 +127,16 @@ impl Needles {
 }
 
 /// Two kinds of windows.
-trait Class {
+trait WindowClass {
     /// The kind of `window`.
     fn of(window: u64) -> bool;
 }
 
 /// One kind.
 #[derive(Debug, Default)]
-struct Alike;
+struct AnyBytes;
 
-impl Class for Alike {
+impl WindowClass for AnyBytes {
     fn of(_: u64) -> bool {
         false
     }
@@ -147,7 +147,7 @@ impl Class for Alike {
 #[derive(Debug, Default)]
 struct NearlyAscii;
 
-impl Class for NearlyAscii {
+impl WindowClass for NearlyAscii {
     fn of(window: u64) -> bool {
         let beyond = window & 0x8080_8080_8080_8080;
         beyond & beyond.wrapping_sub(1) == 0
@@ -159,7 +159,7 @@ impl Class for NearlyAscii {
 #[derive(Debug, Default)]
 struct Hex;
 
-impl Class for Hex {
+impl WindowClass for Hex {
     fn of(window: u64) -> bool {
         window & 0xa0a0_a0a0_a0a0_a0a0 == 0x2020_2020_2020_2020
             && (window ^ window >> 2) & 0x1010_1010_1010_1010 == 0x1010_1010_1010_1010
@@ -193,26 +193,27 @@ fn wide_at(bytes: &[u8], at: usize, width: usize) -> Option<u64> {
     bytes_at(bytes, (at + width).checked_sub(WIDE)?, WIDE)
 }
 
-/// The place of `window` in the table of [`Strides::shared`].
-fn sharing(window: u64) -> usize {
-    (window.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 48) as usize % SHARING
+/// The place of `window` in the table of [`StridedFinder::window_frequencies`].
+fn frequency_bucket(window: u64) -> usize {
+    (window.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 48) as usize % FREQUENCY_BUCKETS
 }
 
-impl Finder {
-    /// Finds each of `needles`, which have numbers, but for those that are too short.
-    pub(super) fn new(needles: impl IntoIterator<Item = (u32, Vec<u8>)>) -> Finder {
-        let needles = needles
+impl MultiFinder {
+    /// Finds each of `pattern_search`, which have numbers, but for those that are too short.
+    pub(super) fn new(patterns: impl IntoIterator<Item = (u32, Vec<u8>)>) -> MultiFinder {
+        let patterns = patterns
             .into_iter()
-            .filter(|(_, needle)| needle.len() >= SHORTEST);
-        let (long, short): (Vec<_>, Vec<_>) = needles.partition(|(_, needle)| needle.len() >= LONG);
+            .filter(|(_, needle)| needle.len() >= MIN_PATTERN_BYTES);
+        let (long, short): (Vec<_>, Vec<_>) =
+            patterns.partition(|(_, needle)| needle.len() >= LONG);
         let groups = [long, short].into_iter().filter_map(|group| {
             let shortest = group.iter().map(|(_, needle)| needle.len()).min()?;
-            Some(Strides::new(
+            Some(StridedFinder::new(
                 group,
                 (shortest + 1).saturating_sub(STRIDE).clamp(NARROW, WIDE),
             ))
         });
-        Finder(groups.collect())
+        MultiFinder(groups.collect())
     }
 
     /// Calls `note` for every place in `bytes` that holds one of them, with its number.
@@ -223,18 +224,18 @@ impl Finder {
     }
 }
 
-impl<C: Class + Default> Strides<C> {
-    /// Finds each of `needles`, which have numbers and at least `width` bytes.
-    fn new(needles: impl IntoIterator<Item = (u32, Vec<u8>)>, width: usize) -> Strides<C> {
-        let mut strides = Strides {
+impl<C: WindowClass + Default> StridedFinder<C> {
+    /// Finds each of `pattern_search`, which have numbers and at least `width` bytes.
+    fn new(patterns: impl IntoIterator<Item = (u32, Vec<u8>)>, width: usize) -> StridedFinder<C> {
+        let mut strides = StridedFinder {
             width,
-            ..Strides::default()
+            ..StridedFinder::default()
         };
         let mut shortest = usize::MAX;
-        for (number, needle) in needles {
+        for (number, needle) in patterns {
             shortest = shortest.min(needle.len());
-            strides.needles.extend(needle);
-            strides.ends.push((number, strides.needles.len()));
+            strides.patterns.extend(needle);
+            strides.ends.push((number, strides.patterns.len()));
         }
         if strides.ends.is_empty() {
             return strides;
@@ -242,10 +243,10 @@ impl<C: Class + Default> Strides<C> {
         strides.stride = (shortest + 1 - width)
             .min(WINDOWS / strides.ends.len())
             .max(1);
-        let shared = strides.shared();
+        let shared = strides.window_frequencies();
         for needle in 0..strides.ends.len() as u32 {
             let length = strides.text(needle).len() as u32;
-            let first = strides.rarest(needle, &shared);
+            let first = strides.rarest_offset(needle, &shared);
             for offset in first..first + strides.stride {
                 let text = strides.text(needle);
                 let Some(bytes) = bytes_at(text, offset, width) else {
@@ -276,24 +277,25 @@ impl<C: Class + Default> Strides<C> {
         strides
     }
 
-    /// How many needles have a window, by what [`sharing`] says of it.
-    fn shared(&self) -> Vec<u32> {
-        let mut shared = vec![0; SHARING];
+    /// How many patterns have a window, by what [`frequency_bucket`] says of it.
+    fn window_frequencies(&self) -> Vec<u32> {
+        let mut shared = vec![0; FREQUENCY_BUCKETS];
         for needle in 0..self.ends.len() as u32 {
             let text = self.text(needle);
             let windows = (0..text.len()).map_while(|offset| bytes_at(text, offset, self.width));
-            windows.for_each(|window| shared[sharing(window)] += 1);
+            windows.for_each(|window| shared[frequency_bucket(window)] += 1);
         }
         shared
     }
 
-    /// Where the neighbouring windows of a needle begin that the fewest needles share: of ten
+    /// Where the neighbouring windows of a needle begin that the fewest patterns share: of ten
     /// thousand names many begin alike, and so do all those in the searched bytes that aren't
     /// looked for.
-    fn rarest(&self, needle: u32, shared: &[u32]) -> usize {
+    fn rarest_offset(&self, needle: u32, shared: &[u32]) -> usize {
         let text = self.text(needle);
-        let sharing_at =
-            |offset: usize| bytes_at(text, offset, self.width).map_or(0, |it| shared[sharing(it)]);
+        let sharing_at = |offset: usize| {
+            bytes_at(text, offset, self.width).map_or(0, |it| shared[frequency_bucket(it)])
+        };
         let most = |first: &usize| (*first..first + self.stride).map(sharing_at).max();
         let last = (text.len() + 1).saturating_sub(self.width + self.stride);
         (0..=last).rev().min_by_key(most).unwrap_or_default()
@@ -303,7 +305,7 @@ impl<C: Class + Default> Strides<C> {
     fn text(&self, needle: u32) -> &[u8] {
         let end = |needle: usize| self.ends.get(needle).map_or(0, |(_, end)| *end);
         let start = (needle as usize).checked_sub(1).map_or(0, end);
-        self.needles
+        self.patterns
             .get(start..end(needle as usize))
             .unwrap_or_default()
     }
@@ -314,9 +316,9 @@ impl<C: Class + Default> Strides<C> {
             return;
         }
         let mut at = 0;
-        while let Some((place, window)) = self.candidate(bytes, at) {
-            if self.may_end(bytes, place, window) {
-                self.around(bytes, place, window, &mut note);
+        while let Some((place, window)) = self.next_candidate(bytes, at) {
+            if self.wide_window_may_match(bytes, place, window) {
+                self.verify_candidate(bytes, place, window, &mut note);
             }
             at = place + self.stride;
         }
@@ -328,7 +330,7 @@ impl<C: Class + Default> Strides<C> {
     /// A function of its own, so that the loop which goes through all bytes has the processor's
     /// registers for itself.
     #[inline(never)]
-    fn candidate(&self, bytes: &[u8], mut at: usize) -> Option<(usize, u64)> {
+    fn next_candidate(&self, bytes: &[u8], mut at: usize) -> Option<(usize, u64)> {
         let (stride, mask) = (self.stride, low_bytes(self.width));
         let [these, others] = &self.sieves;
         // Which kind comes next can't be foreseen.
@@ -351,18 +353,18 @@ impl<C: Class + Default> Strides<C> {
 
     /// False if no needle has before the end of `window`, which stands at `at`, what `bytes` have
     /// there.
-    fn may_end(&self, bytes: &[u8], at: usize, window: u64) -> bool {
+    fn wide_window_may_match(&self, bytes: &[u8], at: usize, window: u64) -> bool {
         self.width == WIDE
             || wide_at(bytes, at, self.width).is_some_and(|wide| self.wide.may_have(wide))
             || self.leading.may_have(window)
     }
 
-    /// Calls `note` for the needles around the place `at` of `bytes`, where `window` stands.
+    /// Calls `note` for the patterns around the place `at` of `bytes`, where `window` stands.
     ///
-    /// Thousands of identifiers may begin alike. Needles of one length that have the window at the
-    /// same place differ in their bytes alone, which stand in order: those at hand are looked up
-    /// among them.
-    fn around(
+    /// Thousands of identifiers may begin alike. PatternSearch of one length that have the window
+    /// at the same place differ in their bytes alone, which stand in order: those at hand are
+    /// looked up among them.
+    fn verify_candidate(
         &self,
         bytes: &[u8],
         at: usize,
@@ -400,7 +402,7 @@ impl<C: Class + Default> Strides<C> {
 /// True if what stands before `start..end` tells that a text of just that length follows: then it
 /// is the whole of a value, whatever is next to it. Parquet writes the length in four bytes,
 /// MessagePack and CBOR in the head of a string.
-pub(super) fn is_announced(bytes: &[u8], start: usize, end: usize) -> bool {
+pub(super) fn has_length_prefix(bytes: &[u8], start: usize, end: usize) -> bool {
     let before = bytes.get(..start).unwrap_or_default();
     let length = end - start;
     let short = |byte: u8, head: u8, most: usize| {
@@ -415,7 +417,7 @@ pub(super) fn is_announced(bytes: &[u8], start: usize, end: usize) -> bool {
         }
         [.., 0x78 | 0xd9, one] if usize::from(*one) == length => true,
         [.., head] if short(*head, 0xa0, 31) => true,
-        [before @ .., head] => short(*head, 0x60, 23) && may_end_an_item(before),
+        [before @ .., head] => short(*head, 0x60, 23) && may_end_cbor_item(before),
         [] => false,
     }
 }
@@ -423,7 +425,7 @@ pub(super) fn is_announced(bytes: &[u8], start: usize, end: usize) -> bool {
 /// True if an item of CBOR may end with `bytes`: CBOR's head of a short text is a small letter, as
 /// the d of Edward, who isn't Ward. In front of a value stand its key, which was announced too, the
 /// head of an array, or another value.
-fn may_end_an_item(bytes: &[u8]) -> bool {
+fn may_end_cbor_item(bytes: &[u8]) -> bool {
     let word = bytes
         .iter()
         .rev()
@@ -452,16 +454,16 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::erase::{Person, Request};
+    use crate::erase::{Person, SubjectRequest};
 
     proptest! {
         #[test]
         fn whatever_looking_at_every_place_finds_is_found(
-            needles in prop::collection::btree_set("[ab]{1,14}", 1..30),
+            patterns in prop::collection::btree_set("[ab]{1,14}", 1..30),
             bytes in "[ab.]{0,80}",
         ) {
-            let needles: Vec<String> = needles.into_iter().collect();
-            let finder = Finder::new((0..).zip(needles.iter().map(|needle| needle.clone().into_bytes())));
+            let patterns: Vec<String> = patterns.into_iter().collect();
+            let finder = MultiFinder::new((0..).zip(patterns.iter().map(|needle| needle.clone().into_bytes())));
             let mut found = Vec::new();
             finder.find(bytes.as_bytes(), |number, range| found.push((number, range.start, range.end)));
             found.sort_unstable();
@@ -470,7 +472,7 @@ mod tests {
                 let whole = |at| (number, at, at + needle.len());
                 (0..bytes.len()).filter(stands).map(whole).collect::<Vec<_>>()
             };
-            let long = (0..).zip(&needles).filter(|(_, needle)| needle.len() >= SHORTEST);
+            let long = (0..).zip(&patterns).filter(|(_, needle)| needle.len() >= MIN_PATTERN_BYTES);
             prop_assert_eq!(found, long.flat_map(places).collect::<Vec<_>>());
         }
     }
@@ -480,7 +482,8 @@ mod tests {
         let names: Vec<String> = (0..20_000)
             .map(|number| format!("user-{number:06}"))
             .collect();
-        let finder = Finder::new((0..).zip(names.iter().map(|name| name.clone().into_bytes())));
+        let finder =
+            MultiFinder::new((0..).zip(names.iter().map(|name| name.clone().into_bytes())));
         let text = names.join(" ") + " user-020000";
         let mut found = Vec::new();
         finder.find(text.as_bytes(), |number, _| found.push(number));
@@ -494,36 +497,36 @@ mod tests {
             identifiers: identifiers.map(str::to_owned).into(),
             ..Person::default()
         };
-        let request = Request {
+        let request = SubjectRequest {
             people: vec![person],
-            ..Request::default()
+            ..SubjectRequest::default()
         };
         IdentifierSearch::new(&request, |_| false, []).unwrap()
     }
 
-    fn count(needles: &Needles, bytes: &[u8]) -> (u64, u64) {
-        needles.count(bytes, &mut Vec::new())
+    fn count(patterns: &PatternSearch, bytes: &[u8]) -> (u64, u64) {
+        patterns.count(bytes, &mut Vec::new())
     }
 
     #[test]
     fn an_address_is_found_as_text_as_digest_and_split() {
         let address = ContentAddress::of(b"grain");
-        let needles = Needles::new([&address], search([]));
-        assert_eq!(count(&needles, format!("x{address}y").as_bytes()), (1, 0));
+        let patterns = PatternSearch::new([&address], search([]));
+        assert_eq!(count(&patterns, format!("x{address}y").as_bytes()), (1, 0));
         assert_eq!(
             count(
-                &needles,
+                &patterns,
                 &[&[7; 3], &address.as_bytes()[..], &[7; 3]].concat()
             ),
             (1, 0)
         );
         assert_eq!(
-            count(&needles, &[&[7; 3], &address.as_bytes()[8..]].concat()),
+            count(&patterns, &[&[7; 3], &address.as_bytes()[8..]].concat()),
             (1, 0)
         );
         assert_eq!(
             count(
-                &needles,
+                &patterns,
                 ContentAddress::of(b"other").to_string().as_bytes()
             ),
             (0, 0)
@@ -535,7 +538,7 @@ mod tests {
         let addresses: Vec<ContentAddress> = (0..40_u32)
             .map(|number| ContentAddress::of(&number.to_le_bytes()))
             .collect();
-        let needles = Needles::new(&addresses, search([]));
+        let patterns = PatternSearch::new(&addresses, search([]));
         for (before, address) in addresses.iter().enumerate() {
             let text = address.to_string();
             for bytes in [
@@ -545,14 +548,14 @@ mod tests {
             ] {
                 let placed = [vec![b'.'; before], bytes.clone()].concat();
                 assert_eq!(
-                    count(&needles, &placed),
+                    count(&patterns, &placed),
                     (1, 0),
                     "at the end, behind {before} bytes"
                 );
                 let placed = [placed, vec![b'.'; before % 17]].concat();
-                assert_eq!(count(&needles, &placed), (1, 0), "behind {before} bytes");
+                assert_eq!(count(&patterns, &placed), (1, 0), "behind {before} bytes");
                 assert_eq!(
-                    count(&needles, &placed[..before + bytes.len() - 1]),
+                    count(&patterns, &placed[..before + bytes.len() - 1]),
                     (0, 0),
                     "cut"
                 );
@@ -566,21 +569,21 @@ mod tests {
             .map(|number| ContentAddress::of(&number.to_le_bytes()))
             .collect();
         let (erased, kept) = addresses.split_at(10_000);
-        let needles = Needles::new(erased, search(["u-17", "alice-77"]));
+        let patterns = PatternSearch::new(erased, search(["u-17", "alice-77"]));
         let text = |addresses: &[ContentAddress]| {
             addresses
                 .iter()
                 .map(|address| format!("{address},"))
                 .collect::<String>()
         };
-        assert_eq!(count(&needles, text(erased).as_bytes()), (10_000, 0));
-        assert_eq!(count(&needles, text(kept).as_bytes()), (0, 0));
-        assert_eq!(count(&needles, b"u-17 met alice-77 at u-18's"), (0, 2));
+        assert_eq!(count(&patterns, text(erased).as_bytes()), (10_000, 0));
+        assert_eq!(count(&patterns, text(kept).as_bytes()), (0, 0));
+        assert_eq!(count(&patterns, b"u-17 met alice-77 at u-18's"), (0, 2));
     }
 
     #[test]
     fn an_identifier_is_found_where_it_stands_alone_in_any_case() {
-        let needles = Needles::new([], search(["u-17", "José Díaz"]));
+        let patterns = PatternSearch::new([], search(["u-17", "José Díaz"]));
         for (text, expected) in [
             ("\u{a4}u-17\u{a1}", 1),
             ("(U-17)", 1),
@@ -591,11 +594,11 @@ mod tests {
             ("jose\u{301} di\u{301}az", 1),
             ("José Díazé", 0),
         ] {
-            assert_eq!(count(&needles, text.as_bytes()), (0, expected), "{text}");
+            assert_eq!(count(&patterns, text.as_bytes()), (0, expected), "{text}");
         }
         // A MessagePack length before it is no letter.
         assert_eq!(
-            count(&needles, &[&[0xa4][..], b"u-17", &[0xa1]].concat()),
+            count(&patterns, &[&[0xa4][..], b"u-17", &[0xa1]].concat()),
             (0, 1)
         );
     }
@@ -603,7 +606,7 @@ mod tests {
     #[test]
     fn an_identifier_is_found_behind_a_length_that_looks_like_a_letter() {
         let did = format!("did:key:{}", "z".repeat(40));
-        let needles = Needles::new([], search(["alice-77", &did, "José Díaz"]));
+        let patterns = PatternSearch::new([], search(["alice-77", &did, "José Díaz"]));
         let parquet = [b"\x08\0\0\0alice-77", &b"8\0\0\0abc"[..]].concat();
         for (bytes, what) in [
             (&b"\x68alice-77\x67subject"[..], "CBOR"),
@@ -613,23 +616,23 @@ mod tests {
             (br#"{"a":"Dear all,\nalice-77"}"#, "an escape"),
             (br#""Jos\u00E9 D\u00edaz""#, "escaped letters"),
         ] {
-            assert_eq!(count(&needles, bytes), (0, 1), "{what}");
+            assert_eq!(count(&patterns, bytes), (0, 1), "{what}");
         }
         for text in ["galice-77", "alice-771", "xalice-77"] {
-            assert_eq!(count(&needles, text.as_bytes()), (0, 0), "{text}");
+            assert_eq!(count(&patterns, text.as_bytes()), (0, 0), "{text}");
         }
     }
 
     #[test]
     fn a_letter_that_looks_like_a_length_in_prose_is_none() {
-        let needles = Needles::new([], search(["ward", "andy"]));
+        let patterns = PatternSearch::new([], search(["ward", "andy"]));
         for prose in [
             "met Edward and",
             "Woodward",
             "is a dandy",
             "facing windward",
         ] {
-            assert_eq!(count(&needles, prose.as_bytes()), (0, 0), "{prose}");
+            assert_eq!(count(&patterns, prose.as_bytes()), (0, 0), "{prose}");
         }
         for cbor in [
             &b"\xa2\x61sdward\x61od"[..],
@@ -637,7 +640,7 @@ mod tests {
             b"\x82cbobdward",
             b"\xa1\x61n\x82\x01dward",
         ] {
-            assert_eq!(count(&needles, cbor), (0, 1), "{cbor:?}");
+            assert_eq!(count(&patterns, cbor), (0, 1), "{cbor:?}");
         }
     }
 }

@@ -24,41 +24,41 @@ const BATCH_ROWS: usize = 65_536;
 
 /// The facts of the rows of one segment.
 #[derive(Debug)]
-pub struct RowFacts {
+pub struct RowMetadata {
     addresses: Arc<AddressIndex>,
     /// The place of each row among the addresses.
     places: Vec<u32>,
     type_bytes: Vec<u8>,
-    encodings: Names<u8>,
-    namespaces: Names<u16>,
+    encodings: DictionaryColumn<u8>,
+    namespaces: DictionaryColumn<u16>,
 }
 
 /// Texts that repeat: for each row the place of its text, counted from 1; 0 for none.
 #[derive(Debug, Default)]
-struct Names<N> {
+struct DictionaryColumn<N> {
     of: Vec<N>,
     names: Vec<String>,
 }
 
 type Fault = Box<dyn std::error::Error + Send + Sync>;
 
-impl RowFacts {
+impl RowMetadata {
     /// Reads the facts of the rows of the segment in `bytes`, whose addresses are `addresses`.
     ///
     /// # Errors
     /// If the segment can't be read, has other rows, or too many different names.
-    pub fn read(bytes: SourceBytes, addresses: Arc<AddressIndex>) -> Result<RowFacts, Fault> {
+    pub fn read(bytes: SourceBytes, addresses: Arc<AddressIndex>) -> Result<RowMetadata, Fault> {
         let reader = SegmentReader::open(bytes)?;
         let places = addresses.places();
         if places.len() as u64 != reader.rows() {
             return Err("the addresses are those of another segment".into());
         }
-        let mut facts = RowFacts {
+        let mut facts = RowMetadata {
             addresses,
             type_bytes: Vec::with_capacity(places.len()),
             places,
-            encodings: Names::default(),
-            namespaces: Names::default(),
+            encodings: DictionaryColumn::default(),
+            namespaces: DictionaryColumn::default(),
         };
         let columns = [
             IdentityColumn::TypeByte.name(),
@@ -120,7 +120,7 @@ impl RowFacts {
     }
 }
 
-impl<N: Copy + Default + TryFrom<usize> + Into<u16>> Names<N> {
+impl<N: Copy + Default + TryFrom<usize> + Into<u16>> DictionaryColumn<N> {
     fn add(&mut self, column: &StringArray, known: &mut HashMap<String, N>) -> Result<(), Fault> {
         for text in column {
             let number = match text {

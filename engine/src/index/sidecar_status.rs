@@ -6,18 +6,18 @@ use std::error::Error;
 use futures::{StreamExt, TryStreamExt, stream};
 use gristmill_connectors::source::SourceBytes;
 
-use super::fulltext::{DamagedText, SegmentText};
+use super::fulltext::{DamagedText, SegmentTextIndex};
 use super::hexastore::Hexastore;
 use super::sidecars::Sidecar;
 use super::vectors::{VectorIndex, files_of};
-use super::words::{DamagedFilter, WordFilter};
+use super::word_filter::{DamagedFilter, WordFilter};
 use crate::error::{Context, Result};
 use crate::lake::{Lake, Segment};
 use crate::segment::{AddressIndex, Binding, Unbound};
 
 /// The condition of a sidecar.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Condition {
+pub enum SidecarCondition {
     /// It is whole and fits its segment.
     Fresh,
     /// There is none.
@@ -29,14 +29,14 @@ pub enum Condition {
     Stale,
 }
 
-impl Condition {
+impl SidecarCondition {
     /// One word.
     pub const fn name(self) -> &'static str {
         match self {
-            Condition::Fresh => "fresh",
-            Condition::Missing => "missing",
-            Condition::Damaged => "damaged",
-            Condition::Stale => "stale",
+            SidecarCondition::Fresh => "fresh",
+            SidecarCondition::Missing => "missing",
+            SidecarCondition::Damaged => "damaged",
+            SidecarCondition::Stale => "stale",
         }
     }
 }
@@ -49,7 +49,7 @@ pub struct SidecarState {
     /// What it is: `addresses`, `hexastore`, `fulltext`, `words`, `vectors:` and the model.
     pub index: String,
     /// How it is.
-    pub condition: Condition,
+    pub condition: SidecarCondition,
     /// Its bytes, if it is there.
     pub bytes: Option<u64>,
 }
@@ -71,12 +71,13 @@ pub async fn sidecar_states(lake: &Lake) -> Result<Vec<SidecarState>> {
         .iter()
         .map(|segment| states_of(lake, segment, &names))
         .collect();
-    let states: Vec<Vec<Found>> = stream::iter(read).buffered(READING).try_collect().await?;
+    let states: Vec<Vec<CheckedSidecar>> =
+        stream::iter(read).buffered(READING).try_collect().await?;
     Ok(named(states.into_iter().flatten().collect()))
 }
 
 /// A sidecar that was looked at.
-pub(crate) struct Found {
+pub(crate) struct CheckedSidecar {
     pub(crate) state: SidecarState,
     /// The file's name in the segment's folder.
     pub(crate) file: String,
@@ -102,7 +103,7 @@ pub(crate) async fn states_of(
     lake: &Lake,
     segment: &Segment,
     vectors: &[String],
-) -> Result<Vec<Found>> {
+) -> Result<Vec<CheckedSidecar>> {
     // Of a segment that can't be read, no sidecar can be used.
     let binding = segment.binding(lake.location()).await.ok();
     let mut found = vec![state::<AddressIndex>(lake, segment, binding, "addresses").await?];
@@ -111,16 +112,16 @@ pub(crate) async fn states_of(
         return Ok(found);
     }
     found.push(state::<Hexastore>(lake, segment, binding, "hexastore").await?);
-    found.push(state::<SegmentText>(lake, segment, binding, "fulltext").await?);
+    found.push(state::<SegmentTextIndex>(lake, segment, binding, "fulltext").await?);
     found.push(state::<WordFilter>(lake, segment, binding, "words").await?);
     for file in vectors {
         let rows = segment.file.rows;
         let check = move |content| match VectorIndex::open(content) {
             Ok(index) => (
-                Verdict::of_rows(index.segment_rows(), rows),
+                SidecarVerdict::of_rows(index.segment_rows(), rows),
                 Some(index.model().to_owned()),
             ),
-            Err(_) => (Verdict::Damaged, None),
+            Err(_) => (SidecarVerdict::Damaged, None),
         };
         found.push(checked(lake, segment, binding, file, file.clone(), check).await?);
     }
@@ -132,12 +133,12 @@ async fn state<S: Sidecar>(
     segment: &Segment,
     binding: Option<Binding>,
     index: &str,
-) -> Result<Found> {
+) -> Result<CheckedSidecar> {
     let rows = segment.file.rows;
     let check = move |content| match S::check(content) {
-        Ok(sidecar) => (Verdict::of_rows(sidecar.segment_rows(), rows), None),
-        Err(reason) if is_stale(&*reason) => (Verdict::Outdated, None),
-        Err(_) => (Verdict::Damaged, None),
+        Ok(sidecar) => (SidecarVerdict::of_rows(sidecar.segment_rows(), rows), None),
+        Err(reason) if is_stale(&*reason) => (SidecarVerdict::Outdated, None),
+        Err(_) => (SidecarVerdict::Damaged, None),
     };
     checked(lake, segment, binding, S::FILE, index.to_owned(), check).await
 }
@@ -150,7 +151,7 @@ fn is_stale(reason: &(dyn Error + Send + Sync + 'static)) -> bool {
 
 /// What the bytes of a sidecar show.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Verdict {
+enum SidecarVerdict {
     Fresh,
     Damaged,
     /// Whole, but made by other rules or by an earlier program.
@@ -159,20 +160,20 @@ enum Verdict {
     Foreign,
 }
 
-impl Verdict {
-    fn of_rows(own: u64, segment: u64) -> Verdict {
+impl SidecarVerdict {
+    fn of_rows(own: u64, segment: u64) -> SidecarVerdict {
         if own == segment {
-            Verdict::Fresh
+            SidecarVerdict::Fresh
         } else {
-            Verdict::Foreign
+            SidecarVerdict::Foreign
         }
     }
 
-    const fn condition(self) -> Condition {
+    const fn condition(self) -> SidecarCondition {
         match self {
-            Verdict::Fresh => Condition::Fresh,
-            Verdict::Damaged => Condition::Damaged,
-            Verdict::Outdated | Verdict::Foreign => Condition::Stale,
+            SidecarVerdict::Fresh => SidecarCondition::Fresh,
+            SidecarVerdict::Damaged => SidecarCondition::Damaged,
+            SidecarVerdict::Outdated | SidecarVerdict::Foreign => SidecarCondition::Stale,
         }
     }
 }
@@ -183,8 +184,8 @@ async fn checked(
     binding: Option<Binding>,
     file: &str,
     index: String,
-    check: impl FnOnce(SourceBytes) -> (Verdict, Option<String>) + Send + 'static,
-) -> Result<Found> {
+    check: impl FnOnce(SourceBytes) -> (SidecarVerdict, Option<String>) + Send + 'static,
+) -> Result<CheckedSidecar> {
     let path = segment.id.sidecar(file);
     let state = |condition, bytes| SidecarState {
         segment: segment.id.as_str().to_owned(),
@@ -192,7 +193,7 @@ async fn checked(
         condition,
         bytes,
     };
-    let found = |state, is_foreign, model| Found {
+    let found = |state, is_foreign, model| CheckedSidecar {
         state,
         file: file.to_owned(),
         is_foreign,
@@ -201,35 +202,35 @@ async fn checked(
     let bytes = match lake.location().read(&path).await {
         Ok(bytes) => bytes,
         Err(error) if error.is_not_found() => {
-            return Ok(found(state(Condition::Missing, None), false, None));
+            return Ok(found(state(SidecarCondition::Missing, None), false, None));
         }
         Err(error) => return Err(error),
     };
     let size = bytes.len() as u64;
     let check = move || match binding.map(|binding| binding.check(&bytes)) {
         Some(Ok(content)) => check(bytes.cut(content)),
-        Some(Err(Unbound::Damaged)) => (Verdict::Damaged, None),
-        Some(Err(Unbound::Other)) => (Verdict::Foreign, None),
+        Some(Err(Unbound::Damaged)) => (SidecarVerdict::Damaged, None),
+        Some(Err(Unbound::Other)) => (SidecarVerdict::Foreign, None),
         // A whole one of an earlier program, or one that was cut off.
         Some(Err(Unbound::Unnamed)) => match check(bytes) {
-            (Verdict::Damaged, model) => (Verdict::Damaged, model),
-            (_, model) => (Verdict::Outdated, model),
+            (SidecarVerdict::Damaged, model) => (SidecarVerdict::Damaged, model),
+            (_, model) => (SidecarVerdict::Outdated, model),
         },
-        None => (Verdict::Outdated, None),
+        None => (SidecarVerdict::Outdated, None),
     };
     let (verdict, model) = tokio::task::spawn_blocking(check)
         .await
         .file("can't check", &path)?;
     Ok(found(
         state(verdict.condition(), Some(size)),
-        verdict == Verdict::Foreign,
+        verdict == SidecarVerdict::Foreign,
         model,
     ))
 }
 
 /// Vectors are called by their model, which any whole file of the same name tells; by their file if
 /// none does.
-fn named(found: Vec<Found>) -> Vec<SidecarState> {
+fn named(found: Vec<CheckedSidecar>) -> Vec<SidecarState> {
     let models: BTreeMap<String, String> = found
         .iter()
         .filter_map(|one| Some((one.state.index.clone(), one.model.clone()?)))

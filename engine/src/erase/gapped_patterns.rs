@@ -4,15 +4,15 @@
 //! other doesn't.
 
 use super::identifier_search::is_letter;
-use super::normalized::{Form, Normalized};
+use super::normalized::{NormalForm, NormalizedBytes};
 use super::patterns::{GAP, LAST_NAME, LONG_ID, NAME_WORDS, TAG, UMLAUTS};
-use super::phone::Phone;
+use super::phone::PhoneNumber;
 use super::variations::{Variation, Variations};
-use crate::text::fold::runs_together;
+use crate::text::fold::is_unsegmented;
 
 /// Pieces of text that stand behind each other.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Needle {
+pub(super) struct GappedPattern {
     pieces: Vec<Vec<u8>>,
     /// What stands before each piece but the first.
     gaps: Vec<Gap>,
@@ -74,7 +74,7 @@ impl Gap {
     }
 
     /// True if it may be `bytes`.
-    pub(super) fn takes(self, bytes: &[u8]) -> bool {
+    pub(super) fn accepts(self, bytes: &[u8]) -> bool {
         let is_blank = |byte: &u8| matches!(byte, b' ' | b'\t' | b'\n' | b'\r');
         match self {
             Gap::Blanks => bytes.iter().all(is_blank),
@@ -82,7 +82,7 @@ impl Gap {
                 let rest = bytes.strip_prefix(b",").unwrap_or(bytes);
                 rest.iter().all(is_blank)
             }
-            Gap::WithComma => bytes.first() == Some(&b',') && Gap::Comma.takes(bytes),
+            Gap::WithComma => bytes.first() == Some(&b',') && Gap::Comma.accepts(bytes),
             Gap::Joint => matches!(bytes, [b'-' | b'_' | b'.']) || bytes.iter().all(is_blank),
             Gap::Exactly(byte) => bytes == [byte],
             Gap::Tag { optional } => match bytes {
@@ -127,7 +127,7 @@ fn collapsed(bytes: &[u8]) -> usize {
         .count()
 }
 
-impl Needle {
+impl GappedPattern {
     /// The longest piece, and which one it is.
     pub(super) fn anchor(&self) -> (usize, &[u8]) {
         let longest = self
@@ -138,7 +138,7 @@ impl Needle {
         longest.map_or((0, &[]), |(place, piece)| (place, piece))
     }
 
-    /// The pieces before the one at `place`, from it on, each with the gap behind it.
+    /// The pieces before the one at `field_roles`, from it on, each with the gap behind it.
     pub(super) fn before(&self, place: usize) -> impl Iterator<Item = (&[u8], Gap)> {
         let pieces = self.pieces.iter().take(place).map(Vec::as_slice);
         pieces
@@ -148,7 +148,7 @@ impl Needle {
             .rev()
     }
 
-    /// The pieces after the one at `place`, each with the gap before it.
+    /// The pieces after the one at `field_roles`, each with the gap before it.
     pub(super) fn after(&self, place: usize) -> impl Iterator<Item = (&[u8], Gap)> {
         self.pieces
             .iter()
@@ -161,12 +161,16 @@ impl Needle {
 /// Bytes of an identifier from which on it is looked for.
 const SHORTEST: usize = 4;
 
-/// The needles of `identifier`.
-pub(super) fn needles_of(identifier: &str, form: Form, variations: Variations) -> Vec<Needle> {
-    let mut out = Out {
+/// The patterns of `identifier`.
+pub(super) fn gapped_patterns_of(
+    identifier: &str,
+    form: NormalForm,
+    variations: Variations,
+) -> Vec<GappedPattern> {
+    let mut out = GappedPatternBuilder {
         form,
         on: variations,
-        needles: Vec::new(),
+        patterns: Vec::new(),
     };
     if form.exact {
         use unicode_normalization::UnicodeNormalization;
@@ -176,7 +180,7 @@ pub(super) fn needles_of(identifier: &str, form: Form, variations: Variations) -
         ] {
             out.literal(&text);
         }
-        return out.needles;
+        return out.patterns;
     }
     out.all(identifier);
     let lower = identifier.to_lowercase();
@@ -213,21 +217,21 @@ pub(super) fn needles_of(identifier: &str, form: Form, variations: Variations) -
             }
         }
     }
-    out.needles
+    out.patterns
 }
 
-struct Out {
-    form: Form,
+struct GappedPatternBuilder {
+    form: NormalForm,
     on: Variations,
-    needles: Vec<Needle>,
+    patterns: Vec<GappedPattern>,
 }
 
-impl Out {
-    fn push(&mut self, pieces: Vec<String>, gaps: Vec<Gap>, more: Needle) {
+impl GappedPatternBuilder {
+    fn push(&mut self, pieces: Vec<String>, gaps: Vec<Gap>, more: GappedPattern) {
         let length: usize = pieces.iter().map(String::len).sum();
         if length + gaps.len() >= SHORTEST && pieces.iter().all(|piece| !piece.is_empty()) {
             let pieces = pieces.into_iter().map(String::into_bytes).collect();
-            self.needles.push(Needle {
+            self.patterns.push(GappedPattern {
                 pieces,
                 gaps,
                 ..more
@@ -238,7 +242,7 @@ impl Out {
     /// `text` in the form in which it is looked for. Text that has escapes is read as it is meant,
     /// too.
     fn normal(&self, text: &str) -> String {
-        let mut normalized = Normalized::default();
+        let mut normalized = NormalizedBytes::default();
         normalized.fill(text.as_bytes(), self.form);
         String::from_utf8(normalized.bytes).unwrap_or_default()
     }
@@ -259,15 +263,15 @@ impl Out {
             .chars()
             .any(|letter| letter.is_numeric() || "-_:@".contains(letter));
         let affixes = self.on.contains(Variation::IdAffixes) && is_id(&text);
-        let is_anywhere = text.chars().any(runs_together);
+        let is_anywhere = text.chars().any(is_unsegmented);
         self.push(
             pieces,
             gaps,
-            Needle {
+            GappedPattern {
                 joined,
                 affixes,
                 is_anywhere,
-                ..Needle::default()
+                ..GappedPattern::default()
             },
         );
     }
@@ -276,7 +280,7 @@ impl Out {
         self.literal(identifier);
         let text = self.normal(identifier);
         let text = text.trim();
-        if self.on.is_empty() || text.starts_with("did:") || text.chars().any(runs_together) {
+        if self.on.is_empty() || text.starts_with("did:") || text.chars().any(is_unsegmented) {
             return;
         }
         let is_word = |letter: char| {
@@ -292,16 +296,16 @@ impl Out {
         } else if is_name(text, &words) {
             self.name(text, &words);
         } else if is_id(text)
-            && Phone::read(text).is_empty()
+            && PhoneNumber::read(text).is_empty()
             && self.on.contains(Variation::IdSeparators)
         {
-            let id = Needle {
+            let id = GappedPattern {
                 joined: true,
-                ..Needle::default()
+                ..GappedPattern::default()
             };
             if words.len() > 1 {
                 self.push(words.clone(), vec![Gap::Joint; words.len() - 1], id.clone());
-                self.push(vec![words.concat()], Vec::new(), Needle::default());
+                self.push(vec![words.concat()], Vec::new(), GappedPattern::default());
             }
             if let [word] = &*words
                 && word.len() == 32
@@ -332,9 +336,9 @@ impl Out {
             self.push(
                 pieces,
                 vec![Gap::Tag { optional }],
-                Needle {
+                GappedPattern {
                     joined: true,
-                    ..Needle::default()
+                    ..GappedPattern::default()
                 },
             );
         }
@@ -361,7 +365,11 @@ impl Out {
                 false => own_gap(text, words, (place + turn) % count),
             };
             if separators || turn > 0 {
-                self.push(turned, (0..count - 1).map(gap).collect(), Needle::default());
+                self.push(
+                    turned,
+                    (0..count - 1).map(gap).collect(),
+                    GappedPattern::default(),
+                );
             }
         }
         let family = match text.split_once(',') {
@@ -391,13 +399,13 @@ impl Out {
             self.push(
                 vec![[given.concat(), family.concat()].concat()],
                 Vec::new(),
-                Needle::default(),
+                GappedPattern::default(),
             );
             if order {
                 self.push(
                     vec![[family.concat(), given.concat()].concat()],
                     Vec::new(),
-                    Needle::default(),
+                    GappedPattern::default(),
                 );
             }
         }
@@ -408,19 +416,19 @@ impl Out {
             && last.chars().count() >= LAST_NAME
         {
             let (initial, last) = (initial.to_string(), last.clone());
-            let before = Needle {
+            let before = GappedPattern {
                 is_first: true,
-                ..Needle::default()
+                ..GappedPattern::default()
             };
             self.push(vec![initial.clone(), last.clone()], vec![Gap::Dot], before);
             self.push(
                 vec![last.clone(), initial.clone()],
                 vec![Gap::WithComma],
-                Needle::default(),
+                GappedPattern::default(),
             );
-            let behind = Needle {
+            let behind = GappedPattern {
                 needs_dot: true,
-                ..Needle::default()
+                ..GappedPattern::default()
             };
             self.push(vec![last, initial], vec![Gap::Blanks], behind);
         }

@@ -13,7 +13,7 @@ use super::{EmbedError, Embedder, Fault, StaticEmbedder};
 /// The model that is part of the program. It is unpacked when it embeds for the first time, so that
 /// to name it costs nothing.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct ShippedEmbedder;
+pub struct BundledEmbedder;
 
 /// Its name: other vectors need another one, because a lake keeps vectors by it.
 const MODEL: &str = "wordllama-224";
@@ -31,7 +31,7 @@ const SPACE: &str = "\u{2581}";
 /// The first tokens mean something else than what they are written as.
 const SPECIAL_TOKENS: usize = 3;
 
-impl ShippedEmbedder {
+impl BundledEmbedder {
     fn unpacked() -> Result<&'static StaticEmbedder, EmbedError> {
         static UNPACKED: OnceLock<Result<StaticEmbedder, String>> = OnceLock::new();
         let unpacked = UNPACKED.get_or_init(|| {
@@ -46,7 +46,7 @@ impl ShippedEmbedder {
     }
 }
 
-impl Embedder for ShippedEmbedder {
+impl Embedder for BundledEmbedder {
     fn model(&self) -> &str {
         MODEL
     }
@@ -56,7 +56,7 @@ impl Embedder for ShippedEmbedder {
     }
 
     fn embed(&self, texts: &[String]) -> Result<Vec<Vec<f32>>, EmbedError> {
-        ShippedEmbedder::unpacked()?.embed(texts)
+        BundledEmbedder::unpacked()?.embed(texts)
     }
 }
 
@@ -125,7 +125,7 @@ mod tests {
 
     #[test]
     fn the_shipped_model_is_what_its_constants_say() {
-        let unpacked = ShippedEmbedder::unpacked().unwrap();
+        let unpacked = BundledEmbedder::unpacked().unwrap();
         assert_eq!(
             (unpacked.model(), unpacked.dimensions()),
             (MODEL, DIMENSIONS)
@@ -173,7 +173,7 @@ mod tests {
             "revenue of the last quarter",
             "",
         ];
-        let vectors = ShippedEmbedder.embed(&texts.map(str::to_owned)).unwrap();
+        let vectors = BundledEmbedder.embed(&texts.map(str::to_owned)).unwrap();
         let product = |left: &[f32], right: &[f32]| {
             left.iter()
                 .zip(right)

@@ -5,7 +5,7 @@ use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 
 /// A graph of vectors, seen from the vector that is looked for.
-pub(super) trait Graph {
+pub(super) trait ProximityGraph {
     /// How far the vector `number` is from the one that is looked for.
     fn distance(&self, number: u32) -> f32;
 
@@ -46,7 +46,7 @@ impl PartialOrd for Candidate {
 
 /// What a walk remembers; its memory serves the next one.
 #[derive(Debug)]
-pub(super) struct Walk {
+pub(super) struct GraphSearch {
     /// A bit for each vector.
     seen: Vec<u64>,
     /// The vectors whose bits are set.
@@ -55,10 +55,10 @@ pub(super) struct Walk {
     open: BinaryHeap<Reverse<Candidate>>,
 }
 
-impl Walk {
+impl GraphSearch {
     /// For a graph of `count` vectors.
-    pub(super) fn new(count: usize) -> Walk {
-        Walk {
+    pub(super) fn new(count: usize) -> GraphSearch {
+        GraphSearch {
             seen: vec![0; count.div_ceil(64)],
             marked: Vec::new(),
             near: Vec::new(),
@@ -69,7 +69,7 @@ impl Walk {
     /// From `nearest` to ever nearer neighbours on `level`, as long as there are any.
     pub(super) fn descend(
         &mut self,
-        graph: &impl Graph,
+        graph: &impl ProximityGraph,
         mut nearest: Candidate,
         level: u8,
     ) -> Candidate {
@@ -92,7 +92,7 @@ impl Walk {
     /// `effort`: it goes on from each that is nearer than the farthest of these.
     pub(super) fn around(
         &mut self,
-        graph: &impl Graph,
+        graph: &impl ProximityGraph,
         start: Candidate,
         level: u8,
         effort: usize,
@@ -127,7 +127,7 @@ impl Walk {
 
     /// Collects the neighbours of `next` that weren't seen yet: their distances, one after another,
     /// don't wait for each other.
-    fn look(&mut self, graph: &impl Graph, next: Candidate, level: u8) {
+    fn look(&mut self, graph: &impl ProximityGraph, next: Candidate, level: u8) {
         let mut near = std::mem::take(&mut self.near);
         near.clear();
         graph.neighbours(next.number, level, &mut near);

@@ -15,15 +15,15 @@ use std::collections::HashSet;
 use gristmill_schemas::grain::{DEFAULT_PAYLOAD_LIMIT, Encoding, Payload};
 use rustc_hash::FxBuildHasher;
 
-use super::needles::{Finder, SHORTEST};
-use crate::text::encodings::may_open;
+use super::pattern_search::{MIN_PATTERN_BYTES, MultiFinder};
+use crate::text::confusables::LetterEquivalence;
+use crate::text::encodings::may_hold_encoded;
 use crate::text::fold::{Folding, is_blank};
-use crate::text::letters::Alike;
-use crate::text::numbers::{LEAST, each_number};
+use crate::text::numbers::{MIN_DIGITS, each_number};
 
 /// What a request looks for, as far as payloads show it.
 #[derive(Debug)]
-pub(super) struct Sought {
+pub(super) struct PrefilterTerms {
     /// Texts, folded to the coarsest form, of each of which the longest run without blanks stands
     /// in every match.
     pub(super) texts: Vec<String>,
@@ -38,8 +38,8 @@ pub(super) struct Sought {
 
 /// What is looked for in payloads.
 #[derive(Debug)]
-pub(crate) struct Sifter {
-    runs: Finder,
+pub(crate) struct PayloadPrefilter {
+    runs: MultiFinder,
     number_tails: HashSet<u32, FxBuildHasher>,
     is_encoded: bool,
     folding: Folding,
@@ -47,15 +47,15 @@ pub(crate) struct Sifter {
 
 /// Memory that looking at one payload leaves for the next.
 #[derive(Debug, Default)]
-pub(crate) struct SifterScratch {
+pub(crate) struct PrefilterScratch {
     bytes: Vec<u8>,
     folded: String,
 }
 
-impl Sifter {
+impl PayloadPrefilter {
     /// Looks for what is `sought`. `None` if a text is too short for it, or has nothing to look
     /// for.
-    pub(super) fn new(sought: Sought) -> Option<Sifter> {
+    pub(super) fn new(sought: PrefilterTerms) -> Option<PayloadPrefilter> {
         fn longest(text: &str) -> &str {
             text.split(is_blank)
                 .max_by_key(|run| run.len())
@@ -63,17 +63,19 @@ impl Sifter {
         }
         // Folding takes blanks off the end that aren't ASCII either.
         let needle = |text: &String| longest(text).trim_end().to_ascii_lowercase().into_bytes();
-        let mut needles: Vec<Vec<u8>> = sought.texts.iter().map(needle).collect();
-        needles.extend(sought.integers.iter().map(|number| bytes_of(*number)));
-        let suits = needles.iter().all(|needle| needle.len() >= SHORTEST);
-        let Sought {
+        let mut patterns: Vec<Vec<u8>> = sought.texts.iter().map(needle).collect();
+        patterns.extend(sought.integers.iter().map(|number| bytes_of(*number)));
+        let suits = patterns
+            .iter()
+            .all(|needle| needle.len() >= MIN_PATTERN_BYTES);
+        let PrefilterTerms {
             number_tails,
             is_encoded,
             folding,
             ..
         } = sought;
-        suits.then(|| Sifter {
-            runs: Finder::new((0..).zip(needles)),
+        suits.then(|| PayloadPrefilter {
+            runs: MultiFinder::new((0..).zip(patterns)),
             number_tails,
             is_encoded,
             folding,
@@ -82,7 +84,7 @@ impl Sifter {
 
     /// True if the grain `blob`, which is known to be readable, holds nothing of what is looked
     /// for.
-    pub(crate) fn passes(&self, blob: &[u8], scratch: &mut SifterScratch) -> bool {
+    pub(crate) fn rules_out(&self, blob: &[u8], scratch: &mut PrefilterScratch) -> bool {
         let Ok(payload) = Payload::open(blob, DEFAULT_PAYLOAD_LIMIT) else {
             return false;
         };
@@ -90,19 +92,20 @@ impl Sifter {
             return false;
         };
         if bytes.contains(&b'\\')
-            || self.is_encoded && may_open(bytes, encoding == Encoding::MessagePack)
+            || self.is_encoded && may_hold_encoded(bytes, encoding == Encoding::MessagePack)
             || self.may_hold_number(bytes)
         {
             return false;
         }
         let mut found = false;
-        let SifterScratch {
+        let PrefilterScratch {
             bytes: lower,
             folded,
         } = scratch;
         let is_whole = payload.each_text_beyond_ascii(|text| {
             for run in text.split(is_blank).filter(|run| !run.is_ascii()) {
-                self.folding.fold_alike(Alike::ALL, run, folded);
+                self.folding
+                    .fold_equivalent(LetterEquivalence::ALL, run, folded);
                 folded.make_ascii_lowercase();
                 self.runs.find(folded.as_bytes(), |_, _| found = true);
             }
@@ -132,9 +135,9 @@ impl Sifter {
             .iter()
             .filter(|byte| byte.is_ascii_digit())
             .any(|digit| {
-                tail = (tail * 10 + u32::from(digit - b'0')) % 10_u32.pow(LEAST as u32);
+                tail = (tail * 10 + u32::from(digit - b'0')) % 10_u32.pow(MIN_DIGITS as u32);
                 count += 1;
-                count >= LEAST && self.number_tails.contains(&tail)
+                count >= MIN_DIGITS && self.number_tails.contains(&tail)
             })
     }
 }

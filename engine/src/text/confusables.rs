@@ -8,7 +8,7 @@ use unicode_normalization::char::is_combining_mark;
 
 /// Which letters are the same, beyond case, composition and compatibility forms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Alike {
+pub(crate) struct LetterEquivalence {
     /// `é` and `e`, `ø` and `o`, `æ` and `ae`, in Latin, Greek and Cyrillic.
     pub(crate) accents: bool,
     /// Cyrillic and Greek letters that look like Latin ones.
@@ -17,15 +17,15 @@ pub(crate) struct Alike {
     pub(crate) turkish_i: bool,
 }
 
-impl Alike {
+impl LetterEquivalence {
     /// Nothing but what folding makes the same anyway.
-    pub(crate) const NONE: Alike = Alike {
+    pub(crate) const NONE: LetterEquivalence = LetterEquivalence {
         accents: false,
         lookalikes: false,
         turkish_i: false,
     };
     /// All of it: the coarsest form, which every finer one folds to.
-    pub(crate) const ALL: Alike = Alike {
+    pub(crate) const ALL: LetterEquivalence = LetterEquivalence {
         accents: true,
         lookalikes: true,
         turkish_i: true,
@@ -90,7 +90,7 @@ const LOOKALIKES: [(char, &str); 37] = [
 ];
 
 /// What stands for `letter`, which is decomposed and in lower case; `None` if it stands for itself.
-pub(crate) fn plain(letter: char, alike: Alike) -> Option<&'static str> {
+pub(crate) fn plain(letter: char, alike: LetterEquivalence) -> Option<&'static str> {
     if letter.is_ascii() {
         return None;
     }
@@ -114,7 +114,7 @@ pub(crate) fn plain(letter: char, alike: Alike) -> Option<&'static str> {
 }
 
 /// True if `mark`, which follows the letter `base`, is left out.
-pub(crate) fn is_left_out(base: Option<char>, mark: char, alike: Alike) -> bool {
+pub(crate) fn is_dropped_mark(base: Option<char>, mark: char, alike: LetterEquivalence) -> bool {
     if !is_combining_mark(mark) || !base.is_some_and(takes_accents) {
         return false;
     }
