@@ -26,7 +26,7 @@ use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use gristmill_engine::index::vectors::embed::{BundledEmbedder, Embedder, embedder};
+use gristmill_engine::index::vectors::embed::{Embedder, embedder};
 use gristmill_engine::ingest::IngestOptions;
 use gristmill_schemas::message::price::PriceTable;
 
@@ -98,10 +98,8 @@ impl Context {
     /// The embedder that was named, else the one that is part of the program, which costs nothing
     /// until it embeds.
     pub fn embedder(&self) -> Result<Arc<dyn Embedder>, Failure> {
-        match self.common.embedder.as_deref() {
-            Some(named) => embedder(named).map_err(|error| Failure::usage(error.to_string())),
-            None => Ok(Arc::new(BundledEmbedder)),
-        }
+        let named = self.common.embedder.as_deref().unwrap_or("static");
+        embedder(named).map_err(|error| Failure::usage(error.to_string()))
     }
 
     /// The price tables that were named, in their order.

@@ -10,18 +10,25 @@
 //! Models and programs are only ever those that a user names: nothing in a lake says what to read
 //! or run.
 
+#[cfg(feature = "embed-bert")]
 mod bert;
-mod bundled;
 mod command;
+#[cfg(feature = "embed-static")]
+mod bundled;
+#[cfg(feature = "embed-static")]
 mod static_table;
 
 use std::fmt;
+#[cfg(any(feature = "embed-bert", feature = "embed-static"))]
 use std::path::Path;
 use std::sync::Arc;
 
+#[cfg(feature = "embed-bert")]
 pub use bert::BertEmbedder;
-pub use bundled::BundledEmbedder;
 pub use command::CommandEmbedder;
+#[cfg(feature = "embed-static")]
+pub use bundled::BundledEmbedder;
+#[cfg(feature = "embed-static")]
 pub use static_table::StaticEmbedder;
 
 use super::Metric;
@@ -35,6 +42,14 @@ pub enum EmbedError {
          ARGUMENTS` are"
     )]
     Unknown(String),
+    /// This build has no such embedder.
+    #[error("`{embedder}` needs a build with the cargo feature `{feature}`")]
+    NotBuilt {
+        /// What was asked for.
+        embedder: String,
+        /// The feature that has it.
+        feature: &'static str,
+    },
     /// The model can't be read.
     #[error("can't read the model in `{folder}`: {reason}")]
     Model {
@@ -88,17 +103,36 @@ pub trait Embedder: fmt::Debug + Send + Sync {
 /// [`EmbedError`].
 pub fn embedder(text: &str) -> Result<Arc<dyn Embedder>, EmbedError> {
     match text.split_once(':') {
+        #[cfg(feature = "embed-static")]
         None if text == "static" => Ok(Arc::new(BundledEmbedder)),
+        #[cfg(feature = "embed-static")]
         Some(("static", folder)) => Ok(Arc::new(StaticEmbedder::open(Path::new(folder))?)),
+        #[cfg(feature = "embed-bert")]
         Some(("bert", folder)) => Ok(Arc::new(BertEmbedder::open(Path::new(folder))?)),
         Some(("command", words)) => Ok(Arc::new(CommandEmbedder::start(words)?)),
+        #[cfg(not(feature = "embed-static"))]
+        None if text == "static" => Err(not_built(text, "embed-static")),
+        #[cfg(not(feature = "embed-static"))]
+        Some(("static", _)) => Err(not_built(text, "embed-static")),
+        #[cfg(not(feature = "embed-bert"))]
+        Some(("bert", _)) => Err(not_built(text, "embed-bert")),
         _ => Err(EmbedError::Unknown(text.to_owned())),
     }
 }
 
+#[cfg(not(all(feature = "embed-bert", feature = "embed-static")))]
+fn not_built(embedder: &str, feature: &'static str) -> EmbedError {
+    EmbedError::NotBuilt {
+        embedder: embedder.to_owned(),
+        feature,
+    }
+}
+
 /// What is wrong with a model, before it is known whose it is.
+#[cfg(any(feature = "embed-bert", feature = "embed-static"))]
 type Fault = Box<dyn std::error::Error + Send + Sync>;
 
+#[cfg(any(feature = "embed-bert", feature = "embed-static"))]
 fn in_folder(folder: &Path, fault: &Fault) -> EmbedError {
     EmbedError::Model {
         folder: folder.display().to_string(),
@@ -107,6 +141,7 @@ fn in_folder(folder: &Path, fault: &Fault) -> EmbedError {
 }
 
 /// The name of the model in `folder`: the folder's.
+#[cfg(any(feature = "embed-bert", feature = "embed-static"))]
 fn name_of(folder: &Path) -> Option<String> {
     Some(
         std::path::absolute(folder)
