@@ -12,9 +12,9 @@
 
 #[cfg(feature = "embed-bert")]
 mod bert;
-mod command;
 #[cfg(feature = "embed-static")]
 mod bundled;
+mod command;
 #[cfg(feature = "embed-static")]
 mod static_table;
 
@@ -25,9 +25,9 @@ use std::sync::Arc;
 
 #[cfg(feature = "embed-bert")]
 pub use bert::BertEmbedder;
-pub use command::CommandEmbedder;
 #[cfg(feature = "embed-static")]
 pub use bundled::BundledEmbedder;
+pub use command::CommandEmbedder;
 #[cfg(feature = "embed-static")]
 pub use static_table::StaticEmbedder;
 
