@@ -1,4 +1,4 @@
-//! A lake in a temporary folder that takes in bytes and answers SQL.
+//! A lake in a temporary folder, for tests that ingest bytes and query it within the process.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -9,14 +9,18 @@ use futures::TryStreamExt;
 use gristmill_connectors::source::discover;
 use gristmill_engine::error::EngineError;
 use gristmill_engine::ingest::{IngestOptions, IngestProgress, IngestReport, ingest};
-use gristmill_engine::lake::Lake;
-use gristmill_queries::exec::Session;
+use gristmill_engine::lake::{Change, Lake};
+use gristmill_queries::exec::{Executor, LakeWriter, Session};
 use gristmill_queries::sql::{SqlOptions, execute, lake_context, statements};
+use gristmill_schemas::address::ContentAddress;
+use gristmill_schemas::columns::{LifecycleEvent, StateRow, state_batch};
 
-/// Tests are about answers, not about time: their builds are slow and their machines busy.
+use crate::grains::{frames, grain};
+
+/// Query timeout of tests, whose builds are slow and whose machines are busy.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// A session of CAL at `now_ms` whose queries may take long.
+/// A CAL session at the instant `now_ms` with a timeout of five minutes.
 pub fn patient_session(now_ms: i64) -> Session {
     Session {
         query_timeout: PATIENCE,
@@ -44,6 +48,58 @@ impl TestLake {
             lake: Lake::open_or_create(&uri).await.expect("a new lake"),
             folder,
         }
+    }
+
+    /// A new lake with the grains that `grains` (JSON with full names) describe.
+    ///
+    /// # Panics
+    /// If one isn't a grain.
+    pub async fn of(grains: &[&str]) -> TestLake {
+        let mut lake = TestLake::new().await;
+        let blobs: Vec<_> = grains.iter().map(|text| grain(text).blob).collect();
+        lake.ingest(&[("grains.frames", &frames(&blobs))]).await;
+        lake
+    }
+
+    /// Commits events that mark grains as superseded: the old one, then the new one.
+    ///
+    /// # Panics
+    /// If the commit fails.
+    pub async fn supersede(&mut self, links: &[(ContentAddress, ContentAddress)]) {
+        let row = |(old, new): &(ContentAddress, ContentAddress)| StateRow {
+            content_address: old.to_string(),
+            event: LifecycleEvent::Superseded,
+            value: Some(new.to_string()),
+            at: 0,
+            actor: None,
+            reason: None,
+            source_id: None,
+        };
+        let rows: Vec<_> = links.iter().map(row).collect();
+        let batch = state_batch(&rows).expect("rows of `state`");
+        let state = &mut self.lake.state;
+        let file = state.write_file(&batch).await.expect("a data file");
+        let change = Change {
+            added: vec![file],
+            changes_rows: true,
+            ..Change::default()
+        };
+        state.commit(change, "test", 0).await.expect("a commit");
+    }
+
+    /// An executor of CAL over the lake that may write.
+    ///
+    /// # Panics
+    /// If the lake can't be read.
+    pub async fn executor(&self, session: Session) -> Executor {
+        let tables = lake_context(&self.lake, &SqlOptions::default())
+            .await
+            .expect("a context over the lake");
+        let session = Session {
+            writes: true,
+            ..session
+        };
+        Executor::new(tables, session).with_writer(Arc::new(LakeWriter::new(self.lake.clone())))
     }
 
     /// The folder that holds the lake and its input.

@@ -1,5 +1,17 @@
-//! What the tests of the public surface share: the conformance runner, the binary and its killing,
-//! small lakes, the data sets, the places of the case files.
+//! Helpers of the integration tests.
+//!
+//! | module | what it provides |
+//! |---|---|
+//! | [`binary`], [`sandbox`] | the `gristmill` binary, and a temporary folder in which it runs |
+//! | [`grains`], [`fixture`], [`lake`] | small grains and containers, lakes from JSON files and from bytes |
+//! | [`datasets`] | the recipe of the folder `datasets/` |
+//! | [`exchanges`] | invented exchanges with providers |
+//! | [`conformance`] | the runner of conformance files |
+//! | [`sqllogic`] | SQL files with expected answers |
+//! | [`damage`], [`bitflips`], [`answers`] | damaged lakes, and whether `verify` or an answer shows it |
+//! | [`faults`], [`kill`] | commands that are killed, or run out of disk or memory |
+//! | [`exact`] | counts and pages compared with a pass over every grain |
+//! | [`paths`] | where case files are |
 
 pub mod answers;
 pub mod binary;
@@ -8,10 +20,12 @@ pub mod conformance;
 pub mod damage;
 pub mod datasets;
 pub mod exact;
+pub mod exchanges;
 pub mod faults;
 pub mod fixture;
 pub mod grains;
 pub mod kill;
 pub mod lake;
 pub mod paths;
+pub mod sandbox;
 pub mod sqllogic;

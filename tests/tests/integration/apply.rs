@@ -119,7 +119,7 @@ fn errors(answers: &[Answer]) -> Vec<Option<&str>> {
 const DENIED: Option<&str> = Some("ERR_INVALIDATION_DENIED");
 
 #[tokio::test(flavor = "multi_thread")]
-async fn operations_see_the_ones_before_them_and_a_second_run_changes_nothing() {
+async fn an_operation_sees_earlier_ones_and_a_second_run_changes_nothing() {
     let mut lab = Lab::new().await;
     let old = belief("old", "");
     let target = address(&old);
@@ -167,7 +167,7 @@ async fn operations_see_the_ones_before_them_and_a_second_run_changes_nothing() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_supersession_and_its_reason_travel_with_the_grain() {
+async fn a_supersession_and_its_reason_are_exported_with_the_grain() {
     let mut lab = Lab::new().await;
     let (old, soft) = (
         belief("old", ""),
@@ -233,7 +233,7 @@ fn supersede_by_bytes(target: &ContentAddress, object: &str, more: &str) -> Stri
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_reason_beside_the_bytes_of_a_grain_is_noted_and_opens_no_soft_lock() {
+async fn a_reason_given_beside_grain_bytes_is_noted_and_opens_no_soft_lock() {
     let mut lab = Lab::new().await;
     let (old, soft) = (
         belief("old", ""),
@@ -290,7 +290,7 @@ async fn a_reason_beside_the_bytes_of_a_grain_is_noted_and_opens_no_soft_lock() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_put_refuses_what_only_a_superseding_grain_says() {
+async fn a_put_refuses_fields_of_a_superseding_grain() {
     let mut lab = Lab::new().await;
     let old = belief("old", "");
     let target = address(&old);
@@ -371,7 +371,7 @@ async fn add_events(lab: &mut Lab, files: &[Vec<(ContentAddress, LifecycleEvent,
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_operation_is_done_already_only_if_nothing_would_change() {
+async fn an_operation_is_answered_as_already_done_only_if_nothing_would_change() {
     let mut lab = Lab::new().await;
     let (one, two, three) = (belief("one", ""), belief("two", ""), belief("three", ""));
     let targets = [address(&one), address(&two), address(&three)];
@@ -462,7 +462,7 @@ async fn a_locked_goal_stays_locked_after_a_hundred_permitted_transitions() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn protected_grains_stay_whatever_the_way_to_them() {
+async fn protected_grains_stay_on_every_path() {
     let mut lab = Lab::new().await;
     let locked = belief("locked", r#", "invalidation_policy": {"mode": "locked"}"#);
     let novel = belief("novel", r#", "invalidation_policy": {"mode": "very_open"}"#);
@@ -508,7 +508,7 @@ async fn protected_grains_stay_whatever_the_way_to_them() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn quorums_and_delegates_prove_themselves_by_signatures() {
+async fn quorums_and_delegates_need_signatures() {
     let mut lab = Lab::new().await;
     let keys: Vec<SigningKey> = (1..4)
         .map(|seed| SigningKey::from_seed(&[seed; 32]))
@@ -599,7 +599,7 @@ async fn quorums_and_delegates_prove_themselves_by_signatures() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn protection_holds_across_batches_and_down_the_chain() {
+async fn protection_holds_across_batches_and_along_the_chain() {
     let mut lab = Lab::new().await;
     let goal = |state: &str, more: &str| {
         format!(

@@ -21,7 +21,8 @@ fn with_right_footer(mut file: Vec<u8>) -> Vec<u8> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_wrong_grain_of_the_data_sets_is_told_by_its_code_and_the_good_ones_come_in() {
+async fn every_wrong_grain_of_the_data_sets_is_rejected_with_its_code_and_the_others_are_ingested()
+{
     let sets = datasets::make().unwrap();
     let damaged = sets.iter().find(|set| set.name == "damaged.mg").unwrap();
     let mut lake = TestLake::new().await;
@@ -75,7 +76,7 @@ fn hex_bytes(digits: &str) -> Vec<u8> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_refused_is_taken_once_a_lenient_run_retries_it_and_leaves_rejects_then() {
+async fn a_lenient_retry_ingests_rejected_grains_once_and_removes_their_rejects() {
     let cases = std::fs::read(workspace().join("tests/cases/oms/oms-negative.json")).unwrap();
     let cases: serde_json::Value = serde_json::from_slice(&cases).unwrap();
     let canonical = cases["vectors"]
@@ -179,7 +180,7 @@ async fn what_was_refused_is_taken_once_a_lenient_run_retries_it_and_leaves_reje
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_file_that_is_damaged_as_a_whole_is_one_reject_and_the_next_file_comes_in() {
+async fn a_file_damaged_as_a_whole_is_one_reject_and_the_next_file_is_ingested() {
     let grains: Vec<_> = (0..20).map(belief).collect();
     let good = plain(&grains);
     let mut flipped = good.clone();
@@ -249,7 +250,7 @@ async fn a_file_that_is_damaged_as_a_whole_is_one_reject_and_the_next_file_comes
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_wrong_grain_in_a_sound_container_costs_nothing_but_itself() {
+async fn a_wrong_grain_in_a_sound_container_rejects_only_that_grain() {
     for codec in [Codec::None, Codec::Zstd, Codec::Lz4] {
         let mut grains: Vec<_> = (0..50).map(belief).collect();
         let wrong = grains[17].len() - 3;
@@ -301,7 +302,7 @@ async fn a_stream_of_frames_is_read_up_to_its_damage() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn small_grains_that_decompress_to_large_ones_come_in_a_few_at_a_time() {
+async fn small_grains_that_decompress_to_large_ones_are_opened_a_few_at_a_time() {
     let text = "all work and no play ".repeat(100_000);
     let grains: Vec<_> = (0..40)
         .map(|number| {
@@ -330,7 +331,7 @@ async fn small_grains_that_decompress_to_large_ones_come_in_a_few_at_a_time() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_reader_that_wants_to_stop_at_the_first_reject_stops_there() {
+async fn on_error_fail_stops_at_the_first_reject() {
     let mut grains: Vec<_> = (0..5).map(belief).collect();
     grains[3][0] = 7;
     let mut lake = TestLake::new().await;
@@ -350,7 +351,7 @@ async fn a_reader_that_wants_to_stop_at_the_first_reject_stops_there() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_dry_run_tells_the_same_and_writes_nothing() {
+async fn a_dry_run_reports_the_same_and_writes_nothing() {
     let sets = datasets::make().unwrap();
     let files: Vec<_> = sets.iter().map(|set| (set.name, &*set.bytes)).collect();
     let mut lake = TestLake::new().await;

@@ -66,7 +66,7 @@ async fn subjects(lake: &Path) -> HashSet<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_the_batch_before_brings_is_a_duplicate_although_it_is_not_committed_yet() {
+async fn a_grain_of_the_uncommitted_previous_batch_is_a_duplicate() {
     let here = tempfile::tempdir().unwrap();
     let [first, second, lake] =
         ["first.frames", "second.frames", "lake"].map(|name| here.path().join(name));
@@ -83,7 +83,7 @@ async fn what_the_batch_before_brings_is_a_duplicate_although_it_is_not_committe
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn two_runs_side_by_side_take_in_each_grain_once() {
+async fn two_concurrent_runs_ingest_each_grain_once() {
     let here = tempfile::tempdir().unwrap();
     let [first, second, lake] =
         ["first.frames", "second.frames", "lake"].map(|name| here.path().join(name));

@@ -1,135 +1,49 @@
-//! The conformance cases of CAL, the statements of other implementations, and the gate that
-//! statements go through.
+//! CAL over a lake: what statements return, and the lifecycle gate that they pass. The conformance
+//! cases are in `conformance`.
 
-use std::fs;
-use std::sync::Arc;
-
-use gristmill_engine::lake::Change;
-use gristmill_queries::cal::{Bindings, Options, parse};
-use gristmill_queries::exec::{ExecutionError, Executor, LakeWriter, Session};
-use gristmill_queries::sql::{SqlOptions, lake_context};
-use gristmill_schemas::columns::{LifecycleEvent, StateRow, state_batch};
+use gristmill_queries::cal::{Bindings, Options};
+use gristmill_queries::exec::{ExecutionError, Session};
 use gristmill_schemas::json::Json;
-use gristmill_tests::conformance::{Report, run_file};
-use gristmill_tests::grains::{frames, grain};
+use gristmill_tests::grains::grain;
 use gristmill_tests::lake::{TestLake, patient_session};
-use gristmill_tests::paths::{shared_or_skip, workspace};
 
-/// Runs all cases of a file, of which there are more than `least`; contested ones must pass, too.
-fn every_case_passes(name: &str, least: usize) {
-    let path = workspace().join("tests/cases/cal").join(name);
-    let mut report = Report::default();
-    run_file(&path, &mut report).unwrap();
-    let bytes = fs::read(&path).unwrap();
-    let cases = Json::parse(&bytes)
-        .unwrap()
-        .get("cases")
-        .and_then(Json::as_array)
-        .map_or(0, <[Json]>::len);
-    assert_eq!(
-        (report.passed(), report.failed()),
-        (cases, 0),
-        "{}",
-        report.render()
-    );
-    assert!(cases > least, "{cases} cases in {name}");
+/// Marks grains as superseded: the old one, then the new one, as JSON.
+async fn supersede_grains(lake: &mut TestLake, links: &[(&str, &str)]) {
+    let address = |text: &str| grain(text).address;
+    let links: Vec<_> = links
+        .iter()
+        .map(|(old, new)| (address(old), address(new)))
+        .collect();
+    lake.supersede(&links).await;
 }
 
-#[test]
-fn every_parse_case_passes_contested_ones_too() {
-    every_case_passes("cal-parse.json", 200);
-}
-
-#[test]
-fn every_execution_case_passes_contested_ones_too() {
-    every_case_passes("cal-exec.json", 50);
-}
-
-#[test]
-fn statements_of_other_implementations_get_the_verdict_of_version_one() {
-    let Some(path) = shared_or_skip("cases/cal/cal-peer.json") else {
-        return;
-    };
-    let bytes = fs::read(path).unwrap();
-    let file = Json::parse(&bytes).unwrap();
-    for case in file.get("cases").and_then(Json::as_array).unwrap() {
-        let text = |key: &str| case.get(key).and_then(Json::as_str).unwrap();
-        let verdict = match parse(text("v1_0_query"), Options::default()) {
-            Ok(_) => "ok",
-            Err(error) => error.code().as_str(),
-        };
-        assert_eq!(
-            verdict,
-            text("v1_0_verdict"),
-            "{}: {}",
-            text("id"),
-            text("v1_0_query")
-        );
-    }
-}
-
-/// A lake that holds `grains`.
-async fn lake_of(grains: &[&str]) -> TestLake {
-    let mut place = TestLake::new().await;
-    let blobs: Vec<_> = grains.iter().map(|text| grain(text).blob).collect();
-    place.ingest(&[("grains.frames", &frames(&blobs))]).await;
-    place
-}
-
-/// Tells the lake that grains took the place of others (the old one, the new one).
-async fn supersessions(place: &mut TestLake, links: &[(&str, &str)]) {
-    let address = |text: &str| grain(text).address.to_string();
-    let row = |(old, new): &(&str, &str)| StateRow {
-        content_address: address(old),
-        event: LifecycleEvent::Superseded,
-        value: Some(address(new)),
-        at: 0,
-        actor: None,
-        reason: None,
-        source_id: None,
-    };
-    let batch = state_batch(&links.iter().map(row).collect::<Vec<_>>()).unwrap();
-    let file = place.lake.state.write_file(&batch).await.unwrap();
-    let change = Change {
-        added: vec![file],
-        changes_rows: true,
-        ..Change::default()
-    };
-    place.lake.state.commit(change, "test", 0).await.unwrap();
-}
-
-/// What a session of `user` that may write gets for `statement`.
+/// Returns what a session of `user` with the right to write gets for `statement`.
 async fn answered(
-    place: &TestLake,
+    lake: &TestLake,
     user: Option<&str>,
     statement: &str,
 ) -> Result<Json<'static>, ExecutionError> {
-    let tables = lake_context(&place.lake, &SqlOptions::default())
-        .await
-        .unwrap();
     let session = Session {
-        writes: true,
         user: user.map(str::to_owned),
         ..patient_session(1_800_000_000_000)
     };
-    let executor =
-        Executor::new(tables, session).with_writer(Arc::new(LakeWriter::new(place.lake.clone())));
+    let executor = lake.executor(session).await;
     let response = executor
         .run_text(statement.as_bytes(), &Bindings::new(), Options::default())
         .await?;
     Ok(response.to_json())
 }
 
-/// What `statement` comes to in a lake that holds `grains`: `ok` or a code.
+/// Returns `ok` or the error code of `statement` over a lake with `grains`.
 async fn verdict(grains: &[&str], statement: &str) -> String {
-    match answered(&lake_of(grains).await, None, statement).await {
+    match answered(&TestLake::of(grains).await, None, statement).await {
         Ok(_) => "ok".to_owned(),
         Err(error) => error.code().to_owned(),
     }
 }
 
 /// The member `key` of each result.
-fn told<'j>(response: &'j Json<'j>, key: &str) -> Vec<Option<&'j Json<'j>>> {
+fn members<'j>(response: &'j Json<'j>, key: &str) -> Vec<Option<&'j Json<'j>>> {
     let results = response.get("results").and_then(Json::as_array).unwrap();
     results.iter().map(|result| result.get(key)).collect()
 }
@@ -156,13 +70,13 @@ fn warnings<'j>(response: &'j Json<'j>) -> Vec<&'j str> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn history_shows_the_newest_versions_of_a_chain_however_long_and_of_all_its_branches() {
+async fn history_shows_the_newest_versions_of_a_chain_of_any_length_with_all_branches() {
     let version = |at: usize| {
         belief(&format!("v{at:03}"), "").replace("1767225600000", &format!("17672256{at:05}"))
     };
     let versions: Vec<String> = (0..130).map(version).collect();
     let versions: Vec<&str> = versions.iter().map(String::as_str).collect();
-    let mut place = lake_of(&versions).await;
+    let mut lake = TestLake::of(&versions).await;
     // The last version comes after the first too: a branch.
     let mut links: Vec<(&str, &str)> = versions[..129]
         .iter()
@@ -170,11 +84,11 @@ async fn history_shows_the_newest_versions_of_a_chain_however_long_and_of_all_it
         .zip(versions[1..129].iter().copied())
         .collect();
     links.push((versions[0], versions[129]));
-    supersessions(&mut place, &links).await;
+    supersede_grains(&mut lake, &links).await;
     let newest: Vec<String> = (30..130).rev().map(|at| format!("v{at:03}")).collect();
     for start in [0, 64, 128, 129] {
         let statement = format!("HISTORY sha256:{}", grain(versions[start]).address);
-        let response = answered(&place, None, &statement).await.unwrap();
+        let response = answered(&lake, None, &statement).await.unwrap();
         assert_eq!(objects(&response), newest, "from version {start}");
         assert_eq!(
             response.get("total").and_then(Json::as_u64),
@@ -184,7 +98,7 @@ async fn history_shows_the_newest_versions_of_a_chain_however_long_and_of_all_it
     }
     // Along the branch of version 1, which ends at version 128.
     let statement = format!("REVERT sha256:{} REASON \"r\"", grain(versions[1]).address);
-    let reverted = answered(&place, None, &statement).await.unwrap();
+    let reverted = answered(&lake, None, &statement).await.unwrap();
     assert_eq!(objects(&reverted), ["v000"]);
     let superseded = reverted
         .get("written")
@@ -199,9 +113,9 @@ async fn history_shows_the_newest_versions_of_a_chain_however_long_and_of_all_it
 #[tokio::test(flavor = "multi_thread")]
 async fn options_of_a_context_reach_its_sources() {
     let (old, new) = (belief("tea", ""), belief("coffee", ""));
-    let mut place = lake_of(&[&old, &new]).await;
-    supersessions(&mut place, &[(&old, &new)]).await;
-    let run = async |statement: &str| answered(&place, None, statement).await.unwrap();
+    let mut lake = TestLake::of(&[&old, &new]).await;
+    supersede_grains(&mut lake, &[(&old, &new)]).await;
+    let run = async |statement: &str| answered(&lake, None, statement).await.unwrap();
     for source in [
         "ASSEMBLE c FROM a: (RECALL beliefs)",
         "LET $a = RECALL beliefs; ASSEMBLE c FROM a: $a",
@@ -216,7 +130,7 @@ async fn options_of_a_context_reach_its_sources() {
         assert_eq!(shown, ["coffee", "tea"], "{source}");
         for key in ["superseded_by", "provenance", "explanation", "contradicted"] {
             assert!(
-                told(&both, key).iter().all(Option::is_some),
+                members(&both, key).iter().all(Option::is_some),
                 "{key} {source}"
             );
         }
@@ -245,9 +159,9 @@ async fn options_of_a_context_reach_its_sources() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_has_no_effect_and_what_failed_have_warnings_of_their_own() {
-    let place = lake_of(&[&belief("tea", "")]).await;
-    let run = async |statement: &str| answered(&place, None, statement).await.unwrap();
+async fn options_without_effect_and_failed_sources_have_their_own_warnings() {
+    let lake = TestLake::of(&[&belief("tea", "")]).await;
+    let run = async |statement: &str| answered(&lake, None, statement).await.unwrap();
     assert_eq!(warnings(&run("RECALL WITH x_boost").await), ["CAL-W004"]);
     assert_eq!(
         warnings(&run("RECALL WITH locale(\"de\")").await),
@@ -260,8 +174,8 @@ async fn what_has_no_effect_and_what_failed_have_warnings_of_their_own() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn each_select_keeps_fields_of_those_that_are_left() {
-    let place = lake_of(&[&belief("tea", "")]).await;
+async fn each_select_narrows_the_fields_of_the_previous_one() {
+    let lake = TestLake::of(&[&belief("tea", "")]).await;
     for (stages, row) in [
         (
             "SELECT subject, object",
@@ -277,13 +191,13 @@ async fn each_select_keeps_fields_of_those_that_are_left() {
         ),
         ("SELECT subject | SELECT object", "{}"),
     ] {
-        let response = answered(&place, None, &format!("RECALL beliefs | {stages}"))
+        let response = answered(&lake, None, &format!("RECALL beliefs | {stages}"))
             .await
             .unwrap();
         let rows = response.get("rows").unwrap().to_string();
         assert_eq!(rows, format!("[{row}]"), "{stages}");
         assert_eq!(
-            told(&response, "grain")[0].unwrap().to_string(),
+            members(&response, "grain")[0].unwrap().to_string(),
             row,
             "{stages}"
         );
@@ -291,16 +205,16 @@ async fn each_select_keeps_fields_of_those_that_are_left() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_observation_without_observer_is_the_agents_whoever_the_user_is() {
-    let place = lake_of(&[]).await;
+async fn an_observation_without_observer_is_attributed_to_the_agent() {
+    let lake = TestLake::of(&[]).await;
     let add = |more: &str| {
         format!(
             r#"ADD observation SET subject = "s" SET relation = "r" SET object = "o" {more} REASON "seen""#
         )
     };
     for (more, observer) in [("", "agent"), (r#"SET observer_id = "camera""#, "camera")] {
-        let response = answered(&place, Some("alice"), &add(more)).await.unwrap();
-        let added = told(&response, "grain")[0].unwrap();
+        let response = answered(&lake, Some("alice"), &add(more)).await.unwrap();
+        let added = members(&response, "grain")[0].unwrap();
         let said = |name: &str| added.get(name).and_then(Json::as_str);
         assert_eq!(
             (said("observer_id"), said("observer_type")),
@@ -311,10 +225,10 @@ async fn an_observation_without_observer_is_the_agents_whoever_the_user_is() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_refusal_says_its_code_once() {
+async fn a_refusal_states_its_code_once() {
     let target = protected(r#"{"mode": "locked"}"#);
     let refused = answered(
-        &lake_of(&[&target]).await,
+        &TestLake::of(&[&target]).await,
         None,
         &supersede(&target, "a reason"),
     )
@@ -338,7 +252,7 @@ async fn a_refusal_says_its_code_once() {
         "{told}"
     );
     let range = r#"ADD belief SET subject = "s" SET relation = "r" SET object = "o" SET confidence = 7 REASON "r""#;
-    let error = answered(&lake_of(&[]).await, None, range)
+    let error = answered(&TestLake::of(&[]).await, None, range)
         .await
         .unwrap_err()
         .to_json();
@@ -353,7 +267,7 @@ async fn a_refusal_says_its_code_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_grain_is_compared_with_itself() {
+async fn a_grain_can_be_compared_with_itself() {
     let one = belief("one", "");
     let address = grain(&one).address;
     let statement = format!("HISTORY sha256:{address} DIFF sha256:{address}");
@@ -361,7 +275,7 @@ async fn a_grain_is_compared_with_itself() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_yields_no_grains_is_no_source_of_a_context_and_no_operand() {
+async fn a_query_without_grains_is_no_source_and_no_set_operand() {
     let hidden = grain(&belief("hidden", r#", "namespace": "other""#))
         .address
         .to_string();
@@ -432,7 +346,7 @@ fn supersede(target: &str, reason: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_statement_is_judged_by_the_lifecycle_gate() {
+async fn a_statement_passes_the_lifecycle_gate() {
     let verdicts = [
         (r#"{"mode": "open"}"#, "ok"),
         (r#"{"mode": "consent_cascade"}"#, "ok"),
@@ -472,7 +386,7 @@ async fn a_statement_is_judged_by_the_lifecycle_gate() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_statement_meets_the_terms_of_what_its_target_is_derived_from() {
+async fn a_statement_is_bound_by_the_policy_of_its_targets_ancestors() {
     for (scope, expected) in [("grain", "ok"), ("subtree", "ERR_INVALIDATION_DENIED")] {
         let parent = protected(&format!(r#"{{"mode": "locked", "scope": "{scope}"}}"#));
         let child = belief(

@@ -149,7 +149,7 @@ async fn claims_about_grains_without_protection_are_applied() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_claim_gets_past_a_lock_or_a_hold_and_what_is_denied_is_set_aside() {
+async fn a_claim_against_a_lock_or_hold_is_denied_and_rejected() {
     let mut lake = TestLake::new().await;
     let held = belief(
         "held",
@@ -185,8 +185,7 @@ async fn no_claim_gets_past_a_lock_or_a_hold_and_what_is_denied_is_set_aside() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_claim_holds_if_the_superseding_grain_carries_the_authorization_even_for_a_grain_of_an_earlier_import()
- {
+async fn a_claim_is_applied_if_the_superseding_grain_has_the_authorization() {
     let mut lake = TestLake::new().await;
     let key = SigningKey::from_seed(&[7; 32]);
     let locked = belief("locked", &policy(&quorum_of(&key)));
@@ -211,7 +210,7 @@ async fn a_claim_holds_if_the_superseding_grain_carries_the_authorization_even_f
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_claim_about_a_grain_that_is_not_there_is_set_aside() {
+async fn a_claim_about_an_absent_grain_is_rejected() {
     let mut lake = TestLake::new().await;
     let (here, absent) = (belief("here", ""), belief("absent", ""));
     let (events, refused) = take_in(&mut lake, &[&here], vec![(absent.0, ended())]).await;
@@ -220,7 +219,7 @@ async fn a_claim_about_a_grain_that_is_not_there_is_set_aside() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_dry_run_of_several_batches_refuses_the_claims_that_the_run_itself_does() {
+async fn a_dry_run_rejects_the_same_claims_as_a_run() {
     let key = SigningKey::from_seed(&[7; 32]);
     let (old, locked, gone) = (
         belief("old", ""),
@@ -280,7 +279,7 @@ async fn a_dry_run_of_several_batches_refuses_the_claims_that_the_run_itself_doe
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_grain_that_comes_once_more_stays_bound_by_what_the_lake_knows_it_superseded() {
+async fn a_grain_ingested_again_stays_bound_by_its_recorded_supersessions() {
     let mut lake = TestLake::new().await;
     let key = SigningKey::from_seed(&[7; 32]);
     let first = belief("first", &policy(&quorum_of(&key)));
@@ -305,7 +304,7 @@ async fn a_grain_that_comes_once_more_stays_bound_by_what_the_lake_knows_it_supe
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_evidence_of_a_transition_counts_whether_it_comes_along_or_came_before() {
+async fn evidence_of_a_transition_counts_from_the_same_or_an_earlier_source() {
     for comes_along in [true, false] {
         let mut lake = TestLake::new().await;
         let goal = |state: &str, more: &str| {

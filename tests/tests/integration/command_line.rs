@@ -47,7 +47,7 @@ fn member<'j>(json: &'j Json<'_>, name: &str) -> &'j str {
 }
 
 #[test]
-fn exit_codes_are_those_of_the_manual() {
+fn exit_codes_are_those_of_the_documentation() {
     let here = folder();
     let file = here.path().join("good.mg");
     std::fs::write(&file, plain(&[belief(1), belief(2)])).unwrap();
@@ -98,7 +98,7 @@ fn exit_codes_are_those_of_the_manual() {
 }
 
 #[test]
-fn a_lake_that_can_t_be_made_is_an_environment_problem() {
+fn a_lake_that_cannot_be_created_ends_with_exit_code_1() {
     let here = folder();
     std::fs::write(here.path().join("good.mg"), plain(&[belief(1)])).unwrap();
     std::fs::write(here.path().join("taken"), b"a file").unwrap();
@@ -108,7 +108,7 @@ fn a_lake_that_can_t_be_made_is_an_environment_problem() {
 }
 
 #[test]
-fn an_audit_log_with_a_gap_is_a_finding() {
+fn an_audit_log_with_a_gap_ends_with_exit_code_2() {
     let here = folder();
     std::fs::write(here.path().join("good.mg"), plain(&[belief(1)])).unwrap();
     assert_eq!(run(here.path(), &["ingest", "good.mg"], "").code, 0);
@@ -126,7 +126,7 @@ fn an_audit_log_with_a_gap_is_a_finding() {
 
 #[cfg(unix)]
 #[test]
-fn a_file_that_can_t_be_read_is_told_and_the_others_come_in() {
+fn an_unreadable_file_is_reported_and_the_others_are_ingested() {
     let here = folder();
     let inbox = here.path().join("inbox");
     std::fs::create_dir(&inbox).unwrap();
@@ -154,7 +154,7 @@ fn a_file_that_can_t_be_read_is_told_and_the_others_come_in() {
 }
 
 #[test]
-fn line_n_of_the_answers_answers_line_n_of_the_questions() {
+fn output_line_n_belongs_to_input_line_n() {
     let here = folder();
     let good = |number: u32| {
         format!(r#"{{"grain":{{"type":"event","content":"line {number}","created_at":{number}}}}}"#)
@@ -214,7 +214,7 @@ fn line_n_of_the_answers_answers_line_n_of_the_questions() {
 }
 
 #[test]
-fn check_tells_a_blob_that_isn_t_what_its_address_says() {
+fn check_reports_a_blob_with_another_address() {
     let here = folder();
     let blob = belief(1);
     let address = gristmill_schemas::address::ContentAddress::of(&blob).to_string();
@@ -258,7 +258,7 @@ fn check_tells_a_blob_that_isn_t_what_its_address_says() {
 }
 
 #[test]
-fn check_says_what_became_of_a_signature_and_refuses_a_wrong_one() {
+fn check_reports_signatures_and_refuses_wrong_ones() {
     let here = folder();
     let text = r#"{"type":"event","content":"hello","created_at":1}"#;
     let blob = grain_with(
@@ -298,7 +298,7 @@ fn check_says_what_became_of_a_signature_and_refuses_a_wrong_one() {
 }
 
 #[test]
-fn a_number_that_is_none_has_its_own_code_though_json_has_no_word_for_it() {
+fn not_a_number_has_its_own_error_code() {
     let here = folder();
     let questions = ["NaN", "-Infinity", "1e999", "nope"].map(|number| {
         format!(
@@ -323,7 +323,7 @@ fn a_number_that_is_none_has_its_own_code_though_json_has_no_word_for_it() {
 }
 
 #[test]
-fn an_answer_comes_before_the_next_question_is_asked() {
+fn each_line_is_answered_before_the_next_is_read() {
     let mut child = Command::new(path())
         .args(["grain", "encode"])
         .stdin(Stdio::piped())
@@ -347,7 +347,7 @@ fn an_answer_comes_before_the_next_question_is_asked() {
 }
 
 #[test]
-fn results_come_in_the_format_that_was_asked_for() {
+fn results_have_the_requested_format() {
     let here = folder();
     let ingest = |format: &str| {
         let lake = format!("lake-{format}");
@@ -438,7 +438,7 @@ fn quiet_leaves_results_and_errors() {
 }
 
 #[test]
-fn the_command_line_goes_before_the_environment_and_that_before_the_file() {
+fn the_command_line_overrides_the_environment_and_that_overrides_the_file() {
     let here = folder();
     std::fs::write(here.path().join("a.mg"), plain(&[belief(1)])).unwrap();
     std::fs::write(here.path().join("gristmill.toml"), "lake = \"from-file\"\n").unwrap();
@@ -493,7 +493,7 @@ fn completions_and_manual_pages_cover_every_command() {
 }
 
 #[test]
-fn a_corpus_depends_on_its_seed_and_nothing_else() {
+fn a_corpus_depends_on_its_seed_only() {
     let here = folder();
     let generate = |out: &str, words: &[&str]| {
         let answer = run(
@@ -514,7 +514,7 @@ fn a_corpus_depends_on_its_seed_and_nothing_else() {
 }
 
 #[test]
-fn a_reader_that_goes_away_is_no_reason_to_complain() {
+fn a_closed_output_pipe_is_no_error() {
     let here = folder();
     std::fs::write(
         here.path().join("a.mg"),
@@ -539,13 +539,13 @@ fn a_reader_that_goes_away_is_no_reason_to_complain() {
 }
 
 #[test]
-fn the_demo_ends_well() {
+fn the_demo_succeeds() {
     let answer = run(&workspace(), &["demo", "--format", "json"], "");
     assert_eq!(answer.code, 0, "{}{}", answer.out, answer.err);
 }
 
 #[test]
-fn hostile_statements_end_in_their_code_before_anything_is_read() {
+fn hostile_statements_fail_with_their_code_before_anything_is_read() {
     let here = folder();
     std::fs::write(here.path().join("good.mg"), plain(&[belief(1), belief(2)])).unwrap();
     assert_eq!(run(here.path(), &["ingest", "good.mg"], "").code, 0);
@@ -615,7 +615,7 @@ fn hostile_statements_end_in_their_code_before_anything_is_read() {
 }
 
 #[test]
-fn a_cal_run_that_defines_a_template_and_ends_says_that_it_is_forgotten() {
+fn a_single_cal_run_warns_that_its_template_is_lost() {
     let here = folder();
     std::fs::write(here.path().join("good.mg"), plain(&[belief(1)])).unwrap();
     assert_eq!(run(here.path(), &["ingest", "good.mg"], "").code, 0);
@@ -634,7 +634,7 @@ fn a_cal_run_that_defines_a_template_and_ends_says_that_it_is_forgotten() {
 }
 
 #[test]
-fn a_parameter_of_cal_may_name_a_type_of_another_version_if_the_query_may() {
+fn cal_aliases_apply_to_parameters() {
     let here = folder();
     std::fs::write(here.path().join("good.mg"), plain(&[belief(1)])).unwrap();
     assert_eq!(run(here.path(), &["ingest", "good.mg"], "").code, 0);
@@ -669,7 +669,7 @@ fn a_parameter_of_cal_may_name_a_type_of_another_version_if_the_query_may() {
 }
 
 #[test]
-fn an_observation_that_is_added_is_the_agents_that_the_command_names() {
+fn an_added_observation_is_attributed_to_the_agent_of_the_command() {
     let here = folder();
     std::fs::write(here.path().join("good.mg"), plain(&[belief(1)])).unwrap();
     assert_eq!(run(here.path(), &["ingest", "good.mg"], "").code, 0);

@@ -1,17 +1,14 @@
-//! Several processes at once: nobody loses what another one wrote, whether it is a key, a salt or a
-//! lake.
+//! Several processes at once over one keyring or one lake: no process loses what another one wrote.
 //!
-//! The environment variable `GRISTMILL_ROUNDS` asks for more rounds of each.
+//! The environment variable `GRISTMILL_ROUNDS` sets the number of rounds of each test.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
-use gristmill_tests::binary;
 use gristmill_tests::grains::{belief, frames, grain};
+use gristmill_tests::sandbox::Sandbox;
 use serde_json::Value;
-
-const PASSPHRASE: &str = "a passphrase for tests";
 
 /// Rounds of each test, unless the environment says otherwise.
 const ROUNDS: usize = 2;
@@ -23,77 +20,47 @@ fn rounds() -> usize {
         .unwrap_or(ROUNDS)
 }
 
-struct Lab {
-    folder: tempfile::TempDir,
+/// The binary over the lake `lake`, without progress and on one thread.
+fn command(sandbox: &Sandbox, lake: &str, arguments: &[&str]) -> Command {
+    let mut command = sandbox.command(lake, arguments);
+    command.args(["--quiet", "--format", "json", "--threads", "1"]);
+    command
 }
 
-impl Lab {
-    fn new() -> Lab {
-        Lab {
-            folder: tempfile::tempdir().unwrap(),
-        }
-    }
+fn start(sandbox: &Sandbox, lake: &str, arguments: &[&str]) -> Child {
+    command(sandbox, lake, arguments)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
 
-    fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
-    }
+/// Returns the result of a command that must succeed without a message.
+fn run(sandbox: &Sandbox, lake: &str, arguments: &[&str]) -> Value {
+    let output = command(sandbox, lake, arguments).output().unwrap();
+    succeeded(output, &arguments)
+}
 
-    fn command(&self, lake: &str, arguments: &[&str]) -> Command {
-        let mut command = Command::new(binary::path());
-        command
-            .arg("--lake")
-            .arg(self.path(lake))
-            .args(["--quiet", "--format", "json", "--threads", "1"])
-            .args(arguments)
-            .env("GRISTMILL_KEYRING", self.path("keys/keyring.json"))
-            .env("GRISTMILL_PASSPHRASE", PASSPHRASE)
-            .current_dir(self.folder.path());
-        command
-    }
+fn count(sandbox: &Sandbox, lake: &str) -> u64 {
+    let query = "SELECT count(*) AS n FROM grains";
+    run(sandbox, lake, &["sql", query])[0]["n"]
+        .as_u64()
+        .unwrap()
+}
 
-    fn start(&self, lake: &str, arguments: &[&str]) -> Child {
-        let mut command = self.command(lake, arguments);
-        command
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap()
-    }
-
-    /// The result of a command that must succeed.
-    fn run(&self, lake: &str, arguments: &[&str]) -> Value {
-        succeeded(self.command(lake, arguments).output().unwrap(), &arguments)
-    }
-
-    fn count(&self, lake: &str) -> u64 {
-        self.run(
-            lake,
-            &[
-                "sql",
-                "SELECT count(*) AS n, count(DISTINCT content_address) AS d FROM grains",
-            ],
-        )[0]["n"]
-            .as_u64()
-            .unwrap()
-    }
-
-    /// 20 grains of 5 people whom no other number has.
-    fn write_grains_of_people(&self, name: &str, number: usize) {
-        let blob = |at: usize| {
-            grain(&format!(
-                r#"{{"type": "belief", "user_id": "user {number} {}", "subject": "s{at}", "relation": "r{number}",
-                     "object": "o", "confidence": 0.5, "created_at": 1767225600000}}"#,
-                at % 5
-            ))
-            .blob
-        };
-        std::fs::write(
-            self.path(name),
-            frames(&(0..20).map(blob).collect::<Vec<_>>()),
-        )
-        .unwrap();
-    }
+/// Writes 20 grains of 5 people who occur in no file of another `number`.
+fn write_grains_of_people(sandbox: &Sandbox, name: &str, number: usize) {
+    let blob = |at: usize| {
+        grain(&format!(
+            r#"{{"type": "belief", "user_id": "user {number} {}", "subject": "s{at}", "relation": "r{number}",
+                 "object": "o", "confidence": 0.5, "created_at": 1767225600000}}"#,
+            at % 5
+        ))
+        .blob
+    };
+    let blobs: Vec<_> = (0..20).map(blob).collect();
+    std::fs::write(sandbox.path(name), frames(&blobs)).unwrap();
 }
 
 fn succeeded(output: Output, what: &dyn std::fmt::Debug) -> Value {
@@ -115,50 +82,50 @@ fn all_succeed(children: Vec<Child>, round: usize) -> Vec<Value> {
 }
 
 #[test]
-fn processes_that_use_a_new_keyring_at_once_share_it_and_both_lakes_can_be_read() {
+fn concurrent_processes_share_a_new_keyring() {
     for round in 0..rounds() {
-        let lab = Lab::new();
-        lab.write_grains_of_people("one.mgs", 1);
-        lab.write_grains_of_people("two.mgs", 2);
-        let ingest = |lake, file| lab.start(lake, &["ingest", file, "--encrypt"]);
+        let sandbox = Sandbox::new();
+        write_grains_of_people(&sandbox, "one.mgs", 1);
+        write_grains_of_people(&sandbox, "two.mgs", 2);
+        let ingest = |lake, file| start(&sandbox, lake, &["ingest", file, "--encrypt"]);
         all_succeed(
             vec![ingest("left", "one.mgs"), ingest("right", "two.mgs")],
             round,
         );
         assert_eq!(
-            (lab.count("left"), lab.count("right")),
+            (count(&sandbox, "left"), count(&sandbox, "right")),
             (20, 20),
             "round {round}"
         );
         for lake in ["left", "right"] {
-            lab.run(lake, &["verify"]);
+            run(&sandbox, lake, &["verify"]);
         }
     }
 }
 
 #[test]
-fn processes_that_encrypt_a_new_lake_with_a_new_keyring_at_once_fill_the_same_lake() {
+fn concurrent_processes_share_a_new_encrypted_lake() {
     for round in 0..rounds() {
-        let lab = Lab::new();
-        lab.write_grains_of_people("one.mgs", 1);
-        lab.write_grains_of_people("two.mgs", 2);
-        let ingest = |file| lab.start("lake", &["ingest", file, "--encrypt"]);
+        let sandbox = Sandbox::new();
+        write_grains_of_people(&sandbox, "one.mgs", 1);
+        write_grains_of_people(&sandbox, "two.mgs", 2);
+        let ingest = |file| start(&sandbox, "lake", &["ingest", file, "--encrypt"]);
         all_succeed(vec![ingest("one.mgs"), ingest("two.mgs")], round);
-        assert_eq!(lab.count("lake"), 40, "round {round}");
-        lab.run("lake", &["verify"]);
+        assert_eq!(count(&sandbox, "lake"), 40, "round {round}");
+        run(&sandbox, "lake", &["verify"]);
     }
 }
 
 #[test]
-fn processes_that_make_keys_at_once_all_have_theirs_afterwards() {
+fn keys_generated_concurrently_are_all_kept() {
     for round in 0..rounds() {
-        let lab = Lab::new();
+        let sandbox = Sandbox::new();
         let made: Vec<_> = ["a", "b", "c"]
             .iter()
-            .map(|name| lab.start("lake", &["keys", "generate", name]))
+            .map(|name| start(&sandbox, "lake", &["keys", "generate", name]))
             .collect();
         let made = all_succeed(made, round);
-        let listed = lab.run("lake", &["keys", "list"]);
+        let listed = run(&sandbox, "lake", &["keys", "list"]);
         let dids: BTreeSet<_> = listed
             .as_array()
             .unwrap()
@@ -174,26 +141,26 @@ fn processes_that_make_keys_at_once_all_have_theirs_afterwards() {
 }
 
 #[test]
-fn processes_that_make_a_lake_at_once_make_one() {
+fn concurrent_processes_create_one_lake() {
     for round in 0..rounds() {
-        let lab = Lab::new();
+        let sandbox = Sandbox::new();
         let names: Vec<String> = (0..4).map(|file| format!("{file}.mgs")).collect();
         for (file, name) in names.iter().enumerate() {
             let blobs: Vec<_> = (0..10).map(|at| belief(file * 10 + at)).collect();
-            std::fs::write(lab.path(name), frames(&blobs)).unwrap();
+            std::fs::write(sandbox.path(name), frames(&blobs)).unwrap();
         }
         all_succeed(
             names
                 .iter()
-                .map(|name| lab.start("lake", &["ingest", name]))
+                .map(|name| start(&sandbox, "lake", &["ingest", name]))
                 .collect(),
             round,
         );
-        assert_eq!(lab.count("lake"), 40, "round {round}");
-        lab.run("lake", &["verify"]);
+        assert_eq!(count(&sandbox, "lake"), 40, "round {round}");
+        run(&sandbox, "lake", &["verify"]);
         for table in ["grains", "state", "rejects", "audit", "erased"] {
             assert_eq!(
-                creations(&lab.path("lake").join(table)),
+                creations(&sandbox.path("lake").join(table)),
                 1,
                 "round {round}: {table}"
             );
@@ -220,12 +187,12 @@ fn creations(table: &Path) -> usize {
 }
 
 #[test]
-fn a_lake_that_a_killed_process_began_is_completed_by_the_next_writer() {
-    let lab = Lab::new();
-    std::fs::write(lab.path("one.mgs"), frames(&[belief(1)])).unwrap();
-    lab.run("whole", &["ingest", "one.mgs"]);
+fn a_lake_left_half_created_by_a_kill_is_completed_by_the_next_writer() {
+    let sandbox = Sandbox::new();
+    std::fs::write(sandbox.path("one.mgs"), frames(&[belief(1)])).unwrap();
+    run(&sandbox, "whole", &["ingest", "one.mgs"]);
     let first =
-        std::fs::read(lab.path("whole/grains/_delta_log/00000000000000000000.json")).unwrap();
+        std::fs::read(sandbox.path("whole/grains/_delta_log/00000000000000000000.json")).unwrap();
     // A folder, then the log of the first table, then the first commit, or a part of it under the
     // name of a temporary file.
     for (number, (log, commit)) in [
@@ -238,40 +205,40 @@ fn a_lake_that_a_killed_process_began_is_completed_by_the_next_writer() {
     .enumerate()
     {
         let lake = format!("lake-{number}");
-        let folder = lab
+        let folder = sandbox
             .path(&lake)
             .join(if log { "grains/_delta_log" } else { "grains" });
         std::fs::create_dir_all(&folder).unwrap();
         if !commit.is_empty() {
             std::fs::write(folder.join(commit), &first).unwrap();
         }
-        lab.run(&lake, &["ingest", "one.mgs"]);
-        assert_eq!(lab.count(&lake), 1);
-        lab.run(&lake, &["verify"]);
+        run(&sandbox, &lake, &["ingest", "one.mgs"]);
+        assert_eq!(count(&sandbox, &lake), 1);
+        run(&sandbox, &lake, &["verify"]);
     }
 }
 
 #[test]
-fn a_folder_that_is_no_lake_is_refused_and_nothing_is_made_in_it() {
-    let lab = Lab::new();
-    std::fs::write(lab.path("one.mgs"), frames(&[belief(1)])).unwrap();
+fn a_folder_with_other_files_is_refused_and_stays_unchanged() {
+    let sandbox = Sandbox::new();
+    std::fs::write(sandbox.path("one.mgs"), frames(&[belief(1)])).unwrap();
     let folders = [
         ("photos", "holiday.jpg"),
         ("farm", "grains/wheat.csv"),
         ("own", "state/notes.txt"),
     ];
     for (folder, file) in folders {
-        let path = lab.path(folder).join(file);
+        let path = sandbox.path(folder).join(file);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(&path, "mine").unwrap();
-        let before = paths(&lab.path(folder));
+        let before = paths(&sandbox.path(folder));
         for arguments in [
             &["ingest", "one.mgs"][..],
             &["ingest", "one.mgs", "--encrypt"],
             &["gc"],
             &["compact"],
         ] {
-            let output = lab.command(folder, arguments).output().unwrap();
+            let output = command(&sandbox, folder, arguments).output().unwrap();
             let text = String::from_utf8_lossy(&output.stderr);
             assert_eq!(output.status.code(), Some(1), "{arguments:?}: {text}");
             let expected = if arguments[0] == "ingest" {
@@ -283,16 +250,15 @@ fn a_folder_that_is_no_lake_is_refused_and_nothing_is_made_in_it() {
                 text.contains(expected) && text.contains("--lake"),
                 "{arguments:?}: {text}"
             );
-            assert_eq!(paths(&lab.path(folder)), before, "{arguments:?}");
+            assert_eq!(paths(&sandbox.path(folder)), before, "{arguments:?}");
         }
     }
     // What a file system puts into every new volume is no content.
-    std::fs::create_dir_all(lab.path("volume/lost+found")).unwrap();
-    lab.run("volume", &["ingest", "one.mgs"]);
+    std::fs::create_dir_all(sandbox.path("volume/lost+found")).unwrap();
+    run(&sandbox, "volume", &["ingest", "one.mgs"]);
     // The other tables of a lake are no reason to begin it anew.
-    std::fs::remove_dir_all(lab.path("volume/grains")).unwrap();
-    let output = lab
-        .command("volume", &["ingest", "one.mgs"])
+    std::fs::remove_dir_all(sandbox.path("volume/grains")).unwrap();
+    let output = command(&sandbox, "volume", &["ingest", "one.mgs"])
         .output()
         .unwrap();
     let text = String::from_utf8_lossy(&output.stderr);
@@ -315,16 +281,17 @@ fn paths(folder: &Path) -> BTreeSet<PathBuf> {
 }
 
 #[test]
-fn nobody_is_told_to_make_a_new_keyring_for_a_lake_that_is_encrypted_and_none_is_made() {
-    let lab = Lab::new();
-    lab.write_grains_of_people("one.mgs", 1);
-    lab.write_grains_of_people("two.mgs", 2);
-    lab.run("lake", &["ingest", "one.mgs", "--encrypt"]);
-    lab.run(
+fn a_missing_keyring_of_an_encrypted_lake_is_not_replaced() {
+    let sandbox = Sandbox::new();
+    write_grains_of_people(&sandbox, "one.mgs", 1);
+    write_grains_of_people(&sandbox, "two.mgs", 2);
+    run(&sandbox, "lake", &["ingest", "one.mgs", "--encrypt"]);
+    run(
+        &sandbox,
         "none",
         &["keys", "generate", "a", "--keyring", "other.json"],
     );
-    let wrong = lab.path("wrong.json");
+    let wrong = sandbox.path("wrong.json");
     let query = ["sql", "SELECT subject FROM grains"];
     let commands = [
         &query[..],
@@ -338,8 +305,7 @@ fn nobody_is_told_to_make_a_new_keyring_for_a_lake_that_is_encrypted_and_none_is
         ("other.json", "is another one"),
     ] {
         for arguments in commands {
-            let output = lab
-                .command("lake", arguments)
+            let output = command(&sandbox, "lake", arguments)
                 .args(["--keyring", name])
                 .output()
                 .unwrap();
@@ -355,12 +321,11 @@ fn nobody_is_told_to_make_a_new_keyring_for_a_lake_that_is_encrypted_and_none_is
             );
         }
     }
-    assert!(!wrong.exists() && !lab.path("wrong.json.people").exists());
+    assert!(!wrong.exists() && !sandbox.path("wrong.json.people").exists());
     // The keyring without the salts of the lake's people doesn't open it either, and gives them no
     // new ones.
-    std::fs::rename(lab.path("keys/keyring.json.people"), lab.path("people")).unwrap();
-    let output = lab
-        .command("lake", &["ingest", "two.mgs"])
+    std::fs::rename(sandbox.path("keyring.json.people"), sandbox.path("people")).unwrap();
+    let output = command(&sandbox, "lake", &["ingest", "two.mgs"])
         .output()
         .unwrap();
     let text = String::from_utf8_lossy(&output.stderr);
@@ -368,7 +333,7 @@ fn nobody_is_told_to_make_a_new_keyring_for_a_lake_that_is_encrypted_and_none_is
         output.status.code() == Some(1) && text.contains("from a backup"),
         "{text}"
     );
-    std::fs::rename(lab.path("people"), lab.path("keys/keyring.json.people")).unwrap();
-    lab.run("lake", &["ingest", "two.mgs"]);
-    assert_eq!(lab.count("lake"), 40);
+    std::fs::rename(sandbox.path("people"), sandbox.path("keyring.json.people")).unwrap();
+    run(&sandbox, "lake", &["ingest", "two.mgs"]);
+    assert_eq!(count(&sandbox, "lake"), 40);
 }

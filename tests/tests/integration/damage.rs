@@ -82,7 +82,7 @@ async fn a_damaged_data_file_of_any_table_is_found_and_named() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_lost_end_of_a_log_is_found_and_the_lake_isnt_opened() {
+async fn a_log_that_lost_its_end_is_found_and_the_lake_is_not_opened() {
     let lab = Lab::plain().await;
     let last = |table: &str| newest(&lab.lake.join(table).join("_delta_log"), ".json");
     for table in TABLES {
@@ -121,7 +121,7 @@ async fn the_lost_end_of_a_log_is_found_and_the_lake_isnt_opened() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_changed_entry_of_a_log_and_the_heads_are_found() {
+async fn every_changed_log_entry_and_changed_heads_are_found() {
     let lab = Lab::plain().await;
     let mut files: Vec<PathBuf> = TABLES
         .iter()
@@ -169,7 +169,7 @@ async fn a_log_that_is_ahead_of_its_head_is_sound_and_the_next_commit_catches_up
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_is_taken_in_where_tombstones_were_changed() {
+async fn ingest_refuses_a_lake_with_changed_tombstones() {
     let lab = Lab::plain().await;
     let file = newest(&lab.lake.join("erased"), ".parquet");
     let middle = std::fs::metadata(&file).unwrap().len() / 2;
@@ -185,7 +185,7 @@ async fn nothing_is_taken_in_where_tombstones_were_changed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_file_of_an_erasure_is_checked_and_so_are_its_tombstones() {
+async fn every_file_and_tombstone_of_an_erasure_is_checked() {
     let lab = Lab::plain().await;
     let erasures = files_below(&lab.lake.join("erasures"));
     for ending in ["cose", "leaves", "tombstones"] {
@@ -297,7 +297,7 @@ async fn a_lake_of_format_1_is_read_as_it_is_and_upgraded_by_the_next_command_th
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn lost_tombstones_come_back_from_their_copies_and_what_a_log_lost_can_be_accepted() {
+async fn repair_restores_tombstones_from_copies_and_accepts_shortened_logs_on_request() {
     let lab = Lab::plain().await;
     let progress = || std::sync::Arc::new(gristmill_engine::progress::WorkProgress::default());
     let unchecked = async || {

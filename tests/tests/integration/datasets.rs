@@ -13,7 +13,7 @@ use gristmill_tests::paths::workspace;
 const SIZE_LIMIT: u64 = 3 << 20;
 
 #[test]
-fn the_data_sets_can_be_made_again_byte_for_byte() {
+fn the_data_sets_are_reproducible_byte_for_byte() {
     for set in make().unwrap() {
         let path = workspace().join("datasets").join(set.name);
         let kept = fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));

@@ -75,7 +75,7 @@ fn vectors_of_the_shipped_model_are_made_and_searched_without_naming_it() {
 }
 
 #[test]
-fn an_embedder_that_is_none_is_told_apart() {
+fn an_invalid_embedder_has_its_own_error() {
     let here = tempfile::tempdir().unwrap();
     for (spec, reason) in [
         ("bert", "is no embedder"),
@@ -98,7 +98,7 @@ fn an_embedder_that_is_none_is_told_apart() {
 
 /// `cases/embeddings/minilm.json`: what `tools/bert_reference.py` computed from the same weights.
 #[test]
-fn a_sentence_transformer_answers_what_another_implementation_of_it_answers() {
+fn a_sentence_transformer_matches_another_implementation() {
     let Some(folder) = std::env::var_os("GRISTMILL_MINILM").map(PathBuf::from) else {
         eprintln!(
             "skipped: GRISTMILL_MINILM doesn't name a folder with the model all-MiniLM-L6-v2"

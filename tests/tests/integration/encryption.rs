@@ -3,19 +3,17 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Command;
 
 use arrow::array::RecordBatch;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use gristmill_schemas::container::write_frame;
 use gristmill_schemas::grain::{EncodeOptions, encode_json};
 use gristmill_schemas::json::Json;
-use gristmill_tests::binary;
 use gristmill_tests::kill::copy_folder;
+use gristmill_tests::sandbox::Sandbox;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use serde_json::Value;
-
-const PASSPHRASE: &str = "a passphrase for tests";
 
 /// What no byte of an encrypted lake may hold: every grain of the corpus has several of them.
 const MARKERS: [&str; 12] = [
@@ -32,10 +30,6 @@ const MARKERS: [&str; 12] = [
     "quokka tool input",
     "quokka-refused",
 ];
-
-struct Lab {
-    folder: tempfile::TempDir,
-}
 
 /// Grains of three users and of none, in frames; the last is refused. `salt` tells corpora apart.
 fn corpus(salt: &str, hold: bool) -> Vec<u8> {
@@ -103,89 +97,38 @@ fn corpus(salt: &str, hold: bool) -> Vec<u8> {
     frames
 }
 
-impl Lab {
-    fn new() -> Lab {
-        let lab = Lab {
-            folder: tempfile::tempdir().unwrap(),
-        };
-        std::fs::write(lab.path("one.mgs"), corpus("one", false)).unwrap();
-        lab
-    }
+/// A sandbox with the file `one.mgs`.
+fn sandbox_with_corpus() -> Sandbox {
+    let sandbox = Sandbox::new();
+    std::fs::write(sandbox.path("one.mgs"), corpus("one", false)).unwrap();
+    sandbox
+}
 
-    fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
-    }
+/// Ingests `one.mgs` into the encrypted lake `lake`; one grain of it is refused.
+fn encrypt(sandbox: &Sandbox, lake: &str) {
+    sandbox.run(lake, 2, &["ingest", "one.mgs", "--encrypt"]);
+}
 
-    /// The command with the keyring and its passphrase.
-    fn command(&self, lake: &str, arguments: &[&str]) -> Command {
-        let mut command = Command::new(binary::path());
-        command
-            .arg("--lake")
-            .arg(self.path(lake))
-            .args(arguments)
-            .env("GRISTMILL_KEYRING", self.path("keyring.json"))
-            .env("GRISTMILL_PASSPHRASE", PASSPHRASE)
-            .current_dir(self.folder.path());
-        command
-    }
-
-    fn try_run(&self, lake: &str, arguments: &[&str]) -> Output {
-        self.command(lake, arguments).output().unwrap()
-    }
-
-    /// The result as JSON of a command that must end with `code`.
-    fn run(&self, lake: &str, code: i32, arguments: &[&str]) -> Value {
-        let output = self
-            .command(lake, arguments)
-            .args(["--format", "json"])
-            .output()
-            .unwrap();
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {said}");
-        serde_json::from_slice(&output.stdout).unwrap_or(Value::Null)
-    }
-
-    fn encrypted(&self, lake: &str) {
-        self.run(lake, 2, &["ingest", "one.mgs", "--encrypt"]);
-    }
-
-    fn sql(&self, lake: &str, query: &str) -> Value {
-        self.run(lake, 0, &["sql", query])
-    }
-
-    fn addresses(&self, lake: &str, condition: &str) -> BTreeSet<String> {
-        let rows = self.sql(
-            lake,
-            &format!("SELECT content_address AS a FROM grains WHERE {condition}"),
-        );
-        rows.as_array()
-            .unwrap()
-            .iter()
-            .map(|row| row["a"].as_str().unwrap().to_owned())
-            .collect()
-    }
-
-    /// Everything that the files of `lake` hold: their bytes, and the values of every Parquet file.
-    fn bytes(&self, lake: &str) -> String {
-        let mut out = String::new();
-        for path in files(&self.path(lake)) {
-            out.push_str(&String::from_utf8_lossy(&std::fs::read(&path).unwrap()));
-            if path
-                .extension()
-                .is_some_and(|extension| extension == "parquet")
+/// Returns the contents of the files of `lake`: their bytes, and the values of every Parquet file.
+fn contents(sandbox: &Sandbox, lake: &str) -> String {
+    let mut out = String::new();
+    for path in files(&sandbox.path(lake)) {
+        out.push_str(&String::from_utf8_lossy(&std::fs::read(&path).unwrap()));
+        if path
+            .extension()
+            .is_some_and(|extension| extension == "parquet")
+        {
+            let file = std::fs::File::open(&path).unwrap();
+            for batch in ParquetRecordBatchReaderBuilder::try_new(file)
+                .unwrap()
+                .build()
+                .unwrap()
             {
-                let file = std::fs::File::open(&path).unwrap();
-                for batch in ParquetRecordBatchReaderBuilder::try_new(file)
-                    .unwrap()
-                    .build()
-                    .unwrap()
-                {
-                    write_values(&batch.unwrap(), &mut out);
-                }
+                write_values(&batch.unwrap(), &mut out);
             }
         }
-        out
     }
+    out
 }
 
 fn files(folder: &Path) -> Vec<PathBuf> {
@@ -225,17 +168,16 @@ fn found(haystack: &str) -> Vec<&'static str> {
 }
 
 #[test]
-fn no_byte_of_an_encrypted_lake_holds_a_word_of_a_grain_and_with_the_keys_all_is_as_without_encryption()
- {
-    let lab = Lab::new();
-    lab.run("plain", 2, &["ingest", "one.mgs"]);
-    lab.encrypted("sealed");
+fn an_encrypted_lake_has_no_plaintext_and_with_its_keys_answers_like_a_plain_one() {
+    let sandbox = sandbox_with_corpus();
+    sandbox.run("plain", 2, &["ingest", "one.mgs"]);
+    encrypt(&sandbox, "sealed");
     assert_eq!(
-        found(&lab.bytes("plain")),
+        found(&contents(&sandbox, "plain")),
         MARKERS,
         "the corpus doesn't hold what is looked for"
     );
-    assert_eq!(found(&lab.bytes("sealed")), [""; 0]);
+    assert_eq!(found(&contents(&sandbox, "sealed")), [""; 0]);
     for query in [
         "SELECT content_address, type, type_byte, flags, sensitivity, encoding, blob, blob_size, \
          signature, signer_did, namespace, user_id, subject, object, content, context, \
@@ -255,23 +197,23 @@ fn no_byte_of_an_encrypted_lake_holds_a_word_of_a_grain_and_with_the_keys_all_is
         "SELECT session_id, messages FROM threads ORDER BY session_id",
         "SELECT error_code, message, bytes FROM rejects",
     ] {
-        let plain = lab.sql("plain", query);
+        let plain = sandbox.sql("plain", query);
         assert!(!plain.as_array().unwrap().is_empty(), "{query}");
-        assert_eq!(lab.sql("sealed", query), plain, "{query}");
+        assert_eq!(sandbox.sql("sealed", query), plain, "{query}");
     }
-    let verified = lab.run("sealed", 0, &["verify"]);
+    let verified = sandbox.run("sealed", 0, &["verify"]);
     assert_eq!(
         (verified["ok"].as_u64(), verified["bad"].as_u64()),
         (Some(180), Some(0))
     );
     let cal = "RECALL beliefs WHERE user_id = \"quokka-user-1\" LIMIT 100";
     assert_eq!(
-        lab.run("sealed", 0, &["cal", cal])["count"],
-        lab.run("plain", 0, &["cal", cal])["count"]
+        sandbox.run("sealed", 0, &["cal", cal])["count"],
+        sandbox.run("plain", 0, &["cal", cal])["count"]
     );
     for lake in ["plain", "sealed"] {
         let out = format!("{lake}.jsonl");
-        let exported = lab.try_run(
+        let exported = sandbox.output(
             lake,
             &[
                 "export",
@@ -290,7 +232,7 @@ fn no_byte_of_an_encrypted_lake_holds_a_word_of_a_grain_and_with_the_keys_all_is
         );
     }
     let lines = |name: &str| -> BTreeSet<String> {
-        std::fs::read_to_string(lab.path(name))
+        std::fs::read_to_string(sandbox.path(name))
             .unwrap()
             .lines()
             .map(str::to_owned)
@@ -298,23 +240,23 @@ fn no_byte_of_an_encrypted_lake_holds_a_word_of_a_grain_and_with_the_keys_all_is
     };
     assert_eq!(lines("sealed.jsonl"), lines("plain.jsonl"));
     assert_eq!(
-        found(&lab.bytes("sealed")),
+        found(&contents(&sandbox, "sealed")),
         [""; 0],
         "reading left something behind"
     );
-    lab.run("sealed", 0, &["reindex", "--all"]);
+    sandbox.run("sealed", 0, &["reindex", "--all"]);
     assert_eq!(
-        found(&lab.bytes("sealed")),
+        found(&contents(&sandbox, "sealed")),
         [""; 0],
         "reindexing left something behind"
     );
 }
 
 #[test]
-fn a_look_up_by_equality_goes_through_blind_tokens() {
-    let lab = Lab::new();
-    lab.encrypted("sealed");
-    let plan = lab
+fn equality_filters_use_blind_tokens() {
+    let sandbox = sandbox_with_corpus();
+    encrypt(&sandbox, "sealed");
+    let plan = sandbox
         .sql(
             "sealed",
             "EXPLAIN SELECT content_address FROM grains WHERE user_id = 'quokka-user-1'",
@@ -338,25 +280,29 @@ fn a_look_up_by_equality_goes_through_blind_tokens() {
         "{plan}"
     );
     assert_eq!(
-        lab.addresses("sealed", "user_id = 'quokka-user-1'").len(),
+        sandbox
+            .addresses("sealed", "user_id = 'quokka-user-1'")
+            .len(),
         45
     );
     assert_eq!(
-        lab.addresses("sealed", "session_id = 'quokka-session-2'")
+        sandbox
+            .addresses("sealed", "session_id = 'quokka-session-2'")
             .len(),
         12
     );
     assert!(
-        lab.addresses("sealed", "user_id = 'Quokka-User-1'")
+        sandbox
+            .addresses("sealed", "user_id = 'Quokka-User-1'")
             .is_empty()
     );
 }
 
 #[test]
-fn without_the_right_key_an_encrypted_lake_says_so_and_a_plain_one_stays_readable() {
-    let lab = Lab::new();
-    lab.encrypted("sealed");
-    lab.run("plain", 2, &["ingest", "one.mgs"]);
+fn a_missing_or_wrong_key_is_reported_and_plain_lakes_stay_readable() {
+    let sandbox = sandbox_with_corpus();
+    encrypt(&sandbox, "sealed");
+    sandbox.run("plain", 2, &["ingest", "one.mgs"]);
     let said = |command: &mut Command| {
         let output = command.output().unwrap();
         (
@@ -373,7 +319,8 @@ fn without_the_right_key_an_encrypted_lake_says_so_and_a_plain_one_stays_readabl
         &["erase", "--user", "u"],
     ] {
         let (code, text) = said(
-            lab.command("sealed", arguments)
+            sandbox
+                .command("sealed", arguments)
                 .env_remove("GRISTMILL_PASSPHRASE"),
         );
         assert_eq!(code, Some(1), "{arguments:?}: {text}");
@@ -383,20 +330,22 @@ fn without_the_right_key_an_encrypted_lake_says_so_and_a_plain_one_stays_readabl
         );
     }
     let (code, text) = said(
-        lab.command("sealed", &query)
+        sandbox
+            .command("sealed", &query)
             .env("GRISTMILL_PASSPHRASE", "wrong"),
     );
     assert!(
         code == Some(1) && text.contains("passphrase doesn't open"),
         "{text}"
     );
-    lab.run(
+    sandbox.run(
         "other",
         2,
         &["ingest", "one.mgs", "--encrypt", "--keyring", "other.json"],
     );
     let (code, text) = said(
-        lab.command("sealed", &query)
+        sandbox
+            .command("sealed", &query)
             .args(["--keyring", "other.json"]),
     );
     assert!(code == Some(1) && text.contains("is another one"), "{text}");
@@ -404,20 +353,20 @@ fn without_the_right_key_an_encrypted_lake_says_so_and_a_plain_one_stays_readabl
         ("GRISTMILL_PASSPHRASE", "wrong"),
         ("GRISTMILL_KEYRING", "/nowhere"),
     ] {
-        let (code, text) = said(lab.command("plain", &query).env(variable, value));
+        let (code, text) = said(sandbox.command("plain", &query).env(variable, value));
         assert_eq!(code, Some(0), "{text}");
     }
 }
 
 #[test]
-fn in_a_lake_that_was_encrypted_later_the_rest_stays_readable_and_can_be_sealed() {
-    let lab = Lab::new();
-    lab.run("lake", 2, &["ingest", "one.mgs"]);
-    std::fs::write(lab.path("two.mgs"), corpus("two", false)).unwrap();
-    lab.run("lake", 2, &["ingest", "two.mgs", "--encrypt"]);
-    let all = lab.addresses("lake", "true");
+fn plain_segments_of_a_lake_encrypted_later_stay_readable_and_can_be_sealed() {
+    let sandbox = sandbox_with_corpus();
+    sandbox.run("lake", 2, &["ingest", "one.mgs"]);
+    std::fs::write(sandbox.path("two.mgs"), corpus("two", false)).unwrap();
+    sandbox.run("lake", 2, &["ingest", "two.mgs", "--encrypt"]);
+    let all = sandbox.addresses("lake", "true");
     assert_eq!(all.len(), 360);
-    let mut open = lab.command(
+    let mut open = sandbox.command(
         "lake",
         &[
             "sql",
@@ -430,46 +379,49 @@ fn in_a_lake_that_was_encrypted_later_the_rest_stays_readable_and_can_be_sealed(
     let open = open.env_remove("GRISTMILL_PASSPHRASE").output().unwrap();
     let rows: Value = serde_json::from_slice(&open.stdout).unwrap();
     assert_eq!(rows[0]["n"].as_u64(), Some(180));
-    let report = lab.run("lake", 0, &["keys", "encrypt", "--exclusive"]);
+    let report = sandbox.run("lake", 0, &["keys", "encrypt", "--exclusive"]);
     assert_eq!(
         (report["rewritten"].as_u64(), report["rows"].as_u64()),
         (Some(1), Some(180)),
         "{report}"
     );
-    assert_eq!(found(&lab.bytes("lake")), [""; 0]);
-    assert_eq!(lab.addresses("lake", "true"), all);
+    assert_eq!(found(&contents(&sandbox, "lake")), [""; 0]);
+    assert_eq!(sandbox.addresses("lake", "true"), all);
     assert_eq!(
-        lab.sql(
+        sandbox.sql(
             "lake",
             "SELECT count(*) AS n FROM rejects WHERE message LIKE '%type%'"
         )[0]["n"],
         2
     );
-    lab.run("lake", 0, &["compact"]);
-    assert_eq!(lab.addresses("lake", "true"), all);
-    assert_eq!(lab.run("lake", 0, &["verify"])["ok"].as_u64(), Some(360));
+    sandbox.run("lake", 0, &["compact"]);
+    assert_eq!(sandbox.addresses("lake", "true"), all);
     assert_eq!(
-        lab.run("lake", 0, &["keys", "encrypt"])["rewritten"].as_u64(),
+        sandbox.run("lake", 0, &["verify"])["ok"].as_u64(),
+        Some(360)
+    );
+    assert_eq!(
+        sandbox.run("lake", 0, &["keys", "encrypt"])["rewritten"].as_u64(),
         Some(0)
     );
     assert_eq!(
-        lab.run("lake", 0, &["audit", "verify"])["bad"].as_u64(),
+        sandbox.run("lake", 0, &["audit", "verify"])["bad"].as_u64(),
         Some(0)
     );
-    assert_eq!(found(&lab.bytes("lake")), [""; 0]);
+    assert_eq!(found(&contents(&sandbox, "lake")), [""; 0]);
 }
 
 #[test]
-fn destroying_a_person_s_key_erases_what_it_seals_and_nothing_else() {
-    let lab = Lab::new();
-    lab.encrypted("lake");
-    lab.run("lake", 0, &["keys", "generate", "erasure"]);
+fn destroying_a_key_erases_the_grains_sealed_with_it_only() {
+    let sandbox = sandbox_with_corpus();
+    encrypt(&sandbox, "lake");
+    sandbox.run("lake", 0, &["keys", "generate", "erasure"]);
     let [own, others] = [
         "user_id = 'quokka-user-1'",
         "coalesce(user_id, '') <> 'quokka-user-1'",
     ]
-    .map(|which| lab.addresses("lake", which));
-    let segments = files(&lab.path("lake/grains")).len();
+    .map(|which| sandbox.addresses("lake", which));
+    let segments = files(&sandbox.path("lake/grains")).len();
     let arguments = [
         "erase",
         "--user",
@@ -480,7 +432,7 @@ fn destroying_a_person_s_key_erases_what_it_seals_and_nothing_else() {
         "--certificate",
         "proof.cose",
     ];
-    let erased = lab.run("lake", 0, &arguments);
+    let erased = sandbox.run("lake", 0, &arguments);
     assert_eq!(erased["proven"], true, "{:#}", erased["proofs"]);
     assert_eq!(erased["scope"]["grains"].as_u64(), Some(own.len() as u64));
     assert_eq!(erased["scope"]["bytes_rewritten"].as_u64(), Some(0));
@@ -488,33 +440,36 @@ fn destroying_a_person_s_key_erases_what_it_seals_and_nothing_else() {
         erased["proofs"]["envelopes"]["checked"].as_u64(),
         Some(own.len() as u64)
     );
-    let certificate = lab.run("lake", 0, &["certificate", "show", "proof.cose"]);
+    let certificate = sandbox.run("lake", 0, &["certificate", "show", "proof.cose"]);
     assert_eq!(certificate["method"], "key_destroyed");
     assert_eq!(certificate["keys_destroyed"].as_array().unwrap().len(), 1);
     assert_eq!(
-        lab.run("lake", 0, &["certificate", "verify", "proof.cose"])["valid"],
+        sandbox.run("lake", 0, &["certificate", "verify", "proof.cose"])["valid"],
         true
     );
-    assert!(segments > 0 && lab.addresses("lake", "true") == others);
+    assert!(segments > 0 && sandbox.addresses("lake", "true") == others);
     assert_eq!(
-        lab.run("lake", 0, &["verify"])["ok"].as_u64(),
+        sandbox.run("lake", 0, &["verify"])["ok"].as_u64(),
         Some(others.len() as u64)
     );
     // The same grains don't come back; new ones of the same person may come, under a new key.
-    let mut again = std::fs::read(lab.path("one.mgs")).unwrap();
+    let mut again = std::fs::read(sandbox.path("one.mgs")).unwrap();
     again.truncate(again.len() - 4);
     again.extend(corpus("two", false));
-    std::fs::write(lab.path("again.mgs"), again).unwrap();
-    lab.run("lake", 2, &["ingest", "again.mgs"]);
-    assert!(lab.addresses("lake", "true").is_disjoint(&own));
-    assert_eq!(lab.addresses("lake", "user_id = 'quokka-user-1'").len(), 45);
-    let compacted = lab.run("lake", 0, &["compact"]);
+    std::fs::write(sandbox.path("again.mgs"), again).unwrap();
+    sandbox.run("lake", 2, &["ingest", "again.mgs"]);
+    assert!(sandbox.addresses("lake", "true").is_disjoint(&own));
+    assert_eq!(
+        sandbox.addresses("lake", "user_id = 'quokka-user-1'").len(),
+        45
+    );
+    let compacted = sandbox.run("lake", 0, &["compact"]);
     assert_eq!(
         compacted["erased_rows"].as_u64(),
         Some(own.len() as u64),
         "{compacted}"
     );
-    let held = lab.run(
+    let held = sandbox.run(
         "lake",
         0,
         &[
@@ -542,7 +497,7 @@ fn without_times(report: &mut Value) {
 
 /// What every command that reads answers about a lake, by command. Where it writes a file, the
 /// file.
-fn answers(lab: &Lab, lake: &str) -> Vec<(String, String)> {
+fn answers(sandbox: &Sandbox, lake: &str) -> Vec<(String, String)> {
     let own = "user_id = 'quokka-user-1'";
     let [rows, counts] = [
         format!("SELECT content_address, content FROM grains WHERE {own} ORDER BY 1"),
@@ -572,7 +527,7 @@ fn answers(lab: &Lab, lake: &str) -> Vec<(String, String)> {
         &["verify"],
     ];
     let outcome = |arguments: &&[&str]| {
-        let output = lab
+        let output = sandbox
             .command(lake, &[&["--format", "json"], *arguments].concat())
             .output()
             .unwrap();
@@ -590,8 +545,8 @@ fn answers(lab: &Lab, lake: &str) -> Vec<(String, String)> {
             .iter()
             .find(|argument| argument.starts_with("out."))
         {
-            out += &String::from_utf8_lossy(&std::fs::read(lab.path(file)).unwrap());
-            std::fs::remove_file(lab.path(file)).unwrap();
+            out += &String::from_utf8_lossy(&std::fs::read(sandbox.path(file)).unwrap());
+            std::fs::remove_file(sandbox.path(file)).unwrap();
         }
         (arguments.join(" "), out)
     };
@@ -599,13 +554,13 @@ fn answers(lab: &Lab, lake: &str) -> Vec<(String, String)> {
 }
 
 #[test]
-fn an_old_keyring_that_is_restored_brings_nothing_back_on_any_road() {
-    let lab = Lab::new();
-    lab.encrypted("lake");
-    lab.run("lake", 0, &["keys", "generate", "erasure"]);
-    let own = lab.addresses("lake", "user_id = 'quokka-user-1'");
-    let all = lab.addresses("lake", "true").len();
-    std::fs::copy(lab.path("keyring.json.people"), lab.path("backup")).unwrap();
+fn a_restored_old_keyring_reveals_no_erased_grain() {
+    let sandbox = sandbox_with_corpus();
+    encrypt(&sandbox, "lake");
+    sandbox.run("lake", 0, &["keys", "generate", "erasure"]);
+    let own = sandbox.addresses("lake", "user_id = 'quokka-user-1'");
+    let all = sandbox.addresses("lake", "true").len();
+    std::fs::copy(sandbox.path("keyring.json.people"), sandbox.path("backup")).unwrap();
     let erase = [
         "erase",
         "--user",
@@ -614,53 +569,57 @@ fn an_old_keyring_that_is_restored_brings_nothing_back_on_any_road() {
         "--exclusive",
         "--destroy-keys",
     ];
-    lab.run("lake", 0, &erase);
-    let after = answers(&lab, "lake");
-    copy_folder(&lab.path("lake"), &lab.path("compacted")).unwrap();
-    std::fs::copy(lab.path("backup"), lab.path("keyring.json.people")).unwrap();
-    for ((command, before), (_, restored)) in after.iter().zip(answers(&lab, "lake")) {
+    sandbox.run("lake", 0, &erase);
+    let after = answers(&sandbox, "lake");
+    copy_folder(&sandbox.path("lake"), &sandbox.path("compacted")).unwrap();
+    std::fs::copy(sandbox.path("backup"), sandbox.path("keyring.json.people")).unwrap();
+    for ((command, before), (_, restored)) in after.iter().zip(answers(&sandbox, "lake")) {
         assert!(*before == restored, "{command}\n{before}\n{restored}");
     }
-    lab.run("lake", 0, &["reindex", "--all"]);
-    lab.run("lake", 2, &["ingest", "one.mgs", "--retry-refused"]);
+    sandbox.run("lake", 0, &["reindex", "--all"]);
+    sandbox.run("lake", 2, &["ingest", "one.mgs", "--retry-refused"]);
     std::fs::write(
-        lab.path("again.mgs"),
+        sandbox.path("again.mgs"),
         [&corpus("one", false)[..], b"\0"].concat(),
     )
     .unwrap();
-    lab.run("lake", 2, &["ingest", "again.mgs"]);
-    assert!(lab.addresses("lake", "true").is_disjoint(&own));
+    sandbox.run("lake", 2, &["ingest", "again.mgs"]);
+    assert!(sandbox.addresses("lake", "true").is_disjoint(&own));
     // An erasure finds what can be read again, and takes it.
-    let planned = lab.run("lake", 0, &["erase", "--user", "quokka-user-1"]);
+    let planned = sandbox.run("lake", 0, &["erase", "--user", "quokka-user-1"]);
     assert_eq!(
         planned["selected"]["grains"].as_u64(),
         Some(own.len() as u64),
         "{planned:#}"
     );
-    assert_eq!(lab.run("lake", 0, &erase)["proven"], true);
+    assert_eq!(sandbox.run("lake", 0, &erase)["proven"], true);
     assert_eq!(
-        lab.run("lake", 0, &["erase", "--user", "quokka-user-1"])["selected"]["grains"].as_u64(),
+        sandbox.run("lake", 0, &["erase", "--user", "quokka-user-1"])["selected"]["grains"]
+            .as_u64(),
         Some(0)
     );
     // Whatever writes rows again leaves them out.
     assert_eq!(
-        lab.run("compacted", 0, &["compact"])["erased_rows"].as_u64(),
+        sandbox.run("compacted", 0, &["compact"])["erased_rows"].as_u64(),
         Some(0),
         "one segment is nothing to merge"
     );
-    std::fs::copy(lab.path("backup"), lab.path("keyring.json.people")).unwrap();
-    lab.run("compacted", 0, &["keys", "rotate", "--exclusive"]);
-    assert_eq!(lab.addresses("compacted", "true").len(), all - own.len());
+    std::fs::copy(sandbox.path("backup"), sandbox.path("keyring.json.people")).unwrap();
+    sandbox.run("compacted", 0, &["keys", "rotate", "--exclusive"]);
+    assert_eq!(
+        sandbox.addresses("compacted", "true").len(),
+        all - own.len()
+    );
 }
 
 #[test]
-fn a_hold_keeps_the_key_and_erasure_without_keys_takes_the_rest() {
-    let lab = Lab::new();
-    std::fs::write(lab.path("one.mgs"), corpus("one", true)).unwrap();
-    lab.encrypted("lake");
-    lab.run("lake", 0, &["keys", "generate", "erasure"]);
-    let before = lab.addresses("lake", "true");
-    let refused = lab.try_run(
+fn a_hold_prevents_key_destruction_and_a_plain_erasure_removes_the_rest() {
+    let sandbox = sandbox_with_corpus();
+    std::fs::write(sandbox.path("one.mgs"), corpus("one", true)).unwrap();
+    encrypt(&sandbox, "lake");
+    sandbox.run("lake", 0, &["keys", "generate", "erasure"]);
+    let before = sandbox.addresses("lake", "true");
+    let refused = sandbox.output(
         "lake",
         &[
             "erase",
@@ -673,8 +632,8 @@ fn a_hold_keeps_the_key_and_erasure_without_keys_takes_the_rest() {
     let text = String::from_utf8_lossy(&refused.stderr);
     assert_eq!(refused.status.code(), Some(3), "{text}");
     assert!(text.contains("hold: 1"), "{text}");
-    assert_eq!(lab.addresses("lake", "true"), before);
-    let erased = lab.run(
+    assert_eq!(sandbox.addresses("lake", "true"), before);
+    let erased = sandbox.run(
         "lake",
         0,
         &[
@@ -693,20 +652,26 @@ fn a_hold_keeps_the_key_and_erasure_without_keys_takes_the_rest() {
         (Some(true), Some(45)),
         "{erased:#}"
     );
-    assert_eq!(lab.addresses("lake", "user_id = 'quokka-user-0'").len(), 1);
-    assert_eq!(lab.addresses("lake", "true").len(), before.len() - 45);
-    assert_eq!(found(&lab.bytes("lake")), [""; 0]);
+    assert_eq!(
+        sandbox.addresses("lake", "user_id = 'quokka-user-0'").len(),
+        1
+    );
+    assert_eq!(sandbox.addresses("lake", "true").len(), before.len() - 45);
+    assert_eq!(found(&contents(&sandbox, "lake")), [""; 0]);
 }
 
 #[test]
 fn rotation_keeps_addresses_and_rows_and_ends_the_old_keys() {
-    let lab = Lab::new();
-    lab.encrypted("lake");
+    let sandbox = sandbox_with_corpus();
+    encrypt(&sandbox, "lake");
     let query = "SELECT * FROM grains ORDER BY content_address";
-    let (before, stored) = (lab.sql("lake", query), stored_blobs(&lab.path("lake")));
-    let unknown = lab.try_run("lake", &["keys", "rotate", "--user", "nobody"]);
+    let (before, stored) = (
+        sandbox.sql("lake", query),
+        stored_blobs(&sandbox.path("lake")),
+    );
+    let unknown = sandbox.output("lake", &["keys", "rotate", "--user", "nobody"]);
     assert_eq!(unknown.status.code(), Some(1));
-    let report = lab.run(
+    let report = sandbox.run(
         "lake",
         0,
         &["keys", "rotate", "--user", "quokka-user-1", "--exclusive"],
@@ -718,41 +683,41 @@ fn rotation_keeps_addresses_and_rows_and_ends_the_old_keys() {
         ),
         (Some(1), Some(1))
     );
-    let one = stored_blobs(&lab.path("lake"));
+    let one = stored_blobs(&sandbox.path("lake"));
     assert!(one.is_disjoint(&stored));
-    let report = lab.run("lake", 0, &["keys", "rotate", "--exclusive"]);
+    let report = sandbox.run("lake", 0, &["keys", "rotate", "--exclusive"]);
     assert_eq!(report["keys_renewed"].as_u64(), Some(4));
-    assert_eq!(lab.sql("lake", query), before);
+    assert_eq!(sandbox.sql("lake", query), before);
     assert_eq!(
-        lab.sql(
+        sandbox.sql(
             "lake",
             "SELECT count(*) AS n FROM rejects WHERE message LIKE '%type%'"
         )[0]["n"],
         1
     );
     // As a writer sees it who opened the lake before.
-    copy_folder(&lab.path("lake"), &lab.path("before")).unwrap();
-    lab.run("lake", 0, &["keys", "rotate", "--user", "quokka-user-1"]);
-    assert_eq!(lab.sql("before", query), before);
-    lab.run(
+    copy_folder(&sandbox.path("lake"), &sandbox.path("before")).unwrap();
+    sandbox.run("lake", 0, &["keys", "rotate", "--user", "quokka-user-1"]);
+    assert_eq!(sandbox.sql("before", query), before);
+    sandbox.run(
         "lake",
         0,
         &["keys", "rotate", "--user", "quokka-user-1", "--exclusive"],
     );
     assert_eq!(
-        lab.try_run("before", &["sql", query]).status.code(),
+        sandbox.output("before", &["sql", query]).status.code(),
         Some(1)
     );
-    assert_eq!(lab.sql("lake", query), before);
-    std::fs::write(lab.path("new"), "another passphrase").unwrap();
-    lab.run(
+    assert_eq!(sandbox.sql("lake", query), before);
+    std::fs::write(sandbox.path("new"), "another passphrase").unwrap();
+    sandbox.run(
         "lake",
         0,
         &["keys", "passphrase", "--new-passphrase-file", "new"],
     );
-    let old = lab.try_run("lake", &["sql", query]);
+    let old = sandbox.output("lake", &["sql", query]);
     assert_eq!(old.status.code(), Some(1));
-    let output = lab
+    let output = sandbox
         .command(
             "lake",
             &["sql", query, "--format", "json", "--passphrase-file", "new"],
@@ -763,7 +728,7 @@ fn rotation_keeps_addresses_and_rows_and_ends_the_old_keys() {
         serde_json::from_slice::<Value>(&output.stdout).unwrap(),
         before
     );
-    assert_eq!(found(&lab.bytes("lake")), [""; 0]);
+    assert_eq!(found(&contents(&sandbox, "lake")), [""; 0]);
 }
 
 /// The cells of `blob` in all data files.

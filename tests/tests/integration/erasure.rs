@@ -243,7 +243,7 @@ fn of_others(folder: &Path, number: usize) -> std::path::PathBuf {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn segments_that_word_filters_rule_out_are_not_read_and_nothing_is_missed() {
+async fn word_filters_skip_segments_without_missing_a_grain() {
     let mut fixture = lab().await;
     for number in 0..3 {
         let file = of_others(fixture.folder(), number);
@@ -269,7 +269,7 @@ async fn segments_that_word_filters_rule_out_are_not_read_and_nothing_is_missed(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_hiding_place_is_found_or_explained() {
+async fn every_occurrence_is_found_or_explained() {
     let mut fixture = lab().await;
     let mut lake = fixture.lake.clone();
     let (plan, survey) = plan(&mut lake, &person(), 2).await.unwrap();
@@ -344,7 +344,7 @@ async fn every_hiding_place_is_found_or_explained() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_asked_for_further_is_selected_too() {
+async fn optional_selections_extend_the_plan() {
     let fixture = lab().await;
     let mut lake = fixture.lake.clone();
     let extent = SelectionOptions {
@@ -381,7 +381,7 @@ async fn what_is_asked_for_further_is_selected_too() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_consent_and_a_withdrawal_lead_to_what_rests_on_them() {
+async fn consents_and_withdrawals_select_dependent_grains() {
     let fixture = lab().await;
     let mut lake = fixture.lake.clone();
     let by_consent = SubjectRequest {
@@ -411,7 +411,7 @@ async fn erased(lake: &mut Lake, request: &SubjectRequest, folder: &Path) -> Era
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_erasure_removes_its_plan_and_nothing_else_and_proves_it() {
+async fn an_erasure_removes_exactly_its_plan_and_proves_it() {
     let fixture = lab().await;
     let mut lake = fixture.lake.clone();
     take_in(&mut lake, &refused(fixture.folder(), "first")).await;
@@ -458,7 +458,7 @@ async fn an_erasure_removes_its_plan_and_nothing_else_and_proves_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn with_everything_selected_no_byte_names_the_person() {
+async fn after_erasing_everything_no_byte_names_the_person() {
     let fixture = lab().await;
     let mut lake = fixture.lake.clone();
     take_in(&mut lake, &refused(fixture.folder(), "first")).await;
@@ -485,7 +485,7 @@ async fn with_everything_selected_no_byte_names_the_person() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn disclosure_hands_out_the_plan_of_the_erasure() {
+async fn a_disclosure_contains_the_erasure_plan() {
     let fixture = lab().await;
     let mut lake = fixture.lake.clone();
     take_in(&mut lake, &refused(fixture.folder(), "first")).await;
@@ -521,7 +521,7 @@ async fn disclosure_hands_out_the_plan_of_the_erasure() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_erased_dont_come_back() {
+async fn erased_grains_are_refused_on_import() {
     let fixture = lab().await;
     let mut lake = fixture.lake.clone();
     take_in(&mut lake, &refused(fixture.folder(), "first")).await;
@@ -588,7 +588,7 @@ async fn frames_of(fixture: &Fixture) -> Vec<u8> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn forgetting_the_newest_version_doesnt_revive_the_one_before() {
+async fn erasing_the_newest_version_does_not_revive_its_predecessor() {
     let fixture = lab().await;
     let mut lake = fixture.lake.clone();
     erased(&mut lake, &person(), fixture.folder()).await;
@@ -614,7 +614,7 @@ async fn forgetting_the_newest_version_doesnt_revive_the_one_before() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_held_is_refused() {
+async fn grains_under_hold_are_refused() {
     let fixture = lab().await;
     let mut lake = fixture.lake.clone();
     let request = SubjectRequest {
@@ -694,7 +694,7 @@ async fn a_certificate_verifies_and_a_tampered_one_doesnt() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn thousands_of_people_go_in_one_sweep() {
+async fn thousands_of_people_are_erased_in_one_run() {
     let folder = tempfile::tempdir().unwrap();
     let mut frames = Vec::new();
     for number in 0..6_000 {
@@ -729,7 +729,7 @@ async fn thousands_of_people_go_in_one_sweep() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn after_an_erasure_an_operation_is_done_already_only_if_nothing_would_change() {
+async fn after_an_erasure_an_operation_is_already_done_only_if_nothing_would_change() {
     let folder = tempfile::tempdir().unwrap();
     let mut lake = Lake::open_or_create(&folder.path().join("lake").display().to_string())
         .await

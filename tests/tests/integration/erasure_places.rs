@@ -171,7 +171,7 @@ async fn found(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_hiding_place_is_found_and_erased_or_listed_as_not_searched() {
+async fn every_spelling_is_found_and_erased_or_documented_as_not_searched() {
     let places = places();
     assert_eq!(places.len(), 123);
     let is_found = |place: &&Place| place.expect == Expected::Found;
@@ -277,7 +277,7 @@ fn bytes_of(place: &Place) -> Vec<u8> {
 }
 
 #[test]
-fn the_proof_finds_every_hiding_place_by_itself() {
+fn the_proof_finds_every_spelling_independently() {
     let places = places();
     let mut wrong = Vec::new();
     for place in &places {
@@ -355,19 +355,19 @@ fn look_for_others(blocks: u64) {
 }
 
 #[test]
-fn nobody_is_found_in_grains_of_other_people() {
+fn grains_of_other_people_match_nobody() {
     look_for_others(1);
 }
 
 #[test]
 #[ignore = "takes minutes in a debug build: cargo test --test integration -- --ignored \
             a_hundred_thousand"]
-fn nobody_is_found_in_a_hundred_thousand_grains_of_other_people() {
+fn a_hundred_thousand_grains_of_other_people_match_nobody() {
     look_for_others(50);
 }
 
 #[test]
-fn what_is_not_searched_is_listed_in_the_documentation() {
+fn spellings_that_are_not_searched_are_documented() {
     let manual = std::fs::read_to_string(workspace().join("docs/operations.md")).unwrap();
     let manual = manual.split_whitespace().collect::<Vec<_>>().join(" ");
     for place in places() {

@@ -92,7 +92,7 @@ async fn found(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_mention_that_is_kept_explains_what_the_indexes_of_its_segment_say() {
+async fn a_kept_mention_explains_hits_in_the_sidecars_of_its_segment() {
     let grains = [
         belief(r#""object": "x", "user_id": "alice-77""#),
         belief(r#""object": "met Alice Smith at lunch", "user_id": "bob-1""#),
@@ -109,7 +109,7 @@ async fn a_mention_that_is_kept_explains_what_the_indexes_of_its_segment_say() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_erased_address_that_others_mention_in_any_case_is_explained() {
+async fn a_mention_of_an_erased_address_in_any_case_is_explained() {
     let gone = belief(r#""object": "x", "user_id": "alice-77""#);
     let address = grain(&gone).address.to_string().to_uppercase();
     let kept = belief(&format!(
@@ -136,7 +136,7 @@ async fn an_erased_address_that_others_mention_in_any_case_is_explained() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_writer_that_stands_on_the_log_that_an_erasure_took_away_goes_on() {
+async fn a_writer_continues_after_an_erasure_removed_its_log_version() {
     let mine = |number: usize| belief(&format!(r#""object": "{number}", "user_id": "alice-77""#));
     let (mut lake, _) = lake_of(&[mine(0), belief(r#""object": "x", "user_id": "bob-1""#)]).await;
     let mut writer = lake.lake.clone();
@@ -181,7 +181,7 @@ async fn a_writer_that_stands_on_the_log_that_an_erasure_took_away_goes_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lake_that_lost_what_it_knew_of_the_erased_is_refused() {
+async fn a_lake_without_its_tombstones_is_refused() {
     let (mut lake, _) = lake_of(&[belief(r#""object": "x", "user_id": "alice-77""#)]).await;
     assert!(erased(&mut lake, &alice()).await.proven);
     let folder = lake.lake.location().name();
@@ -191,7 +191,7 @@ async fn a_lake_that_lost_what_it_knew_of_the_erased_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn refused_bytes_that_name_the_person_are_found_in_every_encoding() {
+async fn rejected_bytes_that_name_the_person_are_found_in_every_encoding() {
     let mut lake = TestLake::new().await;
     let cbor = EncodeOptions {
         encoding: Encoding::Cbor,
@@ -244,7 +244,7 @@ async fn refused_bytes_that_name_the_person_are_found_in_every_encoding() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_escapes_and_typography_hide_is_found() {
+async fn escaped_and_typographic_spellings_are_found() {
     let grains = [
         r#"{"type": "event", "role": "user", "content": "{\"a\":\"x\\nAlice Smith\"}", "created_at": 1767225600000}"#
             .to_owned(),
@@ -282,7 +282,7 @@ async fn what_escapes_and_typography_hide_is_found() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_claim_that_was_denied_goes_with_the_grain_that_it_is_about() {
+async fn a_denied_claim_is_erased_with_its_grain() {
     let mut lake = TestLake::new().await;
     let locked = grain(&belief(
         r#""object": "x", "user_id": "alice-77", "invalidation_policy": {"mode": "locked"}"#,
@@ -308,7 +308,7 @@ async fn a_claim_that_was_denied_goes_with_the_grain_that_it_is_about() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_session_is_one_of_its_namespace_and_field_and_is_shared_with_whoever_it_names() {
+async fn sessions_are_scoped_by_namespace_and_field_and_shared_with_the_people_they_name() {
     let event = |more: &str| {
         format!(
             r#"{{"type": "event", "role": "assistant", "content": "noted", "created_at": 1767225600000, {more}}}"#
@@ -367,7 +367,7 @@ fn withdrawal(of: &str, more: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn only_the_one_who_consented_withdraws_and_every_spelling_of_it_counts() {
+async fn only_the_subject_of_a_consent_can_withdraw_it_in_any_spelling() {
     let consents: Vec<String> = (0..5)
         .map(|number| consent(&format!("did:web:corp{number}.example"), ""))
         .collect();
@@ -415,7 +415,7 @@ async fn only_the_one_who_consented_withdraws_and_every_spelling_of_it_counts() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_consent_that_was_narrowed_or_taken_back_is_not_in_force() {
+async fn a_narrowed_or_withdrawn_consent_is_not_in_force() {
     let wide = consent("did:web:corp.example", "").replace(r#"["store"]"#, r#"["store", "share"]"#);
     let (mut lake, addresses) = lake_of(&[wide]).await;
     let narrow = consent(
@@ -498,7 +498,7 @@ async fn events_that_name_the_person_are_disclosed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_ground_that_names_the_person_never_gets_into_a_certificate() {
+async fn a_legal_ground_that_names_the_person_is_refused() {
     let (mut lake, _) = lake_of(&[belief(r#""object": "x", "user_id": "alice-77""#)]).await;
     let mut order = order(lake.folder());
     order.ground.reference = Some("Request of Alice Smith".to_owned());
@@ -511,7 +511,7 @@ async fn a_ground_that_names_the_person_never_gets_into_a_certificate() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_audit_log_that_was_cut_off_or_cant_be_read_doesnt_verify() {
+async fn a_truncated_or_unreadable_audit_log_fails_verification() {
     let (mut lake, _) = lake_of(&[belief(r#""object": "x", "user_id": "alice-77""#)]).await;
     erased(&mut lake, &alice()).await;
     assert_eq!(lake.lake.verify_audit().await.unwrap().bad, 0);

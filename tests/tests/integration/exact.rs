@@ -8,7 +8,7 @@ use gristmill_tests::exact::{Corpus, answered};
 use gristmill_tests::lake::patient_session;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn counts_aggregates_and_pages_are_those_of_looking_at_every_grain() {
+async fn counts_aggregates_and_pages_equal_a_pass_over_every_grain() {
     let folder = tempfile::tempdir().unwrap();
     let place = |name: &str| folder.path().join(name).display().to_string();
     let (files, lake) = (place("corpus"), place("lake"));

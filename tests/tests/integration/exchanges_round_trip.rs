@@ -1,14 +1,16 @@
-//! Recorded exchanges of every endpoint that an adapter speaks for survive the round trip, value
-//! for value.
+//! The round trip of exchanges: wire JSON to canonical messages and back gives the same JSON, value
+//! for value, for every endpoint that has an adapter.
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
 
+use gristmill_connectors::wire::adapter::Adapter;
+use gristmill_connectors::wire::bare::bare_body;
 use gristmill_connectors::wire::exchange::Exchange;
 use gristmill_connectors::wire::registry;
 use gristmill_connectors::wire::round_trip::{RoundTripOutcome, RoundTripSizes, check};
 use gristmill_schemas::json::Json;
+use gristmill_tests::exchanges::own_exchanges;
 use gristmill_tests::paths::shared_or_skip;
 
 #[derive(Default)]
@@ -21,61 +23,89 @@ struct Tally {
 }
 
 #[test]
+fn every_exchange_of_ours_comes_back_equal() {
+    let mut tallies = Tallies::default();
+    for line in own_exchanges() {
+        tallies.check_line(line.as_bytes());
+    }
+    assert!(
+        tallies.by_endpoint.len() >= 25,
+        "{:?}",
+        tallies.by_endpoint.keys()
+    );
+    tallies.assert_equal();
+}
+
+#[test]
+fn a_request_or_response_of_ours_is_recognised_without_its_exchange() {
+    let mut bodies = 0;
+    for line in own_exchanges() {
+        let json = Json::parse(line.as_bytes()).unwrap();
+        let halves: [(&str, fn(&Json) -> Option<&'static dyn Adapter>); 2] = [
+            ("request", registry::detect_request),
+            ("response", registry::detect_response),
+        ];
+        for (half, detect) in halves {
+            if let Some(body) = json.get(half).filter(|body| detect(body).is_some()) {
+                assert!(bare_body(body).is_some(), "{half} of {line}");
+                bodies += 1;
+            }
+        }
+    }
+    assert!(bodies > 200, "{bodies} bodies");
+}
+
+#[test]
 fn every_recorded_exchange_of_a_known_dialect_comes_back_equal() {
     let Some(folder) = shared_or_skip("transcripts") else {
         return;
     };
-    let mut tallies: BTreeMap<String, Tally> = BTreeMap::new();
-    let mut faults = Vec::new();
+    let mut tallies = Tallies::default();
     for part in ["exchanges", "exchanges-authored"] {
         let mut files: Vec<_> = fs::read_dir(folder.join(part))
             .unwrap()
             .map(|entry| entry.unwrap().path())
             .collect();
         files.sort();
-        files
-            .iter()
-            .for_each(|file| check_file(file, &mut tallies, &mut faults));
+        for file in files {
+            let bytes = fs::read(file).unwrap();
+            bytes
+                .split(|byte| *byte == b'\n')
+                .filter(|line| !line.is_empty())
+                .for_each(|line| tallies.check_line(line));
+        }
     }
-    println!(
-        "{:<28}{:>10}{:>8}{:>9}{:>8}{:>11}{:>10}{:>9}",
-        "endpoint", "exchanges", "equal", "unequal", "opaque", "wire B", "residual", "unknown"
-    );
-    let mut total = Tally::default();
-    for (endpoint, tally) in &tallies {
-        println!("{}", row(endpoint, tally));
-        total.add(tally);
-    }
-    println!("{}", row("all", &total));
-    faults.iter().for_each(|fault| println!("{fault}"));
-    assert!(
-        total.exchanges > 0 && total.unequal == 0,
-        "{} exchanges came back different",
-        total.unequal
-    );
-    // What the six blocks can't hold (a provider's own tools above all) stands in residuals: a
-    // small share, or an adapter has rotted.
+    let total = tallies.assert_equal();
+    // Residuals hold what the six block kinds can't, mainly providers' own tools. A large share
+    // means that an adapter no longer maps its fields.
     assert!(
         total.sizes.residual_bytes * 100 < total.sizes.wire_bytes * 30,
         "residuals are above 30 % of the wire"
     );
 }
 
-fn check_file(file: &Path, tallies: &mut BTreeMap<String, Tally>, faults: &mut Vec<String>) {
-    for line in fs::read(file)
-        .unwrap()
-        .split(|byte| *byte == b'\n')
-        .filter(|line| !line.is_empty())
-    {
+/// Results by endpoint, and a line for each exchange that didn't come back equal.
+#[derive(Default)]
+struct Tallies {
+    by_endpoint: BTreeMap<String, Tally>,
+    faults: Vec<String>,
+}
+
+impl Tallies {
+    /// Checks the round trip of one exchange; lines without a known dialect are skipped.
+    fn check_line(&mut self, line: &[u8]) {
         let json = Json::parse(line).unwrap();
         let Some(exchange) = Exchange::from_json(&json) else {
-            continue;
+            return;
         };
         let Some(adapter) = registry::for_exchange(&exchange) else {
-            continue;
+            return;
         };
         let verdict = check(adapter, &exchange);
-        let tally = tallies.entry(adapter.key().to_owned()).or_default();
+        let tally = self
+            .by_endpoint
+            .entry(adapter.key().to_owned())
+            .or_default();
         tally.exchanges += 1;
         tally.sizes.wire_bytes += verdict.sizes.wire_bytes;
         tally.sizes.residual_bytes += verdict.sizes.residual_bytes;
@@ -84,13 +114,36 @@ fn check_file(file: &Path, tallies: &mut BTreeMap<String, Tally>, faults: &mut V
             RoundTripOutcome::Equal => tally.equal += 1,
             RoundTripOutcome::Unequal(path) => {
                 tally.unequal += 1;
-                faults.push(format!("unequal {} {}: {path}", adapter.key(), exchange.id));
+                let fault = format!("unequal {} {}: {path}", adapter.key(), exchange.id);
+                self.faults.push(fault);
             }
             RoundTripOutcome::Opaque(why) => {
                 tally.opaque += 1;
-                faults.push(format!("opaque {} {}: {why}", adapter.key(), exchange.id));
+                let fault = format!("opaque {} {}: {why}", adapter.key(), exchange.id);
+                self.faults.push(fault);
             }
         }
+    }
+
+    /// Prints the table and asserts that no exchange came back different; returns the sum.
+    fn assert_equal(&self) -> Tally {
+        println!(
+            "{:<28}{:>10}{:>8}{:>9}{:>8}{:>11}{:>10}{:>9}",
+            "endpoint", "exchanges", "equal", "unequal", "opaque", "wire B", "residual", "unknown"
+        );
+        let mut total = Tally::default();
+        for (endpoint, tally) in &self.by_endpoint {
+            println!("{}", row(endpoint, tally));
+            total.add(tally);
+        }
+        println!("{}", row("all", &total));
+        self.faults.iter().for_each(|fault| println!("{fault}"));
+        assert!(
+            total.exchanges > 0 && total.unequal == 0,
+            "{} exchanges came back different",
+            total.unequal
+        );
+        total
     }
 }
 

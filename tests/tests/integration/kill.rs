@@ -114,7 +114,7 @@ async fn triples(table: &Table, columns: [&str; 3]) -> Vec<(String, String, Stri
 }
 
 #[test]
-fn an_ingest_that_is_killed_again_and_again_ends_with_the_rows_of_an_undisturbed_one() {
+fn a_repeatedly_killed_ingest_ends_with_the_rows_of_an_undisturbed_one() {
     let kills = kills();
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
@@ -244,7 +244,7 @@ fn kill_again_and_again(
 }
 
 #[test]
-fn a_compaction_that_is_killed_loses_and_doubles_nothing() {
+fn a_killed_compaction_loses_and_duplicates_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
     let corpus = at("corpus").display().to_string();
@@ -291,7 +291,7 @@ fn damage_column(lake: &Path, name: &str) {
 }
 
 #[test]
-fn a_repair_that_is_killed_ends_with_the_rows_of_before_the_damage() {
+fn a_killed_repair_ends_with_the_rows_before_the_damage() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
     let corpus = at("corpus").display().to_string();
@@ -354,7 +354,7 @@ fn a_repair_that_is_killed_ends_with_the_rows_of_before_the_damage() {
 const RETRY_KILLS: usize = 3;
 
 #[test]
-fn a_retry_of_what_was_refused_that_is_killed_loses_nothing_and_takes_nothing_twice() {
+fn a_killed_retry_of_rejects_loses_and_duplicates_nothing() {
     let kills = kills();
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
@@ -416,7 +416,7 @@ fn with_a_null(mut blob: Vec<u8>) -> Vec<u8> {
 }
 
 #[test]
-fn an_apply_that_is_killed_does_a_batch_or_leaves_it_and_the_next_run_does_the_rest() {
+fn a_killed_apply_commits_whole_batches_and_the_next_run_completes_it() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
     let pristine = at("pristine");
@@ -489,7 +489,7 @@ fn an_apply_that_is_killed_does_a_batch_or_leaves_it_and_the_next_run_does_the_r
 }
 
 #[test]
-fn an_ingest_of_claims_that_is_killed_closes_no_grain_by_an_absent_one_and_loses_no_claim() {
+fn a_killed_ingest_of_claims_closes_no_grain_by_an_absent_one_and_loses_no_claim() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
     let old: Vec<Vec<u8>> = (0..400).map(belief).collect();

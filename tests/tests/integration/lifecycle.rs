@@ -276,7 +276,7 @@ async fn copied(from: &TestLake) -> TestLake {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_fold_sql_cal_and_a_copy_agree_on_random_histories() {
+async fn fold_sql_cal_and_an_exported_copy_agree_on_random_histories() {
     for seed in [1, 2, 3] {
         let histories = Histories::new(seed).await;
         let lake = &histories.lake;
@@ -387,7 +387,7 @@ async fn the_fold_sql_cal_and_a_copy_agree_on_random_histories() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_contradicted_grain_is_contradicted_elsewhere_until_that_is_withdrawn() {
+async fn an_exported_contradiction_holds_until_it_is_withdrawn() {
     let mut lake = TestLake::new().await;
     let wrong = belief(1, MADE, "");
     let address = grain(&wrong).address;
@@ -429,7 +429,7 @@ async fn a_contradicted_grain_is_contradicted_elsewhere_until_that_is_withdrawn(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_soft_locked_grain_that_was_superseded_with_a_reason_is_superseded_elsewhere() {
+async fn an_exported_supersession_of_a_soft_locked_grain_is_applied() {
     let mut lake = TestLake::new().await;
     let soft = belief(
         1,
@@ -494,7 +494,7 @@ const CLOSED_BY_ABSENT: &str = "SELECT count(*) FROM supersessions s LEFT ANTI J
                                 s.superseded_by = g.content_address";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_commit_of_grains_that_fails_leaves_no_grain_closed_by_an_absent_successor() {
+async fn a_failed_commit_leaves_no_grain_closed_by_an_absent_successor() {
     let mut lake = TestLake::new().await;
     let [old, other] = [1, 2].map(|number| grain(&belief(number, MADE, "")));
     lake.ingest(&[(

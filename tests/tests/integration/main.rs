@@ -1,19 +1,18 @@
-//! The whole, through its front doors: conformance, command line, bad input, recovery, other
-//! engines. One file per promise.
+//! Integration tests over the public surface and the binary: conformance, command line, bad input,
+//! recovery, other engines. One file per topic.
 //!
-//! One binary for all of them: each would link the whole engine again, which costs minutes and
-//! gigabytes.
+//! All files are one test binary, because each binary links the whole engine, which costs minutes
+//! and gigabytes.
 
 mod apply;
 mod bad_input;
 mod batches;
 mod cal;
-mod cal_changed;
-mod canonical_conformance;
+mod cal_mutations;
 mod claims;
-mod cmf;
 mod command_line;
 mod concurrency;
+mod conformance;
 mod damage;
 mod datasets;
 mod embedders;
@@ -23,7 +22,7 @@ mod erasure_kill;
 mod erasure_places;
 mod erasure_reach;
 mod exact;
-mod exchanges_changed;
+mod exchange_mutations;
 mod exchanges_round_trip;
 mod interop;
 mod kill;
@@ -42,4 +41,5 @@ mod sidecars;
 mod sources;
 mod spool;
 mod sql;
+mod transcript_samples;
 mod transcripts;

@@ -9,7 +9,7 @@ use futures::TryStreamExt;
 use gristmill_engine::lake::Lake;
 use gristmill_tests::binary::{ended, gristmill};
 use gristmill_tests::grains::{belief, frames};
-use gristmill_tests::paths::{shared_or_skip, workspace};
+use gristmill_tests::paths::workspace;
 use serde_json::Value;
 
 /// A temporary folder with a corpus and a lake.
@@ -169,10 +169,8 @@ fn number(result: &Value, member: &str) -> u64 {
 }
 
 #[test]
-fn verify_gives_every_container_of_the_cases_its_verdict() {
-    let Some(folder) = shared_or_skip("cases/oms") else {
-        return;
-    };
+fn verify_gives_every_container_case_its_verdict() {
+    let folder = workspace().join("tests/cases/oms");
     let description: Value =
         serde_json::from_slice(&fs::read(folder.join("oms-mg.json")).unwrap()).unwrap();
     let place = Place::new();
@@ -217,7 +215,7 @@ fn verify_gives_every_container_of_the_cases_its_verdict() {
 }
 
 #[test]
-fn verify_tells_bare_grains_and_frames_good_and_damaged() {
+fn verify_checks_bare_grains_and_frames() {
     let place = Place::with_corpus(300, 300);
     place.ok(&["ingest", &place.text("corpus")]);
     let frames = place.text("all.frames");
@@ -251,7 +249,7 @@ fn verify_tells_bare_grains_and_frames_good_and_damaged() {
 }
 
 #[test]
-fn verify_finds_one_flipped_byte_in_a_file_and_says_where() {
+fn verify_locates_one_flipped_byte_in_a_file() {
     let place = Place::with_corpus(2_000, 2_000);
     let file = files(&place.path("corpus"), "mg").remove(0);
     let name = file.display().to_string();
@@ -269,7 +267,7 @@ fn verify_finds_one_flipped_byte_in_a_file_and_says_where() {
 }
 
 #[test]
-fn verify_finds_one_flipped_byte_in_the_lake_and_names_the_segment() {
+fn verify_locates_the_segment_of_one_flipped_byte() {
     let place = Place::with_corpus(3_000, 1_000);
     place.ingest_file_by_file();
     let whole = place.ok(&["verify"]);
@@ -300,7 +298,7 @@ fn middle_of_blobs(segment: &Path) -> usize {
 }
 
 #[test]
-fn a_segment_that_cannot_be_read_is_a_problem_and_not_the_end() {
+fn an_unreadable_segment_is_reported_and_the_others_are_checked() {
     let place = Place::with_corpus(3_000, 1_000);
     place.ingest_file_by_file();
     let segments = files(&place.path("lake/grains"), "parquet");
@@ -358,7 +356,7 @@ fn rolling_checks_together_cover_the_lake() {
 }
 
 #[test]
-fn what_is_exported_comes_back_with_the_same_addresses_and_state() {
+fn an_export_is_ingested_with_the_same_addresses_and_state() {
     let place = Place::with_corpus(3_000, 1_000);
     place.ok(&["ingest", &place.text("corpus")]);
     let addresses = place.addresses("lake");
@@ -404,7 +402,7 @@ fn what_is_exported_comes_back_with_the_same_addresses_and_state() {
 }
 
 #[test]
-fn exported_containers_are_sorted_as_they_say() {
+fn exported_containers_are_sorted_as_their_flag_states() {
     let place = Place::with_corpus(2_000, 500);
     place.ingest_file_by_file();
     let out = place.text("sorted.mg");
@@ -446,7 +444,7 @@ fn json_lines_encode_to_the_same_grains() {
 }
 
 #[test]
-fn whatever_a_lake_holds_comes_back_from_json_lines_byte_for_byte() {
+fn every_grain_survives_json_lines_byte_for_byte() {
     let place = Place::new();
     let mut deliveries = Vec::new();
     for file in fs::read_dir(workspace().join("tests/cases/oms")).unwrap() {
@@ -499,7 +497,7 @@ fn whatever_a_lake_holds_comes_back_from_json_lines_byte_for_byte() {
 }
 
 #[test]
-fn a_format_that_leaves_lifecycle_state_behind_says_so_where_there_is_any() {
+fn formats_without_lifecycle_state_report_what_they_omit() {
     let place = Place::with_corpus(2_000, 1_000);
     place.ok(&["ingest", &place.text("corpus")]);
     fs::write(place.path("one.frames"), frames(&[belief(1)])).unwrap();
@@ -526,7 +524,7 @@ fn a_format_that_leaves_lifecycle_state_behind_says_so_where_there_is_any() {
 }
 
 #[test]
-fn supersessions_that_only_the_rows_of_successors_know_are_missed_where_they_stay_behind() {
+fn supersessions_recorded_only_in_successor_rows_are_reported_if_omitted() {
     let place = Place::new();
     let belief = |object: &str| {
         format!(
@@ -573,7 +571,7 @@ fn supersessions_that_only_the_rows_of_successors_know_are_missed_where_they_sta
 }
 
 #[test]
-fn a_condition_picks_what_is_exported_and_nothing_is_written_over() {
+fn a_condition_selects_the_export_and_no_file_is_overwritten() {
     let place = Place::with_corpus(1_000, 1_000);
     place.ok(&["ingest", &place.text("corpus")]);
     let count = |condition: &str| {
@@ -608,10 +606,8 @@ fn a_condition_picks_what_is_exported_and_nothing_is_written_over() {
 }
 
 #[test]
-fn a_signed_grain_goes_out_in_the_envelope_that_it_came_in() {
-    let Some(cases) = shared_or_skip("cases/oms/oms-cose.json") else {
-        return;
-    };
+fn a_signed_grain_is_exported_in_its_original_envelope() {
+    let cases = workspace().join("tests/cases/oms/oms-cose.json");
     let description: Value = serde_json::from_slice(&fs::read(cases).unwrap()).unwrap();
     let place = Place::new();
     fs::create_dir(place.path("in")).unwrap();
@@ -706,7 +702,7 @@ fn compaction_keeps_every_row_byte_for_byte_in_the_order_of_a_segment() {
 }
 
 #[test]
-fn the_audit_log_tells_operators_apart_and_names_none() {
+fn the_audit_log_distinguishes_operators_by_pseudonym() {
     let place = Place::with_corpus(300, 100);
     for (file, operator) in files(&place.path("corpus"), "mg")
         .iter()
@@ -760,7 +756,7 @@ fn in_order(lake: &str) -> Vec<String> {
 }
 
 #[test]
-fn compaction_leaves_earlier_versions_readable_until_gc_may_take_them() {
+fn compaction_keeps_earlier_versions_readable_until_gc() {
     let place = Place::with_corpus(3_000, 1_000);
     place.ingest_file_by_file();
     let version = number(&place.ok(&["describe"])["tables"]["grains"], "version");
@@ -801,7 +797,7 @@ fn compaction_leaves_earlier_versions_readable_until_gc_may_take_them() {
 }
 
 #[test]
-fn gc_removes_only_what_nobody_needs() {
+fn gc_removes_only_unreferenced_files() {
     let place = Place::with_corpus(2_000, 1_000);
     place.ingest_file_by_file();
     place.ok(&["verify", "--subset", "1%"]);
@@ -849,7 +845,7 @@ fn gc_removes_only_what_nobody_needs() {
 }
 
 #[test]
-fn commands_over_a_lake_that_is_not_there_say_so_and_make_none() {
+fn commands_report_a_missing_lake_and_create_none() {
     let place = Place::new();
     for command in [
         &["verify"][..],

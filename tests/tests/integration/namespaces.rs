@@ -1,13 +1,8 @@
-//! A session of one namespace gets, for every statement, what it would get in a lake in which there
-//! is nothing else.
+//! Namespace isolation: a session confined to one namespace gets, for every statement, the answer
+//! that a lake without the other namespaces would give.
 
-use std::sync::Arc;
-
-use gristmill_engine::lake::Change;
 use gristmill_queries::cal::{Bindings, Options};
-use gristmill_queries::exec::{Executor, LakeWriter, Session};
-use gristmill_queries::sql::{SqlOptions, lake_context};
-use gristmill_schemas::columns::{LifecycleEvent, StateRow, state_batch};
+use gristmill_queries::exec::{Executor, Session};
 use gristmill_schemas::json::Json;
 use gristmill_tests::grains::{frames, grain};
 use gristmill_tests::lake::{TestLake, patient_session};
@@ -53,9 +48,9 @@ fn address(text: &str) -> String {
 /// A lake of the namespace `own`, and of `foreign` if that is wanted; the third belief of each
 /// supersedes its first.
 async fn lake(with_foreign: bool) -> TestLake {
-    let mut place = TestLake::new().await;
+    let mut lake = TestLake::new().await;
     let (own, foreign) = (grains_of("own", 12), grains_of("foreign", 60));
-    let mut links = vec![(address(&own[0]), address(&own[3]))];
+    let mut links = vec![(grain(&own[0]).address, grain(&own[3]).address)];
     let blobs = |grains: &[String]| {
         grains
             .iter()
@@ -64,59 +59,34 @@ async fn lake(with_foreign: bool) -> TestLake {
     };
     let own = blobs(&own);
     if with_foreign {
-        links.push((address(&foreign[0]), address(&foreign[3])));
+        links.push((grain(&foreign[0]).address, grain(&foreign[3]).address));
         let foreign = blobs(&foreign);
-        place
-            .ingest(&[
-                ("a.frames", &frames(&own[..12])),
-                ("b.frames", &frames(&foreign[..60])),
-            ])
-            .await;
-        place
-            .ingest(&[
-                ("c.frames", &frames(&foreign[60..])),
-                ("d.frames", &frames(&own[12..])),
-            ])
-            .await;
+        lake.ingest(&[
+            ("a.frames", &frames(&own[..12])),
+            ("b.frames", &frames(&foreign[..60])),
+        ])
+        .await;
+        lake.ingest(&[
+            ("c.frames", &frames(&foreign[60..])),
+            ("d.frames", &frames(&own[12..])),
+        ])
+        .await;
     } else {
-        place.ingest(&[("a.frames", &frames(&own[..12]))]).await;
-        place.ingest(&[("d.frames", &frames(&own[12..]))]).await;
+        lake.ingest(&[("a.frames", &frames(&own[..12]))]).await;
+        lake.ingest(&[("d.frames", &frames(&own[12..]))]).await;
     }
-    superseded(&mut place, &links).await;
-    place
+    lake.supersede(&links).await;
+    lake
 }
 
-async fn superseded(place: &mut TestLake, links: &[(String, String)]) {
-    let row = |(old, new): &(String, String)| StateRow {
-        content_address: old.clone(),
-        event: LifecycleEvent::Superseded,
-        value: Some(new.clone()),
-        at: 0,
-        actor: None,
-        reason: None,
-        source_id: None,
-    };
-    let batch = state_batch(&links.iter().map(row).collect::<Vec<_>>()).unwrap();
-    let file = place.lake.state.write_file(&batch).await.unwrap();
-    let change = Change {
-        added: vec![file],
-        changes_rows: true,
-        ..Change::default()
-    };
-    place.lake.state.commit(change, "test", 0).await.unwrap();
-}
-
-async fn executor(place: &TestLake, namespace: Option<&str>) -> Executor {
-    let tables = lake_context(&place.lake, &SqlOptions::default())
-        .await
-        .unwrap();
+/// An executor for the user `u-1`, confined to `namespace` if there is one.
+async fn executor(lake: &TestLake, namespace: Option<&str>) -> Executor {
     let session = Session {
         namespace: namespace.map(str::to_owned),
-        writes: true,
         user: Some("u-1".to_owned()),
         ..patient_session(NOW)
     };
-    Executor::new(tables, session).with_writer(Arc::new(LakeWriter::new(place.lake.clone())))
+    lake.executor(session).await
 }
 
 /// What `statement` comes to, without the time that it took.
@@ -261,20 +231,20 @@ async fn every_statement_answers_as_in_a_lake_without_the_other_namespace() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_grain_of_another_namespace_is_never_named_copied_or_superseded() {
-    let mut place = lake(true).await;
+async fn grains_of_other_namespaces_are_never_named_copied_or_superseded() {
+    let mut lake = lake(true).await;
     let (own, foreign) = (grains_of("own", 12), grains_of("foreign", 60));
     let of = |text: &String| address(text);
     // Chains that cross the border, in both directions.
     let (closed, opened, bridge) = (of(&own[1]), of(&own[4]), of(&own[5]));
     let (hidden, older, between) = (of(&foreign[1]), of(&foreign[4]), of(&foreign[5]));
     let links = [(&closed, &hidden), (&older, &opened), (&bridge, &between)];
-    let links: Vec<(String, String)> = links
+    let links: Vec<_> = links
         .iter()
-        .map(|(old, new)| ((*old).clone(), (*new).clone()))
+        .map(|(old, new)| (old.parse().unwrap(), new.parse().unwrap()))
         .collect();
-    superseded(&mut place, &links).await;
-    let session = executor(&place, Some("own")).await;
+    lake.supersede(&links).await;
+    let session = executor(&lake, Some("own")).await;
     for (statement, code) in [
         (
             format!("SUPERSEDE sha256:{closed} SET object = \"x\" REASON \"r\""),

@@ -31,7 +31,7 @@ async fn count(lake: &Lake, query: &str) -> i64 {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lake_in_an_object_store_takes_in_merges_and_answers() {
+async fn a_lake_in_an_object_store_ingests_compacts_and_answers() {
     let mut lake = Lake::open_or_create("memory:///lakes/one").await.unwrap();
     let mut stale = lake.clone();
     assert_eq!(take_in(&mut lake, &[1, 2]).await.grains_written, 2);

@@ -119,7 +119,7 @@ fn file_of(command: &str) -> &str {
 }
 
 #[test]
-fn files_of_results_have_the_permissions_that_the_umask_leaves_them() {
+fn result_files_obey_the_umask() {
     let place = Place::with_events(20);
     for command in RESULTS {
         let (code, _, err) = place.shell(&format!("umask 027; gristmill {command}"));
@@ -130,7 +130,7 @@ fn files_of_results_have_the_permissions_that_the_umask_leaves_them() {
 }
 
 #[test]
-fn a_file_that_is_written_over_keeps_its_permissions() {
+fn an_overwritten_file_keeps_its_permissions() {
     let place = Place::with_events(20);
     for command in RESULTS {
         let file = place.at(file_of(command));
@@ -151,7 +151,7 @@ fn a_file_that_is_written_over_keeps_its_permissions() {
 }
 
 #[test]
-fn a_link_stays_and_what_it_leads_to_is_written() {
+fn a_symbolic_link_is_followed_and_kept() {
     let place = Place::with_events(20);
     fs::create_dir(place.at("away")).unwrap();
     for (link, end) in [
@@ -186,7 +186,7 @@ fn a_link_stays_and_what_it_leads_to_is_written() {
 }
 
 #[test]
-fn a_pipe_is_written_and_stays_one() {
+fn a_named_pipe_is_written_and_kept() {
     let place = Place::with_events(50);
     assert!(
         Command::new("mkfifo")
@@ -241,7 +241,7 @@ fn a_pipe_is_written_and_stays_one() {
 }
 
 #[test]
-fn a_run_that_fails_leaves_the_file_that_was_there_and_names_it() {
+fn a_failed_run_keeps_the_existing_file_and_names_it() {
     let place = Place::with_events(500);
     for (command, file) in [
         ("report-subject --user u-1 --out held.jsonl", "held.jsonl"),
@@ -265,7 +265,7 @@ fn a_run_that_fails_leaves_the_file_that_was_there_and_names_it() {
 }
 
 #[test]
-fn a_reader_that_goes_away_ends_the_printing_and_nothing_else() {
+fn a_closed_pipe_ends_the_output_only() {
     let place = Place::with_events(3_000);
     for words in [
         &["export", "-", "--format", "jsonl"][..],
@@ -312,7 +312,7 @@ fn a_reader_that_goes_away_ends_the_printing_and_nothing_else() {
 }
 
 #[test]
-fn a_list_of_keys_is_one_document_in_every_format() {
+fn a_list_of_keys_is_one_document_per_format() {
     let place = Place::empty();
     let keys = |words: &[&str]| {
         let ended = place.run(&[&["keys", "--keyring", "ring.json"], words].concat());
@@ -341,7 +341,7 @@ fn a_list_of_keys_is_one_document_in_every_format() {
 }
 
 #[test]
-fn a_format_that_a_command_hasn_t_got_is_refused_and_nothing_is_written() {
+fn an_unsupported_format_is_refused_and_nothing_is_written() {
     let place = Place::with_events(20);
     fs::write(place.at("puts.jsonl"), "").unwrap();
     for words in [
@@ -394,7 +394,7 @@ fn a_format_that_a_command_hasn_t_got_is_refused_and_nothing_is_written() {
 }
 
 #[test]
-fn nobody_is_no_person() {
+fn an_empty_identifier_is_refused() {
     let place = Place::with_events(20);
     assert_eq!(
         place
@@ -446,7 +446,7 @@ fn nobody_is_no_person() {
 }
 
 #[test]
-fn a_corpus_is_written_over_another_only_if_that_is_asked_for() {
+fn a_corpus_overwrites_another_only_with_force() {
     let place = Place::empty();
     let generate = |words: &[&str]| {
         place.run(
@@ -495,7 +495,7 @@ fn negative_numbers_are_printed_as_they_are() {
 }
 
 #[test]
-fn conversations_that_no_provider_is_known_for_are_counted_and_told_once() {
+fn conversations_without_a_provider_are_counted_and_warned_about_once() {
     let place = Place::empty();
     let message = |session: &str, number: usize, more: &str| {
         format!(
@@ -556,7 +556,7 @@ fn conversations_that_no_provider_is_known_for_are_counted_and_told_once() {
 }
 
 #[test]
-fn what_can_t_be_read_or_written_is_named() {
+fn errors_name_the_file_that_cannot_be_read_or_written() {
     let place = Place::with_events(20);
     fs::write(place.at("a-file"), "").unwrap();
     let (code, _, err) = place.run(&["man", "a-file/pages"]);
@@ -571,7 +571,7 @@ fn what_can_t_be_read_or_written_is_named() {
 }
 
 #[test]
-fn a_container_that_lost_its_end_is_told_as_cut_off() {
+fn a_truncated_container_is_reported_as_cut_off() {
     let place = Place::empty();
     let without_manifest = plain(&(0..20).map(belief).collect::<Vec<_>>());
     assert_eq!(
@@ -608,7 +608,7 @@ fn a_container_that_lost_its_end_is_told_as_cut_off() {
 }
 
 #[test]
-fn a_query_that_can_t_be_computed_is_wrong_usage_and_a_damaged_log_is_told_without_a_backtrace() {
+fn a_failing_query_ends_with_1_and_a_damaged_log_is_reported_without_backtrace() {
     let place = Place::empty();
     let mut wrong = belief(3);
     wrong[0] = 7;

@@ -62,7 +62,7 @@ fn active(text: &str) -> Vec<char> {
 }
 
 #[test]
-fn what_people_read_has_no_control_characters_from_data_or_file_names() {
+fn output_for_people_escapes_control_characters() {
     let place = Place::new();
     let odd = "bad\u{1b}[2J\u{202e}.frames";
     let absent = "absent\u{1b}]0;x\u{7}.mg";
@@ -175,7 +175,7 @@ fn what_people_read_has_no_control_characters_from_data_or_file_names() {
 }
 
 #[test]
-fn formats_for_programs_are_exact() {
+fn machine_formats_are_exact() {
     let place = Place::new();
     let hostile: String = serde_json::from_str(&format!("\"{HOSTILE}\"")).unwrap();
     let query = "SELECT content FROM grains WHERE content IS NOT NULL";
@@ -191,7 +191,7 @@ fn formats_for_programs_are_exact() {
 }
 
 #[test]
-fn csv_for_a_spreadsheet_has_no_formulas_and_csv_is_exact_otherwise() {
+fn csv_safe_has_no_formulas_and_plain_csv_is_exact() {
     let place = Place::new();
     let query = "SELECT * FROM (VALUES ('=1+1', -5, '+a'), ('-b', 5, '@c'), (E'\\td', 0, 'e-f')) \
                  AS t(\"=x\", n, y)";

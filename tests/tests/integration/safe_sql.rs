@@ -123,7 +123,7 @@ const READING: [&str; 10] = [
 ];
 
 #[test]
-fn files_are_touched_only_where_that_was_allowed() {
+fn sql_accesses_files_only_with_permission() {
     let place = Place::with_lake();
     fs::write(place.at("in.csv"), "n\n1\n").unwrap();
     let (out, input) = (place.at("out.csv"), place.at("in.csv"));
@@ -161,7 +161,7 @@ fn files_are_touched_only_where_that_was_allowed() {
 }
 
 #[test]
-fn nothing_is_changed_defined_or_dropped_and_the_message_says_why() {
+fn modifying_statements_are_refused_with_the_reason() {
     let place = Place::with_lake();
     for (statement, named) in REFUSED {
         for more in [None, Some("--allow-files")] {
@@ -182,7 +182,7 @@ fn nothing_is_changed_defined_or_dropped_and_the_message_says_why() {
 }
 
 #[test]
-fn statements_that_only_read_are_run() {
+fn reading_statements_are_run() {
     let place = Place::with_lake();
     for statement in READING {
         let (code, _, err) = place.sql(statement);
@@ -191,7 +191,7 @@ fn statements_that_only_read_are_run() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_program_that_reads_a_lake_through_the_library_reaches_no_file() {
+async fn a_library_session_accesses_no_file() {
     let mut place = TestLake::new().await;
     let blob = grain(r#"{"type":"event","content":"word","created_at":1}"#).blob;
     place.ingest(&[("in.frames", &frames(&[blob]))]).await;
@@ -226,7 +226,7 @@ async fn a_program_that_reads_a_lake_through_the_library_reaches_no_file() {
 }
 
 #[test]
-fn a_place_without_a_lake_is_named_and_what_needs_none_runs() {
+fn a_missing_lake_is_named_and_statements_without_tables_run() {
     let place = Place::empty();
     let blob = grain(r#"{"type":"event","content":"word","created_at":1}"#).blob;
     fs::write(place.at("in.frames"), frames(&[blob])).unwrap();
@@ -274,7 +274,7 @@ fn a_place_without_a_lake_is_named_and_what_needs_none_runs() {
 }
 
 #[test]
-fn a_statement_that_fails_says_what_and_what_was_probably_meant() {
+fn a_failing_statement_names_the_cause_and_suggests_a_correction() {
     let place = Place::with_lake();
     for (query, parts, absent) in [
         (
@@ -352,7 +352,7 @@ fn the_list_of_tables_is_sorted() {
 }
 
 #[test]
-fn functions_of_text_take_bytes_too() {
+fn text_functions_accept_bytes() {
     let place = Place::with_lake();
     let query = "SELECT octet_length(blob) = blob_size AS a, length(blob) = blob_size AS b,
                         encode(sha256(blob), 'hex') = content_address AS c,
@@ -372,7 +372,7 @@ fn functions_of_text_take_bytes_too() {
 }
 
 #[test]
-fn a_statement_that_needs_too_much_memory_says_how_to_give_it_more() {
+fn exceeding_the_memory_limit_names_the_option() {
     let place = Place::with_lake();
     let query = "SELECT array_agg(value) FROM generate_series(1, 2000000)";
     let (code, _, err) = place.run(&["--memory", "1M", "sql", query]);
@@ -384,7 +384,7 @@ fn a_statement_that_needs_too_much_memory_says_how_to_give_it_more() {
 }
 
 #[test]
-fn a_file_of_cal_has_several_statements_and_runs_none_if_one_cant_be_read() {
+fn a_cal_file_runs_no_statement_if_one_does_not_parse() {
     let place = Place::with_lake();
     fs::write(
         place.at("three.cal"),
@@ -426,7 +426,7 @@ fn a_file_of_cal_has_several_statements_and_runs_none_if_one_cant_be_read() {
 }
 
 #[test]
-fn a_search_takes_the_best_of_the_grains_that_pass_the_conditions() {
+fn a_search_ranks_only_grains_that_pass_the_conditions() {
     let place = Place::empty();
     let event = |at: usize| {
         let words = "word ".repeat(1 + at % 7);

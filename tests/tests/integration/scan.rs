@@ -74,7 +74,7 @@ async fn findings(scan: &Scan) -> (BTreeMap<String, u64>, Summary) {
 }
 
 #[tokio::test]
-async fn a_scan_finds_what_breaks_rules_of_each_kind_and_counts_it() {
+async fn a_scan_finds_and_counts_violations_of_each_kind_of_rule() {
     let folder = tempfile::tempdir().unwrap();
     let lake = lake(folder.path()).await;
     let (counts, summary) =
@@ -103,7 +103,7 @@ async fn a_scan_finds_what_breaks_rules_of_each_kind_and_counts_it() {
 }
 
 #[tokio::test]
-async fn an_incremental_scan_looks_at_what_came_after_the_last_one_with_the_same_rules() {
+async fn an_incremental_scan_covers_grains_after_the_last_scan_with_the_same_rules() {
     let folder = tempfile::tempdir().unwrap();
     let mut lake = lake(folder.path()).await;
     let scan = prepare(&lake, &["gdpr"], Since::Last).await;
@@ -136,7 +136,7 @@ async fn an_incremental_scan_looks_at_what_came_after_the_last_one_with_the_same
 }
 
 #[tokio::test]
-async fn a_version_that_is_not_in_the_log_is_an_error() {
+async fn a_version_missing_from_the_log_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let lake = lake(folder.path()).await;
     let options = ScanOptions {
@@ -151,7 +151,7 @@ async fn a_version_that_is_not_in_the_log_is_an_error() {
 }
 
 #[tokio::test]
-async fn a_version_that_an_erasure_took_out_of_the_log_is_named_without_the_words_of_a_library() {
+async fn a_version_removed_by_an_erasure_is_named_plainly() {
     let folder = tempfile::tempdir().unwrap();
     let mut lake = lake(folder.path()).await;
     let scan = prepare(&lake, &["gdpr"], Since::Last).await;
@@ -192,7 +192,7 @@ async fn report(scan: &Scan, form: Form) -> (String, Summary) {
 }
 
 #[tokio::test]
-async fn all_forms_of_report_tell_the_same_findings() {
+async fn all_report_formats_have_the_same_findings() {
     let folder = tempfile::tempdir().unwrap();
     let lake = lake(folder.path()).await;
     let scan = prepare(&lake, NAMES, Since::Beginning).await;
@@ -242,7 +242,7 @@ async fn all_forms_of_report_tell_the_same_findings() {
 }
 
 #[tokio::test]
-async fn the_page_needs_nothing_beside_itself_and_escapes_what_grains_say() {
+async fn the_html_report_is_self_contained_and_escapes_grain_text() {
     let folder = tempfile::tempdir().unwrap();
     let lake = lake(folder.path()).await;
     let (page, _) = report(&prepare(&lake, NAMES, Since::Beginning).await, Form::Html).await;
@@ -261,7 +261,7 @@ async fn the_page_needs_nothing_beside_itself_and_escapes_what_grains_say() {
 }
 
 #[tokio::test]
-async fn the_page_of_a_clean_lake_says_so() {
+async fn the_html_report_of_a_clean_lake_states_that() {
     let folder = tempfile::tempdir().unwrap();
     let mut lake = Lake::open_or_create(&folder.path().join("lake").display().to_string())
         .await

@@ -145,7 +145,7 @@ impl Lab {
 }
 
 #[test]
-fn packs_are_tested_on_their_own_examples_shipped_ones_and_a_user_s() {
+fn packs_are_tested_on_their_examples() {
     let lab = Lab::new();
     for pack in ["gdpr", "eu-ai-act", "integrity", "./house.toml"] {
         assert_eq!(lab.code(&["scan", "--test", pack]), 0, "{pack}");
@@ -191,7 +191,7 @@ fn packs_are_tested_on_their_own_examples_shipped_ones_and_a_user_s() {
 }
 
 #[test]
-fn every_form_tells_the_same_findings() {
+fn every_output_format_has_the_same_findings() {
     let lab = Lab::new();
     let scan = ["scan", "--pack", "./house.toml", "--quiet"];
     let with = |more: &[&'static str]| [&scan[..], more].concat();
@@ -234,7 +234,7 @@ fn every_form_tells_the_same_findings() {
 }
 
 #[test]
-fn the_exit_code_says_whether_a_finding_reaches_fail_on() {
+fn the_exit_code_depends_on_fail_on() {
     let lab = Lab::new();
     let scan =
         |more: &[&'static str]| lab.code(&[&["scan", "--pack", "./house.toml"], more].concat());

@@ -334,7 +334,7 @@ async fn plan(lake: &Lake, statement: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn answers_of_cal_do_not_depend_on_sidecars_and_explain_says_which_were_asked() {
+async fn cal_answers_do_not_depend_on_sidecars_and_explain_names_those_used() {
     let folder = tempfile::tempdir().unwrap();
     let whole = lake(folder.path()).await;
     let statements = statements(&whole).await;
@@ -409,8 +409,7 @@ impl Embedder for Letters {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn searches_by_vectors_and_by_both_find_a_text_by_itself_and_never_answer_from_a_part_of_the_lake()
- {
+async fn vector_and_hybrid_searches_are_complete_or_refused() {
     let folder = tempfile::tempdir().unwrap();
     let lake = lake(folder.path()).await;
     let report = index_vectors(&lake, &VectorSource::Embedder(Arc::new(Letters)))
@@ -516,7 +515,7 @@ async fn searches_by_vectors_and_by_both_find_a_text_by_itself_and_never_answer_
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn counts_totals_and_pages_are_exact_whatever_limit_says() {
+async fn counts_totals_and_pages_are_exact_for_any_limit() {
     let folder = tempfile::tempdir().unwrap();
     let lake = lake(folder.path()).await;
     // Everything, looked at row by row.
@@ -589,7 +588,7 @@ async fn counts_totals_and_pages_are_exact_whatever_limit_says() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn sidecars_made_later_are_those_of_ingest() {
+async fn reindexed_sidecars_equal_those_of_ingest() {
     let folder = tempfile::tempdir().unwrap();
     let lake = lake(folder.path()).await;
     let files = |name| {

@@ -2,7 +2,7 @@
 //! brought nothing.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use gristmill_connectors::source::SourceKind;
 use gristmill_engine::ingest::{IngestOptions, IngestReport};
@@ -10,7 +10,7 @@ use gristmill_tests::binary::{ended, gristmill};
 use gristmill_tests::grains::{belief, frames, grain, plain};
 use gristmill_tests::kill::copy_folder;
 use gristmill_tests::lake::TestLake;
-use gristmill_tests::paths::workspace;
+use gristmill_tests::paths::{shared_or_skip, workspace};
 
 const GEMINI_LOG: &str = r#"{"sessionId":"s1","projectHash":"p1","startTime":"2026-05-08T12:00:00Z","messages":[
 {"id":"m1","type":"user","content":"Which way?"},{"id":"m2","type":"gemini","content":"Left."}]}"#;
@@ -116,7 +116,7 @@ async fn every_source_of_every_run_has_a_row_with_its_outcome() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_file_that_was_given_with_the_wrong_kind_can_be_taken_in_with_the_right_one() {
+async fn a_file_read_as_the_wrong_kind_can_be_ingested_as_the_right_one() {
     let whole = frames(&[belief(1), belief(2)]);
     let files: [(&str, &[u8]); 6] = [
         ("claude-code", CLAUDE_LOG.as_bytes()),
@@ -175,7 +175,7 @@ async fn a_file_that_was_given_with_the_wrong_kind_can_be_taken_in_with_the_righ
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn again_reads_a_source_once_more_whatever_the_lake_knows() {
+async fn again_rereads_known_sources() {
     let again = IngestOptions {
         again: true,
         ..IngestOptions::default()
@@ -211,7 +211,7 @@ async fn again_reads_a_source_once_more_whatever_the_lake_knows() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_document_over_several_lines_is_read_as_the_lines_that_it_stands_for() {
+async fn a_multi_line_document_is_read_like_its_lines() {
     let spread = |text: &str| {
         let values: Vec<serde_json::Value> = text
             .lines()
@@ -241,7 +241,7 @@ async fn a_document_over_several_lines_is_read_as_the_lines_that_it_stands_for()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_file_whose_messages_another_file_brings_is_taken_in() {
+async fn a_file_with_only_known_messages_is_ingested() {
     let short = r#"{"provider":"openai","endpoint":"chat","recorded_at":"2026-05-08T12:00:00Z","request":{"model":"m","messages":[{"role":"user","content":"Which way?"}]}}"#;
     let long = EXCHANGE.replace(
         r#"{"role":"user","content":"Which way?"}]"#,
@@ -259,7 +259,7 @@ async fn a_file_whose_messages_another_file_brings_is_taken_in() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_row_whose_grains_were_never_committed_is_replaced_by_the_next_run() {
+async fn a_source_row_without_committed_grains_is_replaced() {
     let file: [(&str, &[u8]); 2] = [
         ("a.mg", &plain(&[belief(1), belief(2)])),
         ("b.jsonl", EXCHANGE.as_bytes()),
@@ -293,7 +293,7 @@ async fn a_row_whose_grains_were_never_committed_is_replaced_by_the_next_run() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lake_of_an_earlier_version_has_no_rows_and_gets_the_table_with_the_next_ingest() {
+async fn a_lake_without_sources_table_gets_it_with_the_next_ingest() {
     let mut lake = TestLake::new().await;
     lake.ingest(&[("a.mg", &plain(&[belief(1)]))]).await;
     let uri = lake.folder().join("lake");
@@ -332,30 +332,16 @@ fn as_of_format_1(folder: &Path) {
     }
 }
 
-/// The folder of samples of other formats, where it is at hand.
-fn formats() -> Option<PathBuf> {
-    let beside = || workspace().join("../shared");
-    let folder = std::env::var_os("GRISTMILL_SHARED")
-        .map_or_else(beside, PathBuf::from)
-        .join("transcripts/formats");
-    if !folder.is_dir() {
-        eprintln!(
-            "skipped: `transcripts/formats` is not in `../shared` (set GRISTMILL_SHARED to the \
-             folder that has it)"
-        );
-        return None;
-    }
-    Some(folder)
-}
-
 fn run(folder: &Path, words: &[&str]) -> (i32, String, String) {
     let (code, out, err) = ended(gristmill().current_dir(folder).args(words));
     (code, out, err)
 }
 
 #[test]
-fn every_sample_of_another_format_is_listed_as_not_understood_with_exit_code_2() {
-    let Some(samples) = formats() else { return };
+fn unpublished_samples_of_foreign_formats_are_skipped_with_exit_code_2() {
+    let Some(samples) = shared_or_skip("transcripts/formats") else {
+        return;
+    };
     let here = tempfile::tempdir().unwrap();
     let (code, out, err) = run(
         here.path(),
@@ -379,7 +365,7 @@ fn every_sample_of_another_format_is_listed_as_not_understood_with_exit_code_2()
 }
 
 #[test]
-fn samples_of_our_own_are_listed_as_not_understood_and_the_terminal_shows_the_first() {
+fn our_samples_of_foreign_formats_are_skipped_and_the_first_are_shown() {
     let here = tempfile::tempdir().unwrap();
     let samples = workspace().join("connectors/tests/foreign");
     let inbox = here.path().join("inbox");
@@ -421,7 +407,7 @@ fn samples_of_our_own_are_listed_as_not_understood_and_the_terminal_shows_the_fi
 }
 
 #[test]
-fn paths_that_name_an_erased_person_are_blanked_and_disclosed_before() {
+fn source_paths_that_name_a_person_are_disclosed_and_blanked_by_erasure() {
     for encrypted in [false, true] {
         let here = tempfile::tempdir().unwrap();
         let keys = here.path().join("keyring.json");

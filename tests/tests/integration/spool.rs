@@ -5,51 +5,21 @@
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
-use gristmill_tests::binary;
 use gristmill_tests::grains::{frames, grain};
+use gristmill_tests::sandbox::Sandbox;
 
 const MARKER: &str = "quokka in a spool";
 
-struct Lab {
-    folder: tempfile::TempDir,
-}
-
-impl Lab {
-    fn new() -> Lab {
-        let lab = Lab {
-            folder: tempfile::tempdir().unwrap(),
-        };
-        std::fs::create_dir(lab.path("tmp")).unwrap();
-        lab
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
-    }
-
-    fn command(&self, lake: &str, arguments: &[&str]) -> Command {
-        let mut command = Command::new(binary::path());
-        command
-            .arg("--lake")
-            .arg(self.path(lake))
-            .args(["--format", "json"])
-            .args(arguments)
-            .env("GRISTMILL_KEYRING", self.path("keyring.json"))
-            .env("GRISTMILL_PASSPHRASE", "p")
-            .env("TMPDIR", self.path("tmp"))
-            .current_dir(self.folder.path());
-        command
-    }
-
-    fn run(&self, lake: &str, arguments: &[&str]) -> String {
-        let output = self.command(lake, arguments).output().unwrap();
-        let errors = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(0), "{arguments:?}: {errors}");
-        String::from_utf8(output.stdout).unwrap()
-    }
+/// Runs a command that must succeed; returns its standard output.
+fn run(sandbox: &Sandbox, lake: &str, arguments: &[&str]) -> String {
+    let mut command = sandbox.command(lake, arguments);
+    let output = command.args(["--format", "json"]).output().unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{arguments:?}: {errors}");
+    String::from_utf8(output.stdout).unwrap()
 }
 
 /// Grains with much text, so that all of them are several windows of a sealed file.
@@ -64,13 +34,14 @@ fn large(number: usize) -> Vec<u8> {
 
 /// Waits until `child` has taken in so much that it must be somewhere.
 fn fed(
-    lab: &Lab,
+    sandbox: &Sandbox,
     lake: &str,
     arguments: &[&str],
     bytes: &[u8],
 ) -> (Child, std::process::ChildStdin) {
-    let mut command = lab.command(lake, arguments);
+    let mut command = sandbox.command(lake, arguments);
     let mut child = command
+        .args(["--format", "json"])
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
@@ -104,15 +75,15 @@ fn left_in(folder: &Path) -> Vec<PathBuf> {
 }
 
 #[test]
-fn a_spool_has_no_name_and_holds_nothing_that_is_to_be_encrypted() {
-    let lab = Lab::new();
-    let temporary = lab.path("tmp");
+fn a_spool_file_is_unlinked_and_has_no_plaintext_of_encrypted_input() {
+    let sandbox = Sandbox::new();
+    let temporary = sandbox.path("tmp");
     let bytes = frames(&[large(1), large(2)]);
     for (lake, arguments, lies_open) in [
         ("plain", &["ingest", "-"][..], true),
         ("sealed", &["ingest", "-", "--encrypt"], false),
     ] {
-        let (mut child, input) = fed(&lab, lake, arguments, &bytes);
+        let (mut child, input) = fed(&sandbox, lake, arguments, &bytes);
         assert!(
             left_in(&temporary).is_empty(),
             "{lake}: {:?}",
@@ -132,8 +103,8 @@ fn a_spool_has_no_name_and_holds_nothing_that_is_to_be_encrypted() {
 }
 
 #[test]
-fn input_without_an_end_ends_with_an_error_that_names_the_limit() {
-    let lab = Lab::new();
+fn endless_input_fails_with_an_error_that_names_the_limit() {
+    let sandbox = Sandbox::new();
     let started = Instant::now();
     for (lake, arguments, named) in [
         (
@@ -152,29 +123,35 @@ fn input_without_an_end_ends_with_an_error_that_names_the_limit() {
             "--max-source",
         ),
     ] {
-        let output = lab.command(lake, arguments).output().unwrap();
+        let output = sandbox.output(lake, arguments);
         let text = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{arguments:?}: {text}");
         assert!(
             text.contains("/dev/zero") && text.contains(named),
             "{arguments:?}: {text}"
         );
-        assert!(left_in(&lab.path("tmp")).is_empty());
+        assert!(left_in(&sandbox.path("tmp")).is_empty());
     }
     assert!(started.elapsed() < Duration::from_secs(300));
 }
 
 #[test]
-fn what_goes_through_a_sealed_spool_is_what_goes_through_an_open_one() {
-    let lab = Lab::new();
+fn a_sealed_spool_gives_the_same_grains_as_a_plain_one() {
+    let sandbox = Sandbox::new();
     let blobs: Vec<_> = (0..14).map(large).collect();
-    std::fs::write(lab.path("large.frames"), frames(&blobs)).unwrap();
-    lab.run("plain", &["ingest", "large.frames"]);
+    std::fs::write(sandbox.path("large.frames"), frames(&blobs)).unwrap();
+    run(&sandbox, "plain", &["ingest", "large.frames"]);
     // Grains as lines are a transcript: they are spooled as frames.
-    lab.run("plain", &["export", "large.jsonl"]);
-    assert!(std::fs::metadata(lab.path("large.jsonl")).unwrap().len() > 5 << 20);
-    lab.run("again", &["ingest", "large.jsonl"]);
-    lab.run(
+    run(&sandbox, "plain", &["export", "large.jsonl"]);
+    assert!(
+        std::fs::metadata(sandbox.path("large.jsonl"))
+            .unwrap()
+            .len()
+            > 5 << 20
+    );
+    run(&sandbox, "again", &["ingest", "large.jsonl"]);
+    run(
+        &sandbox,
         "sealed",
         &["ingest", "large.jsonl", "--encrypt", "--memory", "8M"],
     );
@@ -182,9 +159,9 @@ fn what_goes_through_a_sealed_spool_is_what_goes_through_an_open_one() {
         "sql",
         "SELECT content_address, octet_length(content) AS n FROM grains ORDER BY 1",
     ];
-    let expected = lab.run("plain", &query);
+    let expected = run(&sandbox, "plain", &query);
     assert_eq!(expected.matches("content_address").count(), 14);
-    assert_eq!(lab.run("again", &query), expected);
-    assert_eq!(lab.run("sealed", &query), expected);
-    assert!(left_in(&lab.path("tmp")).is_empty());
+    assert_eq!(run(&sandbox, "again", &query), expected);
+    assert_eq!(run(&sandbox, "sealed", &query), expected);
+    assert!(left_in(&sandbox.path("tmp")).is_empty());
 }

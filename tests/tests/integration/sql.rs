@@ -20,7 +20,7 @@ fn reading_files() -> SqlOptions {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_statement_of_the_files_has_its_answer() {
+async fn every_sqllogic_file_passes() {
     let folder = workspace().join("tests/slt");
     let fixture = Fixture::load(&folder.join("people.json")).await;
     let mut files: Vec<_> = std::fs::read_dir(&folder)
@@ -52,7 +52,7 @@ async fn every_statement_of_the_files_has_its_answer() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_file_says_the_same_as_the_lake_that_took_it_in() {
+async fn querying_a_file_equals_querying_the_lake_that_ingested_it() {
     let fixture = Fixture::load(&workspace().join("tests/slt/people.json")).await;
     let columns = "content_address, type, blob, subject, object, created_at";
     let rows = async |context: &SessionContext, from: &str| {

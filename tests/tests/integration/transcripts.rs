@@ -59,7 +59,7 @@ async fn addresses(lake: &TestLake) -> BTreeSet<String> {
 }
 
 #[test]
-fn every_line_that_cannot_be_read_is_a_reject_with_its_code_and_place_and_the_rest_goes_in() {
+fn every_unreadable_line_is_a_reject_with_its_code_and_position() {
     let here = tempfile::tempdir().unwrap();
     let chat = |text: &str| {
         format!(
@@ -191,7 +191,7 @@ fn every_line_that_cannot_be_read_is_a_reject_with_its_code_and_place_and_the_re
 }
 
 #[test]
-fn broken_lines_of_every_kind_are_told_and_the_rest_is_converted() {
+fn broken_lines_of_every_kind_are_reported_and_the_rest_is_converted() {
     let here = tempfile::tempdir().unwrap();
     for (kind, good) in [
         (
@@ -242,8 +242,7 @@ fn broken_lines_of_every_kind_are_told_and_the_rest_is_converted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_same_transcripts_give_the_same_addresses_twice_in_any_order_and_on_any_number_of_threads()
- {
+async fn addresses_do_not_depend_on_order_or_threads() {
     let lines = recorded(12);
     let mut expected = BTreeSet::new();
     for (turn, threads) in [(0, 1), (0, 2), (5, 1), (7, 2)] {
@@ -284,7 +283,7 @@ async fn the_same_transcripts_give_the_same_addresses_twice_in_any_order_and_on_
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_conversation_whose_requests_stand_in_files_of_their_own_is_stored_once() {
+async fn a_conversation_spread_over_files_is_stored_once() {
     let lines = recorded(20);
     let mut whole = TestLake::new().await;
     whole
@@ -328,7 +327,7 @@ async fn a_conversation_whose_requests_stand_in_files_of_their_own_is_stored_onc
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn files_that_are_there_already_are_part_of_the_conversation_that_goes_on() {
+async fn known_files_take_part_in_a_continued_conversation() {
     let lines = recorded(20);
     let names: Vec<String> = (0..lines.len())
         .map(|number| format!("{number:02}.jsonl"))
@@ -359,7 +358,7 @@ const ALTERNATING: [&str; 3] = [
 ];
 
 #[test]
-fn a_session_that_alternates_between_three_providers_goes_on_with_a_fourth() {
+fn a_session_of_three_providers_continues_with_a_fourth() {
     let here = tempfile::tempdir().unwrap();
     std::fs::write(here.path().join("trip.jsonl"), ALTERNATING.join("\n")).unwrap();
     assert_eq!(run(here.path(), &["ingest", "trip.jsonl"]).0, 0);
@@ -472,7 +471,7 @@ fn collect_ids(json: &Json, ids: &mut BTreeMap<String, (bool, bool)>) {
 }
 
 #[test]
-fn a_lake_goes_to_sqlite_and_comes_back_with_its_messages() {
+fn messages_survive_sqlite() {
     let here = tempfile::tempdir().unwrap();
     std::fs::write(here.path().join("all.jsonl"), recorded(6).join("\n")).unwrap();
     assert_eq!(run(here.path(), &["ingest", "all.jsonl"]).0, 0);
@@ -591,7 +590,7 @@ async fn the_newest_version_of_a_memory_is_current_and_a_deleted_one_is_not() {
 }
 
 #[test]
-fn prices_of_a_file_are_laid_over_those_that_are_shipped() {
+fn a_price_file_overrides_shipped_prices() {
     let here = tempfile::tempdir().unwrap();
     std::fs::write(
         here.path().join("all.jsonl"),
@@ -649,7 +648,7 @@ fn prices_of_a_file_are_laid_over_those_that_are_shipped() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn times_that_nobody_recorded_are_marked_and_make_no_latency() {
+async fn unrecorded_times_are_marked_and_give_no_latency() {
     let asked = r#"{"role":"user","content":"hi"}"#;
     let called = r#"{"role":"assistant","content":"","tool_calls":[{"id":"call_NAME","type":"function","function":{"name":"NAME","arguments":"{}"}}]}"#;
     let answered = r#"{"role":"tool","tool_call_id":"call_NAME","content":"ok"}"#;

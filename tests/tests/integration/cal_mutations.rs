@@ -54,8 +54,7 @@ const PIECES: [&str; 40] = [
 ];
 
 #[test]
-fn a_query_is_refused_inside_of_it_or_says_the_same_in_every_spelling_whatever_stands_in_one_of_its_places()
- {
+fn a_mutated_query_is_refused_at_a_position_inside_or_means_the_same_in_every_form() {
     let bytes = fs::read(workspace().join("tests/cases/cal/cal-parse.json")).unwrap();
     let file = Json::parse(&bytes).unwrap();
     let (mut accepted, mut refused, mut faults) = (0_usize, 0_usize, Vec::new());
