@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use std::fs;
 
 use gristmill_connectors::wire::adapter::Adapter;
-use gristmill_connectors::wire::bare::bare_body;
 use gristmill_connectors::wire::exchange::Exchange;
 use gristmill_connectors::wire::registry;
 use gristmill_connectors::wire::round_trip::{RoundTripOutcome, RoundTripSizes, check};
+use gristmill_connectors::wire::standalone_body::detect_standalone_body;
 use gristmill_schemas::json::Json;
 use gristmill_tests::exchanges::own_exchanges;
 use gristmill_tests::paths::shared_or_skip;
@@ -47,7 +47,7 @@ fn a_request_or_response_of_ours_is_recognised_without_its_exchange() {
         ];
         for (half, detect) in halves {
             if let Some(body) = json.get(half).filter(|body| detect(body).is_some()) {
-                assert!(bare_body(body).is_some(), "{half} of {line}");
+                assert!(detect_standalone_body(body).is_some(), "{half} of {line}");
                 bodies += 1;
             }
         }
