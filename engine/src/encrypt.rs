@@ -16,11 +16,10 @@ use arrow::compute::concat_batches;
 use gristmill_schemas::columns::{IdentityColumn, grains_schema};
 use serde::Serialize;
 
-use crate::erase::rows::OpenFile;
 use crate::error::{Context, EngineError, Result};
 use crate::index::{IndexBuilder, IndexKinds};
 use crate::keys::{ErasedRows, KeyDisposition, KeyId, LakeKeys};
-use crate::lake::{Change, Lake, LakeLocation, Purged, Segment, Table, is_sealed_file};
+use crate::lake::{Change, Lake, LakeFile, LakeLocation, Purged, Segment, Table, is_sealed_file};
 use crate::segment::{ROW_GROUP_ROWS, SegmentFile, SegmentId, WrittenSegment, grains_properties};
 
 /// What was sealed.
@@ -165,9 +164,9 @@ fn people(keys: &LakeKeys, users: &[String]) -> Result<BTreeMap<KeyId, Vec<u32>>
 
 async fn holds_outdated(lake: &Lake, segment: &Segment, keys: &Arc<LakeKeys>) -> Result<bool> {
     let path = lake.grains.path_of(&segment.file.name);
-    let (file, keys) = (OpenFile::open(lake, &path).await?, Arc::clone(keys));
+    let (file, keys) = (LakeFile::open(lake, &path).await?, Arc::clone(keys));
     let look = move || -> Result<bool> {
-        for batch in file.reader(Some(&[IdentityColumn::Blob.name()]), None, None)? {
+        for batch in file.stored_rows(Some(&[IdentityColumn::Blob.name()]))? {
             let batch = batch.file("can't read", "a segment")?;
             let blobs = batch
                 .column(0)
@@ -192,12 +191,12 @@ async fn rewrite(
     keys: &Arc<LakeKeys>,
     report: &mut SealReport,
 ) -> Result<()> {
-    let file = OpenFile::open(lake, &lake.grains.path_of(&segment.file.name)).await?;
+    let file = LakeFile::open(lake, &lake.grains.path_of(&segment.file.name)).await?;
     let mut change = Change {
         removed: vec![segment.file.clone()],
         ..Change::default()
     };
-    for groups in chunks(&file.row_group_bytes()) {
+    for groups in chunks(&file.uncompressed_bytes()) {
         let (location, file, keys) = (lake.location().clone(), file.clone(), Arc::clone(keys));
         let job = tokio::task::spawn_blocking(move || seal(&location, &file, groups, &keys));
         let written = job.await.file("can't finish", "a segment")??;
@@ -235,7 +234,7 @@ fn chunks(bytes: &[u64]) -> Vec<Range<usize>> {
 /// Seals the rows of some row groups into a segment of their own.
 fn seal(
     location: &LakeLocation,
-    file: &OpenFile,
+    file: &LakeFile,
     groups: Range<usize>,
     keys: &LakeKeys,
 ) -> Result<WrittenSegment> {
@@ -244,7 +243,7 @@ fn seal(
     let mut rows = Vec::new();
     for group in groups {
         let stored = file.is_sealed().then(|| LakeKeys::sealed_columns(None));
-        for batch in file.reader(stored.as_deref(), Some(group), None)? {
+        for batch in file.stored_row_group(group, stored.as_deref())? {
             let batch = batch.file("can't read", "a segment")?;
             rows.push(if file.is_sealed() {
                 keys.open_rows(&batch, None, ErasedRows::Dropped)?
@@ -291,8 +290,8 @@ async fn reseal_tables(
     for mut own in tables {
         let mut change = Change::default();
         for file in own.files()?.into_iter().filter(|file| which(&file.name)) {
-            let open = OpenFile::open(lake, &own.path_of(&file.name)).await?;
-            for batch in open.reader(None, None, None)? {
+            let open = LakeFile::open(lake, &own.path_of(&file.name)).await?;
+            for batch in open.stored_rows(None)? {
                 let batch = batch.file("can't read", &file.name)?;
                 let batch = if open.is_sealed() {
                     keys.open_cells(&batch)?

@@ -22,13 +22,13 @@ use gristmill_schemas::sign::{Delivery, KeyResolver, SelfContained};
 use rayon::prelude::*;
 use serde::Serialize;
 
-use super::ground::Ground;
 use super::operation::{Operation, Request};
 use super::segment::{NewGrain, write};
 use crate::error::{Context, EngineError, Result};
-use crate::ingest::KnownAddresses;
-use crate::lake::{Change, Lake};
-use crate::policy::{Act, Facts, Gate, Known, Permit, Proposal, Requester, authorizing_signers};
+use crate::lake::{Change, KnownAddresses, Lake};
+use crate::policy::{
+    Act, FactCache, Facts, Gate, Known, Permit, Proposal, Requester, authorizing_signers,
+};
 
 /// What a user can choose.
 #[derive(Clone)]
@@ -326,7 +326,7 @@ impl<'a> Apply<'a> {
             );
         }
         wanted.extend(good().filter_map(|one| one.grain.as_ref().map(|(grain, ..)| grain.address)));
-        let mut ground = Ground::default();
+        let mut ground = FactCache::default();
         ground
             .look_up(self.lake, &self.known, wanted, &targets)
             .await?;
@@ -469,7 +469,7 @@ fn prepare(request: Request, resolver: &dyn KeyResolver) -> Result<Prepared, Gra
 /// One operation that is judged.
 struct Judging<'a, 'r> {
     run: &'a Apply<'r>,
-    ground: &'a mut Ground,
+    ground: &'a mut FactCache,
     outcome: &'a mut Outcome,
     /// Microseconds since 1970.
     now: i64,

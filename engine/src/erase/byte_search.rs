@@ -22,10 +22,9 @@ use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use super::pattern_search::PatternSearch;
-use super::rows::OpenFile;
 use crate::error::{Context, Result};
 use crate::index::hexastore::{HEXASTORE_FILE, Hexastore};
-use crate::lake::{Lake, is_sealed_file};
+use crate::lake::{Lake, LakeFile, is_sealed_file};
 use crate::segment::{ADDRESSES_FILE, MappedFile, page_bodies, without_trailer};
 
 /// What the search found.
@@ -155,7 +154,7 @@ async fn prove_file(
         .await
         .file("can't search", path)??;
     if is_sealed_file(path.as_ref()) {
-        let open = OpenFile::open(lake, path).await?;
+        let open = LakeFile::open(lake, path).await?;
         let (name, patterns, retained, pool) = own();
         let search =
             move || pool.install(|| sealed_search(&open, &patterns, retained.groups.get(&name)));
@@ -197,7 +196,7 @@ impl ByteSearchResult {
 /// Searches what is inside the envelopes of a sealed file. Those whose keys were destroyed hold
 /// nothing.
 fn sealed_search(
-    file: &OpenFile,
+    file: &LakeFile,
     patterns: &PatternSearch,
     groups: Option<&HashSet<usize>>,
 ) -> Result<ByteSearchResult> {
@@ -217,7 +216,7 @@ fn sealed_search(
     let mut scratch = Vec::new();
     for number in 0..file.row_groups().len() {
         let explained = groups.is_some_and(|groups| groups.contains(&number));
-        for batch in file.group(
+        for batch in file.row_group(
             number,
             &[IdentityColumn::Blob.name(), "envelope", "signer_did"],
         )? {

@@ -14,11 +14,10 @@ use gristmill_schemas::columns::IdentityColumn;
 
 use super::certificate::Remaining;
 use super::reason::{Exemption, Reason};
-use super::rows::{OpenFile, address_at, texts};
 use super::survey::{FoundGrain, Survey};
 use crate::error::{Context, EngineError, Result};
 use crate::keys::{KeyDisposition, KeyId, LakeKeys, Unsealed, key_of};
-use crate::lake::{Lake, Segment};
+use crate::lake::{Lake, LakeFile, Segment, address_at, texts};
 
 /// The keys that are to be destroyed, and the rows that go with them.
 #[derive(Debug, Default)]
@@ -99,7 +98,7 @@ async fn envelopes(
     segment: &Segment,
 ) -> Result<Vec<(u32, ContentAddress, (KeyId, u32))>> {
     let path = lake.grains.path_of(&segment.file.name);
-    let file = OpenFile::open(lake, &path).await?;
+    let file = LakeFile::open(lake, &path).await?;
     let look = move || -> Result<Vec<_>> {
         let columns = [
             IdentityColumn::ContentAddress.name(),
@@ -107,7 +106,7 @@ async fn envelopes(
         ];
         let mut out = Vec::new();
         let mut first = 0;
-        for batch in file.reader(Some(&columns), None, None)? {
+        for batch in file.stored_rows(Some(&columns))? {
             let batch = batch.file("can't read", "a segment")?;
             let blobs = batch
                 .column(1)
@@ -163,7 +162,7 @@ pub(super) async fn prove(lake: &Lake, keys: &[(String, u32)]) -> Result<Remaini
         .filter(|segment| segment.id.is_sealed())
     {
         let path = lake.grains.path_of(&segment.file.name);
-        let file = OpenFile::open(lake, &path).await?;
+        let file = LakeFile::open(lake, &path).await?;
         let Some(lake_keys) = file.keys().map(Arc::clone) else {
             continue;
         };
@@ -177,7 +176,7 @@ pub(super) async fn prove(lake: &Lake, keys: &[(String, u32)]) -> Result<Remaini
 }
 
 fn try_all(
-    file: &OpenFile,
+    file: &LakeFile,
     keys: &LakeKeys,
     destroyed: &HashSet<(KeyId, u32)>,
 ) -> Result<Remaining> {
@@ -186,7 +185,7 @@ fn try_all(
         IdentityColumn::Blob.name(),
     ];
     let mut tried = Remaining::default();
-    for batch in file.reader(Some(&columns), None, None)? {
+    for batch in file.stored_rows(Some(&columns))? {
         let batch = batch.file("can't read", "a segment")?;
         let blobs = batch
             .column(1)

@@ -13,12 +13,11 @@ use super::journal::keyed_hash;
 use super::matcher::IdentifierMatcher;
 use super::reason::{Exemption, Reason, Reasons};
 use super::request::SubjectRequest;
-use super::rows::OpenFile;
 use super::sources::ListedSource;
 use super::survey::Survey;
 use crate::error::{Context, Result};
 use crate::keys::Secret;
-use crate::lake::Lake;
+use crate::lake::{Lake, LakeFile, blob_of};
 
 /// One thing that is held about a person.
 #[derive(Debug, Clone, Serialize)]
@@ -84,10 +83,10 @@ pub async fn disclose(
         let Some(segment) = survey.segments.get(first.segment as usize) else {
             continue;
         };
-        let file = OpenFile::open(lake, &lake.grains.path_of(&segment.file.name)).await?;
+        let file = LakeFile::open(lake, &lake.grains.path_of(&segment.file.name)).await?;
         let rows: Vec<u32> = chunk.iter().map(|found| found.row).collect();
         let mut found = chunk.iter();
-        for batch in file.pick(&[IdentityColumn::Blob.name()], &rows)? {
+        for batch in file.read_rows(&[IdentityColumn::Blob.name()], &rows)? {
             let blobs = batch.column(0).as_binary::<i32>();
             for (blob, found) in blobs.iter().zip(&mut found) {
                 let blob = blob.unwrap_or_default();
@@ -110,8 +109,8 @@ pub async fn disclose(
         }
     }
     for found in &survey.rejects {
-        let file = OpenFile::open(lake, &lake.rejects.path_of(&found.file)).await?;
-        for batch in file.pick(&["bytes"], &[found.row])? {
+        let file = LakeFile::open(lake, &lake.rejects.path_of(&found.file)).await?;
+        for batch in file.read_rows(&["bytes"], &[found.row])? {
             let bytes = batch.column(0).as_binary::<i32>();
             let bytes = if bytes.is_valid(0) {
                 bytes.value(0)
@@ -182,7 +181,7 @@ fn disclosed(
     kept: Option<Exemption>,
     bytes: &[u8],
 ) -> Result<Disclosed> {
-    let blob = super::rejects::blob_of(bytes);
+    let blob = blob_of(bytes);
     let payload = Payload::open(blob, DEFAULT_PAYLOAD_LIMIT);
     let grain = payload
         .as_ref()

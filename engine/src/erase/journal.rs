@@ -15,10 +15,7 @@ use super::crypto_shred::ShredPlan;
 use crate::error::{Context, EngineError, Result};
 use crate::file_digest::FileDigest;
 use crate::keys::{Secret, seal, unseal};
-use crate::lake::Lake;
-
-/// The folder of journals and certificates, from the lake's root.
-pub const ERASURES: &str = "erasures";
+use crate::lake::{ERASURES, Lake};
 
 /// Something that is to be gone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

@@ -9,7 +9,7 @@
 //! | `reason` | why was a grain found, and why may it have to stay? |
 //! | `row_findings` | what does a row show by itself? |
 //! | `sessions`, `withdrawn` | what do sessions and withdrawn consents bring in? |
-//! | `rows`, `survey`, `rejects` | what in the lake is a request about? |
+//! | `survey`, `rejects` | what in the lake is a request about? |
 //! | `plan` | what would an erasure do? |
 //! | `run`, `journal` | in which order is it done, and how is a killed one finished? |
 //! | `crypto_shred` | what goes with the keys that it is sealed with? |
@@ -36,11 +36,10 @@ mod payload_prefilter;
 mod phone;
 mod plan;
 mod reason;
-pub(crate) mod rejects;
+mod rejects;
 mod request;
-pub(crate) mod rewrite;
+mod rewrite;
 mod row_findings;
-pub(crate) mod rows;
 mod run;
 mod sessions;
 mod sources;
@@ -55,7 +54,6 @@ pub use byte_search::ByteSearchResult;
 pub use certificate::{Certificate, CertificateCheck, InclusionProof, RequestOrigin, verify};
 pub use disclose::{Disclosed, DisclosedEvent, disclose};
 pub use identifier_search::IdentifierSearch;
-pub use journal::ERASURES;
 pub(crate) use journal::Journal;
 pub use matcher::{Hits, IdentifierMatcher, NO_PERSON, PersonNumber};
 pub use plan::{ErasurePlan, Exclusion, SelectedCounts, Spelling};

@@ -12,19 +12,15 @@ use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::grain::{
     DEFAULT_PAYLOAD_LIMIT, Encoding, Grain, HEADER_LENGTH, Mode, Payload, RawValue,
 };
-use gristmill_schemas::sign::{Delivery, SignedBlob};
 
 use super::matcher::{Hits, IdentifierMatcher, NO_PERSON};
 use super::reason::{Exemption, ExemptionRules, Reason, Reasons};
 use super::request::SelectionOptions;
-use super::rows::{text_at, texts};
 use super::survey::{FoundReject, selects};
+use crate::lake::{MANIFEST, blob_of, text_at, texts};
 
 /// The columns that [`RejectScanner::at`] needs.
 pub(super) const COLUMNS: [&str; 4] = ["bytes", "message", "source", "field"];
-
-/// The name of the field in the row of a claim that was denied.
-pub(crate) const MANIFEST: &str = "manifest";
 
 /// What is looked for in refused input.
 pub(super) struct RejectScanner<'a> {
@@ -143,13 +139,5 @@ impl RejectScanner<'_> {
                 hits.add(NO_PERSON, Reason::Address);
             }
         }
-    }
-}
-
-/// The blob inside of delivered bytes, as far as it can be told.
-pub(crate) fn blob_of(bytes: &[u8]) -> &[u8] {
-    match Delivery::open(bytes) {
-        Ok(delivery) => delivery.blob(),
-        Err(_) => SignedBlob::parse(bytes).map_or(bytes, |signed| signed.blob()),
     }
 }

@@ -15,12 +15,11 @@ use rayon::prelude::*;
 use tempfile::NamedTempFile;
 
 use super::row_findings::{RowFindings, RowScanner, ScanMode, ScannedColumns};
-use super::rows::OpenFile;
 use crate::error::{Context, Result};
 use crate::index::fulltext::{SegmentTextIndex, TextPiece};
 use crate::index::{IndexBuilder, IndexKinds, IndexPart, RowObserver};
-use crate::lake::{Change, DataFile, Lake, LakeLocation, Table};
-use crate::segment::{RecordsFile, SegmentFile, SegmentId, WrittenSegment, grains_properties};
+use crate::lake::{LakeFile, LakeLocation};
+use crate::segment::{SegmentFile, SegmentId, WrittenSegment, grains_properties};
 
 /// A row group and the rows of the file that it holds.
 struct RowGroupPart {
@@ -75,7 +74,7 @@ impl RewrittenSegment {
 /// the rows that stay is taken from it. `scanner` looks at them, unless they are sealed.
 pub(super) fn without(
     location: &LakeLocation,
-    file: &OpenFile,
+    file: &LakeFile,
     text: Option<&Arc<SegmentTextIndex>>,
     erased: &[u32],
     scanner: Option<&RowScanner>,
@@ -85,7 +84,7 @@ pub(super) fn without(
     for (number, (rows, stored)) in file
         .row_groups()
         .into_iter()
-        .zip(file.stored_bytes())
+        .zip(file.compressed_bytes())
         .enumerate()
     {
         let group = RowGroupPart {
@@ -125,7 +124,7 @@ pub(super) fn without(
         };
         if gone.is_empty() {
             copied.fetch_add(group.stored, Ordering::Relaxed);
-            for batch in file.reader(Some(&kinds.columns()), Some(group.number), None)? {
+            for batch in file.stored_row_group(group.number, Some(&kinds.columns()))? {
                 rows.add(&batch.file("can't read", id.as_str())?)?;
             }
             let findings = rows.findings;
@@ -227,14 +226,14 @@ impl RowGroupPart {
     /// leaves those at `gone` out.
     fn part(
         &self,
-        file: &OpenFile,
+        file: &LakeFile,
         gone: &[u32],
         rows: &mut KeptRows<'_>,
         mut write: impl FnMut(&RecordBatch) -> Result<()>,
     ) -> Result<()> {
         let mut gone = gone.iter().copied().peekable();
         let mut first = self.first;
-        for batch in file.reader(None, Some(self.number), None)? {
+        for batch in file.stored_row_group(self.number, None)? {
             let batch = batch.file("can't read", "a segment")?;
             let blobs = batch
                 .column_by_name(TextPiece::COLUMN)
@@ -275,53 +274,6 @@ fn those_that_stay(batch: &RecordBatch, mask: Vec<bool>) -> Result<Vec<RecordBat
         .into_iter()
         .map(|(start, end)| batch.slice(start, end - start))
         .collect())
-}
-
-/// Writes the file `data` of a small table again, with what `edit` makes of each batch (it gets the
-/// number of the batch's first row); puts the change of files into `change`.
-pub(crate) async fn edit_file(
-    lake: &Lake,
-    table: &Table,
-    data: &DataFile,
-    change: &mut Change,
-    edit: impl Fn(u32, RecordBatch) -> Result<RecordBatch>,
-) -> Result<()> {
-    let path = table.path_of(&data.name);
-    let file = OpenFile::open(lake, &path).await?;
-    let id = SegmentId::new_sealed(file.is_sealed());
-    let scratch = lake.location().scratch_file()?;
-    let mut writer = RecordsFile::create(&scratch, file.schema()).file("can't write", &path)?;
-    let mut at = 0;
-    for batch in file.reader(None, None, None)? {
-        let batch = batch.file("can't read", &path)?;
-        let first = at;
-        at += batch.num_rows() as u32;
-        let kept = edit(first, batch)?;
-        writer.write(&kept).file("can't write", &path)?;
-    }
-    let written = writer.finish().file("can't write", &path)?;
-    change.removed.push(data.clone());
-    change.changes_rows = true;
-    if written.rows > 0 {
-        let name = id.file_name();
-        lake.location()
-            .publish(scratch, &table.path_of(&name))
-            .await?;
-        change.added.push(DataFile::new(name, written));
-    }
-    Ok(())
-}
-
-/// `batch` without the rows for which `gone` holds; it gets the row's number in the file.
-pub(crate) fn drop_rows(
-    first: u32,
-    batch: &RecordBatch,
-    gone: impl Fn(u32) -> bool,
-) -> Result<RecordBatch> {
-    let mask: BooleanArray = (first..first + batch.num_rows() as u32)
-        .map(|row| Some(!gone(row)))
-        .collect();
-    filter_record_batch(batch, &mask).file("can't filter", "a table")
 }
 
 #[cfg(test)]

@@ -15,9 +15,9 @@ use super::matcher::{Hits, IdentifierMatcher, NO_PERSON, PersonNumber};
 use super::payload_prefilter::{PayloadPrefilter, PrefilterScratch};
 use super::reason::{ExemptionRules, Reason, Reasons};
 use super::request::SubjectRequest;
-use super::rows::{address_at, text_at, texts};
 use super::survey::FoundGrain;
 use crate::index::Watchlist;
+use crate::lake::{address_at, text_at, texts};
 use crate::policy::{Mode, Policy};
 use crate::text::with_grain_if_any;
 

@@ -30,22 +30,24 @@ use super::certificate::{
 };
 use super::crypto_shred::{self, ShredPlan};
 use super::identifier_search::IdentifierSearch;
-use super::journal::{ERASURES, Journal, JournalEntry, keyed_hash};
+use super::journal::{Journal, JournalEntry, keyed_hash};
 use super::matcher::{Hits, IdentifierMatcher, NO_PERSON};
 use super::pattern_search::PatternSearch;
 use super::plan::ErasurePlan;
 use super::reason::Reason;
 use super::request::{Person, SubjectRequest};
-use super::rewrite::{RewrittenSegment, drop_rows, edit_file, without};
+use super::rewrite::{RewrittenSegment, without};
 use super::row_findings::{RowFindings, RowScanner};
-use super::rows::OpenFile;
 use super::survey::{ScannedSegments, Survey, type_name};
 use super::{sources, state, tombstones_path, tombstones_to_bytes};
 use crate::error::{Context, EngineError, Result};
 use crate::file_digest::FileDigest;
-use crate::ingest::KnownAddresses;
+use crate::index::SidecarCache;
 use crate::keys::{Keyring, Secret};
-use crate::lake::{Change, DataFile, Lake, Purged, Segment};
+use crate::lake::{
+    Change, DataFile, ERASURES, KnownAddresses, Lake, LakeFile, Purged, Segment, drop_rows,
+    edit_file,
+};
 
 /// How an erasure is to be done.
 #[derive(Debug)]
@@ -525,11 +527,9 @@ impl Run<'_> {
         rows: Vec<u32>,
         scanner: Option<Arc<RowScanner>>,
     ) -> Result<(DataFile, Option<RewrittenSegment>)> {
-        let file = OpenFile::open(self.lake, &self.lake.grains.path_of(&segment.file.name)).await?;
+        let file = LakeFile::open(self.lake, &self.lake.grains.path_of(&segment.file.name)).await?;
         let (location, pool) = (self.lake.location().clone(), Arc::clone(&self.pool));
-        let text = self
-            .lake
-            .sidecars()
+        let text = SidecarCache::of(self.lake)
             .text(self.lake.location(), segment)
             .await;
         let rewrite = move || {
@@ -663,7 +663,7 @@ impl Run<'_> {
             };
             let path = self.lake.grains.path_of(&segment.file.name);
             if let std::collections::btree_map::Entry::Vacant(entry) = groups.entry(found.segment) {
-                entry.insert(OpenFile::open(self.lake, &path).await?.row_groups());
+                entry.insert(LakeFile::open(self.lake, &path).await?.row_groups());
             }
             let sizes = groups
                 .get(&found.segment)
@@ -686,7 +686,7 @@ impl Run<'_> {
                 retained.groups.entry(path.to_string())
             {
                 entry.insert(
-                    (0..OpenFile::open(self.lake, &path).await?.row_groups().len()).collect(),
+                    (0..LakeFile::open(self.lake, &path).await?.row_groups().len()).collect(),
                 );
             }
         }

@@ -9,7 +9,7 @@ use rustc_hash::FxBuildHasher;
 
 use super::matcher::{Hits, IdentifierMatcher, PersonNumber};
 use super::row_findings::SessionKey;
-use super::rows::{text_at, texts};
+use crate::lake::{text_at, texts};
 
 /// SubjectSessions by their ids, with the person of each.
 pub(super) type SubjectSessions = HashMap<String, Vec<(SessionKey, PersonNumber)>, FxBuildHasher>;

@@ -6,11 +6,9 @@ use arrow::array::RecordBatch;
 
 use super::matcher::{Hits, IdentifierMatcher};
 use super::reason::Reason;
-use super::rewrite::edit_file;
-use super::rows::{OpenFile, text_at, texts};
 use super::state::{ATTEMPTS, FileEdits};
 use crate::error::{Context, EngineError, Result};
-use crate::lake::{Change, LISTED, Lake};
+use crate::lake::{Change, LISTED, Lake, LakeFile, edit_file, text_at, texts};
 
 /// A row of `sources` that names a person.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
@@ -80,9 +78,9 @@ pub(super) async fn rows_naming(
         return Ok(out);
     };
     for file in sources.files()? {
-        let open = OpenFile::open(lake, &sources.path_of(&file.name)).await?;
-        for batch in open.reader(None, None, None)? {
-            let batch = open.opened(&batch.file("can't read", "sources")?, None)?;
+        let open = LakeFile::open(lake, &sources.path_of(&file.name)).await?;
+        for batch in open.stored_rows(None)? {
+            let batch = open.decrypt(&batch.file("can't read", "sources")?, None)?;
             for row in 0..batch.num_rows() {
                 if columns_naming(&batch, row, matcher, &mut hits)
                     .next()
@@ -133,15 +131,15 @@ async fn plan(lake: &Lake, matcher: &IdentifierMatcher) -> Result<Vec<FileEdits>
         return Ok(out);
     };
     for file in sources.files()? {
-        let open = OpenFile::open(lake, &sources.path_of(&file.name)).await?;
+        let open = LakeFile::open(lake, &sources.path_of(&file.name)).await?;
         let mut edits = FileEdits {
             file,
             removed: HashSet::new(),
             blanked: BTreeMap::new(),
         };
         let mut at = 0;
-        for batch in open.reader(None, None, None)? {
-            let batch = open.opened(&batch.file("can't read", "sources")?, None)?;
+        for batch in open.stored_rows(None)? {
+            let batch = open.decrypt(&batch.file("can't read", "sources")?, None)?;
             for row in 0..batch.num_rows() {
                 for column in columns_naming(&batch, row, matcher, &mut hits) {
                     edits

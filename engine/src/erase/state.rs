@@ -16,11 +16,9 @@ use gristmill_schemas::grain::Field;
 
 use super::disclose::DisclosedEvent;
 use super::matcher::{Hits, IdentifierMatcher};
-use super::rewrite::edit_file;
-use super::rows::{OpenFile, address_at, text_at, texts};
 use super::survey::Survey;
 use crate::error::{Context, EngineError, Result};
-use crate::lake::{Change, DataFile, Lake};
+use crate::lake::{Change, DataFile, Lake, LakeFile, address_at, edit_file, text_at, texts};
 
 /// What happens to the rows of one file.
 pub(super) struct FileEdits {
@@ -115,15 +113,15 @@ async fn plan(
     let mut out = Vec::new();
     let mut hits = Hits::default();
     for file in lake.state.files()? {
-        let open = OpenFile::open(lake, &lake.state.path_of(&file.name)).await?;
+        let open = LakeFile::open(lake, &lake.state.path_of(&file.name)).await?;
         let mut edits = FileEdits {
             file,
             removed: HashSet::new(),
             blanked: BTreeMap::new(),
         };
         let mut at = 0;
-        for batch in open.reader(None, None, None)? {
-            let batch = open.opened(&batch.file("can't read", "state")?, None)?;
+        for batch in open.stored_rows(None)? {
+            let batch = open.decrypt(&batch.file("can't read", "state")?, None)?;
             for row in 0..batch.num_rows() {
                 let number = at + row as u32;
                 let names = |column| {
@@ -202,14 +200,14 @@ async fn orphans(
         let Some(segment) = survey.segments.get(number as usize) else {
             continue;
         };
-        let file = OpenFile::open(lake, &lake.grains.path_of(&segment.file.name)).await?;
-        for batch in file.pick(&columns, &rows)? {
+        let file = LakeFile::open(lake, &lake.grains.path_of(&segment.file.name)).await?;
+        for batch in file.read_rows(&columns, &rows)? {
             let instants = |name| {
                 let column = batch.column_by_name(name);
                 column.and_then(|column| column.as_primitive_opt::<TimestampMicrosecondType>())
             };
             let (created, ingested) = (instants(columns[1]), instants(columns[2]));
-            super::rows::links(&batch, |row, _, old| {
+            crate::lake::links(&batch, |row, _, old| {
                 let at = [created, ingested]
                     .into_iter()
                     .flatten()

@@ -27,13 +27,12 @@ use super::reason::{Exemption, ExemptionRules, Reason, Reasons};
 use super::rejects::RejectScanner;
 use super::request::{SelectionOptions, SubjectRequest};
 use super::row_findings::{RowFindings, RowScanner, ScanMode, ScannedColumns, SessionKey};
-use super::rows::{Link, OpenFile, address_at, link_columns, links, text_at, texts};
 use super::sessions::{MEMBER_COLUMNS, SessionMember, SubjectSessions, members};
 use super::variations::Variations;
 use super::withdrawn::{CONSENT_COLUMNS, consents, withdrawals};
 use crate::error::{Context, Result};
 use crate::index::word_filter::WordFilter;
-use crate::lake::{Lake, Segment};
+use crate::lake::{Lake, LakeFile, Link, Segment, address_at, link_columns, links, text_at, texts};
 use crate::policy::{HOPS, may_withdraw};
 
 /// A grain that was found.
@@ -201,8 +200,7 @@ impl SurveyRun<'_> {
     async fn run(&mut self) -> Result<()> {
         for segment in &self.survey.segments {
             self.filters.push(
-                self.lake
-                    .sidecars()
+                SidecarCache::of(self.lake)
                     .words(self.lake.location(), segment)
                     .await,
             );
@@ -261,11 +259,11 @@ impl SurveyRun<'_> {
         Ok(())
     }
 
-    async fn open(&self, number: usize) -> Result<Option<OpenFile>> {
+    async fn open(&self, number: usize) -> Result<Option<LakeFile>> {
         let Some(segment) = self.survey.segments.get(number) else {
             return Ok(None);
         };
-        OpenFile::open(self.lake, &self.lake.grains.path_of(&segment.file.name))
+        LakeFile::open(self.lake, &self.lake.grains.path_of(&segment.file.name))
             .await
             .map(Some)
     }
@@ -361,7 +359,7 @@ impl SurveyRun<'_> {
             let (sessions, matcher) = (Arc::clone(&sessions), Arc::clone(&self.matcher));
             let findings = self
                 .on_cores(move || {
-                    file.each(Some(&MEMBER_COLUMNS), |first, batch| {
+                    file.map_batches(Some(&MEMBER_COLUMNS), |first, batch| {
                         Ok(members(first, batch, &sessions, &matcher))
                     })
                 })
@@ -517,7 +515,7 @@ impl SurveyRun<'_> {
             let targets = Arc::clone(targets);
             let batches = self
                 .on_cores(move || {
-                    file.each(Some(&link_columns()), |first, batch| {
+                    file.map_batches(Some(&link_columns()), |first, batch| {
                         let mut hits = Vec::new();
                         links(batch, |row, link, target| {
                             if targets.contains_key(&target) {
@@ -603,7 +601,9 @@ impl SurveyRun<'_> {
                 continue;
             };
             let name = IdentityColumn::ContentAddress.name();
-            let batches = self.on_cores(move || file.pick(&[name], &rows)).await?;
+            let batches = self
+                .on_cores(move || file.read_rows(&[name], &rows))
+                .await?;
             for batch in &batches {
                 out.extend(
                     (0..batch.num_rows()).filter_map(|row| address_at(texts(batch, name), row)),
@@ -639,7 +639,7 @@ impl SurveyRun<'_> {
             };
             let batches = self
                 .on_cores(move || {
-                    file.each(Some(&columns), |_, batch| {
+                    file.map_batches(Some(&columns), |_, batch| {
                         let own = texts(batch, columns[0]);
                         let mut pairs = Vec::new();
                         links(batch, |row, _, old| {
@@ -708,7 +708,7 @@ impl SurveyRun<'_> {
             return Ok(Vec::new());
         };
         let batches = self
-            .on_cores(move || file.each(Some(&CONSENT_COLUMNS), |_, batch| Ok(pick(batch))))
+            .on_cores(move || file.map_batches(Some(&CONSENT_COLUMNS), |_, batch| Ok(pick(batch))))
             .await?;
         Ok(batches.into_iter().flatten().collect())
     }
@@ -719,7 +719,7 @@ impl SurveyRun<'_> {
         let gone: Arc<HashSet<_>> =
             Arc::new(selected.chain(self.references.iter().copied()).collect());
         for data in self.lake.rejects.files()? {
-            let file = OpenFile::open(self.lake, &self.lake.rejects.path_of(&data.name)).await?;
+            let file = LakeFile::open(self.lake, &self.lake.rejects.path_of(&data.name)).await?;
             let gone = Arc::clone(&gone);
             let (matcher, now, approvals) = (
                 Arc::clone(&self.matcher),
@@ -739,7 +739,7 @@ impl SurveyRun<'_> {
                         gone: &gone,
                         extent,
                     };
-                    file.each(Some(&super::rejects::COLUMNS), |first, batch| {
+                    file.map_batches(Some(&super::rejects::COLUMNS), |first, batch| {
                         Ok(look.at(&data.name, first, batch))
                     })
                 })

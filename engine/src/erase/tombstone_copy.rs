@@ -14,10 +14,10 @@
 
 use object_store::path::Path;
 
-use super::journal::ERASURES;
 use crate::error::EngineError;
 use crate::file_digest::FileDigest;
-use crate::lake::Tombstone;
+use crate::keys::Tombstone;
+use crate::lake::ERASURES;
 
 const MAGIC: &[u8; 8] = b"GMTOMB01";
 

@@ -6,7 +6,7 @@ use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::columns::IdentityColumn;
 use gristmill_schemas::grain::{Field, GrainType};
 
-use super::rows::{reference_at, text_at, texts};
+use crate::lake::{reference_at, text_at, texts};
 
 /// The columns that [`consents`] and [`withdrawals`] need.
 pub(super) const CONSENT_COLUMNS: [&str; 5] = [

@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow::array::{AsArray, RecordBatch};
-use bytes::Bytes;
 use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::columns::IdentityColumn;
 use gristmill_schemas::grain::Grain;
@@ -15,8 +14,7 @@ use super::hexastore::{self, HEXASTORE_FILE, StatementColumns};
 use super::watchlist::Watchlist;
 use super::word_filter::{self, WORDS_FILE, WordSet};
 use crate::error::{Context, Result};
-use crate::lake::LakeLocation;
-use crate::segment::{ADDRESSES_FILE, AddressIndex, Binding, SegmentId};
+use crate::segment::{ADDRESSES_FILE, AddressIndex, SegmentId, SidecarFile, addresses_of};
 use crate::text::with_grain_if_any;
 
 /// Which of the indexes that nothing else depends on are built. The index of addresses always is.
@@ -75,30 +73,6 @@ impl IndexKinds {
 impl Default for IndexKinds {
     fn default() -> Self {
         IndexKinds::ALL
-    }
-}
-
-/// A sidecar that isn't part of the lake yet.
-#[derive(Debug)]
-pub struct SidecarFile {
-    /// Its name in the segment's folder.
-    pub name: String,
-    /// Its bytes, in parts: what is large already needn't be put together in memory.
-    pub parts: Vec<Bytes>,
-}
-
-impl SidecarFile {
-    /// The file `name` with `bytes`.
-    pub(crate) fn whole(name: &str, bytes: Vec<u8>) -> SidecarFile {
-        SidecarFile {
-            name: name.to_owned(),
-            parts: vec![bytes.into()],
-        }
-    }
-
-    /// How many bytes it has.
-    pub(crate) fn size(&self) -> u64 {
-        self.parts.iter().map(|part| part.len() as u64).sum()
     }
 }
 
@@ -402,51 +376,4 @@ impl IndexBuilder {
         files.extend(words.map(|bytes| SidecarFile::whole(WORDS_FILE, bytes)));
         files
     }
-}
-
-/// The addresses of the rows of `batch`.
-pub(crate) fn addresses_of(
-    batch: &RecordBatch,
-) -> Result<Vec<ContentAddress>, Box<dyn std::error::Error + Send + Sync>> {
-    let column = batch
-        .column_by_name(IdentityColumn::ContentAddress.name())
-        .ok_or("no column of addresses")?;
-    column
-        .as_string::<i32>()
-        .iter()
-        .map(|text| Ok(text.unwrap_or_default().parse()?))
-        .collect()
-}
-
-/// Makes `files` the sidecars of `segment`, each all at once and with the trailer of `binding`;
-/// answers how many bytes they have.
-///
-/// # Errors
-/// [`EngineError::File`](crate::error::EngineError::File).
-pub(crate) async fn publish(
-    location: &LakeLocation,
-    segment: &SegmentId,
-    binding: &Binding,
-    files: Vec<SidecarFile>,
-) -> Result<u64> {
-    let mut bytes = 0;
-    for mut file in files {
-        file.parts.push(binding.trailer(&file.parts));
-        bytes += file.size();
-        let path = segment.sidecar(&file.name);
-        let scratch = location.scratch_file()?;
-        let write = move || {
-            let written = file
-                .parts
-                .iter()
-                .try_for_each(|part| std::io::Write::write_all(&mut scratch.as_file(), part));
-            written.map(|()| scratch)
-        };
-        let scratch = tokio::task::spawn_blocking(write)
-            .await
-            .file("can't write", &path)?
-            .file("can't write", &path)?;
-        location.publish(scratch, &path).await?;
-    }
-    Ok(bytes)
 }

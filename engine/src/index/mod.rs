@@ -8,7 +8,7 @@
 //! | [`words`] | which words are in no grain of the segment? |
 //! | `watchlist` | has a grain one of some words? |
 //! | `builder` | how do a segment's rows become its sidecars, while it is written or later? |
-//! | `sidecars` | which sidecars of the lake are open, and what if one can't be opened? |
+//! | `sidecar_cache` | which sidecars of the lake are open, and what if one can't be opened? |
 //! | `usable` | what has the words of the lake, if some segments have no full text that can be used? |
 //! | `condition` | which sidecars are there, and are they whole and of these rows? |
 //! | `facts` | what is asked of nearly every row that is found? |
@@ -24,21 +24,21 @@ pub mod hexastore;
 mod partial_index;
 mod reindex;
 mod row_metadata;
+mod sidecar_cache;
 mod sidecar_compare;
 mod sidecar_status;
-mod sidecars;
 pub mod vectors;
 mod watchlist;
 pub mod word_filter;
 
-pub use builder::{IndexBuilder, IndexKinds, IndexPart, SidecarFile};
-pub(crate) use builder::{RowObserver, addresses_of, publish};
+pub(crate) use builder::RowObserver;
+pub use builder::{IndexBuilder, IndexKinds, IndexPart};
 pub use partial_index::PartialTextIndex;
 pub(crate) use reindex::rebuild;
 pub use reindex::{ReindexReport, reindex};
 pub use row_metadata::RowMetadata;
+pub use sidecar_cache::SidecarCache;
 pub(crate) use sidecar_compare::differing_sidecars;
 pub(crate) use sidecar_status::{CheckedSidecar, states_of, vector_files};
 pub use sidecar_status::{SidecarCondition, SidecarState, sidecar_states};
-pub use sidecars::{Sidecar, Sidecars, open_sidecar};
 pub(crate) use watchlist::Watchlist;

@@ -1,20 +1,17 @@
 //! Making sidecars again.
 
-use std::sync::Arc;
-
-use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use rayon::prelude::*;
 use serde::Serialize;
 
-use super::builder::{IndexBuilder, IndexKinds, SidecarFile, publish};
+use super::builder::{IndexBuilder, IndexKinds};
 use super::fulltext::SegmentTextIndex;
 use super::hexastore::Hexastore;
-use super::sidecars::open_sidecar;
+use super::sidecar_cache::SidecarCache;
 use super::word_filter::WordFilter;
 use crate::error::{Context, Result};
 use crate::keys::{ErasedRows, LakeKeys};
-use crate::lake::{Lake, Segment};
-use crate::segment::{AddressIndex, MappedFile, ROW_GROUP_ROWS, footer_of, mask_of};
+use crate::lake::{Lake, Segment, open_sidecar, publish_sidecars};
+use crate::segment::{AddressIndex, ROW_GROUP_ROWS, SegmentReader, SidecarFile};
 
 /// What was done.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
@@ -75,14 +72,14 @@ async fn is_whole(lake: &Lake, segment: &Segment, kinds: IndexKinds) -> bool {
 /// [`EngineError::File`](crate::error::EngineError::File) if the segment itself can't be read.
 pub(crate) async fn rebuild(lake: &Lake, segment: &Segment, kinds: IndexKinds) -> Result<u64> {
     let files = build_again(lake, segment, kinds).await?;
-    let bytes = publish(
+    let bytes = publish_sidecars(
         lake.location(),
         &segment.id,
         &segment.binding(lake.location()).await?,
         files,
     )
     .await?;
-    lake.sidecars().evict(&segment.id);
+    SidecarCache::of(lake).evict(&segment.id);
     Ok(bytes)
 }
 
@@ -100,7 +97,12 @@ pub(super) async fn build_again(
     let bytes = lake.location().read(&path).await?;
     let made = tokio::task::spawn_blocking(move || {
         let builder = IndexBuilder::new(kinds);
-        collect(bytes, kinds, keys.as_deref(), &builder)?;
+        collect(
+            &SegmentReader::open(bytes)?,
+            kinds,
+            keys.as_deref(),
+            &builder,
+        )?;
         Ok::<_, Box<dyn std::error::Error + Send + Sync>>(builder.finish())
     });
     made.await
@@ -108,37 +110,31 @@ pub(super) async fn build_again(
         .file("can't index", &path)
 }
 
-/// Hands the row groups to `builder`, side by side.
+/// Adds the row groups to `builder`, in parallel.
 fn collect(
-    bytes: gristmill_connectors::source::SourceBytes,
+    reader: &SegmentReader,
     kinds: IndexKinds,
     keys: Option<&LakeKeys>,
     builder: &IndexBuilder,
 ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
-    let file = MappedFile(Arc::new(bytes));
-    let metadata = footer_of(&file)?;
-    let groups = metadata.metadata().num_row_groups();
-    (0..groups).into_par_iter().try_for_each(|group| {
-        let reader =
-            ParquetRecordBatchReaderBuilder::new_with_metadata(file.clone(), metadata.clone());
-        let columns = kinds.columns();
-        let stored = match keys {
-            Some(_) => LakeKeys::sealed_columns(Some(&columns)),
-            None => columns.clone(),
-        };
-        let mask = mask_of(&metadata, &stored)?;
-        let reader = reader
-            .with_projection(mask)
-            .with_row_groups(vec![group])
-            .with_batch_size(ROW_GROUP_ROWS);
-        for (part, batch) in reader.build()?.enumerate() {
-            // A row group of ours is one batch; one that another program made may be several.
-            let batch = match keys {
-                Some(keys) => keys.open_rows(&batch?, Some(&columns), ErasedRows::Kept)?,
-                None => batch?,
-            };
-            builder.add(group << 16 | part, &batch)?;
-        }
-        Ok(())
-    })
+    let columns = kinds.columns();
+    let stored = match keys {
+        Some(_) => LakeKeys::sealed_columns(Some(&columns)),
+        None => columns.clone(),
+    };
+    (0..reader.row_groups())
+        .into_par_iter()
+        .try_for_each(|group| {
+            let batches =
+                reader.batches(Some(group..group + 1), None, Some(&stored), ROW_GROUP_ROWS)?;
+            for (part, batch) in batches.enumerate() {
+                // A row group of ours is one batch; one that another program made may be several.
+                let batch = match keys {
+                    Some(keys) => keys.open_rows(&batch?, Some(&columns), ErasedRows::Kept)?,
+                    None => batch?,
+                };
+                builder.add(group << 16 | part, &batch)?;
+            }
+            Ok(())
+        })
 }

@@ -8,12 +8,11 @@ use gristmill_connectors::source::SourceBytes;
 
 use super::fulltext::{DamagedText, SegmentTextIndex};
 use super::hexastore::Hexastore;
-use super::sidecars::Sidecar;
 use super::vectors::{VectorIndex, files_of};
 use super::word_filter::{DamagedFilter, WordFilter};
 use crate::error::{Context, Result};
 use crate::lake::{Lake, Segment};
-use crate::segment::{AddressIndex, Binding, Unbound};
+use crate::segment::{AddressIndex, Binding, Sidecar, Unbound};
 
 /// The condition of a sidecar.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -39,9 +39,9 @@ use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::columns::IdentityColumn;
 use gristmill_schemas::grain::{Field, Grain, RawValue};
 
-use super::sidecars::Sidecar;
 use super::watchlist::Watchlist;
 use crate::policy::Policy;
+use crate::segment::Sidecar;
 use crate::text::confusables::LetterEquivalence;
 use crate::text::encodings::{LONG_WORD, each_decoded, has_marks};
 use crate::text::fold::{Folding, is_blank, is_unsegmented, is_word, unescaped};

@@ -22,14 +22,10 @@ use gristmill_schemas::error::GrainError;
 use gristmill_schemas::grain::{DEFAULT_PAYLOAD_LIMIT, Grain, Mode, Payload};
 use gristmill_schemas::sign::{Delivery, KeyResolver};
 
-use super::known::KnownAddresses;
 use super::proven::ProvenBatch;
-use crate::apply::Ground;
-use crate::erase::rejects::MANIFEST;
-use crate::erase::rows::{OpenFile, address_at, texts};
 use crate::error::Result;
-use crate::lake::Lake;
-use crate::policy::{Act, Facts, Gate, HOPS, Known, Proposal, Requester};
+use crate::lake::{KnownAddresses, Lake, LakeFile, MANIFEST, address_at, texts};
+use crate::policy::{Act, FactCache, Facts, Gate, HOPS, Known, Proposal, Requester};
 
 /// Claims that were judged.
 #[derive(Debug, Default)]
@@ -184,7 +180,7 @@ async fn ground(
     known: &KnownAddresses,
     batch: &ProvenBatch,
     read: &[Result<Claimed, GrainError>],
-) -> Result<Ground> {
+) -> Result<FactCache> {
     let acts = || read.iter().flatten();
     let targets: HashSet<ContentAddress> = acts().map(|claimed| claimed.target).collect();
     let named = acts().filter_map(|claimed| match &claimed.act {
@@ -193,7 +189,7 @@ async fn ground(
         }
         _ => None,
     });
-    let mut ground = Ground::with_capacity(targets.len());
+    let mut ground = FactCache::with_capacity(targets.len());
     let mut outside = HashSet::new();
     let mut wanted: Vec<ContentAddress> = targets.iter().chain(named.flatten()).copied().collect();
     for _ in 0..=HOPS {
@@ -259,8 +255,8 @@ async fn delivered(
             continue;
         };
         rows.sort_unstable();
-        let file = OpenFile::open(lake, &lake.grains.path_of(&segment.file.name)).await?;
-        for batch in file.pick(&columns, rows)? {
+        let file = LakeFile::open(lake, &lake.grains.path_of(&segment.file.name)).await?;
+        for batch in file.read_rows(&columns, rows)? {
             let cells = |name| {
                 batch
                     .column_by_name(name)

@@ -34,7 +34,6 @@ pub(crate) mod admit;
 mod batch;
 mod claims;
 pub(crate) mod digests;
-mod known;
 pub(crate) mod morsel;
 mod persons;
 mod plan;
@@ -49,7 +48,6 @@ mod together;
 mod write;
 
 pub use crate::progress::WorkProgress as IngestProgress;
-pub use known::KnownAddresses;
 pub use report::{IngestReport, OnError, SkippedSource};
 pub use run::{IngestOptions, ingest};
 pub use scan::{FileScan, ScannedPart};

@@ -2,9 +2,9 @@
 
 use rayon::prelude::*;
 
-use super::known::KnownAddresses;
 use super::prove::ProvenRow;
 use super::proven::{Place, ProvenBatch};
+use crate::lake::KnownAddresses;
 
 /// The rows of a segment.
 #[derive(Debug)]

@@ -12,9 +12,8 @@ use arrow::datatypes::Int64Type;
 use gristmill_schemas::columns::RejectRow;
 
 use super::run::COMMIT_ATTEMPTS;
-use crate::erase::rewrite::{drop_rows, edit_file};
 use crate::error::{Context, EngineError, Result};
-use crate::lake::{Change, Lake, read_file};
+use crate::lake::{Change, Lake, drop_rows, edit_file, read_file};
 
 /// The columns of `rejects` that tell refusals apart.
 pub(super) const REFUSAL: [&str; 2] = ["source_id", "ordinal"];

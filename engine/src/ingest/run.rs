@@ -23,7 +23,6 @@ use super::admit::{Admission, Again, Door, arrivals};
 use super::batch::{Batch, BatchLimits};
 use super::claims;
 use super::digests::hashed_together;
-use super::known::KnownAddresses;
 use super::morsel::{Admitted, Morsels, Next};
 use super::plan::{Fates, plan};
 use super::prove::{Judgement, Refusal, prove};
@@ -36,7 +35,7 @@ use super::write::{Run, address_index, write};
 use crate::error::{Context, EngineError, Result};
 use crate::index::IndexKinds;
 use crate::keys::LakeKeys;
-use crate::lake::{Change, Lake, Ledger, Progress, Taken, transaction_name};
+use crate::lake::{Change, KnownAddresses, Lake, Ledger, Progress, Taken, transaction_name};
 use crate::progress::WorkProgress;
 use crate::segment::{AddressIndex, WrittenSegment};
 
@@ -713,7 +712,7 @@ impl<'l> Ingest<'l> {
         let publishing = segment.map(|segment| {
             (
                 segment.id.clone(),
-                tokio::spawn(self.lake.publishing(segment)),
+                tokio::spawn(self.lake.publish_segment_files(segment)),
             )
         });
         let rejects: Vec<_> = batch

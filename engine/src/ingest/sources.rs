@@ -16,9 +16,10 @@ use super::morsel::Admitted;
 use super::plan::Fates;
 use super::proven::ProvenBatch;
 use super::run::COMMIT_ATTEMPTS;
-use crate::erase::rewrite::{drop_rows, edit_file};
 use crate::error::{Context, EngineError, Result};
-use crate::lake::{Change, DataFile, Lake, Ledger, Progress, Taken, read_file, text_of};
+use crate::lake::{
+    Change, DataFile, Lake, Ledger, Progress, Taken, drop_rows, edit_file, read_file, text_of,
+};
 
 /// What is known of a source whether it is taken in or not.
 #[derive(Debug, Clone)]

@@ -12,12 +12,12 @@ use super::plan::Plan;
 use super::prove::{OPENED_GRAINS, ProvenMorsel, ProvenRow, bring_into_cache};
 use super::proven::Place;
 use crate::error::{Context, Result};
-use crate::index::{IndexBuilder, IndexKinds, SidecarFile};
+use crate::index::{IndexBuilder, IndexKinds};
 use crate::keys::LakeKeys;
 use crate::lake::LakeLocation;
 use crate::segment::{
-    ADDRESSES_FILE, AddressIndex, ROW_GROUP_ROWS, SegmentFile, SegmentId, WrittenSegment,
-    grains_properties,
+    ADDRESSES_FILE, AddressIndex, ROW_GROUP_ROWS, SegmentFile, SegmentId, SidecarFile,
+    WrittenSegment, grains_properties,
 };
 
 /// What is the same for all rows of a run.

@@ -28,8 +28,8 @@ use zeroize::Zeroizing;
 use super::Secret;
 use super::keyring::{seal_bound, unseal_bound};
 use super::store::{KeyDisposition, KeyId, KeyStore, PersonKey};
+use super::tombstones::TombstoneSet;
 use crate::error::{EngineError, Result};
-use crate::lake::ErasedGrains;
 
 /// The keys of one lake, open. Clones share what they hold.
 #[derive(Clone)]
@@ -40,7 +40,7 @@ pub struct LakeKeys {
     check: String,
     held: Arc<RwLock<Held>>,
     /// Grains that stay erased whatever keys there are.
-    hidden: ErasedGrains,
+    hidden: TombstoneSet,
 }
 
 /// Keys by person and generation.
@@ -81,7 +81,7 @@ impl LakeKeys {
         let index = Hmac::<Sha256>::new_from_slice(&*secret("index")?);
         let index = index.map_err(|_| EngineError::Key("a key has the wrong length".to_owned()))?;
         let check = hex::encode(index.clone().chain_update(b"check").finalize().into_bytes());
-        let (people, held, hidden) = (secret("people")?, Arc::default(), ErasedGrains::default());
+        let (people, held, hidden) = (secret("people")?, Arc::default(), TombstoneSet::default());
         let keys = LakeKeys {
             index,
             people,
@@ -104,7 +104,7 @@ impl LakeKeys {
 
     /// The same keys, for which the grains in `hidden` are erased even where their keys are back,
     /// from an old copy of the keyring.
-    pub(crate) fn hiding(&self, hidden: ErasedGrains) -> LakeKeys {
+    pub(crate) fn hiding(&self, hidden: TombstoneSet) -> LakeKeys {
         LakeKeys {
             hidden,
             ..self.clone()

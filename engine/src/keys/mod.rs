@@ -12,6 +12,7 @@
 //! | `lock` | how do several processes change them without losing anything? |
 //! | `lake_keys` | how is a grain sealed, opened, and found while it is sealed? |
 //! | `rows` | how do rows of a sealed segment become rows that can be read? |
+//! | `tombstones` | by which keyed hashes are erased grains recognised? |
 
 mod keyring;
 mod lake_keys;
@@ -19,6 +20,7 @@ mod lock;
 mod people;
 mod rows;
 mod store;
+mod tombstones;
 
 pub use keyring::{KeyEntry, Keyring, PublicKey, Secret};
 pub(crate) use keyring::{random, seal, unseal};
@@ -27,3 +29,5 @@ pub use people::FileKeys;
 pub use rows::ErasedRows;
 pub(crate) use rows::write_sort_key;
 pub use store::{Decide, KeyChange, KeyDisposition, KeyId, KeyStatus, KeyStore, PersonKey};
+pub(crate) use tombstones::Tombstone;
+pub use tombstones::TombstoneSet;

@@ -12,8 +12,7 @@ use super::heads::{HEADS, Heads, digest_of_files};
 use super::records::text;
 use super::soundness::fault_of;
 use super::table::Change;
-use super::{FIRST_WITH_HEADS, Lake, Segment};
-use crate::erase::ERASURES;
+use super::{ERASURES, FIRST_WITH_HEADS, Lake, Segment};
 use crate::error::{Context, EngineError, Result};
 use crate::file_digest::FileDigest;
 

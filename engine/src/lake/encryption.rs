@@ -10,9 +10,9 @@ use object_store::path::Path;
 use object_store::{ObjectStoreExt, PutMode, PutOptions, PutPayload};
 use serde::{Deserialize, Serialize};
 
-use super::{ErasedGrains, Lake, LakeLocation, SegmentId};
+use super::{Lake, LakeLocation, SegmentId};
 use crate::error::{Context, EngineError, Result};
-use crate::keys::{KeyStore, LakeKeys, random};
+use crate::keys::{KeyStore, LakeKeys, TombstoneSet, random};
 
 /// The file that makes a lake encrypted.
 pub const ENCRYPTION: &str = "encryption.json";
@@ -41,7 +41,7 @@ pub(super) struct Encryption {
 /// old copy of the keyring.
 #[derive(Debug, Clone, Default)]
 struct Hidden {
-    grains: ErasedGrains,
+    grains: TombstoneSet,
     /// The version of the table `erased` that they are of; `None` before they were read.
     version: Option<u64>,
     /// Why they can't be told.
@@ -126,9 +126,9 @@ impl Lake {
         if !self.is_encrypted() || self.encryption.hidden.version == version {
             return;
         }
-        let (grains, fault) = match ErasedGrains::load(self).await {
+        let (grains, fault) = match self.tombstone_set().await {
             Ok(grains) => (grains, None),
-            Err(error) => (ErasedGrains::default(), Some(Arc::new(error))),
+            Err(error) => (TombstoneSet::default(), Some(Arc::new(error))),
         };
         let revealed = self.encryption.hidden.revealed;
         self.encryption.hidden = Hidden {
@@ -151,7 +151,7 @@ impl Lake {
     fn hide(&mut self) {
         let hidden = &self.encryption.hidden;
         let grains = if hidden.revealed {
-            ErasedGrains::default()
+            TombstoneSet::default()
         } else {
             hidden.grains.clone()
         };

@@ -14,7 +14,8 @@ use gristmill_schemas::grain::Field;
 use gristmill_schemas::lifecycle::LifecycleFold;
 
 use super::Lake;
-use crate::erase::rows::{OpenFile, links, text_at, texts};
+use super::cells::{links, text_at, texts};
+use super::lake_file::LakeFile;
 use crate::error::{Context, Result};
 
 /// The columns of `state` that the fold needs, in the order of the table.
@@ -85,7 +86,7 @@ impl Lake {
         self.state.each_batch(&EVENT_COLUMNS, note).await?;
         for segment in self.segments()? {
             let path = self.grains.path_of(&segment.file.name);
-            let file = OpenFile::open(self, &path).await?;
+            let file = LakeFile::open(self, &path).await?;
             let told = tokio::task::spawn_blocking(move || own_words(&file))
                 .await
                 .file("can't read", &path)??;
@@ -108,10 +109,10 @@ impl Lake {
         let mut count = 0;
         for segment in self.segments()? {
             let path = self.grains.path_of(&segment.file.name);
-            let file = OpenFile::open(self, &path).await?;
+            let file = LakeFile::open(self, &path).await?;
             let columns = [IdentityColumn::Supersedes.name()];
             let counting =
-                move || file.each(Some(&columns), |_, batch| Ok(supersessions_in(batch)));
+                move || file.map_batches(Some(&columns), |_, batch| Ok(supersessions_in(batch)));
             count += tokio::task::spawn_blocking(counting)
                 .await
                 .file("can't read", &path)??
@@ -132,7 +133,7 @@ pub(crate) fn supersessions_in(batch: &RecordBatch) -> u64 {
 }
 
 /// What the grains of `file` supersede by their own rows: which, by whom, and when those were made.
-fn own_words(file: &OpenFile) -> Result<Vec<(ContentAddress, String, i64)>> {
+fn own_words(file: &LakeFile) -> Result<Vec<(ContentAddress, String, i64)>> {
     let supersedes = IdentityColumn::Supersedes.name();
     let [address, created, ingested] = [
         IdentityColumn::ContentAddress.name(),
@@ -140,7 +141,7 @@ fn own_words(file: &OpenFile) -> Result<Vec<(ContentAddress, String, i64)>> {
         IdentityColumn::IngestedAt.name(),
     ];
     // Most grains supersede nothing: only of those that do more is read.
-    let rows = file.each(Some(&[supersedes]), |first, batch| {
+    let rows = file.map_batches(Some(&[supersedes]), |first, batch| {
         let column = batch.column_by_name(supersedes);
         let stated = |row: &usize| column.is_some_and(|column| column.is_valid(*row));
         Ok((0..batch.num_rows())
@@ -153,7 +154,7 @@ fn own_words(file: &OpenFile) -> Result<Vec<(ContentAddress, String, i64)>> {
     if rows.is_empty() {
         return Ok(out);
     }
-    for batch in file.pick(&[supersedes, address, created, ingested], &rows)? {
+    for batch in file.read_rows(&[supersedes, address, created, ingested], &rows)? {
         let instants = |name: &str| {
             batch
                 .column_by_name(name)?

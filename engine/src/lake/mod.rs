@@ -35,19 +35,25 @@
 
 mod accept;
 mod audit;
+mod cells;
+mod edit;
 mod encryption;
-mod erased;
 mod heads;
+mod known_addresses;
+mod lake_file;
 mod ledger;
 mod lifecycle;
 mod location;
 mod log;
-mod publish;
 mod purge;
 mod records;
+mod rejects;
 mod scan;
+mod segment_cache;
+mod sidecar;
 mod soundness;
 mod table;
+mod tombstones;
 mod upgrade;
 mod vacancy;
 
@@ -55,17 +61,18 @@ use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
 use gristmill_schemas::columns::{
-    GRAINS, IdentityColumn, REJECTS, SOURCES, STATE, audit_schema, grains_schema, rejects_schema,
-    sources_schema, state_schema,
+    GRAINS, IdentityColumn, REJECTS, SOURCES, STATE, audit_schema, erased_schema, grains_schema,
+    rejects_schema, sources_schema, state_schema,
 };
 use gristmill_schemas::grain::Field;
 
 pub use audit::{AUDIT, AuditVerdict};
+pub(crate) use cells::{Link, address_at, link_columns, links, reference_at, text_at, texts};
+pub(crate) use edit::{drop_rows, edit_file};
 pub use encryption::{ENCRYPTION, is_sealed_file};
-pub(crate) use erased::Tombstone;
-pub(crate) use erased::erased_schema;
-pub use erased::{ERASED, ErasedGrains};
 pub(crate) use heads::{ACCEPT, HEADS, Heads, TableHead};
+pub use known_addresses::KnownAddresses;
+pub(crate) use lake_file::LakeFile;
 pub use ledger::{Ledger, Progress, Taken, transaction_name};
 pub(crate) use lifecycle::{EVENT_COLUMNS, events_of, supersessions_in};
 pub use location::LakeLocation;
@@ -74,14 +81,22 @@ pub(crate) use log::{LogFile, hint_path};
 pub(crate) use purge::GRACE;
 pub use purge::Purged;
 pub(crate) use records::{LISTED, read_file, text as text_of};
+pub(crate) use rejects::{MANIFEST, blob_of};
 pub use scan::RowStream;
+pub(crate) use segment_cache::SegmentCache;
+pub use sidecar::{Segment, open_sidecar};
+pub(crate) use sidecar::{open_bound_sidecar, publish_sidecars};
 pub(crate) use soundness::{REMEDY_OF_FILES, fault_of};
 pub(crate) use table::SEALED;
 pub use table::{Change, DataFile, Table};
+pub use tombstones::ERASED;
 
 use crate::error::{EngineError, Result};
-use crate::index::Sidecars;
-use crate::segment::{Binding, SegmentId};
+use crate::segment::SegmentId;
+use segment_cache::SegmentCaches;
+
+/// The folder of erasure journals and certificates, from the lake's root.
+pub const ERASURES: &str = "erasures";
 
 /// The version of the lake's layout that this program writes.
 pub const FORMAT_VERSION: u32 = 2;
@@ -109,30 +124,10 @@ pub struct Lake {
     pub audit: Table,
     /// Which grains must not come back.
     pub erased: Table,
-    sidecars: Arc<Sidecars>,
+    segment_caches: Arc<SegmentCaches>,
     encryption: encryption::Encryption,
     /// The pseudonym of who works with it.
     operator: Option<String>,
-}
-
-/// A segment of the lake.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Segment {
-    /// Its name.
-    pub id: SegmentId,
-    /// Its data file.
-    pub file: DataFile,
-}
-
-impl Segment {
-    /// What its sidecars are bound to. Reads the footer of the data file.
-    ///
-    /// # Errors
-    /// As [`Binding::of_segment`].
-    pub(crate) async fn binding(&self, location: &LakeLocation) -> Result<Binding> {
-        let path = object_store::path::Path::from(format!("{GRAINS}/{}", self.file.name));
-        Binding::of_segment(location, &self.id, &path, self.file.size).await
-    }
 }
 
 impl Lake {
@@ -253,7 +248,7 @@ impl Lake {
             sources,
             audit,
             erased,
-            sidecars: Arc::default(),
+            segment_caches: Arc::default(),
             encryption,
             operator: None,
         };
@@ -342,7 +337,7 @@ impl Lake {
             .and(audit)
             .and(erased)?;
         self.read_hidden().await;
-        self.sidecars.retain(&self.segments()?);
+        self.segment_caches.retain(&self.segments()?);
         Ok(())
     }
 
@@ -361,11 +356,6 @@ impl Lake {
     /// Where the lake is.
     pub fn location(&self) -> &LakeLocation {
         &self.location
-    }
-
-    /// The sidecars that are open.
-    pub fn sidecars(&self) -> &Arc<Sidecars> {
-        &self.sidecars
     }
 
     /// The segments, in the order of their names.

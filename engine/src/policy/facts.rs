@@ -80,7 +80,9 @@ impl Proposal {
             .get(Field::IsWithdrawal)
             .and_then(|value| value.as_bool())
             == Some(true);
-        let prior = grain.text(Field::PriorConsent).and_then(address_of);
+        let prior = grain
+            .text(Field::PriorConsent)
+            .and_then(ContentAddress::of_reference);
         Ok(Proposal {
             successor: Successor {
                 facts: Facts::of(grain, vec![*target]),
@@ -144,12 +146,9 @@ fn texts<'g>(grain: &Grain<'g>, field: Field) -> impl Iterator<Item = &'g str> {
 }
 
 fn addresses(grain: &Grain<'_>, field: Field) -> Vec<ContentAddress> {
-    texts(grain, field).filter_map(address_of).collect()
-}
-
-/// The address that `text` names, with or without `sha256:` before it.
-pub(crate) fn address_of(text: &str) -> Option<ContentAddress> {
-    ContentAddress::of_reference(text)
+    texts(grain, field)
+        .filter_map(ContentAddress::of_reference)
+        .collect()
 }
 
 fn count(value: Option<RawValue<'_>>) -> u64 {

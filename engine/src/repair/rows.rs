@@ -48,7 +48,9 @@ pub(super) async fn repair(
         let Some((opened, digest)) = open(lake, &segment, report).await? else {
             continue;
         };
-        let index = lake.sidecars().addresses(lake.location(), &segment).await;
+        let index = crate::index::SidecarCache::of(lake)
+            .addresses(lake.location(), &segment)
+            .await;
         let (checked, own) = (opened.clone(), options.clone());
         let diagnose = move || Diagnosis::of(&checked, index, &own);
         let diagnosis = tokio::task::spawn_blocking(diagnose)
@@ -347,7 +349,7 @@ async fn replace(lake: &mut Lake, segment: &Segment, written: WrittenSegment) ->
     let vectors = sidecars::vectors_of(lake, segment).await?;
     let binding = written.binding()?;
     lake.publish_segment(&mut change, written).await?;
-    crate::index::publish(lake.location(), &id, &binding, vectors).await?;
+    crate::lake::publish_sidecars(lake.location(), &id, &binding, vectors).await?;
     lake.grains.commit(change, "repair", 0).await?;
     Ok(())
 }

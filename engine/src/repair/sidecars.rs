@@ -10,9 +10,10 @@ use crate::index::hexastore::HEXASTORE_FILE;
 use crate::index::vectors::{VectorIndex, files_of, is_vector_file};
 use crate::index::word_filter::WORDS_FILE;
 use crate::index::{
-    CheckedSidecar, IndexKinds, SidecarCondition, SidecarFile, rebuild, states_of, vector_files,
+    CheckedSidecar, IndexKinds, SidecarCondition, rebuild, states_of, vector_files,
 };
 use crate::lake::{Lake, Segment};
+use crate::segment::SidecarFile;
 
 /// What to do about vectors: the lake doesn't have what they were made from.
 const VECTORS: &str = "`gristmill reindex --embed` makes vectors, and `gristmill reindex --vectors \

@@ -4,9 +4,10 @@
 use std::collections::HashSet;
 
 use super::report::{RepairReport, Repaired, Unrepaired};
-use crate::erase::{ERASURES, tombstones_from_bytes, tombstones_path};
+use crate::erase::{tombstones_from_bytes, tombstones_path};
 use crate::error::{EngineError, Result};
-use crate::lake::{DataFile, ERASED, Lake, Tombstone};
+use crate::keys::Tombstone;
+use crate::lake::{DataFile, ERASED, ERASURES, Lake};
 
 /// What a person can do about what isn't in any copy.
 const FROM_BACKUP: &str = "restore the file from a backup of the lake";

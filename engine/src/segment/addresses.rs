@@ -21,8 +21,10 @@
 
 use std::ops::Range;
 
+use arrow::array::{AsArray, RecordBatch};
 use gristmill_connectors::source::SourceBytes;
 use gristmill_schemas::address::ContentAddress;
+use gristmill_schemas::columns::IdentityColumn;
 
 /// The file's name among the sidecars.
 pub const ADDRESSES_FILE: &str = "addresses.bin";
@@ -280,6 +282,23 @@ fn read_u32(bytes: &[u8], at: usize) -> Option<u32> {
         .get(at..)?
         .first_chunk()
         .map(|chunk| u32::from_le_bytes(*chunk))
+}
+
+/// Returns the addresses of the rows of `batch`.
+///
+/// # Errors
+/// If the batch has no column of addresses, or one of them can't be parsed.
+pub(crate) fn addresses_of(
+    batch: &RecordBatch,
+) -> Result<Vec<ContentAddress>, Box<dyn std::error::Error + Send + Sync>> {
+    let column = batch
+        .column_by_name(IdentityColumn::ContentAddress.name())
+        .ok_or("no column of addresses")?;
+    column
+        .as_string::<i32>()
+        .iter()
+        .map(|text| Ok(text.unwrap_or_default().parse()?))
+        .collect()
 }
 
 #[cfg(test)]

@@ -19,12 +19,9 @@ use std::io::{Read, Seek, SeekFrom};
 
 use bytes::Bytes;
 use gristmill_connectors::source::SourceBytes;
-use object_store::ObjectStoreExt;
-use object_store::path::Path;
 
 use super::SegmentId;
 use crate::error::{Context, Result};
-use crate::lake::LakeLocation;
 
 const MAGIC: &[u8; 8] = b"GMBIND01";
 const DIGEST: usize = 32;
@@ -34,7 +31,7 @@ const SIGNED: usize = MAGIC.len() + 8 + 2 * DIGEST;
 pub(crate) const TRAILER: usize = SIGNED + DIGEST;
 
 /// What stands at the end of a Parquet file: how long the metadata are, and the magic.
-const PARQUET_END: usize = 8;
+pub(crate) const PARQUET_END: usize = 8;
 
 /// Why a sidecar isn't one of a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -88,46 +85,8 @@ impl Binding {
         Ok(Binding::new(segment, size, &footer))
     }
 
-    /// The binding of `segment` to its data file at `path` in the lake, which should have `size`
-    /// bytes. Reads the footer.
-    ///
-    /// # Errors
-    /// As [`LakeLocation::read`]; [`EngineError::File`](crate::error::EngineError::File) if the
-    /// file has another size or isn't a Parquet file.
-    pub(crate) async fn of_segment(
-        location: &LakeLocation,
-        segment: &SegmentId,
-        path: &Path,
-        size: u64,
-    ) -> Result<Binding> {
-        if location.local_path(path).is_some() {
-            let bytes = location.read(path).await?;
-            if bytes.len() as u64 != size {
-                let cause = format!("it has {} bytes, its log says {size}", bytes.len());
-                return Err(cause).file("can't use", path);
-            }
-            let end = bytes.len().saturating_sub(PARQUET_END);
-            let length = footer_length(bytes.get(end..).unwrap_or_default(), size)
-                .file("can't read", path)?;
-            let footer = bytes
-                .get(bytes.len() - length as usize..)
-                .unwrap_or_default();
-            return Ok(Binding::new(segment, size, footer));
-        }
-        let store = location.store();
-        let end = store
-            .get_range(path, size.saturating_sub(PARQUET_END as u64)..size)
-            .await
-            .file("can't read", path)?;
-        let length = footer_length(&end, size).file("can't read", path)?;
-        let footer = store
-            .get_range(path, size - length..size)
-            .await
-            .file("can't read", path)?;
-        Ok(Binding::new(segment, size, &footer))
-    }
-
-    fn new(segment: &SegmentId, size: u64, footer: &[u8]) -> Binding {
+    /// Returns the binding of `segment` to a data file of `size` bytes that ends with `footer`.
+    pub(crate) fn new(segment: &SegmentId, size: u64, footer: &[u8]) -> Binding {
         let digest = |bytes: &[u8]| *blake3::hash(bytes).as_bytes();
         Binding {
             size,
@@ -213,7 +172,7 @@ fn checksum_of(last: &[u8], signed: &[u8]) -> [u8; DIGEST] {
 }
 
 /// Bytes of the footer of a Parquet file of `size` bytes that ends with `end`.
-fn footer_length(end: &[u8], size: u64) -> std::io::Result<u64> {
+pub(crate) fn footer_length(end: &[u8], size: u64) -> std::io::Result<u64> {
     let not_parquet = || {
         std::io::Error::new(
             std::io::ErrorKind::InvalidData,

@@ -8,7 +8,7 @@ use parquet::file::metadata::{PageIndexPolicy, ParquetMetaData, ParquetMetaDataR
 use parquet::file::writer::SerializedRowGroupWriter;
 use std::io::Write;
 
-use super::read::MappedFile;
+use super::mapped_file::MappedFile;
 
 /// A file whose row groups can be copied, with its page indexes.
 #[derive(Clone)]

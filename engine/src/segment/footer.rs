@@ -10,14 +10,13 @@ use std::sync::LazyLock;
 
 use arrow::datatypes::{DataType, FieldRef, SchemaRef};
 use gristmill_schemas::columns::{
-    audit_schema, grains_schema, rejects_schema, sources_schema, state_schema,
+    audit_schema, erased_schema, grains_schema, rejects_schema, sources_schema, state_schema,
 };
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions};
 use parquet::errors::{ParquetError, Result};
 
-use super::read::MappedFile;
-use crate::lake::erased_schema;
+use super::mapped_file::MappedFile;
 
 /// The footer of `file`, whose columns have the types and the order that our tables give them.
 ///

@@ -3,7 +3,7 @@
 //! | module | what it answers |
 //! |---|---|
 //! | `layout` | how is a segment's Parquet file laid out? |
-//! | `read` | how does the Parquet reader see a mapped file? |
+//! | `mapped_file` | how does the Parquet reader see a mapped file? |
 //! | `footer` | has a file the columns that it should have? |
 //! | `reader` | what are the rows of these row groups, with these columns? |
 //! | `write` | how do batches become the file, on all cores? |
@@ -14,6 +14,7 @@
 //! | `pages` | where do the pages of a file lie? |
 //! | `addresses` | which row of the segment has this address? |
 //! | `binding` | of which segment is a sidecar? |
+//! | `sidecar` | what is a sidecar, and what does one that isn't published yet consist of? |
 
 mod addresses;
 mod binding;
@@ -21,23 +22,25 @@ mod column;
 mod copy;
 mod footer;
 mod layout;
+mod mapped_file;
 mod pages;
-mod read;
 mod reader;
 mod records;
+mod sidecar;
 mod splice;
 mod write;
 
+pub(crate) use addresses::addresses_of;
 pub use addresses::{ADDRESSES_FILE, AddressIndex};
 pub use binding::Unbound;
-pub(crate) use binding::{Binding, without_trailer};
+pub(crate) use binding::{Binding, PARQUET_END, footer_length, without_trailer};
 pub(crate) use copy::CopySource;
-pub(crate) use footer::{footer_of, mask_of};
 pub use layout::{ROW_GROUP_ROWS, grains_properties, unsorted_grains_properties};
+pub(crate) use mapped_file::MappedFile;
 pub(crate) use pages::page_bodies;
-pub(crate) use read::MappedFile;
 pub use reader::SegmentReader;
 pub(crate) use records::RecordsFile;
+pub use sidecar::{Sidecar, SidecarFile};
 pub use write::{RowGroup, SegmentFile};
 
 use crate::file_digest::WrittenFile;
@@ -119,7 +122,7 @@ pub(crate) struct WrittenSegment {
     /// What the data file holds.
     pub(crate) file: WrittenFile,
     /// What stands beside the data file.
-    pub(crate) sidecars: Vec<crate::index::SidecarFile>,
+    pub(crate) sidecars: Vec<SidecarFile>,
 }
 
 impl WrittenSegment {

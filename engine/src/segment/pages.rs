@@ -7,7 +7,7 @@ use std::ops::Range;
 use parquet::errors::Result;
 use parquet::file::metadata::{PageIndexPolicy, ParquetMetaDataReader};
 
-use super::read::MappedFile;
+use super::mapped_file::MappedFile;
 
 /// What the header of a page says first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,25 +1,29 @@
-//! Reading a segment row group by row group, just the columns that are wanted.
+//! The reader of the lake's Parquet files: row groups, single rows and columns, without decryption.
+//!
+//! It checks a file's columns when it opens it ([`footer`](super::footer)).
 
 use std::ops::Range;
 use std::sync::Arc;
 
+use arrow::datatypes::SchemaRef;
 use gristmill_connectors::source::SourceBytes;
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{
-    ArrowReaderMetadata, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder,
+    ArrowReaderMetadata, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder, RowSelection,
 };
 use parquet::errors::ParquetError;
 use parquet::file::metadata::RowGroupMetaData;
 
+use super::copy::CopySource;
 use super::footer::{footer_of, mask_of};
-use super::read::MappedFile;
+use super::mapped_file::MappedFile;
 
-/// Bytes of a batch, on average: columns of bytes have offsets of 31 bits, and memory has its
-/// bounds, too.
+/// Upper limit for the average size of a batch in bytes: binary columns have offsets of 31 bits,
+/// and the memory of a scan is bounded.
 const BATCH_BYTES: i64 = 64 << 20;
 
-/// The entry of a segment's footer with the version of its rows' projection. Files of version 1
-/// don't have it.
+/// The key in a segment's footer of the version of its rows' projection. Files of version 1 don't
+/// have it.
 pub const PROJECTION_KEY: &str = "gristmill.projection";
 
 /// An open Parquet file of the lake. Clones share the mapping and the footer.
@@ -33,25 +37,35 @@ impl SegmentReader {
     /// Reads the footer of the file in `bytes`.
     ///
     /// # Errors
-    /// [`ParquetError`] if there is none, it can't be understood, or tells of a column that isn't
-    /// what our tables say.
+    /// [`ParquetError`] if there is no footer, it can't be parsed, or a column has another type or
+    /// place than in our tables.
     pub fn open(bytes: SourceBytes) -> Result<SegmentReader, ParquetError> {
         let bytes = MappedFile(Arc::new(bytes));
         let metadata = footer_of(&bytes)?;
         Ok(SegmentReader { bytes, metadata })
     }
 
-    /// How many row groups it has.
+    /// Returns the number of row groups.
     pub fn row_groups(&self) -> usize {
         self.metadata.metadata().num_row_groups()
     }
 
-    /// How many rows it has.
+    /// Returns the number of rows.
     pub fn rows(&self) -> u64 {
         self.metadata.metadata().file_metadata().num_rows().max(0) as u64
     }
 
-    /// The names of its columns, in the order of the file.
+    /// Returns the size of the file in bytes.
+    pub(crate) fn size(&self) -> u64 {
+        self.bytes.as_ref().len() as u64
+    }
+
+    /// Returns the Arrow schema of the file.
+    pub(crate) fn schema(&self) -> SchemaRef {
+        Arc::clone(self.metadata.schema())
+    }
+
+    /// Returns the names of the columns, in the order of the file.
     pub fn column_names(&self) -> Vec<&str> {
         self.metadata
             .schema()
@@ -61,14 +75,8 @@ impl SegmentReader {
             .collect()
     }
 
-    /// How many rows row group `number` has.
-    pub fn row_group_rows(&self, number: usize) -> u64 {
-        let group = self.metadata.metadata().row_groups().get(number);
-        group.map_or(0, |group| group.num_rows().max(0) as u64)
-    }
-
-    /// The version of the rules by which its rows were made of their grains: what its footer says
-    /// under `PROJECTION_KEY`, and 1 if it says nothing.
+    /// Returns the version of the projection by which the rows were made of their grains: the value
+    /// of `PROJECTION_KEY` in the footer, or 1.
     pub fn projection_version(&self) -> u32 {
         let entries = self
             .metadata
@@ -84,30 +92,54 @@ impl SegmentReader {
             .unwrap_or(1)
     }
 
-    /// How many rows stand before row group `number`.
+    fn row_group(&self, number: usize) -> Option<&RowGroupMetaData> {
+        self.metadata.metadata().row_groups().get(number)
+    }
+
+    /// Returns the number of rows of row group `number`.
+    pub fn row_group_rows(&self, number: usize) -> u64 {
+        self.row_group(number)
+            .map_or(0, |group| group.num_rows().max(0) as u64)
+    }
+
+    /// Returns the number of rows before row group `number`.
     pub fn rows_before(&self, number: usize) -> u64 {
         let groups = self.metadata.metadata().row_groups().iter().take(number);
         groups.map(|group| group.num_rows().max(0) as u64).sum()
     }
 
-    /// Bytes of row group `number` in the file.
+    /// Returns the size of row group `number` in the file, in bytes.
     pub fn row_group_bytes(&self, number: usize) -> u64 {
-        let group = self.metadata.metadata().row_groups().get(number);
-        group.map_or(0, |group| group.compressed_size().max(0) as u64)
+        self.row_group(number)
+            .map_or(0, |group| group.compressed_size().max(0) as u64)
     }
 
-    /// Where in the file the pages of the column `name` of row group `number` lie: the first byte,
-    /// and how many.
+    /// Returns the size of row group `number` before compression, in bytes.
+    pub(crate) fn uncompressed_bytes(&self, number: usize) -> u64 {
+        self.row_group(number)
+            .map_or(0, |group| group.total_byte_size().max(0) as u64)
+    }
+
+    /// Returns the offset and the length in bytes of the pages of the column `name` in row group
+    /// `number`.
     pub fn column_range(&self, number: usize, name: &str) -> Option<(u64, u64)> {
-        let group = self.metadata.metadata().row_groups().get(number)?;
-        let column = group
+        let column = self
+            .row_group(number)?
             .columns()
             .iter()
             .find(|column| column.column_path().string() == name)?;
         Some(column.byte_range())
     }
 
-    /// How many rows of `row_groups` may be held at a time, if [`BATCH_BYTES`] are to hold them.
+    /// Returns the file as a source of row groups that are copied without decoding.
+    ///
+    /// # Errors
+    /// [`ParquetError`] if the page indexes can't be read.
+    pub(crate) fn copy_source(&self) -> Result<CopySource, ParquetError> {
+        CopySource::open(self.bytes.clone())
+    }
+
+    /// Returns how many rows of `row_groups` fit into a batch of [`BATCH_BYTES`].
     fn fitting_rows(&self, row_groups: Range<usize>) -> usize {
         let groups = self
             .metadata
@@ -120,37 +152,57 @@ impl SegmentReader {
         (BATCH_BYTES / row_bytes).max(1) as usize
     }
 
-    /// The rows of `row_groups`, at most `batch_rows` at a time (fewer if they are large), with
-    /// just `columns` in the order of the file; all columns if none are named.
+    /// Reads `row_groups` in batches of at most `batch_rows` rows (fewer if the rows are large),
+    /// with just `columns` in the order of the file, or all columns.
     ///
     /// # Errors
-    /// [`ParquetError`], also if there is no such column.
+    /// [`ParquetError`], also if a column is missing.
     pub fn read(
         &self,
         row_groups: Range<usize>,
         columns: Option<&[&str]>,
         batch_rows: usize,
     ) -> Result<ParquetRecordBatchReader, ParquetError> {
-        let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(
+        let batch_rows = batch_rows.min(self.fitting_rows(row_groups.clone()));
+        self.batches(Some(row_groups), None, columns, batch_rows)
+    }
+
+    /// Reads the rows of `row_groups`, or of the whole file, that are in `selection`, or all of
+    /// them, in batches of `batch_rows` rows, however large these are.
+    ///
+    /// # Errors
+    /// As [`SegmentReader::read`].
+    pub(crate) fn batches(
+        &self,
+        row_groups: Option<Range<usize>>,
+        selection: Option<RowSelection>,
+        columns: Option<&[&str]>,
+        batch_rows: usize,
+    ) -> Result<ParquetRecordBatchReader, ParquetError> {
+        let mut builder = ParquetRecordBatchReaderBuilder::new_with_metadata(
             self.bytes.clone(),
             self.metadata.clone(),
         );
+        if let Some(row_groups) = row_groups {
+            builder = builder.with_row_groups(row_groups.collect());
+        }
+        if let Some(selection) = selection {
+            builder = builder.with_row_selection(selection);
+        }
         let mask = match columns {
             Some(columns) => mask_of(&self.metadata, columns)?,
             None => ProjectionMask::all(),
         };
-        let batch_rows = batch_rows.min(self.fitting_rows(row_groups.clone()));
         builder
-            .with_row_groups(row_groups.collect())
             .with_projection(mask)
             .with_batch_size(batch_rows)
             .build()
     }
 
-    /// Tells the system that row group `number` won't be read again soon, so that its pages don't
+    /// Advises the system that row group `number` won't be read again soon, so that its pages don't
     /// count as memory of this process.
     pub fn release(&self, number: usize) {
-        let Some(group) = self.metadata.metadata().row_groups().get(number) else {
+        let Some(group) = self.row_group(number) else {
             return;
         };
         let ranges = || group.columns().iter().map(|column| column.byte_range());

@@ -21,8 +21,8 @@ use parquet::file::serialized_reader::SerializedPageReader;
 use parquet::file::writer::{SerializedPageWriter, SerializedRowGroupWriter, TrackedWrite};
 
 use super::copy::CopySource;
+use super::mapped_file::MappedFile;
 use super::pages::PageHeader;
-use super::read::MappedFile;
 
 /// A column's chunk without some of the rows that it had.
 pub(crate) struct SplicedChunk {

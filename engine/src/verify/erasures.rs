@@ -8,12 +8,11 @@ use object_store::path::Path;
 
 use super::report::Problem;
 use super::tables::{TablesCheck, problem};
-use crate::erase::{
-    ERASURES, Journal, tombstones_from_bytes, tombstones_path, verify as verify_certificate,
-};
+use crate::erase::{Journal, tombstones_from_bytes, tombstones_path, verify as verify_certificate};
 use crate::error::Result;
 use crate::file_digest::FileDigest;
-use crate::lake::{AUDIT, AuditVerdict, ENCRYPTION, ERASED, FIRST_WITH_HEADS, Lake, Tombstone};
+use crate::keys::Tombstone;
+use crate::lake::{AUDIT, AuditVerdict, ENCRYPTION, ERASED, ERASURES, FIRST_WITH_HEADS, Lake};
 
 /// What to do about a damaged certificate.
 const FROM_BACKUP: &str =

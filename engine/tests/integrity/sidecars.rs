@@ -3,9 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use gristmill_engine::index::{
-    IndexKinds, SidecarCondition, open_sidecar, reindex, sidecar_states,
-};
+use gristmill_engine::index::{IndexKinds, SidecarCondition, reindex, sidecar_states};
+use gristmill_engine::lake::open_sidecar;
 use gristmill_engine::segment::AddressIndex;
 use gristmill_schemas::address::ContentAddress;
 

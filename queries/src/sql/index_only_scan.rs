@@ -14,7 +14,7 @@ use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_plan::metrics::MetricsSet;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
 use gristmill_engine::index::hexastore::{Hexastore, TriplePattern};
-use gristmill_engine::index::{RowMetadata, Sidecars};
+use gristmill_engine::index::{RowMetadata, SidecarCache};
 use gristmill_engine::lake::{LakeLocation, Segment};
 use gristmill_schemas::columns::IdentityColumn;
 use gristmill_schemas::grain::Field;
@@ -58,7 +58,7 @@ impl CoveredColumn {
 
 /// The rows `chosen` with the columns of `schema`; `None` if the indexes don't know all of it.
 pub(super) async fn read_from_indexes(
-    sidecars: &Sidecars,
+    sidecars: &SidecarCache,
     location: &LakeLocation,
     segments: &[Segment],
     conditions: &IndexPredicate,

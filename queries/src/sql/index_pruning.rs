@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::Range;
 
 use futures::{StreamExt, stream};
-use gristmill_engine::index::Sidecars;
+use gristmill_engine::index::SidecarCache;
 use gristmill_engine::index::hexastore::{Hexastore, TriplePattern};
 use gristmill_engine::lake::{LakeLocation, Segment};
 use gristmill_engine::segment::AddressIndex;
@@ -60,7 +60,7 @@ const CONCURRENT_SEGMENTS: usize = 8;
 
 /// The rows of each of `segments` that `conditions` can let pass.
 pub(super) async fn candidate_rows(
-    sidecars: &Sidecars,
+    sidecars: &SidecarCache,
     location: &LakeLocation,
     segments: &[Segment],
     conditions: &IndexPredicate,
@@ -95,7 +95,7 @@ pub(super) async fn candidate_rows(
 
 /// The rows of each segment that have all `words`; `None` for those whose full text can't be used.
 async fn rows_with_terms(
-    sidecars: &Sidecars,
+    sidecars: &SidecarCache,
     location: &LakeLocation,
     segments: &[Segment],
     words: &Terms,
@@ -168,7 +168,7 @@ pub(super) fn triple_patterns(conditions: &IndexPredicate) -> Option<Vec<[Option
 
 /// The rows among `selected` that are wanted.
 async fn candidate_rows_of_segment(
-    sidecars: &Sidecars,
+    sidecars: &SidecarCache,
     location: &LakeLocation,
     segment: &Segment,
     wanted: &IndexLookups,

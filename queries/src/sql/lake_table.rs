@@ -34,7 +34,7 @@ use datafusion::logical_expr::{Expr, TableProviderFilterPushDown};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::metrics::ExecutionPlanMetricsSet;
 use datafusion::physical_plan::union::UnionExec;
-use gristmill_engine::index::Sidecars;
+use gristmill_engine::index::SidecarCache;
 use gristmill_engine::keys::{ErasedRows, LakeKeys};
 use gristmill_engine::lake::{DataFile, Lake, Segment, Table, is_sealed_file};
 use gristmill_engine::segment::SegmentId;
@@ -63,7 +63,7 @@ pub struct LakeTable {
     store: ObjectStoreUrl,
     files: Vec<DataFile>,
     /// What is asked before a file is read; only `grains` has any.
-    sidecars: Option<Arc<Sidecars>>,
+    sidecars: Option<Arc<SidecarCache>>,
     /// What opens sealed files.
     keys: Option<Arc<LakeKeys>>,
     point_reader: Arc<PointReader>,
@@ -128,7 +128,7 @@ impl LakeTable {
     }
 
     /// The table with the sidecars of its segments, which its scans ask first.
-    pub fn with_sidecars(self, sidecars: Arc<Sidecars>) -> LakeTable {
+    pub fn with_sidecars(self, sidecars: Arc<SidecarCache>) -> LakeTable {
         LakeTable {
             sidecars: Some(sidecars),
             ..self

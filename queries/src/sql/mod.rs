@@ -87,6 +87,7 @@ use datafusion::execution::object_store::ObjectStoreUrl;
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::execution::session_state::SessionStateBuilder;
 use datafusion::prelude::SessionConfig;
+use gristmill_engine::index::SidecarCache;
 use gristmill_engine::index::vectors::embed::Embedder;
 use gristmill_engine::lake::{AUDIT, Lake};
 use gristmill_schemas::columns::{
@@ -215,7 +216,7 @@ pub async fn lake_context(lake: &Lake, options: &SqlOptions) -> Result<SessionCo
     for (name, table, schema) in stored {
         let mut provider = LakeTable::new(lake, table.clone(), schema, store.clone())?;
         if name == GRAINS {
-            provider = provider.with_sidecars(Arc::clone(lake.sidecars()));
+            provider = provider.with_sidecars(SidecarCache::of(lake));
         }
         let provider = Arc::new(provider);
         if name == GRAINS {

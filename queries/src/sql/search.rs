@@ -25,6 +25,7 @@ use datafusion::datasource::memory::MemorySourceConfig;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::{DataFrame, SessionContext};
+use gristmill_engine::index::SidecarCache;
 use gristmill_engine::index::fulltext::{Highlight, SearchTerms, TextHit, TextQuery, highlight};
 use gristmill_engine::lake::Lake;
 use gristmill_engine::text::with_grain;
@@ -113,7 +114,10 @@ pub async fn search(
         .await?
         .collect()
         .await?;
-    let words = lake.sidecars().lake_text(lake).await.map_err(external)?;
+    let words = SidecarCache::of(lake)
+        .lake_text(lake)
+        .await
+        .map_err(external)?;
     let total = tokio::task::spawn_blocking(move || words.count(&query))
         .await
         .map_err(external)?
@@ -308,10 +312,7 @@ impl TableProvider for SearchTable {
 #[async_trait]
 impl RankedSearch for SearchTable {
     async fn top(&self, limit: usize) -> Result<(SearchTerms, Vec<ScoredRow>)> {
-        let text = self
-            .source
-            .lake
-            .sidecars()
+        let text = SidecarCache::of(&self.source.lake)
             .lake_text(&self.source.lake)
             .await
             .map_err(external)?;

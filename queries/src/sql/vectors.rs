@@ -16,6 +16,7 @@ use datafusion::datasource::memory::MemorySourceConfig;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::SessionContext;
+use gristmill_engine::index::SidecarCache;
 use gristmill_engine::index::fulltext::{SearchTerms, TextQuery};
 use gristmill_engine::index::vectors::LakeVectors;
 use gristmill_engine::index::vectors::embed::Embedder;
@@ -173,10 +174,7 @@ impl RankedSearch for VectorTable {
         };
         let each = limit.saturating_mul(DEPTH).max(MIN_DEPTH);
         let nearest = self.nearest(each).await?;
-        let text = self
-            .source
-            .lake
-            .sidecars()
+        let text = SidecarCache::of(&self.source.lake)
             .lake_text(&self.source.lake)
             .await
             .map_err(external)?;

@@ -8,7 +8,7 @@
 //! | `cell` | how does one value of a payload become a cell of its column? |
 //! | `envelope` | how is a signature's envelope kept, and put around its blob again? |
 //! | `sealed` | what of a row stands open in an encrypted lake, and what is in its envelope? |
-//! | `records` | which columns have `state`, `rejects`, `sources` and `audit`? |
+//! | `records` | which columns have `state`, `rejects`, `sources`, `audit` and `erased`? |
 
 mod cell;
 mod envelope;
@@ -28,7 +28,7 @@ pub use project::{
 };
 pub use records::{
     AuditRow, LifecycleEvent, REJECTS, RejectRow, SOURCES, STATE, SourceOutcome, SourceRow,
-    StateRow, audit_batch, audit_schema, rejects_batch, rejects_schema, sources_batch,
-    sources_schema, state_batch, state_schema,
+    StateRow, audit_batch, audit_schema, erased_schema, rejects_batch, rejects_schema,
+    sources_batch, sources_schema, state_batch, state_schema,
 };
 pub use sealed::{Clear, SEALED_MAGIC, TOKENS, is_sealed, stands_open};

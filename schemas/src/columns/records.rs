@@ -353,6 +353,16 @@ pub fn audit_schema() -> SchemaRef {
     ]))
 }
 
+/// The schema of `erased`.
+pub fn erased_schema() -> SchemaRef {
+    Arc::new(Schema::new(vec![
+        Field::new("key", DataType::Utf8, false),
+        Field::new("token", DataType::Utf8, false),
+        Field::new("erasure_id", DataType::Utf8, false),
+        Field::new("at", instant(), false),
+    ]))
+}
+
 /// `rows` as a batch of `audit`.
 ///
 /// # Errors

@@ -10,7 +10,7 @@ use gristmill_connectors::source::discover;
 use gristmill_engine::compact::{CompactOptions, compact};
 use gristmill_engine::index::vectors::embed::{EmbedError, Embedder};
 use gristmill_engine::index::vectors::{VectorSource, index_vectors};
-use gristmill_engine::index::{IndexKinds, reindex};
+use gristmill_engine::index::{IndexKinds, SidecarCache, reindex};
 use gristmill_engine::ingest::{IngestOptions, IngestProgress, ingest};
 use gristmill_engine::lake::Lake;
 use gristmill_engine::progress::WorkProgress;
@@ -73,8 +73,7 @@ async fn the_full_text_of_a_merged_segment_has_one_piece_for_each_row_group() {
         .unwrap();
     assert_eq!((report.segments_before, report.segments_after), (5, 1));
     let segments = lake.segments().unwrap();
-    let text = lake
-        .sidecars()
+    let text = SidecarCache::of(&lake)
         .text(lake.location(), &segments[0])
         .await
         .unwrap();

@@ -13,9 +13,9 @@ use super::embed::Embedder;
 use super::files::VectorFiles;
 use super::{Metric, VectorBuilder, VectorIndex, file_name, is_vector_file};
 use crate::error::{Context, EngineError, Result};
-use crate::index::builder::{SidecarFile, publish};
-use crate::lake::Lake;
-use crate::segment::{SIDECARS, SegmentId, SegmentReader};
+use crate::index::SidecarCache;
+use crate::lake::{Lake, publish_sidecars};
+use crate::segment::{SIDECARS, SegmentId, SegmentReader, SidecarFile};
 use crate::text::{text_fields, visit_texts, with_grain};
 
 /// Where vectors come from.
@@ -72,14 +72,14 @@ pub async fn index_vectors(lake: &Lake, source: &VectorSource) -> Result<VectorR
             .await
             .file("can't index", &path)?
             .file("can't index", &path)?;
-        report.bytes += publish(
+        report.bytes += publish_sidecars(
             lake.location(),
             &segment.id,
             &segment.binding(lake.location()).await?,
             files,
         )
         .await?;
-        lake.sidecars().evict(&segment.id);
+        SidecarCache::of(lake).evict(&segment.id);
         report.segments += 1;
         report.missing += counts.missing;
         report.unfit += counts.unfit;
@@ -319,7 +319,7 @@ impl LakeVectors {
                 )));
             }
             opened.push(
-                lake.sidecars()
+                SidecarCache::of(lake)
                     .vectors(lake.location(), segment, &name)
                     .await?,
             );

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::columns::{IdentityColumn, StateRow};
 
-use crate::erase::rejects::blob_of;
+use super::rejects::blob_of;
+use super::sidecar::open_sidecar;
+use super::{Lake, Segment, read_file};
 use crate::error::{Context, Result};
-use crate::index::{addresses_of, open_sidecar};
-use crate::lake::{ErasedGrains, Lake, Segment, read_file};
-use crate::segment::{AddressIndex, SegmentId};
+use crate::keys::TombstoneSet;
+use crate::segment::{AddressIndex, SegmentId, addresses_of};
 
 /// The addresses of a lake. Look-ups take a few memory accesses per segment; compaction keeps
 /// segments few.
@@ -18,7 +19,7 @@ pub struct KnownAddresses {
     segments: Vec<(SegmentId, Arc<AddressIndex>)>,
     /// What a dry run would have written: known by address, but nothing can be read of it.
     pretended: Vec<Arc<AddressIndex>>,
-    erased: ErasedGrains,
+    erased: TombstoneSet,
 }
 
 impl KnownAddresses {
@@ -38,7 +39,7 @@ impl KnownAddresses {
     /// # Errors
     /// As [`KnownAddresses::load`].
     pub async fn extend(&mut self, lake: &Lake) -> Result<usize> {
-        self.erased = ErasedGrains::load(lake).await?;
+        self.erased = lake.tombstone_set().await?;
         let before = self.segments.len();
         for segment in lake.segments()? {
             if !self.contains_segment(&segment.id) {
@@ -55,13 +56,13 @@ impl KnownAddresses {
     }
 
     /// Adds a segment that a dry run would have written.
-    pub(super) fn pretend(&mut self, index: AddressIndex) {
+    pub(crate) fn pretend(&mut self, index: AddressIndex) {
         self.pretended.push(Arc::new(index));
     }
 
     /// Lets go of what the look-ups of a batch have touched, which is all of it: 36 bytes for every
     /// grain of the lake would count as memory of the process until the next batch.
-    pub(super) fn release(&self) {
+    pub(crate) fn release(&self) {
         self.segments.iter().for_each(|(_, index)| index.release());
     }
 
@@ -82,18 +83,18 @@ impl KnownAddresses {
     }
 
     /// True if refused bytes were erased.
-    pub(super) fn is_erased_part(&self, bytes: &[u8]) -> bool {
+    pub(crate) fn is_erased_part(&self, bytes: &[u8]) -> bool {
         !self.erased.is_empty() && self.erased.contains(&ContentAddress::of(blob_of(bytes)))
     }
 
     /// True if the lake has refused bytes as a grain.
-    pub(super) fn contains_part(&self, bytes: &[u8]) -> bool {
+    pub(crate) fn contains_part(&self, bytes: &[u8]) -> bool {
         self.contains(&ContentAddress::of(blob_of(bytes)))
     }
 
     /// A lifecycle event that comes with a source, unless it is of an erased grain, and without the
     /// name of one.
-    pub(super) fn permitted(&self, mut row: StateRow) -> Option<StateRow> {
+    pub(crate) fn permitted(&self, mut row: StateRow) -> Option<StateRow> {
         let erased = |text: &str| text.parse().is_ok_and(|address| self.is_erased(&address));
         if erased(&row.content_address) {
             return None;
@@ -108,7 +109,7 @@ impl KnownAddresses {
     }
 
     /// True if a dry run would have written `address`.
-    pub(super) fn is_pretended(&self, address: &ContentAddress) -> bool {
+    pub(crate) fn is_pretended(&self, address: &ContentAddress) -> bool {
         self.pretended
             .iter()
             .any(|index| index.row_of(address).is_some())

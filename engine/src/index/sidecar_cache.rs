@@ -20,38 +20,8 @@ use super::row_metadata::{ROW_BYTES, RowMetadata};
 use super::vectors::VectorIndex;
 use super::word_filter::WordFilter;
 use crate::error::{Context, EngineError};
-use crate::lake::{Lake, LakeLocation, Segment};
-use crate::segment::{ADDRESSES_FILE, AddressIndex, Binding, SegmentId, Unbound};
-
-/// A sidecar that is one file.
-pub trait Sidecar: Sized + Send + Sync + 'static {
-    /// The file's name in the segment's folder.
-    const FILE: &'static str;
-    /// What to call it.
-    const NAME: &'static str;
-
-    /// Opens it, checking all of it.
-    ///
-    /// # Errors
-    /// What is wrong with the bytes.
-    fn check(bytes: SourceBytes) -> Result<Self, Box<dyn Error + Send + Sync>>;
-
-    /// How many rows the segment had that it was made of.
-    fn segment_rows(&self) -> u64;
-}
-
-impl Sidecar for AddressIndex {
-    const FILE: &'static str = ADDRESSES_FILE;
-    const NAME: &'static str = "address index";
-
-    fn check(bytes: SourceBytes) -> Result<Self, Box<dyn Error + Send + Sync>> {
-        Ok(AddressIndex::open(bytes)?)
-    }
-
-    fn segment_rows(&self) -> u64 {
-        self.len() as u64
-    }
-}
+use crate::lake::{Lake, LakeLocation, Segment, SegmentCache, open_bound_sidecar};
+use crate::segment::{AddressIndex, Binding, SegmentId, Sidecar};
 
 impl Sidecar for Hexastore {
     const FILE: &'static str = HEXASTORE_FILE;
@@ -79,31 +49,6 @@ impl Sidecar for SegmentTextIndex {
     }
 }
 
-/// Opens the sidecar of `segment`. Reads every byte of it once.
-///
-/// # Errors
-/// Why it can't be used: it is missing, damaged, or of other rows than the segment's.
-pub async fn open_sidecar<S: Sidecar>(
-    location: &LakeLocation,
-    segment: &Segment,
-) -> Result<S, Box<dyn Error + Send + Sync>> {
-    open_bound(location, segment, &segment.binding(location).await?).await
-}
-
-/// [`open_sidecar`] of a segment whose `binding` is known.
-async fn open_bound<S: Sidecar>(
-    location: &LakeLocation,
-    segment: &Segment,
-    binding: &Binding,
-) -> Result<S, Box<dyn Error + Send + Sync>> {
-    let content = binding.unwrap(location.read(&segment.id.sidecar(S::FILE)).await?)?;
-    let sidecar = tokio::task::spawn_blocking(|| S::check(content)).await??;
-    match sidecar.segment_rows() == segment.file.rows {
-        true => Ok(sidecar),
-        false => Err(Unbound::Other.into()),
-    }
-}
-
 /// Sidecars that are opened at the same time.
 const OPENING: usize = 8;
 
@@ -113,7 +58,7 @@ const METADATA_BYTES_LIMIT: u64 = 256 << 20;
 /// The sidecars of a lake that were asked for. Clones of a lake's handle share them; segments never
 /// change, so an open sidecar stays right for as long as its segment lives.
 #[derive(Debug, Default)]
-pub struct Sidecars {
+pub struct SidecarCache {
     by_segment: Mutex<HashMap<SegmentId, Arc<SegmentSidecars>>>,
     /// The full text of the segments for which it was last asked.
     lake_text: Cached<LakeTextIndex>,
@@ -149,7 +94,19 @@ impl SegmentSidecars {
     }
 }
 
-impl Sidecars {
+impl SegmentCache for SidecarCache {
+    fn retain(&self, live: &[Segment]) {
+        let live: HashSet<&SegmentId> = live.iter().map(|segment| &segment.id).collect();
+        self.lock().retain(|id, _| live.contains(id));
+    }
+}
+
+impl SidecarCache {
+    /// Returns the cache that `lake` and all clones of its handle share.
+    pub fn of(lake: &Lake) -> Arc<SidecarCache> {
+        lake.segment_cache()
+    }
+
     /// The address index of `segment`; `None`, with a warning the first time, if there is none that
     /// can be used.
     pub async fn addresses(
@@ -396,12 +353,6 @@ impl Sidecars {
         }
     }
 
-    /// Closes all sidecars of segments that aren't among `live`.
-    pub fn retain(&self, live: &[Segment]) {
-        let live: HashSet<&SegmentId> = live.iter().map(|segment| &segment.id).collect();
-        self.lock().retain(|id, _| live.contains(id));
-    }
-
     fn entry(&self, segment: &SegmentId) -> Arc<SegmentSidecars> {
         Arc::clone(self.lock().entry(segment.clone()).or_default())
     }
@@ -420,7 +371,7 @@ async fn open<S: Sidecar>(
     entry: &SegmentSidecars,
 ) -> Option<Arc<S>> {
     let opened = match entry.binding(location, segment).await {
-        Some(binding) => open_bound::<S>(location, segment, &binding).await,
+        Some(binding) => open_bound_sidecar::<S>(location, segment, &binding).await,
         None => Err("the segment's data file can't be read".into()),
     };
     match opened {

@@ -9,16 +9,16 @@ use gristmill_schemas::columns::{IdentityColumn, LifecycleEvent};
 use gristmill_schemas::grain::{DEFAULT_PAYLOAD_LIMIT, Grain, Mode, Payload};
 use gristmill_schemas::lifecycle::LifecycleFold;
 
-use crate::erase::rows::{OpenFile, address_at, links, texts};
+use super::gate::{Facts, HOPS, Known};
 use crate::error::Result;
-use crate::ingest::KnownAddresses;
-use crate::lake::{EVENT_COLUMNS, Lake, Segment, events_of};
-use crate::policy::{Facts, HOPS, Known};
+use crate::lake::{
+    EVENT_COLUMNS, KnownAddresses, Lake, LakeFile, Segment, address_at, events_of, links, texts,
+};
 
 /// Facts of grains, of the lake and of the batch, and the lifecycle state of those that operations
 /// are about.
 #[derive(Debug, Default)]
-pub(crate) struct Ground {
+pub(crate) struct FactCache {
     facts: HashMap<ContentAddress, Facts>,
     lifecycles: HashMap<ContentAddress, LifecycleFold>,
     /// What each grain superseded by the events of `state`.
@@ -35,18 +35,18 @@ const OPEN_SEGMENTS: usize = 64;
 struct OpenSegments<'l> {
     lake: &'l Lake,
     segments: Vec<Segment>,
-    open: HashMap<usize, OpenFile>,
+    open: HashMap<usize, LakeFile>,
 }
 
 impl OpenSegments<'_> {
-    async fn get(&mut self, number: usize) -> Result<Option<OpenFile>> {
+    async fn get(&mut self, number: usize) -> Result<Option<LakeFile>> {
         if let Some(file) = self.open.get(&number) {
             return Ok(Some(file.clone()));
         }
         let Some(segment) = self.segments.get(number) else {
             return Ok(None);
         };
-        let file = OpenFile::open(self.lake, &self.lake.grains.path_of(&segment.file.name)).await?;
+        let file = LakeFile::open(self.lake, &self.lake.grains.path_of(&segment.file.name)).await?;
         if self.open.len() >= OPEN_SEGMENTS {
             self.open.clear();
         }
@@ -55,18 +55,18 @@ impl OpenSegments<'_> {
     }
 }
 
-impl Known for Ground {
+impl Known for FactCache {
     fn facts(&self, address: &ContentAddress) -> Option<&Facts> {
         self.facts.get(address)
     }
 }
 
-impl Ground {
+impl FactCache {
     /// Nothing yet, with room for so many grains.
-    pub(crate) fn with_capacity(grains: usize) -> Ground {
-        Ground {
+    pub(crate) fn with_capacity(grains: usize) -> FactCache {
+        FactCache {
             facts: HashMap::with_capacity(grains),
-            ..Ground::default()
+            ..FactCache::default()
         }
     }
 
@@ -132,13 +132,13 @@ impl Ground {
 
     /// The lifecycle of `address`, if it is one of the targets that were looked up or an event of
     /// it was added.
-    pub(super) fn lifecycle(&self, address: &ContentAddress) -> Option<&LifecycleFold> {
+    pub(crate) fn lifecycle(&self, address: &ContentAddress) -> Option<&LifecycleFold> {
         self.lifecycles.get(address)
     }
 
     /// Adds an event of the batch, at `now` or, where the lake has a later one of its kind, right
     /// after that: it is the last word on its grain. Returns its instant.
-    pub(super) fn add_event(
+    pub(crate) fn add_event(
         &mut self,
         address: ContentAddress,
         event: LifecycleEvent,
@@ -154,7 +154,7 @@ impl Ground {
     }
 
     /// Notes that there is a note on the supersession of `old` by `new`; false if there was one.
-    pub(super) fn add_note(&mut self, old: ContentAddress, new: ContentAddress) -> bool {
+    pub(crate) fn add_note(&mut self, old: ContentAddress, new: ContentAddress) -> bool {
         self.noted.insert((old, new))
     }
 
@@ -188,7 +188,7 @@ impl Ground {
             let Some(file) = segments.get(number).await? else {
                 continue;
             };
-            for batch in file.pick(&columns, &rows)? {
+            for batch in file.read_rows(&columns, &rows)? {
                 let mut supersedes: Vec<Vec<ContentAddress>> = vec![Vec::new(); batch.num_rows()];
                 links(&batch, |row, _, old| {
                     supersedes

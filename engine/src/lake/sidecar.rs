@@ -1,0 +1,177 @@
+//! The files of segments and sidecars in the lake: opening them and publishing new ones.
+//!
+//! A segment becomes visible when a commit to `grains` references its data file. Its files are
+//! published before that commit; a process that is killed in between leaves files that `gc`
+//! removes.
+
+use std::error::Error;
+
+use gristmill_connectors::source::SourceBytes;
+use gristmill_schemas::columns::GRAINS;
+use object_store::ObjectStoreExt;
+use object_store::path::Path;
+
+use super::table::{Change, DataFile};
+use super::{Lake, LakeLocation};
+use crate::error::{Context, Result};
+use crate::segment::{
+    ADDRESSES_FILE, AddressIndex, Binding, PARQUET_END, SegmentId, Sidecar, SidecarFile, Unbound,
+    WrittenSegment, footer_length,
+};
+
+/// A segment of the lake.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Segment {
+    /// Its name.
+    pub id: SegmentId,
+    /// Its data file.
+    pub file: DataFile,
+}
+
+impl Segment {
+    /// Returns the path of the data file, from the lake's root.
+    pub(crate) fn path(&self) -> Path {
+        Path::from(format!("{GRAINS}/{}", self.file.name))
+    }
+
+    /// Returns what the segment's sidecars are bound to. Reads the footer of the data file.
+    ///
+    /// # Errors
+    /// As [`LakeLocation::read`]; [`EngineError::File`](crate::error::EngineError::File) if the
+    /// data file has another size than the log states, or isn't a Parquet file.
+    pub(crate) async fn binding(&self, location: &LakeLocation) -> Result<Binding> {
+        let (path, size) = (self.path(), self.file.size);
+        if location.local_path(&path).is_some() {
+            let bytes = location.read(&path).await?;
+            if bytes.len() as u64 != size {
+                let cause = format!("it has {} bytes, its log says {size}", bytes.len());
+                return Err(cause).file("can't use", &path);
+            }
+            let end = bytes.len().saturating_sub(PARQUET_END);
+            let length = footer_length(bytes.get(end..).unwrap_or_default(), size)
+                .file("can't read", &path)?;
+            let footer = bytes
+                .get(bytes.len() - length as usize..)
+                .unwrap_or_default();
+            return Ok(Binding::new(&self.id, size, footer));
+        }
+        let store = location.store();
+        let end = store
+            .get_range(&path, size.saturating_sub(PARQUET_END as u64)..size)
+            .await
+            .file("can't read", &path)?;
+        let length = footer_length(&end, size).file("can't read", &path)?;
+        let footer = store
+            .get_range(&path, size - length..size)
+            .await
+            .file("can't read", &path)?;
+        Ok(Binding::new(&self.id, size, &footer))
+    }
+}
+
+/// Opens the sidecar of `segment`. Reads all of its bytes once.
+///
+/// # Errors
+/// Why it can't be used: it is missing, damaged, or was built from other rows.
+pub async fn open_sidecar<S: Sidecar>(
+    location: &LakeLocation,
+    segment: &Segment,
+) -> Result<S, Box<dyn Error + Send + Sync>> {
+    open_bound_sidecar(location, segment, &segment.binding(location).await?).await
+}
+
+/// Opens the sidecar of a segment whose `binding` has been read already.
+///
+/// # Errors
+/// As [`open_sidecar`].
+pub(crate) async fn open_bound_sidecar<S: Sidecar>(
+    location: &LakeLocation,
+    segment: &Segment,
+    binding: &Binding,
+) -> Result<S, Box<dyn Error + Send + Sync>> {
+    let content = binding.unwrap(location.read(&segment.id.sidecar(S::FILE)).await?)?;
+    let sidecar = tokio::task::spawn_blocking(|| S::check(content)).await??;
+    match sidecar.segment_rows() == segment.file.rows {
+        true => Ok(sidecar),
+        false => Err(Unbound::Other.into()),
+    }
+}
+
+/// Publishes `files` as sidecars of `segment`, each atomically and with the trailer of `binding`.
+/// Returns their size in bytes.
+///
+/// # Errors
+/// [`EngineError::File`](crate::error::EngineError::File).
+pub(crate) async fn publish_sidecars(
+    location: &LakeLocation,
+    segment: &SegmentId,
+    binding: &Binding,
+    files: Vec<SidecarFile>,
+) -> Result<u64> {
+    let mut bytes = 0;
+    for mut file in files {
+        file.parts.push(binding.trailer(&file.parts));
+        bytes += file.size();
+        let path = segment.sidecar(&file.name);
+        let scratch = location.scratch_file()?;
+        let write = move || {
+            let written = file
+                .parts
+                .iter()
+                .try_for_each(|part| std::io::Write::write_all(&mut scratch.as_file(), part));
+            written.map(|()| scratch)
+        };
+        let scratch = tokio::task::spawn_blocking(write)
+            .await
+            .file("can't write", &path)?
+            .file("can't write", &path)?;
+        location.publish(scratch, &path).await?;
+    }
+    Ok(bytes)
+}
+
+impl Lake {
+    /// Publishes the files of `segment` and adds its data file to `change`. Returns its address
+    /// index.
+    ///
+    /// # Errors
+    /// [`EngineError::File`](crate::error::EngineError::File).
+    pub(crate) async fn publish_segment(
+        &self,
+        change: &mut Change,
+        segment: WrittenSegment,
+    ) -> Result<AddressIndex> {
+        let (file, index) = self.publish_segment_files(segment).await?;
+        change.added.push(file);
+        Ok(index)
+    }
+
+    /// Publishes the files of `segment` for a change that is committed later; other tables may be
+    /// committed meanwhile. Returns the data file to add, and its address index.
+    ///
+    /// # Errors
+    /// As [`Lake::publish_segment`].
+    pub(crate) fn publish_segment_files(
+        &self,
+        segment: WrittenSegment,
+    ) -> impl Future<Output = Result<(DataFile, AddressIndex)>> + Send + 'static {
+        let (location, name) = (self.location.clone(), segment.id.file_name());
+        let path = self.grains.path_of(&name);
+        async move {
+            let binding = segment.binding()?;
+            let id = segment.id;
+            let sidecars = publish_sidecars(&location, &id, &binding, segment.sidecars);
+            // Both wait for the disk.
+            let (sidecars, data) = tokio::join!(sidecars, location.publish(segment.data, &path));
+            sidecars?;
+            data?;
+            let bytes: SourceBytes = location.read(&id.sidecar(ADDRESSES_FILE)).await?;
+            let content = binding
+                .unwrap(bytes)
+                .file("can't read the sidecars of", id.as_str())?;
+            let index =
+                AddressIndex::open(content).file("can't read the sidecars of", id.as_str())?;
+            Ok((DataFile::new(name, segment.file), index))
+        }
+    }
+}
