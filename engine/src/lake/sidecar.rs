@@ -175,3 +175,31 @@ impl Lake {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_published_file_has_the_binding_of_the_written_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let location = LakeLocation::new(&folder.path().display().to_string()).unwrap();
+        let path = folder.path().join("grains/part-a.parquet");
+        std::fs::create_dir(folder.path().join("grains")).unwrap();
+        std::fs::write(&path, b"PAR1rowsmetadata\x08\0\0\0PAR1").unwrap();
+        let written = std::fs::File::open(&path).unwrap();
+        let mut segment = Segment {
+            id: SegmentId::of_folder("a"),
+            file: DataFile {
+                name: "part-a.parquet".to_owned(),
+                size: written.metadata().unwrap().len(),
+                rows: 0,
+                digest: None,
+            },
+        };
+        let published = segment.binding(&location).await.unwrap();
+        assert_eq!(published, Binding::of_file(&segment.id, &written).unwrap());
+        segment.file.size += 1;
+        assert!(segment.binding(&location).await.is_err());
+    }
+}

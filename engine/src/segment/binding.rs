@@ -250,26 +250,6 @@ mod tests {
             let content = file[..file.len() - TRAILER].to_vec();
             assert_eq!(own.unwrap(content.into()).unwrap_err(), Unbound::Unnamed);
         }
-    }
-
-    #[tokio::test]
-    async fn the_binding_of_a_published_file_is_that_of_the_written_one() {
-        let folder = tempfile::tempdir().unwrap();
-        let location = LakeLocation::new(&folder.path().display().to_string()).unwrap();
-        let (file, path) = (parquet(b"metadata"), Path::from("grains/part-a.parquet"));
-        let size = file.as_file().metadata().unwrap().len();
-        std::fs::create_dir(folder.path().join("grains")).unwrap();
-        std::fs::copy(file.path(), folder.path().join("grains/part-a.parquet")).unwrap();
-        let id = SegmentId::of_folder("a");
-        let published = Binding::of_segment(&location, &id, &path, size)
-            .await
-            .unwrap();
-        assert_eq!(published, Binding::of_file(&id, file.as_file()).unwrap());
-        assert!(
-            Binding::of_segment(&location, &id, &path, size + 1)
-                .await
-                .is_err()
-        );
-        assert!(Binding::of_file(&id, tempfile::tempfile().as_ref().unwrap()).is_err());
+        assert!(Binding::of_file(&id("a"), tempfile::tempfile().as_ref().unwrap()).is_err());
     }
 }
