@@ -38,10 +38,6 @@ impl<T: Send + 'static> Crew<T> {
 
     /// The result of the next job to end; `None` if all have.
     pub(crate) async fn next(&mut self) -> Result<Option<T>> {
-        self.running
-            .next()
-            .await
-            .transpose()
-            .file("can't finish", "a job")
+        self.running.next().await.transpose().task("a job")
     }
 }

@@ -199,7 +199,7 @@ async fn rewrite(
     for groups in chunks(&file.uncompressed_bytes()) {
         let (location, file, keys) = (lake.location().clone(), file.clone(), Arc::clone(keys));
         let job = tokio::task::spawn_blocking(move || seal(&location, &file, groups, &keys));
-        let written = job.await.file("can't finish", "a segment")??;
+        let written = job.await.task("a segment")??;
         if written.file.rows > 0 {
             report.bytes_written += written.file.size;
             lake.publish_segment(&mut change, written).await?;

@@ -93,6 +93,26 @@ pub enum EngineError {
         #[source]
         cause: Box<dyn std::error::Error + Send + Sync>,
     },
+    /// A thread pool can't be started.
+    #[error("can't start threads: {0}; `--threads` asks for fewer")]
+    Threads(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// A task on another thread panicked or was cancelled.
+    #[error("can't finish {what}: {cause}")]
+    Task {
+        /// The work of the task.
+        what: String,
+        /// Why it ended early.
+        #[source]
+        cause: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// Rows of the lake lack a column.
+    #[error("{what} has no column `{column}`")]
+    MissingColumn {
+        /// The rows.
+        what: String,
+        /// The name of the column.
+        column: String,
+    },
     /// The vectors of the lake can't answer.
     #[error(
         "no vectors to search: {0}; `gristmill reindex --embed` makes them, or `--vectors FILE` \
@@ -210,10 +230,28 @@ fn without_backtrace(cause: &dyn std::error::Error) -> String {
     message
 }
 
-/// Says of an error which file of the lake it was about.
+/// Adds to an error of a library what the engine tried.
 pub(crate) trait Context<T> {
-    /// The error as [`EngineError::File`]: `what` was tried with `path`.
+    /// Converts the error to [`EngineError::File`]: `what` was tried with `path`.
     fn file(self, what: &'static str, path: impl std::fmt::Display) -> Result<T>;
+
+    /// Converts the error to [`EngineError::Task`]: the task that did `what` ended early.
+    fn task(self, what: impl std::fmt::Display) -> Result<T>;
+
+    /// Converts the error to [`EngineError::Threads`].
+    fn threads(self) -> Result<T>;
+}
+
+/// Returns `column` of `rows`, or [`EngineError::MissingColumn`].
+pub(crate) fn required<T>(
+    found: Option<T>,
+    column: &str,
+    rows: impl std::fmt::Display,
+) -> Result<T> {
+    found.ok_or_else(|| EngineError::MissingColumn {
+        what: rows.to_string(),
+        column: column.to_owned(),
+    })
 }
 
 impl<T, E: Into<Box<dyn std::error::Error + Send + Sync>>> Context<T>
@@ -226,9 +264,23 @@ impl<T, E: Into<Box<dyn std::error::Error + Send + Sync>>> Context<T>
             cause: cause.into(),
         })
     }
+
+    fn task(self, what: impl std::fmt::Display) -> Result<T> {
+        self.map_err(|cause| EngineError::Task {
+            what: what.to_string(),
+            cause: cause.into(),
+        })
+    }
+
+    fn threads(self) -> Result<T> {
+        self.map_err(|cause| EngineError::Threads(cause.into()))
+    }
 }
 
-/// What the engine's functions answer.
+/// An error of any library.
+pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// The result of the engine's functions.
 pub type Result<T, E = EngineError> = std::result::Result<T, E>;
 
 #[cfg(test)]

@@ -18,8 +18,10 @@ use serde::Serialize;
 
 use crate::error::{Context, Result};
 use crate::ingest::digests::footer_of;
-use crate::ingest::morsel::{Admitted, Beside, Content, Morsels, Next};
-use crate::ingest::sources::Listing;
+use crate::ingest::morsel::{
+    AdmittedSource, MorselReader, NextMorsel, SourceContent, TranscriptExtras,
+};
+use crate::ingest::sources::SourceInfo;
 
 /// What is in a file.
 #[derive(Debug, Clone, Default, Serialize)]
@@ -143,23 +145,27 @@ fn look_into(uri: String, bytes: SourceBytes, sample: usize) -> Inspection {
         SourceKind::Container => match Container::open(bytes, ContainerLimits::default()) {
             Ok(container) => {
                 inspection.container = Some(inspect_container(&container));
-                Content::Container(container)
+                SourceContent::Container(container)
             }
             Err(error) => {
                 inspection.damage = Some(error.to_string());
                 return inspection;
             }
         },
-        SourceKind::Frames => Content::Frames(bytes),
+        SourceKind::Frames => SourceContent::Frames(bytes),
         // What is no container of grains is shown as the damaged grain that it would be.
-        SourceKind::Blob | SourceKind::Transcript(_) => Content::Blob(bytes),
+        SourceKind::Blob | SourceKind::Transcript(_) => SourceContent::Blob(bytes),
     };
-    let admitted = Admitted::alone(Listing::of_file(uri), content, Beside::default());
-    let mut morsels = Morsels::new(Arc::new(admitted), 0);
+    let admitted = AdmittedSource::new(
+        SourceInfo::of_file(uri),
+        content,
+        TranscriptExtras::default(),
+    );
+    let mut morsels = MorselReader::new(Arc::new(admitted), 0);
     let mut created: Option<(u32, u32)> = None;
     loop {
         match morsels.next(usize::MAX) {
-            Next::Morsel(morsel) => (0..morsel.len()).for_each(|at| {
+            NextMorsel::Morsel(morsel) => (0..morsel.len()).for_each(|at| {
                 let second = inspection.count(morsel.item(at), sample);
                 created = match (created, second) {
                     (Some((first, last)), Some(second)) => {
@@ -168,8 +174,8 @@ fn look_into(uri: String, bytes: SourceBytes, sample: usize) -> Inspection {
                     (known, second) => known.or(second.map(|second| (second, second))),
                 };
             }),
-            Next::Damage { error, .. } => inspection.damage = Some(error.to_string()),
-            Next::End => break,
+            NextMorsel::Damage { error, .. } => inspection.damage = Some(error.to_string()),
+            NextMorsel::End => break,
         }
     }
     inspection.first_created = created.map(|(first, _)| date_time(first));

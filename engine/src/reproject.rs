@@ -11,15 +11,15 @@ use arrow::compute::concat_batches;
 use arrow::error::ArrowError;
 use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::columns::{
-    GrainColumns, IdentityColumn, RowIdentity, SEALED_MAGIC, StoredRows, delivered_bytes,
+    GrainColumns, IdentityColumn, SEALED_MAGIC, StoredRows, delivered_bytes,
 };
 use gristmill_schemas::error::{ErrorCode, GrainError};
 use gristmill_schemas::grain::{Field, Grain, Mark, Marks, Mode};
-use gristmill_schemas::sign::Delivery;
 
 use crate::error::{Context, Result};
 use crate::hash::{Digest, sha256_each};
-use crate::ingest::prove::{Checker, Judgement, OPENED_BYTES, Opened, open};
+use crate::ingest::grain_row::envelope_columns;
+use crate::ingest::prove::{GrainDecoder, OPENED_BYTES, OpenedGrain, ProofOptions, open};
 use crate::keys::{ErasedRows, LakeKeys};
 
 /// The columns from which a row is recomputed.
@@ -66,17 +66,17 @@ pub(crate) struct Reprojected {
 
 /// Recomputes one batch after another with the same memory.
 pub(crate) struct Reprojector<'k> {
-    judgement: Judgement<'k>,
+    options: ProofOptions<'k>,
     keys: Option<&'k LakeKeys>,
     columns: GrainColumns,
 }
 
 impl<'k> Reprojector<'k> {
-    /// Recomputes rows as `judgement` reads grains; `keys` open and seal the rows if they are
+    /// Recomputes rows as `options` reads grains; `keys` open and seal the rows if they are
     /// sealed.
-    pub(crate) fn new(judgement: Judgement<'k>, keys: Option<&'k LakeKeys>) -> Self {
+    pub(crate) fn new(options: ProofOptions<'k>, keys: Option<&'k LakeKeys>) -> Self {
         Reprojector {
-            judgement,
+            options,
             keys,
             columns: GrainColumns::with_capacity(0, 0),
         }
@@ -97,7 +97,7 @@ impl<'k> Reprojector<'k> {
             .collect();
         let digests = cells.digests();
         let delivered = cells.all_delivered(&digests, self.keys, &mut states);
-        each_grain(&cells, &delivered, self.judgement, |row, read| {
+        each_grain(&cells, &delivered, self.options, |row, read| {
             let state = read.map(|read| match read {
                 Ok((found, grain)) => self.append(digests.get(row), found, grain),
                 Err(error) => RowState::Failed(error),
@@ -135,7 +135,7 @@ impl<'k> Reprojector<'k> {
         let digests = cells.digests();
         let delivered = cells.all_delivered(&digests, None, &mut states);
         let mut marks = Vec::with_capacity(cells.len());
-        each_grain(&cells, &delivered, self.judgement, |row, read| {
+        each_grain(&cells, &delivered, self.options, |row, read| {
             let Some(Ok((found, grain))) = read else {
                 return false;
             };
@@ -145,7 +145,7 @@ impl<'k> Reprojector<'k> {
                 &address,
                 found.delivery.blob().len(),
                 grain,
-                &identity_of(found),
+                &envelope_columns(&found.delivery, found.signature),
             );
             marks.push(grain.marks());
             is_equal
@@ -157,12 +157,12 @@ impl<'k> Reprojector<'k> {
     fn append(
         &mut self,
         digest: Option<&Digest>,
-        found: &Opened<'_>,
+        found: &OpenedGrain<'_>,
         grain: &Grain<'_>,
     ) -> RowState {
         let address = address_of(digest);
         let size = found.delivery.blob().len();
-        let row = identity_of(found);
+        let row = envelope_columns(&found.delivery, found.signature);
         match self.keys {
             None => self
                 .columns
@@ -339,42 +339,26 @@ fn address_of(digest: Option<&Digest>) -> ContentAddress {
     ContentAddress::from_digest(digest.copied().unwrap_or_default())
 }
 
-/// What follows from a delivered grain beside its fields.
-fn identity_of<'a>(found: &'a Opened<'_>) -> RowIdentity<'a> {
-    let (envelope, signer) = match &found.delivery {
-        Delivery::Signed(signed) => (Some(signed.parts()), signed.signer()),
-        Delivery::Bare(_) => (None, None),
-    };
-    RowIdentity {
-        envelope,
-        signature: found.signature,
-        signer,
-        ..RowIdentity::default()
-    }
-}
-
 /// Calls `take` with each row in order, and with its grain, or why it can't be read; with `None` if
 /// it has no bytes. Stops when `take` returns false.
 fn each_grain(
     cells: &Cells<'_>,
     delivered: &[Option<Cow<'_, [u8]>>],
-    judgement: Judgement<'_>,
-    mut take: impl FnMut(usize, Option<Result<(&Opened<'_>, &Grain<'_>), GrainError>>) -> bool,
+    options: ProofOptions<'_>,
+    mut take: impl FnMut(usize, Option<Result<(&OpenedGrain<'_>, &Grain<'_>), GrainError>>) -> bool,
 ) {
     let mut first = 0;
     while first < delivered.len() {
-        let opened = open_some(delivered.get(first..).unwrap_or_default(), judgement);
-        let mut checker = Checker {
-            grain: None,
-            mode: judgement.mode,
-        };
+        let opened = open_some(delivered.get(first..).unwrap_or_default(), options);
+        let mut decoder = GrainDecoder::new(options.mode);
         for (row, found) in (first..).zip(&opened) {
             let read = found.as_ref().map(|found| {
                 let found = found.as_ref().map_err(Clone::clone)?;
-                Ok((
-                    found,
-                    check(&mut checker, found, cells.is_lenient(row), judgement.mode)?,
-                ))
+                let mode = match cells.is_lenient(row) {
+                    true => Mode::Lenient,
+                    false => options.mode,
+                };
+                Ok((found, decode(&mut decoder, found, mode)?))
             });
             if !take(row, read) {
                 return;
@@ -384,43 +368,39 @@ fn each_grain(
     }
 }
 
-/// Reads the grain of a row. What a lenient reader took in is marked as such; where the mark is
-/// missing, a grain that deserves it is read leniently, too, so that the missing mark shows as what
-/// it is: a cell that differs.
-fn check<'c, 'p>(
-    checker: &'c mut Checker<'p>,
-    found: &'p Opened<'p>,
-    was_lenient: bool,
+/// Decodes the grain of a row by the rules of `mode`. If these refuse it and only a mark of lenient
+/// reading is missing in the row, the grain is decoded leniently, so that the missing mark shows up
+/// as a cell that differs.
+fn decode<'c, 'p>(
+    decoder: &'c mut GrainDecoder<'p>,
+    found: &'p OpenedGrain<'p>,
     mode: Mode,
 ) -> Result<&'c Grain<'p>, GrainError> {
-    checker.mode = if was_lenient { Mode::Lenient } else { mode };
-    if let Some(error) = checker.check(&found.payload).err() {
-        checker.mode = Mode::Lenient;
-        let marks = checker
-            .check(&found.payload)
+    if let Some(error) = decoder.decode_as(&found.payload, mode).err() {
+        let marks = decoder
+            .decode_as(&found.payload, Mode::Lenient)
             .map_or(Marks::default(), Grain::marks);
         if !LENIENT.iter().any(|mark| marks.contains(*mark)) {
             return Err(error);
         }
     }
-    checker
-        .grain
-        .as_ref()
+    decoder
+        .grain()
         .ok_or_else(|| GrainError::new(ErrorCode::Corrupt, "the grain can't be read"))
 }
 
 /// Opens grains from the first on until [`OPENED_BYTES`] are open; `None` for rows without bytes.
 fn open_some<'d>(
     delivered: &'d [Option<Cow<'_, [u8]>>],
-    judgement: Judgement<'_>,
-) -> Vec<Option<Result<Opened<'d>, GrainError>>> {
+    options: ProofOptions<'_>,
+) -> Vec<Option<Result<OpenedGrain<'d>, GrainError>>> {
     let (mut opened, mut bytes) = (Vec::new(), 0);
     for next in delivered {
-        let found = next.as_ref().map(|next| open(next, judgement));
+        let found = next.as_ref().map(|next| open(next, options));
         bytes += found
             .as_ref()
             .and_then(|found| found.as_ref().ok())
-            .map_or(0, Opened::payload_length);
+            .map_or(0, OpenedGrain::payload_length);
         opened.push(found);
         if bytes >= OPENED_BYTES {
             break;

@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 
-use gristmill_engine::apply::{Answer, ApplyOptions, apply as run_apply};
+use gristmill_engine::apply::{ApplyOptions, OperationOutcome, apply as run_apply};
 use gristmill_engine::erase::{
     Disclosed, ErasureOptions, ErasurePlan, Folding, InclusionProof, Person, RequestOrigin,
     SelectionOptions, SubjectRequest, Variation, Variations, disclose, erase as run_erasure,
@@ -43,7 +43,7 @@ pub async fn apply(context: &Context, arguments: Apply) -> Result<Outcome, Failu
         ),
         None => Lines::to_stdout(),
     };
-    let mut answer = |answer: &Answer| answers.write(answer);
+    let mut answer = |answer: &OperationOutcome| answers.write(answer);
     let options = ApplyOptions {
         dry_run: arguments.dry_run,
         ..ApplyOptions::default()

@@ -3,13 +3,20 @@
 //!
 //! | module | what it answers |
 //! |---|---|
-//! | `operation` | what does a line ask for? |
-//! | `run` | how are operations judged in order, and committed in batches? |
-//! | `segment` | how do the new grains of a batch become a segment? |
+//! | `operation` | what does a line request? |
+//! | `prepare` | is its new grain valid? |
+//! | `run` | how are operations read, judged and committed in batches? |
+//! | `judge` | is an operation permitted, and what does it change? |
+//! | `new_grain` | how do the new grains of a batch become a segment? |
+//! | `report` | what can a user choose, and what does a run report? |
 
+mod judge;
+mod new_grain;
 mod operation;
+mod prepare;
+mod report;
 mod run;
-mod segment;
 
-pub use operation::{Operation, Request};
-pub use run::{Answer, ApplyOptions, ApplyReport, apply, apply_requests};
+pub use operation::{Operation, OperationRequest};
+pub use report::{ApplyOptions, ApplyReport, OperationOutcome};
+pub use run::{apply, apply_requests};

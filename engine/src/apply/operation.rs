@@ -41,7 +41,7 @@ pub enum Operation {
 
 /// An operation with who asks for it, and why.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Request {
+pub struct OperationRequest {
     /// What is asked for.
     pub operation: Operation,
     /// Who says so: a claim.
@@ -84,12 +84,12 @@ impl Operation {
     }
 }
 
-impl Request {
+impl OperationRequest {
     /// Reads a line.
     ///
     /// # Errors
     /// [`ErrorCode::Schema`] if it isn't an operation; what encoding says of its grain.
-    pub fn parse(line: &[u8]) -> Result<Request, GrainError> {
+    pub fn parse(line: &[u8]) -> Result<OperationRequest, GrainError> {
         let json =
             Json::parse(line).map_err(|error| schema(format!("the line isn't JSON: {error}")))?;
         let object = json
@@ -136,7 +136,7 @@ impl Request {
                 .ok_or_else(|| schema("`authorization_hex` must be a list of strings"))?;
             hex::decode(digits).map_err(|error| schema(format!("`authorization_hex`: {error}")))
         });
-        Ok(Request {
+        Ok(OperationRequest {
             operation,
             actor: owned("actor")?,
             reason: reason.map(str::to_owned),
@@ -273,7 +273,10 @@ mod tests {
             ),
         ] {
             assert_eq!(
-                Request::parse(line.as_bytes()).unwrap().operation.name(),
+                OperationRequest::parse(line.as_bytes())
+                    .unwrap()
+                    .operation
+                    .name(),
                 name,
                 "{line}"
             );
@@ -284,7 +287,7 @@ mod tests {
     fn a_superseding_grain_names_what_it_supersedes() {
         let target = ContentAddress::of(b"t");
         let line = format!(r#"{{"op": "supersede", "address": "{target}", "grain": {BELIEF}}}"#);
-        let request = Request::parse(line.as_bytes()).unwrap();
+        let request = OperationRequest::parse(line.as_bytes()).unwrap();
         let bytes = request.operation.delivered().unwrap();
         assert!(
             bytes
@@ -301,7 +304,7 @@ mod tests {
             let line = format!(
                 r#"{{"op": "supersede", "address": "{target}", "reason": "a typo", "grain": {grain}}}"#
             );
-            let request = Request::parse(line.as_bytes()).unwrap();
+            let request = OperationRequest::parse(line.as_bytes()).unwrap();
             request
                 .operation
                 .delivered()
@@ -320,7 +323,7 @@ mod tests {
             "a typo"
         ));
         let put = format!(r#"{{"op": "put", "reason": "a typo", "grain": {BELIEF}}}"#);
-        let request = Request::parse(put.as_bytes()).unwrap();
+        let request = OperationRequest::parse(put.as_bytes()).unwrap();
         assert!(
             !request
                 .operation
@@ -343,7 +346,9 @@ mod tests {
             (r#"{"op": "retract", "address": "xyz"}"#, "64 hex digits"),
             (r#"{"op": "put", "grain": {"type": "belief"}}"#, "missing"),
         ] {
-            let error = Request::parse(line.as_bytes()).unwrap_err().to_string();
+            let error = OperationRequest::parse(line.as_bytes())
+                .unwrap_err()
+                .to_string();
             assert!(error.contains(expected), "{line}: {error}");
         }
     }

@@ -10,7 +10,7 @@ use arrow::compute::interleave_record_batch;
 use gristmill_schemas::columns::{IdentityColumn, RowKeys, grains_schema};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReader;
 
-use crate::error::{Context, EngineError, Result};
+use crate::error::{BoxError, Context, EngineError, Result};
 use crate::index::{IndexBuilder, IndexKinds};
 use crate::keys::LakeKeys;
 use crate::lake::LakeLocation;
@@ -30,8 +30,6 @@ const CHUNK_BYTES: usize = 32 << 20;
 
 /// Bytes in memory of a row group from which on it is closed.
 const ROW_GROUP_BYTES: usize = 256 << 20;
-
-type Fault = Box<dyn std::error::Error + Send + Sync>;
 
 /// A merge under way. Its rows come out in order, over as many segments as are asked for.
 pub(super) struct Merge {
@@ -98,7 +96,7 @@ impl Merge {
         (sealed, keys): (bool, Option<Arc<LakeKeys>>),
         threads: usize,
         progress: Arc<WorkProgress>,
-    ) -> Result<Merge, Fault> {
+    ) -> Result<Merge, BoxError> {
         let mut merge = Merge {
             inputs: Vec::with_capacity(segments.len()),
             heads: BinaryHeap::with_capacity(segments.len()),
@@ -133,7 +131,7 @@ impl Merge {
     }
 
     /// The first row of the next batch of `input`.
-    fn refill(&mut self, input: usize) -> Result<Option<Head>, Fault> {
+    fn refill(&mut self, input: usize) -> Result<Option<Head>, BoxError> {
         let Some(reader) = self.inputs.get_mut(input) else {
             return Ok(None);
         };
@@ -162,7 +160,7 @@ impl Merge {
     pub(super) fn write(&mut self, location: &LakeLocation, rows: u64) -> Result<WrittenSegment> {
         let id = SegmentId::new_sealed(self.sealed);
         let data = location.scratch_file()?;
-        let fault = |error: Fault| -> Result<()> {
+        let fault = |error: BoxError| -> Result<()> {
             Err(error).file("can't write the segment", id.as_str())
         };
         let file = SegmentFile::create(&data, grains_schema(), grains_properties())
@@ -172,7 +170,7 @@ impl Merge {
         std::thread::scope(|scope| -> Result<()> {
             // Holding nothing: a row group that no thread has time for waits in the merge.
             let (sender, receiver) = crossbeam_channel::bounded::<(usize, Vec<RecordBatch>)>(0);
-            let encode = |(number, batches): (usize, Vec<RecordBatch>)| -> Result<(), Fault> {
+            let encode = |(number, batches): (usize, Vec<RecordBatch>)| -> Result<(), BoxError> {
                 // One part for each row group: an erasure takes the full text of whole row groups
                 // over.
                 let mut part = indexes.part()?;
@@ -244,7 +242,7 @@ impl Merge {
     }
 
     /// The next rows, at most `limit`.
-    fn chunk(&mut self, limit: usize) -> Result<RecordBatch, Fault> {
+    fn chunk(&mut self, limit: usize) -> Result<RecordBatch, BoxError> {
         let limit = limit.min(CHUNK_ROWS);
         while self.chosen.len() < limit && self.chosen_bytes < CHUNK_BYTES && self.choose()? {}
         let batches: Vec<&RecordBatch> = self.held.iter().collect();
@@ -259,7 +257,7 @@ impl Merge {
     }
 
     /// Chooses the least row; false if there is none.
-    fn choose(&mut self) -> Result<bool, Fault> {
+    fn choose(&mut self) -> Result<bool, BoxError> {
         let Some(mut head) = self.heads.peek_mut() else {
             return Ok(false);
         };

@@ -165,7 +165,7 @@ async fn merge_group(
                 .write(&location, wanted)
                 .map(|segment| (merge, segment))
         });
-        let (back, segment) = job.await.file("can't finish", "a merge")??;
+        let (back, segment) = job.await.task("a merge")??;
         merge = back;
         written += segment.file.rows;
         if segment.file.rows > 0 {

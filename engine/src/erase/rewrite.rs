@@ -15,7 +15,7 @@ use rayon::prelude::*;
 use tempfile::NamedTempFile;
 
 use super::row_findings::{RowFindings, RowScanner, ScanMode, ScannedColumns};
-use crate::error::{Context, Result};
+use crate::error::{Context, Result, required};
 use crate::index::fulltext::{SegmentTextIndex, TextPiece};
 use crate::index::{IndexBuilder, IndexKinds, IndexPart, RowObserver};
 use crate::lake::{LakeFile, LakeLocation};
@@ -238,9 +238,7 @@ impl RowGroupPart {
             let blobs = batch
                 .column_by_name(TextPiece::COLUMN)
                 .and_then(|column| column.as_binary_opt::<i32>());
-            let blobs = blobs
-                .ok_or("no column of blobs")
-                .file("can't read", "a segment")?;
+            let blobs = required(blobs, TextPiece::COLUMN, "a segment")?;
             let mut mask = vec![true; batch.num_rows()];
             while let Some(row) = gone.next_if(|row| ((row - first) as usize) < mask.len()) {
                 let at = (row - first) as usize;

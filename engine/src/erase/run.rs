@@ -264,7 +264,7 @@ fn pool(threads: usize) -> Result<Arc<rayon::ThreadPool>> {
     let pool = builder
         .thread_name(|number| format!("erase-{number}"))
         .build();
-    Ok(Arc::new(pool.file("can't start", "threads")?))
+    Ok(Arc::new(pool.threads()?))
 }
 
 fn begin(lake: &Lake) -> Result<Journal> {
@@ -537,7 +537,7 @@ impl Run<'_> {
         };
         let rewritten = tokio::task::spawn_blocking(rewrite)
             .await
-            .file("can't finish", "a segment")??;
+            .task("a segment")??;
         Ok((segment.file.clone(), rewritten))
     }
 
@@ -562,7 +562,7 @@ impl Run<'_> {
         let copied = rewritten.copied;
         let pool = Arc::clone(&self.pool);
         let finishing = tokio::task::spawn_blocking(move || pool.install(|| rewritten.finish()));
-        let segment = finishing.await.file("can't finish", "a segment")??;
+        let segment = finishing.await.task("a segment")??;
         let mut change = Change::default();
         self.lake.publish_segment(&mut change, segment).await?;
         Ok(ReplacedSegment {

@@ -31,6 +31,7 @@ use super::sessions::{MEMBER_COLUMNS, SessionMember, SubjectSessions, members};
 use super::variations::Variations;
 use super::withdrawn::{CONSENT_COLUMNS, consents, withdrawals};
 use crate::error::{Context, Result};
+use crate::index::SidecarCache;
 use crate::index::word_filter::WordFilter;
 use crate::lake::{Lake, LakeFile, Link, Segment, address_at, link_columns, links, text_at, texts};
 use crate::policy::{HOPS, may_withdraw};
@@ -284,7 +285,7 @@ impl SurveyRun<'_> {
         let pool = Arc::clone(&self.pool);
         tokio::task::spawn_blocking(move || pool.install(job))
             .await
-            .file("can't finish", "a survey")?
+            .task("a survey")?
     }
 
     /// An scanner of all rows of segment `number`, in whose word filter stands what kinds of rows
@@ -326,7 +327,7 @@ impl SurveyRun<'_> {
         self.survey.segments_read += 1;
         let scanner = self.scanner_of(number);
         self.on_cores(move || {
-            file.each(Some(&ScannedColumns::COLUMNS), |first, batch| {
+            file.map_batches(Some(&ScannedColumns::COLUMNS), |first, batch| {
                 Ok(scanner.scan_batch(
                     number as u32,
                     (first..).zip(0..batch.num_rows()),
@@ -413,7 +414,7 @@ impl SurveyRun<'_> {
             let findings = self
                 .on_cores(move || {
                     let mut places = rows.iter().copied();
-                    let batches = file.pick(&ScannedColumns::COLUMNS, &rows)?;
+                    let batches = file.read_rows(&ScannedColumns::COLUMNS, &rows)?;
                     let mut out = Vec::new();
                     for batch in &batches {
                         let rows: Vec<u32> = places.by_ref().take(batch.num_rows()).collect();

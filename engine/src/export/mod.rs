@@ -219,7 +219,5 @@ pub async fn export(
 async fn blocking<T: Send + 'static>(
     job: impl FnOnce() -> Result<T> + Send + 'static,
 ) -> Result<T> {
-    tokio::task::spawn_blocking(job)
-        .await
-        .file("can't finish", "the export")?
+    tokio::task::spawn_blocking(job).await.task("the export")?
 }

@@ -75,7 +75,7 @@ impl JsonSink {
         Ok(JsonSink {
             out: Target::new(options)?.begin()?,
             grains: 0,
-            pool: pool.file("can't start", "threads")?,
+            pool: pool.threads()?,
         })
     }
 }

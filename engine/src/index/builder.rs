@@ -13,7 +13,7 @@ use super::fulltext::{self, FULLTEXT_FILE, SegmentTextIndex, TextPiece, TextPiec
 use super::hexastore::{self, HEXASTORE_FILE, StatementColumns};
 use super::watchlist::Watchlist;
 use super::word_filter::{self, WORDS_FILE, WordSet};
-use crate::error::{Context, Result};
+use crate::error::{Context, Result, required};
 use crate::segment::{ADDRESSES_FILE, AddressIndex, SegmentId, SidecarFile, addresses_of};
 use crate::text::with_grain_if_any;
 
@@ -179,12 +179,8 @@ impl IndexPart {
             let blobs = batch
                 .column_by_name(TextPiece::COLUMN)
                 .and_then(|column| column.as_binary_opt::<i32>());
-            for (at, blob) in blobs
-                .ok_or("no column of blobs")
-                .file("can't index", "texts")?
-                .iter()
-                .enumerate()
-            {
+            let blobs = required(blobs, TextPiece::COLUMN, "a segment")?;
+            for (at, blob) in blobs.iter().enumerate() {
                 let blob = blob.unwrap_or_default();
                 with_grain_if_any(blob, |grain| {
                     let has_word = words.as_mut().is_none_or(|words| words.add(blob, grain));

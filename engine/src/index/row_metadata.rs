@@ -15,6 +15,7 @@ use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::columns::IdentityColumn;
 use gristmill_schemas::grain::Field;
 
+use crate::error::BoxError;
 use crate::segment::{AddressIndex, SegmentReader};
 
 /// Bytes that a row takes.
@@ -40,14 +41,12 @@ struct DictionaryColumn<N> {
     names: Vec<String>,
 }
 
-type Fault = Box<dyn std::error::Error + Send + Sync>;
-
 impl RowMetadata {
     /// Reads the facts of the rows of the segment in `bytes`, whose addresses are `addresses`.
     ///
     /// # Errors
     /// If the segment can't be read, has other rows, or too many different names.
-    pub fn read(bytes: SourceBytes, addresses: Arc<AddressIndex>) -> Result<RowMetadata, Fault> {
+    pub fn read(bytes: SourceBytes, addresses: Arc<AddressIndex>) -> Result<RowMetadata, BoxError> {
         let reader = SegmentReader::open(bytes)?;
         let places = addresses.places();
         if places.len() as u64 != reader.rows() {
@@ -80,7 +79,7 @@ impl RowMetadata {
         batch: &RecordBatch,
         encodings: &mut HashMap<String, u8>,
         namespaces: &mut HashMap<String, u16>,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), BoxError> {
         let column = |name: &str| batch.column_by_name(name).ok_or("a column is missing");
         let types = column(IdentityColumn::TypeByte.name())?
             .as_primitive_opt::<Int16Type>()
@@ -121,7 +120,11 @@ impl RowMetadata {
 }
 
 impl<N: Copy + Default + TryFrom<usize> + Into<u16>> DictionaryColumn<N> {
-    fn add(&mut self, column: &StringArray, known: &mut HashMap<String, N>) -> Result<(), Fault> {
+    fn add(
+        &mut self,
+        column: &StringArray,
+        known: &mut HashMap<String, N>,
+    ) -> Result<(), BoxError> {
         for text in column {
             let number = match text {
                 None => N::default(),
@@ -135,7 +138,7 @@ impl<N: Copy + Default + TryFrom<usize> + Into<u16>> DictionaryColumn<N> {
         Ok(())
     }
 
-    fn name(&mut self, text: &str, known: &mut HashMap<String, N>) -> Result<N, Fault> {
+    fn name(&mut self, text: &str, known: &mut HashMap<String, N>) -> Result<N, BoxError> {
         self.names.push(text.to_owned());
         let number =
             N::try_from(self.names.len()).map_err(|_| "there are too many different names")?;

@@ -7,7 +7,7 @@ use gristmill_connectors::source::SourceBytes;
 use super::builder::IndexKinds;
 use super::fulltext::{FULLTEXT_FILE, LakeTextIndex, SegmentTextIndex};
 use super::reindex::build_again;
-use crate::error::{Context, Result};
+use crate::error::{BoxError, Context, Result};
 use crate::lake::{Lake, Segment};
 
 /// Which of the sidecars `files` of `segment`, all of them whole and bound to it, don't say what
@@ -35,7 +35,7 @@ pub(crate) async fn differing_sidecars(
         let content = binding.unwrap(bytes).file("can't read", &made.name)?;
         let (name, parts) = (made.name.clone(), made.parts);
         let compare = move || match made.name == FULLTEXT_FILE {
-            true => Ok::<_, Fault>(digest_of(content)? == digest_of(parts.concat().into())?),
+            true => Ok::<_, BoxError>(digest_of(content)? == digest_of(parts.concat().into())?),
             false => Ok(*content == *parts.concat()),
         };
         let is_equal = tokio::task::spawn_blocking(compare)
@@ -48,8 +48,6 @@ pub(crate) async fn differing_sidecars(
     Ok(differing)
 }
 
-type Fault = Box<dyn std::error::Error + Send + Sync>;
-
-fn digest_of(bytes: SourceBytes) -> Result<[u8; 32], Fault> {
+fn digest_of(bytes: SourceBytes) -> Result<[u8; 32], BoxError> {
     Ok(LakeTextIndex::new(&[Arc::new(SegmentTextIndex::open(bytes)?)])?.content_digest()?)
 }

@@ -1,4 +1,7 @@
-//! Admission: is this source known, whole, and of a kind that we read?
+//! Admission: decides whether a source is ingested, skipped or rejected, and opens it.
+//!
+//! A source is fetched, its kind detected and its digest looked up in the ledger of the lake. The
+//! structure and footer of a container are checked here, and a transcript becomes frames.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -17,165 +20,176 @@ use gristmill_schemas::container::{Container, ContainerLimits, FOOTER_LENGTH};
 use gristmill_schemas::error::{ErrorCode, GrainError};
 use gristmill_schemas::message::{TimeSource, Timestamp};
 
-use super::digests::Digests;
-use super::morsel::{Admitted, Beside, Content};
-use super::sources::Listing;
-use super::together::Turn;
+use super::digests::SourceDigests;
+use super::linked_sources::ReadSlot;
+use super::morsel::{AdmittedSource, SourceContent, TranscriptExtras};
+use super::sources::SourceInfo;
 use crate::error::{Context, Result};
-use crate::lake::{Ledger, Progress};
+use crate::lake::{
+    Ledger, MAX_SOURCE_BYTES, Progress, RejectBytes, RejectContext, RejectPosition, RejectReason,
+    WHOLE_SOURCE,
+};
 
-/// What became of a source at the door.
+/// The outcome of admitting a source.
 pub(super) enum Admission {
-    /// It goes in, from its grain `next` on.
-    Granted {
+    /// The source is ingested from its grain `first` on.
+    Accepted {
         /// The source.
-        source: Arc<Admitted>,
-        /// The first grain that the lake hasn't taken in.
-        next: u64,
-        /// How the lake knows it already, if it is read once more.
-        again: Again,
+        source: Arc<AdmittedSource>,
+        /// The first grain that the lake doesn't contain.
+        first: u64,
+        /// Whether the source is read again.
+        retry: RetryMode,
     },
-    /// The lake has taken in all of it before.
-    Known(Listing),
-    /// It is of no kind that is read, or nothing in it is of the kind that it was read as.
-    NotUnderstood {
+    /// The lake already contains all of the source.
+    AlreadyIngested(SourceInfo),
+    /// No reader accepts the source, or it contains nothing of the kind that it was read as.
+    Unsupported {
         /// The source.
-        listing: Listing,
-        /// Why, for people.
+        info: SourceInfo,
+        /// The reason, for people.
         reason: String,
     },
-    /// The system or the store doesn't let it be read.
+    /// Reading failed (permissions, a missing object).
     Unreadable {
         /// The source.
-        listing: Listing,
-        /// Why.
+        info: SourceInfo,
+        /// The error of the system or store.
         cause: ConnectorError,
     },
-    /// It as a whole is refused.
-    Refused {
+    /// The source was rejected as a whole.
+    Rejected {
         /// The source.
-        listing: Listing,
-        /// What goes to `rejects`.
+        info: SourceInfo,
+        /// The row for `rejects`.
         reject: Box<RejectRow>,
-        /// Why.
+        /// The reason.
         error: GrainError,
     },
 }
 
-/// Whether a source is read once more.
+/// Whether a source is read again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Again {
-    /// The lake doesn't know it, or goes on with it.
+pub(super) enum RetryMode {
+    /// The source is new to the lake, or is continued.
     No,
-    /// It was read before, as another kind or without a result: what isn't refused any more leaves
-    /// `rejects`.
-    Anew,
-    /// The lake has taken it in as this kind, and goes on knowing it: if the run is killed, it is
-    /// as if there hadn't been one.
-    Known,
+    /// The source was read before, as another kind or without a result. Rejects that don't occur
+    /// again are removed from `rejects`.
+    Restart,
+    /// The lake has ingested the source as this kind, and keeps its entry in the ledger: a killed
+    /// run has no effect.
+    KeepProgress,
 }
 
-/// Who comes to the door at a time.
-pub(super) enum Arrival {
-    /// A source that is read together with others, in its turn.
-    InTurn(Source, Turn),
-    /// Sources that have nothing to do with each other, and are hashed together.
-    Beside(Vec<Source>),
+/// A unit of admission: one linked source, or several sources hashed together.
+pub(super) enum AdmissionUnit {
+    /// A source that is read together with others, with its place among them.
+    Linked(Source, ReadSlot),
+    /// Independent sources.
+    Unlinked(Vec<Source>),
 }
 
-/// How `sources` come to the door: in their order, those without a turn `together` at a time.
-pub(super) fn arrivals(sources: Vec<(Source, Option<Turn>)>, together: usize) -> Vec<Arrival> {
-    let mut arrivals = Vec::new();
-    for (source, turn) in sources {
-        match (turn, arrivals.last_mut()) {
-            (Some(turn), _) => arrivals.push(Arrival::InTurn(source, turn)),
-            (None, Some(Arrival::Beside(others))) if others.len() < together => others.push(source),
-            (None, _) => arrivals.push(Arrival::Beside(vec![source])),
+/// Groups `sources` into units, in their order, with at most `per_unit` independent sources each.
+pub(super) fn admission_units(
+    sources: Vec<(Source, Option<ReadSlot>)>,
+    per_unit: usize,
+) -> Vec<AdmissionUnit> {
+    let mut units = Vec::new();
+    for (source, slot) in sources {
+        match (slot, units.last_mut()) {
+            (Some(slot), _) => units.push(AdmissionUnit::Linked(source, slot)),
+            (None, Some(AdmissionUnit::Unlinked(others))) if others.len() < per_unit => {
+                others.push(source);
+            }
+            (None, _) => units.push(AdmissionUnit::Unlinked(vec![source])),
         }
     }
-    arrivals
+    units
 }
 
-/// What admission needs to know.
+/// Admits sources. It contains what admission depends on, and is cheap to clone.
 #[derive(Debug, Clone)]
-pub(super) struct Door {
+pub(super) struct Admitter {
     pub(super) ledger: Arc<Ledger>,
-    /// Sources that are read once more although the lake knows them, if they hold grains.
+    /// Sources that are read again although the lake contains them, if they hold grains.
     pub(super) retried: Arc<HashSet<String>>,
-    /// Sources of which something stands in `rejects`.
+    /// Sources with rows in `rejects`.
     pub(super) refused: Arc<HashSet<String>>,
-    /// All sources are read once more, whatever the lake knows of them.
+    /// True if all sources are read again, whether or not the lake contains them.
     pub(super) again: bool,
     /// The kind that the user named, instead of detection.
     pub(super) kind: Option<SourceKind>,
     pub(super) limits: ContainerLimits,
     /// Threads that read transcripts; 0 for one per core.
     pub(super) threads: usize,
-    /// How input that is no file is kept.
+    /// How input that isn't a file is kept.
     pub(super) spool: SpoolOptions,
     /// When the run began, in microseconds since 1970.
     pub(super) now: i64,
 }
 
-/// Bytes of a refused source that go to `rejects`.
-const REJECT_BYTES: usize = 1 << 20;
-
-impl Door {
-    /// Fetches who comes and decides on each.
-    pub(super) async fn admit(self, arrival: Arrival) -> Result<Vec<Admission>> {
-        let sources = match arrival {
-            Arrival::InTurn(source, turn) => {
-                return Ok(vec![self.admit_in_turn(source, turn).await?]);
+impl Admitter {
+    /// Fetches the sources of `unit` and decides on each.
+    ///
+    /// # Errors
+    /// [`EngineError::Connector`](crate::error::EngineError::Connector) if a linked source can't be
+    /// read: the files after it depend on it.
+    pub(super) async fn admit(self, unit: AdmissionUnit) -> Result<Vec<Admission>> {
+        let sources = match unit {
+            AdmissionUnit::Linked(source, slot) => {
+                return Ok(vec![self.admit_linked(source, slot).await?]);
             }
-            Arrival::Beside(sources) => sources,
+            AdmissionUnit::Unlinked(sources) => sources,
         };
         let fetched = join_all(sources.iter().map(|source| fetch_with(source, self.spool))).await;
-        let judge = move || self.judge_each(sources.into_iter().zip(fetched).collect());
-        tokio::task::spawn_blocking(judge)
+        let decide = move || self.decide_each(sources.into_iter().zip(fetched).collect());
+        tokio::task::spawn_blocking(decide)
             .await
             .file("can't read", "a source")?
     }
 
-    async fn admit_in_turn(self, source: Source, turn: Turn) -> Result<Admission> {
+    async fn admit_linked(self, source: Source, slot: ReadSlot) -> Result<Admission> {
         let bytes = fetch_with(&source, self.spool).await;
-        let Turn {
+        let ReadSlot {
             kind,
             digests,
-            understood,
+            has_messages,
             tree,
             file,
             linker,
             next,
-        } = turn;
-        // If the file before failed there is no run any more that could miss what it had to tell.
+        } = slot;
+        // If the file before failed, the run fails too, and the empty linker has no effect.
         let mut linker = linker.await.unwrap_or_default();
         let bytes = bytes?;
-        let judge = move || {
-            let kind = (kind, digests, understood);
-            let linked = self.judge_linked(
+        let decide = move || {
+            let linked = LinkedSource {
                 source,
                 bytes,
                 kind,
-                (&tree, file),
-                &mut linker,
-                next.is_none(),
-            );
-            // The next one may be gone with the run.
+                digests,
+                has_messages,
+                tree: &tree,
+                file,
+                is_last: next.is_none(),
+            };
+            let admission = self.decide_linked(linked, &mut linker);
+            // The receiver is gone if the run has failed.
             next.into_iter()
                 .for_each(|next| _ = next.send(std::mem::take(&mut linker)));
-            linked
+            admission
         };
-        tokio::task::spawn_blocking(judge)
+        tokio::task::spawn_blocking(decide)
             .await
             .file("can't read", "a source")?
     }
 
-    /// The kind of a source: the one that the user named, else the one that it shows.
+    /// Returns the kind of a source: the one that the user named, or the detected one.
     pub(super) fn kind_of(&self, bytes: &[u8], uri: &str) -> Option<SourceKind> {
         self.kind.or_else(|| SourceKind::detect(bytes, uri))
     }
 
-    fn judge_each(
+    fn decide_each(
         &self,
         fetched: Vec<(Source, Result<SourceBytes, ConnectorError>)>,
     ) -> Result<Vec<Admission>> {
@@ -183,137 +197,142 @@ impl Door {
             let bytes = bytes.as_ref().ok()?;
             Some((bytes, self.kind_of(bytes, &source.uri)))
         });
-        let digests = Digests::of_each(&with_kinds.collect::<Vec<_>>(), self.threads);
-        let judge =
-            |((source, bytes), digests): ((Source, Result<SourceBytes, _>), Option<_>)| match (
-                bytes, digests,
-            ) {
-                (Err(cause), _) => {
-                    let listing = Listing {
+        let digests = SourceDigests::of_each(&with_kinds.collect::<Vec<_>>(), self.threads);
+        let decide = |((source, bytes), digests): ((Source, Result<SourceBytes, _>), _)| {
+            let bytes = match bytes {
+                Ok(bytes) => bytes,
+                Err(cause) => {
+                    let info = SourceInfo {
                         size: source.length.unwrap_or_default(),
-                        ..Listing::of_file(source.uri)
+                        ..SourceInfo::of_file(source.uri)
                     };
-                    Ok(Admission::Unreadable { listing, cause })
-                }
-                (Ok(bytes), Some((Some(kind), digests))) => {
-                    self.judge(source, bytes, kind, digests)
-                }
-                (Ok(bytes), Some((None, digests))) => {
-                    Ok(self.without_kind(source.uri, &bytes, digests))
-                }
-                (Ok(bytes), None) => {
-                    Ok(self.without_kind(source.uri, &bytes, Digests::of(&bytes, self.threads)))
+                    return Ok(Admission::Unreadable { info, cause });
                 }
             };
-        fetched.into_iter().zip(digests).map(judge).collect()
+            match digests {
+                Some((Some(kind), digests)) => self.decide(source, bytes, kind, digests),
+                Some((None, digests)) => Ok(self.without_kind(source.uri, &bytes, digests)),
+                None => {
+                    let digests = SourceDigests::of(&bytes, self.threads);
+                    Ok(self.without_kind(source.uri, &bytes, digests))
+                }
+            }
+        };
+        fetched.into_iter().zip(digests).map(decide).collect()
     }
 
-    /// A source that shows no kind. The lake may know it all the same: somebody named its kind
-    /// then.
-    fn without_kind(&self, uri: String, bytes: &SourceBytes, digests: Digests) -> Admission {
+    /// Decides on a source whose kind can't be detected. The lake may contain it, if the user named
+    /// the kind in an earlier run.
+    fn without_kind(&self, uri: String, bytes: &SourceBytes, digests: SourceDigests) -> Admission {
         let reason = SourceKind::why_not(bytes, &uri);
         let taken = self.ledger.taken(&digests.id);
         let kind = taken.and_then(|taken| taken.kind);
-        let listing = Listing {
+        let info = SourceInfo {
             uri,
             id: Some(digests.id),
             kind,
             size: bytes.len() as u64,
         };
         match taken.is_some_and(|taken| taken.progress == Progress::Complete) && !self.again {
-            true => Admission::Known(listing),
-            false => Admission::NotUnderstood {
-                listing: Listing {
-                    kind: None,
-                    ..listing
-                },
+            true => Admission::AlreadyIngested(info),
+            false => Admission::Unsupported {
+                info: SourceInfo { kind: None, ..info },
                 reason,
             },
         }
     }
 
-    /// From which grain on a source of `kind` is read, and whether it is read once more; `None` if
-    /// the lake has all of it.
-    pub(super) fn approach(&self, id: &str, kind: SourceKind) -> Option<(u64, Again)> {
+    /// Returns the first grain to read of a source of `kind`, and whether it is read again. `None`
+    /// if the lake contains all of it.
+    pub(super) fn resume_point(&self, id: &str, kind: SourceKind) -> Option<(u64, RetryMode)> {
         let Some(taken) = self.ledger.taken(id) else {
-            // One that brought nothing is open, but something of it may stand in `rejects`.
-            return Some((
-                0,
-                if self.refused.contains(id) {
-                    Again::Anew
-                } else {
-                    Again::No
-                },
-            ));
+            // A source that brought no grain has no entry, but may have rows in `rejects`.
+            let retry = match self.refused.contains(id) {
+                true => RetryMode::Restart,
+                false => RetryMode::No,
+            };
+            return Some((0, retry));
         };
         let same_kind = taken.kind.is_none_or(|known| known == kind);
         match taken.progress {
-            Progress::Complete if same_kind && self.again => Some((0, Again::Known)),
-            Progress::Complete if self.again => Some((0, Again::Anew)),
-            Progress::Complete if !same_kind && self.kind.is_some() => Some((0, Again::Anew)),
+            Progress::Complete if same_kind && self.again => Some((0, RetryMode::KeepProgress)),
+            Progress::Complete if self.again => Some((0, RetryMode::Restart)),
+            Progress::Complete if !same_kind && self.kind.is_some() => {
+                Some((0, RetryMode::Restart))
+            }
             Progress::Complete if holds_grains(kind) && self.retried.contains(id) => {
-                Some((0, Again::Known))
+                Some((0, RetryMode::KeepProgress))
             }
             Progress::Complete => None,
-            Progress::Next(next) if same_kind && next > 0 && !self.again => Some((next, Again::No)),
-            Progress::Next(_) => Some((0, Again::Anew)),
+            Progress::Next(next) if same_kind && next > 0 && !self.again => {
+                Some((next, RetryMode::No))
+            }
+            Progress::Next(_) => Some((0, RetryMode::Restart)),
         }
     }
 
-    fn judge(
+    fn decide(
         &self,
         source: Source,
         bytes: SourceBytes,
         kind: SourceKind,
-        digests: Digests,
+        digests: SourceDigests,
     ) -> Result<Admission> {
-        let listing = Listing {
+        let info = SourceInfo {
             uri: source.uri,
             id: Some(digests.id.clone()),
             kind: Some(kind),
             size: bytes.len() as u64,
         };
-        let Some((next, again)) = self.approach(&digests.id, kind) else {
-            return Ok(Admission::Known(listing));
+        let Some((first, retry)) = self.resume_point(&digests.id, kind) else {
+            return Ok(Admission::AlreadyIngested(info));
         };
         let content = match kind {
-            SourceKind::Container => match self.open(bytes, &digests) {
-                Ok(container) => Content::Container(container),
-                Err((error, bytes)) => return Ok(self.refuse(listing, error, &bytes)),
+            SourceKind::Container => match self.open_container(bytes, &digests) {
+                Ok(container) => SourceContent::Container(container),
+                Err((error, bytes)) => return Ok(self.reject_container(info, error, &bytes)),
             },
-            SourceKind::Frames => Content::Frames(bytes),
-            SourceKind::Blob => Content::Blob(bytes),
+            SourceKind::Frames => SourceContent::Frames(bytes),
+            SourceKind::Blob => SourceContent::Blob(bytes),
             SourceKind::Transcript(kind) => {
                 let spooled = frames_of(&bytes, kind, self.options(source.modified))?;
-                return Ok(self.transcript(listing, spooled, &bytes, (next, again), false));
+                return Ok(self.accept_transcript(info, spooled, &bytes, (first, retry), false));
             }
         };
-        let source = Arc::new(Admitted::alone(listing, content, Beside::default()));
-        Ok(Admission::Granted {
+        let source = Arc::new(AdmittedSource::new(
+            info,
+            content,
+            TranscriptExtras::default(),
+        ));
+        Ok(Admission::Accepted {
             source,
-            next,
-            again,
+            first,
+            retry,
         })
     }
 
-    /// A transcript whose grains are there. One that brings nothing, refusals included, isn't
-    /// understood, unless its reader `understood` it and other files bring its grains.
-    fn transcript(
+    /// Accepts a transcript whose grains were made. One without grains and rejects is unsupported,
+    /// unless it `has_messages` whose grains other files bring.
+    fn accept_transcript(
         &self,
-        listing: Listing,
+        info: SourceInfo,
         spooled: Spooled,
         bytes: &[u8],
-        (next, again): (u64, Again),
-        understood: bool,
+        (first, retry): (u64, RetryMode),
+        has_messages: bool,
     ) -> Admission {
-        if let Some(reason) = reason_of(&listing, &spooled, understood) {
-            return Admission::NotUnderstood { listing, reason };
+        if let Some(reason) = unsupported_reason(&info, &spooled, has_messages) {
+            return Admission::Unsupported { info, reason };
         }
-        let (id, uri) = (listing.id.as_deref().unwrap_or_default(), &listing.uri);
-        let refused = spooled
+        let context = RejectContext {
+            source_id: info.id.as_deref().unwrap_or_default(),
+            source: &info.uri,
+            rejected_at: self.now,
+        };
+        let rejected = spooled
             .faults
             .iter()
-            .map(|fault| self.refused_line(uri, id, fault, bytes))
+            .map(|fault| reject_line(context, fault, bytes))
             .collect();
         let Spooled {
             frames,
@@ -322,59 +341,60 @@ impl Door {
             states,
             ..
         } = spooled;
-        let beside = Beside {
-            refused,
+        let extras = TranscriptExtras {
+            rejected,
             counts,
             supersessions,
             states,
         };
         let content = match frames {
-            FrameSpool::Open(frames) => Content::Frames(frames),
-            FrameSpool::Sealed(frames) => Content::SealedFrames(frames),
+            FrameSpool::Open(frames) => SourceContent::Frames(frames),
+            FrameSpool::Sealed(frames) => SourceContent::SealedFrames(frames),
         };
-        let admitted = Admitted::alone(listing, content, beside);
-        Admission::Granted {
-            source: Arc::new(Admitted {
-                understood,
-                ..admitted
-            }),
-            next,
-            again,
+        let source = Arc::new(AdmittedSource {
+            has_messages,
+            ..AdmittedSource::new(info, content, extras)
+        });
+        Admission::Accepted {
+            source,
+            first,
+            retry,
         }
     }
 
-    /// [`Door::judge`] of a file that is read together with others. One that is known has nothing
-    /// new to say but what waited for it; one that was begun begins again, because which of its
-    /// grains come first depends on the others.
-    fn judge_linked(
-        &self,
-        source: Source,
-        bytes: SourceBytes,
-        (kind, digests, understood): (TranscriptKind, Digests, bool),
-        (tree, file): (&Tree, u32),
-        linker: &mut Linker,
-        last: bool,
-    ) -> Result<Admission> {
+    /// Decides on a file that is read together with others. A file that the lake contains brings
+    /// only what waited for it; one that was begun starts again, because the order of its grains
+    /// depends on the other files.
+    fn decide_linked(&self, linked: LinkedSource<'_>, linker: &mut Linker) -> Result<Admission> {
+        let LinkedSource {
+            source,
+            bytes,
+            kind,
+            digests,
+            has_messages,
+            tree,
+            file,
+            is_last,
+        } = linked;
         let options = ReadOptions {
             together: Some(Together { tree, file }),
             ..self.options(source.modified)
         };
-        let kind_of_source = SourceKind::Transcript(kind);
-        let approach = self.approach(&digests.id, kind_of_source);
-        linker.quiet = approach.is_none();
-        let spooled = frames_together(&bytes, kind, options, linker, last)?;
-        let size = bytes.len() as u64;
-        let listing = Listing {
+        let source_kind = SourceKind::Transcript(kind);
+        let resume = self.resume_point(&digests.id, source_kind);
+        linker.quiet = resume.is_none();
+        let spooled = frames_together(&bytes, kind, options, linker, is_last)?;
+        let info = SourceInfo {
             uri: source.uri,
             id: Some(digests.id),
-            kind: Some(kind_of_source),
-            size,
+            kind: Some(source_kind),
+            size: bytes.len() as u64,
         };
         if linker.quiet && spooled.grains == 0 {
-            return Ok(Admission::Known(listing));
+            return Ok(Admission::AlreadyIngested(info));
         }
-        let again = approach.map_or(Again::No, |(_, again)| again);
-        Ok(self.transcript(listing, spooled, &bytes, (0, again), understood))
+        let retry = resume.map_or(RetryMode::No, |(_, retry)| retry);
+        Ok(self.accept_transcript(info, spooled, &bytes, (0, retry), has_messages))
     }
 
     fn options(&self, modified: Option<i64>) -> ReadOptions<'static> {
@@ -388,34 +408,17 @@ impl Door {
         }
     }
 
-    fn refused_line(&self, uri: &str, id: &str, fault: &LineFault, bytes: &[u8]) -> RejectRow {
-        let line = bytes.get(fault.range.clone()).unwrap_or_default();
-        RejectRow {
-            source_id: id.to_owned(),
-            source: uri.to_owned(),
-            // Lines are counted from 1, ordinals from 0.
-            ordinal: fault.number as i64 - 1,
-            offset: Some(fault.range.start as i64),
-            error_code: fault.code.name().to_owned(),
-            field: None,
-            message: fault.to_string(),
-            bytes: line
-                .get(..REJECT_BYTES.min(line.len()))
-                .unwrap_or_default()
-                .to_vec(),
-            truncated: line.len() > REJECT_BYTES,
-            rejected_at: self.now,
-        }
-    }
-
-    /// Opens a container and checks its footer.
-    fn open(
+    /// Opens a container and compares its footer with the hash of its body.
+    ///
+    /// # Errors
+    /// The reason to reject the container, and the beginning of its bytes.
+    fn open_container(
         &self,
         bytes: SourceBytes,
-        digests: &Digests,
+        digests: &SourceDigests,
     ) -> Result<Container<SourceBytes>, (GrainError, Arc<[u8]>)> {
         let head: Arc<[u8]> = bytes
-            .get(..REJECT_BYTES.min(bytes.len()))
+            .get(..MAX_SOURCE_BYTES.min(bytes.len()))
             .unwrap_or_default()
             .into();
         let length = bytes.len();
@@ -427,37 +430,74 @@ impl Door {
         Ok(container)
     }
 
-    /// A container that can't be read, of which `head` is kept.
-    fn refuse(&self, listing: Listing, error: GrainError, head: &[u8]) -> Admission {
-        let reject = RejectRow {
-            source_id: listing.id.clone().unwrap_or_default(),
-            source: listing.uri.clone(),
-            ordinal: -1,
-            offset: error.offset.map(|offset| offset as i64),
-            error_code: error.code.name().to_owned(),
-            field: error.field.as_deref().map(str::to_owned),
-            message: error.message.to_string(),
-            bytes: head.to_vec(),
-            truncated: (head.len() as u64) < listing.size,
+    /// Rejects a container that begins with `head`.
+    fn reject_container(&self, info: SourceInfo, error: GrainError, head: &[u8]) -> Admission {
+        let context = RejectContext {
+            source_id: info.id.as_deref().unwrap_or_default(),
+            source: &info.uri,
             rejected_at: self.now,
         };
-        Admission::Refused {
-            listing,
+        let position = RejectPosition {
+            ordinal: WHOLE_SOURCE,
+            offset: error.offset,
+        };
+        let reason = RejectReason {
+            message: error.message.to_string(),
+            ..RejectReason::of(&error)
+        };
+        let reject = context.row(position, reason, RejectBytes::head(head, info.size));
+        Admission::Rejected {
+            info,
             reject: Box::new(reject),
             error,
         }
     }
 }
 
-/// Why a transcript that brings nothing isn't understood; `None` if it brings something, or if
-/// something of it is refused.
-fn reason_of(listing: &Listing, spooled: &Spooled, understood: bool) -> Option<String> {
-    if spooled.grains > 0 || understood {
+/// A fetched file that is read together with others.
+struct LinkedSource<'a> {
+    source: Source,
+    bytes: SourceBytes,
+    kind: TranscriptKind,
+    digests: SourceDigests,
+    /// True if the first pass found a message in it.
+    has_messages: bool,
+    /// What the first pass found in all linked files.
+    tree: &'a Tree,
+    /// The number of this file among them.
+    file: u32,
+    is_last: bool,
+}
+
+/// Returns the row for a line of a transcript that can't be read.
+fn reject_line(context: RejectContext<'_>, fault: &LineFault, bytes: &[u8]) -> RejectRow {
+    let line = bytes.get(fault.range.clone()).unwrap_or_default();
+    let position = RejectPosition {
+        // Lines are counted from 1, ordinals from 0.
+        ordinal: fault.number as i64 - 1,
+        offset: Some(fault.range.start),
+    };
+    let reason = RejectReason {
+        code: fault.code.name(),
+        field: None,
+        message: fault.to_string(),
+    };
+    context.row(
+        position,
+        reason,
+        RejectBytes::limited(line, MAX_SOURCE_BYTES),
+    )
+}
+
+/// Returns why a transcript without grains is unsupported. `None` if it has grains or messages, or
+/// if parts of it are rejected.
+fn unsupported_reason(info: &SourceInfo, spooled: &Spooled, has_messages: bool) -> Option<String> {
+    if spooled.grains > 0 || has_messages {
         return None;
     }
     match spooled.faults.as_slice() {
         [] => {
-            let kind = listing.kind.map_or("a transcript", SourceKind::name);
+            let kind = info.kind.map_or("a transcript", SourceKind::name);
             Some(format!(
                 "read as `{kind}`, and nothing in it is a message or a grain; name another kind \
                  with `--kind`"
@@ -468,9 +508,9 @@ fn reason_of(listing: &Listing, spooled: &Spooled, understood: bool) -> Option<S
     }
 }
 
-/// True if sources of `kind` hold grains, which are what they are however often they are read. What
-/// a transcript says depends on all of its lines: another reading may make other grains of what the
-/// lake has already.
+/// Returns true if sources of `kind` hold grains, which are the same however often they are read.
+/// The messages of a transcript depend on all of its lines: reading it again could make other
+/// grains of what the lake contains already.
 fn holds_grains(kind: SourceKind) -> bool {
     matches!(
         kind,
@@ -481,8 +521,7 @@ fn holds_grains(kind: SourceKind) -> bool {
     )
 }
 
-/// What is wrong with a container of `length` bytes whose footer isn't the hash of what stands
-/// before it.
+/// Returns the error of a container of `length` bytes whose footer isn't the hash of its body.
 pub(crate) fn footer_differs(length: usize) -> GrainError {
     let message = "the file's bytes don't hash to its footer: it was changed or damaged";
     GrainError::new(ErrorCode::Integrity, message).at(length - FOOTER_LENGTH)

@@ -8,8 +8,8 @@ use gristmill_schemas::columns::{RejectRow, SourceRow, StateRow};
 use gristmill_schemas::container::IndexState;
 use gristmill_schemas::lifecycle::claims_of;
 
-use super::morsel::{Admitted, Morsel};
-use super::sources::{Ended, Listing};
+use super::morsel::{AdmittedSource, Morsel};
+use super::sources::{FinishedSource, SourceInfo};
 
 /// When a batch is full.
 #[derive(Debug, Clone, Copy)]
@@ -31,16 +31,16 @@ pub(super) struct Batch {
     /// Where the sources of these states were read from, by their ids.
     pub(super) uris: HashMap<String, String>,
     /// How far each source is read when this batch is committed.
-    pub(super) progress: Vec<Reached>,
+    pub(super) progress: Vec<SourceProgress>,
     /// Sources that end in this batch.
-    pub(super) ended: Vec<Ended>,
+    pub(super) ended: Vec<FinishedSource>,
     /// What became of sources that aren't read.
     pub(super) listed: Vec<SourceRow>,
 }
 
 /// How far a batch reads a source.
 #[derive(Debug)]
-pub(super) struct Reached {
+pub(super) struct SourceProgress {
     pub(super) source_id: String,
     /// The kind that it is read as.
     pub(super) kind: Option<SourceKind>,
@@ -78,26 +78,32 @@ impl Batch {
 
     /// Notes that `source`, which was read from its grain `first` on, is read to its end. Its entry
     /// in the ledger stays as it is if `keeps_entry` says so.
-    pub(super) fn complete(&mut self, source: &Admitted, first: u64, keeps_entry: bool, now: i64) {
+    pub(super) fn complete(
+        &mut self,
+        source: &AdmittedSource,
+        first: u64,
+        keeps_entry: bool,
+        now: i64,
+    ) {
         self.reach(source, |_| ());
         let states = source
             .manifest()
             .flat_map(|(address, state)| states_of(address, state, &source.id, now));
         self.states.extend(states);
-        self.uris
-            .insert(source.id.clone(), source.listing.uri.clone());
-        self.ended.push(Ended::of(source, first, keeps_entry));
+        self.uris.insert(source.id.clone(), source.info.uri.clone());
+        self.ended
+            .push(FinishedSource::of(source, first, keeps_entry));
     }
 
     /// Notes that a source as a whole is refused.
-    pub(super) fn complete_refused(&mut self, listing: Listing, reject: RejectRow) {
+    pub(super) fn complete_rejected(&mut self, info: SourceInfo, reject: RejectRow) {
         self.ended
-            .push(Ended::refused(listing, reject.message.clone()));
+            .push(FinishedSource::rejected(info, reject.message.clone()));
         self.rejects.push(reject);
     }
 
     /// Changes how far `source` is read. Sources are read one after another.
-    fn reach(&mut self, source: &Admitted, change: impl FnOnce(&mut Reached)) {
+    fn reach(&mut self, source: &AdmittedSource, change: impl FnOnce(&mut SourceProgress)) {
         match self
             .progress
             .last_mut()
@@ -105,9 +111,9 @@ impl Batch {
         {
             Some(last) => change(last),
             None => {
-                let mut reached = Reached {
+                let mut reached = SourceProgress {
                     source_id: source.id.clone(),
-                    kind: source.listing.kind,
+                    kind: source.info.kind,
                     next: None,
                 };
                 change(&mut reached);

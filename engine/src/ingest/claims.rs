@@ -22,14 +22,17 @@ use gristmill_schemas::error::GrainError;
 use gristmill_schemas::grain::{DEFAULT_PAYLOAD_LIMIT, Grain, Mode, Payload};
 use gristmill_schemas::sign::{Delivery, KeyResolver};
 
-use super::proven::ProvenBatch;
+use super::proven_batch::ProvenBatch;
 use crate::error::Result;
-use crate::lake::{KnownAddresses, Lake, LakeFile, MANIFEST, address_at, texts};
+use crate::lake::{
+    KnownAddresses, Lake, LakeFile, MANIFEST, RejectBytes, RejectContext, RejectPosition,
+    RejectReason, WHOLE_SOURCE, address_at, texts,
+};
 use crate::policy::{Act, FactCache, Facts, Gate, HOPS, Known, Proposal, Requester};
 
 /// Claims that were judged.
 #[derive(Debug, Default)]
-pub(super) struct Judged {
+pub(super) struct JudgedClaims {
     /// Those that hold.
     pub(super) permitted: Vec<StateRow>,
     /// The others, with why.
@@ -45,9 +48,9 @@ pub(super) async fn judge(
     batch: &ProvenBatch,
     resolver: &dyn KeyResolver,
     now: i64,
-) -> Result<Judged> {
-    let harmless = claims.extract_if(.., |claim| !takes_away(claim)).collect();
-    let mut judged = Judged {
+) -> Result<JudgedClaims> {
+    let harmless = claims.extract_if(.., |claim| !invalidates(claim)).collect();
+    let mut judged = JudgedClaims {
         permitted: harmless,
         denied: Vec::new(),
     };
@@ -72,7 +75,7 @@ pub(super) async fn judge(
     };
     let read: Vec<_> = claims
         .iter()
-        .map(|claim| Claimed::read(claim, bytes_of, resolver))
+        .map(|claim| ClaimedAct::read(claim, bytes_of, resolver))
         .collect();
     let ground = ground(lake, known, batch, &read).await?;
     let gate = Gate {
@@ -81,7 +84,7 @@ pub(super) async fn judge(
     };
     let is_out_of_sight =
         |address: &ContentAddress| known.is_pretended(address) && !batch.contains(address);
-    let judge = |claimed: Claimed| match claimed.rests_on().any(is_out_of_sight) {
+    let judge = |claimed: ClaimedAct| match claimed.rests_on().any(is_out_of_sight) {
         true => Ok(()),
         false => gate
             .judge(&claimed.target, &claimed.act, &claimed.requester)
@@ -97,7 +100,7 @@ pub(super) async fn judge(
 }
 
 /// True if the claim takes a grain out of what is current or trusted.
-fn takes_away(claim: &StateRow) -> bool {
+fn invalidates(claim: &StateRow) -> bool {
     match claim.event {
         LifecycleEvent::Superseded | LifecycleEvent::Expired => true,
         LifecycleEvent::Contradicted => claim.value.as_deref() != Some("false"),
@@ -119,7 +122,7 @@ pub(super) fn successor_of(claim: &StateRow) -> Option<ContentAddress> {
 }
 
 /// What a claim tells of, as the gate wants to know it.
-struct Claimed {
+struct ClaimedAct {
     target: ContentAddress,
     /// The superseding grain, known or not.
     successor: Option<ContentAddress>,
@@ -127,13 +130,13 @@ struct Claimed {
     requester: Requester,
 }
 
-impl Claimed {
+impl ClaimedAct {
     /// `bytes_of` knows the delivered bytes of superseding grains.
     fn read<'b>(
         claim: &StateRow,
         bytes_of: impl Fn(&ContentAddress) -> Option<&'b [u8]>,
         resolver: &dyn KeyResolver,
-    ) -> Result<Claimed, GrainError> {
+    ) -> Result<ClaimedAct, GrainError> {
         let target = claim.content_address.parse()?;
         let successor = successor_of(claim);
         let (act, requester) = match successor.as_ref().and_then(bytes_of) {
@@ -152,7 +155,7 @@ impl Claimed {
             }
             None => (Act::Retract, Requester::default()),
         };
-        Ok(Claimed {
+        Ok(ClaimedAct {
             target,
             successor,
             act,
@@ -179,7 +182,7 @@ async fn ground(
     lake: &Lake,
     known: &KnownAddresses,
     batch: &ProvenBatch,
-    read: &[Result<Claimed, GrainError>],
+    read: &[Result<ClaimedAct, GrainError>],
 ) -> Result<FactCache> {
     let acts = || read.iter().flatten();
     let targets: HashSet<ContentAddress> = acts().map(|claimed| claimed.target).collect();
@@ -216,7 +219,7 @@ async fn ground(
     }
     ground.look_up(lake, known, outside, &targets).await?;
     // What is claimed to supersede does so for the grains that come after it in the chain.
-    for Claimed {
+    for ClaimedAct {
         target, successor, ..
     } in acts()
     {
@@ -277,27 +280,34 @@ async fn delivered(
     Ok(out)
 }
 
-/// The row of `rejects` for a claim of the source at `uri` that was denied at `now`.
-pub(super) fn refused(claim: &StateRow, error: &GrainError, uri: &str, now: i64) -> RejectRow {
-    let told = serde_json::json!({
+/// Returns the row of `rejects` for a claim of the source at `uri` that was denied at `now`.
+pub(super) fn reject_row(claim: &StateRow, error: &GrainError, uri: &str, now: i64) -> RejectRow {
+    let json = serde_json::json!({
         "content_address": claim.content_address,
         "event": claim.event.name(),
         "value": claim.value,
     });
-    RejectRow {
-        source_id: claim.source_id.clone().unwrap_or_default(),
-        source: uri.to_owned(),
-        ordinal: -1,
+    let context = RejectContext {
+        source_id: claim.source_id.as_deref().unwrap_or_default(),
+        source: uri,
+        rejected_at: now,
+    };
+    let position = RejectPosition {
+        ordinal: WHOLE_SOURCE,
         offset: None,
-        error_code: error.code.name().to_owned(),
-        field: Some(MANIFEST.to_owned()),
+    };
+    let reason = RejectReason {
+        code: error.code.name(),
+        field: Some(MANIFEST),
         message: format!(
             "the manifest's claim that {} is {}: {error}",
             claim.content_address,
             claim.event.name()
         ),
-        bytes: told.to_string().into_bytes(),
-        truncated: false,
-        rejected_at: now,
-    }
+    };
+    context.row(
+        position,
+        reason,
+        RejectBytes::whole(json.to_string().as_bytes()),
+    )
 }

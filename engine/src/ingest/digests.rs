@@ -22,17 +22,17 @@ use crate::hash::sha256_each;
 const ALONE_BYTES: usize = 4 << 20;
 
 /// The hashes of a source.
-pub(super) struct Digests {
+pub(super) struct SourceDigests {
     /// BLAKE3 of all bytes, in hex.
     pub(super) id: String,
     /// SHA-256 of all bytes before a container's footer.
     pub(super) footer: Option<[u8; FOOTER_LENGTH]>,
 }
 
-impl Digests {
+impl SourceDigests {
     /// Of a source that is no container, on at most `wanted` threads; 0 for one per core.
-    pub(super) fn of(bytes: &SourceBytes, wanted: usize) -> Digests {
-        Digests {
+    pub(super) fn of(bytes: &SourceBytes, wanted: usize) -> SourceDigests {
+        SourceDigests {
             id: blake3_of(bytes, threads(wanted)).to_hex().to_string(),
             footer: None,
         }
@@ -43,22 +43,22 @@ impl Digests {
     pub(super) fn of_each(
         sources: &[Option<(&SourceBytes, Option<SourceKind>)>],
         wanted: usize,
-    ) -> Vec<Option<(Option<SourceKind>, Digests)>> {
+    ) -> Vec<Option<(Option<SourceKind>, SourceDigests)>> {
         let containers = sources
             .iter()
             .flatten()
             .filter(|(_, kind)| *kind == Some(SourceKind::Container));
         let mut footers =
-            footers_of(&containers.map(|(bytes, _)| *bytes).collect::<Vec<_>>()).into_iter();
+            container_footers(&containers.map(|(bytes, _)| *bytes).collect::<Vec<_>>()).into_iter();
         let mut digests = |(bytes, kind): (&SourceBytes, Option<SourceKind>)| match kind {
             Some(SourceKind::Container) => (
                 kind,
-                Digests {
+                SourceDigests {
                     footer: footers.next(),
-                    ..Digests::of(bytes, 1)
+                    ..SourceDigests::of(bytes, 1)
                 },
             ),
-            _ => (kind, Digests::of(bytes, wanted)),
+            _ => (kind, SourceDigests::of(bytes, wanted)),
         };
         sources
             .iter()
@@ -70,13 +70,13 @@ impl Digests {
 /// How many of so many sources each of `wanted` threads, 0 for one per core, hashes together: two
 /// if every thread has as many. Two long messages side by side take little more time than one
 /// ([`crate::hash`]), but more than on a core each.
-pub(crate) fn hashed_together(sources: usize, wanted: usize) -> usize {
+pub(crate) fn sources_per_thread(sources: usize, wanted: usize) -> usize {
     (sources / threads(wanted)).clamp(1, 2)
 }
 
 /// SHA-256 of what stands before the footer of each container: side by side, unless one of them is
 /// too large to stay in memory meanwhile.
-pub(crate) fn footers_of(containers: &[&SourceBytes]) -> Vec<[u8; FOOTER_LENGTH]> {
+pub(crate) fn container_footers(containers: &[&SourceBytes]) -> Vec<[u8; FOOTER_LENGTH]> {
     if containers.len() < 2 || !containers.iter().all(|container| container.stays()) {
         return containers
             .iter()
@@ -199,7 +199,7 @@ mod tests {
             .chain([None])
             .collect();
         for beside in [0..1, 0..2, 0..5, 2..4, 4..5, 5..5] {
-            let digests = Digests::of_each(&told[beside.clone()], 2);
+            let digests = SourceDigests::of_each(&told[beside.clone()], 2);
             assert_eq!(digests.len(), beside.len());
             for (found, source) in digests.iter().zip(&told[beside]) {
                 assert_eq!(found.is_some(), source.is_some());

@@ -5,49 +5,67 @@
 //!             (ahead of the rest)          (all cores) (sort)  (all cores) (behind the next batch)
 //! ```
 //!
-//! * **arrange**: traffic that is spread over several files is read together, so that a
-//!   conversation is stored once.
-//! * **admit**: digest of the source, container structure, footer. A source that the lake knows is
-//!   passed over. A transcript becomes frames here; its lines that can't be read are refused.
-//! * **morsel**: a run of grains of one source; nothing of it is read yet.
-//! * **prove**: open envelopes, hash (many at a time), decode, check. What fails becomes a reject
-//!   with its bytes.
-//! * **plan**: drop grains that the lake or the batch has already, sort the rest. Only keys are
-//!   held, not grains.
-//! * **write**: project each row group's grains, in order, from where they lie; encode; write;
-//!   index.
-//! * **sources**: what became of each source is a row of the table `sources`; one that brings
-//!   nothing stays open.
-//! * **commit**: rejects, state and sources first, `grains` last, with how far each source was
-//!   read.
-//! * **retry**: where the user asks for it, sources are read once more of which something was
-//!   refused before.
+//! | module | what it answers |
+//! |---|---|
+//! | `options`, `report` | what can a user choose, and what does the run report? |
+//! | `run` | how do admitted sources become batches? |
+//! | `linked_sources` | which files of API traffic are read together, and in which order? |
+//! | `admit`, `digests` | is this source new, whole, and of a supported kind? |
+//! | `morsel`, `batch` | how is a source cut into work for the cores, and what does a batch contain? |
+//! | `pipeline`, `jobs` | how do the steps of consecutive batches overlap? |
+//! | `prove` | what is the address of a grain, and is it a valid grain? |
+//! | `proven_batch`, `key_interner` | how are the grains of a batch found and sorted? |
+//! | `plan` | which grains are new, and in which order are they stored? |
+//! | `grain_row` | what is the row of a delivered grain? |
+//! | `write` | how do the grains become a segment and its sidecars? |
+//! | `claims` | which claims of manifests does the lifecycle gate permit? |
+//! | `commit` | in which order are the tables committed? |
+//! | `sources` | which rows of `sources` does a batch bring, and when is a source complete? |
+//! | `retry` | which rejects disappear when sources are read again? |
+//! | `scan` | how is a file read as rows, without a lake? |
 //!
-//! [`FileScan`] goes the same road up to the projection and stops there: a file as rows, without a
-//! lake.
+//! * **arrange**: files of traffic are linked, so that a conversation that is spread over them is
+//!   stored once.
+//! * **admit**: the digest of the source, container structure and footer. Sources that the lake
+//!   contains are skipped. A transcript becomes frames here; unreadable lines are rejected.
+//! * **morsel**: a run of grains of one source, which aren't read yet.
+//! * **prove**: open envelopes, hash many grains at a time, decode and check. A grain that fails
+//!   becomes a reject with its bytes.
+//! * **plan**: drop grains that the lake or the batch contains already, and sort the others. Only
+//!   keys are in memory, not grains.
+//! * **write**: project the grains of each row group from where they lie in the input, encode,
+//!   write and index them.
+//! * **commit**: `rejects`, `state` and `sources` first, `grains` last, with how far each source
+//!   was read.
 //!
 //! A batch is a fixed number of grains or bytes in the order of the input, so neither the rows of a
 //! segment nor their order depend on the number of threads. A process that is killed leaves the
-//! lake at its last commit; the next run goes on where that commit says.
+//! lake at its last commit, and the next run continues there.
 
 pub(crate) mod admit;
 mod batch;
 mod claims;
+mod commit;
 pub(crate) mod digests;
+pub(crate) mod grain_row;
+mod jobs;
+mod key_interner;
+mod linked_sources;
 pub(crate) mod morsel;
-mod persons;
+mod options;
+mod pipeline;
 mod plan;
 pub(crate) mod prove;
-mod proven;
+mod proven_batch;
 mod report;
 mod retry;
 mod run;
 mod scan;
 pub(crate) mod sources;
-mod together;
 mod write;
 
 pub use crate::progress::WorkProgress as IngestProgress;
+pub use options::IngestOptions;
 pub use report::{IngestReport, OnError, SkippedSource};
-pub use run::{IngestOptions, ingest};
+pub use run::ingest;
 pub use scan::{FileScan, ScannedPart};

@@ -11,7 +11,8 @@ use gristmill_schemas::columns::RejectRow;
 use gristmill_schemas::container::{Container, Frame, IndexState, next_frame};
 use gristmill_schemas::error::GrainError;
 
-use super::sources::Listing;
+use super::sources::SourceInfo;
+use crate::lake::{MAX_DAMAGE_BYTES, RejectBytes, RejectContext, RejectPosition, RejectReason};
 
 /// Grains of a morsel at most.
 const MORSEL_GRAINS: usize = 8_192;
@@ -21,27 +22,27 @@ const MORSEL_BYTES: usize = 4 << 20;
 
 /// A source that was admitted.
 #[derive(Debug)]
-pub(crate) struct Admitted {
+pub(crate) struct AdmittedSource {
     /// BLAKE3 of its bytes, in hex.
     pub(crate) id: String,
     /// Where it was read from.
     pub(crate) uri: String,
     /// How its grains are kept.
-    pub(crate) content: Content,
+    pub(crate) content: SourceContent,
     /// What a transcript tells beside its grains.
-    pub(crate) beside: Beside,
+    pub(crate) extras: TranscriptExtras,
     /// What is listed of it.
-    pub(crate) listing: Listing,
+    pub(crate) info: SourceInfo,
     /// True if its reader understood it whether or not it brings a grain: another source may bring
     /// them.
-    pub(crate) understood: bool,
+    pub(crate) has_messages: bool,
 }
 
 /// What a transcript tells beside its grains, and no blob can say of itself.
 #[derive(Debug, Default)]
-pub(crate) struct Beside {
+pub(crate) struct TranscriptExtras {
     /// Lines that were refused before there were grains.
-    pub(crate) refused: Vec<RejectRow>,
+    pub(crate) rejected: Vec<RejectRow>,
     /// What its grains are made of.
     pub(crate) counts: GrainCounts,
     /// Which grains take the place of others of the same transcript. All of them are made here and
@@ -53,7 +54,7 @@ pub(crate) struct Beside {
 
 /// How a source keeps its grains.
 #[derive(Debug)]
-pub(crate) enum Content {
+pub(crate) enum SourceContent {
     /// In a container.
     Container(Container<SourceBytes>),
     /// In frames, one after another.
@@ -64,24 +65,28 @@ pub(crate) enum Content {
     SealedFrames(Box<SealedFile>),
 }
 
-impl Admitted {
+impl AdmittedSource {
     /// A source alone, whose grains are kept as `content` says.
-    pub(crate) fn alone(listing: Listing, content: Content, beside: Beside) -> Admitted {
-        let (id, uri) = (listing.id.clone().unwrap_or_default(), listing.uri.clone());
-        Admitted {
+    pub(crate) fn new(
+        info: SourceInfo,
+        content: SourceContent,
+        extras: TranscriptExtras,
+    ) -> AdmittedSource {
+        let (id, uri) = (info.id.clone().unwrap_or_default(), info.uri.clone());
+        AdmittedSource {
             id,
             uri,
             content,
-            beside,
-            listing,
-            understood: false,
+            extras,
+            info,
+            has_messages: false,
         }
     }
 
     /// Bytes of the source.
     pub(crate) fn length(&self) -> u64 {
         match &self.content {
-            Content::SealedFrames(file) => file.len() as u64,
+            SourceContent::SealedFrames(file) => file.len() as u64,
             _ => self.bytes().map_or(0, |bytes| bytes.len() as u64),
         }
     }
@@ -89,17 +94,19 @@ impl Admitted {
     /// The bytes, if they lie open.
     fn bytes(&self) -> Option<&SourceBytes> {
         match &self.content {
-            Content::Container(container) => Some(container.file()),
-            Content::Frames(bytes) | Content::Blob(bytes) => Some(bytes),
-            Content::SealedFrames(_) => None,
+            SourceContent::Container(container) => Some(container.file()),
+            SourceContent::Frames(bytes) | SourceContent::Blob(bytes) => Some(bytes),
+            SourceContent::SealedFrames(_) => None,
         }
     }
 
     /// The container, if it is one.
     pub(crate) fn container(&self) -> Option<&Container<SourceBytes>> {
         match &self.content {
-            Content::Container(container) => Some(container),
-            Content::Frames(_) | Content::Blob(_) | Content::SealedFrames(_) => None,
+            SourceContent::Container(container) => Some(container),
+            SourceContent::Frames(_) | SourceContent::Blob(_) | SourceContent::SealedFrames(_) => {
+                None
+            }
         }
     }
 
@@ -121,16 +128,16 @@ impl Admitted {
 /// A run of grains of one source.
 #[derive(Debug, Clone)]
 pub(crate) struct Morsel {
-    pub(crate) source: Arc<Admitted>,
+    pub(crate) source: Arc<AdmittedSource>,
     /// The place of the first grain in the source.
     pub(crate) first: u64,
-    items: Items,
+    items: GrainRanges,
     /// Bytes of all its grains.
     pub(crate) bytes: usize,
 }
 
 #[derive(Debug, Clone)]
-enum Items {
+enum GrainRanges {
     /// These grains of the container.
     Numbers(Range<usize>),
     /// These bytes of the source.
@@ -147,23 +154,23 @@ impl Morsel {
     /// How many grains it has.
     pub(crate) fn len(&self) -> usize {
         match &self.items {
-            Items::Numbers(numbers) => numbers.len(),
-            Items::Extents(extents) | Items::Opened { extents, .. } => extents.len(),
+            GrainRanges::Numbers(numbers) => numbers.len(),
+            GrainRanges::Extents(extents) | GrainRanges::Opened { extents, .. } => extents.len(),
         }
     }
 
     /// The delivered bytes of its grain `at`; empty beyond its end.
     pub(crate) fn item(&self, at: usize) -> &[u8] {
         let found = match (&self.source.content, &self.items) {
-            (Content::Container(container), Items::Numbers(numbers)) => {
+            (SourceContent::Container(container), GrainRanges::Numbers(numbers)) => {
                 container.grain(numbers.start + at)
             }
-            (_, Items::Extents(extents)) => extents
+            (_, GrainRanges::Extents(extents)) => extents
                 .get(at)
                 .and_then(|extent| self.source.bytes()?.get(extent.clone())),
             (
                 _,
-                Items::Opened {
+                GrainRanges::Opened {
                     extents,
                     window,
                     start,
@@ -179,10 +186,10 @@ impl Morsel {
     /// Where its grain `at` lies in the source.
     pub(crate) fn extent(&self, at: usize) -> Option<Range<usize>> {
         match (&self.source.content, &self.items) {
-            (Content::Container(container), Items::Numbers(numbers)) => {
+            (SourceContent::Container(container), GrainRanges::Numbers(numbers)) => {
                 container.extent(numbers.start + at)
             }
-            (_, Items::Extents(extents) | Items::Opened { extents, .. }) => {
+            (_, GrainRanges::Extents(extents) | GrainRanges::Opened { extents, .. }) => {
                 extents.get(at).cloned()
             }
             _ => None,
@@ -205,7 +212,7 @@ impl Drop for Morsel {
 }
 
 /// What a source has next.
-pub(crate) enum Next {
+pub(crate) enum NextMorsel {
     /// Some grains.
     Morsel(Morsel),
     /// Damage that hides whatever follows: where it begins, and what it is.
@@ -222,18 +229,18 @@ pub(crate) enum Next {
 }
 
 /// Cuts one source into morsels, from a given grain on.
-pub(crate) struct Morsels {
-    source: Arc<Admitted>,
+pub(crate) struct MorselReader {
+    source: Arc<AdmittedSource>,
     next: u64,
     /// Where the next frame begins.
     offset: usize,
     ended: bool,
 }
 
-impl Morsels {
+impl MorselReader {
     /// The morsels of `source` from its grain `next` on.
-    pub(crate) fn new(source: Arc<Admitted>, next: u64) -> Self {
-        let mut morsels = Morsels {
+    pub(crate) fn new(source: Arc<AdmittedSource>, next: u64) -> Self {
+        let mut morsels = MorselReader {
             source,
             next: 0,
             offset: 0,
@@ -244,7 +251,7 @@ impl Morsels {
     }
 
     /// The source.
-    pub(crate) fn source(&self) -> &Arc<Admitted> {
+    pub(crate) fn source(&self) -> &Arc<AdmittedSource> {
         &self.source
     }
 
@@ -255,7 +262,7 @@ impl Morsels {
 
     /// Frames have no index: those that were read in an earlier run are passed over one by one.
     fn skip_to(&mut self, next: u64) {
-        if let Content::Frames(bytes) = &self.source.content {
+        if let SourceContent::Frames(bytes) = &self.source.content {
             while self.next < next {
                 let Ok(frame @ Frame::Grain(_)) =
                     next_frame(bytes.get(self.offset..).unwrap_or_default())
@@ -266,10 +273,10 @@ impl Morsels {
                 self.next += 1;
             }
         }
-        if let Content::SealedFrames(_) = &self.source.content {
+        if let SourceContent::SealedFrames(_) = &self.source.content {
             while self.next < next {
                 let left = usize::try_from(next - self.next).unwrap_or(usize::MAX);
-                if !matches!(self.next(left), Next::Morsel(_)) {
+                if !matches!(self.next(left), NextMorsel::Morsel(_)) {
                     break;
                 }
             }
@@ -278,26 +285,26 @@ impl Morsels {
     }
 
     /// The next morsel, of at most `limit` grains.
-    pub(crate) fn next(&mut self, limit: usize) -> Next {
+    pub(crate) fn next(&mut self, limit: usize) -> NextMorsel {
         if self.ended {
-            return Next::End;
+            return NextMorsel::End;
         }
         let limit = limit.min(MORSEL_GRAINS);
         let source = Arc::clone(&self.source);
         match &source.content {
-            Content::Container(container) => {
+            SourceContent::Container(container) => {
                 self.numbers(container.len(), |at| container.extent(at), limit)
             }
-            Content::Blob(bytes) => {
+            SourceContent::Blob(bytes) => {
                 self.ended = true;
                 let extents = (self.next == 0)
                     .then_some(0..bytes.len())
                     .into_iter()
                     .collect();
-                self.morsel(Items::Extents(extents), bytes.len())
+                self.morsel(GrainRanges::Extents(extents), bytes.len())
             }
-            Content::Frames(bytes) => self.frames(bytes, limit),
-            Content::SealedFrames(file) => self.sealed_frames(file, limit),
+            SourceContent::Frames(bytes) => self.frames(bytes, limit),
+            SourceContent::SealedFrames(file) => self.sealed_frames(file, limit),
         }
     }
 
@@ -306,7 +313,7 @@ impl Morsels {
         count: usize,
         extent: impl Fn(usize) -> Option<Range<usize>>,
         limit: usize,
-    ) -> Next {
+    ) -> NextMorsel {
         let first = usize::try_from(self.next).unwrap_or(count).min(count);
         let start = extent(first).map_or(0, |extent| extent.start);
         let mut end = (first + limit).min(count);
@@ -318,10 +325,10 @@ impl Morsels {
         }
         self.ended = end == count;
         let total = bytes(end);
-        self.morsel(Items::Numbers(first..end), total)
+        self.morsel(GrainRanges::Numbers(first..end), total)
     }
 
-    fn frames(&mut self, bytes: &SourceBytes, limit: usize) -> Next {
+    fn frames(&mut self, bytes: &SourceBytes, limit: usize) -> NextMorsel {
         let mut extents: Vec<Range<usize>> = Vec::new();
         let start = self.offset;
         while extents.len() < limit && self.offset - start < MORSEL_BYTES {
@@ -346,7 +353,7 @@ impl Morsels {
                 }
                 Err(error) => {
                     self.ended = true;
-                    return Next::Damage {
+                    return NextMorsel::Damage {
                         ordinal: self.next,
                         offset: self.offset,
                         error,
@@ -355,12 +362,12 @@ impl Morsels {
             }
         }
         let total = self.offset - start;
-        self.morsel(Items::Extents(extents), total)
+        self.morsel(GrainRanges::Extents(extents), total)
     }
 
     /// Opens a window that holds a morsel, or one frame if that is longer. The frames were written
     /// by this process, and the file lets nothing pass that was changed.
-    fn sealed_frames(&mut self, file: &SealedFile, limit: usize) -> Next {
+    fn sealed_frames(&mut self, file: &SealedFile, limit: usize) -> NextMorsel {
         let start = self.offset;
         let mut length = MORSEL_BYTES;
         loop {
@@ -390,7 +397,7 @@ impl Morsels {
             if self.ended || !extents.is_empty() {
                 let total = self.offset - start;
                 return self.morsel(
-                    Items::Opened {
+                    GrainRanges::Opened {
                         extents,
                         window: window.into(),
                         start,
@@ -401,16 +408,16 @@ impl Morsels {
         }
     }
 
-    fn damage(&mut self, what: &'static str) -> Next {
+    fn damage(&mut self, what: &'static str) -> NextMorsel {
         self.ended = true;
-        Next::Damage {
+        NextMorsel::Damage {
             ordinal: self.next,
             offset: self.offset,
             error: GrainError::corrupt(self.offset, what),
         }
     }
 
-    fn morsel(&mut self, items: Items, bytes: usize) -> Next {
+    fn morsel(&mut self, items: GrainRanges, bytes: usize) -> NextMorsel {
         let morsel = Morsel {
             source: Arc::clone(&self.source),
             first: self.next,
@@ -419,14 +426,14 @@ impl Morsels {
         };
         self.next += morsel.len() as u64;
         if morsel.len() == 0 {
-            Next::End
+            NextMorsel::End
         } else {
-            Next::Morsel(morsel)
+            NextMorsel::Morsel(morsel)
         }
     }
 }
 
-impl Admitted {
+impl AdmittedSource {
     /// What goes to `rejects` for damage outside of grains: from `offset` on, up to
     /// [`DAMAGE_BYTES`].
     pub(crate) fn damage(
@@ -440,21 +447,23 @@ impl Admitted {
             .bytes()
             .and_then(|bytes| bytes.get(offset..))
             .unwrap_or_default();
-        let bytes = rest.get(..DAMAGE_BYTES).unwrap_or(rest);
-        RejectRow {
-            source_id: self.id.clone(),
-            source: self.uri.clone(),
-            ordinal: ordinal as i64,
-            offset: Some(offset as i64),
-            error_code: error.code.name().to_owned(),
-            field: None,
-            message: error.to_string(),
-            bytes: bytes.to_vec(),
-            truncated: bytes.len() < rest.len(),
+        let context = RejectContext {
+            source_id: &self.id,
+            source: &self.uri,
             rejected_at: now,
-        }
+        };
+        let position = RejectPosition {
+            ordinal: ordinal as i64,
+            offset: Some(offset),
+        };
+        let reason = RejectReason {
+            field: None,
+            ..RejectReason::of(error)
+        };
+        context.row(
+            position,
+            reason,
+            RejectBytes::limited(rest, MAX_DAMAGE_BYTES),
+        )
     }
 }
-
-/// Bytes of a damaged part that go to `rejects`.
-const DAMAGE_BYTES: usize = 64 << 10;

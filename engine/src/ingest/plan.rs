@@ -3,21 +3,21 @@
 use rayon::prelude::*;
 
 use super::prove::ProvenRow;
-use super::proven::{Place, ProvenBatch};
+use super::proven_batch::{ProvenBatch, RowRef};
 use crate::lake::KnownAddresses;
 
 /// The rows of a segment.
 #[derive(Debug)]
-pub(super) struct Plan {
+pub(super) struct SegmentPlan {
     /// The grains in the order of their sort keys; equal keys in the order of their addresses.
-    pub(super) order: Vec<Place>,
+    pub(super) order: Vec<RowRef>,
     /// What becomes of the grains of each morsel.
-    pub(super) fates: Vec<Fates>,
+    pub(super) outcomes: Vec<OutcomeCounts>,
 }
 
 /// How many grains have which fate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Fates {
+pub(super) struct OutcomeCounts {
     /// Grains that become rows.
     pub(super) new: u64,
     /// Grains that are left out because they are in the lake, or stand earlier in the batch.
@@ -26,9 +26,9 @@ pub(super) struct Fates {
     pub(super) erased: u64,
 }
 
-impl Fates {
+impl OutcomeCounts {
     /// Adds those of other grains.
-    pub(super) fn add(&mut self, others: Fates) {
+    pub(super) fn add(&mut self, others: OutcomeCounts) {
         self.new += others.new;
         self.duplicates += others.duplicates;
         self.erased += others.erased;
@@ -37,46 +37,46 @@ impl Fates {
 
 /// What becomes of a grain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Fate {
+enum GrainOutcome {
     New,
     Duplicate,
     Erased,
 }
 
 /// Plans the segment of `batch`, for a lake that has what is `known` and will have the grains of
-/// `coming` then. The first of several equal grains stays.
+/// `pending` then. The first of several equal grains stays.
 pub(super) fn plan(
     batch: &ProvenBatch,
     known: &KnownAddresses,
-    coming: Option<&ProvenBatch>,
-) -> Plan {
+    pending: Option<&ProvenBatch>,
+) -> SegmentPlan {
     let morsels = batch.morsels();
-    let fate_of = |row: &ProvenRow| {
+    let outcome_of = |row: &ProvenRow| {
         let address = &row.address;
         let is_there =
-            || known.contains(address) || coming.is_some_and(|coming| coming.contains(address));
+            || known.contains(address) || pending.is_some_and(|pending| pending.contains(address));
         match () {
-            () if known.is_erased(address) => Fate::Erased,
-            () if row.is_repeated || is_there() => Fate::Duplicate,
-            () => Fate::New,
+            () if known.is_erased(address) => GrainOutcome::Erased,
+            () if row.is_repeated || is_there() => GrainOutcome::Duplicate,
+            () => GrainOutcome::New,
         }
     };
-    let fates: Vec<Vec<Fate>> = morsels
+    let outcomes: Vec<Vec<GrainOutcome>> = morsels
         .par_iter()
-        .map(|morsel| morsel.rows.iter().map(fate_of).collect())
+        .map(|morsel| morsel.rows.iter().map(outcome_of).collect())
         .collect();
-    let found: usize = fates.iter().map(Vec::len).sum();
+    let found: usize = outcomes.iter().map(Vec::len).sum();
     let mut counted = Vec::with_capacity(morsels.len());
     let mut sortable = Vec::with_capacity(found);
-    for (number, (morsel, fates)) in morsels.iter().zip(&fates).enumerate() {
-        let mut counts = Fates::default();
-        for (at, (row, fate)) in morsel.rows.iter().zip(fates).enumerate() {
-            match fate {
-                Fate::Erased => counts.erased += 1,
-                Fate::Duplicate => counts.duplicates += 1,
-                Fate::New => {
+    for (number, (morsel, outcomes)) in morsels.iter().zip(&outcomes).enumerate() {
+        let mut counts = OutcomeCounts::default();
+        for (at, (row, outcome)) in morsel.rows.iter().zip(outcomes).enumerate() {
+            match outcome {
+                GrainOutcome::Erased => counts.erased += 1,
+                GrainOutcome::Duplicate => counts.duplicates += 1,
+                GrainOutcome::New => {
                     counts.new += 1;
-                    let place = Place {
+                    let place = RowRef {
                         morsel: number as u32,
                         row: at as u32,
                     };
@@ -94,14 +94,17 @@ pub(super) fn plan(
         (left.person, left.created)
             .cmp(&(right.person, right.created))
             .then_with(|| {
-                let address =
-                    |row: &Sortable| row.place.of(morsels).map(|(_, row)| row.address.as_bytes());
+                let address = |row: &Sortable| {
+                    row.place
+                        .resolve(morsels)
+                        .map(|(_, row)| row.address.as_bytes())
+                };
                 address(left).cmp(&address(right))
             })
     });
-    Plan {
+    SegmentPlan {
         order: sortable.into_iter().map(|row| row.place).collect(),
-        fates: counted,
+        outcomes: counted,
     }
 }
 
@@ -110,5 +113,5 @@ struct Sortable {
     /// The rank of the key's first part.
     person: u32,
     created: u64,
-    place: Place,
+    place: RowRef,
 }

@@ -7,14 +7,15 @@ use gristmill_schemas::error::GrainError;
 use gristmill_schemas::grain::{Grain, Mark, Marks, Mode, Payload};
 use gristmill_schemas::sign::{Delivery, KeyResolver, SignatureStatus};
 
+use super::key_interner::{InternedKeys, KeyInterner};
 use super::morsel::Morsel;
-use super::persons::{Numbering, Persons};
 use crate::hash::{Digest, sha256_each};
 use crate::keys::{LakeKeys, write_sort_key};
+use crate::lake::{RejectBytes, RejectContext, RejectPosition, RejectReason};
 
 /// How grains are judged.
 #[derive(Clone, Copy)]
-pub(crate) struct Judgement<'a> {
+pub(crate) struct ProofOptions<'a> {
     /// Strict or lenient.
     pub(crate) mode: Mode,
     /// Bytes of a decompressed payload at most.
@@ -53,16 +54,16 @@ pub(crate) struct ProvenMorsel {
     /// The good grains, in order.
     pub(crate) rows: Vec<ProvenRow>,
     /// What their sort keys begin with.
-    pub(super) persons: Persons,
+    pub(super) persons: InternedKeys,
     /// The others.
-    pub(crate) rejects: Vec<Refusal>,
+    pub(crate) rejects: Vec<RejectedGrain>,
     /// How often each mark was made.
     pub(crate) marks: Vec<(Mark, u64)>,
 }
 
 /// A grain that was refused.
 #[derive(Debug)]
-pub(crate) struct Refusal {
+pub(crate) struct RejectedGrain {
     pub(crate) error: GrainError,
     /// True if a lenient reader takes it.
     pub(crate) is_readable: bool,
@@ -78,7 +79,7 @@ pub(super) const OPENED_GRAINS: usize = 512;
 
 /// Touches the cache lines of `grains`. Whoever opens one after another waits for the memory each
 /// time, while loads on which nothing depends are under way together.
-pub(super) fn bring_into_cache<'g>(grains: impl Iterator<Item = &'g [u8]>) {
+pub(super) fn prefetch<'g>(grains: impl Iterator<Item = &'g [u8]>) {
     let touch = |grain: &[u8]| {
         grain
             .iter()
@@ -98,32 +99,32 @@ const CACHE_LINE: usize = 64;
 const FIRST_LINES: usize = 16;
 
 /// Opens, hashes, decodes and checks every grain of `morsel`.
-pub(crate) fn prove(morsel: Morsel, judgement: Judgement<'_>) -> ProvenMorsel {
+pub(crate) fn prove(morsel: Morsel, options: ProofOptions<'_>) -> ProvenMorsel {
     let rows = Vec::with_capacity(morsel.len());
-    let mut numbering = Numbering::of_grains(morsel.len());
+    let mut numbering = KeyInterner::of_grains(morsel.len());
     let mut proven = ProvenMorsel {
         rows,
-        persons: Persons::default(),
+        persons: InternedKeys::default(),
         rejects: Vec::new(),
         marks: Vec::new(),
         morsel,
     };
     let mut next = 0;
     while next < proven.morsel.len() {
-        next = prove_run(&mut proven, &mut numbering, next, judgement);
+        next = prove_chunk(&mut proven, &mut numbering, next, options);
     }
     proven.persons = numbering.end();
-    proven.rejects.sort_by_key(|refusal| refusal.row.ordinal);
+    proven.rejects.sort_by_key(|reject| reject.row.ordinal);
     proven
 }
 
 /// Proves grains from `first` on until [`OPENED_GRAINS`] or [`OPENED_BYTES`] are open; answers
 /// which grain is next.
-fn prove_run(
+fn prove_chunk(
     proven: &mut ProvenMorsel,
-    numbering: &mut Numbering,
+    numbering: &mut KeyInterner,
     first: usize,
-    judgement: Judgement<'_>,
+    options: ProofOptions<'_>,
 ) -> usize {
     let ProvenMorsel {
         morsel,
@@ -134,15 +135,15 @@ fn prove_run(
     } = proven;
     let end = morsel.len().min(first + OPENED_GRAINS);
     let mut opened = Vec::with_capacity(end - first);
-    bring_into_cache((first..end).map(|item| morsel.item(item)));
+    prefetch((first..end).map(|item| morsel.item(item)));
     let (mut item, mut bytes) = (first, 0);
     while item < end && bytes < OPENED_BYTES {
-        match open(morsel.item(item), judgement) {
+        match open(morsel.item(item), options) {
             Ok(found) => {
                 bytes += found.payload_length();
                 opened.push((item, found));
             }
-            Err(error) => rejects.push(refusal(morsel, item, error, judgement.now)),
+            Err(error) => rejects.push(rejected(morsel, item, error, options.now)),
         }
         item += 1;
     }
@@ -152,19 +153,16 @@ fn prove_run(
             .get(at)
             .map_or(&[], |(_, found)| found.delivery.blob())
     });
-    let mut checker = Checker {
-        grain: None,
-        mode: judgement.mode,
-    };
+    let mut decoder = GrainDecoder::new(options.mode);
     let mut key = Vec::new();
     for ((item, found), digest) in opened.iter().zip(digests) {
-        match checker
-            .check(&found.payload)
+        match decoder
+            .decode(&found.payload)
             .map_err(|error| error.shifted(found.delivery.blob_start()))
         {
             Ok(grain) => {
                 key.clear();
-                write_sort_key(judgement.keys, grain, &mut key);
+                write_sort_key(options.keys, grain, &mut key);
                 let (person, created) = split_sort_key(&key);
                 rows.push(ProvenRow {
                     address: ContentAddress::from_digest(digest),
@@ -179,11 +177,11 @@ fn prove_run(
                 count(marks, grain.marks());
             }
             Err(error) => {
-                let is_readable = judgement.mode == Mode::Strict
+                let is_readable = options.mode == Mode::Strict
                     && Grain::decode(&found.payload, Mode::Lenient).is_ok();
-                rejects.push(Refusal {
+                rejects.push(RejectedGrain {
                     is_readable,
-                    ..refusal(morsel, *item, error, judgement.now)
+                    ..rejected(morsel, *item, error, options.now)
                 });
             }
         }
@@ -192,13 +190,13 @@ fn prove_run(
 }
 
 /// A delivered grain whose envelope and payload were opened.
-pub(crate) struct Opened<'a> {
+pub(crate) struct OpenedGrainGrain<'a> {
     pub(crate) delivery: Delivery<'a>,
     pub(crate) payload: Payload<'a>,
     pub(crate) signature: SignatureColumn,
 }
 
-impl Opened<'_> {
+impl OpenedGrain<'_> {
     /// Bytes of the payload, decompressed; 0 if it is encrypted.
     pub(crate) fn payload_length(&self) -> usize {
         self.payload.clear().map_or(0, |(bytes, _)| bytes.len())
@@ -208,13 +206,13 @@ impl Opened<'_> {
 /// Opens delivered bytes; a signature that is wrong is an error.
 pub(crate) fn open<'a>(
     bytes: &'a [u8],
-    judgement: Judgement<'_>,
-) -> Result<Opened<'a>, GrainError> {
+    options: ProofOptions<'_>,
+) -> Result<OpenedGrain<'a>, GrainError> {
     let delivery = Delivery::open(bytes)?;
-    let signature = signature_of(&delivery, judgement.resolver)?;
-    let payload = Payload::open(delivery.blob(), judgement.payload_limit)
+    let signature = signature_of(&delivery, options.resolver)?;
+    let payload = Payload::open(delivery.blob(), options.payload_limit)
         .map_err(|error| error.shifted(delivery.blob_start()))?;
-    Ok(Opened {
+    Ok(OpenedGrain {
         delivery,
         payload,
         signature,
@@ -236,22 +234,47 @@ fn signature_of(
     })
 }
 
-/// Decodes one payload after another with the same memory.
-pub(crate) struct Checker<'p> {
-    pub(crate) grain: Option<Grain<'p>>,
-    pub(crate) mode: Mode,
+/// Decodes payloads one after another, reusing the memory of the grain.
+pub(crate) struct GrainDecoder<'p> {
+    grain: Option<Grain<'p>>,
+    mode: Mode,
 }
 
-impl<'p> Checker<'p> {
-    /// Checks a payload; answers its grain.
-    pub(crate) fn check(&mut self, payload: &'p Payload<'p>) -> Result<&Grain<'p>, GrainError> {
+impl<'p> GrainDecoder<'p> {
+    /// Returns a decoder by the rules of `mode`.
+    pub(crate) fn new(mode: Mode) -> GrainDecoder<'p> {
+        GrainDecoder { grain: None, mode }
+    }
+
+    /// Decodes and checks a payload.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub(crate) fn decode(&mut self, payload: &'p Payload<'p>) -> Result<&Grain<'p>, GrainError> {
+        self.decode_as(payload, self.mode)
+    }
+
+    /// Decodes and checks a payload by the rules of `mode`.
+    ///
+    /// # Errors
+    /// As [`GrainDecoder::decode`].
+    pub(crate) fn decode_as(
+        &mut self,
+        payload: &'p Payload<'p>,
+        mode: Mode,
+    ) -> Result<&Grain<'p>, GrainError> {
         match &mut self.grain {
             Some(grain) => {
-                grain.redecode(payload, self.mode)?;
+                grain.redecode(payload, mode)?;
                 Ok(grain)
             }
-            empty => Ok(empty.insert(Grain::decode(payload, self.mode)?)),
+            empty => Ok(empty.insert(Grain::decode(payload, mode)?)),
         }
+    }
+
+    /// Returns the grain that was decoded last.
+    pub(crate) fn grain(&self) -> Option<&Grain<'p>> {
+        self.grain.as_ref()
     }
 }
 
@@ -264,21 +287,24 @@ fn count(counts: &mut Vec<(Mark, u64)>, marks: Marks) {
     }
 }
 
-fn refusal(morsel: &Morsel, item: usize, error: GrainError, now: i64) -> Refusal {
-    let start = morsel.extent(item).map(|extent| extent.start as i64);
-    let row = RejectRow {
-        source_id: morsel.source.id.clone(),
-        source: morsel.source.uri.clone(),
-        ordinal: (morsel.first + item as u64) as i64,
-        offset: start.map(|start| start + error.offset.unwrap_or(0) as i64),
-        error_code: error.code.name().to_owned(),
-        field: error.field.as_deref().map(str::to_owned),
-        message: error.to_string(),
-        bytes: morsel.item(item).to_vec(),
-        truncated: false,
+fn rejected(morsel: &Morsel, item: usize, error: GrainError, now: i64) -> RejectedGrain {
+    let context = RejectContext {
+        source_id: &morsel.source.id,
+        source: &morsel.source.uri,
         rejected_at: now,
     };
-    Refusal {
+    let position = RejectPosition {
+        ordinal: (morsel.first + item as u64) as i64,
+        offset: morsel
+            .extent(item)
+            .map(|extent| extent.start + error.offset.unwrap_or(0)),
+    };
+    let row = context.row(
+        position,
+        RejectReason::of(&error),
+        RejectBytes::whole(morsel.item(item)),
+    );
+    RejectedGrain {
         error,
         is_readable: false,
         row,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use gristmill_connectors::transcript::grains::GrainCounts;
 use serde::Serialize;
 
-use super::plan::Fates;
+use super::plan::OutcomeCounts;
 
 /// What to do with input that is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -96,19 +96,19 @@ impl IngestReport {
     }
 
     /// Counts the grains that aren't written.
-    pub(super) fn leave_out(&mut self, fates: &[Fates]) {
-        self.duplicates += fates.iter().map(|fates| fates.duplicates).sum::<u64>();
-        self.erased += fates.iter().map(|fates| fates.erased).sum::<u64>();
+    pub(super) fn count_left_out(&mut self, outcomes: &[OutcomeCounts]) {
+        self.duplicates += outcomes.iter().map(|counts| counts.duplicates).sum::<u64>();
+        self.erased += outcomes.iter().map(|counts| counts.erased).sum::<u64>();
     }
 
     /// Counts a refusal.
-    pub(super) fn refuse(&mut self, code: &str) {
+    pub(super) fn count_reject(&mut self, code: &str) {
         self.rejected += 1;
         *self.rejects_by_code.entry(code.to_owned()).or_default() += 1;
     }
 
     /// Sets the time that the run took.
-    pub(super) fn took(&mut self, elapsed: std::time::Duration) {
+    pub(super) fn set_elapsed(&mut self, elapsed: std::time::Duration) {
         self.seconds = elapsed.as_secs_f64();
         self.grains_per_second = if self.seconds > 0.0 {
             self.grains_read as f64 / self.seconds

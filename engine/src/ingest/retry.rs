@@ -13,21 +13,24 @@ use gristmill_schemas::columns::RejectRow;
 
 use super::run::COMMIT_ATTEMPTS;
 use crate::error::{Context, EngineError, Result};
-use crate::lake::{Change, Lake, drop_rows, edit_file, read_file};
+use crate::lake::{Change, Lake, Ledger, Progress, drop_rows, edit_file, read_file};
 
-/// The columns of `rejects` that tell refusals apart.
-pub(super) const REFUSAL: [&str; 2] = ["source_id", "ordinal"];
+/// The columns of `rejects` that tell reject_keys apart.
+const REJECT_KEY: [&str; 2] = ["source_id", "ordinal"];
+
+/// The keys of rows of `rejects`: the id of the source and the ordinal.
+pub(super) type RejectKeys = HashSet<(String, i64)>;
 
 /// What is known of the sources that are read once more.
 #[derive(Debug, Default)]
-pub(super) struct Retry {
+pub(super) struct RetriedSources {
     /// Each with whether the ledger's entry of it stays as it is.
     sources: HashMap<String, bool>,
     /// What was refused of them again.
-    refused: HashSet<(String, i64)>,
+    refused: RejectKeys,
 }
 
-impl Retry {
+impl RetriedSources {
     /// Notes that `source` is read once more. The ledger's entry of it stays as it is if
     /// `keeps_entry` says so: if the run is killed, it is as if there hadn't been one.
     pub(super) fn begin(&mut self, source: &str, keeps_entry: bool) {
@@ -35,18 +38,18 @@ impl Retry {
     }
 
     /// True if the ledger's entry of `source` stays as it is.
-    pub(super) fn keeps(&self, source: &str) -> bool {
+    pub(super) fn keeps_entry(&self, source: &str) -> bool {
         self.sources.get(source) == Some(&true)
     }
 
     /// True if `source` is read once more.
-    pub(super) fn has(&self, source: &str) -> bool {
+    pub(super) fn contains(&self, source: &str) -> bool {
         self.sources.contains_key(source)
     }
 
     /// Notes `reject`, which stays refused if it is of such a source.
     pub(super) fn note(&mut self, reject: &RejectRow) {
-        if self.has(&reject.source_id) {
+        if self.contains(&reject.source_id) {
             self.refused
                 .insert((reject.source_id.clone(), reject.ordinal));
         }
@@ -66,8 +69,8 @@ impl Retry {
             for file in lake.rejects.files()? {
                 let path = lake.rejects.path_of(&file.name);
                 let bytes = lake.location().read(&path).await?;
-                let rows = read_file(bytes, &REFUSAL).file("can't read", &path)?;
-                let rows: Vec<(&str, i64)> = rows.iter().flat_map(refusals).collect();
+                let rows = read_file(bytes, &REJECT_KEY).file("can't read", &path)?;
+                let rows: Vec<(&str, i64)> = rows.iter().flat_map(reject_keys).collect();
                 let gone: HashSet<u32> = (0..)
                     .zip(rows)
                     .filter(|(_, row)| self.is_resolved(*row))
@@ -93,12 +96,12 @@ impl Retry {
     }
 
     fn is_resolved(&self, (source, ordinal): (&str, i64)) -> bool {
-        self.has(source) && !self.refused.contains(&(source.to_owned(), ordinal))
+        self.contains(source) && !self.refused.contains(&(source.to_owned(), ordinal))
     }
 }
 
-/// The source and the ordinal of each row of a batch of [`REFUSAL`].
-pub(super) fn refusals(batch: &RecordBatch) -> impl Iterator<Item = (&str, i64)> {
+/// The source and the ordinal of each row of a batch of [`REJECT_KEY`].
+fn reject_keys(batch: &RecordBatch) -> impl Iterator<Item = (&str, i64)> {
     let (sources, ordinals) = (
         batch.column(0).as_string::<i32>(),
         batch.column(1).as_primitive::<Int64Type>(),
@@ -107,4 +110,28 @@ pub(super) fn refusals(batch: &RecordBatch) -> impl Iterator<Item = (&str, i64)>
         .iter()
         .zip(ordinals.values())
         .map(|(source, ordinal)| (source.unwrap_or_default(), *ordinal))
+}
+
+/// Returns the keys of rejects that may come up again, and the sources of those that are retried.
+///
+/// These are the rejects of sources that aren't complete, which a run left that was killed between
+/// its commits, and, with `retries`, all others.
+pub(super) async fn known_rejects(
+    lake: &Lake,
+    ledger: &Ledger,
+    retries: bool,
+) -> Result<(RejectKeys, HashSet<String>)> {
+    let (mut keys, mut sources) = (RejectKeys::new(), HashSet::new());
+    for batch in lake.rejects.read_columns(&REJECT_KEY).await? {
+        for (source, ordinal) in reject_keys(&batch) {
+            let is_complete = ledger.progress(source) == Some(Progress::Complete);
+            if is_complete && retries && !sources.contains(source) {
+                sources.insert(source.to_owned());
+            }
+            if !is_complete || retries {
+                keys.insert((source.to_owned(), ordinal));
+            }
+        }
+    }
+    Ok((keys, sources))
 }

@@ -12,11 +12,11 @@ use gristmill_schemas::error::GrainError;
 use gristmill_schemas::grain::{DEFAULT_PAYLOAD_LIMIT, Mode};
 use gristmill_schemas::sign::{KeyResolver, SelfContained};
 
-use super::admit::{Admission, Arrival, Door};
-use super::morsel::{Morsel, Morsels, Next};
-use super::prove::{Judgement, prove};
-use super::proven::Place;
-use super::write::{Run, project};
+use super::admit::{Admission, AdmissionUnit, Admitter};
+use super::morsel::{Morsel, MorselReader, NextMorsel};
+use super::prove::{ProofOptions, prove};
+use super::proven_batch::RowRef;
+use super::write::{RowContext, project};
 use crate::error::{Context, EngineError, Result};
 
 /// Grains of a part of a file.
@@ -58,7 +58,7 @@ impl FileScan {
         let now = Utc::now().timestamp_micros();
         let uri = source.uri.clone();
         let limits = ContainerLimits::default();
-        let door = Door {
+        let admitter = Admitter {
             ledger: Arc::default(),
             retried: Arc::default(),
             refused: Arc::default(),
@@ -73,28 +73,32 @@ impl FileScan {
             source_uri: uri.clone(),
             error,
         };
-        let admitted = match door.admit(Arrival::Beside(vec![source])).await?.pop() {
-            Some(Admission::Granted { source, .. }) => source,
+        let admitted = match admitter
+            .admit(AdmissionUnit::TranscriptExtras(vec![source]))
+            .await?
+            .pop()
+        {
+            Some(Admission::Accepted { source, .. }) => source,
             Some(Admission::Unreadable { cause, .. }) => return Err(cause.into()),
-            Some(Admission::Refused { error, .. }) => return Err(refused(error)),
-            Some(Admission::NotUnderstood { reason, .. }) => {
+            Some(Admission::Rejected { error, .. }) => return Err(refused(error)),
+            Some(Admission::Unsupported { reason, .. }) => {
                 return Err(refused(GrainError::corrupt(0, reason)));
             }
-            Some(Admission::Known(_)) | None => {
+            Some(Admission::AlreadyIngested(_)) | None => {
                 return Err(refused(GrainError::corrupt(0, "there is nothing to read")));
             }
         };
-        if let Some(first) = admitted.beside.refused.first() {
-            let refused = admitted.beside.refused.len();
+        if let Some(first) = admitted.extras.rejected.first() {
+            let refused = admitted.extras.rejected.len();
             tracing::warn!(file = uri, refused, first = first.message, "lines refused");
         }
-        let mut cut = Morsels::new(admitted, 0);
+        let mut cut = MorselReader::new(admitted, 0);
         let (mut morsels, mut damage) = (Vec::new(), None);
         loop {
             match cut.next(PART_GRAINS) {
-                Next::Morsel(morsel) => morsels.push(morsel),
-                Next::Damage { error, .. } => damage = Some(error),
-                Next::End => break,
+                NextMorsel::Morsel(morsel) => morsels.push(morsel),
+                NextMorsel::Damage { error, .. } => damage = Some(error),
+                NextMorsel::End => break,
             }
         }
         Ok(FileScan {
@@ -135,14 +139,14 @@ impl FileScan {
             return Ok(None);
         };
         let resolver: &dyn KeyResolver = &SelfContained;
-        let judgement = Judgement {
+        let proof = ProofOptions {
             mode: self.mode,
             payload_limit: DEFAULT_PAYLOAD_LIMIT,
             resolver,
             now: self.now,
             keys: None,
         };
-        let mut proven = prove(morsel.clone(), judgement);
+        let mut proven = prove(morsel.clone(), proof);
         let opened: u64 = proven.rows.iter().map(|row| u64::from(row.opened)).sum();
         if opened > PART_BYTES {
             let message = format!(
@@ -153,10 +157,10 @@ impl FileScan {
         }
         let refused = proven.rejects.len() as u64;
         let first_refusal = proven.rejects.drain(..).next().map(|refusal| refusal.error);
-        let places: Vec<Place> = (0..proven.rows.len() as u32)
-            .map(|row| Place { morsel: 0, row })
+        let places: Vec<RowRef> = (0..proven.rows.len() as u32)
+            .map(|row| RowRef { morsel: 0, row })
             .collect();
-        let run = Run {
+        let context = RowContext {
             payload_limit: DEFAULT_PAYLOAD_LIMIT,
             now: self.now,
             keys: None,
@@ -164,7 +168,7 @@ impl FileScan {
         let rows = project(
             &[proven],
             &places,
-            run,
+            context,
             &mut GrainColumns::with_capacity(0, 0),
         )
         .file("can't read", &self.uri)?;

@@ -11,10 +11,10 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use gristmill_connectors::source::SourceKind;
 use gristmill_schemas::columns::{SourceOutcome, SourceRow};
 
-use super::batch::{Batch, Reached};
-use super::morsel::Admitted;
-use super::plan::Fates;
-use super::proven::ProvenBatch;
+use super::batch::{Batch, SourceProgress};
+use super::morsel::AdmittedSource;
+use super::plan::OutcomeCounts;
+use super::proven_batch::ProvenBatch;
 use super::run::COMMIT_ATTEMPTS;
 use crate::error::{Context, EngineError, Result};
 use crate::lake::{
@@ -23,7 +23,7 @@ use crate::lake::{
 
 /// What is known of a source whether it is taken in or not.
 #[derive(Debug, Clone)]
-pub(crate) struct Listing {
+pub(crate) struct SourceInfo {
     /// Where it was read from.
     pub(crate) uri: String,
     /// BLAKE3 of its bytes, in hex, if they could be read.
@@ -34,10 +34,10 @@ pub(crate) struct Listing {
     pub(crate) size: u64,
 }
 
-impl Listing {
+impl SourceInfo {
     /// That of a file of which nothing but its name matters.
-    pub(crate) fn of_file(uri: String) -> Listing {
-        Listing {
+    pub(crate) fn of_file(uri: String) -> SourceInfo {
+        SourceInfo {
             uri,
             id: None,
             kind: None,
@@ -48,95 +48,95 @@ impl Listing {
 
 /// A source that ends in a batch.
 #[derive(Debug)]
-pub(super) struct Ended {
-    listing: Listing,
+pub(super) struct FinishedSource {
+    info: SourceInfo,
     first: u64,
-    /// Its reader understood it, although another source may have brought its grains.
-    understood: bool,
+    /// Its reader has_messages it, although another source may have brought its grains.
+    has_messages: bool,
     /// Its entry in the ledger stays as it is.
     pub(super) keeps_entry: bool,
     /// Why it as a whole is refused, if it is.
     reason: Option<String>,
 }
 
-impl Ended {
+impl FinishedSource {
     /// The end of `source`, which was read from its grain `first` on.
-    pub(super) fn of(source: &Admitted, first: u64, keeps_entry: bool) -> Ended {
-        let listing = source.listing.clone();
-        Ended {
-            listing,
+    pub(super) fn of(source: &AdmittedSource, first: u64, keeps_entry: bool) -> FinishedSource {
+        let info = source.info.clone();
+        FinishedSource {
+            info,
             first,
-            understood: source.understood,
+            has_messages: source.has_messages,
             keeps_entry,
             reason: None,
         }
     }
 
     /// The end of a source that as a whole is refused.
-    pub(super) fn refused(listing: Listing, reason: String) -> Ended {
-        Ended {
-            listing,
+    pub(super) fn rejected(info: SourceInfo, reason: String) -> FinishedSource {
+        FinishedSource {
+            info,
             first: 0,
-            understood: false,
+            has_messages: false,
             keeps_entry: true,
             reason: Some(reason),
         }
     }
 
     fn id(&self) -> &str {
-        self.listing.id.as_deref().unwrap_or_default()
+        self.info.id.as_deref().unwrap_or_default()
     }
 }
 
-/// Grains and refusals of a source so far.
+/// Grains and reject_keys of a source so far.
 #[derive(Debug, Clone, Copy, Default)]
-struct Tally {
-    fates: Fates,
+struct SourceCounts {
+    outcomes: OutcomeCounts,
     rejected: u64,
 }
 
-impl Tally {
-    fn is_taken(&self, ended: &Ended) -> bool {
-        let found = self.fates.new + self.fates.duplicates + self.fates.erased;
-        ended.understood || ended.first > 0 || found > 0 || self.rejected == 0
+impl SourceCounts {
+    fn is_taken(&self, ended: &FinishedSource) -> bool {
+        let found = self.outcomes.new + self.outcomes.duplicates + self.outcomes.erased;
+        ended.has_messages || ended.first > 0 || found > 0 || self.rejected == 0
     }
 }
 
 /// What a batch means for its sources.
-pub(super) struct Account {
+pub(super) struct SourceUpdates {
     /// The rows for `sources`.
     pub(super) rows: Vec<SourceRow>,
     /// How far each source is read then.
     pub(super) taken: Vec<(String, Taken)>,
     /// By where each source was read from.
-    tallies: HashMap<String, Tally>,
+    tallies: HashMap<String, SourceCounts>,
 }
 
 /// The names of rows that claim what the ledger doesn't: run and source.
-type Dangling = HashSet<(String, String)>;
+type DanglingRows = HashSet<(String, String)>;
 
 /// The sources of a run.
 #[derive(Debug)]
-pub(super) struct Register {
+pub(super) struct SourceRegister {
     run_id: String,
     /// When the run began, in microseconds since 1970.
     now: i64,
     /// Of sources that were begun and haven't ended, by where each was read from: two may have the
     /// same bytes.
-    tallies: HashMap<String, Tally>,
-    dangling: Dangling,
+    tallies: HashMap<String, SourceCounts>,
+    dangling: DanglingRows,
     /// The file of rows whose grains another writer's commit kept from being committed.
     withdrawn: Option<DataFile>,
 }
 
-impl Register {
+impl SourceRegister {
     /// The register of a run that begins `now`.
-    pub(super) fn new(now: i64) -> Register {
-        Register {
+    pub(super) fn new(now: i64) -> SourceRegister {
+        SourceRegister {
             run_id: ulid::Ulid::generate().to_string().to_ascii_lowercase(),
             now,
             tallies: HashMap::new(),
-            dangling: Dangling::new(),
+            dangling: DanglingRows::new(),
             withdrawn: None,
         }
     }
@@ -176,50 +176,50 @@ impl Register {
     /// The row of a source that isn't read.
     pub(super) fn row(
         &self,
-        listing: Listing,
+        info: SourceInfo,
         outcome: SourceOutcome,
         reason: Option<String>,
     ) -> SourceRow {
-        self.counted(listing, 0, Tally::default(), outcome, reason)
+        self.counted(info, 0, SourceCounts::default(), outcome, reason)
     }
 
     fn counted(
         &self,
-        listing: Listing,
+        info: SourceInfo,
         first: u64,
-        tally: Tally,
+        tally: SourceCounts,
         outcome: SourceOutcome,
         reason: Option<String>,
     ) -> SourceRow {
         let count = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
         SourceRow {
             run_id: self.run_id.clone(),
-            source_id: listing.id,
-            source: Some(listing.uri),
-            kind: listing.kind.map(|kind| kind.name().to_owned()),
-            size: count(listing.size),
+            source_id: info.id,
+            source: Some(info.uri),
+            kind: info.kind.map(|kind| kind.name().to_owned()),
+            size: count(info.size),
             outcome,
             first_ordinal: count(first),
-            grains: count(tally.fates.new),
-            duplicates: count(tally.fates.duplicates),
-            erased: count(tally.fates.erased),
+            grains: count(tally.outcomes.new),
+            duplicates: count(tally.outcomes.duplicates),
+            erased: count(tally.outcomes.erased),
             rejected: count(tally.rejected),
             reason,
             at: self.now,
         }
     }
 
-    /// What `batch` means for its sources: `fates` are those of the grains of each of its morsels.
+    /// What `batch` means for its sources: `outcomes` are those of the grains of each of its morsels.
     /// Sources that are `held` aren't complete yet, because some of their state is committed later.
-    /// Nothing is kept before [`Register::committed`].
-    pub(super) fn account(
+    /// Nothing is kept before [`SourceRegister::committed`].
+    pub(super) fn updates(
         &self,
-        (proven, fates): (&ProvenBatch, &[Fates]),
+        (proven, outcomes): (&ProvenBatch, &[OutcomeCounts]),
         batch: &Batch,
         held: &BTreeSet<&str>,
-    ) -> Account {
-        let mut tallies: HashMap<String, Tally> = HashMap::new();
-        let mut tally = |uri: &str, add: &dyn Fn(&mut Tally)| match tallies.get_mut(uri) {
+    ) -> SourceUpdates {
+        let mut tallies: HashMap<String, SourceCounts> = HashMap::new();
+        let mut tally = |uri: &str, add: &dyn Fn(&mut SourceCounts)| match tallies.get_mut(uri) {
             Some(tally) => add(tally),
             None => {
                 let mut tally = self.tallies.get(uri).copied().unwrap_or_default();
@@ -227,8 +227,10 @@ impl Register {
                 tallies.insert(uri.to_owned(), tally);
             }
         };
-        for (morsel, fates) in proven.morsels().iter().zip(fates) {
-            tally(&morsel.morsel.source.uri, &|tally| tally.fates.add(*fates));
+        for (morsel, outcomes) in proven.morsels().iter().zip(outcomes) {
+            tally(&morsel.morsel.source.uri, &|tally| {
+                tally.outcomes.add(*outcomes)
+            });
         }
         batch
             .rejects
@@ -237,19 +239,19 @@ impl Register {
         batch
             .ended
             .iter()
-            .for_each(|ended| tally(&ended.listing.uri, &|_| ()));
-        let of = |ended: &Ended| tallies.get(&ended.listing.uri).copied().unwrap_or_default();
+            .for_each(|ended| tally(&ended.info.uri, &|_| ()));
+        let of = |ended: &FinishedSource| tallies.get(&ended.info.uri).copied().unwrap_or_default();
         let rows = batch
             .ended
             .iter()
             .map(|ended| self.ended_row(ended, of(ended)))
             .collect();
-        let ends: HashMap<&str, &Ended> = batch
+        let ends: HashMap<&str, &FinishedSource> = batch
             .ended
             .iter()
             .map(|ended| (ended.id(), ended))
             .collect();
-        let progress_of = |reached: &Reached| {
+        let progress_of = |reached: &SourceProgress| {
             let next = reached.next.map(Progress::Next);
             match ends.get(reached.source_id.as_str()) {
                 None => next,
@@ -264,7 +266,7 @@ impl Register {
                 // It stays open. What an earlier batch noted of it is withdrawn.
                 Some(ended) => self
                     .tallies
-                    .contains_key(&ended.listing.uri)
+                    .contains_key(&ended.info.uri)
                     .then_some(Progress::Next(0)),
             }
         };
@@ -276,21 +278,21 @@ impl Register {
             Some((reached.source_id.clone(), taken))
         });
         let taken = taken.collect();
-        Account {
+        SourceUpdates {
             rows,
             taken,
             tallies,
         }
     }
 
-    fn ended_row(&self, ended: &Ended, tally: Tally) -> SourceRow {
+    fn ended_row(&self, ended: &FinishedSource, tally: SourceCounts) -> SourceRow {
         let (outcome, reason) = match tally.is_taken(ended) && ended.reason.is_none() {
             true => (SourceOutcome::Ingested, None),
             false => {
                 let reason = ended.reason.clone();
                 let refused = || {
                     format!(
-                        "nothing of it could be taken in; the {} refusals are in `rejects`",
+                        "nothing of it could be taken in; the {} reject_keys are in `rejects`",
                         tally.rejected
                     )
                 };
@@ -300,7 +302,7 @@ impl Register {
                 )
             }
         };
-        self.counted(ended.listing.clone(), ended.first, tally, outcome, reason)
+        self.counted(ended.info.clone(), ended.first, tally, outcome, reason)
     }
 
     /// Commits `rows` to `sources`, and takes out those that they replace.
@@ -316,7 +318,7 @@ impl Register {
             .iter()
             .filter_map(|row| row.source_id.as_deref())
             .collect();
-        let replaced: Dangling = self
+        let replaced: DanglingRows = self
             .dangling
             .iter()
             .filter(|(_, source)| ids.contains(source.as_str()))
@@ -362,12 +364,12 @@ impl Register {
     }
 
     /// The batch of `account` is committed.
-    pub(super) fn committed(&mut self, account: Account, ended: &[Ended]) {
+    pub(super) fn committed(&mut self, account: SourceUpdates, ended: &[FinishedSource]) {
         self.withdrawn = None;
         self.tallies.extend(account.tallies);
         ended
             .iter()
-            .for_each(|ended| _ = self.tallies.remove(&ended.listing.uri));
+            .for_each(|ended| _ = self.tallies.remove(&ended.info.uri));
     }
 }
 
@@ -384,7 +386,7 @@ fn claimed(batch: &arrow::array::RecordBatch, row: usize) -> Option<&str> {
 async fn replace(
     lake: &Lake,
     data: &DataFile,
-    replaced: &Dangling,
+    replaced: &DanglingRows,
     change: &mut Change,
 ) -> Result<()> {
     let Some(sources) = &lake.sources else {

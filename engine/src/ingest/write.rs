@@ -1,4 +1,4 @@
-//! Writing a planned segment: each row group projected and encoded by one core.
+//! PendingWrite a planned segment: each row group projected and encoded by one core.
 
 use gristmill_schemas::columns::{GrainColumns, RowIdentity, grains_schema};
 use gristmill_schemas::error::GrainError;
@@ -7,22 +7,22 @@ use gristmill_schemas::sign::Delivery;
 use rayon::prelude::*;
 use std::collections::HashSet;
 
-use super::morsel::Admitted;
-use super::plan::Plan;
-use super::prove::{OPENED_GRAINS, ProvenMorsel, ProvenRow, bring_into_cache};
-use super::proven::Place;
-use crate::error::{Context, Result};
-use crate::index::{IndexBuilder, IndexKinds};
+use super::grain_row::{append_row, envelope_columns};
+use super::morsel::AdmittedSource;
+use super::plan::SegmentPlan;
+use super::prove::{OPENED_GRAINS, ProvenMorsel, ProvenRow, prefetch};
+use super::proven_batch::RowRef;
+use crate::error::{BoxError, Context, Result};
+use crate::index::{IndexBuilder, IndexKinds, SegmentBuilder};
 use crate::keys::LakeKeys;
 use crate::lake::LakeLocation;
 use crate::segment::{
-    ADDRESSES_FILE, AddressIndex, ROW_GROUP_ROWS, SegmentFile, SegmentId, SidecarFile,
-    WrittenSegment, grains_properties,
+    ADDRESSES_FILE, AddressIndex, ROW_GROUP_ROWS, SegmentId, SidecarFile, WrittenSegment,
 };
 
-/// What is the same for all rows of a run.
+/// What is the same for all rows of a context.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Run<'k> {
+pub(super) struct RowContext<'k> {
     pub(super) payload_limit: usize,
     /// Microseconds since 1970.
     pub(super) now: i64,
@@ -34,25 +34,23 @@ pub(super) struct Run<'k> {
 pub(super) fn write(
     location: &LakeLocation,
     morsels: &[ProvenMorsel],
-    plan: &Plan,
-    run: Run<'_>,
+    plan: &SegmentPlan,
+    context: RowContext<'_>,
     indexes: IndexKinds,
 ) -> Result<WrittenSegment> {
-    let id = SegmentId::new_sealed(run.keys.is_some());
-    let data = location.scratch_file()?;
-    let file = SegmentFile::create(&data, grains_schema(), grains_properties())
-        .file("can't write the segment", id.as_str())?;
-    let builder = IndexBuilder::without_addresses(indexes.of_segment(&id));
+    let id = SegmentId::new_sealed(context.keys.is_some());
+    let index = IndexBuilder::without_addresses(indexes.of_segment(&id));
+    let segment = SegmentBuilder::create(location, id, grains_schema(), index)?;
     let row_groups = cut(morsels, &plan.order, ROW_GROUP_ROWS, ROW_GROUP_BYTES);
-    let encode = |(number, places): (usize, &&[Place])| -> Result<(), Fault> {
-        let mut group = file.row_group(number);
-        let mut part = builder.part()?;
+    let encode = |(number, places): (usize, &&[RowRef])| -> Result<(), BoxError> {
+        let mut group = segment.file.row_group(number);
+        let mut part = segment.index.part()?;
         let mut chunks = cut(morsels, places, CHUNK_ROWS, CHUNK_BYTES).into_iter();
         let mut columns = GrainColumns::with_capacity(0, 0);
         let mut project_next = || {
             chunks
                 .next()
-                .map(|chunk| project(morsels, chunk, run, &mut columns))
+                .map(|chunk| project(morsels, chunk, context, &mut columns))
                 .transpose()
         };
         let mut next = project_next()?;
@@ -66,8 +64,10 @@ pub(super) fn write(
             indexed?;
             next = projected?;
         }
-        let (ended, indexed) =
-            rayon::join(|| file.end_row_group(group), || builder.put(number, part));
+        let (ended, indexed) = rayon::join(
+            || segment.file.end_row_group(group),
+            || segment.index.put(number, part),
+        );
         indexed?;
         Ok(ended?)
     };
@@ -83,21 +83,17 @@ pub(super) fn write(
         },
         || address_index(morsels, plan),
     );
-    written.file("can't write the segment", id.as_str())?;
-    let (file, mut sidecars) = rayon::join(|| file.finish(), || builder.finish());
-    sidecars.push(SidecarFile::whole(ADDRESSES_FILE, addresses));
-    let file = file.file("can't write the segment", id.as_str())?;
-    Ok(WrittenSegment {
-        id,
-        data,
-        file,
-        sidecars,
-    })
+    written.file("can't write the segment", segment.id().as_str())?;
+    let mut written = segment.finish_in_parallel()?;
+    written
+        .sidecars
+        .push(SidecarFile::whole(ADDRESSES_FILE, addresses));
+    Ok(written)
 }
 
 /// The bytes of the address index of the segment that `plan` describes.
-pub(super) fn address_index(morsels: &[ProvenMorsel], plan: &Plan) -> Vec<u8> {
-    let rows = plan.order.iter().filter_map(|place| place.of(morsels));
+pub(super) fn address_index(morsels: &[ProvenMorsel], plan: &SegmentPlan) -> Vec<u8> {
+    let rows = plan.order.iter().filter_map(|place| place.resolve(morsels));
     // An iterator that may leave some out doesn't say how many come.
     let mut addresses = Vec::with_capacity(plan.order.len());
     addresses.extend(rows.map(|(_, row)| row.address));
@@ -120,17 +116,17 @@ const ROW_GROUP_BYTES: u64 = 64 << 20;
 /// to `most_bytes` of opened payloads.
 fn cut<'p>(
     morsels: &[ProvenMorsel],
-    order: &'p [Place],
+    order: &'p [RowRef],
     most_rows: usize,
     most_bytes: u64,
-) -> Vec<&'p [Place]> {
+) -> Vec<&'p [RowRef]> {
     let mut parts = Vec::new();
     let mut rest = order;
     while !rest.is_empty() {
         let mut bytes = 0;
-        let opened = |place: &Place| {
+        let opened = |place: &RowRef| {
             place
-                .of(morsels)
+                .resolve(morsels)
                 .map_or(0, |(_, row)| u64::from(row.opened))
         };
         let rows = rest.iter().take(most_rows).take_while(|place| {
@@ -145,54 +141,52 @@ fn cut<'p>(
     parts
 }
 
-pub(super) type Fault = Box<dyn std::error::Error + Send + Sync>;
-
 /// The rows at `places`, in this order; `columns` are without rows before and after.
 pub(super) fn project(
     morsels: &[ProvenMorsel],
-    places: &[Place],
-    run: Run<'_>,
+    places: &[RowRef],
+    context: RowContext<'_>,
     columns: &mut GrainColumns,
-) -> Result<arrow::array::RecordBatch, Fault> {
+) -> Result<arrow::array::RecordBatch, BoxError> {
     let extents = places.iter().filter_map(|place| {
-        let (morsel, row) = place.of(morsels)?;
+        let (morsel, row) = place.resolve(morsels)?;
         morsel.morsel.extent(row.item as usize)
     });
     let bytes = extents.map(|extent| extent.len());
     columns.reserve(places.len(), bytes.sum());
     for places in places.chunks(OPENED_GRAINS) {
-        let found = || places.iter().filter_map(|place| place.of(morsels));
+        let found = || places.iter().filter_map(|place| place.resolve(morsels));
         // Sorted rows lie anywhere in the input.
-        bring_into_cache(found().map(|(morsel, row)| morsel.morsel.item(row.item as usize)));
+        prefetch(found().map(|(morsel, row)| morsel.morsel.item(row.item as usize)));
         let opened = found()
-            .map(|(morsel, row)| Opened::again(morsel, row, run))
+            .map(|(morsel, row)| ReopenedGrain::open(morsel, row, context))
             .collect::<Result<Vec<_>, _>>()?;
-        append(&opened, run, columns)?;
+        append(&opened, context, columns)?;
     }
     Ok(columns.finish()?)
 }
 
 /// Decodes grains that were opened and adds their rows.
-fn append(opened: &[Opened<'_>], run: Run<'_>, columns: &mut GrainColumns) -> Result<(), Fault> {
-    if let Some(keys) = run.keys {
+fn append(
+    opened: &[ReopenedGrain<'_>],
+    context: RowContext<'_>,
+    columns: &mut GrainColumns,
+) -> Result<(), BoxError> {
+    if let Some(keys) = context.keys {
         prepare(keys, opened)?;
     }
     each_grain(opened, |found, grain| {
         let (address, blob, identity) = (
             &found.row.address,
             found.delivery.blob(),
-            found.identity(run),
+            found.identity(context),
         );
-        match run.keys {
-            Some(keys) => keys.append(columns, address, blob, grain, &identity)?,
-            None => columns.append(address, blob, grain, &identity),
-        }
-        Ok(())
+        append_row(columns, context.keys, address, blob, grain, &identity)
     })
 }
 
 /// Makes the keys of all users in `opened` at once.
-fn prepare(keys: &LakeKeys, opened: &[Opened<'_>]) -> Result<(), Fault> {
+fn prepare(keys: &LakeKeys, opened: &[ReopenedGrain<'_>]) -> Result<(), BoxError> {
     let mut users: HashSet<Option<String>> = HashSet::new();
     each_grain(opened, |_, grain| {
         users.insert(grain.text(Field::UserId).map(str::to_owned));
@@ -203,9 +197,9 @@ fn prepare(keys: &LakeKeys, opened: &[Opened<'_>]) -> Result<(), Fault> {
 
 /// Decodes one after another with the same memory. They were checked when they were proven.
 fn each_grain<'a>(
-    opened: &'a [Opened<'a>],
-    mut take: impl FnMut(&Opened<'a>, &Grain<'a>) -> Result<(), Fault>,
-) -> Result<(), Fault> {
+    opened: &'a [ReopenedGrain<'a>],
+    mut take: impl FnMut(&ReopenedGrain<'a>, &Grain<'a>) -> Result<(), BoxError>,
+) -> Result<(), BoxError> {
     let mut grain: Option<Grain<'_>> = None;
     for found in opened {
         let grain = match &mut grain {
@@ -221,22 +215,22 @@ fn each_grain<'a>(
 }
 
 /// A grain that was proven before, opened again to be written.
-struct Opened<'a> {
+struct ReopenedGrain<'a> {
     row: &'a ProvenRow,
-    source: &'a Admitted,
+    source: &'a AdmittedSource,
     delivery: Delivery<'a>,
     payload: Payload<'a>,
 }
 
-impl<'a> Opened<'a> {
-    fn again(
+impl<'a> ReopenedGrain<'a> {
+    fn open(
         morsel: &'a ProvenMorsel,
         row: &'a ProvenRow,
-        run: Run<'_>,
-    ) -> Result<Opened<'a>, GrainError> {
+        context: RowContext<'_>,
+    ) -> Result<ReopenedGrain<'a>, GrainError> {
         let delivery = Delivery::open(morsel.morsel.item(row.item as usize))?;
-        let payload = Payload::open(delivery.blob(), run.payload_limit)?;
-        Ok(Opened {
+        let payload = Payload::open(delivery.blob(), context.payload_limit)?;
+        Ok(ReopenedGrain {
             row,
             source: &morsel.morsel.source,
             delivery,
@@ -244,17 +238,10 @@ impl<'a> Opened<'a> {
         })
     }
 
-    fn identity(&self, run: Run<'_>) -> RowIdentity<'_> {
-        let (envelope, signer) = match &self.delivery {
-            Delivery::Signed(signed) => (Some(signed.parts()), signed.signer()),
-            Delivery::Bare(_) => (None, None),
-        };
+    fn identity(&self, context: RowContext<'_>) -> RowIdentity<'_> {
         RowIdentity {
-            envelope,
-            signature: self.row.signature,
-            signer,
             source_id: Some(&self.source.id),
-            ingested_at: run.now,
+            ingested_at: context.now,
             // What a blob says of itself isn't trusted; the lifecycle gate lets a grain take
             // another's place, and so does the history of an export whose versions are all made
             // here.
@@ -264,6 +251,7 @@ impl<'a> Opened<'a> {
                 .supersessions
                 .get(&self.row.address)
                 .map_or(&[], Vec::as_slice),
+            ..envelope_columns(&self.delivery, self.row.signature)
         }
     }
 }

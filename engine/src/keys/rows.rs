@@ -17,7 +17,7 @@ use gristmill_schemas::columns::{
 use gristmill_schemas::grain::{DEFAULT_PAYLOAD_LIMIT, Field, Grain, Mode, Payload};
 
 use super::lake_keys::{LakeKeys, Unsealed};
-use crate::error::{Context, EngineError, Result};
+use crate::error::{Context, EngineError, Result, required};
 
 /// What becomes of rows whose key was destroyed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,14 +79,12 @@ impl LakeKeys {
         };
         let columns = fields.iter().map(|field| -> Result<ArrayRef> {
             let name = field.name().as_str();
-            let missing = || format!("no column `{name}`");
             Ok(match name {
-                name if stands_open(name) => Arc::clone(
-                    sealed
-                        .column_by_name(name)
-                        .ok_or_else(missing)
-                        .file("can't open", "a segment")?,
-                ),
+                name if stands_open(name) => Arc::clone(required(
+                    sealed.column_by_name(name),
+                    name,
+                    "a sealed segment",
+                )?),
                 name if name == IdentityColumn::Blob.name() => blobs(sealed, &rows)?,
                 name if name == IdentityColumn::Envelope.name() => {
                     let cells = rows
@@ -104,7 +102,7 @@ impl LakeKeys {
                     let column = projected
                         .as_ref()
                         .and_then(|projected| projected.column_by_name(name));
-                    Arc::clone(column.ok_or_else(missing).file("can't open", "a segment")?)
+                    Arc::clone(required(column, name, "a sealed segment")?)
                 }
             })
         });

@@ -81,7 +81,10 @@ pub(crate) use log::{LogFile, hint_path};
 pub(crate) use purge::GRACE;
 pub use purge::Purged;
 pub(crate) use records::{LISTED, read_file, text as text_of};
-pub(crate) use rejects::{MANIFEST, blob_of};
+pub(crate) use rejects::{
+    MANIFEST, MAX_DAMAGE_BYTES, MAX_SOURCE_BYTES, RejectBytes, RejectContext, RejectPosition,
+    RejectReason, WHOLE_SOURCE, blob_of,
+};
 pub use scan::RowStream;
 pub(crate) use segment_cache::SegmentCache;
 pub use sidecar::{Segment, open_sidecar};

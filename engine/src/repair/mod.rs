@@ -28,7 +28,7 @@ use gristmill_schemas::sign::{KeyResolver, SelfContained};
 pub use report::{RepairReport, Repaired, Unrepaired};
 
 use crate::error::{EngineError, Result};
-use crate::ingest::prove::Judgement;
+use crate::ingest::prove::ProofOptions;
 use crate::lake::Lake;
 use crate::progress::WorkProgress;
 
@@ -58,8 +58,8 @@ impl Default for RepairOptions {
 
 impl RepairOptions {
     /// Rows are read as verification reads them.
-    fn judgement(&self) -> Judgement<'_> {
-        Judgement {
+    fn proof_options(&self) -> ProofOptions<'_> {
+        ProofOptions {
             mode: Mode::Strict,
             payload_limit: DEFAULT_PAYLOAD_LIMIT,
             resolver: &*self.resolver,

@@ -77,7 +77,7 @@ impl Rewrite<'_> {
         });
         let index = self.diagnosis.index.as_deref().filter(|_| readdressed);
         let mut reprojector =
-            Reprojector::new(self.options.judgement(), self.segment.keys.as_deref());
+            Reprojector::new(self.options.proof_options(), self.segment.keys.as_deref());
         let mut group = sink.row_group(number);
         let mut part = builder.part()?;
         let mut first = self.segment.rows_of(number).start;

@@ -55,7 +55,7 @@ pub(super) async fn repair(
         let diagnose = move || Diagnosis::of(&checked, index, &own);
         let diagnosis = tokio::task::spawn_blocking(diagnose)
             .await
-            .file("can't finish", &segment.file.name)?;
+            .task(&segment.file.name)?;
         WorkProgress::add(&progress.grains, segment.file.rows);
         WorkProgress::add(&progress.bytes, segment.file.size);
         diagnosis.list(&opened, report);
@@ -136,7 +136,7 @@ impl Diagnosis {
         options: &RepairOptions,
     ) -> Diagnosis {
         let groups = 0..segment.reader.row_groups();
-        let check = |number| segment.check(number, options.judgement());
+        let check = |number| segment.check(number, options.proof_options());
         let mut groups: Vec<RowGroupCheck> = groups.into_par_iter().map(check).collect();
         if let Some(index) = index.as_deref().filter(|_| segment.keys.is_none()) {
             groups
@@ -335,7 +335,7 @@ async fn write(
     };
     tokio::task::spawn_blocking(rewrite)
         .await
-        .file("can't finish", &segment.file.name)?
+        .task(&segment.file.name)?
 }
 
 /// Puts what was written in the place of `segment`.

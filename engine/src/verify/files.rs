@@ -17,10 +17,12 @@ use super::report::{Findings, Problem, Tally, VerifyReport};
 use crate::crew::Crew;
 use crate::error::{Context, EngineError, Result};
 use crate::ingest::admit::footer_differs;
-use crate::ingest::digests::{footers_of, hashed_together};
-use crate::ingest::morsel::{Admitted, Beside, Content, Morsel, Morsels, Next};
+use crate::ingest::digests::{container_footers, sources_per_thread};
+use crate::ingest::morsel::{
+    AdmittedSource, Morsel, MorselReader, NextMorsel, SourceContent, TranscriptExtras,
+};
 use crate::ingest::prove::prove;
-use crate::ingest::sources::Listing;
+use crate::ingest::sources::SourceInfo;
 use crate::progress::WorkProgress;
 
 /// Sources that are fetched and opened ahead of the one that is read.
@@ -42,7 +44,7 @@ pub async fn verify_sources(
         Ordering::Relaxed,
     );
     let options = Arc::new(options.clone());
-    let together = hashed_together(sources.len(), options.threads);
+    let together = sources_per_thread(sources.len(), options.threads);
     let opened = stream::iter(sources)
         .map(|source| open(source, Arc::clone(&options)))
         .buffered(AHEAD);
@@ -74,7 +76,7 @@ pub async fn verify_sources(
 /// A source that was fetched.
 enum Opened {
     /// Its structure is whole.
-    Whole(Arc<Admitted>),
+    Whole(Arc<AdmittedSource>),
     /// It isn't.
     Damaged {
         uri: String,
@@ -104,15 +106,19 @@ async fn open(source: Source, options: Arc<VerifyOptions>) -> Result<Opened> {
         };
         let content = match kind {
             SourceKind::Container => match Container::open(bytes, limits) {
-                Ok(container) => Content::Container(container),
+                Ok(container) => SourceContent::Container(container),
                 Err(error) => return Opened::Damaged { uri, length, error },
             },
-            SourceKind::Frames => Content::Frames(bytes),
-            SourceKind::Blob => Content::Blob(bytes),
+            SourceKind::Frames => SourceContent::Frames(bytes),
+            SourceKind::Blob => SourceContent::Blob(bytes),
             // Transcripts hold no grains yet, so there is nothing to prove.
             SourceKind::Transcript(_) => return Opened::OfNoKind { uri },
         };
-        let admitted = Admitted::alone(Listing::of_file(uri), content, Beside::default());
+        let admitted = AdmittedSource::new(
+            SourceInfo::of_file(uri),
+            content,
+            TranscriptExtras::default(),
+        );
         Opened::Whole(Arc::new(admitted))
     };
     tokio::task::spawn_blocking(open)
@@ -149,20 +155,20 @@ fn jobs_of(sources: Vec<Opened>, tally: &mut Tally) -> impl Iterator<Item = Job>
     let footers = (!containers.is_empty()).then_some(Job::Footers(containers));
     let parts = whole
         .into_iter()
-        .flat_map(|source| Parts(Morsels::new(source, 0)));
+        .flat_map(|source| Parts(MorselReader::new(source, 0)));
     told.into_iter().chain(footers).chain(parts)
 }
 
 /// The grains of a source, part by part.
-struct Parts(Morsels);
+struct Parts(MorselReader);
 
 impl Iterator for Parts {
     type Item = Job;
 
     fn next(&mut self) -> Option<Job> {
         match self.0.next(usize::MAX) {
-            Next::Morsel(morsel) => Some(Job::Grains(morsel)),
-            Next::Damage {
+            NextMorsel::Morsel(morsel) => Some(Job::Grains(morsel)),
+            NextMorsel::Damage {
                 ordinal,
                 offset,
                 error,
@@ -174,7 +180,7 @@ impl Iterator for Parts {
                     &error,
                 )))
             }
-            Next::End => None,
+            NextMorsel::End => None,
         }
     }
 }
@@ -182,7 +188,7 @@ impl Iterator for Parts {
 /// A piece of work for one core.
 enum Job {
     /// Check containers as wholes.
-    Footers(Vec<Arc<Admitted>>),
+    Footers(Vec<Arc<AdmittedSource>>),
     /// Prove some grains.
     Grains(Morsel),
     /// Pass a problem on that is known already.
@@ -207,7 +213,7 @@ impl Job {
 }
 
 /// Checks the footers of containers, and what their headers promise.
-fn check_containers(sources: &[Arc<Admitted>], problems: usize, findings: &mut Findings) {
+fn check_containers(sources: &[Arc<AdmittedSource>], problems: usize, findings: &mut Findings) {
     let found: Vec<_> = sources
         .iter()
         .filter_map(|source| Some((source, source.container()?)))
@@ -216,7 +222,7 @@ fn check_containers(sources: &[Arc<Admitted>], problems: usize, findings: &mut F
         .iter()
         .map(|(_, container)| container.file())
         .collect();
-    for ((source, container), footer) in found.iter().zip(footers_of(&files)) {
+    for ((source, container), footer) in found.iter().zip(container_footers(&files)) {
         let oddities = container
             .oddities()
             .iter()
@@ -233,7 +239,7 @@ fn check_containers(sources: &[Arc<Admitted>], problems: usize, findings: &mut F
 }
 
 fn check_grains(morsel: Morsel, options: &VerifyOptions, findings: &mut Findings) {
-    let proven = prove(morsel, options.judgement());
+    let proven = prove(morsel, options.proof_options());
     findings.ok += proven.rows.len() as u64;
     proven
         .marks

@@ -288,7 +288,7 @@ impl Patrol<'_> {
         let (options, progress) = (Arc::clone(&self.options), Arc::clone(&self.progress));
         let job = move || {
             let findings = segment
-                .check(row_group, options.judgement())
+                .check(row_group, options.proof_options())
                 .into_findings(&segment, options.problems);
             WorkProgress::add(&progress.bytes, bytes);
             WorkProgress::add(&progress.grains, findings.ok);

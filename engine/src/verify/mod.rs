@@ -37,7 +37,7 @@ pub use lake::{verify_lake, verify_unopened};
 pub use part::{Part, Subset};
 pub use report::{Coverage, Problem, TableCoverage, VerifyReport};
 
-use crate::ingest::prove::Judgement;
+use crate::ingest::prove::ProofOptions;
 
 /// What a user can choose.
 #[derive(Clone)]
@@ -80,8 +80,8 @@ impl Default for VerifyOptions {
 const DEFAULT_PROBLEMS: usize = 100;
 
 impl VerifyOptions {
-    fn judgement(&self) -> Judgement<'_> {
-        Judgement {
+    fn proof_options(&self) -> ProofOptions<'_> {
+        ProofOptions {
             mode: self.mode,
             payload_limit: DEFAULT_PAYLOAD_LIMIT,
             resolver: &*self.resolver,

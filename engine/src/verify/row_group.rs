@@ -13,7 +13,7 @@ use gristmill_schemas::grain::Marks;
 
 use super::compare::{Difference, Lacking, differences, texts_of};
 use super::report::{Findings, Problem};
-use crate::ingest::prove::Judgement;
+use crate::ingest::prove::ProofOptions;
 use crate::keys::LakeKeys;
 use crate::reproject::{ORIGINS, Reprojected, Reprojector, RowState};
 use crate::segment::SegmentReader;
@@ -61,10 +61,10 @@ pub(crate) struct FailedRow {
 impl OpenSegment {
     /// Checks all rows of row group `number`. Columns that can't be decoded are named, and the
     /// others are checked as far as they go without them.
-    pub(crate) fn check(&self, number: usize, judgement: Judgement<'_>) -> RowGroupCheck {
-        let check = match self.check_columns(number, None, judgement) {
+    pub(crate) fn check(&self, number: usize, proof_options: ProofOptions<'_>) -> RowGroupCheck {
+        let check = match self.check_columns(number, None, proof_options) {
             Ok(check) => check,
-            Err(cause) => self.check_decodable(number, cause, judgement),
+            Err(cause) => self.check_decodable(number, cause, proof_options),
         };
         self.reader.release(number);
         check
@@ -80,7 +80,7 @@ impl OpenSegment {
         &self,
         number: usize,
         cause: String,
-        judgement: Judgement<'_>,
+        proof_options: ProofOptions<'_>,
     ) -> RowGroupCheck {
         let is_decodable = |column: &&str| is_decodable(&self.reader, number, column);
         let (decodable, damaged): (Vec<&str>, Vec<&str>) = self
@@ -95,7 +95,9 @@ impl OpenSegment {
             .filter(needed)
             .all(|name| decodable.contains(name));
         let checked = match has_origins && !damaged.is_empty() {
-            true => self.check_columns(number, Some(&decodable), judgement).ok(),
+            true => self
+                .check_columns(number, Some(&decodable), proof_options)
+                .ok(),
             false => None,
         };
         let damaged = damaged.into_iter().map(str::to_owned).collect();
@@ -112,7 +114,7 @@ impl OpenSegment {
         &self,
         number: usize,
         columns: Option<&[&str]>,
-        judgement: Judgement<'_>,
+        proof_options: ProofOptions<'_>,
     ) -> Result<RowGroupCheck, String> {
         let check = || -> Result<RowGroupCheck, ArrowError> {
             let rows = self.rows_of(number);
@@ -121,7 +123,7 @@ impl OpenSegment {
                 ..RowGroupCheck::default()
             };
             let mut next = rows.start;
-            let mut reprojector = Reprojector::new(judgement, self.keys.as_deref());
+            let mut reprojector = Reprojector::new(proof_options, self.keys.as_deref());
             let lacking = if columns.is_some() {
                 Lacking::Unread
             } else {

@@ -1,7 +1,7 @@
 //! The lake as what ADD, SUPERSEDE and REVERT write to.
 
 use async_trait::async_trait;
-use gristmill_engine::apply::{ApplyOptions, Operation, Request, apply_requests};
+use gristmill_engine::apply::{ApplyOptions, Operation, OperationRequest, apply_requests};
 use gristmill_engine::lake::Lake;
 use tokio::sync::Mutex;
 
@@ -54,13 +54,13 @@ impl GrainWriter for LakeWriter {
 }
 
 /// The operation that a statement is. It says for itself why: the reason is in the grain.
-fn request_of(write: GrainWrite) -> Request {
+fn request_of(write: GrainWrite) -> OperationRequest {
     let delivered = write.grain.blob;
     let operation = match write.supersedes {
         Some(target) => Operation::Supersede(target, delivered),
         None => Operation::Put(delivered),
     };
-    Request {
+    OperationRequest {
         operation,
         actor: None,
         reason: None,

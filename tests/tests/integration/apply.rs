@@ -3,7 +3,7 @@
 use std::io::Cursor;
 
 use arrow::array::AsArray;
-use gristmill_engine::apply::{Answer, ApplyOptions, ApplyReport, apply};
+use gristmill_engine::apply::{ApplyOptions, ApplyReport, OperationOutcome, apply};
 use gristmill_engine::lake::{Change, Lake};
 use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::columns::{LifecycleEvent, StateRow, state_batch};
@@ -31,11 +31,11 @@ impl Lab {
         }
     }
 
-    async fn apply(&mut self, lines: &[String]) -> (Vec<Answer>, ApplyReport) {
+    async fn apply(&mut self, lines: &[String]) -> (Vec<OperationOutcome>, ApplyReport) {
         let mut answers = Vec::new();
         let mut text = Cursor::new(lines.join("\n"));
         let options = ApplyOptions::default();
-        let mut keep = |answer: &Answer| {
+        let mut keep = |answer: &OperationOutcome| {
             answers.push(answer.clone());
             Ok(())
         };
@@ -109,7 +109,7 @@ fn address(grain: &str) -> ContentAddress {
     .address
 }
 
-fn errors(answers: &[Answer]) -> Vec<Option<&str>> {
+fn errors(answers: &[OperationOutcome]) -> Vec<Option<&str>> {
     answers
         .iter()
         .map(|answer| answer.error.as_deref())

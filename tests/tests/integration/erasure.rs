@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use arrow::array::{Array, AsArray, RecordBatch};
 use gristmill_connectors::source::discover;
-use gristmill_engine::apply::{Answer, ApplyOptions, apply};
+use gristmill_engine::apply::{ApplyOptions, OperationOutcome, apply};
 use gristmill_engine::erase::{
     Certificate, Disclosed, ErasureOptions, ErasureReport, Exemption, InclusionProof, Person,
     RequestOrigin, SelectionOptions, SubjectRequest, Survey, disclose, erase, plan, verify,
@@ -758,7 +758,7 @@ async fn after_an_erasure_an_operation_is_already_done_only_if_nothing_would_cha
     let put = |grain: &str| format!(r#"{{"op": "put", "grain": {grain}}}"#);
     let run = async |lake: &mut Lake, lines: &[String]| {
         let mut answers = Vec::new();
-        let mut keep = |answer: &Answer| {
+        let mut keep = |answer: &OperationOutcome| {
             answers.push((answer.ok, answer.already));
             Ok(())
         };

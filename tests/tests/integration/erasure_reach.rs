@@ -426,7 +426,7 @@ async fn a_narrowed_or_withdrawn_consent_is_not_in_force() {
     assert_eq!(lake.rows(in_force).await.concat(), ["share", "store"]);
     let mut operate = async |lines: String| {
         let mut answers = Vec::new();
-        let mut note = |answer: &gristmill_engine::apply::Answer| {
+        let mut note = |answer: &gristmill_engine::apply::OperationOutcome| {
             answers.push((
                 answer.ok,
                 answer.content_address.clone().unwrap_or_default(),

@@ -88,7 +88,7 @@ impl Histories {
             }
         }
         let mut lines = std::io::Cursor::new(lines);
-        let mut check = |answer: &gristmill_engine::apply::Answer| {
+        let mut check = |answer: &gristmill_engine::apply::OperationOutcome| {
             assert!(answer.ok, "{answer:?}");
             Ok(())
         };
@@ -393,7 +393,7 @@ async fn an_exported_contradiction_holds_until_it_is_withdrawn() {
     let address = grain(&wrong).address;
     let run = async |lake: &mut TestLake, lines: String| {
         let mut lines = std::io::Cursor::new(lines);
-        let mut check = |answer: &gristmill_engine::apply::Answer| {
+        let mut check = |answer: &gristmill_engine::apply::OperationOutcome| {
             assert!(answer.ok && !answer.already, "{answer:?}");
             Ok(())
         };
@@ -443,7 +443,7 @@ async fn an_exported_supersession_of_a_soft_locked_grain_is_applied() {
          \"{address}\", \"reason\": \"a typo\", \"grain\": {new}}}\n"
     );
     let mut lines = std::io::Cursor::new(lines);
-    let mut check = |answer: &gristmill_engine::apply::Answer| {
+    let mut check = |answer: &gristmill_engine::apply::OperationOutcome| {
         assert!(answer.ok, "{answer:?}");
         Ok(())
     };

@@ -13,6 +13,7 @@ use tantivy::{Index, SingleSegmentIndexWriter, TantivyDocument};
 use super::pack::{FileEntry, MAGIC, PackHeader, PieceEntry};
 use super::tokenizer::tokenizers;
 use super::{TEXT_VERSION, schema, text_field};
+use crate::error::BoxError;
 use crate::text::{text_fields, visit_texts, with_grain, with_grain_if_any};
 
 /// The words of some neighbouring rows.
@@ -25,8 +26,6 @@ pub struct TextPiece {
     pub(super) meta: Value,
     pub(super) files: Vec<(String, OwnedBytes)>,
 }
-
-pub(super) type Fault = Box<dyn std::error::Error + Send + Sync>;
 
 /// Bytes that tantivy's table of words begins with.
 const TABLE: usize = 16 << 20;
@@ -51,7 +50,7 @@ impl TextPieceBuilder {
     ///
     /// # Errors
     /// What tantivy says.
-    pub fn new() -> Result<TextPieceBuilder, Fault> {
+    pub fn new() -> Result<TextPieceBuilder, BoxError> {
         let directory = RamDirectory::create();
         let settings = IndexSettings {
             docstore_compression: Compressor::None,
@@ -75,7 +74,7 @@ impl TextPieceBuilder {
     ///
     /// # Errors
     /// If the column is missing, or what tantivy says.
-    pub fn add(&mut self, batch: &RecordBatch) -> Result<(), Fault> {
+    pub fn add(&mut self, batch: &RecordBatch) -> Result<(), BoxError> {
         let blobs = batch
             .column_by_name(TextPiece::COLUMN)
             .and_then(|column| column.as_binary_opt::<i32>());
@@ -89,7 +88,7 @@ impl TextPieceBuilder {
     ///
     /// # Errors
     /// What tantivy says.
-    pub fn add_grain(&mut self, grain: Option<&Grain<'_>>) -> Result<(), Fault> {
+    pub fn add_grain(&mut self, grain: Option<&Grain<'_>>) -> Result<(), BoxError> {
         self.writer
             .add_document(grain.map(document).unwrap_or_default())?;
         self.rows += 1;
@@ -100,7 +99,7 @@ impl TextPieceBuilder {
     ///
     /// # Errors
     /// What tantivy says.
-    pub fn finish(self) -> Result<TextPiece, Fault> {
+    pub fn finish(self) -> Result<TextPiece, BoxError> {
         let TextPieceBuilder {
             directory,
             writer,
@@ -120,7 +119,7 @@ impl TextPiece {
         directory: &RamDirectory,
         rows: u32,
         words: Option<u64>,
-    ) -> Result<TextPiece, Fault> {
+    ) -> Result<TextPiece, BoxError> {
         let mut files = Vec::new();
         for path in index.load_metas()?.list_segment_files() {
             // Not every segment has every kind of file.

@@ -11,8 +11,9 @@ use tantivy::{BitSet, Index, SegmentReader};
 
 use super::directory::{PackedDirectory, SharedBytes};
 use super::pack::{PieceEntry, SegmentTextIndex};
-use super::piece::{Fault, TextPiece};
+use super::piece::TextPiece;
 use super::text_field;
+use crate::error::BoxError;
 
 impl SegmentTextIndex {
     /// The piece of the `rows` rows from `first` on, without those at `gone` (counted from `first`,
@@ -27,7 +28,7 @@ impl SegmentTextIndex {
         rows: u32,
         gone: &[u32],
         gone_words: u64,
-    ) -> Result<Option<TextPiece>, Fault> {
+    ) -> Result<Option<TextPiece>, BoxError> {
         let Some(entry) = self
             .piece_of(first, rows)
             .filter(|_| gone.len() < rows as usize)

@@ -22,6 +22,7 @@ use half::f16;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 
 use super::DIMENSION_LIMIT;
+use crate::error::BoxError;
 use crate::segment::MappedFile;
 
 /// Why a file of vectors can't be used.
@@ -71,10 +72,9 @@ impl VectorFiles {
     }
 }
 
-type Fault = Box<dyn std::error::Error + Send + Sync>;
 type Rows = Vec<(String, Vec<f32>)>;
 
-fn read(path: &Path) -> Result<Rows, Fault> {
+fn read(path: &Path) -> Result<Rows, BoxError> {
     let bytes = SourceBytes::map(path)?;
     match path.extension().and_then(|ending| ending.to_str()) {
         Some("parquet") => {
@@ -89,7 +89,7 @@ fn read(path: &Path) -> Result<Rows, Fault> {
 }
 
 /// The vectors with the lines of `<file>.ids`, or with their numbers.
-fn with_ids(path: &Path, vectors: Vec<Vec<f32>>) -> Result<Rows, Fault> {
+fn with_ids(path: &Path, vectors: Vec<Vec<f32>>) -> Result<Rows, BoxError> {
     let mut beside = path.as_os_str().to_owned();
     beside.push(".ids");
     let ids: Vec<String> = match std::fs::read_to_string(&beside) {
@@ -111,7 +111,7 @@ const END_OF_STREAM: [u8; 8] = [0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0];
 
 /// The file format is a stream between a mark, a footer and a mark. It is read as one: the
 /// library's reader of files makes room for whatever sizes a damaged one names.
-fn read_arrow(bytes: SourceBytes) -> Result<Rows, Fault> {
+fn read_arrow(bytes: SourceBytes) -> Result<Rows, BoxError> {
     let mark = b"ARROW1";
     let stream = match bytes.strip_prefix(mark) {
         None => 0..bytes.len(),
@@ -148,7 +148,7 @@ fn read_arrow(bytes: SourceBytes) -> Result<Rows, Fault> {
 
 fn read_batches(
     batches: impl Iterator<Item = Result<RecordBatch, ArrowError>>,
-) -> Result<Rows, Fault> {
+) -> Result<Rows, BoxError> {
     let mut rows = Vec::new();
     for batch in batches {
         let batch = batch?;
@@ -176,13 +176,13 @@ fn read_batches(
     Ok(rows)
 }
 
-fn column<'b>(batch: &'b RecordBatch, names: [&str; 2]) -> Result<&'b ArrayRef, Fault> {
+fn column<'b>(batch: &'b RecordBatch, names: [&str; 2]) -> Result<&'b ArrayRef, BoxError> {
     let found = names.iter().find_map(|name| batch.column_by_name(name));
     found.ok_or_else(|| format!("it has neither a column `{}` nor `{}`", names[0], names[1]).into())
 }
 
 /// Each vector after its number of dimensions (i32).
-fn read_fvecs(bytes: &[u8]) -> Result<Vec<Vec<f32>>, Fault> {
+fn read_fvecs(bytes: &[u8]) -> Result<Vec<Vec<f32>>, BoxError> {
     let mut vectors = Vec::new();
     let mut rest = bytes;
     while let Some((dimensions, after)) = rest.split_first_chunk() {
@@ -211,7 +211,7 @@ fn floats(bytes: &[u8]) -> Vec<f32> {
 }
 
 /// The format of NumPy, versions 1 to 3.
-fn read_npy(bytes: &[u8]) -> Result<Vec<Vec<f32>>, Fault> {
+fn read_npy(bytes: &[u8]) -> Result<Vec<Vec<f32>>, BoxError> {
     let rest = bytes
         .strip_prefix(b"\x93NUMPY")
         .ok_or("it isn't a NumPy file")?;

@@ -12,7 +12,7 @@ use serde::Serialize;
 use super::embed::Embedder;
 use super::files::VectorFiles;
 use super::{Metric, VectorBuilder, VectorIndex, file_name, is_vector_file};
-use crate::error::{Context, EngineError, Result};
+use crate::error::{BoxError, Context, EngineError, Result};
 use crate::index::SidecarCache;
 use crate::lake::{Lake, publish_sidecars};
 use crate::segment::{SIDECARS, SegmentId, SegmentReader, SidecarFile};
@@ -91,8 +91,6 @@ pub async fn index_vectors(lake: &Lake, source: &VectorSource) -> Result<VectorR
     Ok(report)
 }
 
-type Fault = Box<dyn std::error::Error + Send + Sync>;
-
 /// The vectors of one segment by model.
 #[derive(Default)]
 struct SegmentVectors {
@@ -115,7 +113,7 @@ impl SegmentVectors {
     fn of(
         bytes: gristmill_connectors::source::SourceBytes,
         source: &VectorSource,
-    ) -> Result<SegmentVectors, Fault> {
+    ) -> Result<SegmentVectors, BoxError> {
         let reader = SegmentReader::open(bytes)?;
         let column = match source {
             VectorSource::Files(_) => Field::EmbeddingRefs.name(),
@@ -165,7 +163,7 @@ impl SegmentVectors {
         batch: &RecordBatch,
         first_row: u32,
         files: &VectorFiles,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), BoxError> {
         let lists = batch
             .column(0)
             .as_list_opt::<i32>()
@@ -212,7 +210,7 @@ impl SegmentVectors {
         batch: &RecordBatch,
         first_row: u32,
         embedder: &dyn Embedder,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), BoxError> {
         let blobs = batch
             .column(0)
             .as_binary_opt::<i32>()

@@ -8,7 +8,8 @@ use tokenizers::models::bpe::{BPE, Merges};
 use tokenizers::normalizers::{Prepend, Replace, Sequence};
 use tokenizers::{AddedToken, Tokenizer};
 
-use super::{EmbedError, Embedder, Fault, StaticEmbedder};
+use super::{EmbedError, Embedder, StaticEmbedder};
+use crate::error::BoxError;
 
 /// The model that is part of the program. It is unpacked when it embeds for the first time, so that
 /// to name it costs nothing.
@@ -61,7 +62,7 @@ impl Embedder for BundledEmbedder {
 }
 
 /// The tokenizer of the vocabulary in `bytes`.
-fn tokenizer(bytes: &[u8]) -> Result<Tokenizer, Fault> {
+fn tokenizer(bytes: &[u8]) -> Result<Tokenizer, BoxError> {
     let tensors = SafeTensors::deserialize(bytes)?;
     let vocabulary = tensors.tensor(VOCABULARY)?;
     let tokens: Vec<&str> = std::str::from_utf8(vocabulary.data())?

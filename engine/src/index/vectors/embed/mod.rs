@@ -32,6 +32,8 @@ pub use command::CommandEmbedder;
 pub use static_table::StaticEmbedder;
 
 use super::Metric;
+#[cfg(any(feature = "embed-bert", feature = "embed-static"))]
+use crate::error::BoxError;
 
 /// Why texts have no vectors.
 #[derive(Debug, thiserror::Error)]
@@ -128,12 +130,8 @@ fn not_built(embedder: &str, feature: &'static str) -> EmbedError {
     }
 }
 
-/// What is wrong with a model, before it is known whose it is.
 #[cfg(any(feature = "embed-bert", feature = "embed-static"))]
-type Fault = Box<dyn std::error::Error + Send + Sync>;
-
-#[cfg(any(feature = "embed-bert", feature = "embed-static"))]
-fn in_folder(folder: &Path, fault: &Fault) -> EmbedError {
+fn in_folder(folder: &Path, fault: &BoxError) -> EmbedError {
     EmbedError::Model {
         folder: folder.display().to_string(),
         reason: fault.to_string(),

@@ -10,7 +10,8 @@ use safetensors::tensor::TensorView;
 use safetensors::{Dtype, SafeTensors};
 use tokenizers::Tokenizer;
 
-use super::{EmbedError, Embedder, Fault, in_folder, name_of};
+use super::{EmbedError, Embedder, in_folder, name_of};
+use crate::error::BoxError;
 use crate::index::vectors::DIMENSION_LIMIT;
 
 /// A table of token vectors and the tokenizer that it belongs to.
@@ -57,7 +58,7 @@ impl StaticEmbedder {
         model: String,
         tokenizer: Tokenizer,
         bytes: &[u8],
-    ) -> Result<StaticEmbedder, Fault> {
+    ) -> Result<StaticEmbedder, BoxError> {
         let (dimensions, table) = table(bytes)?;
         Ok(StaticEmbedder {
             model,
@@ -102,7 +103,7 @@ impl Embedder for StaticEmbedder {
 }
 
 /// The dimensions and the numbers of the table.
-fn table(bytes: &[u8]) -> Result<(usize, Vec<f32>), Fault> {
+fn table(bytes: &[u8]) -> Result<(usize, Vec<f32>), BoxError> {
     let tensors = SafeTensors::deserialize(bytes)?;
     let names = tensors.names();
     let name = match names
@@ -154,7 +155,7 @@ fn scaled(
     tensors: &SafeTensors<'_>,
     dimensions: usize,
     numbers: impl Iterator<Item = f32>,
-) -> Result<Vec<f32>, Fault> {
+) -> Result<Vec<f32>, BoxError> {
     let scales = floats(&tensors.tensor(SCALES)?)?;
     let scales = scales
         .into_iter()
@@ -166,7 +167,7 @@ fn scaled(
 }
 
 /// The numbers of a table of floats.
-fn floats(view: &TensorView<'_>) -> Result<Vec<f32>, Fault> {
+fn floats(view: &TensorView<'_>) -> Result<Vec<f32>, BoxError> {
     let data = view.data();
     match view.dtype() {
         Dtype::F32 => Ok(four_bytes(data).collect()),

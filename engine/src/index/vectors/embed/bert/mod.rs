@@ -23,7 +23,8 @@ use tokenizers::{PostProcessor, Tokenizer, TruncationParams};
 
 use self::batches::batches;
 use self::settings::{Pooling, Settings};
-use super::{EmbedError, Embedder, Fault, in_folder, name_of};
+use super::{EmbedError, Embedder, in_folder, name_of};
+use crate::error::BoxError;
 
 /// A sentence transformer of BERT's kind.
 pub struct BertEmbedder {
@@ -50,7 +51,7 @@ impl BertEmbedder {
         BertEmbedder::read(folder).map_err(|fault| in_folder(folder, &fault))
     }
 
-    fn read(folder: &Path) -> Result<BertEmbedder, Fault> {
+    fn read(folder: &Path) -> Result<BertEmbedder, BoxError> {
         let settings = Settings::read(folder)?;
         let tokenizer = tokenizer(&settings)?;
         let bytes = weights(&settings.folder)?;
@@ -72,7 +73,7 @@ impl BertEmbedder {
         })
     }
 
-    fn tokens(&self, text: &str) -> Result<Vec<u32>, Fault> {
+    fn tokens(&self, text: &str) -> Result<Vec<u32>, BoxError> {
         let encoding = match self.settings.lower_case {
             true => self.tokenizer.encode_fast(text.to_lowercase(), true)?,
             false => self.tokenizer.encode_fast(text, true)?,
@@ -81,7 +82,7 @@ impl BertEmbedder {
     }
 
     /// The vectors of `texts`, whose tokens are all in memory.
-    fn embed_some(&self, texts: &[String]) -> Result<Vec<Vec<f32>>, Fault> {
+    fn embed_some(&self, texts: &[String]) -> Result<Vec<Vec<f32>>, BoxError> {
         let tokens: Vec<Vec<u32>> = texts
             .par_iter()
             .map(|text| self.tokens(text))
@@ -187,7 +188,7 @@ impl Embedder for BertEmbedder {
     }
 
     fn embed(&self, texts: &[String]) -> Result<Vec<Vec<f32>>, EmbedError> {
-        let fault = |fault: Fault| EmbedError::Run {
+        let fault = |fault: BoxError| EmbedError::Run {
             model: self.name.clone(),
             reason: fault.to_string(),
         };
@@ -209,12 +210,12 @@ impl fmt::Debug for BertEmbedder {
 }
 
 /// The tokenizer of the model, which cuts texts off where the model's limit is.
-fn tokenizer(settings: &Settings) -> Result<Tokenizer, Fault> {
+fn tokenizer(settings: &Settings) -> Result<Tokenizer, BoxError> {
     let path = settings.folder.join("tokenizer.json");
     if !path.exists() {
         return Err("it has no `tokenizer.json`".into());
     }
-    let fault = |error: Fault| format!("`tokenizer.json`: {error}");
+    let fault = |error: BoxError| format!("`tokenizer.json`: {error}");
     let mut tokenizer = Tokenizer::from_file(path).map_err(fault)?;
     let greatest = tokenizer.get_vocab(true).into_values().max();
     if greatest.is_none_or(|token| token as usize >= settings.config.vocab_size) {
@@ -240,7 +241,7 @@ fn tokenizer(settings: &Settings) -> Result<Tokenizer, Fault> {
 }
 
 /// The bytes of the weights in `folder`.
-fn weights(folder: &Path) -> Result<SourceBytes, Fault> {
+fn weights(folder: &Path) -> Result<SourceBytes, BoxError> {
     let path = folder.join(WEIGHTS);
     let has = |name: &str| folder.join(name).exists();
     match () {

@@ -8,8 +8,8 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
+use crate::error::BoxError;
 use crate::index::vectors::DIMENSION_LIMIT;
-use crate::index::vectors::embed::Fault;
 
 /// Layers of a model at most.
 const LAYER_LIMIT: usize = 256;
@@ -50,7 +50,7 @@ pub(super) struct Settings {
 impl Settings {
     /// What the files in `folder` say. `config.json` is needed. Without `modules.json` the tokens'
     /// vectors become one as `1_Pooling/config.json` says, else by their mean, of the length 1.
-    pub(super) fn read(folder: &Path) -> Result<Settings, Fault> {
+    pub(super) fn read(folder: &Path) -> Result<Settings, BoxError> {
         let modules = Modules::read(folder)?;
         let inner = folder.join(&modules.transformer);
         let declared: BertConfig =
@@ -99,7 +99,7 @@ struct Module {
 }
 
 impl Modules {
-    fn read(folder: &Path) -> Result<Modules, Fault> {
+    fn read(folder: &Path) -> Result<Modules, BoxError> {
         let mut modules = Modules {
             transformer: PathBuf::new(),
             pooling: PathBuf::from("1_Pooling"),
@@ -152,7 +152,7 @@ const fn default_epsilon() -> f64 {
 }
 
 impl BertConfig {
-    fn checked(self) -> Result<Config, Fault> {
+    fn checked(self) -> Result<Config, BoxError> {
         if let Some(other) = self.model_type.as_deref().filter(|name| *name != "bert") {
             return Err(format!("it is of the type `{other}`; `bert` is read").into());
         }
@@ -216,7 +216,7 @@ struct TokenizerConfig {
 }
 
 /// The one way that `1_Pooling/config.json` names, as a word or as a flag for each.
-fn pooling_of(settings: &Map<String, Value>) -> Result<Pooling, Fault> {
+fn pooling_of(settings: &Map<String, Value>) -> Result<Pooling, BoxError> {
     let flags = settings
         .iter()
         .filter(|(_, flag)| **flag == Value::Bool(true));
@@ -237,7 +237,7 @@ fn pooling_of(settings: &Map<String, Value>) -> Result<Pooling, Fault> {
 }
 
 /// The JSON file at `path`; `None` if there is none.
-fn read<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, Fault> {
+fn read<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, BoxError> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let length = match path.metadata() {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),

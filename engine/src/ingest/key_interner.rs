@@ -15,7 +15,7 @@ const USUAL_BYTES: usize = 48;
 
 /// Texts by numbers, in the order in which they were met.
 #[derive(Debug, Default)]
-pub(super) struct Persons {
+pub(super) struct InternedKeys {
     /// The texts, one after another.
     bytes: Vec<u8>,
     /// Where each of them ends.
@@ -24,21 +24,21 @@ pub(super) struct Persons {
 
 /// Gives texts their numbers.
 #[derive(Debug, Default)]
-pub(super) struct Numbering {
-    persons: Persons,
+pub(super) struct KeyInterner {
+    persons: InternedKeys,
     numbers: HashTable<u32>,
     hasher: DefaultHashBuilder,
 }
 
-impl Numbering {
+impl KeyInterner {
     /// None yet, with room for those of so many grains: some share one, and few names are long.
-    pub(super) fn of_grains(grains: usize) -> Numbering {
+    pub(super) fn of_grains(grains: usize) -> KeyInterner {
         let room = grains / 2;
-        let persons = Persons {
+        let persons = InternedKeys {
             bytes: Vec::with_capacity(room * USUAL_BYTES),
             ends: Vec::with_capacity(room),
         };
-        Numbering {
+        KeyInterner {
             persons,
             numbers: HashTable::with_capacity(room),
             hasher: DefaultHashBuilder::default(),
@@ -47,7 +47,7 @@ impl Numbering {
 
     /// The number of `person`, a new one if it wasn't met before.
     pub(super) fn number(&mut self, person: &[u8]) -> u32 {
-        let Numbering {
+        let KeyInterner {
             persons,
             numbers,
             hasher,
@@ -68,14 +68,14 @@ impl Numbering {
 
     /// The texts, when no more come. They take no more room than they need, because a batch keeps
     /// those of all its morsels.
-    pub(super) fn end(mut self) -> Persons {
+    pub(super) fn end(mut self) -> InternedKeys {
         self.persons.bytes.shrink_to_fit();
         self.persons.ends.shrink_to_fit();
         self.persons
     }
 }
 
-impl Persons {
+impl InternedKeys {
     /// All texts, in the order of their numbers.
     pub(super) fn texts(&self) -> impl Iterator<Item = &[u8]> {
         (0..self.ends.len() as u32).map(|number| self.text(number))
@@ -112,7 +112,7 @@ mod tests {
 
     #[test]
     fn a_text_has_one_number_and_ranks_are_in_the_order_of_texts() {
-        let mut numbering = Numbering::default();
+        let mut numbering = KeyInterner::default();
         let told: Vec<u32> = ["b", "", "a", "b", "ab", ""]
             .map(|text| numbering.number(text.as_bytes()))
             .into();

@@ -5,25 +5,25 @@ use gristmill_schemas::address::ContentAddress;
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 
-use super::persons::Numbering;
+use super::key_interner::KeyInterner;
 use super::prove::{ProvenMorsel, ProvenRow};
 
 /// A grain of a batch: its morsel and its place among the morsel's good grains.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct RowRef {
     pub(super) morsel: u32,
     pub(super) row: u32,
 }
 
-impl Place {
+impl RowRef {
     /// The grain.
-    pub(super) fn of(self, morsels: &[ProvenMorsel]) -> Option<(&ProvenMorsel, &ProvenRow)> {
+    pub(super) fn resolve(self, morsels: &[ProvenMorsel]) -> Option<(&ProvenMorsel, &ProvenRow)> {
         let morsel = morsels.get(self.morsel as usize)?;
         Some((morsel, morsel.rows.get(self.row as usize)?))
     }
 
     fn address(self, morsels: &[ProvenMorsel]) -> Option<&ContentAddress> {
-        self.of(morsels).map(|(_, row)| &row.address)
+        self.resolve(morsels).map(|(_, row)| &row.address)
     }
 }
 
@@ -33,7 +33,7 @@ pub(super) struct ProvenBatch {
     morsels: Vec<ProvenMorsel>,
     /// For each address the first grain that has it: by its place, which takes a quarter of an
     /// address's room.
-    firsts: HashTable<Place>,
+    firsts: HashTable<RowRef>,
     /// For each morsel the places of its persons in the order of all persons of the batch.
     ranks: Vec<Vec<u32>>,
 }
@@ -43,7 +43,7 @@ impl ProvenBatch {
     pub(super) fn of(mut morsels: Vec<ProvenMorsel>) -> ProvenBatch {
         let ((firsts, repeated), ranks) =
             rayon::join(|| firsts_of(&morsels), || ranks_of(&morsels));
-        for Place { morsel, row } in repeated {
+        for RowRef { morsel, row } in repeated {
             let rows = morsels
                 .get_mut(morsel as usize)
                 .map(|morsel| &mut morsel.rows);
@@ -80,8 +80,10 @@ impl ProvenBatch {
 
     /// The first grain called `address`.
     pub(super) fn find(&self, address: &ContentAddress) -> Option<(&ProvenMorsel, &ProvenRow)> {
-        let is_it = |place: &Place| place.address(&self.morsels) == Some(address);
-        self.firsts.find(hash_of(address), is_it)?.of(&self.morsels)
+        let is_it = |place: &RowRef| place.address(&self.morsels) == Some(address);
+        self.firsts
+            .find(hash_of(address), is_it)?
+            .resolve(&self.morsels)
     }
 
     /// True if it has a grain called `address`.
@@ -91,14 +93,14 @@ impl ProvenBatch {
 }
 
 /// The first grain of each address, and the places of the others.
-fn firsts_of(morsels: &[ProvenMorsel]) -> (HashTable<Place>, Vec<Place>) {
+fn firsts_of(morsels: &[ProvenMorsel]) -> (HashTable<RowRef>, Vec<RowRef>) {
     let mut firsts = HashTable::with_capacity(morsels.iter().map(|morsel| morsel.rows.len()).sum());
     let mut repeated = Vec::new();
     for (number, morsel) in morsels.iter().enumerate() {
         for (at, row) in morsel.rows.iter().enumerate() {
-            let is_it = |other: &Place| other.address(morsels) == Some(&row.address);
-            let rehash = |other: &Place| other.address(morsels).map_or(0, hash_of);
-            let place = Place {
+            let is_it = |other: &RowRef| other.address(morsels) == Some(&row.address);
+            let rehash = |other: &RowRef| other.address(morsels).map_or(0, hash_of);
+            let place = RowRef {
                 morsel: number as u32,
                 row: at as u32,
             };
@@ -112,7 +114,7 @@ fn firsts_of(morsels: &[ProvenMorsel]) -> (HashTable<Place>, Vec<Place>) {
 }
 
 fn ranks_of(morsels: &[ProvenMorsel]) -> Vec<Vec<u32>> {
-    let mut all = Numbering::default();
+    let mut all = KeyInterner::default();
     let numbers_of = |morsel: &ProvenMorsel| {
         morsel
             .persons

@@ -1,0 +1,104 @@
+//! A segment that is being written: its data file and its sidecars.
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use tempfile::NamedTempFile;
+
+use super::builder::IndexBuilder;
+use crate::error::{Context, Result};
+use crate::file_digest::WrittenFile;
+use crate::lake::LakeLocation;
+use crate::segment::{SegmentFile, SegmentId, SidecarFile, WrittenSegment, grains_properties};
+
+/// A segment that is being written. Row groups go to [`file`](SegmentBuilder::file), and the same
+/// rows to [`index`](SegmentBuilder::index), from any thread.
+pub(crate) struct SegmentBuilder {
+    id: SegmentId,
+    data: NamedTempFile,
+    pub(crate) file: SegmentFile,
+    pub(crate) index: IndexBuilder,
+}
+
+impl SegmentBuilder {
+    /// Starts the segment `id` with rows of `schema` in a temporary file of the lake.
+    ///
+    /// # Errors
+    /// [`EngineError::File`](crate::error::EngineError::File).
+    pub(crate) fn create(
+        location: &LakeLocation,
+        id: SegmentId,
+        schema: SchemaRef,
+        index: IndexBuilder,
+    ) -> Result<SegmentBuilder> {
+        let data = location.scratch_file()?;
+        let file = SegmentFile::create(&data, schema, grains_properties())
+            .file("can't write the segment", id.as_str())?;
+        Ok(SegmentBuilder {
+            id,
+            data,
+            file,
+            index,
+        })
+    }
+
+    /// Returns the name of the segment.
+    pub(crate) fn id(&self) -> &SegmentId {
+        &self.id
+    }
+
+    /// Indexes and writes `batch` as row group `number`.
+    ///
+    /// # Errors
+    /// As [`SegmentBuilder::create`].
+    pub(crate) fn write_row_group(&self, number: usize, batch: RecordBatch) -> Result<()> {
+        self.index.add(number, &batch)?;
+        self.file
+            .write_row_group(number, &[batch])
+            .file("can't write the segment", self.id.as_str())
+    }
+
+    /// Completes the data file, then the sidecars.
+    ///
+    /// # Errors
+    /// As [`SegmentBuilder::create`].
+    pub(crate) fn finish(self) -> Result<WrittenSegment> {
+        let SegmentBuilder {
+            id,
+            data,
+            file,
+            index,
+        } = self;
+        let file = file.finish().file("can't write the segment", id.as_str())?;
+        Ok(written(id, data, file, index.finish()))
+    }
+
+    /// Completes the data file and the sidecars in parallel, on the rayon pool of the caller.
+    ///
+    /// # Errors
+    /// As [`SegmentBuilder::create`].
+    pub(crate) fn finish_in_parallel(self) -> Result<WrittenSegment> {
+        let SegmentBuilder {
+            id,
+            data,
+            file,
+            index,
+        } = self;
+        let (file, sidecars) = rayon::join(|| file.finish(), || index.finish());
+        let file = file.file("can't write the segment", id.as_str())?;
+        Ok(written(id, data, file, sidecars))
+    }
+}
+
+fn written(
+    id: SegmentId,
+    data: NamedTempFile,
+    file: WrittenFile,
+    sidecars: Vec<SidecarFile>,
+) -> WrittenSegment {
+    WrittenSegment {
+        id,
+        data,
+        file,
+        sidecars,
+    }
+}

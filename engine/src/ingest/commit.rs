@@ -1,0 +1,277 @@
+//! The commits of a batch, in an order that survives a kill between any two of them.
+//!
+//! `rejects`, `state` and `sources` are committed first and `grains` last, with how far each source
+//! was read. The exception are late claims ([`StateSplit::late`]), which are committed after
+//! `grains`.
+
+use std::collections::{BTreeSet, HashSet};
+
+use arrow::array::{AsArray, RecordBatch};
+use gristmill_schemas::address::ContentAddress;
+use gristmill_schemas::columns::{RejectRow, SourceRow, StateRow};
+
+use super::batch::Batch;
+use super::claims;
+use super::plan::OutcomeCounts;
+use super::proven_batch::ProvenBatch;
+use super::run::{COMMIT_ATTEMPTS, IngestRun};
+use crate::error::{Context, Result};
+use crate::lake::{Change, KnownAddresses, Lake, Progress, Taken, transaction_name};
+use crate::segment::WrittenSegment;
+
+/// The result of a commit.
+pub(super) struct CommitResult {
+    /// Grains that were written.
+    pub(super) grains: u64,
+    /// The version of `grains` that contains them.
+    pub(super) version: u64,
+}
+
+/// The lifecycle state of a batch, by when it is committed.
+pub(super) struct StateSplit<'b> {
+    /// Committed before `grains`.
+    early: Vec<&'b StateRow>,
+    /// Claims that close a grain of the lake by a successor that comes with the batch, committed
+    /// after `grains`. If they were committed before, a kill in between would leave a grain closed
+    /// by a successor that doesn't exist.
+    pub(super) late: Vec<&'b StateRow>,
+    /// The sources of the late claims, which aren't complete before these are committed.
+    held: BTreeSet<&'b str>,
+}
+
+impl<'b> StateSplit<'b> {
+    /// Splits the state of `batch`, whose grains are `proven`.
+    pub(super) fn of(
+        known: &KnownAddresses,
+        batch: &'b Batch,
+        proven: &ProvenBatch,
+    ) -> StateSplit<'b> {
+        let is_late = |row: &&StateRow| {
+            let is_old = || {
+                row.content_address
+                    .parse()
+                    .is_ok_and(|old| known.find(&old).is_some())
+            };
+            let is_new = |new: &ContentAddress| known.find(new).is_none() && proven.contains(new);
+            claims::successor_of(row).is_some_and(|new| is_new(&new)) && is_old()
+        };
+        let (late, early): (Vec<_>, Vec<_>) = batch.states.iter().partition(is_late);
+        let held = held_by(&late);
+        StateSplit { early, late, held }
+    }
+}
+
+fn held_by<'r>(late: &[&'r StateRow]) -> BTreeSet<&'r str> {
+    late.iter()
+        .filter_map(|row| row.source_id.as_deref())
+        .collect()
+}
+
+impl IngestRun<'_> {
+    /// Commits a batch: rejects, early state and sources first, `grains` last. `proven` are its
+    /// grains, with the outcomes of those of each morsel.
+    ///
+    /// # Errors
+    /// [`EngineError::Conflict`](crate::error::EngineError::Conflict) if another writer committed
+    /// to `grains`.
+    pub(super) async fn commit(
+        &mut self,
+        batch: &Batch,
+        proven: (&ProvenBatch, &[OutcomeCounts]),
+        segment: Option<WrittenSegment>,
+        states: &StateSplit<'_>,
+    ) -> Result<CommitResult> {
+        // The segment's files are written to the disk meanwhile. Nothing references them before the
+        // last commit.
+        let publishing = segment.map(|segment| {
+            (
+                segment.id.clone(),
+                tokio::spawn(self.lake.publish_segment_files(segment)),
+            )
+        });
+        self.append_rejects(&self.new_rejects(batch)).await?;
+        self.append_states(&states.early).await?;
+        let updates = self.register.updates(proven, batch, &states.held);
+        let rows: Vec<SourceRow> = batch.listed.iter().chain(&updates.rows).cloned().collect();
+        self.register.append(self.lake, &rows).await?;
+        let mut change = Change {
+            changes_rows: true,
+            ..Change::default()
+        };
+        // The ledger keeps its entry of a source that is read again, so that a killed run has no
+        // effect.
+        let taken = updates
+            .taken
+            .iter()
+            .filter(|(id, _)| !self.retried.keeps_entry(id));
+        change.progress = taken
+            .map(|(id, taken)| (transaction_name(id), taken.to_version()))
+            .collect();
+        let mut committed = CommitResult {
+            grains: 0,
+            version: self.lake.grains.version(),
+        };
+        let mut index = None;
+        if let Some((id, published)) = publishing {
+            let (file, addresses) = published.await.task("a batch")??;
+            committed.grains = file.rows;
+            change.added.push(file);
+            index = Some((id, addresses));
+        }
+        if !change.added.is_empty() || !change.progress.is_empty() {
+            committed.version = self.lake.grains.commit(change, "ingest", 0).await?;
+        }
+        if let Some((id, index)) = index {
+            self.known.add(id, index);
+        }
+        batch
+            .rejects
+            .iter()
+            .for_each(|reject| self.retried.note(reject));
+        self.register.committed(updates, &batch.ended);
+        Ok(committed)
+    }
+
+    /// Commits `late` claims, whose successors are in `grains` since `version`, and then that their
+    /// sources are complete: after a kill before that, the next run reads the ends of these sources
+    /// again, and the claims with them. Returns the version of `grains` after it.
+    pub(super) async fn commit_late(
+        &mut self,
+        batch: &Batch,
+        late: &[&StateRow],
+        version: u64,
+    ) -> Result<u64> {
+        if late.is_empty() {
+            return Ok(version);
+        }
+        self.append_states(late).await?;
+        let held = held_by(late);
+        let reached = batch
+            .progress
+            .iter()
+            .filter(|reached| held.contains(reached.source_id.as_str()))
+            .filter(|reached| !self.retried.keeps_entry(&reached.source_id));
+        let complete = |kind| {
+            Taken {
+                progress: Progress::Complete,
+                kind,
+            }
+            .to_version()
+        };
+        let progress = reached
+            .map(|reached| (transaction_name(&reached.source_id), complete(reached.kind)))
+            .collect();
+        let change = Change {
+            progress,
+            ..Change::default()
+        };
+        let committed = self
+            .lake
+            .grains
+            .commit(change, "ingest", COMMIT_ATTEMPTS)
+            .await?;
+        // Versions in between are of other writers.
+        Ok(if committed == version + 1 {
+            committed
+        } else {
+            version
+        })
+    }
+
+    /// Returns the rejects of `batch` that aren't in the lake in any form.
+    fn new_rejects(&self, batch: &Batch) -> Vec<RejectRow> {
+        let is_known = |reject: &RejectRow| {
+            self.known_rejects
+                .contains(&(reject.source_id.clone(), reject.ordinal))
+        };
+        // A stricter reader doesn't undo what a more lenient one accepted.
+        let was_accepted = |reject: &RejectRow| {
+            self.retried.contains(&reject.source_id) && self.known.contains_part(&reject.bytes)
+        };
+        batch
+            .rejects
+            .iter()
+            .filter(|reject| !is_known(reject))
+            .filter(|reject| !self.known.is_erased_part(&reject.bytes))
+            .filter(|reject| !was_accepted(reject))
+            .cloned()
+            .collect()
+    }
+
+    async fn append_rejects(&mut self, rows: &[RejectRow]) -> Result<()> {
+        if rows.is_empty() {
+            return Ok(());
+        }
+        let file = self.lake.write_rejects(rows).await?;
+        let change = Change {
+            added: vec![file],
+            changes_rows: true,
+            ..Change::default()
+        };
+        self.lake
+            .rejects
+            .commit(change, "ingest", COMMIT_ATTEMPTS)
+            .await?;
+        // If the commit to `grains` must be repeated, these rows are in the table already.
+        self.known_rejects
+            .extend(rows.iter().map(|row| (row.source_id.clone(), row.ordinal)));
+        Ok(())
+    }
+
+    async fn append_states(&mut self, rows: &[&StateRow]) -> Result<()> {
+        let fresh: Vec<_> = new_states(self.lake, rows)
+            .await?
+            .into_iter()
+            .filter_map(|row| self.known.permitted(row))
+            .collect();
+        if fresh.is_empty() {
+            return Ok(());
+        }
+        let file = self.lake.write_events(&fresh).await?;
+        let change = Change {
+            added: vec![file],
+            changes_rows: true,
+            ..Change::default()
+        };
+        self.lake
+            .state
+            .commit(change, "ingest", COMMIT_ATTEMPTS)
+            .await?;
+        Ok(())
+    }
+}
+
+/// Returns the rows that `state` doesn't contain from the same source. Reads the table once.
+async fn new_states(lake: &Lake, rows: &[&StateRow]) -> Result<Vec<StateRow>> {
+    if rows.is_empty() {
+        return Ok(Vec::new());
+    }
+    // Rows of other sources aren't held: `state` may be larger than memory.
+    let sources: HashSet<&str> = rows
+        .iter()
+        .map(|row| row.source_id.as_deref().unwrap_or_default())
+        .collect();
+    let mut known = HashSet::new();
+    let note = |batch: RecordBatch| {
+        let [addresses, events, ids] = [0, 1, 2].map(|at| batch.column(at).as_string::<i32>());
+        for row in (0..batch.num_rows()).filter(|row| sources.contains(ids.value(*row))) {
+            known.insert([addresses, events, ids].map(|column| column.value(row).to_owned()));
+        }
+    };
+    lake.state
+        .each_batch(&["content_address", "event", "source_id"], note)
+        .await?;
+    let is_new = |row: &&&StateRow| {
+        let source = row.source_id.clone().unwrap_or_default();
+        !known.contains(&[
+            row.content_address.clone(),
+            row.event.name().to_owned(),
+            source,
+        ])
+    };
+    Ok(rows
+        .iter()
+        .filter(is_new)
+        .map(|row| (*row).clone())
+        .collect())
+}

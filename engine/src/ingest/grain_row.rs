@@ -1,0 +1,45 @@
+//! The row of one delivered grain, for every command that writes grains.
+
+use gristmill_schemas::address::ContentAddress;
+use gristmill_schemas::columns::{GrainColumns, RowIdentity, SignatureColumn};
+use gristmill_schemas::grain::Grain;
+use gristmill_schemas::sign::Delivery;
+
+use crate::error::BoxError;
+use crate::keys::LakeKeys;
+
+/// Returns the columns of a grain's row that follow from its envelope; all others are empty.
+pub(crate) fn envelope_columns<'a>(
+    delivery: &'a Delivery<'_>,
+    signature: SignatureColumn,
+) -> RowIdentity<'a> {
+    let (envelope, signer) = match delivery {
+        Delivery::Signed(signed) => (Some(signed.parts()), signed.signer()),
+        Delivery::Bare(_) => (None, None),
+    };
+    RowIdentity {
+        envelope,
+        signature,
+        signer,
+        ..RowIdentity::default()
+    }
+}
+
+/// Appends the row of the grain `address`, encrypted if there are `keys`.
+///
+/// # Errors
+/// If the person's key is missing or the row can't be encrypted.
+pub(crate) fn append_row(
+    columns: &mut GrainColumns,
+    keys: Option<&LakeKeys>,
+    address: &ContentAddress,
+    blob: &[u8],
+    grain: &Grain<'_>,
+    identity: &RowIdentity<'_>,
+) -> Result<(), BoxError> {
+    match keys {
+        Some(keys) => keys.append(columns, address, blob, grain, identity)?,
+        None => columns.append(address, blob, grain, identity),
+    }
+    Ok(())
+}

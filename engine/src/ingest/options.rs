@@ -1,0 +1,58 @@
+//! The options of an ingest.
+
+use std::sync::Arc;
+
+use gristmill_connectors::source::{DEFAULT_SPOOL_LIMIT, SourceKind};
+use gristmill_schemas::grain::Mode;
+use gristmill_schemas::sign::{KeyResolver, SelfContained};
+
+use super::report::OnError;
+use crate::index::IndexKinds;
+
+/// The default of [`IngestOptions::memory`]: 1 GiB.
+const DEFAULT_MEMORY: usize = 1 << 30;
+
+/// The options of an ingest.
+#[derive(Clone)]
+pub struct IngestOptions {
+    /// The kind of all sources, or `None` to detect it.
+    pub kind: Option<SourceKind>,
+    /// What happens to refused input.
+    pub on_error: OnError,
+    /// Strict readers refuse input that isn't canonical, lenient ones mark it.
+    pub mode: Mode,
+    /// Reads sources of grains again if earlier runs refused parts of them.
+    pub retry_refused: bool,
+    /// Reads every source again, even if the lake contains it.
+    pub again: bool,
+    /// Proves everything and writes nothing.
+    pub dry_run: bool,
+    /// Threads for proving and writing; 0 for one per core.
+    pub threads: usize,
+    /// Memory of the run in bytes, roughly.
+    pub memory: usize,
+    /// Maximum size in bytes of a source that isn't a file and has to be spooled.
+    pub max_source: u64,
+    /// Resolves the keys of signers.
+    pub resolver: Arc<dyn KeyResolver>,
+    /// The sidecars that are built with each segment.
+    pub indexes: IndexKinds,
+}
+
+impl Default for IngestOptions {
+    fn default() -> Self {
+        IngestOptions {
+            kind: None,
+            on_error: OnError::default(),
+            mode: Mode::default(),
+            retry_refused: false,
+            again: false,
+            dry_run: false,
+            threads: 0,
+            memory: DEFAULT_MEMORY,
+            max_source: DEFAULT_SPOOL_LIMIT,
+            resolver: Arc::new(SelfContained),
+            indexes: IndexKinds::ALL,
+        }
+    }
+}
