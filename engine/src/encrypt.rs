@@ -20,7 +20,7 @@ use crate::error::{Context, EngineError, Result};
 use crate::index::{IndexBuilder, IndexKinds};
 use crate::keys::{ErasedRows, KeyDisposition, KeyId, LakeKeys};
 use crate::lake::{Change, Lake, LakeFile, LakeLocation, Purged, Segment, Table, is_sealed_file};
-use crate::segment::{ROW_GROUP_ROWS, SegmentFile, SegmentId, WrittenSegment, grains_properties};
+use crate::segment::{ROW_GROUP_ROWS, SegmentId, SegmentWriter, WrittenSegment, grains_properties};
 
 /// What was sealed.
 #[derive(Debug, Clone, Default, Serialize)]
@@ -256,7 +256,7 @@ fn seal(
         keys.seal_rows(&concat_batches(&grains_schema(), &rows).file("can't join", "a segment")?)?;
     drop(rows);
     let data = location.scratch_file()?;
-    let sink = SegmentFile::create(&data, grains_schema(), grains_properties())
+    let sink = SegmentWriter::create(&data, grains_schema(), grains_properties())
         .file(fault, id.as_str())?;
     let builder = IndexBuilder::new(IndexKinds::NONE);
     for (number, first) in (0..sealed.num_rows()).step_by(ROW_GROUP_ROWS).enumerate() {

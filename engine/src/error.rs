@@ -1,56 +1,56 @@
-//! What can go wrong in the engine, sorted by what the caller would do about it.
+//! Errors of the engine, by what the caller can do about them.
 
 use gristmill_connectors::ConnectorError;
 
-/// An error of the engine. Refused input isn't one: that goes to `rejects` and into reports.
+/// An error of the engine. Refused input isn't an error: it goes to `rejects` and into reports.
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
-    /// A source, sink or store can't be used: an environment problem.
+    /// A source, sink or store can't be used: a problem of the environment.
     #[error(transparent)]
     Connector(#[from] ConnectorError),
-    /// There is no lake where one was named.
+    /// There is no lake at the given location.
     #[error("no lake at `{0}`; `gristmill ingest` creates one, `--lake` names another")]
     NoLake(String),
-    /// A new lake was to be made where something else is.
+    /// A new lake was to be created where something else is.
     #[error(
         "`{uri}` isn't a lake and isn't empty (it holds {holds}): name a new or an empty folder \
          with --lake; nothing was made there"
     )]
     NotALake {
-        /// The place.
+        /// The location.
         uri: String,
-        /// Some of what is there.
+        /// Some of the names that are there.
         holds: String,
     },
     /// The lake was written by a later version.
     #[error("the lake at `{uri}` has format version {found}; this program reads up to {known}")]
     LakeVersion {
-        /// Where it is.
+        /// The location of the lake.
         uri: String,
-        /// Its version.
+        /// The version of its format.
         found: u32,
-        /// The highest version that is known here.
+        /// The highest version that this program reads.
         known: u32,
     },
-    /// A table of the lake isn't there any more.
+    /// A table of the lake is missing.
     #[error(
         "the lake at `{uri}` has lost its table `{table}`: restore the folder from a backup; \
          without it, grains that were erased or superseded would be taken for new"
     )]
     TableLost {
-        /// Where the lake is.
+        /// The location of the lake.
         uri: String,
-        /// The table.
+        /// The name of the table.
         table: &'static str,
     },
-    /// An earlier version of a table was asked for that can't be read.
+    /// A requested earlier version of a table can't be read.
     #[error(
         "the log of the table `{table}` has no version {version}: it was never written, or an \
          erasure or the cleaning of the log took it away; the newest version can be read, and a \
          scan without --since looks at all of it"
     )]
     NoVersion {
-        /// The table.
+        /// The name of the table.
         table: &'static str,
         /// The version.
         version: u64,
@@ -62,10 +62,10 @@ pub enum EngineError {
         what: String,
         /// What was found and what was expected.
         cause: String,
-        /// What to do about it.
+        /// What the user can do.
         remedy: &'static str,
     },
-    /// Another writer changed the lake in a way that this change can't be combined with.
+    /// Another writer made a change with which this one can't be combined.
     #[error(
         "another writer changed the lake at the same time ({0}); nothing was changed by this run \
          since its last commit, run it again"
@@ -74,22 +74,22 @@ pub enum EngineError {
     /// The transaction log can't be read or written.
     #[error("{what} of the table `{table}`: {}", without_backtrace(.cause))]
     Delta {
-        /// What was tried.
+        /// The operation.
         what: &'static str,
-        /// The table.
+        /// The name of the table.
         table: String,
-        /// What the library said.
+        /// The error of the library.
         #[source]
         cause: Box<deltalake::DeltaTableError>,
     },
-    /// A file of the lake can't be read or written.
+    /// A file of the lake can't be read or written, or its content can't be processed.
     #[error("{what} `{path}`: {cause}")]
     File {
-        /// What was tried.
+        /// The operation.
         what: &'static str,
-        /// With which file.
+        /// The file.
         path: String,
-        /// What was said.
+        /// The error of the system or library.
         #[source]
         cause: Box<dyn std::error::Error + Send + Sync>,
     },
@@ -113,37 +113,37 @@ pub enum EngineError {
         /// The name of the column.
         column: String,
     },
-    /// The vectors of the lake can't answer.
+    /// The vectors of the lake can't be searched.
     #[error(
         "no vectors to search: {0}; `gristmill reindex --embed` makes them, or `--vectors FILE` \
          takes them in"
     )]
     Vectors(String),
-    /// Input was refused and the caller asked to stop at that.
+    /// Input was refused, and the caller asked to stop in that case.
     #[error("{source_uri}: {error}")]
     Refused {
-        /// Where the input was read from.
+        /// The source of the input.
         source_uri: String,
         /// Why it was refused.
         error: gristmill_schemas::error::GrainError,
     },
-    /// A request that can't be read or makes no sense.
+    /// A request that can't be parsed or is inconsistent.
     #[error("{0}")]
     Request(String),
-    /// What was asked for is against policy.
+    /// A policy forbids the request.
     #[error("refused by policy: {0}")]
     Policy(String),
-    /// There is no keyring where one was named.
+    /// There is no keyring at the given path.
     #[error("there is no keyring `{}`; `gristmill keys generate NAME` makes one, `--keyring` names \
              another", .0.display())]
     NoKeyring(std::path::PathBuf),
     /// A key is missing, wrong, or can't be read.
     #[error("{0}")]
     Key(String),
-    /// Something was to be gone and is still there.
+    /// Data that should have been removed is still present.
     #[error("{0}")]
     NotAbsent(String),
-    /// Whoever read what was written wants no more of it.
+    /// The reader of the output has closed it.
     #[error("nobody reads the output any more")]
     OutputClosed,
     /// The user asked to stop.
@@ -152,8 +152,8 @@ pub enum EngineError {
 }
 
 impl EngineError {
-    /// True if a file isn't there: of a lake, that is damage, while whatever else keeps a file from
-    /// being read (permissions, memory, a store that doesn't answer) is a problem of the
+    /// Returns true if a file is missing. In a lake that is damage, while other reasons why a file
+    /// can't be read (permissions, memory, a store that doesn't respond) are problems of the
     /// environment.
     pub(crate) fn is_not_found(&self) -> bool {
         let in_store =
@@ -171,8 +171,8 @@ impl EngineError {
         }
     }
 
-    /// True if the system kept the work from being done (memory, permissions, disks, networks),
-    /// false if the lake is damaged. Only for errors of reading a lake.
+    /// Returns true if the system prevented the work (memory, permissions, disks, networks), false
+    /// if the lake is damaged. Only for errors of reading a lake.
     pub fn is_environment(&self) -> bool {
         if matches!(
             self,
@@ -203,22 +203,21 @@ impl EngineError {
     }
 }
 
-/// True unless `error` is about what a file holds, or that it isn't there.
+/// Returns true unless `error` is about the content of a file, or a missing file.
 fn is_refusal(error: &std::io::Error) -> bool {
     use std::io::ErrorKind::{InvalidData, InvalidInput, NotFound, UnexpectedEof};
     match error.kind() {
         NotFound | UnexpectedEof | InvalidData | InvalidInput => false,
-        // Made by libraries, and not by the system, which gives a number.
+        // Libraries construct such errors without a number, the system with one.
         std::io::ErrorKind::Other => error.raw_os_error().is_some(),
         _ => true,
     }
 }
 
-/// How the traces of calls begin that libraries put behind their messages where `RUST_BACKTRACE` is
-/// set.
+/// How the backtraces begin that libraries append to their messages if `RUST_BACKTRACE` is set.
 const BACKTRACES: [&str; 2] = ["\n\nbacktrace:", "\n   0:"];
 
-/// What `cause` says, without a trace of calls.
+/// Returns the message of `cause` without a backtrace.
 fn without_backtrace(cause: &dyn std::error::Error) -> String {
     let mut message = cause.to_string();
     let end = BACKTRACES
@@ -230,7 +229,7 @@ fn without_backtrace(cause: &dyn std::error::Error) -> String {
     message
 }
 
-/// Adds to an error of a library what the engine tried.
+/// Adds the operation of the engine to an error of a library.
 pub(crate) trait Context<T> {
     /// Converts the error to [`EngineError::File`]: `what` was tried with `path`.
     fn file(self, what: &'static str, path: impl std::fmt::Display) -> Result<T>;

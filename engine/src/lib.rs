@@ -1,32 +1,32 @@
-//! The lake: hashing, ingest, segments, commits, sidecar indexes.
+//! The engine: the lake with its hashing, ingest, segments, commits and sidecar indexes.
 //!
-//! | module | what it answers |
-//! |---|---|
-//! | [`hash`] | what are the SHA-256 of these many blobs? |
-//! | [`lake`] | what is in the lake, and how does it change? |
-//! | [`index`] | which rows of a segment answer a question, without reading them? |
-//! | [`segment`] | how is a segment laid out, written, and looked up by address? |
-//! | [`ingest`] | how do sources become segments? |
-//! | [`verify`] | is every grain, in files or in the lake, what its address says? |
-//! | [`compact`] | how do many small segments become few large ones? |
-//! | [`repair`] | what of a damaged lake can be made again, and what can't? |
-//! | `reproject` | what is the row of a stored blob? |
-//! | [`describe`] | what is the lake made of? |
-//! | [`gc`] | which files are not part of the lake? |
-//! | [`inspect`] | what is in a file? |
-//! | [`export`] | how do grains leave the lake? |
-//! | [`destination`] | how does a result appear whole at its place, or not at all? |
-//! | [`progress`] | how far is a piece of work? |
-//! | [`text`] | which words has a grain, and how well do they fit a search? |
-//! | [`apply`] | how are grains put and their state changed in bulk, by policy? |
-//! | [`erase`] | what is held about a person, and how is it removed for good? |
-//! | [`keys`] | where are secrets kept, and how is a grain sealed with them? |
-//! | [`encrypt`] | how is what a lake holds sealed, and sealed anew with other keys? |
-//! | [`policy`] | who may take a grain out of what is current? |
-//! | [`error`] | what went wrong, and what would the caller do about it? |
+//! A module depends only on modules of lower layers:
 //!
-//! What doesn't live here: query languages (queries), the meaning of bytes (schemas), where bytes
-//! come from (connectors).
+//! | layer | module | what it answers |
+//! |---|---|---|
+//! | 0 | [`error`] | what can fail, and what can the caller do about it? |
+//! | 0 | [`progress`] | how far is an operation? |
+//! | 0 | `file_digest`, [`destination`] | how is a file written whole or not at all, and what is its digest? |
+//! | 0 | [`hash`], `bloom`, [`text`] | how are many blobs hashed, and texts split into words and compared? |
+//! | 1 | [`segment`] | how is a segment laid out, written, read, and looked up by address? |
+//! | 1 | [`keys`] | where are secrets kept, and how are grains encrypted with them? |
+//! | 2 | [`lake`] | what is in the lake, and how does it change? |
+//! | 3 | [`policy`] | who may take a grain out of what is current? |
+//! | 4 | [`index`] | which rows of a segment match a query, without reading them? |
+//! | 5 | [`ingest`] | how do sources become segments? |
+//! | 5 | [`compact`] | how do many small segments become few large ones? |
+//! | 5 | [`export`] | how do grains leave the lake? |
+//! | 5 | [`describe`], [`gc`] | what does the lake consist of, and which files are not part of it? |
+//! | 5 | [`erase`] | what is stored about a person, and how is it removed with proof? |
+//! | 5 | [`encrypt`] | how is a lake encrypted, and re-encrypted with other keys? |
+//! | 6 | [`apply`] | how are grains put and their state changed in bulk, by policy? |
+//! | 6 | [`inspect`] | what does a file contain? |
+//! | 6 | `reproject` | what is the row of a stored blob? |
+//! | 7 | [`verify`] | is every grain, in files or in the lake, what its address claims? |
+//! | 8 | [`repair`] | what of a damaged lake can be rebuilt? |
+//!
+//! Query languages are in `gristmill-queries`, the meaning of bytes is in `gristmill-schemas`, and
+//! the sources of bytes are in `gristmill-connectors`.
 
 // Input never ends the program: what can fail answers an error.
 #![cfg_attr(
@@ -40,8 +40,8 @@
 )]
 
 pub mod apply;
+mod bloom;
 pub mod compact;
-mod crew;
 pub mod describe;
 pub mod destination;
 pub mod encrypt;
@@ -61,7 +61,6 @@ pub mod progress;
 pub mod repair;
 mod reproject;
 pub mod segment;
-mod sieve;
 pub mod text;
 pub mod verify;
 

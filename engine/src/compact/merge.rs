@@ -16,7 +16,7 @@ use crate::keys::LakeKeys;
 use crate::lake::LakeLocation;
 use crate::progress::WorkProgress;
 use crate::segment::{
-    ROW_GROUP_ROWS, SegmentFile, SegmentId, SegmentReader, WrittenSegment, grains_properties,
+    ROW_GROUP_ROWS, SegmentId, SegmentReader, SegmentWriter, WrittenSegment, grains_properties,
 };
 
 /// Rows of an input's batch.
@@ -163,7 +163,7 @@ impl Merge {
         let fault = |error: BoxError| -> Result<()> {
             Err(error).file("can't write the segment", id.as_str())
         };
-        let file = SegmentFile::create(&data, grains_schema(), grains_properties())
+        let file = SegmentWriter::create(&data, grains_schema(), grains_properties())
             .file("can't write the segment", id.as_str())?;
         let indexes = IndexBuilder::new(IndexKinds::ALL.of_segment(&id));
         let threads = self.threads;

@@ -8,7 +8,7 @@ use super::COMMIT_ATTEMPTS;
 use crate::error::{Context, Result};
 use crate::file_digest::WrittenFile;
 use crate::lake::{Change, DataFile, Table, is_sealed_file};
-use crate::segment::{RecordsFile, SegmentId, SegmentReader};
+use crate::segment::{RecordWriter, SegmentId, SegmentReader};
 
 /// Rows that are copied at a time.
 const BATCH_ROWS: usize = 1_024;
@@ -59,13 +59,13 @@ fn copy(
     readers: VecDeque<SegmentReader>,
     file: &NamedTempFile,
 ) -> Result<WrittenFile, Box<dyn std::error::Error + Send + Sync>> {
-    let mut writer: Option<RecordsFile> = None;
+    let mut writer: Option<RecordWriter> = None;
     for reader in readers {
         for batch in reader.read(0..reader.row_groups(), None, BATCH_ROWS)? {
             let batch = batch?;
             let writer = match &mut writer {
                 Some(writer) => writer,
-                empty => empty.insert(RecordsFile::create(file, batch.schema())?),
+                empty => empty.insert(RecordWriter::create(file, batch.schema())?),
             };
             writer.write(&batch)?;
         }

@@ -10,7 +10,7 @@ use std::ops::Range;
 use gristmill_schemas::address::ContentAddress;
 
 use super::identifier_search::IdentifierSearch;
-use crate::sieve::Sieve;
+use crate::bloom::BloomFilter;
 
 /// What is looked for.
 #[derive(Debug)]
@@ -43,11 +43,11 @@ struct StridedFinder<C> {
     windows: Vec<Window>,
     /// What narrow windows end: eight bytes with themselves, or the windows alone where a needle
     /// has fewer before.
-    wide: Sieve,
-    leading: Sieve,
+    wide: BloomFilter,
+    leading: BloomFilter,
     /// What the windows of each kind may be. What nearly all of the searched bytes are like has the
     /// smaller one, which stays in the cache.
-    sieves: [Sieve; 2],
+    filters: [BloomFilter; 2],
     class: PhantomData<C>,
 }
 
@@ -254,10 +254,10 @@ impl<C: WindowClass + Default> StridedFinder<C> {
                 };
                 match wide_at(text, offset, width) {
                     _ if width == WIDE => {}
-                    Some(wide) => strides.wide.add(wide),
-                    None => strides.leading.add(bytes),
+                    Some(wide) => strides.wide.insert(wide),
+                    None => strides.leading.insert(bytes),
                 }
-                strides.sieves[usize::from(C::of(bytes))].add(bytes);
+                strides.filters[usize::from(C::of(bytes))].insert(bytes);
                 strides.windows.push(Window {
                     bytes,
                     offset: offset as u32,
@@ -332,18 +332,19 @@ impl<C: WindowClass + Default> StridedFinder<C> {
     #[inline(never)]
     fn next_candidate(&self, bytes: &[u8], mut at: usize) -> Option<(usize, u64)> {
         let (stride, mask) = (self.stride, low_bytes(self.width));
-        let [these, others] = &self.sieves;
+        let [these, others] = &self.filters;
         // Which kind comes next can't be foreseen.
-        let may_have = |window| select_unpredictable(C::of(window), others, these).may_have(window);
+        let may_contain =
+            |window| select_unpredictable(C::of(window), others, these).may_contain(window);
         while let Some(eight) = bytes.get(at..).and_then(<[u8]>::first_chunk) {
             let window = u64::from_le_bytes(*eight) & mask;
-            if may_have(window) {
+            if may_contain(window) {
                 return Some((at, window));
             }
             at += stride;
         }
         while let Some(window) = bytes_at(bytes, at, self.width) {
-            if may_have(window) {
+            if may_contain(window) {
                 return Some((at, window));
             }
             at += stride;
@@ -355,8 +356,8 @@ impl<C: WindowClass + Default> StridedFinder<C> {
     /// there.
     fn wide_window_may_match(&self, bytes: &[u8], at: usize, window: u64) -> bool {
         self.width == WIDE
-            || wide_at(bytes, at, self.width).is_some_and(|wide| self.wide.may_have(wide))
-            || self.leading.may_have(window)
+            || wide_at(bytes, at, self.width).is_some_and(|wide| self.wide.may_contain(wide))
+            || self.leading.may_contain(window)
     }
 
     /// Calls `note` for the patterns around the place `at` of `bytes`, where `window` stands.

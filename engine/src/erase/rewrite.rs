@@ -19,7 +19,7 @@ use crate::error::{Context, Result, required};
 use crate::index::fulltext::{SegmentTextIndex, TextPiece};
 use crate::index::{IndexBuilder, IndexKinds, IndexPart, RowObserver};
 use crate::lake::{LakeFile, LakeLocation};
-use crate::segment::{SegmentFile, SegmentId, WrittenSegment, grains_properties};
+use crate::segment::{SegmentId, SegmentWriter, WrittenSegment, grains_properties};
 
 /// A row group and the rows of the file that it holds.
 struct RowGroupPart {
@@ -36,7 +36,7 @@ struct RowGroupPart {
 pub(super) struct RewrittenSegment {
     id: SegmentId,
     data: NamedTempFile,
-    sink: SegmentFile,
+    sink: SegmentWriter,
     builder: IndexBuilder,
     /// Bytes of row groups that were copied as they are.
     pub(super) copied: u64,
@@ -106,7 +106,7 @@ pub(super) fn without(
     }
     let id = SegmentId::new_sealed(file.is_sealed());
     let data = location.scratch_file()?;
-    let sink = SegmentFile::create(&data, file.schema(), grains_properties())
+    let sink = SegmentWriter::create(&data, file.schema(), grains_properties())
         .file("can't write", id.as_str())?;
     let kinds = IndexKinds::ALL.of_segment(&id);
     let builder = IndexBuilder::new(kinds);
@@ -147,7 +147,7 @@ pub(super) fn without(
         })?;
         let findings = rows.findings;
         let (ended, indexed) = rayon::join(
-            || sink.end_row_group(written),
+            || sink.close_row_group(written),
             || builder.put(number, index),
         );
         ended.file("can't write", id.as_str())?;

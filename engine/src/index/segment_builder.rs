@@ -8,14 +8,14 @@ use super::builder::IndexBuilder;
 use crate::error::{Context, Result};
 use crate::file_digest::WrittenFile;
 use crate::lake::LakeLocation;
-use crate::segment::{SegmentFile, SegmentId, SidecarFile, WrittenSegment, grains_properties};
+use crate::segment::{SegmentId, SegmentWriter, SidecarFile, WrittenSegment, grains_properties};
 
 /// A segment that is being written. Row groups go to [`file`](SegmentBuilder::file), and the same
 /// rows to [`index`](SegmentBuilder::index), from any thread.
 pub(crate) struct SegmentBuilder {
     id: SegmentId,
     data: NamedTempFile,
-    pub(crate) file: SegmentFile,
+    pub(crate) file: SegmentWriter,
     pub(crate) index: IndexBuilder,
 }
 
@@ -31,7 +31,7 @@ impl SegmentBuilder {
         index: IndexBuilder,
     ) -> Result<SegmentBuilder> {
         let data = location.scratch_file()?;
-        let file = SegmentFile::create(&data, schema, grains_properties())
+        let file = SegmentWriter::create(&data, schema, grains_properties())
             .file("can't write the segment", id.as_str())?;
         Ok(SegmentBuilder {
             id,

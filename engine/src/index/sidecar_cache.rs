@@ -21,7 +21,7 @@ use super::vectors::VectorIndex;
 use super::word_filter::WordFilter;
 use crate::error::{Context, EngineError};
 use crate::lake::{Lake, LakeLocation, Segment, SegmentCache, open_bound_sidecar};
-use crate::segment::{AddressIndex, Binding, SegmentId, Sidecar};
+use crate::segment::{AddressIndex, SegmentId, Sidecar, SidecarBinding};
 
 impl Sidecar for Hexastore {
     const FILE: &'static str = HEXASTORE_FILE;
@@ -73,7 +73,7 @@ type Cached<T> = tokio::sync::Mutex<Option<(Vec<SegmentId>, Arc<T>)>>;
 #[derive(Debug, Default)]
 struct SegmentSidecars {
     /// What the sidecars must be bound to; `None` if the data file can't be read.
-    binding: OnceCell<Option<Binding>>,
+    binding: OnceCell<Option<SidecarBinding>>,
     addresses: OnceCell<Option<Arc<AddressIndex>>>,
     hexastore: OnceCell<Option<Arc<Hexastore>>>,
     text: OnceCell<Option<Arc<SegmentTextIndex>>>,
@@ -86,7 +86,7 @@ struct SegmentSidecars {
 }
 
 impl SegmentSidecars {
-    async fn binding(&self, location: &LakeLocation, segment: &Segment) -> Option<Binding> {
+    async fn binding(&self, location: &LakeLocation, segment: &Segment) -> Option<SidecarBinding> {
         *self
             .binding
             .get_or_init(|| async { segment.binding(location).await.ok() })

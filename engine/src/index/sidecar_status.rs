@@ -12,7 +12,7 @@ use super::vectors::{VectorIndex, files_of};
 use super::word_filter::{DamagedFilter, WordFilter};
 use crate::error::{Context, Result};
 use crate::lake::{Lake, Segment};
-use crate::segment::{AddressIndex, Binding, Sidecar, Unbound};
+use crate::segment::{AddressIndex, BindingError, Sidecar, SidecarBinding};
 
 /// The condition of a sidecar.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -130,7 +130,7 @@ pub(crate) async fn states_of(
 async fn state<S: Sidecar>(
     lake: &Lake,
     segment: &Segment,
-    binding: Option<Binding>,
+    binding: Option<SidecarBinding>,
     index: &str,
 ) -> Result<CheckedSidecar> {
     let rows = segment.file.rows;
@@ -180,7 +180,7 @@ impl SidecarVerdict {
 async fn checked(
     lake: &Lake,
     segment: &Segment,
-    binding: Option<Binding>,
+    binding: Option<SidecarBinding>,
     file: &str,
     index: String,
     check: impl FnOnce(SourceBytes) -> (SidecarVerdict, Option<String>) + Send + 'static,
@@ -208,10 +208,10 @@ async fn checked(
     let size = bytes.len() as u64;
     let check = move || match binding.map(|binding| binding.check(&bytes)) {
         Some(Ok(content)) => check(bytes.cut(content)),
-        Some(Err(Unbound::Damaged)) => (SidecarVerdict::Damaged, None),
-        Some(Err(Unbound::Other)) => (SidecarVerdict::Foreign, None),
+        Some(Err(BindingError::Damaged)) => (SidecarVerdict::Damaged, None),
+        Some(Err(BindingError::Other)) => (SidecarVerdict::Foreign, None),
         // A whole one of an earlier program, or one that was cut off.
-        Some(Err(Unbound::Unnamed)) => match check(bytes) {
+        Some(Err(BindingError::Unnamed)) => match check(bytes) {
             (SidecarVerdict::Damaged, model) => (SidecarVerdict::Damaged, model),
             (_, model) => (SidecarVerdict::Outdated, model),
         },

@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use rustc_hash::FxBuildHasher;
 
 use super::word_filter::{each_word, hash_of_letter, hash_of_number, hash_of_tail};
-use crate::sieve::Sieve;
+use crate::bloom::BloomFilter;
 use crate::text::fold::is_unsegmented;
 
 /// Texts, each by one word of it.
@@ -14,7 +14,7 @@ use crate::text::fold::is_unsegmented;
 pub(crate) struct Watchlist {
     hashes: HashSet<u64, FxBuildHasher>,
     /// What these may be: most words are told by this alone.
-    sieve: Sieve,
+    filter: BloomFilter,
     has_wordless: bool,
 }
 
@@ -52,13 +52,13 @@ impl Watchlist {
 
     fn add_hash(&mut self, hash: u64) {
         if self.hashes.insert(hash) {
-            self.sieve.add(hash);
+            self.filter.insert(hash);
         }
     }
 
     /// True if it is for a word with the hash `hash`.
     pub(crate) fn has(&self, hash: u64) -> bool {
-        self.sieve.may_have(hash) && self.hashes.contains(&hash)
+        self.filter.may_contain(hash) && self.hashes.contains(&hash)
     }
 
     /// True if it is for a text without words: that may be anywhere.

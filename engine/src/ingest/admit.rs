@@ -475,7 +475,7 @@ fn reject_line(context: RejectContext<'_>, fault: &LineFault, bytes: &[u8]) -> R
     let position = RejectPosition {
         // Lines are counted from 1, ordinals from 0.
         ordinal: fault.number as i64 - 1,
-        offset: Some(fault.range.start),
+        offset: Some(fault.range.start as u64),
     };
     let reason = RejectReason {
         code: fault.code.name(),

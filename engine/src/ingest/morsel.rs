@@ -114,7 +114,7 @@ impl AdmittedSource {
     pub(crate) fn manifest(&self) -> impl Iterator<Item = (&ContentAddress, &IndexState)> {
         let manifest = self.container().and_then(Container::manifest);
         let told = self
-            .beside
+            .extras
             .states
             .iter()
             .map(|(address, state)| (address, state));
@@ -454,7 +454,7 @@ impl AdmittedSource {
         };
         let position = RejectPosition {
             ordinal: ordinal as i64,
-            offset: Some(offset),
+            offset: Some(offset as u64),
         };
         let reason = RejectReason {
             field: None,

@@ -190,7 +190,7 @@ fn prove_chunk(
 }
 
 /// A delivered grain whose envelope and payload were opened.
-pub(crate) struct OpenedGrainGrain<'a> {
+pub(crate) struct OpenedGrain<'a> {
     pub(crate) delivery: Delivery<'a>,
     pub(crate) payload: Payload<'a>,
     pub(crate) signature: SignatureColumn,
@@ -297,7 +297,7 @@ fn rejected(morsel: &Morsel, item: usize, error: GrainError, now: i64) -> Reject
         ordinal: (morsel.first + item as u64) as i64,
         offset: morsel
             .extent(item)
-            .map(|extent| extent.start + error.offset.unwrap_or(0)),
+            .map(|extent| extent.start as u64 + error.offset.unwrap_or(0)),
     };
     let row = context.row(
         position,

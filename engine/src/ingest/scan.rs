@@ -74,7 +74,7 @@ impl FileScan {
             error,
         };
         let admitted = match admitter
-            .admit(AdmissionUnit::TranscriptExtras(vec![source]))
+            .admit(AdmissionUnit::Unlinked(vec![source]))
             .await?
             .pop()
         {

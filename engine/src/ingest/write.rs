@@ -65,7 +65,7 @@ pub(super) fn write(
             next = projected?;
         }
         let (ended, indexed) = rayon::join(
-            || segment.file.end_row_group(group),
+            || segment.file.close_row_group(group),
             || segment.index.put(number, part),
         );
         indexed?;
@@ -247,7 +247,7 @@ impl<'a> ReopenedGrain<'a> {
             // here.
             supersedes: self
                 .source
-                .beside
+                .extras
                 .supersessions
                 .get(&self.row.address)
                 .map_or(&[], Vec::as_slice),

@@ -7,7 +7,7 @@ use super::Lake;
 use super::lake_file::LakeFile;
 use super::table::{Change, DataFile, Table};
 use crate::error::{Context, Result};
-use crate::segment::{RecordsFile, SegmentId};
+use crate::segment::{RecordWriter, SegmentId};
 
 /// Writes the file `data` of a small table again, with what `edit` makes of each batch (it gets the
 /// number of the batch's first row); puts the change of files into `change`.
@@ -22,7 +22,7 @@ pub(crate) async fn edit_file(
     let file = LakeFile::open(lake, &path).await?;
     let id = SegmentId::new_sealed(file.is_sealed());
     let scratch = lake.location().scratch_file()?;
-    let mut writer = RecordsFile::create(&scratch, file.schema()).file("can't write", &path)?;
+    let mut writer = RecordWriter::create(&scratch, file.schema()).file("can't write", &path)?;
     let mut at = 0;
     for batch in file.stored_rows(None)? {
         let batch = batch.file("can't read", &path)?;

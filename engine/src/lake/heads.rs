@@ -1,10 +1,9 @@
-//! `heads.json`: the newest version of every table, so that the end of a log can't be lost
-//! unnoticed.
+//! `heads.json`: the newest version of every table, which detects a log that lost its end.
 //!
-//! The entries of a log can't say that others follow them. This file does: it holds, for each
-//! table, the version after the newest commit, a digest over the table's list of files at that
-//! version, and the digests of the newest entries of its log. It is replaced as a whole after each
-//! commit and merged by the higher version, so that two writers never move it back.
+//! The entries of a log can't state that others follow. This file contains, for each table, the
+//! version after the newest commit, a digest over the table's list of files at that version, and
+//! the digests of the newest entries of its log. It is replaced atomically after each commit, and
+//! merged by the higher version, so that concurrent writers never move it back.
 //!
 //! A log that is **ahead** of its head is sound: a process was killed between its commit and the
 //! update, or another engine wrote. A log that is **behind**, or differs at that version, is
@@ -24,12 +23,12 @@ use crate::file_digest::FileDigest;
 /// The name of the file, in the lake's root.
 pub const HEADS: &str = "heads.json";
 
-/// How heads are made anew.
+/// The remedy for damaged heads.
 pub(crate) const ACCEPT: &str =
     "restore the lake from a backup, or accept it as it is now: `gristmill repair --accept-logs`";
 
-/// The file that processes lock while they replace it, where the lake is a folder. It is empty, and
-/// stays.
+/// The file that processes lock while they replace the heads, if the lake is a folder. It is empty
+/// and is never removed.
 pub(super) const LOCK: &str = "heads.lock";
 
 const FORMAT: &str = "gristmill-heads/1";
@@ -37,10 +36,10 @@ const FORMAT: &str = "gristmill-heads/1";
 /// How many log entries of a table have their digests here.
 pub(super) const ENTRIES: usize = 8;
 
-/// How often an update is tried again because another writer was faster.
+/// How often an update is retried because another writer was faster.
 const ATTEMPTS: usize = 100;
 
-/// What the lake's tables must hold at least.
+/// What the lake's tables contain at least.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Heads {
     format: String,
@@ -55,9 +54,9 @@ pub(crate) struct Heads {
 /// The newest known version of a table.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct TableHead {
-    /// Its number.
+    /// The version.
     pub(crate) version: u64,
-    /// The digest over its list of files, as [`digest_of_files`] makes it.
+    /// The digest over its list of files, as computed by [`digest_of_files`].
     pub(crate) files: FileDigest,
     /// The digests of the newest commits, by their versions.
     pub(crate) entries: BTreeMap<u64, FileDigest>,
@@ -68,17 +67,17 @@ pub(crate) struct TableHead {
 /// The newest known checkpoint of a table.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct CheckpointHead {
-    /// The version that it holds.
+    /// The version of the checkpoint.
     pub(crate) version: u64,
     /// The digest of its file.
     pub(crate) file: FileDigest,
-    /// The digest of `_last_checkpoint`, which names it.
+    /// The digest of `_last_checkpoint`, which references it.
     pub(crate) hint: FileDigest,
 }
 
-/// Returns the digest over `files`, which are in the order of their names: BLAKE3 of, for each, the
-/// name, a zero byte, size and rows as little-endian u64, and 32 bytes of its content digest (zeros
-/// where it has none).
+/// Returns the digest over `files`, which are in the order of their names: BLAKE3 of the name, a
+/// zero byte, size and rows as little-endian u64, and the 32 bytes of the content digest (zeros if
+/// there is none) of each file.
 pub(crate) fn digest_of_files(files: &[DataFile]) -> FileDigest {
     let mut hasher = blake3::Hasher::new();
     for file in files {
@@ -107,7 +106,7 @@ impl Default for Heads {
 }
 
 impl TableHead {
-    /// Takes over what `found` knows beyond this.
+    /// Adds what `found` contains beyond this.
     fn merge(&mut self, found: TableHead) {
         if found.version > self.version {
             (self.version, self.files) = (found.version, found.files);
@@ -127,7 +126,7 @@ impl TableHead {
 }
 
 impl Heads {
-    /// Reads the heads of the lake at `location`; `None` if the file isn't there.
+    /// Reads the heads of the lake at `location`, or returns `None` if the file is missing.
     ///
     /// # Errors
     /// [`EngineError::Damaged`] if it isn't what was written; [`EngineError::File`].
@@ -162,21 +161,21 @@ impl Heads {
                 heads.format
             )));
         }
-        // Compared as bytes: a changed space or digit of a number is damage, too.
+        // Compared as bytes: a changed space or digit is damage, too.
         match heads.clone().into_bytes().ok().as_deref() == Some(bytes) {
             true => Ok(heads),
             false => Err(damaged("its checksum isn't that of its content".to_owned())),
         }
     }
 
-    /// Returns the file's bytes.
+    /// Returns the bytes of the file.
     fn into_bytes(mut self) -> Result<Vec<u8>, serde_json::Error> {
         self.checksum.clear();
         self.checksum = FileDigest::of(&serde_json::to_vec_pretty(&self)?).to_string();
         serde_json::to_vec_pretty(&self)
     }
 
-    /// Writes `heads` whatever is there.
+    /// Writes `heads`, whatever the file contains.
     ///
     /// # Errors
     /// [`EngineError::File`].
@@ -191,9 +190,8 @@ impl Heads {
             .map(drop)
     }
 
-    /// Replaces the heads of the lake at `location` with what `change` makes of them, unless that
-    /// is what they are. `change` may be called several times. It gets empty heads where there are
-    /// none.
+    /// Replaces the heads of the lake at `location` by the result of `change`, unless it is the
+    /// same. `change` may be called several times. It gets empty heads if there are none.
     ///
     /// # Errors
     /// [`EngineError::Damaged`] if the file isn't what was written; [`EngineError::File`];
@@ -221,7 +219,7 @@ impl Heads {
             .open(place(LOCK));
         let lock = lock.file("can't open", place(LOCK).display())?;
         match lock.lock() {
-            // File systems without locks have one writer, or none that would wait.
+            // A file system without locks has one writer, or none that would wait.
             Err(error) if error.kind() == std::io::ErrorKind::Unsupported => {}
             locked => locked.file("can't lock", place(LOCK).display())?,
         }
@@ -277,8 +275,8 @@ impl Heads {
                     object_store::Error::AlreadyExists { .. }
                     | object_store::Error::Precondition { .. },
                 ) => {}
-                // A store without conditional puts: the last of two simultaneous writers wins, and
-                // the next commit mends it.
+                // A store without conditional puts: the last of two concurrent writers wins, and
+                // the next commit corrects it.
                 Err(object_store::Error::NotImplemented { .. }) => {
                     location
                         .store()
@@ -296,7 +294,7 @@ impl Heads {
     }
 }
 
-/// Returns the bytes of what `change` makes of `found`; `None` if it changes nothing.
+/// Returns the bytes of the result of `change` on `found`, or `None` if it changes nothing.
 fn changed(found: Option<&Heads>, change: impl Fn(&mut Heads)) -> Result<Option<Vec<u8>>> {
     let mut heads = found.cloned().unwrap_or_default();
     change(&mut heads);

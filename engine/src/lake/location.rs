@@ -1,4 +1,4 @@
-//! Where a lake is, and its files outside the transaction logs.
+//! The location of a lake, and its files outside the transaction logs.
 
 use std::path::{Path as FilePath, PathBuf};
 use std::sync::Arc;
@@ -17,21 +17,22 @@ use crate::error::{Context, Result};
 #[derive(Debug, Clone)]
 pub struct LakeLocation {
     url: Url,
-    /// Paths in it begin at the lake.
+    /// Its paths begin at the lake.
     store: Arc<dyn ObjectStore>,
     /// The store with paths that begin at its own root, for `deltalake`; `None` for local folders.
     root: Option<Arc<dyn ObjectStore>>,
-    /// The lake's path in it.
+    /// The path of the lake in that store.
     prefix: Path,
     folder: Option<PathBuf>,
 }
 
 impl LakeLocation {
-    /// The lake at `uri`: a folder, or an `s3://`, `gs://` or `az://` URI. The folder is made if it
-    /// isn't there.
+    /// Returns the location `uri`: a folder, or an `s3://`, `gs://` or `az://` URI. A missing
+    /// folder is created.
     ///
     /// # Errors
-    /// [`EngineError::Connector`](crate::error::EngineError::Connector) if no store serves the URI.
+    /// [`EngineError::Connector`](crate::error::EngineError::Connector) if no store supports the
+    /// URI.
     pub fn new(uri: &str) -> Result<LakeLocation> {
         match uri.strip_prefix("file://") {
             Some(path) => Self::local(FilePath::new(path)),
@@ -70,7 +71,7 @@ impl LakeLocation {
         })
     }
 
-    /// The URL of the table folder `name`.
+    /// Returns the URL of the table folder `name`.
     pub(super) fn table_url(&self, name: &str) -> Url {
         let mut url = self.url.clone();
         url.set_path(&format!(
@@ -80,12 +81,12 @@ impl LakeLocation {
         url
     }
 
-    /// The store for `deltalake`, where it isn't to find one itself.
+    /// Returns the store for `deltalake`, unless it can find the store itself.
     pub(super) fn root_store(&self) -> Option<Arc<dyn ObjectStore>> {
         self.root.clone()
     }
 
-    /// The path of the table folder `name` in that store.
+    /// Returns the path of the table folder `name` in that store.
     pub(super) fn path_in_store(&self, name: &str) -> Path {
         self.prefix
             .parts()
@@ -93,7 +94,7 @@ impl LakeLocation {
             .collect()
     }
 
-    /// What to call the lake: a path or a URI.
+    /// Returns the path or URI of the lake for messages.
     pub fn name(&self) -> String {
         match &self.folder {
             Some(folder) => folder.display().to_string(),
@@ -101,12 +102,12 @@ impl LakeLocation {
         }
     }
 
-    /// The store whose paths begin at the lake.
+    /// Returns the store whose paths begin at the lake.
     pub fn store(&self) -> Arc<dyn ObjectStore> {
         Arc::clone(&self.store)
     }
 
-    /// The local path of `path`, if the lake is a folder.
+    /// Returns the local path of `path`, if the lake is a folder.
     pub fn local_path(&self, path: &Path) -> Option<PathBuf> {
         self.folder.as_ref().map(|folder| {
             path.parts()
@@ -114,8 +115,8 @@ impl LakeLocation {
         })
     }
 
-    /// A new temporary file from which [`LakeLocation::publish`] can make a file of the lake; on
-    /// the same file system if the lake is a folder.
+    /// Creates a temporary file that [`LakeLocation::publish`] can publish. It is on the same file
+    /// system if the lake is a folder.
     ///
     /// # Errors
     /// [`EngineError::File`](crate::error::EngineError::File).
@@ -131,8 +132,8 @@ impl LakeLocation {
         made.file("can't make a temporary file in", self.name())
     }
 
-    /// Makes `file` the lake's file `path`, all of it at once: by renaming, or by an upload that
-    /// only shows when complete. Its bytes are on the disk before it shows.
+    /// Publishes `file` as the lake's file `path`, atomically: by renaming, or by an upload that
+    /// becomes visible when it is complete. Its bytes are synced to the disk before it is visible.
     ///
     /// # Errors
     /// [`EngineError::File`](crate::error::EngineError::File).
@@ -161,8 +162,8 @@ impl LakeLocation {
         Ok(())
     }
 
-    /// The names of what is at the lake's place: files and folders, or the first parts of the paths
-    /// of objects.
+    /// Returns the names at the location: files and folders, or the first components of object
+    /// paths.
     ///
     /// # Errors
     /// [`EngineError::File`](crate::error::EngineError::File).
@@ -193,14 +194,14 @@ impl LakeLocation {
         Ok(names)
     }
 
-    /// False if the lake is a folder in which there is no folder `name`.
+    /// Returns false if the lake is a folder without a folder `name`.
     pub(super) fn may_have(&self, name: &str) -> bool {
         self.folder
             .as_ref()
             .is_none_or(|folder| folder.join(name).is_dir())
     }
 
-    /// The files below `folder`, in the order of their paths.
+    /// Lists the files below `folder`, in the order of their paths.
     ///
     /// # Errors
     /// [`EngineError::File`](crate::error::EngineError::File).
@@ -216,7 +217,7 @@ impl LakeLocation {
         Ok(files)
     }
 
-    /// Deletes the file `path`; one that isn't there is no error.
+    /// Deletes the file `path`. A missing file isn't an error.
     ///
     /// # Errors
     /// [`EngineError::File`](crate::error::EngineError::File).
@@ -227,24 +228,23 @@ impl LakeLocation {
         }
     }
 
-    /// Removes the folder of the file `path` if nothing is left in it; object stores have no
-    /// folders.
+    /// Removes the folder of the file `path` if it is empty. Object stores have no folders.
     pub(super) fn remove_empty_folder(&self, path: &Path) {
         if let Some(folder) = self.local_path(path).as_deref().and_then(FilePath::parent) {
-            // One that isn't empty stays.
+            // A folder that isn't empty stays.
             let _ = std::fs::remove_dir(folder);
         }
     }
 }
 
-/// The folder of files that aren't part of the lake yet. What a killed process leaves here, `gc`
-/// removes.
+/// The folder of files that aren't part of the lake yet. `gc` removes what a killed process leaves
+/// here.
 pub(crate) const SCRATCH: &str = "_scratch";
 
-/// Bytes of one part of an upload.
+/// The size of one part of an upload in bytes.
 const UPLOAD_PART: usize = 8 << 20;
 
-/// Parts that are uploaded at the same time.
+/// Parts that are uploaded concurrently.
 const UPLOADS: usize = 4;
 
 fn publish_local(file: tempfile::NamedTempFile, target: &FilePath) -> std::io::Result<()> {
@@ -256,8 +256,8 @@ fn publish_local(file: tempfile::NamedTempFile, target: &FilePath) -> std::io::R
     Ok(())
 }
 
-/// A temporary file with the permissions of an ordinary one: the lake's files are for other engines
-/// too.
+/// Returns a builder of temporary files with ordinary permissions: other engines read the lake's
+/// files too.
 fn scratch_builder() -> tempfile::Builder<'static, 'static> {
     let mut builder = tempfile::Builder::new();
     builder.prefix("gristmill-");

@@ -1,5 +1,5 @@
-//! The files of a table's transaction log: commits, checkpoints, and the hint that names the newest
-//! checkpoint.
+//! The files of a table's transaction log: commits, checkpoints, and the hint that references the
+//! newest checkpoint.
 
 use bytes::Bytes;
 use object_store::ObjectStoreExt;
@@ -11,16 +11,17 @@ use crate::error::{Context, Result};
 /// A commit or a checkpoint.
 #[derive(Debug, Clone)]
 pub(crate) struct LogFile {
-    /// The table's version that it leads to.
+    /// The version of the table after it.
     pub(crate) version: u64,
     /// True for a checkpoint, false for a commit.
     pub(crate) is_checkpoint: bool,
-    /// Where it is, from the lake's root.
+    /// Its path, from the lake's root.
     pub(crate) path: Path,
 }
 
 impl LogFile {
-    /// `<version>.json` or `<version>.checkpoint….parquet`; `None` for every other name.
+    /// Parses `<version>.json` or `<version>.checkpoint….parquet`. Returns `None` for every other
+    /// name.
     fn of(path: &Path) -> Option<LogFile> {
         let (version, rest) = path.filename()?.split_once('.')?;
         let is_checkpoint = rest.starts_with("checkpoint") && rest.ends_with("parquet");
@@ -32,8 +33,8 @@ impl LogFile {
         })
     }
 
-    /// True if the log of `table` can be read up to `version`: it has that commit, and either all
-    /// before it or a checkpoint.
+    /// Returns true if the log of `table` can be read up to `version`: it contains that commit, and
+    /// either all before it or a checkpoint.
     ///
     /// # Errors
     /// [`EngineError::File`](crate::error::EngineError::File).
@@ -64,23 +65,23 @@ impl LogFile {
 /// The folder of the log in a table's folder.
 pub(super) const LOG: &str = "_delta_log";
 
-/// The path of the commit that led to `version` of `table`.
+/// Returns the path of the commit of `version` of `table`.
 pub(crate) fn commit_path(table: &str, version: u64) -> Path {
     Path::from(format!("{table}/{LOG}/{version:020}.json"))
 }
 
-/// The path of the checkpoint of `version` of `table`, as it is named where it is one file.
+/// Returns the path of the checkpoint of `version` of `table`, if that is one file.
 pub(crate) fn checkpoint_path(table: &str, version: u64) -> Path {
     Path::from(format!("{table}/{LOG}/{version:020}.checkpoint.parquet"))
 }
 
-/// The path of the file that names the newest checkpoint of `table`.
+/// Returns the path of the file that references the newest checkpoint of `table`.
 pub(crate) fn hint_path(table: &str) -> Path {
     Path::from(format!("{table}/{LOG}/_last_checkpoint"))
 }
 
 impl LakeLocation {
-    /// Reads the small file `path`; `None` if it isn't there.
+    /// Reads the small file `path`, or returns `None` if it is missing.
     ///
     /// # Errors
     /// [`EngineError::File`](crate::error::EngineError::File).

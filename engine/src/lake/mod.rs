@@ -4,6 +4,7 @@
 //! lake/
 //!   grains/   state/   rejects/   sources/   audit/   erased/     Delta tables
 //!   index/<segment id>/                      sidecars: derived, rebuildable
+//!   erasures/                                journals and certificates of erasures
 //!   heads.json, heads.lock                   the newest version of each table
 //!   encryption.json                          only if it is encrypted
 //!   _scratch/                                files that aren't part of the lake yet
@@ -11,27 +12,31 @@
 //!
 //! | module | what it answers |
 //! |---|---|
-//! | `location` | where is the lake, and how does a file become part of it all at once? |
-//! | `vacancy` | may a new lake be made at this place? |
-//! | `table` | which files has a table, and how is a change committed? |
-//! | `heads` | which version has each table at least? |
-//! | `log` | which files has a table's log? |
-//! | `soundness` | has a lake that is opened lost anything? |
-//! | `accept` | how does a lake that lost something become a sound one? |
-//! | `upgrade` | how does a lake of an earlier format become one of the current? |
-//! | `ledger` | which sources were taken in, and how far? |
+//! | `location` | where is the lake, and how does a file become part of it atomically? |
+//! | `empty_location` | may a new lake be created at a location? |
+//! | `table`, `commit` | which files does a table consist of, and how is a change committed? |
+//! | `heads` | which version does each table have at least? |
+//! | `log` | which files does a table's log consist of? |
+//! | `open_checks` | has a lake that is opened lost anything? |
+//! | `accept` | how is a lake that lost something declared sound again? |
+//! | `upgrade` | how is a lake of an earlier format converted? |
+//! | `ledger` | which sources were ingested, and how far? |
+//! | `known_addresses` | which grains does the lake contain? |
 //! | `lifecycle` | what is the current state of these grains? |
+//! | `lake_file`, `cells` | how are rows and cells of a file read, encrypted or not? |
 //! | `scan` | what are all rows of `grains`? |
-//! | `publish` | how does a written segment become part of the lake's folder? |
-//! | `records` | how are rows of the small tables written and read? |
-//! | `audit` | what did the engine do? |
-//! | `erased` | which grains must not come back? |
-//! | `encryption` | is the lake encrypted, and with whose keys? |
+//! | `sidecar` | how are segments and sidecars opened and published? |
+//! | `segment_cache` | what do clones of a handle cache together? |
+//! | `records`, `edit` | how are files of the small tables written, read and rewritten? |
+//! | `rejects` | what does a row for refused input contain? |
+//! | `audit`, `audit_check` | what did the engine do, and is the log of it complete? |
+//! | `tombstones` | which grains must not come back? |
+//! | `encryption` | is the lake encrypted, and with which keys? |
 //! | `purge` | how are files removed that only earlier versions need? |
 //!
-//! **Order of commits.** A command that touches several tables commits to `grains` last. What it
-//! wrote to the others before can be told from a repetition by its own columns, so a command that
-//! was killed in between is simply run again.
+//! **Order of commits.** A command that changes several tables commits to `grains` last. Rows that
+//! it wrote to the others before can be recognised by their own columns, so a command that was
+//! killed in between is simply run again.
 
 mod accept;
 mod audit;
@@ -101,16 +106,16 @@ use segment_cache::SegmentCaches;
 /// The folder of erasure journals and certificates, from the lake's root.
 pub const ERASURES: &str = "erasures";
 
-/// The version of the lake's layout that this program writes.
+/// The version of the lake's format that this program writes.
 pub const FORMAT_VERSION: u32 = 2;
 
-/// The first version of the layout that has `heads.json`, and digests of data files.
+/// The first format version with `heads.json` and digests of data files.
 pub(crate) const FIRST_WITH_HEADS: u32 = 2;
 
 /// The names of all tables, `grains` first.
 pub const TABLES: [&str; 6] = [GRAINS, STATE, REJECTS, SOURCES, AUDIT, ERASED];
 
-/// A lake, seen at one version of each table.
+/// A handle of a lake. It reads one version of each table; clones share caches.
 #[derive(Debug, Clone)]
 pub struct Lake {
     location: LakeLocation,
@@ -120,25 +125,25 @@ pub struct Lake {
     pub state: Table,
     /// Refused input.
     pub rejects: Table,
-    /// What became of each source in each run; `None` in a lake of an earlier version that nothing
-    /// was ingested into since.
+    /// The outcome of each source in each run. `None` in a lake of an earlier format into which
+    /// nothing was ingested since.
     pub sources: Option<Table>,
-    /// What the engine did.
+    /// The actions of the engine.
     pub audit: Table,
-    /// Which grains must not come back.
+    /// Tombstones of erased grains.
     pub erased: Table,
     segment_caches: Arc<SegmentCaches>,
     encryption: encryption::Encryption,
-    /// The pseudonym of who works with it.
+    /// The pseudonym of the operator.
     operator: Option<String>,
 }
 
 impl Lake {
-    /// The lake at `uri`.
+    /// Opens the lake at `uri`.
     ///
     /// # Errors
-    /// [`EngineError::NoLake`] if there is none, [`EngineError::LakeVersion`] if it is of a later
-    /// version.
+    /// [`EngineError::NoLake`] if there is none, [`EngineError::LakeVersion`] if it has a later
+    /// format.
     pub async fn open(uri: &str) -> Result<Lake> {
         let absent = || EngineError::NoLake(uri.to_owned());
         if !gristmill_connectors::storage::has_scheme(uri)
@@ -147,7 +152,8 @@ impl Lake {
             return Err(absent());
         }
         let location = LakeLocation::new(uri)?;
-        // Read before the tables: what is committed in between puts these ahead, which is sound.
+        // Read before the tables: a commit in between makes the tables newer than the heads, which
+        // is sound.
         let heads = Heads::load(&location).await?;
         let grains = match Table::open(&location, GRAINS).await? {
             Some(grains) => grains,
@@ -156,11 +162,11 @@ impl Lake {
         Self::with_grains(location, grains, heads).await
     }
 
-    /// Opens the lake at `uri` without comparing it with `heads.json`: for commands that look into
-    /// what is damaged, and repair it.
+    /// Opens the lake at `uri` without comparing it with `heads.json`, for commands that inspect
+    /// and repair damage.
     ///
     /// # Errors
-    /// As [`Lake::open`], but for [`EngineError::Damaged`].
+    /// As [`Lake::open`], except [`EngineError::Damaged`].
     pub async fn open_unchecked(uri: &str) -> Result<Lake> {
         let absent = || EngineError::NoLake(uri.to_owned());
         if !gristmill_connectors::storage::has_scheme(uri)
@@ -170,21 +176,22 @@ impl Lake {
         }
         let location = LakeLocation::new(uri)?;
         let grains = Table::open(&location, GRAINS).await?.ok_or_else(absent)?;
-        // Damage to the heads is for the command that looks into it.
+        // Damaged heads are reported by the command that checks them.
         let heads = Heads::load(&location).await.ok().flatten();
         Self::with_tables(location, grains, heads.as_ref()).await
     }
 
-    /// The lake at `uri`, made if there is none. Of several processes that make it at once each
-    /// table is made by one, and the others open it; what a process left that was killed meanwhile
-    /// is completed.
+    /// Opens the lake at `uri`, and creates it if there is none. If several processes create it at
+    /// once, each table is created by one of them and opened by the others. A lake that a killed
+    /// process left incomplete is completed.
     ///
     /// # Errors
-    /// As [`Lake::open`], without [`EngineError::NoLake`]; [`EngineError::NotALake`] if something
+    /// As [`Lake::open`], except [`EngineError::NoLake`]; [`EngineError::NotALake`] if something
     /// else is there.
     pub async fn open_or_create(uri: &str) -> Result<Lake> {
         let location = LakeLocation::new(uri)?;
-        // Read before the tables: what is committed in between puts these ahead, which is sound.
+        // Read before the tables: a commit in between makes the tables newer than the heads, which
+        // is sound.
         let heads = Heads::load(&location).await?;
         let grains = grains_opened_or_created(&location, heads.as_ref()).await?;
         Self::with_grains(location, grains, heads).await
@@ -197,7 +204,7 @@ impl Lake {
         mut heads: Option<Heads>,
     ) -> Result<Lake> {
         if heads.is_none() {
-            // Another process may have made the lake in between.
+            // Another process may have created the lake in between.
             heads = Heads::load(&location).await?;
             grains.refresh().await?;
         }
@@ -224,13 +231,13 @@ impl Lake {
             });
         }
         let is_new = grains.version() == 0;
-        // All are waited for: the library doesn't bear that a reading of a log is given up half way
-        // because another failed.
+        // All futures are awaited: `deltalake` doesn't support cancelling the reading of a log
+        // because another one failed.
         let (state, rejects, sources, audit, erased, encryption) = tokio::join!(
             beside(&location, is_new, STATE, state_schema(), "at"),
             beside(&location, is_new, REJECTS, rejects_schema(), "rejected_at"),
             sources_of(&location, is_new, heads),
-            // A lake without heads may have been made before there was an audit log.
+            // A lake without heads may be older than the audit log.
             beside(
                 &location,
                 lost(&location, AUDIT, heads).is_none(),
@@ -259,8 +266,8 @@ impl Lake {
         Ok(lake)
     }
 
-    /// The lake with `name` as the one who works with it: entries of the audit log tell that person
-    /// from others by a pseudonym, which is another in every lake.
+    /// Returns the lake with `name` as the operator. Entries of the audit log distinguish operators
+    /// by pseudonyms, which differ between lakes.
     pub fn operated_by(self, name: &str) -> Lake {
         let operator = audit::pseudonym(&self.audit.id(), name);
         Lake {
@@ -269,7 +276,7 @@ impl Lake {
         }
     }
 
-    /// The tables, `grains` first.
+    /// Returns the tables, `grains` first.
     pub fn tables(&self) -> Vec<&Table> {
         let Lake {
             grains,
@@ -304,7 +311,7 @@ impl Lake {
             .collect()
     }
 
-    /// Sees the newest version of every table.
+    /// Updates the handle to the newest version of every table.
     ///
     /// # Errors
     /// [`EngineError::Delta`].
@@ -324,7 +331,7 @@ impl Lake {
                 None => Ok(()),
             }
         };
-        // Not one after another, and not given up half way, as above.
+        // Concurrent and never cancelled, as in `with_tables`.
         let (grains, state, rejects, sources, audit, erased) = tokio::join!(
             grains.refresh(),
             state.refresh(),
@@ -344,7 +351,7 @@ impl Lake {
         Ok(())
     }
 
-    /// The table `sources`, made if the lake has none yet.
+    /// Returns the table `sources`, which is created if the lake has none yet.
     ///
     /// # Errors
     /// [`EngineError::Delta`].
@@ -356,12 +363,12 @@ impl Lake {
         }
     }
 
-    /// Where the lake is.
+    /// Returns the location of the lake.
     pub fn location(&self) -> &LakeLocation {
         &self.location
     }
 
-    /// The segments, in the order of their names.
+    /// Returns the segments, in the order of their names.
     ///
     /// # Errors
     /// [`EngineError::Delta`].
@@ -382,10 +389,10 @@ impl Lake {
     }
 }
 
-/// The table `grains`. It is the first that a new lake has, so that where any other is, a process
-/// that makes a lake at the same time has made this one already.
+/// Opens or creates the table `grains`. It is the first table of a new lake: if any other exists, a
+/// process that creates the lake at the same time has created this one already.
 async fn grains_opened_or_created(location: &LakeLocation, heads: Option<&Heads>) -> Result<Table> {
-    // To open a table makes its folder, so a folder of somebody else's is looked at before.
+    // Opening a table creates its folder, so the location is checked first.
     if !location.may_have(GRAINS) {
         let vacant = vacancy::check(location).await;
         if !location.may_have(GRAINS) {
@@ -400,7 +407,7 @@ async fn grains_opened_or_created(location: &LakeLocation, heads: Option<&Heads>
     }
     match vacancy::check(location).await {
         Ok(()) => {
-            // The heads are made first: from now on it is damage where they are missing.
+            // The heads are created first. From then on, missing heads are damage.
             Heads::update(location, |_| ()).await?;
             Table::create(location, GRAINS, grains_schema(), &statistics_columns()).await
         }
@@ -408,7 +415,7 @@ async fn grains_opened_or_created(location: &LakeLocation, heads: Option<&Heads>
     }
 }
 
-/// The error of a lake whose table `name` isn't there although `heads` has it.
+/// Returns the error of a lake whose table `name` is missing although `heads` contains it.
 fn lost(location: &LakeLocation, name: &'static str, heads: Option<&Heads>) -> Option<EngineError> {
     let known = heads.is_some_and(|heads| heads.tables.contains_key(name));
     known.then(|| EngineError::TableLost {
@@ -417,9 +424,9 @@ fn lost(location: &LakeLocation, name: &'static str, heads: Option<&Heads>) -> O
     })
 }
 
-/// The table `name` beside `grains`. A process that was killed while it made the lake may have left
-/// it unmade; of a lake that was written to it was lost, and without it what was erased would come
-/// back.
+/// Opens the table `name`. A process that was killed while it created the lake may not have created
+/// it. If anything was written to the lake, a missing table was lost, and without it erased grains
+/// would come back.
 async fn beside(
     location: &LakeLocation,
     is_new: bool,
@@ -439,7 +446,7 @@ async fn beside(
     }
 }
 
-/// The table `sources`. Lakes of earlier versions have none until something is ingested.
+/// Opens the table `sources`. Lakes of earlier formats have none until something is ingested.
 async fn sources_of(
     location: &LakeLocation,
     is_new: bool,
@@ -469,7 +476,8 @@ async fn open_or_create(
     }
 }
 
-/// Columns of `grains` that may have statistics in Delta's log: none that can hold personal data.
+/// Returns the columns of `grains` that may have statistics in Delta's log: none that could contain
+/// personal data.
 fn statistics_columns() -> String {
     [
         IdentityColumn::TypeByte.name(),

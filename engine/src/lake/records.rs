@@ -13,7 +13,7 @@ use super::soundness::REMEDY_OF_FILES;
 use super::table::{DataFile, Table};
 use crate::error::{Context, EngineError, Result};
 use crate::file_digest::{FileDigest, WrittenFile};
-use crate::segment::{RecordsFile, SegmentId, SegmentReader};
+use crate::segment::{RecordWriter, SegmentId, SegmentReader};
 
 impl LakeLocation {
     /// The bytes of the lake's file `path`: mapped where the lake is a folder, fetched where it
@@ -56,7 +56,7 @@ impl Table {
         let name = id.file_name();
         let scratch = self.location().scratch_file()?;
         let write = || -> Result<WrittenFile, ParquetError> {
-            let mut writer = RecordsFile::create(&scratch, batch.schema())?;
+            let mut writer = RecordWriter::create(&scratch, batch.schema())?;
             writer.write(batch)?;
             writer.finish()
         };

@@ -36,7 +36,7 @@ pub(crate) struct RejectPosition {
     /// Which part it is, counted from 0, or [`WHOLE_SOURCE`].
     pub(crate) ordinal: i64,
     /// Where it begins, in bytes.
-    pub(crate) offset: Option<usize>,
+    pub(crate) offset: Option<u64>,
 }
 
 /// Why a part was refused.

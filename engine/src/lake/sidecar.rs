@@ -15,8 +15,8 @@ use super::table::{Change, DataFile};
 use super::{Lake, LakeLocation};
 use crate::error::{Context, Result};
 use crate::segment::{
-    ADDRESSES_FILE, AddressIndex, Binding, PARQUET_END, SegmentId, Sidecar, SidecarFile, Unbound,
-    WrittenSegment, footer_length,
+    ADDRESSES_FILE, AddressIndex, BindingError, PARQUET_END, SegmentId, Sidecar, SidecarBinding,
+    SidecarFile, WrittenSegment, footer_length,
 };
 
 /// A segment of the lake.
@@ -39,7 +39,7 @@ impl Segment {
     /// # Errors
     /// As [`LakeLocation::read`]; [`EngineError::File`](crate::error::EngineError::File) if the
     /// data file has another size than the log states, or isn't a Parquet file.
-    pub(crate) async fn binding(&self, location: &LakeLocation) -> Result<Binding> {
+    pub(crate) async fn binding(&self, location: &LakeLocation) -> Result<SidecarBinding> {
         let (path, size) = (self.path(), self.file.size);
         if location.local_path(&path).is_some() {
             let bytes = location.read(&path).await?;
@@ -53,7 +53,7 @@ impl Segment {
             let footer = bytes
                 .get(bytes.len() - length as usize..)
                 .unwrap_or_default();
-            return Ok(Binding::new(&self.id, size, footer));
+            return Ok(SidecarBinding::new(&self.id, size, footer));
         }
         let store = location.store();
         let end = store
@@ -65,7 +65,7 @@ impl Segment {
             .get_range(&path, size - length..size)
             .await
             .file("can't read", &path)?;
-        Ok(Binding::new(&self.id, size, &footer))
+        Ok(SidecarBinding::new(&self.id, size, &footer))
     }
 }
 
@@ -87,13 +87,13 @@ pub async fn open_sidecar<S: Sidecar>(
 pub(crate) async fn open_bound_sidecar<S: Sidecar>(
     location: &LakeLocation,
     segment: &Segment,
-    binding: &Binding,
+    binding: &SidecarBinding,
 ) -> Result<S, Box<dyn Error + Send + Sync>> {
     let content = binding.unwrap(location.read(&segment.id.sidecar(S::FILE)).await?)?;
     let sidecar = tokio::task::spawn_blocking(|| S::check(content)).await??;
     match sidecar.segment_rows() == segment.file.rows {
         true => Ok(sidecar),
-        false => Err(Unbound::Other.into()),
+        false => Err(BindingError::Other.into()),
     }
 }
 
@@ -105,7 +105,7 @@ pub(crate) async fn open_bound_sidecar<S: Sidecar>(
 pub(crate) async fn publish_sidecars(
     location: &LakeLocation,
     segment: &SegmentId,
-    binding: &Binding,
+    binding: &SidecarBinding,
     files: Vec<SidecarFile>,
 ) -> Result<u64> {
     let mut bytes = 0;
@@ -198,7 +198,10 @@ mod tests {
             },
         };
         let published = segment.binding(&location).await.unwrap();
-        assert_eq!(published, Binding::of_file(&segment.id, &written).unwrap());
+        assert_eq!(
+            published,
+            SidecarBinding::of_file(&segment.id, &written).unwrap()
+        );
         segment.file.size += 1;
         assert!(segment.binding(&location).await.is_err());
     }

@@ -1,7 +1,7 @@
 //! One Delta table of the lake: its live files, and commits to it.
 //!
-//! Commits go through `deltalake`; the data files are written by us before and are part of the
-//! table only once a commit names them.
+//! Commits go through `deltalake`. Data files are written by the engine before, and become part of
+//! the table when a commit references them.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashMap};
@@ -30,13 +30,13 @@ use crate::file_digest::{FileDigest, WrittenFile};
 /// A data file of a table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DataFile {
-    /// Its name inside the table's folder.
+    /// Its name in the table's folder.
     pub name: String,
-    /// Bytes.
+    /// Its size in bytes.
     pub size: u64,
-    /// Rows.
+    /// Its number of rows.
     pub rows: u64,
-    /// The digest of its bytes; `None` for files of lakes of format 1 and of other engines.
+    /// The digest of its bytes. `None` for files of lakes of format 1 and of other engines.
     pub digest: Option<FileDigest>,
 }
 
@@ -52,22 +52,22 @@ impl DataFile {
     }
 }
 
-/// A change of a table that is to be committed as a whole.
+/// A change of a table that is committed atomically.
 #[derive(Debug, Default)]
 pub struct Change {
-    /// Files that become part of the table.
+    /// Files that are added to the table.
     pub added: Vec<DataFile>,
-    /// Files that cease to be part of it.
+    /// Files that are removed from it.
     pub removed: Vec<DataFile>,
-    /// False if the same rows are in the added files as were in the removed ones.
+    /// False if the added files contain the same rows as the removed ones.
     pub changes_rows: bool,
-    /// How far each source was read: `(source id, progress)`, kept as application transactions.
+    /// How far each source was read: `(source id, progress)`, stored as application transactions.
     pub progress: Vec<(String, i64)>,
-    /// What the commit says of itself.
+    /// Additional information of the commit.
     pub info: serde_json::Map<String, Value>,
 }
 
-/// A Delta table.
+/// A handle of a Delta table at one version.
 #[derive(Debug, Clone)]
 pub struct Table {
     name: &'static str,
@@ -75,18 +75,18 @@ pub struct Table {
     delta: DeltaTable,
 }
 
-/// Delta keeps column statistics in its log, where they would survive an erasure: only columns that
-/// can't hold personal data have them.
+/// The table property with the columns that have statistics. Delta keeps them in its log, where
+/// they would survive an erasure, so only columns that can't contain personal data have them.
 const STATISTICS_COLUMNS: &str = "delta.dataSkippingStatsColumns";
 
-/// The table property that holds the version of the lake's layout.
+/// The table property with the version of the lake's format.
 pub(super) const FORMAT_VERSION_KEY: &str = "gristmill.formatVersion";
 
-/// How many commits lie between two checkpoints of the log.
+/// The table property with the number of commits between two checkpoints of the log.
 const CHECKPOINT_INTERVAL: (&str, &str) = ("delta.checkpointInterval", "20");
 
 impl Table {
-    /// The table `name`, if the lake has it.
+    /// Opens the table `name`, or returns `None` if the lake has none.
     ///
     /// # Errors
     /// [`EngineError::Delta`].
@@ -104,7 +104,8 @@ impl Table {
         }
     }
 
-    /// Makes the table `name`. Another process that makes it at the same time is no error.
+    /// Creates the table `name`. If another process creates it at the same time, that one is
+    /// opened.
     ///
     /// # Errors
     /// [`EngineError::Delta`].
@@ -139,7 +140,7 @@ impl Table {
             ])
             .with_raise_if_key_not_exists(false)
             .with_save_mode(SaveMode::Ignore)
-            // Otherwise the library commits the table's metadata once more, behind the first
+            // With retries, the library would commit the table's metadata once more after the first
             // version of a faster process.
             .with_commit_properties(CommitProperties::default().with_max_retries(0))
             .await;
@@ -158,17 +159,17 @@ impl Table {
         Ok(table)
     }
 
-    /// The table's name.
+    /// Returns the table's name.
     pub fn name(&self) -> &'static str {
         self.name
     }
 
-    /// The version that this handle sees.
+    /// Returns the version of this handle.
     pub fn version(&self) -> u64 {
         self.delta.version().unwrap_or_default()
     }
 
-    /// The version of the lake's layout that the table was made with.
+    /// Returns the version of the lake's format with which the table was created.
     pub fn format_version(&self) -> u32 {
         let metadata = self
             .delta
@@ -181,7 +182,7 @@ impl Table {
             .unwrap_or_default()
     }
 
-    /// What tells the table from every other; empty if its log doesn't.
+    /// Returns the table's unique id, or an empty text if its log has none.
     pub fn id(&self) -> String {
         self.delta
             .snapshot()
@@ -189,7 +190,7 @@ impl Table {
             .unwrap_or_default()
     }
 
-    /// When the table was made, in milliseconds since 1970, if its log tells.
+    /// Returns when the table was created, in milliseconds since 1970, if its log states it.
     pub fn made_at(&self) -> Option<u64> {
         let state = self.delta.snapshot().ok()?;
         state
@@ -198,13 +199,13 @@ impl Table {
             .and_then(|made| made.try_into().ok())
     }
 
-    /// Sees the newest version.
+    /// Updates the handle to the newest version.
     ///
     /// # Errors
     /// [`EngineError::Delta`].
     pub async fn refresh(&mut self) -> Result<()> {
         if self.delta.update_state().await.is_err() {
-            // An erasure may have taken away the part of the log that this handle stands on.
+            // An erasure may have removed the part of the log on which this handle is based.
             let mut delta = DeltaTable::new(self.delta.log_store());
             delta
                 .load()
@@ -215,10 +216,10 @@ impl Table {
         Ok(())
     }
 
-    /// The table as it was at `version`.
+    /// Returns the table as it was at `version`.
     ///
     /// # Errors
-    /// [`EngineError::NoVersion`] if the log doesn't have it, or not any more;
+    /// [`EngineError::NoVersion`] if the log doesn't contain it, or not any more;
     /// [`EngineError::Delta`].
     pub async fn at_version(&self, version: u64) -> Result<Table> {
         let mut table = self.clone();
@@ -236,12 +237,12 @@ impl Table {
         }
     }
 
-    /// The path of the file `name`, from the lake's root.
+    /// Returns the path of the file `name`, from the lake's root.
     pub fn path_of(&self, name: &str) -> Path {
         Path::from(format!("{}/{name}", self.name))
     }
 
-    /// The live files, in the order of their names.
+    /// Returns the live files, in the order of their names.
     ///
     /// # Errors
     /// [`EngineError::Delta`].
@@ -264,8 +265,8 @@ impl Table {
         Ok(files)
     }
 
-    /// Files that ceased to be part of the table, and when, in milliseconds since 1970, as far as
-    /// the log still knows. Earlier versions need them.
+    /// Returns the removed files that the log still lists, and when they were removed, in
+    /// milliseconds since 1970. Earlier versions need them.
     ///
     /// # Errors
     /// [`EngineError::Delta`].
@@ -278,7 +279,7 @@ impl Table {
             .try_collect()
             .await
             .map_err(&fault)?;
-        // A removal without an instant may be as young as can be.
+        // A removal without a time counts as the youngest.
         let instant = |removed: Option<i64>| removed.unwrap_or(i64::MAX);
         Ok(tombstones
             .iter()
@@ -286,17 +287,17 @@ impl Table {
             .collect())
     }
 
-    /// Commits `change` under the name of `operation`, and then sees the new version. Appends are
-    /// retried behind other writers' commits up to `retries` times.
+    /// Commits `change` under the name `operation`, and updates the handle. Appends are retried
+    /// after other writers' commits up to `retries` times.
     ///
     /// # Errors
-    /// [`EngineError::Conflict`] if another writer was faster in a way that can't be combined;
-    /// [`EngineError::Delta`].
+    /// [`EngineError::Conflict`] if another writer made a change that can't be combined with this
+    /// one; [`EngineError::Delta`].
     pub async fn commit(&mut self, change: Change, operation: &str, retries: usize) -> Result<u64> {
         let only_adds = change.removed.is_empty() && retries > 0;
         match self.try_commit(&change, operation, retries).await {
-            // The library can't put a commit behind an erasure, which takes away the log that it
-            // would look at.
+            // The library can't rebase a commit on an erasure, which removes the log that it would
+            // read.
             Err(EngineError::Conflict(_)) if only_adds => {
                 self.refresh().await?;
                 self.try_commit(&change, operation, retries).await
@@ -359,7 +360,7 @@ impl Table {
     }
 
     /// Returns the digests of the newest commits that this handle sees, for the next commit to
-    /// seal. The chain that they make lets `verify` find a changed entry of the log.
+    /// contain. This chain lets `verify` detect a changed entry of the log.
     async fn sealed_entries(&self) -> Result<Value> {
         let heads = Heads::load(&self.location).await?;
         let head = heads.as_ref().and_then(|heads| heads.tables.get(self.name));
@@ -376,7 +377,7 @@ impl Table {
     }
 
     /// Adds the digest of the commit of `version`, unless it is there already or the log doesn't
-    /// have it any more.
+    /// contain it any more.
     async fn digest_entry(
         &self,
         version: u64,
@@ -393,8 +394,7 @@ impl Table {
         Ok(())
     }
 
-    /// Merges the version that this handle sees into the lake's heads, with the commits from
-    /// `first` on.
+    /// Merges the version of this handle into the lake's heads, with the commits from `first` on.
     ///
     /// # Errors
     /// As [`Heads::update`].
@@ -403,13 +403,13 @@ impl Table {
         Heads::update(&self.location, move |heads| heads.merge(name, head.clone())).await
     }
 
-    /// Returns the head that the log has, with the commits from `first` on.
+    /// Returns the head of the log, with the commits from `first` on.
     ///
     /// # Errors
     /// [`EngineError::File`], [`EngineError::Delta`].
     pub(super) async fn head(&self, first: u64) -> Result<TableHead> {
         let mut entries = BTreeMap::new();
-        // Beyond the few newest they would be dropped.
+        // More than the newest few would be dropped.
         let version = self.version();
         for version in first.max(version.saturating_sub(SEALED_ENTRIES as u64))..=version {
             self.digest_entry(version, &mut entries).await?;
@@ -424,8 +424,8 @@ impl Table {
         })
     }
 
-    /// Returns the checkpoint that the log's hint names; `None` if there is none, or it isn't one
-    /// file.
+    /// Returns the checkpoint that the log's hint names, or `None` if there is none or it consists
+    /// of several files.
     async fn newest_checkpoint(&self) -> Result<Option<CheckpointHead>> {
         #[derive(serde::Deserialize)]
         struct Hint {
@@ -434,7 +434,7 @@ impl Table {
         let Some(hint) = self.location.read_small(&hint_path(self.name)).await? else {
             return Ok(None);
         };
-        // One that can't be read is for `verify` to report: the library doesn't need it.
+        // An unreadable hint is reported by `verify`: the library doesn't need it.
         let Ok(Hint { version }) = serde_json::from_slice(&hint) else {
             return Ok(None);
         };
@@ -450,7 +450,7 @@ impl Table {
         }))
     }
 
-    /// What the newest commits say of themselves, newest first, at most `limit`.
+    /// Returns the information of the newest commits, newest first, at most `limit`.
     ///
     /// # Errors
     /// [`EngineError::Delta`].
@@ -468,20 +468,20 @@ impl Table {
         Ok(commits.into_iter().map(object).collect())
     }
 
-    /// The table as the library sees it.
+    /// Returns the table of the library.
     pub(super) fn delta(&self) -> &DeltaTable {
         &self.delta
     }
 
-    /// The lake that the table is part of.
+    /// Returns the location of the lake.
     pub fn location(&self) -> &LakeLocation {
         &self.location
     }
 }
 
-/// Where the log of the table `name` is. In object stores a commit is a conditional put, which all
-/// of them have by now; the library knows only the schemes of stores that it was built with, and
-/// ours come from the connectors.
+/// Returns the log of the table `name`. In object stores a commit is a conditional put, which all
+/// of them support. The library supports only the schemes of stores that it was built with, so our
+/// stores come from the connectors.
 fn log_store(location: &LakeLocation, name: &str) -> Result<LogStoreRef, DeltaTableError> {
     let url = location.table_url(name);
     if let Ok(path) = url.to_file_path() {
@@ -524,7 +524,7 @@ fn commit_error(table: &str, error: DeltaTableError) -> EngineError {
                 | TransactionError::VersionAlreadyExists(_)
                 | TransactionError::MaxCommitAttempts(_)),
         } => EngineError::Conflict(conflict.to_string()),
-        // Or an erasure was, and took away the part of the log that this handle stands on.
+        // Or an erasure was, and removed the part of the log on which this handle is based.
         DeltaTableError::VersionAlreadyExists(_) | DeltaTableError::InvalidVersion(_) => {
             EngineError::Conflict(error.to_string())
         }
@@ -532,19 +532,18 @@ fn commit_error(table: &str, error: DeltaTableError) -> EngineError {
     }
 }
 
-/// The tag of an `add` action that holds the digest of the data file.
+/// The tag of an `add` action with the digest of the data file.
 const DIGEST_TAG: &str = "gristmill.blake3";
 
-/// The key of a commit's information that holds digests of the commits before it, by their
-/// versions.
+/// The key of a commit's information with digests of the commits before it, by their versions.
 pub(crate) const SEALED: &str = "gristmill.sealed";
 
-/// How many commits before it a commit seals: more than one, because simultaneous writers don't see
-/// each other's.
+/// How many earlier commits a commit contains the digests of. More than one, because concurrent
+/// writers don't see each other's commits.
 const SEALED_ENTRIES: usize = 4;
 
 fn digest_tag(file: &LogicalFileView) -> Option<FileDigest> {
-    // The library has no other way to the tags of a file.
+    // The library has no other access to the tags of a file.
     #[expect(deprecated)]
     let tags = file.add_action().tags;
     tags?.remove(DIGEST_TAG)??.parse().ok()

@@ -1,5 +1,5 @@
-//! Whether a new lake may be made at a place: only where nothing is, or what a process left that
-//! was killed while it made one.
+//! Checks whether a new lake may be created at a location: only if it is empty, or contains what a
+//! process left that was killed while it created a lake.
 
 use gristmill_schemas::columns::{GRAINS, STATE};
 
@@ -8,21 +8,21 @@ use super::location::{LakeLocation, SCRATCH};
 use super::{AUDIT, ERASED};
 use crate::error::{EngineError, Result};
 
-/// What file systems and desktops put into folders by themselves.
+/// Names that file systems and desktops create in folders.
 const OF_THE_SYSTEM: [&str; 2] = ["lost+found", ".DS_Store"];
 
-/// What a new lake has before its first table.
+/// What a new lake contains before its first table.
 const OF_A_LAKE: [&str; 4] = [GRAINS, HEADS, LOCK, SCRATCH];
 
 /// How many names a message lists.
 const LISTED: usize = 3;
 
-/// Fails if there is anything at `location` but the beginning of the table `grains`, which is the
-/// first that a new lake has. It is asked where that table can't be opened, and makes nothing.
+/// Fails if there is anything at `location` except the beginning of the table `grains`, which is
+/// the first of a new lake. It is called if that table can't be opened, and creates nothing.
 ///
 /// # Errors
 /// [`EngineError::NotALake`]; [`EngineError::TableLost`] if the other tables of a lake are there;
-/// [`EngineError::File`] if the place can't be listed.
+/// [`EngineError::File`] if the location can't be listed.
 pub(super) async fn check(location: &LakeLocation) -> Result<()> {
     let names = location.names().await?;
     let has = |name: &str| names.iter().any(|found| found == name);

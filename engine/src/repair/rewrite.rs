@@ -15,7 +15,7 @@ use crate::error::{Context, Result};
 use crate::index::{IndexBuilder, IndexKinds};
 use crate::lake::LakeLocation;
 use crate::reproject::{Reprojected, Reprojector, RowState};
-use crate::segment::{SegmentFile, SegmentId, WrittenSegment, grains_properties};
+use crate::segment::{SegmentId, SegmentWriter, WrittenSegment, grains_properties};
 use crate::verify::compare::{column_of, is_allowed};
 use crate::verify::row_group::OpenSegment;
 
@@ -38,7 +38,7 @@ impl Rewrite<'_> {
     pub(super) fn write(&self, location: &LakeLocation) -> Result<WrittenSegment> {
         let id = SegmentId::new_sealed(self.segment.keys.is_some());
         let data = location.scratch_file()?;
-        let sink = SegmentFile::create(&data, grains_schema(), grains_properties())
+        let sink = SegmentWriter::create(&data, grains_schema(), grains_properties())
             .file("can't write", id.as_str())?;
         let builder = IndexBuilder::new(IndexKinds::ALL.of_segment(&id));
         for number in 0..self.diagnosis.groups.len() {
@@ -53,7 +53,12 @@ impl Rewrite<'_> {
         })
     }
 
-    fn write_group(&self, number: usize, sink: &SegmentFile, builder: &IndexBuilder) -> Result<()> {
+    fn write_group(
+        &self,
+        number: usize,
+        sink: &SegmentWriter,
+        builder: &IndexBuilder,
+    ) -> Result<()> {
         let name = &self.segment.name;
         let reader = &self.segment.reader;
         let check = self.diagnosis.groups.get(number);
@@ -95,7 +100,7 @@ impl Rewrite<'_> {
             part.add(&rows)?;
             first += rows.num_rows() as u64;
         }
-        sink.end_row_group(group).file("can't write", name)?;
+        sink.close_row_group(group).file("can't write", name)?;
         builder.put(number, part)?;
         reader.release(number);
         Ok(())

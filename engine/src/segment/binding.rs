@@ -1,4 +1,4 @@
-//! What ties a sidecar to its segment: the trailer that ends every sidecar file.
+//! The binding of a sidecar to its segment: the trailer at the end of every sidecar file.
 //!
 //! ```text
 //! content      the sidecar, which ends with its own checksum
@@ -11,9 +11,9 @@
 //!              of the trailer before                                32
 //! ```
 //!
-//! The sidecar's content is made beside the rows, when the data file isn't complete; the trailer is
-//! added when both are published. A sidecar whose trailer names another file is never used, however
-//! similar the segments are.
+//! The content is built while the rows are written, when the data file isn't complete; the trailer
+//! is added when both are published. A sidecar whose trailer names another data file is never used,
+//! even if the segments are similar.
 
 use std::io::{Read, Seek, SeekFrom};
 
@@ -27,42 +27,42 @@ const MAGIC: &[u8; 8] = b"GMBIND01";
 const DIGEST: usize = 32;
 const SIGNED: usize = MAGIC.len() + 8 + 2 * DIGEST;
 
-/// Bytes of the trailer.
+/// The size of the trailer in bytes.
 pub(crate) const TRAILER: usize = SIGNED + DIGEST;
 
-/// What stands at the end of a Parquet file: how long the metadata are, and the magic.
+/// The size in bytes of the end of a Parquet file: the length of the metadata and the magic.
 pub(crate) const PARQUET_END: usize = 8;
 
-/// Why a sidecar isn't one of a segment.
+/// Why a sidecar doesn't belong to a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum Unbound {
+pub enum BindingError {
     /// It has no trailer.
     #[error("it names no segment: it was made by a program before sidecars did, or it was cut off")]
     Unnamed,
-    /// The trailer isn't what was written.
+    /// The trailer is damaged.
     #[error("its trailer is damaged")]
     Damaged,
-    /// It was made for another data file.
+    /// It belongs to another data file.
     #[error("it is of another segment")]
     Other,
 }
 
-/// What identifies the data file of a segment.
+/// The identity of a segment's data file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Binding {
+pub(crate) struct SidecarBinding {
     size: u64,
     footer: [u8; DIGEST],
     segment: [u8; DIGEST],
 }
 
-impl Binding {
-    /// The binding of `segment` to its data file in `file`, which need not be part of the lake yet.
-    /// Reads the footer.
+impl SidecarBinding {
+    /// Returns the binding of `segment` to its data file in `file`, which needn't be part of the
+    /// lake yet. Reads the footer.
     ///
     /// # Errors
     /// [`EngineError::File`](crate::error::EngineError::File) if it can't be read or isn't a
     /// Parquet file.
-    pub(crate) fn of_file(segment: &SegmentId, file: &std::fs::File) -> Result<Binding> {
+    pub(crate) fn of_file(segment: &SegmentId, file: &std::fs::File) -> Result<SidecarBinding> {
         let read = || -> std::io::Result<(u64, Vec<u8>)> {
             let mut file = file;
             let size = file.metadata()?.len();
@@ -82,20 +82,20 @@ impl Binding {
             Ok((size, footer?))
         };
         let (size, footer) = read().file("can't read the footer of", segment.as_str())?;
-        Ok(Binding::new(segment, size, &footer))
+        Ok(SidecarBinding::new(segment, size, &footer))
     }
 
     /// Returns the binding of `segment` to a data file of `size` bytes that ends with `footer`.
-    pub(crate) fn new(segment: &SegmentId, size: u64, footer: &[u8]) -> Binding {
+    pub(crate) fn new(segment: &SegmentId, size: u64, footer: &[u8]) -> SidecarBinding {
         let digest = |bytes: &[u8]| *blake3::hash(bytes).as_bytes();
-        Binding {
+        SidecarBinding {
             size,
             footer: digest(footer),
             segment: digest(segment.as_str().as_bytes()),
         }
     }
 
-    /// The trailer of a sidecar whose content is `parts`, one after another.
+    /// Returns the trailer of a sidecar whose content is the concatenation of `parts`.
     pub(crate) fn trailer(&self, parts: &[Bytes]) -> Bytes {
         let mut last: Vec<u8> = Vec::with_capacity(DIGEST);
         for part in parts.iter().rev() {
@@ -115,27 +115,27 @@ impl Binding {
         trailer.into()
     }
 
-    /// The content of the sidecar in `bytes`, if it is one of this segment.
+    /// Returns the content of the sidecar in `bytes`, if it belongs to this segment.
     ///
     /// # Errors
-    /// [`Unbound`]. The content's own checksum isn't checked.
-    pub(crate) fn unwrap(&self, bytes: SourceBytes) -> Result<SourceBytes, Unbound> {
+    /// [`BindingError`]. The content's own checksum isn't checked.
+    pub(crate) fn unwrap(&self, bytes: SourceBytes) -> Result<SourceBytes, BindingError> {
         self.check(&bytes).map(|content| bytes.cut(content))
     }
 
-    /// Bytes of the content of the sidecar in `bytes`, if it is one of this segment.
+    /// Returns the length of the content of the sidecar in `bytes`, if it belongs to this segment.
     ///
     /// # Errors
-    /// As [`Binding::unwrap`].
-    pub(crate) fn check(&self, bytes: &[u8]) -> Result<usize, Unbound> {
+    /// As [`SidecarBinding::unwrap`].
+    pub(crate) fn check(&self, bytes: &[u8]) -> Result<usize, BindingError> {
         match trailer_of(bytes)? == (self.size, self.footer, self.segment) {
             true => Ok(bytes.len() - TRAILER),
-            false => Err(Unbound::Other),
+            false => Err(BindingError::Other),
         }
     }
 }
 
-/// The content of the sidecar in `bytes`, of whichever segment it is.
+/// Returns the content of the sidecar in `bytes`, whichever segment it belongs to.
 pub(crate) fn without_trailer(bytes: SourceBytes) -> SourceBytes {
     match trailer_of(&bytes) {
         Ok(_) => {
@@ -146,20 +146,27 @@ pub(crate) fn without_trailer(bytes: SourceBytes) -> SourceBytes {
     }
 }
 
-fn trailer_of(bytes: &[u8]) -> Result<(u64, [u8; DIGEST], [u8; DIGEST]), Unbound> {
-    let start = bytes.len().checked_sub(TRAILER).ok_or(Unbound::Unnamed)?;
-    let (content, trailer) = bytes.split_at_checked(start).ok_or(Unbound::Unnamed)?;
-    let rest = trailer.strip_prefix(MAGIC).ok_or(Unbound::Unnamed)?;
-    let signed = trailer.get(..SIGNED).ok_or(Unbound::Damaged)?;
+fn trailer_of(bytes: &[u8]) -> Result<(u64, [u8; DIGEST], [u8; DIGEST]), BindingError> {
+    let start = bytes
+        .len()
+        .checked_sub(TRAILER)
+        .ok_or(BindingError::Unnamed)?;
+    let (content, trailer) = bytes.split_at_checked(start).ok_or(BindingError::Unnamed)?;
+    let rest = trailer.strip_prefix(MAGIC).ok_or(BindingError::Unnamed)?;
+    let signed = trailer.get(..SIGNED).ok_or(BindingError::Damaged)?;
     let last = content
         .get(content.len().saturating_sub(DIGEST)..)
         .unwrap_or_default();
-    let (size, rest) = rest.split_first_chunk::<8>().ok_or(Unbound::Damaged)?;
-    let (footer, rest) = rest.split_first_chunk::<DIGEST>().ok_or(Unbound::Damaged)?;
-    let (segment, checksum) = rest.split_first_chunk::<DIGEST>().ok_or(Unbound::Damaged)?;
+    let (size, rest) = rest.split_first_chunk::<8>().ok_or(BindingError::Damaged)?;
+    let (footer, rest) = rest
+        .split_first_chunk::<DIGEST>()
+        .ok_or(BindingError::Damaged)?;
+    let (segment, checksum) = rest
+        .split_first_chunk::<DIGEST>()
+        .ok_or(BindingError::Damaged)?;
     match checksum_of(last, signed) == checksum {
         true => Ok((u64::from_le_bytes(*size), *footer, *segment)),
-        false => Err(Unbound::Damaged),
+        false => Err(BindingError::Damaged),
     }
 }
 
@@ -171,7 +178,11 @@ fn checksum_of(last: &[u8], signed: &[u8]) -> [u8; DIGEST] {
         .as_bytes()
 }
 
-/// Bytes of the footer of a Parquet file of `size` bytes that ends with `end`.
+/// Returns the length in bytes of the footer of a Parquet file that has `size` bytes and ends with
+/// `end`.
+///
+/// # Errors
+/// If the file doesn't end like a Parquet file.
 pub(crate) fn footer_length(end: &[u8], size: u64) -> std::io::Result<u64> {
     let not_parquet = || {
         std::io::Error::new(
@@ -208,7 +219,7 @@ mod tests {
         file
     }
 
-    fn bound(binding: &Binding, parts: &[&[u8]]) -> Vec<u8> {
+    fn bound(binding: &SidecarBinding, parts: &[&[u8]]) -> Vec<u8> {
         let parts: Vec<Bytes> = parts
             .iter()
             .map(|part| Bytes::copy_from_slice(part))
@@ -220,7 +231,7 @@ mod tests {
     fn a_sidecar_is_of_one_segment_and_one_data_file() {
         let id = |name: &str| SegmentId::of_folder(name);
         let of = |name: &str, metadata: &[u8]| {
-            Binding::of_file(&id(name), parquet(metadata).as_file()).unwrap()
+            SidecarBinding::of_file(&id(name), parquet(metadata).as_file()).unwrap()
         };
         let own = of("a", b"metadata");
         for parts in [
@@ -239,7 +250,7 @@ mod tests {
             ] {
                 assert_eq!(
                     other.unwrap(file.clone().into()).unwrap_err(),
-                    Unbound::Other
+                    BindingError::Other
                 );
             }
             for at in file.len() - TRAILER..file.len() {
@@ -248,8 +259,11 @@ mod tests {
                 assert!(own.unwrap(damaged.into()).is_err(), "byte {at}");
             }
             let content = file[..file.len() - TRAILER].to_vec();
-            assert_eq!(own.unwrap(content.into()).unwrap_err(), Unbound::Unnamed);
+            assert_eq!(
+                own.unwrap(content.into()).unwrap_err(),
+                BindingError::Unnamed
+            );
         }
-        assert!(Binding::of_file(&id("a"), tempfile::tempfile().as_ref().unwrap()).is_err());
+        assert!(SidecarBinding::of_file(&id("a"), tempfile::tempfile().as_ref().unwrap()).is_err());
     }
 }

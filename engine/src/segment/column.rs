@@ -1,11 +1,11 @@
-//! One column of a row group, from its cells to its chunk.
+//! The encoder of one column of a row group.
 //!
-//! Most of the columns of `grains` belong to fields that few types have, so that in many row groups
-//! they hold nothing at all. Such a column has no encoder until its first value comes: with its
-//! dictionary and its contexts for compression an encoder costs more than a thousand nulls. What
-//! holds nulls alone to its end is one page of a few bytes, and isn't compressed.
+//! Most columns of `grains` belong to fields of few types, so in many row groups they contain only
+//! nulls. Such a column has no encoder before its first value: with its dictionary and compression
+//! contexts an encoder costs more than a thousand nulls. A column of nulls becomes one uncompressed
+//! page of a few bytes.
 //!
-//! How row groups become a file is in `write`.
+//! [`writer`](super::writer) combines the columns to row groups.
 
 use std::io::sink;
 use std::ops::Range;
@@ -27,11 +27,11 @@ use super::layout::ROW_GROUP_ROWS;
 /// How the chunks of one column of a file are encoded.
 pub(super) struct ColumnLayout {
     field: FieldRef,
-    /// The places of its leaves among all leaves of the file.
+    /// The indexes of its leaves among all leaves of the file.
     pub(super) leaves: Range<usize>,
-    /// Makes encoders of chunks that hold values.
+    /// Creates encoders of chunks with values.
     filled: ArrowRowGroupWriterFactory,
-    /// Makes encoders of chunks that hold nulls alone.
+    /// Creates encoders of chunks that contain only nulls.
     empty: ArrowRowGroupWriterFactory,
     /// [`NULL_ROWS`] nulls, shared by the columns of one type.
     nulls: ArrayRef,
@@ -41,7 +41,7 @@ pub(super) struct ColumnLayout {
 const NULL_ROWS: usize = 4_096;
 
 impl ColumnLayout {
-    /// The columns of a file with `schema` that is written by `properties`.
+    /// Returns the columns of a file with `schema` that is written with `properties`.
     ///
     /// # Errors
     /// [`ParquetError`] if Parquet has no type for a column.
@@ -71,7 +71,7 @@ impl ColumnLayout {
     }
 }
 
-/// `properties` for chunks that hold nothing worth a dictionary, compression or more than one page.
+/// Returns `properties` for chunks of nulls: no dictionary, no compression, one page.
 fn properties_of_nulls(properties: &WriterProperties) -> WriterProperties {
     let builder = properties
         .clone()
@@ -83,7 +83,7 @@ fn properties_of_nulls(properties: &WriterProperties) -> WriterProperties {
         .build()
 }
 
-/// Makes encoders of the only column of `schema`; how many leaves it has.
+/// Returns a factory of encoders for the only column of `schema`, and its number of leaves.
 fn factory(
     schema: &SchemaRef,
     properties: &WriterPropertiesPtr,
@@ -113,14 +113,14 @@ fn nulls_of(data_type: &DataType, known: &mut Vec<ArrayRef>) -> ArrayRef {
 /// The chunk of a column that is being encoded.
 pub(super) struct ColumnEncoder {
     layout: Arc<ColumnLayout>,
-    /// One encoder for each leaf, from the first value on; none before.
+    /// One encoder for each leaf. Empty before the first value.
     encoders: Vec<ArrowColumnWriter>,
-    /// How many nulls came before the first value.
+    /// The number of nulls before the first value.
     nulls: usize,
 }
 
 impl ColumnEncoder {
-    /// No rows yet.
+    /// Starts a chunk without rows.
     pub(super) fn new(layout: &Arc<ColumnLayout>) -> ColumnEncoder {
         ColumnEncoder {
             layout: Arc::clone(layout),
@@ -129,12 +129,12 @@ impl ColumnEncoder {
         }
     }
 
-    /// The places of its leaves among all leaves of the file.
+    /// Returns the indexes of its leaves among all leaves of the file.
     pub(super) fn leaves(&self) -> Range<usize> {
         self.layout.leaves.clone()
     }
 
-    /// Encodes `cells` after those before them.
+    /// Encodes `cells` after those before.
     ///
     /// # Errors
     /// [`ParquetError`].
@@ -150,7 +150,7 @@ impl ColumnEncoder {
         self.encode(cells)
     }
 
-    /// The chunks of its leaves.
+    /// Returns the chunks of its leaves.
     ///
     /// # Errors
     /// [`ParquetError`].
@@ -202,7 +202,7 @@ mod tests {
     use tempfile::NamedTempFile;
 
     use super::*;
-    use crate::segment::{SegmentFile, SegmentReader, unsorted_grains_properties};
+    use crate::segment::{SegmentReader, SegmentWriter, unsorted_grains_properties};
 
     /// Columns of every shape that segments have.
     fn schema() -> SchemaRef {
@@ -219,7 +219,7 @@ mod tests {
         ]))
     }
 
-    /// Rows that have values in each column but the first where `has` says so.
+    /// Rows with values in each column except the first where `has` is true.
     fn rows(has: &[[bool; 3]]) -> RecordBatch {
         let numbers: Int64Array = (0..has.len() as i64).collect();
         let texts: StringArray = has
@@ -263,7 +263,7 @@ mod tests {
 
     fn written(batches: &[RecordBatch]) -> Vec<u8> {
         let file = NamedTempFile::new().unwrap();
-        let segment = SegmentFile::create(&file, schema(), unsorted_grains_properties()).unwrap();
+        let segment = SegmentWriter::create(&file, schema(), unsorted_grains_properties()).unwrap();
         segment.write_row_group(0, batches).unwrap();
         segment.finish().unwrap();
         std::fs::read(file.path()).unwrap()
@@ -280,7 +280,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(64))]
         #[test]
         fn rows_come_back_wherever_the_first_value_of_a_column_stands(
-            // Batches of which whole columns are null, and of which some cells are.
+            // Batches with whole columns of nulls, and with single null cells.
             batches in prop::collection::vec((any::<[bool; 3]>(), prop::collection::vec(any::<[bool; 3]>(), 1..40)), 1..6)
         ) {
             let masked = |(mask, has): &([bool; 3], Vec<[bool; 3]>)| {
@@ -303,7 +303,7 @@ mod tests {
         let file = written(&[empty.clone(), rows(&has)]);
         let metadata = metadata(&file);
         let group = metadata.row_group(0);
-        // Behind the numbers and the texts stand the leaves of the list and of the pair.
+        // The leaves of the list and of the pair follow those of the numbers and texts.
         for leaf in 2..5 {
             let column = group.column(leaf);
             assert_eq!(column.compression(), Compression::UNCOMPRESSED, "{leaf}");
@@ -336,7 +336,7 @@ mod tests {
     #[test]
     fn a_batch_with_another_column_is_an_error_and_no_panic() {
         let file = NamedTempFile::new().unwrap();
-        let segment = SegmentFile::create(&file, schema(), unsorted_grains_properties()).unwrap();
+        let segment = SegmentWriter::create(&file, schema(), unsorted_grains_properties()).unwrap();
         let few = rows(&[[true; 3]]).project(&[0, 1]).unwrap();
         assert!(segment.write_row_group(0, &[few]).is_err());
         let swapped = rows(&[[true; 3]]).project(&[1, 0, 2, 3]).unwrap();

@@ -1,5 +1,4 @@
-//! Copying row groups from one Parquet file to another as they are: nothing is decoded, compressed
-//! or checked anew.
+//! Copying row groups between Parquet files without decoding, decompressing or checking them.
 
 use parquet::bloom_filter::Sbbf;
 use parquet::column::writer::ColumnCloseResult;
@@ -29,7 +28,7 @@ impl CopySource {
     }
 
     /// Appends row group `number` to `group`, column by column, with statistics, page indexes and
-    /// bloom filters.
+    /// Bloom filters.
     pub(super) fn append<W: Write + Send>(
         &self,
         number: usize,

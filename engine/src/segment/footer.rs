@@ -1,9 +1,9 @@
-//! The footers of the lake's Parquet files, and which of their columns are read.
+//! Footers of Parquet files: checks of their schema, and projections.
 //!
-//! Whoever reads a file takes its columns for what our tables say they are, and copies them by
-//! their places. Another engine may have written it, though: with other Arrow types for the same
-//! values, which are passed over, or with columns of other types or in another order, which are an
-//! error here and nowhere else.
+//! Readers assume that a column has the type that our tables define, and copy columns by their
+//! position. Another engine may have written the file, though. Other Arrow types for the same
+//! values are accepted; other types or another order of the columns are an error, which is detected
+//! only here.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -18,14 +18,15 @@ use parquet::errors::{ParquetError, Result};
 
 use super::mapped_file::MappedFile;
 
-/// The footer of `file`, whose columns have the types and the order that our tables give them.
+/// Reads the footer of `file` and checks that its columns have the types and the order of our
+/// tables.
 ///
 /// # Errors
-/// [`ParquetError`] if there is no footer, it can't be understood, or a column is of another type
-/// or out of order.
-pub(crate) fn footer_of(file: &MappedFile) -> Result<ArrowReaderMetadata> {
-    // What Parquet says of the values is enough; what a writer adds about Arrow is its own choice
-    // among several types.
+/// [`ParquetError`] if there is no footer, it can't be parsed, or a column has another type or
+/// place.
+pub(crate) fn read_footer(file: &MappedFile) -> Result<ArrowReaderMetadata> {
+    // The Parquet types are sufficient. The Arrow schema that a writer adds is its own choice among
+    // several types.
     let footer = ArrowReaderMetadata::load(
         file,
         ArrowReaderOptions::new().with_skip_arrow_metadata(true),
@@ -57,11 +58,14 @@ pub(crate) fn footer_of(file: &MappedFile) -> Result<ArrowReaderMetadata> {
     }
 }
 
-/// A mask of `columns`.
+/// Returns a projection to `columns`.
 ///
 /// # Errors
-/// [`ParquetError`] if the file doesn't have one of them.
-pub(crate) fn mask_of(footer: &ArrowReaderMetadata, columns: &[&str]) -> Result<ProjectionMask> {
+/// [`ParquetError`] if the file lacks one of them.
+pub(crate) fn projection_mask(
+    footer: &ArrowReaderMetadata,
+    columns: &[&str],
+) -> Result<ProjectionMask> {
     match columns
         .iter()
         .find(|column| footer.schema().index_of(column).is_err())
@@ -76,7 +80,7 @@ pub(crate) fn mask_of(footer: &ArrowReaderMetadata, columns: &[&str]) -> Result<
     }
 }
 
-/// The tables of a lake.
+/// The schemas of the lake's tables.
 static TABLES: LazyLock<[SchemaRef; 6]> = LazyLock::new(|| {
     [
         grains_schema(),
@@ -88,7 +92,7 @@ static TABLES: LazyLock<[SchemaRef; 6]> = LazyLock::new(|| {
     ]
 });
 
-/// What their columns are. One name has one type, in whichever table it stands.
+/// The type of each column. A column name has the same type in all tables.
 static TYPES: LazyLock<HashMap<String, DataType>> = LazyLock::new(|| {
     let fields = TABLES.iter().flat_map(|schema| schema.fields());
     fields
@@ -96,8 +100,8 @@ static TYPES: LazyLock<HashMap<String, DataType>> = LazyLock::new(|| {
         .collect()
 });
 
-/// True if code that reads `own` can read `found`: the names of a list's items and what may be null
-/// don't matter to it.
+/// Returns true if code that reads `own` can read `found`: names of list items and nullability
+/// don't matter.
 fn is_read_as(own: &DataType, found: &DataType) -> bool {
     match (own, found) {
         (DataType::List(own), DataType::List(found)) => {
@@ -121,7 +125,7 @@ mod tests {
     use parquet::arrow::ArrowWriter;
 
     use super::*;
-    use crate::segment::{SegmentFile, SegmentReader, unsorted_grains_properties};
+    use crate::segment::{SegmentReader, SegmentWriter, unsorted_grains_properties};
 
     fn open(rows: &RecordBatch) -> Result<SegmentReader> {
         let mut file = Vec::new();
@@ -142,12 +146,12 @@ mod tests {
     fn a_file_of_ours_has_the_schema_that_it_was_written_with() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let segment =
-            SegmentFile::create(&file, grains_schema(), unsorted_grains_properties()).unwrap();
+            SegmentWriter::create(&file, grains_schema(), unsorted_grains_properties()).unwrap();
         segment
             .write_row_group(0, &[RecordBatch::new_empty(grains_schema())])
             .unwrap();
         segment.finish().unwrap();
-        let footer = footer_of(&MappedFile(Arc::new(
+        let footer = read_footer(&MappedFile(Arc::new(
             std::fs::read(file.path()).unwrap().into(),
         )))
         .unwrap();
@@ -185,7 +189,7 @@ mod tests {
             "{told}"
         );
         let text: ArrayRef = Arc::new(StringViewArray::from(vec!["a"]));
-        // `subject` stands before `object`; a copy by places would make one of the other.
+        // `subject` comes before `object`: a copy by position would swap them.
         let swapped =
             RecordBatch::try_from_iter([("object", Arc::clone(&text)), ("subject", text)]).unwrap();
         let told = open(&swapped).err().unwrap();

@@ -1,10 +1,10 @@
-//! How the Parquet files of the lake are laid out.
+//! The layout of the lake's Parquet files: sort order, page sizes, encodings and statistics.
 //!
-//! Rows of a segment are sorted, so a person's rows share few pages; pages are small, so that a
-//! look-up decompresses little. Text that hardly repeats isn't tried as a dictionary, and neither
-//! are instants, of which neighbours differ by little: the differences are stored. Columns that
-//! people filter on have page statistics; long text and blobs have none, which would only copy
-//! personal data into the footer.
+//! The rows of a segment are sorted, so that the rows of a person are on few pages; pages are
+//! small, so that a look-up decompresses little. Text that rarely repeats isn't tried as a
+//! dictionary. Neither are timestamps, whose neighbours differ by little: they are delta-encoded.
+//! Columns that are often filtered on have page statistics; long text and blobs have none, which
+//! would only copy personal data into the footer.
 
 use gristmill_schemas::columns::{IdentityColumn, column_of, grains_schema};
 use gristmill_schemas::grain::{Field, Kind};
@@ -13,19 +13,20 @@ use parquet::file::metadata::SortingColumn;
 use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterPropertiesBuilder};
 use parquet::schema::types::ColumnPath;
 
-/// Rows of a row group: the unit that one core encodes at a time.
+/// Rows of a row group, which is the unit that one core encodes at a time.
 pub const ROW_GROUP_ROWS: usize = 65_536;
 
-/// Rows of a page at most.
+/// Maximum number of rows of a page.
 const PAGE_ROWS: usize = 4_096;
 
-/// Bytes of a page, before compression, from which on it is closed.
+/// A page is closed when it has so many bytes before compression.
 const PAGE_BYTES: usize = 256 << 10;
 
 /// The same for blobs: an answer of twenty grains decompresses twenty of these pages.
 const BLOB_PAGE_BYTES: usize = 64 << 10;
 
-/// Columns whose values hardly repeat, beside the blob: a dictionary would be built in vain.
+/// Columns besides the blob whose values rarely repeat, for which building a dictionary would be
+/// wasted.
 const UNREPEATED: &[Field] = &[
     Field::Content,
     Field::ContentBlocks,
@@ -46,8 +47,7 @@ const UNREPEATED: &[Field] = &[
     Field::PriorConsent,
 ];
 
-/// Columns of which the differences between neighbours are stored: instants, and numbers near each
-/// other.
+/// Delta-encoded columns: timestamps, and numbers that are close to each other.
 fn differences() -> impl Iterator<Item = &'static str> {
     let instants = Field::ALL
         .iter()
@@ -58,8 +58,7 @@ fn differences() -> impl Iterator<Item = &'static str> {
     ])
 }
 
-/// Columns of which little is left once their values are numbers of a dictionary: compressing that
-/// as well costs more than it saves.
+/// Columns that are small after dictionary encoding: compressing them costs more than it saves.
 fn terse() -> impl Iterator<Item = &'static str> {
     let is_terse = |kind| {
         matches!(
@@ -85,7 +84,7 @@ fn terse() -> impl Iterator<Item = &'static str> {
         .chain(identity.map(IdentityColumn::name))
 }
 
-/// The order of rows in a segment.
+/// The sort order of the rows in a segment.
 const SORT_ORDER: [Field; 4] = [
     Field::Namespace,
     Field::UserId,
@@ -93,7 +92,7 @@ const SORT_ORDER: [Field; 4] = [
     Field::CreatedAt,
 ];
 
-/// Columns that people filter on.
+/// Columns that are often filtered on.
 const FILTERED: &[Field] = &[
     Field::Namespace,
     Field::UserId,
@@ -128,7 +127,7 @@ fn common() -> WriterPropertiesBuilder {
         .set_statistics_enabled(EnabledStatistics::None)
 }
 
-/// The properties of segments.
+/// Returns the properties of segments.
 pub fn grains_properties() -> WriterProperties {
     let mut builder = common()
         .set_max_row_group_row_count(Some(ROW_GROUP_ROWS))
@@ -167,7 +166,7 @@ pub fn grains_properties() -> WriterProperties {
     builder.build()
 }
 
-/// The properties of files with the rows of `grains` in any order.
+/// Returns the properties of files with the rows of `grains` in any order.
 pub fn unsorted_grains_properties() -> WriterProperties {
     grains_properties()
         .into_builder()
@@ -175,14 +174,14 @@ pub fn unsorted_grains_properties() -> WriterProperties {
         .build()
 }
 
-/// The properties of the other tables' files.
+/// Returns the properties of the small tables' files.
 pub fn records_properties() -> WriterProperties {
     common()
         .set_statistics_enabled(EnabledStatistics::None)
         .build()
 }
 
-/// Leaves of the schema by which rows are sorted, nulls first.
+/// Returns the leaves of the schema by which rows are sorted, nulls first.
 fn sorting_columns() -> Option<Vec<SortingColumn>> {
     let leaves = parquet::arrow::ArrowSchemaConverter::new()
         .convert(&grains_schema())

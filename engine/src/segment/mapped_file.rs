@@ -1,4 +1,4 @@
-//! Mapped files as the Parquet reader wants them.
+//! A memory-mapped file as a source of bytes for the Parquet reader.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use gristmill_connectors::source::SourceBytes;
 use parquet::errors::{ParquetError, Result};
 use parquet::file::reader::{ChunkReader, Length};
 
-/// A mapped file; clones share the mapping.
+/// A mapped file. Clones share the mapping.
 #[derive(Clone)]
 pub(crate) struct MappedFile(pub(crate) Arc<SourceBytes>);
 
@@ -32,7 +32,7 @@ impl ChunkReader for MappedFile {
             .reader())
     }
 
-    /// A view of the mapping: nothing is copied.
+    /// Returns a view of the mapping without copying.
     fn get_bytes(&self, start: u64, length: usize) -> Result<Bytes> {
         let end = (start as usize)
             .checked_add(length)

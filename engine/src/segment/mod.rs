@@ -1,22 +1,24 @@
-//! Segments: one Parquet file of `grains` each, immutable, with its sidecars.
+//! Segments: immutable Parquet files of `grains`, each with its sidecars.
 //!
 //! | module | what it answers |
 //! |---|---|
 //! | `layout` | how is a segment's Parquet file laid out? |
-//! | `mapped_file` | how does the Parquet reader see a mapped file? |
-//! | `footer` | has a file the columns that it should have? |
-//! | `reader` | what are the rows of these row groups, with these columns? |
-//! | `write` | how do batches become the file, on all cores? |
-//! | `records` | how do batches become a file of a small table? |
-//! | `column` | how does one column of a row group become its chunk? |
-//! | `copy` | how does a row group become part of another file as it is? |
-//! | `splice` | and a column that loses some rows, with the pages that lose none? |
-//! | `pages` | where do the pages of a file lie? |
-//! | `addresses` | which row of the segment has this address? |
-//! | `binding` | of which segment is a sidecar? |
-//! | `sidecar` | what is a sidecar, and what does one that isn't published yet consist of? |
+//! | `mapped_file` | how does the Parquet reader access a mapped file? |
+//! | `footer` | does a file have the columns of our tables? |
+//! | `reader` | how are row groups, single rows and columns read? |
+//! | `writer` | how do batches become the file, on all cores? |
+//! | `record_writer` | how do batches become a file of a small table? |
+//! | `column` | how is one column of a row group encoded? |
+//! | `copy` | how is a row group copied to another file? |
+//! | `splice` | how is a column copied without some rows, page by page? |
+//! | `pages` | where are the pages of a file? |
+//! | `address_index` | which row of the segment has this address? |
+//! | `binding` | to which segment does a sidecar belong? |
+//! | `sidecar` | what is a sidecar? |
+//!
+//! Nothing here depends on the lake: a segment is a file, wherever it is stored.
 
-mod addresses;
+mod address_index;
 mod binding;
 mod column;
 mod copy;
@@ -25,88 +27,89 @@ mod layout;
 mod mapped_file;
 mod pages;
 mod reader;
-mod records;
+mod record_writer;
 mod sidecar;
 mod splice;
-mod write;
+mod writer;
 
-pub(crate) use addresses::addresses_of;
-pub use addresses::{ADDRESSES_FILE, AddressIndex};
-pub use binding::Unbound;
-pub(crate) use binding::{Binding, PARQUET_END, footer_length, without_trailer};
+pub(crate) use address_index::addresses_of;
+pub use address_index::{ADDRESSES_FILE, AddressIndex};
+pub use binding::BindingError;
+pub(crate) use binding::{PARQUET_END, SidecarBinding, footer_length, without_trailer};
 pub(crate) use copy::CopySource;
 pub use layout::{ROW_GROUP_ROWS, grains_properties, unsorted_grains_properties};
 pub(crate) use mapped_file::MappedFile;
 pub(crate) use pages::page_bodies;
 pub use reader::SegmentReader;
-pub(crate) use records::RecordsFile;
+pub(crate) use record_writer::RecordWriter;
 pub use sidecar::{Sidecar, SidecarFile};
-pub use write::{RowGroup, SegmentFile};
+pub use writer::{RowGroupWriter, SegmentWriter};
 
 use crate::file_digest::WrittenFile;
 
-/// The name of a segment: unique, and the same in the data file's name and in the folder of its
-/// sidecars.
+/// The name of a segment. It is unique, and part of the name of the data file and of the folder of
+/// the sidecars.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SegmentId(String);
 
 impl SegmentId {
-    /// A new name, later than all that were made before it on this machine.
+    /// Returns a new name, which sorts after all names that were made before on this machine.
     pub fn new() -> Self {
         SegmentId(ulid::Ulid::generate().to_string().to_ascii_lowercase())
     }
 
-    /// A new name, of a sealed segment if `sealed` says so.
+    /// Returns a new name, of an encrypted segment if `sealed` is true.
     pub fn new_sealed(sealed: bool) -> Self {
         let SegmentId(id) = SegmentId::new();
         SegmentId(if sealed { id + SEALED } else { id })
     }
 
-    /// True if the segment's rows are sealed: it is in the name, so that nothing has to be read to
-    /// know.
+    /// Returns true if the segment's rows are encrypted. The name states it, so that no file has to
+    /// be read.
     pub fn is_sealed(&self) -> bool {
         self.0.ends_with(SEALED)
     }
 
-    /// When the name was made, in milliseconds since 1970; `None` for a name of another writer.
+    /// Returns when the name was made, in milliseconds since 1970, or `None` for a name of another
+    /// engine.
     pub fn made_at(&self) -> Option<u64> {
         let id = self.0.strip_suffix(SEALED).unwrap_or(&self.0);
         ulid::Ulid::from_string(id).ok().map(|id| id.timestamp_ms())
     }
 
-    /// The segment of a data file.
+    /// Returns the segment of the data file `name`.
     pub fn of_file(name: &str) -> Option<SegmentId> {
         let id = name.strip_prefix("part-")?.strip_suffix(".parquet")?;
         Some(SegmentId(id.to_owned()))
     }
 
-    /// The segment whose sidecars are in the folder `name`.
+    /// Returns the segment whose sidecars are in the folder `name`.
     pub fn of_folder(name: &str) -> SegmentId {
         SegmentId(name.to_owned())
     }
 
-    /// The name of the data file.
+    /// Returns the name of the data file.
     pub fn file_name(&self) -> String {
         format!("part-{}.parquet", self.0)
     }
 
-    /// The folder of the sidecars, from the lake's root.
+    /// Returns the folder of the sidecars, from the lake's root.
     pub fn folder(&self) -> object_store::path::Path {
         object_store::path::Path::from(format!("{SIDECARS}/{}", self.0))
     }
 
-    /// The path of the sidecar `name`, from the lake's root.
+    /// Returns the path of the sidecar `name`, from the lake's root.
     pub fn sidecar(&self, name: &str) -> object_store::path::Path {
         object_store::path::Path::from(format!("{SIDECARS}/{}/{name}", self.0))
     }
 
-    /// The name alone.
+    /// Returns the name as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
-/// The end of a sealed segment's name.
+/// The suffix of an encrypted segment's name.
 const SEALED: &str = ".sealed";
 
 impl Default for SegmentId {
@@ -119,22 +122,22 @@ impl Default for SegmentId {
 pub(crate) struct WrittenSegment {
     pub(crate) id: SegmentId,
     pub(crate) data: tempfile::NamedTempFile,
-    /// What the data file holds.
+    /// Rows, size and digest of the data file.
     pub(crate) file: WrittenFile,
-    /// What stands beside the data file.
+    /// The sidecars.
     pub(crate) sidecars: Vec<SidecarFile>,
 }
 
 impl WrittenSegment {
-    /// What its sidecars are bound to.
+    /// Returns the binding for its sidecars.
     ///
     /// # Errors
-    /// As [`Binding::of_file`].
-    pub(crate) fn binding(&self) -> crate::error::Result<Binding> {
-        Binding::of_file(&self.id, self.data.as_file())
+    /// As [`SidecarBinding::of_file`].
+    pub(crate) fn binding(&self) -> crate::error::Result<SidecarBinding> {
+        SidecarBinding::of_file(&self.id, self.data.as_file())
     }
 }
 
-/// The folder of all sidecars: outside the tables' folders, where Delta's VACUUM removes what the
-/// log doesn't know.
+/// The folder of all sidecars. It is outside of the tables' folders, where Delta's VACUUM removes
+/// files that the log doesn't reference.
 pub const SIDECARS: &str = "index";

@@ -1,6 +1,6 @@
-//! Where the pages of a Parquet file lie, and how their headers begin.
+//! Page locations and page headers of Parquet files.
 //!
-//! What a page holds is the Parquet reader's matter.
+//! The content of pages is read by the Parquet library only.
 
 use std::ops::Range;
 
@@ -9,23 +9,23 @@ use parquet::file::metadata::{PageIndexPolicy, ParquetMetaDataReader};
 
 use super::mapped_file::MappedFile;
 
-/// What the header of a page says first.
+/// The first fields of a page header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct PageHeader {
-    /// Bytes of the header itself.
+    /// The size of the header itself in bytes.
     pub(super) length: usize,
-    /// Bytes of what follows, once it is decompressed.
+    /// The size of the page's content after decompression, in bytes.
     pub(super) uncompressed: usize,
-    /// How many values a data page of the first version has, nulls too.
+    /// The number of values of a data page of version 1, including nulls.
     pub(super) values: Option<usize>,
 }
 
 impl PageHeader {
-    /// That of `page`, which is whole; `None` if it doesn't begin as a header does.
+    /// Parses the header of `page`, or returns `None` if it doesn't begin like one.
     ///
-    /// Thrift's compact protocol begins a `PageHeader` with three fields, each an `i32`: kind,
-    /// uncompressed and compressed size. If there is no checksum, the header of a data page
-    /// follows, which begins with the number of its values.
+    /// Thrift's compact protocol encodes a `PageHeader` as three `i32` fields first: kind,
+    /// uncompressed and compressed size. Without a checksum, the header of a data page follows,
+    /// which begins with the number of its values.
     pub(super) fn of(page: &[u8]) -> Option<PageHeader> {
         const NEXT_FIELD_I32: u8 = 0x15;
         const NEXT_FIELD_BUT_ONE_STRUCT: u8 = 0x2c;
@@ -47,8 +47,8 @@ impl PageHeader {
     }
 }
 
-/// The number that comes next if `field` stands before it. None of these is negative, so that its
-/// zigzag form is even.
+/// Returns the next number if it belongs to `field`. None of these numbers is negative, so their
+/// zigzag encodings are even.
 fn number<'b>(bytes: &mut impl Iterator<Item = &'b u8>, field: u8) -> Option<usize> {
     bytes.next().filter(|byte| **byte == field)?;
     let mut number = 0;
@@ -62,9 +62,9 @@ fn number<'b>(bytes: &mut impl Iterator<Item = &'b u8>, field: u8) -> Option<usi
     None
 }
 
-/// What pages hold behind their headers in the Parquet file `file`, in order: whoever reads all
-/// pages reads all of that. Data pages alone, and of chunks alone whose offset index has all of
-/// them one after another.
+/// Returns the ranges of page contents without headers in the Parquet file `file`, in order:
+/// reading all pages reads all of these bytes. Only data pages of chunks whose offset index lists
+/// all of them contiguously are included.
 ///
 /// # Errors
 /// [`parquet::errors::ParquetError`] if there is no footer.
@@ -116,7 +116,7 @@ mod tests {
     use tempfile::NamedTempFile;
 
     use super::*;
-    use crate::segment::SegmentFile;
+    use crate::segment::SegmentWriter;
 
     #[test]
     fn bodies_are_the_compressed_parts_of_all_data_pages_and_nothing_else() {
@@ -134,7 +134,7 @@ mod tests {
             .set_write_batch_size(50)
             .build();
         let file = NamedTempFile::new().unwrap();
-        let segment = SegmentFile::create(&file, rows.schema(), properties).unwrap();
+        let segment = SegmentWriter::create(&file, rows.schema(), properties).unwrap();
         segment
             .write_row_group(0, std::slice::from_ref(&rows))
             .unwrap();
@@ -162,7 +162,7 @@ mod tests {
         };
         let uncompressed: usize = pages(1).map(|page| page.unwrap().buffer().len()).sum();
         let column = reader.metadata().row_group(0).column(1);
-        // The first page begins with its column.
+        // The first page begins where its column begins.
         let start = column.data_page_offset() as usize;
         let first = PageHeader::of(&bytes.as_ref()[start..bodies[5].end]).unwrap();
         let expected = PageHeader {

@@ -15,7 +15,7 @@ use parquet::errors::ParquetError;
 use parquet::file::metadata::RowGroupMetaData;
 
 use super::copy::CopySource;
-use super::footer::{footer_of, mask_of};
+use super::footer::{projection_mask, read_footer};
 use super::mapped_file::MappedFile;
 
 /// Upper limit for the average size of a batch in bytes: binary columns have offsets of 31 bits,
@@ -41,7 +41,7 @@ impl SegmentReader {
     /// place than in our tables.
     pub fn open(bytes: SourceBytes) -> Result<SegmentReader, ParquetError> {
         let bytes = MappedFile(Arc::new(bytes));
-        let metadata = footer_of(&bytes)?;
+        let metadata = read_footer(&bytes)?;
         Ok(SegmentReader { bytes, metadata })
     }
 
@@ -190,7 +190,7 @@ impl SegmentReader {
             builder = builder.with_row_selection(selection);
         }
         let mask = match columns {
-            Some(columns) => mask_of(&self.metadata, columns)?,
+            Some(columns) => projection_mask(&self.metadata, columns)?,
             None => ProjectionMask::all(),
         };
         builder

@@ -1,6 +1,6 @@
 //! Sidecars: index files that are derived from a segment and stored in a folder of their own.
 //!
-//! A sidecar is bound to its segment by a trailer ([`Binding`](super::Binding)) and can be rebuilt
+//! A sidecar is bound to its segment by a trailer ([`SidecarBinding`](super::SidecarBinding)) and can be rebuilt
 //! at any time. The sidecars of statements, words and vectors are in `index`; the address index is
 //! in this folder, because ingest needs it to detect duplicates.
 
@@ -9,7 +9,7 @@ use std::error::Error;
 use bytes::Bytes;
 use gristmill_connectors::source::SourceBytes;
 
-use super::addresses::{ADDRESSES_FILE, AddressIndex};
+use super::address_index::{ADDRESSES_FILE, AddressIndex};
 
 /// A kind of sidecar that consists of one file.
 pub trait Sidecar: Sized + Send + Sync + 'static {

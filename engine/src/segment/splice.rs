@@ -1,9 +1,9 @@
-//! Writing a column's chunk again without some of its rows: pages that keep all of theirs are
-//! copied as they are, so that only the others are compressed anew.
+//! Rewriting a column chunk without some of its rows: pages that keep all rows are copied, so only
+//! the others are compressed again.
 //!
-//! Only for columns each of whose pages says everything by itself: bytes in every row, no
-//! dictionary, no statistics. Where the column had a Bloom filter, the new chunk has none, so it's
-//! only for columns that shall have none.
+//! This is limited to columns with self-contained pages: a binary value in every row, no
+//! dictionary, no statistics. If the column had a Bloom filter, the new chunk has none, so the
+//! column must not be configured to have one.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -24,16 +24,16 @@ use super::copy::CopySource;
 use super::mapped_file::MappedFile;
 use super::pages::PageHeader;
 
-/// A column's chunk without some of the rows that it had.
+/// A column chunk without some of the rows that it had.
 pub(crate) struct SplicedChunk {
-    /// The column's place among the leaves of the schema.
+    /// The index of the column among the leaves of the schema.
     pub(super) leaf: usize,
     bytes: Bytes,
     close: Box<ColumnCloseResult>,
 }
 
 impl SplicedChunk {
-    /// Appends the chunk to `group`, whose next column it is.
+    /// Appends the chunk to `group` as its next column.
     pub(super) fn append<W: Write + Send>(
         self,
         group: &mut SerializedRowGroupWriter<'_, W>,
@@ -42,23 +42,23 @@ impl SplicedChunk {
     }
 }
 
-/// A page of the chunk that there was.
-struct Page<'g> {
+/// A page of the original chunk.
+struct StoredPage<'g> {
     location: &'g PageLocation,
     /// The number of its first row in the row group.
     first: usize,
     rows: usize,
-    /// Those of its rows that don't stay, by their numbers in the row group.
+    /// Its removed rows, by their numbers in the row group.
     gone: &'g [u32],
 }
 
-impl Page<'_> {
+impl StoredPage<'_> {
     fn stays(&self) -> bool {
         self.gone.is_empty()
     }
 
-    /// Its bytes in `file` and its header, if it has as many values as rows. An index that is wrong
-    /// would give rows the values of others.
+    /// Returns its bytes in `file` and its header, or `None` if it doesn't have as many values as
+    /// rows. A wrong index would assign values to the wrong rows.
     fn stored(&self, file: &MappedFile) -> Option<(Bytes, PageHeader)> {
         let PageLocation {
             offset,
@@ -75,7 +75,8 @@ impl Page<'_> {
         Some((page, header))
     }
 
-    /// The values of the rows that stay; `values` stands at the page's first row.
+    /// Returns the values of the rows that stay. `values` must be positioned at the page's first
+    /// row.
     fn kept(&self, values: &mut ColumnReaderImpl<ByteArrayType>) -> Result<Vec<ByteArray>> {
         let mut all = Vec::with_capacity(self.rows);
         values.read_records(self.rows, None, None, &mut all)?;
@@ -87,8 +88,12 @@ impl Page<'_> {
             .collect())
     }
 
-    /// The pages at `locations`, which hold `rows` rows without `gone`.
-    fn all<'g>(locations: &'g [PageLocation], rows: usize, mut gone: &'g [u32]) -> Vec<Page<'g>> {
+    /// Returns the pages at `locations`, which contain `rows` rows, without the rows `gone`.
+    fn all<'g>(
+        locations: &'g [PageLocation],
+        rows: usize,
+        mut gone: &'g [u32],
+    ) -> Vec<StoredPage<'g>> {
         let starts = locations
             .iter()
             .map(|location| location.first_row_index.max(0) as usize);
@@ -97,7 +102,7 @@ impl Page<'_> {
         for ((location, first), end) in locations.iter().zip(starts).zip(ends) {
             let (here, after) = gone.split_at(gone.partition_point(|row| (*row as usize) < end));
             gone = after;
-            pages.push(Page {
+            pages.push(StoredPage {
                 location,
                 first,
                 rows: end.saturating_sub(first),
@@ -109,9 +114,9 @@ impl Page<'_> {
 }
 
 impl CopySource {
-    /// The chunk of the column `name` in row group `number`, encoded by `properties`, without the
-    /// rows `gone` (ascending; 0 is the group's first); `None` if the column is of another kind, no
-    /// page keeps all its rows, or one isn't what the index says.
+    /// Returns the chunk of the column `name` in row group `number`, encoded with `properties`,
+    /// without the rows `gone` (ascending, relative to the row group). Returns `None` if the column
+    /// is of another kind, no page keeps all its rows, or a page doesn't match the index.
     ///
     /// # Errors
     /// [`ParquetError`].
@@ -137,12 +142,13 @@ impl CopySource {
         let shall_have_filter = properties
             .bloom_filter_properties(column.column_path())
             .is_some();
-        let Some(index) = index.filter(|_| says_all_by_page(column) && !shall_have_filter) else {
+        let Some(index) = index.filter(|_| has_self_contained_pages(column) && !shall_have_filter)
+        else {
             return Ok(None);
         };
         let rows = group.num_rows().max(0) as usize;
-        let pages = Page::all(index.page_locations(), rows, gone);
-        if !pages.iter().any(Page::stays)
+        let pages = StoredPage::all(index.page_locations(), rows, gone);
+        if !pages.iter().any(StoredPage::stays)
             || !pages.iter().all(|page| page.stored(&self.bytes).is_some())
         {
             return Ok(None);
@@ -155,12 +161,12 @@ impl CopySource {
             return Ok(None);
         };
         let stored = column.compressed_size().max(0) as usize;
-        let mut splice = Splice {
+        let mut splice = ChunkBuilder {
             bytes: Vec::with_capacity(stored),
-            ..Splice::default()
+            ..ChunkBuilder::default()
         };
         for run in pages.chunk_by(|left, right| left.stays() == right.stays()) {
-            if run.iter().all(Page::stays) {
+            if run.iter().all(StoredPage::stays) {
                 values.skip_records(run.iter().map(|page| page.rows).sum())?;
                 for page in run {
                     let Some((bytes, header)) = page.stored(&self.bytes) else {
@@ -186,7 +192,7 @@ impl CopySource {
                 _ => return Ok(None),
             };
             if close.metadata.compression_codec() != column.compression_codec()
-                || !says_all_by_page(&close.metadata)
+                || !has_self_contained_pages(&close.metadata)
             {
                 return Ok(None);
             }
@@ -196,24 +202,24 @@ impl CopySource {
     }
 }
 
-/// True if the pages of `column` can be put together with others.
-fn says_all_by_page(column: &ColumnChunkMetaData) -> bool {
+/// Returns true if pages of `column` can be combined with others.
+fn has_self_contained_pages(column: &ColumnChunkMetaData) -> bool {
     let levels = column.column_descr();
     column.dictionary_page_offset().is_none()
         && column.statistics().is_none()
         && (levels.max_def_level(), levels.max_rep_level()) == (0, 0)
 }
 
-/// A chunk that grows page by page.
+/// A chunk that is built page by page.
 #[derive(Default)]
-struct Splice {
+struct ChunkBuilder {
     bytes: Vec<u8>,
     index: OffsetIndexBuilder,
     uncompressed: i64,
     rows: usize,
 }
 
-impl Splice {
+impl ChunkBuilder {
     /// Copies `page` with its `header` and its `rows`.
     fn copy(&mut self, page: &[u8], header: PageHeader, rows: usize) {
         self.uncompressed += (header.length + header.uncompressed) as i64;
@@ -226,8 +232,8 @@ impl Splice {
         let index = close.offset_index.as_ref();
         let index = index
             .ok_or_else(|| ParquetError::General("pages were written without an index".into()))?;
-        for Page { location, rows, .. } in
-            Page::all(index.page_locations(), close.rows_written as usize, &[])
+        for StoredPage { location, rows, .. } in
+            StoredPage::all(index.page_locations(), close.rows_written as usize, &[])
         {
             self.page(location.offset, location.compressed_page_size, rows);
         }
@@ -236,7 +242,7 @@ impl Splice {
         Ok(())
     }
 
-    /// Notes a page of `size` bytes at `offset` from where the chunk ends now.
+    /// Records a page of `size` bytes at `offset` after the current end of the chunk.
     fn page(&mut self, offset: i64, size: i32, rows: usize) {
         self.index.append_row_count(rows as i64);
         self.index
@@ -244,7 +250,7 @@ impl Splice {
         self.rows += rows;
     }
 
-    /// The chunk, which is one of `column` at the place `leaf`.
+    /// Returns the chunk, which replaces `column` at the index `leaf`.
     fn close(self, leaf: usize, column: &ColumnChunkMetaData) -> Result<SplicedChunk> {
         let metadata = ColumnChunkMetaData::builder(column.column_descr_ptr())
             .set_compression_codec(column.compression_codec())
@@ -281,7 +287,7 @@ mod tests {
     use tempfile::NamedTempFile;
 
     use super::*;
-    use crate::segment::{SegmentFile, SegmentReader, unsorted_grains_properties};
+    use crate::segment::{SegmentReader, SegmentWriter, unsorted_grains_properties};
 
     fn schema() -> SchemaRef {
         let fields = [
@@ -291,7 +297,7 @@ mod tests {
         Arc::new(Schema::new(fields.to_vec()))
     }
 
-    /// Those of segments, but for pages of few rows.
+    /// The properties of segments, but with pages of few rows.
     fn properties() -> WriterProperties {
         let blob = ColumnPath::from("blob");
         let properties = unsorted_grains_properties().into_builder();
@@ -312,9 +318,9 @@ mod tests {
         RecordBatch::try_new(schema(), columns.to_vec()).unwrap()
     }
 
-    fn begun(properties: WriterProperties) -> (NamedTempFile, SegmentFile) {
+    fn begun(properties: WriterProperties) -> (NamedTempFile, SegmentWriter) {
         let file = NamedTempFile::new().unwrap();
-        let segment = SegmentFile::create(&file, schema(), properties).unwrap();
+        let segment = SegmentWriter::create(&file, schema(), properties).unwrap();
         (file, segment)
     }
 
@@ -325,7 +331,7 @@ mod tests {
         .unwrap()
     }
 
-    /// A file with `blobs` in one row group.
+    /// Returns a file with `blobs` in one row group.
     fn written(blobs: &[Vec<u8>]) -> CopySource {
         let (file, segment) = begun(properties());
         segment
@@ -353,7 +359,7 @@ mod tests {
             let (file, segment) = begun(properties());
             let mut group = segment.row_group_without(0, &before, 0, &gone, "blob").unwrap();
             group.write(&rows(kept.iter().copied(), &blobs)).unwrap();
-            segment.end_row_group(group).unwrap();
+            segment.close_row_group(group).unwrap();
             prop_assert_eq!(segment.finish().unwrap().rows, kept.len() as u64);
             let reader = SegmentReader::open(std::fs::read(file.path()).unwrap().into()).unwrap();
             let batches = reader.read(0..1, None, 1_000).unwrap();
@@ -362,7 +368,7 @@ mod tests {
             // A page is found by its place in the index, so that single rows can be read.
             let after = source(&file);
             let index = &after.metadata.offset_index().unwrap()[0][1];
-            let pages = Page::all(index.page_locations(), kept.len(), &[]);
+            let pages = StoredPage::all(index.page_locations(), kept.len(), &[]);
             prop_assert_eq!(pages.iter().map(|page| page.rows).sum::<usize>(), kept.len());
             prop_assert!(pages.iter().all(|page| page.rows > 0));
             let ends = pages.iter().map(|page| page.location.offset + i64::from(page.location.compressed_page_size));
@@ -387,7 +393,7 @@ mod tests {
             chunk.close.metadata.uncompressed_size(),
             blob_column(&before).uncompressed_size()
         );
-        // Without the first row all pages but the first are the same.
+        // Without the first row, all pages except the first are unchanged.
         let chunk = before
             .splice(0, "blob", &[0], &properties)
             .unwrap()

@@ -13,8 +13,8 @@ use gristmill_schemas::container::{Container, ContainerLimits};
 use gristmill_schemas::error::GrainError;
 
 use super::VerifyOptions;
+use super::job_set::JobSet;
 use super::report::{Findings, Problem, Tally, VerifyReport};
-use crate::crew::Crew;
 use crate::error::{Context, EngineError, Result};
 use crate::ingest::admit::footer_differs;
 use crate::ingest::digests::{container_footers, sources_per_thread};
@@ -50,7 +50,7 @@ pub async fn verify_sources(
         .buffered(AHEAD);
     let mut opened = opened.chunks(together);
     let mut tally = Tally::new(options.problems);
-    let mut crew: Crew<(u64, Findings)> = Crew::new(options.threads);
+    let mut jobs: JobSet<(u64, Findings)> = JobSet::new(options.threads);
     let mut number = 0;
     while let Some(sources) = opened.next().await {
         for job in jobs_of(sources.into_iter().collect::<Result<_>>()?, &mut tally) {
@@ -59,15 +59,15 @@ pub async fn verify_sources(
             }
             number += 1;
             let (options, progress) = (Arc::clone(&options), Arc::clone(&progress));
-            let ended = crew
-                .start(move || (number, job.run(&options, &progress)))
+            let ended = jobs
+                .spawn(move || (number, job.run(&options, &progress)))
                 .await?;
             ended
                 .into_iter()
                 .for_each(|(number, findings)| tally.add(number, findings));
         }
     }
-    while let Some((number, findings)) = crew.next().await? {
+    while let Some((number, findings)) = jobs.join_next().await? {
         tally.add(number, findings);
     }
     Ok(tally.finish(started.elapsed()))

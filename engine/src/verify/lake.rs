@@ -7,12 +7,12 @@ use std::time::Instant;
 use gristmill_connectors::source::SourceBytes;
 use gristmill_schemas::columns::GRAINS;
 
+use super::job_set::JobSet;
 use super::part::{Cursor, Part, Visit, round};
 use super::report::{Coverage, Findings, Problem, Tally, VerifyReport};
 use super::row_group::OpenSegment;
 use super::tables::{TablesCheck, check_local_file, problem};
 use super::{VerifyOptions, erasures};
-use crate::crew::Crew;
 use crate::error::{EngineError, Result};
 use crate::index::{SidecarCondition, differing_sidecars, states_of, vector_files};
 use crate::lake::{ACCEPT, Lake, LakeLocation, Segment};
@@ -55,7 +55,7 @@ pub async fn verify_lake(
         part,
         options: Arc::new(options.clone()),
         progress,
-        crew: Crew::new(options.threads),
+        running: JobSet::new(options.threads),
         tally: Tally::new(options.problems),
         started,
         budget: part.budget(lake_bytes),
@@ -131,7 +131,7 @@ struct Patrol<'l> {
     part: Part,
     options: Arc<VerifyOptions>,
     progress: Arc<WorkProgress>,
-    crew: Crew<(u64, Findings)>,
+    running: JobSet<(u64, Findings)>,
     tally: Tally,
     started: Instant,
     /// Bytes of row groups that may still be begun.
@@ -153,7 +153,7 @@ impl Patrol<'_> {
                 break;
             }
         }
-        while let Some((number, findings)) = self.crew.next().await? {
+        while let Some((number, findings)) = self.running.join_next().await? {
             self.tally.add(number, findings);
         }
         self.coverage.complete = stopped_at.is_none() || self.budget == 0;
@@ -246,7 +246,7 @@ impl Patrol<'_> {
             }
             (number, findings)
         };
-        if let Some((number, findings)) = self.crew.start(job).await? {
+        if let Some((number, findings)) = self.running.spawn(job).await? {
             self.tally.add(number, findings);
         }
         Ok(())
@@ -295,7 +295,7 @@ impl Patrol<'_> {
             WorkProgress::add(&progress.rejected, findings.bad_count());
             (number, findings)
         };
-        if let Some((number, findings)) = self.crew.start(job).await? {
+        if let Some((number, findings)) = self.running.spawn(job).await? {
             self.tally.add(number, findings);
         }
         Ok(())

@@ -19,6 +19,7 @@
 pub(crate) mod compare;
 mod erasures;
 mod files;
+mod job_set;
 mod lake;
 mod part;
 mod report;

@@ -13,8 +13,8 @@ use gristmill_schemas::columns::GRAINS;
 use gristmill_schemas::error::ErrorCode;
 use object_store::path::Path;
 
+use super::job_set::JobSet;
 use super::report::{Findings, Problem, TableCoverage};
-use crate::crew::Crew;
 use crate::error::{Context, Result};
 use crate::file_digest::FileDigest;
 use crate::lake::{
@@ -33,7 +33,7 @@ pub(super) struct TablesCheck<'l> {
     /// Nothing new is begun after this.
     deadline: Option<Instant>,
     limit: usize,
-    crew: Crew<Result<Findings>>,
+    running: JobSet<Result<Findings>>,
     /// What was found so far.
     pub(super) findings: Findings,
     /// What was checked so far.
@@ -60,14 +60,14 @@ impl<'l> TablesCheck<'l> {
             }
             heads => heads?,
         };
-        let (crew, heads_damaged) = (Crew::new(threads), findings.bad_count() > 0);
+        let (running, heads_damaged) = (JobSet::new(threads), findings.bad_count() > 0);
         Ok(TablesCheck {
             location,
             heads,
             heads_damaged,
             deadline,
             limit,
-            crew,
+            running,
             findings,
             coverage: Vec::new(),
         })
@@ -91,7 +91,7 @@ impl<'l> TablesCheck<'l> {
             coverage.complete = self.table(name, &mut coverage).await?;
             self.coverage.push(coverage);
         }
-        while let Some(findings) = self.crew.next().await? {
+        while let Some(findings) = self.running.join_next().await? {
             self.findings.merge(findings?, self.limit);
         }
         Ok(())
@@ -305,7 +305,7 @@ impl<'l> TablesCheck<'l> {
             }
             Ok(findings)
         };
-        if let Some(findings) = self.crew.start(job).await? {
+        if let Some(findings) = self.running.spawn(job).await? {
             self.findings.merge(findings?, self.limit);
         }
         Ok(())

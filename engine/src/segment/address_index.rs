@@ -1,8 +1,8 @@
 //! The address index of a segment: from a content address to its row.
 //!
-//! It answers "is this grain in the lake already?" for every grain that is ingested, and "where is
-//! it?" for every look-up by address. Addresses are hashes, so their first bits spread them evenly:
-//! a directory over these leads to a handful of neighbours.
+//! Ingest uses it to detect grains that the lake contains already, and every look-up by address
+//! uses it to find the row. Addresses are hashes, so their first bits are evenly distributed: a
+//! directory over these bits leads to a bucket of a few entries.
 //!
 //! ```text
 //! "GMADDR01"  magic                          8
@@ -16,8 +16,8 @@
 //! checksum    BLAKE3 of all before           32
 //! ```
 //!
-//! Integers are little-endian but for the prefixes' own bytes. Everything is derived from the
-//! segment and can be rebuilt.
+//! Integers are little-endian, except the prefixes. The index is derived from the segment and can
+//! be rebuilt.
 
 use std::ops::Range;
 
@@ -26,7 +26,7 @@ use gristmill_connectors::source::SourceBytes;
 use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::columns::IdentityColumn;
 
-/// The file's name among the sidecars.
+/// The name of the file in the segment's sidecar folder.
 pub const ADDRESSES_FILE: &str = "addresses.bin";
 
 const MAGIC: &[u8; 8] = b"GMADDR01";
@@ -34,7 +34,7 @@ const HEADER: usize = 24;
 const TAIL: usize = 24;
 const CHECKSUM: usize = 32;
 
-/// How many addresses share a bucket of the directory, on average.
+/// Average number of addresses in a bucket of the directory.
 const BUCKET: usize = 8;
 
 /// Why an address index can't be used.
@@ -42,7 +42,7 @@ const BUCKET: usize = 8;
 #[error("the address index is damaged: {0}")]
 pub struct DamagedIndex(&'static str);
 
-/// The address index of one segment, borrowing its file's bytes.
+/// The address index of one segment. It borrows the bytes of its file.
 #[derive(Debug)]
 pub struct AddressIndex {
     bytes: SourceBytes,
@@ -51,9 +51,9 @@ pub struct AddressIndex {
 }
 
 impl AddressIndex {
-    /// The index's bytes for a segment whose rows have the addresses of `parts`, one after another.
-    /// O(n) for addresses that are hashes: each goes to its bucket at once, and only those of a
-    /// bucket are sorted. Takes no memory beside the bytes and the directory.
+    /// Returns the bytes of the index for a segment whose rows have the addresses of `parts`, one
+    /// part after another. O(n) for addresses that are hashes: each is placed into its bucket
+    /// directly, and only buckets are sorted. Needs no memory besides the result and the directory.
     pub fn build<P: AsRef<[ContentAddress]>>(parts: &[P]) -> Vec<u8> {
         let addresses = || {
             parts
@@ -95,10 +95,10 @@ impl AddressIndex {
         out
     }
 
-    /// Opens the index in `bytes` after checking all of it. Reads every byte once.
+    /// Opens the index in `bytes` and checks all of it. Reads every byte once.
     ///
     /// # Errors
-    /// `DamagedIndex` if it isn't whole.
+    /// `DamagedIndex` if a check fails.
     pub fn open(bytes: SourceBytes) -> Result<AddressIndex, DamagedIndex> {
         let head = bytes
             .first_chunk::<HEADER>()
@@ -126,23 +126,22 @@ impl AddressIndex {
         })
     }
 
-    /// Lets go of the pages that look-ups have touched; the next ones read them from the file
-    /// again.
+    /// Releases the pages that look-ups have touched. Later look-ups read them from the file again.
     pub(crate) fn release(&self) {
         self.bytes.release(0..self.bytes.len());
     }
 
-    /// How many addresses it has.
+    /// Returns the number of addresses.
     pub fn len(&self) -> usize {
         self.count
     }
 
-    /// True if it has none.
+    /// Returns true if there are no addresses.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// The place of each row among the addresses. O(n).
+    /// Returns the place of each row in the order of the addresses. O(n).
     pub(crate) fn places(&self) -> Vec<u32> {
         let mut places = vec![u32::MAX; self.count];
         let rows = self
@@ -160,7 +159,7 @@ impl AddressIndex {
         places
     }
 
-    /// The address at `place`, in their order.
+    /// Returns the address at `place` in the order of the addresses.
     pub(crate) fn address_at(&self, place: u32) -> Option<ContentAddress> {
         let place = usize::try_from(place)
             .ok()
@@ -184,7 +183,8 @@ impl AddressIndex {
         self.tails() + TAIL * self.count
     }
 
-    /// The row of `address`. A few memory accesses, whatever the size of the segment.
+    /// Returns the row of `address`. Takes a few memory accesses, independent of the size of the
+    /// segment.
     pub fn row_of(&self, address: &ContentAddress) -> Option<u32> {
         let prefix = prefix_of(address.as_bytes());
         let bucket = bucket_of(prefix, self.directory_bits);
@@ -205,7 +205,7 @@ impl AddressIndex {
     }
 }
 
-/// The first place of each bucket of `addresses`, and the end of the last one.
+/// Returns the first place of each bucket of `addresses`, and the end of the last one.
 fn directory_of<'a>(addresses: impl Iterator<Item = &'a [u8; 32]>, bits: u32) -> Vec<u32> {
     let mut directory = vec![0; (1 << bits) + 1];
     for address in addresses {
@@ -219,7 +219,7 @@ fn directory_of<'a>(addresses: impl Iterator<Item = &'a [u8; 32]>, bits: u32) ->
     directory
 }
 
-/// The parts of an index that is being made, place by place as they stand in its bytes.
+/// The arrays of an index that is being built, in the order of its file.
 struct Entries<'b> {
     prefixes: &'b mut [[u8; 8]],
     tails: &'b mut [[u8; TAIL]],
@@ -236,7 +236,7 @@ impl Entries<'_> {
         self.rows[place] = row.to_le_bytes();
     }
 
-    /// Sorts the entries at `places`, with the memory of `sorted`.
+    /// Sorts the entries at `places`, with `sorted` as scratch memory.
     fn sort(&mut self, places: Range<usize>, sorted: &mut Vec<Entry>) {
         sorted.clear();
         sorted.extend(places.clone().map(|place| {
@@ -315,7 +315,7 @@ mod tests {
     fn every_address_is_found_at_its_row_and_no_other_is() {
         for count in [0, 1, 7, 8, 9, 1_000, 20_000] {
             let all = addresses(count);
-            // Of several parts, of which one may be empty.
+            // Several parts, one of which may be empty.
             let (some, others) = all.split_at(all.len() / 3);
             let index =
                 AddressIndex::open(AddressIndex::build(&[some, &[], others]).into()).unwrap();

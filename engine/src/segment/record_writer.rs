@@ -1,4 +1,4 @@
-//! Batches to a Parquet file, one after another: what the small tables need.
+//! The writer of the small tables' Parquet files: batches one after another, on one thread.
 
 use std::fs::File;
 
@@ -12,28 +12,28 @@ use super::layout::records_properties;
 use crate::file_digest::{DigestWriter, WrittenFile};
 
 /// A Parquet file of a small table that is being written.
-pub(crate) struct RecordsFile {
+pub(crate) struct RecordWriter {
     writer: ArrowWriter<DigestWriter<File>>,
     rows: u64,
 }
 
-impl RecordsFile {
-    /// Begins a file with `schema` in `file`.
+impl RecordWriter {
+    /// Starts a file with `schema` in `file`.
     ///
     /// # Errors
     /// [`ParquetError`].
     pub(crate) fn create(
         file: &NamedTempFile,
         schema: SchemaRef,
-    ) -> Result<RecordsFile, ParquetError> {
+    ) -> Result<RecordWriter, ParquetError> {
         let sink = DigestWriter::new(file.reopen()?);
-        Ok(RecordsFile {
+        Ok(RecordWriter {
             writer: ArrowWriter::try_new(sink, schema, Some(records_properties()))?,
             rows: 0,
         })
     }
 
-    /// Appends the rows of `batch`. A row group ends where it holds more than 64 MiB.
+    /// Appends the rows of `batch`. A row group is closed when it exceeds 64 MiB.
     ///
     /// # Errors
     /// [`ParquetError`].
@@ -60,5 +60,5 @@ impl RecordsFile {
     }
 }
 
-/// Bytes of an encoded row group from which on it is closed.
+/// An encoded row group is closed when it has so many bytes.
 const ROW_GROUP_BYTES: usize = 64 << 20;

@@ -1,4 +1,4 @@
-//! Batches to a Parquet file, row groups encoded side by side.
+//! The writer of Parquet files with row groups that are encoded in parallel.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -22,37 +22,36 @@ use super::copy::CopySource;
 use super::splice::SplicedChunk;
 use crate::file_digest::{DigestWriter, WrittenFile};
 
-/// A Parquet file that is being written by many threads. Row groups may be encoded in any order;
-/// they stand in the file in the order of their numbers, whatever the threads do. One that ends
-/// before an earlier one waits for it in memory, so that they are best begun in order, each by the
-/// next thread that is free.
-pub struct SegmentFile {
+/// A Parquet file that several threads write. Row groups may be encoded in any order; in the file
+/// they are in the order of their numbers. A row group that is closed before an earlier one waits
+/// for it in memory, so they should be started in order, each by the next free thread.
+pub struct SegmentWriter {
     properties: WriterPropertiesPtr,
     columns: Vec<Arc<ColumnLayout>>,
-    tail: Mutex<Tail>,
+    tail: Mutex<FileTail>,
 }
 
 /// The end of the file, and the row groups that wait for an earlier one.
-struct Tail {
+struct FileTail {
     writer: SerializedFileWriter<BufWriter<DigestWriter<File>>>,
     behind: WriteBehind,
     next: usize,
-    waiting: BTreeMap<usize, Group>,
+    waiting: BTreeMap<usize, PendingRowGroup>,
 }
 
 /// A row group that waits to be appended.
-enum Group {
-    /// Its columns; one of them may have been spliced, and has no rows among them.
+enum PendingRowGroup {
+    /// The encoded columns. A spliced column has no rows among them.
     Encoded(Vec<ArrowColumnChunk>, Option<SplicedChunk>),
-    /// One of another file, by its number there.
+    /// A row group of another file, by its number there.
     Copied(CopySource, usize),
 }
 
-/// Bytes that are gathered before they are written to the file.
-const BUFFER: usize = 1 << 20;
+/// Bytes that are buffered before they are written to the file.
+const BUFFER_BYTES: usize = 1 << 20;
 
-impl SegmentFile {
-    /// Begins a file with `schema` in `file`.
+impl SegmentWriter {
+    /// Starts a file with `schema` in `file`.
     ///
     /// # Errors
     /// [`ParquetError`].
@@ -66,38 +65,38 @@ impl SegmentFile {
             .convert(&schema)?;
         let mut properties = properties;
         parquet::arrow::add_encoded_arrow_schema_to_metadata(&schema, &mut properties);
-        let sink = BufWriter::with_capacity(BUFFER, DigestWriter::new(file.reopen()?));
-        let behind = WriteBehind::begin(file.reopen()?)?;
+        let sink = BufWriter::with_capacity(BUFFER_BYTES, DigestWriter::new(file.reopen()?));
+        let behind = WriteBehind::start(file.reopen()?)?;
         let properties = Arc::new(properties);
         let writer =
             SerializedFileWriter::new(sink, leaves.root_schema_ptr(), Arc::clone(&properties))?;
         let columns = ColumnLayout::all(&schema, &properties)?;
-        let tail = Mutex::new(Tail {
+        let tail = Mutex::new(FileTail {
             writer,
             behind,
             next: 0,
             waiting: BTreeMap::new(),
         });
-        Ok(SegmentFile {
+        Ok(SegmentWriter {
             properties,
             columns,
             tail,
         })
     }
 
-    /// Begins row group `number`. Numbers count from 0, each comes once.
-    pub fn row_group(&self, number: usize) -> RowGroup {
-        RowGroup {
+    /// Starts row group `number`. Numbers count from 0, and each is used once.
+    pub fn row_group(&self, number: usize) -> RowGroupWriter {
+        RowGroupWriter {
             number,
             columns: self.columns.iter().map(ColumnEncoder::new).collect(),
             spliced: None,
         }
     }
 
-    /// Begins row group `number` with what stays of row group `from` of `source`, which has the
-    /// same columns, without its rows `gone` (ascending; 0 is the group's first). All columns of
-    /// the rows that stay are to be written to it; of the column `name` the pages are copied as far
-    /// as they stay what they are.
+    /// Starts row group `number` with the rows of row group `from` of `source`, which has the same
+    /// columns, except its rows `gone` (ascending, relative to the row group). The caller writes
+    /// all columns of the remaining rows; the pages of the column `name` that keep all rows are
+    /// copied.
     ///
     /// # Errors
     /// [`ParquetError`], also if the columns differ.
@@ -108,30 +107,32 @@ impl SegmentFile {
         from: usize,
         gone: &[u32],
         name: &str,
-    ) -> Result<RowGroup, ParquetError> {
+    ) -> Result<RowGroupWriter, ParquetError> {
         let spliced = source.splice(from, name, gone, &self.properties)?;
-        Ok(RowGroup {
+        Ok(RowGroupWriter {
             spliced,
             ..self.row_group(number)
         })
     }
 
-    /// Ends `group`: it is written to the file as soon as all before it are.
+    /// Closes `group`. It is written to the file as soon as all row groups before it are.
     ///
     /// # Errors
     /// [`ParquetError`].
-    pub fn end_row_group(&self, group: RowGroup) -> Result<(), ParquetError> {
+    pub fn close_row_group(&self, group: RowGroupWriter) -> Result<(), ParquetError> {
         let chunks = group
             .columns
             .into_par_iter()
             .map(ColumnEncoder::close)
             .collect::<Result<Vec<_>, _>>()?;
         let chunks = chunks.into_iter().flatten().collect();
-        self.lock()
-            .append(group.number, Group::Encoded(chunks, group.spliced))
+        self.lock().append(
+            group.number,
+            PendingRowGroup::Encoded(chunks, group.spliced),
+        )
     }
 
-    /// Encodes `batches`, one after another, as row group `number`.
+    /// Encodes `batches` as row group `number`.
     ///
     /// # Errors
     /// [`ParquetError`].
@@ -142,7 +143,7 @@ impl SegmentFile {
     ) -> Result<(), ParquetError> {
         let mut group = self.row_group(number);
         batches.iter().try_for_each(|batch| group.write(batch))?;
-        self.end_row_group(group)
+        self.close_row_group(group)
     }
 
     /// Copies row group `from` of `source`, which has the same columns, as row group `number`.
@@ -156,13 +157,13 @@ impl SegmentFile {
         from: usize,
     ) -> Result<(), ParquetError> {
         self.lock()
-            .append(number, Group::Copied(source.clone(), from))
+            .append(number, PendingRowGroup::Copied(source.clone(), from))
     }
 
-    /// Ends the file; returns what it holds.
+    /// Closes the file. Returns its rows, size and digest.
     ///
     /// # Errors
-    /// [`ParquetError`].
+    /// [`ParquetError`], also if a row group is missing.
     pub fn finish(self) -> Result<WrittenFile, ParquetError> {
         let tail = self
             .tail
@@ -185,12 +186,12 @@ impl SegmentFile {
             .into_inner()?
             .into_inner()
             .map_err(std::io::IntoInnerError::into_error)?;
-        tail.behind.end()?;
+        tail.behind.finish()?;
         let (size, digest) = sink.finish();
         Ok(WrittenFile { rows, size, digest })
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Tail> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, FileTail> {
         // A thread that panicked has left the tail between two row groups, never inside one that
         // others see.
         self.tail
@@ -199,17 +200,16 @@ impl SegmentFile {
     }
 }
 
-/// A row group that is being encoded; nothing of it is in the file yet.
-pub struct RowGroup {
+/// A row group that is being encoded. None of it is in the file yet.
+pub struct RowGroupWriter {
     number: usize,
     columns: Vec<ColumnEncoder>,
-    /// The column that is made of another file's pages.
+    /// The column that is assembled from pages of another file.
     spliced: Option<SplicedChunk>,
 }
 
-impl RowGroup {
-    /// Encodes the rows of `batch` after those before it, column by column, with whatever core is
-    /// free.
+impl RowGroupWriter {
+    /// Encodes the rows of `batch` after those before, with the columns in parallel.
     ///
     /// # Errors
     /// [`ParquetError`].
@@ -227,13 +227,13 @@ impl RowGroup {
     }
 }
 
-impl Tail {
-    fn append(&mut self, number: usize, rows: Group) -> Result<(), ParquetError> {
+impl FileTail {
+    fn append(&mut self, number: usize, rows: PendingRowGroup) -> Result<(), ParquetError> {
         self.waiting.insert(number, rows);
         while let Some(rows) = self.waiting.remove(&self.next) {
             let mut group = self.writer.next_row_group()?;
             match rows {
-                Group::Encoded(chunks, mut spliced) => {
+                PendingRowGroup::Encoded(chunks, mut spliced) => {
                     for (leaf, chunk) in chunks.into_iter().enumerate() {
                         match spliced.take_if(|spliced| spliced.leaf == leaf) {
                             Some(spliced) => spliced.append(&mut group)?,
@@ -241,47 +241,47 @@ impl Tail {
                         }
                     }
                 }
-                Group::Copied(source, from) => source.append(from, &mut group)?,
+                PendingRowGroup::Copied(source, from) => source.append(from, &mut group)?,
             }
             group.close()?;
-            self.behind.ask();
+            self.behind.request_sync();
             self.next += 1;
         }
         Ok(())
     }
 }
 
-/// Brings a file to the disk while more of it is made, so that whoever publishes it waits for the
-/// last of it alone.
+/// Syncs a file to the disk while more of it is written, so that publishing it waits only for the
+/// last part.
 struct WriteBehind {
-    asked: SyncSender<()>,
+    requests: SyncSender<()>,
     thread: JoinHandle<std::io::Result<()>>,
 }
 
 impl WriteBehind {
     /// # Errors
-    /// The system gives no thread.
-    fn begin(file: File) -> std::io::Result<WriteBehind> {
-        let (asked, asks) = sync_channel(1);
-        let bring = move || asks.iter().try_for_each(|()| file.sync_data());
+    /// The system can't start a thread.
+    fn start(file: File) -> std::io::Result<WriteBehind> {
+        let (requests, received) = sync_channel(1);
+        let sync = move || received.iter().try_for_each(|()| file.sync_data());
         let thread = std::thread::Builder::new()
             .name("write-behind".to_owned())
-            .spawn(bring)?;
-        Ok(WriteBehind { asked, thread })
+            .spawn(sync)?;
+        Ok(WriteBehind { requests, thread })
     }
 
-    /// Asks for what is written so far; who is asked already needs no second time.
-    fn ask(&self) {
-        let _ = self.asked.try_send(());
+    /// Requests a sync of what was written so far. A request that is already pending suffices.
+    fn request_sync(&self) {
+        let _ = self.requests.try_send(());
     }
 
-    /// Waits for what was asked.
+    /// Waits for the requested syncs.
     ///
     /// # Errors
-    /// What the disk said: it says it once, so that another attempt would succeed without the
-    /// bytes.
-    fn end(self) -> std::io::Result<()> {
-        drop(self.asked);
+    /// The error of the disk. It is reported only once, so a second attempt would succeed although
+    /// bytes are missing.
+    fn finish(self) -> std::io::Result<()> {
+        drop(self.requests);
         self.thread
             .join()
             .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
