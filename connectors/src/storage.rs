@@ -1,7 +1,7 @@
 //! Object stores by URI.
 //!
-//! Credentials and endpoints come from the environment, under the names that the stores' own tools
-//! use (`AWS_…`, `GOOGLE_…`, `AZURE_…`).
+//! Credentials and endpoints come from environment variables with the names that the stores' own
+//! tools use (`AWS_…`, `GOOGLE_…`, `AZURE_…`).
 
 use std::path::Path as FilePath;
 use std::sync::Arc;
@@ -12,22 +12,22 @@ use url::Url;
 
 use crate::ConnectorError;
 
-/// An object store and a place in it.
+/// An object store and a path in it.
 #[derive(Debug, Clone)]
-pub struct Place {
+pub struct StoreLocation {
     /// The store.
     pub store: Arc<dyn ObjectStore>,
-    /// The place.
+    /// The path of an object, or a prefix of paths.
     pub path: Path,
-    /// The URI that was asked for.
+    /// The URI of the location.
     pub url: Url,
 }
 
-/// The store that serves `uri`, which has a scheme.
+/// Resolves `uri`, which has a scheme, to an object store and a path.
 ///
 /// # Errors
-/// [`ConnectorError::Uri`] if none does or it lacks configuration.
-pub fn place_of(uri: &str) -> Result<Place, ConnectorError> {
+/// [`ConnectorError::Uri`] if no store serves the scheme or the configuration is incomplete.
+pub fn resolve_uri(uri: &str) -> Result<StoreLocation, ConnectorError> {
     let fault = |reason: String| ConnectorError::Uri {
         uri: uri.to_owned(),
         reason,
@@ -36,14 +36,15 @@ pub fn place_of(uri: &str) -> Result<Place, ConnectorError> {
     let options = std::env::vars().map(|(name, value)| (name.to_ascii_lowercase(), value));
     let (store, path) =
         object_store::parse_url_opts(&url, options).map_err(|error| fault(error.to_string()))?;
-    Ok(Place {
+    Ok(StoreLocation {
         store: store.into(),
         path,
         url,
     })
 }
 
-/// True if `text` is a URI with a scheme, rather than a path.
+/// Returns true if `text` is a URI with a scheme rather than a path. A single letter isn't a
+/// scheme, because Windows paths begin with one.
 pub fn has_scheme(text: &str) -> bool {
     text.split_once("://").is_some_and(|(scheme, _)| {
         scheme.len() > 1
@@ -53,15 +54,15 @@ pub fn has_scheme(text: &str) -> bool {
     })
 }
 
-/// The URL of a file or folder, which need not exist.
+/// Returns the URL of a file or folder, which need not exist.
 ///
 /// # Errors
-/// [`ConnectorError::Io`] if the current folder can't be told.
-pub fn url_of_path(path: &FilePath) -> Result<Url, ConnectorError> {
+/// [`ConnectorError::Io`] if the current folder can't be determined.
+pub fn file_url(path: &FilePath) -> Result<Url, ConnectorError> {
     let absolute = std::path::absolute(path).map_err(ConnectorError::io("can't resolve", path))?;
     Url::from_file_path(&absolute).map_err(|()| ConnectorError::Uri {
         uri: path.display().to_string(),
-        reason: "not a path that can be written as a URI".to_owned(),
+        reason: "the path can't be written as a URI".to_owned(),
     })
 }
 
@@ -76,8 +77,8 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_scheme_says_which_are_known() {
-        let error = place_of("gopher://host/file").unwrap_err().to_string();
+    fn the_error_of_an_unknown_scheme_lists_the_known_ones() {
+        let error = resolve_uri("gopher://host/file").unwrap_err().to_string();
         assert!(
             error.contains("gopher://host/file") && error.contains("s3://"),
             "{error}"

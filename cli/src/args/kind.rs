@@ -53,7 +53,7 @@ impl ValueEnum for Kind {
     }
 
     fn to_possible_value(&self) -> Option<PossibleValue> {
-        Some(value(self.0.map(|kind| (kind.name(), kind.about()))))
+        Some(value(self.0.map(|kind| (kind.name(), kind.description()))))
     }
 }
 

@@ -1,4 +1,4 @@
-//! The bytes of a local file, mapped into memory.
+//! The bytes of a source: a memory-mapped file, or a buffer in memory.
 
 use std::fs::File;
 use std::ops::{Deref, Range};
@@ -9,31 +9,31 @@ use tempfile::TempPath;
 
 use crate::ConnectorError;
 
-/// The bytes of a source. Cheap to hold: pages that aren't in use belong to the system.
+/// The bytes of a source. Holding them is cheap: the system can reclaim pages of a mapping at any
+/// time.
 #[derive(Debug)]
 pub struct SourceBytes {
-    content: Content,
-    /// Bytes from the start that count.
+    content: BytesContent,
+    /// The number of bytes from the start that are visible.
     length: usize,
-    /// The spooled copy, deleted when the source isn't needed any more.
+    /// The spooled copy, which is deleted when this is dropped.
     _spool: Option<TempPath>,
 }
 
 #[derive(Debug)]
-enum Content {
+enum BytesContent {
     Mapped(Mmap),
     Owned(Vec<u8>),
 }
 
-/// Bytes that a pass takes at a time: few enough that several can use them while they are in the
-/// cache.
-const PART_BYTES: usize = 256 << 10;
+/// The size of a chunk in bytes: several consumers can use it while it is in the CPU cache.
+const CHUNK_BYTES: usize = 256 << 10;
 
-/// Bytes of a source that stays in memory when it was passed over.
-const STAYING_BYTES: usize = 64 << 20;
+/// The largest source in bytes whose pages aren't released after they were read.
+const RESIDENT_LIMIT_BYTES: usize = 64 << 20;
 
-/// Bytes of a larger source that are released together.
-const RELEASED_BYTES: usize = 16 << 20;
+/// The number of bytes of a larger source that are released together.
+const RELEASE_BYTES: usize = 16 << 20;
 
 impl SourceBytes {
     /// Maps the file at `path`.
@@ -45,16 +45,16 @@ impl SourceBytes {
         SourceBytes::map_file(&file).map_err(ConnectorError::io("can't map", path))
     }
 
-    /// Maps an open file, which may have no name any more: its bytes live as long as they are used.
+    /// Maps an open file, which may already be unlinked: the mapping keeps its bytes.
     ///
     /// # Errors
-    /// Those of the file.
+    /// If the file can't be inspected or mapped.
     pub fn map_file(file: &File) -> std::io::Result<SourceBytes> {
         let length = file.metadata()?.len();
-        // A mapping of nothing is an error on some systems.
+        // An empty mapping is an error on some systems.
         let content = match length {
-            0 => Content::Owned(Vec::new()),
-            _ => Content::Mapped(map_file(file)?),
+            0 => BytesContent::Owned(Vec::new()),
+            _ => BytesContent::Mapped(map_file(file)?),
         };
         Ok(SourceBytes {
             content,
@@ -63,7 +63,7 @@ impl SourceBytes {
         })
     }
 
-    /// Maps a spooled copy, which lives as long as its bytes are used.
+    /// Maps a spooled copy and deletes it when the bytes are dropped.
     ///
     /// # Errors
     /// [`ConnectorError::Io`].
@@ -75,42 +75,44 @@ impl SourceBytes {
         })
     }
 
-    /// The first `length` bytes.
+    /// Returns the first `length` bytes.
     #[must_use]
-    pub fn cut(self, length: usize) -> SourceBytes {
+    pub fn truncate(self, length: usize) -> SourceBytes {
         SourceBytes {
             length: self.length.min(length),
             ..self
         }
     }
 
-    /// True for a source of up to 64 MiB, which stays in memory when a pass went over it.
-    pub fn stays(&self) -> bool {
-        self.len() <= STAYING_BYTES
+    /// Returns true for a source of up to 64 MiB, whose pages aren't released after they were read.
+    pub fn stays_resident(&self) -> bool {
+        self.len() <= RESIDENT_LIMIT_BYTES
     }
 
-    /// Gives the bytes in `range` to `take`, part by part and in order. A source that stays is
-    /// there for whoever reads it next; of a larger one what was read is released, so that the pass
-    /// counts for a few megabytes however large the source is.
-    pub fn pass(&self, range: Range<usize>, mut take: impl FnMut(&[u8])) {
+    /// Calls `consume` with the bytes in `range`, chunk by chunk and in order.
+    ///
+    /// Pages of a source above 64 MiB are released after they were read, so that reading occupies a
+    /// few megabytes of memory, independent of the size of the source. Pages of a smaller one stay
+    /// resident for the next reader.
+    pub fn for_each_chunk(&self, range: Range<usize>, mut consume: impl FnMut(&[u8])) {
         let end = range.end.min(self.len());
         let (mut next, mut released) = (range.start, range.start);
         while next < end {
-            let part = next..end.min(next + PART_BYTES);
-            next = part.end;
-            take(self.get(part).unwrap_or_default());
-            if !self.stays() && (next - released >= RELEASED_BYTES || next == end) {
+            let chunk = next..end.min(next + CHUNK_BYTES);
+            next = chunk.end;
+            consume(self.get(chunk).unwrap_or_default());
+            if !self.stays_resident() && (next - released >= RELEASE_BYTES || next == end) {
                 self.release(released..next);
                 released = next;
             }
         }
     }
 
-    /// Tells the system that the bytes in `range` were used and won't be soon, so that a pass over
-    /// a large file doesn't count as memory of this process. They can still be read.
+    /// Advises the system to drop the pages of `range` (`MADV_DONTNEED`), so that reading a large
+    /// file once doesn't count as memory of this process. The bytes can still be read.
     pub fn release(&self, range: Range<usize>) {
         #[cfg(unix)]
-        if let Content::Mapped(map) = &self.content
+        if let BytesContent::Mapped(map) = &self.content
             && range.end <= map.len()
             && !range.is_empty()
         {
@@ -124,7 +126,7 @@ impl SourceBytes {
                     range.len(),
                 )
             };
-            // Advice that isn't taken costs memory, not correctness.
+            // Ignored advice costs memory, not correctness.
             let _ = advised;
         }
     }
@@ -134,18 +136,18 @@ impl From<Vec<u8>> for SourceBytes {
     fn from(bytes: Vec<u8>) -> Self {
         SourceBytes {
             length: bytes.len(),
-            content: Content::Owned(bytes),
+            content: BytesContent::Owned(bytes),
             _spool: None,
         }
     }
 }
 
 fn map_file(file: &File) -> std::io::Result<Mmap> {
-    // SAFETY: the mapping is read-only and private use of it is bounds-checked. What remains is
-    // that another process may change or cut the file while it is mapped. Changed bytes are only
-    // ever read as bytes: every grain is hashed and decoded from what is read, so a change shows as
-    // a grain that fails its check. A cut file ends the process with a bus error, as it does every
-    // program that maps files; the lake stays at its last commit.
+    // SAFETY: the mapping is read-only and all accesses are bounds-checked. The remaining risk is
+    // that another process changes or truncates the file while it is mapped. Changed bytes are only
+    // interpreted as bytes: every grain is hashed and decoded from what is read, so a change makes
+    // a grain fail its check. Truncation ends the process with a bus error, as in every program
+    // that maps files; the lake stays at its last commit.
     unsafe { Mmap::map(file) }
 }
 
@@ -154,8 +156,8 @@ impl Deref for SourceBytes {
 
     fn deref(&self) -> &[u8] {
         let whole: &[u8] = match &self.content {
-            Content::Mapped(map) => map,
-            Content::Owned(bytes) => bytes,
+            BytesContent::Mapped(map) => map,
+            BytesContent::Owned(bytes) => bytes,
         };
         // A mapping is at least as long as the file was when it was mapped.
         whole.get(..self.length).unwrap_or(whole)
@@ -178,8 +180,8 @@ mod tests {
     }
 
     #[test]
-    fn a_pass_gives_every_byte_of_its_range_once_and_in_order() {
-        let length = STAYING_BYTES + 3 * PART_BYTES + 5;
+    fn chunks_cover_their_range_once_and_in_order() {
+        let length = RESIDENT_LIMIT_BYTES + 3 * CHUNK_BYTES + 5;
         let content: Vec<u8> = (0..length).map(|at| (at >> 8 ^ at) as u8).collect();
         let mut file = tempfile::NamedTempFile::new().unwrap();
         std::io::Write::write_all(&mut file, &content).unwrap();
@@ -191,26 +193,26 @@ mod tests {
             for range in [
                 0..0,
                 0..1,
-                7..PART_BYTES + 7,
+                7..CHUNK_BYTES + 7,
                 500_000..bytes.len(),
                 0..usize::MAX,
                 usize::MAX..usize::MAX,
             ] {
-                let mut passed = Vec::new();
-                bytes.pass(range.clone(), |part| passed.extend_from_slice(part));
+                let mut read = Vec::new();
+                bytes.for_each_chunk(range.clone(), |chunk| read.extend_from_slice(chunk));
                 let expected = content
                     .get(range.start.min(length)..range.end.min(bytes.len()))
                     .unwrap_or_default();
-                assert!(passed == expected, "{range:?} of {}", bytes.len());
+                assert!(read == expected, "{range:?} of {}", bytes.len());
             }
         }
     }
 
     #[test]
-    fn of_cut_bytes_the_first_are_left() {
-        let cut = |length| SourceBytes::from(b"abc".to_vec()).cut(length);
+    fn truncating_keeps_the_first_bytes() {
+        let truncated = |length| SourceBytes::from(b"abc".to_vec()).truncate(length);
         assert_eq!(
-            (&*cut(2), &*cut(9).cut(1), &*cut(9)),
+            (&*truncated(2), &*truncated(9).truncate(1), &*truncated(9)),
             (&b"ab"[..], &b"a"[..], &b"abc"[..])
         );
     }

@@ -1,4 +1,4 @@
-//! From what the user names to a list of sources.
+//! Discovery: resolves paths, folders, patterns and URIs to a list of sources.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,20 +10,20 @@ use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt};
 use walkdir::WalkDir;
 
 use crate::ConnectorError;
-use crate::storage::{Place, has_scheme, place_of};
+use crate::storage::{StoreLocation, has_scheme, resolve_uri};
 
-/// Where a source is.
+/// The location of a source.
 #[derive(Debug, Clone)]
-pub enum Location {
+pub enum SourceLocation {
     /// A local file.
     File(PathBuf),
-    /// A pipe or a device, which can be read once.
+    /// A pipe or a device, which can be read only once.
     Stream(PathBuf),
     /// An object in a store.
     Object {
         /// The store.
         store: Arc<dyn ObjectStore>,
-        /// The object.
+        /// The path of the object.
         path: ObjectPath,
     },
     /// Standard input.
@@ -33,38 +33,40 @@ pub enum Location {
 /// One file, object or stream.
 #[derive(Debug, Clone)]
 pub struct Source {
-    /// Where it is.
-    pub location: Location,
-    /// What to call it: a path, a URI, or `-`.
+    /// The location.
+    pub location: SourceLocation,
+    /// The name of the source: a path, a URI, or `-`.
     pub uri: String,
-    /// How many bytes it has, where that is known beforehand.
+    /// The size in bytes, if it is known before reading.
     pub length: Option<u64>,
-    /// When it was last changed, in milliseconds since 1970, where that is known.
+    /// The modification time in milliseconds since 1970, if it is known.
     pub modified: Option<i64>,
 }
 
-/// `*` doesn't cross folders, `**` does.
+/// `*` doesn't match `/`, `**` does.
 const MATCHING: MatchOptions = MatchOptions {
     case_sensitive: true,
     require_literal_separator: true,
     require_literal_leading_dot: true,
 };
 
-/// The sources that `named` stands for: files, folders with all that is in them (but for names that
-/// begin with a dot, and links to folders), patterns, URIs of objects, prefixes and patterns of
-/// objects, and `-`. In the order of the names, the sources of one name in the order of their
-/// paths; a source that is named twice comes once.
+/// Resolves names to sources.
+///
+/// A name is a file, a folder (with everything in it except names that begin with a dot, and links
+/// to folders), a pattern, the URI of an object, a prefix or a pattern of objects, or `-` for
+/// standard input. The result is in the order of the names, and for one name in the order of the
+/// paths; a source that several names denote occurs once.
 ///
 /// # Errors
-/// [`ConnectorError::NotFound`] for a name that stands for nothing, and whatever the system or a
-/// store says.
-pub async fn discover(named: &[String]) -> Result<Vec<Source>, ConnectorError> {
+/// [`ConnectorError::NotFound`] for a name that denotes nothing, and errors of the file system or
+/// the store.
+pub async fn discover(names: &[String]) -> Result<Vec<Source>, ConnectorError> {
     let mut sources: Vec<Source> = Vec::new();
     let mut seen = std::collections::HashSet::new();
-    for name in named {
+    for name in names {
         let found = match &**name {
             "-" => vec![Source {
-                location: Location::Stdin,
+                location: SourceLocation::Stdin,
                 uri: "-".to_owned(),
                 length: None,
                 modified: None,
@@ -72,7 +74,7 @@ pub async fn discover(named: &[String]) -> Result<Vec<Source>, ConnectorError> {
             uri if has_scheme(uri) && !uri.starts_with("file://") => objects(uri).await?,
             path => files(local(path))?,
         };
-        // A folder that nothing was put into is no mistake; a name that stands for nothing is.
+        // An empty folder isn't an error.
         if found.is_empty() && !Path::new(local(name)).is_dir() {
             return Err(ConnectorError::NotFound(name.clone()));
         }
@@ -85,7 +87,7 @@ pub async fn discover(named: &[String]) -> Result<Vec<Source>, ConnectorError> {
     Ok(sources)
 }
 
-/// The path that `name` is, or that its URI names.
+/// Returns the local path of a path or `file://` URI.
 fn local(name: &str) -> &str {
     name.strip_prefix("file://").unwrap_or(name)
 }
@@ -99,7 +101,7 @@ fn files(path: &str) -> Result<Vec<Source>, ConnectorError> {
     if named.is_dir() {
         return folder(named);
     }
-    // A file may have a name that looks like a pattern.
+    // The name of a file may look like a pattern.
     if named.exists() || !is_pattern(path) {
         return if named.exists() {
             Ok(vec![file(named)?])
@@ -123,32 +125,34 @@ fn files(path: &str) -> Result<Vec<Source>, ConnectorError> {
     Ok(found)
 }
 
+/// Lists the files of a folder and its subfolders, except hidden ones.
 fn folder(path: &Path) -> Result<Vec<Source>, ConnectorError> {
     let hidden = |name: &std::ffi::OsStr| name.as_encoded_bytes().starts_with(b".");
     let walk = WalkDir::new(path).sort_by_file_name().into_iter();
     let mut found = Vec::new();
     for entry in walk.filter_entry(|entry| entry.depth() == 0 || !hidden(entry.file_name())) {
-        let entry = entry.map_err(|error| {
-            let path = error.path().unwrap_or(path).to_path_buf();
-            ConnectorError::Io {
-                what: "can't list",
-                path,
-                cause: error.into(),
-            }
+        let entry = entry.map_err(|error| ConnectorError::Io {
+            what: "can't list",
+            path: error.path().unwrap_or(path).to_path_buf(),
+            cause: error.into(),
         })?;
-        // A link to a file is one, also if the file is gone: whoever reads it tells. What a linked
-        // folder holds belongs to that folder, and may lead back here.
-        let leads_to_file = || {
-            entry
-                .path()
-                .metadata()
-                .map_or(true, |target| target.is_file())
-        };
-        if entry.file_type().is_file() || entry.path_is_symlink() && leads_to_file() {
+        if is_file_or_link_to_one(&entry) {
             found.push(file(entry.path())?);
         }
     }
     Ok(found)
+}
+
+/// A broken link counts as a file, so that reading it reports an error. Links to folders aren't
+/// followed: they may form a cycle.
+fn is_file_or_link_to_one(entry: &walkdir::DirEntry) -> bool {
+    let leads_to_file = || {
+        entry
+            .path()
+            .metadata()
+            .map_or(true, |target| target.is_file())
+    };
+    entry.file_type().is_file() || entry.path_is_symlink() && leads_to_file()
 }
 
 fn file(path: &Path) -> Result<Source, ConnectorError> {
@@ -159,13 +163,13 @@ fn file(path: &Path) -> Result<Source, ConnectorError> {
         .ok()
         .map(chrono::DateTime::<chrono::Utc>::from);
     let is_stream = !metadata.is_file() && !metadata.is_symlink();
-    let location = if is_stream {
-        Location::Stream
-    } else {
-        Location::File
-    };
+    let path_buf = path.to_path_buf();
     Ok(Source {
-        location: location(path.to_path_buf()),
+        location: if is_stream {
+            SourceLocation::Stream(path_buf)
+        } else {
+            SourceLocation::File(path_buf)
+        },
         uri: path.display().to_string(),
         length: metadata.is_file().then_some(metadata.len()),
         modified: modified.map(|instant| instant.timestamp_millis()),
@@ -176,9 +180,9 @@ async fn objects(uri: &str) -> Result<Vec<Source>, ConnectorError> {
     if is_pattern(uri) && !uri.starts_with("http") {
         return matching_objects(uri).await;
     }
-    let place = place_of(uri)?;
-    match place.store.head(&place.path).await {
-        Ok(found) => return Ok(vec![object(&place, uri.to_owned(), found)]),
+    let location = resolve_uri(uri)?;
+    match location.store.head(&location.path).await {
+        Ok(found) => return Ok(vec![object(&location, uri.to_owned(), found)]),
         Err(object_store::Error::NotFound { .. }) => {}
         Err(cause) => {
             return Err(ConnectorError::Store {
@@ -188,7 +192,7 @@ async fn objects(uri: &str) -> Result<Vec<Source>, ConnectorError> {
             });
         }
     }
-    listed(&place, uri, |_| true).await
+    list_objects(&location, uri, |_| true).await
 }
 
 async fn matching_objects(uri: &str) -> Result<Vec<Source>, ConnectorError> {
@@ -196,35 +200,37 @@ async fn matching_objects(uri: &str) -> Result<Vec<Source>, ConnectorError> {
     let prefix = literal
         .rsplit_once('/')
         .map_or(literal, |(folder, _)| folder);
-    let place = place_of(prefix)?;
-    // The pattern of paths inside the store: what follows the folder, under the folder's own path.
+    let location = resolve_uri(prefix)?;
+    // The pattern of paths in the store: the rest of the URI below the path of the prefix.
     let rest = uri
         .get(prefix.len()..)
         .unwrap_or_default()
         .trim_start_matches('/');
-    let inside = if place.path.as_ref().is_empty() {
+    let inside = if location.path.as_ref().is_empty() {
         rest.to_owned()
     } else {
-        format!("{}/{rest}", place.path)
+        format!("{}/{rest}", location.path)
     };
     let pattern = Pattern::new(&inside).map_err(|error| ConnectorError::Pattern {
         pattern: uri.to_owned(),
         reason: error.to_string(),
     })?;
-    listed(&place, prefix, |path| {
+    list_objects(&location, prefix, |path| {
         pattern.matches_with(path.as_ref(), MATCHING)
     })
     .await
 }
 
-async fn listed(
-    place: &Place,
+/// Lists the non-empty objects below `location` that `wanted` selects, in the order of their paths.
+/// `uri` is the URI of `location`.
+async fn list_objects(
+    location: &StoreLocation,
     uri: &str,
     wanted: impl Fn(&ObjectPath) -> bool,
 ) -> Result<Vec<Source>, ConnectorError> {
-    let all: Vec<ObjectMeta> = place
+    let all: Vec<ObjectMeta> = location
         .store
-        .list(Some(&place.path))
+        .list(Some(&location.path))
         .try_collect()
         .await
         .map_err(ConnectorError::store("can't list", uri))?;
@@ -233,27 +239,25 @@ async fn listed(
         .filter(|object| object.size > 0 && wanted(&object.location))
         .collect();
     found.sort_by(|left, right| left.location.cmp(&right.location));
-    let uri_of = |path: &ObjectPath| {
-        let below = path
-            .as_ref()
-            .strip_prefix(place.path.as_ref())
-            .unwrap_or(path.as_ref());
-        format!(
-            "{}/{}",
-            uri.trim_end_matches('/'),
-            below.trim_start_matches('/')
-        )
-    };
-    Ok(found
-        .into_iter()
-        .map(|meta| object(place, uri_of(&meta.location), meta))
-        .collect())
+    let sources = found.into_iter().map(|meta| {
+        let uri = uri_below(location, uri, &meta.location);
+        object(location, uri, meta)
+    });
+    Ok(sources.collect())
 }
 
-fn object(place: &Place, uri: String, found: ObjectMeta) -> Source {
+/// Returns the URI of the object at `path`, below `location` with the URI `uri`.
+fn uri_below(location: &StoreLocation, uri: &str, path: &ObjectPath) -> String {
+    let path = path.as_ref();
+    let below = path.strip_prefix(location.path.as_ref()).unwrap_or(path);
+    let below = below.trim_start_matches('/');
+    format!("{}/{below}", uri.trim_end_matches('/'))
+}
+
+fn object(location: &StoreLocation, uri: String, found: ObjectMeta) -> Source {
     Source {
-        location: Location::Object {
-            store: Arc::clone(&place.store),
+        location: SourceLocation::Object {
+            store: Arc::clone(&location.store),
             path: found.location,
         },
         uri,
@@ -274,7 +278,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn folders_patterns_and_files_are_found_once_and_in_order() {
+    async fn folders_patterns_and_files_are_resolved_once_and_in_order() {
         let folder = tempfile::tempdir().unwrap();
         for name in ["b.mg", "a.mg", ".hidden.mg", "c.txt"] {
             std::fs::write(folder.path().join(name), b"x").unwrap();
@@ -322,7 +326,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn objects_are_found_by_prefix_and_pattern() {
+    async fn objects_are_listed_by_prefix_and_pattern() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir(folder.path().join("in")).unwrap();
         for name in ["in/b.mg", "in/a.mg", "in/c.txt"] {
@@ -331,12 +335,12 @@ mod tests {
         let store: Arc<dyn ObjectStore> =
             Arc::new(object_store::local::LocalFileSystem::new_with_prefix(folder.path()).unwrap());
         let url = url::Url::parse("s3://bucket/in").unwrap();
-        let place = Place {
+        let location = StoreLocation {
             store,
             path: "in".into(),
             url,
         };
-        let found = listed(&place, "s3://bucket/in", |path| {
+        let found = list_objects(&location, "s3://bucket/in", |path| {
             path.as_ref().ends_with(".mg")
         })
         .await

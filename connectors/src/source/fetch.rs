@@ -1,4 +1,4 @@
-//! Making a source local.
+//! Fetches a source: maps a local file, spools everything else.
 
 use std::fs::File;
 use std::io::Read;
@@ -8,69 +8,81 @@ use futures::TryStreamExt;
 use object_store::ObjectStoreExt;
 
 use super::bytes::SourceBytes;
-use super::discover::{Location, Source};
-use super::spool::{Spool, SpoolOptions};
+use super::discover::{Source, SourceLocation};
+use super::spool::{SourceSpool, SpoolOptions};
 use crate::ConnectorError;
 
-/// Bytes of a stream that are read at a time.
+/// The number of bytes that are read from a stream at a time.
 const READ_BYTES: usize = 1 << 20;
 
-/// [`fetch_with`] the usual limit.
+/// Fetches a source with the default options.
 ///
 /// # Errors
-/// As [`fetch_with`].
+/// Those of [`fetch_with`].
 pub async fn fetch(source: &Source) -> Result<SourceBytes, ConnectorError> {
     fetch_with(source, SpoolOptions::default()).await
 }
 
-/// The bytes of `source`: mapped where it is a file, spooled first where it isn't. Standard input
-/// and pipes are read to their end.
+/// Returns the bytes of `source`: maps a file, spools any other source. Standard input and pipes
+/// are read to their end.
 ///
 /// # Errors
-/// [`ConnectorError::Io`], [`ConnectorError::Store`]; [`ConnectorError::TooLarge`] and
-/// [`ConnectorError::TooLargeToHold`] as the options say.
+/// [`ConnectorError::Io`] and [`ConnectorError::Store`]; [`ConnectorError::TooLarge`] and
+/// [`ConnectorError::TooLargeToHold`] if the source exceeds a limit of `options`.
 pub async fn fetch_with(
     source: &Source,
     options: SpoolOptions,
 ) -> Result<SourceBytes, ConnectorError> {
     match &source.location {
-        Location::File(path) => SourceBytes::map(path),
-        Location::Object { store, path } => {
+        SourceLocation::File(path) => SourceBytes::map(path),
+        SourceLocation::Object { store, path } => {
             let fault = || ConnectorError::store("can't read", &source.uri);
             let mut chunks = store.get(path).await.map_err(fault())?.into_stream();
-            let mut spool = Spool::new(&source.uri, options)?;
+            let mut spool = SourceSpool::new(&source.uri, options)?;
             while let Some(chunk) = chunks.try_next().await.map_err(fault())? {
                 spool.write(&chunk)?;
             }
             spool.finish()
         }
-        Location::Stdin => spooled("-".into(), options, |_| Ok(std::io::stdin().lock())).await,
-        Location::Stream(path) => spooled(path.clone(), options, |path| File::open(path)).await,
+        SourceLocation::Stdin => {
+            spool_stream("-".into(), options, |_| Ok(std::io::stdin().lock())).await
+        }
+        SourceLocation::Stream(path) => {
+            spool_stream(path.clone(), options, |path| File::open(path)).await
+        }
     }
 }
 
-/// What `open` reads at `path`, to its end.
-async fn spooled<R: Read>(
+/// Spools the stream that `open` opens at `path`, on a blocking thread.
+async fn spool_stream<R: Read>(
     path: PathBuf,
     options: SpoolOptions,
     open: impl FnOnce(&Path) -> std::io::Result<R> + Send + 'static,
 ) -> Result<SourceBytes, ConnectorError> {
     let shown = path.clone();
     let spool = move || {
-        let mut spool = Spool::new(&path.display().to_string(), options)?;
-        let mut stream = open(&path).map_err(ConnectorError::io("can't open", &path))?;
-        let mut buffer = vec![0; READ_BYTES];
-        loop {
-            match stream.read(&mut buffer) {
-                Ok(0) => return spool.finish(),
-                Ok(read) => spool.write(buffer.get(..read).unwrap_or_default())?,
-                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(ConnectorError::io("can't read", &path)(error)),
-            }
-        }
+        let spool = SourceSpool::new(&path.display().to_string(), options)?;
+        let stream = open(&path).map_err(ConnectorError::io("can't open", &path))?;
+        read_to_end(stream, &path, spool)
     };
     let fault = |error| ConnectorError::io("can't read", shown)(std::io::Error::other(error));
     tokio::task::spawn_blocking(spool).await.map_err(fault)?
+}
+
+fn read_to_end(
+    mut stream: impl Read,
+    path: &Path,
+    mut spool: SourceSpool,
+) -> Result<SourceBytes, ConnectorError> {
+    let mut buffer = vec![0; READ_BYTES];
+    loop {
+        match stream.read(&mut buffer) {
+            Ok(0) => return spool.finish(),
+            Ok(read) => spool.write(buffer.get(..read).unwrap_or_default())?,
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(ConnectorError::io("can't read", path)(error)),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -92,18 +104,20 @@ mod tests {
         drop(writer);
         let path = format!("/dev/fd/{}", reader.as_raw_fd());
         let sources = crate::source::discover(&[path]).await.unwrap();
-        assert!(matches!(sources[0].location, Location::Stream(_)) && sources[0].length.is_none());
+        assert!(
+            matches!(sources[0].location, SourceLocation::Stream(_)) && sources[0].length.is_none()
+        );
         assert_eq!(&*fetch(&sources[0]).await.unwrap(), b"from a pipe");
     }
 
     #[tokio::test]
-    async fn an_object_becomes_a_local_file_that_goes_away() {
+    async fn an_object_is_spooled_and_a_missing_one_is_an_error() {
         let store: Arc<dyn ObjectStore> = Arc::new(InMemory::new());
         store
             .put(&"a.mg".into(), PutPayload::from_static(b"bytes"))
             .await
             .unwrap();
-        let location = Location::Object {
+        let location = SourceLocation::Object {
             store,
             path: "a.mg".into(),
         };
@@ -115,7 +129,7 @@ mod tests {
         };
         assert_eq!(&*fetch(&source).await.unwrap(), b"bytes");
         let gone = Source {
-            location: Location::Object {
+            location: SourceLocation::Object {
                 store: Arc::new(InMemory::new()),
                 path: "a.mg".into(),
             },

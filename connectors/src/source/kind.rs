@@ -1,52 +1,53 @@
-//! What kind of input some bytes are.
+//! Detection of the format of a source.
 
 use gristmill_schemas::container::{Frame, MAGIC, next_frame};
 use gristmill_schemas::grain::{Header, MIN_BLOB_LENGTH, VERSION};
 
 use crate::transcript::kind::TranscriptKind;
 
-/// A kind of input.
+/// The format of a source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum SourceKind {
     /// A `.mg` container.
     Container,
     /// A stream of length-prefixed frames.
     Frames,
-    /// One grain alone: a blob, or an envelope around one.
+    /// A single grain: a blob, or an envelope around one.
     Blob,
-    /// Recorded conversations, from which grains are made.
+    /// Recorded conversations, which are converted to grains.
     Transcript(TranscriptKind),
 }
 
 impl SourceKind {
-    /// The kind that the first bytes show, else the one that the name's ending promises: a damaged
-    /// `.mg` file is to be told, not passed over. `None` if neither says anything.
+    /// Detects the kind from the first bytes, else from the file extension, so that a damaged `.mg`
+    /// file is reported rather than skipped. Returns `None` if neither identifies a kind.
     pub fn detect(bytes: &[u8], uri: &str) -> Option<SourceKind> {
-        let promised = || match uri.rsplit_once('.')?.1 {
+        let by_extension = || match uri.rsplit_once('.')?.1 {
             "mg" => Some(SourceKind::Container),
             "frames" => Some(SourceKind::Frames),
             _ => None,
         };
         let transcript = || TranscriptKind::detect(bytes, uri).map(SourceKind::Transcript);
-        SourceKind::shown_by(bytes)
+        SourceKind::of_grains(bytes)
             .or_else(transcript)
-            .or_else(promised)
+            .or_else(by_extension)
     }
 
-    fn shown_by(bytes: &[u8]) -> Option<SourceKind> {
+    /// Detects the kinds that contain grains.
+    fn of_grains(bytes: &[u8]) -> Option<SourceKind> {
         if bytes.starts_with(&MAGIC) {
             return Some(SourceKind::Container);
         }
-        match (begins_grain(bytes), begins_frames(bytes)) {
-            // What reads as a blob's header reads as a frame of 16 MiB or more, too: that one must
-            // be there.
-            (true, Some(Whole(false)) | None) => Some(SourceKind::Blob),
+        match (begins_grain(bytes), first_frame(bytes)) {
+            // The header of a blob is also a valid length of a frame of 16 MiB or more; such a
+            // frame counts only if it is complete.
+            (true, Some(FirstFrame::Truncated) | None) => Some(SourceKind::Blob),
             (_, Some(_)) => Some(SourceKind::Frames),
             (false, None) => None,
         }
     }
 
-    /// Every kind, those of grains first.
+    /// Returns all kinds, those of grains first.
     pub fn all() -> impl Iterator<Item = SourceKind> {
         let transcripts = TranscriptKind::ALL
             .iter()
@@ -57,8 +58,8 @@ impl SourceKind {
             .chain(transcripts)
     }
 
-    /// What it is, for people.
-    pub fn about(self) -> &'static str {
+    /// Returns a description for people.
+    pub fn description(self) -> &'static str {
         match self {
             SourceKind::Container => "`.mg` containers",
             SourceKind::Frames => "Length-prefixed frames",
@@ -67,7 +68,7 @@ impl SourceKind {
         }
     }
 
-    /// The name on the command line.
+    /// Returns the name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             SourceKind::Container => "mg",
@@ -77,7 +78,7 @@ impl SourceKind {
         }
     }
 
-    /// What stands for it in a lake's log. It never changes, and 0 is none.
+    /// Returns the code in a lake's log. Codes never change; 0 isn't used.
     pub fn code(self) -> u8 {
         match self {
             SourceKind::Container => 1,
@@ -87,23 +88,23 @@ impl SourceKind {
         }
     }
 
-    /// The kind with that code.
+    /// Returns the kind with that code.
     pub fn from_code(code: u8) -> Option<SourceKind> {
         SourceKind::all().find(|kind| kind.code() == code)
     }
 
-    /// Why [`SourceKind::detect`] finds no kind in `bytes`, for people.
-    pub fn why_not(bytes: &[u8], uri: &str) -> String {
+    /// Explains to people why [`SourceKind::detect`] returns `None` for `bytes`.
+    pub fn explain_unsupported(bytes: &[u8], uri: &str) -> String {
         TranscriptKind::why_not(bytes, uri)
     }
 
-    /// The kind of that name.
+    /// Returns the kind with that name.
     pub fn from_name(name: &str) -> Option<SourceKind> {
         SourceKind::all().find(|kind| kind.name() == name)
     }
 }
 
-/// True if the bytes begin like a blob or like an envelope around one.
+/// Returns true if the bytes begin like a blob or like an envelope around one.
 fn begins_grain(bytes: &[u8]) -> bool {
     match bytes {
         [VERSION, ..] => Header::read(bytes).is_ok(),
@@ -111,20 +112,24 @@ fn begins_grain(bytes: &[u8]) -> bool {
     }
 }
 
-/// Whether a first frame is whole.
-struct Whole(bool);
+/// The state of the first frame.
+enum FirstFrame {
+    Complete,
+    Truncated,
+}
 
-/// Tells if the bytes begin with a frame that holds something like a grain, or are an empty stream.
-fn begins_frames(bytes: &[u8]) -> Option<Whole> {
+/// Returns the state of the first frame, if it contains something like a grain or if the bytes are
+/// an empty stream of frames.
+fn first_frame(bytes: &[u8]) -> Option<FirstFrame> {
     let grain_like = |grain: &[u8]| grain.len() >= MIN_BLOB_LENGTH && begins_grain(grain);
     match next_frame(bytes).ok()? {
-        Frame::Grain(grain) => grain_like(grain).then_some(Whole(true)),
-        Frame::End => (bytes.len() == 4).then_some(Whole(true)),
-        // A first frame that is cut off is still a frame.
+        Frame::Grain(grain) => grain_like(grain).then_some(FirstFrame::Complete),
+        Frame::End => (bytes.len() == 4).then_some(FirstFrame::Complete),
+        // A truncated first frame is still a frame.
         Frame::Incomplete(_) => bytes
             .get(4..)
             .filter(|rest| grain_like(rest))
-            .map(|_| Whole(false)),
+            .map(|_| FirstFrame::Truncated),
     }
 }
 
@@ -133,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_kind_has_a_code_of_its_own() {
+    fn codes_of_kinds_are_unique() {
         assert!(
             SourceKind::all()
                 .all(|kind| kind.code() != 0 && SourceKind::from_code(kind.code()) == Some(kind))
@@ -146,28 +151,28 @@ mod tests {
     }
 
     #[test]
-    fn kinds_are_told_by_their_first_bytes_and_then_by_the_name() {
+    fn kinds_are_detected_by_content_and_then_by_extension() {
         let blob = [1, 0, 1, 0, 0, 0, 0, 0, 0, 0x81, 0xa1, 0x74, 0xa6];
         let framed = [&(blob.len() as u32).to_be_bytes()[..], &blob, &[0; 4]].concat();
         assert_eq!(
-            SourceKind::shown_by(b"MG\x01\0rest"),
+            SourceKind::of_grains(b"MG\x01\0rest"),
             Some(SourceKind::Container)
         );
-        assert_eq!(SourceKind::shown_by(&framed), Some(SourceKind::Frames));
+        assert_eq!(SourceKind::of_grains(&framed), Some(SourceKind::Frames));
         assert_eq!(
-            SourceKind::shown_by(&framed[..14]),
+            SourceKind::of_grains(&framed[..14]),
             Some(SourceKind::Frames)
         );
-        assert_eq!(SourceKind::shown_by(&blob), Some(SourceKind::Blob));
+        assert_eq!(SourceKind::of_grains(&blob), Some(SourceKind::Blob));
         assert_eq!(
-            SourceKind::shown_by(&[0x84, 0x58, 0x5b]),
+            SourceKind::of_grains(&[0x84, 0x58, 0x5b]),
             Some(SourceKind::Blob)
         );
-        // The namespace's hash ends in a byte that an envelope may begin with.
+        // The hash of the namespace ends in a byte with which an envelope may begin.
         let lookalike = [
             1, 0, 1, 0xa4, 0xd2, 0x69, 0x68, 0xba, 0xa0, 0x81, 0xa1, 0x74, 0xa6,
         ];
-        assert_eq!(SourceKind::shown_by(&lookalike), Some(SourceKind::Blob));
+        assert_eq!(SourceKind::of_grains(&lookalike), Some(SourceKind::Blob));
         assert_eq!(
             SourceKind::detect(b"NG\x01", "damaged.mg"),
             Some(SourceKind::Container)
@@ -179,7 +184,7 @@ mod tests {
             &[0xff; 64],
             b"SQLite format 3\0",
         ] {
-            assert_eq!(SourceKind::shown_by(other), None, "{other:?}");
+            assert_eq!(SourceKind::of_grains(other), None, "{other:?}");
         }
     }
 }

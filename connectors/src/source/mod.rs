@@ -1,16 +1,17 @@
-//! Sources: what a user names on the command line, as local bytes.
+//! Sources: resolves the names that a user gives to files, objects and streams, and provides their
+//! bytes.
 //!
-//! Everything that isn't a local file (objects in a store, standard input) is spooled to a
-//! temporary file first, so that one road serves all and memory stays bounded whatever the size.
-//! Local files are memory-mapped.
+//! Local files are memory-mapped. Other sources (objects in a store, standard input, pipes) are
+//! spooled to a temporary file first, so that all of them are read in the same way and memory use
+//! is independent of their size.
 //!
 //! | module | what it answers |
 //! |---|---|
-//! | `discover` | which files, objects and streams does the user mean? |
-//! | `bytes` | what are the bytes of one of them? |
-//! | `fetch` | how does a remote one become local? |
-//! | `spool` | how is it kept until then? |
-//! | `kind` | what kind of input is it? |
+//! | `discover` | which files, objects and streams do the names denote? |
+//! | `bytes` | how are the bytes of a source accessed and released? |
+//! | `fetch` | how does a remote source become local? |
+//! | `spool` | where are the bytes of a stream stored while it is read? |
+//! | `kind` | which format does a source have? |
 
 mod bytes;
 mod discover;
@@ -19,7 +20,7 @@ mod kind;
 pub(crate) mod spool;
 
 pub use bytes::SourceBytes;
-pub use discover::{Location, Source, discover};
+pub use discover::{Source, SourceLocation, discover};
 pub use fetch::{fetch, fetch_with};
 pub use kind::SourceKind;
 pub use spool::{DEFAULT_SPOOL_LIMIT, SealedFile, SealedWriter, SpoolOptions};

@@ -1,20 +1,22 @@
-//! Temporary files for input that is no file: without a name, limited in size, and sealed where
-//! nothing may lie open on a disk.
+//! Temporary storage for input that isn't a local file: anonymous files with a size limit, which
+//! are encrypted where no plaintext may be written to disk.
 //!
-//! A spool has no name from the moment when it is opened, so a process that is killed leaves
-//! nothing that can be found. What is on its way into an encrypted lake goes further:
+//! A spool file is unlinked when it is created, so a killed process leaves no file behind. Input of
+//! an encrypted lake is never written to disk in plaintext:
 //!
-//! * A stream or an object is held in memory, up to a limit, because its readers want all of it in
-//!   one place.
-//! * Grains that are made of a transcript go into a sealed file, which is read a window at a time.
+//! * A stream or an object is kept in memory, up to a limit, because its readers need all of it as
+//!   one slice.
+//! * Grains that are converted from a transcript are written to a sealed (encrypted) file, which is
+//!   read one range at a time.
 //!
 //! ```text
 //! sealed file   chunks of 256 KiB, the last one shorter
 //! chunk         AES-256-GCM(key, nonce = number of the chunk, 96 bits), then the tag, 16 bytes
 //! ```
 //!
-//! The key is random, only in memory, and of one file, so that no nonce is used twice. How many
-//! chunks there are is in memory too: a chunk that was changed, moved or cut off isn't read.
+//! The key is random, exists only in memory and is used for one file, so that no nonce is used
+//! twice. The number of chunks is in memory too: reading a modified, moved or truncated chunk
+//! fails.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -27,17 +29,17 @@ use aes_gcm::{Aes256Gcm, Nonce};
 use super::bytes::SourceBytes;
 use crate::ConnectorError;
 
-/// How input that is no file is kept while it is read.
+/// Limits for input that isn't a local file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SpoolOptions {
-    /// Bytes of a source at most.
+    /// The maximum size of a source in bytes.
     pub limit: u64,
-    /// Bytes of a source at most where it is held in memory, because nothing of it may lie open on
-    /// a disk; `None` if it may.
+    /// The maximum size in bytes of a source that is kept in memory because no plaintext may be
+    /// written to disk; `None` spools to a file.
     pub in_memory: Option<u64>,
 }
 
-/// Bytes of a source that are spooled, unless the user says otherwise: 64 GiB.
+/// The default maximum size of a spooled source: 64 GiB.
 pub const DEFAULT_SPOOL_LIMIT: u64 = 64 << 30;
 
 impl Default for SpoolOptions {
@@ -49,30 +51,30 @@ impl Default for SpoolOptions {
     }
 }
 
-/// A source that is filled and then read.
-pub(super) struct Spool {
+/// A spool: is written to its end, then read.
+pub(super) struct SourceSpool {
     uri: String,
     options: SpoolOptions,
     length: u64,
-    content: Content,
+    content: SpoolContent,
 }
 
-enum Content {
+enum SpoolContent {
     File(File),
     Memory(Vec<u8>),
 }
 
-impl Spool {
-    /// An empty one for what is at `uri`.
+impl SourceSpool {
+    /// Creates an empty spool for the source `uri`.
     ///
     /// # Errors
     /// [`ConnectorError::Io`].
     pub(super) fn new(uri: &str, options: SpoolOptions) -> Result<Self, ConnectorError> {
         let content = match options.in_memory {
-            Some(_) => Content::Memory(Vec::new()),
-            None => Content::File(nameless()?),
+            Some(_) => SpoolContent::Memory(Vec::new()),
+            None => SpoolContent::File(anonymous_file()?),
         };
-        Ok(Spool {
+        Ok(SourceSpool {
             uri: uri.to_owned(),
             options,
             length: 0,
@@ -100,77 +102,79 @@ impl Spool {
             });
         }
         match &mut self.content {
-            Content::File(file) => file.write_all(bytes).map_err(spooling()),
-            Content::Memory(memory) => {
+            SpoolContent::File(file) => file.write_all(bytes).map_err(spool_error()),
+            SpoolContent::Memory(memory) => {
                 memory.extend_from_slice(bytes);
                 Ok(())
             }
         }
     }
 
-    /// The bytes.
+    /// Returns the spooled bytes.
     ///
     /// # Errors
     /// [`ConnectorError::Io`].
     pub(super) fn finish(self) -> Result<SourceBytes, ConnectorError> {
         match self.content {
-            Content::File(file) => SourceBytes::map_file(&file).map_err(spooling()),
-            Content::Memory(memory) => Ok(memory.into()),
+            SpoolContent::File(file) => SourceBytes::map_file(&file).map_err(spool_error()),
+            SpoolContent::Memory(memory) => Ok(memory.into()),
         }
     }
 }
 
-/// A temporary file that has no name any more, or never had one.
+/// Creates a temporary file without a name.
 ///
 /// # Errors
 /// [`ConnectorError::Io`].
-pub(crate) fn nameless() -> Result<File, ConnectorError> {
+pub(crate) fn anonymous_file() -> Result<File, ConnectorError> {
     tempfile::tempfile().map_err(ConnectorError::io(
         "can't create a file in",
         std::env::temp_dir(),
     ))
 }
 
-/// The error of a spool.
-pub(crate) fn spooling() -> impl FnOnce(std::io::Error) -> ConnectorError {
+/// Wraps an I/O error of a spool file.
+pub(crate) fn spool_error() -> impl FnOnce(std::io::Error) -> ConnectorError {
     ConnectorError::io("can't use a temporary file in", std::env::temp_dir())
 }
 
-/// Bytes of a chunk of a sealed file, before it is sealed.
-const CHUNK: usize = 256 << 10;
+/// The size in bytes of a chunk of a sealed file before encryption.
+const CHUNK_BYTES: usize = 256 << 10;
 
-/// Bytes of its tag.
-const TAG: usize = 16;
+/// The size in bytes of the authentication tag of a chunk.
+const TAG_BYTES: usize = 16;
 
-/// A sealed file that is being written.
+/// Writes a sealed file.
 pub struct SealedWriter {
     file: File,
     cipher: Aes256Gcm,
     chunk: Vec<u8>,
+    /// The number of chunks that were written.
     chunks: u64,
+    /// The number of bytes before encryption.
     length: usize,
 }
 
 impl SealedWriter {
-    /// A new file under a new key.
+    /// Creates a file with a new key.
     ///
     /// # Errors
     /// [`ConnectorError::Io`].
     pub fn new() -> Result<SealedWriter, ConnectorError> {
         let cipher = Aes256Gcm::new(&Key::<Aes256Gcm>::generate());
         Ok(SealedWriter {
-            file: nameless()?,
+            file: anonymous_file()?,
             cipher,
-            chunk: Vec::with_capacity(CHUNK + TAG),
+            chunk: Vec::with_capacity(CHUNK_BYTES + TAG_BYTES),
             chunks: 0,
             length: 0,
         })
     }
 
-    /// Seals what is left, and opens the file for reading.
+    /// Writes the last chunk, and opens the file for reading.
     ///
     /// # Errors
-    /// Those of the file.
+    /// If writing fails.
     pub fn finish(mut self) -> std::io::Result<SealedFile> {
         self.seal()?;
         let SealedWriter {
@@ -186,6 +190,7 @@ impl SealedWriter {
         })
     }
 
+    /// Encrypts and writes the current chunk.
     fn seal(&mut self) -> std::io::Result<()> {
         if self.chunk.is_empty() {
             return Ok(());
@@ -193,7 +198,7 @@ impl SealedWriter {
         let sealed = self
             .cipher
             .encrypt_in_place(&nonce(self.chunks), &[], &mut self.chunk);
-        sealed.map_err(|_| std::io::Error::other("a chunk can't be sealed"))?;
+        sealed.map_err(|_| std::io::Error::other("a chunk can't be encrypted"))?;
         self.file.write_all(&self.chunk)?;
         self.chunk.clear();
         self.chunks += 1;
@@ -203,23 +208,23 @@ impl SealedWriter {
 
 impl Write for SealedWriter {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        let taken = bytes.len().min(CHUNK - self.chunk.len());
+        let taken = bytes.len().min(CHUNK_BYTES - self.chunk.len());
         self.chunk
             .extend_from_slice(bytes.get(..taken).unwrap_or_default());
         self.length += taken;
-        if self.chunk.len() == CHUNK {
+        if self.chunk.len() == CHUNK_BYTES {
             self.seal()?;
         }
         Ok(taken)
     }
 
-    /// Does nothing: a chunk is sealed once, when it is full or the last.
+    /// Does nothing: each chunk is encrypted once, when it is full or the last one.
     fn flush(&mut self) -> std::io::Result<()> {
         Ok(())
     }
 }
 
-/// A sealed file.
+/// A sealed file, open for reading.
 pub struct SealedFile {
     file: Mutex<File>,
     cipher: Aes256Gcm,
@@ -233,41 +238,43 @@ impl std::fmt::Debug for SealedFile {
 }
 
 impl SealedFile {
-    /// Bytes, opened.
+    /// Returns the number of bytes after decryption.
     pub fn len(&self) -> usize {
         self.length
     }
 
-    /// True if there are none.
+    /// Returns true if the file has no bytes.
     pub fn is_empty(&self) -> bool {
         self.length == 0
     }
 
-    /// The bytes in `range`, as far as the file has them. Opens the chunks that they lie in.
+    /// Returns the bytes in `range`, which is clipped to the length of the file. Decrypts all
+    /// chunks that overlap the range.
     ///
     /// # Errors
-    /// Those of the file; [`std::io::ErrorKind::InvalidData`] if a chunk isn't what was written.
+    /// If reading fails; [`std::io::ErrorKind::InvalidData`] if a chunk was modified.
     pub fn read(&self, range: Range<usize>) -> std::io::Result<Vec<u8>> {
         let range = range.start.min(self.length)..range.end.min(self.length);
         if range.is_empty() {
             return Ok(Vec::new());
         }
-        let first = range.start / CHUNK;
-        let mut out = Vec::with_capacity(range.len() + 2 * CHUNK);
-        for number in first..range.end.div_ceil(CHUNK) {
+        let first = range.start / CHUNK_BYTES;
+        let mut out = Vec::with_capacity(range.len() + 2 * CHUNK_BYTES);
+        for number in first..range.end.div_ceil(CHUNK_BYTES) {
             out.append(&mut self.chunk(number)?);
         }
-        out.truncate(range.end - first * CHUNK);
-        out.drain(..range.start - first * CHUNK);
+        out.truncate(range.end - first * CHUNK_BYTES);
+        out.drain(..range.start - first * CHUNK_BYTES);
         Ok(out)
     }
 
+    /// Reads and decrypts one chunk.
     fn chunk(&self, number: usize) -> std::io::Result<Vec<u8>> {
-        let length = CHUNK.min(self.length - number * CHUNK);
-        let mut chunk = vec![0; length + TAG];
+        let length = CHUNK_BYTES.min(self.length - number * CHUNK_BYTES);
+        let mut chunk = vec![0; length + TAG_BYTES];
         {
             let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
-            file.seek(SeekFrom::Start((number * (CHUNK + TAG)) as u64))?;
+            file.seek(SeekFrom::Start((number * (CHUNK_BYTES + TAG_BYTES)) as u64))?;
             file.read_exact(&mut chunk)?;
         }
         let opened = self
@@ -276,7 +283,7 @@ impl SealedFile {
         opened.map_err(|_| {
             std::io::Error::new(
                 std::io::ErrorKind::InvalidData,
-                "a spooled file was changed",
+                "a spool file was modified while it was in use",
             )
         })?;
         Ok(chunk)
@@ -294,8 +301,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_sealed_file_gives_any_range_back_and_nothing_of_it_lies_open() {
-        let content: Vec<u8> = (0..CHUNK * 2 + 77).map(|at| (at % 251) as u8).collect();
+    fn any_range_of_a_sealed_file_is_read_back_and_none_of_it_is_plaintext() {
+        let content: Vec<u8> = (0..CHUNK_BYTES * 2 + 77)
+            .map(|at| (at % 251) as u8)
+            .collect();
         let mut writer = SealedWriter::new().unwrap();
         content
             .chunks(10_007)
@@ -305,10 +314,10 @@ mod tests {
         let edges = [
             0,
             1,
-            CHUNK - 1,
-            CHUNK,
-            CHUNK + 1,
-            2 * CHUNK,
+            CHUNK_BYTES - 1,
+            CHUNK_BYTES,
+            CHUNK_BYTES + 1,
+            2 * CHUNK_BYTES,
             content.len() - 1,
             content.len(),
             usize::MAX,
@@ -325,26 +334,26 @@ mod tests {
         let mut raw = file.file.lock().unwrap();
         raw.seek(SeekFrom::Start(0)).unwrap();
         raw.read_to_end(&mut stored).unwrap();
-        assert_eq!(stored.len(), content.len() + 3 * TAG);
+        assert_eq!(stored.len(), content.len() + 3 * TAG_BYTES);
         assert!(!stored.windows(32).any(|window| window == &content[..32]));
     }
 
     #[test]
-    fn a_chunk_that_was_changed_or_moved_is_not_read() {
+    fn a_modified_or_moved_chunk_is_rejected() {
         let mut writer = SealedWriter::new().unwrap();
-        writer.write_all(&vec![7; CHUNK * 2]).unwrap();
+        writer.write_all(&vec![7; CHUNK_BYTES * 2]).unwrap();
         let file = writer.finish().unwrap();
         let first = {
             let mut raw = file.file.lock().unwrap();
-            let mut first = vec![0; CHUNK + TAG];
+            let mut first = vec![0; CHUNK_BYTES + TAG_BYTES];
             raw.seek(SeekFrom::Start(0)).unwrap();
             raw.read_exact(&mut first).unwrap();
             raw.write_all(&first).unwrap();
             first
         };
         assert!(
-            file.read(0..CHUNK).is_ok() && file.read(CHUNK..CHUNK + 1).is_err(),
-            "one chunk in another's place"
+            file.read(0..CHUNK_BYTES).is_ok() && file.read(CHUNK_BYTES..CHUNK_BYTES + 1).is_err(),
+            "a chunk at the position of another"
         );
         let mut raw = file.file.lock().unwrap();
         raw.seek(SeekFrom::Start(5)).unwrap();
@@ -354,19 +363,19 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_large_is_refused_by_its_name_and_limit() {
+    fn a_source_above_its_limit_is_rejected_with_its_name() {
         let small = SpoolOptions {
             limit: 10,
             in_memory: None,
         };
-        let mut spool = Spool::new("-", small).unwrap();
+        let mut spool = SourceSpool::new("-", small).unwrap();
         spool.write(&[0; 10]).unwrap();
         let error = spool.write(&[0]).unwrap_err().to_string();
         assert!(
             error.contains("`-`") && error.contains("--max-source"),
             "{error}"
         );
-        let mut held = Spool::new(
+        let mut held = SourceSpool::new(
             "-",
             SpoolOptions {
                 limit: 100,

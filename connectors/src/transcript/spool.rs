@@ -12,7 +12,7 @@ use super::line::{Line, LineFault};
 use super::read::ReadOptions;
 use super::told::Made;
 use crate::ConnectorError;
-use crate::source::spool::{nameless, spooling};
+use crate::source::spool::{anonymous_file, spool_error};
 use crate::source::{SealedFile, SealedWriter, SourceBytes};
 
 /// A transcript as grains.
@@ -84,12 +84,12 @@ fn spooled(
     if sealed {
         let (out, spooled) = written(SealedWriter::new()?, read)?;
         return Ok(spooled(FrameSpool::Sealed(Box::new(
-            out.finish().map_err(spooling())?,
+            out.finish().map_err(spool_error())?,
         ))));
     }
-    let (out, spooled) = written(BufWriter::with_capacity(1 << 18, nameless()?), read)?;
+    let (out, spooled) = written(BufWriter::with_capacity(1 << 18, anonymous_file()?), read)?;
     Ok(spooled(FrameSpool::Open(
-        SourceBytes::map_file(out.get_ref()).map_err(spooling())?,
+        SourceBytes::map_file(out.get_ref()).map_err(spool_error())?,
     )))
 }
 
@@ -113,7 +113,7 @@ fn written<W: Write>(
         .map_or(Ok(()), Err)
         .and_then(|()| out.write_all(&FRAME_END))
         .and_then(|()| out.flush());
-    ended.map_err(spooling())?;
+    ended.map_err(spool_error())?;
     faults.sort_by_key(|fault| fault.number);
     Ok((out, move |frames| Spooled {
         frames,

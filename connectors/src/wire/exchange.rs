@@ -1,8 +1,7 @@
-//! One recorded request and its response, as a line of exchange JSONL holds them.
+//! A recorded request and its response: one line of exchange JSONL.
 //!
-//! Streams are dear to read, and whoever looks at an exchange looks more than once (whose is it,
-//! where does it stand, what does it say), so what an adapter folded one to is kept with the
-//! exchange.
+//! Parsing a stream is expensive, and an exchange is examined several times (provider detection,
+//! position in the conversation, content), so the folded stream is cached per adapter.
 
 use std::borrow::Cow;
 use std::cell::{OnceCell, RefCell};
@@ -18,62 +17,63 @@ use super::framing::{SkipFrame, StreamFrame, StreamFrames, aws, ndjson, sse};
 use super::provider_detection::{
     host_of, path_of, provider_from_address, provider_from_bodies, provider_from_name,
 };
+use super::registry;
 use crate::moment::moment;
 
-/// One exchange; borrows from its line.
+/// One exchange; borrows from the JSON of its line.
 #[derive(Debug, Clone)]
 pub struct Exchange<'a> {
-    /// Its id.
+    /// The id of the exchange.
     pub id: Cow<'a, str>,
     /// The provider's key.
     pub provider: Cow<'a, str>,
-    /// The endpoint.
+    /// The endpoint of the provider.
     pub endpoint: Cow<'a, str>,
-    /// The host of the address, with the port if it has one.
+    /// The host of the URL, with the port if it has one.
     pub host: Cow<'a, str>,
-    /// The path of the address; some providers put the model there.
+    /// The path of the URL; some providers put the model there.
     pub url_path: Cow<'a, str>,
     /// The HTTP status.
     pub status: Option<u16>,
-    /// When it was recorded, if a grain can say so: programs write the year 1 for `unknown`.
+    /// The time of recording, if a grain can represent it: programs write the year 1 for `unknown`.
     pub recorded_at: Option<Timestamp>,
-    /// The `Date` header of the response, if a grain can say it.
+    /// The `Date` header of the response, if a grain can represent it.
     pub date: Option<Timestamp>,
     /// The request body, if it is JSON.
     pub request: Option<&'a Json<'a>>,
     /// The response.
     pub response: ResponseBody<'a>,
-    /// True if there is a body that is neither JSON nor events.
+    /// True if there is a body that is neither JSON nor a stream of events.
     pub has_raw_text: bool,
-    /// True if the line names no provider, so that the bodies had to tell.
+    /// True if the line names no provider, so that it was detected from the bodies.
     provider_is_guessed: bool,
-    /// What adapters folded the stream to, by their keys.
+    /// The folded stream per adapter key.
     folds: RefCell<Vec<(&'static str, Rc<CachedFold<'a>>)>>,
-    /// The frames, once a second adapter asks for them.
+    /// The frames, parsed when a second adapter folds the stream.
     frames: OnceCell<StreamFrames<'a>>,
 }
 
-/// A stream, folded by one adapter.
+/// A stream, folded by one adapter, as an [`Exchange`] caches it.
 #[derive(Debug)]
 pub struct CachedFold<'a> {
     /// True if the stream has no frames.
     pub is_empty: bool,
-    /// What they come to.
+    /// The folded stream.
     pub folded: FoldedStream<'a>,
 }
 
 /// The body of a response.
 #[derive(Debug, Clone)]
 pub enum ResponseBody<'a> {
-    /// There is none, or it isn't JSON.
+    /// The response has no body, or the body isn't JSON.
     None,
     /// One JSON value.
     Json(&'a Json<'a>),
-    /// Events.
+    /// A stream of events.
     Stream(RecordedStream<'a>),
 }
 
-/// The events of a response, as they were recorded.
+/// The events of a response, in the framing in which they were recorded.
 #[derive(Debug, Clone)]
 pub enum RecordedStream<'a> {
     /// Server-sent events.
@@ -84,51 +84,32 @@ pub enum RecordedStream<'a> {
     AwsLines(&'a str),
     /// The bytes of an AWS event stream.
     AwsBytes(Vec<u8>),
-    /// All events in one array.
+    /// All events in one JSON array.
     Array(&'a [Json<'a>]),
 }
 
 impl<'a> Exchange<'a> {
-    /// Reads one line's JSON; a line that names no provider is of `provider`, else of whom its
-    /// bodies look like. `None` if it is no exchange at all.
+    /// Reads the JSON of one line. If the line names no provider, uses `provider`, or else detects
+    /// it from the bodies. Returns `None` if the line isn't an exchange.
     pub fn from_json_or_detect(json: &'a Json<'a>, provider: Option<&'a str>) -> Option<Self> {
         if let Some(exchange) = Exchange::from_json(json) {
             return Some(exchange);
         }
         json.as_object()?;
-        let body = |key| json.get(key).filter(|body| body.as_object().is_some());
-        let detected = || {
-            let request = body("request").and_then(super::registry::detect_request);
-            request
-                .or_else(|| body("response").and_then(super::registry::detect_response))
-                .map(|adapter| adapter.key())
-        };
-        let known = [
-            "request",
-            "response",
-            "response_sse",
-            "request_text",
-            "response_text",
-        ];
-        if !known
-            .iter()
-            .any(|key| json.get(key).is_some_and(|value| !value.is_null()))
-        {
+        let present = |key: &&str| json.get(key).is_some_and(|value| !value.is_null());
+        if !BODY_MEMBERS.iter().any(present) {
             return None;
         }
-        let named = match provider {
-            Some(provider) => provider,
-            None => detected().unwrap_or("unknown"),
-        };
+        let key = provider.unwrap_or_else(|| detect_adapter_key(json).unwrap_or("unknown"));
         let provider_is_guessed = provider.is_none();
-        let (provider, endpoint) = named.split_once('/').unwrap_or((named, ""));
+        let (provider, endpoint) = key.split_once('/').unwrap_or((key, ""));
         Some(Exchange {
             provider_is_guessed,
             ..Exchange::with_provider(json, provider, endpoint)
         })
     }
 
-    /// Reads one line's JSON; `None` if it names no provider.
+    /// Reads the JSON of one line; returns `None` if it names no provider.
     pub fn from_json(json: &'a Json<'a>) -> Option<Self> {
         let provider = json.get("provider")?.as_str()?;
         Some(Exchange::with_provider(
@@ -140,32 +121,26 @@ impl<'a> Exchange<'a> {
         ))
     }
 
+    /// Reads the JSON of one line as an exchange with that provider and endpoint.
     pub(crate) fn with_provider(json: &'a Json<'a>, provider: &'a str, endpoint: &'a str) -> Self {
         let text = |key| json.get(key).and_then(Json::as_str);
         let present = |key| json.get(key).filter(|value| !value.is_null());
-        let date = present("response_headers")
-            .and_then(|headers| headers.get("date"))
-            .and_then(Json::as_str);
-        let http_date = |time: &Json| Timestamp::parse_http_date(time.as_str()?);
-        let recorded_at =
-            present("recorded_at").and_then(|time| moment(time).or_else(|| http_date(time)));
+        let from_url = |part: fn(&'a str) -> &'a str| text("url").map(part);
         Exchange {
             id: text("id").unwrap_or_default().into(),
             provider: provider.into(),
             endpoint: endpoint.into(),
             host: text("host")
-                .or_else(|| text("url").map(host_of))
+                .or_else(|| from_url(host_of))
                 .unwrap_or_default()
                 .into(),
             url_path: text("url_path")
-                .or_else(|| text("url").map(path_of))
+                .or_else(|| from_url(path_of))
                 .unwrap_or_default()
                 .into(),
             status: present("status").and_then(status),
-            recorded_at: recorded_at.filter(|time| time.fits_grain()),
-            date: date
-                .and_then(Timestamp::parse_http_date)
-                .filter(|time| time.fits_grain()),
+            recorded_at: present("recorded_at").and_then(recorded_at),
+            date: present("response_headers").and_then(date_header),
             request: present("request").filter(|request| request.as_str().is_none()),
             response: response(json),
             has_raw_text: RAW_TEXT_MEMBERS
@@ -180,15 +155,15 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    /// Who answered, if the line, its address or its bodies tell of another than the provider of
-    /// `adapter`, which reads it.
+    /// Returns the provider that answered, if the line, its URL or its bodies name another one than
+    /// the provider of `adapter`, which reads the exchange.
     pub fn actual_provider(&self, adapter: &dyn Adapter) -> Option<Cow<'_, str>> {
         let by_line = || {
             provider_from_name(&self.provider)
                 .filter(|_| !self.provider_is_guessed)
                 .map(Cow::Borrowed)
         };
-        let by_address = || provider_from_address(&self.host, &self.url_path).map(Cow::Borrowed);
+        let by_url = || provider_from_address(&self.host, &self.url_path).map(Cow::Borrowed);
         let by_bodies = || {
             let fold = match &self.response {
                 ResponseBody::Stream(_) => self.folded(adapter),
@@ -201,13 +176,13 @@ impl<'a> Exchange<'a> {
             provider_from_bodies(self.request, response).map(Cow::Borrowed)
         };
         by_line()
-            .or_else(by_address)
+            .or_else(by_url)
             .or_else(by_bodies)
             .filter(|provider| provider != adapter.provider())
     }
 
-    /// What `adapter` folds the response's stream to; `None` if the response is no stream. Each
-    /// adapter folds it once.
+    /// Returns the response's stream as folded by `adapter`, or `None` if the response isn't a
+    /// stream. Each adapter folds it once; later calls return the cached result.
     pub fn folded(&self, adapter: &dyn Adapter) -> Option<Rc<CachedFold<'a>>> {
         let ResponseBody::Stream(stream) = &self.response else {
             return None;
@@ -216,33 +191,21 @@ impl<'a> Exchange<'a> {
         if let Some((_, fold)) = folds.iter().find(|(key, _)| *key == adapter.key()) {
             return Some(Rc::clone(fold));
         }
-        let read = || stream.frames();
-        let fold = |frames: StreamFrames<'a>| {
-            let is_empty = frames.frames.is_empty();
-            let mut folded = adapter.fold(frames.frames);
-            // Some endpoints say that a stream is over without a reason why the answer is.
-            folded.complete |= frames.is_done && !is_empty && folded.error.is_none();
-            CachedFold { is_empty, folded }
-        };
-        let skimmed = || {
-            let frames = stream.frames_skipping(&|frame| adapter.is_delta_frame(frame));
-            let skipped = frames.skipped;
-            let fold = fold(frames);
-            (skipped == 0 || adapter.is_complete_without_deltas(&fold.folded)).then_some(fold)
-        };
-        // Nearly always nobody else asks: then the frames needn't be copied.
-        let first = if folds.is_empty() {
-            skimmed().or_else(|| Some(fold(read())))
+        // Nearly always only one adapter folds a stream: its frames needn't be kept and copied.
+        let fold = if folds.is_empty() {
+            fold_without_deltas(adapter, stream)
+                .unwrap_or_else(|| fold_frames(adapter, stream.frames()))
         } else {
-            None
+            let frames = self.frames.get_or_init(|| stream.frames());
+            fold_frames(adapter, frames.clone())
         };
-        let fold = Rc::new(first.unwrap_or_else(|| fold(self.frames.get_or_init(read).clone())));
+        let fold = Rc::new(fold);
         folds.push((adapter.key(), Rc::clone(&fold)));
         Some(fold)
     }
 
-    /// The bodies of `json`, the exchange's line, that are neither JSON nor events, with what says
-    /// whose they are.
+    /// Returns the bodies of `json` (the exchange's line) that are neither JSON nor a stream,
+    /// together with the members that identify the exchange.
     pub fn raw_text_bodies<'j>(&self, json: &'j Json<'j>) -> Json<'j> {
         let kept = [
             "id",
@@ -260,9 +223,9 @@ impl<'a> Exchange<'a> {
         )
     }
 
-    /// The time of the exchange: when it was recorded, what the response says, the `Date` header,
-    /// else `fallback` (the modification time of the file). A time that no grain can say tells
-    /// none.
+    /// Returns the time of the exchange: the time of recording, that in the response, the `Date`
+    /// header, or `fallback` (the modification time of the file), whichever exists first. Times
+    /// that a grain can't represent are ignored.
     pub fn time(&self, response_created: Option<Timestamp>, fallback: Timestamp) -> Timestamp {
         let response_created = response_created.filter(|time| time.fits_grain());
         let response_created = response_created.map(|time| time.given_by(TimeSource::Response));
@@ -273,8 +236,7 @@ impl<'a> Exchange<'a> {
             .unwrap_or(fallback)
     }
 
-    /// The model that the address names, where it stands there: `…/model/{name}/…` or
-    /// `…/models/{name}:…`.
+    /// Returns the model in the URL path, if the path is `…/model/{name}/…` or `…/models/{name}:…`.
     pub fn model_from_path(&self) -> Option<Cow<'a, str>> {
         let after = |mark: &str| self.url_path.split_once(mark).map(|(_, rest)| rest);
         let bedrock = || after("/model/")?.split_once('/').map(|(name, _)| name);
@@ -284,12 +246,63 @@ impl<'a> Exchange<'a> {
     }
 }
 
-/// The member of a line whose provider isn't told but taken from the form of its bodies.
+/// Marks a line whose provider was detected from the form of its bodies.
 pub(crate) const GUESSED_PROVIDER_MEMBER: &str = "provider_is_guessed";
-/// Members for bodies that are neither JSON nor events.
+/// Members with bodies that are neither JSON nor a stream of events.
 pub(crate) const RAW_TEXT_MEMBERS: [&str; 2] = ["request_text", "response_text"];
 
-/// A part of an address without its escapes.
+/// Members with bodies; a line without any of them isn't an exchange.
+const BODY_MEMBERS: [&str; 5] = [
+    "request",
+    "response",
+    "response_sse",
+    "request_text",
+    "response_text",
+];
+
+/// Returns the key of the adapter whose dialect the request, or else the response, looks like.
+fn detect_adapter_key(json: &Json) -> Option<&'static str> {
+    let body = |key| json.get(key).filter(|body| body.as_object().is_some());
+    let by_request = body("request").and_then(registry::detect_request);
+    let by_response = || body("response").and_then(registry::detect_response);
+    by_request.or_else(by_response).map(|adapter| adapter.key())
+}
+
+/// Folds the frames of a stream.
+fn fold_frames<'a>(adapter: &dyn Adapter, frames: StreamFrames<'a>) -> CachedFold<'a> {
+    let is_empty = frames.frames.is_empty();
+    let mut folded = adapter.fold(frames.frames);
+    // Some endpoints end the stream by its framing, without a stop reason.
+    folded.complete |= frames.is_done && !is_empty && folded.error.is_none();
+    CachedFold { is_empty, folded }
+}
+
+/// Folds a stream without parsing its delta frames; returns `None` if the result is incomplete
+/// without them.
+fn fold_without_deltas<'a>(
+    adapter: &dyn Adapter,
+    stream: &RecordedStream<'a>,
+) -> Option<CachedFold<'a>> {
+    let frames = stream.frames_skipping(&|frame| adapter.is_delta_frame(frame));
+    let skipped = frames.skipped;
+    let fold = fold_frames(adapter, frames);
+    (skipped == 0 || adapter.is_complete_without_deltas(&fold.folded)).then_some(fold)
+}
+
+/// Parses `recorded_at`: a timestamp in one of several notations, or an HTTP date.
+fn recorded_at(json: &Json) -> Option<Timestamp> {
+    let http_date = || Timestamp::parse_http_date(json.as_str()?);
+    moment(json)
+        .or_else(http_date)
+        .filter(|time| time.fits_grain())
+}
+
+/// Parses the `Date` header.
+fn date_header(headers: &Json) -> Option<Timestamp> {
+    Timestamp::parse_http_date(headers.get("date")?.as_str()?).filter(|time| time.fits_grain())
+}
+
+/// Decodes the percent-encoding of a part of a URL.
 fn percent_decoded(text: &str) -> String {
     let mut pieces = text.split('%');
     let mut bytes = pieces.next().unwrap_or_default().as_bytes().to_vec();
@@ -312,7 +325,7 @@ fn percent_decoded(text: &str) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// `200` or `"200 OK"`.
+/// Parses `200` or `"200 OK"`.
 fn status(json: &Json) -> Option<u16> {
     match json {
         Json::String(text) => text.split(' ').next()?.parse().ok(),
@@ -320,11 +333,12 @@ fn status(json: &Json) -> Option<u16> {
     }
 }
 
+/// Returns the response body of a line, from whichever member contains it.
 fn response<'a>(json: &'a Json<'a>) -> ResponseBody<'a> {
     let text = |key| json.get(key).and_then(Json::as_str);
     if let Some(body) = json.get("response").filter(|body| !body.is_null()) {
         return match body {
-            // Gemini answers a request for a stream so, unless it is asked for events.
+            // Gemini streams an array unless the request selects server-sent events.
             Json::Array(events) if !events.is_empty() => {
                 ResponseBody::Stream(RecordedStream::Array(events))
             }
@@ -334,25 +348,30 @@ fn response<'a>(json: &'a Json<'a>) -> ResponseBody<'a> {
     if let Some(bytes) = text("response_b64").and_then(|encoded| STANDARD.decode(encoded).ok()) {
         return ResponseBody::Stream(RecordedStream::AwsBytes(bytes));
     }
-    let Some(stream) = text("response_sse") else {
-        return ResponseBody::None;
-    };
-    ResponseBody::Stream(match text("framing") {
+    text("response_sse").map_or(ResponseBody::None, |stream| {
+        ResponseBody::Stream(text_stream(stream, text("framing")))
+    })
+}
+
+/// Chooses the framing of a recorded text; without a known name by its first character.
+fn text_stream<'a>(stream: &'a str, framing: Option<&str>) -> RecordedStream<'a> {
+    match framing {
         Some("aws-eventstream") => RecordedStream::AwsLines(stream),
         Some("ndjson" | "chunks-jsonl") => RecordedStream::Lines(stream),
         Some("sse") => RecordedStream::Sse(stream),
         _ if stream.trim_start().starts_with('{') => RecordedStream::Lines(stream),
         _ => RecordedStream::Sse(stream),
-    })
+    }
 }
 
 impl<'a> RecordedStream<'a> {
-    /// The frames.
+    /// Parses all frames.
     pub fn frames(&self) -> StreamFrames<'a> {
         self.frames_skipping(&|_| false)
     }
 
-    /// The frames without those, by their text, that are to be left out where the framing can tell.
+    /// Parses the frames except those for whose text `skip` returns true. Framings without text
+    /// ignore `skip`.
     pub fn frames_skipping(&self, skip: SkipFrame<'_>) -> StreamFrames<'a> {
         match self {
             RecordedStream::Sse(text) => sse::frames_skipping(text, skip),
@@ -378,7 +397,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn some_addresses_name_the_model() {
+    fn the_model_is_read_from_urls_that_contain_it() {
         for (path, expected) in [
             (
                 "/model/us.amazon.nova-lite-v1%3A0/converse",
@@ -421,7 +440,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_comes_to_the_same_whether_its_pieces_are_read_or_not() {
+    fn skipping_delta_frames_gives_the_same_fold() {
         use super::super::registry::OPENAI_RESPONSES as RESPONSES;
         let piece = r#"{"type":"response.output_item.done","output_index":0,"item":{"type":"message","role":"assistant","content":[]}}"#;
         let last =
@@ -451,7 +470,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_is_read_whatever_its_framing() {
+    fn status_times_and_framing_of_a_line_are_read() {
         let line = r#"{"provider":"p","endpoint":"e","status":"200 OK","recorded_at":null,"response_headers":{"date":"Fri, 08 May 2026 12:00:00 GMT"},"framing":"sse","request":"text","response":null,"response_sse":"data: 1\n\n"}"#;
         let json = Json::parse(line.as_bytes()).unwrap();
         let exchange = Exchange::from_json(&json).unwrap();
@@ -472,17 +491,17 @@ mod tests {
         let year_one = Timestamp::parse("0001-01-01T00:00:00Z");
         assert!(year_one.is_some_and(|time| !time.fits_grain()));
         assert_eq!(exchange.time(year_one, zero), exchange.time(None, zero));
-        for (told, expected) in [
+        for (recorded_at, expected) in [
             ("\"0001-01-01T00:00:00Z\"", None),
             ("5", Some(later)),
             ("-5", None),
         ] {
-            let line = format!(r#"{{"provider":"p","recorded_at":{told}}}"#);
+            let line = format!(r#"{{"provider":"p","recorded_at":{recorded_at}}}"#);
             let json = Json::parse(line.as_bytes()).unwrap();
             assert_eq!(
                 Exchange::from_json(&json).unwrap().recorded_at,
                 expected,
-                "{told}"
+                "{recorded_at}"
             );
         }
     }

@@ -1,14 +1,14 @@
-//! Whose an exchange is: by what its line says, by its address, or by what only one provider's
-//! bodies have.
+//! Detects the provider of an exchange: by the name in its line, by its URL, or by members that
+//! only one provider's bodies have.
 //!
-//! Many providers speak OpenAI's dialect, so the adapter that reads an exchange doesn't always tell
-//! who answered. This is the one table of names, hosts, paths and members that do.
+//! Many providers speak OpenAI's dialect, so the adapter that reads an exchange doesn't always
+//! identify the provider. This module has the tables of names, hosts, paths and members that do.
 
 use gristmill_schemas::json::Json;
 
 use super::json_access::items;
 
-/// Names that recorders give to an endpoint whose provider they don't know.
+/// Placeholder names that recorders use for an unknown provider.
 const GENERIC: [&str; 8] = [
     "",
     "unknown",
@@ -20,7 +20,7 @@ const GENERIC: [&str; 8] = [
     "custom",
 ];
 
-/// Other names of providers, and the keys under which their adapters and prices know them.
+/// Alternative names of providers, and the keys that adapters and prices use.
 const ALIASES: [(&str, &str); 30] = [
     ("google", "gemini"),
     ("google-ai-studio", "gemini"),
@@ -54,8 +54,8 @@ const ALIASES: [(&str, &str); 30] = [
     ("vercel", "vercel-gateway"),
 ];
 
-/// Parts of hosts and whose they are; one that starts with a colon is a port, which ends the host.
-/// The first that fits counts.
+/// Parts of hosts and their providers. A part that starts with a colon is a port, which must be the
+/// end of the host. The first match wins.
 const HOSTS: [(&str, &str); 66] = [
     ("api.anthropic.com", "anthropic"),
     ("openai.azure.com", "azure"),
@@ -125,14 +125,14 @@ const HOSTS: [(&str, &str); 66] = [
     (":1234", "lm-studio"),
 ];
 
-/// Parts of paths that only one provider's server has, wherever it runs.
+/// Parts of paths that only the server of one provider has, on any host.
 const SERVERS: [(&str, &str); 3] = [
     ("/v1-openai/", "gpustack"),
     ("/api/v2/cortex/", "snowflake"),
     ("/serving-endpoints/", "databricks"),
 ];
 
-/// Ends of paths and the endpoints that they are.
+/// Ends of paths and the endpoints that they denote.
 const PATHS: [(&str, &str); 11] = [
     ("/chat/completions", "chat"),
     ("/responses", "responses"),
@@ -147,8 +147,7 @@ const PATHS: [(&str, &str); 11] = [
     ("/invoke-with-response-stream", "invoke"),
 ];
 
-/// Members of bodies that only one provider's have: where they stand, their name, and whose they
-/// are.
+/// Members that only one provider's bodies have: location, name, provider.
 const MEMBERS: [(MemberLocation, &str, &str); 10] = [
     (MemberLocation::Request, "venice_parameters", "venice"),
     (MemberLocation::Response, "venice_parameters", "venice"),
@@ -170,10 +169,12 @@ const MEMBERS: [(MemberLocation, &str, &str); 10] = [
     (MemberLocation::Choice, "content_filter_results", "azure"),
 ];
 
-/// Where a member stands.
+/// The object that contains a member.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum MemberLocation {
+    /// The request.
     Request,
+    /// The response.
     Response,
     /// `usage` of a response.
     Usage,
@@ -181,7 +182,7 @@ enum MemberLocation {
     Choice,
 }
 
-/// The provider's key for one of its names.
+/// Returns the provider's key for one of its names.
 pub fn canonical_provider(name: &str) -> &str {
     ALIASES
         .iter()
@@ -189,16 +190,16 @@ pub fn canonical_provider(name: &str) -> &str {
         .map_or(name, |(_, provider)| provider)
 }
 
-/// The provider that a recorder's `name` tells; `None` for names of no provider, and for hosts.
+/// Returns the provider that a recorder's `name` denotes, or `None` for a placeholder or a host.
 pub fn provider_from_name(name: &str) -> Option<&str> {
     let is_name = !GENERIC.contains(&name) && !name.contains(['.', ':', '/', ' ']);
     let known = || ALIASES.iter().any(|(alias, _)| *alias == name);
     (is_name || known()).then(|| canonical_provider(name))
 }
 
-/// The provider of an address: its host, with the port if it has one, and its path.
+/// Returns the provider of a URL by its host (with the port if it has one) and its path.
 pub fn provider_from_address(host: &str, path: &str) -> Option<&'static str> {
-    // A port is the end of a host, or another port.
+    // `contains` would find a port within a longer one.
     let is_host = |known: &str| {
         if known.starts_with(':') {
             host.ends_with(known)
@@ -211,7 +212,7 @@ pub fn provider_from_address(host: &str, path: &str) -> Option<&'static str> {
     by_host.or_else(by_path).map(|(_, provider)| *provider)
 }
 
-/// The provider of bodies that have what only its have.
+/// Returns the provider of bodies with a member that only one provider has.
 pub fn provider_from_bodies(
     request: Option<&Json>,
     response: Option<&Json>,
@@ -219,24 +220,22 @@ pub fn provider_from_bodies(
     let has = |body: Option<&Json>, key: &str| body.and_then(|body| body.get(key)).is_some();
     let usage = response.and_then(|response| response.get("usage"));
     let choice = response.and_then(|response| items(response, "choices").first());
-    let member = MEMBERS.iter().find(|(place, key, _)| match place {
+    let member = MEMBERS.iter().find(|(location, key, _)| match location {
         MemberLocation::Request => has(request, key),
         MemberLocation::Response => has(response, key),
         MemberLocation::Usage => has(usage, key),
         MemberLocation::Choice => has(choice, key),
     });
-    let fingerprint = || {
-        response?
-            .get("system_fingerprint")?
-            .as_str()
-            .filter(|print| *print == "fp_ollama")
+    let by_fingerprint = || {
+        let fingerprint = response?.get("system_fingerprint")?.as_str()?;
+        (fingerprint == "fp_ollama").then_some("ollama")
     };
     member
         .map(|(_, _, provider)| *provider)
-        .or_else(|| fingerprint().map(|_| "ollama"))
+        .or_else(by_fingerprint)
 }
 
-/// The path of an address, without its host, query and fragment.
+/// Returns the path of a URL, without host, query and fragment.
 pub fn path_of(url: &str) -> &str {
     let rest = url
         .split_once("://")
@@ -244,30 +243,21 @@ pub fn path_of(url: &str) -> &str {
     rest.split(['?', '#']).next().unwrap_or_default()
 }
 
-/// The host of an address, with its port; empty if it has none.
+/// Returns the host of a URL, with its port; empty if it has none.
 pub fn host_of(url: &str) -> &str {
     url.split_once("://").map_or("", |(_, rest)| {
         rest.split(['/', '?', '#']).next().unwrap_or_default()
     })
 }
 
-/// Provider and endpoint by address; `base` is the host of addresses that have none.
+/// Returns provider and endpoint of a URL; `base` is the host of URLs without one.
 pub fn endpoint_from_url(base: &str, url: &str) -> (String, String) {
     let host = Some(host_of(url))
         .filter(|host| !host.is_empty())
         .unwrap_or(base);
     let path = path_of(url);
     let provider = provider_from_address(host, path);
-    let endpoint = PATHS
-        .iter()
-        .find(|(end, _)| path.ends_with(end))
-        .map(|(_, endpoint)| *endpoint);
-    let endpoint = match (provider, endpoint) {
-        (Some("ollama"), Some("chat")) => "openai-chat",
-        (Some("ollama"), None) if path.ends_with("/api/chat") => "chat",
-        (_, Some(endpoint)) => endpoint,
-        (_, None) => path.trim_start_matches('/'),
-    };
+    let endpoint = endpoint_of_path(provider, path);
     let provider = match (provider, endpoint) {
         (Some(provider), _) => provider,
         (None, "chat" | "responses") => "unknown-compat",
@@ -277,12 +267,23 @@ pub fn endpoint_from_url(base: &str, url: &str) -> (String, String) {
     (provider.to_owned(), endpoint.to_owned())
 }
 
+/// Returns the endpoint at `path` of a provider; the path itself if the endpoint is unknown.
+fn endpoint_of_path<'p>(provider: Option<&str>, path: &'p str) -> &'p str {
+    let known = PATHS.iter().find(|(end, _)| path.ends_with(end));
+    match (provider, known.map(|(_, endpoint)| *endpoint)) {
+        (Some("ollama"), Some("chat")) => "openai-chat",
+        (Some("ollama"), None) if path.ends_with("/api/chat") => "chat",
+        (_, Some(endpoint)) => endpoint,
+        (_, None) => path.trim_start_matches('/'),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn an_address_tells_provider_and_endpoint() {
+    fn provider_and_endpoint_are_detected_from_urls() {
         for (url, expected) in [
             (
                 "https://router.huggingface.co/v1/chat/completions",
@@ -359,8 +360,8 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_a_provider_unless_it_is_a_placeholder_or_a_host() {
-        let told = [
+    fn placeholder_names_and_hosts_are_not_providers() {
+        let names = [
             "venice",
             "google",
             "llama.cpp",
@@ -380,11 +381,11 @@ mod tests {
             None,
             None,
         ];
-        assert_eq!(told.map(provider_from_name), expected);
+        assert_eq!(names.map(provider_from_name), expected);
     }
 
     #[test]
-    fn what_only_one_provider_has_tells_whose_a_body_is() {
+    fn distinctive_members_identify_the_provider_of_a_body() {
         for (request, response, expected) in [
             ("{}", r#"{"usage":{"cost_in_usd_ticks":5}}"#, Some("xai")),
             (r#"{"venice_parameters":{}}"#, "{}", Some("venice")),
@@ -414,14 +415,14 @@ mod tests {
     }
 
     #[test]
-    fn every_adapter_is_spelled_as_the_table_has_it() {
+    fn providers_of_adapters_are_canonical_names() {
         let adapters: Vec<&str> = super::super::registry::adapters()
             .map(|adapter| adapter.provider())
             .collect();
         for (alias, provider) in ALIASES {
             assert!(
                 !adapters.contains(&alias) || alias == provider,
-                "{alias} is an adapter's own name"
+                "{alias} is the key of an adapter"
             );
         }
         for known in [

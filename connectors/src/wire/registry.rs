@@ -1,20 +1,21 @@
-//! Which adapter speaks for which endpoint.
+//! The registry of adapters: look-up by key, and detection of the dialect of bodies.
 //!
-//! Adding a provider adds its file and its line here; an endpoint that speaks a known dialect adds
-//! a line alone.
+//! An endpoint that speaks a known dialect is one entry of a table here. A new dialect is a module
+//! and an entry; [`super`] lists the steps.
 
 use gristmill_schemas::json::Json;
 
 use super::adapter::Adapter;
 use super::exchange::{Exchange, ResponseBody};
+use super::json_access::items;
 use super::openai_chat::{ChatDialect, OpenAiChat, ReasoningPlacement};
 use super::openai_responses::OpenAiResponses;
 use super::provider_detection::canonical_provider;
 use super::response_defaults::ResponseDefaults;
 use super::{anthropic, bedrock_converse, gemini, ollama, openrouter};
 
-/// Adapters with a dialect of their own.
-static OWN: [&dyn Adapter; 8] = [
+/// Adapters of dialects other than OpenAI's.
+static OTHER_DIALECTS: [&dyn Adapter; 8] = [
     &anthropic::MESSAGES,
     &anthropic::VERTEX,
     &anthropic::BEDROCK,
@@ -39,10 +40,10 @@ pub static OPENAI_CHAT: OpenAiChat = OpenAiChat::new(ChatDialect {
     extras: None,
 });
 
-/// The same on Azure, which filters content and says so.
+/// OpenAI's chat dialect on Azure, whose responses have the results of content filters.
 static AZURE_CHAT: OpenAiChat = OpenAiChat::new(ChatDialect {
     key: "azure/chat",
-    reasoning: CONTENT,
+    reasoning: REASONING_CONTENT,
     max_tokens: "max_completion_tokens",
     numbered_calls: false,
     short_call_ids: false,
@@ -57,25 +58,25 @@ static AZURE_CHAT: OpenAiChat = OpenAiChat::new(ChatDialect {
     extras: None,
 });
 
-/// Mistral, whose thoughts are parts of the content and whose ids of calls are short.
+/// Mistral: thinking is a part of the content, and call ids are short.
 static MISTRAL_CHAT: OpenAiChat = OpenAiChat::new(ChatDialect {
     key: "mistral/chat",
     reasoning: ReasoningPlacement::Parts,
     max_tokens: "max_tokens",
     numbered_calls: true,
     short_call_ids: true,
-    response_defaults: ResponseDefaults::new(BARE),
+    response_defaults: ResponseDefaults::new(NO_DEFAULTS),
     extras: None,
 });
 
 /// OpenAI's Responses endpoint.
 pub static OPENAI_RESPONSES: OpenAiResponses = OpenAiResponses::new("openai/responses");
-/// Responses endpoints of whoever.
+/// Responses endpoints of unknown providers.
 static UNKNOWN_RESPONSES: OpenAiResponses = OpenAiResponses::new("unknown-compat/responses");
-/// Chat endpoints of whoever.
-static UNKNOWN_CHAT: OpenAiChat = chat("unknown-compat/chat", CONTENT, false, VLLM);
+/// Chat endpoints of unknown providers.
+static UNKNOWN_CHAT: OpenAiChat = chat("unknown-compat/chat", REASONING_CONTENT, false, VLLM);
 
-/// Other endpoints that speak OpenAI's Responses dialect.
+/// Endpoints of other providers that speak OpenAI's Responses dialect.
 static RESPONSES: [OpenAiResponses; 6] = [
     OpenAiResponses::new("azure/responses"),
     OpenAiResponses::new("bedrock/responses"),
@@ -85,7 +86,8 @@ static RESPONSES: [OpenAiResponses; 6] = [
     OpenAiResponses::new("xai/responses"),
 ];
 
-const BARE: &str = "{}";
+// Default members of responses, by provider.
+const NO_DEFAULTS: &str = "{}";
 const LOGPROBS: &str = r#"{"choices":[{"logprobs":null}]}"#;
 const ALIBABA: &str = r#"{"system_fingerprint":null,"choices":[{"logprobs":null}]}"#;
 const DEEPSEEK: &str = r#"{"choices":[{"logprobs":null}],"usage":{"completion_tokens_details":{"reasoning_tokens":0}}}"#;
@@ -105,49 +107,49 @@ const VERCEL: &str = r#"{"choices":[{"logprobs":null}],"usage":{"is_byok":false,
 const WRITER: &str = r#"{"service_tier":null,"choices":[{"logprobs":null,"trace_details":null}],"usage":{"prompt_token_details":null,
     "completion_tokens_details":null}}"#;
 
-/// Thinking in `reasoning_content`.
-const CONTENT: ReasoningPlacement = ReasoningPlacement::Text("reasoning_content");
-/// Thinking in `reasoning`.
-const PLAIN: ReasoningPlacement = ReasoningPlacement::Text("reasoning");
+/// Thinking is in `reasoning_content`.
+const REASONING_CONTENT: ReasoningPlacement = ReasoningPlacement::Text("reasoning_content");
+/// Thinking is in `reasoning`.
+const REASONING: ReasoningPlacement = ReasoningPlacement::Text("reasoning");
 
-/// Endpoints that speak OpenAI's chat dialect: where their thinking stands, whether calls are
-/// numbered, and what their answers usually carry.
+/// Endpoints that speak OpenAI's chat dialect: key, placement of thinking, whether calls in
+/// responses are numbered, and default members of responses.
 static CHAT: [OpenAiChat; 25] = [
-    chat("alibaba/chat", CONTENT, true, ALIBABA),
-    chat("avian/chat", CONTENT, false, BARE),
-    chat("cerebras/chat", PLAIN, false, CEREBRAS),
-    chat("crusoe/chat", CONTENT, false, VLLM),
-    chat("deepseek/chat", CONTENT, true, DEEPSEEK),
-    chat("fireworks/chat", CONTENT, false, BARE),
-    chat("github/chat", CONTENT, false, LOGPROBS),
-    chat("groq/chat", PLAIN, false, GROQ),
-    chat("huggingface/chat", PLAIN, true, LOGPROBS),
-    chat("llama-cpp/chat", CONTENT, false, BARE),
-    chat("lm-studio/chat", CONTENT, false, LOGPROBS),
-    chat("moonshot/chat", CONTENT, true, BARE),
-    chat("nvidia/chat", CONTENT, false, VLLM),
-    chat("ollama/openai-chat", PLAIN, false, BARE),
-    chat("openai-compat/chat", CONTENT, false, XAI),
-    chat("perplexity/chat", CONTENT, false, BARE),
-    chat("sambanova/chat", CONTENT, false, LOGPROBS),
-    chat("siliconflow/chat", CONTENT, false, BARE),
+    chat("alibaba/chat", REASONING_CONTENT, true, ALIBABA),
+    chat("avian/chat", REASONING_CONTENT, false, NO_DEFAULTS),
+    chat("cerebras/chat", REASONING, false, CEREBRAS),
+    chat("crusoe/chat", REASONING_CONTENT, false, VLLM),
+    chat("deepseek/chat", REASONING_CONTENT, true, DEEPSEEK),
+    chat("fireworks/chat", REASONING_CONTENT, false, NO_DEFAULTS),
+    chat("github/chat", REASONING_CONTENT, false, LOGPROBS),
+    chat("groq/chat", REASONING, false, GROQ),
+    chat("huggingface/chat", REASONING, true, LOGPROBS),
+    chat("llama-cpp/chat", REASONING_CONTENT, false, NO_DEFAULTS),
+    chat("lm-studio/chat", REASONING_CONTENT, false, LOGPROBS),
+    chat("moonshot/chat", REASONING_CONTENT, true, NO_DEFAULTS),
+    chat("nvidia/chat", REASONING_CONTENT, false, VLLM),
+    chat("ollama/openai-chat", REASONING, false, NO_DEFAULTS),
+    chat("openai-compat/chat", REASONING_CONTENT, false, XAI),
+    chat("perplexity/chat", REASONING_CONTENT, false, NO_DEFAULTS),
+    chat("sambanova/chat", REASONING_CONTENT, false, LOGPROBS),
+    chat("siliconflow/chat", REASONING_CONTENT, false, NO_DEFAULTS),
     chat(
         "snowflake/chat",
         ReasoningPlacement::Details,
         false,
         SNOWFLAKE,
     ),
-    chat("together/chat", PLAIN, true, LOGPROBS),
+    chat("together/chat", REASONING, true, LOGPROBS),
     chat(
         "vercel-gateway/chat",
         ReasoningPlacement::Details,
         false,
         VERCEL,
     ),
-    chat("vllm/chat", CONTENT, false, VLLM),
-    chat("writer/chat", CONTENT, true, WRITER),
-    chat("xai/chat", CONTENT, false, XAI),
-    chat("zai/chat", CONTENT, true, DEEPSEEK),
+    chat("vllm/chat", REASONING_CONTENT, false, VLLM),
+    chat("writer/chat", REASONING_CONTENT, true, WRITER),
+    chat("xai/chat", REASONING_CONTENT, false, XAI),
+    chat("zai/chat", REASONING_CONTENT, true, DEEPSEEK),
 ];
 
 const fn chat(
@@ -167,7 +169,7 @@ const fn chat(
     })
 }
 
-/// All adapters, each under its key once.
+/// Returns all adapters; keys are unique.
 pub fn adapters() -> impl Iterator<Item = &'static dyn Adapter> {
     let openai: [&'static dyn Adapter; 6] = [
         &OPENAI_CHAT,
@@ -181,84 +183,85 @@ pub fn adapters() -> impl Iterator<Item = &'static dyn Adapter> {
     let responses = RESPONSES
         .iter()
         .map(|adapter| adapter as &'static dyn Adapter);
-    OWN.iter()
+    OTHER_DIALECTS
+        .iter()
         .copied()
         .chain(openai)
         .chain(chat)
         .chain(responses)
 }
 
-/// The adapter for `provider/endpoint`.
+/// Returns the adapter for the key `provider/endpoint`.
 pub fn by_key(key: &str) -> Option<&'static dyn Adapter> {
     adapters().find(|adapter| adapter.key() == key)
 }
 
-/// The adapter for an endpoint of a provider.
+/// Returns the adapter for an endpoint of a provider.
 pub fn find(provider: &str, endpoint: &str) -> Option<&'static dyn Adapter> {
     let is_it = |key: &str| key.split_once('/') == Some((provider, endpoint));
     adapters().find(|adapter| is_it(adapter.key()))
 }
 
-/// Ends of endpoints at which nobody speaks, though what they take looks like the request of one at
-/// which somebody does.
-const NO_CONVERSATIONS: [&str; 4] = ["embeddings", "embed", "speech", "moderations"];
+/// Ends of endpoints without conversations whose requests look like those of a dialect.
+const NON_CONVERSATIONAL_ENDPOINTS: [&str; 4] = ["embeddings", "embed", "speech", "moderations"];
 
-/// The adapter that reads this exchange: its endpoint's own, if the bodies fit it; else the first
-/// that they fit, of the same provider, of an endpoint of the same name, or of any. `None` if no
-/// adapter reads it: then it is kept whole.
+/// Returns the adapter that reads this exchange: the endpoint's own if the bodies fit it, else the
+/// first that they fit, preferring the same provider, then an endpoint of the same name. `None` if
+/// no adapter fits: such an exchange is stored unparsed.
 pub fn for_exchange(exchange: &Exchange) -> Option<&'static dyn Adapter> {
     let provider = canonical_provider(&exchange.provider);
     let own = find(provider, &exchange.endpoint);
-    if NO_CONVERSATIONS
+    let endpoint = exchange.endpoint.trim_end_matches('/');
+    if NON_CONVERSATIONAL_ENDPOINTS
         .iter()
-        .any(|end| exchange.endpoint.trim_end_matches('/').ends_with(end))
+        .any(|end| endpoint.ends_with(end))
     {
         return own;
     }
+    own.filter(|adapter| fits(*adapter, exchange, AssumedResponses::ErrorsAndStreams))
+        .or_else(|| fitting_fallback(provider, exchange))
+        .or(own)
+}
+
+/// Returns the first of [`fallbacks`] that fits, first among those of the same provider, then among
+/// those of an endpoint of the same name, then among the others.
+fn fitting_fallback(provider: &str, exchange: &Exchange) -> Option<&'static dyn Adapter> {
     let rank = |adapter: &&'static dyn Adapter| match adapter.key().split_once('/') {
         Some((of_adapter, _)) if of_adapter == provider => 0,
         Some((_, endpoint)) if endpoint == exchange.endpoint => 1,
         _ => 2,
     };
-    let own_fits = own.filter(|adapter| fits(*adapter, exchange, MatchPolicy::Full));
-    // Rank by rank, so that no stream is folded for an adapter that couldn't be chosen.
-    let others = || {
-        let trust = |of: usize| {
-            if of == 1 {
-                MatchPolicy::Errors
-            } else {
-                MatchPolicy::None
-            }
+    // Rank by rank, so that no stream is folded for an adapter that can't be chosen.
+    (0..3).find_map(|wanted| {
+        let assumed = match wanted {
+            1 => AssumedResponses::Errors,
+            _ => AssumedResponses::None,
         };
-        let fits = |of: usize| {
-            fallbacks()
-                .filter(|adapter| rank(adapter) == of)
-                .find(|adapter| fits(*adapter, exchange, trust(of)))
-        };
-        (0..3).find_map(fits)
-    };
-    own_fits.or_else(others).or(own)
+        fallbacks()
+            .filter(|adapter| rank(adapter) == wanted)
+            .find(|adapter| fits(*adapter, exchange, assumed))
+    })
 }
 
-/// What is taken to be of a dialect because of the company that it keeps.
+/// Which responses are accepted without a check, if the request has the form of the dialect.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum MatchPolicy {
-    /// Nothing: every body must have the dialect's form.
+enum AssumedResponses {
+    /// None: every body must have the form of the dialect.
     None,
-    /// Errors that answer a request of its form.
+    /// Error bodies.
     Errors,
-    /// Those, and streams that do, which would be dear to fold twice.
-    Full,
+    /// Error bodies and streams, which would be expensive to fold twice.
+    ErrorsAndStreams,
 }
 
-/// One adapter per dialect, the plainest of each; where nothing else tells, they are asked in this
-/// order.
+/// Returns one generic adapter per dialect, in the order in which they are tried if the endpoint is
+/// unknown.
 fn fallbacks() -> impl Iterator<Item = &'static dyn Adapter> {
     let plain: [&'static dyn Adapter; 7] = [
         &anthropic::MESSAGES,
         &gemini::GENERATE,
         &bedrock_converse::CONVERSE,
-        // Requests of both look alike, and far more servers speak OpenAI's dialect.
+        // Before Ollama: requests of both look alike, and more servers speak OpenAI's dialect.
         &UNKNOWN_CHAT,
         &ollama::CHAT,
         &UNKNOWN_RESPONSES,
@@ -268,35 +271,33 @@ fn fallbacks() -> impl Iterator<Item = &'static dyn Adapter> {
     plain.into_iter().chain(azure)
 }
 
-/// True if every body of the exchange is of the adapter's dialect.
-fn fits(adapter: &dyn Adapter, exchange: &Exchange, trust: MatchPolicy) -> bool {
+/// Returns true if every body of the exchange is of the adapter's dialect.
+fn fits(adapter: &dyn Adapter, exchange: &Exchange, assumed: AssumedResponses) -> bool {
     let request = exchange.request.map(|body| adapter.is_request(body));
-    // Before its response is looked at: a stream is dear to fold.
+    // Checked first because folding a stream is expensive.
     if request == Some(false) {
         return false;
     }
-    let answers = |body: &Json| {
-        let failed = request == Some(true) && trust != MatchPolicy::None;
-        adapter.is_response(body) || (failed && adapter.errors().read(body).is_some())
+    let response_fits = |body: &Json| {
+        let assume_error = request == Some(true) && assumed != AssumedResponses::None;
+        adapter.is_response(body) || (assume_error && adapter.errors().read(body).is_some())
     };
+    let assume_stream = request == Some(true) && assumed == AssumedResponses::ErrorsAndStreams;
     let response = match &exchange.response {
         ResponseBody::None => None,
-        ResponseBody::Json(body) => Some(answers(body)),
-        ResponseBody::Stream(_) if request == Some(true) && trust == MatchPolicy::Full => {
-            Some(true)
-        }
+        ResponseBody::Json(body) => Some(response_fits(body)),
+        ResponseBody::Stream(_) if assume_stream => Some(true),
         ResponseBody::Stream(_) => exchange
             .folded(adapter)
-            .map(|fold| answers(&fold.folded.body)),
+            .map(|fold| response_fits(&fold.folded.body)),
     };
     response != Some(false) && (request.is_some() || response.is_some())
 }
 
-/// The adapter whose dialect a bare request body is most likely of.
+/// Returns the adapter of the most likely dialect of a standalone request.
 pub fn detect_request(body: &Json) -> Option<&'static dyn Adapter> {
     let any = |keys: &[&str]| keys.iter().any(|key| body.get(key).is_some());
-    // What looks like one dialect may still be of another: many endpoints take Claude's name for a
-    // model.
+    // A likely dialect may still not fit: many endpoints accept a Claude model.
     let candidates: [(bool, &'static dyn Adapter); 6] = [
         (any(&["contents"]), &gemini::GENERATE),
         (any(&["input"]), &OPENAI_RESPONSES),
@@ -311,7 +312,7 @@ pub fn detect_request(body: &Json) -> Option<&'static dyn Adapter> {
     likely.find(|adapter| adapter.is_request(body))
 }
 
-/// The adapter whose dialect a bare response body is most likely of.
+/// Returns the adapter of the most likely dialect of a standalone response.
 pub fn detect_response(body: &Json) -> Option<&'static dyn Adapter> {
     let routed = body
         .get("provider")
@@ -334,47 +335,56 @@ pub fn detect_response(body: &Json) -> Option<&'static dyn Adapter> {
         .find(|adapter| adapter.is_response(body))
 }
 
-/// What only a Converse request has: blocks that name their kind by their one member.
+/// Returns true for members that only Converse requests have, or for blocks without a `type` and no
+/// model.
 fn looks_like_converse(body: &Json) -> bool {
     body.get("inferenceConfig").is_some()
         || body.get("toolConfig").is_some()
         || (bedrock_converse::CONVERSE.is_request(body) && body.get("model").is_none())
 }
 
-/// What an Anthropic request has and an OpenAI one can't: a system prompt beside the list, or
-/// blocks and tools of its kind; else a model of its kind, if nothing is of OpenAI's kind.
+/// Returns true if a request has what Anthropic requests have and OpenAI requests can't have (a
+/// `system` member, or Anthropic's tools or blocks), or if it names a Claude model and has no
+/// member that only OpenAI requests have.
 fn looks_like_claude(body: &Json) -> bool {
-    let items = |key| body.get(key).and_then(Json::as_array).unwrap_or_default();
-    let (messages, tools) = (items("messages"), items("tools"));
     if body.get("inferenceConfig").is_some() || body.get("toolConfig").is_some() {
         return false;
     }
-    let own_block = |block: &Json| {
+    let names_claude = || {
+        body.get("model")
+            .and_then(Json::as_str)
+            .is_some_and(|model| model.contains("claude"))
+    };
+    has_anthropic_members(body) || (names_claude() && !has_openai_members(body))
+}
+
+fn has_anthropic_members(body: &Json) -> bool {
+    let is_own_block = |block: &Json| {
         matches!(
             block.get("type").and_then(Json::as_str),
             Some("tool_use" | "tool_result" | "thinking")
         )
     };
-    let contents = messages
-        .iter()
-        .filter_map(|message| message.get("content").and_then(Json::as_array));
-    let is_own = body.get("system").is_some()
+    body.get("system").is_some()
         || body.get("anthropic_version").is_some()
-        || tools.iter().any(|tool| tool.get("input_schema").is_some())
-        || contents.flatten().any(own_block);
-    let named = || {
-        body.get("model")
-            .and_then(Json::as_str)
-            .is_some_and(|model| model.contains("claude"))
-    };
-    let of_openai = |message: &Json| {
+        || items(body, "tools")
+            .iter()
+            .any(|tool| tool.get("input_schema").is_some())
+        || items(body, "messages")
+            .iter()
+            .flat_map(|message| items(message, "content"))
+            .any(is_own_block)
+}
+
+fn has_openai_members(body: &Json) -> bool {
+    let is_openai_message = |message: &Json| {
         let role = message.get("role").and_then(Json::as_str);
         message.get("tool_calls").is_some() || matches!(role, Some("system" | "developer" | "tool"))
     };
-    let is_openai = || {
-        tools.iter().any(|tool| tool.get("function").is_some()) || messages.iter().any(of_openai)
-    };
-    is_own || (named() && !is_openai())
+    items(body, "tools")
+        .iter()
+        .any(|tool| tool.get("function").is_some())
+        || items(body, "messages").iter().any(is_openai_message)
 }
 
 #[cfg(test)]
@@ -384,7 +394,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_adapter_has_a_key_of_its_own() {
+    fn keys_of_adapters_are_unique() {
         let keys: Vec<_> = adapters().map(|adapter| adapter.key()).collect();
         assert_eq!(keys.iter().collect::<HashSet<_>>().len(), keys.len());
         assert!(
@@ -394,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn bare_bodies_are_told_apart() {
+    fn dialects_of_standalone_bodies_are_detected() {
         let detect = |text: &str| {
             detect_request(&Json::parse(text.as_bytes()).unwrap()).map(|adapter| adapter.key())
         };
@@ -428,7 +438,7 @@ mod tests {
             Some("ollama/chat")
         );
         assert_eq!(detect(r#"{"prompt":"x"}"#), None);
-        // Claude behind OpenAI's dialect, and Converse with instructions.
+        // A Claude model in OpenAI's dialect, and Converse with instructions.
         let routed = r#"{"model":"anthropic/claude-x","max_tokens":5,"messages":[{"role":"system","content":"s"},{"role":"user","content":"hi"}]}"#;
         assert_eq!(detect(routed), Some("openai/chat"));
         assert_eq!(
@@ -452,7 +462,7 @@ mod tests {
     }
 
     #[test]
-    fn an_exchange_is_read_by_the_adapter_that_it_fits() {
+    fn an_exchange_gets_the_adapter_that_its_bodies_fit() {
         let reads = |text: &str| {
             let json = Json::parse(text.as_bytes()).unwrap();
             for_exchange(&Exchange::from_json(&json).unwrap()).map(|adapter| adapter.key())

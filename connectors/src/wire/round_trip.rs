@@ -1,5 +1,5 @@
-//! Does an exchange survive the round trip? Wire to canonical messages, through their JSON, and
-//! back to the same wire.
+//! The round-trip check: reads an exchange into canonical messages, encodes and decodes them as
+//! JSON, writes them back and compares the bodies.
 
 use std::fmt;
 
@@ -16,41 +16,41 @@ use super::exchange::{Exchange, ResponseBody};
 use super::message_reader::{Conversation, ReadContext};
 use super::message_writer::WriteOptions;
 
-/// What became of one body.
+/// The result of the round trip of one body.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RoundTripOutcome {
-    /// It came back value for value, numbers to the letter.
+    /// The written body is identical: equal values, and numbers with the same spelling.
     Equal,
-    /// It came back different: where first, as a path from `$`.
+    /// The written body differs: the path of the first difference, from `$`.
     Unequal(String),
-    /// It isn't of the adapter's dialect, and is kept whole: why.
+    /// The body isn't of the adapter's dialect and is stored unparsed: the reason.
     Opaque(String),
 }
 
-/// What became of one exchange.
+/// The result of the round trip of one exchange.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct RoundTripReport {
-    /// Of its request, if it has one.
+    /// The result of the request, if there is one.
     pub request: Option<RoundTripOutcome>,
-    /// Of its response, if it has one; a stream is folded first.
+    /// The result of the response, if there is one; a stream is folded first.
     pub response: Option<RoundTripOutcome>,
-    /// Sizes.
+    /// The sizes of the bodies and of what the canonical model couldn't hold.
     pub sizes: RoundTripSizes,
 }
 
-/// How much of the wire the canonical model couldn't hold, in bytes of JSON.
+/// Sizes in bytes of JSON: how much of the bodies the canonical model couldn't hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct RoundTripSizes {
-    /// The bodies.
+    /// The size of the bodies.
     pub wire_bytes: usize,
-    /// Patches, guards, ids of calls: all that travels in `provider_raw`.
+    /// The size of `provider_raw`: patches, guards, ids of calls.
     pub residual_bytes: usize,
-    /// Blocks that none of the six kinds can hold.
+    /// The size of unknown blocks.
     pub unknown_block_bytes: usize,
 }
 
 impl RoundTripReport {
-    /// The verdict on both bodies together: unequal if one is, opaque if one is, else equal.
+    /// Returns the combined result: unequal if one body is, else opaque if one is, else equal.
     pub fn outcome(&self) -> RoundTripOutcome {
         let outcomes = [&self.request, &self.response];
         let find = |wanted: fn(&RoundTripOutcome) -> bool| {
@@ -78,156 +78,137 @@ impl fmt::Display for RoundTripOutcome {
     }
 }
 
-/// Checks one exchange with the adapter of its endpoint.
+/// Checks one exchange with `adapter`.
 pub fn check(adapter: &dyn Adapter, exchange: &Exchange) -> RoundTripReport {
-    let mut verdict = RoundTripReport::default();
-    let mut conversation = Conversation::new("");
     let time = exchange.time(None, Timestamp::from_micros(0));
-    let context = ReadContext::at(time);
-    if let Some(body) = exchange.request {
-        verdict.request = Some(check_request(
-            adapter,
-            body,
-            &mut conversation,
-            &context,
-            &mut verdict.sizes,
-        ));
-    }
-    verdict.response = match &exchange.response {
+    let mut checker = Checker {
+        adapter,
+        conversation: Conversation::new(""),
+        context: ReadContext::at(time),
+        sizes: RoundTripSizes::default(),
+    };
+    let request = exchange
+        .request
+        .map(|body| checker.check(body, Checker::request_round_trip));
+    let response = match &exchange.response {
         ResponseBody::None => None,
-        ResponseBody::Json(body) => Some(check_response(
-            adapter,
-            body,
-            &mut conversation,
-            &context,
-            &mut verdict.sizes,
-        )),
+        ResponseBody::Json(body) => Some(checker.check(body, Checker::response_round_trip)),
         ResponseBody::Stream(_) => {
-            // A stream that was cut before its first event has no body.
+            // A stream that was truncated before its first event has no body.
             let fold = exchange.folded(adapter).filter(|fold| !fold.is_empty);
-            fold.map(|fold| {
-                check_response(
-                    adapter,
-                    &fold.folded.body,
-                    &mut conversation,
-                    &context,
-                    &mut verdict.sizes,
-                )
-            })
+            fold.map(|fold| checker.check(&fold.folded.body, Checker::response_round_trip))
         }
     };
-    verdict
+    RoundTripReport {
+        request,
+        response,
+        sizes: checker.sizes,
+    }
 }
 
-fn check_request(
-    adapter: &dyn Adapter,
-    body: &Json,
-    conversation: &mut Conversation,
-    context: &ReadContext,
-    sizes: &mut RoundTripSizes,
-) -> RoundTripOutcome {
-    if !adapter.is_request(body) {
-        return RoundTripOutcome::Opaque("not a request of this dialect".to_owned());
+/// The state of a check, which the bodies of an exchange share.
+struct Checker<'c> {
+    adapter: &'c dyn Adapter,
+    conversation: Conversation,
+    context: ReadContext<'c>,
+    sizes: RoundTripSizes,
+}
+
+impl Checker<'_> {
+    /// Runs a round trip; the `Err` of one is the outcome that ended it early.
+    fn check(
+        &mut self,
+        body: &Json,
+        round_trip: fn(&mut Self, &Json) -> Result<RoundTripOutcome, RoundTripOutcome>,
+    ) -> RoundTripOutcome {
+        round_trip(self, body).unwrap_or_else(|early| early)
     }
-    let mut request = match read_request(adapter, body, conversation, context) {
-        Ok(read) => read.request,
-        Err(error) => return RoundTripOutcome::Opaque(error.to_string()),
-    };
-    sizes.wire_bytes += body.to_string().len();
-    sizes.add(
-        adapter.key(),
-        request
-            .messages
+
+    fn request_round_trip(&mut self, body: &Json) -> Result<RoundTripOutcome, RoundTripOutcome> {
+        if !self.adapter.is_request(body) {
+            return Err(opaque("not a request of this dialect"));
+        }
+        let read = read_request(self.adapter, body, &mut self.conversation, &self.context);
+        let mut request = read.map_err(opaque)?.request;
+        let messages = request.messages.iter();
+        let raws = messages.map(|message| &message.metadata.provider_raw);
+        self.add_sizes(body, raws.chain([&request.provider_raw]));
+        let stored = encode_messages(&request.messages);
+        let stored = parse_all(&stored);
+        request.messages = decode_messages(&stored, &mut self.sizes)?;
+        let (ids, options) = (&mut ToolIdMap::new(), WriteOptions::default());
+        let written = write_request(self.adapter, &request, ids, options);
+        Ok(compare(body, &written.json))
+    }
+
+    fn response_round_trip(&mut self, body: &Json) -> Result<RoundTripOutcome, RoundTripOutcome> {
+        if !self.adapter.is_response(body) {
+            return self.error_round_trip(body);
+        }
+        let read = read_response(self.adapter, body, &mut self.conversation, &self.context);
+        let mut response = read.map_err(opaque)?.response;
+        let messages = response.choices.iter().map(|choice| &choice.message);
+        let messages: Vec<Message> = messages.cloned().collect();
+        let raws = messages
             .iter()
-            .map(|message| &message.metadata.provider_raw)
-            .chain([&request.provider_raw]),
-    );
-    let stored = store(&request.messages);
-    let stored: Vec<Json> = stored
-        .iter()
-        .map(|text| Json::parse(text.as_bytes()).unwrap_or_default())
-        .collect();
-    request.messages = match load(&stored, sizes) {
-        Ok(messages) => messages,
-        Err(why) => return RoundTripOutcome::Unequal(why),
-    };
-    let written = write_request(
-        adapter,
-        &request,
-        &mut ToolIdMap::new(),
-        WriteOptions::default(),
-    );
-    compare(body, &written.json)
+            .map(|message| &message.metadata.provider_raw);
+        self.add_sizes(body, raws.chain([&response.provider_raw]));
+        let stored = encode_messages(&messages);
+        let stored = parse_all(&stored);
+        let decoded = decode_messages(&stored, &mut self.sizes)?;
+        for (choice, message) in response.choices.iter_mut().zip(decoded) {
+            choice.message = message;
+        }
+        let (ids, options) = (&mut ToolIdMap::new(), WriteOptions::default());
+        let written = write_response(self.adapter, &response, ids, options);
+        Ok(compare(body, &written.json))
+    }
+
+    fn error_round_trip(&mut self, body: &Json) -> Result<RoundTripOutcome, RoundTripOutcome> {
+        let report = read_error(self.adapter, body)
+            .ok_or_else(|| opaque("not a response of this dialect"))?;
+        self.add_sizes(body, [&report.provider_raw]);
+        Ok(compare(body, &write_error(self.adapter, &report)))
+    }
+
+    fn add_sizes<'r, 'a: 'r>(
+        &mut self,
+        body: &Json,
+        raws: impl IntoIterator<Item = &'r Option<Object<'a>>>,
+    ) {
+        self.sizes.wire_bytes += body.to_string().len();
+        self.sizes.add_residuals(self.adapter.key(), raws);
+    }
 }
 
-fn check_response(
-    adapter: &dyn Adapter,
-    body: &Json,
-    conversation: &mut Conversation,
-    context: &ReadContext,
-    sizes: &mut RoundTripSizes,
-) -> RoundTripOutcome {
-    if !adapter.is_response(body) {
-        let Some(report) = read_error(adapter, body) else {
-            return RoundTripOutcome::Opaque("not a response of this dialect".to_owned());
-        };
-        sizes.wire_bytes += body.to_string().len();
-        sizes.add(adapter.key(), [&report.provider_raw]);
-        return compare(body, &write_error(adapter, &report));
-    }
-    let mut response = match read_response(adapter, body, conversation, context) {
-        Ok(read) => read.response,
-        Err(error) => return RoundTripOutcome::Opaque(error.to_string()),
-    };
-    sizes.wire_bytes += body.to_string().len();
-    let raws = response
-        .choices
-        .iter()
-        .map(|choice| &choice.message.metadata.provider_raw);
-    sizes.add(adapter.key(), raws.chain([&response.provider_raw]));
-    let messages: Vec<Message> = response
-        .choices
-        .iter()
-        .map(|choice| choice.message.clone())
-        .collect();
-    let stored = store(&messages);
-    let stored: Vec<Json> = stored
-        .iter()
-        .map(|text| Json::parse(text.as_bytes()).unwrap_or_default())
-        .collect();
-    match load(&stored, sizes) {
-        Ok(messages) => response
-            .choices
-            .iter_mut()
-            .zip(messages)
-            .for_each(|(choice, message)| choice.message = message),
-        Err(why) => return RoundTripOutcome::Unequal(why),
-    }
-    let written = write_response(
-        adapter,
-        &response,
-        &mut ToolIdMap::new(),
-        WriteOptions::default(),
-    );
-    compare(body, &written.json)
+fn opaque(reason: impl fmt::Display) -> RoundTripOutcome {
+    RoundTripOutcome::Opaque(reason.to_string())
 }
 
-/// The messages as a store would keep them.
-fn store(messages: &[Message]) -> Vec<String> {
+fn parse_all(texts: &[String]) -> Vec<Json<'_>> {
+    texts
+        .iter()
+        .map(|text| Json::parse(text.as_bytes()).unwrap_or_default())
+        .collect()
+}
+
+/// Encodes the messages as JSON text, as they are stored.
+fn encode_messages(messages: &[Message]) -> Vec<String> {
     messages
         .iter()
         .map(|message| encode_message(message, Unknowns::Keep).to_string())
         .collect()
 }
 
-fn load<'j>(
+/// Decodes stored messages and adds the sizes of their unknown blocks to `sizes`.
+fn decode_messages<'j>(
     stored: &'j [Json<'j>],
     sizes: &mut RoundTripSizes,
-) -> Result<Vec<Message<'j>>, String> {
+) -> Result<Vec<Message<'j>>, RoundTripOutcome> {
     let mut messages = Vec::with_capacity(stored.len());
     for json in stored {
         let (message, _) = decode_message(json, Mode::Tolerant)
-            .map_err(|error| format!("stored message: {error}"))?;
+            .map_err(|error| RoundTripOutcome::Unequal(format!("stored message: {error}")))?;
         sizes.add_unknown_blocks(&message);
         messages.push(message);
     }
@@ -235,7 +216,7 @@ fn load<'j>(
 }
 
 impl RoundTripSizes {
-    fn add<'r, 'a: 'r>(
+    fn add_residuals<'r, 'a: 'r>(
         &mut self,
         key: &str,
         raws: impl IntoIterator<Item = &'r Option<Object<'a>>>,
@@ -265,41 +246,44 @@ fn compare(original: &Json, written: &Json) -> RoundTripOutcome {
     }
 }
 
-/// The path of the first place where two values differ, numbers by their spelling; `None` if they
-/// are identical.
+/// Returns the path of the first difference between two values, comparing numbers by their
+/// spelling, or `None` if they are identical.
 pub fn first_difference(left: &Json, right: &Json) -> Option<String> {
     let mut path = "$".to_owned();
     differ(left, right, &mut path).then_some(path)
 }
 
+/// Returns true if the values differ, and leaves the path of the difference in `path`.
 fn differ(left: &Json, right: &Json, path: &mut String) -> bool {
-    let length = path.len();
     match (left, right) {
         (Json::Object(left), Json::Object(right)) => {
-            let (here, there) = (left.lookup(), right.lookup());
-            for key in left.keys().chain(right.keys()) {
-                path.truncate(length);
-                path.push_str(&format!(".{key}"));
-                match (here.get(key), there.get(key)) {
-                    (Some(left), Some(right)) if !differ(left, right, path) => {}
-                    _ => return true,
-                }
-            }
+            let (left_members, right_members) = (left.lookup(), right.lookup());
+            left.keys().chain(right.keys()).any(|key| {
+                let pair = (left_members.get(key), right_members.get(key));
+                differ_at(&format!(".{key}"), pair, path)
+            })
         }
-        (Json::Array(left), Json::Array(right)) => {
-            for index in 0..left.len().max(right.len()) {
-                path.truncate(length);
-                path.push_str(&format!("[{index}]"));
-                match (left.get(index), right.get(index)) {
-                    (Some(left), Some(right)) if !differ(left, right, path) => {}
-                    _ => return true,
-                }
-            }
-        }
-        (left, right) => return !left.is_identical(right),
+        (Json::Array(left), Json::Array(right)) => (0..left.len().max(right.len())).any(|index| {
+            let pair = (left.get(index), right.get(index));
+            differ_at(&format!("[{index}]"), pair, path)
+        }),
+        (left, right) => !left.is_identical(right),
     }
-    path.truncate(length);
-    false
+}
+
+/// Compares a pair of children at `step`; a child without a counterpart differs. Restores `path`
+/// unless they differ.
+fn differ_at(step: &str, pair: (Option<&Json>, Option<&Json>), path: &mut String) -> bool {
+    let length = path.len();
+    path.push_str(step);
+    let differs = match pair {
+        (Some(left), Some(right)) => differ(left, right, path),
+        _ => true,
+    };
+    if !differs {
+        path.truncate(length);
+    }
+    differs
 }
 
 #[cfg(test)]
@@ -307,7 +291,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_difference_is_named_by_its_path() {
+    fn the_first_difference_is_reported_by_its_path() {
         let json = |text: &'static str| Json::parse(text.as_bytes()).unwrap();
         for (left, right, path) in [
             (r#"{"a":[1,{"b":2}]}"#, r#"{"a":[1,{"b":2.0}]}"#, "$.a[1].b"),

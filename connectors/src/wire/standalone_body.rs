@@ -1,27 +1,26 @@
-//! Bodies that come alone, without the exchange around them: is an object really a request or a
-//! response?
+//! Detects whether a JSON object without an exchange around it is a request or a response.
 //!
-//! Inside an exchange the endpoint says what a body is. Alone, nothing does, and a record of a
-//! trace (`input` beside `output`) or a log that happens to have `messages` would lose most of what
-//! it holds if it were read as a request. So a bare body must consist of what requests or responses
-//! are made of.
+//! Inside an exchange the endpoint determines the type of a body. A standalone object has no such
+//! context: a trace record (`input` and `output`) or a log with `messages` would lose most of its
+//! content if it were read as a request. So the members of a standalone body must be known members
+//! of requests or responses.
 
 use gristmill_schemas::json::Json;
 
 use super::adapter::Adapter;
 use super::registry;
 
-/// Which half of an exchange a body is.
+/// The side of an exchange that a body belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ExchangeSide {
-    /// What was asked.
+    /// The request.
     Request,
-    /// What was answered.
+    /// The response.
     Response,
 }
 
 impl ExchangeSide {
-    /// The member of an exchange line that holds it.
+    /// Returns the member of an exchange line that contains this side.
     pub fn member(self) -> &'static str {
         match self {
             ExchangeSide::Request => "request",
@@ -30,7 +29,7 @@ impl ExchangeSide {
     }
 }
 
-/// Members that requests of the dialects have.
+/// Members of requests in all dialects.
 #[rustfmt::skip]
 const REQUEST_MEMBERS: [&str; 104] = [
     "model", "messages", "system", "max_tokens", "temperature", "top_p", "top_k", "min_p", "stop", "stop_sequences", "stream",
@@ -50,9 +49,9 @@ const REQUEST_MEMBERS: [&str; 104] = [
     "cache_control",
 ];
 
-/// Members that only an answer, or the record of one, has. A request may ask for `usage`, so that
-/// one is looked into.
-const ANSWER_MEMBERS: [&str; 12] = [
+/// Members that only a response, or the record of one, has. `usage` isn't among them, because a
+/// request may have it as an option ([`is_request_body`] examines it).
+const RESPONSE_MEMBERS: [&str; 12] = [
     "output",
     "outputs",
     "response",
@@ -67,38 +66,40 @@ const ANSWER_MEMBERS: [&str; 12] = [
     "duration_ms",
 ];
 
-/// What a body that comes alone is, and the adapter that reads it; `None` if it is neither a
-/// request nor a response, or if most of it would be left unread.
+/// Returns the side of a standalone body and the adapter that reads it, or `None` if it is neither
+/// a request nor a response, or if most of its members would be ignored.
 pub fn detect_standalone_body(body: &Json) -> Option<(ExchangeSide, &'static dyn Adapter)> {
     let response =
-        || registry::detect_response(body).filter(|adapter| is_bare_response(*adapter, body));
-    let request = || registry::detect_request(body).filter(|_| is_bare_request(body));
+        || registry::detect_response(body).filter(|adapter| is_response_body(*adapter, body));
+    let request = || registry::detect_request(body).filter(|_| is_request_body(body));
     response()
         .map(|adapter| (ExchangeSide::Response, adapter))
         .or_else(|| request().map(|adapter| (ExchangeSide::Request, adapter)))
 }
 
-/// True if `body` is made of what requests are made of.
-fn is_bare_request(body: &Json) -> bool {
+/// Returns true if at least half of the members of `body` are members of requests, and none belongs
+/// to a response.
+fn is_request_body(body: &Json) -> bool {
     let Some(object) = body.as_object() else {
         return false;
     };
-    let answered = ANSWER_MEMBERS.iter().any(|key| object.contains_key(key))
+    let has_response = RESPONSE_MEMBERS.iter().any(|key| object.contains_key(key))
         || body
             .get("usage")
             .is_some_and(|usage| usage.get("include").is_none());
-    // An `input` alone says nothing: embeddings, tools and traces have one, too.
-    let led = body.get("input").is_none() || body.get("messages").is_some() || is_led(body);
+    // `input` alone proves nothing: embeddings, tools and traces have it, too.
+    let input_fits =
+        body.get("input").is_none() || body.get("messages").is_some() || is_responses_input(body);
     let known = object
         .iter()
         .filter(|(key, _)| REQUEST_MEMBERS.contains(key))
         .count();
-    !answered && led && known >= object.len() - known
+    !has_response && input_fits && known >= object.len() - known
 }
 
-/// True if an `input` is one of OpenAI's Responses: a model or what came before is named, and
-/// nothing of an embedding.
-fn is_led(body: &Json) -> bool {
+/// Returns true if an `input` belongs to an OpenAI Responses request: the body names a model or a
+/// previous response, and has no member of an embedding request.
+fn is_responses_input(body: &Json) -> bool {
     let named = [
         "model",
         "previous_response_id",
@@ -117,9 +118,9 @@ fn is_led(body: &Json) -> bool {
             .all(|key| body.get(key).is_none())
 }
 
-/// True if `body` is a response and not the record of one beside its request.
-fn is_bare_response(adapter: &dyn Adapter, body: &Json) -> bool {
-    let asked = ["input", "inputs", "messages", "request"]
+/// Returns true if `body` is a response and not a record of a request and its response.
+fn is_response_body(adapter: &dyn Adapter, body: &Json) -> bool {
+    let has_request = ["input", "inputs", "messages", "request"]
         .iter()
         .any(|key| body.get(key).is_some());
     let typed = || {
@@ -134,20 +135,20 @@ fn is_bare_response(adapter: &dyn Adapter, body: &Json) -> bool {
             .and_then(Json::as_str)
             .is_some_and(|object| object.starts_with("response"))
     };
-    !asked && (adapter.key() != "openai/responses" || named() || typed())
+    !has_request && (adapter.key() != "openai/responses" || named() || typed())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn bare(text: &str) -> Option<(ExchangeSide, &'static str)> {
+    fn detect(text: &str) -> Option<(ExchangeSide, &'static str)> {
         detect_standalone_body(&Json::parse(text.as_bytes()).unwrap())
-            .map(|(half, adapter)| (half, adapter.key()))
+            .map(|(side, adapter)| (side, adapter.key()))
     }
 
     #[test]
-    fn requests_and_responses_are_bare_bodies() {
+    fn standalone_requests_and_responses_are_detected() {
         for (text, expected) in [
             (
                 r#"{"model":"m","input":"hi"}"#,
@@ -170,12 +171,12 @@ mod tests {
                 (ExchangeSide::Response, "openai/responses"),
             ),
         ] {
-            assert_eq!(bare(text), Some(expected), "{text}");
+            assert_eq!(detect(text), Some(expected), "{text}");
         }
     }
 
     #[test]
-    fn records_of_traces_embeddings_and_logs_with_messages_are_none() {
+    fn traces_embeddings_and_logs_with_messages_are_rejected() {
         for text in [
             r#"{"input":"hi","output":"hello","model":"m","usage":{"total_tokens":3}}"#,
             r#"{"input":[{"role":"user","content":"hi"}],"output":[{"type":"message"}],"model":"m"}"#,
@@ -188,7 +189,7 @@ mod tests {
             r#"{"messages":[{"role":"user","content":"hi"}],"info":{},"instance_id":"x","exit_status":"done"}"#,
             r#"{"model":"m","messages":[{"role":"user","content":"hi"}],"usage":{"total_tokens":3}}"#,
         ] {
-            assert_eq!(bare(text), None, "{text}");
+            assert_eq!(detect(text), None, "{text}");
         }
     }
 }

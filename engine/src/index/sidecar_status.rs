@@ -207,7 +207,7 @@ async fn checked(
     };
     let size = bytes.len() as u64;
     let check = move || match binding.map(|binding| binding.check(&bytes)) {
-        Some(Ok(content)) => check(bytes.cut(content)),
+        Some(Ok(content)) => check(bytes.truncate(content)),
         Some(Err(BindingError::Damaged)) => (SidecarVerdict::Damaged, None),
         Some(Err(BindingError::Other)) => (SidecarVerdict::Foreign, None),
         // A whole one of an earlier program, or one that was cut off.

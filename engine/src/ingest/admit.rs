@@ -224,7 +224,7 @@ impl Admitter {
     /// Decides on a source whose kind can't be detected. The lake may contain it, if the user named
     /// the kind in an earlier run.
     fn without_kind(&self, uri: String, bytes: &SourceBytes, digests: SourceDigests) -> Admission {
-        let reason = SourceKind::why_not(bytes, &uri);
+        let reason = SourceKind::explain_unsupported(bytes, &uri);
         let taken = self.ledger.taken(&digests.id);
         let kind = taken.and_then(|taken| taken.kind);
         let info = SourceInfo {

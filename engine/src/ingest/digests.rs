@@ -77,7 +77,7 @@ pub(crate) fn sources_per_thread(sources: usize, wanted: usize) -> usize {
 /// SHA-256 of what stands before the footer of each container: side by side, unless one of them is
 /// too large to stay in memory meanwhile.
 pub(crate) fn container_footers(containers: &[&SourceBytes]) -> Vec<[u8; FOOTER_LENGTH]> {
-    if containers.len() < 2 || !containers.iter().all(|container| container.stays()) {
+    if containers.len() < 2 || !containers.iter().all(|container| container.stays_resident()) {
         return containers
             .iter()
             .map(|container| footer_of(container))
@@ -95,7 +95,7 @@ pub(crate) fn container_footers(containers: &[&SourceBytes]) -> Vec<[u8; FOOTER_
 /// SHA-256 of what stands before the footer of `container`.
 pub(crate) fn footer_of(container: &SourceBytes) -> [u8; FOOTER_LENGTH] {
     let mut footer = Sha256::new();
-    container.pass(0..body_length(container), |part| footer.update(part));
+    container.for_each_chunk(0..body_length(container), |part| footer.update(part));
     footer.finalize().into()
 }
 
@@ -108,7 +108,7 @@ fn body_length(container: &[u8]) -> usize {
 fn blake3_of(bytes: &SourceBytes, threads: usize) -> blake3::Hash {
     if threads < 2 || bytes.len() <= ALONE_BYTES {
         let mut hasher = blake3::Hasher::new();
-        bytes.pass(0..bytes.len(), |part| _ = hasher.update(part));
+        bytes.for_each_chunk(0..bytes.len(), |part| _ = hasher.update(part));
         return hasher.finalize();
     }
     let (left, right) = children(bytes, 0..bytes.len(), threads);
@@ -138,7 +138,7 @@ fn subtree(bytes: &SourceBytes, range: Range<usize>, threads: usize) -> Chaining
     if threads < 2 || range.len() <= ALONE_BYTES {
         let mut hasher = blake3::Hasher::new();
         hasher.set_input_offset(range.start as u64);
-        bytes.pass(range, |part| _ = hasher.update(part));
+        bytes.for_each_chunk(range, |part| _ = hasher.update(part));
         return hasher.finalize_non_root();
     }
     let (left, right) = children(bytes, range, threads);

@@ -15,7 +15,7 @@
 use std::sync::Arc;
 
 use futures::{StreamExt, stream};
-use gristmill_connectors::source::{Location, Source, SourceKind, fetch};
+use gristmill_connectors::source::{Source, SourceKind, SourceLocation, fetch};
 use gristmill_connectors::transcript::grains::{Linker, survey};
 use gristmill_connectors::transcript::kind::TranscriptKind;
 use gristmill_connectors::transcript::read::ReadOptions;
@@ -106,7 +106,7 @@ async fn find_traffic(
     let local = sources
         .iter()
         .enumerate()
-        .filter(|(_, source)| matches!(source.location, Location::File(_)));
+        .filter(|(_, source)| matches!(source.location, SourceLocation::File(_)));
     let kinds = local.map(|(index, source)| traffic_kind(index, source.clone(), admitter.clone()));
     let mut kinds = stream::iter(kinds).buffered(AHEAD);
     let mut found = Vec::new();

@@ -4,7 +4,7 @@ use std::path::{Path as FilePath, PathBuf};
 use std::sync::Arc;
 
 use futures::TryStreamExt;
-use gristmill_connectors::storage::{has_scheme, place_of, url_of_path};
+use gristmill_connectors::storage::{file_url, has_scheme, resolve_uri};
 use object_store::local::LocalFileSystem;
 use object_store::path::Path;
 use object_store::prefix::PrefixStore;
@@ -48,7 +48,7 @@ impl LakeLocation {
         let store = LocalFileSystem::new_with_prefix(&folder)
             .file("can't use the folder", folder.display().to_string())?;
         Ok(LakeLocation {
-            url: url_of_path(&folder)?,
+            url: file_url(&folder)?,
             store: Arc::new(store),
             root: None,
             prefix: Path::default(),
@@ -57,16 +57,16 @@ impl LakeLocation {
     }
 
     fn remote(uri: &str) -> Result<LakeLocation> {
-        let place = place_of(uri.trim_end_matches('/'))?;
+        let location = resolve_uri(uri.trim_end_matches('/'))?;
         let store = Arc::new(PrefixStore::new(
-            Arc::clone(&place.store),
-            place.path.clone(),
+            Arc::clone(&location.store),
+            location.path.clone(),
         ));
         Ok(LakeLocation {
-            url: place.url,
+            url: location.url,
             store,
-            root: Some(place.store),
-            prefix: place.path,
+            root: Some(location.store),
+            prefix: location.path,
             folder: None,
         })
     }

@@ -25,11 +25,11 @@ impl LakeLocation {
         &self,
         path: &object_store::path::Path,
     ) -> Result<gristmill_connectors::source::SourceBytes> {
-        use gristmill_connectors::source::{Location, Source, SourceBytes, fetch};
+        use gristmill_connectors::source::{Source, SourceBytes, SourceLocation, fetch};
         if let Some(local) = self.local_path(path) {
             return Ok(SourceBytes::map(&local)?);
         }
-        let location = Location::Object {
+        let location = SourceLocation::Object {
             store: self.store(),
             path: path.clone(),
         };

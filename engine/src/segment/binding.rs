@@ -120,7 +120,7 @@ impl SidecarBinding {
     /// # Errors
     /// [`BindingError`]. The content's own checksum isn't checked.
     pub(crate) fn unwrap(&self, bytes: SourceBytes) -> Result<SourceBytes, BindingError> {
-        self.check(&bytes).map(|content| bytes.cut(content))
+        self.check(&bytes).map(|content| bytes.truncate(content))
     }
 
     /// Returns the length of the content of the sidecar in `bytes`, if it belongs to this segment.
@@ -140,7 +140,7 @@ pub(crate) fn without_trailer(bytes: SourceBytes) -> SourceBytes {
     match trailer_of(&bytes) {
         Ok(_) => {
             let content = bytes.len() - TRAILER;
-            bytes.cut(content)
+            bytes.truncate(content)
         }
         Err(_) => bytes,
     }

@@ -1,4 +1,4 @@
-//! Applying a patch.
+//! Application of patches.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -7,25 +7,25 @@ use gristmill_schemas::json::{Json, Object};
 
 use super::{ArrayEdit, MemberEdit, Patch, TextPiece, ValueTemplate};
 
-/// A patch may copy at most so many bytes out of the value that it is applied to: more is an
-/// attack, not a residual.
+/// The most bytes that a patch may copy from the value that it is applied to. Residuals stay far
+/// below it; a patch that exceeds it was crafted.
 pub const OUTPUT_LIMIT_BYTES: usize = 256 << 20;
 
-/// Why a patch doesn't fit the value that it is applied to.
+/// Why a patch can't be applied to a value.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ApplyError {
-    /// It patches what isn't there or is of another kind.
+    /// It patches a value of another kind.
     #[error("the patch expects {expected}, the value is {found}")]
     Kind {
-        /// What should be there.
+        /// The kind that the patch requires.
         expected: &'static str,
-        /// What is.
+        /// The kind of the value.
         found: &'static str,
     },
-    /// It refers to what isn't there.
-    #[error("the patch refers to `{0}`, which isn't there")]
+    /// It refers to a member or text that doesn't exist.
+    #[error("the patch refers to `{0}`, which doesn't exist")]
     Reference(String),
-    /// It takes more items than there are.
+    /// It edits more items than the array has.
     #[error("the patch goes past the end of an array of {0} items")]
     PastEnd(usize),
     /// It copies more than [`OUTPUT_LIMIT_BYTES`].
@@ -33,10 +33,10 @@ pub enum ApplyError {
     TooLarge,
 }
 
-/// The value that `patch` makes of `old`.
+/// Applies `patch` to `old` and returns the new value.
 ///
 /// # Errors
-/// Where the patch wasn't made from this value.
+/// If the patch wasn't computed from this value.
 pub fn apply<'a>(patch: &Patch<'a>, old: &Json<'a>) -> Result<Json<'a>, ApplyError> {
     let mut applier = Applier {
         root: old,
@@ -84,17 +84,15 @@ impl<'r, 'a> Applier<'r, 'a> {
             };
             new.push((key.clone(), value));
         }
-        let before = old.lookup();
-        for (key, edit) in edits.iter().filter(|(key, _)| before.get(key).is_none()) {
-            match edit {
-                MemberEdit::Set(template) => new.push((key.clone(), self.template(template)?)),
-                MemberEdit::Remove | MemberEdit::Change(_) => {
-                    return Err(ApplyError::Reference(key.to_string()));
-                }
-            }
+        let old_members = old.lookup();
+        let is_new = |key: &str| old_members.get(key).is_none();
+        for (key, edit) in edits.iter().filter(|(key, _)| is_new(key)) {
+            let MemberEdit::Set(template) = edit else {
+                return Err(ApplyError::Reference(key.to_string()));
+            };
+            new.push((key.clone(), self.template(template)?));
         }
-        let new: Object = new.into_iter().collect();
-        Ok(Json::Object(new))
+        Ok(Json::Object(new.into_iter().collect()))
     }
 
     fn items(&mut self, steps: &[ArrayEdit<'a>], old: &[Json<'a>]) -> Result<Json<'a>, ApplyError> {
@@ -153,29 +151,30 @@ impl<'r, 'a> Applier<'r, 'a> {
                     pointer,
                     start,
                     end,
-                } => {
-                    let missing = || ApplyError::Reference(format!("{pointer}[{start}..{end}]"));
-                    let slice = self
-                        .at(pointer)?
-                        .as_str()
-                        .and_then(|text| text.get(*start..*end));
-                    let slice = slice.ok_or_else(missing)?;
-                    self.budget_bytes = self
-                        .budget_bytes
-                        .checked_sub(slice.len())
-                        .ok_or(ApplyError::TooLarge)?;
-                    text.push_str(slice);
-                }
+                } => text.push_str(self.slice(pointer, *start, *end)?),
             }
         }
         Ok(text)
+    }
+
+    fn slice(&mut self, pointer: &str, start: usize, end: usize) -> Result<&'r str, ApplyError> {
+        let text = self.at(pointer)?.as_str();
+        let slice = text
+            .and_then(|text| text.get(start..end))
+            .ok_or_else(|| ApplyError::Reference(format!("{pointer}[{start}..{end}]")))?;
+        self.budget_bytes = self
+            .budget_bytes
+            .checked_sub(slice.len())
+            .ok_or(ApplyError::TooLarge)?;
+        Ok(slice)
     }
 
     fn at(&self, pointer: &str) -> Result<&'r Json<'a>, ApplyError> {
         lookup(self.root, pointer).ok_or_else(|| ApplyError::Reference(pointer.to_owned()))
     }
 
-    /// Counts the nodes that a reference copies; the text of strings is borrowed.
+    /// Subtracts the nodes that a reference copies from the budget; the text of strings is
+    /// borrowed.
     fn spend(&mut self, json: &Json) -> Result<(), ApplyError> {
         self.budget_bytes = self
             .budget_bytes
@@ -189,7 +188,7 @@ impl<'r, 'a> Applier<'r, 'a> {
     }
 }
 
-/// The value at a JSON pointer (RFC 6901).
+/// Returns the value at a JSON pointer (RFC 6901).
 fn lookup<'r, 'a>(root: &'r Json<'a>, pointer: &str) -> Option<&'r Json<'a>> {
     if pointer.is_empty() {
         return Some(root);

@@ -1,4 +1,4 @@
-//! A patch as JSON and back (the forms are in [the module's page](super)).
+//! The JSON form of patches, which [the module's page](super) defines.
 
 use std::borrow::Cow;
 
@@ -7,7 +7,7 @@ use gristmill_schemas::json::{Json, Object};
 use super::json_text::JsonStyle;
 use super::{ArrayEdit, MemberEdit, Patch, TextPiece, ValueTemplate};
 
-/// JSON that isn't a patch: what was met where.
+/// The JSON isn't a patch; the text names the unexpected part.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("not a patch: {0}")]
 pub struct PatchError(String);
@@ -19,7 +19,7 @@ const REPLACE: &str = "=";
 /// The key of a style.
 const RESTYLE: &str = "j";
 
-/// The patch as JSON.
+/// Encodes a patch as JSON.
 pub fn patch_to_json<'a>(patch: Patch<'a>) -> Json<'a> {
     match patch {
         Patch::Replace(template) => single(REPLACE, template_to_json(template)),
@@ -40,7 +40,7 @@ fn step_to_json(step: ArrayEdit<'_>) -> Json<'_> {
     match step {
         ArrayEdit::Keep(count) => Json::from(count as u64),
         ArrayEdit::Skip(count) => Json::from(-(count as i64)),
-        // An array would be taken for an insertion.
+        // A plain array means an insertion.
         ArrayEdit::Change(Patch::Items(steps)) => single("~", patch_to_json(Patch::Items(steps))),
         ArrayEdit::Change(patch) => patch_to_json(patch),
         ArrayEdit::Insert(template) => Json::Array(vec![template_to_json(template)]),
@@ -83,7 +83,7 @@ fn piece_to_json(piece: TextPiece<'_>) -> Json<'_> {
     }
 }
 
-/// A literal in which whatever looks like a reference is marked as none.
+/// Escapes the objects of a literal that look like references.
 fn escape(json: Json<'_>) -> Json<'_> {
     match json {
         Json::Array(items) => Json::Array(items.into_iter().map(escape).collect()),
@@ -105,10 +105,10 @@ fn escape_reference(object: Object<'_>) -> Json<'_> {
     }
 }
 
-/// The patch that `json` spells.
+/// Decodes a patch from JSON.
 ///
 /// # Errors
-/// If it spells none; a patch may come out of a file that anyone wrote.
+/// If `json` isn't a patch. The input may be untrusted.
 pub fn patch_from_json<'a>(json: &'a Json<'_>) -> Result<Patch<'a>, PatchError> {
     match json {
         Json::Array(steps) => Ok(Patch::Items(

@@ -1,4 +1,4 @@
-//! Making a patch.
+//! Computation of patches.
 
 use std::borrow::Cow;
 
@@ -9,24 +9,27 @@ use super::json_text::JsonStyle;
 use super::reference_index::{PointerToken, ReferenceIndex, push_token};
 use super::{ArrayEdit, MemberEdit, Patch, ValueTemplate};
 
-/// What turns `old` into `new`; `None` if they are identical already (value for value, numbers to
-/// the letter).
+/// Returns the patch that turns `old` into `new`, or `None` if they are identical (equal values,
+/// and numbers with the same spelling).
 ///
-/// Takes time linear in both, but for arrays whose lengths differ, whose items are paired (up to a
-/// limit) at the cost of their product.
+/// The time is linear in both values, except for arrays of different lengths: pairing their items
+/// takes time proportional to the product of the lengths, up to a limit.
 pub fn diff<'b>(old: &Json, new: &Json<'b>) -> Option<Patch<'b>> {
     let mut differ = Differ {
         root: old,
-        sources: None,
+        references: None,
         pointer: String::new(),
     };
     differ.value(old, new)
 }
 
+/// The state of one diff.
 struct Differ<'a> {
+    /// The old value, which templates refer to.
     root: &'a Json<'a>,
-    /// Built when the first value has to be stored.
-    sources: Option<ReferenceIndex<'a>>,
+    /// Built when the first value must be stored.
+    references: Option<ReferenceIndex<'a>>,
+    /// The JSON pointer of the value that is compared.
     pointer: String,
 }
 
@@ -47,80 +50,89 @@ impl<'a> Differ<'a> {
             return Patch::Restyle(style);
         }
         let pointer = std::mem::take(&mut self.pointer);
-        let template = self.sources().text(new, Some((&pointer, old)));
+        let template = self.references().text(new, Some((&pointer, old)));
         self.pointer = pointer;
         Patch::Replace(template)
     }
 
     fn object<'b>(&mut self, old: &Object, new: &Object<'b>) -> Option<Patch<'b>> {
         let mut edits = Vec::new();
-        let (before, after) = (old.lookup(), new.lookup());
-        for key in old.keys().filter(|key| after.get(key).is_none()) {
+        let (old_members, new_members) = (old.lookup(), new.lookup());
+        for key in old.keys().filter(|key| new_members.get(key).is_none()) {
             edits.push((Cow::Owned(key.to_owned()), MemberEdit::Remove));
         }
         for (key, value) in new.members() {
-            let edit = match before.get(key) {
-                None => MemberEdit::Set(self.template(value)),
-                Some(old) => {
-                    match self.at(PointerToken::Key(key), |differ| differ.value(old, value)) {
-                        None => continue,
-                        Some(Patch::Replace(template)) => MemberEdit::Set(template),
-                        Some(patch) => MemberEdit::Change(patch),
-                    }
-                }
-            };
-            edits.push((key.clone(), edit));
+            if let Some(edit) = self.member(key, old_members.get(key), value) {
+                edits.push((key.clone(), edit));
+            }
         }
         (!edits.is_empty()).then_some(Patch::Members(edits))
     }
 
+    /// Returns the edit of the member `key`, or `None` if it is identical.
+    fn member<'b>(
+        &mut self,
+        key: &str,
+        old: Option<&Json>,
+        new: &Json<'b>,
+    ) -> Option<MemberEdit<'b>> {
+        let Some(old) = old else {
+            return Some(MemberEdit::Set(self.template(new)));
+        };
+        let patch = self.at(PointerToken::Key(key), |differ| differ.value(old, new))?;
+        Some(match patch {
+            Patch::Replace(template) => MemberEdit::Set(template),
+            patch => MemberEdit::Change(patch),
+        })
+    }
+
     fn array<'b>(&mut self, old: &[Json], new: &[Json<'b>]) -> Option<Patch<'b>> {
-        let mut steps = ArrayEdits::default();
+        let mut edits = ArrayEdits::default();
         let (mut old_at, mut new_at) = (0, 0);
-        for (left, right) in align(old, new).into_iter().chain([(old.len(), new.len())]) {
-            steps.skip(left - old_at);
+        let end = (old.len(), new.len());
+        for (left, right) in align(old, new).into_iter().chain([end]) {
+            edits.skip(left - old_at);
             for item in &new[new_at..right] {
-                steps.done.push(ArrayEdit::Insert(self.template(item)));
+                edits.push(ArrayEdit::Insert(self.template(item)));
             }
-            if let (Some(before), Some(after)) = (old.get(left), new.get(right)) {
-                match self.at(PointerToken::Index(left), |differ| {
-                    differ.value(before, after)
-                }) {
-                    None => steps.keep(),
-                    Some(patch) => steps.done.push(ArrayEdit::Change(patch)),
+            if let (Some(old), Some(new)) = (old.get(left), new.get(right)) {
+                match self.at(PointerToken::Index(left), |differ| differ.value(old, new)) {
+                    None => edits.keep(),
+                    Some(patch) => edits.push(ArrayEdit::Change(patch)),
                 }
             }
             (old_at, new_at) = (left + 1, right + 1);
         }
-        steps.finish().map(Patch::Items)
+        edits.finish().map(Patch::Items)
     }
 
     fn template<'b>(&mut self, new: &Json<'b>) -> ValueTemplate<'b> {
         match new {
-            // What can't hold anything worth a reference needs no look at the projection.
+            // Too small for a reference: the index needn't be built.
             Json::Null | Json::Bool(_) | Json::Number(_) => ValueTemplate::Literal(new.clone()),
             Json::Array(items) if items.is_empty() => {
                 ValueTemplate::Literal(Json::Array(Vec::new()))
             }
-            _ => self.sources().template(new),
+            _ => self.references().template(new),
         }
     }
 
-    fn sources(&mut self) -> &mut ReferenceIndex<'a> {
-        self.sources
+    fn references(&mut self) -> &mut ReferenceIndex<'a> {
+        self.references
             .get_or_insert_with(|| ReferenceIndex::of(self.root))
     }
 
+    /// Calls `inside` with the pointer extended by `token`.
     fn at<T>(&mut self, token: PointerToken, inside: impl FnOnce(&mut Self) -> T) -> T {
         let length = self.pointer.len();
         push_token(&mut self.pointer, token);
-        let answer = inside(self);
+        let result = inside(self);
         self.pointer.truncate(length);
-        answer
+        result
     }
 }
 
-/// The style of `new`, if both texts spell the same JSON and a style writes it so.
+/// Returns a style in which the JSON inside `old` is formatted exactly as `new`, if there is one.
 fn restyled(old: &str, new: &str) -> Option<JsonStyle> {
     let looks_like_json = |text: &str| text.starts_with(['{', '[']);
     if !looks_like_json(old) || !looks_like_json(new) {
@@ -130,35 +142,39 @@ fn restyled(old: &str, new: &str) -> Option<JsonStyle> {
         Json::parse(old.as_bytes()).ok()?,
         Json::parse(new.as_bytes()).ok()?,
     );
-    // Order counts here: the style is applied to what the old text spells.
+    // The order of members matters: the style is applied to the value of the old text.
     let style = JsonStyle::of(new, &value)?;
     (style.write(&old) == new).then_some(style)
 }
 
-/// Steps being gathered: what is kept or skipped in a row is one step, and the end needs none.
+/// Collects edits of an array. Consecutive kept items are one edit; trailing ones need none.
 #[derive(Default)]
 struct ArrayEdits<'b> {
-    done: Vec<ArrayEdit<'b>>,
+    edits: Vec<ArrayEdit<'b>>,
 }
 
 impl<'b> ArrayEdits<'b> {
+    fn push(&mut self, edit: ArrayEdit<'b>) {
+        self.edits.push(edit);
+    }
+
     fn keep(&mut self) {
-        match self.done.last_mut() {
+        match self.edits.last_mut() {
             Some(ArrayEdit::Keep(count)) => *count += 1,
-            _ => self.done.push(ArrayEdit::Keep(1)),
+            _ => self.edits.push(ArrayEdit::Keep(1)),
         }
     }
 
     fn skip(&mut self, count: usize) {
         if count > 0 {
-            self.done.push(ArrayEdit::Skip(count));
+            self.edits.push(ArrayEdit::Skip(count));
         }
     }
 
     fn finish(mut self) -> Option<Vec<ArrayEdit<'b>>> {
-        if let Some(ArrayEdit::Keep(_)) = self.done.last() {
-            self.done.pop();
+        if let Some(ArrayEdit::Keep(_)) = self.edits.last() {
+            self.edits.pop();
         }
-        (!self.done.is_empty()).then_some(self.done)
+        (!self.edits.is_empty()).then_some(self.edits)
     }
 }

@@ -1,13 +1,13 @@
-//! The style of JSON that stands inside a string, such as the arguments of a tool call: its value
-//! is canonical, its blanks and escapes aren't, and a style of a few letters keeps them.
+//! The style of JSON inside a string, such as the arguments of a tool call. The canonical model
+//! keeps the value only; a style code of a few letters keeps its whitespace and escapes.
 
 use gristmill_schemas::json::Json;
 
-/// How JSON text is laid out and escaped.
+/// How JSON text is formatted and escaped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct JsonStyle {
     layout: JsonLayout,
-    /// What isn't ASCII is escaped.
+    /// Non-ASCII characters are escaped.
     ascii: bool,
     /// `<`, `>` and `&` are escaped.
     html: bool,
@@ -15,14 +15,15 @@ pub struct JsonStyle {
     slash: bool,
 }
 
+/// The whitespace of JSON text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum JsonLayout {
-    /// On one line, with or without a blank after commas and colons.
+    /// One line, with or without a space after commas and colons.
     Line {
-        comma_blank: bool,
-        colon_blank: bool,
+        comma_space: bool,
+        colon_space: bool,
     },
-    /// A line per member, each level so many blanks further in.
+    /// A line per member, indented by this many spaces per level.
     Indented(u8),
 }
 
@@ -30,18 +31,18 @@ enum JsonLayout {
 const INDENT_LIMIT: u8 = 16;
 
 impl JsonStyle {
-    /// Compact, with only the escapes that JSON demands.
+    /// Compact, with only the escapes that JSON requires.
     pub const COMPACT: JsonStyle = JsonStyle {
         layout: JsonLayout::Line {
-            comma_blank: false,
-            colon_blank: false,
+            comma_space: false,
+            colon_space: false,
         },
         ascii: false,
         html: false,
         slash: false,
     };
 
-    /// The style in which `value` is written exactly as `text`, if there is one.
+    /// Returns the style in which `value` is formatted exactly as `text`, if there is one.
     pub fn of(text: &str, value: &Json) -> Option<JsonStyle> {
         let base = JsonStyle {
             layout: JsonStyle::COMPACT.layout,
@@ -55,7 +56,7 @@ impl JsonStyle {
             .find(|style| style.write(value) == text)
     }
 
-    /// `value` as text.
+    /// Formats `value`.
     pub fn write(&self, value: &Json) -> String {
         let mut out = String::new();
         self.write_value(value, 0, &mut out);
@@ -73,7 +74,7 @@ impl JsonStyle {
             Json::Object(object) => {
                 self.write_list('{', '}', object.iter(), depth, out, |(key, value), out| {
                     self.write_string(key, out);
-                    out.push_str(if self.colon_blank() { ": " } else { ":" });
+                    out.push_str(if self.colon_space() { ": " } else { ":" });
                     self.write_value(value, depth + 1, out);
                 })
             }
@@ -98,7 +99,7 @@ impl JsonStyle {
             }
             match self.layout {
                 JsonLayout::Line {
-                    comma_blank: true, ..
+                    comma_space: true, ..
                 } if index > 0 => out.push(' '),
                 JsonLayout::Line { .. } => {}
                 JsonLayout::Indented(width) => new_line(usize::from(width) * (depth + 1), out),
@@ -111,12 +112,12 @@ impl JsonStyle {
         out.push(close);
     }
 
-    fn colon_blank(&self) -> bool {
+    fn colon_space(&self) -> bool {
         matches!(
             self.layout,
             JsonLayout::Indented(_)
                 | JsonLayout::Line {
-                    colon_blank: true,
+                    colon_space: true,
                     ..
                 }
         )
@@ -143,15 +144,15 @@ impl JsonStyle {
         }
     }
 
-    /// The style in a few letters: `c` compact, `p` blanks after commas and colons, `o` after
-    /// colons, `m` after commas, `iN` indented by N; then `a` ASCII only, `h` `<>&` escaped, `s`
-    /// slashes escaped.
+    /// Returns the style code. First the layout: `c` compact, `p` spaces after commas and colons,
+    /// `o` after colons, `m` after commas, `iN` indented by N. Then flags: `a` ASCII only, `h`
+    /// `<>&` escaped, `s` slashes escaped.
     pub fn code(&self) -> String {
         let mut code = match self.layout {
             JsonLayout::Line {
-                comma_blank,
-                colon_blank,
-            } => match (comma_blank, colon_blank) {
+                comma_space,
+                colon_space,
+            } => match (comma_space, colon_space) {
                 (false, false) => "c",
                 (true, true) => "p",
                 (false, true) => "o",
@@ -170,13 +171,13 @@ impl JsonStyle {
         code
     }
 
-    /// The style of a [`JsonStyle::code`].
+    /// Parses a [`JsonStyle::code`]; returns `None` if it isn't one.
     pub fn from_code(code: &str) -> Option<JsonStyle> {
         let flags_at = code.find(['a', 'h', 's']).unwrap_or(code.len());
         let (layout, flags) = code.split_at(flags_at);
-        let line = |comma_blank, colon_blank| JsonLayout::Line {
-            comma_blank,
-            colon_blank,
+        let line = |comma_space, colon_space| JsonLayout::Line {
+            comma_space,
+            colon_space,
         };
         let layout = match layout {
             "c" => line(false, false),
@@ -201,32 +202,28 @@ impl JsonStyle {
     }
 }
 
-/// The layouts that `text` may have, the likeliest first.
+/// Returns the layouts that `text` may have, the likeliest first.
 fn candidate_layouts(text: &str) -> Vec<JsonLayout> {
     if let Some((_, rest)) = text.split_once('\n') {
         let width = rest.bytes().take_while(|byte| *byte == b' ').count();
-        return u8::try_from(width)
-            .ok()
+        let width = u8::try_from(width).ok();
+        return width
             .filter(|width| *width <= INDENT_LIMIT)
             .map(JsonLayout::Indented)
             .into_iter()
             .collect();
     }
-    let line = |comma_blank, colon_blank| JsonLayout::Line {
-        comma_blank,
-        colon_blank,
+    let layouts: &[(bool, bool)] = match (text.contains(", "), text.contains(": ")) {
+        (false, false) => &[(false, false)],
+        (true, false) => &[(true, false), (false, false)],
+        (false, true) => &[(true, true), (false, true), (false, false)],
+        (true, true) => &[(true, true), (false, true), (true, false), (false, false)],
     };
-    match (text.contains(", "), text.contains(": ")) {
-        (false, false) => vec![line(false, false)],
-        (true, false) => vec![line(true, false), line(false, false)],
-        (false, true) => vec![line(true, true), line(false, true), line(false, false)],
-        (true, true) => vec![
-            line(true, true),
-            line(false, true),
-            line(true, false),
-            line(false, false),
-        ],
-    }
+    let line = |&(comma_space, colon_space)| JsonLayout::Line {
+        comma_space,
+        colon_space,
+    };
+    layouts.iter().map(line).collect()
 }
 
 fn new_line(blanks: usize, out: &mut String) {
@@ -243,7 +240,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_styles_of_common_writers_are_found_and_survive_their_code() {
+    fn styles_of_common_writers_are_detected_and_survive_their_code() {
         for (text, code) in [
             (r#"{"a":1.0,"b":["x",{}]}"#, "c"),
             (r#"{"a": 1.0, "b": ["x", {}]}"#, "p"),
@@ -266,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn text_that_no_style_writes_has_none() {
+    fn text_without_a_matching_style_has_none() {
         for text in [
             " {}",
             r#"{"a" :1}"#,

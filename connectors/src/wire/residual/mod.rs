@@ -1,35 +1,43 @@
-//! Residuals: what an adapter's own writing leaves out, as a compact patch.
+//! Residuals: the difference between a provider's JSON and what its adapter writes, as a compact
+//! patch.
 //!
 //! After a provider's JSON has been read into canonical messages, the same adapter writes them
-//! again; the difference between that *projection* and the original is all that the canonical model
-//! couldn't hold. It travels in `provider_raw`, and writing back to the same provider applies it:
-//! the round trip is equal by construction, whatever the adapter forgot, and a good adapter's
-//! residual is small.
+//! again; the difference between that *projection* and the original is everything that the
+//! canonical model couldn't hold. It is stored in `provider_raw`, and writing to the same provider
+//! applies it. So the round trip is lossless by construction, independent of the adapter; the
+//! better the adapter, the smaller its residuals.
 //!
 //! ```text
-//! apply(diff(a, b), a) == b      value for value, numbers to the letter
+//! apply(diff(a, b), a) == b      equal values, and numbers with the same spelling
 //! ```
 //!
-//! As JSON a patch is
+//! The JSON form of a patch:
 //!
 //! | form | meaning |
 //! |---|---|
 //! | `{"=": T}` | the value becomes the template `T` |
-//! | `{"j": "p"}` | the string holds JSON: write that JSON again in the style `p` ([`json_text`]) |
-//! | `{"+k": T, "-k": 0, "~k": P}` | members of an object are set, removed, patched; the others stay |
-//! | `[3, -1, P, [T]]` | items of an array: keep three, skip one, patch one (`{"~": P}` if `P` is an array), insert one; the rest stays |
+//! | `{"j": "p"}` | the string contains JSON: format that JSON in the style `p` ([`json_text`]) |
+//! | `{"+k": T, "-k": 0, "~k": P}` | members of an object are set, removed, patched; the others are kept |
+//! | `[3, -1, P, [T]]` | items of an array: keep three, skip one, patch one (`{"~": P}` if `P` is an array), insert one; the rest is kept |
 //!
-//! A template is JSON in which an object with the one key `$` stands for a part of the projection,
-//! so that a text which only moved or changed its wrapping isn't stored twice:
+//! A template is JSON in which an object with the only key `$` refers to a part of the projection,
+//! so that a text that only moved or changed its wrapping isn't stored twice:
 //!
 //! | form | meaning |
 //! |---|---|
 //! | `{"$": "/content/0/text"}` | the value at that JSON pointer |
-//! | `{"$": [["/content/0/text", 5, 9], "and"]}` | text in pieces: bytes 5 to 9 of the string there, then `and` |
-//! | `{"$": {…}}` | the object itself, for one that has the one key `$` |
+//! | `{"$": [["/content/0/text", 5, 9], "and"]}` | concatenated text: bytes 5 to 9 of that string, then `and` |
+//! | `{"$": {…}}` | an escaped literal object with the only key `$` |
 //!
-//! What lives here: the patch, its making, its applying and its JSON. What doesn't: any knowledge
-//! of providers.
+//! | module | what it answers |
+//! |---|---|
+//! | `diff`, `align` | how is a patch computed, and which items of two arrays correspond? |
+//! | `reference_index` | which parts of the projection can a template refer to? |
+//! | `apply` | how is a patch applied, within a limit on its output? |
+//! | `codec` | what is the JSON form of a patch? |
+//! | [`json_text`] | in which style is JSON inside a string formatted? |
+//!
+//! Nothing here depends on a provider.
 
 mod align;
 mod apply;
@@ -49,70 +57,70 @@ pub use diff::diff;
 use gristmill_schemas::json::Json;
 use json_text::JsonStyle;
 
-/// What turns one JSON value into another.
+/// A patch that turns one JSON value into another.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Patch<'a> {
-    /// The value becomes another.
+    /// Replaces the value.
     Replace(ValueTemplate<'a>),
-    /// The string's JSON is written in another style.
+    /// Formats the JSON inside the string in another style.
     Restyle(JsonStyle),
-    /// Members of an object change; each name once.
+    /// Edits members of an object; each name occurs once.
     Members(Vec<(Cow<'a, str>, MemberEdit<'a>)>),
-    /// Items of an array change, from the first on; what the steps don't reach stays.
+    /// Edits items of an array from the first on; items after the last edit are kept.
     Items(Vec<ArrayEdit<'a>>),
 }
 
-/// What becomes of a member.
+/// An edit of one member of an object.
 #[derive(Debug, Clone, PartialEq)]
 pub enum MemberEdit<'a> {
-    /// It is there and is this.
+    /// Sets or adds the member.
     Set(ValueTemplate<'a>),
-    /// It isn't there.
+    /// Removes the member.
     Remove,
-    /// It is patched.
+    /// Patches the member.
     Change(Patch<'a>),
 }
 
-/// What becomes of the next items.
+/// An edit at the current position in an array.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ArrayEdit<'a> {
-    /// So many stay.
+    /// Keeps a number of items.
     Keep(usize),
-    /// So many go.
+    /// Removes a number of items.
     Skip(usize),
-    /// The next is patched.
+    /// Patches the next item.
     Change(Patch<'a>),
-    /// This stands before the next.
+    /// Inserts an item before the next one.
     Insert(ValueTemplate<'a>),
 }
 
-/// A value in which parts of the projection stand by reference.
+/// A value that may refer to parts of the projection.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ValueTemplate<'a> {
-    /// The value itself.
+    /// A literal value.
     Literal(Json<'a>),
     /// The value at a JSON pointer.
     At(String),
-    /// Pieces of text, put together.
+    /// Concatenated pieces of text.
     Text(Vec<TextPiece<'a>>),
     /// An array of templates.
     Array(Vec<ValueTemplate<'a>>),
-    /// An object of templates; each name once.
+    /// An object of templates; each name occurs once.
     Object(Vec<(Cow<'a, str>, ValueTemplate<'a>)>),
 }
 
 /// A piece of text.
 #[derive(Debug, Clone, PartialEq)]
 pub enum TextPiece<'a> {
-    /// The text itself.
+    /// Literal text.
     Literal(Cow<'a, str>),
     /// The bytes from `start` to `end` of the string at a JSON pointer.
     Slice {
-        /// Where the string is.
+        /// The JSON pointer of the string.
         pointer: String,
-        /// The first byte.
+        /// The offset of the first byte.
         start: usize,
-        /// The byte after the last.
+        /// The offset after the last byte.
         end: usize,
     },
 }

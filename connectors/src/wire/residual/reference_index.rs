@@ -1,4 +1,4 @@
-//! Finding texts and trees of the projection that a template can refer to.
+//! The index of a projection: the texts and subtrees that a template can refer to.
 
 use std::borrow::Cow;
 use std::cell::LazyCell;
@@ -11,39 +11,41 @@ use rustc_hash::{FxHashMap, FxHasher};
 
 use super::{TextPiece, ValueTemplate};
 
-/// Texts shorter than this are stored rather than referred to: a reference costs about as much.
+/// Shorter texts and subtrees are stored as literals: a reference is about as long.
 const SHORTEST_REFERENCE_BYTES: usize = 24;
-/// So many bytes of the projection are searched for pieces of texts in one diff.
+/// The most bytes of the projection that one diff searches for substrings.
 const SEARCH_LIMIT_BYTES: usize = 8 << 20;
 
-/// The strings, arrays and objects of one projection, by value.
+/// The strings, arrays and objects of one projection, by hash of their value.
 pub(super) struct ReferenceIndex<'a> {
-    /// Those that are worth a reference, by their hashes.
+    /// Pointer and value of those that are long enough for a reference.
     known: FxHashMap<u64, (String, &'a Json<'a>)>,
+    /// Pointer and text of the strings that are searched for substrings.
     long_strings: Vec<(String, &'a str)>,
     search_budget_bytes: usize,
 }
 
 impl<'a> ReferenceIndex<'a> {
     pub(super) fn of(root: &'a Json<'a>) -> Self {
-        let mut sources = ReferenceIndex {
+        let mut index = ReferenceIndex {
             known: FxHashMap::default(),
             long_strings: Vec::new(),
             search_budget_bytes: SEARCH_LIMIT_BYTES,
         };
-        sources.add(root, &mut String::new());
-        sources
+        index.add(root, &mut String::new());
+        index
     }
 
+    /// Adds a subtree; returns its hash and approximate length.
     fn add(&mut self, json: &'a Json<'a>, pointer: &mut String) -> (u64, usize) {
         let length = pointer.len();
         let (hash, size) = tree_hash(json, |key, child| {
             push_token(pointer, key);
-            let answer = self.add(child, pointer);
+            let result = self.add(child, pointer);
             pointer.truncate(length);
-            answer
+            result
         });
-        let is_worth_it = match json {
+        let is_referable = match json {
             Json::String(text) if text.len() >= SHORTEST_REFERENCE_BYTES => {
                 self.long_strings.push((pointer.clone(), text));
                 true
@@ -51,7 +53,7 @@ impl<'a> ReferenceIndex<'a> {
             Json::Array(_) | Json::Object(_) => size >= SHORTEST_REFERENCE_BYTES,
             _ => false,
         };
-        if is_worth_it {
+        if is_referable {
             self.known
                 .entry(hash)
                 .or_insert_with(|| (pointer.clone(), json));
@@ -59,7 +61,7 @@ impl<'a> ReferenceIndex<'a> {
         (hash, size)
     }
 
-    /// `json` as a template that refers to the projection wherever that is shorter.
+    /// Returns `json` as a template that refers to the projection wherever that is shorter.
     pub(super) fn template<'b>(&mut self, json: &Json<'b>) -> ValueTemplate<'b> {
         match json {
             Json::String(text) => self.text(text, None),
@@ -84,22 +86,27 @@ impl<'a> ReferenceIndex<'a> {
         }
     }
 
+    /// Returns a reference to an identical subtree.
     fn tree<'b>(&self, json: &Json) -> Option<ValueTemplate<'b>> {
         let (hash, size) = hash_of(json);
         if size < SHORTEST_REFERENCE_BYTES {
             None
         } else {
-            self.at(hash, |found| found.is_identical(json))
+            self.reference(hash, |found| found.is_identical(json))
         }
     }
 
-    /// A reference to what is known by `hash`, if it `is_it` indeed.
-    fn at<'b>(&self, hash: u64, is_it: impl FnOnce(&Json) -> bool) -> Option<ValueTemplate<'b>> {
+    /// Returns a reference to the value with that hash, if `is_equal` confirms it.
+    fn reference<'b>(
+        &self,
+        hash: u64,
+        is_equal: impl FnOnce(&Json) -> bool,
+    ) -> Option<ValueTemplate<'b>> {
         let (pointer, found) = self.known.get(&hash)?;
-        is_it(found).then(|| ValueTemplate::At(pointer.clone()))
+        is_equal(found).then(|| ValueTemplate::At(pointer.clone()))
     }
 
-    /// `text` as a template; `old` is the string that stood in its place, with its pointer.
+    /// Returns `text` as a template; `old` is the pointer and text of the string that it replaces.
     pub(super) fn text<'b>(
         &mut self,
         text: &Cow<'b, str>,
@@ -109,7 +116,7 @@ impl<'a> ReferenceIndex<'a> {
         if text.len() < SHORTEST_REFERENCE_BYTES {
             return literal();
         }
-        let whole = self.at(string_hash(text), |found| found.as_str() == Some(text));
+        let whole = self.reference(string_hash(text), |found| found.as_str() == Some(text));
         let spliced = || old.and_then(|(pointer, old)| splice(pointer, old, text));
         whole
             .or_else(spliced)
@@ -117,17 +124,17 @@ impl<'a> ReferenceIndex<'a> {
             .unwrap_or_else(literal)
     }
 
-    /// `text` as a piece of a longer string of the projection.
+    /// Returns `text` as a substring of a longer string of the projection.
     fn slice<'b>(&mut self, text: &str) -> Option<ValueTemplate<'b>> {
-        // Getting ready to search takes about as long as searching, so it is done once for all.
-        let sought = LazyCell::new(|| Finder::new(text));
+        // Building a finder takes about as long as one search, so it is shared.
+        let finder = LazyCell::new(|| Finder::new(text));
         for (pointer, long) in self
             .long_strings
             .iter()
             .filter(|(_, long)| long.len() > text.len())
         {
             self.search_budget_bytes = self.search_budget_bytes.checked_sub(long.len())?;
-            if let Some(start) = sought.find(long.as_bytes()) {
+            if let Some(start) = finder.find(long.as_bytes()) {
                 return Some(ValueTemplate::Text(vec![slice(
                     pointer,
                     start,
@@ -139,7 +146,7 @@ impl<'a> ReferenceIndex<'a> {
     }
 }
 
-/// A template without references is the value itself.
+/// Returns a literal for a template without references, else the template.
 fn collapse<'b>(json: &Json<'b>, template: ValueTemplate<'b>) -> ValueTemplate<'b> {
     let plain = |template: &ValueTemplate| matches!(template, ValueTemplate::Literal(_));
     let all_plain = match &template {
@@ -154,21 +161,12 @@ fn collapse<'b>(json: &Json<'b>, template: ValueTemplate<'b>) -> ValueTemplate<'
     }
 }
 
-/// `new` as the start and the end of `old` with something else between.
+/// Returns `new` as a prefix and a suffix of `old` with other text in between, if these are long
+/// enough.
 fn splice<'b>(pointer: &str, old: &str, new: &str) -> Option<ValueTemplate<'b>> {
-    let same = |(left, right): &(char, char)| left == right;
-    let head: usize = old
-        .chars()
-        .zip(new.chars())
-        .take_while(same)
-        .map(|(letter, _)| letter.len_utf8())
-        .sum();
+    let head = common_length(old.chars().zip(new.chars()));
     let (old_rest, new_rest) = (&old[head..], &new[head..]);
-    let backwards = old_rest.chars().rev().zip(new_rest.chars().rev());
-    let tail: usize = backwards
-        .take_while(same)
-        .map(|(letter, _)| letter.len_utf8())
-        .sum();
+    let tail = common_length(old_rest.chars().rev().zip(new_rest.chars().rev()));
     if head + tail < SHORTEST_REFERENCE_BYTES * 2 {
         return None;
     }
@@ -186,6 +184,14 @@ fn splice<'b>(pointer: &str, old: &str, new: &str) -> Option<ValueTemplate<'b>> 
     Some(ValueTemplate::Text(pieces))
 }
 
+/// Returns the length in bytes of the equal characters at the start.
+fn common_length(pairs: impl Iterator<Item = (char, char)>) -> usize {
+    pairs
+        .take_while(|(left, right)| left == right)
+        .map(|(letter, _)| letter.len_utf8())
+        .sum()
+}
+
 fn slice<'b>(pointer: &str, start: usize, end: usize) -> TextPiece<'b> {
     TextPiece::Slice {
         pointer: pointer.to_owned(),
@@ -194,11 +200,11 @@ fn slice<'b>(pointer: &str, start: usize, end: usize) -> TextPiece<'b> {
     }
 }
 
-/// Appends one step to a JSON pointer (RFC 6901).
+/// Appends one token to a JSON pointer (RFC 6901).
 pub(super) fn push_token(pointer: &mut String, token: PointerToken) {
     pointer.push('/');
     match token {
-        // Nothing fails that is written to a string.
+        // Writing to a string can't fail.
         PointerToken::Index(index) => _ = write!(pointer, "{index}"),
         PointerToken::Key(key) if !key.bytes().any(|byte| matches!(byte, b'~' | b'/')) => {
             pointer.push_str(key)
@@ -207,7 +213,7 @@ pub(super) fn push_token(pointer: &mut String, token: PointerToken) {
     }
 }
 
-/// One step of a pointer.
+/// One token of a pointer.
 #[derive(Clone, Copy)]
 pub(super) enum PointerToken<'t> {
     Index(usize),
@@ -218,7 +224,8 @@ fn hash_of(json: &Json) -> (u64, usize) {
     tree_hash(json, |_, child| hash_of(child))
 }
 
-/// A hash that is equal for identical trees, and about how long the tree's JSON is.
+/// Returns a hash that is equal for identical trees, and the approximate length of the tree's JSON.
+/// `child` returns the same for a child.
 fn tree_hash<'a>(
     json: &'a Json<'a>,
     mut child: impl FnMut(PointerToken<'a>, &'a Json<'a>) -> (u64, usize),
@@ -244,7 +251,7 @@ fn tree_hash<'a>(
             hashes.fold(mix(5, items.len() as u64), mix)
         }
         Json::Object(object) => {
-            // The order of members doesn't count, so their hashes are summed.
+            // Hashes of members are summed because their order is irrelevant.
             let members = object.iter().map(|(key, value)| {
                 let (hash, length) = child(PointerToken::Key(key), value);
                 size += length + key.len() + 3;
@@ -256,13 +263,13 @@ fn tree_hash<'a>(
     (hash, size)
 }
 
-/// The [`tree_hash`] of a string.
+/// Returns the [`tree_hash`] of a string.
 fn string_hash(text: &str) -> u64 {
     text_hash(4, text)
 }
 
-/// A hash of a text that goes on from another. Who makes two texts collide gets a longer patch,
-/// never a wrong one: whatever is found by hash is compared.
+/// Returns a hash of a text, continued from `state`. The hash may be weak: values with equal hashes
+/// are compared, so a collision makes a patch longer but never wrong.
 fn text_hash(state: u64, text: &str) -> u64 {
     hashed(state, |hasher| hasher.write(text.as_bytes()))
 }

@@ -1,5 +1,5 @@
-//! The one promise of the differ, on anything: `apply(diff(a, b), a)` is `b`, through JSON and
-//! back.
+//! The property of diff and apply for all values: `apply(diff(a, b), a)` is `b`, with the patch
+//! encoded as JSON and decoded in between.
 
 use gristmill_schemas::json::{Json, Number, Object};
 use proptest::prelude::*;
@@ -10,7 +10,7 @@ fn json(text: &str) -> Json<'_> {
     Json::parse(text.as_bytes()).unwrap()
 }
 
-/// Makes the patch, takes it through its JSON, applies it, and answers that JSON.
+/// Computes the patch, encodes and decodes it, applies it, and returns its JSON.
 fn check(old: &Json, new: &Json) -> String {
     let Some(patch) = diff(old, new) else {
         assert!(old.is_identical(new));
@@ -53,7 +53,7 @@ fn small_differences_make_small_patches() {
 }
 
 #[test]
-fn text_that_only_moved_is_referred_to_and_not_stored() {
+fn moved_text_is_referenced_instead_of_stored() {
     let text = "a text that is long enough to be worth a reference";
     let old = format!(r#"{{"content":[{{"type":"text","text":"{text}"}}]}}"#);
     let unwrapped = check(&json(&old), &json(&format!(r#"{{"content":"{text}"}}"#)));
@@ -76,7 +76,7 @@ fn text_that_only_moved_is_referred_to_and_not_stored() {
 }
 
 #[test]
-fn trees_that_moved_are_referred_to() {
+fn moved_subtrees_are_referenced() {
     let (left, right) = (
         r#"{"a":"0123456789","b":[1,2,3]}"#,
         r#"{"c":"0123456789","d":[4,5,6]}"#,
@@ -89,7 +89,7 @@ fn trees_that_moved_are_referred_to() {
 }
 
 #[test]
-fn a_patch_that_fits_something_else_is_refused_and_never_panics() {
+fn a_patch_of_another_value_is_rejected_without_panic() {
     for (patch, old) in [
         (r#"{"~a":{"=":1}}"#, "{}"),
         (r#"{"-a":0}"#, "{}"),
@@ -124,7 +124,7 @@ fn a_patch_that_fits_something_else_is_refused_and_never_panics() {
 }
 
 #[test]
-fn a_patch_that_copies_without_end_is_stopped() {
+fn a_patch_that_copies_too_much_is_rejected() {
     let old = Json::Array(vec![Json::Null; 1 << 16]);
     let bomb = Patch::Replace(ValueTemplate::Array(vec![
         ValueTemplate::At(String::new());
@@ -133,7 +133,7 @@ fn a_patch_that_copies_without_end_is_stopped() {
     assert_eq!(apply(&bomb, &old), Err(ApplyError::TooLarge));
 }
 
-/// Any JSON, from few enough parts that two of them have much in common.
+/// Generates JSON from few distinct parts, so that two values have much in common.
 fn any_json() -> impl Strategy<Value = Json<'static>> {
     let text = prop_oneof![
         "[a-c]{0,2}",
@@ -181,18 +181,18 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
 
     #[test]
-    fn the_difference_applied_gives_the_new_value(old in any_json(), new in any_json()) {
+    fn applying_the_difference_gives_the_new_value(old in any_json(), new in any_json()) {
         check(&old, &new);
     }
 
     #[test]
-    fn a_change_deep_inside_a_value_is_found(old in any_json(), new in any_json()) {
+    fn a_nested_change_is_found(old in any_json(), new in any_json()) {
         let wrap = |inner: &Json| json(&format!(r#"{{"x":[1,{{"type":"t","inner":{inner}}},{inner}]}}"#)).into_owned();
         check(&wrap(&old), &wrap(&new));
     }
 
     #[test]
-    fn any_json_taken_for_a_patch_is_refused_or_applied_without_panic(patch in any_json(), old in any_json()) {
+    fn any_json_as_a_patch_is_rejected_or_applied_without_panic(patch in any_json(), old in any_json()) {
         if let Ok(patch) = patch_from_json(&patch) {
             let _ = apply(&patch, &old);
         }
