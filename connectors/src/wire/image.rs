@@ -3,7 +3,10 @@
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 
-use super::message_writer::Workspace;
+use gristmill_schemas::json::Json;
+use gristmill_schemas::message::block::{ImageBlock, ImageSource};
+
+use super::message_writer::{MessageWriter, Workspace};
 
 /// The largest image file that is sent, in bytes.
 pub const IMAGE_LIMIT_BYTES: u64 = 32 << 20;
@@ -28,6 +31,31 @@ pub fn media_type_of_path(path: &str) -> &'static str {
 pub fn parse_data_uri(uri: &str) -> Option<(&str, &str)> {
     let (head, data) = uri.strip_prefix("data:")?.split_once(',')?;
     Some((head.strip_suffix(";base64")?, data))
+}
+
+/// Returns the media type of an image in the file at `path`: the declared one, else by extension.
+pub(super) fn media_type_of_file<'m>(image: &'m ImageBlock<'m>, path: &str) -> &'m str {
+    if image.media_type.is_empty() {
+        media_type_of_path(path)
+    } else {
+        &image.media_type
+    }
+}
+
+/// Returns the URL of an image, or a data URI with its bytes; `None` if its file can't be read.
+pub(super) fn image_url<'m>(
+    image: &'m ImageBlock<'m>,
+    writer: &MessageWriter<'_>,
+) -> Option<Json<'m>> {
+    Some(match &image.source {
+        ImageSource::Url(url) => Json::from(&**url),
+        ImageSource::Base64(data) => Json::from(format!("data:{};base64,{data}", image.media_type)),
+        ImageSource::FileRef(path) => {
+            let data = writer.file_base64(path)?;
+            let media_type = media_type_of_file(image, path);
+            Json::from(format!("data:{media_type};base64,{data}"))
+        }
+    })
 }
 
 /// A workspace that is a local folder.

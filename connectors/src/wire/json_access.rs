@@ -2,11 +2,30 @@
 
 use std::borrow::Cow;
 
-use gristmill_schemas::json::{Json, Object};
+use gristmill_schemas::json::{Json, Number, Object};
 
 /// Returns the member `key` if it is a string.
 pub fn text<'j>(json: &'j Json<'_>, key: &str) -> Option<Cow<'j, str>> {
     json.get(key).and_then(Json::as_str).map(Cow::Borrowed)
+}
+
+/// Returns the member `key` if it is a string, else an empty string.
+pub fn text_or_empty<'j>(json: &'j Json<'_>, key: &str) -> &'j str {
+    json.get(key).and_then(Json::as_str).unwrap_or_default()
+}
+
+/// Returns the member `key` if it is a non-empty string.
+pub fn non_empty_text<'j>(json: &'j Json<'_>, key: &str) -> Option<&'j str> {
+    json.get(key)
+        .and_then(Json::as_str)
+        .filter(|text| !text.is_empty())
+}
+
+/// Returns the member `key` if it is a number, with its spelling.
+pub fn number<'j>(json: &'j Json<'_>, key: &str) -> Option<Number<'j>> {
+    json.get(key)
+        .and_then(Json::as_number)
+        .map(|number| number.reborrow())
 }
 
 /// Returns the member `key` if it exists and isn't null.
@@ -48,6 +67,26 @@ pub fn strings<'j>(json: Option<&'j Json<'_>>) -> Vec<Cow<'j, str>> {
         .collect()
 }
 
+/// Returns a string, or null if there is none.
+pub fn text_or_null<'m>(text: Option<&'m str>) -> Json<'m> {
+    text.map_or(Json::Null, Json::from)
+}
+
+/// Inserts a list of strings under `key`, unless it is empty.
+pub fn insert_texts<'m>(into: &mut Object<'m>, key: &'static str, texts: &'m [Cow<'m, str>]) {
+    if !texts.is_empty() {
+        let texts = texts.iter().map(|text| Json::from(&**text));
+        into.insert(key, texts.collect::<Vec<_>>());
+    }
+}
+
+/// Inserts a list under `key`, unless it is empty.
+pub fn insert_list<'m>(into: &mut Object<'m>, key: &'static str, list: Vec<Json<'m>>) {
+    if !list.is_empty() {
+        into.insert(key, list);
+    }
+}
+
 /// Returns an object with one member.
 pub fn object<'m>(key: &'static str, value: impl Into<Json<'m>>) -> Object<'m> {
     let mut object = Object::new();
@@ -61,8 +100,7 @@ pub fn merge_member<'f>(into: &mut Object<'f>, key: Cow<'f, str>, value: Json<'f
     match (into.get_mut(&key), value) {
         (Some(known), Json::Null) if !known.is_null() => {}
         (Some(Json::Object(known)), Json::Object(more)) => {
-            more.into_iter()
-                .for_each(|(key, value)| merge_member(known, key, value));
+            merge_members(known, more);
         }
         (_, value) => _ = into.insert(key, value),
     }
@@ -73,5 +111,12 @@ pub fn append_text<'f>(into: &mut Object<'f>, key: &'static str, value: Json<'f>
     match (into.get_mut(key), value) {
         (Some(Json::String(text)), Json::String(piece)) => text.to_mut().push_str(&piece),
         (_, value) => merge_member(into, Cow::Borrowed(key), value),
+    }
+}
+
+/// Merges the members of `more` into `into` one by one, with [`merge_member`].
+pub fn merge_members<'f>(into: &mut Object<'f>, more: Object<'f>) {
+    for (key, value) in more {
+        merge_member(into, key, value);
     }
 }

@@ -9,7 +9,8 @@ use gristmill_schemas::message::block::{
     Origin, ToolResultBlock, ToolUseBlock, UnknownBlock, raw_arguments,
 };
 use gristmill_schemas::message::ids::{Position, Thread, session_id, tool_use_id};
-use gristmill_schemas::message::request::{Choice, StopReason};
+use gristmill_schemas::message::request::{Choice, RequestTool, StopReason};
+use gristmill_schemas::message::tool::{SideEffects, ToolDefinition};
 use gristmill_schemas::message::tool_ids::ToolIdMap;
 use gristmill_schemas::message::{
     ContentBlock, Message, MessageMetadata, MessageStatus, Role, Timestamp,
@@ -402,6 +403,14 @@ impl<'c, 'j> MessageReader<'c, 'j> {
         })
     }
 
+    /// Returns a tool that only the provider understands, such as its own web search.
+    pub fn provider_tool(&self, json: &'j Json<'j>) -> RequestTool<'j> {
+        RequestTool::Wire {
+            adapter: Cow::Borrowed(self.key),
+            json: json.reborrow(),
+        }
+    }
+
     /// Adds a warning about the current unit.
     pub fn warn(&mut self, kind: ReadWarningKind) {
         let message = self.units.len().checked_sub(1);
@@ -558,4 +567,35 @@ impl<'c, 'j> MessageReader<'c, 'j> {
             _ => false,
         }
     }
+}
+
+/// Returns a tool that the client runs. A body doesn't contain its side effects.
+pub(super) fn client_tool<'j>(
+    name: Cow<'j, str>,
+    description: Option<Cow<'j, str>>,
+    input_schema: Option<&'j Object<'j>>,
+) -> RequestTool<'j> {
+    RequestTool::Defined(ToolDefinition {
+        name,
+        description: description.unwrap_or_default(),
+        input_schema: input_schema.map(Object::reborrow).unwrap_or_default(),
+        side_effects: SideEffects::None,
+        requires_workspace: false,
+    })
+}
+
+/// Replaces an empty content with one empty text.
+pub(super) fn or_empty_text(blocks: Vec<ContentBlock>) -> Vec<ContentBlock> {
+    if blocks.is_empty() {
+        vec![ContentBlock::text("")]
+    } else {
+        blocks
+    }
+}
+
+/// Returns true if one of the blocks is a tool call.
+pub(super) fn has_tool_call(blocks: &[ContentBlock]) -> bool {
+    blocks
+        .iter()
+        .any(|block| matches!(block, ContentBlock::ToolUse(_)))
 }

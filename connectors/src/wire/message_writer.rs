@@ -6,6 +6,8 @@ use std::ops::Range;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use gristmill_schemas::json::Json;
+use gristmill_schemas::message::block::{Origin, UnknownBlock};
 use gristmill_schemas::message::capability::Capabilities;
 use gristmill_schemas::message::request::Request;
 use gristmill_schemas::message::tool_ids::ToolIdMap;
@@ -13,6 +15,7 @@ use gristmill_schemas::message::{ContentBlock, Message, Role};
 
 use super::adapter::Adapter;
 use super::provider_raw;
+use super::unit_path::UnitPath;
 
 /// Access to the files that messages refer to: the only I/O of adapters.
 pub trait Workspace {
@@ -199,10 +202,41 @@ impl<'w> MessageWriter<'w> {
         provider_raw::has_own_thinking(message, self.key) || (signed && made_here)
     }
 
-    /// Returns true if `adapter` is the key of this adapter, so that its unknown blocks can be
-    /// written.
+    /// Returns true if `adapter` is the key of this adapter.
     pub fn is_same_adapter(&self, adapter: &str) -> bool {
         adapter == self.key
+    }
+
+    /// Returns the JSON of an unknown block that this adapter read.
+    ///
+    /// # Errors
+    /// [`DropReason::ForeignBlock`] for a block of another adapter.
+    pub fn own_block<'m>(&self, unknown: &'m UnknownBlock<'m>) -> Result<Json<'m>, DropReason> {
+        match &unknown.origin {
+            Origin::Wire(adapter) if self.is_same_adapter(adapter) => Ok(unknown.json.reborrow()),
+            _ => Err(DropReason::ForeignBlock),
+        }
+    }
+
+    /// Returns the JSON of a provider's tool if this adapter read it.
+    pub fn own_tool<'m>(&self, adapter: &str, json: &'m Json<'m>) -> Option<Json<'m>> {
+        self.is_same_adapter(adapter).then(|| json.reborrow())
+    }
+
+    /// Returns what was written for `block`, or records that it is dropped and why.
+    pub fn written_or_dropped<T>(
+        &mut self,
+        message: &Message,
+        block: &ContentBlock,
+        written: Result<T, DropReason>,
+    ) -> Option<T> {
+        match written {
+            Ok(written) => Some(written),
+            Err(reason) => {
+                self.drop_block(message, block, reason);
+                None
+            }
+        }
     }
 
     /// Records that a block of `message` isn't written.
@@ -227,6 +261,21 @@ impl<'w> MessageWriter<'w> {
             .workspace?
             .read(path)
             .map(|bytes| STANDARD.encode(bytes))
+    }
+}
+
+impl WriteUnit {
+    /// Returns the messages of the unit.
+    pub(super) fn messages_of<'m>(&self, request: &'m Request<'m>) -> Vec<&'m Message<'m>> {
+        self.messages
+            .iter()
+            .filter_map(|&index| request.messages.get(index))
+            .collect()
+    }
+
+    /// Returns the first message of the unit.
+    pub(super) fn first_of<'m>(&self, request: &'m Request<'m>) -> Option<&'m Message<'m>> {
+        request.messages.get(*self.messages.first()?)
     }
 }
 
@@ -330,6 +379,50 @@ pub fn is_hoisted(unit: &WriteUnit, messages: &[&Message]) -> bool {
         .first()
         .is_some_and(|message| message.role == Role::System);
     system && !(unit.kept && unit.messages.first().is_some_and(|&index| index > 0))
+}
+
+/// The messages of a request in a dialect with one member for all instructions.
+#[derive(Debug, Default)]
+pub struct HoistedMessages<'m> {
+    /// The items of the list of messages.
+    pub list: Vec<Json<'m>>,
+    /// The texts of the system messages that go to the member for instructions.
+    pub system: Vec<&'m str>,
+    /// The path of each unit.
+    pub unit_paths: Vec<Option<UnitPath>>,
+}
+
+/// Writes the units of a request in a dialect with one member for all instructions, `system_key`;
+/// `write` writes an item of the list `list_key`, or returns `None` if all blocks are dropped.
+pub fn write_hoisted<'m, 'w>(
+    request: &'m Request<'m>,
+    writer: &mut MessageWriter<'w>,
+    list_key: &'static str,
+    system_key: &'static str,
+    write: impl Fn(&[&'m Message<'m>], &mut MessageWriter<'w>) -> Option<Json<'m>>,
+) -> HoistedMessages<'m> {
+    let mut hoisted = HoistedMessages::default();
+    for unit in writer.units() {
+        let messages = unit.messages_of(request);
+        if is_hoisted(&unit, &messages) {
+            hoisted.system.extend(texts_of(&messages));
+            hoisted.unit_paths.push(Some(UnitPath::member(system_key)));
+            continue;
+        }
+        let written = write(&messages, writer);
+        let path = UnitPath::item(list_key, hoisted.list.len());
+        hoisted.unit_paths.push(written.is_some().then_some(path));
+        hoisted.list.extend(written);
+    }
+    hoisted
+}
+
+/// Returns the texts of messages.
+pub fn texts_of<'s, 'm>(messages: &'s [&'m Message<'m>]) -> impl Iterator<Item = &'m str> + 's {
+    messages
+        .iter()
+        .flat_map(|message| &message.content)
+        .filter_map(ContentBlock::as_text)
 }
 
 /// Returns the non-empty texts of a request's instructions in order; `system` are those of its

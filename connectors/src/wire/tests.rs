@@ -1,4 +1,4 @@
-//! What stands in unusual places of a body is read, and the body comes back equal.
+//! Tests across adapters: unusual bodies are read and survive the round trip.
 
 use gristmill_schemas::json::Json;
 use gristmill_schemas::message::ids::Position;
@@ -22,12 +22,12 @@ fn adapter(key: &str) -> &'static dyn Adapter {
     by_key(key).unwrap()
 }
 
-/// A context that knows only that it is the fifth second of 1970.
+/// Returns a context with the time 1970-01-01T00:00:05Z.
 fn context() -> ReadContext<'static> {
     ReadContext::at(Timestamp::from_seconds(5))
 }
 
-/// `kind: text`, the text being the JSON of what has none.
+/// Returns a block as `kind: text`; an unknown block as its JSON.
 fn shown(block: &ContentBlock) -> String {
     match block {
         ContentBlock::Text(text) => format!("text: {text}"),
@@ -50,10 +50,10 @@ fn shown(block: &ContentBlock) -> String {
     }
 }
 
-/// The messages of a request, whose round trip is checked.
-fn asked(key: &str, body: &str) -> Vec<(Role, Vec<String>)> {
+/// Checks the round trip of a request and returns its messages.
+fn read_request_messages(key: &str, body: &str) -> Vec<(Role, Vec<String>)> {
     let body = json(body);
-    comes_back(key, "request", &body);
+    assert_round_trip(key, "request", &body);
     let read = read_request(adapter(key), &body, &mut Conversation::new(""), &context()).unwrap();
     let messages = read.request.messages.iter();
     messages
@@ -61,10 +61,10 @@ fn asked(key: &str, body: &str) -> Vec<(Role, Vec<String>)> {
         .collect()
 }
 
-/// The blocks of an answer, whose round trip is checked.
-fn answered(key: &str, body: &str) -> Vec<String> {
+/// Checks the round trip of a response and returns its blocks.
+fn read_response_blocks(key: &str, body: &str) -> Vec<String> {
     let body = json(body);
-    comes_back(key, "response", &body);
+    assert_round_trip(key, "response", &body);
     let read = read_response(adapter(key), &body, &mut Conversation::new(""), &context()).unwrap();
     read.response.choices[0]
         .message
@@ -74,7 +74,7 @@ fn answered(key: &str, body: &str) -> Vec<String> {
         .collect()
 }
 
-fn comes_back(key: &str, name: &'static str, body: &Json) {
+fn assert_round_trip(key: &str, name: &'static str, body: &Json) {
     let exchange = Json::Object([(name, body.reborrow())].into_iter().collect());
     let (provider, endpoint) = key.split_once('/').unwrap();
     let exchange = Exchange::with_provider(&exchange, provider, endpoint);
@@ -85,7 +85,7 @@ fn comes_back(key: &str, name: &'static str, body: &Json) {
     );
 }
 
-/// A completion that answers with `message`.
+/// Returns a chat completion with `message`.
 fn completion(message: &str) -> String {
     format!(
         r#"{{"id":"c","created":5,"model":"m","choices":[{{"index":0,"message":{message},"finish_reason":"stop"}}]}}"#
@@ -93,7 +93,7 @@ fn completion(message: &str) -> String {
 }
 
 #[test]
-fn a_message_of_unknown_role_is_kept_whole_and_told() {
+fn a_message_of_unknown_role_is_kept_whole_with_a_warning() {
     for (key, list, message) in [
         (
             "openai/chat",
@@ -123,7 +123,7 @@ fn a_message_of_unknown_role_is_kept_whole_and_told() {
         ),
     ] {
         let body = json(&format!(r#"{{"max_tokens":1,"{list}":[{message}]}}"#));
-        comes_back(key, "request", &body);
+        assert_round_trip(key, "request", &body);
         let read =
             read_request(adapter(key), &body, &mut Conversation::new(""), &context()).unwrap();
         let kept = &read.request.messages[0];
@@ -158,15 +158,18 @@ fn a_message_of_unknown_role_is_written_where_content_has_no_parts() {
 }
 
 #[test]
-fn gemini_takes_one_object_for_a_list_and_roles_in_capitals() {
+fn gemini_accepts_one_object_for_a_list_and_uppercase_roles() {
     let said = |role, text: &str| (role, vec![format!("text: {text}")]);
     let body =
         r#"{"system_instruction":{"parts":{"text":"s"}},"contents":{"parts":{"text":"hi"}}}"#;
     let expected = [said(Role::System, "s"), said(Role::User, "hi")];
-    assert_eq!(asked("gemini/generatecontent", body), expected);
+    assert_eq!(
+        read_request_messages("gemini/generatecontent", body),
+        expected
+    );
     let body = r#"{"contents":[{"role":"USER","parts":{"text":"a"}},{"role":"MODEL","parts":[{"text":"b"}]}]}"#;
     assert_eq!(
-        asked("vertex/generatecontent", body),
+        read_request_messages("vertex/generatecontent", body),
         [said(Role::User, "a"), said(Role::Assistant, "b")]
     );
     for body in [
@@ -182,7 +185,7 @@ fn gemini_takes_one_object_for_a_list_and_roles_in_capitals() {
 }
 
 #[test]
-fn a_thought_is_read_under_either_of_its_names() {
+fn thinking_is_read_from_either_member() {
     let one = |key: &str| format!(r#"{{"role":"assistant","{key}":"hm","content":"hi"}}"#);
     for key in [
         "vllm/chat",
@@ -193,7 +196,7 @@ fn a_thought_is_read_under_either_of_its_names() {
     ] {
         for name in ["reasoning", "reasoning_content"] {
             assert_eq!(
-                answered(key, &completion(&one(name))),
+                read_response_blocks(key, &completion(&one(name))),
                 ["thinking: hm", "text: hi"],
                 "{key} {name}"
             );
@@ -201,20 +204,23 @@ fn a_thought_is_read_under_either_of_its_names() {
     }
     let both = r#"{"role":"assistant","reasoning":"b","reasoning_content":"a","content":"hi"}"#;
     assert_eq!(
-        answered("vllm/chat", &completion(both)),
+        read_response_blocks("vllm/chat", &completion(both)),
         ["thinking: a", "text: hi"],
         "once, its own name first"
     );
     let other = r#"{"role":"assistant","reasoning":{"effort":"low"},"reasoning_content":"","content":"hi"}"#;
-    assert_eq!(answered("vllm/chat", &completion(other)), ["text: hi"]);
     assert_eq!(
-        answered("openai/chat", &completion(&one("reasoning"))),
+        read_response_blocks("vllm/chat", &completion(other)),
+        ["text: hi"]
+    );
+    assert_eq!(
+        read_response_blocks("openai/chat", &completion(&one("reasoning"))),
         ["thinking: hm", "text: hi"]
     );
 }
 
 #[test]
-fn a_thought_goes_back_to_the_servers_that_sent_it_and_never_to_openai() {
+fn thinking_is_written_to_the_servers_that_sent_it_and_never_to_openai() {
     let body = json(&completion(
         r#"{"role":"assistant","reasoning_content":"hm","content":"hi"}"#,
     ));
@@ -239,7 +245,7 @@ fn a_thought_goes_back_to_the_servers_that_sent_it_and_never_to_openai() {
     };
     let with_thought = r#"[{"role":"assistant","reasoning_content":"hm","content":"hi"}]"#;
     assert_eq!(written(&message), (with_thought.to_owned(), 0));
-    // A thought of OpenAI's that was read elsewhere has no place on this wire.
+    // Thinking that was read from another wire can't be written to OpenAI's.
     message.metadata.provider_raw = None;
     assert_eq!(message.metadata.provider.as_deref(), Some("openai"));
     assert_eq!(
@@ -249,45 +255,45 @@ fn a_thought_goes_back_to_the_servers_that_sent_it_and_never_to_openai() {
 }
 
 #[test]
-fn what_is_said_beside_the_content_is_read() {
+fn content_in_other_members_is_read() {
     let aloud = r#"{"role":"assistant","content":null,"audio":{"id":"a","data":"AAAA","transcript":"Hello there"}}"#;
     assert_eq!(
-        answered("openai/chat", &completion(aloud)),
+        read_response_blocks("openai/chat", &completion(aloud)),
         ["text: Hello there"]
     );
     let resent = r#"{"role":"assistant","audio":{"id":"a"}}"#;
     assert_eq!(
-        asked("openai/chat", &format!(r#"{{"messages":[{resent}]}}"#))[0].1,
+        read_request_messages("openai/chat", &format!(r#"{{"messages":[{resent}]}}"#))[0].1,
         ["text: "]
     );
     let drawn = r#"{"role":"assistant","content":"Look","images":[{"type":"image_url","image_url":{"url":"data:image/png;base64,AAAA"}},"?"]}"#;
     assert_eq!(
-        answered("openrouter/chat", &completion(drawn)),
+        read_response_blocks("openrouter/chat", &completion(drawn)),
         ["text: Look", "image: AAAA"]
     );
     let thought = r#"{"role":"assistant","content":[{"type":"thinking","thinking":[{"type":"text","text":"h"},
         {"type":"reference","reference_ids":[1]},{"type":"text","text":"m"}]},{"type":"text","text":"ok"}]}"#;
     assert_eq!(
-        answered("mistral/chat", &completion(thought)),
+        read_response_blocks("mistral/chat", &completion(thought)),
         ["thinking: hm", "text: ok"]
     );
     let bedrock = r#"{"output":{"message":{"role":"assistant","content":[{"text":"As "},{"citationsContent":{"content":[{"text":"the sky "},
         {"text":"is blue"}],"citations":[{"title":"d"}]}}]}},"stopReason":"end_turn"}"#;
     assert_eq!(
-        answered("bedrock/converse", bedrock),
+        read_response_blocks("bedrock/converse", bedrock),
         ["text: As ", "text: the sky is blue"]
     );
     let guarded = r#"{"messages":[{"role":"user","content":[{"guardContent":{"text":{"text":"why","qualifiers":["query"]}}},
         {"guardContent":{"image":{"format":"png","source":{"bytes":"AAAA"}}}},{"guardContent":{}}]}]}"#;
     let unknown = r#"unknown: {"guardContent":{}}"#;
     assert_eq!(
-        asked("bedrock/converse", guarded)[0].1,
+        read_request_messages("bedrock/converse", guarded)[0].1,
         ["text: why", "image: AAAA", unknown]
     );
 }
 
-/// Where the last message of a body stands, after `hi`.
-fn place(key: &str, message: &str, is_answer: bool) -> Position {
+/// Returns the position of the last message of a body, after `hi`.
+fn position_of(key: &str, message: &str, is_answer: bool) -> Position {
     let mut conversation = Conversation::new("");
     let resent = if is_answer {
         String::new()
@@ -306,7 +312,7 @@ fn place(key: &str, message: &str, is_answer: bool) -> Position {
 }
 
 #[test]
-fn alternative_answers_keep_the_ids_of_their_own_calls() {
+fn choices_keep_the_ids_of_their_own_calls() {
     let call = |id: &str, input: &str| {
         format!(
             r#"{{"role":"assistant","tool_calls":[{{"id":"{id}","type":"function","function":{{"name":"f","arguments":"{input}"}}}}]}}"#
@@ -316,8 +322,8 @@ fn alternative_answers_keep_the_ids_of_their_own_calls() {
     let body = format!(
         r#"{{"id":"c","created":5,"model":"m","choices":[{{"index":0,"message":{first}}},{{"index":1,"message":{other}}},{{"index":2,"message":{alike}}}]}}"#
     );
-    assert_eq!(answered("openai/chat", &body), ["call: f"]);
-    // Each alternative that is another message fits alone, too: as a branch of its session.
+    assert_eq!(read_response_blocks("openai/chat", &body), ["call: f"]);
+    // Each distinct choice can also be read alone, as a branch of its session.
     let (adapter, body) = (adapter("openai/chat"), json(&body));
     let read = read_response(adapter, &body, &mut Conversation::new(""), &context()).unwrap();
     for (index, id) in ["a", "b"].into_iter().enumerate() {
@@ -356,11 +362,14 @@ fn alternative_answers_keep_the_ids_of_their_own_calls() {
         part("b"),
         part("a")
     );
-    assert_eq!(answered("gemini/generatecontent", &body), ["call: f"]);
+    assert_eq!(
+        read_response_blocks("gemini/generatecontent", &body),
+        ["call: f"]
+    );
 }
 
 #[test]
-fn an_answer_that_is_resent_stands_where_it_stood() {
+fn a_resent_answer_keeps_its_position() {
     for (answer, resent) in [
         (
             r#"{"role":"assistant","content":""}"#,
@@ -380,25 +389,25 @@ fn an_answer_that_is_resent_stands_where_it_stood() {
         ),
     ] {
         assert_eq!(
-            place("openai/chat", answer, true),
-            place("openai/chat", resent, false),
+            position_of("openai/chat", answer, true),
+            position_of("openai/chat", resent, false),
             "{answer}"
         );
     }
-    let other = place(
+    let other = position_of(
         "openai/chat",
         r#"{"role":"assistant","content":" "}"#,
         false,
     );
     assert_ne!(
-        place("openai/chat", r#"{"role":"assistant","content":""}"#, true),
+        position_of("openai/chat", r#"{"role":"assistant","content":""}"#, true),
         other,
         "a blank is said"
     );
 }
 
 #[test]
-fn a_moment_with_a_fraction_or_in_a_text_is_read() {
+fn fractional_and_textual_timestamps_are_read() {
     let chat = |created: &str| {
         (completion(r#"{"role":"assistant","content":"x"}"#)).replace(":5,", created)
     };
@@ -420,7 +429,7 @@ fn a_moment_with_a_fraction_or_in_a_text_is_read() {
             ("openai/responses", responses(created)),
         ] {
             let body = json(&body);
-            comes_back(key, "response", &body);
+            assert_round_trip(key, "response", &body);
             let read =
                 read_response(adapter(key), &body, &mut Conversation::new(""), &context()).unwrap();
             let told = read.response.created_at.map(|moment| moment.to_string());
@@ -430,7 +439,7 @@ fn a_moment_with_a_fraction_or_in_a_text_is_read() {
 }
 
 #[test]
-fn a_shell_runs_where_its_output_comes_from() {
+fn shell_calls_belong_to_the_side_of_their_output() {
     let key = "openai/responses";
     let call = r#"{"type":"shell_call","id":"sh","call_id":"c","action":{"commands":["ls"]},"status":"completed"}"#;
     let local = call.replace(
@@ -439,7 +448,7 @@ fn a_shell_runs_where_its_output_comes_from() {
     );
     let output = r#"{"type":"shell_call_output","call_id":"c","output":[{"stdout":"a","stderr":""}],"max_output_length":9}"#;
     let roles = |items: &[&str]| {
-        let messages = asked(
+        let messages = read_request_messages(
             key,
             &format!(r#"{{"model":"m","input":[{}]}}"#, items.join(",")),
         );
@@ -471,11 +480,11 @@ fn a_shell_runs_where_its_output_comes_from() {
     );
     let failed = output.replace(r#""stderr":"""#, r#""stderr":"b""#);
     assert_eq!(
-        asked(key, &format!(r#"{{"input":[{failed}]}}"#))[0].1,
+        read_request_messages(key, &format!(r#"{{"input":[{failed}]}}"#))[0].1,
         ["result: text: a\nb"]
     );
     let answer = |items: &str| {
-        answered(
+        read_response_blocks(
             key,
             &format!(r#"{{"object":"response","output":[{items}]}}"#),
         )

@@ -6,7 +6,7 @@ use gristmill_schemas::json::{Json, Object};
 
 use super::super::error::{ErrorClass, ErrorFormat, ErrorReport};
 
-/// Words by which a refused request turns out to be too long.
+/// Phrases in the message of an invalid request that is too long.
 const OVERFLOW_WORDS: [&str; 4] = [
     "context",
     "tokens exceeds",
@@ -14,12 +14,12 @@ const OVERFLOW_WORDS: [&str; 4] = [
     "prompt is too long",
 ];
 
-/// The form.
+/// The error format of the dialect.
 pub(super) struct AnthropicErrors;
 
 impl ErrorFormat for AnthropicErrors {
     fn read<'j>(&self, body: &'j Json<'j>) -> Option<ErrorReport<'j>> {
-        // Bedrock and Vertex may refuse in words of their own: a message and nothing else.
+        // Bedrock and Vertex have errors of their own that consist of a message.
         let bare = body
             .as_object()
             .is_some_and(|body| body.len() == 1 && body.contains_key("message"));

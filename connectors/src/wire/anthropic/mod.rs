@@ -1,7 +1,13 @@
 //! Anthropic Messages: on its own API, on Vertex AI (`rawPredict`) and on Bedrock (`InvokeModel`).
 //!
-//! System prompts are one member beside the messages; tool results stand in user messages, before
-//! what the user says, several in a row in one; thinking is signed.
+//! The system prompt is a member of the body, not a message. Consecutive tool results form one user
+//! message, together with the text that the user adds after them. Thinking is signed.
+//!
+//! | module | what it answers |
+//! |---|---|
+//! | `read`, `write` | how do bodies become canonical messages, and back? |
+//! | `stream` | how are streams folded and decoded? |
+//! | `errors` | what do error bodies mean? |
 
 mod errors;
 mod read;
@@ -24,7 +30,7 @@ use super::message_reader::MessageReader;
 use super::message_writer::{MessageWriter, group_hoisted};
 use super::unit_path::UnitPath;
 
-/// The dialect at one of its endpoints.
+/// The adapter of one endpoint of the dialect.
 #[derive(Debug)]
 pub struct Anthropic {
     key: &'static str,
@@ -34,19 +40,20 @@ pub struct Anthropic {
 pub static MESSAGES: Anthropic = Anthropic {
     key: "anthropic/messages",
 };
-/// Claude on Vertex AI: the model stands in the address, not in the body.
+/// Claude on Vertex AI: the model is in the URL, not in the body.
 pub static VERTEX: Anthropic = Anthropic {
     key: "vertex/rawpredict",
 };
-/// Claude on Bedrock by `InvokeModel`: the model stands in the address, not in the body.
+/// Claude on Bedrock by `InvokeModel`: the model is in the URL, not in the body.
 pub static BEDROCK: Anthropic = Anthropic {
     key: "bedrock/invoke",
 };
 
-/// The members of a response that are its message.
+/// The members of a response that form its message.
 const MESSAGE_MEMBERS: &[&str] = &["role", "content"];
 
-fn message_place() -> UnitPath {
+/// Returns the path of the message of a response.
+fn message_path() -> UnitPath {
     UnitPath::members(MESSAGE_MEMBERS)
 }
 
@@ -82,7 +89,7 @@ impl Adapter for Anthropic {
         let role = body
             .get("role")
             .is_none_or(|role| role.as_str() == Some("assistant"));
-        // Items of OpenAI's Responses are messages, too, of other parts.
+        // Items of OpenAI's Responses have the type `message`, too, but other parts.
         let own = |part: &Json| {
             !matches!(
                 part.get("type").and_then(Json::as_str),
@@ -145,13 +152,12 @@ impl Adapter for Anthropic {
         group_hoisted(messages)
     }
 
-    /// Cache markers: on the last tool, on the instructions that stay the same, and on the last
-    /// block of the last message. Instructions of nothing but white space aren't sent: the provider
-    /// refuses them.
+    /// Adds cache markers to the last tool, to the stable instructions, and to the last block of
+    /// the last message. Removes instructions of white space, which the provider rejects.
     fn send_hints(&self, body: &mut Json, request: &Request, _hints: &SendHints) {
         let Json::Object(body) = body else { return };
         mark_last(body.get_mut("tools"));
-        leave_out_blank(body);
+        remove_blank_system(body);
         if !is_blank(&request.stable_system_text()) {
             mark_first(body.get_mut("system"));
         }
@@ -169,7 +175,7 @@ impl Adapter for Anthropic {
         true
     }
 
-    /// Letters, digits, underscores and hyphens.
+    /// Accepts letters, digits, underscores and hyphens.
     fn accepts_call_id(&self, id: &str) -> bool {
         !id.is_empty()
             && id
@@ -188,8 +194,8 @@ fn is_blank(text: &str) -> bool {
     text.trim().is_empty()
 }
 
-/// Takes out instructions that hold nothing but white space, one by one or all of them.
-fn leave_out_blank(body: &mut Object) {
+/// Removes blocks of instructions that are white space, and the member if none is left.
+fn remove_blank_system(body: &mut Object) {
     let Some(system) = body.get_mut("system") else {
         return;
     };
@@ -206,12 +212,14 @@ fn leave_out_blank(body: &mut Object) {
     }
 }
 
+/// Adds a cache marker to the last item of a list.
 fn mark_last(list: Option<&mut Json>) {
     if let Some(Json::Array(items)) = list {
         mark(items.last_mut());
     }
 }
 
+/// Adds a cache marker to the first item of a list.
 fn mark_first(list: Option<&mut Json>) {
     if let Some(Json::Array(items)) = list {
         mark(items.first_mut());

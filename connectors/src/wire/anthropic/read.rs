@@ -1,19 +1,18 @@
-//! Wire to canonical.
+//! Reads bodies: wire to canonical.
 
 use std::borrow::Cow;
 
 use gristmill_schemas::json::Json;
 use gristmill_schemas::message::block::{ImageBlock, ImageSource};
 use gristmill_schemas::message::request::{Request, RequestTool, Response, StopReason, TokenUsage};
-use gristmill_schemas::message::tool::{SideEffects, ToolDefinition};
 use gristmill_schemas::message::{ContentBlock, Role};
 
 use super::super::adapter::DialectError;
 use super::super::image::ASSUMED_IMAGE_TYPE;
-use super::super::json_access::{count, strings, text};
-use super::super::message_reader::MessageReader;
+use super::super::json_access::{count, items, number, present, strings, text, text_or_empty};
+use super::super::message_reader::{MessageReader, client_tool, or_empty_text};
 use super::super::unit_path::UnitPath;
-use super::message_place;
+use super::message_path;
 
 pub(super) fn request<'j>(
     body: &'j Json<'j>,
@@ -23,7 +22,7 @@ pub(super) fn request<'j>(
         .get("messages")
         .and_then(Json::as_array)
         .ok_or(DialectError("no list of messages".into()))?;
-    if let Some(system) = body.get("system").filter(|system| !system.is_null()) {
+    if let Some(system) = present(body, "system") {
         reader.begin_unit(UnitPath::member("system"));
         let blocks = blocks(system, reader);
         reader.push_message(Role::System, blocks);
@@ -32,33 +31,21 @@ pub(super) fn request<'j>(
         reader.begin_unit(UnitPath::item("messages", index));
         request_message(message, reader);
     }
+    let tools = items(body, "tools").iter();
     Ok(Request {
         model: text(body, "model"),
-        tools: body
-            .get("tools")
-            .and_then(Json::as_array)
-            .unwrap_or_default()
-            .iter()
-            .map(|json| tool(json, reader))
-            .collect(),
+        tools: tools.map(|json| tool(json, reader)).collect(),
         max_output_tokens: body.get("max_tokens").and_then(Json::as_u64),
         stop_sequences: strings(body.get("stop_sequences")),
-        temperature: body
-            .get("temperature")
-            .and_then(Json::as_number)
-            .map(|number| number.reborrow()),
+        temperature: number(body, "temperature"),
         stream: body.get("stream").and_then(Json::as_bool).unwrap_or(false),
         ..Request::default()
     })
 }
 
 fn request_message<'j>(message: &'j Json<'j>, reader: &mut MessageReader<'_, 'j>) {
-    let role = message
-        .get("role")
-        .and_then(Json::as_str)
-        .unwrap_or_default();
     let content = message.get("content").unwrap_or(&Json::Null);
-    match role {
+    match text_or_empty(message, "role") {
         "user" => user_message(content, reader),
         "assistant" => {
             let blocks = or_empty_text(blocks(content, reader));
@@ -68,13 +55,13 @@ fn request_message<'j>(message: &'j Json<'j>, reader: &mut MessageReader<'_, 'j>
             let blocks = blocks(content, reader);
             reader.push_message(Role::System, blocks);
         }
-        _ => reader.push_unknown_role(role, message),
+        role => reader.push_unknown_role(role, message),
     }
 }
 
-/// Tool results become messages of their own, before what the user says.
+/// Reads a user message. Its tool results become separate messages before the user's own content.
 fn user_message<'j>(content: &'j Json<'j>, reader: &mut MessageReader<'_, 'j>) {
-    let is_result = |block: &&Json| block.get("type").and_then(Json::as_str) == Some("tool_result");
+    let is_result = |block: &&Json| text_or_empty(block, "type") == "tool_result";
     let items = content.as_array().unwrap_or_default();
     let mut results = 0;
     for item in items.iter().filter(is_result) {
@@ -82,7 +69,7 @@ fn user_message<'j>(content: &'j Json<'j>, reader: &mut MessageReader<'_, 'j>) {
         reader.push_message(Role::Tool, vec![result]);
         results += 1;
     }
-    let said = match content {
+    let own_blocks = match content {
         Json::Array(items) => items
             .iter()
             .filter(|item| !is_result(item))
@@ -90,25 +77,17 @@ fn user_message<'j>(content: &'j Json<'j>, reader: &mut MessageReader<'_, 'j>) {
             .collect(),
         content => blocks(content, reader),
     };
-    if results == 0 || !said.is_empty() {
-        reader.push_message(Role::User, or_empty_text(said));
+    if results == 0 || !own_blocks.is_empty() {
+        reader.push_message(Role::User, or_empty_text(own_blocks));
     }
 }
 
-/// The blocks of a content that may be a string, a list or nothing.
+/// Reads the blocks of a content that may be a string, a list or absent.
 fn blocks<'j>(content: &'j Json<'j>, reader: &mut MessageReader<'_, 'j>) -> Vec<ContentBlock<'j>> {
     match content {
         Json::String(text) => vec![ContentBlock::text(&**text)],
         Json::Array(items) => items.iter().map(|item| block(item, reader)).collect(),
         _ => Vec::new(),
-    }
-}
-
-fn or_empty_text(blocks: Vec<ContentBlock>) -> Vec<ContentBlock> {
-    if blocks.is_empty() {
-        vec![ContentBlock::text("")]
-    } else {
-        blocks
     }
 }
 
@@ -169,23 +148,14 @@ fn image<'j>(source: &'j Json<'j>) -> Option<ImageBlock<'j>> {
 }
 
 fn tool<'j>(json: &'j Json<'j>, reader: &MessageReader<'_, 'j>) -> RequestTool<'j> {
-    let custom = json
+    let is_custom = json
         .get("type")
         .is_none_or(|kind| kind.is_null() || kind.as_str() == Some("custom"));
     match (text(json, "name"), json.get("input_schema")) {
-        (Some(name), Some(Json::Object(schema))) if custom => {
-            RequestTool::Defined(ToolDefinition {
-                name,
-                description: text(json, "description").unwrap_or_default(),
-                input_schema: schema.reborrow(),
-                side_effects: SideEffects::None,
-                requires_workspace: false,
-            })
+        (Some(name), Some(Json::Object(schema))) if is_custom => {
+            client_tool(name, text(json, "description"), Some(schema))
         }
-        _ => RequestTool::Wire {
-            adapter: Cow::Borrowed(reader.key()),
-            json: json.reborrow(),
-        },
+        _ => reader.provider_tool(json),
     }
 }
 
@@ -202,21 +172,18 @@ pub(super) fn response<'j>(
         .get("stop_reason")
         .and_then(Json::as_str)
         .map(self::stop_reason);
-    reader.push_choice(message_place(), content, stop_reason);
+    reader.push_choice(message_path(), content, stop_reason);
     Ok(Response {
         id: text(body, "id"),
         created_at: None,
         model: text(body, "model"),
         choices: Vec::new(),
-        usage: body
-            .get("usage")
-            .filter(|usage| !usage.is_null())
-            .map(usage),
+        usage: present(body, "usage").map(usage),
         provider_raw: None,
     })
 }
 
-/// Reasons that aren't ours end the turn (§9.2).
+/// Converts a stop reason; unknown reasons end the turn (§9.2).
 pub(super) fn stop_reason(reason: &str) -> StopReason {
     match reason {
         "max_tokens" => StopReason::MaxTokens,

@@ -1,4 +1,4 @@
-//! Streams: folded to the finished message, and followed event by event.
+//! Streams: the fold to the finished message, and the decoder for canonical events.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -11,6 +11,7 @@ use gristmill_schemas::message::stream::Assembler;
 
 use super::super::adapter::{FoldedStream, StreamDecoder};
 use super::super::framing::StreamFrame;
+use super::super::json_access::text_or_empty;
 use super::read;
 
 /// Events without data of their own.
@@ -20,7 +21,7 @@ pub(super) fn fold<'f>(frames: Vec<StreamFrame<'f>>) -> FoldedStream<'f> {
     let mut fold = MessageFold::default();
     for frame in frames {
         match (frame.event, frame.data) {
-            // Bedrock's own failures have no type but the name of their frame.
+            // Exceptions of Bedrock have no type except the name of their frame.
             (Some(name), Json::Object(mut event)) if name.ends_with("Exception") => {
                 event.insert("type", name.into_owned());
                 fold.error = Some(Json::Object(event));
@@ -31,7 +32,7 @@ pub(super) fn fold<'f>(frames: Vec<StreamFrame<'f>>) -> FoldedStream<'f> {
     fold.finish()
 }
 
-/// A message being put together.
+/// A message that is assembled from events.
 #[derive(Default)]
 struct MessageFold<'f> {
     message: Object<'f>,
@@ -40,9 +41,10 @@ struct MessageFold<'f> {
     error: Option<Json<'f>>,
 }
 
+/// A block that is assembled from deltas.
 struct BlockFold<'f> {
     block: Object<'f>,
-    /// The input of a call, as text; `None` until a piece of it came.
+    /// The input of a call as JSON text; `None` before its first delta.
     input: Option<String>,
 }
 
@@ -65,12 +67,12 @@ impl<'f> MessageFold<'f> {
             }
             "error" => self.error = Some(event.remove("error").unwrap_or(Json::Object(event))),
             _ if EMPTY_EVENTS.contains(&kind) => {}
-            // What is unknown is kept where it can be found.
+            // Members of unknown events are kept in the message.
             _ => merge(&mut self.message, event),
         }
     }
 
-    /// The first start counts; what a second one adds is new members.
+    /// Members of the first start event win; a second one can only add members.
     fn start(&mut self, mut event: Object<'f>) {
         if let Some(Json::Object(message)) = event.remove("message") {
             for (key, value) in message {
@@ -95,33 +97,15 @@ impl<'f> MessageFold<'f> {
         let index = self
             .index(&event)
             .or_else(|| self.blocks.keys().next_back().copied());
-        let Some(Json::Object(mut delta)) = event.remove("delta") else {
+        let Some(Json::Object(delta)) = event.remove("delta") else {
             return;
         };
-        let kind = delta.remove("type");
         let block = self.blocks.entry(index.unwrap_or(0));
-        let block = block.or_insert_with(|| BlockFold {
+        let new_block = || BlockFold {
             block: Object::new(),
             input: None,
-        });
-        match kind.as_ref().and_then(Json::as_str) {
-            Some("input_json_delta") => {
-                let piece = delta.remove("partial_json");
-                let piece = piece.as_ref().and_then(Json::as_str).unwrap_or_default();
-                block.input.get_or_insert_default().push_str(piece);
-            }
-            Some("citations_delta") => {
-                let citation = delta.remove("citation").unwrap_or_default();
-                match block.block.get_mut("citations") {
-                    Some(Json::Array(citations)) => citations.push(citation),
-                    _ => _ = block.block.insert("citations", vec![citation]),
-                }
-            }
-            // Every other delta adds to the members that it names.
-            _ => delta
-                .into_iter()
-                .for_each(|(key, value)| append(&mut block.block, key, value)),
-        }
+        };
+        block.or_insert_with(new_block).delta(delta);
     }
 
     fn message_delta(&mut self, mut event: Object<'f>) {
@@ -129,7 +113,7 @@ impl<'f> MessageFold<'f> {
             merge(&mut self.message, delta);
         }
         if let Some(Json::Object(usage)) = event.remove("usage") {
-            // Counts replace those of the start; they don't add.
+            // Counts replace those of the start event; they aren't increments.
             match self.message.get_mut("usage") {
                 Some(Json::Object(known)) => take_counts(known, usage),
                 _ => _ = self.message.insert("usage", usage),
@@ -142,40 +126,64 @@ impl<'f> MessageFold<'f> {
         event.get("index").and_then(Json::as_u64)
     }
 
-    fn finish(mut self) -> FoldedStream<'f> {
-        let blocks = self
-            .blocks
-            .into_values()
-            .map(BlockFold::finish)
-            .collect::<Vec<_>>();
-        let body = match (&self.error, self.message.is_empty() && blocks.is_empty()) {
-            (Some(error), true) => {
-                let members = [("type", Json::from("error")), ("error", error.clone())];
-                Json::Object(members.into_iter().collect())
-            }
-            _ => {
-                match self.message.get_mut("content") {
-                    Some(Json::Array(content)) => content.extend(blocks),
-                    _ => _ = self.message.insert("content", blocks),
-                }
-                if let Some(error) = &self.error {
-                    self.message.insert("error", error.clone());
-                }
-                Json::Object(self.message)
-            }
-        };
+    fn finish(self) -> FoldedStream<'f> {
+        let complete = self.complete && self.error.is_none();
+        let error = self.error.clone();
         FoldedStream {
-            body,
-            complete: self.complete && self.error.is_none(),
-            error: self.error,
+            body: Json::Object(self.body()),
+            complete,
+            error,
         }
+    }
+
+    /// Returns the message with its blocks, or an error body if the stream contained only an error.
+    fn body(mut self) -> Object<'f> {
+        let blocks = self.blocks.into_values().map(BlockFold::finish);
+        let blocks = blocks.collect::<Vec<_>>();
+        if self.message.is_empty()
+            && blocks.is_empty()
+            && let Some(error) = self.error
+        {
+            let members = [("type", Json::from("error")), ("error", error)];
+            return members.into_iter().collect();
+        }
+        match self.message.get_mut("content") {
+            Some(Json::Array(content)) => content.extend(blocks),
+            _ => _ = self.message.insert("content", blocks),
+        }
+        if let Some(error) = self.error {
+            self.message.insert("error", error);
+        }
+        self.message
     }
 }
 
 impl<'f> BlockFold<'f> {
+    fn delta(&mut self, mut delta: Object<'f>) {
+        let kind = delta.remove("type");
+        match kind.as_ref().and_then(Json::as_str) {
+            Some("input_json_delta") => {
+                let piece = delta.remove("partial_json");
+                let piece = piece.as_ref().and_then(Json::as_str).unwrap_or_default();
+                self.input.get_or_insert_default().push_str(piece);
+            }
+            Some("citations_delta") => {
+                let citation = delta.remove("citation").unwrap_or_default();
+                match self.block.get_mut("citations") {
+                    Some(Json::Array(citations)) => citations.push(citation),
+                    _ => _ = self.block.insert("citations", vec![citation]),
+                }
+            }
+            // Every other delta appends to the members that it contains.
+            _ => delta
+                .into_iter()
+                .for_each(|(key, value)| append(&mut self.block, key, value)),
+        }
+    }
+
     fn finish(mut self) -> Json<'f> {
         if let Some(text) = self.input.filter(|text| !text.is_empty()) {
-            // Text that is cut short or no object stays text, so that none of it is lost.
+            // Truncated JSON, or JSON that isn't an object, is kept as text.
             let input = Json::parse(text.as_bytes())
                 .ok()
                 .filter(|input| input.as_object().is_some())
@@ -193,7 +201,7 @@ fn merge<'f>(into: &mut Object<'f>, members: Object<'f>) {
     }
 }
 
-/// Counts that come later replace those that came first; a null is no count.
+/// Replaces counts with later ones, except by null.
 fn take_counts<'f>(into: &mut Object<'f>, counts: Object<'f>) {
     for (key, value) in counts {
         if !(value.is_null() && into.contains_key(&key)) {
@@ -202,7 +210,7 @@ fn take_counts<'f>(into: &mut Object<'f>, counts: Object<'f>) {
     }
 }
 
-/// Texts grow, lists grow, everything else is replaced.
+/// Appends to the strings and lists of a block; replaces other members.
 fn append<'f>(block: &mut Object<'f>, key: Cow<'f, str>, value: Json<'f>) {
     match (block.get_mut(&key), value) {
         (Some(Json::String(text)), Json::String(piece)) => text.to_mut().push_str(&piece),
@@ -211,10 +219,10 @@ fn append<'f>(block: &mut Object<'f>, key: Cow<'f, str>, value: Json<'f>) {
     }
 }
 
-/// Follows a stream.
+/// Decodes a stream into canonical events.
 #[derive(Default)]
 pub(super) struct AnthropicStreamDecoder {
-    /// Where the provider's blocks are among ours.
+    /// Maps the provider's block indices to those of the assembler.
     blocks: BTreeMap<u64, usize>,
     open: Option<u64>,
     usage: Object<'static>,
@@ -229,22 +237,14 @@ impl StreamDecoder for AnthropicStreamDecoder {
         assembler: &mut Assembler,
         call_id: &mut dyn FnMut(Option<&str>) -> String,
     ) {
-        match data.get("type").and_then(Json::as_str).unwrap_or_default() {
+        match text_or_empty(data, "type") {
             "message_start" => {
                 self.take_usage(data.get("message").and_then(|message| message.get("usage")))
             }
-            "content_block_start" => {
-                let index = data.get("index").and_then(Json::as_u64);
-                let index = index
-                    .unwrap_or_else(|| self.blocks.keys().next_back().map_or(0, |last| last + 1));
-                if let Some(block) = data.get("content_block") {
-                    self.blocks.insert(index, begin(block, assembler, call_id));
-                    self.open = Some(index);
-                }
-            }
+            "content_block_start" => self.block_start(data, assembler, call_id),
             "content_block_delta" => {
                 if let (Some(at), Some(delta)) = (self.block(data), data.get("delta")) {
-                    piece(delta, at, assembler);
+                    decode_delta(delta, at, assembler);
                 }
             }
             "content_block_stop" => {
@@ -254,15 +254,13 @@ impl StreamDecoder for AnthropicStreamDecoder {
                 }
             }
             "message_delta" => {
-                let reason = data
-                    .get("delta")
-                    .and_then(|delta| delta.get("stop_reason"))
-                    .and_then(Json::as_str);
+                let delta = data.get("delta").unwrap_or(&Json::Null);
+                let reason = delta.get("stop_reason").and_then(Json::as_str);
                 self.stop_reason = reason.map(read::stop_reason).or(self.stop_reason);
                 self.take_usage(data.get("usage"));
             }
             "message_stop" => {
-                // An end without a reason is an end (§9.2); only a stream that was cut has none.
+                // An end without a reason ends the turn (§9.2); only a truncated stream has none.
                 self.stop_reason.get_or_insert(StopReason::EndTurn);
                 self.finish(assembler);
             }
@@ -293,6 +291,22 @@ impl StreamDecoder for AnthropicStreamDecoder {
 }
 
 impl AnthropicStreamDecoder {
+    fn block_start(
+        &mut self,
+        data: &Json,
+        assembler: &mut Assembler,
+        call_id: &mut dyn FnMut(Option<&str>) -> String,
+    ) {
+        let index = data.get("index").and_then(Json::as_u64);
+        let next = || self.blocks.keys().next_back().map_or(0, |last| last + 1);
+        let index = index.unwrap_or_else(next);
+        if let Some(block) = data.get("content_block") {
+            self.blocks
+                .insert(index, begin_block(block, assembler, call_id));
+            self.open = Some(index);
+        }
+    }
+
     fn take_usage(&mut self, usage: Option<&Json>) {
         if let Some(counts) = usage.and_then(Json::as_object) {
             take_counts(&mut self.usage, counts.clone().into_owned());
@@ -305,22 +319,22 @@ impl AnthropicStreamDecoder {
     }
 }
 
-/// Begins a block. What it holds already is a piece of it.
-fn begin(
+/// Begins a block and returns its index. Content of the start event is its first delta.
+fn begin_block(
     block: &Json,
     assembler: &mut Assembler,
     call_id: &mut dyn FnMut(Option<&str>) -> String,
 ) -> usize {
-    let text = |key| block.get(key).and_then(Json::as_str).unwrap_or_default();
+    let text = |key| text_or_empty(block, key);
     match text("type") {
         "text" => {
             let at = assembler.begin_text();
-            piece_of(assembler, at, text("text"));
+            append_non_empty(assembler, at, text("text"));
             at
         }
         "thinking" => {
             let at = assembler.begin_thinking();
-            piece_of(assembler, at, text("thinking"));
+            append_non_empty(assembler, at, text("thinking"));
             assembler.sign(at, text("signature"));
             at
         }
@@ -328,33 +342,28 @@ fn begin(
             data: Cow::Owned(text("data").to_owned()),
         }),
         "tool_use" => {
-            let at = assembler.begin_tool(
-                call_id(block.get("id").and_then(Json::as_str)),
-                text("name"),
-            );
+            let id = call_id(block.get("id").and_then(Json::as_str));
+            let at = assembler.begin_tool(id, text("name"));
             if let Some(input) = block.get("input").and_then(Json::as_object) {
                 assembler.input(at, input.clone().into_owned());
             }
             at
         }
-        _ => {
-            let origin = Origin::Wire(Cow::Borrowed(super::MESSAGES.key));
-            assembler.whole(ContentBlock::Unknown(UnknownBlock {
-                origin,
-                json: block.clone().into_owned(),
-            }))
-        }
+        _ => assembler.whole(ContentBlock::Unknown(UnknownBlock {
+            origin: Origin::Wire(Cow::Borrowed(super::MESSAGES.key)),
+            json: block.clone().into_owned(),
+        })),
     }
 }
 
-fn piece_of(assembler: &mut Assembler, at: usize, text: &str) {
+fn append_non_empty(assembler: &mut Assembler, at: usize, text: &str) {
     if !text.is_empty() {
         assembler.piece(at, text);
     }
 }
 
-fn piece(delta: &Json, at: usize, assembler: &mut Assembler) {
-    let text = |key| delta.get(key).and_then(Json::as_str).unwrap_or_default();
+fn decode_delta(delta: &Json, at: usize, assembler: &mut Assembler) {
+    let text = |key| text_or_empty(delta, key);
     match text("type") {
         "text_delta" => assembler.piece(at, text("text")),
         "thinking_delta" => assembler.piece(at, text("thinking")),

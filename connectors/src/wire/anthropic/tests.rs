@@ -1,4 +1,4 @@
-//! Streams and what is really sent.
+//! Tests of streams and of the requests that are sent.
 
 use gristmill_schemas::json::Json;
 use gristmill_schemas::message::Timestamp;
@@ -19,17 +19,17 @@ fn frames(events: &[&'static str]) -> Vec<StreamFrame<'static>> {
     data.map(|data| StreamFrame { event: None, data }).collect()
 }
 
-/// The events of a stream, each without the id of its call.
-fn told(events: &[&'static str]) -> Vec<String> {
+/// Returns the events of a stream without ids of calls.
+fn shown(events: &[&'static str]) -> Vec<String> {
     let context = ReadContext::at(Timestamp::from_micros(0));
-    let told = decode_stream(
+    let shown = decode_stream(
         &MESSAGES,
         "anthropic:c",
         frames(events),
         &mut Conversation::new("test"),
         &context,
     );
-    let events = told.iter().map(|event| {
+    let events = shown.iter().map(|event| {
         let mut json = event.to_json();
         json.as_object_mut()
             .map(|members| members.remove("tool_use_id"));
@@ -42,7 +42,7 @@ const START: &str = r#"{"type":"message_start","message":{"role":"assistant","co
 const STOP: &str = r#"{"type":"message_stop"}"#;
 
 #[test]
-fn a_null_among_the_last_counts_is_no_count() {
+fn a_null_count_does_not_replace_an_earlier_one() {
     let end = r#"{"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"input_tokens":null,"cache_read_input_tokens":null,"output_tokens":3}}"#;
     let folded = MESSAGES.fold(frames(&[START, end, STOP]));
     let usage = folded.body.get("usage").unwrap().to_string();
@@ -50,13 +50,13 @@ fn a_null_among_the_last_counts_is_no_count() {
         usage,
         r#"{"input_tokens":9,"cache_read_input_tokens":4,"output_tokens":3}"#
     );
-    let complete = told(&[START, end, STOP]).pop().unwrap();
+    let complete = shown(&[START, end, STOP]).pop().unwrap();
     let usage = r#""usage":{"input_tokens":9,"output_tokens":3,"cached_input_tokens":4,"cache_creation_input_tokens":0}"#;
     assert!(complete.contains(usage), "{complete}");
 }
 
 #[test]
-fn a_call_tells_every_piece_of_its_input_and_the_empty_first_one_too() {
+fn every_delta_of_a_call_is_an_event_including_an_empty_first_one() {
     let events = [
         START,
         r#"{"type":"content_block_start","index":0,"content_block":{"type":"tool_use","id":"toolu_1","name":"look","input":{}}}"#,
@@ -66,7 +66,7 @@ fn a_call_tells_every_piece_of_its_input_and_the_empty_first_one_too() {
         STOP,
     ];
     assert_eq!(
-        &told(&events)[2..5],
+        &shown(&events)[2..5],
         [
             r#"{"event":"tool.use_input_delta","content_block_index":0,"partial_json":""}"#,
             r#"{"event":"tool.use_input_delta","content_block_index":0,"partial_json":"{\"at\":1}"}"#,
@@ -76,9 +76,9 @@ fn a_call_tells_every_piece_of_its_input_and_the_empty_first_one_too() {
 }
 
 #[test]
-fn a_stream_that_stops_without_a_reason_ended_its_turn_and_one_that_was_cut_did_not() {
+fn a_stream_without_a_stop_reason_ends_the_turn_and_a_truncated_one_is_an_error() {
     let reason = |events: &[&'static str]| {
-        let complete = told(events).pop().unwrap();
+        let complete = shown(events).pop().unwrap();
         Json::parse(complete.as_bytes())
             .unwrap()
             .get("stop_reason")
@@ -92,7 +92,7 @@ fn a_stream_that_stops_without_a_reason_ended_its_turn_and_one_that_was_cut_did_
 }
 
 #[test]
-fn instructions_of_white_space_are_not_sent() {
+fn blank_instructions_are_not_sent() {
     for (stable, volatile, sent) in [
         (Some(" \n"), None, None),
         (
@@ -133,7 +133,7 @@ fn instructions_of_white_space_are_not_sent() {
 }
 
 #[test]
-fn a_limit_that_was_never_told_is_what_the_model_says_at_most() {
+fn the_default_limit_is_the_maximum_of_the_model() {
     let written = |request: &Request| {
         let body = write_request(
             &MESSAGES,
@@ -158,7 +158,7 @@ fn a_limit_that_was_never_told_is_what_the_model_says_at_most() {
 }
 
 #[test]
-fn what_an_image_leaves_unsaid_comes_back_unsaid() {
+fn an_image_without_a_media_type_is_restored_without_one() {
     let body = r#"{"model":"c","max_tokens":8,"messages":[{"role":"user","content":[
         {"type":"image","source":{"type":"base64","data":"QUFB"}},{"type":"image","source":{"type":"url","url":"u","media_type":"image/gif"}}]}]}"#;
     let body = Json::parse(body.as_bytes()).unwrap();

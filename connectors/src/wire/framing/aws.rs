@@ -15,9 +15,9 @@ use gristmill_schemas::json::Json;
 
 use super::{StreamFrame, StreamFrames};
 
-/// The header that names an event.
+/// The header with the name of an event.
 pub const EVENT_TYPE: &str = ":event-type";
-/// The header that names an exception.
+/// The header with the name of an exception.
 pub const EXCEPTION_TYPE: &str = ":exception-type";
 
 /// The longest frame that AWS sends, in bytes.
@@ -25,24 +25,24 @@ pub const FRAME_LIMIT_BYTES: usize = 16 << 20;
 const PRELUDE_BYTES: usize = 12;
 const CRC_BYTES: usize = 4;
 
-/// A frame that isn't one, with its offset.
+/// A malformed frame and its offset.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("event stream frame at byte {offset}: {fault}")]
+#[error("event stream frame at byte {offset}: {kind}")]
 pub struct FrameError {
-    /// Where the frame begins, in bytes.
+    /// The offset of the frame in bytes.
     pub offset: usize,
-    /// What is wrong with it.
-    pub fault: FrameErrorKind,
+    /// The defect.
+    pub kind: FrameErrorKind,
 }
 
-/// What can be wrong with a frame.
+/// The defect of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum FrameErrorKind {
-    /// The stream ends within it.
-    #[error("cut off")]
-    Cut,
-    /// Its lengths contradict each other or are beyond the limit.
-    #[error("impossible length")]
+    /// The stream ends within the frame.
+    #[error("truncated")]
+    Truncated,
+    /// The lengths contradict each other or exceed the limit.
+    #[error("invalid length")]
     Length,
     /// The checksum of the prelude is wrong.
     #[error("wrong checksum of the prelude")]
@@ -50,7 +50,7 @@ pub enum FrameErrorKind {
     /// The checksum of the frame is wrong.
     #[error("wrong checksum")]
     Checksum,
-    /// A header can't be read.
+    /// A header is malformed.
     #[error("malformed header")]
     Header,
     /// The payload isn't JSON.
@@ -58,60 +58,62 @@ pub enum FrameErrorKind {
     Payload,
 }
 
-/// The frames of `bytes`, and the fault at which reading stopped, if it did: what came before a cut
-/// still counts.
+/// Parses the frames of `bytes`; returns the frames before the first malformed one, and its error.
 pub fn frames(bytes: &[u8]) -> (StreamFrames<'static>, Option<FrameError>) {
     let mut frames = StreamFrames::default();
     let mut offset = 0;
     while offset < bytes.len() {
-        match frame(&bytes[offset..]) {
+        match parse_frame(&bytes[offset..]) {
             Ok((frame, length)) => {
                 frames.frames.push(frame);
                 offset += length;
             }
-            Err(fault) => return (frames, Some(FrameError { offset, fault })),
+            Err(kind) => return (frames, Some(FrameError { offset, kind })),
         }
     }
     (frames, None)
 }
 
-fn frame(bytes: &[u8]) -> Result<(StreamFrame<'static>, usize), FrameErrorKind> {
-    let prelude = bytes.get(..PRELUDE_BYTES).ok_or(FrameErrorKind::Cut)?;
-    let (total, headers) = (number(prelude, 0) as usize, number(prelude, 4) as usize);
-    if crc32fast::hash(&prelude[..8]) != number(prelude, 8) {
-        return Err(FrameErrorKind::PreludeChecksum);
-    }
-    let overhead = PRELUDE_BYTES + CRC_BYTES;
-    if total > FRAME_LIMIT_BYTES
-        || total
-            .checked_sub(overhead)
-            .is_none_or(|room| headers > room)
-    {
-        return Err(FrameErrorKind::Length);
-    }
-    let whole = bytes.get(..total).ok_or(FrameErrorKind::Cut)?;
+/// Parses the first frame of `bytes`; returns it and its length.
+fn parse_frame(bytes: &[u8]) -> Result<(StreamFrame<'static>, usize), FrameErrorKind> {
+    let (total, headers_length) = parse_prelude(bytes)?;
+    let whole = bytes.get(..total).ok_or(FrameErrorKind::Truncated)?;
     let (body, checksum) = whole.split_at(total - CRC_BYTES);
     if crc32fast::hash(body) != number(checksum, 0) {
         return Err(FrameErrorKind::Checksum);
     }
-    let (headers, payload) = body[PRELUDE_BYTES..].split_at(headers);
+    let (headers, payload) = body[PRELUDE_BYTES..].split_at(headers_length);
     let event = event_name(headers)?;
-    let payload = if payload.is_empty() {
-        Ok(Json::Null)
-    } else {
-        Json::parse(payload).map(Json::into_owned)
+    let payload = match payload {
+        [] => Json::Null,
+        payload => Json::parse(payload)
+            .map_err(|_| FrameErrorKind::Payload)?
+            .into_owned(),
     };
-    let payload = payload.map_err(|_| FrameErrorKind::Payload)?;
-    Ok((
-        StreamFrame {
-            event: event.map(Cow::Owned),
-            data: unwrapped(payload),
-        },
-        total,
-    ))
+    let frame = StreamFrame {
+        event: event.map(Cow::Owned),
+        data: unwrapped(payload),
+    };
+    Ok((frame, total))
 }
 
-/// The event's or exception's name among the headers.
+/// Returns the checked lengths of the frame and of its headers.
+fn parse_prelude(bytes: &[u8]) -> Result<(usize, usize), FrameErrorKind> {
+    let prelude = bytes
+        .get(..PRELUDE_BYTES)
+        .ok_or(FrameErrorKind::Truncated)?;
+    let (total, headers) = (number(prelude, 0) as usize, number(prelude, 4) as usize);
+    if crc32fast::hash(&prelude[..8]) != number(prelude, 8) {
+        return Err(FrameErrorKind::PreludeChecksum);
+    }
+    let room = total.checked_sub(PRELUDE_BYTES + CRC_BYTES);
+    if total > FRAME_LIMIT_BYTES || room.is_none_or(|room| headers > room) {
+        return Err(FrameErrorKind::Length);
+    }
+    Ok((total, headers))
+}
+
+/// Returns the name of the event or exception from the headers.
 fn event_name(mut headers: &[u8]) -> Result<Option<String>, FrameErrorKind> {
     let mut name = None;
     while let Some((&length, rest)) = headers.split_first() {
@@ -128,7 +130,7 @@ fn event_name(mut headers: &[u8]) -> Result<Option<String>, FrameErrorKind> {
     Ok(name)
 }
 
-/// The bytes of a header's value by its type, and what follows it.
+/// Splits `rest` into the value of a header of the type `kind` and what follows it.
 fn header_value(kind: u8, rest: &[u8]) -> Option<(&[u8], &[u8])> {
     let fixed = match kind {
         // true, false
@@ -149,15 +151,15 @@ fn header_value(kind: u8, rest: &[u8]) -> Option<(&[u8], &[u8])> {
     rest.split_at_checked(fixed)
 }
 
-/// The big-endian number at `at`; `bytes` is long enough.
+/// Returns the big-endian number at `at`. The caller checks that `bytes` is long enough.
 fn number(bytes: &[u8], at: usize) -> u32 {
     bytes[at..at + 4]
         .iter()
         .fold(0, |number, &byte| number << 8 | u32::from(byte))
 }
 
-/// Bedrock's InvokeModel wraps the model's own events in base64: the event inside, or the payload
-/// as it is.
+/// Unwraps an event of Bedrock's InvokeModel, which wraps the model's events in base64; returns any
+/// other payload unchanged.
 pub(super) fn unwrapped(payload: Json<'_>) -> Json<'_> {
     let inner = payload
         .get("bytes")
@@ -176,7 +178,7 @@ pub(super) fn unwrapped(payload: Json<'_>) -> Json<'_> {
 mod tests {
     use super::*;
 
-    /// A frame as AWS would send it.
+    /// Encodes a frame as AWS does.
     fn encode(headers: &[(&str, &str)], payload: &[u8]) -> Vec<u8> {
         let mut encoded = Vec::new();
         for (name, value) in headers {
@@ -197,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_are_read_with_their_names() {
+    fn frames_are_parsed_with_their_names() {
         let mut bytes = encode(
             &[(":message-type", "event"), (EVENT_TYPE, "messageStart")],
             br#"{"role":"assistant"}"#,
@@ -207,15 +209,15 @@ mod tests {
             &[(EVENT_TYPE, "chunk")],
             br#"{"bytes":"eyJ0eXBlIjoicGluZyJ9"}"#,
         ));
-        let (frames, fault) = frames(&bytes);
-        assert_eq!(fault, None);
-        let told: Vec<_> = frames
+        let (frames, kind) = frames(&bytes);
+        assert_eq!(kind, None);
+        let shown: Vec<_> = frames
             .frames
             .iter()
             .map(|frame| format!("{}:{}", frame.event.as_deref().unwrap(), frame.data))
             .collect();
         assert_eq!(
-            told,
+            shown,
             [
                 r#"messageStart:{"role":"assistant"}"#,
                 "throttled:null",
@@ -225,9 +227,9 @@ mod tests {
     }
 
     #[test]
-    fn every_damage_is_named_and_what_came_before_it_counts() {
+    fn damage_is_identified_and_frames_before_it_are_kept() {
         let good = encode(&[(EVENT_TYPE, "a")], b"{}");
-        for (at, fault) in [
+        for (at, kind) in [
             (3, FrameErrorKind::PreludeChecksum),
             (good.len() - 1, FrameErrorKind::Checksum),
             (good.len() - 6, FrameErrorKind::Checksum),
@@ -242,21 +244,21 @@ mod tests {
                     1,
                     Some(FrameError {
                         offset: good.len(),
-                        fault
+                        kind
                     })
                 )
             );
         }
         let (_, cut) = frames(&good[..good.len() - 1]);
-        assert_eq!(cut.map(|error| error.fault), Some(FrameErrorKind::Cut));
+        assert_eq!(cut.map(|error| error.kind), Some(FrameErrorKind::Truncated));
         assert_eq!(
-            frames(&good[..5]).1.map(|error| error.fault),
-            Some(FrameErrorKind::Cut)
+            frames(&good[..5]).1.map(|error| error.kind),
+            Some(FrameErrorKind::Truncated)
         );
     }
 
     #[test]
-    fn lengths_are_checked_before_they_are_believed() {
+    fn lengths_are_checked_before_they_are_used() {
         for (total, headers) in [
             (u32::MAX, 0),
             (15, 0),
@@ -267,7 +269,7 @@ mod tests {
             bytes.extend(u32::to_be_bytes(headers));
             bytes.extend(crc32fast::hash(&bytes).to_be_bytes());
             assert_eq!(
-                frames(&bytes).1.map(|error| error.fault),
+                frames(&bytes).1.map(|error| error.kind),
                 Some(FrameErrorKind::Length)
             );
         }

@@ -1,4 +1,4 @@
-//! The bytes of a stream to its frames.
+//! Stream framings: split the bytes of a stream into frames.
 //!
 //! | module | framing |
 //! |---|---|
@@ -6,8 +6,8 @@
 //! | [`ndjson`] | one JSON value per line |
 //! | [`aws`] | AWS event stream: binary frames with checksums |
 //!
-//! What lives here: where a frame begins and ends and what it is called. What doesn't: what it
-//! means.
+//! Framings determine where a frame begins and ends and the name of its event. Adapters interpret
+//! the data.
 
 pub mod aws;
 pub mod ndjson;
@@ -21,9 +21,9 @@ use memchr::memchr2;
 /// One event of a stream.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StreamFrame<'f> {
-    /// What the framing calls it, if it names events.
+    /// The name of the event, if the framing has names.
     pub event: Option<Cow<'f, str>>,
-    /// Its data.
+    /// The data of the event.
     pub data: Json<'f>,
 }
 
@@ -32,18 +32,18 @@ pub struct StreamFrame<'f> {
 pub struct StreamFrames<'f> {
     /// The frames whose data is JSON.
     pub frames: Vec<StreamFrame<'f>>,
-    /// Data that isn't JSON, each with the number of frames before it.
+    /// Data that isn't JSON, with the number of frames before it.
     pub unreadable: Vec<(usize, Cow<'f, str>)>,
-    /// How many weren't read.
+    /// The number of frames that were skipped.
     pub skipped: usize,
-    /// True if the framing itself says that the stream came to its end.
+    /// True if the framing marks the end of the stream and the mark was read.
     pub is_done: bool,
 }
 
-/// Tells which frames, by their text, needn't be read.
+/// Returns true for the text of a frame that needn't be parsed.
 pub type SkipFrame<'l> = &'l dyn Fn(&str) -> bool;
 
-/// The lines of `text`, whether they end in LF, CRLF or CR; the last may lack its end.
+/// Returns the lines of `text`, which end in LF, CRLF or CR; the last may have no line ending.
 fn lines(text: &str) -> impl Iterator<Item = &str> {
     let mut rest = text;
     std::iter::from_fn(move || {
@@ -60,7 +60,7 @@ fn lines(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Gathers frames.
+/// Parses the data of frames and collects them.
 struct FrameParser<'f, 'l> {
     frames: StreamFrames<'f>,
     parser: JsonParser<'f>,
@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_end_in_any_of_three_ways() {
+    fn lines_end_in_lf_crlf_or_cr() {
         let found = |text| lines(text).collect::<Vec<_>>();
         assert_eq!(found("a\nb\r\nc\rd"), ["a", "b", "c", "d"]);
         assert_eq!(found("\n\r\n\ré\r\r\n"), ["", "", "", "é", ""]);

@@ -1,4 +1,4 @@
-//! One JSON value per line.
+//! Newline-delimited JSON: one value per line.
 
 use std::borrow::Cow;
 
@@ -6,22 +6,21 @@ use gristmill_schemas::json::Json;
 
 use super::{FrameParser, SkipFrame, StreamFrames, aws, lines};
 
-/// The frames of `text`; blank lines are skipped.
+/// Parses the frames of `text`; blank lines are ignored.
 pub fn frames(text: &str) -> StreamFrames<'_> {
     frames_skipping(text, &|_| false)
 }
 
-/// [`frames`] without those that are to be left out.
+/// Parses the frames of `text` except those that `skip` selects.
 pub fn frames_skipping<'f>(text: &'f str, skip: SkipFrame<'_>) -> StreamFrames<'f> {
-    let mut framer = FrameParser::new(skip);
+    let mut parser = FrameParser::new(skip);
     for line in lines(text).map(str::trim).filter(|line| !line.is_empty()) {
-        framer.push(None, Cow::Borrowed(line));
+        parser.push(None, Cow::Borrowed(line));
     }
-    framer.frames
+    parser.frames
 }
 
-/// The frames of an AWS event stream that a recorder wrote down as `{"headers": …, "payload": …}`
-/// per line.
+/// Parses an AWS event stream that was recorded as one `{"headers": …, "payload": …}` per line.
 pub fn recorded_aws_frames(text: &str) -> StreamFrames<'_> {
     let mut recorded = frames(text);
     for frame in &mut recorded.frames {
@@ -48,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn blank_lines_and_foreign_line_ends_are_no_frames() {
+    fn blank_lines_and_other_line_endings_are_accepted() {
         let frames = frames("{\"a\":1}\r\n\n  [2]\nnot json\n");
         assert_eq!(frames.frames.len(), 2);
         assert_eq!(frames.unreadable, [(2, "not json".into())]);

@@ -1,31 +1,31 @@
 //! Server-sent events.
 //!
-//! Lines may end in LF, CRLF or CR; comments are skipped; the data of an event may be spread over
-//! lines. Unlike a browser, a reader of recordings takes a last event that no blank line ends:
-//! recordings are often cut there.
+//! Lines may end in LF, CRLF or CR; comments are ignored; the data of an event may span several
+//! lines. Unlike in a browser, a last event without a blank line after it is valid, because
+//! recordings are often truncated there.
 
 use std::borrow::Cow;
 
 use super::{FrameParser, SkipFrame, StreamFrames, lines};
 
-/// The data by which OpenAI's dialect says that a stream is over.
+/// The data that ends a stream in OpenAI's dialect.
 const DONE: &str = "[DONE]";
 
-/// The frames of `text`.
+/// Parses the frames of `text`.
 pub fn frames(text: &str) -> StreamFrames<'_> {
     frames_skipping(text, &|_| false)
 }
 
-/// [`frames`] without those that are to be left out.
+/// Parses the frames of `text` except those that `skip` selects.
 pub fn frames_skipping<'f>(text: &'f str, skip: SkipFrame<'_>) -> StreamFrames<'f> {
-    let mut framer = FrameParser::new(skip);
+    let mut parser = FrameParser::new(skip);
     let mut event: Option<&str> = None;
     let mut data: Option<Cow<str>> = None;
     for line in lines(text.strip_prefix('\u{feff}').unwrap_or(text)).chain([""]) {
         if line.is_empty() {
             match data.take() {
-                Some(data) if data.trim() == DONE => framer.frames.is_done = true,
-                Some(data) => framer.push(event.map(Cow::Borrowed), data),
+                Some(data) if data.trim() == DONE => parser.frames.is_done = true,
+                Some(data) => parser.push(event.map(Cow::Borrowed), data),
                 None => {}
             }
             event = None;
@@ -35,26 +35,31 @@ pub fn frames_skipping<'f>(text: &'f str, skip: SkipFrame<'_>) -> StreamFrames<'
         let value = value.strip_prefix(' ').unwrap_or(value);
         match field {
             "event" => event = Some(value),
-            "data" => match &mut data {
-                None => data = Some(Cow::Borrowed(value)),
-                Some(lines) => {
-                    let lines = lines.to_mut();
-                    lines.push('\n');
-                    lines.push_str(value);
-                }
-            },
-            // Comments have an empty field name; ids and retries mean nothing in a recording.
+            "data" => append_line(&mut data, value),
+            // Comments (an empty field name), ids and retries are irrelevant in a recording.
             _ => {}
         }
     }
-    framer.frames
+    parser.frames
+}
+
+/// Appends a line to the data of an event.
+fn append_line<'f>(data: &mut Option<Cow<'f, str>>, line: &'f str) {
+    match data {
+        None => *data = Some(Cow::Borrowed(line)),
+        Some(lines) => {
+            let lines = lines.to_mut();
+            lines.push('\n');
+            lines.push_str(line);
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn told(text: &str) -> Vec<String> {
+    fn shown(text: &str) -> Vec<String> {
         let frames = frames(text).frames.into_iter();
         frames
             .map(|frame| format!("{}:{}", frame.event.as_deref().unwrap_or("-"), frame.data))
@@ -62,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn every_line_ending_and_comments_and_padding_are_read() {
+    fn all_line_endings_comments_and_padding_are_accepted() {
         for end in ["\n", "\r\n", "\r"] {
             let text = [
                 "event: a",
@@ -78,22 +83,26 @@ mod tests {
                 "",
                 "",
             ];
-            assert_eq!(told(&text.join(end)), ["a:{\"x\":1}", "-:[1,2]"], "{end:?}");
+            assert_eq!(
+                shown(&text.join(end)),
+                ["a:{\"x\":1}", "-:[1,2]"],
+                "{end:?}"
+            );
         }
     }
 
     #[test]
-    fn a_last_event_without_a_blank_line_counts_and_what_is_not_json_is_kept_apart() {
-        assert_eq!(told("\u{feff}data: 1"), ["-:1"]);
+    fn a_last_event_without_a_blank_line_is_valid_and_other_data_is_kept_separately() {
+        assert_eq!(shown("\u{feff}data: 1"), ["-:1"]);
         let cut = frames("data: 1\n\ndata: {\"x\":\n\n");
         assert_eq!(
             (cut.frames.len(), cut.unreadable),
             (1, vec![(1, "{\"x\":".into())])
         );
-        assert!(told("").is_empty());
+        assert!(shown("").is_empty());
         assert!(
-            told("event: ping\n\n").is_empty(),
-            "an event without data is none"
+            shown("event: ping\n\n").is_empty(),
+            "an event without data isn't a frame"
         );
     }
 }

@@ -1,27 +1,28 @@
-//! Requests of the Anthropic shape.
+//! Validation of requests in the Anthropic format.
 
 use std::borrow::Cow;
 
 use gristmill_schemas::json::Json;
 use gristmill_schemas::message::request::RequestTool;
-use gristmill_schemas::message::{ContentBlock, Role, Timestamp};
+use gristmill_schemas::message::{ContentBlock, Message, Role, Timestamp};
 
 use super::super::anthropic;
+use super::super::json_access::present;
 use super::super::message_reader::Conversation;
 use super::{
     InboundRequest, InvalidField, drop_unsupported, empty_text, invalid, read, required_fields,
 };
 
-/// Reads a request of the Anthropic shape.
+/// Reads and validates a request in the Anthropic format.
 ///
 /// # Errors
-/// What the gateway doesn't take.
+/// The first invalid field.
 pub fn inbound_anthropic<'j>(
     body: &'j Json<'j>,
     conversation: &mut Conversation,
     time: Timestamp,
 ) -> Result<InboundRequest<'j>, InvalidField> {
-    let messages = super::check_head(body)?;
+    let messages = super::check_model_and_messages(body)?;
     let Some(limit) = required_fields::limit(body.get("max_tokens")) else {
         return invalid("max_tokens", "is required and must be a positive integer");
     };
@@ -36,10 +37,15 @@ pub fn inbound_anthropic<'j>(
     request.max_output_tokens = Some(limit);
     request.tools = tools;
     (request.system_prompt, request.system_prompt_volatile) = (stable, volatile);
-    request
-        .messages
-        .retain(|message| message.role != Role::System);
-    for message in &mut request.messages {
+    normalize_messages(&mut request.messages);
+    Ok(inbound)
+}
+
+/// Removes system messages and unsupported blocks. An empty assistant message gets an empty text;
+/// an empty user message, such as one that consisted of tool results, is removed.
+fn normalize_messages(messages: &mut Vec<Message>) {
+    messages.retain(|message| message.role != Role::System);
+    for message in messages.iter_mut() {
         drop_unsupported(message, |block| {
             matches!(block, ContentBlock::Text(_) | ContentBlock::Image(_))
         });
@@ -47,11 +53,7 @@ pub fn inbound_anthropic<'j>(
             message.content.push(empty_text());
         }
     }
-    // A user who says nothing beside tools' results says nothing.
-    request
-        .messages
-        .retain(|message| !message.content.is_empty());
-    Ok(inbound)
+    messages.retain(|message| !message.content.is_empty());
 }
 
 fn check_message(message: &Json, path: &str) -> Result<(), InvalidField> {
@@ -110,7 +112,7 @@ fn check_result(block: &Json, path: &str) -> Result<(), InvalidField> {
     Ok(())
 }
 
-/// Files of a workspace are nothing that a client may name.
+/// Checks an image. A client may not refer to files of a workspace.
 fn check_image(block: &Json, path: &str) -> Result<(), InvalidField> {
     let path = format!("{path}.source");
     let source = block.get("source").unwrap_or(&Json::Null);
@@ -122,8 +124,8 @@ fn check_image(block: &Json, path: &str) -> Result<(), InvalidField> {
     required_fields::name(source, key, &path).map(|_| ())
 }
 
-/// A gateway's request knows no tools but those that the client runs, so one of the provider's own
-/// is taken by its name.
+/// Returns the declared tools. A gateway supports client-side tools only, so a server-side tool of
+/// the provider is treated like one, by its name.
 fn tools<'j>(body: &'j Json<'j>) -> Result<Vec<RequestTool<'j>>, InvalidField> {
     let declared = required_fields::list(body, "tools")?.iter().enumerate();
     declared
@@ -133,8 +135,8 @@ fn tools<'j>(body: &'j Json<'j>) -> Result<Vec<RequestTool<'j>>, InvalidField> {
         .collect()
 }
 
-/// The instructions that stay and those that change: a string stays; of a list stays what stands up
-/// to the last cache marker, or all of it without one.
+/// Splits the instructions into a stable and a volatile text: a string is stable; of a list, the
+/// blocks up to the last cache marker are stable, or all of them if there is none.
 #[expect(
     clippy::type_complexity,
     reason = "a pair of the two optional texts of a request"
@@ -155,19 +157,14 @@ fn split_system<'j>(
         required_fields::kind(block, &["text"], &path)?;
         required_fields::text(block, "text", &path)?;
     }
-    let marked = |block: &Json| {
-        block
-            .get("cache_control")
-            .is_some_and(|marker| !marker.is_null())
-    };
-    let end = blocks
-        .iter()
-        .rposition(marked)
-        .map_or(blocks.len(), |last| last + 1);
+    let is_marked = |block: &Json| present(block, "cache_control").is_some();
+    let last_marked = blocks.iter().rposition(is_marked);
+    let end = last_marked.map_or(blocks.len(), |last| last + 1);
     let (stable, volatile) = blocks.split_at(end);
     Ok((join(stable), join(volatile)))
 }
 
+/// Joins the non-empty texts of blocks; `None` if there are none.
 fn join<'j>(blocks: &'j [Json<'j>]) -> Option<Cow<'j, str>> {
     let texts = blocks
         .iter()

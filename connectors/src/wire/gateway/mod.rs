@@ -1,9 +1,14 @@
-//! Strict translation at a gateway: what a client sends becomes a canonical request or a refusal,
-//! what a model answers becomes the client's body (§12).
+//! Strict translation at a gateway: converts a client's body to a canonical request or rejects it,
+//! and renders a model's response in the client's format (§12).
 //!
-//! The adapters do the translating, and take whatever comes; here are only the gateway's own rules:
-//! what it refuses, its defaults, that what says nothing is left out, and that instructions travel
-//! beside the messages.
+//! The adapters translate, and accept everything. This module adds the rules of a gateway:
+//! validation, defaults, removal of empty content, and instructions as members of the request
+//! instead of messages.
+//!
+//! | module | what it answers |
+//! |---|---|
+//! | `anthropic_shape`, `openai_shape` | which requests of that format are valid? |
+//! | `required_fields` | is a member present and of the right type? |
 
 mod anthropic_shape;
 mod openai_shape;
@@ -25,31 +30,32 @@ pub use openai_shape::inbound_openai;
 use super::adapter::Adapter;
 use super::anthropic;
 use super::body_codec::{WrittenBody, read_request, write_response};
+use super::error::ErrorClass;
 use super::image::ASSUMED_IMAGE_TYPE;
 use super::message_reader::{Conversation, ReadContext, ReadWarning, ReadWarningKind};
 use super::message_writer::WriteOptions;
 use super::registry::OPENAI_CHAT;
 
-/// The limit on output where a client of the OpenAI shape names none.
+/// The limit on output for a client of the OpenAI shape that sets none.
 pub const DEFAULT_MAX_OUTPUT_TOKENS: u64 = 1_024;
 
-/// What a client asked for.
+/// A validated request of a client.
 #[derive(Debug)]
 pub struct InboundRequest<'j> {
-    /// The request; instructions stand beside the messages.
+    /// The request; its instructions are in `system_prompt`, not in the messages.
     pub request: Request<'j>,
-    /// True if the client wants usage in its stream.
+    /// True if the client requests usage in its stream.
     pub include_usage: bool,
-    /// What was left out or not understood.
+    /// Parts that were left out or not understood.
     pub warnings: Vec<ReadWarning>,
 }
 
-/// A request that the gateway refuses with status 400: what is wrong, and where.
+/// Why the gateway rejects a request with status 400: an invalid field.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InvalidField {
-    /// The field, as a path from the body.
+    /// The path of the field in the body.
     pub path: String,
-    /// What it must be.
+    /// The requirement that it violates.
     pub requirement: Cow<'static, str>,
 }
 
@@ -61,6 +67,7 @@ impl fmt::Display for InvalidField {
 
 impl std::error::Error for InvalidField {}
 
+/// Returns an error for the field at `path`.
 fn invalid<T>(
     path: impl Into<String>,
     requirement: impl Into<Cow<'static, str>>,
@@ -71,6 +78,7 @@ fn invalid<T>(
     })
 }
 
+/// Reads a request with `adapter`. Unknown blocks are reported as left out.
 fn read<'j>(
     adapter: &dyn Adapter,
     body: &'j Json<'j>,
@@ -94,8 +102,8 @@ fn read<'j>(
     })
 }
 
-/// The model and the messages of any body.
-fn check_head<'j>(body: &'j Json<'j>) -> Result<&'j [Json<'j>], InvalidField> {
+/// Checks the members that both formats require, and returns the messages.
+fn check_model_and_messages<'j>(body: &'j Json<'j>) -> Result<&'j [Json<'j>], InvalidField> {
     required_fields::name(body, "model", "")?;
     match required_fields::list(body, "messages") {
         Ok(messages) if !messages.is_empty() => Ok(messages),
@@ -103,9 +111,8 @@ fn check_head<'j>(body: &'j Json<'j>) -> Result<&'j [Json<'j>], InvalidField> {
     }
 }
 
-/// Brings a message that was read into the gateway's form: empty texts and what no canonical block
-/// can hold are left out; so is in a result what isn't `in_results`, and a result that says nothing
-/// says so in one text.
+/// Removes empty texts and unknown blocks from a message, and from its tool results the blocks for
+/// which `in_results` returns false. An empty tool result gets one empty text.
 fn drop_unsupported(message: &mut Message, in_results: fn(&ContentBlock) -> bool) {
     message.content.retain(|block| match block {
         ContentBlock::Text(text) => !text.is_empty(),
@@ -126,7 +133,7 @@ fn drop_unsupported(message: &mut Message, in_results: fn(&ContentBlock) -> bool
     }
 }
 
-/// A data URI needn't name its type.
+/// Sets the media type of an image without one: a data URI needn't have it.
 fn default_media_type(block: &mut ContentBlock) {
     if let ContentBlock::Image(image) = block
         && image.media_type.is_empty()
@@ -139,12 +146,12 @@ fn empty_text() -> ContentBlock<'static> {
     ContentBlock::text("")
 }
 
-/// Renders a response in the OpenAI shape: the requested model echoed, thinking never shown.
+/// Renders a response in the OpenAI format, with the requested model and without thinking.
 pub fn render_openai<'m>(response: &'m Response<'m>, ids: &mut ToolIdMap) -> Json<'m> {
     render(&OPENAI_CHAT, response, ids).json
 }
 
-/// Renders a response in the Anthropic shape, block by block.
+/// Renders a response in the Anthropic format.
 pub fn render_anthropic<'m>(response: &'m Response<'m>, ids: &mut ToolIdMap) -> Json<'m> {
     render(&anthropic::MESSAGES, response, ids).json
 }
@@ -165,23 +172,13 @@ fn render<'m>(
     )
 }
 
-/// The body of an error, and its status, for a client of that shape (§12).
+/// Returns the status and body of an error for a client (§12).
 pub fn render_error(
-    class: super::error::ErrorClass,
+    class: ErrorClass,
     message: &str,
     anthropic_shape: bool,
 ) -> (u16, Json<'static>) {
-    use super::error::ErrorClass;
-    let (status, openai, anthropic) = match class {
-        ErrorClass::Auth => (401, "authentication_error", "authentication_error"),
-        ErrorClass::RateLimit => (429, "rate_limit_error", "rate_limit_error"),
-        ErrorClass::ContextOverflow | ErrorClass::InvalidRequest => {
-            (400, "invalid_request_error", "invalid_request_error")
-        }
-        ErrorClass::Network => (502, "api_error", "api_error"),
-        ErrorClass::ServerError => (503, "api_error", "overloaded_error"),
-        ErrorClass::Cancelled | ErrorClass::Other => (500, "api_error", "api_error"),
-    };
+    let (status, openai, anthropic) = status_and_types(class);
     let kind = if anthropic_shape { anthropic } else { openai };
     let error: Object = [
         ("type", Json::from(kind)),
@@ -195,4 +192,18 @@ pub fn render_error(
     }
     body.insert("error", error);
     (status, Json::Object(body))
+}
+
+/// Returns the HTTP status of an error class and its types in the OpenAI and Anthropic formats.
+fn status_and_types(class: ErrorClass) -> (u16, &'static str, &'static str) {
+    match class {
+        ErrorClass::Auth => (401, "authentication_error", "authentication_error"),
+        ErrorClass::RateLimit => (429, "rate_limit_error", "rate_limit_error"),
+        ErrorClass::ContextOverflow | ErrorClass::InvalidRequest => {
+            (400, "invalid_request_error", "invalid_request_error")
+        }
+        ErrorClass::Network => (502, "api_error", "api_error"),
+        ErrorClass::ServerError => (503, "api_error", "overloaded_error"),
+        ErrorClass::Cancelled | ErrorClass::Other => (500, "api_error", "api_error"),
+    }
 }

@@ -1,10 +1,10 @@
-//! Requests of the OpenAI shape.
+//! Validation of requests in the OpenAI format.
 
 use std::borrow::Cow;
 
 use gristmill_schemas::json::Json;
 use gristmill_schemas::message::request::RequestTool;
-use gristmill_schemas::message::{ContentBlock, Role, Timestamp};
+use gristmill_schemas::message::{ContentBlock, Message, Role, Timestamp};
 
 use super::super::image::parse_data_uri;
 use super::super::json_access::{items, present};
@@ -15,16 +15,16 @@ use super::{
     read, required_fields,
 };
 
-/// Reads a request of the OpenAI shape.
+/// Reads and validates a request in the OpenAI format.
 ///
 /// # Errors
-/// What the gateway doesn't take.
+/// The first invalid field.
 pub fn inbound_openai<'j>(
     body: &'j Json<'j>,
     conversation: &mut Conversation,
     time: Timestamp,
 ) -> Result<InboundRequest<'j>, InvalidField> {
-    let messages = super::check_head(body)?;
+    let messages = super::check_model_and_messages(body)?;
     for (index, message) in messages.iter().enumerate() {
         check_message(message, &format!("messages[{index}]"))?;
     }
@@ -34,44 +34,40 @@ pub fn inbound_openai<'j>(
     let request = &mut inbound.request;
     request.tools = tools;
     request.system_prompt = system_prompt(messages);
-    request
-        .messages
-        .retain(|message| message.role != Role::System);
-    for message in &mut request.messages {
+    normalize_messages(&mut request.messages);
+    let limit = present(body, "max_completion_tokens").or_else(|| body.get("max_tokens"));
+    let limit = required_fields::limit(limit).unwrap_or(DEFAULT_MAX_OUTPUT_TOKENS);
+    request.max_output_tokens = Some(limit);
+    let include_usage = body
+        .get("stream_options")
+        .and_then(|options| options.get("include_usage"));
+    inbound.include_usage = include_usage.and_then(Json::as_bool).unwrap_or(false);
+    inbound.warnings.extend(images_left_out(messages));
+    Ok(inbound)
+}
+
+/// Removes system messages and unsupported blocks. An empty message gets an empty text.
+fn normalize_messages(messages: &mut Vec<Message>) {
+    messages.retain(|message| message.role != Role::System);
+    for message in messages {
         drop_unsupported(message, |block| matches!(block, ContentBlock::Text(_)));
         if message.content.is_empty() {
             message.content.push(empty_text());
         }
     }
-    let limit = present(body, "max_completion_tokens").or_else(|| body.get("max_tokens"));
-    request.max_output_tokens =
-        Some(required_fields::limit(limit).unwrap_or(DEFAULT_MAX_OUTPUT_TOKENS));
-    let options = body
-        .get("stream_options")
-        .and_then(|options| options.get("include_usage"));
-    inbound.include_usage = options.and_then(Json::as_bool).unwrap_or(false);
-    inbound.warnings.extend(images_left_out(messages));
-    Ok(inbound)
 }
 
 fn check_message(message: &Json, path: &str) -> Result<(), InvalidField> {
     let content = message.get("content");
+    let required_content = || required_fields::content(content.unwrap_or(&Json::Null), path);
     match message.get("role").and_then(Json::as_str) {
-        // Of instructions and of results only the texts are taken; other parts are left out.
-        Some("system") => {
-            required_fields::content(content.unwrap_or(&Json::Null), path).map(|_| ())
-        }
+        // Instructions and results keep their texts only; other parts are left out.
+        Some("system") => required_content().map(|_| ()),
         Some("tool") => {
             required_fields::name(message, "tool_call_id", path)?;
-            content.map_or(Ok(()), |content| {
-                required_fields::content(content, path).map(|_| ())
-            })
+            content.map_or(Ok(()), |_| required_content().map(|_| ()))
         }
-        Some("user") => check_parts(
-            required_fields::content(content.unwrap_or(&Json::Null), path)?,
-            true,
-            path,
-        ),
+        Some("user") => check_parts(required_content()?, true, path),
         Some("assistant") => {
             check_parts(items(message, "content"), false, path)?;
             let mut calls = items(message, "tool_calls").iter().enumerate();
@@ -175,8 +171,8 @@ fn check_options(body: &Json) -> Result<(), InvalidField> {
     }
 }
 
-/// The texts of all system messages: a line break between the parts of one, a blank line between
-/// two.
+/// Returns the texts of all system messages: joined by a line break within a message, by a blank
+/// line between messages.
 fn system_prompt<'j>(messages: &'j [Json<'j>]) -> Option<Cow<'j, str>> {
     let system = messages
         .iter()
@@ -203,8 +199,8 @@ fn part_texts<'j>(content: &'j Json<'j>) -> Vec<&'j str> {
         .collect()
 }
 
-/// Images among instructions and results, which the adapter understands and the gateway doesn't
-/// take.
+/// Returns a warning for each image in instructions and results, which the adapter reads and the
+/// gateway leaves out.
 fn images_left_out<'j>(messages: &'j [Json<'j>]) -> impl Iterator<Item = ReadWarning> + 'j {
     let takes_text_only = |message: &Json| {
         matches!(

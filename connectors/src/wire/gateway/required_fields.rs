@@ -1,5 +1,4 @@
-//! What a gateway demands of the members of a body, shape by shape the same: small looks that end
-//! in a value or a refusal.
+//! Validated access to the members of a body: each function returns a value or an [`InvalidField`].
 
 use std::borrow::Cow;
 
@@ -9,7 +8,7 @@ use gristmill_schemas::message::tool::{SideEffects, ToolDefinition};
 
 use super::{InvalidField, invalid};
 
-/// The path of the member `key` of what stands at `path`; the body itself has none.
+/// Returns the path of the member `key` of the object at `path`, which is empty for the body.
 fn at(path: &str, key: &str) -> String {
     if path.is_empty() {
         key.to_owned()
@@ -18,7 +17,7 @@ fn at(path: &str, key: &str) -> String {
     }
 }
 
-/// The member `key`: a string that isn't empty.
+/// Returns the member `key`, a required non-empty string.
 pub(super) fn name<'j>(json: &'j Json<'j>, key: &str, path: &str) -> Result<&'j str, InvalidField> {
     match json.get(key).and_then(Json::as_str) {
         Some(text) if !text.is_empty() => Ok(text),
@@ -26,7 +25,7 @@ pub(super) fn name<'j>(json: &'j Json<'j>, key: &str, path: &str) -> Result<&'j 
     }
 }
 
-/// The member `key`: a string, empty where it is absent. Null is no string.
+/// Returns the member `key`, a string; empty if it is absent. Null is invalid.
 pub(super) fn text<'j>(json: &'j Json<'j>, key: &str, path: &str) -> Result<&'j str, InvalidField> {
     match json.get(key) {
         None => Ok(""),
@@ -35,7 +34,7 @@ pub(super) fn text<'j>(json: &'j Json<'j>, key: &str, path: &str) -> Result<&'j 
     }
 }
 
-/// The member `key` of the body: a list, empty where it is absent or null.
+/// Returns the member `key` of the body, a list; empty if it is absent or null.
 pub(super) fn list<'j>(body: &'j Json<'j>, key: &str) -> Result<&'j [Json<'j>], InvalidField> {
     match body.get(key) {
         None | Some(Json::Null) => Ok(&[]),
@@ -44,7 +43,7 @@ pub(super) fn list<'j>(body: &'j Json<'j>, key: &str) -> Result<&'j [Json<'j>], 
     }
 }
 
-/// The member `key`: an object, `None` where it is absent or null.
+/// Returns the member `key`, an object; `None` if it is absent or null.
 pub(super) fn object<'j>(
     json: &'j Json<'j>,
     key: &str,
@@ -57,7 +56,7 @@ pub(super) fn object<'j>(
     }
 }
 
-/// The type of a block or part, if it is among those that are `allowed`.
+/// Returns the type of a block or part, which must be one of `allowed`.
 pub(super) fn kind<'j>(
     json: &'j Json<'j>,
     allowed: &[&str],
@@ -70,7 +69,7 @@ pub(super) fn kind<'j>(
     }
 }
 
-/// The content of a message or result: a list's items, none if it is a string.
+/// Returns the items of the content of a message or result; none if it is a string.
 pub(super) fn content<'j>(
     content: &'j Json<'j>,
     path: &str,
@@ -82,17 +81,17 @@ pub(super) fn content<'j>(
     }
 }
 
-/// A limit on output: the whole part of a number. What comes to nothing, or isn't a number, limits
-/// nothing.
+/// Returns a limit on output: the integer part of a number. `None` if it is below 1 or not a
+/// number.
 pub(super) fn limit(json: Option<&Json>) -> Option<u64> {
     let number = json?.as_number()?;
-    // The cast cuts the fraction off and keeps within bounds: what is negative comes to nothing.
+    // The cast truncates and saturates: negative numbers become 0.
     let whole = number.as_u64().unwrap_or_else(|| number.as_f64() as u64);
     (whole > 0).then_some(whole)
 }
 
-/// A tool as its client declares it, the schema of its input under `schema_key`; without a schema
-/// any object will do.
+/// Returns a tool that the client declares, with the schema of its input under `schema_key`.
+/// Without a schema the tool accepts any object.
 pub(super) fn tool<'j>(
     declared: &'j Json<'j>,
     schema_key: &str,
@@ -112,6 +111,7 @@ pub(super) fn tool<'j>(
     }))
 }
 
+/// Returns the schema that accepts any object.
 fn any_object() -> Object<'static> {
     [
         ("type", Json::from("object")),

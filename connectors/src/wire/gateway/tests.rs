@@ -1,4 +1,5 @@
-//! What the gateway takes, refuses and makes of it, shape by shape.
+//! Tests of the gateway: accepted, normalised and rejected requests, and rendered responses, by
+//! format.
 
 use gristmill_schemas::json::Json;
 use gristmill_schemas::message::encode::{Unknowns, encode_blocks};
@@ -16,7 +17,7 @@ fn json(text: &str) -> Json<'_> {
     Json::parse(text.as_bytes()).unwrap()
 }
 
-/// A body of the OpenAI shape with these `messages` and more `members`.
+/// Returns a body in the OpenAI format with these `messages` and further `members`.
 fn openai_body(messages: &str, members: &str) -> Json<'static> {
     json(&format!(
         r#"{{"model":"m","messages":{messages}{members}}}"#
@@ -47,8 +48,8 @@ fn anthropic<'j>(body: &'j Json<'j>) -> Result<InboundRequest<'j>, InvalidField>
     )
 }
 
-/// Messages as `role: blocks`, ids of calls left out.
-fn told(inbound: &InboundRequest) -> Vec<String> {
+/// Returns the messages as `role: blocks`, without ids of calls.
+fn shown(inbound: &InboundRequest) -> Vec<String> {
     let messages = inbound.request.messages.iter().map(|message| {
         let mut content = message.content.clone();
         for block in &mut content {
@@ -79,12 +80,12 @@ fn schemas(inbound: &InboundRequest) -> Vec<String> {
     tools.collect()
 }
 
-/// One user's word, to which a member of the body is added.
+/// One user message, for tests of other members of the body.
 const ASKED: &str = r#"[{"role":"user","content":"why"}]"#;
 const ANY_OBJECT: &str = r#"{"type":"object","properties":{}}"#;
 
 #[test]
-fn the_parts_of_an_instruction_stand_on_lines_and_instructions_in_paragraphs() {
+fn parts_of_an_instruction_are_joined_by_lines_and_instructions_by_paragraphs() {
     let messages = r#"[{"role":"system","content":[{"type":"text","text":"be brief"},{"type":"image_url","image_url":{"url":"u"}},
         {"type":"text","text":"be kind"}]},{"role":"system","content":""},{"role":"user","content":"why"},{"role":"system","content":"be true"}]"#;
     let body = openai_body(messages, "");
@@ -93,7 +94,7 @@ fn the_parts_of_an_instruction_stand_on_lines_and_instructions_in_paragraphs() {
         inbound.request.system_prompt.as_deref(),
         Some("be brief\nbe kind\n\nbe true")
     );
-    assert_eq!(told(&inbound), [r#"user: [{"type":"text","text":"why"}]"#]);
+    assert_eq!(shown(&inbound), [r#"user: [{"type":"text","text":"why"}]"#]);
     let warnings: Vec<String> = inbound.warnings.iter().map(ToString::to_string).collect();
     assert_eq!(
         warnings,
@@ -102,7 +103,7 @@ fn the_parts_of_an_instruction_stand_on_lines_and_instructions_in_paragraphs() {
 }
 
 #[test]
-fn what_says_nothing_is_left_out_but_a_message_of_the_openai_shape_never_is() {
+fn empty_content_is_removed_but_messages_of_the_openai_shape_are_kept() {
     for (message, expected) in [
         (
             r#"{"role":"user","content":[{"type":"text","text":""},{"type":"text","text":"a"}]}"#,
@@ -130,12 +131,12 @@ fn what_says_nothing_is_left_out_but_a_message_of_the_openai_shape_never_is() {
         ),
     ] {
         let body = openai_body(&format!("[{message}]"), "");
-        assert_eq!(told(&openai(&body).unwrap()), [expected], "{message}");
+        assert_eq!(shown(&openai(&body).unwrap()), [expected], "{message}");
     }
 }
 
 #[test]
-fn a_limit_on_output_is_the_whole_part_of_a_number_or_none() {
+fn a_limit_on_output_is_the_integer_part_of_a_number_or_none() {
     for (member, limit) in [
         ("", 1_024),
         (r#","max_tokens":0"#, 1_024),
@@ -168,7 +169,7 @@ fn a_limit_on_output_is_the_whole_part_of_a_number_or_none() {
 }
 
 #[test]
-fn a_tool_without_a_schema_takes_any_object() {
+fn a_tool_without_a_schema_accepts_any_object() {
     let body = openai_body(
         ASKED,
         r#","tools":[{"type":"function","function":{"name":"f"}}]"#,
@@ -188,7 +189,7 @@ fn a_tool_without_a_schema_takes_any_object() {
 }
 
 #[test]
-fn members_of_another_kind_are_refused_by_name() {
+fn members_of_the_wrong_type_are_rejected_by_name() {
     for (members, path) in [
         (r#","tools":{}"#, "tools"),
         (
@@ -235,7 +236,7 @@ fn members_of_another_kind_are_refused_by_name() {
 }
 
 #[test]
-fn messages_of_the_openai_shape_are_refused_where_something_is_missing() {
+fn messages_of_the_openai_shape_with_missing_members_are_rejected() {
     for (message, path) in [
         (r#"{"role":"user"}"#, "content"),
         (r#"{"role":"user","content":null}"#, "content"),
@@ -287,7 +288,7 @@ fn messages_of_the_openai_shape_are_refused_where_something_is_missing() {
 }
 
 #[test]
-fn messages_of_the_anthropic_shape_are_refused_where_something_is_missing() {
+fn messages_of_the_anthropic_shape_with_missing_members_are_rejected() {
     for (role, block, path) in [
         ("user", r#"{"type":"image"}"#, "source.type"),
         (
@@ -349,7 +350,7 @@ fn messages_of_the_anthropic_shape_are_refused_where_something_is_missing() {
 }
 
 #[test]
-fn a_user_of_the_anthropic_shape_who_says_nothing_makes_no_message() {
+fn an_empty_user_message_of_the_anthropic_shape_is_removed() {
     for content in [
         r#""""#,
         "[]",
@@ -364,7 +365,7 @@ fn a_user_of_the_anthropic_shape_who_says_nothing_makes_no_message() {
             "",
         );
         assert_eq!(
-            told(&anthropic(&body).unwrap()),
+            shown(&anthropic(&body).unwrap()),
             [r#"assistant: [{"type":"text","text":""}]"#],
             "{content}"
         );
@@ -372,7 +373,7 @@ fn a_user_of_the_anthropic_shape_who_says_nothing_makes_no_message() {
 }
 
 #[test]
-fn results_and_images_of_the_anthropic_shape_get_what_they_leave_unsaid() {
+fn results_and_images_of_the_anthropic_shape_get_defaults() {
     for (block, expected) in [
         (
             r#"{"type":"tool_result","tool_use_id":"t"}"#,
@@ -388,12 +389,12 @@ fn results_and_images_of_the_anthropic_shape_get_what_they_leave_unsaid() {
         ),
     ] {
         let body = anthropic_body(&format!(r#"[{{"role":"user","content":[{block}]}}]"#), "");
-        assert_eq!(told(&anthropic(&body).unwrap()), [expected], "{block}");
+        assert_eq!(shown(&anthropic(&body).unwrap()), [expected], "{block}");
     }
 }
 
 #[test]
-fn a_call_that_the_session_knows_keeps_its_id_and_an_id_that_comes_again_is_another_call() {
+fn a_call_of_the_session_keeps_its_id_and_a_repeated_id_is_another_call() {
     let call = r#"{"role":"assistant","tool_calls":[{"id":"call_1","function":{"name":"f"}}]}"#;
     let result = r#"{"role":"tool","tool_call_id":"call_1","content":"r"}"#;
     let ids = |messages: String| {
@@ -420,7 +421,7 @@ fn a_call_that_the_session_knows_keeps_its_id_and_an_id_that_comes_again_is_anot
 }
 
 #[test]
-fn an_answer_of_the_openai_shape_is_text_and_always_says_why_it_ends() {
+fn a_response_of_the_openai_shape_is_text_and_has_a_finish_reason() {
     let blocks = json(
         r#"[{"type":"image","source":{"kind":"url","data":"u"},"media_type":"image/png"},{"type":"text","text":"a"}]"#,
     );

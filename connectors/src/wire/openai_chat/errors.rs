@@ -1,5 +1,5 @@
 //! Error bodies: `{"error": {"message": …, "type": …, "param": …, "code": …}}`, the same members
-//! without the wrapper, or `{"detail": …}`, as the frameworks behind many endpoints have it.
+//! without the wrapper, or `{"detail": …}`, the format of frameworks behind many endpoints.
 
 use std::borrow::Cow;
 
@@ -8,13 +8,13 @@ use gristmill_schemas::json::{Json, Object};
 use super::super::error::{ErrorClass, ErrorFormat, ErrorReport};
 use super::super::json_access::{present, text};
 
-/// The form.
+/// The error format of the dialect.
 pub(in super::super) struct OpenAiErrors;
 
 impl ErrorFormat for OpenAiErrors {
     fn read<'j>(&self, body: &'j Json<'j>) -> Option<ErrorReport<'j>> {
         let Some(error) = present(body, "error") else {
-            return read_bare(body);
+            return read_unwrapped(body);
         };
         if let Some(message) = error.as_str() {
             return Some(ErrorReport {
@@ -62,7 +62,7 @@ impl ErrorFormat for OpenAiErrors {
 }
 
 /// The members without a wrapper.
-fn read_bare<'j>(body: &'j Json<'j>) -> Option<ErrorReport<'j>> {
+fn read_unwrapped<'j>(body: &'j Json<'j>) -> Option<ErrorReport<'j>> {
     if body.get("choices").is_some() {
         return None;
     }

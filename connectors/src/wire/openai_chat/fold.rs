@@ -1,4 +1,4 @@
-//! Streams, folded to the finished completion.
+//! Folds streams to the finished completion.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -9,10 +9,10 @@ use super::super::adapter::FoldedStream;
 use super::super::framing::StreamFrame;
 use super::super::json_access::merge_member;
 
-/// Members of chunks that carry nothing: padding against eavesdroppers who measure lengths.
+/// Members of chunks without content: padding that hides the lengths of chunks from observers.
 const PADDING: [&str; 2] = ["obfuscation", "p"];
-/// Texts of a message that grow piece by piece.
-const GROWING: [&str; 4] = ["content", "refusal", "reasoning", "reasoning_content"];
+/// Texts of a message that deltas append to.
+const APPENDED: [&str; 4] = ["content", "refusal", "reasoning", "reasoning_content"];
 
 pub(super) fn fold<'f>(frames: Vec<StreamFrame<'f>>, numbered_calls: bool) -> FoldedStream<'f> {
     let mut fold = CompletionFold {
@@ -27,13 +27,13 @@ pub(super) fn fold<'f>(frames: Vec<StreamFrame<'f>>, numbered_calls: bool) -> Fo
     fold.finish()
 }
 
-/// A completion being put together.
+/// A completion that is assembled from chunks.
 #[derive(Default)]
 struct CompletionFold<'f> {
     body: Object<'f>,
     choices: BTreeMap<u64, ChoiceFold<'f>>,
     numbered_calls: bool,
-    /// A list of choices came, if only an empty one.
+    /// True if a chunk had a list of choices, even an empty one.
     listed: bool,
 }
 
@@ -76,7 +76,7 @@ impl<'f> CompletionFold<'f> {
         let target = self.choices.entry(index).or_default();
         let delta = choice.remove("delta");
         if delta.is_some() {
-            // Some endpoints repeat the whole message beside each piece.
+            // Some endpoints repeat the whole message with each delta.
             choice.remove("message");
         }
         if let Some(Json::Object(delta)) = delta {
@@ -85,7 +85,7 @@ impl<'f> CompletionFold<'f> {
         for (key, value) in choice {
             match (&*key, target.members.get_mut(&key), value) {
                 ("logprobs", Some(Json::Object(known)), Json::Object(more)) => {
-                    extend_lists(known, more)
+                    append_all(known, more)
                 }
                 (_, _, value) => merge_member(&mut target.members, key, value),
             }
@@ -131,23 +131,21 @@ impl<'f> ChoiceFold<'f> {
                 }
                 ("tool_calls", Json::Null) => {}
                 ("function_call", Json::Object(function)) => {
-                    match self.message.get_mut("function_call") {
-                        Some(Json::Object(known)) => grow_function(known, function),
-                        _ => _ = self.message.insert("function_call", function),
-                    }
+                    self.merge_object("function_call", function, append_to_function)
+                }
+                ("audio", Json::Object(audio)) => {
+                    self.merge_object("audio", audio, |known, more| {
+                        append_members(known, more, &["data", "transcript"])
+                    })
                 }
                 ("reasoning_details", Json::Array(details)) => self.reasoning_details(details),
-                ("audio", Json::Object(audio)) => match self.message.get_mut("audio") {
-                    Some(Json::Object(known)) => grow(known, audio, &["data", "transcript"]),
-                    _ => _ = self.message.insert("audio", audio),
-                },
                 ("content", Json::Array(parts)) => self.content_parts(parts),
                 ("content", Json::String(text)) if self.has_parts() => {
                     if !text.is_empty() {
                         self.content_parts(vec![text_part(text)]);
                     }
                 }
-                (name, value) if GROWING.contains(&name) => append(&mut self.message, key, value),
+                (name, value) if APPENDED.contains(&name) => append(&mut self.message, key, value),
                 (_, Json::Array(more)) => match self.message.get_mut(&key) {
                     Some(Json::Array(items)) => items.extend(more),
                     _ => _ = self.message.insert(key, more),
@@ -157,13 +155,27 @@ impl<'f> ChoiceFold<'f> {
         }
     }
 
+    /// Merges an object into the member `key` of the message with `merge`, or inserts it.
+    fn merge_object(
+        &mut self,
+        key: &'static str,
+        object: Object<'f>,
+        merge: fn(&mut Object<'f>, Object<'f>),
+    ) {
+        match self.message.get_mut(key) {
+            Some(Json::Object(known)) => merge(known, object),
+            _ => _ = self.message.insert(key, object),
+        }
+    }
+
     fn has_parts(&self) -> bool {
         self.message
             .get("content")
             .is_some_and(|content| content.as_array().is_some())
     }
 
-    /// Parts of one kind in a row are one part; what was a text so far becomes the first of them.
+    /// Adds content parts. Consecutive parts of one type become one part; a string becomes the
+    /// first part.
     fn content_parts(&mut self, parts: Vec<Json<'f>>) {
         let known = match self.message.remove("content") {
             Some(Json::Array(known)) => known,
@@ -176,7 +188,7 @@ impl<'f> ChoiceFold<'f> {
                 (Some(Json::Object(last)), Json::Object(part))
                     if last.get("type") == part.get("type") =>
                 {
-                    grow_part(last, part);
+                    append_to_part(last, part);
                 }
                 (_, part) => whole.push(part),
             }
@@ -184,60 +196,39 @@ impl<'f> ChoiceFold<'f> {
         self.message.insert("content", whole);
     }
 
-    /// A piece of a call belongs to the call of its number; without a number, to the call of its
-    /// id, or to the last one. Some endpoints give every call the same number: there a piece with
-    /// another name and id begins another call.
+    /// Adds a delta of a call. It belongs to the call with its index; without an index, to the call
+    /// with its id, or to the last one. Some endpoints give all calls the same index: then a delta
+    /// with another name and id begins another call.
     fn call(&mut self, call: Json<'f>) {
-        let Json::Object(mut piece) = call else {
+        let Json::Object(mut delta) = call else {
             return;
         };
-        let index = piece.remove("index").and_then(|index| index.as_u64());
-        let id = piece
-            .get("id")
-            .and_then(Json::as_str)
-            .filter(|id| !id.is_empty());
-        let begins = |call: &CallFold| {
-            let known = call
-                .call
-                .get("id")
-                .and_then(Json::as_str)
-                .unwrap_or_default();
-            begins_another(known, id, name_of(&piece))
-        };
-        let known = match (index, id) {
+        let index = delta.remove("index").and_then(|index| index.as_u64());
+        match self.position_of_call(index, &delta) {
+            Some(position) => self.calls[position].delta(delta),
+            None => self.calls.push(CallFold { index, call: delta }),
+        }
+    }
+
+    /// Returns the position of the call that a delta belongs to, or `None` if it begins a new one.
+    fn position_of_call(&self, index: Option<u64>, delta: &Object) -> Option<usize> {
+        let id = id_of(delta).filter(|id| !id.is_empty());
+        match (index, id) {
             (Some(index), _) => {
-                let last = self
-                    .calls
-                    .iter()
-                    .rposition(|call| call.index == Some(index));
-                last.filter(|at| !self.calls.get(*at).is_some_and(begins))
+                let has_index = |call: &CallFold| call.index == Some(index);
+                let last = self.calls.iter().rposition(has_index)?;
+                let known = id_of(&self.calls[last].call).unwrap_or_default();
+                (!begins_another(known, id, name_of(delta))).then_some(last)
             }
             (None, Some(id)) => self
                 .calls
                 .iter()
-                .position(|call| call.call.get("id").and_then(Json::as_str) == Some(id)),
+                .position(|call| id_of(&call.call) == Some(id)),
             (None, None) => self.calls.len().checked_sub(1),
-        };
-        match known.and_then(|at| self.calls.get_mut(at)) {
-            None => self.calls.push(CallFold { index, call: piece }),
-            Some(known) => {
-                for (key, value) in piece {
-                    match (&*key, known.call.get_mut(&key), value) {
-                        (
-                            "function" | "custom",
-                            Some(Json::Object(known)),
-                            Json::Object(function),
-                        ) => grow_function(known, function),
-                        ("id" | "type", Some(Json::String(text)), Json::String(new))
-                            if new.is_empty() || !text.is_empty() => {}
-                        (_, _, value) => merge_member(&mut known.call, key, value),
-                    }
-                }
-            }
         }
     }
 
-    /// Pieces of one kind and number are one detail: its texts grow, the rest is settled.
+    /// Adds reasoning details. Consecutive ones with the same type, index and id become one detail.
     fn reasoning_details(&mut self, details: Vec<Json<'f>>) {
         if self
             .message
@@ -261,7 +252,7 @@ impl<'f> ChoiceFold<'f> {
             };
             match known.last_mut() {
                 Some(Json::Object(last)) if same(last) => {
-                    grow(last, piece, &["text", "summary", "data"])
+                    append_members(last, piece, &["text", "summary", "data"])
                 }
                 _ => known.push(Json::Object(piece)),
             }
@@ -293,7 +284,27 @@ impl<'f> ChoiceFold<'f> {
     }
 }
 
-/// Text is added to text; null says nothing; lists grow.
+impl<'f> CallFold<'f> {
+    fn delta(&mut self, delta: Object<'f>) {
+        for (key, value) in delta {
+            match (&*key, self.call.get_mut(&key), value) {
+                ("function" | "custom", Some(Json::Object(known)), Json::Object(function)) => {
+                    append_to_function(known, function)
+                }
+                ("id" | "type", Some(Json::String(text)), Json::String(new))
+                    if new.is_empty() || !text.is_empty() => {}
+                (_, _, value) => merge_member(&mut self.call, key, value),
+            }
+        }
+    }
+}
+
+/// Returns the id of a call or of a delta of one.
+fn id_of<'c>(call: &'c Object) -> Option<&'c str> {
+    call.get("id").and_then(Json::as_str)
+}
+
+/// Appends strings and lists; ignores null; replaces other values.
 fn append<'f>(into: &mut Object<'f>, key: Cow<'f, str>, value: Json<'f>) {
     match (into.get_mut(&key), value) {
         (Some(Json::String(text)), Json::String(piece)) => text.to_mut().push_str(&piece),
@@ -303,7 +314,7 @@ fn append<'f>(into: &mut Object<'f>, key: Cow<'f, str>, value: Json<'f>) {
     }
 }
 
-fn grow<'f>(into: &mut Object<'f>, piece: Object<'f>, growing: &[&str]) {
+fn append_members<'f>(into: &mut Object<'f>, piece: Object<'f>, growing: &[&str]) {
     for (key, value) in piece {
         if growing.contains(&&*key) {
             append(into, key, value)
@@ -320,8 +331,8 @@ fn text_part(text: Cow<'_, str>) -> Json<'_> {
     Json::Object(part)
 }
 
-/// Texts grow, and so do the texts in lists of parts.
-fn grow_part<'f>(into: &mut Object<'f>, piece: Object<'f>) {
+/// Appends to the text of a part, and to the texts in its lists of parts.
+fn append_to_part<'f>(into: &mut Object<'f>, piece: Object<'f>) {
     for (key, value) in piece {
         match (&*key, into.get_mut(&key), value) {
             ("type", Some(_), _) => {}
@@ -332,7 +343,7 @@ fn grow_part<'f>(into: &mut Object<'f>, piece: Object<'f>) {
                         (Some(Json::Object(last)), Json::Object(item))
                             if last.get("type") == item.get("type") =>
                         {
-                            grow(last, item, &["text"]);
+                            append_members(last, item, &["text"]);
                         }
                         (_, item) => known.push(item),
                     }
@@ -343,14 +354,14 @@ fn grow_part<'f>(into: &mut Object<'f>, piece: Object<'f>) {
     }
 }
 
-/// True if a piece with `id` and the `name` of a tool is of another call than that with the id
-/// `known`, although it has its number: both have an id, and they differ, and it names its tool, as
-/// only the first piece of a call does.
+/// Returns true if a delta with `id` and the tool `name` begins another call than the one with the
+/// id `known`, although both have the same index: both have ids that differ, and the delta has a
+/// name, which only the first delta of a call has.
 pub(super) fn begins_another(known: &str, id: Option<&str>, name: &str) -> bool {
     !known.is_empty() && id.is_some_and(|id| !id.is_empty() && id != known) && !name.is_empty()
 }
 
-/// The name of the tool that a call, or a piece of one, is for.
+/// Returns the tool name of a call or of a delta of one.
 fn name_of<'c>(call: &'c Object) -> &'c str {
     let function = call.get("function").or_else(|| call.get("custom"));
     function
@@ -359,8 +370,8 @@ fn name_of<'c>(call: &'c Object) -> &'c str {
         .unwrap_or_default()
 }
 
-/// A name comes whole, arguments and the input of a custom tool in pieces.
-fn grow_function<'f>(into: &mut Object<'f>, piece: Object<'f>) {
+/// Appends to the arguments, or to the input of a custom tool; a name is never split.
+fn append_to_function<'f>(into: &mut Object<'f>, piece: Object<'f>) {
     for (key, value) in piece {
         match (&*key, into.get("name").and_then(Json::as_str), value) {
             ("name", Some(name), Json::String(_)) if !name.is_empty() => {}
@@ -371,7 +382,7 @@ fn grow_function<'f>(into: &mut Object<'f>, piece: Object<'f>) {
     }
 }
 
-fn extend_lists<'f>(into: &mut Object<'f>, more: Object<'f>) {
+fn append_all<'f>(into: &mut Object<'f>, more: Object<'f>) {
     for (key, value) in more {
         append(into, key, value);
     }
@@ -404,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn the_input_of_a_custom_tool_comes_in_pieces() {
+    fn the_input_of_a_custom_tool_is_assembled_from_deltas() {
         let pieces = [
             r#"{"index":0,"id":"c","type":"custom","custom":{"name":"sh","input":"ec"}}"#,
             r#"{"index":0,"custom":{"input":"ho 1"}}"#,
@@ -416,12 +427,12 @@ mod tests {
     }
 
     #[test]
-    fn calls_of_one_number_are_told_apart_by_their_ids() {
+    fn calls_with_the_same_index_are_distinguished_by_their_ids() {
         let pieces = [
             r#"{"index":0,"id":"a","type":"function","function":{"name":"f","arguments":"{}"}}"#,
             r#"{"index":0,"id":"b","type":"function","function":{"name":"g","arguments":"{\"x\""}}"#,
             r#"{"index":0,"function":{"arguments":":1}"}}"#,
-            // Some repeat an id that they make anew for each piece.
+            // Some endpoints generate a new id for each delta.
             r#"{"index":0,"id":"z","function":{"arguments":" "}}"#,
         ];
         let expected = [

@@ -1,8 +1,14 @@
-//! OpenAI Chat Completions, and the many endpoints that speak its dialect with small differences
+//! OpenAI Chat Completions, and the many endpoints that speak this dialect with small differences
 //! ([`ChatDialect`]).
 //!
-//! System prompts are messages in the list; every tool result is a message; a call's arguments are
-//! JSON inside a string.
+//! System prompts are messages in the list; each tool result is a message; the arguments of a call
+//! are JSON inside a string.
+//!
+//! | module | what it answers |
+//! |---|---|
+//! | `read`, `write` | how do bodies become canonical messages, and back? |
+//! | `fold`, `stream_decoder` | how are streams folded and decoded? |
+//! | `errors` | what do error bodies mean? |
 
 pub(super) mod errors;
 mod fold;
@@ -27,36 +33,36 @@ use super::message_reader::MessageReader;
 use super::message_writer::{MessageWriter, group_system_first};
 use super::response_defaults::ResponseDefaults;
 
-/// Where ids of calls are short, they have so many letters and digits.
+/// The number of letters and digits of a short call id.
 const SHORT_ID_LENGTH: usize = 9;
 
-/// What an endpoint does differently from OpenAI's own. It changes how plainly things can be
-/// written, never what can be read.
+/// The differences of an endpoint from OpenAI's own. They affect writing; reading accepts all
+/// variants.
 #[derive(Debug)]
 pub struct ChatDialect {
     /// `provider/endpoint`.
     pub key: &'static str,
-    /// Where thinking stands.
+    /// The placement of thinking.
     pub reasoning: ReasoningPlacement,
-    /// The name of the limit on output.
+    /// The member with the limit on output.
     pub max_tokens: &'static str,
-    /// Calls in answers carry their number.
+    /// Calls in responses have an `index`.
     pub numbered_calls: bool,
-    /// Ids of calls are nine letters and digits.
+    /// Ids of calls consist of nine letters and digits.
     pub short_call_ids: bool,
-    /// What else its answers usually carry.
+    /// Default members of responses.
     pub response_defaults: ResponseDefaults,
-    /// What an aggregator of other providers does on top.
+    /// Extensions of an aggregator of other providers.
     pub extras: Option<&'static AggregatorExtras>,
 }
 
-/// What an aggregator of other providers adds to the dialect.
+/// Extensions of an aggregator of other providers.
 pub struct AggregatorExtras {
-    /// What is promised of a model whose upstream isn't known.
+    /// The capabilities of a model whose upstream is unknown.
     pub capabilities: Capabilities,
-    /// How it tells of failures.
+    /// The error format.
     pub errors: &'static dyn ErrorFormat,
-    /// Adds what only a request that is really sent carries.
+    /// See [`Adapter::send_hints`].
     pub send_hints: fn(&mut Json, &Request, &SendHints),
 }
 
@@ -69,17 +75,17 @@ impl fmt::Debug for AggregatorExtras {
     }
 }
 
-/// Where an endpoint's thinking stands in a message.
+/// The placement of thinking in a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReasoningPlacement {
-    /// Nowhere on OpenAI's own endpoint (§9.3). What other servers send under its name is read, and
-    /// is written back to them alone.
+    /// None: OpenAI's own endpoint has no thinking (§9.3). Thinking of other servers that use its
+    /// name is read, and is only written back to them.
     Foreign,
-    /// In one text of that name, or of the other of the two common names.
+    /// One text in the member with this name.
     Text(&'static str),
-    /// In `reasoning`, and again piece by piece, with signatures, in `reasoning_details`.
+    /// One text in `reasoning`, and signed pieces in `reasoning_details`.
     Details,
-    /// In parts of the content, before the text.
+    /// Parts of the content, before the text.
     Parts,
 }
 
@@ -90,14 +96,14 @@ pub struct OpenAiChat {
 }
 
 impl OpenAiChat {
-    /// The adapter for an endpoint.
+    /// Returns the adapter for an endpoint.
     pub const fn new(dialect: ChatDialect) -> Self {
         OpenAiChat { dialect }
     }
 }
 
-/// What OpenAI's models can do, on either of its endpoints.
-pub(super) fn declared(model: &str) -> Capabilities {
+/// Returns the capabilities of OpenAI's models, for either of its endpoints.
+pub(super) fn openai_capabilities(model: &str) -> Capabilities {
     let small = model.contains("mini");
     Capabilities {
         supports_structured_output: true,
@@ -108,7 +114,7 @@ pub(super) fn declared(model: &str) -> Capabilities {
     }
 }
 
-/// The id of a call that no provider has named yet, in OpenAI's form.
+/// Returns a call id in OpenAI's format from a canonical id.
 pub(super) fn call_id(canonical: &str) -> String {
     format!("call_{}", bare_id(canonical))
 }
@@ -128,7 +134,7 @@ impl Adapter for OpenAiChat {
         }
         Capabilities {
             supports_thinking: self.dialect.reasoning != ReasoningPlacement::Foreign,
-            ..declared(model)
+            ..openai_capabilities(model)
         }
     }
 
@@ -139,7 +145,8 @@ impl Adapter for OpenAiChat {
     }
 
     fn is_response(&self, body: &Json) -> bool {
-        // A filtered choice may lack its message; one with a `text` is of the older completions.
+        // A filtered choice may have no message; one with a `text` belongs to the older completions
+        // API.
         let choice = |choice: &Json| {
             choice.get("message").is_some()
                 || (choice.get("finish_reason").is_some() && choice.get("text").is_none())
@@ -213,7 +220,7 @@ impl Adapter for OpenAiChat {
 
     fn default_call_id(&self, canonical: &str) -> String {
         if self.dialect.short_call_ids {
-            // The end of a ULID is what tells two calls apart.
+            // The end of a ULID distinguishes calls.
             let bare = bare_id(canonical);
             return bare
                 .chars()

@@ -1,4 +1,4 @@
-//! Streams, followed piece by piece.
+//! The decoder for streams: chunks to canonical events.
 
 use std::collections::BTreeMap;
 
@@ -7,19 +7,20 @@ use gristmill_schemas::message::request::{StopReason, TokenUsage};
 use gristmill_schemas::message::stream::Assembler;
 
 use super::super::adapter::StreamDecoder;
+use super::super::json_access::{items, text_or_empty};
 use super::ReasoningPlacement;
 use super::fold::begins_another;
 use super::read;
 
-/// Follows one stream; only its first choice.
+/// Decodes the first choice of a stream.
 #[derive(Debug)]
 pub(super) struct ChatStreamDecoder {
     reasoning: ReasoningPlacement,
     thinking: Option<usize>,
     text: Option<usize>,
-    /// Where the provider's calls are among our blocks: of each number the last call, with its id.
+    /// The last call of each provider index: its id and the index of its block.
     calls: BTreeMap<u64, (String, usize)>,
-    /// All of them.
+    /// The blocks of all calls.
     open: Vec<usize>,
     stop_reason: Option<StopReason>,
     usage: TokenUsage,
@@ -62,40 +63,45 @@ impl ChatStreamDecoder {
             let at = *self.text.get_or_insert_with(|| assembler.begin_text());
             assembler.piece(at, piece);
         }
-        let calls = delta
-            .get("tool_calls")
-            .and_then(Json::as_array)
-            .unwrap_or_default();
-        for (position, call) in calls.iter().enumerate() {
-            let index = call
-                .get("index")
-                .and_then(Json::as_u64)
-                .unwrap_or(position as u64);
-            let function = call.get("function").unwrap_or(&Json::Null);
-            let text = |key| function.get(key).and_then(Json::as_str).unwrap_or_default();
-            let id = call.get("id").and_then(Json::as_str);
-            let known = self
-                .calls
-                .get(&index)
-                .filter(|(known, _)| !begins_another(known, id, text("name")));
-            let at = match known {
-                Some((_, at)) => *at,
-                None => {
-                    let at = assembler.begin_tool(call_id(id), text("name"));
-                    self.calls
-                        .insert(index, (id.unwrap_or_default().to_owned(), at));
-                    self.open.push(at);
-                    at
-                }
-            };
-            // The first piece of a call often names it and nothing else.
-            if !text("arguments").is_empty() {
-                assembler.piece(at, text("arguments"));
-            }
+        for (position, call) in items(delta, "tool_calls").iter().enumerate() {
+            self.call_delta(position, call, assembler, call_id);
         }
     }
 
-    /// Every call ends when the provider says why it stops, in the order of the blocks.
+    fn call_delta(
+        &mut self,
+        position: usize,
+        call: &Json,
+        assembler: &mut Assembler,
+        call_id: &mut dyn FnMut(Option<&str>) -> String,
+    ) {
+        let index = call.get("index").and_then(Json::as_u64);
+        let index = index.unwrap_or(position as u64);
+        let function = call.get("function").unwrap_or(&Json::Null);
+        let id = call.get("id").and_then(Json::as_str);
+        let name = text_or_empty(function, "name");
+        let known = self
+            .calls
+            .get(&index)
+            .filter(|(known, _)| !begins_another(known, id, name));
+        let at = match known {
+            Some((_, at)) => *at,
+            None => {
+                let at = assembler.begin_tool(call_id(id), name);
+                let id = id.unwrap_or_default().to_owned();
+                self.calls.insert(index, (id, at));
+                self.open.push(at);
+                at
+            }
+        };
+        // The first delta of a call often contains the name only.
+        let arguments = text_or_empty(function, "arguments");
+        if !arguments.is_empty() {
+            assembler.piece(at, arguments);
+        }
+    }
+
+    /// Ends the calls in the order of their blocks; called at the finish reason.
     fn end_calls(&mut self, assembler: &mut Assembler) {
         if !std::mem::replace(&mut self.ended, true) {
             self.open.sort_unstable();

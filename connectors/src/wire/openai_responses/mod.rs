@@ -51,7 +51,7 @@ impl Adapter for OpenAiResponses {
     fn capabilities(&self, model: &str) -> Capabilities {
         Capabilities {
             supports_thinking: true,
-            ..openai_chat::declared(model)
+            ..openai_chat::openai_capabilities(model)
         }
     }
 
