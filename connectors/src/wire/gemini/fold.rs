@@ -1,78 +1,90 @@
-//! Streams, folded to the finished response.
+//! Folds streams to the finished response.
 //!
-//! Every event is a response of its own with the next parts. Texts of one kind in a row are one
-//! part; a call may come with its arguments in pieces, each with the path where it belongs.
+//! Each event is a response with the next parts. Consecutive texts of the same kind form one part.
+//! A call may be split into partial arguments, each with the path of its value.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use gristmill_schemas::json::{Json, Object};
 
 use super::super::adapter::FoldedStream;
 use super::super::framing::StreamFrame;
-use super::super::json_access::{append_text, merge_member};
-
-/// Lists in arguments grow item by item; a path that skips more than this is not followed.
-const GAP_LIMIT_ITEMS: usize = 64;
+use super::super::json_access::{append_text, merge_member, merge_members};
+use super::json_path::{parse_path, value_at};
 
 pub(super) fn fold<'f>(frames: Vec<StreamFrame<'f>>) -> FoldedStream<'f> {
-    let mut body = Object::new();
-    let mut candidates: BTreeMap<u64, CandidateFold<'f>> = BTreeMap::new();
+    let mut fold = ResponseFold::default();
     for frame in frames {
-        let Json::Object(event) = frame.data else {
-            continue;
-        };
+        if let Json::Object(event) = frame.data {
+            fold.event(event);
+        }
+    }
+    fold.finish()
+}
+
+/// A response that is assembled from events.
+#[derive(Default)]
+struct ResponseFold<'f> {
+    body: Object<'f>,
+    candidates: BTreeMap<u64, CandidateFold<'f>>,
+}
+
+impl<'f> ResponseFold<'f> {
+    fn event(&mut self, event: Object<'f>) {
         for (key, value) in event {
             match (&*key, value) {
                 ("candidates", Json::Array(list)) => {
                     for (position, candidate) in list.into_iter().enumerate() {
-                        let Json::Object(candidate) = candidate else {
-                            continue;
-                        };
-                        let index = candidate
-                            .get("index")
-                            .and_then(Json::as_u64)
-                            .unwrap_or(position as u64);
-                        candidates.entry(index).or_default().take(candidate);
+                        if let Json::Object(candidate) = candidate {
+                            self.candidate(position as u64, candidate);
+                        }
                     }
                 }
-                (_, value) => merge_member(&mut body, key, value),
+                (_, value) => merge_member(&mut self.body, key, value),
             }
         }
     }
-    let error = body.get("error").filter(|error| !error.is_null()).cloned();
-    let finished = |candidate: &CandidateFold| candidate.members.contains_key("finishReason");
-    let complete = error.is_none() && !candidates.is_empty() && candidates.values().all(finished);
-    if !candidates.is_empty() {
-        body.insert(
-            "candidates",
-            candidates
-                .into_values()
-                .map(CandidateFold::finish)
-                .collect::<Vec<_>>(),
-        );
+
+    fn candidate(&mut self, position: u64, candidate: Object<'f>) {
+        let index = candidate.get("index").and_then(Json::as_u64);
+        let fold = self.candidates.entry(index.unwrap_or(position));
+        fold.or_default().merge(candidate);
     }
-    FoldedStream {
-        body: Json::Object(body),
-        complete,
-        error,
+
+    fn finish(self) -> FoldedStream<'f> {
+        let mut body = self.body;
+        let error = body.get("error").filter(|error| !error.is_null()).cloned();
+        let is_finished =
+            |candidate: &CandidateFold| candidate.members.contains_key("finishReason");
+        let complete = error.is_none()
+            && !self.candidates.is_empty()
+            && self.candidates.values().all(is_finished);
+        if !self.candidates.is_empty() {
+            let candidates = self.candidates.into_values().map(CandidateFold::finish);
+            body.insert("candidates", candidates.collect::<Vec<_>>());
+        }
+        FoldedStream {
+            body: Json::Object(body),
+            complete,
+            error,
+        }
     }
 }
 
-/// A candidate being put together.
+/// A candidate that is assembled from events.
 #[derive(Default)]
 struct CandidateFold<'f> {
     members: Object<'f>,
     content: Option<Object<'f>>,
     parts: Vec<Object<'f>>,
-    /// The last part is a call whose arguments go on.
+    /// True if the last part is a call with more arguments to follow.
     open_call: bool,
-    /// Where a text in its arguments goes on.
+    /// The path of the argument that continues in the next delta.
     open_text: Option<String>,
 }
 
 impl<'f> CandidateFold<'f> {
-    fn take(&mut self, candidate: Object<'f>) {
+    fn merge(&mut self, candidate: Object<'f>) {
         for (key, value) in candidate {
             match (&*key, value) {
                 ("content", Json::Object(content)) => self.content(content),
@@ -99,54 +111,44 @@ impl<'f> CandidateFold<'f> {
     }
 
     fn part(&mut self, mut part: Object<'f>) {
-        let in_pieces = |call: &Json| {
+        let is_partial = |call: &Json| {
             call.as_object()
-                .is_some_and(|call| self.open_call || is_piece(call))
+                .is_some_and(|call| self.open_call || is_partial_call(call))
         };
-        if part.get("functionCall").is_some_and(in_pieces) {
-            if let Some(Json::Object(piece)) = part.remove("functionCall") {
-                self.call_piece(part, piece);
+        if part.get("functionCall").is_some_and(is_partial) {
+            if let Some(Json::Object(call)) = part.remove("functionCall") {
+                self.partial_call(part, call);
             }
             return;
         }
         match self.parts.last_mut() {
-            Some(last) if continues(last, &part) => {
-                for (key, value) in part {
-                    if key == "text" {
-                        append_text(last, "text", value)
-                    } else {
-                        merge_member(last, key, value)
-                    }
-                }
-            }
+            Some(last) if continues(last, &part) => append_part(last, part),
             _ => self.parts.push(part),
         }
     }
 
-    /// A piece of a call: the first brings the name, the next ones arguments, the last nothing
-    /// more.
-    fn call_piece(&mut self, part: Object<'f>, piece: Object<'f>) {
+    /// Adds a partial call: the first one has the name, the next ones have arguments, the last one
+    /// is empty. `part` are the other members of its part.
+    fn partial_call(&mut self, mut part: Object<'f>, partial: Object<'f>) {
         if !self.open_call {
-            let mut begun = part;
-            begun.insert("functionCall", Object::new());
-            self.parts.push(begun);
+            part.insert("functionCall", Object::new());
+            self.parts.push(part);
         } else if let Some(last) = self.parts.last_mut() {
-            part.into_iter()
-                .for_each(|(key, value)| merge_member(last, key, value));
+            merge_members(last, part);
         }
-        self.open_call = piece.get("willContinue").and_then(Json::as_bool) == Some(true);
+        self.open_call = partial.get("willContinue").and_then(Json::as_bool) == Some(true);
         let call = self
             .parts
             .last_mut()
             .and_then(|last| last.get_mut("functionCall"))
             .and_then(Json::as_object_mut);
         let Some(call) = call else { return };
-        for (key, value) in piece {
+        for (key, value) in partial {
             match (&*key, value) {
                 ("willContinue", _) => {}
-                ("partialArgs", Json::Array(pieces)) => {
-                    for piece in pieces {
-                        argument_piece(call, piece, &mut self.open_text);
+                ("partialArgs", Json::Array(arguments)) => {
+                    for argument in arguments {
+                        partial_argument(call, argument, &mut self.open_text);
                     }
                 }
                 (_, value) => merge_member(call, key, value),
@@ -170,11 +172,12 @@ impl<'f> CandidateFold<'f> {
     }
 }
 
-fn is_piece(call: &Object) -> bool {
+fn is_partial_call(call: &Object) -> bool {
     call.contains_key("partialArgs") || call.contains_key("willContinue")
 }
 
-/// Text goes on in text of the same kind, up to the part that is signed.
+/// Returns true if `part` continues the text of `last`: both are texts of the same kind, and `last`
+/// has no signature.
 fn continues(last: &Object, part: &Object) -> bool {
     let is_text = |part: &Object| part.get("text").and_then(Json::as_str).is_some();
     is_text(last)
@@ -183,111 +186,69 @@ fn continues(last: &Object, part: &Object) -> bool {
         && !last.contains_key("thoughtSignature")
 }
 
-/// Puts one piece where its path says; a piece that can't be placed is kept beside the arguments.
-fn argument_piece<'f>(call: &mut Object<'f>, piece: Json<'f>, open_text: &mut Option<String>) {
-    let path = piece.get("jsonPath").and_then(Json::as_str).and_then(steps);
+/// Appends the text of a part, and merges its other members.
+fn append_part<'f>(last: &mut Object<'f>, part: Object<'f>) {
+    for (key, value) in part {
+        if key == "text" {
+            append_text(last, "text", value)
+        } else {
+            merge_member(last, key, value)
+        }
+    }
+}
+
+/// Stores a partial argument at its path in `args`; one without a usable path is kept in
+/// `partialArgs`. `open_text` is the path of the text that the argument may continue.
+fn partial_argument<'f>(call: &mut Object<'f>, argument: Json<'f>, open_text: &mut Option<String>) {
+    let path = argument.get("jsonPath").and_then(Json::as_str);
+    let path = path.map(str::to_owned);
+    let continues = open_text.is_some() && *open_text == path;
+    let will_continue = argument.get("willContinue").and_then(Json::as_bool) == Some(true);
+    if !store_argument(call, path.as_deref(), &argument, continues) {
+        match call.get_mut("partialArgs") {
+            Some(Json::Array(arguments)) => arguments.push(argument),
+            _ => _ = call.insert("partialArgs", vec![argument]),
+        }
+    }
+    *open_text = path.filter(|_| will_continue);
+}
+
+/// Stores the value of `argument` at `path` in `args`, or appends it to the text there. Returns
+/// false if there is no value, or if the path is malformed or can't be created.
+fn store_argument<'f>(
+    call: &mut Object<'f>,
+    path: Option<&str>,
+    argument: &Json<'f>,
+    continues: bool,
+) -> bool {
+    let (Some(path), Some(value)) = (path.and_then(parse_path), argument_value(argument)) else {
+        return false;
+    };
+    if call.get("args").and_then(Json::as_object).is_none() {
+        call.insert("args", Object::new());
+    }
+    let slot = call
+        .get_mut("args")
+        .and_then(|arguments| value_at(arguments, &path));
+    match (slot, value) {
+        (None, _) => return false,
+        (Some(Json::String(text)), Json::String(more)) if continues => {
+            text.to_mut().push_str(&more)
+        }
+        (Some(slot), value) => *slot = value,
+    }
+    true
+}
+
+/// Returns the value of a partial argument, whose member depends on its type.
+fn argument_value<'f>(argument: &Json<'f>) -> Option<Json<'f>> {
+    let member = |key: &&str| argument.get(key).cloned();
     let value = ["stringValue", "numberValue", "boolValue", "nullValue"]
         .iter()
-        .find_map(|key| piece.get(key));
-    let value = value.map(|value| {
-        if piece.get("nullValue").is_some() {
-            Json::Null
-        } else {
-            value.clone()
-        }
-    });
-    let named = piece
-        .get("jsonPath")
-        .and_then(Json::as_str)
-        .map(str::to_owned);
-    let goes_on = open_text.is_some() && *open_text == named;
-    *open_text = named.filter(|_| piece.get("willContinue").and_then(Json::as_bool) == Some(true));
-    if let (Some(path), Some(value)) = (path, value) {
-        if call.get("args").and_then(Json::as_object).is_none() {
-            call.insert("args", Object::new());
-        }
-        if let Some(slot) = call
-            .get_mut("args")
-            .and_then(|arguments| reach(arguments, &path))
-        {
-            match (slot, value) {
-                (Json::String(text), Json::String(more)) if goes_on => {
-                    text.to_mut().push_str(&more)
-                }
-                (slot, value) => *slot = value,
-            }
-            return;
-        }
-    }
-    match call.get_mut("partialArgs") {
-        Some(Json::Array(pieces)) => pieces.push(piece),
-        _ => _ = call.insert("partialArgs", vec![piece]),
-    }
-}
-
-/// One step of a path.
-#[derive(Debug, PartialEq, Eq)]
-enum JsonPathStep {
-    Key(String),
-    Index(usize),
-}
-
-/// The steps of `$.a.b[0]['c d']`; `None` if it is no such path.
-fn steps(path: &str) -> Option<Vec<JsonPathStep>> {
-    let mut rest = path.strip_prefix('$')?;
-    let mut steps = Vec::new();
-    while !rest.is_empty() {
-        if let Some(after) = rest.strip_prefix('.') {
-            let end = after.find(['.', '[']).unwrap_or(after.len());
-            let (key, after) = after.split_at(end);
-            steps.push(JsonPathStep::Key(key.to_owned()));
-            rest = after;
-        } else {
-            let (inside, after) = rest.strip_prefix('[')?.split_once(']')?;
-            let quoted = inside
-                .strip_prefix(['\'', '"'])
-                .and_then(|inside| inside.strip_suffix(['\'', '"']));
-            steps.push(match quoted {
-                Some(key) => JsonPathStep::Key(key.to_owned()),
-                None => JsonPathStep::Index(inside.parse().ok()?),
-            });
-            rest = after;
-        }
-    }
-    (!steps.is_empty()).then_some(steps)
-}
-
-/// The place that the steps lead to, made where it isn't there yet.
-fn reach<'v, 'f>(value: &'v mut Json<'f>, steps: &[JsonPathStep]) -> Option<&'v mut Json<'f>> {
-    let Some((step, rest)) = steps.split_first() else {
-        return Some(value);
-    };
-    match step {
-        JsonPathStep::Key(key) => {
-            if value.is_null() {
-                *value = Json::Object(Object::new());
-            }
-            let object = value.as_object_mut()?;
-            if !object.contains_key(key) {
-                object.append_new(Cow::Owned(key.clone()), Json::Null);
-            }
-            reach(object.get_mut(key)?, rest)
-        }
-        JsonPathStep::Index(index) => {
-            if value.is_null() {
-                *value = Json::Array(Vec::new());
-            }
-            let Json::Array(items) = value else {
-                return None;
-            };
-            if *index > items.len() + GAP_LIMIT_ITEMS {
-                return None;
-            }
-            while items.len() <= *index {
-                items.push(Json::Null);
-            }
-            reach(items.get_mut(*index)?, rest)
-        }
+        .find_map(member)?;
+    match argument.get("nullValue") {
+        Some(_) => Some(Json::Null),
+        None => Some(value),
     }
 }
 
@@ -319,8 +280,8 @@ mod tests {
     }
 
     #[test]
-    fn arguments_in_pieces_become_arguments() {
-        let told = folded(&[
+    fn partial_arguments_are_merged() {
+        let parts = folded(&[
             r#"{"functionCall":{"name":"w","willContinue":true},"thoughtSignature":"s"}"#,
             r#"{"functionCall":{"partialArgs":[{"jsonPath":"$.a[0].b","stringValue":"x","willContinue":true}],"willContinue":true}}"#,
             r#"{"functionCall":{"partialArgs":[{"jsonPath":"$.a[0].b","stringValue":"y"}],"willContinue":true}}"#,
@@ -331,14 +292,14 @@ mod tests {
         let expected = r#"[{"thoughtSignature":"s","functionCall":{"name":"w","args":{"a":[{"b":"xy"}],"c d":0.50},
             "partialArgs":[{"jsonPath":"oops","stringValue":"z"}]}},{"text":"after"}]"#;
         assert_eq!(
-            Json::parse(told.as_bytes()).unwrap(),
+            Json::parse(parts.as_bytes()).unwrap(),
             Json::parse(expected.as_bytes()).unwrap()
         );
     }
 
     #[test]
-    fn texts_of_one_kind_are_one_part_up_to_the_signed_one() {
-        let told = folded(&[
+    fn texts_of_one_kind_are_one_part_until_a_signature() {
+        let parts = folded(&[
             r#"{"text":"a","thought":true}"#,
             r#"{"text":"b","thought":true}"#,
             r#"{"text":"c"}"#,
@@ -346,16 +307,16 @@ mod tests {
             r#"{"text":"d"}"#,
         ]);
         assert_eq!(
-            told,
+            parts,
             r#"[{"text":"ab","thought":true},{"text":"c","thoughtSignature":"s"},{"text":"d"}]"#
         );
     }
 
     #[test]
-    fn a_path_that_reaches_far_beyond_its_list_is_not_followed() {
-        let told = folded(&[
+    fn a_path_far_beyond_the_end_of_a_list_is_ignored() {
+        let parts = folded(&[
             r#"{"functionCall":{"name":"w","partialArgs":[{"jsonPath":"$.a[99999999]","numberValue":1}]}}"#,
         ]);
-        assert!(told.contains("partialArgs"));
+        assert!(parts.contains("partialArgs"));
     }
 }

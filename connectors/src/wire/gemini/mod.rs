@@ -1,11 +1,17 @@
 //! Gemini `generateContent`, on Google's own API and on Vertex AI.
 //!
-//! A turn is a list of parts; the system prompt stands beside the turns; results stand in user
-//! turns and name their function, often without an id; thoughts are parts with a mark, and a
-//! signature may sit on any part. Names come in camel and in snake case, enumerations as words and
-//! as numbers, streams as events and as one array.
+//! A turn is a list of parts. The system prompt is a member of the body. Tool results are parts of
+//! user turns and name their function, often without an id. Thinking is a part with the flag
+//! `thought`, and any part may have a signature. Names may be in camel or snake case, enumerations
+//! may be words or numbers, and streams may be events or one array.
+//!
+//! | module | what it answers |
+//! |---|---|
+//! | `read`, `write` | how do bodies become canonical messages, and back? |
+//! | `fold`, `json_path` | how are streams folded, and partial arguments merged? |
 
 mod fold;
+mod json_path;
 mod read;
 mod write;
 
@@ -17,12 +23,12 @@ use gristmill_schemas::message::{Message, Timestamp};
 use super::adapter::{Adapter, DialectError, FoldedStream, WireProjection};
 use super::error::{ErrorClass, ErrorFormat, ErrorReport};
 use super::framing::StreamFrame;
-use super::json_access::{either, object, present, text};
+use super::json_access::{either, object, present, text, text_or_null};
 use super::message_reader::MessageReader;
 use super::message_writer::{MessageWriter, group_hoisted};
 use super::unit_path::{PathStep, UnitPath};
 
-/// The dialect at one of its endpoints.
+/// The adapter of one endpoint of the dialect.
 #[derive(Debug)]
 pub struct Gemini {
     key: &'static str,
@@ -37,10 +43,10 @@ pub static VERTEX: Gemini = Gemini {
     key: "vertex/generatecontent",
 };
 
-/// The two spellings of the member for instructions.
+/// The two spellings of the member with instructions.
 const INSTRUCTIONS: [&str; 2] = ["systemInstruction", "system_instruction"];
 
-/// What stands where a list belongs: Google takes one object for a list of one.
+/// Returns the items of a list, or a single object as a list: Google accepts both.
 fn one_or_more<'j, 'a>(json: Option<&'j Json<'a>>) -> &'j [Json<'a>] {
     match json {
         Some(Json::Array(items)) => items,
@@ -49,15 +55,15 @@ fn one_or_more<'j, 'a>(json: Option<&'j Json<'a>>) -> &'j [Json<'a>] {
     }
 }
 
-/// True for turns, or for one alone.
+/// Returns true for a list of turns, or for a single turn.
 fn is_turns(contents: &Json) -> bool {
     let turns = one_or_more(Some(contents));
     (contents.as_array().is_some() || !turns.is_empty())
         && turns.iter().all(|turn| turn.get("parts").is_some())
 }
 
-/// Where the turn of candidate `index` stands.
-fn candidate_place(index: usize) -> UnitPath {
+/// Returns the path of the turn of candidate `index`.
+fn candidate_path(index: usize) -> UnitPath {
     UnitPath::value([
         PathStep::Key("candidates"),
         PathStep::Index(index),
@@ -142,7 +148,7 @@ impl Adapter for Gemini {
     }
 }
 
-/// Google's form: `{"error": {"code": …, "message": …, "status": …}}`.
+/// Google's error format: `{"error": {"code": …, "message": …, "status": …}}`.
 struct GeminiErrors;
 
 impl ErrorFormat for GeminiErrors {
@@ -158,18 +164,10 @@ impl ErrorFormat for GeminiErrors {
     }
 
     fn write<'m>(&self, report: &'m ErrorReport<'m>) -> Json<'m> {
-        let mut error = object(
-            "code",
-            report.code.as_ref().map_or(Json::Null, Json::reborrow),
-        );
-        error.insert(
-            "message",
-            report.message.as_deref().map_or(Json::Null, Json::from),
-        );
-        error.insert(
-            "status",
-            report.kind.as_deref().map_or(Json::Null, Json::from),
-        );
+        let code = report.code.as_ref().map_or(Json::Null, Json::reborrow);
+        let mut error = object("code", code);
+        error.insert("message", text_or_null(report.message.as_deref()));
+        error.insert("status", text_or_null(report.kind.as_deref()));
         Json::Object(object("error", error))
     }
 

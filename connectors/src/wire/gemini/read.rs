@@ -1,4 +1,4 @@
-//! Wire to canonical.
+//! Reads bodies: wire to canonical.
 
 use std::borrow::Cow;
 
@@ -6,18 +6,19 @@ use gristmill_schemas::json::{Json, Object};
 use gristmill_schemas::message::block::{ImageBlock, ImageSource};
 use gristmill_schemas::message::request::{Request, RequestTool, Response, StopReason, TokenUsage};
 use gristmill_schemas::message::token_counts::PromptCount;
-use gristmill_schemas::message::tool::{SideEffects, ToolDefinition};
 use gristmill_schemas::message::{ContentBlock, Role, Timestamp};
 
 use super::super::adapter::DialectError;
-use super::super::json_access::{either, items, strings, text};
-use super::super::message_reader::{MessageReader, ReadWarningKind};
+use super::super::json_access::{either, items, non_empty_text, number, present, strings, text};
+use super::super::message_reader::{
+    MessageReader, ReadWarningKind, client_tool, has_tool_call, or_empty_text,
+};
 use super::super::unit_path::UnitPath;
 use super::super::usage::{disjoint, largest};
-use super::{INSTRUCTIONS, candidate_place, is_turns, one_or_more};
+use super::{INSTRUCTIONS, candidate_path, is_turns, one_or_more};
 use crate::moment::moment_of;
 
-/// The finish reasons `STOP` and `MAX_TOKENS` where they come as numbers.
+/// The finish reason `MAX_TOKENS` as a number.
 const MAX_TOKENS_NUMBER: u64 = 2;
 
 pub(super) fn request<'j>(
@@ -26,24 +27,14 @@ pub(super) fn request<'j>(
 ) -> Result<Request<'j>, DialectError> {
     let contents = body
         .get("contents")
-        .filter(|contents| contents.as_array().is_some() || is_turns(contents));
-    let contents = contents.ok_or(DialectError("no list of contents".into()))?;
-    for key in INSTRUCTIONS {
-        if let Some(instructions) = body.get(key).filter(|instructions| !instructions.is_null()) {
-            reader.begin_unit(UnitPath::member(key));
-            let blocks = match instructions {
-                Json::String(text) => vec![ContentBlock::text(&**text)],
-                turn => parts(turn).iter().map(|item| part(item, reader)).collect(),
-            };
-            reader.push_message(Role::System, blocks);
-        }
-    }
+        .filter(|contents| contents.as_array().is_some() || is_turns(contents))
+        .ok_or(DialectError("no list of contents".into()))?;
+    read_instructions(body, reader);
+    let is_single_turn = contents.as_array().is_none();
     for (index, turn) in one_or_more(Some(contents)).iter().enumerate() {
-        let alone = contents.as_array().is_none();
-        reader.begin_unit(if alone {
-            UnitPath::member("contents")
-        } else {
-            UnitPath::item("contents", index)
+        reader.begin_unit(match is_single_turn {
+            true => UnitPath::member("contents"),
+            false => UnitPath::item("contents", index),
         });
         read_turn(turn, reader);
     }
@@ -51,31 +42,40 @@ pub(super) fn request<'j>(
     let limit = either(config, ["maxOutputTokens", "max_output_tokens"]);
     let schema = either(config, ["responseSchema", "response_schema"])
         .or_else(|| either(config, ["responseJsonSchema", "response_json_schema"]));
+    let tools = items(body, "tools").iter();
     Ok(Request {
         model: text(body, "model"),
-        tools: items(body, "tools")
-            .iter()
-            .flat_map(|json| tools(json, reader))
-            .collect(),
+        tools: tools.flat_map(|json| self::tools(json, reader)).collect(),
         max_output_tokens: limit.and_then(Json::as_u64),
         stop_sequences: strings(either(config, ["stopSequences", "stop_sequences"])),
-        temperature: config
-            .get("temperature")
-            .and_then(Json::as_number)
-            .map(|number| number.reborrow()),
+        temperature: number(config, "temperature"),
         output_schema: schema.map(Json::reborrow),
         ..Request::default()
     })
 }
 
-/// The parts of a turn.
+fn read_instructions<'j>(body: &'j Json<'j>, reader: &mut MessageReader<'_, 'j>) {
+    for key in INSTRUCTIONS {
+        let Some(instructions) = present(body, key) else {
+            continue;
+        };
+        reader.begin_unit(UnitPath::member(key));
+        let blocks = match instructions {
+            Json::String(text) => vec![ContentBlock::text(&**text)],
+            turn => parts(turn).iter().map(|item| part(item, reader)).collect(),
+        };
+        reader.push_message(Role::System, blocks);
+    }
+}
+
+/// Returns the parts of a turn.
 fn parts<'j>(turn: &'j Json<'j>) -> &'j [Json<'j>] {
     one_or_more(turn.get("parts"))
 }
 
 fn read_turn<'j>(turn: &'j Json<'j>, reader: &mut MessageReader<'_, 'j>) {
     let parts = parts(turn);
-    // Vertex takes the names in capitals, too.
+    // Vertex accepts uppercase names, too.
     let role = turn.get("role").and_then(Json::as_str).unwrap_or("user");
     let is = |names: &[&str]| names.iter().any(|name| role.eq_ignore_ascii_case(name));
     if is(&["model"]) {
@@ -91,7 +91,7 @@ fn read_turn<'j>(turn: &'j Json<'j>, reader: &mut MessageReader<'_, 'j>) {
     }
 }
 
-/// Results become messages of their own, before what the user says.
+/// Reads a user turn. Its tool results become separate messages before the user's own content.
 fn user_turn<'j>(parts: &'j [Json<'j>], reader: &mut MessageReader<'_, 'j>) {
     let mut results = 0;
     for response in parts.iter().filter_map(function_response) {
@@ -99,20 +99,13 @@ fn user_turn<'j>(parts: &'j [Json<'j>], reader: &mut MessageReader<'_, 'j>) {
         reader.push_message(Role::Tool, vec![result]);
         results += 1;
     }
-    let said = parts
+    let own_blocks: Vec<_> = parts
         .iter()
-        .filter(|item| function_response(item).is_none());
-    let said: Vec<_> = said.map(|item| part(item, reader)).collect();
-    if results == 0 || !said.is_empty() {
-        reader.push_message(Role::User, or_empty_text(said));
-    }
-}
-
-fn or_empty_text(blocks: Vec<ContentBlock>) -> Vec<ContentBlock> {
-    if blocks.is_empty() {
-        vec![ContentBlock::text("")]
-    } else {
-        blocks
+        .filter(|item| function_response(item).is_none())
+        .map(|item| part(item, reader))
+        .collect();
+    if results == 0 || !own_blocks.is_empty() {
+        reader.push_message(Role::User, or_empty_text(own_blocks));
     }
 }
 
@@ -120,44 +113,35 @@ fn function_response<'j>(part: &'j Json<'j>) -> Option<&'j Json<'j>> {
     either(part, ["functionResponse", "function_response"])
 }
 
-/// A result is an object; one that is only a wrapper around a text is that text.
+/// Reads a tool result, which is an object; an object that only wraps a text becomes that text.
 fn read_result<'j>(response: &'j Json<'j>, reader: &mut MessageReader<'_, 'j>) -> ContentBlock<'j> {
-    let answer = response.get("response").and_then(Json::as_object);
-    let is_error = answer
-        .and_then(|answer| answer.get("error"))
+    let object = response.get("response").and_then(Json::as_object);
+    let is_error = object
+        .and_then(|object| object.get("error"))
         .is_some_and(|error| !error.is_null());
-    let mut content: Vec<_> = answer
-        .map(|answer| ContentBlock::Text(answer_text(answer)))
-        .into_iter()
-        .collect();
+    let text = object.map(|object| ContentBlock::Text(result_text(object)));
+    let mut content: Vec<_> = text.into_iter().collect();
     for item in items(response, "parts") {
         content.push(part(item, reader));
     }
-    let id = response
-        .get("id")
-        .and_then(Json::as_str)
-        .filter(|id| !id.is_empty());
-    reader.tool_result(
-        id,
-        response.get("name").and_then(Json::as_str),
-        content,
-        is_error,
-    )
+    let name = response.get("name").and_then(Json::as_str);
+    reader.tool_result(non_empty_text(response, "id"), name, content, is_error)
 }
 
-fn answer_text<'j>(answer: &'j Object<'j>) -> Cow<'j, str> {
-    let mut members = answer.iter();
+/// Returns the text in an object that only wraps it, else the JSON of the object.
+fn result_text<'j>(object: &'j Object<'j>) -> Cow<'j, str> {
+    let mut members = object.iter();
     match (members.next(), members.next()) {
         (
             Some(("result" | "output" | "error" | "content" | "return_value", Json::String(text))),
             None,
         ) => Cow::Borrowed(text),
-        _ => Cow::Owned(Json::Object(answer.reborrow()).to_string()),
+        _ => Cow::Owned(Json::Object(object.reborrow()).to_string()),
     }
 }
 
-/// The blocks of what a model says. A stream signs a text somewhere on its way and goes on with it
-/// in the next part: that is one text. How it was cut is left to the residual.
+/// Reads the blocks of a model turn. A stream may sign a text in the middle and continue it in the
+/// next part: that is one text. The residual keeps the boundaries.
 fn blocks<'j>(parts: &'j [Json<'j>], reader: &mut MessageReader<'_, 'j>) -> Vec<ContentBlock<'j>> {
     let mut blocks = Vec::with_capacity(parts.len());
     let mut is_signed = false;
@@ -174,41 +158,48 @@ fn blocks<'j>(parts: &'j [Json<'j>], reader: &mut MessageReader<'_, 'j>) -> Vec<
     blocks
 }
 
-/// A text that is no thought.
+/// Returns true for a text that isn't thinking.
 fn is_plain_text(part: &Json) -> bool {
-    part.get("text").is_some() && part.get("thought").and_then(Json::as_bool) != Some(true)
+    part.get("text").is_some() && !is_thought(part)
+}
+
+fn is_thought(part: &Json) -> bool {
+    part.get("thought").and_then(Json::as_bool) == Some(true)
 }
 
 fn part<'j>(json: &'j Json<'j>, reader: &mut MessageReader<'_, 'j>) -> ContentBlock<'j> {
-    known_part(json, reader).unwrap_or_else(|| reader.unknown_block(json))
+    let known = if json.get("text").is_some_and(|text| text.as_str().is_some()) {
+        text_part(json)
+    } else if let Some(call) = either(json, ["functionCall", "function_call"]) {
+        call_part(call, reader)
+    } else {
+        image_part(json)
+    };
+    known.unwrap_or_else(|| reader.unknown_block(json))
 }
 
-fn known_part<'j>(
-    json: &'j Json<'j>,
+fn text_part<'j>(json: &'j Json<'j>) -> Option<ContentBlock<'j>> {
+    let text = text(json, "text")?;
+    if !is_thought(json) {
+        return Some(ContentBlock::Text(text));
+    }
+    let signature = either(json, ["thoughtSignature", "thought_signature"]).and_then(Json::as_str);
+    Some(ContentBlock::Thinking {
+        text,
+        signature: signature.map(Cow::Borrowed),
+    })
+}
+
+fn call_part<'j>(
+    call: &'j Json<'j>,
     reader: &mut MessageReader<'_, 'j>,
 ) -> Option<ContentBlock<'j>> {
-    if let Some(said) = text(json, "text") {
-        let thought = json.get("thought").and_then(Json::as_bool) == Some(true);
-        let signature =
-            || either(json, ["thoughtSignature", "thought_signature"]).and_then(Json::as_str);
-        return Some(if thought {
-            ContentBlock::Thinking {
-                text: said,
-                signature: signature().map(Cow::Borrowed),
-            }
-        } else {
-            ContentBlock::Text(said)
-        });
-    }
-    if let Some(call) = either(json, ["functionCall", "function_call"]) {
-        let id = call
-            .get("id")
-            .and_then(Json::as_str)
-            .filter(|id| !id.is_empty());
-        let name = text(call, "name")?;
-        let input = reader.tool_input(Some(&name), call.get("args"));
-        return Some(reader.tool_use(id, name, input));
-    }
+    let name = text(call, "name")?;
+    let input = reader.tool_input(Some(&name), call.get("args"));
+    Some(reader.tool_use(non_empty_text(call, "id"), name, input))
+}
+
+fn image_part<'j>(json: &'j Json<'j>) -> Option<ContentBlock<'j>> {
     let data = either(json, ["inlineData", "inline_data"])
         .or_else(|| either(json, ["fileData", "file_data"]))?;
     let media_type = either(data, ["mimeType", "mime_type"])?
@@ -224,36 +215,28 @@ fn known_part<'j>(
     }))
 }
 
-/// The functions that one tool declares; anything else that it offers is the provider's own.
+/// Returns the functions that one tool declares, or the tool itself if it declares none and so is
+/// the provider's own.
 fn tools<'j>(json: &'j Json<'j>, reader: &MessageReader<'_, 'j>) -> Vec<RequestTool<'j>> {
-    let declared =
-        either(json, ["functionDeclarations", "function_declarations"]).and_then(Json::as_array);
-    let wire = |json: &'j Json<'j>| RequestTool::Wire {
-        adapter: Cow::Borrowed(reader.key()),
-        json: json.reborrow(),
-    };
-    let Some(declared) = declared else {
-        return vec![wire(json)];
-    };
-    let function = |json: &'j Json<'j>| {
-        let schema = json.get("parameters");
-        let schema =
-            schema.or_else(|| either(json, ["parametersJsonSchema", "parameters_json_schema"]));
-        RequestTool::Defined(ToolDefinition {
-            name: text(json, "name").unwrap_or_default(),
-            description: text(json, "description").unwrap_or_default(),
-            input_schema: schema
-                .and_then(Json::as_object)
-                .map(Object::reborrow)
-                .unwrap_or_default(),
-            side_effects: SideEffects::None,
-            requires_workspace: false,
-        })
-    };
-    declared.iter().map(function).collect()
+    let declared = either(json, ["functionDeclarations", "function_declarations"]);
+    match declared.and_then(Json::as_array) {
+        Some(functions) => functions.iter().map(function).collect(),
+        None => vec![reader.provider_tool(json)],
+    }
 }
 
-/// When the response was made.
+fn function<'j>(json: &'j Json<'j>) -> RequestTool<'j> {
+    let schema = json
+        .get("parameters")
+        .or_else(|| either(json, ["parametersJsonSchema", "parameters_json_schema"]));
+    client_tool(
+        text(json, "name").unwrap_or_default(),
+        text(json, "description"),
+        schema.and_then(Json::as_object),
+    )
+}
+
+/// Returns the creation time of a response.
 pub(super) fn created_at(body: &Json) -> Option<Timestamp> {
     moment_of(body, &["createTime", "create_time"])
 }
@@ -272,32 +255,31 @@ pub(super) fn response<'j>(
         let blocks = blocks(parts, reader);
         let reason = either(candidate, ["finishReason", "finish_reason"])
             .map(|reason| stop_reason(reason, &blocks));
-        reader.push_choice(candidate_place(index), blocks, reason);
+        reader.push_choice(candidate_path(index), blocks, reason);
     }
     let text = |keys| either(body, keys).and_then(Json::as_str).map(Cow::Borrowed);
+    let usage = either(body, ["usageMetadata", "usage_metadata"]);
     Ok(Response {
         id: text(["responseId", "response_id"]),
         created_at: created_at(body),
         model: text(["modelVersion", "model_version"]),
         choices: Vec::new(),
-        usage: either(body, ["usageMetadata", "usage_metadata"])
-            .map(|json| usage(json, &mut |kind| reader.warn(kind))),
+        usage: usage.map(|json| self::usage(json, &mut |kind| reader.warn(kind))),
         provider_raw: None,
     })
 }
 
+/// Converts a finish reason; calls determine the reason of all except truncated candidates.
 fn stop_reason(reason: &Json, blocks: &[ContentBlock]) -> StopReason {
-    let calls = blocks
-        .iter()
-        .any(|block| matches!(block, ContentBlock::ToolUse(_)));
     match (reason.as_str(), reason.as_u64()) {
         (Some("MAX_TOKENS"), _) | (_, Some(MAX_TOKENS_NUMBER)) => StopReason::MaxTokens,
-        _ if calls => StopReason::ToolUse,
+        _ if has_tool_call(blocks) => StopReason::ToolUse,
         _ => StopReason::EndTurn,
     }
 }
 
-/// The prompt's count holds what was cached; thoughts are output, what tools brought is input.
+/// Converts token counts. The count of the prompt includes cached tokens; thinking counts as
+/// output, results of tools as input.
 fn usage(json: &Json, warn: &mut dyn FnMut(ReadWarningKind)) -> TokenUsage {
     let prompt = largest(json, &["promptTokenCount", "prompt_token_count"]);
     let tools = largest(
@@ -308,7 +290,7 @@ fn usage(json: &Json, warn: &mut dyn FnMut(ReadWarningKind)) -> TokenUsage {
     let thoughts = largest(json, &["thoughtsTokenCount", "thoughts_token_count"]);
     let total = largest(json, &["totalTokenCount", "total_token_count"]);
     let prompt = prompt.saturating_add(tools);
-    // Thoughts are counted beside the candidates, unless the total has no room for them.
+    // Candidates exclude thinking, unless the total shows that they include it.
     let without_thoughts = thoughts > 0 && total == prompt.saturating_add(generated);
     let counts = PromptCount {
         prompt,
@@ -334,7 +316,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_result_is_an_error_if_it_tells_one() {
+    fn a_result_with_an_error_is_an_error() {
         for (response, expected) in [
             (r#"{"output":"x","error":null}"#, false),
             (r#"{"output":"x"}"#, false),

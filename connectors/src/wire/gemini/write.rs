@@ -1,80 +1,56 @@
-//! Canonical to wire.
+//! Writes bodies: canonical to wire.
 
 use gristmill_schemas::json::{Json, Object};
-use gristmill_schemas::message::block::{ImageBlock, ImageSource, Origin, ToolResultBlock};
-use gristmill_schemas::message::request::{Request, RequestTool, Response, StopReason};
+use gristmill_schemas::message::block::{ImageBlock, ImageSource, ToolResultBlock, ToolUseBlock};
+use gristmill_schemas::message::model_id::wire_name;
+use gristmill_schemas::message::request::{
+    Choice, Request, RequestTool, Response, StopReason, TokenUsage,
+};
 use gristmill_schemas::message::{ContentBlock, Message, Role};
 
 use super::super::adapter::WireProjection;
-use super::super::image::media_type_of_path;
-use super::super::json_access::object;
+use super::super::image::media_type_of_file;
+use super::super::json_access::{insert_list, insert_texts, object};
 use super::super::message_writer::{
-    DropReason, MessageWriter, call_name, instruction_texts, is_hoisted,
+    DropReason, MessageWriter, call_name, instruction_texts, write_hoisted,
 };
-use super::super::unit_path::UnitPath;
-use super::candidate_place;
+use super::candidate_path;
 
 pub(super) fn request<'m>(
     request: &'m Request<'m>,
     writer: &mut MessageWriter<'_>,
 ) -> WireProjection<'m> {
-    let mut turns = Vec::new();
-    let mut unit_paths = Vec::new();
-    let mut system = Vec::new();
-    for unit in writer.units() {
-        let messages: Vec<&Message> = unit
-            .messages
-            .iter()
-            .filter_map(|&index| request.messages.get(index))
-            .collect();
-        if is_hoisted(&unit, &messages) {
-            system.extend(
-                messages
-                    .iter()
-                    .flat_map(|message| &message.content)
-                    .filter_map(ContentBlock::as_text),
-            );
-            unit_paths.push(Some(UnitPath::member("systemInstruction")));
-            continue;
-        }
-        let written = turn(&messages, request, writer);
-        unit_paths.push(
-            written
-                .is_some()
-                .then(|| UnitPath::item("contents", turns.len())),
-        );
-        turns.extend(written);
-    }
+    let hoisted = write_hoisted(
+        request,
+        writer,
+        "contents",
+        "systemInstruction",
+        |messages, writer| turn(messages, request, writer),
+    );
     let mut body = Object::new();
     if let Some(model) = &request.model {
-        body.insert(
-            "model",
-            gristmill_schemas::message::model_id::wire_name(model),
-        );
+        body.insert("model", wire_name(model));
     }
-    let texts = instruction_texts(request, system);
-    if !texts.is_empty() {
-        let parts: Vec<Json> = texts
-            .into_iter()
-            .map(|text| Json::Object(object("text", text)))
-            .collect();
+    let texts = instruction_texts(request, hoisted.system).into_iter();
+    let parts: Vec<Json> = texts
+        .map(|text| Json::Object(object("text", text)))
+        .collect();
+    if !parts.is_empty() {
         body.insert("systemInstruction", object("parts", parts));
     }
-    body.insert("contents", turns);
-    let tools = tools(request, writer);
-    if !tools.is_empty() {
-        body.insert("tools", tools);
-    }
+    body.insert("contents", hoisted.list);
+    insert_list(&mut body, "tools", tools(request, writer));
     let config = config(request);
     if !config.is_empty() {
         body.insert("generationConfig", config);
     }
     WireProjection {
         body: Json::Object(body),
-        unit_paths,
+        unit_paths: hoisted.unit_paths,
     }
 }
 
+/// Returns the `generationConfig` of a request.
 fn config<'m>(request: &'m Request<'m>) -> Object<'m> {
     let mut config = Object::new();
     if let Some(temperature) = &request.temperature {
@@ -83,16 +59,7 @@ fn config<'m>(request: &'m Request<'m>) -> Object<'m> {
     if let Some(limit) = request.max_output_tokens {
         config.insert("maxOutputTokens", limit);
     }
-    if !request.stop_sequences.is_empty() {
-        config.insert(
-            "stopSequences",
-            request
-                .stop_sequences
-                .iter()
-                .map(|text| Json::from(&**text))
-                .collect::<Vec<_>>(),
-        );
-    }
+    insert_texts(&mut config, "stopSequences", &request.stop_sequences);
     if let Some(schema) = &request.output_schema {
         config.insert("responseMimeType", "application/json");
         config.insert("responseSchema", schema.reborrow());
@@ -100,9 +67,9 @@ fn config<'m>(request: &'m Request<'m>) -> Object<'m> {
     config
 }
 
-/// One tool declares all functions; the provider's own stand beside it.
+/// Writes the tools: one that declares all functions, then the provider's own.
 fn tools<'m>(request: &'m Request<'m>, writer: &MessageWriter<'_>) -> Vec<Json<'m>> {
-    let mut declared = Vec::new();
+    let mut functions = Vec::new();
     let mut others = Vec::new();
     for tool in &request.tools {
         match tool {
@@ -112,20 +79,17 @@ fn tools<'m>(request: &'m Request<'m>, writer: &MessageWriter<'_>) -> Vec<Json<'
                 if !tool.input_schema.is_empty() {
                     function.insert("parameters", tool.input_schema.reborrow());
                 }
-                declared.push(Json::Object(function));
+                functions.push(Json::Object(function));
             }
-            RequestTool::Wire { adapter, json } if writer.is_same_adapter(adapter) => {
-                others.push(json.reborrow())
-            }
-            RequestTool::Wire { .. } => {}
+            RequestTool::Wire { adapter, json } => others.extend(writer.own_tool(adapter, json)),
         }
     }
     let declared =
-        (!declared.is_empty()).then(|| Json::Object(object("functionDeclarations", declared)));
+        (!functions.is_empty()).then(|| Json::Object(object("functionDeclarations", functions)));
     declared.into_iter().chain(others).collect()
 }
 
-/// The turn of neighbours that belong together; `None` if nothing of them can be written.
+/// Writes the messages of a unit as one turn; returns `None` if all blocks are dropped.
 fn turn<'m>(
     messages: &[&'m Message<'m>],
     request: &'m Request<'m>,
@@ -136,12 +100,11 @@ fn turn<'m>(
         Role::System => "system",
         Role::User | Role::Tool => "user",
     };
-    let blocks = messages
-        .iter()
-        .flat_map(|message| message.content.iter().map(move |block| (*message, block)));
-    let parts: Vec<Json> = blocks
-        .filter_map(|(message, block)| part(message, block, request, writer))
-        .collect();
+    let mut parts: Vec<Json> = Vec::new();
+    for message in messages {
+        let blocks = message.content.iter();
+        parts.extend(blocks.filter_map(|block| part(message, block, request, writer)));
+    }
     (!parts.is_empty()).then(|| content(role, parts))
 }
 
@@ -151,69 +114,72 @@ fn content<'m>(role: &'static str, parts: Vec<Json<'m>>) -> Json<'m> {
     Json::Object(turn)
 }
 
+/// Writes a block as a part, or drops it.
 fn part<'m>(
     message: &'m Message<'m>,
     block: &'m ContentBlock<'m>,
     request: &'m Request<'m>,
     writer: &mut MessageWriter<'_>,
 ) -> Option<Json<'m>> {
-    let reason = match block {
-        ContentBlock::ToolResult(result) => {
-            return Some(result_part(message, result, request, writer));
-        }
-        block => match flat_part(message, block, writer) {
-            Ok(part) => return Some(part),
-            Err(reason) => reason,
-        },
+    let written = match block {
+        ContentBlock::ToolResult(result) => Ok(result_part(message, result, request, writer)),
+        block => flat_part(message, block, writer),
     };
-    writer.drop_block(message, block, reason);
-    None
+    writer.written_or_dropped(message, block, written)
 }
 
-/// A part that holds no parts.
+/// Writes a block that contains no blocks.
 fn flat_part<'m>(
     message: &'m Message<'m>,
     block: &'m ContentBlock<'m>,
     writer: &mut MessageWriter<'_>,
 ) -> Result<Json<'m>, DropReason> {
-    Ok(Json::Object(match block {
+    let part = match block {
         ContentBlock::Text(text) => object("text", &**text),
         ContentBlock::Image(image) => {
             image_part(image, writer).ok_or(DropReason::FileUnavailable)?
         }
-        ContentBlock::ToolUse(call) => {
-            let mut function = Object::new();
-            if let Some(id) = writer.known_call_id(&call.id) {
-                function.insert("id", id);
-            }
-            function.insert("name", &*call.name);
-            function.insert("args", call.input.reborrow());
-            object("functionCall", function)
-        }
+        ContentBlock::ToolUse(call) => object("functionCall", function_call(call, writer)),
         ContentBlock::Thinking { text, signature } => {
-            let own = |provider: &str, _: &str| matches!(provider, "gemini" | "vertex");
-            if !(writer.plain() || writer.accepts_thinking(message, signature.is_some(), own)) {
-                return Err(DropReason::ForeignThinking);
-            }
-            let mut part = object("text", &**text);
-            part.insert("thought", true);
-            if let Some(signature) = signature {
-                part.insert("thoughtSignature", &**signature);
-            }
-            part
+            thinking_part(message, text, signature.as_deref(), writer)?
         }
-        ContentBlock::Unknown(unknown) => match &unknown.origin {
-            Origin::Wire(adapter) if writer.is_same_adapter(adapter) => {
-                return Ok(unknown.json.reborrow());
-            }
-            _ => return Err(DropReason::ForeignBlock),
-        },
+        ContentBlock::Unknown(unknown) => return writer.own_block(unknown),
         ContentBlock::RedactedThinking { .. } | ContentBlock::ToolResult(_) => {
             return Err(DropReason::NotRepresentable);
         }
-    }))
+    };
+    Ok(Json::Object(part))
 }
 
+fn function_call<'m>(call: &'m ToolUseBlock<'m>, writer: &MessageWriter<'_>) -> Object<'m> {
+    let mut function = Object::new();
+    if let Some(id) = writer.known_call_id(&call.id) {
+        function.insert("id", id);
+    }
+    function.insert("name", &*call.name);
+    function.insert("args", call.input.reborrow());
+    function
+}
+
+fn thinking_part<'m>(
+    message: &Message,
+    text: &'m str,
+    signature: Option<&'m str>,
+    writer: &MessageWriter<'_>,
+) -> Result<Object<'m>, DropReason> {
+    let is_google = |provider: &str, _: &str| matches!(provider, "gemini" | "vertex");
+    if !(writer.plain() || writer.accepts_thinking(message, signature.is_some(), is_google)) {
+        return Err(DropReason::ForeignThinking);
+    }
+    let mut part = object("text", text);
+    part.insert("thought", true);
+    if let Some(signature) = signature {
+        part.insert("thoughtSignature", signature);
+    }
+    Ok(part)
+}
+
+/// Writes an image; returns `None` if its file can't be read.
 fn image_part<'m>(image: &'m ImageBlock<'m>, writer: &MessageWriter<'_>) -> Option<Object<'m>> {
     let inline = |media_type: &'m str, data: Json<'m>| {
         let mut inline = object("mimeType", media_type);
@@ -228,17 +194,13 @@ fn image_part<'m>(image: &'m ImageBlock<'m>, writer: &MessageWriter<'_>) -> Opti
             object("fileData", file)
         }
         ImageSource::FileRef(path) => {
-            let media_type = if image.media_type.is_empty() {
-                media_type_of_path(path)
-            } else {
-                &image.media_type
-            };
-            inline(media_type, Json::from(writer.file_base64(path)?))
+            let data = writer.file_base64(path)?;
+            inline(media_type_of_file(image, path), Json::from(data))
         }
     })
 }
 
-/// A result is an object: the one that the text spells, or one around the text.
+/// Writes a tool result.
 fn result_part<'m>(
     message: &'m Message<'m>,
     result: &'m ToolResultBlock<'m>,
@@ -248,18 +210,13 @@ fn result_part<'m>(
     let mut parts = Vec::new();
     let mut texts = Vec::new();
     for block in &result.content {
-        match block {
-            ContentBlock::Text(text) => texts.push(&**text),
-            block => match flat_part(message, block, writer) {
-                Ok(part) => parts.push(part),
-                Err(reason) => writer.drop_block(message, block, reason),
-            },
+        if let ContentBlock::Text(text) = block {
+            texts.push(&**text);
+        } else {
+            let written = flat_part(message, block, writer);
+            parts.extend(writer.written_or_dropped(message, block, written));
         }
     }
-    let answer = match texts.as_slice() {
-        [one] => spelled_object(one).unwrap_or_else(|| wrapped(Json::from(*one), result.is_error)),
-        several => wrapped(Json::from(several.join("\n")), result.is_error),
-    };
     let mut function = Object::new();
     if let Some(id) = writer.known_call_id(&result.tool_use_id) {
         function.insert("id", id);
@@ -267,67 +224,46 @@ fn result_part<'m>(
     if let Some(name) = call_name(&request.messages, &result.tool_use_id) {
         function.insert("name", name);
     }
-    function.insert("response", answer);
-    if !parts.is_empty() {
-        function.insert("parts", parts);
-    }
+    function.insert("response", result_object(&texts, result.is_error));
+    insert_list(&mut function, "parts", parts);
     Json::Object(object("functionResponse", function))
 }
 
-fn spelled_object(text: &str) -> Option<Object<'_>> {
-    match text
-        .starts_with('{')
-        .then(|| Json::parse(text.as_bytes()))?
-    {
-        Ok(Json::Object(object)) => Some(object),
-        _ => None,
+/// Returns the object of a tool result: the one that a single text contains as JSON, else a wrapper
+/// around the texts.
+fn result_object<'m>(texts: &[&'m str], is_error: bool) -> Object<'m> {
+    let wrapped = |text: Json<'m>| object(if is_error { "error" } else { "result" }, text);
+    match texts {
+        [one] => json_object(one).unwrap_or_else(|| wrapped(Json::from(*one))),
+        several => wrapped(Json::from(several.join("\n"))),
     }
 }
 
-fn wrapped(text: Json<'_>, is_error: bool) -> Object<'_> {
-    object(if is_error { "error" } else { "result" }, text)
+/// Parses a text that is a JSON object.
+fn json_object(text: &str) -> Option<Object<'_>> {
+    if !text.starts_with('{') {
+        return None;
+    }
+    match Json::parse(text.as_bytes()) {
+        Ok(Json::Object(object)) => Some(object),
+        _ => None,
+    }
 }
 
 pub(super) fn response<'m>(
     response: &'m Response<'m>,
     writer: &mut MessageWriter<'_>,
 ) -> WireProjection<'m> {
-    let mut candidates = Vec::new();
-    for (index, choice) in response.choices.iter().enumerate() {
-        let message = &choice.message;
-        let mut parts = Vec::new();
-        for block in &message.content {
-            match flat_part(message, block, writer) {
-                Ok(part) => parts.push(part),
-                Err(reason) => writer.drop_block(message, block, reason),
-            }
-        }
-        let mut candidate = object("content", content("model", parts));
-        if let Some(reason) = choice.stop_reason {
-            candidate.insert(
-                "finishReason",
-                if reason == StopReason::MaxTokens {
-                    "MAX_TOKENS"
-                } else {
-                    "STOP"
-                },
-            );
-        }
-        candidate.insert("index", index as u64);
-        candidates.push(Json::Object(candidate));
-    }
+    let choices = response.choices.iter().enumerate();
+    let candidates: Vec<Json> = choices
+        .map(|(index, choice)| Json::Object(candidate(index, choice, writer)))
+        .collect();
     let unit_paths = (0..candidates.len())
-        .map(|index| Some(candidate_place(index)))
+        .map(|index| Some(candidate_path(index)))
         .collect();
     let mut body = object("candidates", candidates);
     if let Some(usage) = &response.usage {
-        let mut counts = object("promptTokenCount", usage.prompt_tokens());
-        counts.insert("candidatesTokenCount", usage.output_tokens);
-        counts.insert(
-            "totalTokenCount",
-            usage.prompt_tokens().saturating_add(usage.output_tokens),
-        );
-        body.insert("usageMetadata", counts);
+        body.insert("usageMetadata", self::usage(usage));
     }
     if let Some(model) = &response.model {
         body.insert("modelVersion", &**model);
@@ -339,4 +275,41 @@ pub(super) fn response<'m>(
         body: Json::Object(body),
         unit_paths,
     }
+}
+
+fn candidate<'m>(
+    index: usize,
+    choice: &'m Choice<'m>,
+    writer: &mut MessageWriter<'_>,
+) -> Object<'m> {
+    let message = &choice.message;
+    let mut parts = Vec::new();
+    for block in &message.content {
+        let written = flat_part(message, block, writer);
+        parts.extend(writer.written_or_dropped(message, block, written));
+    }
+    let mut candidate = object("content", content("model", parts));
+    if let Some(reason) = choice.stop_reason {
+        candidate.insert("finishReason", finish_reason(reason));
+    }
+    candidate.insert("index", index as u64);
+    candidate
+}
+
+fn finish_reason(reason: StopReason) -> &'static str {
+    match reason {
+        StopReason::MaxTokens => "MAX_TOKENS",
+        _ => "STOP",
+    }
+}
+
+fn usage(usage: &TokenUsage) -> Object<'static> {
+    let prompt = usage.prompt_tokens();
+    let mut counts = object("promptTokenCount", prompt);
+    counts.insert("candidatesTokenCount", usage.output_tokens);
+    counts.insert(
+        "totalTokenCount",
+        prompt.saturating_add(usage.output_tokens),
+    );
+    counts
 }

@@ -61,16 +61,17 @@ impl ErrorFormat for OpenAiErrors {
     }
 }
 
-/// The members without a wrapper.
+/// Reads an error whose members have no wrapper. Lists in `detail` count as errors without a
+/// message.
 fn read_unwrapped<'j>(body: &'j Json<'j>) -> Option<ErrorReport<'j>> {
     if body.get("choices").is_some() {
         return None;
     }
     let message = ["message", "detail"].iter().find_map(|key| text(body, key));
-    let listed = body
+    let has_list = body
         .get("detail")
         .is_some_and(|detail| detail.as_array().is_some());
-    (message.is_some() || listed).then(|| ErrorReport {
+    (message.is_some() || has_list).then(|| ErrorReport {
         message,
         kind: text(body, "type"),
         code: present(body, "code").map(Json::reborrow),

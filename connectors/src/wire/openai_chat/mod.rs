@@ -6,7 +6,7 @@
 //!
 //! | module | what it answers |
 //! |---|---|
-//! | `read`, `write` | how do bodies become canonical messages, and back? |
+//! | `read`, `write`, `write_reasoning` | how do bodies become canonical messages, and back? |
 //! | `fold`, `stream_decoder` | how are streams folded and decoded? |
 //! | `errors` | what do error bodies mean? |
 
@@ -15,6 +15,7 @@ mod fold;
 mod read;
 mod stream_decoder;
 mod write;
+mod write_reasoning;
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! Wire to canonical.
+//! Reads bodies: wire to canonical.
 
 use std::borrow::Cow;
 
@@ -6,13 +6,14 @@ use gristmill_schemas::json::{Json, Object};
 use gristmill_schemas::message::block::{ImageBlock, ImageSource};
 use gristmill_schemas::message::request::{Request, RequestTool, Response, StopReason, TokenUsage};
 use gristmill_schemas::message::token_counts::{PromptCount, with_reasoning};
-use gristmill_schemas::message::tool::{SideEffects, ToolDefinition};
 use gristmill_schemas::message::{ContentBlock, Role, Timestamp};
 
 use super::super::adapter::DialectError;
 use super::super::image::{ASSUMED_IMAGE_TYPE, parse_data_uri};
-use super::super::json_access::{count, items, joined, present, text};
-use super::super::message_reader::{MessageReader, ReadWarningKind};
+use super::super::json_access::{
+    count, items, joined, non_empty_text, number, present, strings, text, text_or_empty,
+};
+use super::super::message_reader::{MessageReader, ReadWarningKind, client_tool, or_empty_text};
 use super::super::unit_path::{PathStep, UnitPath};
 use super::super::usage::{disjoint, first};
 use super::{ChatDialect, ReasoningPlacement};
@@ -31,31 +32,15 @@ pub(super) fn request<'j>(
         reader.begin_unit(UnitPath::item("messages", index));
         request_message(dialect, message, reader);
     }
-    let limit = body
-        .get("max_completion_tokens")
-        .filter(|limit| !limit.is_null())
-        .or_else(|| body.get("max_tokens"));
-    let tools = body
-        .get("tools")
-        .and_then(Json::as_array)
-        .unwrap_or_default();
-    let functions = body
-        .get("functions")
-        .and_then(Json::as_array)
-        .unwrap_or_default();
+    let limit = present(body, "max_completion_tokens").or_else(|| body.get("max_tokens"));
+    let tools = items(body, "tools").iter().map(|json| tool(json, reader));
+    let functions = items(body, "functions").iter().filter_map(function);
     Ok(Request {
         model: text(body, "model"),
-        tools: tools
-            .iter()
-            .map(|json| tool(json, reader))
-            .chain(functions.iter().filter_map(function))
-            .collect(),
+        tools: tools.chain(functions).collect(),
         max_output_tokens: limit.and_then(Json::as_u64),
         stop_sequences: stop_sequences(body.get("stop")),
-        temperature: body
-            .get("temperature")
-            .and_then(Json::as_number)
-            .map(|number| number.reborrow()),
+        temperature: number(body, "temperature"),
         output_schema: output_schema(body).map(Json::reborrow),
         stream: body.get("stream").and_then(Json::as_bool).unwrap_or(false),
         ..Request::default()
@@ -67,12 +52,8 @@ fn request_message<'j>(
     message: &'j Json<'j>,
     reader: &mut MessageReader<'_, 'j>,
 ) {
-    let role = message
-        .get("role")
-        .and_then(Json::as_str)
-        .unwrap_or_default();
     let content = message.get("content").unwrap_or(&Json::Null);
-    match role {
+    match text_or_empty(message, "role") {
         "system" | "developer" => {
             let blocks = parts(content, reader);
             reader.push_message(Role::System, blocks);
@@ -92,47 +73,54 @@ fn request_message<'j>(
             let result = reader.tool_result(id, name, content, false);
             reader.push_message(Role::Tool, vec![result]);
         }
-        _ => reader.push_unknown_role(role, message),
+        role => reader.push_unknown_role(role, message),
     }
 }
 
-fn or_empty_text(blocks: Vec<ContentBlock>) -> Vec<ContentBlock> {
-    if blocks.is_empty() {
-        vec![ContentBlock::text("")]
-    } else {
-        blocks
-    }
-}
-
-/// What an assistant says: thought, then text, then images, then calls.
+/// Reads the blocks of an assistant message: thinking, then texts, then images, then calls.
 fn assistant<'j>(
     dialect: &ChatDialect,
     message: &'j Json<'j>,
     reader: &mut MessageReader<'_, 'j>,
 ) -> Vec<ContentBlock<'j>> {
     let mut blocks = thinking(dialect.reasoning, message);
-    let said = match message.get("content") {
+    let content = assistant_content(dialect, message, reader).into_iter();
+    let refusal = text(message, "refusal");
+    let transcript = present(message, "audio").and_then(|audio| text(audio, "transcript"));
+    let texts = [refusal, transcript].into_iter().flatten();
+    let texts = content.chain(texts.map(ContentBlock::Text));
+    // An empty text is a formality of messages with calls.
+    blocks.extend(texts.filter(|block| block.as_text() != Some("")));
+    let images = items(message, "images")
+        .iter()
+        .filter_map(|item| image(item.get("image_url")?));
+    blocks.extend(images.map(ContentBlock::Image));
+    calls(message, reader, &mut blocks);
+    blocks
+}
+
+/// Reads the content of an assistant message, whose parts may be thinking.
+fn assistant_content<'j>(
+    dialect: &ChatDialect,
+    message: &'j Json<'j>,
+    reader: &mut MessageReader<'_, 'j>,
+) -> Vec<ContentBlock<'j>> {
+    match message.get("content") {
         Some(Json::Array(items)) if dialect.reasoning == ReasoningPlacement::Parts => items
             .iter()
             .map(|item| thinking_part(item).unwrap_or_else(|| part(item, reader)))
             .collect(),
         content => parts(content.unwrap_or(&Json::Null), reader),
-    };
-    // Empty text beside calls is only form.
-    let form = |block: &ContentBlock| block.as_text() == Some("");
-    blocks.extend(said.into_iter().filter(|block| !form(block)));
-    let aloud = present(message, "audio").and_then(|audio| text(audio, "transcript"));
-    let beside = [text(message, "refusal"), aloud].into_iter().flatten();
-    blocks.extend(beside.map(ContentBlock::Text).filter(|block| !form(block)));
-    let images = items(message, "images")
-        .iter()
-        .filter_map(|item| image(item.get("image_url")?));
-    blocks.extend(images.map(ContentBlock::Image));
-    for call in message
-        .get("tool_calls")
-        .and_then(Json::as_array)
-        .unwrap_or_default()
-    {
+    }
+}
+
+/// Reads the calls of an assistant message, and the call of the older `function_call`.
+fn calls<'j>(
+    message: &'j Json<'j>,
+    reader: &mut MessageReader<'_, 'j>,
+    blocks: &mut Vec<ContentBlock<'j>>,
+) {
+    for call in items(message, "tool_calls") {
         let id = call.get("id").and_then(Json::as_str);
         let function = call
             .get("function")
@@ -140,16 +128,14 @@ fn assistant<'j>(
         let block = function.or_else(|| custom_call(id, call.get("custom")?, reader));
         blocks.push(block.unwrap_or_else(|| reader.unknown_block(call)));
     }
-    // Some endpoints send an empty call where there is none.
-    if let Some(function) =
-        present(message, "function_call").filter(|function| !is_empty_call(function))
-    {
+    // Some endpoints send an empty call instead of none.
+    let function = present(message, "function_call");
+    if let Some(function) = function.filter(|function| !is_empty_call(function)) {
         blocks.extend(tool_call(None, function, reader));
     }
-    blocks
 }
 
-/// A function without a name and arguments is no call.
+/// Returns true for a function without a name and arguments.
 fn is_empty_call(function: &Json) -> bool {
     let is_blank = |key| match function.get(key) {
         None | Some(Json::Null) => true,
@@ -160,9 +146,9 @@ fn is_empty_call(function: &Json) -> bool {
     is_blank("name") && is_blank("arguments")
 }
 
-/// What was thought, in the most detailed form that is there.
-fn thinking<'j>(reasoning: ReasoningPlacement, message: &'j Json<'j>) -> Vec<ContentBlock<'j>> {
-    if reasoning != ReasoningPlacement::Parts {
+/// Reads thinking from the most detailed form that is present.
+fn thinking<'j>(placement: ReasoningPlacement, message: &'j Json<'j>) -> Vec<ContentBlock<'j>> {
+    if placement != ReasoningPlacement::Parts {
         let details: Vec<_> = items(message, "reasoning_details")
             .iter()
             .filter_map(reasoning_detail)
@@ -175,50 +161,50 @@ fn thinking<'j>(reasoning: ReasoningPlacement, message: &'j Json<'j>) -> Vec<Con
         text,
         signature: None,
     };
-    thought(reasoning, message).map(block).into_iter().collect()
+    thinking_text(placement, message)
+        .map(block)
+        .into_iter()
+        .collect()
 }
 
-/// The two names that a thought in one text has.
-const THOUGHT: [&str; 2] = ["reasoning_content", "reasoning"];
+/// The two members that contain thinking as one text.
+const THINKING_TEXTS: [&str; 2] = ["reasoning_content", "reasoning"];
 
-/// The thought that a message, or a piece of one, tells in one text. Which name it has changes with
-/// the version of a server and with what stands between, so the endpoint's own is only the first
-/// that is asked.
-pub(super) fn thought<'j>(
-    reasoning: ReasoningPlacement,
+/// Returns the thinking of a message or delta if it is one text. The member depends on the version
+/// of the server and on proxies, so both are tried, the endpoint's own first.
+pub(super) fn thinking_text<'j>(
+    placement: ReasoningPlacement,
     message: &'j Json<'_>,
 ) -> Option<Cow<'j, str>> {
-    let own = match reasoning {
+    let own = match placement {
         ReasoningPlacement::Text(key) => Some(key),
         ReasoningPlacement::Details => Some("reasoning"),
         ReasoningPlacement::Foreign | ReasoningPlacement::Parts => None,
     };
     own.into_iter()
-        .chain(THOUGHT)
-        .filter_map(|key| text(message, key))
-        .find(|thought| !thought.is_empty())
+        .chain(THINKING_TEXTS)
+        .find_map(|key| non_empty_text(message, key))
+        .map(Cow::Borrowed)
 }
 
-/// A part that thinks: a text, or parts of text, between which references may stand.
+/// Reads a part with thinking: a text, or parts of text that may have references in between.
 fn thinking_part<'j>(part: &'j Json<'j>) -> Option<ContentBlock<'j>> {
-    let is_thought = part.get("type").and_then(Json::as_str) == Some("thinking");
-    let signature = || text(part, "signature");
-    match part.get("thinking").filter(|_| is_thought)? {
-        Json::String(thought) => Some(ContentBlock::Thinking {
-            text: Cow::Borrowed(thought),
-            signature: signature(),
-        }),
-        Json::Array(pieces) => {
-            let nothing = || pieces.is_empty().then_some(Cow::Borrowed(""));
-            Some(ContentBlock::Thinking {
-                text: joined(pieces, "text").or_else(nothing)?,
-                signature: signature(),
-            })
-        }
-        _ => None,
+    if text_or_empty(part, "type") != "thinking" {
+        return None;
     }
+    let text = match part.get("thinking")? {
+        Json::String(thinking) => Cow::Borrowed(&**thinking),
+        Json::Array(pieces) if pieces.is_empty() => Cow::Borrowed(""),
+        Json::Array(pieces) => joined(pieces, "text")?,
+        _ => return None,
+    };
+    Some(ContentBlock::Thinking {
+        text,
+        signature: self::text(part, "signature"),
+    })
 }
 
+/// Reads an item of `reasoning_details`; returns `None` for an unknown type.
 fn reasoning_detail<'j>(detail: &'j Json<'j>) -> Option<ContentBlock<'j>> {
     let signature = text(detail, "signature");
     Some(match detail.get("type")?.as_str()? {
@@ -244,11 +230,11 @@ fn tool_call<'j>(
 ) -> Option<ContentBlock<'j>> {
     let name = text(function, "name")?;
     let input = reader.tool_input(id, function.get("arguments"));
-    // An empty id is no id.
+    // An empty id counts as none.
     Some(reader.tool_use(id.filter(|id| !id.is_empty()), name, input))
 }
 
-/// A call whose input is any text.
+/// Reads a call of a custom tool, whose input is plain text.
 fn custom_call<'j>(
     id: Option<&str>,
     custom: &'j Json<'j>,
@@ -260,7 +246,7 @@ fn custom_call<'j>(
     Some(reader.tool_use(id.filter(|id| !id.is_empty()), text(custom, "name")?, input))
 }
 
-/// The blocks of a content that may be a string, a list of parts or nothing.
+/// Reads the blocks of a content that may be a string, a list of parts or absent.
 fn parts<'j>(content: &'j Json<'j>, reader: &mut MessageReader<'_, 'j>) -> Vec<ContentBlock<'j>> {
     match content {
         Json::String(text) => vec![ContentBlock::text(&**text)],
@@ -297,43 +283,30 @@ fn image<'j>(image_url: &'j Json<'j>) -> Option<ImageBlock<'j>> {
 }
 
 fn tool<'j>(json: &'j Json<'j>, reader: &MessageReader<'_, 'j>) -> RequestTool<'j> {
-    let wire = || RequestTool::Wire {
-        adapter: Cow::Borrowed(reader.key()),
-        json: json.reborrow(),
-    };
-    json.get("function").and_then(function).unwrap_or_else(wire)
+    let function = json.get("function").and_then(function);
+    function.unwrap_or_else(|| reader.provider_tool(json))
 }
 
-/// A declared function: of a tool, or of the older list of functions.
+/// Reads a declared function: of a tool, or of the older list `functions`.
 fn function<'j>(json: &'j Json<'j>) -> Option<RequestTool<'j>> {
-    Some(RequestTool::Defined(ToolDefinition {
-        name: text(json, "name")?,
-        description: text(json, "description").unwrap_or_default(),
-        input_schema: json
-            .get("parameters")
-            .and_then(Json::as_object)
-            .map(Object::reborrow)
-            .unwrap_or_default(),
-        side_effects: SideEffects::None,
-        requires_workspace: false,
-    }))
+    let schema = json.get("parameters").and_then(Json::as_object);
+    Some(client_tool(
+        text(json, "name")?,
+        text(json, "description"),
+        schema,
+    ))
 }
 
-/// `stop` may be one text or a list.
-pub(super) fn stop_sequences<'j>(stop: Option<&'j Json<'j>>) -> Vec<Cow<'j, str>> {
+/// Reads `stop`, which may be a string or a list.
+fn stop_sequences<'j>(stop: Option<&'j Json<'j>>) -> Vec<Cow<'j, str>> {
     match stop {
         Some(Json::String(text)) => vec![Cow::Borrowed(&**text)],
-        Some(Json::Array(items)) => items
-            .iter()
-            .filter_map(Json::as_str)
-            .map(Cow::Borrowed)
-            .collect(),
-        _ => Vec::new(),
+        list => strings(list),
     }
 }
 
-/// The schema of `response_format`, if it has one.
-pub(super) fn output_schema<'j>(body: &'j Json<'j>) -> Option<&'j Json<'j>> {
+/// Returns the schema of `response_format`, if it has one.
+fn output_schema<'j>(body: &'j Json<'j>) -> Option<&'j Json<'j>> {
     let format = body.get("response_format")?;
     let is_schema = format.get("type").and_then(Json::as_str) == Some("json_schema");
     format
@@ -342,7 +315,7 @@ pub(super) fn output_schema<'j>(body: &'j Json<'j>) -> Option<&'j Json<'j>> {
         .get("schema")
 }
 
-/// When the response was made.
+/// Returns the creation time of a response.
 pub(super) fn created_at(body: &Json) -> Option<Timestamp> {
     moment_of(body, &["created"])
 }
@@ -363,11 +336,8 @@ pub(super) fn response<'j>(
         }
         let message = choice.get("message").unwrap_or(&Json::Null);
         let blocks = assistant(dialect, message, reader);
-        let reason = choice
-            .get("finish_reason")
-            .and_then(Json::as_str)
-            .map(stop_reason);
-        reader.push_choice(choice_place(index), blocks, reason);
+        let reason = choice.get("finish_reason").and_then(Json::as_str);
+        reader.push_choice(choice_path(index), blocks, reason.map(stop_reason));
     }
     let usage = usage_of(body).map(|usage| token_usage(usage, &mut |kind| reader.warn(kind)));
     Ok(Response {
@@ -380,7 +350,8 @@ pub(super) fn response<'j>(
     })
 }
 
-pub(super) fn choice_place(index: usize) -> UnitPath {
+/// Returns the path of the message of choice `index`.
+pub(super) fn choice_path(index: usize) -> UnitPath {
     UnitPath::value([
         PathStep::Key("choices"),
         PathStep::Index(index),
@@ -388,7 +359,7 @@ pub(super) fn choice_place(index: usize) -> UnitPath {
     ])
 }
 
-/// Reasons that aren't ours end the turn (§9.3).
+/// Converts a finish reason; unknown reasons end the turn (§9.3).
 pub(super) fn stop_reason(reason: &str) -> StopReason {
     match reason {
         "length" => StopReason::MaxTokens,
@@ -397,26 +368,28 @@ pub(super) fn stop_reason(reason: &str) -> StopReason {
     }
 }
 
-/// The counts of a completion or of a piece of one. Where they don't stand by themselves, some
-/// endpoints put them among their own members, or in the choice.
+/// Returns the token counts of a completion or chunk. Some endpoints have them in a member of their
+/// own, or in the first choice.
 pub(super) fn usage_of<'j, 'a>(body: &'j Json<'a>) -> Option<&'j Json<'a>> {
     let own = || present(body.get("x_groq")?, "usage");
     let of_choice = || present(items(body, "choices").first()?, "usage");
     present(body, "usage").or_else(own).or_else(of_choice)
 }
 
-/// Where endpoints count what was read from a cache, if not in the details.
+/// Members with the tokens that were read from a cache, for endpoints without details.
 const CACHED: [&str; 4] = [
     "num_cached_tokens",
     "cached_tokens",
     "prompt_cache_hit_tokens",
     "cache_read_input_tokens",
 ];
-/// Where endpoints count what was written to a cache: in the details, or beside them.
+/// Members with the tokens that were written to a cache, in the details.
 const WRITTEN: [&str; 2] = ["cache_write_tokens", "cache_creation_tokens"];
-const WRITTEN_BESIDE: [&str; 1] = ["cache_creation_input_tokens"];
+/// Members with the tokens that were written to a cache, outside the details.
+const WRITTEN_OUTSIDE: [&str; 1] = ["cache_creation_input_tokens"];
 
-/// `prompt_tokens` counts what was read from and written to the cache too; ours are disjoint.
+/// Converts token counts. `prompt_tokens` includes the tokens that were read from and written to a
+/// cache; the canonical counts are disjoint.
 pub(super) fn token_usage(json: &Json, warn: &mut dyn FnMut(ReadWarningKind)) -> TokenUsage {
     let details = json.get("prompt_tokens_details").unwrap_or(&Json::Null);
     let (prompt, total) = (count(json, "prompt_tokens"), count(json, "total_tokens"));
@@ -426,7 +399,7 @@ pub(super) fn token_usage(json: &Json, warn: &mut dyn FnMut(ReadWarningKind)) ->
     let counts = PromptCount {
         prompt,
         cached: first(&[(details, &["cached_tokens"]), (json, &CACHED)]),
-        written: first(&[(details, &WRITTEN), (json, &WRITTEN_BESIDE)]),
+        written: first(&[(details, &WRITTEN), (json, &WRITTEN_OUTSIDE)]),
         output: with_reasoning(count(json, "completion_tokens"), reasoning, prompt, total),
         total,
     };
@@ -438,7 +411,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn usage_is_counted_wherever_an_endpoint_puts_it() {
+    fn usage_is_read_from_all_known_members() {
         for (body, expected) in [
             (
                 r#"{"usage":{"prompt_tokens":8,"completion_tokens":5,"total_tokens":13,"completion_tokens_details":{"reasoning_tokens":3}}}"#,

@@ -49,7 +49,7 @@ impl ChatStreamDecoder {
         assembler: &mut Assembler,
         call_id: &mut dyn FnMut(Option<&str>) -> String,
     ) {
-        if let Some(piece) = read::thought(self.reasoning, delta) {
+        if let Some(piece) = read::thinking_text(self.reasoning, delta) {
             let at = *self
                 .thinking
                 .get_or_insert_with(|| assembler.begin_thinking());

@@ -1,7 +1,8 @@
-//! Streams, folded to the finished response.
+//! Folds streams to the finished response.
 //!
-//! The last event carries the whole response, and it is right even where ids changed on the way. A
-//! stream that was cut before it is put together from its items, and those from their pieces.
+//! The last event contains the whole response, which is authoritative even if ids changed during
+//! the stream. A stream that was truncated before it is assembled from its items, and those from
+//! their deltas.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -19,7 +20,7 @@ const FINAL: [&str; 4] = [
     "response.failed",
     "response.done",
 ];
-/// Members of events that only say where the event belongs.
+/// Members of events that only locate the event in the stream.
 const FRAMING: [&str; 4] = ["type", "sequence_number", "response", "obfuscation"];
 
 pub(super) fn fold<'f>(frames: Vec<StreamFrame<'f>>) -> FoldedStream<'f> {
@@ -32,9 +33,9 @@ pub(super) fn fold<'f>(frames: Vec<StreamFrame<'f>>) -> FoldedStream<'f> {
     fold.finish()
 }
 
-/// True for the event of an item or of a piece of one, by how its text begins: its kind is
-/// `response.{what}.{happened}`, and it brings no response. Events that are spelled otherwise are
-/// read.
+/// Returns true if the text of an event begins like that of an item or of a delta: its type is
+/// `response.{object}.{action}`, and it contains no response. Events with another spelling are
+/// parsed.
 pub(super) fn is_delta_frame(frame: &str) -> bool {
     let numbered = |text: &'static str| {
         let rest = frame.strip_prefix(text)?;
@@ -50,7 +51,7 @@ pub(super) fn is_delta_frame(frame: &str) -> bool {
     kind.is_some_and(|kind| kind.contains('.')) && !frame.contains("\"response\"")
 }
 
-/// A response being put together.
+/// A response that is assembled from events.
 #[derive(Default)]
 struct ResponseFold<'f> {
     response: Object<'f>,
@@ -68,60 +69,56 @@ impl<'f> ResponseFold<'f> {
             .to_owned();
         if let Some(Json::Object(response)) = event.get_mut("response") {
             let response = std::mem::take(response);
-            response
-                .into_iter()
-                .for_each(|(key, value)| _ = self.response.insert(key, value));
-            if FINAL.contains(&&*kind) {
-                self.complete = kind != "response.failed";
-                // Whatever else stands beside a finished response.
-                let beside = event
-                    .into_iter()
-                    .filter(|(key, _)| !FRAMING.contains(&&**key));
-                beside.for_each(|(key, value)| merge_member(&mut self.response, key, value));
-            }
+            self.response(&kind, response, event);
             return;
         }
-        let at = event
-            .get("output_index")
-            .and_then(Json::as_u64)
-            .unwrap_or(0);
+        let index = event.get("output_index").and_then(Json::as_u64);
+        let index = index.unwrap_or(0);
         match kind.as_str() {
             "response.output_item.added" | "response.output_item.done" => {
                 if let Some(Json::Object(item)) = event.remove("item") {
-                    self.items.insert(at, item);
+                    self.items.insert(index, item);
                 }
             }
             "error" => {
                 self.error = Some(event.get("error").cloned().unwrap_or(Json::Object(event)))
             }
-            _ => piece(self.items.entry(at).or_default(), &kind, event),
+            _ => append_delta(self.items.entry(index).or_default(), &kind, event),
+        }
+    }
+
+    /// Takes the members of a `response`, and if it is final the other members of its event.
+    fn response(&mut self, kind: &str, response: Object<'f>, event: Object<'f>) {
+        for (key, value) in response {
+            self.response.insert(key, value);
+        }
+        if !FINAL.contains(&kind) {
+            return;
+        }
+        self.complete = kind != "response.failed";
+        // Other members of the final event are kept in the response.
+        for (key, value) in event {
+            if !FRAMING.contains(&&*key) {
+                merge_member(&mut self.response, key, value);
+            }
         }
     }
 
     fn finish(mut self) -> FoldedStream<'f> {
-        let empty = self
-            .response
-            .get("output")
-            .and_then(Json::as_array)
-            .is_none_or(<[Json]>::is_empty);
-        if empty && !self.items.is_empty() {
-            let items = self
-                .items
-                .into_values()
-                .filter(|item| !item.is_empty())
-                .map(Json::Object);
+        let output = self.response.get("output").and_then(Json::as_array);
+        if output.is_none_or(<[Json]>::is_empty) && !self.items.is_empty() {
+            let items = self.items.into_values().filter(|item| !item.is_empty());
+            let items = items.map(Json::Object);
             self.response.insert("output", items.collect::<Vec<_>>());
         }
-        let body = match (&self.error, self.response.is_empty()) {
-            (Some(error), true) => object("error", error.clone()),
-            (Some(error), false) => {
-                if self.response.get("error").is_none_or(Json::is_null) {
-                    self.response.insert("error", error.clone());
-                }
-                self.response
+        let mut body = self.response;
+        if let Some(error) = &self.error {
+            if body.is_empty() {
+                body = object("error", error.clone());
+            } else if body.get("error").is_none_or(Json::is_null) {
+                body.insert("error", error.clone());
             }
-            (None, _) => self.response,
-        };
+        }
         FoldedStream {
             body: Json::Object(body),
             complete: self.complete && self.error.is_none(),
@@ -130,85 +127,75 @@ impl<'f> ResponseFold<'f> {
     }
 }
 
-/// Adds a piece to its item: deltas grow what they name, the matching `done` says it again whole.
-fn piece<'f>(item: &mut Object<'f>, kind: &str, mut event: Object<'f>) {
+/// The text that a type of delta appends to: the list of parts, the member with the index of the
+/// part, the type of the part, and its text member.
+struct DeltaTarget {
+    list: &'static str,
+    index_key: &'static str,
+    part_type: &'static str,
+    text_key: &'static str,
+}
+
+impl DeltaTarget {
+    const fn content(part_type: &'static str, text_key: &'static str) -> Self {
+        DeltaTarget {
+            list: "content",
+            index_key: "content_index",
+            part_type,
+            text_key,
+        }
+    }
+}
+
+/// Adds a delta to its item. The `done` events are ignored, because they repeat the deltas.
+fn append_delta<'f>(item: &mut Object<'f>, kind: &str, mut event: Object<'f>) {
     let delta = event.remove("delta");
     let (Some(delta), Some(name)) = (delta, kind.strip_suffix(".delta")) else {
         return;
     };
-    match name {
-        "response.output_text" => grow_part(
-            item,
-            "content",
-            "content_index",
-            "output_text",
-            "text",
-            &event,
-            delta,
-        ),
-        "response.refusal" => grow_part(
-            item,
-            "content",
-            "content_index",
-            "refusal",
-            "refusal",
-            &event,
-            delta,
-        ),
-        "response.reasoning_text" => grow_part(
-            item,
-            "content",
-            "content_index",
-            "reasoning_text",
-            "text",
-            &event,
-            delta,
-        ),
-        "response.reasoning_summary_text" => grow_part(
-            item,
-            "summary",
-            "summary_index",
-            "summary_text",
-            "text",
-            &event,
-            delta,
-        ),
+    let target = match name {
+        "response.output_text" => DeltaTarget::content("output_text", "text"),
+        "response.refusal" => DeltaTarget::content("refusal", "refusal"),
+        "response.reasoning_text" => DeltaTarget::content("reasoning_text", "text"),
+        "response.reasoning_summary_text" => DeltaTarget {
+            list: "summary",
+            index_key: "summary_index",
+            part_type: "summary_text",
+            text_key: "text",
+        },
         "response.function_call_arguments" | "response.mcp_call_arguments" => {
-            append_text(item, "arguments", delta)
+            return append_text(item, "arguments", delta);
         }
-        "response.custom_tool_call_input" => append_text(item, "input", delta),
-        "response.code_interpreter_call_code" => append_text(item, "code", delta),
-        _ => {}
-    }
+        "response.custom_tool_call_input" => return append_text(item, "input", delta),
+        "response.code_interpreter_call_code" => return append_text(item, "code", delta),
+        _ => return,
+    };
+    append_to_part(item, &target, &event, delta);
 }
 
-/// Grows the text `key` of the part that `event` names by `index_key`, in the list `list` of the
-/// item.
-fn grow_part<'f>(
+/// Appends `delta` to a text of the part that `event` selects.
+fn append_to_part<'f>(
     item: &mut Object<'f>,
-    list: &'static str,
-    index_key: &str,
-    kind: &'static str,
-    key: &'static str,
+    target: &DeltaTarget,
     event: &Object,
     delta: Json<'f>,
 ) {
-    let index = event.get(index_key).and_then(Json::as_u64).unwrap_or(0);
-    if item.get(list).and_then(Json::as_array).is_none() {
-        item.insert(Cow::Borrowed(list), Vec::new());
+    let index = event.get(target.index_key).and_then(Json::as_u64);
+    if item.get(target.list).and_then(Json::as_array).is_none() {
+        item.insert(Cow::Borrowed(target.list), Vec::new());
     }
-    let Some(Json::Array(parts)) = item.get_mut(list) else {
+    let Some(Json::Array(parts)) = item.get_mut(target.list) else {
         return;
     };
-    // Parts come one after the other; a number far beyond them is not believed.
-    let index = usize::try_from(index)
+    // Parts are sequential; a larger index is treated as the next one.
+    let index = usize::try_from(index.unwrap_or(0))
         .unwrap_or(usize::MAX)
         .min(parts.len());
     if index == parts.len() {
-        parts.push(Json::Object(object("type", kind)));
+        parts.push(Json::Object(object("type", target.part_type)));
     }
     if let Some(Json::Object(part)) = parts.get_mut(index) {
-        append_text(part, key, delta);
+        append_text(part, target.text_key, delta);
     }
 }
 
@@ -227,7 +214,7 @@ mod tests {
     const CREATED: &str = r#"{"type":"response.created","response":{"id":"r","object":"response","status":"in_progress","output":[]}}"#;
 
     #[test]
-    fn the_last_event_is_the_response_and_what_stands_beside_it_is_kept() {
+    fn the_last_event_is_the_response_and_its_other_members_are_kept() {
         let whole = folded(&[
             CREATED,
             r#"{"type":"response.output_item.added","output_index":0,"item":{"id":"old","type":"message","content":[]}}"#,
@@ -240,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_are_told_from_what_must_be_read() {
+    fn delta_frames_are_distinguished_from_frames_that_must_be_parsed() {
         for piece in [
             r#"{"type":"response.output_text.delta","delta":"a \"response\" of"}"#,
             r#"{"sequence_number":12,"type":"response.output_item.done","item":{"type":"message"}}"#,
@@ -259,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_stream_is_put_together_from_its_pieces() {
+    fn a_truncated_stream_is_assembled_from_its_deltas() {
         let cut = folded(&[
             CREATED,
             r#"{"type":"response.output_item.added","output_index":0,"item":{"type":"message","role":"assistant","content":[]}}"#,

@@ -1,11 +1,17 @@
-//! OpenAI Responses, and the endpoints that speak its dialect.
+//! OpenAI Responses, and the endpoints that speak this dialect.
 //!
-//! A conversation is a list of items, not of messages: a thought, a text and each call are items of
-//! their own. A run of items that the model made is one assistant message here. Instructions stand
-//! beside the input; results are items; the provider's own tools leave items that nobody else can
-//! name.
+//! A conversation is a list of items, not of messages: thinking, a text and each call are separate
+//! items. A run of items of the model becomes one assistant message. Instructions are a member of
+//! the body; tool results are items; server-side tools produce items that have no canonical form.
+//!
+//! | module | what it answers |
+//! |---|---|
+//! | `read`, `write` | how do bodies become canonical messages, and back? |
+//! | `item_kind` | is an item a message of the user, a tool result, or output of the model? |
+//! | `fold` | how are streams folded? |
 
 mod fold;
+mod item_kind;
 mod read;
 mod write;
 
@@ -22,7 +28,7 @@ use super::message_writer::MessageWriter;
 use super::openai_chat;
 use super::response_defaults::ResponseDefaults;
 
-/// What answers usually carry: the request's options as nobody set them.
+/// Default members of responses: the options of a request that sets none.
 static RESPONSE_DEFAULTS: ResponseDefaults = ResponseDefaults::new(
     r#"{"background":false,"instructions":null,"max_output_tokens":null,"max_tool_calls":null,"metadata":{},"parallel_tool_calls":true,
     "previous_response_id":null,"prompt_cache_key":null,"reasoning":{"effort":null,"summary":null},"safety_identifier":null,
@@ -30,14 +36,14 @@ static RESPONSE_DEFAULTS: ResponseDefaults = ResponseDefaults::new(
     "tools":[],"top_logprobs":0,"top_p":1.0,"truncation":"disabled","usage":{"output_tokens_details":{"reasoning_tokens":0}},"user":null}"#,
 );
 
-/// The dialect at one of its endpoints.
+/// The adapter of one endpoint of the dialect.
 #[derive(Debug)]
 pub struct OpenAiResponses {
     key: &'static str,
 }
 
 impl OpenAiResponses {
-    /// The adapter for the endpoint `key`.
+    /// Returns the adapter for the endpoint `key`.
     pub const fn new(key: &'static str) -> Self {
         OpenAiResponses { key }
     }
@@ -55,7 +61,7 @@ impl Adapter for OpenAiResponses {
         }
     }
 
-    /// A request without input may name what it goes on from.
+    /// Accepts requests without input if they name a previous response, a conversation or a prompt.
     fn is_request(&self, body: &Json) -> bool {
         match body.get("input") {
             Some(input) => {
@@ -148,7 +154,7 @@ impl Adapter for OpenAiResponses {
                 .is_some_and(|output| !output.is_empty())
     }
 
-    /// Instructions first, as one.
+    /// Groups all instructions into one unit at the start.
     fn group_units(&self, messages: &[&Message]) -> Vec<Vec<usize>> {
         super::message_writer::group_system_first(messages)
     }

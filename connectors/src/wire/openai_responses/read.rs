@@ -1,21 +1,20 @@
-//! Wire to canonical.
+//! Reads bodies: wire to canonical.
 
 use std::borrow::Cow;
-use std::collections::HashSet;
 
 use gristmill_schemas::json::{Json, Object};
 use gristmill_schemas::message::block::{ImageBlock, ImageSource};
 use gristmill_schemas::message::request::{Request, RequestTool, Response, StopReason, TokenUsage};
 use gristmill_schemas::message::token_counts::{PromptCount, with_reasoning};
-use gristmill_schemas::message::tool::{SideEffects, ToolDefinition};
 use gristmill_schemas::message::{ContentBlock, Role, Timestamp};
 
 use super::super::adapter::DialectError;
 use super::super::image::{ASSUMED_IMAGE_TYPE, parse_data_uri};
-use super::super::json_access::{count, either, items, present, text};
-use super::super::message_reader::MessageReader;
+use super::super::json_access::{count, items, number, present, text, text_or_empty};
+use super::super::message_reader::{MessageReader, client_tool, has_tool_call, or_empty_text};
 use super::super::unit_path::UnitPath;
 use super::super::usage::disjoint;
+use super::item_kind::{ItemKind, call_id, called_client_tool, item_kinds, server_side_calls};
 use crate::moment::moment_of;
 
 pub(super) fn request<'j>(
@@ -25,229 +24,128 @@ pub(super) fn request<'j>(
     if body.as_object().is_none() {
         return Err(DialectError("not an object".into()));
     }
-    if let Some(instructions) =
-        text(body, "instructions").filter(|instructions| !instructions.is_empty())
-    {
+    let instructions = text(body, "instructions");
+    if let Some(instructions) = instructions.filter(|instructions| !instructions.is_empty()) {
         reader.begin_unit(UnitPath::member("instructions"));
         reader.push_message(Role::System, vec![ContentBlock::Text(instructions)]);
     }
     match body.get("input") {
-        Some(Json::String(said)) => {
+        Some(Json::String(input)) => {
             reader.begin_unit(UnitPath::member("input"));
-            reader.push_message(Role::User, vec![ContentBlock::text(&**said)]);
+            reader.push_message(Role::User, vec![ContentBlock::text(&**input)]);
         }
-        Some(Json::Array(list)) => input(list, reader),
+        Some(Json::Array(list)) => read_input(list, reader),
         _ => {}
     }
-    let schema = body
-        .get("text")
-        .and_then(|text| text.get("format"))
-        .and_then(|format| format.get("schema"));
+    let format = body.get("text").and_then(|text| text.get("format"));
+    let schema = format.and_then(|format| present(format, "schema"));
+    let tools = items(body, "tools").iter();
     Ok(Request {
         model: text(body, "model"),
-        tools: items(body, "tools")
-            .iter()
-            .map(|json| tool(json, reader))
-            .collect(),
+        tools: tools.map(|json| tool(json, reader)).collect(),
         max_output_tokens: body.get("max_output_tokens").and_then(Json::as_u64),
-        temperature: body
-            .get("temperature")
-            .and_then(Json::as_number)
-            .map(|number| number.reborrow()),
-        output_schema: schema
-            .filter(|schema| !schema.is_null())
-            .map(Json::reborrow),
+        temperature: number(body, "temperature"),
+        output_schema: schema.map(Json::reborrow),
         stream: body.get("stream").and_then(Json::as_bool).unwrap_or(false),
         ..Request::default()
     })
 }
 
-/// What an item of the input is.
-#[derive(Clone, Copy)]
-enum ItemKind {
-    /// A message of another than the model.
-    Said(Role),
-    /// A tool's answer.
-    Result,
-    /// What a user allows or not.
-    Approval,
-    /// Something that the model made.
-    Made,
-}
-
-fn kind(item: &Json) -> ItemKind {
-    match item.get("type").and_then(Json::as_str) {
-        None | Some("message") => match item.get("role").and_then(Json::as_str) {
-            Some("user") => ItemKind::Said(Role::User),
-            Some("system" | "developer") => ItemKind::Said(Role::System),
-            _ => ItemKind::Made,
-        },
-        Some("function_call_output" | "custom_tool_call_output") => ItemKind::Result,
-        Some("mcp_approval_response") => ItemKind::Approval,
-        Some(kind)
-            if kind
-                .strip_suffix(OUTPUT)
-                .is_some_and(|tool| CLIENT_TOOLS.contains(&tool)) =>
-        {
-            ItemKind::Result
-        }
-        _ => ItemKind::Made,
-    }
-}
-
-/// What each item of an input is. An output comes from the client unless its call stands before it
-/// in the same run of items and doesn't say that it runs where the client is: then both are taken
-/// to be of the model.
-fn kinds(list: &[Json]) -> Vec<ItemKind> {
-    let mut calls = HashSet::new();
-    let kind = |item| {
-        let known = kind(item);
-        let name = item.get("type").and_then(Json::as_str).unwrap_or_default();
-        let is_result = name.ends_with(OUTPUT) && item.get("output").is_some();
-        let is_told = is_result && !call_id(item).is_some_and(|id| calls.contains(id));
-        let known = if matches!(known, ItemKind::Made) && is_told {
-            ItemKind::Result
-        } else {
-            known
-        };
-        match known {
-            ItemKind::Made if name.ends_with(CALL) && !is_local(item) => {
-                calls.extend(call_id(item))
-            }
-            ItemKind::Made => {}
-            _ => calls.clear(),
-        }
-        known
-    };
-    list.iter().map(kind).collect()
-}
-
-/// Ends of the types of calls and of what answers them.
-const CALL: &str = "_call";
-const OUTPUT: &str = "_call_output";
-
-fn is_local(call: &Json) -> bool {
-    let place = call
-        .get("environment")
-        .and_then(|environment| environment.get("type"))
-        .and_then(Json::as_str);
-    place == Some("local")
-}
-
-/// Tools of OpenAI's that run where the client is: their calls are `…_call`, what they answer is
-/// `…_call_output`. Others may run with the model, their outputs among its items.
-const CLIENT_TOOLS: [&str; 3] = ["computer", "local_shell", "apply_patch"];
-
-/// Every message and every result is a unit; so is a run of items that the model made.
-fn input<'j>(list: &'j [Json<'j>], reader: &mut MessageReader<'_, 'j>) {
-    let kinds = kinds(list);
+/// Reads an input list: each message and each result is a unit, and so is a run of model items.
+fn read_input<'j>(list: &'j [Json<'j>], reader: &mut MessageReader<'_, 'j>) {
+    let kinds = item_kinds(list);
     let mut at = 0;
     while let (Some(item), Some(kind)) = (list.get(at), kinds.get(at)) {
-        match *kind {
-            ItemKind::Said(role) => {
-                reader.begin_unit(UnitPath::item("input", at));
-                let mut blocks = content(item.get("content").unwrap_or(&Json::Null), reader);
-                if role == Role::User && blocks.is_empty() {
-                    blocks.push(ContentBlock::text(""));
-                }
-                reader.push_message(role, blocks);
-                at += 1;
-            }
-            ItemKind::Result => {
-                reader.begin_unit(UnitPath::item("input", at));
-                let answer = content(item.get("output").unwrap_or(&Json::Null), reader);
-                let failed = text(item, "status").as_deref() == Some("failed");
-                let result = reader.tool_result(call_id(item), None, answer, failed);
-                reader.push_message(Role::Tool, vec![result]);
-                at += 1;
-            }
-            ItemKind::Approval => {
-                reader.begin_unit(UnitPath::item("input", at));
-                let block = reader.unknown_block(item);
-                reader.push_message(Role::User, vec![block]);
-                at += 1;
-            }
-            ItemKind::Made => {
-                let length = kinds[at..]
-                    .iter()
-                    .take_while(|kind| matches!(kind, ItemKind::Made))
-                    .count();
-                reader.begin_unit(UnitPath::items("input", at, length));
-                let mut blocks = made(&list[at..at + length], reader);
-                if blocks.is_empty() {
-                    blocks.push(ContentBlock::text(""));
-                }
-                reader.push_message(Role::Assistant, blocks);
-                at += length;
-            }
+        let is_model_output = |kind: &&ItemKind| matches!(kind, ItemKind::ModelOutput);
+        let run = kinds[at..].iter().take_while(is_model_output).count();
+        if run > 0 {
+            reader.begin_unit(UnitPath::items("input", at, run));
+            let blocks = or_empty_text(model_output(&list[at..at + run], reader));
+            reader.push_message(Role::Assistant, blocks);
+            at += run;
+        } else {
+            reader.begin_unit(UnitPath::item("input", at));
+            read_item(item, *kind, reader);
+            at += 1;
         }
     }
 }
 
-/// The blocks of items that the model made.
-fn made<'j>(list: &'j [Json<'j>], reader: &mut MessageReader<'_, 'j>) -> Vec<ContentBlock<'j>> {
+/// Reads an item that isn't output of the model.
+fn read_item<'j>(item: &'j Json<'j>, kind: ItemKind, reader: &mut MessageReader<'_, 'j>) {
+    match kind {
+        ItemKind::Message(role) => {
+            let mut blocks = content_of(item, "content", reader);
+            if role == Role::User {
+                blocks = or_empty_text(blocks);
+            }
+            reader.push_message(role, blocks);
+        }
+        ItemKind::ToolResult => {
+            let output = content_of(item, "output", reader);
+            let has_failed = text_or_empty(item, "status") == "failed";
+            let result = reader.tool_result(call_id(item), None, output, has_failed);
+            reader.push_message(Role::Tool, vec![result]);
+        }
+        ItemKind::Approval => {
+            let block = reader.unknown_block(item);
+            reader.push_message(Role::User, vec![block]);
+        }
+        ItemKind::ModelOutput => {}
+    }
+}
+
+/// Reads the blocks of a run of model items.
+fn model_output<'j>(
+    list: &'j [Json<'j>],
+    reader: &mut MessageReader<'_, 'j>,
+) -> Vec<ContentBlock<'j>> {
     let mut blocks = Vec::new();
-    let answered = answered(list);
+    let server_calls = server_side_calls(list);
     for item in list {
+        let is_server_call = || call_id(item).is_some_and(|id| server_calls.contains(id));
         match item.get("type").and_then(Json::as_str) {
-            None | Some("message")
-                if item.get("role").and_then(Json::as_str) == Some("assistant") =>
-            {
-                let said = content(item.get("content").unwrap_or(&Json::Null), reader);
-                blocks.extend(said.into_iter().filter(|block| block.as_text() != Some("")));
+            None | Some("message") if text_or_empty(item, "role") == "assistant" => {
+                let content = content_of(item, "content", reader).into_iter();
+                blocks.extend(content.filter(|block| block.as_text() != Some("")));
             }
             Some("reasoning") => blocks.extend(reasoning(item)),
             Some("function_call") => blocks.push(call(item, "arguments", reader)),
             Some("custom_tool_call") => blocks.push(custom_call(item, reader)),
-            Some(kind)
-                if kind
-                    .strip_suffix(CALL)
-                    .is_some_and(|tool| CLIENT_TOOLS.contains(&tool)) =>
-            {
-                blocks.push(client_call(
-                    item,
-                    kind.strip_suffix(CALL).unwrap_or(kind),
-                    reader,
-                ));
-            }
-            // A shell runs here or there.
-            Some("shell_call") if !call_id(item).is_some_and(|id| answered.contains(id)) => {
+            // A shell runs on the client or on the server.
+            Some("shell_call") if !is_server_call() => {
                 blocks.push(client_call(item, "shell", reader));
             }
-            _ => blocks.push(reader.unknown_block(item)),
+            item_type => blocks.push(match item_type.and_then(called_client_tool) {
+                Some(tool) => client_call(item, tool, reader),
+                None => reader.unknown_block(item),
+            }),
         }
     }
     blocks
 }
 
-/// The calls that are answered among the items that the model made: it ran them itself.
-fn answered<'j>(list: &'j [Json<'j>]) -> HashSet<&'j str> {
-    let is_output = |item: &&Json| text(item, "type").is_some_and(|kind| kind.ends_with(OUTPUT));
-    list.iter().filter(is_output).filter_map(call_id).collect()
-}
-
-/// A thought by its summary or its content, signed by its encrypted form; a thought that is only
-/// encrypted is hidden. One that is neither says nothing.
+/// Reads a reasoning item: its summary or else its content, signed by its encrypted form. An item
+/// with the encrypted form only becomes redacted thinking; one with none of these is ignored.
 fn reasoning<'j>(item: &'j Json<'j>) -> Option<ContentBlock<'j>> {
     let signature = text(item, "encrypted_content");
-    let summary: Vec<&str> = items(item, "summary")
-        .iter()
-        .filter_map(|part| part.get("text")?.as_str())
-        .collect();
-    let spoken: Vec<&str> = items(item, "content")
-        .iter()
-        .filter_map(|part| part.get("text")?.as_str())
-        .collect();
-    let texts = if summary.is_empty() { spoken } else { summary };
-    let said = match texts.as_slice() {
+    let texts_at = |key| -> Vec<&str> {
+        let parts = items(item, key).iter();
+        parts
+            .filter_map(|part| part.get("text")?.as_str())
+            .collect()
+    };
+    let summary = texts_at("summary");
+    let texts = match summary.is_empty() {
+        true => texts_at("content"),
+        false => summary,
+    };
+    let text = match texts.as_slice() {
         [] => return signature.map(|data| ContentBlock::RedactedThinking { data }),
         [one] => Cow::Borrowed(*one),
         several => Cow::Owned(several.join("\n\n")),
     };
-    Some(ContentBlock::Thinking {
-        text: said,
-        signature,
-    })
+    Some(ContentBlock::Thinking { text, signature })
 }
 
 fn call<'j>(item: &'j Json<'j>, key: &str, reader: &mut MessageReader<'_, 'j>) -> ContentBlock<'j> {
@@ -259,7 +157,7 @@ fn call<'j>(item: &'j Json<'j>, key: &str, reader: &mut MessageReader<'_, 'j>) -
     reader.tool_use(id, name, input)
 }
 
-/// A custom tool takes plain text.
+/// Reads a call of a custom tool, whose input is plain text.
 fn custom_call<'j>(item: &'j Json<'j>, reader: &mut MessageReader<'_, 'j>) -> ContentBlock<'j> {
     let (Some(name), Some(input)) = (text(item, "name"), item.get("input")) else {
         return reader.unknown_block(item);
@@ -268,30 +166,32 @@ fn custom_call<'j>(item: &'j Json<'j>, reader: &mut MessageReader<'_, 'j>) -> Co
     reader.tool_use(item.get("call_id").and_then(Json::as_str), name, input)
 }
 
-/// A call of a tool that has no name and no arguments: its kind, and what it says beside its ids.
+/// Reads a call of a client tool. Its name is the type of the item, and its input the other
+/// members.
 fn client_call<'j>(
     item: &'j Json<'j>,
     tool: &'j str,
     reader: &mut MessageReader<'_, 'j>,
 ) -> ContentBlock<'j> {
     let members = item.as_object().into_iter().flat_map(Object::iter);
-    let said = members.filter(|(key, _)| !["type", "id", "call_id", "status"].contains(key));
-    let input: Object = said.map(|(key, value)| (key, value.reborrow())).collect();
+    let input: Object = members
+        .filter(|(key, _)| !["type", "id", "call_id", "status"].contains(key))
+        .map(|(key, value)| (key, value.reborrow()))
+        .collect();
     reader.tool_use(call_id(item), tool, input)
 }
 
-/// What joins a call and its result. Results of the shell on the client's side may name the item
-/// instead.
-fn call_id<'j>(item: &'j Json<'j>) -> Option<&'j str> {
-    either(item, ["call_id", "id"]).and_then(Json::as_str)
-}
-
-/// The blocks of a content that may be a string, one part, a list of parts or nothing.
-fn content<'j>(content: &'j Json<'j>, reader: &mut MessageReader<'_, 'j>) -> Vec<ContentBlock<'j>> {
-    match content {
-        Json::String(text) => vec![ContentBlock::text(&**text)],
-        Json::Array(parts) => parts.iter().map(|item| part(item, reader)).collect(),
-        Json::Object(_) => vec![part(content, reader)],
+/// Reads the blocks of the member `key`, which may be a string, one part, a list of parts or
+/// absent.
+fn content_of<'j>(
+    item: &'j Json<'j>,
+    key: &str,
+    reader: &mut MessageReader<'_, 'j>,
+) -> Vec<ContentBlock<'j>> {
+    match item.get(key) {
+        Some(Json::String(text)) => vec![ContentBlock::text(&**text)],
+        Some(Json::Array(parts)) => parts.iter().map(|item| part(item, reader)).collect(),
+        Some(object @ Json::Object(_)) => vec![part(object, reader)],
         _ => Vec::new(),
     }
 }
@@ -309,16 +209,14 @@ fn part<'j>(json: &'j Json<'j>, reader: &mut MessageReader<'_, 'j>) -> ContentBl
     known.unwrap_or_else(|| reader.unknown_block(json))
 }
 
-/// What a command that a shell ran printed.
+/// Returns the output of a command that a shell ran: standard output, then standard error.
 fn printed<'j>(json: &'j Json<'j>) -> Option<Cow<'j, str>> {
-    let (out, errors) = (
-        text(json, "stdout")?,
-        text(json, "stderr").unwrap_or_default(),
-    );
-    Some(match (out.is_empty(), errors.is_empty()) {
-        (_, true) => out,
-        (true, false) => errors,
-        (false, false) => Cow::Owned(format!("{out}\n{errors}")),
+    let stdout = text(json, "stdout")?;
+    let stderr = text(json, "stderr").unwrap_or_default();
+    Some(match (stdout.is_empty(), stderr.is_empty()) {
+        (_, true) => stdout,
+        (true, false) => stderr,
+        (false, false) => Cow::Owned(format!("{stdout}\n{stderr}")),
     })
 }
 
@@ -338,27 +236,17 @@ fn image(url: Cow<'_, str>) -> ImageBlock<'_> {
 }
 
 fn tool<'j>(json: &'j Json<'j>, reader: &MessageReader<'_, 'j>) -> RequestTool<'j> {
-    let function = json.get("type").and_then(Json::as_str) == Some("function");
-    match text(json, "name").filter(|_| function) {
-        Some(name) => RequestTool::Defined(ToolDefinition {
-            name,
-            description: text(json, "description").unwrap_or_default(),
-            input_schema: json
-                .get("parameters")
-                .and_then(Json::as_object)
-                .map(Object::reborrow)
-                .unwrap_or_default(),
-            side_effects: SideEffects::None,
-            requires_workspace: false,
-        }),
-        None => RequestTool::Wire {
-            adapter: Cow::Borrowed(reader.key()),
-            json: json.reborrow(),
-        },
+    let is_function = text_or_empty(json, "type") == "function";
+    match text(json, "name").filter(|_| is_function) {
+        Some(name) => {
+            let schema = json.get("parameters").and_then(Json::as_object);
+            client_tool(name, text(json, "description"), schema)
+        }
+        None => reader.provider_tool(json),
     }
 }
 
-/// When the response was made.
+/// Returns the creation time of a response.
 pub(super) fn created_at(body: &Json) -> Option<Timestamp> {
     moment_of(body, &["created_at"])
 }
@@ -371,13 +259,10 @@ pub(super) fn response<'j>(
         .get("output")
         .and_then(Json::as_array)
         .ok_or(DialectError("no list of output".into()))?;
-    let blocks = made(output, reader);
+    let blocks = model_output(output, reader);
     let reason = stop_reason(body, &blocks);
     reader.push_choice(UnitPath::member("output"), blocks, reason);
-    if matches!(
-        body.get("status").and_then(Json::as_str),
-        Some("queued" | "in_progress")
-    ) {
+    if matches!(text_or_empty(body, "status"), "queued" | "in_progress") {
         reader.mark_partial();
     }
     Ok(Response {
@@ -390,28 +275,23 @@ pub(super) fn response<'j>(
     })
 }
 
+/// Converts the status of a response to a stop reason; `None` for an unfinished one.
 fn stop_reason(body: &Json, blocks: &[ContentBlock]) -> Option<StopReason> {
-    let calls = blocks
-        .iter()
-        .any(|block| matches!(block, ContentBlock::ToolUse(_)));
-    let incomplete = body
-        .get("incomplete_details")
-        .and_then(|details| details.get("reason"))
-        .and_then(Json::as_str);
-    Some(
-        match (body.get("status").and_then(Json::as_str)?, incomplete) {
-            ("completed", _) if calls => StopReason::ToolUse,
-            ("completed", _) => StopReason::EndTurn,
-            ("incomplete", Some("max_output_tokens")) => StopReason::MaxTokens,
-            ("incomplete", _) => StopReason::EndTurn,
-            ("cancelled", _) => StopReason::Cancelled,
-            ("failed", _) => StopReason::Error,
-            _ => return None,
-        },
-    )
+    let details = body.get("incomplete_details");
+    let reason = details.map_or("", |details| text_or_empty(details, "reason"));
+    Some(match (text_or_empty(body, "status"), reason) {
+        ("completed", _) if has_tool_call(blocks) => StopReason::ToolUse,
+        ("completed", _) => StopReason::EndTurn,
+        ("incomplete", "max_output_tokens") => StopReason::MaxTokens,
+        ("incomplete", _) => StopReason::EndTurn,
+        ("cancelled", _) => StopReason::Cancelled,
+        ("failed", _) => StopReason::Error,
+        _ => return None,
+    })
 }
 
-/// `input_tokens` counts what was read from and written to the cache too; ours are disjoint.
+/// Converts token counts. `input_tokens` includes the tokens that were read from and written to a
+/// cache; the canonical counts are disjoint.
 fn token_usage(json: &Json, reader: &mut MessageReader) -> TokenUsage {
     let details = json.get("input_tokens_details").unwrap_or(&Json::Null);
     let (prompt, total) = (count(json, "input_tokens"), count(json, "total_tokens"));
@@ -436,7 +316,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_client_answers_is_not_said_by_the_model() {
+    fn results_of_client_tools_are_not_output_of_the_model() {
         let body = r#"{"input":[{"type":"message","role":"user","content":"hi"},
             {"type":"computer_call","call_id":"c1","id":"i1","action":{"type":"click","x":1},"status":"completed"},
             {"type":"computer_call_output","call_id":"c1","output":{"type":"computer_screenshot","image_url":"https://x.example/a.png"}},
@@ -457,18 +337,18 @@ mod tests {
         .unwrap();
         let messages = &read.request.messages;
         let roles: Vec<_> = messages.iter().map(|message| message.role).collect();
-        let (made, told) = (Role::Assistant, Role::Tool);
+        let (model, tool) = (Role::Assistant, Role::Tool);
         assert_eq!(
             roles,
             [
                 Role::User,
-                made,
-                told,
-                made,
-                told,
-                made,
-                told,
-                made,
+                model,
+                tool,
+                model,
+                tool,
+                model,
+                tool,
+                model,
                 Role::User
             ]
         );

@@ -1,16 +1,17 @@
-//! Canonical to wire.
+//! Writes bodies: canonical to wire.
 
 use gristmill_schemas::json::{Json, Object};
-use gristmill_schemas::message::block::{
-    ImageBlock, ImageSource, Origin, ToolResultBlock, ToolUseBlock,
-};
+use gristmill_schemas::message::block::{ImageBlock, ToolResultBlock, ToolUseBlock};
+use gristmill_schemas::message::model_id::wire_name;
 use gristmill_schemas::message::request::{Request, RequestTool, Response, StopReason, TokenUsage};
 use gristmill_schemas::message::{ContentBlock, Message, Role};
 
 use super::super::adapter::WireProjection;
-use super::super::image::media_type_of_path;
-use super::super::json_access::object;
-use super::super::message_writer::{DropReason, MessageWriter, WriteUnit, instruction_texts};
+use super::super::image::image_url;
+use super::super::json_access::{insert_list, object, text_or_null};
+use super::super::message_writer::{
+    DropReason, HoistedMessages, MessageWriter, instruction_texts, is_hoisted, texts_of,
+};
 use super::super::unit_path::UnitPath;
 use super::RESPONSE_DEFAULTS;
 
@@ -20,25 +21,17 @@ pub(super) fn request<'m>(
 ) -> WireProjection<'m> {
     let mut body = Object::new();
     if let Some(model) = &request.model {
-        body.insert(
-            "model",
-            gristmill_schemas::message::model_id::wire_name(model),
-        );
+        body.insert("model", wire_name(model));
     }
-    let (list, unit_paths, system) = input(request, writer);
-    let texts = instruction_texts(request, system);
+    let input = input(request, writer);
+    let texts = instruction_texts(request, input.system);
     if !texts.is_empty() {
         body.insert("instructions", texts.join("\n\n"));
     }
-    body.insert("input", list);
-    let tools: Vec<Json> = request
-        .tools
-        .iter()
-        .filter_map(|tool| self::tool(tool, writer))
-        .collect();
-    if !tools.is_empty() {
-        body.insert("tools", tools);
-    }
+    body.insert("input", input.list);
+    let tools = request.tools.iter();
+    let tools = tools.filter_map(|tool| self::tool(tool, writer)).collect();
+    insert_list(&mut body, "tools", tools);
     if let Some(limit) = request.max_output_tokens {
         body.insert("max_output_tokens", limit);
     }
@@ -53,7 +46,7 @@ pub(super) fn request<'m>(
     }
     WireProjection {
         body: Json::Object(body),
-        unit_paths,
+        unit_paths: input.unit_paths,
     }
 }
 
@@ -65,68 +58,49 @@ fn format<'m>(schema: &'m Json<'m>) -> Object<'m> {
     format
 }
 
-/// The items, where each unit stands among them, and the texts of those units that are
-/// instructions.
-fn input<'m>(
-    request: &'m Request<'m>,
-    writer: &mut MessageWriter<'_>,
-) -> (Vec<Json<'m>>, Vec<Option<UnitPath>>, Vec<&'m str>) {
-    let (mut list, mut unit_paths, mut system) = (Vec::new(), Vec::new(), Vec::new());
+/// Writes the items. System messages at the start of the conversation become instructions.
+fn input<'m>(request: &'m Request<'m>, writer: &mut MessageWriter<'_>) -> HoistedMessages<'m> {
+    let mut input = HoistedMessages::default();
     for unit in writer.units() {
-        let messages: Vec<&Message> = unit
-            .messages
-            .iter()
-            .filter_map(|&index| request.messages.get(index))
-            .collect();
-        if is_instructions(&unit, &messages) {
-            system.extend(
-                messages
-                    .iter()
-                    .flat_map(|message| &message.content)
-                    .filter_map(ContentBlock::as_text),
-            );
-            unit_paths.push(Some(UnitPath::member("instructions")));
+        let messages = unit.messages_of(request);
+        if is_hoisted(&unit, &messages) {
+            input.system.extend(texts_of(&messages));
+            let path = UnitPath::member("instructions");
+            input.unit_paths.push(Some(path));
             continue;
         }
         let Some(message) = messages.first() else {
-            unit_paths.push(None);
+            input.unit_paths.push(None);
             continue;
         };
         let written = items(message, writer);
-        unit_paths.push(match (message.role, written.len()) {
+        let start = input.list.len();
+        input.unit_paths.push(match (message.role, written.len()) {
             (_, 0) => None,
-            (Role::Assistant, length) => Some(UnitPath::items("input", list.len(), length)),
-            _ => Some(UnitPath::item("input", list.len())),
+            (Role::Assistant, length) => Some(UnitPath::items("input", start, length)),
+            _ => Some(UnitPath::item("input", start)),
         });
-        list.extend(written);
+        input.list.extend(written);
     }
-    (list, unit_paths, system)
+    input
 }
 
-/// System messages that lead the conversation are instructions; one that stood inside it stays
-/// there.
-fn is_instructions(unit: &WriteUnit, messages: &[&Message]) -> bool {
-    let system = messages
-        .first()
-        .is_some_and(|message| message.role == Role::System);
-    system && !(unit.kept && unit.messages.first().is_some_and(|&index| index > 0))
-}
-
-/// The items of a message.
+/// Writes the items of a message.
 fn items<'m>(message: &'m Message<'m>, writer: &mut MessageWriter<'_>) -> Vec<Json<'m>> {
     match message.role {
-        Role::User | Role::System => said(message, writer).into_iter().collect(),
-        Role::Assistant => made(message, false, writer),
+        Role::User | Role::System => message_item(message, writer).into_iter().collect(),
+        Role::Assistant => model_items(message, false, writer),
         Role::Tool => message
             .content
             .iter()
-            .filter_map(|block| result(message, block, writer))
+            .filter_map(|block| result_item(message, block, writer))
             .collect(),
     }
 }
 
-/// One text alone is a string; anything else is a list of parts.
-fn said<'m>(message: &'m Message<'m>, writer: &mut MessageWriter<'_>) -> Option<Json<'m>> {
+/// Writes a message of the user or system: a single text as a string, other content as a list of
+/// parts. Returns `None` if all blocks are dropped.
+fn message_item<'m>(message: &'m Message<'m>, writer: &mut MessageWriter<'_>) -> Option<Json<'m>> {
     let content = match message.content.as_slice() {
         [ContentBlock::Text(text)] => Json::from(&**text),
         blocks => {
@@ -145,6 +119,7 @@ fn said<'m>(message: &'m Message<'m>, writer: &mut MessageWriter<'_>) -> Option<
     Some(Json::Object(item))
 }
 
+/// Writes a block as a content part, or drops it.
 fn part<'m>(
     message: &'m Message<'m>,
     block: &'m ContentBlock<'m>,
@@ -153,19 +128,10 @@ fn part<'m>(
     let written = match block {
         ContentBlock::Text(text) => Ok(text_part("input_text", text)),
         ContentBlock::Image(image) => image_part(image, writer).ok_or(DropReason::FileUnavailable),
-        ContentBlock::Unknown(unknown) => match &unknown.origin {
-            Origin::Wire(adapter) if writer.is_same_adapter(adapter) => Ok(unknown.json.reborrow()),
-            _ => Err(DropReason::ForeignBlock),
-        },
+        ContentBlock::Unknown(unknown) => writer.own_block(unknown),
         _ => Err(DropReason::NotRepresentable),
     };
-    match written {
-        Ok(part) => Some(part),
-        Err(reason) => {
-            writer.drop_block(message, block, reason);
-            None
-        }
-    }
+    writer.written_or_dropped(message, block, written)
 }
 
 fn text_part<'m>(kind: &'static str, text: &'m str) -> Json<'m> {
@@ -175,29 +141,16 @@ fn text_part<'m>(kind: &'static str, text: &'m str) -> Json<'m> {
 }
 
 fn image_part<'m>(image: &'m ImageBlock<'m>, writer: &MessageWriter<'_>) -> Option<Json<'m>> {
-    let url = match &image.source {
-        ImageSource::Url(url) => Json::from(&**url),
-        ImageSource::Base64(data) => Json::from(format!("data:{};base64,{data}", image.media_type)),
-        ImageSource::FileRef(path) => {
-            let data = writer.file_base64(path)?;
-            let media_type = if image.media_type.is_empty() {
-                media_type_of_path(path)
-            } else {
-                &image.media_type
-            };
-            Json::from(format!("data:{media_type};base64,{data}"))
-        }
-    };
     let mut part = object("type", "input_image");
-    part.insert("image_url", url);
+    part.insert("image_url", image_url(image, writer)?);
     Some(Json::Object(part))
 }
 
-/// A text, a thought and each call are items of their own; texts in a row are one item. `answer`
-/// says that they stand in a response, whose items carry a status.
-fn made<'m>(
+/// Writes the items of an assistant message: consecutive texts are one item, thinking and each call
+/// are one item each. Items of a response (`in_response`) have a status.
+fn model_items<'m>(
     message: &'m Message<'m>,
-    answer: bool,
+    in_response: bool,
     writer: &mut MessageWriter<'_>,
 ) -> Vec<Json<'m>> {
     let mut list = Vec::new();
@@ -211,67 +164,65 @@ fn made<'m>(
             continue;
         }
         if !texts.is_empty() {
-            list.push(message_item(std::mem::take(&mut texts), answer));
+            list.push(output_message(std::mem::take(&mut texts), in_response));
         }
-        match made_item(message, block, answer, writer) {
-            Ok(item) => list.push(item),
-            Err(reason) => writer.drop_block(message, block, reason),
-        }
+        let written = model_item(message, block, in_response, writer);
+        list.extend(writer.written_or_dropped(message, block, written));
     }
     if !texts.is_empty() {
-        list.push(message_item(texts, answer));
+        list.push(output_message(texts, in_response));
     }
     list
 }
 
-fn message_item<'m>(content: Vec<Json<'m>>, answer: bool) -> Json<'m> {
+fn output_message<'m>(content: Vec<Json<'m>>, in_response: bool) -> Json<'m> {
     let mut item = object("type", "message");
     item.insert("role", "assistant");
-    if answer {
+    if in_response {
         item.insert("status", "completed");
     }
     item.insert("content", content);
     Json::Object(item)
 }
 
-fn made_item<'m>(
+/// Writes a block of an assistant message, except text, as an item.
+fn model_item<'m>(
     message: &'m Message<'m>,
     block: &'m ContentBlock<'m>,
-    answer: bool,
+    in_response: bool,
     writer: &mut MessageWriter<'_>,
 ) -> Result<Json<'m>, DropReason> {
     match block {
-        ContentBlock::ToolUse(call) => Ok(call_item(call, answer, writer)),
+        ContentBlock::ToolUse(call) => Ok(call_item(call, in_response, writer)),
         ContentBlock::Thinking { text, signature } => {
-            takes_thought(message, writer)?;
-            let mut item = object("type", "reasoning");
-            item.insert("summary", vec![text_part("summary_text", text)]);
-            if let Some(signature) = signature {
-                item.insert("encrypted_content", &**signature);
-            }
-            Ok(Json::Object(item))
+            check_thinking(message, writer)?;
+            let summary = vec![text_part("summary_text", text)];
+            Ok(reasoning_item(summary, signature.as_deref()))
         }
         ContentBlock::RedactedThinking { data } => {
-            takes_thought(message, writer)?;
-            let mut item = object("type", "reasoning");
-            item.insert("summary", Vec::new());
-            item.insert("encrypted_content", &**data);
-            Ok(Json::Object(item))
+            check_thinking(message, writer)?;
+            Ok(reasoning_item(Vec::new(), Some(data)))
         }
-        ContentBlock::Unknown(unknown) => match &unknown.origin {
-            Origin::Wire(adapter) if writer.is_same_adapter(adapter) => Ok(unknown.json.reborrow()),
-            _ => Err(DropReason::ForeignBlock),
-        },
+        ContentBlock::Unknown(unknown) => writer.own_block(unknown),
         ContentBlock::Text(_) | ContentBlock::Image(_) | ContentBlock::ToolResult(_) => {
             Err(DropReason::NotRepresentable)
         }
     }
 }
 
-/// Encrypted thoughts mean something only to whoever made them.
-fn takes_thought(message: &Message, writer: &MessageWriter<'_>) -> Result<(), DropReason> {
-    let made_here = message.metadata.provider.as_deref() == Some(writer.provider());
-    if writer.plain() || made_here || writer.has_own_thinking(message) {
+fn reasoning_item<'m>(summary: Vec<Json<'m>>, encrypted: Option<&'m str>) -> Json<'m> {
+    let mut item = object("type", "reasoning");
+    item.insert("summary", summary);
+    if let Some(encrypted) = encrypted {
+        item.insert("encrypted_content", encrypted);
+    }
+    Json::Object(item)
+}
+
+/// Returns an error for thinking of another provider, which can't be decrypted here.
+fn check_thinking(message: &Message, writer: &MessageWriter<'_>) -> Result<(), DropReason> {
+    let is_same_provider = message.metadata.provider.as_deref() == Some(writer.provider());
+    if writer.plain() || is_same_provider || writer.has_own_thinking(message) {
         Ok(())
     } else {
         Err(DropReason::ForeignThinking)
@@ -280,20 +231,20 @@ fn takes_thought(message: &Message, writer: &MessageWriter<'_>) -> Result<(), Dr
 
 fn call_item<'m>(
     call: &'m ToolUseBlock<'m>,
-    answer: bool,
+    in_response: bool,
     writer: &mut MessageWriter<'_>,
 ) -> Json<'m> {
     let mut item = object("type", "function_call");
     item.insert("call_id", writer.call_id(&call.id));
     item.insert("name", &*call.name);
     item.insert("arguments", call.arguments_text());
-    if answer {
+    if in_response {
         item.insert("status", "completed");
     }
     Json::Object(item)
 }
 
-fn result<'m>(
+fn result_item<'m>(
     message: &'m Message<'m>,
     block: &'m ContentBlock<'m>,
     writer: &mut MessageWriter<'_>,
@@ -303,11 +254,11 @@ fn result<'m>(
     };
     let mut item = object("type", "function_call_output");
     item.insert("call_id", writer.call_id(&result.tool_use_id));
-    item.insert("output", output(message, result, writer));
+    item.insert("output", result_output(message, result, writer));
     Some(Json::Object(item))
 }
 
-fn output<'m>(
+fn result_output<'m>(
     message: &'m Message<'m>,
     result: &'m ToolResultBlock<'m>,
     writer: &mut MessageWriter<'_>,
@@ -333,9 +284,7 @@ fn tool<'m>(tool: &'m RequestTool<'m>, writer: &MessageWriter<'_>) -> Option<Jso
             wire.insert("parameters", tool.input_schema.reborrow());
             Some(Json::Object(wire))
         }
-        RequestTool::Wire { adapter, json } => {
-            writer.is_same_adapter(adapter).then(|| json.reborrow())
-        }
+        RequestTool::Wire { adapter, json } => writer.own_tool(adapter, json),
     }
 }
 
@@ -344,28 +293,26 @@ pub(super) fn response<'m>(
     writer: &mut MessageWriter<'_>,
 ) -> WireProjection<'m> {
     let choice = response.choices.first();
-    let mut body = object("id", response.id.as_deref().map_or(Json::Null, Json::from));
-    body.insert("object", "response");
-    body.insert(
-        "created_at",
-        response
-            .created_at
-            .map_or(0, |time| time.micros().div_euclid(1_000_000)),
-    );
-    body.insert(
-        "model",
-        response.model.as_deref().map_or(Json::Null, Json::from),
-    );
     let reason = choice.and_then(|choice| choice.stop_reason);
+    let incomplete =
+        (reason == Some(StopReason::MaxTokens)).then(|| object("reason", "max_output_tokens"));
+    let created_at = response
+        .created_at
+        .map_or(0, |time| time.micros().div_euclid(1_000_000));
+    let output = choice.map_or_else(Vec::new, |choice| {
+        model_items(&choice.message, true, writer)
+    });
+    let mut body = object("id", text_or_null(response.id.as_deref()));
+    body.insert("object", "response");
+    body.insert("created_at", created_at);
+    body.insert("model", text_or_null(response.model.as_deref()));
     body.insert("status", status(reason));
     body.insert("error", Json::Null);
-    let limit =
-        (reason == Some(StopReason::MaxTokens)).then(|| object("reason", "max_output_tokens"));
-    body.insert("incomplete_details", limit.map_or(Json::Null, Json::Object));
     body.insert(
-        "output",
-        choice.map_or_else(Vec::new, |choice| made(&choice.message, true, writer)),
+        "incomplete_details",
+        incomplete.map_or(Json::Null, Json::Object),
     );
+    body.insert("output", output);
     if let Some(usage) = &response.usage {
         body.insert("usage", self::usage(usage));
     }
@@ -388,18 +335,16 @@ fn status(reason: Option<StopReason>) -> &'static str {
     }
 }
 
-/// The prompt's count is the sum of the three disjoint ones.
+/// Writes token counts; the count of the prompt is the sum of the three disjoint ones.
 fn usage(usage: &TokenUsage) -> Object<'static> {
+    let prompt = usage.prompt_tokens();
     let mut details = object("cached_tokens", usage.cached_input_tokens);
     if usage.cache_creation_input_tokens > 0 {
         details.insert("cache_write_tokens", usage.cache_creation_input_tokens);
     }
-    let mut wire = object("input_tokens", usage.prompt_tokens());
+    let mut wire = object("input_tokens", prompt);
     wire.insert("input_tokens_details", details);
     wire.insert("output_tokens", usage.output_tokens);
-    wire.insert(
-        "total_tokens",
-        usage.prompt_tokens().saturating_add(usage.output_tokens),
-    );
+    wire.insert("total_tokens", prompt.saturating_add(usage.output_tokens));
     wire
 }
