@@ -77,7 +77,11 @@ pub(crate) fn sources_per_thread(sources: usize, wanted: usize) -> usize {
 /// SHA-256 of what stands before the footer of each container: side by side, unless one of them is
 /// too large to stay in memory meanwhile.
 pub(crate) fn container_footers(containers: &[&SourceBytes]) -> Vec<[u8; FOOTER_LENGTH]> {
-    if containers.len() < 2 || !containers.iter().all(|container| container.stays_resident()) {
+    if containers.len() < 2
+        || !containers
+            .iter()
+            .all(|container| container.stays_resident())
+    {
         return containers
             .iter()
             .map(|container| footer_of(container))

@@ -1,4 +1,4 @@
-//! Streams, folded to the finished response.
+//! Folds streams to the finished response.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -7,28 +7,29 @@ use gristmill_schemas::json::{Json, Object};
 
 use super::super::adapter::FoldedStream;
 use super::super::framing::StreamFrame;
-use super::super::json_access::{append_text, merge_member, object};
+use super::super::json_access::{merge_members, object};
+use super::block_fold::{BlockFold, merge_split_blocks};
 
-/// Padding against eavesdroppers who measure lengths.
+/// The member with padding, which hides the length of frames from observers.
 const PADDING: &str = "p";
-/// The name of every event of an InvokeModel stream; the event's own name is the one member that it
-/// has.
+/// The name of all frames of an InvokeModel stream; the name of the event is the only member of its
+/// data.
 const CHUNK: &str = "chunk";
 
 pub(super) fn fold<'f>(frames: Vec<StreamFrame<'f>>) -> FoldedStream<'f> {
     let mut fold = ConverseFold::default();
     for frame in frames {
-        // InvokeModel calls every event a chunk.
-        let is_named = frame.event.as_deref().is_some_and(|name| name != CHUNK);
-        if let Some((name, event)) = named(frame) {
-            fold.event(&name, event, is_named);
+        let is_converse = frame.event.as_deref().is_some_and(|name| name != CHUNK);
+        if let Some((name, event)) = named_event(frame) {
+            fold.event(&name, event, is_converse);
         }
     }
     fold.finish()
 }
 
-/// An event's name and its members: the framing names it, or the one member that it has.
-fn named<'f>(frame: StreamFrame<'f>) -> Option<(Cow<'f, str>, Object<'f>)> {
+/// Returns the name and members of an event. The name is that of the frame, or the only member of
+/// the data.
+fn named_event<'f>(frame: StreamFrame<'f>) -> Option<(Cow<'f, str>, Object<'f>)> {
     let Json::Object(data) = frame.data else {
         return None;
     };
@@ -43,7 +44,7 @@ fn named<'f>(frame: StreamFrame<'f>) -> Option<(Cow<'f, str>, Object<'f>)> {
     Some((name, event))
 }
 
-/// A response being put together.
+/// A response that is assembled from events.
 #[derive(Default)]
 struct ConverseFold<'f> {
     body: Object<'f>,
@@ -53,40 +54,26 @@ struct ConverseFold<'f> {
     error: Option<Json<'f>>,
 }
 
-#[derive(Default)]
-struct BlockFold<'f> {
-    block: Object<'f>,
-    /// The text of a call's input.
-    input: Option<String>,
-    /// Where its text comes from: one a piece.
-    citations: Vec<Json<'f>>,
-    /// How many pieces it came in.
-    pieces: usize,
-    /// It was started, or its pieces came as events of Converse, where a number is one block.
-    stands_alone: bool,
-}
-
 impl<'f> ConverseFold<'f> {
-    fn event(&mut self, name: &str, mut event: Object<'f>, is_named: bool) {
-        let index = event
-            .remove("contentBlockIndex")
-            .and_then(|index| index.as_u64());
-        let index = index.unwrap_or_else(|| self.blocks.keys().next_back().copied().unwrap_or(0));
+    /// Adds an event. `is_converse` tells Converse streams, whose block indices are reliable, from
+    /// InvokeModel streams.
+    fn event(&mut self, name: &str, mut event: Object<'f>, is_converse: bool) {
+        let index = event.remove("contentBlockIndex");
+        let index = index
+            .and_then(|index| index.as_u64())
+            .or_else(|| self.blocks.keys().next_back().copied())
+            .unwrap_or(0);
         match name {
             "messageStart" => merge_members(&mut self.message, event),
             "contentBlockStart" => {
                 if let Some(Json::Object(start)) = event.remove("start") {
-                    let block = self.blocks.entry(index).or_default();
-                    block.stands_alone = true;
-                    merge_members(&mut block.block, start);
+                    self.blocks.entry(index).or_default().start(start);
                 }
             }
             "contentBlockDelta" => {
                 if let Some(Json::Object(delta)) = event.remove("delta") {
                     let block = self.blocks.entry(index).or_default();
-                    block.pieces += 1;
-                    block.stands_alone |= is_named || block.pieces > 1;
-                    block.delta(delta);
+                    block.next_delta(delta, is_converse);
                 }
             }
             "contentBlockStop" => {}
@@ -98,182 +85,55 @@ impl<'f> ConverseFold<'f> {
                 event.insert("__type", name.to_owned());
                 self.error = Some(Json::Object(event));
             }
-            // Metadata, and what is unknown, stands beside the message.
+            // Metadata and members of unknown events are kept in the body.
             _ => merge_members(&mut self.body, event),
         }
     }
 
-    fn finish(mut self) -> FoldedStream<'f> {
-        if let (Some(error), true, true) =
-            (&self.error, self.blocks.is_empty(), self.message.is_empty())
-        {
-            return FoldedStream {
-                body: error.clone(),
-                complete: false,
-                error: self.error,
-            };
-        }
-        if self.blocks.is_empty() && self.message.is_empty() {
-            return FoldedStream {
-                body: Json::Object(self.body),
-                complete: false,
-                error: self.error,
-            };
-        }
-        let blocks = joined(self.blocks)
-            .into_iter()
-            .map(BlockFold::finish)
-            .collect::<Vec<_>>();
-        self.message.insert("content", blocks);
-        let mut body = object("output", object("message", self.message));
-        if !self.body.contains_key("stopReason") {
-            body.insert("stopReason", Json::Null);
-        }
-        merge_members(&mut body, self.body);
-        if let Some(error) = &self.error {
-            body.insert("error", error.clone());
-        }
+    fn finish(self) -> FoldedStream<'f> {
+        let has_message = !self.blocks.is_empty() || !self.message.is_empty();
+        let complete = has_message && self.complete && self.error.is_none();
+        let error = self.error.clone();
+        let body = match (has_message, self.error) {
+            (false, Some(error)) => error,
+            (false, None) => Json::Object(self.body),
+            (true, error) => {
+                Json::Object(response_body(self.message, self.blocks, self.body, error))
+            }
+        };
         FoldedStream {
-            body: Json::Object(body),
-            complete: self.complete && self.error.is_none(),
-            error: self.error,
+            body,
+            complete,
+            error,
         }
     }
 }
 
-/// The blocks in order. Nova's InvokeModel streams number every piece of a text or a thought anew;
-/// such pieces in a row are one block, as they are in the answer of the endpoint without streaming.
-fn joined<'f>(blocks: BTreeMap<u64, BlockFold<'f>>) -> Vec<BlockFold<'f>> {
-    let mut joined: Vec<BlockFold<'f>> = Vec::with_capacity(blocks.len());
-    for block in blocks.into_values() {
-        match joined.last_mut() {
-            Some(last) if last.is_continued_by(&block) => {
-                block
-                    .block
-                    .into_iter()
-                    .for_each(|(key, value)| last.delta(object_of(key, value)));
-            }
-            _ => joined.push(block),
-        }
+/// Returns a response in the form of the endpoint without streaming.
+fn response_body<'f>(
+    mut message: Object<'f>,
+    blocks: BTreeMap<u64, BlockFold<'f>>,
+    members: Object<'f>,
+    error: Option<Json<'f>>,
+) -> Object<'f> {
+    let blocks = merge_split_blocks(blocks.into_values()).into_iter();
+    let blocks = blocks.map(BlockFold::finish).collect::<Vec<_>>();
+    message.insert("content", blocks);
+    let mut body = object("output", object("message", message));
+    if !members.contains_key("stopReason") {
+        body.insert("stopReason", Json::Null);
     }
-    joined
-}
-
-/// An object of one member.
-fn object_of<'f>(key: Cow<'f, str>, value: Json<'f>) -> Object<'f> {
-    // The pieces of a thought are wrapped once more when they are put together.
-    let value = match value {
-        Json::Object(mut thought) if key == "reasoningContent" => {
-            match thought.remove("reasoningText") {
-                Some(text) => text,
-                None => Json::Object(thought),
-            }
-        }
-        value => value,
-    };
-    [(key, value)].into_iter().collect()
-}
-
-fn merge_members<'f>(into: &mut Object<'f>, more: Object<'f>) {
-    more.into_iter()
-        .for_each(|(key, value)| merge_member(into, key, value));
-}
-
-impl<'f> BlockFold<'f> {
-    /// True if `next` is a further piece of this text or thought: both hold nothing else, and
-    /// neither stands alone.
-    fn is_continued_by(&self, next: &BlockFold) -> bool {
-        let kind = |block: &BlockFold| match (block.block.len(), block.block.keys().next()) {
-            (1, Some("text")) => Some("text"),
-            (1, Some("reasoningContent")) => Some("reasoningContent"),
-            _ => None,
-        };
-        let is_plain = |block: &BlockFold| !block.stands_alone && block.citations.is_empty();
-        is_plain(self) && is_plain(next) && kind(self).is_some() && kind(self) == kind(next)
+    merge_members(&mut body, members);
+    if let Some(error) = error {
+        body.insert("error", error);
     }
-
-    fn delta(&mut self, delta: Object<'f>) {
-        for (key, value) in delta {
-            match (&*key, value) {
-                ("text", value) => append_text(&mut self.block, "text", value),
-                ("reasoningContent", Json::Object(piece)) => self.thought(piece),
-                ("toolUse", Json::Object(piece)) => self.call(piece),
-                ("citation", citation) => self.citations.push(citation),
-                (_, Json::Array(more)) => match self.block.get_mut(&key) {
-                    Some(Json::Array(items)) => items.extend(more),
-                    _ => _ = self.block.insert(key, more),
-                },
-                (_, value) => merge_member(&mut self.block, key, value),
-            }
-        }
-    }
-
-    fn thought(&mut self, piece: Object<'f>) {
-        if !self.block.contains_key("reasoningContent") {
-            self.block.insert("reasoningContent", Object::new());
-        }
-        let Some(Json::Object(content)) = self.block.get_mut("reasoningContent") else {
-            return;
-        };
-        for (key, value) in piece {
-            match &*key {
-                "redactedContent" => append_text(content, "redactedContent", value),
-                "text" | "signature" => {
-                    if !content.contains_key("reasoningText") {
-                        content.insert("reasoningText", Object::new());
-                    }
-                    let thought = content
-                        .get_mut("reasoningText")
-                        .and_then(Json::as_object_mut);
-                    if let Some(thought) = thought {
-                        append_text(
-                            thought,
-                            if key == "text" { "text" } else { "signature" },
-                            value,
-                        );
-                    }
-                }
-                _ => merge_member(content, key, value),
-            }
-        }
-    }
-
-    fn call(&mut self, piece: Object<'f>) {
-        if !self.block.contains_key("toolUse") {
-            self.block.insert("toolUse", Object::new());
-        }
-        let Some(Json::Object(call)) = self.block.get_mut("toolUse") else {
-            return;
-        };
-        for (key, value) in piece {
-            match (&*key, value) {
-                ("input", Json::String(text)) => self.input.get_or_insert_default().push_str(&text),
-                (_, value) => merge_member(call, key, value),
-            }
-        }
-    }
-
-    /// A call without input has an empty one; input that is cut short or no object stays text, so
-    /// that none of it is lost.
-    fn finish(mut self) -> Json<'f> {
-        if let Some(Json::Object(call)) = self.block.get_mut("toolUse") {
-            let text = self.input.unwrap_or_default();
-            match Json::parse(text.as_bytes()) {
-                Ok(input @ Json::Object(_)) => _ = call.insert("input", input.into_owned()),
-                _ if !text.trim().is_empty() => _ = call.insert("input", text),
-                _ if !call.contains_key("input") => _ = call.insert("input", Object::new()),
-                _ => {}
-            }
-        }
-        if !self.citations.is_empty() {
-            self.block.insert("citations", self.citations);
-        }
-        Json::Object(self.block)
-    }
+    body
 }
 
 #[cfg(test)]
 mod tests {
+    use std::borrow::Cow;
+
     use super::*;
 
     fn folded(events: &[&str]) -> FoldedStream<'static> {
@@ -285,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn every_kind_of_block_is_put_together_without_padding() {
+    fn all_types_of_blocks_are_assembled_without_padding() {
         let whole = folded(&[
             r#"{"messageStart":{"role":"assistant","p":"abc"}}"#,
             r#"{"contentBlockDelta":{"contentBlockIndex":0,"delta":{"reasoningContent":{"text":"a"}}}}"#,
@@ -306,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn every_citation_of_a_block_is_kept_beside_its_text() {
+    fn citations_of_a_block_are_kept() {
         let piece = |delta: &str| {
             format!(r#"{{"contentBlockDelta":{{"contentBlockIndex":0,"delta":{delta}}}}}"#)
         };
@@ -332,7 +192,7 @@ mod tests {
         );
     }
 
-    /// What the blocks of a stream come to whose events are called `event`.
+    /// Returns the folded blocks of a stream whose frames have the name `event`.
     fn content(event: Option<&'static str>, events: &[&str]) -> String {
         let frame = |data: &&str| StreamFrame {
             event: event.map(Cow::Borrowed),
@@ -351,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_that_an_invoke_stream_numbers_anew_are_one_block() {
+    fn deltas_with_ascending_indices_of_an_invoke_stream_are_one_block() {
         let events = [
             r#"{"messageStart":{"role":"assistant"}}"#,
             r#"{"contentBlockDelta":{"delta":{"reasoningContent":{"text":"h"}},"contentBlockIndex":0}}"#,
@@ -375,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_of_a_converse_stream_stay_apart() {
+    fn blocks_of_a_converse_stream_stay_separate() {
         let wrapped = [
             r#"{"contentBlockDelta":{"delta":{"text":"a"},"contentBlockIndex":0}}"#,
             r#"{"contentBlockDelta":{"delta":{"text":"b"},"contentBlockIndex":0}}"#,
@@ -393,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn input_that_is_no_object_stays_text() {
+    fn input_that_is_not_an_object_stays_text() {
         for (input, expected) in [
             (r#"{\"a\": 1, \"b"#, r#""{\"a\": 1, \"b""#),
             ("15 * 4", r#""15 * 4""#),

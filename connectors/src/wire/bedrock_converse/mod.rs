@@ -1,9 +1,15 @@
-//! Bedrock Converse: one form for all models on Bedrock.
+//! Bedrock Converse: one dialect for all models on Bedrock.
 //!
-//! A block is an object with one member that names its kind; system prompts stand beside the
-//! messages; results stand in user messages; the model stands in the address. Streams are binary
-//! frames, padded against eavesdroppers.
+//! A block is an object whose only member is named after its type. The system prompt is a member of
+//! the body, tool results are in user messages, and the model is in the URL. Streams are binary
+//! frames with padding that hides their length.
+//!
+//! | module | what it answers |
+//! |---|---|
+//! | `read`, `write` | how do bodies become canonical messages, and back? |
+//! | `fold`, `block_fold` | how are streams folded, and the deltas of a block merged? |
 
+mod block_fold;
 mod fold;
 mod read;
 mod write;
@@ -16,20 +22,20 @@ use gristmill_schemas::message::request::{Request, Response};
 use super::adapter::{Adapter, DialectError, FoldedStream, WireProjection};
 use super::error::{ErrorClass, ErrorFormat, ErrorReport};
 use super::framing::StreamFrame;
-use super::json_access::{object, text};
+use super::json_access::{object, text, text_or_null};
 use super::message_reader::MessageReader;
 use super::message_writer::{MessageWriter, group_hoisted};
 use super::unit_path::{PathStep, UnitPath};
 
-/// The adapter.
+/// The adapter of the Converse endpoint.
 #[derive(Debug)]
 pub struct BedrockConverse;
 
-/// The Converse endpoint.
+/// The adapter of the Converse endpoint.
 pub static CONVERSE: BedrockConverse = BedrockConverse;
 
-/// Where the message of a response stands.
-fn message_place() -> UnitPath {
+/// Returns the path of the message of a response.
+fn message_path() -> UnitPath {
     UnitPath::value([PathStep::Key("output"), PathStep::Key("message")])
 }
 
@@ -47,7 +53,7 @@ impl Adapter for BedrockConverse {
         }
     }
 
-    /// Blocks here have no `type`.
+    /// Accepts messages whose blocks have no `type`.
     fn is_request(&self, body: &Json) -> bool {
         let block = |block: &Json| {
             block
@@ -115,14 +121,14 @@ impl Adapter for BedrockConverse {
         group_hoisted(messages)
     }
 
-    /// Letters, digits, underscores and hyphens, 64 at most.
+    /// Accepts up to 64 letters, digits, underscores and hyphens.
     fn accepts_call_id(&self, id: &str) -> bool {
         let fits = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
         !id.is_empty() && id.len() <= 64 && id.bytes().all(fits)
     }
 }
 
-/// AWS's form: a message, and the kind that the header names.
+/// The error format of AWS: a message, and a type from a header.
 struct ConverseErrors;
 
 impl ErrorFormat for ConverseErrors {
@@ -136,10 +142,7 @@ impl ErrorFormat for ConverseErrors {
     }
 
     fn write<'m>(&self, report: &'m ErrorReport<'m>) -> Json<'m> {
-        let mut body = object(
-            "message",
-            report.message.as_deref().map_or(Json::Null, Json::from),
-        );
+        let mut body = object("message", text_or_null(report.message.as_deref()));
         if let Some(kind) = &report.kind {
             body.insert("__type", &**kind);
         }
@@ -148,7 +151,7 @@ impl ErrorFormat for ConverseErrors {
 
     fn class(&self, report: &ErrorReport) -> Option<ErrorClass> {
         let kind = report.kind.as_deref()?;
-        // The kind may stand behind the name of its shape.
+        // The type may have the name of its shape as a prefix.
         match kind.rsplit_once('#').map_or(kind, |(_, kind)| kind) {
             "ThrottlingException" | "ServiceQuotaExceededException" => Some(ErrorClass::RateLimit),
             "AccessDeniedException" | "UnrecognizedClientException" => Some(ErrorClass::Auth),

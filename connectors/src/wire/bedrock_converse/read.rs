@@ -1,19 +1,18 @@
-//! Wire to canonical.
-
-use std::borrow::Cow;
+//! Reads bodies: wire to canonical.
 
 use gristmill_schemas::json::Json;
 use gristmill_schemas::message::block::{ImageBlock, ImageSource};
 use gristmill_schemas::message::request::{Request, RequestTool, Response, StopReason, TokenUsage};
-use gristmill_schemas::message::tool::{SideEffects, ToolDefinition};
 use gristmill_schemas::message::{ContentBlock, Role};
 
 use super::super::adapter::DialectError;
-use super::super::json_access::{count, items, joined, present, strings, text};
-use super::super::message_reader::MessageReader;
+use super::super::json_access::{
+    count, items, joined, number, present, strings, text, text_or_empty,
+};
+use super::super::message_reader::{MessageReader, client_tool, or_empty_text};
 use super::super::unit_path::UnitPath;
 use super::super::usage::largest;
-use super::message_place;
+use super::message_path;
 
 pub(super) fn request<'j>(
     body: &'j Json<'j>,
@@ -26,7 +25,7 @@ pub(super) fn request<'j>(
     let system = items(body, "system");
     if !system.is_empty() {
         reader.begin_unit(UnitPath::member("system"));
-        let blocks = system.iter().map(|item| block(item, reader)).collect();
+        let blocks = blocks(system, reader);
         reader.push_message(Role::System, blocks);
     }
     for (index, message) in messages.iter().enumerate() {
@@ -42,35 +41,28 @@ pub(super) fn request<'j>(
         tools: tools.iter().map(|json| tool(json, reader)).collect(),
         max_output_tokens: config.get("maxTokens").and_then(Json::as_u64),
         stop_sequences: strings(config.get("stopSequences")),
-        temperature: config
-            .get("temperature")
-            .and_then(Json::as_number)
-            .map(|number| number.reborrow()),
+        temperature: number(config, "temperature"),
         ..Request::default()
     })
 }
 
 fn request_message<'j>(message: &'j Json<'j>, reader: &mut MessageReader<'_, 'j>) {
     let content = items(message, "content");
-    match message
-        .get("role")
-        .and_then(Json::as_str)
-        .unwrap_or_default()
-    {
+    match text_or_empty(message, "role") {
         "user" => user_message(content, reader),
         "assistant" => {
-            let blocks = or_empty_text(content.iter().map(|item| block(item, reader)).collect());
+            let blocks = or_empty_text(blocks(content, reader));
             reader.push_message(Role::Assistant, blocks);
         }
         "system" => {
-            let blocks = content.iter().map(|item| block(item, reader)).collect();
+            let blocks = blocks(content, reader);
             reader.push_message(Role::System, blocks);
         }
         role => reader.push_unknown_role(role, message),
     }
 }
 
-/// Results become messages of their own, before what the user says.
+/// Reads a user message. Its tool results become separate messages before the user's own content.
 fn user_message<'j>(content: &'j [Json<'j>], reader: &mut MessageReader<'_, 'j>) {
     let mut results = 0;
     for result in content.iter().filter_map(|item| item.get("toolResult")) {
@@ -78,39 +70,34 @@ fn user_message<'j>(content: &'j [Json<'j>], reader: &mut MessageReader<'_, 'j>)
         reader.push_message(Role::Tool, vec![result]);
         results += 1;
     }
-    let said = content
+    let own_blocks: Vec<_> = content
         .iter()
-        .filter(|item| item.get("toolResult").is_none());
-    let said: Vec<_> = said.map(|item| block(item, reader)).collect();
-    if results == 0 || !said.is_empty() {
-        reader.push_message(Role::User, or_empty_text(said));
-    }
-}
-
-fn or_empty_text(blocks: Vec<ContentBlock>) -> Vec<ContentBlock> {
-    if blocks.is_empty() {
-        vec![ContentBlock::text("")]
-    } else {
-        blocks
+        .filter(|item| item.get("toolResult").is_none())
+        .map(|item| block(item, reader))
+        .collect();
+    if results == 0 || !own_blocks.is_empty() {
+        reader.push_message(Role::User, or_empty_text(own_blocks));
     }
 }
 
 fn tool_result<'j>(json: &'j Json<'j>, reader: &mut MessageReader<'_, 'j>) -> ContentBlock<'j> {
-    let inner = |item: &'j Json<'j>, reader: &mut MessageReader<'_, 'j>| match item.get("json") {
-        Some(json) => ContentBlock::text(json.to_string()),
-        None => block(item, reader),
-    };
-    let content = items(json, "content")
-        .iter()
-        .map(|item| inner(item, reader))
+    let content = items(json, "content").iter();
+    let content = content
+        .map(|item| match item.get("json") {
+            Some(json) => ContentBlock::text(json.to_string()),
+            None => block(item, reader),
+        })
         .collect();
-    let is_error = json.get("status").and_then(Json::as_str) == Some("error");
-    reader.tool_result(
-        json.get("toolUseId").and_then(Json::as_str),
-        None,
-        content,
-        is_error,
-    )
+    let id = json.get("toolUseId").and_then(Json::as_str);
+    let is_error = text_or_empty(json, "status") == "error";
+    reader.tool_result(id, None, content, is_error)
+}
+
+fn blocks<'j>(
+    content: &'j [Json<'j>],
+    reader: &mut MessageReader<'_, 'j>,
+) -> Vec<ContentBlock<'j>> {
+    content.iter().map(|item| block(item, reader)).collect()
 }
 
 fn block<'j>(json: &'j Json<'j>, reader: &mut MessageReader<'_, 'j>) -> ContentBlock<'j> {
@@ -122,39 +109,50 @@ fn known_block<'j>(
     reader: &mut MessageReader<'_, 'j>,
 ) -> Option<ContentBlock<'j>> {
     let (kind, value) = json.as_object()?.iter().next()?;
-    Some(match kind {
-        "text" => ContentBlock::Text(text(json, "text")?),
-        "image" => ContentBlock::Image(image(value)?),
+    match kind {
+        "text" => text(json, "text").map(ContentBlock::Text),
+        "image" => image(value).map(ContentBlock::Image),
         // The provider runs its own tools: the client never answers such a call.
-        "toolUse" if text(value, "type").as_deref() == Some("server_tool_use") => return None,
+        "toolUse" if text_or_empty(value, "type") == "server_tool_use" => None,
         "toolUse" => {
             let id = value.get("toolUseId").and_then(Json::as_str);
             let input = reader.tool_input(id, value.get("input"));
-            reader.tool_use(id, text(value, "name")?, input)
+            Some(reader.tool_use(id, text(value, "name")?, input))
         }
-        "reasoningContent" => match (value.get("reasoningText"), text(value, "redactedContent")) {
-            (Some(thought), _) => ContentBlock::Thinking {
-                text: text(thought, "text")?,
-                signature: text(thought, "signature"),
-            },
-            (None, Some(data)) => ContentBlock::RedactedThinking { data },
-            (None, None) => return None,
-        },
-        // What the sources are is left to the residual, and so is what a guard is to look at.
-        "citationsContent" => ContentBlock::Text(joined(items(value, "content"), "text")?),
-        "guardContent" => match (value.get("text"), value.get("image")) {
-            (Some(guarded), _) => ContentBlock::Text(text(guarded, "text")?),
-            (None, image) => ContentBlock::Image(self::image(image?)?),
-        },
-        _ => return None,
-    })
+        "reasoningContent" => thinking(value),
+        // The residual keeps the sources of citations.
+        "citationsContent" => joined(items(value, "content"), "text").map(ContentBlock::Text),
+        "guardContent" => guard_content(value),
+        _ => None,
+    }
+}
+
+fn thinking<'j>(content: &'j Json<'j>) -> Option<ContentBlock<'j>> {
+    match content.get("reasoningText") {
+        Some(thinking) => Some(ContentBlock::Thinking {
+            text: text(thinking, "text")?,
+            signature: text(thinking, "signature"),
+        }),
+        None => {
+            let data = text(content, "redactedContent")?;
+            Some(ContentBlock::RedactedThinking { data })
+        }
+    }
+}
+
+/// Reads content that a guardrail evaluates. The residual keeps the qualifiers.
+fn guard_content<'j>(content: &'j Json<'j>) -> Option<ContentBlock<'j>> {
+    match content.get("text") {
+        Some(guarded) => text(guarded, "text").map(ContentBlock::Text),
+        None => image(content.get("image")?).map(ContentBlock::Image),
+    }
 }
 
 fn image<'j>(image: &'j Json<'j>) -> Option<ImageBlock<'j>> {
     let source = image.get("source")?;
     let source = match (text(source, "bytes"), source.get("s3Location")) {
         (Some(bytes), _) => ImageSource::Base64(bytes),
-        (None, Some(place)) => ImageSource::Url(text(place, "uri")?),
+        (None, Some(location)) => ImageSource::Url(text(location, "uri")?),
         (None, None) => return None,
     };
     Some(ImageBlock {
@@ -170,17 +168,8 @@ fn tool<'j>(json: &'j Json<'j>, reader: &MessageReader<'_, 'j>) -> RequestTool<'
         .and_then(|schema| schema.get("json"))
         .and_then(Json::as_object);
     match (text(spec, "name"), schema) {
-        (Some(name), Some(schema)) => RequestTool::Defined(ToolDefinition {
-            name,
-            description: text(spec, "description").unwrap_or_default(),
-            input_schema: schema.reborrow(),
-            side_effects: SideEffects::None,
-            requires_workspace: false,
-        }),
-        _ => RequestTool::Wire {
-            adapter: Cow::Borrowed(reader.key()),
-            json: json.reborrow(),
-        },
+        (Some(name), Some(schema)) => client_tool(name, text(spec, "description"), Some(schema)),
+        _ => reader.provider_tool(json),
     }
 }
 
@@ -192,12 +181,9 @@ pub(super) fn response<'j>(
     let content = output
         .get("message")
         .map_or(&[][..], |message| items(message, "content"));
-    let blocks = content.iter().map(|item| block(item, reader)).collect();
-    let reason = body
-        .get("stopReason")
-        .and_then(Json::as_str)
-        .map(stop_reason);
-    reader.push_choice(message_place(), blocks, reason);
+    let blocks = blocks(content, reader);
+    let reason = body.get("stopReason").and_then(Json::as_str);
+    reader.push_choice(message_path(), blocks, reason.map(stop_reason));
     Ok(Response {
         id: None,
         created_at: None,
@@ -208,6 +194,7 @@ pub(super) fn response<'j>(
     })
 }
 
+/// Converts a stop reason; unknown reasons end the turn.
 fn stop_reason(reason: &str) -> StopReason {
     match reason {
         "max_tokens" | "model_context_window_exceeded" => StopReason::MaxTokens,
@@ -217,8 +204,8 @@ fn stop_reason(reason: &str) -> StopReason {
     }
 }
 
-/// `inputTokens` counts neither what was read from nor what was written to a cache. InvokeModel
-/// spells the two differently, Converse streams have both spellings.
+/// Converts token counts. `inputTokens` excludes tokens that were read from or written to a cache.
+/// InvokeModel spells these members differently, and Converse streams have both spellings.
 fn usage(json: &Json) -> TokenUsage {
     TokenUsage {
         input_tokens: count(json, "inputTokens"),

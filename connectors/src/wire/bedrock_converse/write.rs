@@ -1,75 +1,43 @@
-//! Canonical to wire.
+//! Writes bodies: canonical to wire.
 
 use gristmill_schemas::json::{Json, Object};
-use gristmill_schemas::message::block::{ImageBlock, ImageSource, Origin, ToolResultBlock};
-use gristmill_schemas::message::request::{Request, RequestTool, Response, StopReason};
+use gristmill_schemas::message::block::{ImageBlock, ImageSource, ToolResultBlock};
+use gristmill_schemas::message::request::{Request, RequestTool, Response, StopReason, TokenUsage};
 use gristmill_schemas::message::{ContentBlock, Message, Role};
 
 use super::super::adapter::WireProjection;
-use super::super::image::media_type_of_path;
-use super::super::json_access::object;
-use super::super::message_writer::{DropReason, MessageWriter, instruction_texts, is_hoisted};
-use super::super::unit_path::UnitPath;
-use super::message_place;
+use super::super::image::media_type_of_file;
+use super::super::json_access::{insert_list, insert_texts, object, text_or_null};
+use super::super::message_writer::{DropReason, MessageWriter, instruction_texts, write_hoisted};
+use super::message_path;
 
 pub(super) fn request<'m>(
     request: &'m Request<'m>,
     writer: &mut MessageWriter<'_>,
 ) -> WireProjection<'m> {
-    let mut list = Vec::new();
-    let mut unit_paths = Vec::new();
-    let mut system = Vec::new();
-    for unit in writer.units() {
-        let messages: Vec<&Message> = unit
-            .messages
-            .iter()
-            .filter_map(|&index| request.messages.get(index))
-            .collect();
-        if is_hoisted(&unit, &messages) {
-            system.extend(
-                messages
-                    .iter()
-                    .flat_map(|message| &message.content)
-                    .filter_map(ContentBlock::as_text),
-            );
-            unit_paths.push(Some(UnitPath::member("system")));
-            continue;
-        }
-        let written = message(&messages, writer);
-        unit_paths.push(
-            written
-                .is_some()
-                .then(|| UnitPath::item("messages", list.len())),
-        );
-        list.extend(written);
-    }
-    let mut body = object("messages", list);
-    let texts = instruction_texts(request, system);
-    if !texts.is_empty() {
-        let blocks: Vec<Json> = texts
-            .into_iter()
-            .map(|text| Json::Object(object("text", text)))
-            .collect();
-        body.insert("system", blocks);
-    }
+    let hoisted = write_hoisted(request, writer, "messages", "system", message);
+    let mut body = object("messages", hoisted.list);
+    let texts = instruction_texts(request, hoisted.system).into_iter();
+    let system = texts
+        .map(|text| Json::Object(object("text", text)))
+        .collect();
+    insert_list(&mut body, "system", system);
     let config = config(request);
     if !config.is_empty() {
         body.insert("inferenceConfig", config);
     }
-    let tools: Vec<Json> = request
-        .tools
-        .iter()
-        .filter_map(|tool| self::tool(tool, writer))
-        .collect();
+    let tools = request.tools.iter();
+    let tools: Vec<Json> = tools.filter_map(|tool| self::tool(tool, writer)).collect();
     if !tools.is_empty() {
         body.insert("toolConfig", object("tools", tools));
     }
     WireProjection {
         body: Json::Object(body),
-        unit_paths,
+        unit_paths: hoisted.unit_paths,
     }
 }
 
+/// Returns the `inferenceConfig` of a request.
 fn config<'m>(request: &'m Request<'m>) -> Object<'m> {
     let mut config = Object::new();
     if let Some(limit) = request.max_output_tokens {
@@ -78,16 +46,7 @@ fn config<'m>(request: &'m Request<'m>) -> Object<'m> {
     if let Some(temperature) = &request.temperature {
         config.insert("temperature", Json::Number(temperature.reborrow()));
     }
-    if !request.stop_sequences.is_empty() {
-        config.insert(
-            "stopSequences",
-            request
-                .stop_sequences
-                .iter()
-                .map(|text| Json::from(&**text))
-                .collect::<Vec<_>>(),
-        );
-    }
+    insert_texts(&mut config, "stopSequences", &request.stop_sequences);
     config
 }
 
@@ -101,25 +60,22 @@ fn tool<'m>(tool: &'m RequestTool<'m>, writer: &MessageWriter<'_>) -> Option<Jso
             spec.insert("inputSchema", object("json", tool.input_schema.reborrow()));
             Some(Json::Object(object("toolSpec", spec)))
         }
-        RequestTool::Wire { adapter, json } => {
-            writer.is_same_adapter(adapter).then(|| json.reborrow())
-        }
+        RequestTool::Wire { adapter, json } => writer.own_tool(adapter, json),
     }
 }
 
-/// The wire message of neighbours that belong together; `None` if nothing of them can be written.
+/// Writes the messages of a unit as one wire message; returns `None` if all blocks are dropped.
 fn message<'m>(messages: &[&'m Message<'m>], writer: &mut MessageWriter<'_>) -> Option<Json<'m>> {
     let role = match messages.first()?.role {
         Role::Assistant => "assistant",
         Role::System => "system",
         Role::User | Role::Tool => "user",
     };
-    let blocks = messages
-        .iter()
-        .flat_map(|message| message.content.iter().map(move |block| (*message, block)));
-    let content: Vec<Json> = blocks
-        .filter_map(|(message, block)| self::block(message, block, writer))
-        .collect();
+    let mut content: Vec<Json> = Vec::new();
+    for message in messages {
+        let blocks = message.content.iter();
+        content.extend(blocks.filter_map(|block| self::block(message, block, writer)));
+    }
     (!content.is_empty()).then(|| wire_message(role, content))
 }
 
@@ -129,18 +85,14 @@ fn wire_message<'m>(role: &'static str, content: Vec<Json<'m>>) -> Json<'m> {
     Json::Object(wire)
 }
 
+/// Writes a block, or drops it.
 fn block<'m>(
     message: &'m Message<'m>,
     block: &'m ContentBlock<'m>,
     writer: &mut MessageWriter<'_>,
 ) -> Option<Json<'m>> {
-    match written_block(message, block, writer) {
-        Ok(written) => Some(written),
-        Err(reason) => {
-            writer.drop_block(message, block, reason);
-            None
-        }
-    }
+    let written = written_block(message, block, writer);
+    writer.written_or_dropped(message, block, written)
 }
 
 fn written_block<'m>(
@@ -148,12 +100,12 @@ fn written_block<'m>(
     block: &'m ContentBlock<'m>,
     writer: &mut MessageWriter<'_>,
 ) -> Result<Json<'m>, DropReason> {
-    Ok(Json::Object(match block {
+    let written = match block {
         ContentBlock::Text(text) => object("text", &**text),
-        ContentBlock::Image(image) => object(
-            "image",
-            self::image(image, writer).ok_or(DropReason::FileUnavailable)?,
-        ),
+        ContentBlock::Image(image) => {
+            let image = self::image(image, writer).ok_or(DropReason::FileUnavailable)?;
+            object("image", image)
+        }
         ContentBlock::ToolUse(call) => {
             let mut wire = object("toolUseId", writer.call_id(&call.id));
             wire.insert("name", &*call.name);
@@ -164,37 +116,43 @@ fn written_block<'m>(
             object("toolResult", tool_result(message, result, writer))
         }
         ContentBlock::Thinking { text, signature } => {
-            takes_thought(message, signature.is_some(), writer)?;
-            let mut thought = object("text", &**text);
-            if let Some(signature) = signature {
-                thought.insert("signature", &**signature);
-            }
-            object("reasoningContent", object("reasoningText", thought))
+            let thinking = thinking(message, text, signature.as_deref(), writer)?;
+            object("reasoningContent", object("reasoningText", thinking))
         }
         ContentBlock::RedactedThinking { data } => {
-            takes_thought(message, true, writer)?;
+            check_thinking(message, true, writer)?;
             object("reasoningContent", object("redactedContent", &**data))
         }
-        ContentBlock::Unknown(unknown) => match &unknown.origin {
-            Origin::Wire(adapter) if writer.is_same_adapter(adapter) => {
-                return Ok(unknown.json.reborrow());
-            }
-            _ => return Err(DropReason::ForeignBlock),
-        },
-    }))
+        ContentBlock::Unknown(unknown) => return writer.own_block(unknown),
+    };
+    Ok(Json::Object(written))
 }
 
-fn takes_thought(
+fn thinking<'m>(
     message: &Message,
-    signed: bool,
+    text: &'m str,
+    signature: Option<&'m str>,
+    writer: &MessageWriter<'_>,
+) -> Result<Object<'m>, DropReason> {
+    check_thinking(message, signature.is_some(), writer)?;
+    let mut thinking = object("text", text);
+    if let Some(signature) = signature {
+        thinking.insert("signature", signature);
+    }
+    Ok(thinking)
+}
+
+/// Returns an error for thinking that this provider doesn't accept.
+fn check_thinking(
+    message: &Message,
+    is_signed: bool,
     writer: &MessageWriter<'_>,
 ) -> Result<(), DropReason> {
-    let own = |provider: &str, model: &str| {
+    let is_accepted_model = |provider: &str, model: &str| {
         matches!(provider, "bedrock" | "anthropic")
             || (provider == "vertex" && model.contains("claude"))
     };
-    let takes = writer.plain() || writer.accepts_thinking(message, signed, own);
-    if takes {
+    if writer.plain() || writer.accepts_thinking(message, is_signed, is_accepted_model) {
         Ok(())
     } else {
         Err(DropReason::ForeignThinking)
@@ -221,7 +179,8 @@ fn tool_result<'m>(
     wire
 }
 
-/// The format is the media type without its class.
+/// Writes an image, whose format is the media type without its class. Returns `None` for a URL
+/// outside S3, or if its file can't be read.
 fn image<'m>(image: &'m ImageBlock<'m>, writer: &MessageWriter<'_>) -> Option<Object<'m>> {
     let (media_type, source) = match &image.source {
         ImageSource::Base64(data) => (&*image.media_type, object("bytes", &**data)),
@@ -231,18 +190,12 @@ fn image<'m>(image: &'m ImageBlock<'m>, writer: &MessageWriter<'_>) -> Option<Ob
         ),
         ImageSource::Url(_) => return None,
         ImageSource::FileRef(path) => {
-            let media_type = if image.media_type.is_empty() {
-                media_type_of_path(path)
-            } else {
-                &image.media_type
-            };
-            (media_type, object("bytes", writer.file_base64(path)?))
+            let data = writer.file_base64(path)?;
+            (media_type_of_file(image, path), object("bytes", data))
         }
     };
-    let mut wire = object(
-        "format",
-        media_type.strip_prefix("image/").unwrap_or(media_type),
-    );
+    let format = media_type.strip_prefix("image/").unwrap_or(media_type);
+    let mut wire = object("format", format);
     wire.insert("source", source);
     Some(wire)
 }
@@ -252,38 +205,21 @@ pub(super) fn response<'m>(
     writer: &mut MessageWriter<'_>,
 ) -> WireProjection<'m> {
     let choice = response.choices.first();
-    let content = choice.map_or_else(Vec::new, |choice| {
+    let mut content: Vec<Json> = Vec::new();
+    if let Some(choice) = choice {
         let message = &choice.message;
-        message
-            .content
-            .iter()
-            .filter_map(|block| self::block(message, block, writer))
-            .collect()
-    });
-    let mut body = object(
-        "output",
-        object("message", wire_message("assistant", content)),
-    );
+        let blocks = message.content.iter();
+        content.extend(blocks.filter_map(|block| self::block(message, block, writer)));
+    }
+    let message = wire_message("assistant", content);
+    let mut body = object("output", object("message", message));
     let reason = choice.and_then(|choice| choice.stop_reason);
-    body.insert(
-        "stopReason",
-        reason.map_or(Json::Null, |reason| Json::from(stop_reason(reason))),
-    );
+    body.insert("stopReason", text_or_null(reason.map(stop_reason)));
     if let Some(usage) = &response.usage {
-        let mut counts = object("inputTokens", usage.input_tokens);
-        counts.insert("outputTokens", usage.output_tokens);
-        counts.insert(
-            "totalTokens",
-            usage.prompt_tokens().saturating_add(usage.output_tokens),
-        );
-        if usage.cached_input_tokens > 0 || usage.cache_creation_input_tokens > 0 {
-            counts.insert("cacheReadInputTokens", usage.cached_input_tokens);
-            counts.insert("cacheWriteInputTokens", usage.cache_creation_input_tokens);
-        }
-        body.insert("usage", counts);
+        body.insert("usage", self::usage(usage));
     }
     let unit_paths = (0..response.choices.len())
-        .map(|index| (index == 0).then(message_place))
+        .map(|index| (index == 0).then(message_path))
         .collect();
     WireProjection {
         body: Json::Object(body),
@@ -291,6 +227,19 @@ pub(super) fn response<'m>(
     }
 }
 
+fn usage(usage: &TokenUsage) -> Object<'static> {
+    let total = usage.prompt_tokens().saturating_add(usage.output_tokens);
+    let mut counts = object("inputTokens", usage.input_tokens);
+    counts.insert("outputTokens", usage.output_tokens);
+    counts.insert("totalTokens", total);
+    if usage.cached_input_tokens > 0 || usage.cache_creation_input_tokens > 0 {
+        counts.insert("cacheReadInputTokens", usage.cached_input_tokens);
+        counts.insert("cacheWriteInputTokens", usage.cache_creation_input_tokens);
+    }
+    counts
+}
+
+/// Converts a stop reason; reasons that Bedrock lacks end the turn.
 fn stop_reason(reason: StopReason) -> &'static str {
     match reason {
         StopReason::MaxTokens | StopReason::StopSequence | StopReason::ToolUse => reason.as_str(),
