@@ -22,8 +22,8 @@ use super::said::{Messages, Said};
 use crate::wire::adapter::Adapter;
 use crate::wire::anthropic;
 use crate::wire::body_codec::{read_request, read_response};
+use crate::wire::conversation::{Conversation, ReadContext};
 use crate::wire::json_access::{count, items, text};
-use crate::wire::message_reader::{Conversation, ReadContext};
 
 /// A line that may stand in the tree.
 #[derive(Debug)]

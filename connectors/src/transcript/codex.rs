@@ -13,8 +13,8 @@ use gristmill_schemas::message::{MessageStatus, Role, Timestamp};
 use super::line::{FaultCode, Line, lines};
 use super::said::{Messages, Said};
 use crate::wire::body_codec::read_request;
+use crate::wire::conversation::{Conversation, ReadContext};
 use crate::wire::json_access::{count, items, object, present, text};
-use crate::wire::message_reader::{Conversation, ReadContext};
 use crate::wire::{adapter::Adapter, registry};
 
 /// The model of a session is told apart from its items, turn by turn.

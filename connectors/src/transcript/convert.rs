@@ -26,9 +26,9 @@ use crate::wire::adapter::Adapter;
 use crate::wire::body_codec::{
     WrittenBody, read_request, read_response, write_request, write_response,
 };
+use crate::wire::conversation::{Conversation, ReadContext};
 use crate::wire::error::{read_error, write_error};
 use crate::wire::exchange::{Exchange, RAW_TEXT_MEMBERS, ResponseBody};
-use crate::wire::message_reader::{Conversation, ReadContext};
 use crate::wire::message_writer::{DroppedBlock, WriteOptions};
 
 /// What lines of output hold.

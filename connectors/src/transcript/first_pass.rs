@@ -18,8 +18,8 @@ use super::traffic::{Reading, Scanned, created_at, reading, scan, visit};
 use super::tree::{Spot, Tree};
 use crate::threads;
 use crate::wire::adapter::Adapter;
+use crate::wire::conversation::{Conversation, ReadContext};
 use crate::wire::exchange::Exchange;
-use crate::wire::message_reader::{Conversation, ReadContext};
 
 /// Bytes of lines of which the first pass keeps what it makes. Of each byte it keeps about one.
 const GUESSED_BYTES: usize = 512 << 20;

@@ -14,8 +14,8 @@ use super::traffic::{Node, Reading, UNREADABLE_BODY, reading, scan, visit};
 use super::tree::{Spot, Tree};
 use crate::threads;
 use crate::wire::adapter::Adapter;
+use crate::wire::conversation::{Conversation, ReadContext};
 use crate::wire::exchange::Exchange;
-use crate::wire::message_reader::{Conversation, ReadContext};
 
 /// Bytes of lines that one thread reads before what it found is put together.
 const PORTION_BYTES: usize = 4 << 20;

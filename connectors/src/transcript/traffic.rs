@@ -11,8 +11,8 @@ use gristmill_schemas::message::{ContentBlock, Message, MessageStatus, Role, Tim
 
 use crate::wire::adapter::Adapter;
 use crate::wire::body_codec::{read_choices, read_messages, scan_request, scan_response};
+use crate::wire::conversation::{Conversation, ReadContext};
 use crate::wire::exchange::{CachedFold, Exchange, ResponseBody};
-use crate::wire::message_reader::{Conversation, ReadContext};
 use crate::wire::registry;
 
 /// How a message was seen.

@@ -2,211 +2,23 @@
 //! of tool results with calls, units and warnings.
 
 use std::borrow::Cow;
-use std::fmt;
 
 use gristmill_schemas::json::{Json, Object};
 use gristmill_schemas::message::block::{
     Origin, ToolResultBlock, ToolUseBlock, UnknownBlock, raw_arguments,
 };
-use gristmill_schemas::message::ids::{Position, Thread, session_id, tool_use_id};
+use gristmill_schemas::message::ids::{Position, tool_use_id};
 use gristmill_schemas::message::request::{Choice, RequestTool, StopReason};
 use gristmill_schemas::message::tool::{SideEffects, ToolDefinition};
-use gristmill_schemas::message::tool_ids::ToolIdMap;
 use gristmill_schemas::message::{
     ContentBlock, Message, MessageMetadata, MessageStatus, Role, Timestamp,
 };
 
 use super::adapter::Adapter;
+use super::conversation::{Conversation, ReadContext, TrackedCall};
 use super::provider_raw;
+use super::read_warning::{ReadWarning, ReadWarningKind};
 use super::unit_path::UnitPath;
-
-/// Returns the time at which a message at a position was first seen, or `None` if it wasn't.
-pub type FirstSeen<'c> = dyn Fn(&Position) -> Option<Timestamp> + 'c;
-
-/// Properties of a body that are known before it is read.
-#[derive(Clone, Copy)]
-pub struct ReadContext<'c> {
-    /// The time of the exchange, for messages without a time of their own.
-    pub time: Timestamp,
-    /// Looks up when a message at a position was first seen: a resent message keeps its first id.
-    pub first_seen: Option<&'c FirstSeen<'c>>,
-    /// The id of the session; `None` derives it from the first message.
-    pub session: Option<&'c str>,
-    /// The provider that answered, if it isn't the adapter's.
-    pub provider_override: Option<&'c str>,
-}
-
-impl ReadContext<'_> {
-    /// Returns a context with a time and nothing else.
-    pub fn at(time: Timestamp) -> Self {
-        ReadContext {
-            time,
-            first_seen: None,
-            session: None,
-            provider_override: None,
-        }
-    }
-}
-
-impl fmt::Debug for ReadContext<'_> {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter
-            .debug_struct("ReadContext")
-            .field("time", &self.time)
-            .field("session", &self.session)
-            .finish()
-    }
-}
-
-/// The state of a conversation while its bodies are read: first a request, then its response.
-#[derive(Debug, Clone)]
-pub struct Conversation {
-    thread: Thread,
-    calls: Vec<TrackedCall>,
-    /// Maps the canonical ids of its calls to the providers' ids.
-    pub ids: ToolIdMap,
-    session: Option<String>,
-    last_time: Option<Timestamp>,
-}
-
-/// A tool call of the conversation.
-#[derive(Debug, Clone)]
-struct TrackedCall {
-    wire_id: Option<String>,
-    name: Option<String>,
-    canonical: Option<String>,
-    answered: bool,
-}
-
-impl Conversation {
-    /// Returns a conversation before its first message. Conversations with the same name share the
-    /// positions of their common prefix.
-    pub fn new(name: &str) -> Self {
-        Conversation {
-            thread: Thread::new(name),
-            calls: Vec::new(),
-            ids: ToolIdMap::new(),
-            session: None,
-            last_time: None,
-        }
-    }
-
-    /// Advances by a message that no adapter reads, and returns its position.
-    pub fn advance(&mut self, role: Role, content: &[ContentBlock]) -> Position {
-        self.thread.advance(role, content)
-    }
-
-    /// Returns the session's id. The first call determines it: the id in `context`, or else one
-    /// derived from `position` and `time` of the first message.
-    pub fn session(
-        &mut self,
-        position: &Position,
-        time: Timestamp,
-        context: &ReadContext,
-    ) -> String {
-        let named = || match context.session {
-            Some(session) => session.to_owned(),
-            None => session_id(position, time),
-        };
-        self.session.get_or_insert_with(named).clone()
-    }
-
-    /// Returns true before the first message.
-    pub fn is_empty(&self) -> bool {
-        self.thread.position().depth() == 0
-    }
-
-    /// Returns the tool name of the call with this canonical id, or `None` if the conversation has
-    /// no such call or the call has no name.
-    pub fn tool_name(&self, id: &str) -> Option<&str> {
-        let call = self
-            .calls
-            .iter()
-            .rfind(|call| call.canonical.as_deref() == Some(id))?;
-        call.name.as_deref()
-    }
-
-    /// Returns the position of the last message.
-    pub fn position(&self) -> Position {
-        self.thread.position()
-    }
-}
-
-/// Reports a part of a body that isn't understood or is left out.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ReadWarning {
-    /// The number of the unit in the body; `None` for the envelope.
-    pub message: Option<usize>,
-    /// The cause.
-    pub kind: ReadWarningKind,
-}
-
-/// The cause of a [`ReadWarning`]. The part is kept, except for [`Self::BlockLeftOut`].
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ReadWarningKind {
-    /// The type of a block that none of the six kinds can hold.
-    UnknownBlock(String),
-    /// The type of a block that isn't accepted at its position.
-    BlockLeftOut(String),
-    /// A role other than the four canonical ones.
-    UnknownRole(String),
-    /// The wire id of a call whose arguments aren't a JSON object.
-    ArgumentsNotAnObject(String),
-    /// Token counts that contradict each other.
-    InconsistentUsage {
-        /// Tokens of the whole prompt.
-        prompt: u64,
-        /// Tokens read from a cache.
-        cached: u64,
-        /// Tokens written to a cache.
-        written: u64,
-    },
-    /// A tool result without a call in the conversation.
-    OrphanResult,
-}
-
-impl fmt::Display for ReadWarning {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(message) = self.message {
-            write!(formatter, "message {message}: ")?;
-        }
-        match &self.kind {
-            ReadWarningKind::UnknownBlock(tag) => {
-                write!(formatter, "block of unknown type `{tag}` is kept unchanged")
-            }
-            ReadWarningKind::BlockLeftOut(tag) => {
-                write!(
-                    formatter,
-                    "block of type `{tag}` isn't supported here and is left out"
-                )
-            }
-            ReadWarningKind::UnknownRole(role) => {
-                write!(
-                    formatter,
-                    "message of unknown role `{role}` is kept unchanged"
-                )
-            }
-            ReadWarningKind::ArgumentsNotAnObject(id) => {
-                write!(
-                    formatter,
-                    "arguments of call `{id}` are not a JSON object; they are kept unchanged"
-                )
-            }
-            ReadWarningKind::InconsistentUsage {
-                prompt,
-                cached,
-                written,
-            } => write!(
-                formatter,
-                "inconsistent usage: the prompt has {prompt} tokens, {cached} read from and \
-                 {written} written to a cache"
-            ),
-            ReadWarningKind::OrphanResult => {
-                formatter.write_str("tool result without a preceding call")
-            }
-        }
-    }
-}
 
 /// Collects the messages or choices that an adapter reads from one body.
 pub struct MessageReader<'c, 'j> {

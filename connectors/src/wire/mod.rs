@@ -19,6 +19,7 @@
 //! | [`registry`] | Which adapter handles an endpoint? |
 //! | [`body_codec`] | How is a whole body read and written without loss? |
 //! | [`message_reader`], [`message_writer`] | Which services do adapters share: ids, positions, warnings; units, dropped blocks? |
+//! | [`conversation`], [`read_warning`] | What is known of a conversation before a body, and what wasn't understood in one? |
 //! | [`residual`], [`unit_path`], [`provider_raw`] | How is a residual computed, where does it belong in a body, how is it stored? |
 //! | [`response_defaults`] | Which members does every response of an endpoint contain, so that residuals needn't? |
 //! | [`anthropic`], [`openai_chat`], [`openai_responses`], [`openrouter`], [`gemini`], [`ollama`], [`bedrock_converse`] | One provider dialect each. |
@@ -45,15 +46,17 @@
 //!
 //! # Adding a provider
 //!
-//! For an endpoint that speaks the OpenAI chat dialect, step 3 with a line in `CHAT` is enough.
+//! For an endpoint that speaks OpenAI's chat dialect, one line in the table `CHAT` of
+//! `registry/endpoints.rs` is enough.
 //!
 //! 1. Create `wire/NAME/mod.rs` with `read.rs` (wire to canonical), `write.rs` (canonical to wire)
-//!    and `fold.rs` (stream to body). [`ollama`] is the smallest complete example, in one file.
+//!    and `fold.rs` (stream to body). [`ollama`] is the smallest complete example.
 //! 2. Implement [`adapter::Adapter`] for a static value, and [`error::ErrorFormat`] for its error
 //!    bodies. `read_request` calls [`message_reader::MessageReader::begin_unit`] before the
 //!    messages of each unit; `write_request` returns the path of each unit.
-//! 3. Add `pub mod NAME;` below, and the static value to the lists of [`registry`]. If bodies that
-//!    stand alone are to be recognised, extend `detect_request` and `detect_response` there.
+//! 3. Add `pub mod NAME;` below, and the static value to the lists of `registry/endpoints.rs`. If
+//!    bodies that stand alone are to be recognised, extend [`registry::detect_request`] and
+//!    [`registry::detect_response`].
 //! 4. Add hosts, aliases and distinctive members to the tables of [`provider_detection`], and new
 //!    members of requests to `REQUEST_MEMBERS` of [`standalone_body`].
 //! 5. Add recorded bodies to `wire/tests.rs`: every adapter must return them value for value. The
@@ -64,6 +67,7 @@ pub mod adapter;
 pub mod anthropic;
 pub mod bedrock_converse;
 pub mod body_codec;
+pub mod conversation;
 pub mod error;
 pub mod exchange;
 pub mod framing;
@@ -79,6 +83,7 @@ pub mod openai_responses;
 pub mod openrouter;
 pub mod provider_detection;
 pub mod provider_raw;
+pub mod read_warning;
 pub mod registry;
 pub mod residual;
 pub mod response_defaults;

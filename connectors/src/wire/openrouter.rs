@@ -1,4 +1,4 @@
-//! OpenRouter: the OpenAI dialect and what an aggregator adds to it.
+//! OpenRouter: OpenAI's chat dialect with the extensions of an aggregator of providers.
 
 use std::borrow::Cow;
 
@@ -8,6 +8,7 @@ use gristmill_schemas::message::request::Request;
 
 use super::adapter::SendHints;
 use super::error::{ErrorClass, ErrorFormat, ErrorReport};
+use super::json_access::object;
 use super::openai_chat::{AggregatorExtras, ChatDialect, OpenAiChat, ReasoningPlacement, errors};
 use super::response_defaults::ResponseDefaults;
 
@@ -25,7 +26,7 @@ pub static CHAT: OpenAiChat = OpenAiChat::new(ChatDialect {
     extras: Some(&EXTRAS),
 });
 
-/// What a model can do depends on the upstream; without its catalog entry little is promised.
+/// Capabilities depend on the upstream; without the catalog entry of a model they are conservative.
 static EXTRAS: AggregatorExtras = AggregatorExtras {
     capabilities: Capabilities {
         supports_images: false,
@@ -38,10 +39,10 @@ static EXTRAS: AggregatorExtras = AggregatorExtras {
     send_hints,
 };
 
-/// Families of upstream models whose caches want explicit markers.
+/// Prefixes of upstream models whose caches require explicit markers.
 const EXPLICIT_CACHES: [&str; 3] = ["anthropic/", "google/", "qwen/"];
 
-/// OpenAI's form, but codes are HTTP statuses, the upstream's where it is known.
+/// OpenAI's error format; codes are HTTP statuses, of the upstream if it is known.
 struct OpenRouterErrors;
 
 impl ErrorFormat for OpenRouterErrors {
@@ -65,7 +66,8 @@ impl ErrorFormat for OpenRouterErrors {
     }
 }
 
-/// Fallbacks to other upstreams are allowed; instructions are marked for caches that want it.
+/// Allows fallbacks to other upstreams, and adds a cache marker to the instructions for models
+/// whose caches require one.
 fn send_hints(body: &mut Json, request: &Request, hints: &SendHints) {
     let Json::Object(body) = body else { return };
     let provider: Object = [("allow_fallbacks", true)].into_iter().collect();
@@ -79,45 +81,39 @@ fn send_hints(body: &mut Json, request: &Request, hints: &SendHints) {
     }
 }
 
-/// Splits the instructions into those that stay and those that change, and marks the first that
-/// there is.
+/// Splits the system message into a stable and a volatile part, and adds a cache marker to the
+/// first part.
 fn mark_instructions(body: &mut Object, request: &Request) {
     let Some(Json::Array(messages)) = body.get_mut("messages") else {
         return;
     };
     let first = messages.first_mut().and_then(Json::as_object_mut);
-    let Some(first) =
-        first.filter(|first| first.get("role").and_then(Json::as_str) == Some("system"))
-    else {
+    let is_system =
+        |message: &&mut Object| message.get("role").and_then(Json::as_str) == Some("system");
+    let Some(system) = first.filter(is_system) else {
         return;
     };
-    let stable = request.stable_system_text();
-    let volatile = request
-        .system_prompt_volatile
-        .as_deref()
-        .unwrap_or_default()
-        .to_owned();
-    let mut parts: Vec<Object> = [stable, volatile]
-        .into_iter()
+    let volatile = request.system_prompt_volatile.as_deref();
+    let volatile = volatile.unwrap_or_default().to_owned();
+    let texts = [request.stable_system_text(), volatile].into_iter();
+    let mut parts: Vec<Object> = texts
         .filter(|text| !text.is_empty())
-        .map(|text| {
-            [("type", Json::from("text")), ("text", Json::from(text))]
-                .into_iter()
-                .collect()
-        })
+        .map(text_part)
         .collect();
-    if let Some(marked) = parts.first_mut() {
-        let marker: Object = [("type", "ephemeral")].into_iter().collect();
-        marked.insert("cache_control", marker);
-        first.insert(
-            "content",
-            parts.into_iter().map(Json::Object).collect::<Vec<_>>(),
-        );
+    if let Some(first) = parts.first_mut() {
+        first.insert("cache_control", object("type", "ephemeral"));
+        let parts = parts.into_iter().map(Json::Object);
+        system.insert("content", parts.collect::<Vec<_>>());
     }
 }
 
-/// True if a catalog entry has a price for reading the model's cache: such a model's instructions
-/// are worth marking.
+fn text_part(text: String) -> Object<'static> {
+    let mut part = object("type", "text");
+    part.insert("text", text);
+    part
+}
+
+/// Returns true if a catalog entry has a price for cache reads: then cache markers save money.
 pub fn cache_read_priced(entry: &Json) -> bool {
     entry
         .get("pricing")
@@ -125,33 +121,33 @@ pub fn cache_read_priced(entry: &Json) -> bool {
         .is_some_and(|price| !price.is_null())
 }
 
-/// The message of an error body for people: the aggregator's words, and whose fault it was and what
-/// the upstream said, as far as they are told (§9.4). Empty if nothing is.
+/// Returns the message of an error body for people: the message of the aggregator, followed by the
+/// name and message of the upstream, if they are known (§9.4). Empty if the body has none of them.
 pub fn error_message(body: &Json) -> String {
     let error = body.get("error").unwrap_or(&Json::Null);
-    let message = error.get("message").and_then(told).unwrap_or_default();
+    let message = error.get("message").and_then(non_empty).unwrap_or_default();
     let metadata = error.get("metadata").unwrap_or(&Json::Null);
-    let provider = metadata.get("provider_name").and_then(told);
-    let upstream = metadata.get("raw").and_then(upstream);
-    let beside = match (provider, upstream) {
+    let provider = metadata.get("provider_name").and_then(non_empty);
+    let upstream = metadata.get("raw").and_then(upstream_message);
+    let details = match (provider, upstream) {
         (Some(provider), Some(upstream)) => format!("({provider}: {upstream})"),
         (Some(provider), None) => format!("(via {provider})"),
         (None, Some(upstream)) => format!("(upstream: {upstream})"),
         (None, None) => return message.into_owned(),
     };
     if message.is_empty() {
-        beside
+        details
     } else {
-        format!("{message} {beside}")
+        format!("{message} {details}")
     }
 }
 
-/// Where upstreams put their words, and the id under which they know the request.
+/// Members with the message of an upstream, and with its id of the request.
 const MESSAGE_KEYS: [&str; 4] = ["message", "msg", "detail", "description"];
 const REQUEST_ID_KEYS: [&str; 4] = ["request_id", "requestId", "x-request-id", "id"];
 
-/// A value as text, if it says anything.
-fn told<'j>(json: &'j Json) -> Option<Cow<'j, str>> {
+/// Returns a value as text; `None` for values without content, such as empty strings and 0.
+fn non_empty<'j>(json: &'j Json) -> Option<Cow<'j, str>> {
     match json {
         Json::String(text) => Some(Cow::Borrowed(&**text)).filter(|text| !text.is_empty()),
         Json::Null | Json::Bool(false) => None,
@@ -164,37 +160,40 @@ fn told<'j>(json: &'j Json) -> Option<Cow<'j, str>> {
     }
 }
 
-/// What the upstream said, and under which id: from an object, JSON text of one, or anything else,
-/// which speaks for itself.
-fn upstream(raw: &Json) -> Option<String> {
-    let Json::String(text) = raw else {
-        return match raw {
-            Json::Object(_) => joined(first_told(raw, MESSAGE_KEYS), raw),
-            Json::Null => None,
-            other => Some(other.to_string()),
-        };
+/// Returns the message and request id of an upstream error, which is an object, the JSON text of
+/// one, or any other value, which is returned as text.
+fn upstream_message(raw: &Json) -> Option<String> {
+    let text = match raw {
+        Json::Null => return None,
+        Json::Object(_) => return with_request_id(first_non_empty(raw, MESSAGE_KEYS), raw),
+        Json::String(text) => text,
+        other => return Some(other.to_string()),
     };
-    let said = Some(Cow::Borrowed(&**text)).filter(|text| !text.trim().is_empty());
+    let whole = Some(Cow::Borrowed(&**text)).filter(|text| !text.trim().is_empty());
     match Json::parse(text.as_bytes()) {
-        Ok(parsed @ Json::Object(_)) => joined(first_told(&parsed, MESSAGE_KEYS).or(said), &parsed),
-        _ => said.map(Cow::into_owned),
+        Ok(parsed @ Json::Object(_)) => {
+            let message = first_non_empty(&parsed, MESSAGE_KEYS);
+            with_request_id(message.or(whole), &parsed)
+        }
+        _ => whole.map(Cow::into_owned),
     }
 }
 
-fn joined(message: Option<Cow<'_, str>>, body: &Json) -> Option<String> {
-    let id = first_told(body, REQUEST_ID_KEYS).map(|id| format!("[req: {id}]"));
+/// Appends the request id in `body` to a message.
+fn with_request_id(message: Option<Cow<'_, str>>, body: &Json) -> Option<String> {
+    let id = first_non_empty(body, REQUEST_ID_KEYS).map(|id| format!("[req: {id}]"));
     match (message, id) {
         (Some(message), Some(id)) => Some(format!("{message} {id}")),
         (message, id) => message.map(Cow::into_owned).or(id),
     }
 }
 
-/// The first of the `keys` that says anything: under `error`, then beside it.
-fn first_told<'j>(body: &'j Json, keys: [&str; 4]) -> Option<Cow<'j, str>> {
-    let places = [body.get("error"), Some(body)].into_iter().flatten();
-    places
-        .flat_map(|place| keys.iter().filter_map(|key| place.get(key)))
-        .find_map(told)
+/// Returns the first non-empty member among `keys`: first in `error`, then in the body.
+fn first_non_empty<'j>(body: &'j Json, keys: [&str; 4]) -> Option<Cow<'j, str>> {
+    let objects = [body.get("error"), Some(body)].into_iter().flatten();
+    objects
+        .flat_map(|object| keys.iter().filter_map(|key| object.get(key)))
+        .find_map(non_empty)
 }
 
 #[cfg(test)]
@@ -202,8 +201,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn upstream_errors_are_told_in_every_form_that_they_come_in() {
-        for (metadata, told) in [
+    fn upstream_errors_of_all_formats_are_reported() {
+        for (metadata, expected) in [
             (
                 r#"{"provider_name":"P","raw":{"error":{"message":"m","request_id":"r"}}}"#,
                 "base (P: m [req: r])",
@@ -231,13 +230,16 @@ mod tests {
             ),
         ] {
             let text = format!(r#"{{"error":{{"message":"base","metadata":{metadata}}}}}"#);
-            assert_eq!(error_message(&Json::parse(text.as_bytes()).unwrap()), told);
+            assert_eq!(
+                error_message(&Json::parse(text.as_bytes()).unwrap()),
+                expected
+            );
         }
     }
 
     #[test]
-    fn an_aggregator_without_words_of_its_own_tells_whose_fault_it_was() {
-        for (body, told) in [
+    fn an_error_without_a_message_reports_the_upstream() {
+        for (body, expected) in [
             (r#"{"error":{"metadata":{"provider_name":"P"}}}"#, "(via P)"),
             (
                 r#"{"error":{"message":null,"metadata":{"raw":"plain"}}}"#,
@@ -249,7 +251,7 @@ mod tests {
         ] {
             assert_eq!(
                 error_message(&Json::parse(body.as_bytes()).unwrap()),
-                told,
+                expected,
                 "{body}"
             );
         }

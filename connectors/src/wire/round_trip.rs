@@ -11,9 +11,9 @@ use gristmill_schemas::message::{Message, Timestamp};
 
 use super::adapter::Adapter;
 use super::body_codec::{read_request, read_response, write_request, write_response};
+use super::conversation::{Conversation, ReadContext};
 use super::error::{read_error, write_error};
 use super::exchange::{Exchange, ResponseBody};
-use super::message_reader::{Conversation, ReadContext};
 use super::message_writer::WriteOptions;
 
 /// The result of the round trip of one body.

@@ -8,9 +8,10 @@ use gristmill_schemas::message::{ContentBlock, Message, Role, Timestamp};
 
 use super::adapter::Adapter;
 use super::body_codec::{read_request, read_response, write_request, write_response};
+use super::conversation::{Conversation, ReadContext};
 use super::exchange::Exchange;
-use super::message_reader::{Conversation, ReadContext, ReadWarningKind};
 use super::message_writer::WriteOptions;
+use super::read_warning::ReadWarningKind;
 use super::registry::by_key;
 use super::round_trip::{RoundTripOutcome, check};
 

@@ -6,7 +6,7 @@ use gristmill_schemas::message::request::TokenUsage;
 use gristmill_schemas::message::token_counts::PromptCount;
 
 use super::json_access::count;
-use super::message_reader::ReadWarningKind;
+use super::read_warning::ReadWarningKind;
 
 /// Returns the disjoint counts; warns if the cache counts exceed the prompt.
 pub fn disjoint(counts: PromptCount, warn: &mut dyn FnMut(ReadWarningKind)) -> TokenUsage {

@@ -7,8 +7,8 @@ use gristmill_schemas::message::tool_ids::ToolIdMap;
 
 use super::super::adapter::{Adapter, SendHints};
 use super::super::body_codec::{decode_stream, read_request, write_request};
+use super::super::conversation::{Conversation, ReadContext};
 use super::super::framing::StreamFrame;
-use super::super::message_reader::{Conversation, ReadContext};
 use super::super::message_writer::WriteOptions;
 use super::MESSAGES;
 

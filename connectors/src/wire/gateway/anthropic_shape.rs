@@ -7,8 +7,8 @@ use gristmill_schemas::message::request::RequestTool;
 use gristmill_schemas::message::{ContentBlock, Message, Role, Timestamp};
 
 use super::super::anthropic;
+use super::super::conversation::Conversation;
 use super::super::json_access::present;
-use super::super::message_reader::Conversation;
 use super::{
     InboundRequest, InvalidField, drop_unsupported, empty_text, invalid, read, required_fields,
 };

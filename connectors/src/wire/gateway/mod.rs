@@ -30,10 +30,11 @@ pub use openai_shape::inbound_openai;
 use super::adapter::Adapter;
 use super::anthropic;
 use super::body_codec::{WrittenBody, read_request, write_response};
+use super::conversation::{Conversation, ReadContext};
 use super::error::ErrorClass;
 use super::image::ASSUMED_IMAGE_TYPE;
-use super::message_reader::{Conversation, ReadContext, ReadWarning, ReadWarningKind};
 use super::message_writer::WriteOptions;
+use super::read_warning::{ReadWarning, ReadWarningKind};
 use super::registry::OPENAI_CHAT;
 
 /// The limit on output for a client of the OpenAI shape that sets none.

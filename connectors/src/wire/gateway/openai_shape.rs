@@ -6,9 +6,10 @@ use gristmill_schemas::json::Json;
 use gristmill_schemas::message::request::RequestTool;
 use gristmill_schemas::message::{ContentBlock, Message, Role, Timestamp};
 
+use super::super::conversation::Conversation;
 use super::super::image::parse_data_uri;
 use super::super::json_access::{items, present};
-use super::super::message_reader::{Conversation, ReadWarning, ReadWarningKind};
+use super::super::read_warning::{ReadWarning, ReadWarningKind};
 use super::super::registry::OPENAI_CHAT;
 use super::{
     DEFAULT_MAX_OUTPUT_TOKENS, InboundRequest, InvalidField, drop_unsupported, empty_text, invalid,

@@ -7,7 +7,7 @@ use gristmill_schemas::message::request::{Choice, RequestTool, Response};
 use gristmill_schemas::message::tool_ids::ToolIdMap;
 use gristmill_schemas::message::{ContentBlock, Message, Role, Timestamp};
 
-use super::super::message_reader::Conversation;
+use super::super::conversation::Conversation;
 use super::{
     InboundRequest, InvalidField, inbound_anthropic, inbound_openai, render_anthropic,
     render_openai,

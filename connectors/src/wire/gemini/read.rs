@@ -10,9 +10,8 @@ use gristmill_schemas::message::{ContentBlock, Role, Timestamp};
 
 use super::super::adapter::DialectError;
 use super::super::json_access::{either, items, non_empty_text, number, present, strings, text};
-use super::super::message_reader::{
-    MessageReader, ReadWarningKind, client_tool, has_tool_call, or_empty_text,
-};
+use super::super::message_reader::{MessageReader, client_tool, has_tool_call, or_empty_text};
+use super::super::read_warning::ReadWarningKind;
 use super::super::unit_path::UnitPath;
 use super::super::usage::{disjoint, largest};
 use super::{INSTRUCTIONS, candidate_path, is_turns, one_or_more};
@@ -312,7 +311,7 @@ fn usage(json: &Json, warn: &mut dyn FnMut(ReadWarningKind)) -> TokenUsage {
 #[cfg(test)]
 mod tests {
     use super::super::super::body_codec::read_request;
-    use super::super::super::message_reader::{Conversation, ReadContext};
+    use super::super::super::conversation::{Conversation, ReadContext};
     use super::*;
 
     #[test]

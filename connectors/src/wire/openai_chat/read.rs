@@ -13,7 +13,8 @@ use super::super::image::{ASSUMED_IMAGE_TYPE, parse_data_uri};
 use super::super::json_access::{
     count, items, joined, non_empty_text, number, present, strings, text, text_or_empty,
 };
-use super::super::message_reader::{MessageReader, ReadWarningKind, client_tool, or_empty_text};
+use super::super::message_reader::{MessageReader, client_tool, or_empty_text};
+use super::super::read_warning::ReadWarningKind;
 use super::super::unit_path::{PathStep, UnitPath};
 use super::super::usage::{disjoint, first};
 use super::{ChatDialect, ReasoningPlacement};

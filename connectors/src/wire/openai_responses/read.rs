@@ -311,7 +311,7 @@ fn token_usage(json: &Json, reader: &mut MessageReader) -> TokenUsage {
 #[cfg(test)]
 mod tests {
     use super::super::super::body_codec::read_request;
-    use super::super::super::message_reader::{Conversation, ReadContext};
+    use super::super::super::conversation::{Conversation, ReadContext};
     use super::super::super::registry::OPENAI_RESPONSES;
     use super::*;
 

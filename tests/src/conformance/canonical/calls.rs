@@ -3,8 +3,8 @@
 
 use gristmill_connectors::wire::adapter::{Adapter, SendHints};
 use gristmill_connectors::wire::body_codec::{read_response, write_request};
+use gristmill_connectors::wire::conversation::{Conversation, ReadContext};
 use gristmill_connectors::wire::image::FolderWorkspace;
-use gristmill_connectors::wire::message_reader::{Conversation, ReadContext};
 use gristmill_connectors::wire::message_writer::{Workspace, WriteOptions};
 use gristmill_connectors::wire::{anthropic as claude, openrouter as router, registry};
 use gristmill_schemas::json::{Json, Object};

@@ -2,7 +2,7 @@
 
 use gristmill_connectors::wire::adapter::Adapter;
 use gristmill_connectors::wire::body_codec::{read_response, write_request};
-use gristmill_connectors::wire::message_reader::{Conversation, ReadContext};
+use gristmill_connectors::wire::conversation::{Conversation, ReadContext};
 use gristmill_connectors::wire::message_writer::WriteOptions;
 use gristmill_connectors::wire::{anthropic, openrouter, registry};
 use gristmill_schemas::json::{Json, Object};

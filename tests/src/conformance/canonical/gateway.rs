@@ -1,7 +1,7 @@
 //! A gateway's translation: clients' requests in, clients' bodies out.
 
+use gristmill_connectors::wire::conversation::Conversation;
 use gristmill_connectors::wire::gateway::{self, InboundRequest, InvalidField};
-use gristmill_connectors::wire::message_reader::Conversation;
 use gristmill_schemas::json::{Json, Object};
 use gristmill_schemas::message::decode::{Mode, decode_blocks};
 use gristmill_schemas::message::encode::{Unknowns, encode_blocks};

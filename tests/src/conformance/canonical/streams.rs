@@ -2,8 +2,8 @@
 
 use gristmill_connectors::wire::adapter::Adapter;
 use gristmill_connectors::wire::body_codec::decode_stream;
+use gristmill_connectors::wire::conversation::{Conversation, ReadContext};
 use gristmill_connectors::wire::framing::StreamFrame;
-use gristmill_connectors::wire::message_reader::{Conversation, ReadContext};
 use gristmill_connectors::wire::{anthropic as claude, openrouter as router, registry};
 use gristmill_schemas::json::Json;
 use gristmill_schemas::message::Timestamp;

@@ -2,9 +2,9 @@
 
 use gristmill_connectors::wire::adapter::Adapter;
 use gristmill_connectors::wire::body_codec::read_response;
+use gristmill_connectors::wire::conversation::{Conversation, ReadContext};
 use gristmill_connectors::wire::error::{classify as class_of, read_error};
 use gristmill_connectors::wire::image::media_type_of_path;
-use gristmill_connectors::wire::message_reader::{Conversation, ReadContext};
 use gristmill_connectors::wire::{anthropic, openrouter, registry};
 use gristmill_schemas::json::{Json, Object};
 use gristmill_schemas::message::capability::{Availability, Capabilities, TurnNeeds, reject};

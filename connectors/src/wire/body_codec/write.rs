@@ -1,0 +1,143 @@
+//! Writing: the adapter writes a projection, and stored residuals are applied to it.
+
+use gristmill_schemas::json::{Json, Object};
+use gristmill_schemas::message::Message;
+use gristmill_schemas::message::request::{Request, Response};
+use gristmill_schemas::message::tool_ids::ToolIdMap;
+
+use super::super::adapter::{Adapter, WireProjection};
+use super::super::message_writer::{DropReason, DroppedBlock, MessageWriter, WriteOptions, units};
+use super::super::provider_raw::{self, ResidualError};
+use super::super::unit_path::{extract_units, insert_units};
+use super::{WrittenBody, recall_ids, recall_ids_of_choices};
+
+/// Writes a request for the adapter's provider; messages that were read from the same provider are
+/// restored unchanged.
+pub fn write_request<'m>(
+    adapter: &dyn Adapter,
+    request: &'m Request<'m>,
+    ids: &mut ToolIdMap,
+    options: WriteOptions,
+) -> WrittenBody<'m> {
+    recall_ids(adapter, request.messages.iter(), ids);
+    let write_units = units(adapter, &request.messages);
+    let mut writer = MessageWriter::new(adapter, ids, write_units.clone(), options);
+    let projection = adapter.write_request(request, &mut writer);
+    let messages_of = |indices: &[usize]| {
+        indices
+            .iter()
+            .map(|&index| &request.messages[index])
+            .collect()
+    };
+    let owners: Vec<Vec<&Message>> = write_units
+        .iter()
+        .map(|unit| messages_of(&unit.messages))
+        .collect();
+    let envelope_raw = request.provider_raw.as_ref();
+    apply_residuals(adapter, projection, &owners, envelope_raw, writer)
+}
+
+/// Writes a response in the adapter's dialect; one that was read from the same provider is restored
+/// unchanged.
+pub fn write_response<'m>(
+    adapter: &dyn Adapter,
+    response: &'m Response<'m>,
+    ids: &mut ToolIdMap,
+    options: WriteOptions,
+) -> WrittenBody<'m> {
+    recall_ids_of_choices(adapter, &response.choices, ids);
+    let mut writer = MessageWriter::new(adapter, ids, Vec::new(), options);
+    let projection = adapter.write_response(response, &mut writer);
+    let owners: Vec<_> = response
+        .choices
+        .iter()
+        .map(|choice| vec![&choice.message])
+        .collect();
+    let envelope_raw = response.provider_raw.as_ref();
+    apply_residuals(adapter, projection, &owners, envelope_raw, writer)
+}
+
+/// Applies the stored residuals to a projection; `owners` are the messages of each unit.
+fn apply_residuals<'m>(
+    adapter: &dyn Adapter,
+    projection: WireProjection<'m>,
+    owners: &[Vec<&'m Message<'m>>],
+    envelope_raw: Option<&'m Object<'m>>,
+    mut writer: MessageWriter,
+) -> WrittenBody<'m> {
+    let key = adapter.key();
+    let (envelope, units) = extract_units(projection.body, &projection.unit_paths);
+    let units = units
+        .into_iter()
+        .zip(owners)
+        .map(|(projection, owners)| match owners.first() {
+            Some(first) => apply_unit_residual(projection, first, owners, key, &mut writer),
+            None => projection,
+        });
+    let mut units: Vec<Json> = units.collect();
+    let residual = provider_raw::adapter_part(envelope_raw, key);
+    let envelope = match provider_raw::apply_residual(envelope, residual) {
+        Ok(restored) => restored,
+        Err((projection, error)) => {
+            let first = owners.iter().flatten().next();
+            writer
+                .drops
+                .push(dropped_envelope(first.copied(), key, error));
+            projection
+        }
+    };
+    WrittenBody {
+        json: insert_units(envelope, &mut units),
+        drops: writer.drops,
+    }
+}
+
+/// Reports that the residual of an envelope wasn't applied; `first` is the first message of the
+/// body.
+fn dropped_envelope(
+    first: Option<&Message>,
+    adapter: &'static str,
+    error: ResidualError,
+) -> DroppedBlock {
+    DroppedBlock {
+        session_id: first.map_or_else(String::new, |message| message.session_id.to_string()),
+        message_id: String::new(),
+        block_type: "provider_raw".to_owned(),
+        adapter,
+        reason: drop_reason(error),
+    }
+}
+
+/// Applies the residual of a unit. The residual restores the blocks that the adapter dropped, so
+/// they are no longer reported.
+fn apply_unit_residual<'m>(
+    projection: Json<'m>,
+    first: &'m Message<'m>,
+    owners: &[&Message],
+    key: &'static str,
+    writer: &mut MessageWriter,
+) -> Json<'m> {
+    let part = provider_raw::message_part(first, key).filter(|part| part.contains_key("p"));
+    if part.is_none() {
+        return projection;
+    }
+    match provider_raw::apply_residual(projection, part) {
+        Ok(restored) => {
+            writer
+                .drops
+                .retain(|drop| owners.iter().all(|owner| drop.message_id != owner.id));
+            restored
+        }
+        Err((projection, error)) => {
+            writer.drop_typed(first, "provider_raw", drop_reason(error));
+            projection
+        }
+    }
+}
+
+fn drop_reason(error: ResidualError) -> DropReason {
+    match error {
+        ResidualError::Stale => DropReason::StaleResidual,
+        ResidualError::Malformed => DropReason::MalformedResidual,
+    }
+}

@@ -1,0 +1,123 @@
+//! The state of a conversation across its bodies, and the context in which a body is read.
+
+use std::fmt;
+
+use gristmill_schemas::message::ids::{Position, Thread, session_id};
+use gristmill_schemas::message::tool_ids::ToolIdMap;
+use gristmill_schemas::message::{ContentBlock, Role, Timestamp};
+
+/// Returns the time at which a message at a position was first seen, or `None` if it wasn't.
+pub type FirstSeen<'c> = dyn Fn(&Position) -> Option<Timestamp> + 'c;
+
+/// Properties of a body that are known before it is read.
+#[derive(Clone, Copy)]
+pub struct ReadContext<'c> {
+    /// The time of the exchange, for messages without a time of their own.
+    pub time: Timestamp,
+    /// Looks up when a message at a position was first seen: a resent message keeps its first id.
+    pub first_seen: Option<&'c FirstSeen<'c>>,
+    /// The id of the session; `None` derives it from the first message.
+    pub session: Option<&'c str>,
+    /// The provider that answered, if it isn't the adapter's.
+    pub provider_override: Option<&'c str>,
+}
+
+impl ReadContext<'_> {
+    /// Returns a context with a time and nothing else.
+    pub fn at(time: Timestamp) -> Self {
+        ReadContext {
+            time,
+            first_seen: None,
+            session: None,
+            provider_override: None,
+        }
+    }
+}
+
+impl fmt::Debug for ReadContext<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("ReadContext")
+            .field("time", &self.time)
+            .field("session", &self.session)
+            .finish()
+    }
+}
+
+/// The state of a conversation while its bodies are read: first a request, then its response.
+#[derive(Debug, Clone)]
+pub struct Conversation {
+    pub(super) thread: Thread,
+    pub(super) calls: Vec<TrackedCall>,
+    /// Maps the canonical ids of its calls to the providers' ids.
+    pub ids: ToolIdMap,
+    session: Option<String>,
+    pub(super) last_time: Option<Timestamp>,
+}
+
+/// A tool call of the conversation.
+#[derive(Debug, Clone)]
+pub(super) struct TrackedCall {
+    /// The provider's id.
+    pub(super) wire_id: Option<String>,
+    /// The name of the tool.
+    pub(super) name: Option<String>,
+    /// The canonical id, once the message of the call was added.
+    pub(super) canonical: Option<String>,
+    /// True if a result followed.
+    pub(super) answered: bool,
+}
+
+impl Conversation {
+    /// Returns a conversation before its first message. Conversations with the same name share the
+    /// positions of their common prefix.
+    pub fn new(name: &str) -> Self {
+        Conversation {
+            thread: Thread::new(name),
+            calls: Vec::new(),
+            ids: ToolIdMap::new(),
+            session: None,
+            last_time: None,
+        }
+    }
+
+    /// Advances by a message that no adapter reads, and returns its position.
+    pub fn advance(&mut self, role: Role, content: &[ContentBlock]) -> Position {
+        self.thread.advance(role, content)
+    }
+
+    /// Returns the session's id. The first call determines it: the id in `context`, or else one
+    /// derived from `position` and `time` of the first message.
+    pub fn session(
+        &mut self,
+        position: &Position,
+        time: Timestamp,
+        context: &ReadContext,
+    ) -> String {
+        let named = || match context.session {
+            Some(session) => session.to_owned(),
+            None => session_id(position, time),
+        };
+        self.session.get_or_insert_with(named).clone()
+    }
+
+    /// Returns true before the first message.
+    pub fn is_empty(&self) -> bool {
+        self.thread.position().depth() == 0
+    }
+
+    /// Returns the tool name of the call with this canonical id, or `None` if the conversation has
+    /// no such call or the call has no name.
+    pub fn tool_name(&self, id: &str) -> Option<&str> {
+        let call = self
+            .calls
+            .iter()
+            .rfind(|call| call.canonical.as_deref() == Some(id))?;
+        call.name.as_deref()
+    }
+
+    /// Returns the position of the last message.
+    pub fn position(&self) -> Position {
+        self.thread.position()
+    }
+}
