@@ -19,7 +19,7 @@ pub struct Description {
     pub tables: BTreeMap<&'static str, TableDescription>,
     /// Its segments.
     pub segments: SegmentsDescription,
-    /// Sources that were taken in.
+    /// Sources that were ingested.
     pub sources: SourcesDescription,
     /// The sidecars of its segments, by name: `addresses`, `hexastore`, `fulltext`, `words`, and
     /// `vectors:` with each model.
@@ -42,7 +42,7 @@ pub struct TableDescription {
 /// The segments.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct SegmentsDescription {
-    /// How many there are.
+    /// Number of them.
     pub count: u64,
     /// Rows of the smallest one.
     pub smallest_rows: u64,
@@ -120,7 +120,7 @@ fn describe_table(table: &Table) -> Result<TableDescription> {
     })
 }
 
-/// The sidecars of all segments, counted by kind and condition.
+/// Returns the sidecars of all segments, counted by kind and condition.
 async fn sidecars(lake: &Lake) -> Result<BTreeMap<String, SidecarDescription>> {
     let mut sidecars: BTreeMap<String, SidecarDescription> = BTreeMap::new();
     for state in sidecar_states(lake).await? {

@@ -13,13 +13,13 @@ use std::path::{Path, PathBuf};
 
 use tempfile::{Builder, NamedTempFile};
 
-/// Links that are followed one after another at most.
+/// Maximal number of links that are followed.
 const LINKS: usize = 40;
 
 /// How the names of files begin that aren't at their place yet.
 const PREFIX: &str = ".gristmill-";
 
-/// A place that was looked at and not written yet.
+/// A place that was examined and not written yet.
 #[derive(Debug, Clone)]
 pub struct Destination {
     path: PathBuf,
@@ -38,10 +38,10 @@ enum TargetKind {
 }
 
 impl Destination {
-    /// The place that `path` names, behind all links.
+    /// Returns the place that `path` names, behind all links.
     ///
     /// # Errors
-    /// If `path` is a folder, or what is there can't be looked at.
+    /// If `path` is a folder, or what is there can't be examined.
     pub fn of(path: &Path) -> io::Result<Destination> {
         let found = match fs::metadata(path) {
             Ok(found) => found,
@@ -76,22 +76,23 @@ impl Destination {
         )
     }
 
-    /// True if there is something that would be gone if it were written over.
+    /// Returns whether there is something that would be gone if it were written over.
     pub fn holds_content(&self) -> bool {
         matches!(self.found, TargetKind::File(_) | TargetKind::Disk)
     }
 
-    /// True if it is no file, nor will be one: all content goes to this one place, as it comes.
+    /// Returns whether it is no file, nor will be one: all content goes to this one place, as it
+    /// comes.
     pub fn is_stream(&self) -> bool {
         matches!(self.found, TargetKind::Stream | TargetKind::Disk)
     }
 
-    /// The folder of the place.
+    /// Returns the folder of the place.
     pub fn folder(&self) -> &Path {
         folder_of(&self.path)
     }
 
-    /// An empty file that [`put`](Destination::put) makes what is here.
+    /// Returns an empty file that [`put`](Destination::put) makes what is here.
     ///
     /// # Errors
     /// If none can be made in the [`folder`](Destination::folder), or in that for temporary files
@@ -196,14 +197,14 @@ impl Write for PendingFile {
     }
 }
 
-/// The folder in which the file at `path` lies.
+/// Returns the folder in which the file at `path` lies.
 pub(crate) fn folder_of(path: &Path) -> &Path {
     path.parent()
         .filter(|folder| !folder.as_os_str().is_empty())
         .unwrap_or(Path::new("."))
 }
 
-/// Where a link leads whose end isn't there yet; `path` itself if it is none.
+/// Returns where a link leads whose end isn't there yet; `path` itself if it is none.
 fn end_of_links(path: &Path) -> io::Result<PathBuf> {
     let mut path = path.to_owned();
     for _ in 0..LINKS {
@@ -225,8 +226,8 @@ fn is_disk(_: &Metadata) -> bool {
     false
 }
 
-/// The permissions of a file, without those to run it as somebody else, and such that it can be
-/// written.
+/// Returns the permissions of a file, without those to run it as another user, and such that it
+/// can be written.
 #[cfg(unix)]
 fn owned(permissions: &Permissions) -> Permissions {
     use std::os::unix::fs::PermissionsExt;

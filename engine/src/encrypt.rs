@@ -3,7 +3,7 @@
 //! A segment is read some row groups at a time, opened if it was sealed, sealed, sorted as sealed
 //! segments are, and written; one commit puts the new segments in the place of the old one. The
 //! addresses stay what they were. When all is done, the old files and the log's older entries are
-//! removed for good, and keys that were replaced lose their secrets. A run that was killed is
+//! removed permanently, and keys that were replaced lose their secrets. A run that was killed is
 //! simply run again: what is sealed as it should be is left alone.
 
 use std::collections::{BTreeMap, HashSet};
@@ -39,7 +39,7 @@ pub struct SealReport {
     pub table_files: u64,
     /// Keys that took the place of others.
     pub keys_renewed: u64,
-    /// Files that were removed for good.
+    /// Files that were removed permanently.
     pub removed: Purged,
     /// Wall-clock time.
     pub seconds: f64,
@@ -81,7 +81,7 @@ pub async fn encrypt(lake: &mut Lake, exclusive: bool) -> Result<SealReport> {
 /// until a rotation with it.
 ///
 /// # Errors
-/// As [`encrypt`]; [`EngineError::Request`] if somebody has no key.
+/// As [`encrypt`]; [`EngineError::Request`] if a person has no key.
 pub async fn rotate(lake: &mut Lake, users: &[String], exclusive: bool) -> Result<SealReport> {
     let (started, keys) = (Instant::now(), keys_of(lake)?);
     lake.refresh().await?;
@@ -139,7 +139,7 @@ fn keys_of(lake: &Lake) -> Result<Arc<LakeKeys>> {
     })
 }
 
-/// The keys of those who are meant.
+/// Returns the keys of those who are meant.
 fn people(keys: &LakeKeys, users: &[String]) -> Result<BTreeMap<KeyId, Vec<u32>>> {
     let mut people: BTreeMap<KeyId, Vec<u32>> = BTreeMap::new();
     keys.alive()
@@ -274,8 +274,8 @@ fn seal(
     })
 }
 
-/// Seals the files of `rejects`, `state` and `sources` for whose names `which` holds; answers how
-/// many there were.
+/// Seals the files of `rejects`, `state` and `sources` for whose names `which` holds; returns the
+/// number of them.
 async fn reseal_tables(
     lake: &mut Lake,
     keys: &LakeKeys,

@@ -1,8 +1,8 @@
 //! What is in a file: a container's header and manifest, counts of what the grains are, and a few
 //! of them.
 //!
-//! Grains are read only as far as their headers, but for the sample; whether they are good,
-//! `verify` tells.
+//! Grains are read only as far as their headers except the sample; whether they are good, `verify`
+//! tells.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -40,13 +40,13 @@ pub struct Inspection {
     pub container: Option<ContainerInspection>,
     /// Grains that were found.
     pub grains: u64,
-    /// How many grains there are of each type.
+    /// Number of grains there are of each type.
     pub types: BTreeMap<String, u64>,
-    /// How many grains have each flag of the header.
+    /// Number of grains have each flag of the header.
     pub flags: BTreeMap<&'static str, u64>,
-    /// How many grains have each sensitivity.
+    /// Number of grains have each sensitivity.
     pub sensitivity: BTreeMap<&'static str, u64>,
-    /// How many grains can't be opened, by code.
+    /// Number of grains can't be opened, by code.
     pub unreadable: BTreeMap<&'static str, u64>,
     /// Bytes of the smallest grain.
     pub smallest: u64,
@@ -75,11 +75,11 @@ pub struct ContainerInspection {
     pub index_manifest: bool,
     /// How the grain region is compressed in truth.
     pub codec: &'static str,
-    /// How many grains the header promises.
+    /// Number of grains the header promises.
     pub grain_count: u32,
     /// The version of the field map.
     pub field_map_version: u8,
-    /// `valid` if the footer is the hash of what stands before it, else `invalid`.
+    /// `valid` if the footer is the hash of what precedes it, else `invalid`.
     pub footer: &'static str,
     /// What is odd about the file.
     pub oddities: Vec<&'static str>,
@@ -101,7 +101,7 @@ pub struct ManifestInspection {
     pub contradicted: u64,
     /// Those that were retrieved.
     pub accessed: u64,
-    /// How many have each verification status.
+    /// Number of have each verification status.
     pub verification: BTreeMap<&'static str, u64>,
 }
 
@@ -184,7 +184,7 @@ fn look_into(uri: String, bytes: SourceBytes, sample: usize) -> Inspection {
 }
 
 impl Inspection {
-    /// Counts a grain; answers the second of its creation.
+    /// Counts a grain; returns the second of its creation.
     fn count(&mut self, delivered: &[u8], sample: usize) -> Option<u32> {
         let bytes = delivered.len() as u64;
         self.smallest = if self.grains == 0 {

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 /// on.
 #[derive(Debug, Default)]
 pub struct WorkProgress {
-    /// Bytes of all sources, as far as known beforehand.
+    /// Bytes of all sources, if known beforehand.
     pub total_bytes: AtomicU64,
     /// Bytes whose grains are proven, or that were passed over.
     pub bytes: AtomicU64,
@@ -25,7 +25,7 @@ impl WorkProgress {
         self.stop.store(true, Ordering::Relaxed);
     }
 
-    /// True if somebody asked the work to stop.
+    /// Returns whether a person asked the work to stop.
     pub fn is_stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }

@@ -91,7 +91,7 @@ pub async fn erase(context: &Context, arguments: Erase) -> Result<Outcome, Failu
         return Ok(Outcome::Done);
     }
     let order = ErasureOptions {
-        ground: RequestOrigin {
+        origin: RequestOrigin {
             reference: arguments.reference,
             legal_ground: arguments.legal_ground,
             operator: arguments.operator,

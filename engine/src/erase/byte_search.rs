@@ -1,17 +1,17 @@
-//! The proof that nothing is left: every file of the lake is opened and searched.
+//! The byte search: searches every byte of every file of the lake, to prove that nothing is left.
 //!
-//! Parquet files are searched page by page, decompressed, dictionaries included, and as raw bytes
-//! wherever no such page lies: in headers, footers, bloom filters, page indexes and between them;
-//! any other file as raw bytes, and the terms of a hexastore, which stand there without anything
-//! between them, one by one. What is sealed is searched a third time, opened. What is found must be
-//! explained by a row that stays, in the same row group of the same file; what is found in a
-//! sidecar, by one of the sidecar's segment. Anything else is a remnant.
+//! Parquet files are searched page by page, decompressed, including dictionaries; and as raw bytes
+//! wherever there is no page: headers, footers, bloom filters, page indexes and the bytes between.
+//! Other files are searched as raw bytes. The terms of a hexastore are concatenated without
+//! separators, so they are also searched one by one. Sealed cells are searched a third time,
+//! opened. Each match must be attributed to a row that stays: in a data file, to one in the same
+//! row group; in a sidecar, to one in its segment. Any other match is a remnant.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::AsArray;
+use arrow::array::{ArrayRef, AsArray};
 use arrow::datatypes::DataType;
 use futures::{StreamExt, TryStreamExt};
 use gristmill_schemas::columns::IdentityColumn;
@@ -27,59 +27,59 @@ use crate::index::hexastore::{HEXASTORE_FILE, Hexastore};
 use crate::lake::{Lake, LakeFile, is_sealed_file};
 use crate::segment::{ADDRESSES_FILE, MappedFile, page_bodies, without_trailer};
 
-/// What the search found.
+/// Result of the byte search.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ByteSearchResult {
-    /// Files that were opened.
+    /// Number of files that were searched.
     pub files: u64,
-    /// Bytes that were searched, after decompression.
+    /// Number of bytes that were searched, after decompression.
     pub bytes: u64,
-    /// Pages that were decompressed.
+    /// Number of pages that were decompressed.
     pub pages: u64,
-    /// Addresses that were looked for.
+    /// Number of addresses that were searched for.
     pub addresses: u64,
-    /// Identifiers that were looked for.
+    /// Number of identifiers that were searched for.
     pub identifiers: u64,
-    /// Places that are explained by rows that stay.
+    /// Number of matches that are attributed to rows that stay.
     pub explained: u64,
-    /// Places that nothing explains.
+    /// Number of matches that aren't.
     pub remnants: u64,
-    /// The files that hold them.
+    /// The files that contain remnants.
     pub remnant_files: Vec<String>,
 }
 
-/// Rows that stay and may hold what is looked for.
+/// Rows that stay and may contain what is searched for.
 #[derive(Debug, Default)]
 pub(super) struct RetainedRows {
-    /// Row groups by file, from the lake's root.
+    /// Row groups by file, relative to the lake's root.
     pub(super) groups: HashMap<String, HashSet<usize>>,
-    /// The folders of the sidecars of their segments, and whether one of the rows there mentions an
-    /// erased address.
+    /// The sidecar folders of their segments, and whether a row of the segment mentions an erased
+    /// address.
     pub(super) sidecars: HashMap<String, bool>,
 }
 
 impl RetainedRows {
-    /// What a find in the file at `path` means.
-    fn explains(&self, path: &str) -> Attribution {
+    /// Returns what rows that stay account for in the file at `path`.
+    fn attribute(&self, path: &str) -> Attribution {
         if self.groups.contains_key(path) {
             return Attribution::All;
         }
         let (folder, name) = path.rsplit_once('/').unwrap_or_default();
         match self.sidecars.get(folder) {
             None => Attribution::Nothing,
-            // Whatever rows say, their own addresses are none of those that were erased.
+            // The addresses of remaining rows are never erased ones.
             Some(true) if name != ADDRESSES_FILE => Attribution::All,
             Some(_) => Attribution::Identifiers,
         }
     }
 }
 
-/// What rows that stay explain.
+/// What the rows that stay account for.
 #[derive(Debug, Clone, Copy)]
 enum Attribution {
     Nothing,
-    /// A sidecar says what its segment's rows say of people, but no row mentions an address that
-    /// was erased.
+    /// Identifiers, because a sidecar repeats content of its segment's rows; no remaining row
+    /// mentions an erased address.
     Identifiers,
     All,
 }
@@ -97,7 +97,7 @@ impl From<bool> for Attribution {
 /// Searches every file of `lake`.
 ///
 /// # Errors
-/// [`crate::error::EngineError::File`] if one can't be read: then nothing is proven.
+/// [`crate::error::EngineError::File`] if a file can't be read; then nothing is proven.
 pub(super) async fn prove(
     lake: &Lake,
     patterns: PatternSearch,
@@ -121,7 +121,8 @@ pub(super) async fn prove(
     Ok(whole)
 }
 
-/// Files that are searched at a time: one thread is left alone with the end of one.
+/// Maximal number of files that are searched at the same time, because one thread alone works on
+/// the end of a file.
 const FILES: usize = 2;
 
 async fn prove_file(
@@ -157,7 +158,7 @@ async fn prove_file(
         let open = LakeFile::open(lake, path).await?;
         let (name, patterns, retained, pool) = own();
         let search =
-            move || pool.install(|| sealed_search(&open, &patterns, retained.groups.get(&name)));
+            move || pool.install(|| search_opened(&open, &patterns, retained.groups.get(&name)));
         found.add(
             tokio::task::spawn_blocking(search)
                 .await
@@ -168,7 +169,7 @@ async fn prove_file(
 }
 
 impl ByteSearchResult {
-    /// True if nothing is left.
+    /// Returns whether there is no remnant.
     pub fn is_proven(&self) -> bool {
         self.remnants == 0
     }
@@ -193,54 +194,26 @@ impl ByteSearchResult {
     }
 }
 
-/// Searches what is inside the envelopes of a sealed file. Those whose keys were destroyed hold
-/// nothing.
-fn sealed_search(
+/// Searches what is inside the envelopes of a sealed file. Envelopes whose keys were destroyed can't
+/// be opened and contain nothing.
+fn search_opened(
     file: &LakeFile,
     patterns: &PatternSearch,
     groups: Option<&HashSet<usize>>,
 ) -> Result<ByteSearchResult> {
-    let is_text = |column: &str| {
-        [
-            IdentityColumn::Blob.name(),
-            "envelope",
-            "signer_did",
-            "bytes",
-            "message",
-            "actor",
-            "reason",
-        ]
-        .contains(&column)
-    };
     let mut found = ByteSearchResult::default();
     let mut scratch = Vec::new();
     for number in 0..file.row_groups().len() {
-        let explained = groups.is_some_and(|groups| groups.contains(&number));
-        for batch in file.row_group(
-            number,
-            &[IdentityColumn::Blob.name(), "envelope", "signer_did"],
-        )? {
+        let attribution = groups.is_some_and(|groups| groups.contains(&number)).into();
+        for batch in file.row_group(number, &OPENED_COLUMNS)? {
             let batch = batch?;
             let schema = batch.schema();
-            for (field, column) in schema
-                .fields()
-                .iter()
-                .zip(batch.columns())
-                .filter(|(field, _)| is_text(field.name()))
-            {
-                let cells: Box<dyn Iterator<Item = Option<&[u8]>>> = match field.data_type() {
-                    DataType::Utf8 => Box::new(
-                        column
-                            .as_string::<i32>()
-                            .iter()
-                            .map(|cell| cell.map(str::as_bytes)),
-                    ),
-                    DataType::Binary => Box::new(column.as_binary::<i32>().iter()),
-                    _ => continue,
-                };
-                for cell in cells.flatten() {
-                    found.bytes += cell.len() as u64;
-                    found.note(patterns.count(cell, &mut scratch), explained.into());
+            for (field, column) in schema.fields().iter().zip(batch.columns()) {
+                if SEALED_CELLS.contains(&field.name().as_str()) {
+                    each_cell(column, |cell| {
+                        found.bytes += cell.len() as u64;
+                        found.note(patterns.count(cell, &mut scratch), attribution);
+                    });
                 }
             }
         }
@@ -251,22 +224,48 @@ fn sealed_search(
     Ok(found)
 }
 
+/// The columns of `grains` that are sealed in an envelope.
+const OPENED_COLUMNS: [&str; 3] = [IdentityColumn::Blob.name(), "envelope", "signer_did"];
+
+/// The columns of all tables with sealed cells.
+const SEALED_CELLS: [&str; 7] = [
+    IdentityColumn::Blob.name(),
+    "envelope",
+    "signer_did",
+    "bytes",
+    "message",
+    "actor",
+    "reason",
+];
+
+/// Calls `found` with the bytes of every cell of a column of texts or bytes.
+fn each_cell(column: &ArrayRef, mut found: impl FnMut(&[u8])) {
+    match column.data_type() {
+        DataType::Utf8 => {
+            let cells = column.as_string::<i32>().iter();
+            cells.flatten().for_each(|cell| found(cell.as_bytes()));
+        }
+        DataType::Binary => column.as_binary::<i32>().iter().flatten().for_each(found),
+        _ => {}
+    }
+}
+
 struct FileSearch<'a> {
     patterns: &'a PatternSearch,
     retained: &'a RetainedRows,
 }
 
-/// Raw bytes are searched in pieces that overlap by more than any needle.
+/// Raw bytes are searched in pieces, which overlap by more than the longest pattern.
 const PIECE: usize = 4 << 20;
 const OVERLAP: usize = 4 << 10;
 
-/// `bytes` in pieces that overlap.
+/// Splits `bytes` into overlapping pieces.
 fn pieces(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     let starts = (0..bytes.len()).step_by(PIECE);
     starts.filter_map(|start| bytes.get(start..(start + PIECE + OVERLAP).min(bytes.len())))
 }
 
-/// What stands before, between and behind `parts` of `bytes`, which come in order.
+/// Iterates over the bytes outside of `parts`, which are in ascending order.
 fn outside<'b>(bytes: &'b [u8], parts: &'b [Range<usize>]) -> impl Iterator<Item = &'b [u8]> {
     let starts = [0].into_iter().chain(parts.iter().map(|part| part.end));
     let ends = parts.iter().map(|part| part.start).chain([bytes.len()]);
@@ -276,31 +275,17 @@ fn outside<'b>(bytes: &'b [u8], parts: &'b [Range<usize>]) -> impl Iterator<Item
 }
 
 impl FileSearch<'_> {
+    /// Searches a file: raw bytes outside of pages, decompressed pages, and terms of a hexastore.
     fn file(&self, path: &str, bytes: MappedFile) -> Result<ByteSearchResult> {
         let groups = self.retained.groups.get(path);
-        let explained = self.retained.explains(path);
-        let raw: &[u8] = bytes.as_ref();
-        let is_parquet = raw.starts_with(b"PAR1");
+        let attribution = self.retained.attribute(path);
+        let is_parquet = bytes.as_ref().starts_with(b"PAR1");
         let bodies = if is_parquet {
             page_bodies(&bytes).file("can't search", path)?
         } else {
             Vec::new()
         };
-        let pieces: Vec<&[u8]> = outside(raw, &bodies).flat_map(pieces).collect();
-        let bytes_searched: usize = pieces.iter().map(|piece| piece.len()).sum();
-        let mut found = ByteSearchResult {
-            files: 1,
-            bytes: bytes_searched as u64,
-            ..ByteSearchResult::default()
-        };
-        let count = |piece: &[u8]| {
-            self.patterns
-                .count(piece, &mut Vec::with_capacity(piece.len()))
-        };
-        let counts: Vec<(u64, u64)> = pieces.into_par_iter().map(count).collect();
-        counts
-            .into_iter()
-            .for_each(|counts| found.note(counts, explained));
+        let mut found = self.raw_bytes(bytes.as_ref(), &bodies, attribution);
         if is_parquet {
             self.pages(path, bytes, groups, &mut found)?;
         } else if path.ends_with(HEXASTORE_FILE)
@@ -308,12 +293,38 @@ impl FileSearch<'_> {
                 Arc::into_inner(bytes.0).map(|bytes| Hexastore::open(without_trailer(bytes)))
         {
             let mut scratch = Vec::new();
-            store.each_term(|term| found.note(self.patterns.count(term, &mut scratch), explained));
+            store
+                .each_term(|term| found.note(self.patterns.count(term, &mut scratch), attribution));
         }
         if found.remnants > 0 {
             found.remnant_files.push(path.to_owned());
         }
         Ok(found)
+    }
+
+    /// Searches the bytes outside of `bodies`, on all threads of the current pool.
+    fn raw_bytes(
+        &self,
+        bytes: &[u8],
+        bodies: &[Range<usize>],
+        attribution: Attribution,
+    ) -> ByteSearchResult {
+        let pieces: Vec<&[u8]> = outside(bytes, bodies).flat_map(pieces).collect();
+        let searched: usize = pieces.iter().map(|piece| piece.len()).sum();
+        let mut found = ByteSearchResult {
+            files: 1,
+            bytes: searched as u64,
+            ..ByteSearchResult::default()
+        };
+        let count = |piece: &[u8]| {
+            let mut scratch = Vec::with_capacity(piece.len());
+            self.patterns.count(piece, &mut scratch)
+        };
+        let counts: Vec<(u64, u64)> = pieces.into_par_iter().map(count).collect();
+        counts
+            .into_iter()
+            .for_each(|counts| found.note(counts, attribution));
+        found
     }
 
     fn pages(

@@ -2,7 +2,7 @@
 //!
 //! A COSE_Sign1 envelope (RFC 9052) around JSON. Beside it stands a file of leaves: the keyed
 //! hashes of what was erased, 32 bytes each, ascending. The operator's key makes a leaf of an
-//! address; with the leaves that gives an inclusion proof, which anybody can check against the root
+//! address; with the leaves that gives an inclusion proof, which anyone can check against the root
 //! in the certificate.
 
 use std::collections::BTreeMap;
@@ -90,7 +90,7 @@ pub struct RequestOrigin {
 /// People without their names.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pseudonyms {
-    /// How many people.
+    /// Number of people.
     pub people: usize,
     /// HMAC-SHA256 of the whole request.
     pub request: String,
@@ -117,7 +117,7 @@ pub struct ErasureScope {
     pub rows_before: BTreeMap<String, u64>,
     /// Rows of the tables after.
     pub rows_after: BTreeMap<String, u64>,
-    /// Bytes of segments that were written again.
+    /// Bytes of segments that were rewritten.
     pub bytes_rewritten: u64,
     /// Bytes among these that were copied as they are: row groups without an erased row.
     #[serde(default)]
@@ -140,8 +140,8 @@ pub struct TableVersions {
 pub struct Proofs {
     /// Every remaining byte was searched.
     pub byte_search: ByteSearchResult,
-    /// Every remaining grain, but for segments that the word filters exclude, was decoded and
-    /// matched again: how many, and how many of the person were left.
+    /// Every remaining grain except segments that the word filters exclude, was decoded and matched
+    /// again: how many, and how many of the person were left.
     pub survey: Remaining,
     /// Every erased address was looked up in the address indexes: how many, and how many were
     /// there.
@@ -151,7 +151,18 @@ pub struct Proofs {
     pub envelopes: Option<Remaining>,
 }
 
-/// How much was looked at, and how much was left that should be gone.
+impl Proofs {
+    /// Returns whether all proofs hold.
+    pub fn hold(&self) -> bool {
+        let opened = self.envelopes.map_or(0, |envelopes| envelopes.left);
+        self.byte_search.is_proven()
+            && self.survey.left == 0
+            && self.lookup.left == 0
+            && opened == 0
+    }
+}
+
+/// How much was examined, and how much was left that should be gone.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Remaining {
     /// Looked at.
@@ -167,13 +178,13 @@ pub struct TreeHead {
     pub hash: String,
     /// How a leaf is made of an address.
     pub leaf: String,
-    /// How many leaves.
+    /// Number of leaves.
     pub size: u64,
     /// The root, in hex.
     pub root: String,
 }
 
-/// The leaves of what was erased, ascending, so that their order tells nothing.
+/// Returns the leaves of what was erased, ascending, so that their order tells nothing.
 pub(super) fn leaves(addresses: &[ContentAddress], key: &Secret) -> Vec<[u8; 32]> {
     let mut leaves: Vec<_> = addresses
         .iter()
@@ -184,7 +195,7 @@ pub(super) fn leaves(addresses: &[ContentAddress], key: &Secret) -> Vec<[u8; 32]
     leaves
 }
 
-/// The tree over `leaves`.
+/// Returns the tree over `leaves`.
 pub(super) fn tree(leaves: &[[u8; 32]]) -> TreeHead {
     let hashed: Vec<_> = leaves.iter().map(|leaf| leaf_hash(leaf)).collect();
     TreeHead {
@@ -196,7 +207,7 @@ pub(super) fn tree(leaves: &[[u8; 32]]) -> TreeHead {
 }
 
 impl Certificate {
-    /// The signed certificate.
+    /// Returns the signed certificate.
     ///
     /// # Errors
     /// [`EngineError::Key`] if it can't be written.
@@ -212,7 +223,7 @@ impl Certificate {
 /// What a check of a certificate found.
 #[derive(Debug, Clone, Serialize)]
 pub struct CertificateCheck {
-    /// True if the signature is the signer's, the signer is who it should be, and all proofs hold.
+    /// Whether the signature is the signer's, the signer is who it should be, and all proofs hold.
     pub valid: bool,
     /// What is wrong.
     pub problems: Vec<String>,
@@ -343,8 +354,8 @@ pub struct InclusionProof {
 }
 
 impl InclusionProof {
-    /// The proof that `address` is among the erased of a certificate, made with the operator's
-    /// keyring from its leaves; `None` if it isn't among them.
+    /// Returns the proof that `address` is among the erased of a certificate, made with the
+    /// operator's keyring from its leaves; `None` if it isn't among them.
     ///
     /// # Errors
     /// [`EngineError::Key`].

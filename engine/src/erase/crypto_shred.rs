@@ -1,9 +1,8 @@
-//! Erasing by destroying keys: what is sealed with a person's key is gone with it, whatever the
-//! amount.
+//! Crypto-shredding: erases rows of any number by destroying the key that they are sealed with.
 //!
-//! A key may only be destroyed if everything that is sealed with it is to be erased. One grain
-//! under hold or retention keeps the key, and then the request is refused: without keys to destroy,
-//! erasure by rewriting takes what may go.
+//! A key may be destroyed only if everything that is sealed with it is to be erased. If one grain
+//! is under hold or retention, the request is refused; without key destruction, the other grains
+//! can be erased by rewriting.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -13,136 +12,172 @@ use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::columns::IdentityColumn;
 
 use super::certificate::Remaining;
-use super::reason::{Exemption, Reason};
+use super::reason::{NOT_SELECTED, Reason};
 use super::survey::{FoundGrain, Survey};
 use crate::error::{Context, EngineError, Result};
 use crate::keys::{KeyDisposition, KeyId, LakeKeys, Unsealed, key_of};
 use crate::lake::{Lake, LakeFile, Segment, address_at, texts};
 
-/// The keys that are to be destroyed, and the rows that go with them.
+/// The keys to destroy, and the rows that become unreadable with them.
 #[derive(Debug, Default)]
 pub(super) struct ShredPlan {
-    pub(super) keys: BTreeSet<(KeyId, u32)>,
+    pub(super) keys: BTreeSet<KeyVersion>,
+    /// Index of the segment, and row in the segment.
     pub(super) rows: HashSet<(u32, u32)>,
 }
 
-/// The keys of the people whose grains `survey` found by their user id, with all rows that are
-/// sealed with them.
+/// A key and its generation.
+type KeyVersion = (KeyId, u32);
+
+/// Plans the destruction of the keys of the people whose grains `survey` found by their user id.
 ///
 /// # Errors
-/// [`EngineError::Policy`] if something that is sealed with one of them has to stay.
+/// [`EngineError::Policy`] if a row that is sealed with one of the keys has to stay.
 pub(super) async fn plan(lake: &Lake, survey: &Survey) -> Result<ShredPlan> {
-    let mut shred_plan = ShredPlan::default();
-    let found: HashMap<(u32, u32), &FoundGrain> = survey
+    let found: FoundRows<'_> = survey
         .grains
         .iter()
         .map(|found| ((found.segment, found.row), found))
         .collect();
-    let is_own = |place: &(u32, u32)| {
-        found
-            .get(place)
-            .is_some_and(|found| found.reasons.contains(Reason::UserId))
+    let mut plan = ShredPlan {
+        keys: keys_of_subjects(lake, survey, &found).await?,
+        rows: HashSet::new(),
     };
-    let sealed = || {
-        (0..)
-            .zip(&survey.segments)
-            .filter(|(_, segment)| segment.id.is_sealed())
-    };
-    let mut keys: HashMap<(u32, u32), (KeyId, u32)> = HashMap::new();
-    for (number, segment) in sealed() {
-        if found.keys().any(|place| place.0 == number && is_own(place)) {
-            let of_row = |(row, _, key)| ((number, row), key);
-            keys.extend(
-                envelopes(lake, segment)
-                    .await?
-                    .into_iter()
-                    .map(of_row)
-                    .filter(|(place, _)| is_own(place)),
-            );
-        }
-    }
-    shred_plan.keys = keys.into_values().collect();
-    let mut kept: BTreeMap<&'static str, u64> = BTreeMap::new();
-    for (number, segment) in sealed().filter(|_| !shred_plan.keys.is_empty()) {
+    let mut exempt: BTreeMap<&'static str, u64> = BTreeMap::new();
+    for (number, segment) in sealed_segments(survey).filter(|_| !plan.keys.is_empty()) {
         for (row, _, key) in envelopes(lake, segment).await? {
-            if !shred_plan.keys.contains(&key) {
+            if !plan.keys.contains(&key) {
                 continue;
             }
-            match found.get(&(number, row)).map(|found| &found.exemption) {
+            let reason = match found.get(&(number, row)).map(|found| &found.exemption) {
                 Some(None) => {
-                    shred_plan.rows.insert((number, row));
+                    plan.rows.insert((number, row));
+                    continue;
                 }
-                Some(Some(exemption)) => *kept.entry(exemption.name()).or_default() += 1,
-                // Something that came in since the survey.
-                None => *kept.entry(Exemption::NotSelected.name()).or_default() += 1,
-            }
+                Some(Some(exemption)) => exemption.name(),
+                // The row was added after the survey.
+                None => NOT_SELECTED,
+            };
+            *exempt.entry(reason).or_default() += 1;
         }
     }
-    if kept.is_empty() {
-        return Ok(shred_plan);
+    check_none_exempt(&exempt).map(|()| plan)
+}
+
+/// The rows that a survey found.
+type FoundRows<'s> = HashMap<(u32, u32), &'s FoundGrain>;
+
+/// Iterates over the sealed segments, each with its index.
+fn sealed_segments(survey: &Survey) -> impl Iterator<Item = (u32, &Segment)> {
+    (0..)
+        .zip(&survey.segments)
+        .filter(|(_, segment)| segment.id.is_sealed())
+}
+
+/// Returns the keys of the rows that were found by their user id.
+async fn keys_of_subjects(
+    lake: &Lake,
+    survey: &Survey,
+    found: &FoundRows<'_>,
+) -> Result<BTreeSet<KeyVersion>> {
+    let is_own = |id: &(u32, u32)| {
+        found
+            .get(id)
+            .is_some_and(|found| found.reasons.contains(Reason::UserId))
+    };
+    let mut keys = BTreeSet::new();
+    for (number, segment) in sealed_segments(survey) {
+        if found.keys().any(|id| id.0 == number && is_own(id)) {
+            let envelopes = envelopes(lake, segment).await?.into_iter();
+            let own = envelopes.filter(|(row, ..)| is_own(&(number, *row)));
+            keys.extend(own.map(|(_, _, key)| key));
+        }
     }
-    let told: Vec<String> = kept
+    Ok(keys)
+}
+
+fn check_none_exempt(exempt: &BTreeMap<&'static str, u64>) -> Result<()> {
+    if exempt.is_empty() {
+        return Ok(());
+    }
+    let counts: Vec<String> = exempt
         .iter()
-        .map(|(why, count)| format!("{why}: {count}"))
+        .map(|(reason, count)| format!("{reason}: {count}"))
         .collect();
     Err(EngineError::Policy(format!(
         "a key can't be destroyed while grains that are sealed with it must stay ({}); without \
          --destroy-keys the others are erased by rewriting",
-        told.join(", ")
+        counts.join(", ")
     )))
 }
 
-/// Row, address and key of every envelope in `segment`.
+/// Reads row, address and key of every envelope in `segment`.
 async fn envelopes(
     lake: &Lake,
     segment: &Segment,
-) -> Result<Vec<(u32, ContentAddress, (KeyId, u32))>> {
+) -> Result<Vec<(u32, ContentAddress, KeyVersion)>> {
     let path = lake.grains.path_of(&segment.file.name);
     let file = LakeFile::open(lake, &path).await?;
-    let look = move || -> Result<Vec<_>> {
-        let columns = [
-            IdentityColumn::ContentAddress.name(),
-            IdentityColumn::Blob.name(),
-        ];
+    let read = move || {
         let mut out = Vec::new();
-        let mut first = 0;
-        for batch in file.stored_rows(Some(&columns))? {
-            let batch = batch.file("can't read", "a segment")?;
-            let blobs = batch
-                .column(1)
-                .as_binary_opt::<i32>()
-                .ok_or("no blobs")
-                .file("can't read", "a segment")?;
-            for (at, blob) in blobs.iter().enumerate() {
-                let address = address_at(texts(&batch, columns[0]), at);
-                if let Some((address, key)) = address.zip(blob.and_then(key_of)) {
-                    out.push((first + at as u32, address, key));
-                }
-            }
-            first += batch.num_rows() as u32;
-        }
+        each_envelope(&file, |row, address, blob| {
+            out.extend(
+                address
+                    .zip(key_of(blob))
+                    .map(|(address, key)| (row, address, key)),
+            );
+        })?;
         Ok(out)
     };
-    tokio::task::spawn_blocking(look)
+    tokio::task::spawn_blocking(read)
         .await
         .file("can't read", &path)?
 }
 
-/// Destroys `keys`; one that is gone already is no error.
+/// Calls `found` with row, address and blob of every row of `file`, as they are stored.
+fn each_envelope(
+    file: &LakeFile,
+    mut found: impl FnMut(u32, Option<ContentAddress>, &[u8]),
+) -> Result<()> {
+    let columns = [
+        IdentityColumn::ContentAddress.name(),
+        IdentityColumn::Blob.name(),
+    ];
+    let mut first = 0;
+    for batch in file.stored_rows(Some(&columns))? {
+        let batch = batch.file("can't read", "a segment")?;
+        let blobs = batch
+            .column(1)
+            .as_binary_opt::<i32>()
+            .ok_or("no blobs")
+            .file("can't read", "a segment")?;
+        for (at, blob) in blobs.iter().enumerate() {
+            let address = address_at(texts(&batch, columns[0]), at);
+            if let Some(blob) = blob {
+                found(first + at as u32, address, blob);
+            }
+        }
+        first += batch.num_rows() as u32;
+    }
+    Ok(())
+}
+
+/// Destroys `keys`. A key that was destroyed before is no error.
 pub(super) fn destroy(lake: &Lake, keys: &[(String, u32)]) -> Result<()> {
-    match (lake.keys(), named(keys)) {
+    match (lake.keys(), parse_keys(keys)) {
         (_, keys) if keys.is_empty() => Ok(()),
-        (Some(lake_keys), keys) => lake_keys.end(
-            &keys.into_iter().collect::<Vec<_>>(),
-            KeyDisposition::Destroyed,
-        ),
+        (Some(lake_keys), keys) => {
+            let keys: Vec<_> = keys.into_iter().collect();
+            lake_keys.end(&keys, KeyDisposition::Destroyed)
+        }
         (None, _) => Err(EngineError::Key(
-            "an erasure that destroys keys needs the keyring to go on".to_owned(),
+            "an erasure that destroys keys can't be resumed without the keyring".to_owned(),
         )),
     }
 }
 
-fn named(keys: &[(String, u32)]) -> HashSet<(KeyId, u32)> {
+/// Parses the keys of a journal: ids in hex, and generations.
+fn parse_keys(keys: &[(String, u32)]) -> HashSet<KeyVersion> {
     let id = |text: &String| {
         let mut id = [0; 16];
         hex::decode_to_slice(text, &mut id).ok().map(|()| KeyId(id))
@@ -152,15 +187,12 @@ fn named(keys: &[(String, u32)]) -> HashSet<(KeyId, u32)> {
         .collect()
 }
 
-/// Tries every envelope in the lake that is sealed with one of `keys`.
+/// Tries to open every envelope of the lake that is sealed with one of `keys`.
 pub(super) async fn prove(lake: &Lake, keys: &[(String, u32)]) -> Result<Remaining> {
-    let destroyed = named(keys);
+    let destroyed = parse_keys(keys);
     let mut tried = Remaining::default();
-    for segment in lake
-        .segments()?
-        .into_iter()
-        .filter(|segment| segment.id.is_sealed())
-    {
+    let segments = lake.segments()?.into_iter();
+    for segment in segments.filter(|segment| segment.id.is_sealed()) {
         let path = lake.grains.path_of(&segment.file.name);
         let file = LakeFile::open(lake, &path).await?;
         let Some(lake_keys) = file.keys().map(Arc::clone) else {
@@ -175,34 +207,15 @@ pub(super) async fn prove(lake: &Lake, keys: &[(String, u32)]) -> Result<Remaini
     Ok(tried)
 }
 
-fn try_all(
-    file: &LakeFile,
-    keys: &LakeKeys,
-    destroyed: &HashSet<(KeyId, u32)>,
-) -> Result<Remaining> {
-    let columns = [
-        IdentityColumn::ContentAddress.name(),
-        IdentityColumn::Blob.name(),
-    ];
+/// Tries to open the envelopes of `file` whose key was destroyed.
+fn try_all(file: &LakeFile, keys: &LakeKeys, destroyed: &HashSet<KeyVersion>) -> Result<Remaining> {
     let mut tried = Remaining::default();
-    for batch in file.stored_rows(Some(&columns))? {
-        let batch = batch.file("can't read", "a segment")?;
-        let blobs = batch
-            .column(1)
-            .as_binary_opt::<i32>()
-            .ok_or("no blobs")
-            .file("can't read", "a segment")?;
-        for (at, blob) in blobs.iter().enumerate() {
-            let Some(blob) =
-                blob.filter(|blob| key_of(blob).is_some_and(|key| destroyed.contains(&key)))
-            else {
-                continue;
-            };
-            let address = address_at(texts(&batch, columns[0]), at);
+    each_envelope(file, |_, address, blob| {
+        if key_of(blob).is_some_and(|key| destroyed.contains(&key)) {
             tried.checked += 1;
             let opened = address.map(|address| keys.unseal(&address, blob));
             tried.left += u64::from(matches!(opened, Some(Ok(Unsealed::Clear(_)))));
         }
-    }
+    })?;
     Ok(tried)
 }

@@ -1,9 +1,8 @@
-//! What bytes hold when their escapes are undone and what they encode is opened, for the search of
-//! a proof.
+//! Unescapes and decodes text in bytes of any kind, for the byte search.
 //!
-//! Only stretches around escapes and encodings are read again: most bytes have none. The rules are
+//! Only stretches around escapes and encodings are processed: most bytes have none. The rules are
 //! those of [`crate::text::encodings`] and [`crate::text::fold`]; base64 and hex are decoded by
-//! other code.
+//! different code.
 
 use std::ops::Range;
 
@@ -14,14 +13,15 @@ use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use super::variations::{Variation, Variations};
 use crate::text::encodings::{LONG_WORD, named_entity};
 
-/// Bytes around an escape that are read again with it, at least.
+/// Minimal number of bytes around an escape that are part of its stretch.
 const AROUND: usize = 256;
 
-/// Bytes by which such a stretch may begin earlier, so that it begins with a word.
+/// Maximal number of bytes by which a stretch is extended, so that it begins and ends at a word
+/// boundary.
 const WORD: usize = 64;
 
-/// Calls `found` for each stretch of `bytes` with escapes of JSON, as it is written and as it is
-/// meant.
+/// Calls `found` for each stretch of `bytes` with JSON escapes, with its written and its unescaped
+/// form.
 pub(super) fn each_unescaped(bytes: &[u8], mut found: impl FnMut(&[u8], &[u8])) {
     let escapes = memchr::memchr_iter(b'\\', bytes)
         .filter(|at| escape(bytes.get(*at..).unwrap_or_default()).is_some());
@@ -32,8 +32,8 @@ pub(super) fn each_unescaped(bytes: &[u8], mut found: impl FnMut(&[u8], &[u8])) 
     });
 }
 
-/// Calls `found` for each stretch of `bytes` that is encoded in one of the ways in `variations`, as
-/// it is written and as plain text.
+/// Calls `found` for each stretch of `bytes` in an encoding of `variations`, with its written and
+/// its decoded form.
 pub(super) fn each_decoded(
     bytes: &[u8],
     variations: Variations,
@@ -70,10 +70,11 @@ pub(super) fn each_decoded(
     }
 }
 
-/// What stands for an escape with which bytes begin, and how many bytes that has.
+/// Decodes the escape at the beginning of some bytes. Returns the character and the length of the
+/// escape.
 type Decode = fn(&[u8]) -> Option<(char, usize)>;
 
-/// Calls `found` for each stretch of `bytes` around some of `marks`, which come in order.
+/// Calls `found` for each stretch of `bytes` around `marks`, which are ascending.
 fn each_stretch(bytes: &[u8], marks: impl Iterator<Item = usize>, mut found: impl FnMut(&[u8])) {
     let is_joint = |byte: &u8| *byte <= b' ' || *byte >= 0x80;
     let begins = |mark: usize| {
@@ -109,7 +110,7 @@ fn each_stretch(bytes: &[u8], marks: impl Iterator<Item = usize>, mut found: imp
     }
 }
 
-/// Writes `bytes` to `out`, with what `decode` makes of what begins with `mark`.
+/// Appends `bytes` to `out`, with the escapes that begin with `mark` decoded.
 fn replace(bytes: &[u8], mark: u8, decode: Decode, out: &mut Vec<u8>) {
     let mut rest = bytes;
     while let Some(at) = memchr::memchr(mark, rest) {
@@ -117,7 +118,7 @@ fn replace(bytes: &[u8], mark: u8, decode: Decode, out: &mut Vec<u8>) {
         out.extend(before);
         let (letter, length) = decode(from).unwrap_or((char::from(mark), 1));
         match mark {
-            // URL encoding gives single bytes of a text.
+            // URL encoding encodes single bytes.
             b'%' => out.push(letter as u8),
             _ => out.extend(letter.encode_utf8(&mut [0; 4]).as_bytes()),
         }
@@ -126,7 +127,7 @@ fn replace(bytes: &[u8], mark: u8, decode: Decode, out: &mut Vec<u8>) {
     out.extend(rest);
 }
 
-/// An escape of JSON.
+/// Decodes a JSON escape.
 fn escape(bytes: &[u8]) -> Option<(char, usize)> {
     match bytes.get(1)? {
         b'n' | b'r' | b't' | b'b' | b'f' => Some((' ', 2)),
@@ -152,7 +153,7 @@ fn escape(bytes: &[u8]) -> Option<(char, usize)> {
     }
 }
 
-/// A byte in URL encoding.
+/// Decodes a URL-encoded byte.
 fn url_byte(bytes: &[u8]) -> Option<(char, usize)> {
     let digits = std::str::from_utf8(bytes.get(1..3)?).ok()?;
     let is_hex = digits.bytes().all(|digit| digit.is_ascii_hexdigit());
@@ -162,7 +163,7 @@ fn url_byte(bytes: &[u8]) -> Option<(char, usize)> {
         .map(|byte| (char::from(byte), 3))
 }
 
-/// An entity of HTML.
+/// Decodes an HTML entity.
 fn entity(bytes: &[u8]) -> Option<(char, usize)> {
     let end = memchr::memchr(b';', bytes.get(..bytes.len().min(10))?)?;
     let letter = match bytes.get(1..end)? {
@@ -183,7 +184,7 @@ fn is_of_base64(byte: u8) -> bool {
 fn each_run(bytes: &[u8], mut found: impl FnMut(Range<usize>)) {
     let mut at = LONG_WORD - 1;
     while at < bytes.len() {
-        // Of a run that is long enough, one of every so many bytes is a letter or a digit.
+        // In a run that is long enough, one of so many consecutive bytes is a letter or a digit.
         if !bytes.get(at).is_some_and(u8::is_ascii_alphanumeric) {
             at += LONG_WORD;
             continue;
@@ -222,11 +223,11 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
         .with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// Characters that are decoded to see whether they hold text.
+/// Number of characters that are decoded to determine whether they are text.
 const PROBE: usize = 16;
 
-/// Calls `found` for the texts in base64 at `run` of `bytes`. Up to three bytes before one may be
-/// no part of it.
+/// Calls `found` for the texts in base64 in the run `run` of `bytes`. Up to three bytes at its
+/// beginning may not be part of the text.
 fn base64_texts(bytes: &[u8], run: Range<usize>, mut found: impl FnMut(&[u8])) {
     let padding = bytes
         .get(run.end..)
@@ -293,7 +294,7 @@ fn hex_texts(run: &[u8], mut found: impl FnMut(&[u8])) {
     }
 }
 
-/// How many bytes of `plain` are text.
+/// Returns the length of the text at the beginning of `plain`.
 fn text_length(plain: &[u8]) -> usize {
     let is_other =
         |byte: &u8| *byte < b' ' && !matches!(byte, b'\t' | b'\n' | b'\r') || *byte == 0x7f;
@@ -304,13 +305,12 @@ fn text_length(plain: &[u8]) -> usize {
     }
 }
 
-/// Bytes of a grain's structure between two texts at most, and texts there that belong to neither
-/// block.
+/// Maximal number of bytes of structure between the texts of adjacent blocks, and of texts between
+/// them that belong to neither.
 const STRUCTURE: usize = 64;
 const KEYS: usize = 4;
 
-/// Where `piece` ends if a text begins with it that is in the block behind the one whose text ends
-/// at `at`.
+/// Returns the end of `piece` if the block after the one whose text ends at `at` begins with it.
 pub(super) fn block_after(bytes: &[u8], at: usize, piece: &[u8]) -> Option<usize> {
     let gap = bytes.get(at..(at + STRUCTURE + piece.len()).min(bytes.len()))?;
     let place = (1..gap.len()).find(|place| {
@@ -321,8 +321,7 @@ pub(super) fn block_after(bytes: &[u8], at: usize, piece: &[u8]) -> Option<usize
     Some(at + place + piece.len())
 }
 
-/// Where `piece` begins if a text ends with it that is in the block before the one whose text
-/// begins at `at`.
+/// Returns the start of `piece` if the block before the one whose text begins at `at` ends with it.
 pub(super) fn block_before(bytes: &[u8], at: usize, piece: &[u8]) -> Option<usize> {
     let start = at.saturating_sub(STRUCTURE + piece.len());
     let gap = bytes.get(start..at)?;
@@ -332,15 +331,16 @@ pub(super) fn block_before(bytes: &[u8], at: usize, piece: &[u8]) -> Option<usiz
     })
 }
 
-/// True if `gap` is what stands between two texts of neighbouring blocks, up to the head of the
-/// second: no text but keys and short words, and either nothing else or the head of a map.
+/// Returns whether `gap` consists of the structure between the texts of adjacent blocks, up to the
+/// header of the second text: only keys and short words, and either nothing else or the header of a
+/// map.
 fn is_structure(gap: &[u8]) -> bool {
     in_message_pack(gap)
         .or_else(|| in_cbor(gap))
         .unwrap_or(false)
 }
 
-/// The same for MessagePack; `None` if it isn't that.
+/// As [`is_structure`], for MessagePack; `None` if it isn't MessagePack.
 fn in_message_pack(gap: &[u8]) -> Option<bool> {
     let (mut at, mut texts, mut has_map) = (0, 0, false);
     loop {
@@ -374,7 +374,7 @@ fn in_message_pack(gap: &[u8]) -> Option<bool> {
     }
 }
 
-/// The same for CBOR.
+/// As [`is_structure`], for CBOR; `None` if it isn't CBOR.
 fn in_cbor(gap: &[u8]) -> Option<bool> {
     let (mut at, mut texts, mut has_map) = (0, 0, false);
     loop {

@@ -1,5 +1,5 @@
-//! Disclosure: everything that the lake holds about a person, for the person (the same survey that
-//! erasure begins with).
+//! Disclosure: everything that the lake contains about a person, found by the same survey as an
+//! erasure.
 
 use chrono::Utc;
 use gristmill_schemas::address::ContentAddress;
@@ -19,29 +19,29 @@ use crate::error::{Context, Result};
 use crate::keys::Secret;
 use crate::lake::{Lake, LakeFile, blob_of};
 
-/// One thing that is held about a person.
+/// One item about a person.
 #[derive(Debug, Clone, Serialize)]
 pub struct Disclosed {
     /// `grains`, `rejects`, `state` for a lifecycle event whose actor or reason names the person,
     /// or `sources` for a path or reason that does.
     pub table: &'static str,
-    /// Its address; for refused input, that of its bytes; for a source, its BLAKE3.
+    /// Its address; for a reject, the SHA-256 of its bytes; for a source, its BLAKE3.
     pub content_address: String,
     /// Why it was found.
     pub found_by: Vec<&'static str>,
-    /// Why an erasure with the same request would leave it; none if it would go.
+    /// Why an erasure by the same request would leave it. `None` if it would be erased.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kept: Option<Exemption>,
-    /// The grain with full field names; none if it can't be decoded.
+    /// The grain with full field names. `None` if it can't be decoded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub grain: Option<Box<serde_json::value::RawValue>>,
-    /// The bytes in hex, where they can't be decoded.
+    /// The bytes in hex, if they can't be decoded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes_hex: Option<String>,
-    /// The event, where it is one.
+    /// The lifecycle event, if it is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub event: Option<DisclosedEvent>,
-    /// The row of `sources`, where it is one.
+    /// The row of `sources`, if it is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source: Option<ListedSource>,
 }
@@ -51,21 +51,21 @@ pub struct Disclosed {
 pub struct DisclosedEvent {
     /// What happened to the grain.
     pub event: String,
-    /// Who did it, as they said.
+    /// The actor, as recorded.
     pub actor: Option<String>,
-    /// Why.
+    /// The reason, as recorded.
     pub reason: Option<String>,
 }
 
-/// Grains that are read at a time.
-const CHUNK: usize = 4_096;
+/// Number of grains that are read at a time.
+const CHUNK_ROWS: usize = 4_096;
 
-/// Hands everything that `survey` found to `write`, grains first, in the order of the lake; records
-/// in the audit log that it was done, under the keyed hash of the request if there is a key.
-/// Answers how many there were.
+/// Passes everything that `survey` found to `write`: grains first, in the order of the lake, then
+/// rejects, events and sources. Records the disclosure in the audit log, with the keyed hash of the
+/// request if there is a `key`. Returns the number of items.
 ///
 /// # Errors
-/// What the lake or `write` says.
+/// Errors of the lake and of `write`.
 pub async fn disclose(
     lake: &mut Lake,
     request: &SubjectRequest,
@@ -74,93 +74,24 @@ pub async fn disclose(
     write: &mut dyn FnMut(&Disclosed) -> Result<()>,
 ) -> Result<u64> {
     let mut count = 0;
-    for chunk in survey
-        .grains
-        .chunk_by(|left, right| left.segment == right.segment)
-        .flat_map(|run| run.chunks(CHUNK))
-    {
-        let Some(first) = chunk.first() else { continue };
-        let Some(segment) = survey.segments.get(first.segment as usize) else {
-            continue;
-        };
-        let file = LakeFile::open(lake, &lake.grains.path_of(&segment.file.name)).await?;
-        let rows: Vec<u32> = chunk.iter().map(|found| found.row).collect();
-        let mut found = chunk.iter();
-        for batch in file.read_rows(&[IdentityColumn::Blob.name()], &rows)? {
-            let blobs = batch.column(0).as_binary::<i32>();
-            for (blob, found) in blobs.iter().zip(&mut found) {
-                let blob = blob.unwrap_or_default();
-                // An erased row stays at its place, with nothing in it that could be read.
-                if file
-                    .keys()
-                    .is_some_and(|keys| is_sealed(blob) || keys.hides(&found.address))
-                {
-                    continue;
-                }
-                write(&disclosed(
-                    "grains",
-                    found.address,
-                    found.reasons,
-                    found.exemption.clone(),
-                    blob,
-                )?)?;
-                count += 1;
-            }
-        }
-    }
-    for found in &survey.rejects {
-        let file = LakeFile::open(lake, &lake.rejects.path_of(&found.file)).await?;
-        for batch in file.read_rows(&["bytes"], &[found.row])? {
-            let bytes = batch.column(0).as_binary::<i32>();
-            let bytes = if bytes.is_valid(0) {
-                bytes.value(0)
-            } else {
-                &[]
-            };
-            write(&disclosed(
-                "rejects",
-                found.address,
-                found.reasons,
-                found.exemption.clone(),
-                bytes,
-            )?)?;
-            count += 1;
-        }
-    }
-    for (content_address, event) in
-        super::state::events_naming(lake, &IdentifierMatcher::new(request)).await?
-    {
-        let found_by = vec![Reason::Mention.name()];
-        let (kept, grain, bytes_hex) = (None, None, None);
+    let mut write = |item: &Disclosed| {
+        count += 1;
+        write(item)
+    };
+    disclose_grains(lake, survey, &mut write).await?;
+    disclose_rejects(lake, survey, &mut write).await?;
+    let matcher = IdentifierMatcher::new(request);
+    for (address, event) in super::state::events_naming(lake, &matcher).await? {
         write(&Disclosed {
-            table: STATE,
-            content_address,
-            found_by,
-            kept,
-            grain,
-            bytes_hex,
             event: Some(event),
-            source: None,
+            ..Disclosed::mention(STATE, address)
         })?;
-        count += 1;
     }
-    for (content_address, listed) in
-        super::sources::rows_naming(lake, &IdentifierMatcher::new(request)).await?
-    {
-        let found_by = vec![Reason::Mention.name()];
-        let (kept, grain, bytes_hex, event) = (None, None, None, None);
-        let source = Some(listed);
+    for (digest, source) in super::sources::rows_naming(lake, &matcher).await? {
         write(&Disclosed {
-            table: SOURCES,
-            content_address,
-            found_by,
-            kept,
-            grain,
-            bytes_hex,
-            event,
-            source,
+            source: Some(source),
+            ..Disclosed::mention(SOURCES, digest)
         })?;
-        count += 1;
     }
     let details = serde_json::json!({
         "id": ulid::Ulid::generate().to_string(),
@@ -172,6 +103,91 @@ pub async fn disclose(
     });
     lake.record("report-subject", details).await?;
     Ok(count)
+}
+
+async fn disclose_grains(
+    lake: &Lake,
+    survey: &Survey,
+    write: &mut dyn FnMut(&Disclosed) -> Result<()>,
+) -> Result<()> {
+    for chunk in survey
+        .grains
+        .chunk_by(|left, right| left.segment == right.segment)
+        .flat_map(|run| run.chunks(CHUNK_ROWS))
+    {
+        let segment = chunk.first().map(|first| first.segment as usize);
+        let Some(segment) = segment.and_then(|number| survey.segments.get(number)) else {
+            continue;
+        };
+        let file = LakeFile::open(lake, &lake.grains.path_of(&segment.file.name)).await?;
+        let rows: Vec<u32> = chunk.iter().map(|found| found.row).collect();
+        let mut found = chunk.iter();
+        for batch in file.read_rows(&[IdentityColumn::Blob.name()], &rows)? {
+            let blobs = batch.column(0).as_binary::<i32>();
+            for (blob, found) in blobs.iter().zip(&mut found) {
+                let blob = blob.unwrap_or_default();
+                // An erased row of a sealed segment is still there, but can't be opened.
+                if file
+                    .keys()
+                    .is_some_and(|keys| is_sealed(blob) || keys.hides(&found.address))
+                {
+                    continue;
+                }
+                let (reasons, exemption) = (found.reasons, found.exemption.clone());
+                write(&disclosed(
+                    "grains",
+                    found.address,
+                    reasons,
+                    exemption,
+                    blob,
+                )?)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+async fn disclose_rejects(
+    lake: &Lake,
+    survey: &Survey,
+    write: &mut dyn FnMut(&Disclosed) -> Result<()>,
+) -> Result<()> {
+    for found in &survey.rejects {
+        let file = LakeFile::open(lake, &lake.rejects.path_of(&found.file)).await?;
+        for batch in file.read_rows(&["bytes"], &[found.row])? {
+            let bytes = batch.column(0).as_binary::<i32>();
+            let bytes = if bytes.is_valid(0) {
+                bytes.value(0)
+            } else {
+                &[]
+            };
+            let (reasons, exemption) = (found.reasons, found.exemption.clone());
+            write(&disclosed(
+                "rejects",
+                found.address,
+                reasons,
+                exemption,
+                bytes,
+            )?)?;
+        }
+    }
+    Ok(())
+}
+
+impl Disclosed {
+    /// Returns an item of `table` that mentions a person, without content.
+    fn mention(table: &'static str, content_address: String) -> Disclosed {
+        Disclosed {
+            table,
+            content_address,
+            found_by: vec![Reason::Mention.name()],
+            kept: None,
+            grain: None,
+            bytes_hex: None,
+            event: None,
+            source: None,
+        }
+    }
 }
 
 fn disclosed(

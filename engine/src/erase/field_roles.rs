@@ -1,27 +1,27 @@
-//! Where in a grain an identifier stands: the table of [`super::matcher`], field by field.
+//! The role of each field in matching: the table of [`super::matcher`], field by field.
 
 use gristmill_schemas::grain::Field;
 
 use super::reason::Reason;
 
-/// What a match at a place means.
+/// The role of a field, which determines the meaning of a match in it.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum FieldRole {
-    /// A field that says who a grain is about.
+    /// A field that identifies a person whom the grain relates to.
     Identity(Reason),
     /// Colon-separated names.
     Segments,
-    /// Any value.
+    /// Any other value.
     Value(Reason),
-    /// A word of a vocabulary.
+    /// A word of a closed vocabulary.
     Vocabulary,
-    /// Session or run.
+    /// A session or run id.
     Session,
-    /// The consent that the grain rests on.
+    /// The consent on which the processing is based.
     Basis,
 }
 
-/// What a match in `field` means.
+/// Returns the role of `field`.
 pub(super) fn role_of(field: Field) -> FieldRole {
     match field {
         Field::UserId => FieldRole::Identity(Reason::UserId),

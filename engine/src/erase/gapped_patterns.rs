@@ -1,49 +1,52 @@
-//! What the proof looks for of an identifier: pieces, and what may stand between them.
+//! The patterns that the byte search looks for: pieces of text, and what may be between them.
 //!
-//! The rules are those of [`super::patterns`], stated once more: what one of them gets wrong, the
-//! other doesn't.
+//! The rules are those of [`super::patterns`], implemented a second time: a mistake in one isn't in
+//! the other.
+
+use unicode_normalization::UnicodeNormalization;
+use unicode_normalization::char::is_combining_mark;
 
 use super::identifier_search::is_letter;
 use super::normalized::{NormalForm, NormalizedBytes};
-use super::patterns::{GAP, LAST_NAME, LONG_ID, NAME_WORDS, TAG, UMLAUTS};
+use super::patterns::{MAX_GAP, MAX_NAME_WORDS, MAX_TAG, MIN_LAST_NAME, MIN_LONG_ID, UMLAUTS};
 use super::phone::PhoneNumber;
 use super::variations::{Variation, Variations};
 use crate::text::fold::is_unsegmented;
 
-/// Pieces of text that stand behind each other.
+/// Pieces of text in sequence.
 #[derive(Debug, Clone, Default)]
 pub(super) struct GappedPattern {
     pieces: Vec<Vec<u8>>,
-    /// What stands before each piece but the first.
+    /// The gap before each piece except the first.
     gaps: Vec<Gap>,
-    /// Hyphens and underscores next to it belong to the same identifier.
+    /// Whether hyphens and underscores next to it are part of the same identifier.
     pub(super) joined: bool,
-    /// A prefix or a version may be joined to it.
+    /// Whether a prefix or a version may be joined to it.
     pub(super) affixes: bool,
-    /// A dot stands behind it.
+    /// Whether a dot must follow.
     pub(super) needs_dot: bool,
-    /// No dot stands before it: that would make it another initial.
+    /// Whether no dot may precede, which would make it a further initial.
     pub(super) is_first: bool,
-    /// It is found in the middle of other letters, as scripts without blanks have it.
+    /// Whether it is found within other letters, as in unsegmented scripts.
     pub(super) is_anywhere: bool,
 }
 
-/// What may stand between two pieces.
+/// What may be between two pieces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Gap {
     /// Blanks.
     Blanks,
-    /// One to three characters that are part of no word; several blanks are one.
+    /// One to three characters that aren't part of a word; several blanks count as one.
     Separators,
     /// A blank, a comma, or both.
     Comma,
-    /// A comma, and blanks behind it.
+    /// A comma, optionally followed by blanks.
     WithComma,
     /// One of `-`, `_`, `.` and a blank.
     Joint,
-    /// A tag of an e-mail address, or nothing.
+    /// The tag of an e-mail address, or nothing.
     Tag { optional: bool },
-    /// A dot, and more initials.
+    /// A dot, and further initials.
     Dot,
     /// Exactly this character.
     Exactly(u8),
@@ -63,17 +66,17 @@ impl Gap {
             Gap::Separators => 32,
             Gap::Comma | Gap::WithComma | Gap::Joint => 16,
             Gap::Exactly(_) => 1,
-            Gap::Tag { .. } => TAG + 1,
+            Gap::Tag { .. } => MAX_TAG + 1,
             Gap::Dot => 12,
         }
     }
 
-    /// A name may be split there.
+    /// Returns whether a name may be split over two blocks at this gap.
     pub(super) fn may_be_split(self) -> bool {
         matches!(self, Gap::Blanks | Gap::Separators | Gap::Comma)
     }
 
-    /// True if it may be `bytes`.
+    /// Returns whether the gap may consist of `bytes`.
     pub(super) fn accepts(self, bytes: &[u8]) -> bool {
         let is_blank = |byte: &u8| matches!(byte, b' ' | b'\t' | b'\n' | b'\r');
         match self {
@@ -96,12 +99,12 @@ impl Gap {
                 let gaps: Vec<&[u8]> = bytes.split(u8::is_ascii_lowercase).collect();
                 let is_gap = |gap: &&[u8]| {
                     gap.first() == Some(&b'.')
-                        && collapsed(gap) <= GAP
+                        && collapsed(gap) <= MAX_GAP
                         && gap
                             .iter()
                             .all(|byte| is_blank(byte) || matches!(byte, b'.' | b'-'))
                 };
-                gaps.len() <= GAP && gaps.iter().all(is_gap)
+                gaps.len() <= MAX_GAP && gaps.iter().all(is_gap)
             }
             Gap::Separators => {
                 let Ok(text) = std::str::from_utf8(bytes) else {
@@ -113,13 +116,13 @@ impl Gap {
                 let letters = text.chars().filter(|letter| !letter.is_ascii()).count();
                 text.chars()
                     .all(|letter| is_visible(letter) && !is_letter(letter))
-                    && (1..=GAP).contains(&(collapsed(bytes) - beyond + letters))
+                    && (1..=MAX_GAP).contains(&(collapsed(bytes) - beyond + letters))
             }
         }
     }
 }
 
-/// How many bytes `bytes` have if several blanks are one.
+/// Returns the number of bytes if every run of blanks counts as one byte.
 fn collapsed(bytes: &[u8]) -> usize {
     let blanks = |byte: &u8| matches!(byte, b' ' | b'\t' | b'\n' | b'\r');
     bytes
@@ -128,7 +131,7 @@ fn collapsed(bytes: &[u8]) -> usize {
 }
 
 impl GappedPattern {
-    /// The longest piece, and which one it is.
+    /// Returns the index and the bytes of the longest piece.
     pub(super) fn anchor(&self) -> (usize, &[u8]) {
         let longest = self
             .pieces
@@ -138,7 +141,7 @@ impl GappedPattern {
         longest.map_or((0, &[]), |(place, piece)| (place, piece))
     }
 
-    /// The pieces before the one at `field_roles`, from it on, each with the gap behind it.
+    /// Iterates over the pieces before the piece `place`, backwards, each with the gap after it.
     pub(super) fn before(&self, place: usize) -> impl Iterator<Item = (&[u8], Gap)> {
         let pieces = self.pieces.iter().take(place).map(Vec::as_slice);
         pieces
@@ -148,7 +151,7 @@ impl GappedPattern {
             .rev()
     }
 
-    /// The pieces after the one at `field_roles`, each with the gap before it.
+    /// Iterates over the pieces after the piece `place`, each with the gap before it.
     pub(super) fn after(&self, place: usize) -> impl Iterator<Item = (&[u8], Gap)> {
         self.pieces
             .iter()
@@ -158,66 +161,70 @@ impl GappedPattern {
     }
 }
 
-/// Bytes of an identifier from which on it is looked for.
+/// Minimal length in bytes of an identifier that is searched for.
 const SHORTEST: usize = 4;
 
-/// The patterns of `identifier`.
+/// Returns the patterns of `identifier` with the classes of variation `variations`.
 pub(super) fn gapped_patterns_of(
     identifier: &str,
     form: NormalForm,
     variations: Variations,
 ) -> Vec<GappedPattern> {
-    let mut out = GappedPatternBuilder {
+    let mut builder = GappedPatternBuilder {
         form,
         on: variations,
         patterns: Vec::new(),
     };
     if form.exact {
-        use unicode_normalization::UnicodeNormalization;
-        for text in [
-            identifier.nfc().collect::<String>(),
-            identifier.nfd().collect(),
-        ] {
-            out.literal(&text);
-        }
-        return out.patterns;
+        builder.literal(&identifier.nfc().collect::<String>());
+        builder.literal(&identifier.nfd().collect::<String>());
+        return builder.patterns;
     }
-    out.all(identifier);
+    builder.all(identifier);
     let lower = identifier.to_lowercase();
     if variations.contains(Variation::Accents) {
-        use unicode_normalization::UnicodeNormalization;
         let composed: String = lower.nfkc().collect();
-        let two = UMLAUTS
+        let two_letters = UMLAUTS
             .iter()
             .fold(composed.clone(), |text, (letter, two)| {
                 text.replace(*letter, two)
             });
-        if two != composed {
-            out.all(&two);
+        if two_letters != composed {
+            builder.all(&two_letters);
         }
     }
     if variations.contains(Variation::Idn) {
-        let (local, domain) = lower
-            .trim()
-            .rsplit_once('@')
-            .map_or(("", lower.trim()), |(local, domain)| (local, domain));
-        let is_domain = domain.contains('.') && !domain.contains([' ', '/', ':']);
-        if is_domain && (domain.contains("xn--") || !domain.is_ascii()) {
-            for other in [
-                url::quirks::domain_to_ascii(domain),
-                url::quirks::domain_to_unicode(domain),
-            ] {
-                if !other.is_empty() && other != domain {
-                    out.all(&if local.is_empty() {
-                        other
-                    } else {
-                        format!("{local}@{other}")
-                    });
-                }
-            }
+        for other in other_domains(&lower) {
+            builder.all(&other);
         }
     }
-    out.patterns
+    builder.patterns
+}
+
+/// Returns a lower-case identifier with its domain in ASCII (Punycode) and in Unicode, if they
+/// differ from the given form.
+fn other_domains(lower: &str) -> Vec<String> {
+    let (local, domain) = lower
+        .trim()
+        .rsplit_once('@')
+        .map_or(("", lower.trim()), |(local, domain)| (local, domain));
+    let is_domain = domain.contains('.') && !domain.contains([' ', '/', ':']);
+    if !is_domain || domain.is_ascii() && !domain.contains("xn--") {
+        return Vec::new();
+    }
+    let forms = [
+        url::quirks::domain_to_ascii(domain),
+        url::quirks::domain_to_unicode(domain),
+    ];
+    let others = forms
+        .into_iter()
+        .filter(|other| !other.is_empty() && other != domain);
+    others
+        .map(|other| match local.is_empty() {
+            true => other,
+            false => format!("{local}@{other}"),
+        })
+        .collect()
 }
 
 struct GappedPatternBuilder {
@@ -239,15 +246,14 @@ impl GappedPatternBuilder {
         }
     }
 
-    /// `text` in the form in which it is looked for. Text that has escapes is read as it is meant,
-    /// too.
+    /// Returns `text` in the normal form of the search.
     fn normal(&self, text: &str) -> String {
         let mut normalized = NormalizedBytes::default();
         normalized.fill(text.as_bytes(), self.form);
         String::from_utf8(normalized.bytes).unwrap_or_default()
     }
 
-    /// The text itself, with any blanks for its own.
+    /// Adds the text itself, with any blanks between its words.
     fn literal(&mut self, text: &str) {
         let text = self.normal(text);
         let pieces: Vec<String> = match self.form.exact {
@@ -276,6 +282,7 @@ impl GappedPatternBuilder {
         );
     }
 
+    /// Adds the identifier and its variations, by what it is: an e-mail address, a name, or an id.
     fn all(&mut self, identifier: &str) {
         self.literal(identifier);
         let text = self.normal(identifier);
@@ -283,11 +290,9 @@ impl GappedPatternBuilder {
         if self.on.is_empty() || text.starts_with("did:") || text.chars().any(is_unsegmented) {
             return;
         }
-        let is_word = |letter: char| {
-            !letter.is_alphanumeric() && !unicode_normalization::char::is_combining_mark(letter)
-        };
+        let is_separator = |letter: char| !letter.is_alphanumeric() && !is_combining_mark(letter);
         let words: Vec<String> = text
-            .split(is_word)
+            .split(is_separator)
             .filter(|word| !word.is_empty())
             .map(str::to_owned)
             .collect();
@@ -299,25 +304,30 @@ impl GappedPatternBuilder {
             && PhoneNumber::read(text).is_empty()
             && self.on.contains(Variation::IdSeparators)
         {
-            let id = GappedPattern {
-                joined: true,
-                ..GappedPattern::default()
-            };
-            if words.len() > 1 {
-                self.push(words.clone(), vec![Gap::Joint; words.len() - 1], id.clone());
-                self.push(vec![words.concat()], Vec::new(), GappedPattern::default());
-            }
-            if let [word] = &*words
-                && word.len() == 32
-                && word.bytes().all(|byte| byte.is_ascii_hexdigit())
-            {
-                let parts = [0..8, 8..12, 12..16, 16..20, 20..32];
-                let parts = parts
-                    .into_iter()
-                    .filter_map(|range| word.get(range).map(str::to_owned))
-                    .collect();
-                self.push(parts, vec![Gap::Exactly(b'-'); 4], id);
-            }
+            self.id(&words);
+        }
+    }
+
+    fn id(&mut self, words: &[String]) {
+        let joined = GappedPattern {
+            joined: true,
+            ..GappedPattern::default()
+        };
+        if words.len() > 1 {
+            let gaps = vec![Gap::Joint; words.len() - 1];
+            self.push(words.to_vec(), gaps, joined.clone());
+            self.push(vec![words.concat()], Vec::new(), GappedPattern::default());
+        }
+        if let [word] = words
+            && word.len() == 32
+            && word.bytes().all(|byte| byte.is_ascii_hexdigit())
+        {
+            let parts = [0..8, 8..12, 12..16, 16..20, 20..32];
+            let parts = parts
+                .into_iter()
+                .filter_map(|range| word.get(range).map(str::to_owned))
+                .collect();
+            self.push(parts, vec![Gap::Exactly(b'-'); 4], joined);
         }
     }
 
@@ -344,105 +354,95 @@ impl GappedPatternBuilder {
         }
     }
 
+    /// Adds the variations of a name, which consists of `words`.
     fn name(&mut self, text: &str, words: &[String]) {
+        self.rotations(text, words);
+        let (given, family) = given_and_family(text, words);
+        if self.on.contains(Variation::NameSeparators) {
+            let (given, family) = (given.concat(), family.concat());
+            let joined = vec![[&*given, &*family].concat()];
+            self.push(joined, Vec::new(), GappedPattern::default());
+            if self.on.contains(Variation::NameOrder) {
+                let joined = vec![[&*family, &*given].concat()];
+                self.push(joined, Vec::new(), GappedPattern::default());
+            }
+        }
+        let initial = given.first().and_then(|first| first.chars().next());
+        if let (Some(initial), Some(last)) = (initial, family.last())
+            && self.on.contains(Variation::Initials)
+            && last.chars().count() >= MIN_LAST_NAME
+        {
+            self.initials(&initial.to_string(), last);
+        }
+    }
+
+    /// Adds the words of a name in every rotation and with the enabled separators.
+    fn rotations(&mut self, text: &str, words: &[String]) {
         let (order, separators) = (
             self.on.contains(Variation::NameOrder),
             self.on.contains(Variation::NameSeparators),
         );
         let count = words.len();
         for turn in 0..if order { count } else { 1 } {
-            let turned: Vec<String> = words
-                .iter()
-                .cycle()
-                .skip(turn)
-                .take(count)
-                .cloned()
-                .collect();
+            let turned = words.iter().cycle().skip(turn).take(count).cloned();
             let gap = |place: usize| match separators {
                 true => Gap::Separators,
-                // The last word of the name stands before its first.
+                // The last word of the name precedes its first one.
                 false if place + turn + 1 == count => Gap::Comma,
-                false => own_gap(text, words, (place + turn) % count),
+                false => gap_after_word(text, words, (place + turn) % count),
             };
             if separators || turn > 0 {
-                self.push(
-                    turned,
-                    (0..count - 1).map(gap).collect(),
-                    GappedPattern::default(),
-                );
+                let gaps = (0..count - 1).map(gap).collect();
+                self.push(turned.collect(), gaps, GappedPattern::default());
             }
         }
-        let family = match text.split_once(',') {
-            Some((family, _)) => words
-                .iter()
-                .take_while(|word| family.contains(&***word))
-                .count(),
-            None => 0,
+    }
+
+    /// Adds the last name with the initial of the first name before or after it.
+    fn initials(&mut self, initial: &str, last: &str) {
+        let (initial, last) = (initial.to_owned(), last.to_owned());
+        let before = GappedPattern {
+            is_first: true,
+            ..GappedPattern::default()
         };
-        // The words in the order of given and family name, and how many are given ones.
-        let (given, family): (Vec<String>, Vec<String>) = match family {
-            0 => {
-                let last = text.rsplit(' ').next().unwrap_or_default();
-                let (family, given): (Vec<_>, Vec<_>) = words
-                    .iter()
-                    .cloned()
-                    .enumerate()
-                    .partition(|(at, _)| last_words(last) + at >= count);
-                (
-                    given.into_iter().map(|(_, word)| word).collect(),
-                    family.into_iter().map(|(_, word)| word).collect(),
-                )
-            }
-            family => (words[family..].to_vec(), words[..family].to_vec()),
+        let pieces = vec![initial.clone(), last.clone()];
+        self.push(pieces, vec![Gap::Dot], before);
+        let pieces = vec![last.clone(), initial.clone()];
+        self.push(pieces, vec![Gap::WithComma], GappedPattern::default());
+        let behind = GappedPattern {
+            needs_dot: true,
+            ..GappedPattern::default()
         };
-        if separators {
-            self.push(
-                vec![[given.concat(), family.concat()].concat()],
-                Vec::new(),
-                GappedPattern::default(),
-            );
-            if order {
-                self.push(
-                    vec![[family.concat(), given.concat()].concat()],
-                    Vec::new(),
-                    GappedPattern::default(),
-                );
-            }
-        }
-        if let (Some(initial), Some(last)) = (
-            given.first().and_then(|first| first.chars().next()),
-            family.last(),
-        ) && self.on.contains(Variation::Initials)
-            && last.chars().count() >= LAST_NAME
-        {
-            let (initial, last) = (initial.to_string(), last.clone());
-            let before = GappedPattern {
-                is_first: true,
-                ..GappedPattern::default()
-            };
-            self.push(vec![initial.clone(), last.clone()], vec![Gap::Dot], before);
-            self.push(
-                vec![last.clone(), initial.clone()],
-                vec![Gap::WithComma],
-                GappedPattern::default(),
-            );
-            let behind = GappedPattern {
-                needs_dot: true,
-                ..GappedPattern::default()
-            };
-            self.push(vec![last, initial], vec![Gap::Blanks], behind);
-        }
+        self.push(vec![last, initial], vec![Gap::Blanks], behind);
     }
 }
 
-fn last_words(text: &str) -> usize {
+/// Splits the words of a name into given and family names: the family name is what precedes a comma,
+/// or else the last part without blanks.
+fn given_and_family(text: &str, words: &[String]) -> (Vec<String>, Vec<String>) {
+    let family = match text.split_once(',') {
+        Some((family, _)) => words
+            .iter()
+            .take_while(|word| family.contains(&***word))
+            .count(),
+        None => 0,
+    };
+    if family > 0 {
+        return (words[family..].to_vec(), words[..family].to_vec());
+    }
+    let last = text.rsplit(' ').next().unwrap_or_default();
+    let given = words.len().saturating_sub(count_words(last));
+    (words[..given].to_vec(), words[given..].to_vec())
+}
+
+fn count_words(text: &str) -> usize {
     text.split(|letter: char| !letter.is_alphanumeric())
         .filter(|word| !word.is_empty())
         .count()
 }
 
-/// What stands between the word `number` and the next.
-fn own_gap(text: &str, words: &[String], number: usize) -> Gap {
+/// Returns the gap between the word `number` and the next.
+fn gap_after_word(text: &str, words: &[String], number: usize) -> Gap {
     let mut at = 0;
     for word in words.iter().take(number + 1) {
         at += text
@@ -464,12 +464,12 @@ fn is_name(text: &str, words: &[String]) -> bool {
             || " -'.,".contains(letter)
     };
     let has_both = match text.split_once(',') {
-        Some((family, given)) => last_words(family) > 0 && last_words(given) > 0,
+        Some((family, given)) => count_words(family) > 0 && count_words(given) > 0,
         None => text.contains(' '),
     };
     has_both
         && text.chars().all(is_name_letter)
-        && (2..=NAME_WORDS).contains(&words.len())
+        && (2..=MAX_NAME_WORDS).contains(&words.len())
         && words.iter().filter(|word| word.chars().count() > 1).count() > 1
 }
 
@@ -478,7 +478,7 @@ fn is_id(text: &str) -> bool {
         .chars()
         .filter(|letter| letter.is_alphanumeric())
         .count();
-    counted >= LONG_ID
+    counted >= MIN_LONG_ID
         && text.chars().any(char::is_numeric)
         && text
             .chars()

@@ -1,6 +1,6 @@
-//! What an erasure that goes on has found so far: a killed one is finished by the next run of the
-//! same request, whose certificate then covers both. The journal is sealed: it names addresses that
-//! are about to be gone.
+//! The journal of an erasure in progress. The next run of the same request resumes from it, and its
+//! certificate covers both runs. The journal is sealed, because it contains addresses that are
+//! about to be erased.
 
 use std::collections::BTreeMap;
 
@@ -17,49 +17,49 @@ use crate::file_digest::FileDigest;
 use crate::keys::{Secret, seal, unseal};
 use crate::lake::{ERASURES, Lake};
 
-/// Something that is to be gone.
+/// A grain or reject to be erased.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct JournalEntry {
-    /// The type byte; `None` for refused input.
+    /// The type byte; `None` for a reject.
     pub(super) type_byte: Option<u8>,
-    /// Bytes of its blob.
+    /// Size of its blob in bytes.
     pub(super) size: u32,
-    /// It goes with the key that it is sealed with.
+    /// Whether it is erased by destroying its key.
     #[serde(default)]
     pub(super) by_key: bool,
 }
 
-/// An erasure that goes on.
+/// An erasure in progress.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Journal {
-    /// Its name, and that of its certificate.
+    /// Identifier of the erasure and of its certificate.
     pub(super) id: String,
     /// When it began, in microseconds since 1970.
     pub(super) started: i64,
-    /// Versions of the tables before.
+    /// Versions of the tables before the erasure.
     pub(super) before: BTreeMap<String, u64>,
-    /// Rows of the tables before.
+    /// Rows of the tables before the erasure.
     pub(super) rows_before: BTreeMap<String, u64>,
-    /// What is to be gone, by address in hex.
+    /// What is to be erased, by address in hex.
     pub(super) items: BTreeMap<String, JournalEntry>,
-    /// Lifecycle events that were removed or blanked.
+    /// Number of lifecycle events that were removed or blanked.
     pub(super) events: u64,
-    /// Bytes of segments that were written again.
+    /// Bytes of rewritten segments.
     pub(super) bytes_rewritten: u64,
-    /// Bytes among these that were copied as they are.
+    /// Bytes of these that were copied unchanged.
     #[serde(default)]
     pub(super) bytes_copied: u64,
     /// People of the request of whom something was found.
     pub(super) people: Vec<u32>,
-    /// Spellings of identifiers that the proof must look for.
+    /// Spellings of identifiers that the byte search looks for.
     pub(super) spellings: Vec<String>,
-    /// Keys that are to be destroyed: their names, in hex, and generations.
+    /// Keys to destroy: ids in hex, and generations.
     #[serde(default)]
     pub(super) keys: Vec<(String, u32)>,
 }
 
 impl Journal {
-    /// Adds the keys of `shred_plan` that aren't here yet.
+    /// Adds the keys of `shred_plan`.
     pub(super) fn note_keys(&mut self, shred_plan: &ShredPlan) {
         let keys = shred_plan
             .keys
@@ -70,7 +70,7 @@ impl Journal {
         self.keys.dedup();
     }
 
-    /// How what was erased was erased, in the certificate's words.
+    /// Returns the method of the erasure, as stated in the certificate.
     pub(super) fn method(&self) -> String {
         let has = |by_key: bool| self.items.values().any(|item| item.by_key == by_key);
         match (has(false), self.keys.is_empty()) {
@@ -80,7 +80,7 @@ impl Journal {
         }
     }
 
-    /// The addresses of all items.
+    /// Returns the addresses of all items.
     pub(super) fn addresses(&self) -> Vec<ContentAddress> {
         self.items
             .keys()
@@ -88,13 +88,13 @@ impl Journal {
             .collect()
     }
 
-    /// The addresses of the items whose rows are removed.
+    /// Returns the addresses of the items whose rows are removed by rewriting.
     pub(super) fn rewritten(&self) -> Vec<ContentAddress> {
         let items = self.items.iter().filter(|(_, item)| !item.by_key);
         items.filter_map(|(text, _)| text.parse().ok()).collect()
     }
 
-    /// The journal of the request with the keyed hash `digest`, if one was left.
+    /// Loads the journal of the request with the keyed hash `digest`, if there is one.
     pub(super) async fn load(lake: &Lake, digest: &str, key: &Secret) -> Result<Option<Journal>> {
         let path = path(digest);
         let sealed = match lake.location().store().get(&path).await {
@@ -115,7 +115,7 @@ impl Journal {
             .file("can't read", &path)
     }
 
-    /// Writes it, replacing the earlier state as a whole.
+    /// Writes the journal, replacing the previous one atomically.
     pub(super) async fn store(&self, lake: &Lake, digest: &str, key: &Secret) -> Result<()> {
         let path = path(digest);
         let mut sealed = seal(key, &serde_json::to_vec(self).file("can't write", &path)?)?;
@@ -129,18 +129,19 @@ impl Journal {
         Ok(())
     }
 
-    /// True if `bytes` are a journal as it was written; its content needs the operator's key.
+    /// Returns whether `bytes` are an undamaged journal. The content isn't checked, which would
+    /// need the operator's key.
     pub(crate) fn is_sound(bytes: &[u8]) -> bool {
         checked(bytes).is_some()
     }
 
-    /// Removes it.
+    /// Removes the journal.
     pub(super) async fn remove(lake: &Lake, digest: &str) -> Result<()> {
         lake.location().delete(&path(digest)).await
     }
 }
 
-/// The sealed part of a journal's bytes, if the checksum behind it is its own.
+/// Returns the sealed part of a journal's bytes, if its checksum matches.
 fn checked(bytes: &[u8]) -> Option<&[u8]> {
     let (sealed, digest) = bytes.split_last_chunk::<32>()?;
     (FileDigest::of(sealed).as_bytes() == digest).then_some(sealed)
@@ -153,14 +154,14 @@ fn path(digest: &str) -> Path {
     ))
 }
 
-/// HMAC-SHA256 of `message`, in hex.
+/// Returns the HMAC-SHA256 of `message` in hex.
 pub(super) fn keyed_hash(key: &Secret, message: &[u8]) -> String {
     hex::encode(keyed_digest(key, message))
 }
 
-/// HMAC-SHA256 of `message`.
+/// Returns the HMAC-SHA256 of `message`.
 pub(super) fn keyed_digest(key: &Secret, message: &[u8]) -> [u8; 32] {
-    // HMAC takes keys of every length.
+    // HMAC accepts keys of any length.
     let Ok(mac) = Hmac::<Sha256>::new_from_slice(&**key) else {
         return [0; 32];
     };

@@ -5,7 +5,7 @@ use sha2::{Digest, Sha256};
 /// A node of the tree.
 pub type MerkleHash = [u8; 32];
 
-/// The hash of a leaf.
+/// Returns the hash of a leaf.
 pub fn leaf_hash(leaf: &[u8]) -> MerkleHash {
     Sha256::new()
         .chain_update([0])
@@ -23,7 +23,7 @@ fn node_hash(left: &MerkleHash, right: &MerkleHash) -> MerkleHash {
         .into()
 }
 
-/// The root over `leaves`, which are hashed leaves. O(n).
+/// Returns the root over `leaves`, which are hashed leaves. O(n).
 pub fn root(leaves: &[MerkleHash]) -> MerkleHash {
     match leaves {
         [] => Sha256::digest([]).into(),
@@ -35,8 +35,8 @@ pub fn root(leaves: &[MerkleHash]) -> MerkleHash {
     }
 }
 
-/// The path that proves that leaf `index` is in the tree, from the leaf upwards; `None` beyond the
-/// last leaf.
+/// Returns the path that proves that leaf `index` is in the tree, from the leaf upwards; `None`
+/// beyond the last leaf.
 pub fn inclusion(leaves: &[MerkleHash], index: usize) -> Option<Vec<MerkleHash>> {
     if index >= leaves.len() {
         return None;
@@ -53,8 +53,8 @@ pub fn inclusion(leaves: &[MerkleHash], index: usize) -> Option<Vec<MerkleHash>>
     Some(path)
 }
 
-/// The root that `path` leads to from the hashed `leaf` at `index` of a tree of `size` leaves (RFC
-/// 9162 §2.1.3.2); `None` if the path has the wrong length.
+/// Returns the root that `path` leads to from the hashed `leaf` at `index` of a tree of `size`
+/// leaves (RFC 9162 §2.1.3.2); `None` if the path has the wrong length.
 pub fn root_from(
     leaf: MerkleHash,
     index: u64,
@@ -84,7 +84,7 @@ pub fn root_from(
     (last == 0).then_some(hash)
 }
 
-/// The largest power of two below `count`, which is at least 2.
+/// Returns the largest power of two below `count`, which is at least 2.
 fn half(count: usize) -> usize {
     count.next_power_of_two() / 2
 }

@@ -1,4 +1,4 @@
-//! Erasure with proof, and disclosure: one selector for both.
+//! Erasure with proof, and disclosure. Both use the same selection.
 //!
 //! | module | what it answers |
 //! |---|---|
@@ -41,13 +41,11 @@ mod request;
 mod rewrite;
 mod row_findings;
 mod run;
-mod sessions;
 mod sources;
 mod state;
 mod survey;
 mod tombstone_copy;
 mod variations;
-mod withdrawn;
 
 pub use crate::text::fold::Folding;
 pub use byte_search::ByteSearchResult;

@@ -1,32 +1,33 @@
-//! Bytes of any kind, with their text in one form: what the proof of an erasure searches.
+//! Normalises the text in bytes of any kind for the byte search.
 //!
-//! Text is decomposed letter by letter and stays so, which is another way than that of
-//! [`crate::text::fold`], by which rows are selected: a mistake in one doesn't hide anything from
-//! both. What isn't text stays as it is.
+//! Text is decomposed letter by letter. The selection of rows ([`crate::text::fold`]) normalises
+//! differently, so that a mistake in one doesn't hide anything from both. Bytes that aren't text
+//! are unchanged.
 
 use unicode_normalization::char::{decompose_compatible, is_combining_mark};
 
 use crate::text::confusables::{LetterEquivalence, is_dropped_mark, plain};
 
-/// How text is brought into one form.
+/// How text is normalised.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct NormalForm {
-    /// Letters stay as they are written.
+    /// Whether letters are unchanged.
     pub(super) exact: bool,
-    /// Letters that are the same.
-    pub(super) alike: LetterEquivalence,
+    /// Letters that are treated as equal.
+    pub(super) equivalence: LetterEquivalence,
 }
 
-/// Bytes in one form, and where they come from.
+/// Normalised bytes, and their positions in the original.
 #[derive(Debug, Default)]
 pub(super) struct NormalizedBytes {
     pub(super) bytes: Vec<u8>,
-    /// Places from which on the distance to the original is another: here, and there.
+    /// Positions at which the offset to the original changes: in the normalised and in the original
+    /// bytes.
     places: Vec<(usize, usize)>,
 }
 
 impl NormalizedBytes {
-    /// Takes `raw` in, in place of what was there.
+    /// Normalises `raw`, replacing the previous content.
     pub(super) fn fill(&mut self, raw: &[u8], form: NormalForm) {
         self.bytes.clear();
         self.places.clear();
@@ -64,7 +65,7 @@ impl NormalizedBytes {
         }
         decompose_compatible(letter, |part| {
             for part in part.to_lowercase() {
-                if is_unseen(part) || is_dropped_mark(*base, part, form.alike) {
+                if is_unseen(part) || is_dropped_mark(*base, part, form.equivalence) {
                     continue;
                 }
                 if !is_combining_mark(part) {
@@ -76,7 +77,7 @@ impl NormalizedBytes {
                     '\u{2018}' | '\u{2019}' | '\u{2bc}' => self.bytes.push(b'\''),
                     '\u{2010}'..='\u{2015}' | '\u{2212}' => self.bytes.push(b'-'),
                     part if part.is_whitespace() => self.bytes.push(b' '),
-                    part => match plain(part, form.alike) {
+                    part => match plain(part, form.equivalence) {
                         Some(text) => self.bytes.extend(text.as_bytes()),
                         None => self.bytes.extend(part.encode_utf8(&mut buffer).as_bytes()),
                     },
@@ -85,7 +86,7 @@ impl NormalizedBytes {
         });
     }
 
-    /// Where in the original what stands at `at` comes from.
+    /// Returns the position in the original of the normalised position `at`.
     pub(super) fn original(&self, at: usize) -> usize {
         let after = self.places.partition_point(|(here, _)| *here <= at);
         let (here, there) = after
@@ -97,7 +98,7 @@ impl NormalizedBytes {
     }
 }
 
-/// The letter beyond ASCII that `bytes` begin with, if they begin with one.
+/// Returns the letter beyond ASCII with which `bytes` begin, if they do.
 fn letter_at(bytes: &[u8]) -> Option<char> {
     let length = match bytes.first()? {
         0xc2..=0xdf => 2,
@@ -111,7 +112,7 @@ fn letter_at(bytes: &[u8]) -> Option<char> {
         .next()
 }
 
-/// Characters that no reader sees.
+/// Returns whether `letter` is invisible.
 fn is_unseen(letter: char) -> bool {
     let code = u32::from(letter);
     matches!(code, 0xad | 0x34f | 0x61c | 0xfeff | 0x200b..=0x200f | 0x202a..=0x202e | 0x2060..=0x2064 | 0x2066..=0x2069 | 0xfe00..=0xfe0f)
@@ -134,7 +135,7 @@ mod tests {
             &raw,
             NormalForm {
                 exact: false,
-                alike: LetterEquivalence::ALL,
+                equivalence: LetterEquivalence::ALL,
             },
         );
         assert_eq!(normalized.bytes, b"\xa5jose dia z\xffx");
@@ -151,7 +152,7 @@ mod tests {
             &raw,
             NormalForm {
                 exact: true,
-                alike: LetterEquivalence::ALL,
+                equivalence: LetterEquivalence::ALL,
             },
         );
         assert_eq!(normalized.bytes, raw);

@@ -1,7 +1,7 @@
-//! Looking for many byte strings at once in bytes of any kind.
+//! Searches bytes of any kind for many byte strings at once.
 //!
-//! Addresses are looked for as hex text and as digests (without their first eight bytes, which
-//! sidecars keep apart). Identifiers are [`super::identifier_search`]'s matter.
+//! Addresses are searched as hex text and as digests (without their first eight bytes, which
+//! sidecars store separately). Identifiers are searched by [`super::identifier_search`].
 
 use std::hint::select_unpredictable;
 use std::marker::PhantomData;
@@ -12,85 +12,84 @@ use gristmill_schemas::address::ContentAddress;
 use super::identifier_search::IdentifierSearch;
 use crate::bloom::BloomFilter;
 
-/// What is looked for.
+/// A compiled search for addresses and identifiers.
 #[derive(Debug)]
 pub(super) struct PatternSearch {
-    /// Addresses as digests.
+    /// Digests of the addresses.
     digests: StridedFinder<NearlyAscii>,
-    /// Addresses as text in lower case.
+    /// Addresses as lower-case text.
     texts: StridedFinder<Hex>,
     identifiers: IdentifierSearch,
     addresses: usize,
 }
 
-/// Byte strings of any length from [`MIN_PATTERN_BYTES`] on.
+/// Finds byte strings of at least [`MIN_PATTERN_BYTES`] bytes.
 #[derive(Debug, Default)]
 pub(super) struct MultiFinder(Vec<StridedFinder<AnyBytes>>);
 
-/// Byte strings that are longer than a window of a few bytes: each is filed under every window of
-/// it that may stand at a multiple of a stride, so that only those places of the searched bytes are
-/// looked at.
+/// Finds byte strings that are longer than a window of a few bytes. Each is filed under the windows
+/// at `stride` consecutive offsets, one of which is at a multiple of the stride wherever the string
+/// occurs. So only every `stride`-th position of the searched bytes is examined.
 #[derive(Debug, Default)]
 struct StridedFinder<C> {
-    /// The byte strings, one after another.
+    /// The byte strings, concatenated.
     patterns: Vec<u8>,
-    /// The number of each, and where it ends there.
+    /// The number and the end of each.
     ends: Vec<(u32, usize)>,
     stride: usize,
-    /// Bytes of a window: eight at most.
+    /// Length of a window in bytes, at most eight.
     width: usize,
-    /// By their bytes, and then as [`StridedFinder::verify_candidate`] looks for patterns.
+    /// Sorted by bytes, and then as [`StridedFinder::verify_candidate`] searches them.
     windows: Vec<Window>,
-    /// What narrow windows end: eight bytes with themselves, or the windows alone where a needle
-    /// has fewer before.
+    /// Bloom filters for windows below eight bytes: of the eight bytes that end with the window,
+    /// and of the windows alone, for patterns with fewer bytes before them.
     wide: BloomFilter,
     leading: BloomFilter,
-    /// What the windows of each kind may be. What nearly all of the searched bytes are like has the
-    /// smaller one, which stays in the cache.
+    /// Bloom filters of the windows of each class. The class that nearly all searched bytes belong
+    /// to has the smaller filter, which stays in the cache.
     filters: [BloomFilter; 2],
     class: PhantomData<C>,
 }
 
-/// A window of a needle.
+/// A window of a pattern.
 #[derive(Debug, Clone, Copy)]
 struct Window {
     bytes: u64,
-    /// Where it stands in the needle.
+    /// Its offset in the pattern.
     offset: u32,
-    /// Bytes of the needle.
+    /// Length of the pattern in bytes.
     length: u32,
-    /// The needle's place in [`StridedFinder::ends`].
-    needle: u32,
+    /// Index of the pattern in [`StridedFinder::ends`].
+    pattern: u32,
 }
 
-/// Windows of [`StridedFinder`] at most, unless there are more patterns: 24 bytes each.
-const WINDOWS: usize = 4 << 20;
+/// Maximal number of windows, unless there are more patterns; each takes 24 bytes.
+const MAX_WINDOWS: usize = 4 << 20;
 
-/// Bytes of a digest that are looked for.
+/// Number of bytes of a digest that are searched.
 const DIGEST_BYTES: usize = 24;
 
-/// Bytes of a window at least.
-const NARROW: usize = 4;
+/// Minimal length of a window in bytes.
+const MIN_WINDOW: usize = 4;
 
-/// Bytes of a window at most: the more, the fewer texts have the same. They are looked at where a
-/// narrower window is met, too, if the needle has so many up to its end.
-const WIDE: usize = 8;
+/// Maximal length of a window in bytes: the longer, the fewer texts share it. Where a narrower
+/// window is found, this many bytes up to its end are compared too, if the pattern has them.
+const MAX_WINDOW: usize = 8;
 
-/// How far from one place that is looked at to the next, at least, where patterns have room for
-/// windows and strides.
-const STRIDE: usize = 3;
+/// Minimal stride, for patterns that have room for a window and a stride.
+const MIN_STRIDE: usize = 3;
 
-/// Places of the table that tells how many patterns have a window.
+/// Number of buckets in the table of window frequencies.
 const FREQUENCY_BUCKETS: usize = 1 << 16;
 
-/// Bytes of a needle that has room for both.
-const LONG: usize = NARROW + STRIDE - 1;
+/// Length of a pattern that has room for a window and a stride.
+const LONG_PATTERN: usize = MIN_WINDOW + MIN_STRIDE - 1;
 
-/// Bytes of an identifier from which on it is looked for.
+/// Minimal length in bytes of a pattern that is searched for.
 pub(super) const MIN_PATTERN_BYTES: usize = 4;
 
 impl PatternSearch {
-    /// Looks for addresses and for identifiers.
+    /// Compiles a search for addresses and identifiers.
     pub(super) fn new<'t>(
         addresses: impl IntoIterator<Item = &'t ContentAddress>,
         identifiers: IdentifierSearch,
@@ -102,18 +101,18 @@ impl PatternSearch {
         }
         PatternSearch {
             addresses: texts.len(),
-            digests: StridedFinder::new((0..).zip(digests), WIDE),
-            texts: StridedFinder::new((0..).zip(texts), WIDE),
+            digests: StridedFinder::new((0..).zip(digests), MAX_WINDOW),
+            texts: StridedFinder::new((0..).zip(texts), MAX_WINDOW),
             identifiers,
         }
     }
 
-    /// How many addresses and identifiers are looked for.
+    /// Returns the number of addresses and of identifiers.
     pub(super) fn counts(&self) -> (usize, usize) {
         (self.addresses, self.identifiers.identifiers())
     }
 
-    /// How many places in `bytes` hold an address, and how many an identifier.
+    /// Returns the number of occurrences of addresses and of identifiers in `bytes`.
     pub(super) fn count(&self, bytes: &[u8], scratch: &mut Vec<u8>) -> (u64, u64) {
         let mut addresses = 0;
         self.digests.find(bytes, |_, _| addresses += 1);
@@ -126,13 +125,13 @@ impl PatternSearch {
     }
 }
 
-/// Two kinds of windows.
+/// Divides windows into two classes.
 trait WindowClass {
-    /// The kind of `window`.
+    /// Returns the class of `window`.
     fn of(window: u64) -> bool;
 }
 
-/// One kind.
+/// A single class.
 #[derive(Debug, Default)]
 struct AnyBytes;
 
@@ -142,8 +141,8 @@ impl WindowClass for AnyBytes {
     }
 }
 
-/// Eight bytes that are ASCII, but for one at most, as those of grains and texts mostly are, or
-/// others: of the windows of digests one in thirty is of this kind.
+/// Windows with at most one byte that isn't ASCII, as those of grains and texts mostly are. One in
+/// thirty windows of digests is in this class.
 #[derive(Debug, Default)]
 struct NearlyAscii;
 
@@ -154,8 +153,7 @@ impl WindowClass for NearlyAscii {
     }
 }
 
-/// Eight lower-case hex digits, and little else, or others: of each digit's byte the upper half is
-/// 3 or 6.
+/// Windows of lower-case hex digits, and few others: the upper half of each byte is 3 or 6.
 #[derive(Debug, Default)]
 struct Hex;
 
@@ -166,7 +164,7 @@ impl WindowClass for Hex {
     }
 }
 
-/// The `width` bytes at `at`, eight at most, if there are so many.
+/// Returns the `width` (at most eight) bytes at `at`, if there are so many.
 fn bytes_at(bytes: &[u8], at: usize, width: usize) -> Option<u64> {
     let rest = bytes.get(at..)?;
     let eight = match rest.first_chunk() {
@@ -183,40 +181,43 @@ fn bytes_at(bytes: &[u8], at: usize, width: usize) -> Option<u64> {
     Some(u64::from_le_bytes(eight) & low_bytes(width))
 }
 
-/// The lowest `width` bytes of a number, eight at most.
+/// Returns a mask of the lowest `width` bytes, at most eight.
 fn low_bytes(width: usize) -> u64 {
     u64::MAX >> (64 - 8 * width)
 }
 
-/// The [`WIDE`] bytes that end with the window of `width` bytes at `at`, if there are so many.
+/// Returns the [`MAX_WINDOW`] bytes that end with the window of `width` bytes at `at`, if there are
+/// so many.
 fn wide_at(bytes: &[u8], at: usize, width: usize) -> Option<u64> {
-    bytes_at(bytes, (at + width).checked_sub(WIDE)?, WIDE)
+    bytes_at(bytes, (at + width).checked_sub(MAX_WINDOW)?, MAX_WINDOW)
 }
 
-/// The place of `window` in the table of [`StridedFinder::window_frequencies`].
+/// Returns the bucket of `window` in [`StridedFinder::window_frequencies`].
 fn frequency_bucket(window: u64) -> usize {
     (window.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 48) as usize % FREQUENCY_BUCKETS
 }
 
 impl MultiFinder {
-    /// Finds each of `pattern_search`, which have numbers, but for those that are too short.
+    /// Compiles `patterns`, which have numbers; those that are too short are left out.
     pub(super) fn new(patterns: impl IntoIterator<Item = (u32, Vec<u8>)>) -> MultiFinder {
         let patterns = patterns
             .into_iter()
-            .filter(|(_, needle)| needle.len() >= MIN_PATTERN_BYTES);
+            .filter(|(_, pattern)| pattern.len() >= MIN_PATTERN_BYTES);
         let (long, short): (Vec<_>, Vec<_>) =
-            patterns.partition(|(_, needle)| needle.len() >= LONG);
+            patterns.partition(|(_, pattern)| pattern.len() >= LONG_PATTERN);
         let groups = [long, short].into_iter().filter_map(|group| {
-            let shortest = group.iter().map(|(_, needle)| needle.len()).min()?;
+            let shortest = group.iter().map(|(_, pattern)| pattern.len()).min()?;
             Some(StridedFinder::new(
                 group,
-                (shortest + 1).saturating_sub(STRIDE).clamp(NARROW, WIDE),
+                (shortest + 1)
+                    .saturating_sub(MIN_STRIDE)
+                    .clamp(MIN_WINDOW, MAX_WINDOW),
             ))
         });
         MultiFinder(groups.collect())
     }
 
-    /// Calls `note` for every place in `bytes` that holds one of them, with its number.
+    /// Calls `note` for every occurrence of a pattern in `bytes`, with the pattern's number.
     pub(super) fn find(&self, bytes: &[u8], mut note: impl FnMut(u32, Range<usize>)) {
         self.0
             .iter()
@@ -225,92 +226,101 @@ impl MultiFinder {
 }
 
 impl<C: WindowClass + Default> StridedFinder<C> {
-    /// Finds each of `pattern_search`, which have numbers and at least `width` bytes.
+    /// Compiles `patterns`, which have numbers and at least `width` bytes.
     fn new(patterns: impl IntoIterator<Item = (u32, Vec<u8>)>, width: usize) -> StridedFinder<C> {
-        let mut strides = StridedFinder {
+        let mut finder = StridedFinder {
             width,
             ..StridedFinder::default()
         };
         let mut shortest = usize::MAX;
-        for (number, needle) in patterns {
-            shortest = shortest.min(needle.len());
-            strides.patterns.extend(needle);
-            strides.ends.push((number, strides.patterns.len()));
+        for (number, pattern) in patterns {
+            shortest = shortest.min(pattern.len());
+            finder.patterns.extend(pattern);
+            finder.ends.push((number, finder.patterns.len()));
         }
-        if strides.ends.is_empty() {
-            return strides;
+        if finder.ends.is_empty() {
+            return finder;
         }
-        strides.stride = (shortest + 1 - width)
-            .min(WINDOWS / strides.ends.len())
+        finder.stride = (shortest + 1 - width)
+            .min(MAX_WINDOWS / finder.ends.len())
             .max(1);
-        let shared = strides.window_frequencies();
-        for needle in 0..strides.ends.len() as u32 {
-            let length = strides.text(needle).len() as u32;
-            let first = strides.rarest_offset(needle, &shared);
-            for offset in first..first + strides.stride {
-                let text = strides.text(needle);
-                let Some(bytes) = bytes_at(text, offset, width) else {
-                    continue;
-                };
-                match wide_at(text, offset, width) {
-                    _ if width == WIDE => {}
-                    Some(wide) => strides.wide.insert(wide),
-                    None => strides.leading.insert(bytes),
-                }
-                strides.filters[usize::from(C::of(bytes))].insert(bytes);
-                strides.windows.push(Window {
-                    bytes,
-                    offset: offset as u32,
-                    length,
-                    needle,
-                });
-            }
+        let frequencies = finder.window_frequencies();
+        for pattern in 0..finder.ends.len() as u32 {
+            finder.add_windows(pattern, &frequencies);
         }
-        let mut windows = std::mem::take(&mut strides.windows);
+        finder.sort_windows();
+        finder
+    }
+
+    /// Adds the windows of `pattern` at the offsets of one stride.
+    fn add_windows(&mut self, pattern: u32, frequencies: &[u32]) {
+        let length = self.text(pattern).len() as u32;
+        let first = self.rarest_offset(pattern, frequencies);
+        for offset in first..first + self.stride {
+            let text = self.text(pattern);
+            let Some(bytes) = bytes_at(text, offset, self.width) else {
+                continue;
+            };
+            match wide_at(text, offset, self.width) {
+                _ if self.width == MAX_WINDOW => {}
+                Some(wide) => self.wide.insert(wide),
+                None => self.leading.insert(bytes),
+            }
+            self.filters[usize::from(C::of(bytes))].insert(bytes);
+            self.windows.push(Window {
+                bytes,
+                offset: offset as u32,
+                length,
+                pattern,
+            });
+        }
+    }
+
+    fn sort_windows(&mut self) {
+        let mut windows = std::mem::take(&mut self.windows);
         windows.sort_unstable_by(|left, right| {
             let key = |it: &Window| (it.bytes, it.offset, it.length);
             key(left)
                 .cmp(&key(right))
-                .then_with(|| strides.text(left.needle).cmp(strides.text(right.needle)))
+                .then_with(|| self.text(left.pattern).cmp(self.text(right.pattern)))
         });
-        strides.windows = windows;
-        strides
+        self.windows = windows;
     }
 
-    /// How many patterns have a window, by what [`frequency_bucket`] says of it.
+    /// Counts the patterns that contain each window, by [`frequency_bucket`].
     fn window_frequencies(&self) -> Vec<u32> {
-        let mut shared = vec![0; FREQUENCY_BUCKETS];
-        for needle in 0..self.ends.len() as u32 {
-            let text = self.text(needle);
+        let mut frequencies = vec![0; FREQUENCY_BUCKETS];
+        for pattern in 0..self.ends.len() as u32 {
+            let text = self.text(pattern);
             let windows = (0..text.len()).map_while(|offset| bytes_at(text, offset, self.width));
-            windows.for_each(|window| shared[frequency_bucket(window)] += 1);
+            windows.for_each(|window| frequencies[frequency_bucket(window)] += 1);
         }
-        shared
+        frequencies
     }
 
-    /// Where the neighbouring windows of a needle begin that the fewest patterns share: of ten
-    /// thousand names many begin alike, and so do all those in the searched bytes that aren't
-    /// looked for.
-    fn rarest_offset(&self, needle: u32, shared: &[u32]) -> usize {
-        let text = self.text(needle);
-        let sharing_at = |offset: usize| {
-            bytes_at(text, offset, self.width).map_or(0, |it| shared[frequency_bucket(it)])
+    /// Returns the offset of the consecutive windows of a pattern that the fewest patterns share.
+    /// Of ten thousand names many begin alike, and so do names in the searched bytes that aren't
+    /// searched for.
+    fn rarest_offset(&self, pattern: u32, frequencies: &[u32]) -> usize {
+        let text = self.text(pattern);
+        let frequency_at = |offset: usize| {
+            bytes_at(text, offset, self.width).map_or(0, |it| frequencies[frequency_bucket(it)])
         };
-        let most = |first: &usize| (*first..first + self.stride).map(sharing_at).max();
+        let most = |first: &usize| (*first..first + self.stride).map(frequency_at).max();
         let last = (text.len() + 1).saturating_sub(self.width + self.stride);
         (0..=last).rev().min_by_key(most).unwrap_or_default()
     }
 
-    /// The bytes of the needle at the place `needle`.
-    fn text(&self, needle: u32) -> &[u8] {
-        let end = |needle: usize| self.ends.get(needle).map_or(0, |(_, end)| *end);
-        let start = (needle as usize).checked_sub(1).map_or(0, end);
+    /// Returns the bytes of a pattern.
+    fn text(&self, pattern: u32) -> &[u8] {
+        let end = |pattern: usize| self.ends.get(pattern).map_or(0, |(_, end)| *end);
+        let start = (pattern as usize).checked_sub(1).map_or(0, end);
         self.patterns
-            .get(start..end(needle as usize))
+            .get(start..end(pattern as usize))
             .unwrap_or_default()
     }
 
-    /// Calls `note` for every place in `bytes` that holds one of them, with its number.
+    /// Calls `note` for every occurrence of a pattern in `bytes`, with the pattern's number.
     fn find(&self, bytes: &[u8], mut note: impl FnMut(u32, Range<usize>)) {
         if self.windows.is_empty() {
             return;
@@ -324,27 +334,26 @@ impl<C: WindowClass + Default> StridedFinder<C> {
         }
     }
 
-    /// The first place from `at` on, a stride after the other, whose window may be one of a needle,
-    /// and that window.
+    /// Returns the first position from `at` on, in steps of the stride, whose window passes the
+    /// Bloom filter, with that window.
     ///
-    /// A function of its own, so that the loop which goes through all bytes has the processor's
-    /// registers for itself.
+    /// A separate function, so that the registers are available to the loop over all bytes.
     #[inline(never)]
     fn next_candidate(&self, bytes: &[u8], mut at: usize) -> Option<(usize, u64)> {
         let (stride, mask) = (self.stride, low_bytes(self.width));
-        let [these, others] = &self.filters;
-        // Which kind comes next can't be foreseen.
-        let may_contain =
-            |window| select_unpredictable(C::of(window), others, these).may_contain(window);
+        let [likely, rare] = &self.filters;
+        // The class of the next window is unpredictable: select without a branch.
+        let may_match =
+            |window| select_unpredictable(C::of(window), rare, likely).may_contain(window);
         while let Some(eight) = bytes.get(at..).and_then(<[u8]>::first_chunk) {
             let window = u64::from_le_bytes(*eight) & mask;
-            if may_contain(window) {
+            if may_match(window) {
                 return Some((at, window));
             }
             at += stride;
         }
         while let Some(window) = bytes_at(bytes, at, self.width) {
-            if may_contain(window) {
+            if may_match(window) {
                 return Some((at, window));
             }
             at += stride;
@@ -352,19 +361,19 @@ impl<C: WindowClass + Default> StridedFinder<C> {
         None
     }
 
-    /// False if no needle has before the end of `window`, which stands at `at`, what `bytes` have
-    /// there.
+    /// Returns whether a pattern may have the bytes that `bytes` have up to the end of `window`,
+    /// which is at `at`.
     fn wide_window_may_match(&self, bytes: &[u8], at: usize, window: u64) -> bool {
-        self.width == WIDE
+        self.width == MAX_WINDOW
             || wide_at(bytes, at, self.width).is_some_and(|wide| self.wide.may_contain(wide))
             || self.leading.may_contain(window)
     }
 
-    /// Calls `note` for the patterns around the place `at` of `bytes`, where `window` stands.
+    /// Calls `note` for the patterns that occur around the position `at` of `bytes`, where `window`
+    /// is.
     ///
-    /// Thousands of identifiers may begin alike. PatternSearch of one length that have the window
-    /// at the same place differ in their bytes alone, which stand in order: those at hand are
-    /// looked up among them.
+    /// Thousands of identifiers may begin alike. Patterns of one length that have the window at the
+    /// same offset are sorted by their bytes, so that the bytes at hand are found by binary search.
     fn verify_candidate(
         &self,
         bytes: &[u8],
@@ -380,7 +389,7 @@ impl<C: WindowClass + Default> StridedFinder<C> {
             let end = rest.partition_point(|known| {
                 (known.bytes, known.offset, known.length) <= (window, offset, length)
             });
-            let (alike, others) = rest.split_at(end);
+            let (candidates, others) = rest.split_at(end);
             rest = others;
             let Some(start) = at.checked_sub(offset as usize) else {
                 continue;
@@ -388,21 +397,21 @@ impl<C: WindowClass + Default> StridedFinder<C> {
             let Some(found) = bytes.get(start..start + length as usize) else {
                 continue;
             };
-            let place = alike.partition_point(|known| self.text(known.needle) < found);
-            let same = alike
+            let place = candidates.partition_point(|known| self.text(known.pattern) < found);
+            let same = candidates
                 .iter()
                 .skip(place)
-                .take_while(|known| self.text(known.needle) == found);
-            for (number, _) in same.filter_map(|known| self.ends.get(known.needle as usize)) {
+                .take_while(|known| self.text(known.pattern) == found);
+            for (number, _) in same.filter_map(|known| self.ends.get(known.pattern as usize)) {
                 note(*number, start..start + found.len());
             }
         }
     }
 }
 
-/// True if what stands before `start..end` tells that a text of just that length follows: then it
-/// is the whole of a value, whatever is next to it. Parquet writes the length in four bytes,
-/// MessagePack and CBOR in the head of a string.
+/// Returns whether the bytes before `start..end` are the length of a text of exactly that length,
+/// which makes it a whole value without regard to word boundaries. Parquet writes the length in
+/// four bytes, MessagePack and CBOR in the header of a string.
 pub(super) fn has_length_prefix(bytes: &[u8], start: usize, end: usize) -> bool {
     let before = bytes.get(..start).unwrap_or_default();
     let length = end - start;
@@ -423,9 +432,9 @@ pub(super) fn has_length_prefix(bytes: &[u8], start: usize, end: usize) -> bool 
     }
 }
 
-/// True if an item of CBOR may end with `bytes`: CBOR's head of a short text is a small letter, as
-/// the d of Edward, who isn't Ward. In front of a value stand its key, which was announced too, the
-/// head of an array, or another value.
+/// Returns whether a CBOR item may end with `bytes`. CBOR's header of a short text is a small
+/// letter, like the d of Edward, which doesn't make Ward a value. A value is preceded by its key,
+/// which has a header too, by the header of an array, or by another value.
 fn may_end_cbor_item(bytes: &[u8]) -> bool {
     let word = bytes
         .iter()
@@ -492,7 +501,7 @@ mod tests {
         assert_eq!(found, (0..20_000).collect::<Vec<u32>>());
     }
 
-    /// The search for the identifiers of one person.
+    /// Returns a search for the identifiers of one person.
     fn search<const N: usize>(identifiers: [&str; N]) -> IdentifierSearch {
         let person = Person {
             identifiers: identifiers.map(str::to_owned).into(),
@@ -597,7 +606,7 @@ mod tests {
         ] {
             assert_eq!(count(&patterns, text.as_bytes()), (0, expected), "{text}");
         }
-        // A MessagePack length before it is no letter.
+        // A MessagePack length before an identifier is no letter.
         assert_eq!(
             count(&patterns, &[&[0xa4][..], b"u-17", &[0xa1]].concat()),
             (0, 1)

@@ -1,14 +1,14 @@
-//! Passing over grains without decoding them: which payloads can't hold anything of what a request
-//! looks for?
+//! A prefilter over undecoded payloads: rules out grains that can't match a request.
 //!
-//! Most grains of a lake are of nobody whom a request names, and decoding them is most of what
-//! looking at them costs. In ASCII without escapes, an identifier that is found stands as it was
-//! folded, but for the case of letters and for what separates its words. So its longest run without
-//! blanks, or its longest word where separators vary, is looked for in the payload's bytes in lower
-//! case, whatever stands next to it; and in the folded form of each run that isn't ASCII, where it
-//! may be spelled in another way. Telephone numbers are looked for by their last digits, whatever
-//! stands between them, and as integers. A payload that has none of this, and nothing encoded, is
-//! passed over; any other is decoded and matched. A property test holds this to the matcher.
+//! Most grains of a lake relate to none of the people of a request, and decoding dominates the cost
+//! of scanning them. In ASCII text without escapes, a match contains the identifier as it was
+//! folded, except for the case of letters and for the separators between its words. So the
+//! prefilter searches the lower-cased bytes of the payload for the identifier's longest run without
+//! blanks (or its longest word, if separators vary), without regard to word boundaries; runs that
+//! aren't ASCII are folded and searched, too. Telephone numbers are searched by their last digits,
+//! whatever separates them, and as integers. A payload with none of these, and without anything
+//! encoded, is ruled out; any other is decoded and matched. A property test checks that the
+//! prefilter never rules out what the matcher finds.
 
 use std::collections::HashSet;
 
@@ -21,22 +21,22 @@ use crate::text::encodings::may_hold_encoded;
 use crate::text::fold::{Folding, is_blank};
 use crate::text::numbers::{MIN_DIGITS, each_number};
 
-/// What a request looks for, as far as payloads show it.
+/// The search terms of a request.
 #[derive(Debug)]
 pub(super) struct PrefilterTerms {
-    /// Texts, folded to the coarsest form, of each of which the longest run without blanks stands
-    /// in every match.
+    /// Texts in the coarsest form. Every match contains the longest run without blanks of one of
+    /// them.
     pub(super) texts: Vec<String>,
-    /// The last digits of telephone numbers.
+    /// Last digits of telephone numbers.
     pub(super) number_tails: HashSet<u32, FxBuildHasher>,
     /// Telephone numbers as integers.
     pub(super) integers: Vec<u64>,
-    /// Encoded texts are opened.
+    /// Whether encoded texts are decoded.
     pub(super) is_encoded: bool,
     pub(super) folding: Folding,
 }
 
-/// What is looked for in payloads.
+/// Rules payloads out by their bytes.
 #[derive(Debug)]
 pub(crate) struct PayloadPrefilter {
     runs: MultiFinder,
@@ -45,7 +45,7 @@ pub(crate) struct PayloadPrefilter {
     folding: Folding,
 }
 
-/// Memory that looking at one payload leaves for the next.
+/// Buffers that are reused between payloads.
 #[derive(Debug, Default)]
 pub(crate) struct PrefilterScratch {
     bytes: Vec<u8>,
@@ -53,15 +53,14 @@ pub(crate) struct PrefilterScratch {
 }
 
 impl PayloadPrefilter {
-    /// Looks for what is `sought`. `None` if a text is too short for it, or has nothing to look
-    /// for.
+    /// Compiles `sought`. Returns `None` if a text is too short, or nothing is searched for.
     pub(super) fn new(sought: PrefilterTerms) -> Option<PayloadPrefilter> {
         fn longest(text: &str) -> &str {
             text.split(is_blank)
                 .max_by_key(|run| run.len())
                 .unwrap_or_default()
         }
-        // Folding takes blanks off the end that aren't ASCII either.
+        // Folding also removes trailing blanks that aren't ASCII.
         let needle = |text: &String| longest(text).trim_end().to_ascii_lowercase().into_bytes();
         let mut patterns: Vec<Vec<u8>> = sought.texts.iter().map(needle).collect();
         patterns.extend(sought.integers.iter().map(|number| bytes_of(*number)));
@@ -82,8 +81,7 @@ impl PayloadPrefilter {
         })
     }
 
-    /// True if the grain `blob`, which is known to be readable, holds nothing of what is looked
-    /// for.
+    /// Returns whether the grain `blob`, which must be readable, can't match.
     pub(crate) fn rules_out(&self, blob: &[u8], scratch: &mut PrefilterScratch) -> bool {
         let Ok(payload) = Payload::open(blob, DEFAULT_PAYLOAD_LIMIT) else {
             return false;
@@ -124,7 +122,7 @@ impl PayloadPrefilter {
         !found
     }
 
-    /// True if the last digits of a telephone number stand in `bytes`, whatever stands between
+    /// Returns whether `bytes` contain the last digits of a telephone number, with anything between
     /// them.
     fn may_hold_number(&self, bytes: &[u8]) -> bool {
         if self.number_tails.is_empty() {
@@ -142,8 +140,8 @@ impl PayloadPrefilter {
     }
 }
 
-/// The bytes of an integer in MessagePack and CBOR, as they stand where everything is in lower
-/// case: the last four if they suffice.
+/// Returns the bytes of an integer in MessagePack and CBOR after lower-casing: the last four if
+/// they suffice.
 fn bytes_of(number: u64) -> Vec<u8> {
     let bytes = number.to_be_bytes();
     let least = if number <= u64::from(u32::MAX) {

@@ -18,8 +18,8 @@ pub(super) struct PhoneNumber {
 }
 
 impl PhoneNumber {
-    /// The readings of `identifier`; none if it isn't written like a telephone number, or is too
-    /// short.
+    /// Returns the readings of `identifier`; none if it isn't written like a telephone number, or
+    /// is too short.
     pub(super) fn read(identifier: &str) -> Vec<PhoneNumber> {
         let text = identifier.trim();
         let is_phone = |letter: char| {
@@ -69,17 +69,17 @@ impl PhoneNumber {
             .collect()
     }
 
-    /// The number of the last [`MIN_DIGITS`] digits, by which it is filed.
+    /// Returns the number of the last [`MIN_DIGITS`] digits, by which it is filed.
     pub(super) fn tail(&self) -> u32 {
         tail_of(&self.core)
     }
 
-    /// The digits without country code and trunk zero.
+    /// Returns the digits without country code and trunk zero.
     pub(super) fn core(&self) -> &[u8] {
         &self.core
     }
 
-    /// Where in the text the telephone number begins, if `number` ends with it.
+    /// Returns where in the text the telephone number begins, if `number` ends with it.
     pub(super) fn start_in(&self, number: &DigitGroups<'_>) -> Option<usize> {
         let prefix = number.digits.strip_suffix(&*self.core)?;
         // Behind a plus stands a country code, so that nothing less than all groups is the number.
@@ -102,8 +102,8 @@ impl PhoneNumber {
             .map(|(_, at)| *at)
     }
 
-    /// True if `prefix` may stand before the national number: nothing, the trunk zero, the country
-    /// code with or without what is dialled before it.
+    /// Returns whether `prefix` may precede the national number: nothing, the trunk zero, the
+    /// country code with or without what is dialled before it.
     pub(super) fn accepts_prefix(&self, prefix: &[u8]) -> bool {
         let abroad = [&b"00"[..], b"011", b""];
         let is_country = |digits: &[u8]| match &self.country {
@@ -118,7 +118,7 @@ impl PhoneNumber {
                 .any(|rest| is_country(rest) || rest.strip_suffix(b"0").is_some_and(is_country))
     }
 
-    /// The whole numbers that it may be stored as.
+    /// Returns the whole numbers that it may be stored as.
     pub(super) fn integers(&self) -> Vec<u64> {
         let countries: Vec<Vec<u8>> = match &self.country {
             Some(country) => vec![country.clone()],

@@ -1,9 +1,11 @@
-//! The plan: what would be erased and why, what stays and why. Printed before anything is changed.
+//! The plan of an erasure: what would be erased and why, what stays and why. It is printed before
+//! anything changes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use serde::Serialize;
 
+use super::matcher::{NO_PERSON, PersonNumber};
 use super::reason::{Exemption, Reasons};
 use super::survey::{Survey, type_name};
 use super::variations::{Variation, Variations};
@@ -11,65 +13,64 @@ use super::variations::{Variation, Variations};
 /// What an erasure would do.
 #[derive(Debug, Clone, Serialize)]
 pub struct ErasurePlan {
-    /// How many people the request names.
+    /// Number of people that the request names.
     pub people: usize,
-    /// How many of them have something that is to be erased.
+    /// Number of them of whom something is to be erased.
     pub people_found: usize,
-    /// What goes.
+    /// What would be erased.
     pub selected: SelectedCounts,
-    /// What was found and stays, by reason.
+    /// What was found and stays, counted by exemption.
     pub excluded: BTreeMap<String, u64>,
-    /// The first of what stays, one by one.
+    /// The first of what stays, individually.
     pub exclusions: Vec<Exclusion>,
-    /// Values that equal an identifier as they are written, with how often; the most frequent
+    /// Values that equal an identifier, as they are written, with their counts; the most frequent
     /// first.
     pub spellings: Vec<Spelling>,
-    /// How many grains and rejects were found by each class of variation that was searched for; one
-    /// may be found by several.
+    /// Number of grains and rejects found by each class of variation that was searched for. One may
+    /// be found by several.
     pub variations: BTreeMap<&'static str, u64>,
-    /// The classes that weren't searched for.
+    /// Classes of variation that weren't searched for.
     pub variations_off: Vec<&'static str>,
-    /// Identifiers that are too short or plain to be looked for inside of texts: values that equal
-    /// them are reported.
+    /// Identifiers that are too short or common to be searched for in text. Values that equal them
+    /// are reported.
     pub too_short_for_text: Vec<String>,
-    /// Encrypted or undecodable grains: nobody can tell whom they are about.
+    /// Number of encrypted or undecodable grains, which can't be attributed to a person.
     pub unsearchable: u64,
-    /// Grains that were looked at.
+    /// Number of grains that were read.
     pub grains_read: u64,
-    /// Bytes of the segments that were looked at.
+    /// Bytes of the segments that were read.
     pub bytes_read: u64,
-    /// Segments of the lake.
+    /// Number of segments of the lake.
     pub segments: usize,
-    /// Segments that were read.
+    /// Number of segments that were read.
     pub segments_read: u64,
-    /// Segments that weren't: their word filters tell that they hold nothing of what was looked
-    /// for.
+    /// Number of segments that weren't read, because their word filters exclude a match.
     pub segments_skipped: u64,
-    /// Segments that would be rewritten.
+    /// Number of segments that would be rewritten.
     pub segments_holding: usize,
-    /// Bytes of these.
+    /// Their size in bytes.
     pub bytes_to_rewrite: u64,
 }
 
-/// What goes.
+/// Counts of what would be erased.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct SelectedCounts {
-    /// Grains.
+    /// Number of grains.
     pub grains: u64,
-    /// Bytes of their blobs.
+    /// Bytes of the blobs of these grains.
     pub bytes: u64,
-    /// Refused parts of sources.
+    /// Number of rejects.
     pub rejects: u64,
-    /// How many grains and rejects were found for which reason; one may have several.
+    /// Number of grains and rejects by reason; one may have several reasons.
     pub by_reason: BTreeMap<String, u64>,
-    /// Grains by type.
+    /// Number of grains by type.
     pub by_type: BTreeMap<String, u64>,
 }
 
-/// Something that was found and stays.
+/// A grain or reject that was found and stays.
 #[derive(Debug, Clone, Serialize)]
 pub struct Exclusion {
-    /// Its address; for refused input, that of its bytes.
+    /// Its address; for a reject, the SHA-256 of its bytes.
     pub content_address: String,
     /// `grains` or `rejects`.
     pub table: &'static str,
@@ -83,61 +84,38 @@ pub struct Exclusion {
 /// One spelling of an identifier in the lake.
 #[derive(Debug, Clone, Serialize)]
 pub struct Spelling {
-    /// As it is written.
+    /// The text as it is written.
     pub text: String,
-    /// How often.
+    /// Number of occurrences.
     pub count: u64,
 }
 
-/// Exclusions that are listed one by one.
+/// Maximal number of exclusions that are listed individually.
 const LISTED: usize = 1_000;
 
-/// Spellings that are listed.
+/// Maximal number of spellings that are listed.
 const SPELLINGS: usize = 100;
 
 impl ErasurePlan {
-    /// The plan that follows from `survey`.
+    /// Summarises `survey`, whose request names `people` people.
     pub fn of(survey: &Survey, people: usize) -> ErasurePlan {
-        let mut selected = SelectedCounts::default();
-        for found in survey.selected() {
-            selected.grains += 1;
-            selected.bytes += u64::from(found.size);
-            count(found.reasons, &mut selected.by_reason);
-            *selected
-                .by_type
-                .entry(type_name(found.type_byte))
-                .or_default() += 1;
-        }
-        for found in survey.selected_rejects() {
-            selected.rejects += 1;
-            count(found.reasons, &mut selected.by_reason);
-        }
         let holding = survey.rows_by_segment();
         let bytes = holding
             .keys()
             .filter_map(|number| survey.segments.get(*number as usize));
-        let mut found: Vec<u32> = survey.selected().map(|found| found.person).collect();
-        found.extend(survey.selected_rejects().map(|found| found.person));
-        found.sort_unstable();
-        found.dedup();
         let (excluded, exclusions) = exclusions(survey);
-        let off: Vec<Variation> = Variation::ALL
+        let disabled = Variation::ALL
             .iter()
-            .copied()
-            .filter(|class| !survey.variations.contains(*class))
-            .collect();
+            .filter(|class| !survey.variations.contains(**class));
         ErasurePlan {
             people,
-            people_found: found
-                .iter()
-                .filter(|person| **person != super::matcher::NO_PERSON)
-                .count(),
-            selected,
+            people_found: people_found(survey),
+            selected: SelectedCounts::of(survey),
             excluded,
             exclusions,
             spellings: spellings(survey),
             variations: variations(survey),
-            variations_off: off.iter().map(|class| class.name()).collect(),
+            variations_off: disabled.map(|class| class.name()).collect(),
             too_short_for_text: survey.non_distinctive.clone(),
             unsearchable: survey.unsearchable,
             grains_read: survey.grains_read,
@@ -150,10 +128,36 @@ impl ErasurePlan {
         }
     }
 
-    /// True if there is something to erase.
+    /// Returns whether there is something to erase.
     pub fn has_work(&self) -> bool {
         self.selected.grains > 0 || self.selected.rejects > 0
     }
+}
+
+impl SelectedCounts {
+    fn of(survey: &Survey) -> SelectedCounts {
+        let mut selected = SelectedCounts::default();
+        for found in survey.selected() {
+            selected.grains += 1;
+            selected.bytes += u64::from(found.size);
+            count(found.reasons, &mut selected.by_reason);
+            let by_type = selected.by_type.entry(type_name(found.type_byte));
+            *by_type.or_default() += 1;
+        }
+        for found in survey.selected_rejects() {
+            selected.rejects += 1;
+            count(found.reasons, &mut selected.by_reason);
+        }
+        selected
+    }
+}
+
+/// Returns the number of people of whom something is to be erased.
+fn people_found(survey: &Survey) -> usize {
+    let grains = survey.selected().map(|found| found.person);
+    let rejects = survey.selected_rejects().map(|found| found.person);
+    let people: HashSet<PersonNumber> = grains.chain(rejects).collect();
+    people.iter().filter(|person| **person != NO_PERSON).count()
 }
 
 fn count(reasons: Reasons, counts: &mut BTreeMap<String, u64>) {
@@ -189,7 +193,7 @@ fn exclusions(survey: &Survey) -> (BTreeMap<String, u64>, Vec<Exclusion>) {
     (counts, listed)
 }
 
-/// The matches of each class.
+/// Counts the matches of each class of variation.
 fn variations(survey: &Survey) -> BTreeMap<&'static str, u64> {
     let mut counts: BTreeMap<&'static str, u64> = survey
         .variations

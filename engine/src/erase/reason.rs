@@ -20,7 +20,7 @@ macro_rules! reasons {
             /// All of them.
             pub const ALL: &[Reason] = &[$(Reason::$variant),*];
 
-            /// The word in plans and reports.
+            /// Returns the word in plans and reports.
             pub const fn name(self) -> &'static str {
                 match self { $(Reason::$variant => $name,)* }
             }
@@ -69,17 +69,17 @@ impl Reasons {
         self.0 |= other.0;
     }
 
-    /// True if `reason` is among them.
+    /// Returns whether `reason` is among them.
     pub fn contains(self, reason: Reason) -> bool {
         self.0 & 1 << reason as u8 != 0
     }
 
-    /// True if there are none.
+    /// Returns whether there are none.
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// The reasons in their order.
+    /// Returns the reasons in their order.
     pub fn iter(self) -> impl Iterator<Item = Reason> {
         Reason::ALL
             .iter()
@@ -126,15 +126,18 @@ pub enum Exemption {
     NotSelected,
 }
 
+/// Name of [`Exemption::NotSelected`].
+pub(super) const NOT_SELECTED: &str = "not_selected";
+
 impl Exemption {
-    /// The word in plans and certificates.
+    /// Returns the word in plans and certificates.
     pub fn name(&self) -> &'static str {
         match self {
             Exemption::Hold => "hold",
             Exemption::Retention { .. } => "retention",
             Exemption::Approval { .. } => "approval",
             Exemption::ConsentRecord => "consent_record",
-            Exemption::NotSelected => "not_selected",
+            Exemption::NotSelected => NOT_SELECTED,
         }
     }
 }
@@ -152,7 +155,7 @@ pub struct ExemptionRules<'a> {
 }
 
 impl ExemptionRules<'_> {
-    /// What exemptions the erasure of `grain` itself, the strongest first.
+    /// Returns the exemption of `grain` itself, the strongest first.
     pub fn exemption_of(&self, grain: &Grain<'_>) -> Option<Exemption> {
         let is_held = Policy::of(grain).effective((self.now / 1000).max(0) as u64) == Mode::Hold;
         if is_held
@@ -173,7 +176,7 @@ impl ExemptionRules<'_> {
         })
     }
 
-    /// What a `retention_policy` says. One that can't be read exemptions.
+    /// Returns what a `retention_policy` says. One that can't be read exempts the grain.
     fn retention(&self, grain: &Grain<'_>, policy: &RawValue<'_>) -> Option<Exemption> {
         if policy.as_map().is_none() {
             return Some(Exemption::Retention {
@@ -190,7 +193,8 @@ impl ExemptionRules<'_> {
         years.or_else(|| self.approval(&policy.get("deletion_requires")?))
     }
 
-    /// The exemption of a term of `years`, if it is stated and hasn't passed, or can't be read.
+    /// Returns the exemption of a term of `years`, if it is stated and hasn't passed, or can't be
+    /// read.
     fn years(
         &self,
         grain: &Grain<'_>,
@@ -210,8 +214,8 @@ impl ExemptionRules<'_> {
             })
     }
 
-    /// The exemption of approvals that are needed: one, or all of a list. Anything else that is
-    /// stated can't be given.
+    /// Returns the exemption of approvals that are needed: one, or all of a list. Anything else
+    /// that is stated can't be given.
     fn approval(&self, needs: &RawValue<'_>) -> Option<Exemption> {
         let given = |need: &RawValue<'_>| match need {
             RawValue::Nil => true,
@@ -230,7 +234,8 @@ impl ExemptionRules<'_> {
         Some(Exemption::Approval { needs })
     }
 
-    /// The instant `years` after the grain was made; fractions count as parts of 365.25 days.
+    /// Returns the instant `years` after the grain was made; fractions count as parts of 365.25
+    /// days.
     fn kept_until(&self, grain: &Grain<'_>, years: f64) -> Option<i64> {
         let made = grain.get(Field::CreatedAt).and_then(|value| value.as_int());
         let made = made.unwrap_or_else(|| i64::from(grain.header().created_at_seconds) * 1000);

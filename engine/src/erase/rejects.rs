@@ -1,9 +1,9 @@
-//! Refused input: whom its bytes are about.
+//! Matches rejects: input that was refused, with its bytes.
 //!
-//! Bytes that decode are matched like a grain. Bytes that don't may hold anything, so an identifier
-//! anywhere in them, in the message or in the name of the source is enough; a payload that can be
-//! read as values is, whatever its header says. A manifest's claim about a grain that is erased
-//! goes with the grain.
+//! Bytes that decode are matched like a grain. In bytes that don't decode, an identifier anywhere in
+//! them, in the message or in the name of the source selects the reject; so does a payload that can
+//! be read as values, whatever its header states. The claim of a manifest about an erased grain is
+//! erased with the grain.
 
 use std::collections::HashSet;
 
@@ -14,29 +14,32 @@ use gristmill_schemas::grain::{
 };
 
 use super::matcher::{Hits, IdentifierMatcher, NO_PERSON};
-use super::reason::{Exemption, ExemptionRules, Reason, Reasons};
+use super::reason::{Exemption, ExemptionRules, Reason};
 use super::request::SelectionOptions;
 use super::survey::{FoundReject, selects};
 use crate::lake::{MANIFEST, blob_of, text_at, texts};
 
-/// The columns that [`RejectScanner::at`] needs.
+/// The columns that [`RejectScanner::scan_batch`] reads.
 pub(super) const COLUMNS: [&str; 4] = ["bytes", "message", "source", "field"];
 
-/// What is looked for in refused input.
+/// Scans rejects for a request.
 pub(super) struct RejectScanner<'a> {
-    /// Whom.
     pub(super) matcher: &'a IdentifierMatcher,
-    /// What exemptions an erasure.
     pub(super) rules: &'a ExemptionRules<'a>,
-    /// Grains that are erased.
-    pub(super) gone: &'a HashSet<ContentAddress>,
-    /// What else is selected.
-    pub(super) extent: SelectionOptions,
+    /// Addresses of grains that are erased.
+    pub(super) erased: &'a HashSet<ContentAddress>,
+    /// What the request selects besides direct matches.
+    pub(super) options: SelectionOptions,
 }
 
 impl RejectScanner<'_> {
-    /// Matches the rows of a batch of `rejects` that begins at row `first` of `file`.
-    pub(super) fn at(&self, file: &str, first: u32, batch: &RecordBatch) -> Vec<FoundReject> {
+    /// Returns the matching rows of a batch of `rejects` that begins at row `first` of `file`.
+    pub(super) fn scan_batch(
+        &self,
+        file: &str,
+        first: u32,
+        batch: &RecordBatch,
+    ) -> Vec<FoundReject> {
         let Some(bytes) = batch
             .column_by_name("bytes")
             .and_then(|column| column.as_binary_opt::<i32>())
@@ -52,82 +55,87 @@ impl RejectScanner<'_> {
             } else {
                 &[]
             };
-            let mut exemption = self.match_bytes(refused, &mut hits);
-            for told in ["message", "source"] {
-                let told = text_at(texts(batch, told), row).unwrap_or_default();
-                self.matcher
-                    .match_bytes(told.as_bytes(), Reason::Undecodable, &mut hits);
-            }
-            if text_at(texts(batch, "field"), row) == Some(MANIFEST) {
-                self.match_claim(refused, &mut hits);
-            }
+            let exemption = self.match_row(batch, row, refused, &mut hits);
             let Some((person, _)) = hits.people.first() else {
                 continue;
             };
-            let person = *person;
-            let mut reasons = Reasons::default();
-            hits.people
-                .iter()
-                .for_each(|(_, found)| reasons.merge(*found));
-            if exemption.is_none() && !selects(reasons, self.extent) {
-                exemption = Some(Exemption::NotSelected);
-            }
-            let address = ContentAddress::of(blob_of(refused));
-            let (file, row, variations) = (file.to_owned(), first + row as u32, hits.variations);
+            let reasons = hits.reasons();
             out.push(FoundReject {
-                file,
-                row,
-                person,
+                file: file.to_owned(),
+                row: first + row as u32,
+                person: *person,
                 reasons,
-                variations,
-                exemption,
-                address,
+                variations: hits.variations,
+                exemption: exemption.or_else(|| {
+                    (!selects(reasons, self.options)).then_some(Exemption::NotSelected)
+                }),
+                address: ContentAddress::of(blob_of(refused)),
             });
         }
         out
     }
 
+    /// Matches one row, whose bytes are `refused`. Returns the exemption of the grain in it.
+    fn match_row(
+        &self,
+        batch: &RecordBatch,
+        row: usize,
+        refused: &[u8],
+        hits: &mut Hits,
+    ) -> Option<Exemption> {
+        let exemption = self.match_bytes(refused, hits);
+        for column in ["message", "source"] {
+            let text = text_at(texts(batch, column), row).unwrap_or_default();
+            self.matcher
+                .match_bytes(text.as_bytes(), Reason::Undecodable, hits);
+        }
+        if text_at(texts(batch, "field"), row) == Some(MANIFEST) {
+            self.match_claim(refused, hits);
+        }
+        exemption
+    }
+
+    /// Matches the delivered bytes of a reject. Returns the exemption of the grain, if it decodes.
     fn match_bytes(&self, bytes: &[u8], hits: &mut Hits) -> Option<Exemption> {
         let blob = blob_of(bytes);
         self.matcher.match_address(&ContentAddress::of(blob), hits);
-        let payload = Payload::open(blob, DEFAULT_PAYLOAD_LIMIT);
+        let payload = Payload::open(blob, DEFAULT_PAYLOAD_LIMIT).ok();
         let grain = payload
             .as_ref()
-            .ok()
             .and_then(|payload| Grain::decode(payload, Mode::Lenient).ok());
-        match grain {
-            Some(grain) => {
-                self.matcher.match_grain(&grain, hits);
-                if blob.len() < bytes.len() {
-                    self.matcher.match_bytes(bytes, Reason::Mention, hits);
-                }
-                self.rules.exemption_of(&grain)
-            }
-            None => {
-                // A compressed payload hides its words; where it can be decompressed they are
-                // looked for too.
-                let clear = payload.as_ref().ok().and_then(|payload| payload.clear());
-                if let Some((clear, _)) = clear {
-                    self.matcher.match_undecodable(clear, hits);
-                }
-                self.matcher.match_undecodable(bytes, hits);
-                let values = clear.map_or(
-                    blob.get(HEADER_LENGTH..).unwrap_or_default(),
-                    |(clear, _)| clear,
-                );
-                for encoding in [Encoding::MessagePack, Encoding::Cbor] {
-                    if let Ok(value @ RawValue::Map(_)) = RawValue::read(values, encoding) {
-                        self.matcher.match_loose_value(&value, hits);
-                    }
-                }
-                None
+        let Some(grain) = grain else {
+            self.match_undecodable(bytes, payload.as_ref(), hits);
+            return None;
+        };
+        self.matcher.match_grain(&grain, hits);
+        if blob.len() < bytes.len() {
+            self.matcher.match_bytes(bytes, Reason::Mention, hits);
+        }
+        self.rules.exemption_of(&grain)
+    }
+
+    /// Matches delivered bytes that aren't a grain. A compressed `payload` is matched as it is
+    /// stored and decompressed.
+    fn match_undecodable(&self, bytes: &[u8], payload: Option<&Payload<'_>>, hits: &mut Hits) {
+        let clear = payload.and_then(|payload| payload.clear());
+        if let Some((clear, _)) = clear {
+            self.matcher.match_undecodable(clear, hits);
+        }
+        self.matcher.match_undecodable(bytes, hits);
+        let values = match clear {
+            Some((clear, _)) => clear,
+            None => blob_of(bytes).get(HEADER_LENGTH..).unwrap_or_default(),
+        };
+        for encoding in [Encoding::MessagePack, Encoding::Cbor] {
+            if let Ok(value @ RawValue::Map(_)) = RawValue::read(values, encoding) {
+                self.matcher.match_loose_value(&value, hits);
             }
         }
     }
 
-    /// A claim that was denied names grains by their addresses.
-    fn match_claim(&self, told: &[u8], hits: &mut Hits) {
-        let Ok(claim) = serde_json::from_slice::<serde_json::Value>(told) else {
+    /// Matches the addresses in a denied claim of a manifest.
+    fn match_claim(&self, claim: &[u8], hits: &mut Hits) {
+        let Ok(claim) = serde_json::from_slice::<serde_json::Value>(claim) else {
             return;
         };
         let named = ["content_address", "value"]
@@ -135,7 +143,7 @@ impl RejectScanner<'_> {
             .filter_map(|member| claim.get(member)?.as_str()?.parse().ok());
         for address in named {
             self.matcher.match_address(&address, hits);
-            if self.gone.contains(&address) {
+            if self.erased.contains(&address) {
                 hits.add(NO_PERSON, Reason::Address);
             }
         }

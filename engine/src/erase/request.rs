@@ -30,14 +30,14 @@ pub struct SelectionOptions {
     pub initials: bool,
 }
 
-/// What to look for. Disclosure and erasure take the same request and find the same.
+/// What to search for. Disclosure and erasure take the same request and find the same.
 #[derive(Debug, Clone, Default)]
 pub struct SubjectRequest {
     /// The people.
     pub people: Vec<Person>,
     /// Consents; every grain that was made on their basis is meant (§8.10).
     pub consents: Vec<ContentAddress>,
-    /// True if grains are meant whose policy is `consent_cascade` and whose consent was withdrawn
+    /// Whether grains are meant whose policy is `consent_cascade` and whose consent was withdrawn
     /// (§23.2).
     pub withdrawn: bool,
     /// Single grains.
@@ -72,13 +72,13 @@ const COLUMNS: [(&str, bool); 12] = [
     ("run_id", true),
 ];
 
-/// True if `text` names nobody: nothing is left of it when spellings are compared.
+/// Returns whether `text` names nobody: nothing is left of it when spellings are compared.
 pub fn is_blank_identifier(text: &str) -> bool {
     Folding::Spellings.folded(text).is_empty()
 }
 
 impl SubjectRequest {
-    /// The classes of variation that are searched for, as spellings are compared.
+    /// Returns the classes of variation that are searched for, as spellings are compared.
     pub fn searched(&self) -> Variations {
         match self.folding {
             Folding::Spellings => self.variations,
@@ -86,7 +86,7 @@ impl SubjectRequest {
         }
     }
 
-    /// True if it names nobody and nothing.
+    /// Returns whether it names nobody and nothing.
     pub fn is_empty(&self) -> bool {
         self.people.is_empty()
             && self.consents.is_empty()
@@ -162,8 +162,8 @@ impl SubjectRequest {
         Ok(())
     }
 
-    /// The request in one canonical text: equal requests have equal texts. It names people; only
-    /// its keyed hash may be kept.
+    /// Returns the request in one canonical text: equal requests have equal texts. It names people;
+    /// only its keyed hash may be kept.
     ///
     /// # Errors
     /// None that a request can cause.
@@ -232,7 +232,7 @@ fn header_of(line: &str) -> Result<Option<Header>, &'static str> {
     }
 }
 
-/// The one identifier of a line, which may stand in quotes.
+/// Returns the one identifier of a line, which may stand in quotes.
 fn alone(line: &str) -> Result<String, &'static str> {
     let line = line.trim();
     match line.starts_with('"') {
@@ -262,7 +262,7 @@ fn fault(line: usize, what: impl Into<String>) -> EngineError {
     EngineError::Request(format!("line {line}: {}", what.into()))
 }
 
-/// The cells of one line of CSV; a quoted cell may hold separators and doubled quotes.
+/// Returns the cells of one line of CSV; a quoted cell may hold separators and doubled quotes.
 fn cells(line: &str, separator: char) -> Result<Vec<String>, &'static str> {
     let mut cells = vec![String::new()];
     let mut quoted = false;

@@ -1,7 +1,7 @@
-//! Writing a segment again without some of its rows.
+//! Rewrites a segment without some of its rows.
 //!
-//! Row groups are independent, so each is read, filtered and encoded by one core; one that keeps
-//! all its rows is copied as it is. Memory is that of one row group a core.
+//! Row groups are independent: each is read, filtered and encoded by one thread, and a row group
+//! that keeps all its rows is copied unchanged. Memory is bounded by one row group per thread.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,38 +19,40 @@ use crate::error::{Context, Result, required};
 use crate::index::fulltext::{SegmentTextIndex, TextPiece};
 use crate::index::{IndexBuilder, IndexKinds, IndexPart, RowObserver};
 use crate::lake::{LakeFile, LakeLocation};
-use crate::segment::{SegmentId, SegmentWriter, WrittenSegment, grains_properties};
+use crate::segment::{CopySource, SegmentId, SegmentWriter, WrittenSegment, grains_properties};
 
-/// A row group and the rows of the file that it holds.
+/// A row group of the old file that keeps some of its rows.
 struct RowGroupPart {
     number: usize,
+    /// Its first row in the old file.
     first: u32,
+    /// Number of its rows.
     rows: usize,
-    /// Where the first of those that stay comes in the file that is written.
-    lands: u32,
-    /// Its bytes in the file.
+    /// Position of its first remaining row in the new file.
+    new_first: u32,
+    /// Compressed bytes in the old file.
     stored: u64,
 }
 
-/// A segment all of whose rows were written again.
+/// A segment of which all row groups were rewritten; the file isn't finished yet.
 pub(super) struct RewrittenSegment {
     id: SegmentId,
     data: NamedTempFile,
     sink: SegmentWriter,
     builder: IndexBuilder,
-    /// Bytes of row groups that were copied as they are.
+    /// Bytes of row groups that were copied unchanged.
     pub(super) copied: u64,
-    /// What its rows showed to an scanner, if there was one.
-    pub(super) seen: Option<Vec<RowFindings>>,
+    /// Findings in its rows, if there was a scanner.
+    pub(super) findings: Option<Vec<RowFindings>>,
 }
 
 impl RewrittenSegment {
-    /// The name of its file.
+    /// Returns the name of its file.
     pub(super) fn file_name(&self) -> String {
         self.id.file_name()
     }
 
-    /// Ends the file and makes the sidecars, on all cores of the pool that it is called in.
+    /// Finishes the file and builds the sidecars, on all threads of the current pool.
     pub(super) fn finish(self) -> Result<WrittenSegment> {
         let RewrittenSegment {
             id,
@@ -69,38 +71,18 @@ impl RewrittenSegment {
     }
 }
 
-/// Writes `file` again without the rows `erased` (ascending); `None` if none are left. Row groups
-/// that keep all their rows are copied as they are; what `text`, the segment's full text, says of
-/// the rows that stay is taken from it. `scanner` looks at them, unless they are sealed.
-pub(super) fn without(
+/// Rewrites `file` without the rows `erased` (ascending). Returns `None` if no row remains.
+///
+/// The postings of the remaining rows are taken from `text`, the segment's full-text index, if it
+/// has one. `scanner` scans the remaining rows, unless they are sealed.
+pub(super) fn rewrite_without(
     location: &LakeLocation,
     file: &LakeFile,
     text: Option<&Arc<SegmentTextIndex>>,
     erased: &[u32],
     scanner: Option<&RowScanner>,
 ) -> Result<Option<RewrittenSegment>> {
-    let (mut first, mut lands) = (0, 0);
-    let mut groups = Vec::new();
-    for (number, (rows, stored)) in file
-        .row_groups()
-        .into_iter()
-        .zip(file.compressed_bytes())
-        .enumerate()
-    {
-        let group = RowGroupPart {
-            number,
-            first,
-            rows,
-            lands,
-            stored,
-        };
-        first += rows as u32;
-        let stay = rows - group.erased(erased).len();
-        lands += stay as u32;
-        if stay > 0 {
-            groups.push(group);
-        }
-    }
+    let groups = remaining_groups(file, erased);
     if groups.is_empty() {
         return Ok(None);
     }
@@ -109,129 +91,180 @@ pub(super) fn without(
     let sink = SegmentWriter::create(&data, file.schema(), grains_properties())
         .file("can't write", id.as_str())?;
     let kinds = IndexKinds::ALL.of_segment(&id);
-    let builder = IndexBuilder::new(kinds);
-    let source = file.copy_source()?;
-    let copied = AtomicU64::new(0);
-    let scanner = scanner.filter(|_| !file.is_sealed());
-    let rewrite = |(number, group): (usize, &RowGroupPart)| {
-        let gone = group.erased(erased);
-        let mut index = builder.part_reusing(text, group.first, group.rows as u32)?;
-        let mut rows = KeptRows {
-            index: &mut index,
-            scanner,
-            findings: RowFindings::default(),
-            next: group.lands,
-        };
-        if gone.is_empty() {
-            copied.fetch_add(group.stored, Ordering::Relaxed);
-            for batch in file.stored_row_group(group.number, Some(&kinds.columns()))? {
-                rows.add(&batch.file("can't read", id.as_str())?)?;
-            }
-            let findings = rows.findings;
-            sink.copy_row_group(number, &source, group.number)
-                .file("can't write", id.as_str())?;
-            builder.put(number, index)?;
-            return Ok((number, findings));
-        }
-        let at: Vec<u32> = gone.iter().map(|row| row - group.first).collect();
-        let written = sink.row_group_without(
-            number,
-            &source,
-            group.number,
-            &at,
-            IdentityColumn::Blob.name(),
-        );
-        let mut written = written.file("can't write", id.as_str())?;
-        group.part(file, gone, &mut rows, |kept| {
-            written.write(kept).file("can't write", id.as_str())
-        })?;
-        let findings = rows.findings;
-        let (ended, indexed) = rayon::join(
-            || sink.close_row_group(written),
-            || builder.put(number, index),
-        );
-        ended.file("can't write", id.as_str())?;
-        indexed?;
-        Ok((number, findings))
+    let rewrite = Rewrite {
+        id: &id,
+        file,
+        source: file.copy_source()?,
+        sink: &sink,
+        kinds,
+        builder: IndexBuilder::new(kinds),
+        text,
+        erased,
+        scanner: scanner.filter(|_| !file.is_sealed()),
+        copied: AtomicU64::new(0),
     };
-    // Begun in the order of their numbers, as the file likes it.
-    let rewritten = groups.iter().enumerate().par_bridge().map(rewrite);
-    let mut seen: Vec<(usize, RowFindings)> = rewritten.collect::<Result<_>>()?;
-    seen.sort_unstable_by_key(|(number, _)| *number);
-    let seen = scanner.map(|_| seen.into_iter().map(|(_, findings)| findings).collect());
+    // Started in ascending order of their numbers, because the file writes them in that order.
+    let groups = groups.iter().enumerate().par_bridge();
+    let findings = groups.map(|(number, group)| rewrite.row_group(number, group));
+    let mut findings: Vec<(usize, RowFindings)> = findings.collect::<Result<_>>()?;
+    findings.sort_unstable_by_key(|(number, _)| *number);
+    let findings = rewrite
+        .scanner
+        .map(|_| findings.into_iter().map(|(_, found)| found).collect());
+    let (builder, copied) = (rewrite.builder, rewrite.copied.into_inner());
     Ok(Some(RewrittenSegment {
         id,
         data,
         sink,
         builder,
-        copied: copied.into_inner(),
-        seen,
+        copied,
+        findings,
     }))
 }
 
-/// Where the rows that stay of a row group go.
+/// Returns the row groups of `file` that keep rows after those at `erased` are removed.
+fn remaining_groups(file: &LakeFile, erased: &[u32]) -> Vec<RowGroupPart> {
+    let (mut first, mut new_first) = (0, 0);
+    let mut groups = Vec::new();
+    let sizes = file.row_groups().into_iter().zip(file.compressed_bytes());
+    for (number, (rows, stored)) in sizes.enumerate() {
+        let group = RowGroupPart {
+            number,
+            first,
+            rows,
+            new_first,
+            stored,
+        };
+        first += rows as u32;
+        let remaining = rows - group.erased(erased).len();
+        new_first += remaining as u32;
+        if remaining > 0 {
+            groups.push(group);
+        }
+    }
+    groups
+}
+
+/// What the threads that rewrite row groups share.
+struct Rewrite<'a> {
+    id: &'a SegmentId,
+    file: &'a LakeFile,
+    source: CopySource,
+    sink: &'a SegmentWriter,
+    kinds: IndexKinds,
+    builder: IndexBuilder,
+    text: Option<&'a Arc<SegmentTextIndex>>,
+    erased: &'a [u32],
+    scanner: Option<&'a RowScanner>,
+    copied: AtomicU64,
+}
+
+impl Rewrite<'_> {
+    /// Writes `group` as the row group `number` of the new file, and indexes its rows.
+    fn row_group(&self, number: usize, group: &RowGroupPart) -> Result<(usize, RowFindings)> {
+        let mut index = self
+            .builder
+            .part_reusing(self.text, group.first, group.rows as u32)?;
+        let mut rows = KeptRows {
+            index: &mut index,
+            scanner: self.scanner,
+            findings: RowFindings::default(),
+            next: group.new_first,
+        };
+        let erased = group.erased(self.erased);
+        if erased.is_empty() {
+            self.index_unchanged(group, &mut rows)?;
+            let findings = rows.findings;
+            self.sink
+                .copy_row_group(number, &self.source, group.number)
+                .file("can't write", self.id.as_str())?;
+            self.builder.put(number, index)?;
+            return Ok((number, findings));
+        }
+        let fault = self.id.as_str();
+        let at: Vec<u32> = erased.iter().map(|row| row - group.first).collect();
+        let blob = IdentityColumn::Blob.name();
+        let written = self
+            .sink
+            .row_group_without(number, &self.source, group.number, &at, blob);
+        let mut written = written.file("can't write", fault)?;
+        group.filter(self.file, erased, &mut rows, |kept| {
+            written.write(kept).file("can't write", fault)
+        })?;
+        let findings = rows.findings;
+        let (ended, indexed) = rayon::join(
+            || self.sink.close_row_group(written),
+            || self.builder.put(number, index),
+        );
+        ended.file("can't write", fault)?;
+        indexed?;
+        Ok((number, findings))
+    }
+
+    /// Indexes and scans the rows of a row group that is copied unchanged.
+    fn index_unchanged(&self, group: &RowGroupPart, rows: &mut KeptRows<'_>) -> Result<()> {
+        self.copied.fetch_add(group.stored, Ordering::Relaxed);
+        let columns = self.kinds.columns();
+        for batch in self.file.stored_row_group(group.number, Some(&columns))? {
+            rows.add(&batch.file("can't read", self.id.as_str())?)?;
+        }
+        Ok(())
+    }
+}
+
+/// Destination of the remaining rows of a row group: the index, and the scanner.
 struct KeptRows<'a> {
     index: &'a mut IndexPart,
     scanner: Option<&'a RowScanner>,
     findings: RowFindings,
-    /// The place of the next row in the file that is written.
+    /// Position of the next row in the new file.
     next: u32,
 }
 
 impl KeptRows<'_> {
-    /// Indexes and examines the rows of `batch`.
+    /// Indexes and scans the rows of `batch`.
     fn add(&mut self, batch: &RecordBatch) -> Result<()> {
-        let cells = ScannedColumns::of(batch);
+        let columns = ScannedColumns::of(batch);
         let first = self.next;
         self.next += batch.num_rows() as u32;
-        match self.scanner {
-            None => self.index.add(batch),
-            Some(scanner) => {
-                let findings = &mut self.findings;
-                let mut on_row = |at: usize, grain: Option<&Grain<'_>>, has_word| {
-                    let attention = if has_word {
-                        ScanMode::Full
-                    } else {
-                        ScanMode::SkipPayload
-                    };
-                    scanner.scan_row(
-                        (0, first + at as u32),
-                        &cells,
-                        at,
-                        grain,
-                        attention,
-                        findings,
-                    );
-                };
-                self.index.add_observed(
-                    batch,
-                    Some(RowObserver {
-                        watchlist: scanner.watchlist(),
-                        on_row: &mut on_row,
-                    }),
-                )
-            }
-        }
+        let Some(scanner) = self.scanner else {
+            return self.index.add(batch);
+        };
+        let findings = &mut self.findings;
+        let mut on_row = |at: usize, grain: Option<&Grain<'_>>, has_word| {
+            let mode = if has_word {
+                ScanMode::Full
+            } else {
+                ScanMode::SkipPayload
+            };
+            scanner.scan_row((0, first + at as u32), &columns, at, grain, mode, findings);
+        };
+        let observer = RowObserver {
+            watchlist: scanner.watchlist(),
+            on_row: &mut on_row,
+        };
+        self.index.add_observed(batch, Some(observer))
     }
 }
 
 impl RowGroupPart {
+    /// Returns those of the rows `erased` (ascending) that are in this row group.
     fn erased<'r>(&self, erased: &'r [u32]) -> &'r [u32] {
         let start = erased.partition_point(|row| *row < self.first);
         let end = erased.partition_point(|row| *row < self.first + self.rows as u32);
         erased.get(start..end).unwrap_or_default()
     }
 
-    /// Goes through the rows: calls `write` with those that stay and adds them to `rows`; the index
-    /// leaves those at `gone` out.
-    fn part(
+    /// Reads the row group, passes the remaining rows to `write` and `rows`, and reports those at
+    /// `erased` to the index.
+    fn filter(
         &self,
         file: &LakeFile,
-        gone: &[u32],
+        erased: &[u32],
         rows: &mut KeptRows<'_>,
         mut write: impl FnMut(&RecordBatch) -> Result<()>,
     ) -> Result<()> {
-        let mut gone = gone.iter().copied().peekable();
+        let mut erased = erased.iter().copied().peekable();
         let mut first = self.first;
         for batch in file.stored_row_group(self.number, None)? {
             let batch = batch.file("can't read", "a segment")?;
@@ -240,13 +273,13 @@ impl RowGroupPart {
                 .and_then(|column| column.as_binary_opt::<i32>());
             let blobs = required(blobs, TextPiece::COLUMN, "a segment")?;
             let mut mask = vec![true; batch.num_rows()];
-            while let Some(row) = gone.next_if(|row| ((row - first) as usize) < mask.len()) {
+            while let Some(row) = erased.next_if(|row| ((row - first) as usize) < mask.len()) {
                 let at = (row - first) as usize;
                 mask[at] = false;
                 rows.index.skip_row(row, blobs.value(at));
             }
             first += batch.num_rows() as u32;
-            for kept in those_that_stay(&batch, mask)? {
+            for kept in kept_rows(&batch, mask)? {
                 rows.add(&kept)?;
                 write(&kept)?;
             }
@@ -255,15 +288,15 @@ impl RowGroupPart {
     }
 }
 
-/// KeptRows that stay together, on average, from which on they aren't copied.
-const RUN: usize = 64;
+/// Average length of a run of remaining rows from which on runs are sliced instead of copied.
+const SLICED_RUN: usize = 64;
 
-/// The rows of `batch` for which `mask` holds, in order: as parts of it if they stand in few runs,
-/// as those of a person do, so that nothing is copied.
-fn those_that_stay(batch: &RecordBatch, mask: Vec<bool>) -> Result<Vec<RecordBatch>> {
+/// Returns the rows of `batch` for which `mask` holds, in order. Rows of one person are neighbours,
+/// so the remaining rows usually form few runs; these are returned as slices, without a copy.
+fn kept_rows(batch: &RecordBatch, mask: Vec<bool>) -> Result<Vec<RecordBatch>> {
     let mask = BooleanBuffer::from(mask);
     let runs: Vec<(usize, usize)> = mask.set_slices().collect();
-    if runs.len() * RUN > mask.len().max(RUN) {
+    if runs.len() * SLICED_RUN > mask.len().max(SLICED_RUN) {
         let kept = filter_record_batch(batch, &BooleanArray::from(mask))
             .file("can't filter", "a segment")?;
         return Ok(vec![kept]);
@@ -285,7 +318,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_rows_that_stay_are_the_same_whether_they_are_copied_or_not(
+        fn kept_rows_are_the_same_as_slices_and_as_a_copy(
             runs in prop::collection::vec((any::<bool>(), 1..300_usize), 1..8),
         ) {
             let mask: Vec<bool> = runs.into_iter().flat_map(|(stays, rows)| std::iter::repeat_n(stays, rows)).collect();
@@ -294,7 +327,7 @@ mod tests {
             let lists = ListArray::from_iter_primitive::<Int32Type, _, _>(lists);
             let columns: [(&str, ArrayRef); 2] = [("name", Arc::new(names)), ("list", Arc::new(lists))];
             let batch = RecordBatch::try_from_iter(columns).unwrap();
-            let kept = those_that_stay(&batch, mask.clone()).unwrap();
+            let kept = kept_rows(&batch, mask.clone()).unwrap();
             let expected = filter_record_batch(&batch, &mask.into()).unwrap();
             prop_assert_eq!(concat_batches(&batch.schema(), &kept).unwrap(), expected);
         }

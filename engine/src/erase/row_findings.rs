@@ -1,8 +1,8 @@
-//! A look at single rows of `grains`: whom a grain is of, whether it may go, and what it tells
-//! about other grains.
+//! Scans single rows of `grains`: which people a grain relates to, whether it may be erased, and
+//! what it implies for other grains.
 //!
-//! A survey looks at the rows that it reads; an erasure at those that it writes again, while it has
-//! them at hand. What follows from one grain for another is [`super::survey`]'s matter.
+//! A survey scans the rows that it reads; an erasure scans the rows that it rewrites, while they
+//! are in memory. [`super::survey`] combines the findings of different rows.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use gristmill_schemas::grain::{Field, Grain};
 
 use super::matcher::{Hits, IdentifierMatcher, NO_PERSON, PersonNumber};
 use super::payload_prefilter::{PayloadPrefilter, PrefilterScratch};
-use super::reason::{ExemptionRules, Reason, Reasons};
+use super::reason::{Exemption, ExemptionRules, Reason};
 use super::request::SubjectRequest;
 use super::survey::FoundGrain;
 use crate::index::Watchlist;
@@ -21,7 +21,7 @@ use crate::lake::{address_at, text_at, texts};
 use crate::policy::{Mode, Policy};
 use crate::text::with_grain_if_any;
 
-/// A session or a run: different fields and namespaces give different ones their own names.
+/// Identity of a session or a run. Ids are scoped by field and namespace.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct SessionKey {
     pub(super) id: String,
@@ -29,43 +29,51 @@ pub(super) struct SessionKey {
     pub(super) is_run: bool,
 }
 
-/// What some rows gave.
+/// A held grain whose protection reaches other grains (§23.2).
+#[derive(Debug)]
+pub(super) struct Protection {
+    pub(super) address: ContentAddress,
+    pub(super) reaches_derived: bool,
+    pub(super) reaches_lineage: bool,
+}
+
+/// Findings in some rows.
 #[derive(Debug, Default)]
 pub(super) struct RowFindings {
     pub(super) found: Vec<FoundGrain>,
     pub(super) spellings: Vec<String>,
     /// Sessions and runs in which a person is the data subject.
     pub(super) sessions: Vec<(SessionKey, PersonNumber)>,
-    /// Held grains whose protection reaches others: derived, chain.
-    pub(super) protecting: Vec<(ContentAddress, bool, bool)>,
+    pub(super) protecting: Vec<Protection>,
     pub(super) grains: u64,
     pub(super) unsearchable: u64,
+    /// Reused by every row.
     hits: Hits,
 }
 
-/// Looks at rows for a request.
+/// Scans rows for a request.
 #[derive(Debug, Clone)]
 pub(super) struct RowScanner {
     matcher: Arc<IdentifierMatcher>,
     approvals: Vec<String>,
-    /// What tells of which grains nothing needs to be seen but that they are there.
+    /// Rules grains out without decoding them.
     prefilter: Option<Arc<PayloadPrefilter>>,
-    /// The instant by which terms are judged, in milliseconds since 1970.
+    /// Milliseconds since 1970, for retention terms and policies.
     now: i64,
 }
 
-/// How a row is looked at.
+/// How a row is scanned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ScanMode {
-    /// Its grain has no word that the scanner watches for.
+    /// All but the payload, which has no word of the watchlist.
     SkipPayload,
-    /// All of it.
+    /// The whole row.
     Full,
-    /// All of it; it is found even if it matches nothing.
+    /// The whole row, which is reported even if it matches nothing.
     Always,
 }
 
-/// The cells of a batch that are looked at.
+/// The columns of a batch that a [`RowScanner`] reads.
 pub(super) struct ScannedColumns<'b> {
     addresses: Option<&'b StringArray>,
     blobs: Option<&'b BinaryArray>,
@@ -74,7 +82,7 @@ pub(super) struct ScannedColumns<'b> {
 }
 
 impl<'b> ScannedColumns<'b> {
-    /// The columns that are looked at.
+    /// Names of the columns.
     pub(super) const COLUMNS: [&'static str; 4] = [
         IdentityColumn::ContentAddress.name(),
         IdentityColumn::Blob.name(),
@@ -82,7 +90,7 @@ impl<'b> ScannedColumns<'b> {
         IdentityColumn::Envelope.name(),
     ];
 
-    /// Those of `batch`.
+    /// Returns the columns of `batch`.
     pub(super) fn of(batch: &'b RecordBatch) -> ScannedColumns<'b> {
         let [addresses, _, signers, _] = ScannedColumns::COLUMNS.map(|name| texts(batch, name));
         let [_, blobs, _, envelopes] = ScannedColumns::COLUMNS.map(|name| {
@@ -97,10 +105,23 @@ impl<'b> ScannedColumns<'b> {
             envelopes,
         }
     }
+
+    fn blob(&self, at: usize) -> &'b [u8] {
+        self.blobs.map(|blobs| blobs.value(at)).unwrap_or_default()
+    }
+
+    fn address(&self, at: usize) -> Option<ContentAddress> {
+        address_at(self.addresses, at)
+    }
+
+    fn envelope(&self, at: usize) -> Option<&'b [u8]> {
+        let envelopes = self.envelopes.filter(|envelopes| envelopes.is_valid(at));
+        envelopes.map(|envelopes| envelopes.value(at))
+    }
 }
 
 impl RowScanner {
-    /// Looks with `matcher`, which was made of `request`.
+    /// Returns a scanner with `matcher`, which was compiled from `request`.
     pub(super) fn new(
         matcher: Arc<IdentifierMatcher>,
         request: &SubjectRequest,
@@ -114,9 +135,8 @@ impl RowScanner {
         }
     }
 
-    /// The scanner for rows all of which can be decoded and none of which protects others: where
-    /// `payload_prefilter` tells that a grain holds nothing of what is looked for, it isn't
-    /// decoded.
+    /// Returns a scanner that doesn't decode the grains which `prefilter` rules out. All rows that
+    /// it scans must be decodable, and none may protect other grains.
     pub(super) fn with_prefilter(self, prefilter: &Arc<PayloadPrefilter>) -> RowScanner {
         RowScanner {
             prefilter: Some(Arc::clone(prefilter)),
@@ -124,46 +144,46 @@ impl RowScanner {
         }
     }
 
-    /// Words of which a grain has one, if there is anything in it to be found.
+    /// Returns the words of which every payload that matches has at least one.
     pub(super) fn watchlist(&self) -> &Arc<Watchlist> {
         self.matcher.watchlist()
     }
 
-    /// Looks at grains of a batch of the segment with the number `segment`. `rows` pairs the row in
-    /// the segment with that in the batch.
+    /// Scans rows of a batch of the segment with the index `segment`. `rows` pairs the row in the
+    /// segment with the row in the batch.
     pub(super) fn scan_batch(
         &self,
         segment: u32,
         rows: impl Iterator<Item = (u32, usize)>,
         batch: &RecordBatch,
-        attention: ScanMode,
+        mode: ScanMode,
     ) -> RowFindings {
         let mut out = RowFindings::default();
-        let cells = ScannedColumns::of(batch);
+        let columns = ScannedColumns::of(batch);
         let mut scratch = PrefilterScratch::default();
         for (row, at) in rows {
-            let Some(blobs) = cells.blobs else { break };
-            if attention == ScanMode::Full && self.can_skip(&cells, at, &mut scratch) {
+            let Some(blobs) = columns.blobs else { break };
+            if mode == ScanMode::Full && self.can_skip(&columns, at, &mut scratch) {
                 out.grains += 1;
                 continue;
             }
             with_grain_if_any(blobs.value(at), |grain| {
-                self.scan_row((segment, row), &cells, at, grain, attention, &mut out)
+                self.scan_row((segment, row), &columns, at, grain, mode, &mut out)
             });
         }
         out
     }
 
-    /// True if there is nothing to see at the row `at` of `cells`.
+    /// Returns whether the row `at` can't match, according to the prefilter.
     fn can_skip(
         &self,
-        cells: &ScannedColumns<'_>,
+        columns: &ScannedColumns<'_>,
         at: usize,
         scratch: &mut PrefilterScratch,
     ) -> bool {
-        let blob = cells.blobs.map(|blobs| blobs.value(at)).unwrap_or_default();
-        let has_more = cells.envelopes.is_some_and(|it| it.is_valid(at))
-            || cells.signers.is_some_and(|it| it.is_valid(at));
+        let blob = columns.blob(at);
+        let has_more = columns.envelopes.is_some_and(|it| it.is_valid(at))
+            || columns.signers.is_some_and(|it| it.is_valid(at));
         let prefilter = self
             .prefilter
             .as_ref()
@@ -171,90 +191,121 @@ impl RowScanner {
         prefilter.is_some_and(|prefilter| prefilter.rules_out(blob, scratch))
     }
 
-    /// Looks at the row `at` of `cells`, whose blob is `grain` if it can be read, and adds to `out`
-    /// what it gives.
+    /// Scans the row `at` of `columns` and adds its findings to `out`. `grain` is the decoded blob,
+    /// if it can be decoded.
     pub(super) fn scan_row(
         &self,
         (segment, row): (u32, u32),
-        cells: &ScannedColumns<'_>,
+        columns: &ScannedColumns<'_>,
         at: usize,
         grain: Option<&Grain<'_>>,
-        attention: ScanMode,
+        mode: ScanMode,
         out: &mut RowFindings,
     ) {
-        let blob = cells.blobs.map(|blobs| blobs.value(at)).unwrap_or_default();
-        // Its key was destroyed: it is erased already.
+        let blob = columns.blob(at);
+        // Sealed rows are opened before the scan: the key of this one was destroyed.
         if is_sealed(blob) {
             return;
         }
         out.grains += 1;
-        let address = || address_at(cells.addresses, at);
-        let rules = ExemptionRules {
-            now: self.now,
-            approvals: &self.approvals,
-        };
         let mut hits = std::mem::take(&mut out.hits);
         hits.clear();
-        if self.matcher.has_addresses()
-            && let Some(address) = address()
-        {
-            self.matcher.match_address(&address, &mut hits);
-        }
-        if let Some(envelope) = cells.envelopes.filter(|envelopes| envelopes.is_valid(at)) {
-            self.matcher
-                .match_bytes(envelope.value(at), Reason::Mention, &mut hits);
-        }
-        if let Some(signer) = text_at(cells.signers, at) {
-            self.matcher.match_signer(signer, &mut hits);
-        }
-        let mut exemption = None;
-        let is_wanted = attention == ScanMode::Always;
-        match grain {
-            Some(grain) => {
-                if attention != ScanMode::SkipPayload {
-                    self.matcher.match_grain(grain, &mut hits);
-                }
-                note_protection(address, grain, &rules, out);
-                if !hits.people.is_empty() || is_wanted {
-                    exemption = rules.exemption_of(grain);
-                    note_sessions(grain, &hits, out);
-                }
-            }
-            None => {
-                out.unsearchable += 1;
-                if attention != ScanMode::SkipPayload {
-                    self.matcher
-                        .match_bytes(blob, Reason::Undecodable, &mut hits);
-                }
-            }
-        }
-        let person = hits.people.first().map_or(NO_PERSON, |(person, _)| *person);
-        let mut reasons = Reasons::default();
-        hits.people
-            .iter()
-            .for_each(|(_, found)| reasons.merge(*found));
-        let variations = hits.variations;
-        out.spellings.append(&mut hits.spellings);
-        out.hits = hits;
-        if !reasons.is_empty() || is_wanted {
-            let type_byte = blob.get(2).copied().unwrap_or_default();
-            let found = address().map(|address| FoundGrain {
+        self.match_identity(columns, at, &mut hits);
+        let exemption = self.match_payload(columns, at, grain, mode, &mut hits, out);
+        let reasons = hits.reasons();
+        if !reasons.is_empty() || mode == ScanMode::Always {
+            let person = hits.people.first().map_or(NO_PERSON, |(person, _)| *person);
+            let found = columns.address(at).map(|address| FoundGrain {
                 address,
                 segment,
                 row,
                 person,
                 reasons,
-                variations,
+                variations: hits.variations,
                 exemption,
-                type_byte,
+                type_byte: blob.get(2).copied().unwrap_or_default(),
                 size: blob.len() as u32,
             });
             out.found.extend(found);
         }
+        out.spellings.append(&mut hits.spellings);
+        out.hits = hits;
+    }
+
+    /// Matches the address, the envelope and the signer of a row.
+    fn match_identity(&self, columns: &ScannedColumns<'_>, at: usize, hits: &mut Hits) {
+        if self.matcher.has_addresses()
+            && let Some(address) = columns.address(at)
+        {
+            self.matcher.match_address(&address, hits);
+        }
+        if let Some(envelope) = columns.envelope(at) {
+            self.matcher.match_bytes(envelope, Reason::Mention, hits);
+        }
+        if let Some(signer) = text_at(columns.signers, at) {
+            self.matcher.match_signer(signer, hits);
+        }
+    }
+
+    /// Matches the payload of a row, and notes its protection and its sessions in `out`. Returns the
+    /// exemption of a grain that matches.
+    fn match_payload(
+        &self,
+        columns: &ScannedColumns<'_>,
+        at: usize,
+        grain: Option<&Grain<'_>>,
+        mode: ScanMode,
+        hits: &mut Hits,
+        out: &mut RowFindings,
+    ) -> Option<Exemption> {
+        let Some(grain) = grain else {
+            out.unsearchable += 1;
+            if mode != ScanMode::SkipPayload {
+                let blob = columns.blob(at);
+                self.matcher.match_bytes(blob, Reason::Undecodable, hits);
+            }
+            return None;
+        };
+        if mode != ScanMode::SkipPayload {
+            self.matcher.match_grain(grain, hits);
+        }
+        self.note_protection(|| columns.address(at), grain, out);
+        if hits.people.is_empty() && mode != ScanMode::Always {
+            return None;
+        }
+        note_sessions(grain, hits, out);
+        let rules = ExemptionRules {
+            now: self.now,
+            approvals: &self.approvals,
+        };
+        rules.exemption_of(grain)
+    }
+
+    /// Notes that `grain` is held and its protection reaches other grains.
+    fn note_protection(
+        &self,
+        address: impl Fn() -> Option<ContentAddress>,
+        grain: &Grain<'_>,
+        out: &mut RowFindings,
+    ) {
+        if grain.get(Field::InvalidationPolicy).is_none() {
+            return;
+        }
+        let policy = Policy::of(grain);
+        let reaches_derived = policy.scope.reaches_derived();
+        let reaches_lineage = policy.scope.reaches_lineage();
+        let is_held = policy.effective((self.now / 1000).max(0) as u64) == Mode::Hold;
+        if is_held && (reaches_derived || reaches_lineage) {
+            out.protecting.extend(address().map(|address| Protection {
+                address,
+                reaches_derived,
+                reaches_lineage,
+            }));
+        }
     }
 }
 
-/// Notes sessions in which somebody is the data subject.
+/// Notes the session and the run of `grain`, if a person is its data subject.
 fn note_sessions(grain: &Grain<'_>, hits: &Hits, out: &mut RowFindings) {
     let subject = hits
         .people
@@ -270,27 +321,6 @@ fn note_sessions(grain: &Grain<'_>, hits: &Hits, out: &mut RowFindings) {
             };
             out.sessions
                 .extend(grain.text(field).map(|id| (session(id), *person)));
-        }
-    }
-}
-
-fn note_protection(
-    address: impl Fn() -> Option<ContentAddress>,
-    grain: &Grain<'_>,
-    rules: &ExemptionRules<'_>,
-    out: &mut RowFindings,
-) {
-    if grain.get(Field::InvalidationPolicy).is_some() {
-        let policy = Policy::of(grain);
-        let reach = (
-            policy.scope.reaches_derived(),
-            policy.scope.reaches_lineage(),
-        );
-        if policy.effective((rules.now / 1000).max(0) as u64) == Mode::Hold
-            && reach != (false, false)
-        {
-            out.protecting
-                .extend(address().map(|address| (address, reach.0, reach.1)));
         }
     }
 }

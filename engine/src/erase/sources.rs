@@ -1,4 +1,4 @@
-//! The rows of `sources`: paths and reasons that name somebody are blanked, the counts stay.
+//! The rows of `sources`: paths and reasons that name a person are blanked, the counts stay.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -17,11 +17,11 @@ pub struct ListedSource {
     pub run_id: String,
     /// Where the source was read from.
     pub source: Option<String>,
-    /// Why it wasn't taken in.
+    /// Why it wasn't ingested.
     pub reason: Option<String>,
 }
 
-/// Blanks the paths and reasons in `sources` that name people whom `matcher` knows; answers in how
+/// Blanks the paths and reasons in `sources` that name people whom `matcher` knows; returns in how
 /// many rows.
 ///
 /// # Errors
@@ -64,7 +64,7 @@ pub(super) async fn blank(lake: &mut Lake, matcher: &IdentifierMatcher) -> Resul
     ))
 }
 
-/// The rows that name people whom `matcher` knows, with the BLAKE3 of their sources.
+/// Returns the rows that name people whom `matcher` knows, with the BLAKE3 of their sources.
 ///
 /// # Errors
 /// [`EngineError::File`], [`EngineError::Delta`], [`EngineError::Key`].
@@ -107,7 +107,7 @@ pub(super) async fn rows_naming(
     Ok(out)
 }
 
-/// The columns of `row` that name somebody.
+/// Returns the columns of `row` that name a person.
 fn columns_naming<'a>(
     batch: &'a RecordBatch,
     row: usize,
@@ -123,7 +123,7 @@ fn columns_naming<'a>(
     })
 }
 
-/// The files that have something to blank.
+/// Returns the files that have something to blank.
 async fn plan(lake: &Lake, matcher: &IdentifierMatcher) -> Result<Vec<FileEdits>> {
     let mut out = Vec::new();
     let mut hits = Hits::default();

@@ -31,7 +31,7 @@ pub(super) struct FileEdits {
 pub(super) const ATTEMPTS: usize = 10;
 
 /// Removes what `state` says of the grains that `survey` selects and of the people that `matcher`
-/// knows; answers how many events were removed or blanked.
+/// knows; returns the number of events that were removed or blanked.
 pub(super) async fn erase(
     lake: &mut Lake,
     survey: &Survey,
@@ -104,7 +104,7 @@ impl FileEdits {
     }
 }
 
-/// The files that have something to remove or blank.
+/// Returns the files that have something to remove or blank.
 async fn plan(
     lake: &Lake,
     erased: &HashSet<ContentAddress>,
@@ -151,8 +151,8 @@ async fn plan(
     Ok(out)
 }
 
-/// The events whose actor or reason names somebody whom `matcher` knows, each with the address of
-/// its grain.
+/// Returns the events whose actor or reason names a person whom `matcher` knows, each with the
+/// address of its grain.
 pub(super) async fn events_naming(
     lake: &Lake,
     matcher: &IdentifierMatcher,

@@ -27,7 +27,7 @@ const HEAD: usize = 16;
 /// Bytes of the digest at the end.
 const DIGEST: usize = 32;
 
-/// The path of the copy of the erasure `id`.
+/// Returns the path of the copy of the erasure `id`.
 pub(crate) fn tombstones_path(id: &str) -> Path {
     Path::from(format!("{ERASURES}/{id}.tombstones"))
 }

@@ -1,5 +1,5 @@
-//! The classes of variation in which an identifier is looked for beyond its own spellings. Each can
-//! be switched off.
+//! The classes of variation in which an identifier is searched for beyond its own spellings. Each
+//! can be switched off.
 //!
 //! The rules of each class are in `docs/operations.md`; [`super::patterns`] and, independently,
 //! [`super::identifier_search`] implement them.
@@ -20,7 +20,7 @@ macro_rules! variations {
             /// All of them.
             pub const ALL: &[Variation] = &[$(Variation::$variant),*];
 
-            /// The name in plans and on the command line.
+            /// Returns the name in plans and on the command line.
             pub const fn name(self) -> &'static str {
                 match self { $(Variation::$variant => $name,)* }
             }
@@ -57,7 +57,7 @@ impl Variations {
     /// No class.
     pub const NONE: Variations = Variations(0);
 
-    /// True if `variation` is among them.
+    /// Returns whether `variation` is among them.
     pub const fn contains(self, variation: Variation) -> bool {
         self.0 & 1 << variation as u8 != 0
     }
@@ -78,17 +78,17 @@ impl Variations {
         Variations(self.0 | other.0)
     }
 
-    /// True if all of `other` are among them.
+    /// Returns whether all of `other` are among them.
     pub const fn holds(self, other: Variations) -> bool {
         self.0 & other.0 == other.0
     }
 
-    /// True if there are none.
+    /// Returns whether there are none.
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// The classes in their order.
+    /// Returns the classes in their order.
     pub fn iter(self) -> impl Iterator<Item = Variation> {
         Variation::ALL
             .iter()

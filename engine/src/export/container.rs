@@ -1,8 +1,8 @@
 //! Rows to `.mg` files.
 //!
-//! Offsets stand before the grains, and grains are to ascend by their creation time: so the grains
-//! of one file are spooled first, and written in order when the file is full. Nothing but a few
-//! words per grain is held in memory.
+//! Offsets precede the grains, and grains are to ascend by their creation time: so the grains of
+//! one file are spooled first, and written in order when the file is full. Nothing but a few words
+//! per grain is held in memory.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -108,7 +108,7 @@ impl ContainerSink {
         Ok(())
     }
 
-    /// What `state` says of these grains.
+    /// Returns what `state` says of these grains.
     fn manifest(&self, grains: &[SpooledGrain]) -> Result<Manifest> {
         let wanted: HashSet<&ContentAddress> = grains.iter().map(|grain| &grain.address).collect();
         // A sink works on a thread for blocking work, where waiting is allowed.
@@ -186,7 +186,7 @@ impl GrainSpool {
         self.grains.is_empty()
     }
 
-    /// The length of the file if every grain had state.
+    /// Returns the length of the file if every grain had state.
     fn worst_length(&self) -> u64 {
         let fixed = (CONTAINER_HEADER_LENGTH + FOOTER_LENGTH) as u64;
         fixed + self.bytes + self.grains.len() as u64 * (4 + STATE_BYTES)
@@ -207,7 +207,7 @@ impl GrainSpool {
         Ok(())
     }
 
-    /// The spooled bytes, and the grains in the order of the file, each once.
+    /// Returns the spooled bytes, and the grains in the order of the file, each once.
     fn finish(self, target: &Target) -> Result<(SourceBytes, Vec<SpooledGrain>)> {
         target.fault(
             self.writer

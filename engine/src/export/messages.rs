@@ -243,7 +243,7 @@ impl BranchTally {
         self.written.clear();
     }
 
-    /// How many they are; tells them and why.
+    /// Returns their number, and logs it with the reason.
     fn not_written(mut self) -> u64 {
         self.settle();
         if let (1.., Some(reason)) = (self.not_written, self.reason) {

@@ -52,7 +52,8 @@ pub enum ExportFormat {
 }
 
 impl ExportFormat {
-    /// The columns that rows must have for this format, in this order; `None` for all of `grains`.
+    /// Returns the columns that rows must have for this format, in this order; `None` for all of
+    /// `grains`.
     pub fn columns(self) -> Option<&'static [&'static str]> {
         match self {
             ExportFormat::Parquet => None,
@@ -60,8 +61,8 @@ impl ExportFormat {
         }
     }
 
-    /// True if grains go out in this format without what is known of their lifecycle, so that a
-    /// lake which takes them in knows less. Only containers have a manifest for it.
+    /// Returns whether grains go out in this format without what is known of their lifecycle, so
+    /// that a lake which takes them in knows less. Only containers have a manifest for it.
     pub fn leaves_state_behind(self) -> bool {
         !matches!(self, ExportFormat::Container(_))
     }
@@ -149,7 +150,7 @@ struct SinkOutput {
 }
 
 impl From<Vec<ExportedFile>> for SinkOutput {
-    /// All of them were written.
+    /// All rows were written.
     fn from(files: Vec<ExportedFile>) -> SinkOutput {
         SinkOutput {
             files,

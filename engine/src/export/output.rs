@@ -13,7 +13,7 @@ use crate::error::{Context, EngineError, Result};
 /// Bytes that are gathered before they are written.
 const BUFFER: usize = 1 << 20;
 
-/// The name that stands for standard output.
+/// The name that represents standard output.
 const STDOUT: &str = "-";
 
 /// Where files of an export go.
@@ -26,7 +26,7 @@ pub(super) struct Target {
 }
 
 impl Target {
-    /// The target of `options`.
+    /// Returns the target of `options`.
     ///
     /// # Errors
     /// [`EngineError::File`] if it exists and isn't to be written over.
@@ -49,7 +49,8 @@ impl Target {
         })
     }
 
-    /// The same place with a number before the name's ending: `out.mg` becomes `out-00001.mg`.
+    /// Returns the same place with a number before the name's ending: `out.mg` becomes
+    /// `out-00001.mg`.
     ///
     /// # Errors
     /// [`EngineError::File`] if the target is no file, or that place can't be written.
@@ -71,7 +72,7 @@ impl Target {
         )
     }
 
-    /// A new file that isn't at its place yet.
+    /// Returns a new file that isn't at its place yet.
     pub(super) fn scratch(&self) -> Result<NamedTempFile> {
         match &self.destination {
             Some(destination) => destination
@@ -81,8 +82,8 @@ impl Target {
         }
     }
 
-    /// A file for what waits to be written, beside the target where there is room for that too;
-    /// nobody else reads it.
+    /// Returns a file for what waits to be written, beside the target where there is room for that
+    /// too; nobody else reads it.
     pub(super) fn spool(&self) -> Result<NamedTempFile> {
         let folder = match &self.destination {
             Some(destination) if !destination.is_stream() => destination.folder().to_owned(),
@@ -136,7 +137,7 @@ impl Target {
         })
     }
 
-    /// What was written there.
+    /// Returns what was written there.
     pub(super) fn written(&self, grains: u64, bytes: u64, states: u64) -> ExportedFile {
         ExportedFile {
             path: self.path.display().to_string(),
@@ -147,7 +148,7 @@ impl Target {
     }
 }
 
-/// True if a stream was closed by its reader, whichever library tells so.
+/// Returns whether a stream was closed by its reader, whichever library tells so.
 fn is_closed(error: &(dyn Error + 'static)) -> bool {
     std::iter::successors(Some(error), |error: &&(dyn Error + 'static)| {
         (*error).source()
@@ -173,7 +174,7 @@ enum OutputSink {
 }
 
 impl Output {
-    /// The target.
+    /// Returns the target.
     pub(super) fn target(&self) -> &Target {
         &self.target
     }

@@ -26,7 +26,8 @@ pub(super) struct GrainRows {
 }
 
 impl GrainRows {
-    /// The grains of `batch`, whose columns may have any Arrow type that holds the same values.
+    /// Returns the grains of `batch`, whose columns may have any Arrow type that holds the same
+    /// values.
     ///
     /// # Errors
     /// [`EngineError::File`] if a column is missing or a blob isn't what its address says.
@@ -62,12 +63,12 @@ impl GrainRows {
         })
     }
 
-    /// How many there are.
+    /// Returns their number.
     pub(super) fn len(&self) -> usize {
         self.addresses.len()
     }
 
-    /// The address of grain `row`.
+    /// Returns the address of grain `row`.
     pub(super) fn address(&self, row: usize) -> ContentAddress {
         self.addresses
             .get(row)
@@ -75,12 +76,12 @@ impl GrainRows {
             .unwrap_or(ContentAddress::from_digest([0; 32]))
     }
 
-    /// The blob of grain `row`.
+    /// Returns the blob of grain `row`.
     pub(super) fn blob(&self, row: usize) -> &[u8] {
         self.blobs.value(row)
     }
 
-    /// The bytes in which grain `row` came.
+    /// Returns the bytes in which grain `row` came.
     pub(super) fn delivered(&self, row: usize) -> Result<Cow<'_, [u8]>> {
         let envelope = self
             .envelopes
@@ -89,7 +90,7 @@ impl GrainRows {
         delivered_bytes(self.blob(row), envelope).file("can't export", self.address(row))
     }
 
-    /// True if grain `row` is known to be CBOR.
+    /// Returns whether grain `row` is known to be CBOR.
     pub(super) fn is_cbor(&self, row: usize) -> bool {
         self.encodings.is_valid(row) && self.encodings.value(row) == Encoding::Cbor.name()
     }
@@ -105,8 +106,8 @@ impl GrainRows {
     }
 }
 
-/// The addresses, after all blobs were hashed again: damage must not leave the lake under a good
-/// name.
+/// Returns the addresses, after all blobs were hashed again: damage must not leave the lake under a
+/// good name.
 fn proven(texts: &StringArray, blobs: &BinaryArray) -> Result<Vec<ContentAddress>> {
     let mut digests = vec![Digest::default(); blobs.len()];
     sha256_each(&mut digests, |row| blobs.value(row));

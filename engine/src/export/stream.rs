@@ -125,15 +125,15 @@ fn line_of(rows: &GrainRows, row: usize) -> Result<String> {
     Ok(line)
 }
 
-/// True if a writer makes exactly `bytes` of `grain`: no writer makes envelopes, some of the
-/// oddities that a reader marks, or types that it doesn't know.
+/// Returns whether a writer makes exactly `bytes` of `grain`: no writer makes envelopes, some of
+/// the oddities that a reader marks, or types that it doesn't know.
 fn is_encoded_to(grain: &Json<'_>, options: &Json<'_>, bytes: &[u8]) -> bool {
     let encoded =
         EncodeOptions::of_json(Some(options)).and_then(|options| encode_json(grain, options));
     encoded.is_ok_and(|encoded| encoded.blob == bytes)
 }
 
-/// The options of `grain encode`, where they aren't at their defaults.
+/// Returns the options of `grain encode`, where they aren't at their defaults.
 fn options_of(grain: &Grain<'_>) -> Json<'static> {
     let flags = grain.header().flags;
     let mut options = Object::new();
@@ -199,8 +199,8 @@ impl Sink for ParquetSink {
     }
 }
 
-/// The columns in the order and with the types of `grains`; a query may have given them others that
-/// hold the same.
+/// Returns the columns in the order and with the types of `grains`; a query may have given them
+/// others that hold the same.
 fn with_own_types(rows: &RecordBatch) -> Result<RecordBatch, ArrowError> {
     let schema = grains_schema();
     let own = |field: &Arc<arrow::datatypes::Field>| {

@@ -22,20 +22,20 @@ pub(super) trait Compressor: Copy {
     /// Folds `blocks[i]` into `states[i]`.
     fn compress<const N: usize>(self, states: &mut [State; N], blocks: &[&Block; N]);
 
-    /// The hash of a message whose last block has been folded in.
+    /// Returns the hash of a message whose last block has been folded in.
     fn digest(self, state: &State) -> Digest;
 
     /// Asks for a cache line that will be read soon. The address need not be valid.
     fn prefetch(self, address: *const u8);
 }
 
-/// Messages hashed side by side: the fewest that hide the latency of the rounds.
+/// Messages hashed in parallel: the fewest that hide the latency of the rounds.
 const LANES: usize = 3;
 
-/// How many messages ahead of the one being hashed are prefetched. Eight take about a microsecond.
+/// Number of messages by which prefetching is ahead of hashing. Eight take about a microsecond.
 const PREFETCH_MESSAGES: usize = 8;
 
-/// How many blocks of a message are prefetched: a page. From there the CPU's own prefetcher has
+/// Number of blocks of a message that are prefetched: a page. From there the CPU's own prefetcher has
 /// seen the stream.
 const PREFETCH_BLOCKS: usize = 64;
 
@@ -106,7 +106,8 @@ impl<'m, C: Compressor> Lanes<'m, C> {
         self.lanes[lane].start(number, message(number), ahead);
     }
 
-    /// The lane whose message ends first, and in how many blocks. Nothing if no lane is active.
+    /// Returns the lane whose message ends first, and in how many blocks. Nothing if no lane is
+    /// active.
     #[inline(always)]
     fn first_to_end(&self, active: usize) -> Option<(usize, usize)> {
         self.lanes[..active]
@@ -162,8 +163,8 @@ struct Lane<'m> {
     number: usize,
     /// The whole blocks of the message, where the caller has them.
     body: &'m [Block],
-    /// Blocks 1 and 2 hold the tail: the bytes after the body, and the padding. What stands in 0
-    /// and 3 has no meaning. They are there so that copies of fixed size fit whatever the message's
+    /// Blocks 1 and 2 hold the tail: the bytes after the body, and the padding. What is in 0 and 3
+    /// has no meaning. They are there so that copies of fixed size fit whatever the message's
     /// length.
     tail: [Block; 4],
     /// The block that comes next, counted through body and tail.
@@ -210,14 +211,14 @@ impl<'m> Lane<'m> {
         self.end - self.at
     }
 
-    /// The next block. In a lane that has ended it has no meaning.
+    /// Returns the next block. In a lane that has ended it has no meaning.
     #[inline(always)]
     fn block(&self) -> &Block {
         let tail = &self.tail[1 + (self.at.wrapping_sub(self.body.len()) & 1)];
         self.body.get(self.at).unwrap_or(tail)
     }
 
-    /// The address to prefetch while the next block is hashed.
+    /// Returns the address to prefetch while the next block is hashed.
     #[inline(always)]
     fn line_ahead(&self) -> *const u8 {
         self.ahead

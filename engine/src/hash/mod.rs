@@ -9,7 +9,7 @@
 //! SHA-256 cuts a message into blocks of 64 bytes and folds them one by one into a state of eight
 //! words. The 64 rounds of a block form one chain of dependencies, and so do the blocks of a
 //! message: a CPU with SHA instructions spends half of its time waiting for the last round. Other
-//! *messages* don't depend on that chain. So several are hashed side by side in one thread, and
+//! *messages* don't depend on that chain. So several are hashed in parallel in one thread, and
 //! while one waits for its round, the others have theirs:
 //!
 //! ```text
@@ -93,7 +93,7 @@ pub fn sha256_each<'m>(digests: &mut [Digest], message: impl Fn(usize) -> &'m [u
     one_by_one(digests, message);
 }
 
-/// What [`sha256_each`] does on a CPU that we have no kernel for.
+/// Returns what [`sha256_each`] does on a CPU that we have no kernel for.
 fn one_by_one<'m>(digests: &mut [Digest], message: impl Fn(usize) -> &'m [u8]) {
     for (i, digest) in digests.iter_mut().enumerate() {
         *digest = Sha256::digest(message(i)).into();

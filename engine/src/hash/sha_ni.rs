@@ -106,7 +106,7 @@ fn sixteen_rounds(
     state
 }
 
-/// The rounds after which no more words are needed.
+/// Returns the rounds after which no more words are needed.
 #[inline]
 #[target_feature(enable = "sha,sse4.1,avx")]
 fn last_sixteen_rounds(
@@ -132,8 +132,8 @@ fn four_rounds([abef, cdgh]: [__m128i; 2], words: __m128i, constants: &[u32; 4])
     [abef, cdgh]
 }
 
-/// The four message words (6.2.2, step 1) that come 16 after `words[i]`, where `words` is a ring of
-/// the last 16.
+/// Returns the four message words (6.2.2, step 1) that come 16 after `words[i]`, where `words` is a
+/// ring of the last 16.
 #[inline]
 #[target_feature(enable = "sha,sse4.1,avx")]
 fn next_words(words: &[__m128i; 4], i: usize) -> __m128i {
@@ -147,7 +147,7 @@ fn next_words(words: &[__m128i; 4], i: usize) -> __m128i {
     _mm_sha256msg2_epu32(_mm_add_epi32(_mm_sha256msg1_epu32(w0, w4), w9), w12)
 }
 
-/// The 16 words of a block, which are big-endian.
+/// Returns the 16 words of a block, which are big-endian.
 #[inline]
 #[target_feature(enable = "sse4.1,avx")]
 fn load_block(block: &Block) -> [__m128i; 4] {

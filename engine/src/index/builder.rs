@@ -1,5 +1,4 @@
-//! The rows of a segment to its sidecars: collected while the segment is written, or read again
-//! later.
+//! Builds the sidecars of a segment from its rows, while it is written or later.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,33 +16,33 @@ use crate::error::{Context, Result, required};
 use crate::segment::{ADDRESSES_FILE, AddressIndex, SegmentId, SidecarFile, addresses_of};
 use crate::text::with_grain_if_any;
 
-/// Which of the indexes that nothing else depends on are built. The index of addresses always is.
+/// The optional indexes to build. The address index is always built.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IndexKinds {
-    /// Statements by subject, relation and object.
+    /// The hexastore: statements by subject, relation and object.
     pub hexastore: bool,
-    /// Words of texts, and where they stand.
+    /// The full-text index.
     pub full_text: bool,
-    /// All words, to tell which segments can't be about somebody.
+    /// The word filter.
     pub words: bool,
 }
 
 impl IndexKinds {
-    /// All of them.
+    /// All indexes.
     pub const ALL: IndexKinds = IndexKinds {
         hexastore: true,
         full_text: true,
         words: true,
     };
-    /// None of them.
+    /// No index.
     pub const NONE: IndexKinds = IndexKinds {
         hexastore: false,
         full_text: false,
         words: false,
     };
 
-    /// Those that the segment `id` may have in the lake: of a sealed one, none that holds a word of
-    /// a grain.
+    /// Returns the indexes that the segment `id` may have. A sealed segment has none that reveals
+    /// words of its grains.
     pub fn of_segment(self, id: &SegmentId) -> IndexKinds {
         if id.is_sealed() {
             IndexKinds::NONE
@@ -52,7 +51,7 @@ impl IndexKinds {
         }
     }
 
-    /// The columns of `grains` that the indexes are made of, that of addresses too.
+    /// Returns the columns of `grains` that the indexes are built from, including the addresses.
     pub fn columns(self) -> Vec<&'static str> {
         let mut columns = vec![IdentityColumn::ContentAddress.name()];
         if self.hexastore {
@@ -76,16 +75,16 @@ impl Default for IndexKinds {
     }
 }
 
-/// Collects what the sidecars of one segment need, part by part, from any thread.
+/// Collects the input of the sidecars of one segment, part by part, from any thread.
 #[derive(Debug)]
 pub struct IndexBuilder {
     kinds: IndexKinds,
-    /// False if whoever writes the segment makes its address index beside the rows.
+    /// Whether to build the address index; false if the writer of the segment builds it.
     with_addresses: bool,
     parts: Mutex<BTreeMap<usize, FinishedPart>>,
 }
 
-/// What is kept of a part's rows.
+/// The collected input of a part's rows.
 #[derive(Debug)]
 struct FinishedPart {
     addresses: Option<Vec<ContentAddress>>,
@@ -94,7 +93,7 @@ struct FinishedPart {
     words: Option<WordSet>,
 }
 
-/// A part that is being made, batch by batch.
+/// A part in progress, filled batch by batch.
 #[derive(Debug)]
 pub struct IndexPart {
     addresses: Option<Vec<ContentAddress>>,
@@ -103,40 +102,40 @@ pub struct IndexPart {
     words: Option<WordSet>,
 }
 
-/// Where the full text of a part comes from.
+/// Source of the full text of a part.
 #[derive(Debug)]
 enum PartText {
-    /// It has none.
+    /// No full text.
     None,
-    /// From its rows.
+    /// Tokenised from the rows.
     Rows(Box<TextPieceBuilder>),
-    /// From the index that the rows were in before.
+    /// Taken from the index that the rows were in before.
     Reused(ReusedPostings),
 }
 
-/// A piece of an index from which some rows go.
+/// A piece of an existing index from which some rows are removed.
 #[derive(Debug)]
 struct ReusedPostings {
     text: Arc<SegmentTextIndex>,
     first: u32,
     rows: u32,
-    /// Counted from `first`, ascending.
+    /// Relative to `first`, ascending.
     gone: Vec<u32>,
     gone_words: u64,
 }
 
-/// Who sees the rows of a part while they are added.
+/// Observes the rows of a part while they are added.
 pub(crate) struct RowObserver<'w> {
-    /// Words to watch for.
+    /// The words that mark a row.
     pub(crate) watchlist: &'w Arc<Watchlist>,
-    /// Called with the place of a row in its batch, its grain if that can be read, and false if it
-    /// has none of these words.
+    /// Called with the row in its batch, its grain if it can be decoded, and whether it has one of
+    /// the words.
     pub(crate) on_row: &'w mut dyn FnMut(usize, Option<&Grain<'_>>, bool),
 }
 
 impl IndexPart {
-    /// Adds the rows of `batch`, which has at least the columns of [`IndexKinds::columns`]. Words
-    /// are indexed here, on the calling thread.
+    /// Adds the rows of `batch`, which has at least the columns of [`IndexKinds::columns`].
+    /// Tokenises on the calling thread.
     ///
     /// # Errors
     /// [`EngineError::File`](crate::error::EngineError::File) if a column is missing or holds what
@@ -145,7 +144,7 @@ impl IndexPart {
         self.add_observed(batch, None)
     }
 
-    /// [`IndexPart::add`], watched by `watch`.
+    /// As [`IndexPart::add`], with an observer.
     pub(crate) fn add_observed(
         &mut self,
         batch: &RecordBatch,
@@ -198,8 +197,8 @@ impl IndexPart {
         Ok(())
     }
 
-    /// Notes that the row `row` of the segment, whose blob is `blob`, isn't among the rows of the
-    /// part. Rows come in order.
+    /// Records that the row `row` of the segment, whose blob is `blob`, isn't in the part. Rows are
+    /// recorded in ascending order.
     pub fn skip_row(&mut self, row: u32, blob: &[u8]) {
         if let PartText::Reused(kept) = &mut self.text {
             kept.gone.push(row - kept.first);
@@ -236,7 +235,7 @@ impl IndexPart {
 }
 
 impl IndexBuilder {
-    /// A builder of the address index and of `kinds`.
+    /// Returns a builder of the address index and of `kinds`.
     pub fn new(kinds: IndexKinds) -> IndexBuilder {
         IndexBuilder {
             kinds,
@@ -245,8 +244,8 @@ impl IndexBuilder {
         }
     }
 
-    /// A builder of `kinds` alone, for a segment whose addresses are known before its rows are
-    /// written.
+    /// Returns a builder of `kinds` without the address index, for a segment whose addresses are
+    /// known before its rows are written.
     pub(crate) fn without_addresses(kinds: IndexKinds) -> IndexBuilder {
         IndexBuilder {
             with_addresses: false,
@@ -254,7 +253,7 @@ impl IndexBuilder {
         }
     }
 
-    /// Begins a part without rows.
+    /// Begins an empty part.
     ///
     /// # Errors
     /// [`EngineError::File`](crate::error::EngineError::File) with what tantivy says.
@@ -268,9 +267,9 @@ impl IndexBuilder {
         Ok(self.part_with(text))
     }
 
-    /// Begins a part of the `rows` rows from `first` on of a segment with the full text `text`.
-    /// Those that aren't added are to be [left out](IndexPart::skip_row). If `text` has a piece of
-    /// just these rows, no text is indexed again.
+    /// Begins a part of the `rows` rows from `first` on of a segment with the full-text index
+    /// `text`. Rows that aren't added must be [skipped](IndexPart::skip_row). If `text` has a piece
+    /// of exactly these rows, its postings are reused and no text is tokenised.
     ///
     /// # Errors
     /// [`EngineError::File`](crate::error::EngineError::File) with what tantivy says.
@@ -306,8 +305,7 @@ impl IndexBuilder {
         }
     }
 
-    /// Takes `part`, whose rows stand in the segment between those of the parts with lower and with
-    /// higher numbers.
+    /// Adds `part`. The rows of parts are in the segment in ascending order of the parts' numbers.
     ///
     /// # Errors
     /// [`EngineError::File`](crate::error::EngineError::File) with what tantivy says.
@@ -320,7 +318,7 @@ impl IndexBuilder {
         Ok(())
     }
 
-    /// Takes the rows of `batch` as a part of their own.
+    /// Adds the rows of `batch` as a part of their own.
     ///
     /// # Errors
     /// As [`IndexPart::add`] and [`IndexBuilder::put`].
@@ -330,7 +328,7 @@ impl IndexBuilder {
         self.put(number, part)
     }
 
-    /// The sidecars' bytes, made on all cores of the pool that it is called in.
+    /// Builds the sidecars, on all threads of the current pool.
     pub fn finish(self) -> Vec<SidecarFile> {
         let parts = self
             .parts

@@ -1,22 +1,23 @@
-//! The sidecar indexes of segments: derived, immutable, checked, rebuildable.
+//! The sidecar indexes of segments: derived, immutable, checksummed, rebuildable.
 //!
-//! | module | what it answers |
+//! | module | contents |
 //! |---|---|
-//! | [`hexastore`] | which rows state this subject, relation, object? |
-//! | [`fulltext`] | which grains of the lake have these words, and how well do they fit? |
-//! | [`vectors`] | which grains are near to a vector? |
-//! | [`words`] | which words are in no grain of the segment? |
-//! | `watchlist` | has a grain one of some words? |
-//! | `builder` | how do a segment's rows become its sidecars, while it is written or later? |
-//! | `sidecar_cache` | which sidecars of the lake are open, and what if one can't be opened? |
-//! | `usable` | what has the words of the lake, if some segments have no full text that can be used? |
-//! | `condition` | which sidecars are there, and are they whole and of these rows? |
-//! | `facts` | what is asked of nearly every row that is found? |
-//! | `rebuilt` | does a sidecar say what one says that is made again? |
-//! | `reindex` | how is a sidecar that is missing or damaged made again? |
+//! | [`hexastore`] | which rows state a subject, relation, object? |
+//! | [`fulltext`] | which grains contain these words, ranked by BM25? |
+//! | [`vectors`] | which grains are nearest to a vector? |
+//! | [`word_filter`] | Bloom filter of all words of a segment |
+//! | `watchlist` | words that mark a grain for a closer scan |
+//! | `builder` | from a segment's rows to its sidecars |
+//! | `segment_builder` | a segment in progress: data file and sidecars |
+//! | `sidecar_cache` | cache of open sidecars, and the fallback without one |
+//! | `partial_index` | full text of a lake of which some segments have no usable index |
+//! | `sidecar_status` | which sidecars exist, and are they intact and of these rows? |
+//! | `row_metadata` | small columns of each row, in memory |
+//! | `sidecar_compare` | is a sidecar equal to one rebuilt from the rows? |
+//! | `reindex` | rebuilding missing or damaged sidecars |
 //!
-//! A sidecar that is missing or damaged makes a query slower, never wrong: whoever asks gets
-//! nothing and reads the segment.
+//! A missing or damaged sidecar makes a query slower, never wrong: the look-up returns `None`, and
+//! the query reads the segment instead.
 
 mod builder;
 pub mod fulltext;

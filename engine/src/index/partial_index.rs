@@ -1,5 +1,5 @@
-//! The full text of those segments of a lake whose index can be used, for askers who read the
-//! others themselves.
+//! The full text of the segments whose index is usable, for queries that read the other segments
+//! themselves.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -7,19 +7,19 @@ use std::sync::Arc;
 use super::fulltext::{LakeTextIndex, SegmentTextIndex, TextQuery};
 use crate::text::{Statistics, Terms};
 
-/// The full text of some of the segments that were asked for.
+/// The full-text indexes of some of the requested segments.
 #[derive(Debug)]
 pub struct PartialTextIndex {
     text: Arc<LakeTextIndex>,
-    /// For each segment that was asked for, whether its index can be used.
+    /// For each requested segment, whether its index is usable.
     covered: Vec<bool>,
 }
 
 impl PartialTextIndex {
-    /// The indexes `texts`, of which some can't be used.
+    /// Opens the indexes `texts`; `None` for those that aren't usable.
     ///
     /// # Errors
-    /// What tantivy says of the files.
+    /// Errors of tantivy when it reads the files.
     pub fn new(texts: &[Option<Arc<SegmentTextIndex>>]) -> tantivy::Result<PartialTextIndex> {
         let usable: Vec<Arc<SegmentTextIndex>> = texts.iter().flatten().cloned().collect();
         let text = Arc::new(LakeTextIndex::new(&usable)?);
@@ -29,7 +29,7 @@ impl PartialTextIndex {
         })
     }
 
-    /// The text of all segments; `None` if some of them can't be used.
+    /// Returns the index of all requested segments, or `None` if some of them have none.
     pub fn whole(&self) -> Option<&Arc<LakeTextIndex>> {
         self.covered
             .iter()
@@ -37,25 +37,25 @@ impl PartialTextIndex {
             .then_some(&self.text)
     }
 
-    /// For each segment that was asked for, whether its index can be used.
+    /// Returns, for each requested segment, whether its index is usable.
     pub fn covered(&self) -> &[bool] {
         &self.covered
     }
 
-    /// What the usable indexes know of the words of a search: exactly what counting the words of
-    /// their grains would say. Looks up each word in each piece of the index.
+    /// Returns the statistics of a search in the indexed grains, exactly as if the words of these
+    /// grains were counted. Cost: one look-up per word and piece of the index.
     ///
     /// # Errors
-    /// What tantivy says of the files.
+    /// Errors of tantivy when it reads the files.
     pub fn statistics(&self, terms: &Terms) -> tantivy::Result<Statistics> {
         self.text.statistics(terms.words())
     }
 
-    /// As [`PartialTextIndex::statistics`], of the rows `within` alone: ranges of rows for each
-    /// segment that was asked for.
+    /// As [`PartialTextIndex::statistics`], for the rows `within` alone: ranges of rows for each
+    /// requested segment.
     ///
     /// # Errors
-    /// What tantivy says of the files.
+    /// Errors of tantivy when it reads the files.
     pub fn statistics_within(
         &self,
         terms: &Terms,
@@ -69,11 +69,11 @@ impl PartialTextIndex {
         self.text.statistics_within(terms.words(), &within)
     }
 
-    /// The rows of each segment that have all words of a search, ascending; `None` for one whose
-    /// index can't be used.
+    /// Returns the rows of each segment that contain all words of a search, ascending; `None` for a
+    /// segment without an index.
     ///
     /// # Errors
-    /// What tantivy says of the files.
+    /// Errors of tantivy when it reads the files.
     pub fn rows_with(&self, terms: &Terms) -> tantivy::Result<Vec<Option<Vec<u32>>>> {
         let usable = self.covered.iter().filter(|covered| **covered).count();
         let query = TextQuery::all_of(terms.words().iter().cloned());

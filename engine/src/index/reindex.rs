@@ -1,4 +1,4 @@
-//! Making sidecars again.
+//! Rebuilds sidecars.
 
 use rayon::prelude::*;
 use serde::Serialize;
@@ -13,25 +13,25 @@ use crate::keys::{ErasedRows, LakeKeys};
 use crate::lake::{Lake, Segment, open_sidecar, publish_sidecars};
 use crate::segment::{AddressIndex, ROW_GROUP_ROWS, SegmentReader, SidecarFile};
 
-/// What was done.
+/// Result of a reindex.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct ReindexReport {
-    /// Segments of the lake.
+    /// Number of segments of the lake.
     pub segments: u64,
-    /// Segments whose sidecars were whole and were left alone.
+    /// Number of segments whose sidecars were intact and weren't changed.
     pub whole: u64,
-    /// Segments whose sidecars were made again.
+    /// Number of segments whose sidecars were rebuilt.
     pub rebuilt: u64,
-    /// Rows of these.
+    /// Number of their rows.
     pub rows: u64,
     /// Bytes of the sidecars that were written.
     pub bytes: u64,
-    /// How long it took.
+    /// Wall-clock time in seconds.
     pub seconds: f64,
 }
 
-/// Makes the address index and the indexes of `kinds` of every segment of `lake` whose sidecars are
-/// missing, damaged or stale; with `all`, of every segment. One segment is in memory at a time.
+/// Rebuilds the address index and the indexes of `kinds` of every segment of `lake` whose sidecars
+/// are missing, damaged or stale; with `all`, of every segment. One segment is in memory at a time.
 ///
 /// # Errors
 /// [`EngineError::File`](crate::error::EngineError::File) if a segment itself can't be read.
@@ -66,7 +66,7 @@ async fn is_whole(lake: &Lake, segment: &Segment, kinds: IndexKinds) -> bool {
                 .is_ok())
 }
 
-/// Makes the sidecars of `segment` from its rows; answers how many bytes they have.
+/// Rebuilds and publishes the sidecars of `segment`. Returns their size in bytes.
 ///
 /// # Errors
 /// [`EngineError::File`](crate::error::EngineError::File) if the segment itself can't be read.
@@ -83,7 +83,7 @@ pub(crate) async fn rebuild(lake: &Lake, segment: &Segment, kinds: IndexKinds) -
     Ok(bytes)
 }
 
-/// The sidecars of `segment`, made from its rows on all cores.
+/// Builds the sidecars of `segment` from its rows on all cores.
 ///
 /// # Errors
 /// [`EngineError::File`](crate::error::EngineError::File) if the segment can't be read.
@@ -128,7 +128,8 @@ fn collect(
             let batches =
                 reader.batches(Some(group..group + 1), None, Some(&stored), ROW_GROUP_ROWS)?;
             for (part, batch) in batches.enumerate() {
-                // A row group of ours is one batch; one that another program made may be several.
+                // A row group that gristmill wrote is one batch; one of another program may be
+                // several.
                 let batch = match keys {
                     Some(keys) => keys.open_rows(&batch?, Some(&columns), ErasedRows::Kept)?,
                     None => batch?,

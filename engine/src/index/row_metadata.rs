@@ -1,9 +1,9 @@
-//! What is asked of nearly every row that an index finds, held in memory, so that a look-up needn't
-//! open the segment: its address, type, encoding and namespace.
+//! Small columns of the rows of a segment, held in memory, because nearly every index look-up needs
+//! them: address, type, encoding and namespace.
 //!
-//! Pages of a segment hold thousands of rows, and a look-up wants one here and one there:
-//! decompressing pages for two bytes of each would cost more than all the rest. The columns are
-//! read once for a segment (they compress to almost nothing), and take [`ROW_BYTES`] a row.
+//! A page of a segment contains thousands of rows, and a look-up reads single ones: decompressing a
+//! page for two bytes would dominate the cost. The columns are read once per segment (they compress
+//! to almost nothing), and take [`ROW_BYTES`] per row.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,23 +18,23 @@ use gristmill_schemas::grain::Field;
 use crate::error::BoxError;
 use crate::segment::{AddressIndex, SegmentReader};
 
-/// Bytes that a row takes.
+/// Bytes in memory per row.
 pub const ROW_BYTES: u64 = 8;
 
 const BATCH_ROWS: usize = 65_536;
 
-/// The facts of the rows of one segment.
+/// The metadata of the rows of one segment.
 #[derive(Debug)]
 pub struct RowMetadata {
     addresses: Arc<AddressIndex>,
-    /// The place of each row among the addresses.
+    /// Position of each row in the address index.
     places: Vec<u32>,
     type_bytes: Vec<u8>,
     encodings: DictionaryColumn<u8>,
     namespaces: DictionaryColumn<u16>,
 }
 
-/// Texts that repeat: for each row the place of its text, counted from 1; 0 for none.
+/// A dictionary-encoded column: for each row the number of its text, counted from 1; 0 for none.
 #[derive(Debug, Default)]
 struct DictionaryColumn<N> {
     of: Vec<N>,
@@ -42,10 +42,10 @@ struct DictionaryColumn<N> {
 }
 
 impl RowMetadata {
-    /// Reads the facts of the rows of the segment in `bytes`, whose addresses are `addresses`.
+    /// Reads the metadata of the rows of the segment in `bytes`, whose addresses are `addresses`.
     ///
     /// # Errors
-    /// If the segment can't be read, has other rows, or too many different names.
+    /// If the segment can't be read, has other rows, or has too many distinct texts.
     pub fn read(bytes: SourceBytes, addresses: Arc<AddressIndex>) -> Result<RowMetadata, BoxError> {
         let reader = SegmentReader::open(bytes)?;
         let places = addresses.places();
@@ -98,22 +98,22 @@ impl RowMetadata {
             .add(texts(Field::Namespace.name())?, namespaces)
     }
 
-    /// The address of `row`.
+    /// Returns the address of `row`.
     pub fn address(&self, row: u32) -> Option<ContentAddress> {
         self.addresses.address_at(*self.places.get(row as usize)?)
     }
 
-    /// The type byte of `row`.
+    /// Returns the type byte of `row`.
     pub fn type_byte(&self, row: u32) -> Option<u8> {
         self.type_bytes.get(row as usize).copied()
     }
 
-    /// The encoding of `row`, if it has one.
+    /// Returns the encoding of `row`, if it has one.
     pub fn encoding(&self, row: u32) -> Option<&str> {
         self.encodings.get(row)
     }
 
-    /// The namespace of `row`, if it has one.
+    /// Returns the namespace of `row`, if it has one.
     pub fn namespace(&self, row: u32) -> Option<&str> {
         self.namespaces.get(row)
     }

@@ -1,4 +1,4 @@
-//! Comparing sidecars with ones that are made again in memory.
+//! Compares sidecars with ones rebuilt in memory.
 
 use std::sync::Arc;
 
@@ -10,9 +10,9 @@ use super::reindex::build_again;
 use crate::error::{BoxError, Context, Result};
 use crate::lake::{Lake, Segment};
 
-/// Which of the sidecars `files` of `segment`, all of them whole and bound to it, don't say what
-/// its rows say. Vectors are passed over: what they were made from isn't in the lake. Memory holds
-/// the sidecars of one segment.
+/// Returns which of the sidecars `files` of `segment`, all of them intact and bound to it, differ
+/// from what its rows imply. Vectors are skipped, because the lake doesn't contain their source.
+/// Memory holds the sidecars of one segment.
 ///
 /// # Errors
 /// [`EngineError::File`](crate::error::EngineError::File) if the segment or a sidecar can't be

@@ -1,4 +1,4 @@
-//! Which sidecars the segments of a lake have, and in which condition they are.
+//! Lists the sidecars of the segments of a lake, with their condition.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
@@ -17,19 +17,19 @@ use crate::segment::{AddressIndex, BindingError, Sidecar, SidecarBinding};
 /// The condition of a sidecar.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum SidecarCondition {
-    /// It is whole and fits its segment.
+    /// It is intact and belongs to its segment.
     Fresh,
-    /// There is none.
+    /// It doesn't exist.
     Missing,
-    /// It isn't what was written.
+    /// Its bytes have changed since it was written.
     Damaged,
-    /// It is of another segment, was made by other rules, or by a program before sidecars named
-    /// their segment.
+    /// It belongs to another segment, was built by other rules, or by a program that didn't bind
+    /// sidecars to segments yet.
     Stale,
 }
 
 impl SidecarCondition {
-    /// One word.
+    /// Returns its name in reports.
     pub const fn name(self) -> &'static str {
         match self {
             SidecarCondition::Fresh => "fresh",
@@ -40,25 +40,26 @@ impl SidecarCondition {
     }
 }
 
-/// One sidecar that a segment has or should have.
+/// A sidecar that a segment has or should have.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SidecarState {
-    /// The segment's name.
+    /// Name of the segment.
     pub segment: String,
-    /// What it is: `addresses`, `hexastore`, `fulltext`, `words`, `vectors:` and the model.
+    /// Name of the index: `addresses`, `hexastore`, `fulltext`, `words`, or `vectors:` and the
+    /// model.
     pub index: String,
-    /// How it is.
+    /// Its condition.
     pub condition: SidecarCondition,
-    /// Its bytes, if it is there.
+    /// Its size in bytes, if it exists.
     pub bytes: Option<u64>,
 }
 
-/// Segments whose sidecars are read at the same time.
+/// Number of segments whose sidecars are read at the same time.
 const READING: usize = 4;
 
-/// Every sidecar that the segments of `lake` have or should have: addresses of each, hexastore,
-/// full text and words of each that isn't sealed, and vectors of every model of which some segment
-/// has any. Reads all of each.
+/// Checks every sidecar that the segments of `lake` have or should have: addresses of each segment;
+/// hexastore, full text and word filter of each that isn't sealed; and vectors of every model of
+/// which some segment has any. Reads all of them.
 ///
 /// # Errors
 /// [`EngineError::Delta`](crate::error::EngineError::Delta),
@@ -75,25 +76,25 @@ pub async fn sidecar_states(lake: &Lake) -> Result<Vec<SidecarState>> {
     Ok(named(states.into_iter().flatten().collect()))
 }
 
-/// A sidecar that was looked at.
+/// A sidecar that was checked.
 pub(crate) struct CheckedSidecar {
     pub(crate) state: SidecarState,
-    /// The file's name in the segment's folder.
+    /// Name of the file in the segment's sidecar folder.
     pub(crate) file: String,
-    /// True if it belongs to another segment.
+    /// Whether it belongs to another segment.
     pub(crate) is_foreign: bool,
     /// For vectors the model, if it could be read.
     model: Option<String>,
 }
 
-/// The names of the files of vectors that some segment of `lake` has.
+/// Returns the names of the vector files that some segment of `lake` has.
 pub(crate) async fn vector_files(lake: &Lake) -> Result<Vec<String>> {
     let files = files_of(lake).await?;
     let names: BTreeSet<String> = files.into_values().flatten().collect();
     Ok(names.into_iter().collect())
 }
 
-/// The sidecars that `segment` has or should have, `vectors` among them, each read whole.
+/// Checks the sidecars that `segment` has or should have, including `vectors`. Reads all of them.
 ///
 /// # Errors
 /// [`EngineError::Connector`](crate::error::EngineError::Connector) if one that is there can't be
@@ -103,11 +104,11 @@ pub(crate) async fn states_of(
     segment: &Segment,
     vectors: &[String],
 ) -> Result<Vec<CheckedSidecar>> {
-    // Of a segment that can't be read, no sidecar can be used.
+    // No sidecar of an unreadable segment is usable.
     let binding = segment.binding(lake.location()).await.ok();
     let mut found = vec![state::<AddressIndex>(lake, segment, binding, "addresses").await?];
     if segment.id.is_sealed() {
-        // The others would tell what is sealed.
+        // The others would reveal what is sealed.
         return Ok(found);
     }
     found.push(state::<Hexastore>(lake, segment, binding, "hexastore").await?);
@@ -142,18 +143,18 @@ async fn state<S: Sidecar>(
     checked(lake, segment, binding, S::FILE, index.to_owned(), check).await
 }
 
-/// True if what can't be used was whole, but made by other rules.
+/// Returns whether a sidecar is intact but built by other rules.
 fn is_stale(reason: &(dyn Error + Send + Sync + 'static)) -> bool {
     matches!(reason.downcast_ref(), Some(DamagedText::Stale))
         || reason.downcast_ref() == Some(&DamagedFilter::OTHER_VERSION)
 }
 
-/// What the bytes of a sidecar show.
+/// Result of checking the bytes of a sidecar.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum SidecarVerdict {
     Fresh,
     Damaged,
-    /// Whole, but made by other rules or by an earlier program.
+    /// Intact, but built by other rules or by an earlier program.
     Outdated,
     /// Of another segment.
     Foreign,
@@ -210,7 +211,7 @@ async fn checked(
         Some(Ok(content)) => check(bytes.truncate(content)),
         Some(Err(BindingError::Damaged)) => (SidecarVerdict::Damaged, None),
         Some(Err(BindingError::Other)) => (SidecarVerdict::Foreign, None),
-        // A whole one of an earlier program, or one that was cut off.
+        // Intact and of an earlier program, or truncated.
         Some(Err(BindingError::Unnamed)) => match check(bytes) {
             (SidecarVerdict::Damaged, model) => (SidecarVerdict::Damaged, model),
             (_, model) => (SidecarVerdict::Outdated, model),
@@ -227,8 +228,8 @@ async fn checked(
     ))
 }
 
-/// Vectors are called by their model, which any whole file of the same name tells; by their file if
-/// none does.
+/// Names vectors by their model, which any intact file of the same name contains; by their file
+/// name if there is none.
 fn named(found: Vec<CheckedSidecar>) -> Vec<SidecarState> {
     let models: BTreeMap<String, String> = found
         .iter()

@@ -1,5 +1,5 @@
-//! Words that are watched for while a segment's words go by: a grain that has none of them isn't
-//! looked at closer.
+//! A set of words that mark a grain for a closer scan, while the words of a segment are hashed
+//! anyway.
 
 use std::collections::HashSet;
 
@@ -9,18 +9,17 @@ use super::word_filter::{each_word, hash_of_letter, hash_of_number, hash_of_tail
 use crate::bloom::BloomFilter;
 use crate::text::fold::is_unsegmented;
 
-/// Texts, each by one word of it.
+/// A set of texts, each represented by one of its words.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Watchlist {
     hashes: HashSet<u64, FxBuildHasher>,
-    /// What these may be: most words are told by this alone.
+    /// Bloom filter of `hashes`, which suffices for most words.
     filter: BloomFilter,
     has_wordless: bool,
 }
 
 impl Watchlist {
-    /// Watches for `text`, which is folded, by its longest word; in scripts without blanks, by a
-    /// letter.
+    /// Adds `text`, which is folded, by its longest word; in unsegmented scripts by a letter.
     pub(crate) fn add(&mut self, text: &str) {
         let mut longest = (0, None);
         each_word(text, |word, hash| {
@@ -35,17 +34,17 @@ impl Watchlist {
         }
     }
 
-    /// Watches for the words of `text`.
+    /// Adds all words of `text`.
     pub(crate) fn add_words(&mut self, text: &str) {
         each_word(text, |_, hash| self.add_hash(hash));
     }
 
-    /// Watches for a number in groups whose last digits are `tail`.
+    /// Adds a number in groups whose last digits are `tail`.
     pub(crate) fn add_number_tail(&mut self, tail: u32) {
         self.add_hash(hash_of_tail(tail));
     }
 
-    /// Watches for the integer `number`.
+    /// Adds the integer `number`.
     pub(crate) fn add_number(&mut self, number: u64) {
         self.add_hash(hash_of_number(number));
     }
@@ -56,12 +55,12 @@ impl Watchlist {
         }
     }
 
-    /// True if it is for a word with the hash `hash`.
+    /// Returns whether it contains a word with the hash `hash`.
     pub(crate) fn has(&self, hash: u64) -> bool {
         self.filter.may_contain(hash) && self.hashes.contains(&hash)
     }
 
-    /// True if it is for a text without words: that may be anywhere.
+    /// Returns whether it contains a text without words, which may be anywhere.
     pub(crate) fn has_wordless(&self) -> bool {
         self.has_wordless
     }

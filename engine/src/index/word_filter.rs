@@ -1,11 +1,11 @@
-//! The word filter of a segment: which words can't be in any of its grains?
+//! The word filter of a segment: excludes words that are in none of its grains.
 //!
-//! A search for a person must find them wherever a grain holds text, so that no index of some
-//! fields can stand for it. This filter has every word of every key and value, however deep, of the
-//! rows' addresses, of what they supersede, of envelopes and signers, and of bytes that can't be
-//! decoded. It is a Bloom filter: a word that it doesn't have is in no grain; one that it has is
-//! probably in one. What else a survey must know of a segment that it doesn't read stands in its
-//! header.
+//! A search for a person must find every mention, wherever a grain contains text, so an index of
+//! some fields doesn't suffice. This filter contains every word of every key and value at any
+//! depth, of the rows' addresses, of what they supersede, of envelopes and signers, and of bytes
+//! that can't be decoded. It is a Bloom filter: a word that isn't in the filter is in no grain; a
+//! word that is in the filter is probably in a grain. Its header has the other facts that a survey
+//! needs of a segment that it doesn't read.
 //!
 //! ```text
 //! "GMWORD03"    magic                                            8
@@ -18,17 +18,17 @@
 //! checksum      BLAKE3 of all before                             32
 //! ```
 //!
-//! Integers are little-endian. Words are folded as [`crate::text::fold`] folds them, both ways, and
-//! are in lower case: once exactly, and once to the coarsest form, without accents and with one
-//! letter for those that look alike. Of scripts without blanks each letter is a word. Text with
-//! escapes is taken as it is written and as it is meant, and with what it encodes
-//! (`crate::text::encodings`). A number that is written in groups is there by its last seven digits
+//! Integers are little-endian. Words are lower case, and folded in two ways by
+//! [`crate::text::fold`]: exactly, and to the coarsest form, without accents and with one letter
+//! for those that look alike. In unsegmented scripts each letter is a word. Text with escapes is
+//! added as it is written and unescaped; encoded text is also added decoded
+//! (`crate::text::encodings`). A number that is written in groups is added by its last seven digits
 //! at the end of every group.
 //!
-//! A filter of another version (`GMWORD02` had neither of these) isn't used: its segment is read,
-//! and `reindex` makes it anew.
+//! A filter of another version (`GMWORD02` had neither of the latter two) isn't used: its segment
+//! is read, and `reindex` rebuilds the filter.
 //!
-//! Sealed segments have no filter: it would tell words.
+//! Sealed segments have no filter, because it would reveal words.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -47,56 +47,56 @@ use crate::text::encodings::{LONG_WORD, each_decoded, has_marks};
 use crate::text::fold::{Folding, is_blank, is_unsegmented, is_word, unescaped};
 use crate::text::numbers::{MIN_DIGITS, each_number};
 
-/// The file's name among the sidecars.
+/// Name of the sidecar file.
 pub const WORDS_FILE: &str = "words.bin";
 
 const MAGIC: &[u8; 8] = b"GMWORD03";
 const HEADER: usize = 40;
 const CHECKSUM: usize = 32;
 
-/// Bits of the filter for each word: with [`PROBES`], three of a thousand words that aren't there
-/// seem to be.
+/// Bits of the filter per word. With [`PROBES`] hash functions, the false-positive rate is 0.3 %.
 const BITS: usize = 12;
 const PROBES: u64 = 8;
 
-/// Words of 64 bits of a filter at least: in smaller ones chance decides.
+/// Minimal number of 64-bit words of a filter, because very small filters have erratic
+/// false-positive rates.
 const LEAST_WORDS: usize = 32;
 
-/// Addresses that are looked for inside of one long run of hex digits; a longer run makes the
-/// filter say nothing.
+/// Maximal number of addresses that are searched for in one run of hex digits. A longer run
+/// disables the filter.
 const WINDOWS: usize = 4_096;
 
 const REACHING: u64 = 1;
 const WITHDRAWALS: u64 = 2;
 const SAYS_NOTHING: u64 = 4;
 
-/// The words of some rows.
+/// The words of some rows, collected while they are written.
 #[derive(Debug, Default)]
 pub struct WordSet {
-    /// The hashes of the words; some stand here several times until the set is closed.
+    /// Hashes of the words, with duplicates until the set is closed.
     words: Vec<u64>,
-    /// How many there were when each was there once.
+    /// Number of distinct words at the last compaction.
     distinct: usize,
     recent: Recent,
     rows: u64,
     undecodable: u64,
     flags: u64,
     folded: String,
-    /// For each field its last text, and whether that has a word that is watched for: neighbours
-    /// are often alike.
+    /// For each field its last text, and whether that has a word of the watchlist: neighbouring
+    /// rows often repeat values.
     last: Vec<(String, bool)>,
     watched: Option<Arc<Watchlist>>,
-    /// The grain that is being added has a word that is watched for.
+    /// Whether the grain that is being added has a word of the watchlist.
     met: bool,
-    /// The text that is being added has a word that may be base64 or hex.
+    /// Whether the text that is being added has a word that may be base64 or hex.
     has_long_word: bool,
-    /// How many digits its words have that begin with one.
+    /// Number of digits in its words that begin with a digit.
     digits: usize,
 }
 
-/// Words that were added lately, each at the place that its hash says: most words were said just
-/// before. The lowest bit tells whether the word is watched for; that of the hash is known by the
-/// place.
+/// Cache of recently added words, indexed by hash, because most words repeat recent ones. The
+/// lowest bit of an entry is whether the word is in the watchlist; the lowest bit of the hash is
+/// implied by the index.
 #[derive(Debug)]
 struct Recent(Box<[u64; RECENT]>);
 
@@ -104,15 +104,15 @@ const RECENT: usize = 16_384;
 
 const WATCHED: u64 = 1;
 
-/// Bytes of a text that is kept to be compared with the next grain's.
+/// Maximal length in bytes of a text that is kept for comparison with the next grain's.
 const REPEATED: usize = 128;
 
-/// Words of which it isn't worth the while to find out which ones stand in a set several times.
+/// Minimal number of words for a compaction.
 const LEAST_COMPACTED: usize = 1 << 18;
 
 impl Default for Recent {
     fn default() -> Recent {
-        // What belongs elsewhere is never asked for here.
+        // No hash of an entry's own index equals its initial value.
         Recent(Box::new(std::array::from_fn(|place| {
             place as u64 ^ (WATCHED << 1)
         })))
@@ -120,7 +120,7 @@ impl Default for Recent {
 }
 
 impl Recent {
-    /// Whether `hash` is watched for, if it was added lately.
+    /// Returns whether `hash` is in the watchlist, if it was added recently.
     fn is_watched(&self, hash: u64) -> Option<bool> {
         let found = self.0[hash as usize % RECENT];
         ((found ^ hash) & !WATCHED == 0).then_some(found & WATCHED != 0)
@@ -132,7 +132,7 @@ impl Recent {
 }
 
 impl WordSet {
-    /// The columns that it is made of.
+    /// The columns that it is built from.
     pub const COLUMNS: [&'static str; 5] = [
         IdentityColumn::ContentAddress.name(),
         IdentityColumn::Blob.name(),
@@ -141,8 +141,8 @@ impl WordSet {
         IdentityColumn::Supersedes.name(),
     ];
 
-    /// Adds what stands beside the blobs in the rows of `batch`; `None` if columns are missing. The
-    /// blobs are to be added too.
+    /// Adds the words of all columns except the blobs. Returns `None` if columns are missing. The
+    /// blobs are added by [`WordSet::add`].
     pub(super) fn add_beside_blobs(&mut self, batch: &RecordBatch) -> Option<()> {
         let [addresses, _, envelopes, signers, supersedes] =
             WordSet::COLUMNS.map(|name| batch.column_by_name(name));
@@ -152,7 +152,7 @@ impl WordSet {
         );
         let envelopes = envelopes?.as_binary_opt::<i32>()?;
         let supersedes = supersedes?.as_list_opt::<i32>()?;
-        // The rows may be part of a larger batch, whose lists share their items.
+        // The batch may be a slice, whose lists share the items of the whole.
         let [start, end] = [
             supersedes.value_offsets().first()?,
             supersedes.value_offsets().last()?,
@@ -161,7 +161,7 @@ impl WordSet {
         let supersedes = supersedes.values().slice(start, end - start);
         let supersedes = supersedes.as_string_opt::<i32>()?;
         self.rows += batch.num_rows() as u64;
-        // An address encodes nothing, and has no escapes.
+        // Addresses contain neither escapes nor encodings.
         addresses
             .iter()
             .chain(supersedes)
@@ -175,18 +175,18 @@ impl WordSet {
         Some(())
     }
 
-    /// Watches for the words of `list` in the blobs that are added from now on.
+    /// Sets the watchlist for the blobs that are added from now on.
     pub(super) fn watch(&mut self, list: Option<&Arc<Watchlist>>) {
         if self.watched.as_ref().map(Arc::as_ptr) != list.map(Arc::as_ptr) {
             self.watched = list.cloned();
-            // What is known of the last texts and words is known of another list.
+            // The cached results belong to the previous list.
             self.last.clear();
             self.recent = Recent::default();
         }
     }
 
-    /// Adds a blob, which is `grain` if it can be read; answers whether it has a word that is
-    /// watched for.
+    /// Adds the words of a blob, decoded as `grain` if that is possible. Returns whether it has a
+    /// word of the watchlist.
     pub(super) fn add(&mut self, blob: &[u8], grain: Option<&Grain<'_>>) -> bool {
         self.met = self
             .watched
@@ -202,15 +202,15 @@ impl WordSet {
         self.met
     }
 
-    /// Gives memory back where words stand here several times: the set is never much larger than
-    /// what it holds.
+    /// Removes duplicates if there are many, so that the set isn't much larger than its distinct
+    /// words.
     pub(super) fn compact(&mut self) {
         if self.words.len() > (2 * self.distinct).max(LEAST_COMPACTED) {
             self.sort();
         }
     }
 
-    /// The set when nothing more is added: each word stands here once.
+    /// Finishes the set: sorts it and removes duplicates.
     pub(super) fn closed(mut self) -> WordSet {
         self.watched = None;
         self.sort();
@@ -219,7 +219,7 @@ impl WordSet {
     }
 
     fn sort(&mut self) {
-        // Most are in order since the last time, which this kind of sorting makes use of.
+        // Most of it is sorted already, which the stable sort makes use of.
         self.words.sort();
         self.words.dedup();
         self.distinct = self.words.len();
@@ -253,7 +253,7 @@ impl WordSet {
         }
     }
 
-    /// Adds `text`, the value of `field`, unless it is that of the last grain too.
+    /// Adds `text`, the value of `field`, unless the previous grain has the same value.
     fn repeated(&mut self, field: Field, text: &str) {
         let place = field as usize;
         if self.last.len() <= place {
@@ -298,7 +298,7 @@ impl WordSet {
         }
     }
 
-    /// Adds the words of `text`, and those of what it encodes.
+    /// Adds the words of `text`, and those of the texts that it encodes.
     fn form(&mut self, text: &str) {
         self.has_long_word = false;
         self.written(text);
@@ -362,7 +362,8 @@ impl WordSet {
         });
     }
 
-    /// Addresses may stand in the middle of a longer run of digits.
+    /// Adds every window of a run of hex digits that is longer than an address, because an address
+    /// may be in the middle of it.
     fn addresses_in(&mut self, word: &str) {
         for run in word.split(|letter: char| !letter.is_ascii_hexdigit()) {
             let Some(last) = run.len().checked_sub(ContentAddress::TEXT_LENGTH) else {
@@ -379,7 +380,7 @@ impl WordSet {
     }
 }
 
-/// Calls `found` with every word of `text` and its hash, which is that of the word in lower case.
+/// Calls `found` with every word of `text` and the hash of its lower-case form.
 pub(crate) fn each_word(text: &str, mut found: impl FnMut(&str, u64)) {
     if !text.is_ascii() {
         for word in text
@@ -408,7 +409,7 @@ pub(crate) fn each_word(text: &str, mut found: impl FnMut(&str, u64)) {
     }
 }
 
-/// The ASCII letters and digits in lower case; 0 for what stands between words.
+/// The ASCII letters and digits in lower case; 0 for other bytes, which separate words.
 static WORD_BYTES: [u8; 256] = {
     let mut bytes = [0; 256];
     let mut byte = 0;
@@ -421,7 +422,7 @@ static WORD_BYTES: [u8; 256] = {
     bytes
 };
 
-/// FNV-1a, and a finish that spreads it over all bits. It is part of the file's form.
+/// FNV-1a with a finaliser that spreads it over all bits. It is part of the file format.
 const OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
 
 const fn step(hash: u64, byte: u8) -> u64 {
@@ -434,7 +435,7 @@ const fn finish(hash: u64) -> u64 {
     hash ^ (hash >> 33)
 }
 
-/// The hash of a word in any case.
+/// Returns the hash of the lower-case form of `word`.
 fn hash_of(word: &str) -> u64 {
     if word.is_ascii() {
         return finish(
@@ -449,7 +450,7 @@ fn hash_of(word: &str) -> u64 {
     }))
 }
 
-/// The hash of a number's digits, which are its only word.
+/// Returns the hash of the decimal digits of a number.
 pub(super) fn hash_of_number(number: u64) -> u64 {
     let mut digits = [0; 20];
     let (mut rest, mut start) = (number, digits.len());
@@ -465,7 +466,7 @@ pub(super) fn hash_of_number(number: u64) -> u64 {
     )
 }
 
-/// The hash of a number's last digits.
+/// Returns the hash of a number's last digits.
 pub(super) fn hash_of_tail(tail: u32) -> u64 {
     finish(
         tail.to_le_bytes()
@@ -479,7 +480,7 @@ pub(super) fn hash_of_letter(letter: char) -> u64 {
     hash_of(letter.encode_utf8(&mut [0; 4]))
 }
 
-/// The bits of a word in a filter of `words` words.
+/// Returns the bits of a word in a filter of `words` words.
 fn bits(hash: u64, words: usize) -> impl Iterator<Item = (usize, u64)> {
     let stride = hash.rotate_left(32) | 1;
     let count = (words as u128) << 6;
@@ -489,11 +490,12 @@ fn bits(hash: u64, words: usize) -> impl Iterator<Item = (usize, u64)> {
     })
 }
 
-/// The filter's bytes for a segment whose rows have the words of `sets`, which are closed.
+/// Returns the bytes of the filter for a segment whose rows have the words of `sets`, which are
+/// closed.
 pub fn build(sets: &[WordSet]) -> Vec<u8> {
     let mut all: Vec<u64> = Vec::with_capacity(sets.iter().map(|set| set.words.len()).sum());
     sets.iter().for_each(|set| all.extend(&set.words));
-    // Each set is in order: sorting merges them.
+    // Each set is sorted: the stable sort merges them.
     all.sort();
     all.dedup();
     let mut filter = vec![0u64; (all.len() * BITS).div_ceil(64).max(LEAST_WORDS)];
@@ -530,7 +532,7 @@ pub fn build(sets: &[WordSet]) -> Vec<u8> {
 pub struct DamagedFilter(&'static str);
 
 impl DamagedFilter {
-    /// It was made by the rules of another version.
+    /// The filter was built by the rules of another version.
     pub(super) const OTHER_VERSION: DamagedFilter = DamagedFilter("it was made by other rules");
 }
 
@@ -542,10 +544,10 @@ pub struct WordFilter {
 }
 
 impl WordFilter {
-    /// Opens the filter in `bytes` after checking all of it.
+    /// Opens the filter in `bytes` and verifies its checksum. Reads every byte.
     ///
     /// # Errors
-    /// [`DamagedFilter`].
+    /// [`DamagedFilter`] if it is damaged or of another version.
     pub fn open(bytes: SourceBytes) -> Result<WordFilter, DamagedFilter> {
         let body = bytes
             .len()
@@ -570,23 +572,23 @@ impl WordFilter {
         Ok(WordFilter { words, bytes })
     }
 
-    /// How many rows can't be decoded, so that nobody knows whom they are about.
+    /// Returns the number of rows that can't be decoded, and so can't be attributed to a person.
     pub fn undecodable(&self) -> u64 {
         number(&self.bytes, 16)
     }
 
-    /// True if a grain of the segment has a policy whose scope reaches other grains.
+    /// Returns whether a grain of the segment has a policy whose scope reaches other grains.
     pub fn reaches_others(&self) -> bool {
         number(&self.bytes, 24) & REACHING != 0
     }
 
-    /// True if a grain of the segment withdraws a consent.
+    /// Returns whether a grain of the segment withdraws a consent.
     pub fn has_withdrawals(&self) -> bool {
         number(&self.bytes, 24) & WITHDRAWALS != 0
     }
 
-    /// False if no text of the segment holds `text`, which may be folded, as one or more whole
-    /// words (or, in scripts without blanks, at all).
+    /// Returns whether a text of the segment may contain `text`, which may be folded, as one or
+    /// more whole words (in unsegmented scripts: at all).
     pub fn may_hold(&self, text: &str) -> bool {
         if number(&self.bytes, 24) & SAYS_NOTHING != 0 {
             return true;
@@ -602,12 +604,13 @@ impl WordFilter {
         all
     }
 
-    /// False if no text of the segment has a number in groups whose last digits are `tail`.
+    /// Returns whether a text of the segment may contain a number in groups whose last digits are
+    /// `tail`.
     pub(crate) fn may_hold_number_tail(&self, tail: u32) -> bool {
         number(&self.bytes, 24) & SAYS_NOTHING != 0 || self.has(hash_of_tail(tail))
     }
 
-    /// False if no grain of the segment holds the integer `value`.
+    /// Returns whether a grain of the segment may contain the integer `value`.
     pub(crate) fn may_hold_number(&self, value: u64) -> bool {
         number(&self.bytes, 24) & SAYS_NOTHING != 0 || self.has(hash_of_number(value))
     }
@@ -745,7 +748,7 @@ mod tests {
         }
     }
 
-    /// Pieces of texts and names that meet often, in several spellings.
+    /// Pieces that texts and names share, in several spellings.
     fn piece() -> impl Strategy<Value = &'static str> {
         prop::sample::select(vec![
             "ann",

@@ -82,7 +82,7 @@ pub struct KeyEntry {
     sealed: String,
 }
 
-/// What anybody may know of a key.
+/// What anyone may know of a key.
 #[derive(Debug, Clone, Serialize)]
 pub struct PublicKey {
     /// Its name.
@@ -171,7 +171,7 @@ impl Keyring {
         Ok(outcome)
     }
 
-    /// The keyring as the file has it now.
+    /// Returns the keyring as the file has it now.
     fn reread(&self) -> Result<Keyring> {
         let now = Keyring {
             path: self.path.clone(),
@@ -209,7 +209,7 @@ impl Keyring {
         }
     }
 
-    /// The file.
+    /// Returns the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -254,7 +254,7 @@ impl Keyring {
         })
     }
 
-    /// What anybody may know of the keys in the file `path`.
+    /// Returns what anyone may know of the keys in the file `path`.
     ///
     /// # Errors
     /// [`EngineError::Key`].
@@ -278,7 +278,7 @@ impl Keyring {
             .collect())
     }
 
-    /// Makes a signing key; answers its DID.
+    /// Makes a signing key; returns its DID.
     ///
     /// # Errors
     /// [`EngineError::Key`] if the name is taken; [`EngineError::File`].
@@ -296,7 +296,7 @@ impl Keyring {
         })
     }
 
-    /// The signing key `name`.
+    /// Returns the signing key `name`.
     ///
     /// # Errors
     /// [`EngineError::Key`] if there is none.
@@ -313,7 +313,7 @@ impl Keyring {
         }
     }
 
-    /// The key for one purpose, derived from the master secret.
+    /// Returns the key for one purpose, derived from the master secret.
     ///
     /// # Errors
     /// [`EngineError::Key`] if the master secret is missing.
@@ -390,7 +390,7 @@ impl Keyring {
 }
 
 impl KdfParams {
-    /// The parameters for a new passphrase, with a salt of its own.
+    /// Returns the parameters for a new passphrase, with a salt of its own.
     fn fresh() -> KdfParams {
         let (memory_kib, passes, lanes) = COST;
         KdfParams {
@@ -403,23 +403,23 @@ impl KdfParams {
     }
 }
 
-/// The file of people's keys of the keyring at `path`.
+/// Returns the file of people's keys of the keyring at `path`.
 pub(super) fn people_file_of(path: &Path) -> PathBuf {
     let mut people = path.as_os_str().to_owned();
     people.push(".people");
     people.into()
 }
 
-/// True if there is something at `path`. That it can't be seen is no reason to make a new keyring
-/// in its place.
+/// Returns whether there is something at `path`. That it can't be seen is no reason to make a new
+/// keyring in its place.
 fn exists(path: &Path) -> Result<bool> {
     path.try_exists()
         .file("can't look for the keyring", path.display())
 }
 
 impl KeyEntry {
-    /// What the seal vouches for beside the secret: an entry can't be given another name, kind or
-    /// DID.
+    /// Returns what the seal vouches for beside the secret: an entry can't be given another name,
+    /// kind or DID.
     fn bound(&self) -> Vec<u8> {
         format!(
             "{FORMAT}\n{}\n{}\n{}",
@@ -448,7 +448,7 @@ fn read(path: &Path) -> Result<KeyringFile> {
     Ok(file)
 }
 
-/// The key that Argon2id makes of a passphrase.
+/// Returns the key that Argon2id makes of a passphrase.
 fn passphrase_key(passphrase: &str, kdf: &KdfParams) -> Result<Secret> {
     let fault =
         |what: &dyn fmt::Display| EngineError::Key(format!("the keyring's key derivation: {what}"));

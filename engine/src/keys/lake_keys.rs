@@ -12,7 +12,7 @@
 //!
 //! The salt is what makes a key destructible: what can be derived again from the master alone is
 //! never gone. A grain has a key of its own, so that no number of grains wears a key out. Tokens
-//! stand for equal texts in the same field of the same lake.
+//! represent equal texts in the same field of the same lake.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
@@ -64,14 +64,14 @@ pub enum Unsealed {
 /// Bytes before the nonce: magic, key id, generation.
 const HEAD: usize = 24;
 
-/// How many bytes an envelope is longer than what is in it, so that a lake's description can tell.
+/// Number of bytes an envelope is longer than what is in it, so that a lake's description can tell.
 pub const ENVELOPE: usize = HEAD + 12 + 16;
 
 /// Stands where an address would, for cells that belong to no grain.
 const NO_ADDRESS: [u8; 32] = [0; 32];
 
 impl LakeKeys {
-    /// The keys that `store` keeps of the lake named `lake`.
+    /// Returns the keys that `store` keeps of the lake named `lake`.
     ///
     /// # Errors
     /// [`EngineError::Key`].
@@ -94,7 +94,7 @@ impl LakeKeys {
         Ok(keys)
     }
 
-    /// True if the store has no key of anybody, of whatever lake.
+    /// Returns whether the store has no key of anyone, of whatever lake.
     pub(crate) fn is_empty(&self) -> bool {
         self.held
             .read()
@@ -102,8 +102,8 @@ impl LakeKeys {
             .is_empty()
     }
 
-    /// The same keys, for which the grains in `hidden` are erased even where their keys are back,
-    /// from an old copy of the keyring.
+    /// Returns the same keys, for which the grains in `hidden` are erased even where their keys are
+    /// back, from an old copy of the keyring.
     pub(crate) fn hiding(&self, hidden: TombstoneSet) -> LakeKeys {
         LakeKeys {
             hidden,
@@ -111,23 +111,23 @@ impl LakeKeys {
         }
     }
 
-    /// True if the grain called `address` stays erased whatever keys there are. Costs one short
-    /// hash, and nothing if nothing was erased.
+    /// Returns whether the grain called `address` stays erased whatever keys there are. Costs one
+    /// short hash, and nothing if nothing was erased.
     pub fn hides(&self, address: &ContentAddress) -> bool {
         !self.hidden.is_empty() && self.hidden.contains(address)
     }
 
-    /// The store that the keys came from.
+    /// Returns the store that the keys came from.
     pub(crate) fn store(&self) -> Arc<dyn KeyStore> {
         Arc::clone(&self.store)
     }
 
-    /// What tells this lake's keys from all others, and nothing else.
+    /// Returns what tells this lake's keys from all others, and nothing else.
     pub fn check(&self) -> &str {
         &self.check
     }
 
-    /// The name of the keys of `user`; of grains without one if it is `None`.
+    /// Returns the name of the keys of `user`; of grains without one if it is `None`.
     pub fn id_of(&self, user: Option<&str>) -> KeyId {
         let mac = self.index.clone();
         let mac = match user {
@@ -137,7 +137,7 @@ impl LakeKeys {
         KeyId(half(mac))
     }
 
-    /// The blind token of `text` in the column `field`.
+    /// Returns the blind token of `text` in the column `field`.
     pub fn token(&self, field: &str, text: &str) -> String {
         let mac = self
             .index
@@ -179,7 +179,7 @@ impl LakeKeys {
         self.hold(self.store.make(ids, true)?)
     }
 
-    /// Removes the secrets of `keys` for good.
+    /// Removes the secrets of `keys` permanently.
     ///
     /// # Errors
     /// As [`LakeKeys::prepare`].
@@ -194,7 +194,7 @@ impl LakeKeys {
         Ok(())
     }
 
-    /// All keys that can be used, by person and generation, ascending.
+    /// Returns all keys that can be used, by person and generation, ascending.
     pub fn alive(&self) -> Vec<(KeyId, u32)> {
         let held = self.held.read().unwrap_or_else(PoisonError::into_inner);
         let keys = held.iter().flat_map(|(id, keys)| {
@@ -299,8 +299,8 @@ impl LakeKeys {
         })
     }
 
-    /// True if the grain called `address` was erased from the lake, or the key of its `envelope`
-    /// was destroyed.
+    /// Returns whether the grain called `address` was erased from the lake, or the key of its
+    /// `envelope` was destroyed.
     pub fn is_erased(&self, address: Option<&ContentAddress>, envelope: &[u8]) -> bool {
         if address.is_some_and(|address| self.hides(address)) {
             return true;
@@ -310,7 +310,7 @@ impl LakeKeys {
         matches!(key, Some(Err(KeyDisposition::Destroyed)))
     }
 
-    /// True if `envelope` is sealed with an older key than one that its person has now.
+    /// Returns whether `envelope` is sealed with an older key than one that its person has now.
     pub fn is_outdated(&self, envelope: &[u8]) -> bool {
         let held = self.held.read().unwrap_or_else(PoisonError::into_inner);
         key_of(envelope).is_some_and(|(id, generation)| {
@@ -368,7 +368,7 @@ impl LakeKeys {
     }
 }
 
-/// The name and generation of the key that `envelope` says it is sealed with.
+/// Returns the name and generation of the key that `envelope` says it is sealed with.
 pub fn key_of(envelope: &[u8]) -> Option<(KeyId, u32)> {
     let rest = envelope.strip_prefix(&SEALED_MAGIC)?;
     let (id, rest) = rest.split_first_chunk::<16>()?;

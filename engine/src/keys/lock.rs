@@ -105,9 +105,9 @@ fn unsupported_locks_error(keyring: &Path, error: &std::io::Error) -> EngineErro
     ))
 }
 
-/// Replaces the file at `path` by `parts`, one after another, readable by its owner only. What
-/// stood there before stays until all is on the disk; once this returns, it doesn't come back after
-/// a power cut.
+/// Replaces the file at `path` by `parts`, concatenated, readable by its owner only. What stood
+/// there before stays until all is on the disk; once this returns, it doesn't come back after a
+/// power cut.
 ///
 /// # Errors
 /// [`EngineError::File`]; the old file is then unchanged, unless only the last step, that of the

@@ -44,7 +44,7 @@ pub struct FileKeys {
 }
 
 impl FileKeys {
-    /// The keys of people beside `keyring`; the file need not be there.
+    /// Returns the keys of people beside `keyring`; the file need not be there.
     ///
     /// # Errors
     /// [`EngineError::Key`].
@@ -117,7 +117,7 @@ impl FileKeys {
         })
     }
 
-    /// The record of a new key.
+    /// Returns the record of a new key.
     fn record(&self, id: KeyId, generation: u32) -> Result<[u8; RECORD]> {
         let mut record = unsealed(id, generation);
         let salt = Zeroizing::new(random());
@@ -154,7 +154,7 @@ impl FileKeys {
     }
 }
 
-/// A record of which nothing is sealed yet.
+/// Returns a record of which nothing is sealed yet.
 fn unsealed(id: KeyId, generation: u32) -> [u8; RECORD] {
     let mut record = [0; RECORD];
     record[..16].copy_from_slice(&id.0);

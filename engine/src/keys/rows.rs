@@ -24,7 +24,7 @@ use crate::error::{Context, EngineError, Result, required};
 pub enum ErasedRows {
     /// They are no rows any more.
     Dropped,
-    /// They stay at their places, with their envelopes and without a payload, because somebody
+    /// They stay at their places, with their envelopes and without a payload, because a person
     /// counts rows.
     Kept,
 }
@@ -39,8 +39,8 @@ const NEEDED: [&str; 2] = [
 const SEALED_TEXT: &str = "~GMS1:";
 
 impl LakeKeys {
-    /// The columns of a sealed segment from which those named `wanted` (all if none are named) can
-    /// be made.
+    /// Returns the columns of a sealed segment from which those named `wanted` (all if none are
+    /// named) can be made.
     pub fn sealed_columns(wanted: Option<&[&str]>) -> Vec<&'static str> {
         let is_wanted = |name: &str| wanted.is_none_or(|wanted| wanted.contains(&name));
         let names = IdentityColumn::ALL.iter().map(|column| column.name());
@@ -222,7 +222,7 @@ impl LakeKeys {
         take_record_batch(&sealed, &UInt32Array::from(order)).file("can't sort", "a segment")
     }
 
-    /// The rows of `batch`, sealed or not, but for sealed ones that were erased.
+    /// Returns the rows of `batch`, sealed or not except sealed ones that were erased.
     ///
     /// # Errors
     /// [`EngineError::File`] if it has no blobs.
@@ -291,7 +291,7 @@ impl LakeKeys {
         (0..sealed.num_rows()).map(open).collect()
     }
 
-    /// The cells of a sealed file of a small table in the clear.
+    /// Returns the cells of a sealed file of a small table in the clear.
     ///
     /// # Errors
     /// [`EngineError::Key`] if one can't be opened.
@@ -314,7 +314,7 @@ impl LakeKeys {
         each_cell(batch, &|_| true, &open, &text)
     }
 
-    /// The cells of the columns `names` of a small table, sealed.
+    /// Returns the cells of the columns `names` of a small table, sealed.
     ///
     /// # Errors
     /// [`EngineError::Key`].
@@ -331,8 +331,8 @@ impl LakeKeys {
 /// What becomes of a cell; `None` if it stays as it is.
 type CellEdit<'c, B, C> = dyn Fn(&B) -> Result<Option<C>> + 'c;
 
-/// `batch` with what `bytes` and `text` make of the cells of the columns that `has` names; `None`
-/// leaves a cell as it is.
+/// Returns `batch` with what `bytes` and `text` make of the cells of the columns that `has` names;
+/// `None` leaves a cell as it is.
 fn each_cell(
     batch: &RecordBatch,
     has: &dyn Fn(&str) -> bool,
@@ -353,8 +353,8 @@ fn each_cell(
     RecordBatch::try_new(batch.schema(), columns).file("can't open", "a table")
 }
 
-/// Appends the sort key of `grain` as it stands in a segment that is sealed with `keys`, or in an
-/// open one if there are none.
+/// Appends the sort key of `grain` as it is in a segment that is sealed with `keys`, or in an open
+/// one if there are none.
 pub(crate) fn write_sort_key(keys: Option<&LakeKeys>, grain: &Grain<'_>, out: &mut Vec<u8>) {
     match keys {
         Some(keys) => {
@@ -388,7 +388,7 @@ impl OpenedRow {
     }
 }
 
-/// The blobs of `rows`; those of erased ones are their envelopes.
+/// Returns the blobs of `rows`; those of erased ones are their envelopes.
 fn blobs(sealed: &RecordBatch, rows: &[OpenedRow]) -> Result<ArrayRef> {
     let cells = sealed
         .column_by_name(NEEDED[1])
@@ -403,7 +403,7 @@ fn blobs(sealed: &RecordBatch, rows: &[OpenedRow]) -> Result<ArrayRef> {
     )))
 }
 
-/// The payload's columns; the others hold nothing that counts.
+/// Returns the payload's columns; the others hold nothing that counts.
 fn project(sealed: &RecordBatch, rows: &[OpenedRow]) -> Result<RecordBatch> {
     let mut columns = GrainColumns::with_capacity(rows.len(), 0);
     for row in rows {

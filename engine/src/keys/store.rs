@@ -62,9 +62,9 @@ pub enum KeyChange {
     Read(KeyId, u32),
     /// Adds a key of this generation, with a new random salt, and returns it.
     Add(KeyId, u32),
-    /// Removes the secret of this key for good. That it was there, and how it ended, stays known; a
-    /// key that the store never had becomes known as ended, too. One that was destroyed stays
-    /// destroyed.
+    /// Removes the secret of this key permanently. That it was there, and how it ended, stays
+    /// known; a key that the store never had becomes known as ended, too. One that was destroyed
+    /// stays destroyed.
     End(KeyId, u32, KeyDisposition),
 }
 
@@ -77,16 +77,16 @@ pub type Decide<'d> = dyn FnMut(&[KeyStatus]) -> Vec<KeyChange> + 'd;
 /// which reads, decides and writes as one step: what a process has in memory from an earlier
 /// [`KeyStore::load`] decides nothing.
 pub trait KeyStore: fmt::Debug + Send + Sync {
-    /// What to call it in messages.
+    /// Returns what to call it in messages.
     fn name(&self) -> String;
 
-    /// The secret for one purpose, always the same.
+    /// Returns the secret for one purpose, always the same.
     ///
     /// # Errors
     /// [`EngineError::Key`](crate::error::EngineError::Key).
     fn derive(&self, purpose: &str) -> Result<Secret>;
 
-    /// The keys of all people, ended ones too.
+    /// Returns the keys of all people, ended ones too.
     ///
     /// # Errors
     /// [`EngineError::Key`](crate::error::EngineError::Key).
@@ -102,8 +102,8 @@ pub trait KeyStore: fmt::Debug + Send + Sync {
     /// [`EngineError::File`](crate::error::EngineError::File).
     fn update(&self, decide: &mut Decide<'_>) -> Result<Vec<PersonKey>>;
 
-    /// A key to seal with for each of `ids`: the newest that the store has, or a new one. With
-    /// `renew` it is a new one in any case.
+    /// Returns a key to seal with for each of `ids`: the newest that the store has, or a new one.
+    /// With `renew` it is a new one in any case.
     ///
     /// # Errors
     /// As [`KeyStore::update`].
@@ -124,7 +124,7 @@ pub trait KeyStore: fmt::Debug + Send + Sync {
         })
     }
 
-    /// Removes the secrets of `keys` for good; that they were there, and how they ended, stays
+    /// Removes the secrets of `keys` permanently; that they were there, and how they ended, stays
     /// known.
     ///
     /// # Errors

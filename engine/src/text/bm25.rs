@@ -20,7 +20,7 @@ const B: f64 = 0.75;
 pub struct Terms(Vec<String>);
 
 impl Terms {
-    /// The words of `query`.
+    /// Returns the words of `query`.
     pub fn of(query: &str) -> Terms {
         let mut terms = Vec::new();
         for word in words(query) {
@@ -31,12 +31,12 @@ impl Terms {
         Terms(terms)
     }
 
-    /// The words.
+    /// Returns the words.
     pub fn words(&self) -> &[String] {
         &self.0
     }
 
-    /// True if the search says nothing: it finds nothing.
+    /// Returns whether the search says nothing: it finds nothing.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -78,17 +78,17 @@ impl Terms {
 pub struct Frequencies {
     /// All words of the grain.
     pub length: u32,
-    /// How often each word of the search stands in it.
+    /// How often each word of the search is in it.
     pub counts: Vec<u32>,
 }
 
 impl Frequencies {
-    /// True if every word of the search is there, and there is one.
+    /// Returns whether every word of the search is there, and there is one.
     pub fn is_match(&self) -> bool {
         !self.counts.is_empty() && self.counts.iter().all(|count| *count > 0)
     }
 
-    /// True if some word of the search is there.
+    /// Returns whether some word of the search is there.
     pub fn touches(&self) -> bool {
         self.counts.iter().any(|count| *count > 0)
     }
@@ -97,7 +97,7 @@ impl Frequencies {
 /// What is known of all grains that a search looks at.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Statistics {
-    /// How many there are.
+    /// Number of them.
     pub documents: u64,
     /// All their words.
     pub words: u64,
@@ -133,7 +133,7 @@ pub struct Scorer {
 }
 
 impl Scorer {
-    /// The weights of a search over grains with these statistics.
+    /// Returns the weights of a search over grains with these statistics.
     pub fn new(statistics: &Statistics) -> Scorer {
         let documents = statistics.documents as f64;
         let weight = |containing: &u64| {

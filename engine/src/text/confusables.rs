@@ -89,13 +89,14 @@ const LOOKALIKES: [(char, &str); 37] = [
     ('ϳ', "j"),
 ];
 
-/// What stands for `letter`, which is decomposed and in lower case; `None` if it stands for itself.
-pub(crate) fn plain(letter: char, alike: LetterEquivalence) -> Option<&'static str> {
+/// Returns what represents `letter`, which is decomposed and in lower case; `None` if it represents
+/// itself.
+pub(crate) fn plain(letter: char, equivalence: LetterEquivalence) -> Option<&'static str> {
     if letter.is_ascii() {
         return None;
     }
     if letter == 'ı' {
-        return alike.turkish_i.then_some("i");
+        return equivalence.turkish_i.then_some("i");
     }
     let of = |table: &[(char, &'static str)]| {
         table
@@ -103,9 +104,13 @@ pub(crate) fn plain(letter: char, alike: LetterEquivalence) -> Option<&'static s
             .find(|(known, _)| *known == letter)
             .map(|(_, text)| *text)
     };
-    let unaccented = if alike.accents { of(&UNACCENTED) } else { None };
+    let unaccented = if equivalence.accents {
+        of(&UNACCENTED)
+    } else {
+        None
+    };
     unaccented.or_else(|| {
-        if alike.lookalikes {
+        if equivalence.lookalikes {
             of(&LOOKALIKES)
         } else {
             None
@@ -113,14 +118,18 @@ pub(crate) fn plain(letter: char, alike: LetterEquivalence) -> Option<&'static s
     })
 }
 
-/// True if `mark`, which follows the letter `base`, is left out.
-pub(crate) fn is_dropped_mark(base: Option<char>, mark: char, alike: LetterEquivalence) -> bool {
+/// Returns whether `mark`, which follows the letter `base`, is left out.
+pub(crate) fn is_dropped_mark(
+    base: Option<char>,
+    mark: char,
+    equivalence: LetterEquivalence,
+) -> bool {
     if !is_combining_mark(mark) || !base.is_some_and(takes_accents) {
         return false;
     }
     match (base, mark) {
-        (Some('i' | 'ı'), DOT_ABOVE) => alike.turkish_i,
-        _ => alike.accents,
+        (Some('i' | 'ı'), DOT_ABOVE) => equivalence.turkish_i,
+        _ => equivalence.accents,
     }
 }
 

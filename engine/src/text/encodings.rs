@@ -34,8 +34,8 @@ const HEX: usize = 16;
 /// Letters of an entity's name at most.
 const ENTITY: usize = 8;
 
-/// True if `text` may hold URL encoding or entities. Base64 and hex show by words of [`LONG_WORD`]
-/// letters.
+/// Returns whether `text` may hold URL encoding or entities. Base64 and hex show by words of
+/// [`LONG_WORD`] letters.
 pub(crate) fn has_marks(text: &str) -> bool {
     memchr::memchr2(b'%', b'&', text.as_bytes()).is_some()
 }
@@ -58,9 +58,9 @@ pub(crate) fn each_decoded(text: &str, mut found: impl FnMut(TextEncoding, &str)
     });
 }
 
-/// False if no text in `payload`, a grain's bytes, holds anything that [`each_decoded`] opens. What
-/// stands between texts there may look like letters: `is_delimited` says that at most two such
-/// bytes stand before a text.
+/// Returns whether any text in `payload`, a grain's bytes, holds anything that [`each_decoded`]
+/// opens. What is between texts there may look like letters: `is_delimited` says that at most two
+/// such bytes precede a text.
 pub(crate) fn may_hold_encoded(payload: &[u8], is_delimited: bool) -> bool {
     let has_mark = |mark: usize| match payload.get(mark..).unwrap_or_default() {
         [b'%', high, low, ..] => high.is_ascii_hexdigit() && low.is_ascii_hexdigit(),
@@ -81,8 +81,8 @@ pub(crate) fn may_hold_encoded(payload: &[u8], is_delimited: bool) -> bool {
     opens
 }
 
-/// `text` with its URL encoding undone; `None` if it has none. A plus stays one: names may have any
-/// separator.
+/// Returns `text` with its URL encoding undone; `None` if it has none. A plus stays one: names may
+/// have any separator.
 fn url_decoded(text: &str) -> Option<String> {
     let bytes = text.as_bytes();
     let mut out = Vec::new();
@@ -106,7 +106,7 @@ fn url_decoded(text: &str) -> Option<String> {
     Some(String::from_utf8_lossy(&out).into_owned())
 }
 
-/// `text` with its entities undone; `None` if it has none.
+/// Returns `text` with its entities undone; `None` if it has none.
 fn html_decoded(text: &str) -> Option<String> {
     let mut out = String::new();
     let (mut copied, mut from) = (0, 0);
@@ -126,7 +126,8 @@ fn html_decoded(text: &str) -> Option<String> {
     Some(out)
 }
 
-/// The letter of the entity whose `&` stands before `rest`, and how many bytes of `rest` it takes.
+/// Returns the letter of the entity whose `&` precedes `rest`, and how many bytes of `rest` it
+/// takes.
 fn entity(rest: &[u8]) -> Option<(char, usize)> {
     let end = rest
         .iter()
@@ -157,7 +158,7 @@ const LATIN_1: &str = "nbsp iexcl cent pound curren yen brvbar sect uml copy ord
                        ecirc euml igrave iacute icirc iuml eth ntilde ograve oacute ocirc otilde \
                        ouml divide oslash ugrave uacute ucirc uuml yacute thorn yuml";
 
-/// The letter that an entity's name stands for.
+/// Returns the letter that an entity's name represents.
 pub(crate) fn named_entity(name: &str) -> Option<char> {
     match name {
         "amp" => Some('&'),
@@ -205,9 +206,9 @@ fn each_run(bytes: &[u8], mut found: impl FnMut(&[u8], usize)) {
     }
 }
 
-/// Classes of bytes: below this one letters and digits, which stand for their value in base64.
+/// Classes of bytes: below this one letters and digits, which represent their value in base64.
 const JOINT: u8 = 64;
-/// The four that stand for 62 and 63: `+`, `-`, `/`, `_`.
+/// The four that represent 62 and 63: `+`, `-`, `/`, `_`.
 const OTHER: u8 = 128;
 
 /// For each byte its class and its value: the lowest six bits.
@@ -232,8 +233,7 @@ static CLASSES: [u8; 256] = {
 };
 
 /// Calls `found` for the texts that `run` holds in base64: from its beginning, or up to `shifts`
-/// characters behind it, and from behind each `/`, `-`, `_` and `+`, which may as well stand before
-/// it.
+/// characters behind it, and from behind each `/`, `-`, `_` and `+`, which may as well precede it.
 fn base64_texts(
     run: &[u8],
     padding: usize,
@@ -262,8 +262,8 @@ fn base64_texts(
     }
 }
 
-/// Decodes `run` to `opened` up to the first byte that no text has; answers how many characters
-/// that took.
+/// Decodes `run` to `opened` up to the first byte that no text has; returns the number of
+/// characters that took.
 fn base64_text(run: &[u8], opened: &mut Vec<u8>) -> usize {
     opened.clear();
     let (mut bits, mut held) = (0u32, 0);
@@ -283,7 +283,7 @@ fn base64_text(run: &[u8], opened: &mut Vec<u8>) -> usize {
 }
 
 /// Calls `found` for the texts that runs of hex digits in `run` hold, from one of the first digits
-/// on: up to `shifts` may stand before it.
+/// on: up to `shifts` may precede it.
 fn hex_texts(run: &[u8], shifts: usize, opened: &mut Vec<u8>, mut found: impl FnMut(&str)) {
     for digits in run
         .split(|byte| !byte.is_ascii_hexdigit())
@@ -305,7 +305,7 @@ fn hex_texts(run: &[u8], shifts: usize, opened: &mut Vec<u8>, mut found: impl Fn
     }
 }
 
-/// The text that `bytes` begin with, if it has at least `least` bytes.
+/// Returns the text that `bytes` begin with, if it has at least `least` bytes.
 fn text_of(bytes: &[u8], least: usize) -> Option<&str> {
     if bytes.len() < least {
         return None;

@@ -29,9 +29,14 @@ impl Folding {
         self.fold_equivalent(LetterEquivalence::NONE, text, out);
     }
 
-    /// [`Folding::fold`] by which the letters that `alike` names are the same too. Exact folding
+    /// [`Folding::fold`] by which the letters that `equivalence` names are the same too. Exact folding
     /// knows no such letters.
-    pub(crate) fn fold_equivalent(self, alike: LetterEquivalence, text: &str, out: &mut String) {
+    pub(crate) fn fold_equivalent(
+        self,
+        equivalence: LetterEquivalence,
+        text: &str,
+        out: &mut String,
+    ) {
         out.clear();
         match self {
             Folding::Exact if unicode_normalization::is_nfc(text) => out.push_str(text),
@@ -39,28 +44,28 @@ impl Folding {
             Folding::Spellings => {
                 for run in text.split(is_blank).filter(|run| !run.is_empty()) {
                     push(' ', out);
-                    fold_run(run, alike, out);
+                    fold_run(run, equivalence, out);
                 }
             }
         }
         out.truncate(out.trim_end().len());
     }
 
-    /// The folded form of `text`.
+    /// Returns the folded form of `text`.
     pub fn folded(self, text: &str) -> String {
         self.folded_equivalent(LetterEquivalence::NONE, text)
     }
 
-    /// The form of `text` that [`Folding::fold_equivalent`] writes.
-    pub(crate) fn folded_equivalent(self, alike: LetterEquivalence, text: &str) -> String {
+    /// Returns the form of `text` that [`Folding::fold_equivalent`] writes.
+    pub(crate) fn folded_equivalent(self, equivalence: LetterEquivalence, text: &str) -> String {
         let mut out = String::with_capacity(text.len());
-        self.fold_equivalent(alike, text, &mut out);
+        self.fold_equivalent(equivalence, text, &mut out);
         out
     }
 }
 
 /// Appends the folded form of `run`.
-fn fold_run(run: &str, alike: LetterEquivalence, out: &mut String) {
+fn fold_run(run: &str, equivalence: LetterEquivalence, out: &mut String) {
     if run.is_ascii() {
         let start = out.len();
         out.push_str(run);
@@ -72,8 +77,8 @@ fn fold_run(run: &str, alike: LetterEquivalence, out: &mut String) {
         .filter(|letter| !is_invisible(*letter))
         .flat_map(char::to_lowercase)
         .collect();
-    if alike != LetterEquivalence::NONE {
-        lower = plain_letters(&lower, alike);
+    if equivalence != LetterEquivalence::NONE {
+        lower = plain_letters(&lower, equivalence);
     }
     for letter in lower.nfkc() {
         match letter {
@@ -86,19 +91,19 @@ fn fold_run(run: &str, alike: LetterEquivalence, out: &mut String) {
     }
 }
 
-/// `lower`, which is decomposed and in lower case, with one letter for all those that `alike` makes
+/// `lower`, which is decomposed and in lower case, with one letter for all those that `equivalence` makes
 /// the same.
-fn plain_letters(lower: &str, alike: LetterEquivalence) -> String {
+fn plain_letters(lower: &str, equivalence: LetterEquivalence) -> String {
     let mut out = String::with_capacity(lower.len());
     let mut base = None;
     for letter in lower.chars() {
-        if is_dropped_mark(base, letter, alike) {
+        if is_dropped_mark(base, letter, equivalence) {
             continue;
         }
         if !is_combining_mark(letter) {
             base = Some(letter);
         }
-        match plain(letter, alike) {
+        match plain(letter, equivalence) {
             Some(text) => out.push_str(text),
             None => out.push(letter),
         }
@@ -132,8 +137,8 @@ pub(super) fn is_invisible(letter: char) -> bool {
 /// How often text may be escaped over again: JSON in a string of JSON.
 const ESCAPED: usize = 3;
 
-/// What `text` means if the escapes that JSON writes (`\n`, `\"`, `\u00e9`) are undone: once, then
-/// once more, as often as there are any. Nothing if it has none.
+/// Returns what `text` means if the escapes that JSON writes (`\n`, `\"`, `\u00e9`) are undone:
+/// once, then once more, as often as there are any. Nothing if it has none.
 pub(crate) fn unescaped(text: &str) -> impl Iterator<Item = String> {
     std::iter::successors(once_unescaped(text), |meant| once_unescaped(meant)).take(ESCAPED)
 }
@@ -165,8 +170,8 @@ fn once_unescaped(text: &str) -> Option<String> {
     changed.then_some(out)
 }
 
-/// The letter that the digits after `\u` stand for; two such escapes may stand for one. `None` if
-/// they stand for none.
+/// Returns the letter that the digits after `\u` represent; two such escapes may represent one.
+/// `None` if they represent none.
 fn escaped_letter(letters: &mut std::str::Chars<'_>) -> Option<char> {
     fn unit(letters: &mut std::str::Chars<'_>) -> Option<u16> {
         let digits = letters
@@ -187,7 +192,7 @@ fn escaped_letter(letters: &mut std::str::Chars<'_>) -> Option<char> {
     Some(letter)
 }
 
-/// True if `letter` is part of a word.
+/// Returns whether `letter` is part of a word.
 pub(crate) fn is_word(letter: char) -> bool {
     match letter.is_ascii() {
         true => letter.is_ascii_alphanumeric(),

@@ -27,7 +27,7 @@ use gristmill_schemas::grain::{
 pub use bm25::{Frequencies, Scorer, Statistics, Terms};
 pub use words::words;
 
-/// The fields whose words are the text of a grain of the type `of`, in this order.
+/// Returns the fields whose words are the text of a grain of the type `of`, in this order.
 ///
 /// Who says something of whom is part of the text (`subject`, `relation`, `object`), storage and
 /// control fields aren't.
@@ -123,13 +123,13 @@ fn visit_value<'g>(value: &RawValue<'g>, visit: &mut impl FnMut(&'g str)) {
     }
 }
 
-/// Opens `blob`, which is that of a row, and answers what `read` makes of the grain; `None` if it
+/// Opens `blob`, which is that of a row, and returns what `read` makes of the grain; `None` if it
 /// can't be read or is encrypted.
 pub fn with_grain<T>(blob: &[u8], read: impl FnOnce(&Grain<'_>) -> Option<T>) -> Option<T> {
     with_grain_if_any(blob, |grain| grain.and_then(read))
 }
 
-/// Opens `blob`, which is that of a row, and answers what `read` makes of the grain, which is
+/// Opens `blob`, which is that of a row, and returns what `read` makes of the grain, which is
 /// `None` if it can't be read or is encrypted. What became a row was checked before, so it isn't
 /// judged again: of a blob that was damaged since, what can be read of its fields is.
 pub fn with_grain_if_any<T>(blob: &[u8], read: impl FnOnce(Option<&Grain<'_>>) -> T) -> T {

@@ -1,6 +1,6 @@
 //! Numbers that are written in groups, as telephone numbers are: `+49 (0)160 555-1003`.
 
-/// Digits from which on a number is looked at.
+/// Digits from which on a number is examined.
 pub(crate) const MIN_DIGITS: usize = 7;
 
 /// Digits that are kept of a chain of groups.
@@ -18,18 +18,18 @@ pub(crate) struct DigitGroups<'n> {
     pub(crate) starts: &'n [(usize, usize)],
     /// Where the last one ends in the text.
     pub(crate) end: usize,
-    /// A plus stands before the first.
+    /// A plus precedes the first.
     pub(crate) has_plus: bool,
 }
 
 impl DigitGroups<'_> {
-    /// The number of the last [`MIN_DIGITS`] digits.
+    /// Returns the number of the last [`MIN_DIGITS`] digits.
     pub(crate) fn tail(&self) -> u32 {
         tail_of(self.digits)
     }
 }
 
-/// The number of the last [`MIN_DIGITS`] of `digits`.
+/// Returns the number of the last [`MIN_DIGITS`] of `digits`.
 pub(crate) fn tail_of(digits: &[u8]) -> u32 {
     let last = digits
         .get(digits.len().saturating_sub(MIN_DIGITS)..)

@@ -10,7 +10,7 @@ use unicode_segmentation::UnicodeSegmentation;
 /// Bytes of a word that are compared; the rest of a longer one is left out.
 pub const MAX_WORD_BYTES: usize = 256;
 
-/// The words of `text`, in order, in the form in which they are compared.
+/// Returns the words of `text`, in order, in the form in which they are compared.
 pub fn words(text: &str) -> impl Iterator<Item = String> {
     split(text).map(|(_, word)| {
         let mut folded = String::with_capacity(word.len());
@@ -19,7 +19,7 @@ pub fn words(text: &str) -> impl Iterator<Item = String> {
     })
 }
 
-/// The words of `text` as they are written, in order, each with where it begins.
+/// Returns the words of `text` as they are written, in order, each with where it begins.
 pub fn split(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let words = text.unicode_word_indices();
     words

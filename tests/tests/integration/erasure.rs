@@ -50,12 +50,12 @@ fn order(folder: &Path) -> ErasureOptions {
     let mut keyring = Keyring::open_or_create(&path, PASSPHRASE).unwrap();
     // A second order finds the key there.
     let _ = keyring.generate("erasure");
-    let ground = RequestOrigin {
+    let origin = RequestOrigin {
         reference: Some("R-1".to_owned()),
         ..RequestOrigin::default()
     };
     ErasureOptions {
-        ground,
+        origin,
         keyring,
         signing_key: "erasure".to_owned(),
         exclusive: true,

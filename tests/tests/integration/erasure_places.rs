@@ -75,7 +75,7 @@ fn order(folder: &Path) -> ErasureOptions {
         Keyring::open_or_create(&folder.join("keyring.json"), "a passphrase for tests").unwrap();
     keyring.generate("erasure").unwrap();
     ErasureOptions {
-        ground: RequestOrigin::default(),
+        origin: RequestOrigin::default(),
         keyring,
         signing_key: "erasure".to_owned(),
         exclusive: true,

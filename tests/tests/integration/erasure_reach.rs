@@ -46,7 +46,7 @@ fn order(folder: &Path) -> ErasureOptions {
         Keyring::open_or_create(&folder.join("keyring.json"), "a passphrase for tests").unwrap();
     let _ = keyring.generate("erasure");
     ErasureOptions {
-        ground: RequestOrigin::default(),
+        origin: RequestOrigin::default(),
         keyring,
         signing_key: "erasure".to_owned(),
         exclusive: true,
@@ -501,7 +501,7 @@ async fn events_that_name_the_person_are_disclosed() {
 async fn a_legal_ground_that_names_the_person_is_refused() {
     let (mut lake, _) = lake_of(&[belief(r#""object": "x", "user_id": "alice-77""#)]).await;
     let mut order = order(lake.folder());
-    order.ground.reference = Some("Request of Alice Smith".to_owned());
+    order.origin.reference = Some("Request of Alice Smith".to_owned());
     let refused = erase(&mut lake.lake, &alice(), &order).await;
     assert!(
         matches!(refused, Err(EngineError::Request(_))),

@@ -1,5 +1,5 @@
-//! A digest of what an index says, whatever bytes say it: tantivy names its files at random, and
-//! rows that were taken over from another index are laid out differently.
+//! A digest of the content of an index, independent of its bytes: tantivy's file names are random,
+//! and reused postings are laid out differently.
 
 use tantivy::postings::Postings;
 use tantivy::schema::IndexRecordOption;
@@ -13,9 +13,9 @@ impl LakeTextIndex {
     /// equal digests however their rows are divided into pieces. Reads every posting.
     ///
     /// # Errors
-    /// What tantivy says of the files.
+    /// Errors of tantivy when it reads the files.
     pub(crate) fn content_digest(&self) -> tantivy::Result<[u8; 32]> {
-        // A sum doesn't depend on the order of what is added.
+        // A sum doesn't depend on the order of its terms.
         let mut sums = [0_u64; 4];
         let mut positions = Vec::new();
         for (reader, (segment, first_row)) in

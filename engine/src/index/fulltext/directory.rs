@@ -1,4 +1,4 @@
-//! Packed files as a directory of tantivy: read only, nothing is copied.
+//! A read-only tantivy directory over packed files, without copying.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -24,7 +24,7 @@ pub(super) struct PackedDirectory {
     meta: Arc<Vec<u8>>,
 }
 
-/// The name of the file that says which segments an index has.
+/// Name of tantivy's metadata file, which lists the segments.
 const META: &str = "meta.json";
 
 /// The bytes of one packed file.
@@ -32,7 +32,7 @@ const META: &str = "meta.json";
 pub(super) struct SharedBytes(Arc<SourceBytes>);
 
 impl SharedBytes {
-    /// Those of `text`.
+    /// Returns the bytes of `text`.
     pub(super) fn of(text: &SegmentTextIndex) -> SharedBytes {
         SharedBytes(Arc::clone(text.bytes()))
     }
@@ -51,7 +51,7 @@ impl Deref for SharedBytes {
 unsafe impl StableDeref for SharedBytes {}
 
 impl PackedDirectory {
-    /// The files of `segments` with the metadata `meta`, which names all of them.
+    /// Returns the files of `segments` with the metadata `meta`, which names all of them.
     pub(super) fn new<'s>(
         segments: impl Iterator<Item = &'s Arc<SegmentTextIndex>>,
         meta: Vec<u8>,
@@ -126,7 +126,7 @@ impl Directory for PackedDirectory {
         Ok(())
     }
 
-    /// Nobody writes, so nobody has to wait.
+    /// The directory is read-only, so that no lock is needed.
     fn acquire_lock(&self, _lock: &Lock) -> Result<DirectoryLock, LockError> {
         Ok(DirectoryLock::from(Box::new(())))
     }

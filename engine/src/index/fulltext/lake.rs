@@ -1,4 +1,4 @@
-//! The full text of a lake: the indexes of all its segments as one.
+//! Ranked search over the full-text indexes of all segments of a lake.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -24,40 +24,39 @@ use super::tokenizer::tokenizers;
 use super::top_k::{RankedDocument, TopK};
 use crate::text::Statistics;
 
-/// Words that a beginning or a near word stands for at most; the most frequent ones are taken.
+/// Maximal number of words that a prefix or a fuzzy word expands to; the most frequent ones are
+/// used.
 const EXPANSIONS: usize = 128;
 
-/// Words that are looked at to find these.
+/// Maximal number of dictionary entries that are read for an expansion.
 const CANDIDATES: usize = 65_536;
 
-/// The indexes of some segments as one.
+/// The indexes of some segments, as one index.
 pub struct LakeTextIndex {
     pub(super) searcher: Searcher,
-    /// For each of tantivy's segments: which of the lake's segments it is part of, and its first
-    /// row there.
+    /// For each segment of tantivy: the index of its segment of the lake, and its first row there.
     pub(super) places: Vec<(usize, u32)>,
-    /// The words of all grains.
+    /// Number of words in all grains.
     words: u64,
 }
 
-/// A row that fits a search.
+/// A row that matches a search.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct TextHit {
-    /// The place of its segment among those that the index was made of.
+    /// Index of its segment among those that the index was opened with.
     pub segment: usize,
     /// Its row there.
     pub row: u32,
-    /// How well it fits: its BM25 weight as a part of the greatest that the search could give,
-    /// above 0 and at most 1.
+    /// Its BM25 weight divided by the maximal weight of the search: above 0 and at most 1.
     pub score: f64,
 }
 
 impl LakeTextIndex {
-    /// The indexes of `segments` as one. Reads little: dictionaries and postings are looked up when
-    /// they are needed.
+    /// Opens the indexes of `segments` as one. Reads little: dictionaries and postings are read on
+    /// demand.
     ///
     /// # Errors
-    /// What tantivy says of the files.
+    /// Errors of tantivy when it reads the files.
     pub fn new(segments: &[Arc<SegmentTextIndex>]) -> tantivy::Result<LakeTextIndex> {
         let mut places = Vec::new();
         let mut pieces = Vec::new();
@@ -102,11 +101,11 @@ impl LakeTextIndex {
         })
     }
 
-    /// The `limit` rows that fit `query` best, best first; of equal ones those that stand first in
-    /// the lake.
+    /// Returns the expanded search, and the `limit` rows that match best, best first; of equal
+    /// scores, the first in the lake.
     ///
     /// # Errors
-    /// What tantivy says of the files.
+    /// Errors of tantivy when it reads the files.
     pub fn search(
         &self,
         query: &TextQuery,
@@ -116,7 +115,7 @@ impl LakeTextIndex {
         let Some(compiled) = compile(&terms) else {
             return Ok((terms, Vec::new()));
         };
-        // Room for as many is made at once: no more than there are documents.
+        // The collector allocates for the limit, which is capped by the number of documents.
         let limit = limit.min(self.searcher.num_docs() as usize);
         if limit == 0 {
             return Ok((terms, Vec::new()));
@@ -152,10 +151,10 @@ impl LakeTextIndex {
         Ok((terms, hits.collect()))
     }
 
-    /// How many rows fit `query`; exact.
+    /// Returns the exact number of rows that match `query`.
     ///
     /// # Errors
-    /// What tantivy says of the files.
+    /// Errors of tantivy when it reads the files.
     pub fn count(&self, query: &TextQuery) -> tantivy::Result<usize> {
         match compile(&self.terms(query)?) {
             Some(compiled) => self.searcher.search(&*compiled, &Count),
@@ -163,10 +162,10 @@ impl LakeTextIndex {
         }
     }
 
-    /// The rows of each segment that fit `query`, ascending, without scores.
+    /// Returns the rows of each segment that match `query`, ascending, without scores.
     ///
     /// # Errors
-    /// What tantivy says of the files.
+    /// Errors of tantivy when it reads the files.
     pub fn rows(&self, query: &TextQuery, segments: usize) -> tantivy::Result<Vec<Vec<u32>>> {
         let mut rows = vec![Vec::new(); segments];
         let Some(compiled) = compile(&self.terms(query)?) else {
@@ -185,10 +184,10 @@ impl LakeTextIndex {
         Ok(rows)
     }
 
-    /// What is known of `words` in all grains.
+    /// Returns the statistics of `words` over all grains.
     ///
     /// # Errors
-    /// What tantivy says of the files.
+    /// Errors of tantivy when it reads the files.
     pub fn statistics(&self, words: &[String]) -> tantivy::Result<Statistics> {
         let mut statistics = Statistics {
             documents: self.len(),
@@ -203,12 +202,12 @@ impl LakeTextIndex {
         Ok(statistics)
     }
 
-    /// What is known of `words` in the rows `within` (ranges of rows for each segment, ascending),
-    /// and of nothing else. Lengths of texts are those of [`rounded_length`], which the index keeps
-    /// for each row.
+    /// Returns the statistics of `words` over the rows `within` alone (ascending ranges of rows per
+    /// segment). Lengths of texts are those of [`rounded_length`], which the index stores for each
+    /// row.
     ///
     /// # Errors
-    /// What tantivy says of the files.
+    /// Errors of tantivy when it reads the files.
     pub fn statistics_within(
         &self,
         words: &[String],
@@ -255,17 +254,17 @@ impl LakeTextIndex {
         Ok(statistics)
     }
 
-    /// How many grains the index has.
+    /// Returns the number of grains in the index.
     pub fn len(&self) -> u64 {
         self.searcher.num_docs()
     }
 
-    /// True if it has none.
+    /// Returns whether it has none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Replaces beginnings and near words by words that the lake has.
+    /// Expands prefixes and fuzzy words to words of the lake.
     fn terms(&self, query: &TextQuery) -> tantivy::Result<SearchTerms> {
         let mut terms = SearchTerms::default();
         for alternatives in &query.wanted {
@@ -311,7 +310,7 @@ impl LakeTextIndex {
             }
         }
         let mut found: Vec<(Vec<u8>, u64)> = found.into_iter().collect();
-        // A stable sort: of equally frequent words the first.
+        // The sort is stable: of equally frequent words, the first is kept.
         found.sort_by_key(|(_, documents)| Reverse(*documents));
         found.truncate(EXPANSIONS);
         Ok(found
@@ -331,8 +330,8 @@ impl LakeTextIndex {
     }
 }
 
-/// In how many grains the words of a search are, looked up once: dictionaries of many pieces are
-/// slow to ask.
+/// Document frequencies of the words of a search, looked up once, because look-ups in many pieces
+/// are slow.
 struct DocumentFrequencies<'t> {
     text: &'t LakeTextIndex,
     containing: HashMap<Term, u64>,
@@ -352,7 +351,7 @@ impl<'t> DocumentFrequencies<'t> {
         Ok(DocumentFrequencies { text, containing })
     }
 
-    /// The weight that no grain can pass: every wanted word as often as can be.
+    /// Returns the maximal weight: every wanted word with maximal frequency.
     fn greatest(&self, terms: &SearchTerms) -> f64 {
         let documents = self.text.len() as f64;
         let mut sum = 0.0;
@@ -369,7 +368,7 @@ impl<'t> DocumentFrequencies<'t> {
 }
 
 impl Bm25StatisticsProvider for DocumentFrequencies<'_> {
-    /// Not tantivy's own figure: it would be an estimate where rows were taken out of a piece.
+    /// Tantivy's own number is an estimate where rows were removed from a piece.
     fn total_num_tokens(&self, _: TextField) -> tantivy::Result<u64> {
         Ok(self.text.words)
     }
@@ -386,7 +385,7 @@ impl Bm25StatisticsProvider for DocumentFrequencies<'_> {
     }
 }
 
-/// The length of a text of `words` words as the index keeps it for its row: exact up to 40, less so
+/// Returns the length of a text of `words` words as the index stores it: exact up to 40, rounded
 /// beyond.
 pub fn rounded_length(words: u64) -> u64 {
     let words = u32::try_from(words).unwrap_or(u32::MAX);
@@ -395,7 +394,7 @@ pub fn rounded_length(words: u64) -> u64 {
     ))
 }
 
-/// What BM25 makes of a word that stands in a text more often than any other: k₁ + 1.
+/// BM25's limit of the frequency factor: k₁ + 1.
 const GREATEST_FREQUENCY: f64 = 2.2;
 
 impl std::fmt::Debug for LakeTextIndex {
@@ -409,8 +408,9 @@ impl std::fmt::Debug for LakeTextIndex {
     }
 }
 
-/// The search as tantivy's; `None` if it can't find anything. A single part stands alone: only then
-/// can tantivy pass over blocks of documents that can't be among the best.
+/// Compiles a search to a query of tantivy; `None` if it can't match anything. A single clause
+/// isn't wrapped, because only then can tantivy skip blocks of documents that can't be among the
+/// best.
 fn compile(terms: &SearchTerms) -> Option<Box<dyn Query>> {
     let mut clauses: Vec<(Occur, Box<dyn Query>)> = Vec::new();
     for alternatives in &terms.wanted {
@@ -419,8 +419,8 @@ fn compile(terms: &SearchTerms) -> Option<Box<dyn Query>> {
     if clauses.is_empty() {
         return None;
     }
-    // tantivy asks what is excluded about documents before those that it stands at, which its
-    // phrases don't expect. Its unions do, and a phrase taken twice is one.
+    // tantivy seeks excluded clauses to documents before their current one, which its phrase scorer
+    // doesn't support. Its union scorer does; so each phrase is added twice, which makes a union.
     let unwanted: Vec<Phrase> = terms
         .unwanted
         .iter()
@@ -434,7 +434,7 @@ fn compile(terms: &SearchTerms) -> Option<Box<dyn Query>> {
     Some(Box::new(BooleanQuery::new(clauses)))
 }
 
-/// `None` if there is nothing to choose from.
+/// Returns `None` for an empty list.
 fn any_of(phrases: &[Phrase]) -> Option<Box<dyn Query>> {
     match phrases {
         [] => None,
@@ -463,7 +463,7 @@ fn phrase_query(phrase: &Phrase) -> Box<dyn Query> {
     }
 }
 
-/// The metadata of an index without segments.
+/// Returns the metadata of an index without segments.
 fn empty_meta() -> Value {
     serde_json::json!({ "segments": [], "schema": super::schema(), "opstamp": 0 })
 }

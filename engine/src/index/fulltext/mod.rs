@@ -1,4 +1,4 @@
-//! Full text: the words of the grains of a segment, and searches over the words of a whole lake.
+//! Full-text index of a segment, and searches over the indexes of a whole lake.
 //!
 //! Each segment has one file, `fulltext.bin`: the files of a `tantivy` index, packed, with a
 //! checksum over all. Its pieces are made of one row group each, so that a segment is indexed on
@@ -14,17 +14,17 @@
 //! checksum     BLAKE3 of all before                      32
 //! ```
 //!
-//! | module | what it answers |
+//! | module | contents |
 //! |---|---|
-//! | `tokenizer` | how does tantivy see the words of [`crate::text`]? |
-//! | `piece` | how do rows become a piece, and pieces the file? |
-//! | `postings_reuse` | what is a piece without some of its rows? |
-//! | `pack` | which pieces has a file, and where are they in it? |
-//! | `directory` | how does tantivy read packed files? |
-//! | `query` | what does a search ask for? |
-//! | `lake` | which rows of the lake fit it best? |
-//! | `top_k` | which of them are the best so far? |
-//! | `snippet` | which fields of a grain fit it, and which words around the match are shown? |
+//! | `tokenizer` | the words of [`crate::text`] as tantivy's tokens |
+//! | `piece` | from rows to a piece, and from pieces to the file |
+//! | `postings_reuse` | a piece without some of its rows |
+//! | `pack` | the format of the file |
+//! | `directory` | packed files as a tantivy directory |
+//! | `query` | the syntax of searches |
+//! | `lake` | ranked search over all segments |
+//! | `top_k` | the best documents so far |
+//! | `snippet` | the matching fields of a grain, and the text around a match |
 
 mod content_digest;
 mod directory;
@@ -47,16 +47,17 @@ pub use snippet::{Highlight, highlight};
 
 use tantivy::schema::{Field, IndexRecordOption, Schema, TextFieldIndexing, TextOptions};
 
-/// The file's name among the sidecars.
+/// Name of the sidecar file.
 pub const FULLTEXT_FILE: &str = "fulltext.bin";
 
-/// The version of the rules by which a grain has words. An index made by other rules is stale.
+/// Version of the rules that determine the words of a grain. An index built by other rules is
+/// stale.
 const TEXT_VERSION: u32 = 1;
 
 /// The name of the tokenizer in tantivy's schema.
 const TOKENIZER: &str = "words";
 
-/// The schema of every piece: the words, with how often and where they stand.
+/// Returns the schema of every piece: words with frequencies and positions.
 fn schema() -> Schema {
     let indexing = TextFieldIndexing::default()
         .set_tokenizer(TOKENIZER)
@@ -69,7 +70,7 @@ fn schema() -> Schema {
     schema.build()
 }
 
-/// The only field of [`schema`].
+/// Returns the only field of [`schema`].
 fn text_field() -> Field {
     Field::from_field_id(0)
 }

@@ -1,4 +1,4 @@
-//! The packed file, opened: which pieces it has, and where their files are in it.
+//! The format of the packed file: its pieces, and the ranges of their files.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ pub(super) const MAGIC: &[u8; 8] = b"GMTEXT01";
 
 const CHECKSUM: usize = 32;
 
-/// The head of the file.
+/// The header of the file.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct PackHeader {
     pub(super) rows: u64,
@@ -27,9 +27,10 @@ pub(super) struct PackHeader {
 pub(super) struct PieceEntry {
     /// The row of its first document.
     pub(super) first_row: u32,
-    /// Its segments in tantivy's metadata.
+    /// The segments of the piece in tantivy's metadata.
     pub(super) segments: Value,
-    /// Its words, if rows were taken out of it: tantivy's own number is an estimate then.
+    /// Number of its words, if rows were removed from it, because tantivy's own number is an
+    /// estimate then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) words: Option<u64>,
     pub(super) files: Vec<FileEntry>,
@@ -38,7 +39,7 @@ pub(super) struct PieceEntry {
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct FileEntry {
     pub(super) name: String,
-    /// Where it begins behind the head.
+    /// Its start, relative to the end of the header.
     pub(super) start: u64,
     pub(super) length: u64,
 }
@@ -46,10 +47,10 @@ pub(super) struct FileEntry {
 /// Why a full-text index can't be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum DamagedText {
-    /// It isn't what was written.
+    /// It is damaged.
     #[error("the full-text index is damaged: {0}")]
     Damaged(&'static str),
-    /// It was made by other rules.
+    /// It was built by other rules.
     #[error("the full-text index is stale: it was made by other rules")]
     Stale,
 }
@@ -59,15 +60,15 @@ pub enum DamagedText {
 pub struct SegmentTextIndex {
     bytes: Arc<SourceBytes>,
     head: PackHeader,
-    /// Where the files begin.
+    /// Start of the files.
     files: usize,
 }
 
 impl SegmentTextIndex {
-    /// Opens the index in `bytes` after checking all of it. Reads every byte once.
+    /// Opens the index in `bytes` and verifies its checksum. Reads every byte.
     ///
     /// # Errors
-    /// [`DamagedText`] if it isn't whole or was made by other rules.
+    /// [`DamagedText`] if it isn't intact or was built by other rules.
     pub fn open(bytes: SourceBytes) -> Result<SegmentTextIndex, DamagedText> {
         use DamagedText::Damaged;
         let content = bytes
@@ -108,7 +109,7 @@ impl SegmentTextIndex {
         })
     }
 
-    /// How many rows the segment has that it was made of.
+    /// Returns the number of rows of the segment that it was built from.
     pub fn rows(&self) -> u64 {
         self.head.rows
     }
@@ -121,7 +122,7 @@ impl SegmentTextIndex {
         &self.head.meta
     }
 
-    /// The pieces, with tantivy's metadata of the segments of each.
+    /// Returns the pieces, with tantivy's metadata of the segments of each.
     pub(super) fn pieces(&self) -> impl Iterator<Item = (&PieceEntry, &Vec<Value>)> {
         self.head
             .pieces
@@ -129,7 +130,7 @@ impl SegmentTextIndex {
             .filter_map(|piece| Some((piece, piece.segments.as_array()?)))
     }
 
-    /// The piece whose first row is `first`, and the row behind its last.
+    /// Returns the piece whose first row is `first`, and the row behind its last.
     pub(super) fn piece_at(&self, first: u32) -> Option<(&PieceEntry, u64)> {
         let at = self
             .head
@@ -144,13 +145,13 @@ impl SegmentTextIndex {
         Some((self.head.pieces.get(at)?, end))
     }
 
-    /// Where `file` is among the bytes.
+    /// Returns where `file` is among the bytes.
     pub(super) fn range_of(&self, file: &FileEntry) -> Range<usize> {
         let start = self.files + file.start as usize;
         start..start + file.length as usize
     }
 
-    /// The files: name, and where each is among the bytes.
+    /// Returns the files: name, and where each is among the bytes.
     pub(super) fn files(&self) -> impl Iterator<Item = (&str, Range<usize>)> {
         self.head
             .pieces

@@ -1,4 +1,4 @@
-//! Rows to a piece of the index, and pieces to the file.
+//! Builds a piece of the index from rows, and the file from pieces.
 
 use arrow::array::{AsArray, RecordBatch};
 use bytes::Bytes;
@@ -16,21 +16,21 @@ use super::{TEXT_VERSION, schema, text_field};
 use crate::error::BoxError;
 use crate::text::{text_fields, visit_texts, with_grain, with_grain_if_any};
 
-/// The words of some neighbouring rows.
+/// The index of some consecutive rows.
 #[derive(Debug)]
 pub struct TextPiece {
     pub(super) rows: u32,
-    /// Its words, if tantivy can't tell how many they are.
+    /// Number of its words, if tantivy's own number is an estimate.
     pub(super) words: Option<u64>,
     /// tantivy's metadata of the whole piece.
     pub(super) meta: Value,
     pub(super) files: Vec<(String, OwnedBytes)>,
 }
 
-/// Bytes that tantivy's table of words begins with.
+/// Initial memory budget of tantivy's term table in bytes.
 const TABLE: usize = 16 << 20;
 
-/// A piece that is being made, batch by batch.
+/// A piece in progress, filled batch by batch.
 pub struct TextPieceBuilder {
     directory: RamDirectory,
     writer: SingleSegmentIndexWriter,
@@ -46,10 +46,10 @@ impl std::fmt::Debug for TextPieceBuilder {
 }
 
 impl TextPieceBuilder {
-    /// A piece without rows.
+    /// Returns an empty piece.
     ///
     /// # Errors
-    /// What tantivy says.
+    /// Errors of tantivy.
     pub fn new() -> Result<TextPieceBuilder, BoxError> {
         let directory = RamDirectory::create();
         let settings = IndexSettings {
@@ -69,11 +69,11 @@ impl TextPieceBuilder {
         })
     }
 
-    /// Adds the words of the grains in the rows of `batch`. A grain that can't be read has none.
+    /// Adds the words of the grains in the rows of `batch`. A grain that can't be decoded has none.
     /// Works on the calling thread.
     ///
     /// # Errors
-    /// If the column is missing, or what tantivy says.
+    /// If the column is missing, or errors of tantivy.
     pub fn add(&mut self, batch: &RecordBatch) -> Result<(), BoxError> {
         let blobs = batch
             .column_by_name(TextPiece::COLUMN)
@@ -87,7 +87,7 @@ impl TextPieceBuilder {
     /// Adds the words of the grain of the next row; `None` if it can't be read.
     ///
     /// # Errors
-    /// What tantivy says.
+    /// Errors of tantivy.
     pub fn add_grain(&mut self, grain: Option<&Grain<'_>>) -> Result<(), BoxError> {
         self.writer
             .add_document(grain.map(document).unwrap_or_default())?;
@@ -95,10 +95,10 @@ impl TextPieceBuilder {
         Ok(())
     }
 
-    /// The piece.
+    /// Finishes the piece.
     ///
     /// # Errors
-    /// What tantivy says.
+    /// Errors of tantivy.
     pub fn finish(self) -> Result<TextPiece, BoxError> {
         let TextPieceBuilder {
             directory,
@@ -110,10 +110,10 @@ impl TextPieceBuilder {
 }
 
 impl TextPiece {
-    /// The name of the column that it is made of.
+    /// Name of the column that it is built from.
     pub const COLUMN: &str = IdentityColumn::Blob.name();
 
-    /// The index of `rows` rows that `directory` holds.
+    /// Returns the index of `rows` rows that `directory` holds.
     pub(super) fn of(
         index: &Index,
         directory: &RamDirectory,
@@ -140,7 +140,7 @@ impl TextPiece {
     }
 }
 
-/// How many words the index has of the grain `blob`.
+/// Returns the number of words of the grain `blob` in the index.
 pub fn words_in(blob: &[u8]) -> u64 {
     let count = |grain: &Grain<'_>| {
         let mut words = 0;
@@ -165,8 +165,8 @@ fn each_text<'g>(grain: &Grain<'g>, visit: &mut impl FnMut(&'g str)) {
     }
 }
 
-/// The bytes, in parts, of the full-text index of a segment whose rows are those of `pieces`, one
-/// after another.
+/// Returns the bytes, in parts, of the full-text index of a segment whose rows are those of
+/// `pieces`, concatenated.
 pub fn pack(pieces: &[TextPiece]) -> Vec<Bytes> {
     let mut head = PackHeader {
         rows: 0,
@@ -199,7 +199,7 @@ pub fn pack(pieces: &[TextPiece]) -> Vec<Bytes> {
         head.meta = meta;
         head.pieces.push(entry);
     }
-    // A structure of plain numbers and texts always has a JSON form.
+    // Plain numbers and texts can always be serialised.
     let head = serde_json::to_vec(&head).unwrap_or_default();
     let head = [MAGIC, &(head.len() as u32).to_le_bytes()[..], &head].concat();
     let mut parts = vec![Bytes::from(head)];

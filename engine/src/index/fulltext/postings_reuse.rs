@@ -1,6 +1,6 @@
-//! A piece of an index without some of its rows, made from the index: no text is read again.
+//! Removes rows from a piece of an index without reading texts again.
 //!
-//! What is left of a word that only those rows had is nothing: its entry isn't written.
+//! A word that only the removed rows contain leaves no trace: its entry isn't written.
 
 use std::sync::Arc;
 
@@ -16,12 +16,12 @@ use super::text_field;
 use crate::error::BoxError;
 
 impl SegmentTextIndex {
-    /// The piece of the `rows` rows from `first` on, without those at `gone` (counted from `first`,
-    /// ascending), which have `gone_words` words together. `None` if no piece is of just these
-    /// rows, or nothing would be left.
+    /// Returns the piece of the `rows` rows from `first` on, without the rows at `gone` (relative
+    /// to `first`, ascending), which contain `gone_words` words. Returns `None` if no piece covers
+    /// exactly these rows, or no row would remain.
     ///
     /// # Errors
-    /// What tantivy says of the files.
+    /// Errors of tantivy when it reads the files.
     pub fn piece_without(
         self: &Arc<Self>,
         first: u32,
@@ -77,7 +77,7 @@ impl SegmentTextIndex {
         TextPiece::of(&merged, &directory, rows - gone.len() as u32, words).map(Some)
     }
 
-    /// True if it has a piece of just the `rows` rows from `first` on.
+    /// Returns whether it has a piece of exactly the `rows` rows from `first` on.
     pub fn has_piece(&self, first: u32, rows: u32) -> bool {
         self.piece_of(first, rows).is_some()
     }
@@ -88,7 +88,7 @@ impl SegmentTextIndex {
     }
 }
 
-/// The rows of `rows` that aren't `gone`, as tantivy has them.
+/// Returns the rows of `rows` that aren't `gone` as a bit set of tantivy.
 fn alive(rows: u32, gone: &[u32]) -> std::io::Result<AliveBitSet> {
     let mut alive = BitSet::with_max_value_and_full(rows);
     gone.iter()

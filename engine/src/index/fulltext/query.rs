@@ -1,4 +1,4 @@
-//! What a search asks for.
+//! The syntax of full-text searches.
 //!
 //! | written | asks for |
 //! |---|---|
@@ -10,15 +10,14 @@
 //! | `tea OR coffee` | one of the two |
 //! | `-decaf`, `-"green tea"` | not that |
 //!
-//! Whatever can't be read as one of these is taken as words. A search that asks for nothing finds
-//! nothing.
+//! Anything else is taken as words. An empty search matches nothing.
 
 use crate::text::words;
 
-/// Bytes of a search at most.
+/// Maximal length of a search in bytes.
 const TEXT_LIMIT: usize = 8 << 10;
 
-/// Parts of a search at most.
+/// Maximal number of parts of a search.
 const PART_LIMIT: usize = 64;
 
 /// Why a search is refused.
@@ -27,7 +26,7 @@ pub enum TextQueryError {
     /// Its text is too long.
     #[error("a search has {0} bytes; at most {TEXT_LIMIT} are allowed")]
     TooLong(usize),
-    /// It asks for too much at once.
+    /// It has too many parts.
     #[error("a search has {0} parts; at most {PART_LIMIT} are allowed")]
     TooManyParts(usize),
 }
@@ -35,38 +34,37 @@ pub enum TextQueryError {
 /// One part of a search.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum QueryPart {
-    /// Words that follow each other, or one.
+    /// One word, or consecutive words.
     Phrase(Vec<String>),
-    /// A word with this beginning.
+    /// A word with this prefix.
     Prefix(String),
-    /// A word at most so many changes away.
+    /// A word within this edit distance.
     Fuzzy(String, u8),
 }
 
-/// A search, read.
+/// A parsed search.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct TextQuery {
-    /// All of these, of each list one.
+    /// All of these lists must match, each by one of its parts.
     pub(super) wanted: Vec<Vec<QueryPart>>,
-    /// None of these.
+    /// None of these may match.
     pub(super) unwanted: Vec<QueryPart>,
 }
 
-/// Words that follow each other; mostly one.
+/// Consecutive words; usually one.
 pub type Phrase = Vec<String>;
 
-/// A search in the words that the lake has: beginnings and near words are replaced by the words
-/// that are meant.
+/// A search in words of the lake: prefixes and fuzzy words are expanded.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct SearchTerms {
-    /// All of these, of each list one.
+    /// All of these lists must match, each by one of its phrases.
     pub wanted: Vec<Vec<Phrase>>,
-    /// None of these.
+    /// None of these may match.
     pub unwanted: Vec<Phrase>,
 }
 
 impl TextQuery {
-    /// Reads `text`. Any text that isn't too long is a search.
+    /// Parses `text`. Every text within the limits is a valid search.
     ///
     /// # Errors
     /// [`TextQueryError`] if a limit is passed.
@@ -97,7 +95,7 @@ impl TextQuery {
         }
     }
 
-    /// The search for all of some words, each as it is.
+    /// Returns the search for all of some words, without expansion.
     pub fn all_of(words: impl IntoIterator<Item = String>) -> TextQuery {
         let wanted = words
             .into_iter()
@@ -109,20 +107,20 @@ impl TextQuery {
         }
     }
 
-    /// True if it finds nothing, whatever there is.
+    /// Returns whether it can't match anything.
     pub fn is_empty(&self) -> bool {
         self.wanted.is_empty()
     }
 }
 
-/// A piece of a search as it is written.
+/// A token of a search.
 struct QueryToken<'t> {
     body: &'t str,
     quoted: bool,
     negated: bool,
 }
 
-/// Cuts a search at spaces and quotation marks.
+/// Splits a search at spaces and quotation marks.
 fn items(text: &str) -> Vec<QueryToken<'_>> {
     let mut items = Vec::new();
     let mut rest = text.trim_start();

@@ -1,5 +1,4 @@
-//! What a search found in a grain: the fields that have its words, and a part of the text around
-//! them.
+//! The fields of a grain that match a search, and a snippet around the first match.
 
 use gristmill_schemas::grain::{Field, Grain};
 
@@ -7,23 +6,23 @@ use super::query::{Phrase, SearchTerms};
 use crate::text::words::{fold_into, split};
 use crate::text::{text_fields, visit_texts};
 
-/// What is shown of a grain that was found.
+/// The display of a match.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Highlight {
-    /// The fields in which a wanted phrase stands, in the order of the type's text.
+    /// The fields that contain a wanted phrase, in the order of the type's text fields.
     pub fields: Vec<Field>,
-    /// The text around the first match of the text that has most of the search, at most
-    /// `SNIPPET_BYTES` of it; `…` stands for what is left out.
+    /// The text around the first match, in the text that contains most parts of the search. At most
+    /// `SNIPPET_BYTES`; `…` marks omissions.
     pub snippet: String,
 }
 
-/// Bytes of a snippet at most, without what stands for the rest.
+/// Maximal length of a snippet in bytes, without `…`.
 pub const SNIPPET_BYTES: usize = 160;
 
-/// How much of a snippet stands before the first match.
+/// Bytes of a snippet before the first match.
 const BEFORE: usize = 40;
 
-/// What `terms` found in `grain`.
+/// Returns the fields and the snippet of `grain` that match `terms`.
 pub fn highlight(grain: &Grain<'_>, terms: &SearchTerms) -> Highlight {
     let mut found = Highlight::default();
     let mut most = 0;
@@ -44,7 +43,7 @@ pub fn highlight(grain: &Grain<'_>, terms: &SearchTerms) -> Highlight {
     found
 }
 
-/// How many parts of the search stand in `text`, and where the first begins.
+/// Returns the number of parts of the search that `text` contains, and where the first begins.
 fn matched(text: &str, terms: &SearchTerms) -> Option<(usize, usize)> {
     let mut words = Vec::new();
     for (start, word) in split(text) {
@@ -67,11 +66,11 @@ fn matched(text: &str, terms: &SearchTerms) -> Option<(usize, usize)> {
     Some((places.len(), *places.iter().min()?))
 }
 
-/// The part of `text` around the byte `first`.
+/// Returns the part of `text` around the byte `first`.
 fn snippet(text: &str, first: usize) -> String {
     let mut start = text.floor_char_boundary(first.saturating_sub(BEFORE));
     if start > 0 {
-        // Not in the middle of a word, if there is a space to begin behind.
+        // Begins after a space, if there is one.
         let cut = text[start..first]
             .find(char::is_whitespace)
             .map_or(start, |space| start + space);

@@ -33,7 +33,7 @@ fn piece(blobs: &[Vec<u8>]) -> TextPiece {
     piece.finish().unwrap()
 }
 
-/// A lake of segments of `segment` texts, in pieces of `rows`.
+/// Returns a lake of segments of `segment` texts, in pieces of `rows`.
 fn lake(texts: &[String], segment: usize, rows: usize) -> LakeTextIndex {
     let blobs: Vec<_> = texts
         .iter()
@@ -52,7 +52,7 @@ fn lake(texts: &[String], segment: usize, rows: usize) -> LakeTextIndex {
     LakeTextIndex::new(&segments).unwrap()
 }
 
-/// The texts that fit `query`, found by reading all of them.
+/// Returns the texts that fit `query`, found by reading all of them.
 fn scanned(texts: &[String], query: &TextQuery) -> Vec<usize> {
     let stands = |text: &[String], part: &QueryPart| match part {
         QueryPart::Phrase(phrase) => text.windows(phrase.len()).any(|window| window == phrase),
@@ -181,7 +181,7 @@ proptest! {
     }
 }
 
-/// What `lake` says of each query: the words' statistics, and every hit with its score.
+/// Returns what `lake` says of each query: the words' statistics, and every hit with its score.
 fn answers(lake: &LakeTextIndex) -> Vec<(Statistics, Vec<TextHit>)> {
     let statistics = lake
         .statistics(&["tea".to_owned(), "milk".to_owned()])
@@ -238,7 +238,7 @@ fn a_word_of_rows_that_are_gone_is_nowhere_in_the_piece() {
             .unwrap();
         let text = Arc::new(SegmentTextIndex::open(pack(&[piece]).concat().into()).unwrap());
         assert_eq!(text.rows(), 300 - gone.len() as u64);
-        // What a beginning stands for is looked up in the dictionary.
+        // What a beginning represents is looked up in the dictionary.
         LakeTextIndex::new(&[text])
             .unwrap()
             .search(&TextQuery::parse("marg* OR te*").unwrap(), 1)

@@ -51,7 +51,7 @@ impl<'t, I: Iterator<Item = (usize, &'t str)>> TokenStream for WordTokens<'t, I>
     }
 }
 
-/// The tokenizers that an index needs.
+/// Returns the tokenizers that an index needs.
 pub(super) fn tokenizers() -> TokenizerManager {
     let manager = TokenizerManager::new();
     manager.register(TOKENIZER, WordTokenizer::default());

@@ -3,25 +3,25 @@
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 
-/// The best documents so far. One for all of tantivy's segments, where its own collector begins
-/// anew with each: what a piece had to show spares looking at most of the next.
+/// A top-k collector over all pieces. Tantivy's own collector restarts for each segment; this one
+/// keeps its threshold, which prunes most documents of later segments.
 pub(super) struct TopK {
     limit: usize,
-    /// The worst of them on top.
+    /// The worst one is on top.
     ranked: BinaryHeap<Reverse<RankedDocument>>,
 }
 
-/// A document and how well it fits.
+/// A document and its score.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct RankedDocument {
     pub(super) score: f32,
-    /// The place of its segment among tantivy's.
+    /// Index of its segment in tantivy's searcher.
     pub(super) place: usize,
     pub(super) document: u32,
 }
 
 impl TopK {
-    /// The best `limit`, of which there is at least one.
+    /// Returns an empty collector of the best `limit` (at least one) documents.
     pub(super) fn of(limit: usize) -> TopK {
         TopK {
             limit,
@@ -29,7 +29,7 @@ impl TopK {
         }
     }
 
-    /// What a score must be above to count.
+    /// Returns the score that a document must exceed to be collected.
     pub(super) fn threshold(&self) -> f32 {
         match self.ranked.peek() {
             Some(Reverse(worst)) if self.ranked.len() >= self.limit => worst.score,
@@ -37,8 +37,8 @@ impl TopK {
         }
     }
 
-    /// Adds a document whose score is above the threshold, behind those that were added; answers
-    /// the new threshold.
+    /// Adds a document whose score exceeds the threshold. Documents must be added in the order of
+    /// the lake. Returns the new threshold.
     pub(super) fn add(&mut self, score: f32, place: usize, document: u32) -> f32 {
         self.ranked.push(Reverse(RankedDocument {
             score,
@@ -51,7 +51,7 @@ impl TopK {
         self.threshold()
     }
 
-    /// TopK first.
+    /// Returns the documents, best first.
     pub(super) fn ranked(self) -> impl Iterator<Item = RankedDocument> {
         self.ranked
             .into_sorted_vec()
@@ -60,7 +60,7 @@ impl TopK {
     }
 }
 
-/// The greater one fits better; of equal ones the first in the lake.
+/// The greater document has the higher score; of equal scores, it is the first in the lake.
 impl Ord for RankedDocument {
     fn cmp(&self, other: &Self) -> Ordering {
         let place = |ranked: &RankedDocument| Reverse((ranked.place, ranked.document));

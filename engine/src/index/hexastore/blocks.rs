@@ -1,19 +1,19 @@
-//! One order of statements as packed blocks: written once, read at any place without unpacking what
-//! stands around it.
+//! One order of statements in packed blocks, with random access to single statements.
 
 use super::{TermIds, TripleOrder};
 
-/// Statements of a block.
+/// Number of statements per block.
 pub(super) const BLOCK: usize = 128;
 
-/// Bytes of a block's head: the first statement's three parts, the least second part, third part
-/// and row, four widths, four bytes that are zero, and where its packed bytes begin.
+/// Length of a block's header in bytes: the first statement's three parts, the minimum of the
+/// second part, third part and row, four bit widths, four zero bytes, and the start of its packed
+/// bytes.
 pub(super) const HEAD: usize = 12 + 12 + 4 + 4 + 8;
 
-/// Bytes behind the last block, so that every value can be read as part of eight bytes.
+/// Bytes after the last block, so that every value can be read as part of eight bytes.
 const SLACK: usize = 8;
 
-/// Heads and packed blocks of one order.
+/// Headers and packed blocks of one order.
 #[derive(Debug, Default)]
 pub(super) struct PackedOrder {
     pub(super) heads: Vec<u8>,
@@ -74,7 +74,7 @@ fn pack_block(block: &[TermIds], order: TripleOrder, packed: &mut PackedOrder) {
     }
 }
 
-/// The place of the row in an entry.
+/// Index of the row in [`TermIds`].
 const ROW: usize = 3;
 
 fn pack_values(values: impl Iterator<Item = u32>, width: u8, out: &mut Vec<u8>) {
@@ -93,26 +93,26 @@ fn pack_values(values: impl Iterator<Item = u32>, width: u8, out: &mut Vec<u8>) 
     }
 }
 
-/// One order of a file that was opened.
+/// One order of an open file.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct OrderBlocks<'b> {
-    /// How many statements.
+    /// Number of statements.
     pub(super) count: usize,
     pub(super) heads: &'b [u8],
     pub(super) blocks: &'b [u8],
 }
 
-/// A block's head, read.
+/// The parsed header of a block.
 struct BlockHeader {
     first: [u32; 3],
     least: [u32; 4],
     widths: [u8; 4],
-    /// Where the values of each part begin.
+    /// Start of the values of each part.
     starts: [usize; 4],
 }
 
 impl OrderBlocks<'_> {
-    /// The statement at `place`: its parts in the order's own order, and its row.
+    /// Returns the statement at `place`: its parts, the most significant first, and its row.
     pub(super) fn get(&self, place: usize) -> Option<TermIds> {
         let head = self.head(place / BLOCK)?;
         Some(std::array::from_fn(|part| {
@@ -120,12 +120,12 @@ impl OrderBlocks<'_> {
         }))
     }
 
-    /// The row of the statement at `place`.
+    /// Returns the row of the statement at `place`.
     pub(super) fn row(&self, place: usize) -> Option<u32> {
         Some(self.value(&self.head(place / BLOCK)?, ROW, place % BLOCK))
     }
 
-    /// The rows of the statements in `places`, appended to `rows`.
+    /// Appends the rows of the statements in `places` to `rows`.
     pub(super) fn rows(&self, places: std::ops::Range<usize>, rows: &mut Vec<u32>) {
         let mut place = places.start;
         while place < places.end {
@@ -138,8 +138,8 @@ impl OrderBlocks<'_> {
         }
     }
 
-    /// How many statements come before those that begin with `prefix` or, if `after`, before those
-    /// behind them. Two binary searches, one over heads and one in a block.
+    /// Returns the number of statements before those that begin with `prefix`; with `after`, also
+    /// counts the latter. Two binary searches: over the headers, and in one block.
     pub(super) fn bound(&self, prefix: &[u32], after: bool) -> usize {
         let is_before = |parts: &[u32]| match parts
             .iter()
@@ -202,7 +202,7 @@ impl OrderBlocks<'_> {
         })
     }
 
-    /// The value of `part` at `place` of the block with `head`.
+    /// Returns the value of `part` at `place` of the block with `head`.
     fn value(&self, head: &BlockHeader, part: usize, place: usize) -> u32 {
         let width = u32::from(head.widths[part]);
         if width == 0 {
@@ -223,7 +223,7 @@ impl OrderBlocks<'_> {
     }
 }
 
-/// The first of `0..count` for which `is_before` doesn't hold.
+/// Returns the first of `0..count` for which `is_before` doesn't hold.
 pub(super) fn partition_point(count: usize, is_before: impl Fn(usize) -> bool) -> usize {
     let (mut low, mut high) = (0, count);
     while low < high {
@@ -237,7 +237,7 @@ pub(super) fn partition_point(count: usize, is_before: impl Fn(usize) -> bool) -
     low
 }
 
-/// The integer at `at`; 0 beyond the end, which a checked file doesn't reach.
+/// Returns the integer at `at`; 0 beyond the end, which doesn't occur in a checked file.
 fn read_u32(bytes: &[u8], at: usize) -> u32 {
     bytes
         .get(at..)

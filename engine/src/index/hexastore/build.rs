@@ -1,4 +1,4 @@
-//! Columns to the file: terms numbered on all cores, statements sorted by counting.
+//! Builds the file from columns: numbers terms on all cores, and sorts statements by counting.
 
 use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -13,7 +13,7 @@ use rayon::prelude::*;
 use super::blocks::{PackedOrder, pack};
 use super::{HEADER, MAGIC, TermIds, TripleOrder, TripleRole};
 
-/// The columns that statements come from, for some rows of a segment.
+/// The columns of statements, for some rows of a segment.
 #[derive(Debug, Clone)]
 pub struct StatementColumns([StringArray; 3]);
 
@@ -25,8 +25,8 @@ impl StatementColumns {
         Field::Object.name(),
     ];
 
-    /// The columns of `batch`, which has the schema of `grains` or part of it; shared, not copied.
-    /// `None` if one is missing.
+    /// Returns the columns of `batch`, which has some or all columns of `grains`, without copying.
+    /// Returns `None` if one is missing.
     pub fn of(batch: &RecordBatch) -> Option<StatementColumns> {
         let column = |name| batch.column_by_name(name)?.as_string_opt::<i32>().cloned();
         let [subject, relation, object] = Self::NAMES;
@@ -37,7 +37,7 @@ impl StatementColumns {
         ]))
     }
 
-    /// The rows of `parts`, one after another.
+    /// Returns the rows of `parts`, concatenated.
     ///
     /// # Errors
     /// [`ArrowError`] if there are none, or if they hold more text than one array can.
@@ -58,11 +58,11 @@ impl StatementColumns {
     }
 }
 
-/// The part of a statement that isn't stated, before terms have their final numbers.
+/// Local id of a part that isn't stated.
 const UNSTATED: u32 = u32::MAX;
 
-/// The bytes of the hexastore of a segment whose rows are those of `columns`, one after another.
-/// O(n + t log t) for n rows and t distinct terms, on all cores of the pool that it is called in.
+/// Returns the bytes of the hexastore of a segment whose rows are those of `columns`, concatenated.
+/// O(n + t log t) for n rows and t distinct terms, on all threads of the current pool.
 pub fn build(columns: &[StatementColumns]) -> Vec<u8> {
     let mut first = 0;
     let mut numbered = Vec::with_capacity(columns.len());
@@ -70,7 +70,7 @@ pub fn build(columns: &[StatementColumns]) -> Vec<u8> {
         numbered.push((first, part));
         first += part.rows();
     }
-    // Seeded at random: nobody can choose terms that collide.
+    // Seeded at random, so that nobody can choose colliding terms.
     let hasher = DefaultHashBuilder::default();
     let locals: Vec<LocalTerms<'_>> = numbered
         .into_par_iter()
@@ -91,15 +91,15 @@ pub fn build(columns: &[StatementColumns]) -> Vec<u8> {
     write(first, &terms, counts, &[triples, partial])
 }
 
-/// The statements of some rows, with terms numbered among themselves.
+/// The statements of some rows, with local term ids.
 struct LocalTerms<'c> {
     terms: TermInterner<'c>,
-    /// For each term its number in its shard, once it has one.
+    /// For each term its id in its shard, once it is assigned.
     in_shard: Vec<AtomicU32>,
     entries: Vec<TermIds>,
 }
 
-/// The statements of some rows, with final numbers.
+/// The statements of some rows, with final term ids.
 #[derive(Default)]
 struct Statements {
     triples: Vec<TermIds>,
@@ -135,7 +135,7 @@ impl<'c> LocalTerms<'c> {
         }
     }
 
-    /// The statements, with the final numbers of each shard's terms.
+    /// Returns the statements with final term ids.
     fn renumbered(self, numbers: &GlobalIds) -> Statements {
         let final_number = |(hash, place): (&u64, AtomicU32)| {
             let shard = numbers.shards.get(shard_of(*hash));
@@ -168,7 +168,7 @@ impl<'c> LocalTerms<'c> {
     }
 }
 
-/// TermInterner for terms in the order in which they come.
+/// Assigns ids to terms, in the order of their first occurrence.
 #[derive(Default)]
 struct TermInterner<'c> {
     terms: Vec<&'c str>,
@@ -201,30 +201,30 @@ impl<'c> TermInterner<'c> {
     }
 }
 
-/// Parts into which terms are split by their hashes, so that the distinct ones are found on all
-/// cores.
+/// Number of shards into which terms are split by hash, so that duplicates are found on all cores.
 const SHARDS: usize = 32;
 
 fn shard_of(hash: u64) -> usize {
-    // The table looks at the lowest and the highest bits.
+    // The hash table uses the lowest and the highest bits.
     (hash >> 32) as usize % SHARDS
 }
 
-/// All terms once, ascending, and which number each has.
+/// All distinct terms, ascending, and their ids.
 struct GlobalTerms<'c> {
     terms: Vec<&'c str>,
     numbers: GlobalIds,
 }
 
-/// The final numbers of terms.
+/// Final ids of terms.
 struct GlobalIds {
-    /// By shard, then by the number in the shard.
+    /// By shard, then by id in the shard.
     shards: Vec<Vec<u32>>,
-    /// What stands for no term: the number behind the last.
+    /// The id of a part that isn't stated: the number of terms.
     unstated: u32,
 }
 
-/// Strings are compared only to sort the distinct ones: most terms stand in many parts.
+/// Merges the terms of all parts. Most terms occur in many parts, so strings are compared only to
+/// sort the distinct ones.
 fn merge<'c>(locals: &[LocalTerms<'c>]) -> GlobalTerms<'c> {
     let shards: Vec<Vec<&str>> = (0..SHARDS)
         .into_par_iter()
@@ -259,7 +259,7 @@ fn merge<'c>(locals: &[LocalTerms<'c>]) -> GlobalTerms<'c> {
     }
 }
 
-/// The distinct terms of one shard; tells each part which numbers its own have.
+/// Returns the distinct terms of one shard, and stores their ids in the parts.
 fn distinct<'c>(locals: &[LocalTerms<'c>], shard: usize) -> Vec<&'c str> {
     let mut numbers = TermInterner::default();
     for local in locals {
@@ -278,8 +278,8 @@ fn distinct<'c>(locals: &[LocalTerms<'c>], shard: usize) -> Vec<&'c str> {
     numbers.terms
 }
 
-/// All six orders of `entries`, which are in the order of their rows. Sorting by one part keeps the
-/// order of the others, so each order is one counting sort away from another.
+/// Returns all six orders of `entries`, which are in the order of their rows. Sorting by one part
+/// keeps the order of the others, so each order is one counting sort away from another.
 fn orders(mut entries: Vec<TermIds>) -> [PackedOrder; 6] {
     use TripleRole::{Object, Relation, Subject};
     let mut spare = Vec::new();
@@ -320,12 +320,12 @@ fn packed_by(
     pack(entries, order)
 }
 
-/// Bits that one pass of the counting sort looks at, at most.
+/// Maximal number of bits that one pass of the counting sort uses.
 const DIGIT: u32 = 11;
 
-/// Sorts `entries` by the part of `role`; equal ones keep their order. `spare` is memory to sort
-/// in. Only the bits in which parts differ are looked at: relations, which are few neighbours among
-/// the terms, take one pass.
+/// Sorts `entries` by the part of `role`, stably. `spare` is reused memory. Only the bits in which
+/// the parts differ are used: relations, which are few and neighbours among the terms, take one
+/// pass.
 fn sort(entries: &mut Vec<TermIds>, role: TripleRole, spare: &mut Vec<TermIds>) {
     let part = role as usize;
     let least = entries

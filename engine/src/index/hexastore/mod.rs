@@ -1,4 +1,4 @@
-//! The hexastore of a segment: who says what of whom, found by any of the three.
+//! The hexastore of a segment: its statements in all six orders (SPO, SOP, PSO, POS, OSP, OPS).
 //!
 //! Every row of the segment that states a subject, a relation and an object is a *triple*; one that
 //! states only one or two of them is a *partial* statement. Both kinds are kept in all six orders,
@@ -24,10 +24,10 @@
 //! part, so that each can be read without the others. Integers are little-endian. A term's number
 //! is its place; the number behind the last says "not stated".
 //!
-//! | module | what it answers |
+//! | module | contents |
 //! |---|---|
-//! | `build` | how do columns become the file, on all cores? |
-//! | `blocks` | how is one order packed, read and searched? |
+//! | `build` | from columns to the file, on all cores |
+//! | `blocks` | packing, reading and searching one order |
 //! | `read` | which rows match a pattern, and how many? |
 
 mod blocks;
@@ -39,28 +39,28 @@ mod tests;
 pub use build::{StatementColumns, build};
 pub use read::{DamagedHexastore, Hexastore, Matches, Statement};
 
-/// The file's name among the sidecars.
+/// Name of the sidecar file.
 pub const HEXASTORE_FILE: &str = "hexastore.bin";
 
 const MAGIC: &[u8; 8] = b"GMHEXA01";
 
-/// Bytes before the terms' ends.
+/// Length of the header in bytes.
 const HEADER: usize = 8 * (1 + 5 + 12);
 
 const CHECKSUM: usize = 32;
 
-/// A place in a statement.
+/// A position in a statement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum TripleRole {
-    /// Whom it is about.
+    /// The column `subject`.
     Subject = 0,
-    /// What is said.
+    /// The column `relation`, which is the predicate of RDF.
     Relation = 1,
-    /// Of whom or what.
+    /// The column `object`.
     Object = 2,
 }
 
-/// What is known of the statements that are looked for; `None` stands for anything.
+/// A triple pattern: the known parts of statements; `None` matches anything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct TriplePattern<'p> {
     /// The subject.
@@ -72,7 +72,7 @@ pub struct TriplePattern<'p> {
 }
 
 impl<'p> TriplePattern<'p> {
-    /// The known parts, by role.
+    /// Returns the known parts, in the order subject, relation, object.
     pub fn parts(&self) -> [Option<&'p str>; 3] {
         [self.subject, self.relation, self.object]
     }
@@ -88,10 +88,10 @@ impl<'p> From<[Option<&'p str>; 3]> for TriplePattern<'p> {
     }
 }
 
-/// An order of statements: which role decides first, second and third.
+/// A sort order of statements; P stands for the relation (predicate).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TripleOrder {
-    /// Subject, relation, object.
+    /// Subject, relation (predicate), object.
     Spo = 0,
     /// Subject, object, relation.
     Sop = 1,
@@ -106,7 +106,7 @@ pub enum TripleOrder {
 }
 
 impl TripleOrder {
-    /// All six, as they stand in the file.
+    /// All six, in the order of the file.
     pub const ALL: [TripleOrder; 6] = [
         TripleOrder::Spo,
         TripleOrder::Sop,
@@ -116,7 +116,7 @@ impl TripleOrder {
         TripleOrder::Ops,
     ];
 
-    /// The roles, the most significant first.
+    /// Returns the roles, the most significant first.
     pub const fn roles(self) -> [TripleRole; 3] {
         use TripleRole::{Object, Relation, Subject};
         match self {
@@ -129,7 +129,7 @@ impl TripleOrder {
         }
     }
 
-    /// An order in which the statements that `pattern` matches are neighbours.
+    /// Returns an order in which the statements that `pattern` matches are contiguous.
     pub const fn of(pattern: &TriplePattern<'_>) -> TripleOrder {
         match (
             pattern.subject.is_some(),
@@ -145,5 +145,5 @@ impl TripleOrder {
     }
 }
 
-/// A statement as numbers of terms by role, and its row.
+/// A statement as term ids by role, and its row.
 type TermIds = [u32; 4];

@@ -1,4 +1,4 @@
-//! The opened file: which rows match a pattern, and how many.
+//! An open hexastore: which rows match a pattern, and how many.
 
 use std::ops::Range;
 
@@ -18,34 +18,34 @@ pub struct Hexastore {
     bytes: SourceBytes,
     rows: u64,
     terms: usize,
-    /// Where the terms begin.
+    /// Byte range of the terms.
     text: Range<usize>,
     triples: StatementSet,
     partial: StatementSet,
 }
 
-/// Statements of one kind.
+/// Triples, or partial statements.
 #[derive(Debug)]
 struct StatementSet {
     count: usize,
-    /// Heads and packed blocks by order.
+    /// Byte ranges of the headers and the packed blocks, by order.
     orders: [(Range<usize>, Range<usize>); 6],
 }
 
 /// A statement that was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Statement<'h> {
-    /// Whom it is about.
+    /// The subject.
     pub subject: &'h str,
-    /// What is said.
+    /// The relation.
     pub relation: &'h str,
-    /// Of whom or what.
+    /// The object.
     pub object: &'h str,
     /// The row that states it.
     pub row: u32,
 }
 
-/// The triples that a pattern matches: neighbours in one of the orders.
+/// The triples that match a pattern: a range of one order.
 #[derive(Debug, Clone)]
 pub struct Matches<'h> {
     store: &'h Hexastore,
@@ -54,10 +54,10 @@ pub struct Matches<'h> {
 }
 
 impl Hexastore {
-    /// Opens the hexastore in `bytes` after checking all of it. Reads every byte once.
+    /// Opens the hexastore in `bytes` and verifies its checksum. Reads every byte.
     ///
     /// # Errors
-    /// [`DamagedHexastore`] if it isn't whole.
+    /// [`DamagedHexastore`] if it isn't intact.
     pub fn open(bytes: SourceBytes) -> Result<Hexastore, DamagedHexastore> {
         if bytes.len() < HEADER + CHECKSUM {
             return Err(DamagedHexastore("shorter than its head"));
@@ -91,28 +91,28 @@ impl Hexastore {
         })
     }
 
-    /// How many rows the segment has that it was made of.
+    /// Returns the number of rows of the segment that it was built from.
     pub fn rows(&self) -> u64 {
         self.rows
     }
 
-    /// How many triples there are.
+    /// Returns the number of triples there are.
     pub fn len(&self) -> usize {
         self.triples.count
     }
 
-    /// True if there are none.
+    /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
         self.triples.count == 0
     }
 
-    /// How many distinct subjects, relations and objects there are together.
+    /// Returns the number of distinct subjects, relations and objects there are together.
     pub fn terms(&self) -> usize {
         self.terms
     }
 
-    /// The triples that `pattern` matches. O(log n), whatever the number of matches, which is known
-    /// then.
+    /// Returns the triples that match `pattern`. O(log n); the number of matches is known without
+    /// reading them.
     pub fn find(&self, pattern: &TriplePattern<'_>) -> Matches<'_> {
         let order = TripleOrder::of(pattern);
         Matches {
@@ -122,8 +122,8 @@ impl Hexastore {
         }
     }
 
-    /// The rows in which the columns have the values that `pattern` names, ascending: those of
-    /// triples and those that state less. O(log n + m log m) for m rows.
+    /// Returns the rows whose columns have the values of `pattern`, ascending, including rows of
+    /// partial statements. O(log n + m log m) for m rows.
     pub fn rows_with(&self, pattern: &TriplePattern<'_>) -> Vec<u32> {
         let order = TripleOrder::of(pattern);
         let mut rows = Vec::new();
@@ -136,8 +136,8 @@ impl Hexastore {
         rows
     }
 
-    /// The statements of the rows of [`Hexastore::rows_with`], each with its row, in no order; a
-    /// part that isn't stated is `None`. A row is there once.
+    /// Returns the statements of the rows of [`Hexastore::rows_with`], each with its row,
+    /// unordered; a part that isn't stated is `None`. Each row occurs once.
     pub fn statements_with(
         &self,
         pattern: &TriplePattern<'_>,
@@ -159,7 +159,7 @@ impl Hexastore {
             })
     }
 
-    /// How many rows [`Hexastore::rows_with`] has. O(log n).
+    /// Returns the number of rows of [`Hexastore::rows_with`]. O(log n).
     pub fn count_with(&self, pattern: &TriplePattern<'_>) -> usize {
         let order = TripleOrder::of(pattern);
         [&self.triples, &self.partial]
@@ -213,7 +213,7 @@ impl Hexastore {
             .for_each(seen);
     }
 
-    /// The number of `term`, if it is stated anywhere.
+    /// Returns the id of `term`, if a statement contains it.
     fn number_of(&self, term: &str) -> Option<u32> {
         let place = partition_point(self.terms, |number| {
             self.term_bytes(number) < term.as_bytes()
@@ -235,18 +235,17 @@ impl Hexastore {
 }
 
 impl<'h> Matches<'h> {
-    /// How many there are; exact.
+    /// Returns the exact number of matches.
     pub fn len(&self) -> usize {
         self.places.len()
     }
 
-    /// True if there are none.
+    /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
         self.places.is_empty()
     }
 
-    /// The triples, in an order in which what the pattern names comes first. Reads only what is
-    /// asked for.
+    /// Iterates over the triples, sorted by the parts that the pattern leaves open. Reads lazily.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = Statement<'h>> + use<'h> {
         let (store, order) = (self.store, self.order);
         let blocks = store.blocks(&store.triples, order);
@@ -266,7 +265,7 @@ impl<'h> Matches<'h> {
         })
     }
 
-    /// Their rows, in the order of [`Matches::iter`].
+    /// Iterates over the rows of the triples, in the order of [`Matches::iter`].
     pub fn rows(&self) -> impl ExactSizeIterator<Item = u32> + use<'h> {
         let blocks = self.store.blocks(&self.store.triples, self.order);
         self.places
@@ -275,7 +274,7 @@ impl<'h> Matches<'h> {
     }
 }
 
-/// Where everything is, as the head says.
+/// Byte ranges of the parts of the file, computed from its header.
 struct HexastoreLayout {
     rows: u64,
     terms: usize,
@@ -286,7 +285,7 @@ struct HexastoreLayout {
 }
 
 impl HexastoreLayout {
-    /// `None` if the head states what can't be.
+    /// Returns `None` if the counts in the header are impossible.
     fn of(content: &[u8]) -> Option<HexastoreLayout> {
         let number = |at: usize| Some(u64::from_le_bytes(*content.get(8 * at..)?.first_chunk()?));
         let size = |at: usize| usize::try_from(number(at)?).ok();
@@ -317,7 +316,7 @@ impl HexastoreLayout {
     }
 }
 
-/// The integer of five bytes at `at`; 0 beyond the end.
+/// Returns the integer of five bytes at `at`; 0 beyond the end.
 fn read_u40(bytes: &[u8], at: usize) -> usize {
     let mut word = [0; 8];
     if let Some(found) = bytes.get(at..).and_then(|rest| rest.first_chunk::<5>()) {

@@ -43,7 +43,7 @@ fn rows(size: usize) -> impl Strategy<Value = Vec<Row>> {
     )
 }
 
-/// Every pattern that `row` fits, and one that it doesn't.
+/// Returns every pattern that `row` fits, and one that it doesn't.
 fn patterns(row: &Row) -> impl Iterator<Item = TriplePattern<'_>> {
     let known = (0..8).map(|mask: u32| {
         TriplePattern::from(std::array::from_fn(|at| {

@@ -47,18 +47,18 @@ impl VectorBuilder {
         self.metric
     }
 
-    /// How many vectors were added.
+    /// Returns the number of vectors that were added.
     pub fn len(&self) -> usize {
         self.rows.len()
     }
 
-    /// True if there are none.
+    /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }
 
-    /// The bytes of the file for a segment of `segment_rows` rows, made on all cores of the pool
-    /// that it is called in.
+    /// Returns the bytes of the file for a segment of `segment_rows` rows, built on all threads of
+    /// the current pool.
     pub fn build(self, segment_rows: u64) -> Vec<u8> {
         let vectors = Vectors {
             halves: &self.vectors,

@@ -56,17 +56,17 @@ impl VectorFiles {
         Ok(files)
     }
 
-    /// The vector `id`.
+    /// Returns the vector `id`.
     pub fn get(&self, id: &str) -> Option<&[f32]> {
         self.vectors.get(id).map(Vec::as_slice)
     }
 
-    /// How many vectors there are.
+    /// Returns the number of vectors there are.
     pub fn len(&self) -> usize {
         self.vectors.len()
     }
 
-    /// True if there are none.
+    /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
         self.vectors.is_empty()
     }
@@ -88,7 +88,7 @@ fn read(path: &Path) -> Result<Rows, BoxError> {
     }
 }
 
-/// The vectors with the lines of `<file>.ids`, or with their numbers.
+/// Returns the vectors with the lines of `<file>.ids`, or with their numbers.
 fn with_ids(path: &Path, vectors: Vec<Vec<f32>>) -> Result<Rows, BoxError> {
     let mut beside = path.as_os_str().to_owned();
     beside.push(".ids");
@@ -105,11 +105,11 @@ fn with_ids(path: &Path, vectors: Vec<Vec<f32>>) -> Result<Rows, BoxError> {
     Ok(ids.into_iter().zip(vectors).collect())
 }
 
-/// What stands behind the last message of an Arrow stream: the mark of a message, and that it has
-/// no bytes.
+/// What follows the last message of an Arrow stream: the mark of a message, and that it has no
+/// bytes.
 const END_OF_STREAM: [u8; 8] = [0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0];
 
-/// The file format is a stream between a mark, a footer and a mark. It is read as one: the
+/// Returns the file format is a stream between a mark, a footer and a mark. It is read as one: the
 /// library's reader of files makes room for whatever sizes a damaged one names.
 fn read_arrow(bytes: SourceBytes) -> Result<Rows, BoxError> {
     let mark = b"ARROW1";
@@ -210,7 +210,7 @@ fn floats(bytes: &[u8]) -> Vec<f32> {
         .collect()
 }
 
-/// The format of NumPy, versions 1 to 3.
+/// Returns the format of NumPy, versions 1 to 3.
 fn read_npy(bytes: &[u8]) -> Result<Vec<Vec<f32>>, BoxError> {
     let rest = bytes
         .strip_prefix(b"\x93NUMPY")
@@ -280,7 +280,7 @@ fn read_npy(bytes: &[u8]) -> Result<Vec<Vec<f32>>, BoxError> {
         .collect())
 }
 
-/// The text in quotation marks behind `key`.
+/// Returns the text in quotation marks behind `key`.
 fn quoted<'t>(text: &'t str, key: &str) -> Option<&'t str> {
     let rest = text.split_once(key)?.1.trim_start().strip_prefix('\'')?;
     Some(rest.split_once('\'')?.0)

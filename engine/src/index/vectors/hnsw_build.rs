@@ -28,20 +28,19 @@ const GROUND_NEIGHBOURS: usize = 2 * NEIGHBOURS;
 /// it is done rarely.
 const SLACK: usize = 16;
 
-/// Candidates that are looked at for each vector that is inserted.
+/// Candidates that are examined for each vector that is inserted.
 const CANDIDATES: usize = 200;
 
 /// Levels at most.
 const LEVELS: u8 = 16;
 
-/// Vectors that are inserted one after another, so that many cores find a graph to which to
-/// connect.
+/// Vectors that are inserted concatenated, so that many cores find a graph to which to connect.
 const ALONE: usize = 1_024;
 
 /// Vectors that a thread inserts at least with the memory of one walk.
 const RUN: usize = 128;
 
-/// Vectors, one after another.
+/// Vectors, concatenated.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Vectors<'v> {
     pub(super) halves: &'v [F16],
@@ -50,7 +49,7 @@ pub(super) struct Vectors<'v> {
 }
 
 impl<'v> Vectors<'v> {
-    /// How many there are.
+    /// Returns their number.
     pub(super) fn len(self) -> usize {
         self.halves.len() / self.dimensions.max(1)
     }
@@ -80,7 +79,7 @@ pub(super) struct HnswBuilder<'v> {
 }
 
 impl<'v> HnswBuilder<'v> {
-    /// The whole graph over `vectors`, built on all cores of the pool that it is called in.
+    /// Returns the whole graph over `vectors`, built on all threads of the current pool.
     pub(super) fn over(vectors: Vectors<'v>) -> HnswBuilder<'v> {
         let firsts = firsts(vectors);
         let is_first = |number: &u32| firsts.get(*number as usize) == Some(number);
@@ -142,12 +141,12 @@ impl<'v> HnswBuilder<'v> {
         }
     }
 
-    /// The vector at which walks begin.
+    /// Returns the vector at which walks begin.
     pub(super) fn entry(&self) -> u32 {
         self.entry
     }
 
-    /// The neighbours of each vector on each of its levels from the lowest, nearest first.
+    /// Returns the neighbours of each vector on each of its levels from the lowest, nearest first.
     pub(super) fn lists(self) -> impl Iterator<Item = Vec<Vec<Candidate>>> + use<> {
         let inner = |links: Links| links.into_inner().unwrap_or_else(PoisonError::into_inner);
         self.links
@@ -227,7 +226,7 @@ impl<'v> HnswBuilder<'v> {
         chosen
     }
 
-    /// The highest level of a vector.
+    /// Returns the highest level of a vector.
     fn top(&self, number: u32) -> u8 {
         self.links
             .get(number as usize)
@@ -257,8 +256,8 @@ fn room(level: usize) -> usize {
     }
 }
 
-/// The highest level of a vector: each level has a [`NEIGHBOURS`]th of the vectors of the one
-/// below. Which these are only depends on their numbers, so that builds can be compared.
+/// Returns the highest level of a vector: each level has a [`NEIGHBOURS`]th of the vectors of the
+/// one below. Which these are only depends on their numbers, so that builds can be compared.
 fn level_of(number: u32) -> u8 {
     let mut mixed = u64::from(number)
         .wrapping_add(1)

@@ -4,15 +4,15 @@
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 
-/// A graph of vectors, seen from the vector that is looked for.
+/// A graph of vectors, seen from the vector that is searched for.
 pub(super) trait ProximityGraph {
-    /// How far the vector `number` is from the one that is looked for.
+    /// How far the vector `number` is from the one that is searched for.
     fn distance(&self, number: u32) -> f32;
 
     /// Appends the neighbours of `number` on `level`, which all exist.
     fn neighbours(&self, number: u32, level: u8, near: &mut Vec<u32>);
 
-    /// The vector `number`, and how far it is.
+    /// Returns the vector `number`, and how far it is.
     fn candidate(&self, number: u32) -> Candidate {
         Candidate {
             distance: self.distance(number),
@@ -88,7 +88,7 @@ impl GraphSearch {
         }
     }
 
-    /// The nearest vectors that are met on `level` from `start` on, nearest first, at most
+    /// Returns the nearest vectors that are met on `level` from `start` on, nearest first, at most
     /// `effort`: it goes on from each that is nearer than the farthest of these.
     pub(super) fn around(
         &mut self,
@@ -125,7 +125,7 @@ impl GraphSearch {
         found.into_sorted_vec()
     }
 
-    /// Collects the neighbours of `next` that weren't seen yet: their distances, one after another,
+    /// Collects the neighbours of `next` that weren't seen yet: their distances, concatenated,
     /// don't wait for each other.
     fn look(&mut self, graph: &impl ProximityGraph, next: Candidate, level: u8) {
         let mut near = std::mem::take(&mut self.near);

@@ -254,7 +254,7 @@ impl SegmentVectors {
 /// Bytes of a grain's text that are embedded at most.
 const TEXT_LIMIT: usize = 8 << 10;
 
-/// The text of a grain, its parts in lines; `None` if there is none.
+/// Returns the text of a grain, its parts in lines; `None` if there is none.
 fn embedded_text(blob: &[u8]) -> Option<String> {
     let text = with_grain(blob, |grain| {
         let mut text = String::new();
@@ -292,8 +292,8 @@ pub struct VectorHit {
 const EFFORT: usize = 96;
 
 impl LakeVectors {
-    /// The vectors of `model`, or of the only model that there is. Segments without vectors of it
-    /// are refused: they can't be found, which would be a wrong answer.
+    /// Returns the vectors of `model`, or of the only model that there is. Segments without vectors
+    /// of it are refused: they can't be found, which would be a wrong answer.
     ///
     /// # Errors
     /// [`EngineError::Vectors`] if there is no such model, several and none is named, or a
@@ -325,12 +325,12 @@ impl LakeVectors {
         Ok(LakeVectors { segments: opened })
     }
 
-    /// The model.
+    /// Returns the model.
     pub fn model(&self) -> Option<&str> {
         self.segments.first().map(|index| index.model())
     }
 
-    /// How many numbers a vector of each segment has, if there are segments.
+    /// Returns the number of numbers a vector of each segment has, if there are segments.
     pub fn dimensions(&self) -> Option<usize> {
         self.segments
             .iter()
@@ -338,7 +338,7 @@ impl LakeVectors {
             .map(|index| index.dimensions())
     }
 
-    /// The `limit` rows nearest to `vector`, nearest first.
+    /// Returns the `limit` rows nearest to `vector`, nearest first.
     pub fn search(&self, vector: &[f32], limit: usize) -> Vec<VectorHit> {
         let mut hits = Vec::new();
         for (segment, index) in self.segments.iter().enumerate() {
@@ -355,7 +355,7 @@ impl LakeVectors {
     }
 }
 
-/// The names of each segment's files of vectors.
+/// Returns the names of each segment's files of vectors.
 pub(crate) async fn files_of(lake: &Lake) -> Result<HashMap<SegmentId, Vec<String>>> {
     let mut files: HashMap<SegmentId, Vec<String>> = HashMap::new();
     let segments: HashMap<String, SegmentId> = lake

@@ -15,8 +15,8 @@ pub enum Metric {
 }
 
 impl Metric {
-    /// The metric that a grain's `distance_metric` names; cosine if it names none. `None` if it
-    /// isn't known here.
+    /// Returns the metric that a grain's `distance_metric` names; cosine if it names none. `None`
+    /// if it isn't known here.
     pub fn named(name: Option<&str>) -> Option<Metric> {
         match name.map(str::to_ascii_lowercase).as_deref() {
             None | Some("cosine" | "cos" | "angular") => Some(Metric::Cosine),
@@ -25,7 +25,8 @@ impl Metric {
         }
     }
 
-    /// `vector` as it is stored; `None` if it has no direction or isn't finite in half precision.
+    /// Returns `vector` as it is stored; `None` if it has no direction or isn't finite in half
+    /// precision.
     pub fn stored(self, vector: &[f32]) -> Option<Vec<F16>> {
         let scale = match self {
             Metric::Cosine => {
@@ -45,7 +46,7 @@ impl Metric {
             .collect()
     }
 
-    /// The distance of two stored vectors; not negative.
+    /// Returns the distance of two stored vectors; not negative.
     pub fn distance(self, left: &[F16], right: &[F16]) -> f32 {
         let distance = match self {
             Metric::Cosine => F16::dot(left, right).map(|dot| 1.0 - dot),

@@ -73,8 +73,8 @@ struct VectorHeader {
     entry: u32,
 }
 
-/// The name of the file for `model`: what of the model's name can be part of a file's name, and a
-/// hash of all of it.
+/// Returns the name of the file for `model`: what of the model's name can be part of a file's name,
+/// and a hash of all of it.
 pub fn file_name(model: &str) -> String {
     let plain: String = model
         .chars()
@@ -91,7 +91,7 @@ pub fn file_name(model: &str) -> String {
     format!("vectors-{plain}-{}.bin", &hash[..8])
 }
 
-/// True if `name` is that of a file of vectors.
+/// Returns whether `name` is that of a file of vectors.
 pub fn is_vector_file(name: &str) -> bool {
     name.starts_with("vectors-") && name.ends_with(".bin")
 }

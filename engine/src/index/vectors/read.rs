@@ -87,17 +87,17 @@ impl VectorIndex {
         })
     }
 
-    /// How many rows the segment has that it was made of.
+    /// Returns the number of rows of the segment that it was built from.
     pub fn segment_rows(&self) -> u64 {
         self.head.rows
     }
 
-    /// The model that made the vectors.
+    /// Returns the model that made the vectors.
     pub fn model(&self) -> &str {
         &self.head.model
     }
 
-    /// How many numbers a vector has.
+    /// Returns the number of numbers a vector has.
     pub fn dimensions(&self) -> usize {
         self.head.dimensions
     }
@@ -107,17 +107,17 @@ impl VectorIndex {
         self.head.metric
     }
 
-    /// How many vectors there are.
+    /// Returns the number of vectors there are.
     pub fn len(&self) -> usize {
         self.head.count
     }
 
-    /// True if there are none.
+    /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
         self.head.count == 0
     }
 
-    /// The `limit` rows nearest to `vector`, nearest first, found by walking the graph with
+    /// Returns the `limit` rows nearest to `vector`, nearest first, found by walking the graph with
     /// `effort` candidates at a time (at least `limit`): the more, the surer. A vector of other
     /// dimensions or without direction is near to nothing.
     pub fn search(&self, vector: &[f32], limit: usize, effort: usize) -> Vec<Neighbour> {
@@ -199,8 +199,8 @@ impl VectorIndex {
             .unwrap_or_default()
     }
 
-    /// Where the neighbours of a vector on one level are, as bytes of the file; of a forged one
-    /// nowhere beyond its end.
+    /// Returns where the neighbours of a vector on one level are, as bytes of the file; of a forged
+    /// one nowhere beyond its end.
     fn list(&self, number: u32, level: u8) -> &[u8] {
         let number = number as usize;
         let mut start = number
@@ -222,7 +222,7 @@ impl VectorIndex {
             .unwrap_or_default()
     }
 
-    /// The integer at `place` of the list that begins at `start`; 0 beyond the end.
+    /// Returns the integer at `place` of the list that begins at `start`; 0 beyond the end.
     fn number(&self, start: usize, place: usize) -> u32 {
         let bytes = self
             .bytes
@@ -293,8 +293,8 @@ impl VectorLayout {
     }
 }
 
-/// `bytes` as halves, where they lie; `None` if they aren't aligned for that, or on a machine with
-/// other byte order.
+/// Returns `bytes` as halves, where they lie; `None` if they aren't aligned for that, or on a
+/// machine with other byte order.
 fn halves_in(bytes: &[u8]) -> Option<&[F16]> {
     if cfg!(target_endian = "big")
         || !bytes.len().is_multiple_of(2)

@@ -26,7 +26,7 @@ static BYTES: &[u8] = include_bytes!("../../../../../datasets/embedding/wordllam
 /// The tokens in the order of their numbers, a line each.
 const VOCABULARY: &str = "vocabulary";
 
-/// What stands for a space in tokens.
+/// What represents a space in tokens.
 const SPACE: &str = "\u{2581}";
 
 /// The first tokens mean something else than what they are written as.
@@ -61,7 +61,7 @@ impl Embedder for BundledEmbedder {
     }
 }
 
-/// The tokenizer of the vocabulary in `bytes`.
+/// Returns the tokenizer of the vocabulary in `bytes`.
 fn tokenizer(bytes: &[u8]) -> Result<Tokenizer, BoxError> {
     let tensors = SafeTensors::deserialize(bytes)?;
     let vocabulary = tensors.tensor(VOCABULARY)?;
@@ -92,9 +92,9 @@ fn tokenizer(bytes: &[u8]) -> Result<Tokenizer, BoxError> {
     Ok(tokenizer)
 }
 
-/// Which pairs of tokens become one, earlier ones first: the pairs of which a token consists stand
-/// in the order of the tokens, with those of spaces alone after all others. `derive.py` has checked
-/// that this is what the model was trained with.
+/// Returns which pairs of tokens become one, earlier ones first: the pairs of which a token
+/// consists stand in the order of the tokens, with those of spaces alone after all others.
+/// `derive.py` has checked that this is what the model was trained with.
 fn merges(tokens: &[&str]) -> Merges {
     let numbers: rustc_hash::FxHashMap<&str, usize> = tokens.iter().copied().zip(0..).collect();
     let blank = |token: &&&str| token.len() > SPACE.len() && token.split(SPACE).all(str::is_empty);

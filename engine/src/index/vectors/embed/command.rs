@@ -18,8 +18,8 @@ pub struct CommandEmbedder {
 const TEXTS: usize = 4_096;
 
 impl CommandEmbedder {
-    /// The program that `words` name, with its arguments, separated by spaces. It is asked for one
-    /// vector to know how many numbers its vectors have.
+    /// Returns the program that `words` name, with its arguments, separated by spaces. It is asked
+    /// for one vector to know how many numbers its vectors have.
     ///
     /// # Errors
     /// [`EmbedError::Command`].
@@ -75,7 +75,7 @@ impl CommandEmbedder {
         let output = child
             .wait_with_output()
             .map_err(|error| self.fault(error))?;
-        // Whether everything was read shows in the number of answers.
+        // Whether everything was read shows in the number of returns.
         drop(feeder.join());
         if !output.status.success() {
             return Err(self.fault(output.status));

@@ -57,7 +57,7 @@ pub enum EmbedError {
     Model {
         /// Where it is.
         folder: String,
-        /// What is wrong with it.
+        /// The defect of it.
         reason: String,
     },
     /// The model can't be applied to a text.
@@ -80,10 +80,10 @@ pub enum EmbedError {
 
 /// Makes vectors of texts.
 pub trait Embedder: fmt::Debug + Send + Sync {
-    /// The name under which its vectors are kept.
+    /// Returns the name under which its vectors are kept.
     fn model(&self) -> &str;
 
-    /// How many numbers its vectors have.
+    /// Returns the number of numbers its vectors have.
     fn dimensions(&self) -> usize;
 
     /// How its vectors are compared.
@@ -91,15 +91,15 @@ pub trait Embedder: fmt::Debug + Send + Sync {
         Metric::Cosine
     }
 
-    /// A vector for each text, in order. A text without anything that the model knows has one
-    /// without direction.
+    /// Returns a vector for each text, in order. A text without anything that the model knows has
+    /// one without direction.
     ///
     /// # Errors
     /// [`EmbedError::Command`] and [`EmbedError::Run`].
     fn embed(&self, texts: &[String]) -> Result<Vec<Vec<f32>>, EmbedError>;
 }
 
-/// The embedder that `text` names.
+/// Returns the embedder that `text` names.
 ///
 /// # Errors
 /// [`EmbedError`].
@@ -138,7 +138,7 @@ fn in_folder(folder: &Path, fault: &BoxError) -> EmbedError {
     }
 }
 
-/// The name of the model in `folder`: the folder's.
+/// Returns the name of the model in `folder`: the folder's.
 #[cfg(any(feature = "embed-bert", feature = "embed-static"))]
 fn name_of(folder: &Path) -> Option<String> {
     Some(

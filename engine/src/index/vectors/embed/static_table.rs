@@ -20,7 +20,7 @@ pub struct StaticEmbedder {
     model: String,
     tokenizer: Tokenizer,
     dimensions: usize,
-    /// The vectors of all tokens, one after another.
+    /// The vectors of all tokens, concatenated.
     table: Vec<f32>,
 }
 
@@ -31,10 +31,10 @@ const TABLE: &str = "embeddings";
 const SCALES: &str = "scales";
 
 impl StaticEmbedder {
-    /// The model in `folder`: `tokenizer.json`, and `model.safetensors` with a table `embeddings`
-    /// (or only one table) of f4, f2, or, with a factor for each row in `scales`, of bytes (I8) or
-    /// of two numbers in a byte (U8; 8 is added to each, the first is in the lower half). It is
-    /// called as the folder is.
+    /// Returns the model in `folder`: `tokenizer.json`, and `model.safetensors` with a table
+    /// `embeddings` (or only one table) of f4, f2, or, with a factor for each row in `scales`, of
+    /// bytes (I8) or of two numbers in a byte (U8; 8 is added to each, the first is in the lower
+    /// half). It is called as the folder is.
     ///
     /// # Errors
     /// [`EmbedError::Model`].
@@ -53,7 +53,7 @@ impl StaticEmbedder {
         open().map_err(|fault| in_folder(folder, &fault))
     }
 
-    /// The model `model` whose table is in `bytes`.
+    /// Returns the model `model` whose table is in `bytes`.
     pub(super) fn new(
         model: String,
         tokenizer: Tokenizer,
@@ -102,7 +102,7 @@ impl Embedder for StaticEmbedder {
     }
 }
 
-/// The dimensions and the numbers of the table.
+/// Returns the dimensions and the numbers of the table.
 fn table(bytes: &[u8]) -> Result<(usize, Vec<f32>), BoxError> {
     let tensors = SafeTensors::deserialize(bytes)?;
     let names = tensors.names();
@@ -166,7 +166,7 @@ fn scaled(
         .collect())
 }
 
-/// The numbers of a table of floats.
+/// Returns the numbers of a table of floats.
 fn floats(view: &TensorView<'_>) -> Result<Vec<f32>, BoxError> {
     let data = view.data();
     match view.dtype() {

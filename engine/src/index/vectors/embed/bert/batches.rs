@@ -5,8 +5,8 @@
 /// fall out of a core's cache and are slower.
 const NUMBERS: usize = 1 << 19;
 
-/// `texts` in batches, in their order, for a model whose widest layer has `width` numbers for each
-/// token.
+/// Returns `texts` in batches, in their order, for a model whose widest layer has `width` numbers
+/// for each token.
 pub(super) fn batches<'a>(texts: &'a [&'a [u32]], width: usize) -> Vec<&'a [&'a [u32]]> {
     let limit = NUMBERS / width.max(1);
     let mut batches = Vec::new();

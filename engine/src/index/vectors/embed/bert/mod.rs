@@ -40,8 +40,8 @@ const TEXTS: usize = 4_096;
 const WEIGHTS: &str = "model.safetensors";
 
 impl BertEmbedder {
-    /// The model in `folder`: `config.json`, `tokenizer.json` and `model.safetensors`, and what
-    /// there is of `modules.json`, `1_Pooling/config.json`, `sentence_bert_config.json` and
+    /// Returns the model in `folder`: `config.json`, `tokenizer.json` and `model.safetensors`, and
+    /// what there is of `modules.json`, `1_Pooling/config.json`, `sentence_bert_config.json` and
     /// `tokenizer_config.json`. It is called as the folder is. Weights take four bytes each in
     /// memory, whatever they take in the file.
     ///
@@ -81,7 +81,7 @@ impl BertEmbedder {
         Ok(encoding.get_ids().to_vec())
     }
 
-    /// The vectors of `texts`, whose tokens are all in memory.
+    /// Returns the vectors of `texts`, whose tokens are all in memory.
     fn embed_some(&self, texts: &[String]) -> Result<Vec<Vec<f32>>, BoxError> {
         let tokens: Vec<Vec<u32>> = texts
             .par_iter()
@@ -103,7 +103,7 @@ impl BertEmbedder {
         Ok(vectors)
     }
 
-    /// The vectors of texts that go through the model together, on all cores.
+    /// Returns the vectors of texts that go through the model together, on all cores.
     fn apply(&self, texts: &[&[u32]]) -> candle_core::Result<Vec<Vec<f32>>> {
         let longest = texts
             .iter()
@@ -140,7 +140,7 @@ impl BertEmbedder {
         vectors.collect()
     }
 
-    /// One vector of those of a text's tokens, which stand one after another.
+    /// One vector of those of a text's tokens, which are concatenated.
     fn pooled(&self, tokens: &[f32]) -> Vec<f32> {
         let width = self.settings.config.hidden_size;
         let mut rows = tokens.chunks_exact(width);
@@ -209,7 +209,7 @@ impl fmt::Debug for BertEmbedder {
     }
 }
 
-/// The tokenizer of the model, which cuts texts off where the model's limit is.
+/// Returns the tokenizer of the model, which cuts texts off where the model's limit is.
 fn tokenizer(settings: &Settings) -> Result<Tokenizer, BoxError> {
     let path = settings.folder.join("tokenizer.json");
     if !path.exists() {
@@ -240,7 +240,7 @@ fn tokenizer(settings: &Settings) -> Result<Tokenizer, BoxError> {
     Ok(tokenizer)
 }
 
-/// The bytes of the weights in `folder`.
+/// Returns the bytes of the weights in `folder`.
 fn weights(folder: &Path) -> Result<SourceBytes, BoxError> {
     let path = folder.join(WEIGHTS);
     let has = |name: &str| folder.join(name).exists();

@@ -48,8 +48,9 @@ pub(super) struct Settings {
 }
 
 impl Settings {
-    /// What the files in `folder` say. `config.json` is needed. Without `modules.json` the tokens'
-    /// vectors become one as `1_Pooling/config.json` says, else by their mean, of the length 1.
+    /// Returns what the files in `folder` say. `config.json` is needed. Without `modules.json` the
+    /// tokens' vectors become one as `1_Pooling/config.json` says, else by their mean, of the
+    /// length 1.
     pub(super) fn read(folder: &Path) -> Result<Settings, BoxError> {
         let modules = Modules::read(folder)?;
         let inner = folder.join(&modules.transformer);
@@ -215,7 +216,7 @@ struct TokenizerConfig {
     model_max_length: Option<f64>,
 }
 
-/// The one way that `1_Pooling/config.json` names, as a word or as a flag for each.
+/// Returns the one way that `1_Pooling/config.json` names, as a word or as a flag for each.
 fn pooling_of(settings: &Map<String, Value>) -> Result<Pooling, BoxError> {
     let flags = settings
         .iter()
@@ -236,7 +237,7 @@ fn pooling_of(settings: &Map<String, Value>) -> Result<Pooling, BoxError> {
     }
 }
 
-/// The JSON file at `path`; `None` if there is none.
+/// Returns the JSON file at `path`; `None` if there is none.
 fn read<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, BoxError> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let length = match path.metadata() {

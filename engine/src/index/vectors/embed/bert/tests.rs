@@ -1,4 +1,4 @@
-//! A small model whose weights lie on a wave: what it answers was computed a second time by
+//! A small model whose weights lie on a wave: what it returns was computed a second time by
 //! `tests/tools/bert_reference.py --small`.
 
 use std::fs;
@@ -83,7 +83,7 @@ fn words() -> Value {
     })
 }
 
-/// The names and shapes of the weights, in the order of the names.
+/// Returns the names and shapes of the weights, in the order of the names.
 fn shapes() -> Vec<(String, Vec<usize>)> {
     let mut shapes = vec![
         ("embeddings.word_embeddings.weight".to_owned(), vec![9, 8]),
@@ -122,7 +122,7 @@ fn shapes() -> Vec<(String, Vec<usize>)> {
     shapes
 }
 
-/// The weights, under names that begin with `prefix`.
+/// Returns the weights, under names that begin with `prefix`.
 fn wave(prefix: &str) -> Vec<u8> {
     let tensors = shapes().into_iter().enumerate().map(|(at, (name, shape))| {
         let raised = if name.ends_with("LayerNorm.weight") {

@@ -1,0 +1,204 @@
+//! Writes the certificate of an erasure, the files next to it, and the audit entry.
+
+use std::collections::BTreeMap;
+
+use chrono::{DateTime, SecondsFormat, Utc};
+use object_store::path::Path;
+use object_store::{ObjectStoreExt, PutPayload};
+
+use super::{Run, table_rows, table_versions};
+use crate::erase::certificate::{
+    Certificate, ErasureScope, FORMAT, KEY_REMINDER, Proofs, Pseudonyms, REMINDER, TableVersions,
+    leaves, tree,
+};
+use crate::erase::journal::{Journal, keyed_hash};
+use crate::erase::request::Person;
+use crate::erase::survey::{Survey, type_name};
+use crate::erase::{tombstones_path, tombstones_to_bytes};
+use crate::error::{Context, EngineError, Result};
+use crate::file_digest::FileDigest;
+use crate::lake::{ERASURES, Purged};
+
+/// Maximal number of people whose pseudonyms a certificate lists one by one.
+const MAX_LISTED_PSEUDONYMS: usize = 10_000;
+
+impl Run<'_> {
+    /// Signs the certificate and writes it, after its leaves and the copy of the tombstones.
+    /// Returns the scope, the certificate's path and the signer's DID.
+    pub(super) async fn certify(
+        &self,
+        survey: &Survey,
+        removed: Purged,
+        proofs: &Proofs,
+    ) -> Result<(ErasureScope, Path, String)> {
+        let now = Utc::now();
+        let erased = self.journal.addresses();
+        let leaves = leaves(&erased, &self.key);
+        let scope = self.scope(removed)?;
+        let certificate = self.certificate(survey, scope, proofs, &leaves, now)?;
+        let key = self
+            .options
+            .keyring
+            .signing_key(&self.options.signing_key)?;
+        let signed = certificate.sign(&key, now.timestamp_micros())?;
+        self.put(&leaves_path(&self.journal.id), leaves.concat())
+            .await?;
+        let tombstones = tombstones_to_bytes(self.lake.tombstones_of(&erased).await?);
+        self.put(&tombstones_path(&self.journal.id), tombstones)
+            .await?;
+        let path = Path::from(format!("{ERASURES}/{}.cose", self.journal.id));
+        self.put(&path, signed).await?;
+        let signer = gristmill_schemas::sign::did_of_key(&key.verifying_key());
+        Ok((certificate.scope, path, signer))
+    }
+
+    async fn put(&self, path: &Path, bytes: Vec<u8>) -> Result<()> {
+        let store = self.lake.location().store();
+        let put = store.put(path, PutPayload::from(bytes)).await;
+        put.map(drop).file("can't write", path)
+    }
+
+    fn certificate(
+        &self,
+        survey: &Survey,
+        scope: ErasureScope,
+        proofs: &Proofs,
+        leaves: &[[u8; 32]],
+        now: DateTime<Utc>,
+    ) -> Result<Certificate> {
+        let journal = &self.journal;
+        let key_name = |(id, generation): &(String, u32)| format!("{id}/{generation}");
+        Ok(Certificate {
+            format: FORMAT.to_owned(),
+            id: journal.id.clone(),
+            request: self.options.origin.clone(),
+            selector: self.pseudonyms()?,
+            began_at: date_time(journal.started),
+            ended_at: date_time(now.timestamp_micros()),
+            method: journal.method(),
+            keys_destroyed: journal.keys.iter().map(key_name).collect(),
+            scope,
+            exceptions: exemption_counts(survey),
+            unsearchable: survey.unsearchable,
+            snapshots: self.snapshots(),
+            proofs: proofs.clone(),
+            merkle: tree(leaves),
+            reminder: match journal.keys.is_empty() {
+                true => REMINDER.to_owned(),
+                false => format!("{REMINDER}{KEY_REMINDER}"),
+            },
+        })
+    }
+
+    /// Returns the versions of the tables before and after.
+    fn snapshots(&self) -> BTreeMap<String, TableVersions> {
+        let after = table_versions(self.lake);
+        let of_table = |(table, before): (&String, &u64)| {
+            let after = after.get(table).copied().unwrap_or_default();
+            let versions = TableVersions {
+                before: *before,
+                after,
+            };
+            (table.clone(), versions)
+        };
+        self.journal.before.iter().map(of_table).collect()
+    }
+
+    fn scope(&self, removed: Purged) -> Result<ErasureScope> {
+        let mut scope = ErasureScope {
+            events: self.journal.events,
+            people: self.journal.people.len() as u64,
+            rows_before: self.journal.rows_before.clone(),
+            rows_after: table_rows(self.lake)?,
+            bytes_rewritten: self.journal.bytes_rewritten,
+            bytes_copied: self.journal.bytes_copied,
+            files_removed: removed.files,
+            ..ErasureScope::default()
+        };
+        for entry in self.journal.items.values() {
+            match entry.type_byte {
+                Some(byte) => {
+                    scope.grains += 1;
+                    scope.bytes += u64::from(entry.size);
+                    *scope.grains_by_type.entry(type_name(byte)).or_default() += 1;
+                }
+                None => scope.rejects += 1,
+            }
+        }
+        Ok(scope)
+    }
+
+    fn pseudonyms(&self) -> Result<Pseudonyms> {
+        let people = &self.request.people;
+        let pseudonym = |person: &Person| -> Result<String> {
+            let whole = serde_json::to_vec(&(&person.identifiers, &person.sessions))
+                .file("can't write", "a pseudonym")?;
+            Ok(keyed_hash(&self.key, &whole))
+        };
+        let listed = if people.len() <= MAX_LISTED_PSEUDONYMS {
+            people.as_slice()
+        } else {
+            &[]
+        };
+        let pseudonyms = listed.iter().map(pseudonym).collect::<Result<_>>()?;
+        Ok(Pseudonyms {
+            people: people.len(),
+            request: self.digest.clone(),
+            pseudonyms,
+        })
+    }
+
+    /// Records the erasure in the audit log, unless an interrupted run did, and removes the
+    /// journal.
+    pub(super) async fn finish(
+        &mut self,
+        scope: &ErasureScope,
+        proofs: &Proofs,
+        certificate: &Path,
+    ) -> Result<()> {
+        let id = &self.journal.id;
+        if !self.lake.has_recorded("erase", "id", id).await? {
+            let details = serde_json::json!({
+                "id": id,
+                "request": self.digest,
+                "people": self.request.people.len(),
+                "grains": scope.grains,
+                "rejects": scope.rejects,
+                "events": scope.events,
+                "proven": proofs.hold(),
+                "keys_destroyed": self.journal.keys.len(),
+                "certificate_blake3": self.digest_of(certificate).await?,
+                "leaves_blake3": self.digest_of(&leaves_path(id)).await?,
+                "tombstones_blake3": self.digest_of(&tombstones_path(id)).await?,
+                "version": self.lake.grains.version(),
+            });
+            self.lake.record("erase", details).await?;
+        }
+        Journal::remove(self.lake, &self.digest).await
+    }
+
+    async fn digest_of(&self, path: &Path) -> Result<FileDigest, EngineError> {
+        Ok(FileDigest::of(&self.lake.location().read(path).await?))
+    }
+}
+
+fn leaves_path(id: &str) -> Path {
+    Path::from(format!("{ERASURES}/{id}.leaves"))
+}
+
+/// Counts what was found and stays, by the name of the exemption.
+fn exemption_counts(survey: &Survey) -> BTreeMap<String, u64> {
+    let mut counts: BTreeMap<String, u64> = BTreeMap::new();
+    let grains = survey.grains.iter().map(|found| &found.exemption);
+    let rejects = survey.rejects.iter().map(|found| &found.exemption);
+    for exemption in grains.chain(rejects).flatten() {
+        *counts.entry(exemption.name().to_owned()).or_default() += 1;
+    }
+    counts
+}
+
+/// Formats microseconds since 1970 as an RFC 3339 date-time in whole seconds.
+fn date_time(micros: i64) -> String {
+    let instant = DateTime::from_timestamp_micros(micros).unwrap_or_default();
+    instant.to_rfc3339_opts(SecondsFormat::Secs, true)
+}

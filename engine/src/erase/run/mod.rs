@@ -1,0 +1,374 @@
+//! Executes an erasure, from the plan to the signed certificate.
+//!
+//! ```text
+//! survey ─▶ journal ─▶ tombstones ─▶ rejects ─▶ state ─▶ grains ─▶ survey again ─▶ purge files ─▶ prove ─▶ certify
+//! ```
+//!
+//! | module | contents |
+//! |---|---|
+//! | this one | the public functions and the sequence of steps |
+//! | `remove` | removing the selected rows, one commit per table |
+//! | `prove` | the proofs that nothing is left |
+//! | `certify` | the certificate, its files and the audit entry |
+//!
+//! Each table changes in one commit, `grains` last. A process that is killed leaves either an
+//! unchanged lake or a journal. The next run of the same request resumes from the journal: it
+//! skips what was done before, and its certificate covers both runs.
+//!
+//! The second survey doesn't read the segments that the erasure rewrote: their rows were scanned
+//! while they were in memory. It reads all other segments once more.
+
+mod certify;
+mod prove;
+mod remove;
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
+use std::time::Instant;
+
+use chrono::Utc;
+use serde::Serialize;
+
+use super::certificate::{ErasureScope, PSEUDONYMS, Proofs, RequestOrigin};
+use super::journal::{Journal, keyed_hash};
+use super::matcher::{Hits, IdentifierMatcher};
+use super::pattern_search::PatternSearch;
+use super::plan::ErasurePlan;
+use super::reason::NOT_SELECTED;
+use super::request::SubjectRequest;
+use super::survey::{ScannedSegments, Survey};
+use crate::error::{Context, EngineError, Result};
+use crate::keys::{Keyring, Secret};
+use crate::lake::{DataFile, Lake, Purged};
+
+/// Options of an erasure.
+#[derive(Debug)]
+pub struct ErasureOptions {
+    /// Who requested the erasure, and on which legal ground.
+    pub origin: RequestOrigin,
+    /// The unlocked keyring.
+    pub keyring: Keyring,
+    /// Name of the keyring's key that signs the certificate.
+    pub signing_key: String,
+    /// Whether no other process writes to the lake. Unreferenced files are then removed at once,
+    /// whatever their age.
+    pub exclusive: bool,
+    /// Whether to destroy the keys of the people (crypto-shredding). Rows that are sealed with
+    /// these keys aren't rewritten.
+    pub destroy_keys: bool,
+    /// Number of threads; 0 for one per core.
+    pub threads: usize,
+}
+
+/// Result of an erasure.
+#[derive(Debug, Clone, Serialize)]
+pub struct ErasureReport {
+    /// Identifier of the erasure.
+    pub id: String,
+    /// The plan that was executed.
+    pub plan: ErasurePlan,
+    /// What was erased, as stated in the certificate.
+    pub scope: ErasureScope,
+    /// The proofs of absence.
+    pub proofs: Proofs,
+    /// Whether all proofs hold.
+    pub proven: bool,
+    /// Path of the signed certificate, relative to the lake's root.
+    pub certificate: String,
+    /// DID of the signer.
+    pub signer: String,
+    /// Whether this run resumed one that was killed.
+    pub resumed: bool,
+    /// Files that were physically removed.
+    pub removed: Purged,
+    /// Wall-clock time in seconds.
+    pub seconds: f64,
+}
+
+/// Maximal number of surveys after removals, in case other writers add matching rows meanwhile.
+const MAX_ROUNDS: usize = 5;
+
+/// Plans an erasure of `request`; changes nothing. In contrast to [`plan_disclosure`], the survey
+/// includes rows that were erased before and are readable again, because an erasure was interrupted
+/// or an old copy of the keyring was restored.
+///
+/// # Errors
+/// As [`plan_disclosure`].
+pub async fn plan(
+    lake: &mut Lake,
+    request: &SubjectRequest,
+    threads: usize,
+) -> Result<(ErasurePlan, Survey)> {
+    lake.reveal_erased(true);
+    let planned = plan_disclosure(lake, request, threads).await;
+    lake.reveal_erased(false);
+    planned
+}
+
+/// Surveys `lake` for what can be disclosed by `request`; changes nothing. Erased rows stay hidden.
+///
+/// # Errors
+/// [`EngineError::Request`] if the request selects nothing by construction; errors of the lake.
+pub async fn plan_disclosure(
+    lake: &mut Lake,
+    request: &SubjectRequest,
+    threads: usize,
+) -> Result<(ErasurePlan, Survey)> {
+    if request.is_empty() {
+        return Err(EngineError::Request(
+            "the request names nobody: give --user, --subject, --did, --session, --subjects, \
+             --consent, --withdrawn-consents or --addresses"
+                .to_owned(),
+        ));
+    }
+    lake.refresh().await?;
+    let now = Utc::now().timestamp_millis();
+    let survey = Survey::of(lake, request, now, thread_pool(threads)?).await?;
+    Ok((ErasurePlan::of(&survey, request.people.len()), survey))
+}
+
+/// Erases everything that `request` selects.
+///
+/// # Errors
+/// [`EngineError::Policy`] if everything that was found is exempt; [`EngineError::Key`] without a
+/// signing key; [`EngineError::Conflict`] if other writers keep adding matching rows; errors of the
+/// lake. After an error, the next run of the same request resumes the erasure.
+pub async fn erase(
+    lake: &mut Lake,
+    request: &SubjectRequest,
+    options: &ErasureOptions,
+) -> Result<ErasureReport> {
+    lake.reveal_erased(true);
+    let erased = erase_revealed(lake, request, options).await;
+    lake.reveal_erased(false);
+    erased
+}
+
+async fn erase_revealed(
+    lake: &mut Lake,
+    request: &SubjectRequest,
+    options: &ErasureOptions,
+) -> Result<ErasureReport> {
+    let started = Instant::now();
+    // Checked first: an erasure that can't be certified must not begin.
+    options.keyring.signing_key(&options.signing_key)?;
+    let key = options.keyring.derive(PSEUDONYMS)?;
+    check_origin_is_anonymous(&options.origin, request)?;
+    let digest = keyed_hash(&key, request.canonical()?.as_bytes());
+    let (plan, survey) = plan_disclosure(lake, request, options.threads).await?;
+    let left = Journal::load(lake, &digest, &key).await?;
+    if left.is_none() {
+        check_not_all_exempt(&plan)?;
+    }
+    let resumed = left.is_some();
+    let journal = match left {
+        Some(journal) => journal,
+        None => new_journal(lake)?,
+    };
+    if options.destroy_keys && lake.keys().is_none() {
+        return Err(EngineError::Key(
+            "there are no keys to destroy: the lake isn't encrypted, or is locked".to_owned(),
+        ));
+    }
+    let mut run = Run {
+        lake,
+        request,
+        options,
+        key,
+        digest,
+        journal,
+        pool: thread_pool(options.threads)?,
+        scanned: ScannedSegments::default(),
+    };
+    run.note_spellings(&plan);
+    run.remove(survey).await?;
+    let settled = run.settle().await?;
+    let mut report = run.prove_and_certify(settled, plan).await?;
+    report.resumed = resumed;
+    report.seconds = started.elapsed().as_secs_f64();
+    Ok(report)
+}
+
+/// Refuses an origin that names one of the people: the certificate contains it in clear text.
+fn check_origin_is_anonymous(origin: &RequestOrigin, request: &SubjectRequest) -> Result<()> {
+    let (matcher, mut hits) = (IdentifierMatcher::new(request), Hits::default());
+    for (what, text) in [
+        ("reference", &origin.reference),
+        ("legal ground", &origin.legal_ground),
+        ("operator", &origin.operator),
+    ] {
+        if text
+            .as_ref()
+            .is_some_and(|text| matcher.names_somebody(text, &mut hits))
+        {
+            return Err(EngineError::Request(format!(
+                "the {what} names a person of the request, but the certificate must not contain \
+                 personal data"
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Refuses an erasure of which everything that was selected is exempt.
+fn check_not_all_exempt(plan: &ErasurePlan) -> Result<()> {
+    let exempt = plan
+        .excluded
+        .iter()
+        .filter(|(reason, _)| *reason != NOT_SELECTED);
+    let exempt: u64 = exempt.map(|(_, count)| count).sum();
+    if plan.has_work() || exempt == 0 {
+        return Ok(());
+    }
+    let counts: Vec<String> = plan
+        .excluded
+        .iter()
+        .map(|(reason, count)| format!("{reason}: {count}"))
+        .collect();
+    Err(EngineError::Policy(format!(
+        "all {exempt} grains that were selected must stay ({})",
+        counts.join(", ")
+    )))
+}
+
+fn thread_pool(threads: usize) -> Result<Arc<rayon::ThreadPool>> {
+    let builder = rayon::ThreadPoolBuilder::new().num_threads(threads);
+    let pool = builder
+        .thread_name(|number| format!("erase-{number}"))
+        .build();
+    Ok(Arc::new(pool.threads()?))
+}
+
+/// Returns an empty journal that records the state of `lake` before the erasure.
+fn new_journal(lake: &Lake) -> Result<Journal> {
+    Ok(Journal {
+        id: ulid::Ulid::generate().to_string().to_ascii_lowercase(),
+        started: Utc::now().timestamp_micros(),
+        before: table_versions(lake),
+        rows_before: table_rows(lake)?,
+        items: BTreeMap::new(),
+        events: 0,
+        bytes_rewritten: 0,
+        bytes_copied: 0,
+        people: Vec::new(),
+        spellings: Vec::new(),
+        keys: Vec::new(),
+    })
+}
+
+fn table_versions(lake: &Lake) -> BTreeMap<String, u64> {
+    [&lake.grains, &lake.state, &lake.rejects]
+        .map(|table| (table.name().to_owned(), table.version()))
+        .into()
+}
+
+fn table_rows(lake: &Lake) -> Result<BTreeMap<String, u64>> {
+    let count = |files: Vec<DataFile>| files.iter().map(|file| file.rows).sum::<u64>();
+    [&lake.grains, &lake.state, &lake.rejects]
+        .into_iter()
+        .map(|table| Ok((table.name().to_owned(), count(table.files()?))))
+        .collect()
+}
+
+/// One execution of an erasure.
+struct Run<'a> {
+    lake: &'a mut Lake,
+    request: &'a SubjectRequest,
+    options: &'a ErasureOptions,
+    /// Key of pseudonyms, leaves and the journal.
+    key: Secret,
+    /// Keyed hash of the request: the name of its journal.
+    digest: String,
+    journal: Journal,
+    pool: Arc<rayon::ThreadPool>,
+    /// Findings in the segments that this run rewrote, which the next survey needn't read.
+    scanned: ScannedSegments,
+}
+
+/// State of the lake after the last survey found nothing more to erase.
+struct SettledLake {
+    survey: Survey,
+    /// The patterns that the byte search looks for.
+    patterns: PatternSearch,
+    removed: Purged,
+}
+
+impl Run<'_> {
+    /// Adds the spellings that the survey found in the lake to the journal: the byte search
+    /// looks for them in addition to the identifiers of the request.
+    fn note_spellings(&mut self, plan: &ErasurePlan) {
+        let found = plan.spellings.iter().map(|spelling| spelling.text.clone());
+        let mut spellings: HashSet<String> =
+            self.journal.spellings.drain(..).chain(found).collect();
+        let folding = self.request.folding;
+        let too_short: HashSet<String> = plan
+            .too_short_for_text
+            .iter()
+            .map(|it| folding.folded(it))
+            .collect();
+        spellings.retain(|spelling| !too_short.contains(&folding.folded(spelling)));
+        self.journal.spellings = spellings.into_iter().collect();
+        self.journal.spellings.sort_unstable();
+    }
+
+    /// Surveys the lake again until nothing is selected any more, then purges unreferenced files.
+    ///
+    /// # Errors
+    /// [`EngineError::Conflict`] if other writers added matching rows [`MAX_ROUNDS`] times.
+    async fn settle(&mut self) -> Result<SettledLake> {
+        for _ in 0..MAX_ROUNDS {
+            let survey = self.survey_again().await?;
+            if survey.selects_nothing() {
+                // Compiled on another thread, because purging waits for the disk.
+                let patterns = self.compile_patterns(&survey);
+                let removed = self.lake.purge(self.options.exclusive).await?;
+                let patterns = patterns.await.file("can't make", "a proof")??;
+                return Ok(SettledLake {
+                    survey,
+                    patterns,
+                    removed,
+                });
+            }
+            self.remove(survey).await?;
+        }
+        Err(EngineError::Conflict(format!(
+            "other writers added matching rows {MAX_ROUNDS} times; run the erasure again"
+        )))
+    }
+
+    async fn survey_again(&mut self) -> Result<Survey> {
+        self.lake.refresh().await?;
+        let erased = self.journal.addresses();
+        let now = Utc::now().timestamp_millis();
+        let (scanned, pool) = (std::mem::take(&mut self.scanned), Arc::clone(&self.pool));
+        Survey::with_references(self.lake, self.request, &erased, scanned, now, pool).await
+    }
+
+    /// Proves the erasure, writes its certificate and the audit entry, and removes the journal.
+    async fn prove_and_certify(
+        &mut self,
+        settled: SettledLake,
+        plan: ErasurePlan,
+    ) -> Result<ErasureReport> {
+        let SettledLake {
+            survey,
+            patterns,
+            removed,
+        } = settled;
+        let proofs = self.prove(&survey, patterns).await?;
+        let (scope, certificate, signer) = self.certify(&survey, removed, &proofs).await?;
+        self.finish(&scope, &proofs, &certificate).await?;
+        Ok(ErasureReport {
+            id: self.journal.id.clone(),
+            plan,
+            scope,
+            proven: proofs.hold(),
+            proofs,
+            certificate: certificate.to_string(),
+            signer,
+            resumed: false,
+            removed,
+            seconds: 0.0,
+        })
+    }
+}

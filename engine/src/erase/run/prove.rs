@@ -1,0 +1,122 @@
+//! Proves that an erasure left nothing: byte search, survey, address look-up, and envelopes.
+
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
+
+use tokio::task::JoinHandle;
+
+use super::Run;
+use crate::erase::byte_search::{self, RetainedRows};
+use crate::erase::certificate::{Proofs, Remaining};
+use crate::erase::crypto_shred;
+use crate::erase::identifier_search::IdentifierSearch;
+use crate::erase::pattern_search::PatternSearch;
+use crate::erase::reason::Reason;
+use crate::erase::survey::Survey;
+use crate::error::Result;
+use crate::lake::{KnownAddresses, LakeFile};
+
+impl Run<'_> {
+    /// Compiles the patterns of the byte search on another thread: the addresses whose rows were
+    /// removed, and the identifiers in the spellings of the request and of the lake.
+    pub(super) fn compile_patterns(&self, survey: &Survey) -> JoinHandle<Result<PatternSearch>> {
+        let (erased, spellings) = (self.journal.rewritten(), self.journal.spellings.clone());
+        let request = self.request.clone();
+        let folding = request.folding;
+        let too_short: HashSet<String> = survey
+            .non_distinctive
+            .iter()
+            .map(|it| folding.folded(it))
+            .collect();
+        tokio::task::spawn_blocking(move || {
+            let is_excluded = |identifier: &str| too_short.contains(&folding.folded(identifier));
+            let spellings = spellings.iter().map(String::as_str);
+            let search = IdentifierSearch::new(&request, is_excluded, spellings)?;
+            Ok(PatternSearch::new(&erased, search))
+        })
+    }
+
+    /// Computes the proofs. `survey` is the last survey, which selects nothing.
+    pub(super) async fn prove(&self, survey: &Survey, patterns: PatternSearch) -> Result<Proofs> {
+        let erased = self.journal.rewritten();
+        let known = KnownAddresses::load(self.lake).await?;
+        let found = erased
+            .iter()
+            .filter(|address| known.contains(address))
+            .count();
+        let retained = self.retained(survey).await?;
+        let pool = Arc::clone(&self.pool);
+        let byte_search = byte_search::prove(self.lake, patterns, retained, pool).await?;
+        let envelopes = match self.journal.keys.is_empty() {
+            true => None,
+            false => Some(crypto_shred::prove(self.lake, &self.journal.keys).await?),
+        };
+        Ok(Proofs {
+            byte_search,
+            survey: Remaining {
+                checked: survey.grains_read,
+                left: survey.selected().count() as u64,
+            },
+            lookup: Remaining {
+                checked: erased.len() as u64,
+                left: found as u64,
+            },
+            envelopes,
+        })
+    }
+
+    /// Returns the row groups that contain rows which were found and stay, and the sidecar folders
+    /// of their segments.
+    async fn retained(&self, survey: &Survey) -> Result<RetainedRows> {
+        let mut retained = RetainedRows::default();
+        let mut group_sizes: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
+        for found in &survey.grains {
+            let Some(segment) = survey.segments.get(found.segment as usize) else {
+                continue;
+            };
+            let path = self.lake.grains.path_of(&segment.file.name);
+            let sizes = match group_sizes.entry(found.segment) {
+                Entry::Occupied(known) => known.into_mut(),
+                Entry::Vacant(unknown) => {
+                    unknown.insert(LakeFile::open(self.lake, &path).await?.row_groups())
+                }
+            };
+            let groups = retained.groups.entry(path.to_string()).or_default();
+            groups.extend(group_of(sizes, found.row));
+            let folder = segment.id.folder().to_string();
+            let mentions_erased = retained.sidecars.entry(folder).or_default();
+            *mentions_erased |= found.reasons.contains(Reason::Related);
+        }
+        self.retain_reject_files(survey, &mut retained).await?;
+        Ok(retained)
+    }
+
+    /// Adds all row groups of the files of `rejects` that contain rows which were found and stay.
+    async fn retain_reject_files(
+        &self,
+        survey: &Survey,
+        retained: &mut RetainedRows,
+    ) -> Result<()> {
+        for found in &survey.rejects {
+            let path = self.lake.rejects.path_of(&found.file);
+            if !retained.groups.contains_key(&path.to_string()) {
+                let groups = LakeFile::open(self.lake, &path).await?.row_groups().len();
+                retained
+                    .groups
+                    .insert(path.to_string(), (0..groups).collect());
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Returns the number of the row group that contains `row`, if any does. `sizes` are the numbers of
+/// rows of the row groups.
+fn group_of(sizes: &[usize], row: u32) -> Option<usize> {
+    let mut end = 0;
+    sizes.iter().position(|size| {
+        end += size;
+        (row as usize) < end
+    })
+}

@@ -1,0 +1,252 @@
+//! Removes the selected rows from every table, and refuses their addresses from now on.
+//!
+//! The order of the writes makes an interrupted erasure resumable: journal, tombstones, `rejects`,
+//! `sources`, `state`, keys, and `grains` last. A commit that conflicts with another writer's is
+//! not an error: the next survey finds the rows that are left.
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
+
+use chrono::Utc;
+use futures::{StreamExt, TryStreamExt, stream};
+use gristmill_schemas::address::ContentAddress;
+
+use super::Run;
+use crate::erase::crypto_shred::{self, ShredPlan};
+use crate::erase::journal::JournalEntry;
+use crate::erase::matcher::{IdentifierMatcher, NO_PERSON};
+use crate::erase::rewrite::{RewrittenSegment, rewrite_without};
+use crate::erase::row_findings::{RowFindings, RowScanner};
+use crate::erase::survey::Survey;
+use crate::erase::{sources, state};
+use crate::error::{Context, EngineError, Result};
+use crate::index::SidecarCache;
+use crate::lake::{Change, DataFile, LakeFile, Segment, drop_rows, edit_file};
+
+/// Maximal number of segments that are finished and published while the next one is rewritten.
+/// Pool threads finish a segment when they would otherwise idle, which one thread may not do for as
+/// long as the other writes the last row group; so the next segment begins before all are finished.
+const MAX_FINISHING: usize = 3;
+
+/// A segment that was rewritten.
+struct ReplacedSegment {
+    removed: DataFile,
+    /// The file with the remaining rows, if there are any.
+    added: Vec<DataFile>,
+    /// Name of the new file, and the findings in its rows.
+    findings: Option<(String, Vec<RowFindings>)>,
+    /// Bytes of row groups that were copied unchanged.
+    copied: u64,
+}
+
+impl Run<'_> {
+    /// Removes everything that `survey` selects from all tables.
+    pub(super) async fn remove(&mut self, survey: Survey) -> Result<()> {
+        let shred_plan = match self.options.destroy_keys {
+            true => crypto_shred::plan(self.lake, &survey).await?,
+            false => ShredPlan::default(),
+        };
+        self.journal.note_keys(&shred_plan);
+        self.note_selected(&survey, &shred_plan);
+        self.store_journal().await?;
+        let addresses = self.journal.addresses();
+        let now = Utc::now().timestamp_micros();
+        self.lake
+            .refuse_from_now_on(&addresses, &self.journal.id, now)
+            .await?;
+        self.remove_rejects(&survey).await?;
+        let erased: HashSet<ContentAddress> = addresses.into_iter().collect();
+        let matcher = IdentifierMatcher::new(self.request);
+        let blanked = sources::blank(self.lake, &matcher).await?;
+        let events = state::erase(self.lake, &survey, &erased, &matcher).await? + blanked;
+        crypto_shred::destroy(self.lake, &self.journal.keys)?;
+        let scanner = self.rewrite_scanner(matcher, erased);
+        let bytes = self.remove_grains(&survey, &shred_plan, scanner).await?;
+        if events + bytes > 0 {
+            self.journal.events += events;
+            self.journal.bytes_rewritten += bytes;
+            self.store_journal().await?;
+        }
+        Ok(())
+    }
+
+    async fn store_journal(&self) -> Result<()> {
+        self.journal.store(self.lake, &self.digest, &self.key).await
+    }
+
+    /// Adds the selected grains, rejects and people to the journal.
+    fn note_selected(&mut self, survey: &Survey, shred_plan: &ShredPlan) {
+        for found in survey.selected() {
+            let entry = JournalEntry {
+                type_byte: Some(found.type_byte),
+                size: found.size,
+                by_key: shred_plan.rows.contains(&(found.segment, found.row)),
+            };
+            self.journal.items.insert(found.address.to_string(), entry);
+        }
+        for found in survey.selected_rejects() {
+            let entry = JournalEntry {
+                type_byte: None,
+                size: 0,
+                by_key: false,
+            };
+            let address = found.address.to_string();
+            self.journal.items.entry(address).or_insert(entry);
+        }
+        let people = survey.selected().map(|found| found.person);
+        let people: HashSet<u32> = people
+            .chain(survey.selected_rejects().map(|found| found.person))
+            .collect();
+        let known: HashSet<u32> = self.journal.people.iter().copied().collect();
+        let is_new = |person: &u32| *person != NO_PERSON && !known.contains(person);
+        self.journal
+            .people
+            .extend(people.into_iter().filter(is_new));
+    }
+
+    /// Returns a scanner that finds in rewritten rows what the next survey would find, so that the
+    /// survey needn't read them. `None` if the request selects by withdrawn consents, which only a
+    /// survey of the whole lake can find.
+    fn rewrite_scanner(
+        &mut self,
+        mut matcher: IdentifierMatcher,
+        erased: HashSet<ContentAddress>,
+    ) -> Option<Arc<RowScanner>> {
+        // Earlier findings don't cover references to the addresses that are erased now.
+        self.scanned.clear();
+        matcher.add_references(erased);
+        let now = Utc::now().timestamp_millis();
+        let scanner = RowScanner::new(Arc::new(matcher), self.request, now);
+        (!self.request.withdrawn).then(|| Arc::new(scanner))
+    }
+
+    async fn remove_rejects(&mut self, survey: &Survey) -> Result<()> {
+        let mut selected: BTreeMap<&str, HashSet<u32>> = BTreeMap::new();
+        survey.selected_rejects().for_each(|found| {
+            selected.entry(&found.file).or_default().insert(found.row);
+        });
+        if selected.is_empty() {
+            return Ok(());
+        }
+        let mut change = Change::default();
+        for file in self.lake.rejects.files()? {
+            let Some(rows) = selected.get(&*file.name) else {
+                continue;
+            };
+            let edit = |first, batch| drop_rows(first, &batch, |row| rows.contains(&row));
+            edit_file(self.lake, &self.lake.rejects, &file, &mut change, edit).await?;
+        }
+        // On a conflict, another process removed these files; the next survey finds what is left.
+        match self.lake.rejects.commit(change, "erase", 0).await {
+            Err(EngineError::Conflict(_)) => self.lake.rejects.refresh().await,
+            committed => committed.map(drop),
+        }
+    }
+
+    /// Rewrites the segments that contain selected rows, except rows of `shred_plan`, and replaces
+    /// them in one commit. Returns the number of bytes written.
+    async fn remove_grains(
+        &mut self,
+        survey: &Survey,
+        shred_plan: &ShredPlan,
+        scanner: Option<Arc<RowScanner>>,
+    ) -> Result<u64> {
+        let mut rows = survey.rows_by_segment();
+        rows.iter_mut().for_each(|(segment, rows)| {
+            rows.retain(|row| !shred_plan.rows.contains(&(*segment, *row)))
+        });
+        rows.retain(|_, rows| !rows.is_empty());
+        if rows.is_empty() {
+            return Ok(0);
+        }
+        let segments = rows
+            .into_iter()
+            .filter_map(|(number, rows)| Some((survey.segments.get(number as usize)?, rows)));
+        let rewritten = stream::iter(segments)
+            .map(|(segment, rows)| self.rewrite(segment, rows, scanner.clone()));
+        let replaced: Vec<ReplacedSegment> = rewritten
+            .buffered(1)
+            .map(|rewritten| self.publish(rewritten))
+            .buffered(MAX_FINISHING)
+            .try_collect()
+            .await?;
+        self.commit_segments(replaced).await
+    }
+
+    /// Commits the replacement of segments to `grains`. Returns the bytes of the new segments.
+    async fn commit_segments(&mut self, replaced: Vec<ReplacedSegment>) -> Result<u64> {
+        let mut change = Change {
+            changes_rows: true,
+            ..Change::default()
+        };
+        let mut bytes = 0;
+        for segment in replaced {
+            bytes += segment.added.iter().map(|file| file.size).sum::<u64>();
+            change.removed.push(segment.removed);
+            change.added.extend(segment.added);
+            self.scanned.extend(segment.findings);
+            self.journal.bytes_copied += segment.copied;
+        }
+        let id = self.journal.id.clone();
+        change.info.insert("erasure".to_owned(), id.into());
+        // After a conflict, the next survey finds the rows that are left.
+        match self.lake.grains.commit(change, "erase", 0).await {
+            Err(EngineError::Conflict(_)) => self.lake.grains.refresh().await?,
+            committed => drop(committed?),
+        }
+        Ok(bytes)
+    }
+
+    /// Rewrites `segment` without `rows`.
+    async fn rewrite(
+        &self,
+        segment: &Segment,
+        rows: Vec<u32>,
+        scanner: Option<Arc<RowScanner>>,
+    ) -> Result<(DataFile, Option<RewrittenSegment>)> {
+        let file = LakeFile::open(self.lake, &self.lake.grains.path_of(&segment.file.name)).await?;
+        let (location, pool) = (self.lake.location().clone(), Arc::clone(&self.pool));
+        let text = SidecarCache::of(self.lake)
+            .text(self.lake.location(), segment)
+            .await;
+        let rewrite = move || {
+            pool.install(|| {
+                rewrite_without(&location, &file, text.as_ref(), &rows, scanner.as_deref())
+            })
+        };
+        let rewritten = tokio::task::spawn_blocking(rewrite)
+            .await
+            .task("a segment")??;
+        Ok((segment.file.clone(), rewritten))
+    }
+
+    /// Finishes a rewritten segment and publishes its files; no commit references them yet.
+    async fn publish(
+        &self,
+        rewritten: Result<(DataFile, Option<RewrittenSegment>)>,
+    ) -> Result<ReplacedSegment> {
+        let (removed, rewritten) = rewritten?;
+        let Some(mut rewritten) = rewritten else {
+            return Ok(ReplacedSegment {
+                removed,
+                added: Vec::new(),
+                findings: None,
+                copied: 0,
+            });
+        };
+        let findings = rewritten.findings.take();
+        let findings = findings.map(|findings| (rewritten.file_name(), findings));
+        let copied = rewritten.copied;
+        let pool = Arc::clone(&self.pool);
+        let finishing = tokio::task::spawn_blocking(move || pool.install(|| rewritten.finish()));
+        let segment = finishing.await.task("a segment")??;
+        let mut change = Change::default();
+        self.lake.publish_segment(&mut change, segment).await?;
+        Ok(ReplacedSegment {
+            removed,
+            added: change.added,
+            findings,
+            copied,
+        })
+    }
+}
