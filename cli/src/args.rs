@@ -1,8 +1,8 @@
 //! The command line: every command and flag, once. Help, man pages and completions are made from
 //! it.
 
-pub mod govern;
-pub mod kind;
+pub mod governance;
+pub mod value_enums;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -20,9 +20,9 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 )]
 pub struct Arguments {
     #[command(flatten)]
-    pub common: Common,
+    pub common: CommonArgs,
     #[command(flatten)]
-    pub results: Results,
+    pub results: ResultArgs,
     #[command(subcommand)]
     pub command: Command,
 }
@@ -30,11 +30,11 @@ pub struct Arguments {
 /// How a command prints its result. Not a global flag: `export` gives the same name another
 /// meaning.
 #[derive(Debug, Clone, Copy, Default, Args)]
-pub struct Results {
+pub struct ResultArgs {
     /// How results are printed [default: table on a terminal, jsonl in a pipe]
     #[arg(long, value_enum, value_name = "FORMAT")]
-    pub format: Option<Format>,
-    /// In CSV, put an apostrophe before texts that a spreadsheet would take for formulas: those
+    pub format: Option<OutputFormat>,
+    /// In CSV, put an apostrophe before texts that a csv_injection would take for formulas: those
     /// that begin with =, +, -, @ or a tab
     #[arg(long)]
     pub csv_safe: bool,
@@ -42,7 +42,7 @@ pub struct Results {
 
 /// Flags that every command has.
 #[derive(Debug, Clone, Args)]
-pub struct Common {
+pub struct CommonArgs {
     /// The lake: a folder, or an s3://, gs:// or az:// URI [default: ./lake]
     #[arg(long, global = true, env = "GRISTMILL_LAKE", value_name = "URI")]
     pub lake: Option<String>,
@@ -69,12 +69,12 @@ pub struct Common {
     #[arg(long, global = true, env = "GRISTMILL_MEMORY", value_name = "SIZE")]
     pub memory: Option<Size>,
     #[command(flatten)]
-    pub keys: govern::Keys,
+    pub keys: governance::KeyringArgs,
 }
 
 /// How results are printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Format {
+pub enum OutputFormat {
     /// For people.
     Table,
     /// One JSON document.
@@ -139,55 +139,55 @@ impl std::str::FromStr for Size {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Run the main job on the data sets of the repository, in a temporary lake
-    Demo(Demo),
+    Demo(DemoArgs),
     /// Take files, folders, patterns, URIs or standard input into the lake
-    Ingest(Ingest),
+    Ingest(IngestArgs),
     /// Re-hash and re-check every grain of the lake, or of files without ingesting them
-    Verify(Verify),
+    Verify(VerifyArgs),
     /// Show what is in a container
-    Inspect(Inspect),
+    Inspect(InspectArgs),
     /// Encode, decode or check single grains: JSON Lines in, JSON Lines out
     #[command(subcommand)]
-    Grain(Grain),
+    Grain(GrainCommand),
     /// Run SQL; without a query, an interactive shell
-    Sql(Sql),
+    Sql(SqlArgs),
     /// Run compliance packs over the lake and report what breaks their rules
-    Scan(Scan),
+    Scan(ScanArgs),
     /// Find the grains that fit a text best
-    Search(Search),
+    Search(SearchArgs),
     /// Run CAL; without a statement, an interactive shell
-    Cal(Cal),
+    Cal(CalArgs),
     /// Write grains out of the lake
-    Export(Export),
+    Export(ExportArgs),
     /// Turn transcripts, messages and grains into each other, without a lake
-    Convert(Convert),
+    Convert(ConvertArgs),
     /// Merge small segments into large ones
-    Compact(Compact),
+    Compact(CompactArgs),
     /// Remove files that are not part of the lake
-    Gc(Gc),
+    Gc(GcArgs),
     /// Make sidecar indexes again that are missing or damaged
-    Reindex(Reindex),
+    Reindex(ReindexArgs),
     /// Make again what is derived and damaged (columns, sidecars), and list what can't be
-    Repair(Repair),
+    Repair(RepairArgs),
     /// Show what the lake is made of
-    Describe(Describe),
+    Describe(DescribeArgs),
     /// Put, supersede, contradict, verify and retract grains in bulk, as their policies allow
-    Apply(govern::Apply),
+    Apply(governance::ApplyArgs),
     /// Remove everything about a person, provably
-    Erase(govern::Erase),
+    Erase(governance::EraseArgs),
     /// Hand out everything that is held about a person
-    ReportSubject(govern::ReportSubject),
+    ReportSubject(governance::ReportSubjectArgs),
     /// Check, show or use certificates of erasures
     #[command(subcommand)]
-    Certificate(govern::Certificate),
+    Certificate(governance::CertificateCommand),
     /// Check the audit log
     #[command(subcommand)]
-    Audit(govern::Audit),
+    Audit(governance::AuditCommand),
     /// Make and list keys; encrypt a lake, and give people new keys
     #[command(subcommand)]
-    Keys(govern::KeyCommand),
+    Keys(governance::KeyCommand),
     /// Write a seeded, realistic corpus
-    Generate(Generate),
+    Generate(GenerateArgs),
     /// Print a completion script for a shell
     Completions {
         /// The shell
@@ -201,9 +201,9 @@ pub enum Command {
 }
 
 #[derive(Debug, Args)]
-pub struct Demo {
+pub struct DemoArgs {
     #[command(flatten)]
-    pub results: Results,
+    pub results: ResultArgs,
     /// The folder with the data sets [default: datasets, here or above]
     #[arg(long, value_name = "FOLDER")]
     pub datasets: Option<PathBuf>,
@@ -213,9 +213,9 @@ pub struct Demo {
 }
 
 #[derive(Debug, Args)]
-pub struct Ingest {
+pub struct IngestArgs {
     #[command(flatten)]
-    pub results: Results,
+    pub results: ResultArgs,
     /// Make the lake an encrypted one first: what comes in is sealed with the keys of the keyring,
     /// which is made if there is none
     #[arg(long)]
@@ -224,11 +224,11 @@ pub struct Ingest {
     #[arg(required = true, value_name = "SOURCE")]
     pub sources: Vec<String>,
     /// The kind of all sources [default: detected from their bytes]
-    #[arg(long, value_enum, default_value_t = kind::Kind::AUTO, hide_default_value = true)]
-    pub kind: kind::Kind,
+    #[arg(long, value_enum, default_value_t = value_enums::SourceKindArg::AUTO, hide_default_value = true)]
+    pub kind: value_enums::SourceKindArg,
     /// What to do with input that is refused
-    #[arg(long, value_enum, default_value_t = OnError::Quarantine)]
-    pub on_error: OnError,
+    #[arg(long, value_enum, default_value_t = OnErrorArg::Quarantine)]
+    pub on_error: OnErrorArg,
     /// Accept grains that can be read but aren't canonical or complete, and mark them
     #[arg(long)]
     pub lenient: bool,
@@ -254,7 +254,7 @@ pub struct Ingest {
 
 /// What to do with input that is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum OnError {
+pub enum OnErrorArg {
     /// Set it aside in the table `rejects` and go on
     Quarantine,
     /// Stop
@@ -262,15 +262,15 @@ pub enum OnError {
 }
 
 #[derive(Debug, Args)]
-pub struct Verify {
+pub struct VerifyArgs {
     #[command(flatten)]
-    pub results: Results,
+    pub results: ResultArgs,
     /// Files, folders, patterns, URIs, or `-`; none for the lake itself
     #[arg(value_name = "SOURCE")]
     pub sources: Vec<String>,
     /// The kind of all sources [default: detected from their bytes]
-    #[arg(long, value_enum, default_value_t = kind::Kind::AUTO, hide_default_value = true)]
-    pub kind: kind::Kind,
+    #[arg(long, value_enum, default_value_t = value_enums::SourceKindArg::AUTO, hide_default_value = true)]
+    pub kind: value_enums::SourceKindArg,
     /// Check a part of the lake: the next 5% or the next 10G after the last check, or the part 3/7
     /// of seven
     #[arg(long, value_name = "PART", conflicts_with = "sources")]
@@ -287,9 +287,9 @@ pub struct Verify {
 }
 
 #[derive(Debug, Args)]
-pub struct Inspect {
+pub struct InspectArgs {
     #[command(flatten)]
-    pub results: Results,
+    pub results: ResultArgs,
     /// The container
     pub file: String,
     /// How many grains to show
@@ -298,24 +298,24 @@ pub struct Inspect {
 }
 
 #[derive(Debug, Subcommand)]
-pub enum Grain {
+pub enum GrainCommand {
     /// `{"grain": {…}, "options": {…}}` to `{"content_address": …, "blob_hex": …}`
-    Encode(Lines),
+    Encode(LinesArgs),
     /// `{"blob_hex": …}` to `{"grain": {…}, "header": {…}, "content_address": …}`
-    Decode(DecodeLines),
+    Decode(DecodeArgs),
     /// `{"blob_hex": …}`, with `content_address` if it is known, to what is wrong with it, if
     /// anything
-    Check(DecodeLines),
+    Check(DecodeArgs),
 }
 
 #[derive(Debug, Args)]
-pub struct Lines {
+pub struct LinesArgs {
     /// A file of JSON Lines [default: standard input]
     pub file: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
-pub struct DecodeLines {
+pub struct DecodeArgs {
     /// A file of JSON Lines [default: standard input]
     pub file: Option<PathBuf>,
     /// Accept grains that can be read but aren't canonical or complete, and mark them
@@ -324,9 +324,9 @@ pub struct DecodeLines {
 }
 
 #[derive(Debug, Args)]
-pub struct Sql {
+pub struct SqlArgs {
     #[command(flatten)]
-    pub results: Results,
+    pub results: ResultArgs,
     /// The query; none for a shell. What needs no lake, such as mg_file('FILE'), runs without one
     pub query: Option<String>,
     /// Run the statements of a file
@@ -338,7 +338,7 @@ pub struct Sql {
 }
 
 #[derive(Debug, Args)]
-pub struct Scan {
+pub struct ScanArgs {
     /// A shipped pack by its name, or one of your own by its file; may be repeated [default: all
     /// shipped packs]
     #[arg(long = "pack", short, value_name = "PACK")]
@@ -349,7 +349,7 @@ pub struct Scan {
     /// The form of the report [default: by the name of --output; else table on a terminal, jsonl in
     /// a pipe]
     #[arg(long, value_enum, value_name = "FORMAT")]
-    pub format: Option<ReportFormat>,
+    pub format: Option<ScanFormat>,
     /// Write the report to a file
     #[arg(long, short, value_name = "FILE")]
     pub output: Option<PathBuf>,
@@ -363,7 +363,7 @@ pub struct Scan {
 
 /// The form of a scan's report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum ReportFormat {
+pub enum ScanFormat {
     /// Rules with findings, for people
     Table,
     /// All findings and a summary, one JSON document
@@ -388,9 +388,9 @@ pub enum FailOn {
 }
 
 #[derive(Debug, Args)]
-pub struct Search {
+pub struct SearchArgs {
     #[command(flatten)]
-    pub results: Results,
+    pub results: ResultArgs,
     /// What to look for: words, "a phrase", begin*, near~, this OR that, -unwanted; one that begins
     /// with a hyphen stands behind --
     #[arg(required = true, value_name = "TEXT")]
@@ -400,12 +400,12 @@ pub struct Search {
     pub limit: usize,
     /// How to search [default: hybrid if an embedder is named, else text]
     #[arg(long, value_enum)]
-    pub mode: Option<SearchMode>,
+    pub mode: Option<SearchModeArg>,
 }
 
 /// How a text is searched for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum SearchMode {
+pub enum SearchModeArg {
     /// By its words
     Text,
     /// By its meaning, as the embedder sees it
@@ -415,9 +415,9 @@ pub enum SearchMode {
 }
 
 #[derive(Debug, Args)]
-pub struct Cal {
+pub struct CalArgs {
     #[command(flatten)]
-    pub results: Results,
+    pub results: ResultArgs,
     /// The statement, as text or JSON CAL, or several that end with `;`; none for a shell
     pub statement: Option<OsString>,
     /// Run the statements of a file, one after the other
@@ -453,7 +453,7 @@ pub struct Cal {
 }
 
 #[derive(Debug, Args)]
-pub struct Export {
+pub struct ExportArgs {
     /// The file to write (several, numbered, if one would be too large for its format); `-` for
     /// standard output
     pub out: PathBuf,
@@ -480,18 +480,18 @@ pub struct Export {
 }
 
 #[derive(Debug, Args)]
-pub struct Convert {
+pub struct ConvertArgs {
     #[command(flatten)]
-    pub results: Results,
+    pub results: ResultArgs,
     /// Files, folders, patterns, URIs, or `-` [default: standard input]
     #[arg(value_name = "SOURCE")]
     pub sources: Vec<String>,
     /// What the input holds [default: detected from its bytes]
-    #[arg(long, value_enum, default_value_t = kind::From::AUTO, hide_default_value = true)]
-    pub from: kind::From,
+    #[arg(long, value_enum, default_value_t = value_enums::TranscriptKindArg::AUTO, hide_default_value = true)]
+    pub from: value_enums::TranscriptKindArg,
     /// What to write, one a line
-    #[arg(long, value_enum, default_value_t = kind::To::DEFAULT, conflicts_with = "check_round_trip")]
-    pub to: kind::To,
+    #[arg(long, value_enum, default_value_t = value_enums::TranscriptFormArg::DEFAULT, conflicts_with = "check_round_trip")]
+    pub to: value_enums::TranscriptFormArg,
     /// Whose form: of exchanges that are written; else of input that doesn't say. A key such as
     /// openai/chat, or the provider alone
     #[arg(long, value_name = "PROVIDER")]
@@ -533,15 +533,15 @@ pub enum Compression {
 }
 
 #[derive(Debug, Args)]
-pub struct Compact {
+pub struct CompactArgs {
     #[command(flatten)]
-    pub results: Results,
+    pub results: ResultArgs,
 }
 
 #[derive(Debug, Args)]
-pub struct Reindex {
+pub struct ReindexArgs {
     #[command(flatten)]
-    pub results: Results,
+    pub results: ResultArgs,
     /// Make those again too that are whole
     #[arg(long)]
     pub all: bool,
@@ -555,9 +555,9 @@ pub struct Reindex {
 }
 
 #[derive(Debug, Args)]
-pub struct Repair {
+pub struct RepairArgs {
     #[command(flatten)]
-    pub results: Results,
+    pub results: ResultArgs,
     /// Show what would be repaired and what can't be
     #[arg(long)]
     pub dry_run: bool,
@@ -568,15 +568,15 @@ pub struct Repair {
 }
 
 #[derive(Debug, Args)]
-pub struct Describe {
+pub struct DescribeArgs {
     #[command(flatten)]
-    pub results: Results,
+    pub results: ResultArgs,
 }
 
 #[derive(Debug, Args)]
-pub struct Gc {
+pub struct GcArgs {
     #[command(flatten)]
-    pub results: Results,
+    pub results: ResultArgs,
     /// Remove files that were not changed for so long, such as 30m or 7d; younger ones may belong
     /// to a writer at work
     #[arg(long, default_value = "1h", value_name = "TIME")]
@@ -591,9 +591,9 @@ pub struct Gc {
 }
 
 #[derive(Debug, Args)]
-pub struct Generate {
+pub struct GenerateArgs {
     #[command(flatten)]
-    pub results: Results,
+    pub results: ResultArgs,
     /// The folder to write to
     pub out: PathBuf,
     /// How many grains

@@ -12,7 +12,7 @@ use std::path::Path;
 use clap::ValueEnum;
 use serde::Deserialize;
 
-use crate::args::{Arguments, Format};
+use crate::args::{Arguments, OutputFormat};
 use crate::exit::Failure;
 
 /// The file's name; it is looked for in the current folder.
@@ -38,7 +38,7 @@ pub fn apply(mut arguments: Arguments) -> Result<Arguments, Failure> {
         && let Some(format) = &configuration.format
     {
         arguments.results.format =
-            Some(Format::from_str(format, true).map_err(|error| fault(&error))?);
+            Some(OutputFormat::from_str(format, true).map_err(|error| fault(&error))?);
     }
     if common.memory.is_none()
         && let Some(memory) = &configuration.memory

@@ -16,11 +16,11 @@ use std::process::ExitCode;
 
 use gristmill_connectors::ConnectorError;
 use gristmill_engine::error::EngineError;
-use gristmill_queries::render::visible;
+use gristmill_queries::render::escape_control;
 
 /// How a command ended that could do its work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Outcome {
+pub enum CommandOutcome {
     /// All is well.
     Done,
     /// The work is done and the data has problems.
@@ -117,10 +117,10 @@ impl From<ConnectorError> for Failure {
 }
 
 /// Tells people how it ended, and the system by a code.
-pub fn report(outcome: Result<Outcome, Failure>) -> ExitCode {
+pub fn report(outcome: Result<CommandOutcome, Failure>) -> ExitCode {
     match outcome {
-        Ok(Outcome::Done) => ExitCode::SUCCESS,
-        Ok(Outcome::Problems) => ExitCode::from(DATA),
+        Ok(CommandOutcome::Done) => ExitCode::SUCCESS,
+        Ok(CommandOutcome::Problems) => ExitCode::from(DATA),
         Err(failure) => {
             crate::output::note(&failure);
             ExitCode::from(failure.code)
@@ -132,8 +132,10 @@ pub fn report(outcome: Result<Outcome, Failure>) -> ExitCode {
 pub fn usage(error: &clap::Error) -> ExitCode {
     // What isn't known is quoted, such as a file name that a pattern of the shell put there. Then
     // there are no colours, among which it couldn't be told what is whose.
-    if std::env::args_os().any(|word| matches!(visible(&word.to_string_lossy()), Cow::Owned(_))) {
-        eprint!("{}", visible(&error.render().to_string()));
+    if std::env::args_os()
+        .any(|word| matches!(escape_control(&word.to_string_lossy()), Cow::Owned(_)))
+    {
+        eprint!("{}", escape_control(&error.render().to_string()));
         return ExitCode::from(ENVIRONMENT);
     }
     // A closed standard output is no reason to fail.

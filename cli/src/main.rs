@@ -15,14 +15,14 @@
 mod args;
 mod commands;
 mod configuration;
+mod csv_injection;
 mod diagnostic;
+mod duration_arg;
 mod exit;
-mod lines;
+mod json_lines;
 mod output;
 mod progress;
-mod quantity;
 mod shell;
-mod spreadsheet;
 mod table;
 
 use std::process::ExitCode;
@@ -30,7 +30,7 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use args::Arguments;
-use exit::Outcome;
+use exit::CommandOutcome;
 
 /// Many small, short-lived values on many threads.
 #[global_allocator]
@@ -53,7 +53,7 @@ fn main() -> ExitCode {
         Ok(runtime) => runtime,
         Err(error) => return exit::report(Err(exit::Failure::environment("can't start", &error))),
     };
-    let outcome: Result<Outcome, _> = runtime.block_on(commands::run(arguments));
+    let outcome: Result<CommandOutcome, _> = runtime.block_on(commands::run(arguments));
     // Threads that wait for input that nobody will give must not hold up the end.
     runtime.shutdown_background();
     exit::report(outcome)

@@ -1,4 +1,4 @@
-//! Results on standard output, everything else on standard error.
+//! ResultArgs on standard output, everything else on standard error.
 //!
 //! A closed standard output (`gristmill … | head`) ends the printing, not in an error.
 
@@ -12,15 +12,15 @@ use arrow::ipc::writer::StreamWriter;
 use arrow::json::{LineDelimitedWriter, ReaderBuilder, reader::infer_json_schema};
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use gristmill_engine::destination::{Destination, PendingFile};
-use gristmill_queries::render::visible;
+use gristmill_queries::render::escape_control;
 use serde::Serialize;
 use tracing_subscriber::field::MakeExt;
 use tracing_subscriber::fmt::format::debug_fn;
 
-use crate::args::{Common, Format, LogFormat, Results};
+use crate::args::{CommonArgs, LogFormat, OutputFormat, ResultArgs};
+use crate::csv_injection::neutralize;
 use crate::exit::Failure;
-use crate::spreadsheet::neutral;
-use crate::table::{self, Layout};
+use crate::table::{self, TableLayout};
 
 /// What is logged: the log library of the lake speaks of tables that aren't there yet as errors,
 /// and of commits that are tried again behind another writer's.
@@ -31,7 +31,7 @@ const NORMAL_LOG: &str =
 const QUIET_LOG: &str = "error,buoyant_kernel=off,deltalake_core::kernel::transaction=off";
 
 /// Starts the log on standard error: warnings and worse, or what `RUST_LOG` asks for.
-pub fn start_log(common: &Common) {
+pub fn start_log(common: &CommonArgs) {
     let filter = tracing_subscriber::EnvFilter::try_from_default_env().unwrap_or_else(|_| {
         tracing_subscriber::EnvFilter::new(if common.quiet { QUIET_LOG } else { NORMAL_LOG })
     });
@@ -44,8 +44,8 @@ pub fn start_log(common: &Common) {
             // Fields hold names and texts from outside; the escapes of the level's colour are our
             // own.
             let fields = debug_fn(|out, field, value| match field.name() {
-                "message" => write!(out, "{}", visible(&format!("{value:?}"))),
-                name => write!(out, "{name}={}", visible(&format!("{value:?}"))),
+                "message" => write!(out, "{}", escape_control(&format!("{value:?}"))),
+                name => write!(out, "{name}={}", escape_control(&format!("{value:?}"))),
             });
             log.with_ansi(wants_colour())
                 .without_time()
@@ -60,16 +60,16 @@ fn wants_colour() -> bool {
     io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
-/// Prints a line for people on standard error.
+/// Prints a line for human_readable on standard error.
 pub fn note(line: impl std::fmt::Display) {
-    eprintln!("{}", visible(&line.to_string()));
+    eprintln!("{}", escape_control(&line.to_string()));
 }
 
 /// Prints results in the format that was asked for.
 #[derive(Debug, Clone, Copy)]
 pub struct Printer {
-    format: Format,
-    /// CSV is for a spreadsheet.
+    format: OutputFormat,
+    /// CSV is for a csv_injection.
     csv_safe: bool,
     /// People see a record per row.
     records: bool,
@@ -77,11 +77,11 @@ pub struct Printer {
 
 impl Printer {
     /// A command's own choice, then that before the command, then what suits where the output goes.
-    pub fn new(own: Results, general: Results) -> Printer {
+    pub fn new(own: ResultArgs, general: ResultArgs) -> Printer {
         let fitting = if io::stdout().is_terminal() {
-            Format::Table
+            OutputFormat::Table
         } else {
-            Format::Jsonl
+            OutputFormat::Jsonl
         };
         let format = own.format.or(general.format).unwrap_or(fitting);
         Printer {
@@ -91,24 +91,24 @@ impl Printer {
         }
     }
 
-    /// The same, with a record per row for people, or a table.
+    /// The same, with a record per row for human_readable, or a table.
     pub fn with_records(self, records: bool) -> Printer {
         Printer { records, ..self }
     }
 
     /// The format.
-    pub fn format(&self) -> Format {
+    pub fn format(&self) -> OutputFormat {
         self.format
     }
 
     /// True if a person is to read it.
     pub fn is_for_people(&self) -> bool {
-        self.format == Format::Table
+        self.format == OutputFormat::Table
     }
 
     /// True if results are printed as JSON, in which they may be nested.
     pub fn is_json(&self) -> bool {
-        matches!(self.format, Format::Json | Format::Jsonl)
+        matches!(self.format, OutputFormat::Json | OutputFormat::Jsonl)
     }
 
     /// Prints one result.
@@ -116,16 +116,16 @@ impl Printer {
         let value = serde_json::to_value(record)
             .map_err(|error| Failure::environment("can't print the result", &error))?;
         let text = match self.format {
-            Format::Table => visible(&people(&value)).into_owned(),
-            Format::Json => format!("{value:#}\n"),
-            Format::Jsonl => format!("{value}\n"),
-            Format::Csv | Format::Arrow => {
+            OutputFormat::Table => escape_control(&human_readable(&value)).into_owned(),
+            OutputFormat::Json => format!("{value:#}\n"),
+            OutputFormat::Jsonl => format!("{value}\n"),
+            OutputFormat::Csv | OutputFormat::Arrow => {
                 let batch = batch_of(std::slice::from_ref(&value))
                     .map_err(|error| Failure::environment("can't print the result", &error))?;
                 return self.batches(batch.schema(), vec![batch]);
             }
         };
-        write_out(|out| out.write_all(text.as_bytes()))
+        write_stdout(|out| out.write_all(text.as_bytes()))
     }
 
     /// Prints results of one kind: as one array, or a line or row each.
@@ -135,16 +135,16 @@ impl Printer {
         let values: Result<Vec<_>, _> = records.iter().map(serde_json::to_value).collect();
         let values = values.map_err(|error| fault(&error))?;
         let text = match self.format {
-            Format::Json => format!("{:#}\n", serde_json::Value::Array(values)),
-            Format::Jsonl => values.iter().map(|value| format!("{value}\n")).collect(),
+            OutputFormat::Json => format!("{:#}\n", serde_json::Value::Array(values)),
+            OutputFormat::Jsonl => values.iter().map(|value| format!("{value}\n")).collect(),
             // Without a result nobody knows the columns.
             _ if values.is_empty() => String::new(),
-            Format::Table | Format::Csv | Format::Arrow => {
+            OutputFormat::Table | OutputFormat::Csv | OutputFormat::Arrow => {
                 let batch = batch_of(&values).map_err(|error| fault(&error))?;
                 return self.batches(batch.schema(), vec![batch]);
             }
         };
-        write_out(|out| out.write_all(text.as_bytes()))
+        write_stdout(|out| out.write_all(text.as_bytes()))
     }
 
     /// Prints rows.
@@ -157,38 +157,38 @@ impl Printer {
     }
 
     /// Begins to print rows that come bit by bit.
-    pub fn rows(&self, schema: SchemaRef) -> Result<Rows, Failure> {
+    pub fn rows(&self, schema: SchemaRef) -> Result<RowWriter, Failure> {
         let out = BufWriter::with_capacity(1 << 16, io::stdout());
         let arrow = |error: &dyn std::fmt::Display| Failure::environment("can't print rows", error);
         Ok(match self.format {
-            Format::Table => Rows::Table {
+            OutputFormat::Table => RowWriter::Table {
                 schema,
                 held: Vec::new(),
-                layout: Layout::of_terminal(self.records),
+                layout: TableLayout::of_terminal(self.records),
             },
-            Format::Json => Rows::Json { held: Vec::new() },
-            Format::Jsonl => Rows::Jsonl(LineDelimitedWriter::new(out)),
-            Format::Csv => {
+            OutputFormat::Json => RowWriter::Json { held: Vec::new() },
+            OutputFormat::Jsonl => RowWriter::Jsonl(LineDelimitedWriter::new(out)),
+            OutputFormat::Csv => {
                 let writer = Box::new(WriterBuilder::new().with_header(true).build(out));
-                Rows::Csv {
+                RowWriter::Csv {
                     writer,
                     schema,
                     safe: self.csv_safe,
                 }
             }
-            Format::Arrow => Rows::Arrow(Box::new(
+            OutputFormat::Arrow => RowWriter::Arrow(Box::new(
                 StreamWriter::try_new(out, &schema).map_err(|error| arrow(&error))?,
             )),
         })
     }
 }
 
-/// Rows that are being printed.
-pub enum Rows {
+/// RowWriter that are being printed.
+pub enum RowWriter {
     Table {
         schema: SchemaRef,
         held: Vec<RecordBatch>,
-        layout: Layout,
+        layout: TableLayout,
     },
     Json {
         held: Vec<RecordBatch>,
@@ -202,66 +202,69 @@ pub enum Rows {
     Arrow(Box<StreamWriter<BufWriter<io::Stdout>>>),
 }
 
-impl Rows {
+impl RowWriter {
     /// Prints a batch.
     pub fn write(&mut self, batch: RecordBatch) -> Result<(), Failure> {
         let written = match self {
-            Rows::Table { held, .. } | Rows::Json { held } => {
+            RowWriter::Table { held, .. } | RowWriter::Json { held } => {
                 held.push(batch);
                 Ok(())
             }
-            Rows::Jsonl(writer) => writer.write(&printable(&batch)?),
-            Rows::Csv { writer, safe, .. } => writer.write(&comma_separated(&batch, *safe)?),
-            Rows::Arrow(writer) => writer.write(&batch),
+            RowWriter::Jsonl(writer) => writer.write(&binary_as_hex(&batch)?),
+            RowWriter::Csv { writer, safe, .. } => writer.write(&csv_batch(&batch, *safe)?),
+            RowWriter::Arrow(writer) => writer.write(&batch),
         };
-        unless_closed(written)
+        exit_on_broken_pipe(written)
     }
 
     /// Prints what is held, and flushes.
     pub fn finish(self) -> Result<(), Failure> {
         match self {
-            Rows::Table {
+            RowWriter::Table {
                 schema,
                 held,
                 layout,
             } => {
-                let held = held.iter().map(printable).collect::<Result<Vec<_>, _>>()?;
+                let held = held
+                    .iter()
+                    .map(binary_as_hex)
+                    .collect::<Result<Vec<_>, _>>()?;
                 let text = table::render(&schema, &held, layout);
                 let text =
                     text.map_err(|error| Failure::environment("can't print rows", &error))?;
-                write_out(|out| out.write_all(text.as_bytes()))
+                write_stdout(|out| out.write_all(text.as_bytes()))
             }
-            Rows::Json { held } => {
+            RowWriter::Json { held } => {
                 let mut array = arrow::json::ArrayWriter::new(Vec::new());
                 for batch in &held {
-                    unless_closed(array.write(&printable(batch)?))?;
+                    exit_on_broken_pipe(array.write(&binary_as_hex(batch)?))?;
                 }
-                unless_closed(array.finish())?;
+                exit_on_broken_pipe(array.finish())?;
                 let mut text = array.into_inner();
                 if text.is_empty() {
                     text.extend(b"[]");
                 }
                 text.push(b'\n');
-                write_out(|out| out.write_all(&text))
+                write_stdout(|out| out.write_all(&text))
             }
-            Rows::Jsonl(mut writer) => unless_closed(writer.finish()),
-            Rows::Csv {
+            RowWriter::Jsonl(mut writer) => exit_on_broken_pipe(writer.finish()),
+            RowWriter::Csv {
                 mut writer,
                 schema,
                 safe,
             } => {
                 // A result without batches still has its header.
-                unless_closed(
-                    writer.write(&comma_separated(&RecordBatch::new_empty(schema), safe)?),
+                exit_on_broken_pipe(
+                    writer.write(&csv_batch(&RecordBatch::new_empty(schema), safe)?),
                 )
             }
-            Rows::Arrow(mut writer) => unless_closed(writer.finish()),
+            RowWriter::Arrow(mut writer) => exit_on_broken_pipe(writer.finish()),
         }
     }
 }
 
 /// Binary values as hex: JSON and CSV have no bytes.
-fn printable(batch: &RecordBatch) -> Result<RecordBatch, Failure> {
+fn binary_as_hex(batch: &RecordBatch) -> Result<RecordBatch, Failure> {
     use arrow::array::{Array, ArrayRef, AsArray, StringArray};
     use arrow::datatypes::{DataType, Field, Schema};
     let is_binary = |field: &Field| {
@@ -305,16 +308,16 @@ fn printable(batch: &RecordBatch) -> Result<RecordBatch, Failure> {
 }
 
 /// A batch as CSV has it: one value a cell, bytes as hex, and, if it is to be `safe`, no formula.
-fn comma_separated(batch: &RecordBatch, safe: bool) -> Result<RecordBatch, Failure> {
-    let batch = printable(&flat(batch)?)?;
+fn csv_batch(batch: &RecordBatch, safe: bool) -> Result<RecordBatch, Failure> {
+    let batch = binary_as_hex(&nested_as_text(batch)?)?;
     if !safe {
         return Ok(batch);
     }
-    neutral(&batch).map_err(|error| Failure::environment("can't print rows", &error))
+    neutralize(&batch).map_err(|error| Failure::environment("can't print rows", &error))
 }
 
 /// Nested values as text: a cell of CSV holds one value.
-fn flat(batch: &RecordBatch) -> Result<RecordBatch, Failure> {
+fn nested_as_text(batch: &RecordBatch) -> Result<RecordBatch, Failure> {
     use arrow::array::{ArrayRef, StringArray};
     use arrow::datatypes::{DataType, Field, Schema};
     let convert = || -> Result<RecordBatch, arrow::error::ArrowError> {
@@ -337,17 +340,17 @@ fn flat(batch: &RecordBatch) -> Result<RecordBatch, Failure> {
     convert().map_err(|error| Failure::environment("can't print rows", &error))
 }
 
-/// Items of a list that people are shown.
-const LIST_ITEMS: usize = 5;
+/// Items of a list that human_readable are shown.
+const MAX_LIST_ITEMS: usize = 5;
 
-/// A result for people: its members, one a line, nested ones indented.
-fn people(value: &serde_json::Value) -> String {
+/// A result for human_readable: its members, one a line, nested ones indented.
+fn human_readable(value: &serde_json::Value) -> String {
     let mut out = String::new();
-    write_people(value, 0, &mut out);
+    write_members(value, 0, &mut out);
     out
 }
 
-fn write_people(value: &serde_json::Value, indent: usize, out: &mut String) {
+fn write_members(value: &serde_json::Value, indent: usize, out: &mut String) {
     use serde_json::Value;
     let Value::Object(members) = value else {
         out.push_str(&format!("{:indent$}{}\n", "", plain(value)));
@@ -372,19 +375,23 @@ fn write_people(value: &serde_json::Value, indent: usize, out: &mut String) {
             Value::Array(items) if items.is_empty() => {}
             Value::Object(_) => {
                 out.push_str(&format!("{:indent$}{name}\n", ""));
-                write_people(value, indent + 2, out);
+                write_members(value, indent + 2, out);
             }
             Value::Array(items) => {
                 out.push_str(&format!("{:indent$}{name}\n", ""));
                 items
                     .iter()
-                    .take(LIST_ITEMS)
-                    .for_each(|item| write_people(item, indent + 2, out));
-                if let Some(more) = items.len().checked_sub(LIST_ITEMS).filter(|more| *more > 0) {
+                    .take(MAX_LIST_ITEMS)
+                    .for_each(|item| write_members(item, indent + 2, out));
+                if let Some(more) = items
+                    .len()
+                    .checked_sub(MAX_LIST_ITEMS)
+                    .filter(|more| *more > 0)
+                {
                     out.push_str(&format!(
                         "{:indent$}  … and {} more; --format json has all\n",
                         "",
-                        grouped(more as u64)
+                        with_separators(more as u64)
                     ));
                 }
             }
@@ -403,11 +410,13 @@ fn plain(value: &serde_json::Value) -> String {
 
 fn plain_number(number: &serde_json::Number) -> String {
     match (number.as_u64(), number.as_i64(), number.as_f64()) {
-        (Some(whole), ..) => grouped(whole),
-        (None, Some(below), _) => format!("-{}", grouped(below.unsigned_abs())),
-        (None, None, Some(fraction)) if fraction >= 1_000.0 => grouped(fraction.round() as u64),
+        (Some(whole), ..) => with_separators(whole),
+        (None, Some(below), _) => format!("-{}", with_separators(below.unsigned_abs())),
+        (None, None, Some(fraction)) if fraction >= 1_000.0 => {
+            with_separators(fraction.round() as u64)
+        }
         (None, None, Some(fraction)) if fraction <= -1_000.0 => {
-            format!("-{}", grouped(fraction.abs().round() as u64))
+            format!("-{}", with_separators(fraction.abs().round() as u64))
         }
         (None, None, Some(fraction)) => format!("{fraction:.2}"),
         (None, None, None) => number.to_string(),
@@ -415,7 +424,7 @@ fn plain_number(number: &serde_json::Number) -> String {
 }
 
 /// A number with its thousands set apart.
-pub fn grouped(number: u64) -> String {
+pub fn with_separators(number: u64) -> String {
     let digits = number.to_string();
     let mut out = String::new();
     for (at, digit) in digits.chars().enumerate() {
@@ -440,24 +449,24 @@ fn batch_of(values: &[serde_json::Value]) -> Result<RecordBatch, arrow::error::A
 }
 
 /// Writes to standard output; one that was closed is no error.
-pub fn write_out(
+pub fn write_stdout(
     write: impl FnOnce(&mut io::StdoutLock<'_>) -> io::Result<()>,
 ) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
     match write(&mut out).and_then(|()| out.flush()) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        Err(error) => Err(unprintable(&error)),
+        Err(error) => Err(stdout_failure(&error)),
         Ok(()) => Ok(()),
     }
 }
 
 /// Standard output can't be written.
-pub fn unprintable(error: &io::Error) -> Failure {
+pub fn stdout_failure(error: &io::Error) -> Failure {
     Failure::environment("can't write to standard output", error)
 }
 
 /// Reads all of standard input.
-pub fn read_in() -> Result<Vec<u8>, Failure> {
+pub fn read_stdin() -> Result<Vec<u8>, Failure> {
     let mut bytes = Vec::new();
     let read = io::stdin().lock().read_to_end(&mut bytes);
     read.map_err(|error| Failure::environment("can't read standard input", &error))?;
@@ -486,7 +495,7 @@ pub fn write_file(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
     finish_file(path, file)
 }
 
-fn unless_closed(written: Result<(), arrow::error::ArrowError>) -> Result<(), Failure> {
+fn exit_on_broken_pipe(written: Result<(), arrow::error::ArrowError>) -> Result<(), Failure> {
     match written {
         Err(error) if error.to_string().contains("Broken pipe") => std::process::exit(0),
         Err(error) => Err(Failure::environment("can't print rows", &error)),

@@ -1,4 +1,4 @@
-//! Progress on standard error: a bar for people, JSON lines for scripts.
+//! ProgressDisplay on standard error: a bar for people, JSON lines for scripts.
 
 use std::io::IsTerminal;
 use std::sync::Arc;
@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle as BarStyle};
 
-use crate::args::{Common, ProgressStyle};
+use crate::args::{CommonArgs, ProgressStyle};
 
 /// Where a piece of work is.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Position {
+pub struct ProgressSnapshot {
     /// Bytes that are done.
     pub bytes: u64,
     /// Bytes in all, as far as known.
@@ -24,7 +24,7 @@ pub struct Position {
 }
 
 /// Shows progress until it is dropped.
-pub struct Progress {
+pub struct ProgressDisplay {
     done: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
@@ -35,13 +35,13 @@ const BAR_INTERVAL: Duration = Duration::from_millis(100);
 /// How often a line is written.
 const LINE_INTERVAL: Duration = Duration::from_secs(1);
 
-impl Progress {
+impl ProgressDisplay {
     /// Shows `position` as it changes, under the name of `work`, in the style that was asked for.
-    pub fn show(
-        common: &Common,
+    pub fn start(
+        common: &CommonArgs,
         work: &'static str,
-        position: impl Fn() -> Position + Send + 'static,
-    ) -> Progress {
+        position: impl Fn() -> ProgressSnapshot + Send + 'static,
+    ) -> ProgressDisplay {
         let fitting = if std::io::stderr().is_terminal() {
             ProgressStyle::Bar
         } else {
@@ -59,7 +59,7 @@ impl Progress {
             ProgressStyle::Bar => started(move || bar(work, &position, &watched)),
             ProgressStyle::Json => started(move || lines(work, &position, &watched)),
         };
-        Progress { done, thread }
+        ProgressDisplay { done, thread }
     }
 }
 
@@ -68,7 +68,7 @@ fn started(show: impl FnOnce() + Send + 'static) -> Option<JoinHandle<()>> {
     std::thread::Builder::new().spawn(show).ok()
 }
 
-impl Drop for Progress {
+impl Drop for ProgressDisplay {
     fn drop(&mut self) {
         self.done.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
@@ -79,7 +79,7 @@ impl Drop for Progress {
     }
 }
 
-fn bar(work: &str, position: &impl Fn() -> Position, done: &AtomicBool) {
+fn bar(work: &str, position: &impl Fn() -> ProgressSnapshot, done: &AtomicBool) {
     let template = "{prefix} {wide_bar} {percent:>3}%  {bytes}/{total_bytes}  {msg}  \
                     {binary_bytes_per_sec}  {eta} left";
     let style = BarStyle::with_template(template).unwrap_or_else(|_| BarStyle::default_bar());
@@ -97,14 +97,14 @@ fn bar(work: &str, position: &impl Fn() -> Position, done: &AtomicBool) {
         };
         bar.set_message(format!(
             "{} grains{refused}",
-            crate::output::grouped(now.grains)
+            crate::output::with_separators(now.grains)
         ));
         std::thread::park_timeout(BAR_INTERVAL);
     }
     bar.finish_and_clear();
 }
 
-fn lines(work: &str, position: &impl Fn() -> Position, done: &AtomicBool) {
+fn lines(work: &str, position: &impl Fn() -> ProgressSnapshot, done: &AtomicBool) {
     let started = Instant::now();
     loop {
         let ended = done.load(Ordering::Relaxed);

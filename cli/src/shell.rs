@@ -35,7 +35,7 @@ pub struct Shell {
 
 /// What the user entered.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Entry {
+pub enum ShellInput {
     /// Statements, as typed.
     Text(String),
     /// A command of the shell.
@@ -110,46 +110,46 @@ impl Shell {
     }
 
     /// Waits for the user.
-    pub fn read(&mut self) -> Result<Entry, Failure> {
+    pub fn read(&mut self) -> Result<ShellInput, Failure> {
         let signal = self
             .editor
             .read_line(&self.prompt)
             .map_err(|error| Failure::environment("can't read a line", &error))?;
         Ok(match signal {
             Signal::Success(line) => entry(&line),
-            Signal::CtrlD => Entry::End,
-            _ => Entry::Nothing,
+            Signal::CtrlD => ShellInput::End,
+            _ => ShellInput::Nothing,
         })
     }
 }
 
 /// What a line, or several, ask for: the last one decides, if it is a command or a word for the
 /// end.
-fn entry(text: &str) -> Entry {
+fn entry(text: &str) -> ShellInput {
     let last = text.trim_end().lines().next_back().unwrap_or_default();
     match command(last) {
         Some(entry) => entry,
-        None if text.trim().is_empty() => Entry::Nothing,
-        None => Entry::Text(text.trim().to_owned()),
+        None if text.trim().is_empty() => ShellInput::Nothing,
+        None => ShellInput::Text(text.trim().to_owned()),
     }
 }
 
 /// The command that `line` is, if it is one. No statement has a line that begins with a backslash,
 /// or is just one of these words.
-fn command(line: &str) -> Option<Entry> {
+fn command(line: &str) -> Option<ShellInput> {
     let line = line.trim().trim_end_matches(';').trim_end();
     let (word, argument) = match line.split_once(char::is_whitespace) {
         Some((word, argument)) => (word, argument.trim()),
         None => (line, ""),
     };
     Some(match (word, argument) {
-        ("quit" | "exit" | "\\q", "") => Entry::End,
-        ("help" | "\\?" | "\\h", "") => Entry::Command(ShellCommand::Help),
-        ("\\d" | "\\dt", "") => Entry::Command(ShellCommand::List),
-        ("\\d" | "\\dt", name) => Entry::Command(ShellCommand::Describe(name.to_owned())),
-        ("\\x", "") => Entry::Command(ShellCommand::Records),
-        ("\\timing", "") => Entry::Command(ShellCommand::Timing),
-        _ if word.starts_with('\\') => Entry::Command(ShellCommand::Unknown(line.to_owned())),
+        ("quit" | "exit" | "\\q", "") => ShellInput::End,
+        ("help" | "\\?" | "\\h", "") => ShellInput::Command(ShellCommand::Help),
+        ("\\d" | "\\dt", "") => ShellInput::Command(ShellCommand::List),
+        ("\\d" | "\\dt", name) => ShellInput::Command(ShellCommand::Describe(name.to_owned())),
+        ("\\x", "") => ShellInput::Command(ShellCommand::Records),
+        ("\\timing", "") => ShellInput::Command(ShellCommand::Timing),
+        _ if word.starts_with('\\') => ShellInput::Command(ShellCommand::Unknown(line.to_owned())),
         _ => return None,
     })
 }
@@ -172,7 +172,7 @@ impl Validator for EndsWithSemicolon {
     fn validate(&self, text: &str) -> ValidationResult {
         let ended = text.trim_end().ends_with(';')
             || text.ends_with("\n\n")
-            || !matches!(entry(text), Entry::Text(_));
+            || !matches!(entry(text), ShellInput::Text(_));
         if ended {
             ValidationResult::Complete
         } else {
@@ -196,29 +196,32 @@ mod tests {
         assert!(is_complete("SELECT\n1;  "));
         assert!(is_complete("exit"));
         assert!(is_complete(""));
-        assert_eq!(entry(" SELECT\n1; "), Entry::Text("SELECT\n1;".to_owned()));
+        assert_eq!(
+            entry(" SELECT\n1; "),
+            ShellInput::Text("SELECT\n1;".to_owned())
+        );
     }
 
     #[test]
     fn a_command_is_obeyed_at_once_also_in_the_middle_of_a_statement() {
-        let list = || Entry::Command(ShellCommand::List);
-        let describe = |name: &str| Entry::Command(ShellCommand::Describe(name.to_owned()));
+        let list = || ShellInput::Command(ShellCommand::List);
+        let describe = |name: &str| ShellInput::Command(ShellCommand::Describe(name.to_owned()));
         for (line, expected) in [
-            ("help", Entry::Command(ShellCommand::Help)),
-            ("help;", Entry::Command(ShellCommand::Help)),
-            ("\\?", Entry::Command(ShellCommand::Help)),
+            ("help", ShellInput::Command(ShellCommand::Help)),
+            ("help;", ShellInput::Command(ShellCommand::Help)),
+            ("\\?", ShellInput::Command(ShellCommand::Help)),
             ("\\d", list()),
             ("\\dt", list()),
             ("\\d grains", describe("grains")),
-            ("\\x", Entry::Command(ShellCommand::Records)),
-            (" \\timing ", Entry::Command(ShellCommand::Timing)),
+            ("\\x", ShellInput::Command(ShellCommand::Records)),
+            (" \\timing ", ShellInput::Command(ShellCommand::Timing)),
             (
                 "\\what now",
-                Entry::Command(ShellCommand::Unknown("\\what now".to_owned())),
+                ShellInput::Command(ShellCommand::Unknown("\\what now".to_owned())),
             ),
-            ("quit", Entry::End),
-            ("exit;", Entry::End),
-            ("\\q", Entry::End),
+            ("quit", ShellInput::End),
+            ("exit;", ShellInput::End),
+            ("\\q", ShellInput::End),
         ] {
             assert!(is_complete(line), "{line}");
             assert_eq!(entry(line), expected, "{line}");
@@ -228,7 +231,7 @@ mod tests {
         }
         for statement in ["SELECT help", "quit_jobs", "SELECT 1 AS quit"] {
             assert!(
-                !is_complete(statement) && matches!(entry(statement), Entry::Text(_)),
+                !is_complete(statement) && matches!(entry(statement), ShellInput::Text(_)),
                 "{statement}"
             );
         }

@@ -1,6 +1,6 @@
 //! Rows for people: a table that fits the terminal, or a record per row.
 //!
-//! Every cell and every name passes [`fn@visible`]: what a grain holds is shown, never obeyed. A
+//! Every cell and every name passes [`fn@escape_control`]: what a grain holds is shown, never obeyed. A
 //! table that is wider than the terminal leaves columns out, first those that are NULL throughout,
 //! then those in the middle; its last line says how many.
 
@@ -9,7 +9,7 @@ use arrow::datatypes::SchemaRef;
 use arrow::error::ArrowError;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use comfy_table::{CellAlignment, ContentArrangement, Table, TableComponent, presets};
-use gristmill_queries::render::visible;
+use gristmill_queries::render::escape_control;
 
 /// Characters of a cell that a table shows at most.
 const CELL_WIDTH: usize = 200;
@@ -25,7 +25,7 @@ const LEFT_OUT: &str = "…";
 
 /// How rows are laid out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Layout {
+pub struct TableLayout {
     /// The terminal's width in characters; none outside a terminal, where a table is as wide as it
     /// gets.
     pub width: Option<usize>,
@@ -33,10 +33,10 @@ pub struct Layout {
     pub records: bool,
 }
 
-impl Layout {
+impl TableLayout {
     /// What suits standard output.
-    pub fn of_terminal(records: bool) -> Layout {
-        Layout {
+    pub fn of_terminal(records: bool) -> TableLayout {
+        TableLayout {
             width: Table::new().width().map(usize::from),
             records,
         }
@@ -44,7 +44,7 @@ impl Layout {
 }
 
 /// The cells of a result, as texts.
-struct Cells {
+struct TableCells {
     names: Vec<String>,
     numeric: Vec<bool>,
     /// Row by row.
@@ -60,9 +60,9 @@ struct Cells {
 pub fn render(
     schema: &SchemaRef,
     batches: &[RecordBatch],
-    layout: Layout,
+    layout: TableLayout,
 ) -> Result<String, ArrowError> {
-    let cells = Cells::of(schema, batches)?;
+    let cells = TableCells::of(schema, batches)?;
     Ok(if layout.records {
         cells.records()
     } else {
@@ -70,13 +70,13 @@ pub fn render(
     })
 }
 
-impl Cells {
-    fn of(schema: &SchemaRef, batches: &[RecordBatch]) -> Result<Cells, ArrowError> {
+impl TableCells {
+    fn of(schema: &SchemaRef, batches: &[RecordBatch]) -> Result<TableCells, ArrowError> {
         let fields = schema.fields();
-        let mut cells = Cells {
+        let mut cells = TableCells {
             names: fields
                 .iter()
-                .map(|field| visible(field.name()).into_owned())
+                .map(|field| escape_control(field.name()).into_owned())
                 .collect(),
             numeric: fields
                 .iter()
@@ -255,7 +255,7 @@ fn cell_text(cell: &ArrayFormatter<'_>, row: usize) -> String {
         Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
         None => text,
     };
-    visible(&text).into_owned()
+    escape_control(&text).into_owned()
 }
 
 #[cfg(test)]
@@ -275,7 +275,7 @@ mod tests {
         .unwrap()
     }
 
-    fn shown(batch: &RecordBatch, layout: Layout) -> String {
+    fn shown(batch: &RecordBatch, layout: TableLayout) -> String {
         render(&batch.schema(), std::slice::from_ref(batch), layout).unwrap()
     }
 
@@ -303,7 +303,7 @@ mod tests {
         let wide = batch(&columns);
         let text = shown(
             &wide,
-            Layout {
+            TableLayout {
                 width: Some(80),
                 records: false,
             },
@@ -325,7 +325,7 @@ mod tests {
             text.contains("1 row, 5 of 40 columns") && text.contains(" … "),
             "{text}"
         );
-        let whole = shown(&wide, Layout::default());
+        let whole = shown(&wide, TableLayout::default());
         assert!(
             names.iter().all(|name| whole.contains(name)) && whole.ends_with("1 row\n"),
             "{whole}"
@@ -340,7 +340,7 @@ mod tests {
         ]);
         let text = shown(
             &narrow,
-            Layout {
+            TableLayout {
                 width: Some(40),
                 records: false,
             },
@@ -360,7 +360,7 @@ mod tests {
         ]);
         let text = shown(
             &rows,
-            Layout {
+            TableLayout {
                 width: Some(20),
                 records: true,
             },
@@ -377,7 +377,7 @@ mod tests {
         for records in [false, true] {
             let text = shown(
                 &rows,
-                Layout {
+                TableLayout {
                     width: None,
                     records,
                 },

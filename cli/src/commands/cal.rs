@@ -11,19 +11,19 @@ use gristmill_queries::cal::vocabulary::{DescribeTarget, Format as CalFormat, Op
 use gristmill_queries::cal::words::Keyword;
 use gristmill_queries::cal::{Bindings, CalError, Code, Options, Query, Statement, split, to_json};
 use gristmill_queries::exec::{self, ExecutionError, Executor, LakeWriter, Response, Session};
-use gristmill_queries::render::visible;
+use gristmill_queries::render::escape_control;
 use gristmill_queries::sql::{SqlOptions, lake_context};
 use gristmill_schemas::json::{Json, Object};
 
-use super::Context;
-use crate::args::{Cal, Format};
-use crate::exit::{Failure, Outcome};
+use super::CommandContext;
+use crate::args::{CalArgs, OutputFormat};
+use crate::exit::{CommandOutcome, Failure};
 use crate::output::{Printer, note};
-use crate::shell::{COMMANDS, Entry, Shell, ShellCommand};
+use crate::shell::{COMMANDS, Shell, ShellCommand, ShellInput};
 use crate::{diagnostic, output};
 
 /// Parses or runs what was asked for.
-pub async fn run(context: &Context, arguments: Cal) -> Result<Outcome, Failure> {
+pub async fn run(context: &CommandContext, arguments: CalArgs) -> Result<CommandOutcome, Failure> {
     let printer = context.printer(arguments.results);
     let printing = printing(printer)?;
     let options = Options {
@@ -40,7 +40,7 @@ pub async fn run(context: &Context, arguments: Cal) -> Result<Outcome, Failure> 
             if running.all(&text, &bindings, options, printing).await? == Last::Definition {
                 eprintln!("{FORGOTTEN}");
             }
-            Ok(Outcome::Done)
+            Ok(CommandOutcome::Done)
         }
         None => running.shell(&bindings, options, printing).await,
     }
@@ -80,29 +80,29 @@ enum Printing {
 
 fn printing(printer: Printer) -> Result<Printing, Failure> {
     match printer.format() {
-        Format::Table => Ok(Printing::People),
-        Format::Json => Ok(Printing::Pretty),
-        Format::Jsonl => Ok(Printing::Line),
-        Format::Csv | Format::Arrow => Err(Failure::usage(
+        OutputFormat::Table => Ok(Printing::People),
+        OutputFormat::Json => Ok(Printing::Pretty),
+        OutputFormat::Jsonl => Ok(Printing::Line),
+        OutputFormat::Csv | OutputFormat::Arrow => Err(Failure::usage(
             "`cal` answers with an envelope: --format takes table, json or jsonl here",
         )),
     }
 }
 
 /// The statements; `None` for a shell.
-fn text(arguments: &Cal) -> Result<Option<Vec<u8>>, Failure> {
+fn text(arguments: &CalArgs) -> Result<Option<Vec<u8>>, Failure> {
     Ok(match (&arguments.statement, &arguments.file) {
         (Some(statement), _) => Some(statement.as_encoded_bytes().to_vec()),
         (None, Some(file)) => {
             Some(std::fs::read(file).map_err(|error| Failure::reading(file, &error))?)
         }
         (None, None) if std::io::stdin().is_terminal() && !arguments.parse => None,
-        (None, None) => Some(output::read_in()?),
+        (None, None) => Some(output::read_stdin()?),
     })
 }
 
 /// Prints the trees of all statements, or the first error.
-fn parse(text: &[u8], options: Options, printing: Printing) -> Result<Outcome, Failure> {
+fn parse(text: &[u8], options: Options, printing: Printing) -> Result<CommandOutcome, Failure> {
     let queries = match split(text, options) {
         Ok(queries) => queries,
         Err(error) => return Err(tell(&error.into(), text, printing)?),
@@ -110,7 +110,7 @@ fn parse(text: &[u8], options: Options, printing: Printing) -> Result<Outcome, F
     queries
         .into_iter()
         .try_for_each(|query| parse_one(query, options, printing))?;
-    Ok(Outcome::Done)
+    Ok(CommandOutcome::Done)
 }
 
 fn parse_one(text: &[u8], options: Options, printing: Printing) -> Result<(), Failure> {
@@ -170,7 +170,7 @@ fn print(json: &Json<'_>, printing: Printing) -> Result<(), Failure> {
         Printing::Line => json.to_string(),
         Printing::People | Printing::Pretty => pretty(json)?,
     };
-    output::write_out(|out| writeln!(out, "{text}"))
+    output::write_stdout(|out| writeln!(out, "{text}"))
 }
 
 /// With line breaks and indents; numbers keep their spelling.
@@ -239,7 +239,7 @@ struct Running {
 }
 
 impl Running {
-    async fn start(context: &Context, arguments: &Cal) -> Result<Running, Failure> {
+    async fn start(context: &CommandContext, arguments: &CalArgs) -> Result<Running, Failure> {
         let lake = context.open_lake().await?;
         let options = super::sql::options(context)?;
         let tables = lake_context(&lake, &options)
@@ -302,7 +302,7 @@ impl Running {
         bindings: &Bindings,
         options: Options,
         printing: Printing,
-    ) -> Result<Outcome, Failure> {
+    ) -> Result<CommandOutcome, Failure> {
         eprintln!(
             "CAL over the lake. End a statement with `;`. `help` lists the shell's commands, \
              DESCRIBE grammar; the language, `quit` leaves."
@@ -310,10 +310,10 @@ impl Running {
         let mut shell = Shell::new("cal", completions());
         loop {
             let text = match shell.read()? {
-                Entry::End => return Ok(Outcome::Done),
-                Entry::Nothing => continue,
-                Entry::Text(text) => text,
-                Entry::Command(command) => match self.obey(command) {
+                ShellInput::End => return Ok(CommandOutcome::Done),
+                ShellInput::Nothing => continue,
+                ShellInput::Text(text) => text,
+                ShellInput::Command(command) => match self.obey(command) {
                     Some(text) => text,
                     None => continue,
                 },
@@ -358,7 +358,7 @@ impl Running {
     }
 }
 
-fn session(arguments: &Cal) -> Result<Session, Failure> {
+fn session(arguments: &CalArgs) -> Result<Session, Failure> {
     let now_ms = match &arguments.now {
         Some(text) => instant(text)?,
         None => clock(),
@@ -427,7 +427,7 @@ fn show(response: &Response, printing: Printing, timing: bool) -> Result<(), Fai
         return print(&response.to_json(), printing);
     }
     let text = for_people(response);
-    output::write_out(|out| out.write_all(visible(&text).as_bytes()))?;
+    output::write_stdout(|out| out.write_all(escape_control(&text).as_bytes()))?;
     for warning in &response.answer.warnings {
         note(format_args!(
             "{}: {}",

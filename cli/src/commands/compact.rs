@@ -5,14 +5,17 @@ use std::sync::Arc;
 use gristmill_engine::compact::{CompactOptions, compact};
 use gristmill_engine::progress::WorkProgress;
 
-use super::Context;
-use super::ingest::{position, stop_on_interrupt};
-use crate::args::Compact;
-use crate::exit::{Failure, Outcome};
-use crate::progress::Progress;
+use super::CommandContext;
+use super::ingest::{snapshot, stop_on_interrupt};
+use crate::args::CompactArgs;
+use crate::exit::{CommandOutcome, Failure};
+use crate::progress::ProgressDisplay;
 
 /// Merges what is small.
-pub async fn run(context: &Context, arguments: Compact) -> Result<Outcome, Failure> {
+pub async fn run(
+    context: &CommandContext,
+    arguments: CompactArgs,
+) -> Result<CommandOutcome, Failure> {
     let printer = context.printer(arguments.results);
     let mut lake = context.open_lake().await?;
     let options = CompactOptions {
@@ -22,9 +25,9 @@ pub async fn run(context: &Context, arguments: Compact) -> Result<Outcome, Failu
     let progress = Arc::new(WorkProgress::default());
     stop_on_interrupt(Arc::clone(&progress));
     let watched = Arc::clone(&progress);
-    let shown = Progress::show(&context.common, "compact", move || position(&watched));
+    let shown = ProgressDisplay::start(&context.common, "compact", move || snapshot(&watched));
     let report = compact(&mut lake, &options, progress).await;
     drop(shown);
     printer.record(&report?)?;
-    Ok(Outcome::Done)
+    Ok(CommandOutcome::Done)
 }

@@ -15,10 +15,10 @@ use gristmill_connectors::wire::registry;
 use gristmill_schemas::message::{TimeSource, Timestamp};
 use serde::Serialize;
 
-use super::Context;
-use crate::args::Convert;
-use crate::exit::{Failure, Outcome};
-use crate::output::{note, unprintable};
+use super::CommandContext;
+use crate::args::ConvertArgs;
+use crate::exit::{CommandOutcome, Failure};
+use crate::output::{note, stdout_failure};
 
 /// Lines of a source that can't be read and are named one by one; the others are counted.
 const FAULTS_TOLD: u64 = 5;
@@ -27,7 +27,10 @@ const FAULTS_TOLD: u64 = 5;
 const BUFFER_BYTES: usize = 1 << 18;
 
 /// Converts the sources one after the other; the data has problems if a line couldn't be read.
-pub async fn run(context: &Context, arguments: Convert) -> Result<Outcome, Failure> {
+pub async fn run(
+    context: &CommandContext,
+    arguments: ConvertArgs,
+) -> Result<CommandOutcome, Failure> {
     let named = if arguments.sources.is_empty() {
         vec!["-".to_owned()]
     } else {
@@ -79,8 +82,8 @@ pub async fn run(context: &Context, arguments: Convert) -> Result<Outcome, Failu
         };
         match write_one(source, &bytes, conversion) {
             // The reader of our output has seen enough.
-            Err(error) if error.kind() == ErrorKind::BrokenPipe => return Ok(Outcome::Done),
-            found => problems += found.map_err(|error| unprintable(&error))?,
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => return Ok(CommandOutcome::Done),
+            found => problems += found.map_err(|error| stdout_failure(&error))?,
         }
     }
     if arguments.check_round_trip {
@@ -94,9 +97,9 @@ pub async fn run(context: &Context, arguments: Convert) -> Result<Outcome, Failu
             .record(&Endpoints { endpoints })?;
     }
     Ok(if problems == 0 {
-        Outcome::Done
+        CommandOutcome::Done
     } else {
-        Outcome::Problems
+        CommandOutcome::Problems
     })
 }
 

@@ -9,23 +9,23 @@ use std::time::Instant;
 use clap::Parser;
 use serde::Serialize;
 
-use super::{Context, run_boxed};
-use crate::args::{Arguments, Demo};
-use crate::exit::{Failure, Outcome};
-use crate::output::write_out;
+use super::{CommandContext, run_boxed};
+use crate::args::{Arguments, DemoArgs};
+use crate::exit::{CommandOutcome, Failure};
+use crate::output::write_stdout;
 
 /// One command of the demo: what to say before it, its words, and how it ends when all is well.
-struct Step {
+struct DemoStep {
     title: &'static str,
     words: &'static [&'static str],
-    expected: Outcome,
+    expected: CommandOutcome,
 }
 
-const fn step(title: &'static str, words: &'static [&'static str]) -> Step {
-    Step {
+const fn step(title: &'static str, words: &'static [&'static str]) -> DemoStep {
+    DemoStep {
         title,
         words,
-        expected: Outcome::Done,
+        expected: CommandOutcome::Done,
     }
 }
 
@@ -35,18 +35,18 @@ const DATASETS: &str = "DATASETS";
 /// In the words of a step, a folder for its results.
 const OUT: &str = "OUT";
 
-const STEPS: &[Step] = &[
-    Step {
+const STEPS: &[DemoStep] = &[
+    DemoStep {
         title: "Take everything in. Some of it is damaged on purpose: that goes to the table \
                 `rejects`, with the reason",
         words: &["ingest", DATASETS],
-        expected: Outcome::Problems,
+        expected: CommandOutcome::Problems,
     },
-    Step {
+    DemoStep {
         title: "Once more: sources that are known are passed over, nothing is taken in twice; what \
                 couldn't be taken in is told again",
         words: &["ingest", DATASETS],
-        expected: Outcome::Problems,
+        expected: CommandOutcome::Problems,
     },
     step("Hash and check every grain of the lake again", &["verify"]),
     step(
@@ -152,15 +152,15 @@ const CERTIFICATE: &str = "OUT/erasure.cose";
 
 /// The result for scripts.
 #[derive(Serialize)]
-struct Summary {
+struct DemoSummary {
     lake: String,
-    steps: Vec<Done>,
+    steps: Vec<StepResult>,
     as_expected: bool,
     seconds: f64,
 }
 
 #[derive(Serialize)]
-struct Done {
+struct StepResult {
     command: String,
     problems: bool,
     as_expected: bool,
@@ -168,7 +168,7 @@ struct Done {
 }
 
 /// Runs the steps; ends well if each ended as it should.
-pub async fn run(context: &Context, arguments: Demo) -> Result<Outcome, Failure> {
+pub async fn run(context: &CommandContext, arguments: DemoArgs) -> Result<CommandOutcome, Failure> {
     let printer = context.printer(arguments.results);
     let started = Instant::now();
     let datasets = match arguments.datasets {
@@ -178,8 +178,8 @@ pub async fn run(context: &Context, arguments: Demo) -> Result<Outcome, Failure>
     let temporary = tempfile::tempdir()
         .map_err(|error| Failure::environment("can't make a temporary folder", &error))?;
     let folder = arguments.keep.as_deref().unwrap_or(temporary.path());
-    let place = Place::new(datasets, folder)?;
-    let mut summary = Summary {
+    let place = DemoFolders::new(datasets, folder)?;
+    let mut summary = DemoSummary {
         lake: place.lake.display().to_string(),
         steps: Vec::new(),
         as_expected: true,
@@ -188,7 +188,7 @@ pub async fn run(context: &Context, arguments: Demo) -> Result<Outcome, Failure>
     for step in STEPS {
         let words = place.words(step);
         if printer.is_for_people() {
-            write_out(|out| announce(out, step.title, &words))?;
+            write_stdout(|out| announce(out, step.title, &words))?;
         }
         let mut line = Arguments::try_parse_from(
             ["gristmill".to_owned()]
@@ -197,7 +197,7 @@ pub async fn run(context: &Context, arguments: Demo) -> Result<Outcome, Failure>
         )
         .map_err(|error| Failure::usage(format!("a step of the demo isn't understood: {error}")))?;
         let (lake, keys) = (Some(summary.lake.clone()), line.common.keys);
-        line.common = crate::args::Common {
+        line.common = crate::args::CommonArgs {
             lake,
             keys,
             ..context.common.clone()
@@ -207,42 +207,42 @@ pub async fn run(context: &Context, arguments: Demo) -> Result<Outcome, Failure>
         let outcome = run_boxed(line).await?;
         let as_expected = outcome == step.expected;
         summary.as_expected &= as_expected;
-        summary.steps.push(Done {
+        summary.steps.push(StepResult {
             command: format!("gristmill {}", shown(&words)),
-            problems: outcome == Outcome::Problems,
+            problems: outcome == CommandOutcome::Problems,
             as_expected,
             seconds: before.elapsed().as_secs_f64(),
         });
     }
     summary.seconds = started.elapsed().as_secs_f64();
     if printer.is_for_people() {
-        write_out(|out| conclude(out, &summary, arguments.keep.is_some()))?;
+        write_stdout(|out| conclude(out, &summary, arguments.keep.is_some()))?;
     } else {
         printer.record(&summary)?;
     }
     Ok(if summary.as_expected {
-        Outcome::Done
+        CommandOutcome::Done
     } else {
-        Outcome::Problems
+        CommandOutcome::Problems
     })
 }
 
 /// Where the demo reads and writes.
-struct Place {
+struct DemoFolders {
     datasets: PathBuf,
     lake: PathBuf,
     out: PathBuf,
 }
 
-impl Place {
+impl DemoFolders {
     /// Makes the folder for results, with a passphrase in it that protects nothing but the demo's
     /// key.
-    fn new(datasets: PathBuf, folder: &Path) -> Result<Place, Failure> {
+    fn new(datasets: PathBuf, folder: &Path) -> Result<DemoFolders, Failure> {
         let out = folder.join("out");
         std::fs::create_dir_all(&out).map_err(|error| {
             Failure::environment(&format!("can't make `{}`", out.display()), &error)
         })?;
-        let place = Place {
+        let place = DemoFolders {
             datasets,
             lake: folder.join("lake"),
             out,
@@ -259,7 +259,7 @@ impl Place {
             .replace(OUT, &self.out.display().to_string())
     }
 
-    fn words(&self, step: &Step) -> Vec<String> {
+    fn words(&self, step: &DemoStep) -> Vec<String> {
         step.words.iter().map(|word| self.filled(word)).collect()
     }
 }
@@ -268,7 +268,11 @@ fn announce(out: &mut impl std::io::Write, title: &str, words: &[String]) -> std
     writeln!(out, "\n# {title}\n$ gristmill {}", shown(words))
 }
 
-fn conclude(out: &mut impl std::io::Write, summary: &Summary, kept: bool) -> std::io::Result<()> {
+fn conclude(
+    out: &mut impl std::io::Write,
+    summary: &DemoSummary,
+    kept: bool,
+) -> std::io::Result<()> {
     let ended = if summary.as_expected {
         "every step ended as it should"
     } else {

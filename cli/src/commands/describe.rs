@@ -2,14 +2,17 @@
 
 use gristmill_engine::describe::describe;
 
-use super::Context;
-use crate::args::Describe;
-use crate::exit::{Failure, Outcome};
+use super::CommandContext;
+use crate::args::DescribeArgs;
+use crate::exit::{CommandOutcome, Failure};
 
 /// Shows tables, segments, sources and sidecars.
-pub async fn run(context: &Context, arguments: Describe) -> Result<Outcome, Failure> {
+pub async fn run(
+    context: &CommandContext,
+    arguments: DescribeArgs,
+) -> Result<CommandOutcome, Failure> {
     let printer = context.printer(arguments.results);
     let lake = context.open_lake().await?;
     printer.record(&describe(&lake).await?)?;
-    Ok(Outcome::Done)
+    Ok(CommandOutcome::Done)
 }

@@ -11,18 +11,21 @@ use gristmill_engine::progress::WorkProgress;
 use gristmill_queries::sql::{FileAccess, select_grains};
 use gristmill_schemas::container::Codec;
 
-use super::Context;
+use super::CommandContext;
 use super::convert::adapter_of;
-use super::ingest::{position, stop_on_interrupt};
+use super::ingest::{snapshot, stop_on_interrupt};
 use super::sql::{failure, session};
-use crate::args::{Compression, Export, ExportKind, Results};
-use crate::exit::{Failure, Outcome};
-use crate::progress::Progress;
+use crate::args::{Compression, ExportArgs, ExportKind, ResultArgs};
+use crate::exit::{CommandOutcome, Failure};
+use crate::progress::ProgressDisplay;
 
 /// Writes all grains, or those that a condition picks; the data has problems if some of them have
 /// no place in what was asked for.
-pub async fn run(context: &Context, arguments: Export) -> Result<Outcome, Failure> {
-    let printer = context.printer(Results::default());
+pub async fn run(
+    context: &CommandContext,
+    arguments: ExportArgs,
+) -> Result<CommandOutcome, Failure> {
+    let printer = context.printer(ResultArgs::default());
     let format = format_of(&arguments)?;
     let lake = context.open_lake().await?;
     let rows = match &arguments.condition {
@@ -42,12 +45,12 @@ pub async fn run(context: &Context, arguments: Export) -> Result<Outcome, Failur
     let progress = Arc::new(WorkProgress::default());
     stop_on_interrupt(Arc::clone(&progress));
     let watched = Arc::clone(&progress);
-    let shown = Progress::show(&context.common, "export", move || position(&watched));
+    let shown = ProgressDisplay::start(&context.common, "export", move || snapshot(&watched));
     let report = export(&lake, rows, &options, progress).await;
     drop(shown);
     let report = match report {
         // The reader of our output has seen enough.
-        Err(EngineError::OutputClosed) => return Ok(Outcome::Done),
+        Err(EngineError::OutputClosed) => return Ok(CommandOutcome::Done),
         report => report?,
     };
     // The result must not follow the grains.
@@ -58,9 +61,9 @@ pub async fn run(context: &Context, arguments: Export) -> Result<Outcome, Failur
         warn_of_state(&report);
     }
     Ok(if report.not_written == 0 {
-        Outcome::Done
+        CommandOutcome::Done
     } else {
-        Outcome::Problems
+        CommandOutcome::Problems
     })
 }
 
@@ -78,7 +81,7 @@ fn warn_of_state(report: &ExportReport) {
 }
 
 async fn picked(
-    context: &Context,
+    context: &CommandContext,
     format: ExportFormat,
     condition: &str,
 ) -> Result<RowStream, Failure> {
@@ -94,7 +97,7 @@ async fn picked(
     Ok(Box::pin(rows.map_err(fault)))
 }
 
-fn format_of(arguments: &Export) -> Result<ExportFormat, Failure> {
+fn format_of(arguments: &ExportArgs) -> Result<ExportFormat, Failure> {
     let kind = arguments.kind.or_else(|| kind_of(&arguments.out)).ok_or_else(|| {
         let out = arguments.out.display();
         Failure::usage(format!(
@@ -124,7 +127,7 @@ fn codec_of(compression: Compression) -> Codec {
 
 /// Options that mean nothing for a format aren't passed over: whoever gave them expects something
 /// of them.
-fn refuse_unfit(arguments: &Export, format: ExportFormat) -> Result<(), Failure> {
+fn refuse_unfit(arguments: &ExportArgs, format: ExportFormat) -> Result<(), Failure> {
     if arguments.out.as_os_str() == "-"
         && matches!(format, ExportFormat::Container(_) | ExportFormat::Sqlite)
     {

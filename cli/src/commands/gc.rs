@@ -2,20 +2,20 @@
 
 use gristmill_engine::gc::{GcOptions, collect_garbage};
 
-use super::Context;
-use crate::args::Gc;
-use crate::exit::{Failure, Outcome};
-use crate::quantity::duration;
+use super::CommandContext;
+use crate::args::GcArgs;
+use crate::duration_arg::parse_duration;
+use crate::exit::{CommandOutcome, Failure};
 
 /// Removes what nobody needs, or shows it.
-pub async fn run(context: &Context, arguments: Gc) -> Result<Outcome, Failure> {
+pub async fn run(context: &CommandContext, arguments: GcArgs) -> Result<CommandOutcome, Failure> {
     let printer = context.printer(arguments.results);
     let options = GcOptions {
-        older_than: duration("--older-than", &arguments.older_than)?,
-        retention: duration("--retention", &arguments.retention)?,
+        older_than: parse_duration("--older-than", &arguments.older_than)?,
+        retention: parse_duration("--retention", &arguments.retention)?,
         dry_run: arguments.dry_run,
     };
     let mut lake = context.open_lake().await?;
     printer.record(&collect_garbage(&mut lake, &options).await?)?;
-    Ok(Outcome::Done)
+    Ok(CommandOutcome::Done)
 }

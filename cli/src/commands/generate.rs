@@ -11,20 +11,20 @@ use gristmill_schemas::container::{
 use rayon::prelude::*;
 use serde::Serialize;
 
-use super::Context;
-use crate::args::{Generate, GenerateKind};
-use crate::exit::{Failure, Outcome};
+use super::CommandContext;
+use crate::args::{GenerateArgs, GenerateKind};
+use crate::exit::{CommandOutcome, Failure};
 
 /// What was written.
 #[derive(Debug, Default, Serialize)]
-struct Written {
+struct GenerateReport {
     files: u64,
     grains: u64,
     bytes: u64,
 }
 
 /// Writes the corpus, a file at a time.
-pub fn run(context: &Context, arguments: Generate) -> Result<Outcome, Failure> {
+pub fn run(context: &CommandContext, arguments: GenerateArgs) -> Result<CommandOutcome, Failure> {
     let printer = context.printer(arguments.results);
     if !arguments.force {
         refuse_existing(&arguments)?;
@@ -40,7 +40,7 @@ pub fn run(context: &Context, arguments: Generate) -> Result<Outcome, Failure> {
         seed: arguments.seed,
         people: arguments.people,
     };
-    let mut written = Written::default();
+    let mut written = GenerateReport::default();
     let (mut next_block, mut held) = (0, Block::default());
     while written.grains < arguments.grains {
         let wanted = (arguments.grains - written.grains).min(arguments.file_grains.max(1)) as usize;
@@ -67,11 +67,11 @@ pub fn run(context: &Context, arguments: Generate) -> Result<Outcome, Failure> {
         held = rest;
     }
     printer.record(&written)?;
-    Ok(Outcome::Done)
+    Ok(CommandOutcome::Done)
 }
 
 /// Fails before anything is written if a file of the corpus is there already.
-fn refuse_existing(arguments: &Generate) -> Result<(), Failure> {
+fn refuse_existing(arguments: &GenerateArgs) -> Result<(), Failure> {
     let files = arguments.grains.div_ceil(arguments.file_grains.max(1));
     let mut paths = (0..files).map(|number| arguments.out.join(file_name(arguments.kind, number)));
     match paths.find(|path| path.exists()) {

@@ -11,18 +11,22 @@ use gristmill_engine::erase::{
 };
 use gristmill_engine::lake::AuditVerdict;
 
-use super::Context;
+use super::CommandContext;
 use super::keys::keyring;
-use crate::args::govern::{
-    Apply, Audit, Certificate, Erase, ProveInclusion, ReportSubject, Selector, VerifyCertificate,
+use crate::args::governance::{
+    ApplyArgs, AuditCommand, CertificateCommand, EraseArgs, ProveInclusionArgs, ReportSubjectArgs,
+    SubjectSelector, VerifyCertificateArgs,
 };
-use crate::args::{Format, Results};
-use crate::exit::{Failure, Outcome};
-use crate::lines::Lines;
+use crate::args::{OutputFormat, ResultArgs};
+use crate::exit::{CommandOutcome, Failure};
+use crate::json_lines::JsonLinesWriter;
 use crate::output::{begin_file, finish_file, note, write_file};
 
 /// Applies operations in bulk; one answer a line.
-pub async fn apply(context: &Context, arguments: Apply) -> Result<Outcome, Failure> {
+pub async fn apply(
+    context: &CommandContext,
+    arguments: ApplyArgs,
+) -> Result<CommandOutcome, Failure> {
     if arguments.out.is_none() {
         lines_only(context, arguments.results)?;
     }
@@ -37,11 +41,11 @@ pub async fn apply(context: &Context, arguments: Apply) -> Result<Outcome, Failu
     };
     // Answers tell how far a run came that was killed: they are written as they are given.
     let mut answers = match &arguments.out {
-        Some(path) => Lines::to(
+        Some(path) => JsonLinesWriter::to(
             path,
             std::fs::File::create(path).map_err(|error| Failure::writing(path, &error))?,
         ),
-        None => Lines::to_stdout(),
+        None => JsonLinesWriter::to_stdout(),
     };
     let mut answer = |answer: &OperationOutcome| answers.write(answer);
     let options = ApplyOptions {
@@ -59,19 +63,19 @@ pub async fn apply(context: &Context, arguments: Apply) -> Result<Outcome, Failu
         );
     }
     match (report.denied, report.failed) {
-        (0, 0) => Ok(Outcome::Done),
+        (0, 0) => Ok(CommandOutcome::Done),
         (denied, 0) => Err(Failure::policy(format!(
             "{denied} operations are refused by policy; their answers say why"
         ))),
-        _ => Ok(Outcome::Problems),
+        _ => Ok(CommandOutcome::Problems),
     }
 }
 
 /// What goes to standard output are lines of JSON, whatever is asked for: another format is refused
 /// rather than passed over.
-fn lines_only(context: &Context, own: Results) -> Result<(), Failure> {
+fn lines_only(context: &CommandContext, own: ResultArgs) -> Result<(), Failure> {
     match own.format.or(context.results.format) {
-        None | Some(Format::Json | Format::Jsonl) => Ok(()),
+        None | Some(OutputFormat::Json | OutputFormat::Jsonl) => Ok(()),
         Some(_) => Err(Failure::usage(
             "standard output gets lines of JSON here; --format is about the summary that is \
              printed with --out FILE",
@@ -80,7 +84,10 @@ fn lines_only(context: &Context, own: Results) -> Result<(), Failure> {
 }
 
 /// Plans an erasure, and carries it out if that was asked for.
-pub async fn erase(context: &Context, arguments: Erase) -> Result<Outcome, Failure> {
+pub async fn erase(
+    context: &CommandContext,
+    arguments: EraseArgs,
+) -> Result<CommandOutcome, Failure> {
     let printer = context.printer(arguments.results);
     let request = request(&arguments.selector)?;
     let mut lake = context.open_lake().await?;
@@ -88,7 +95,7 @@ pub async fn erase(context: &Context, arguments: Erase) -> Result<Outcome, Failu
         let (plan, _) = run_plan(&mut lake, &request, context.threads()).await?;
         printer.record(&plan)?;
         hint(context, &plan);
-        return Ok(Outcome::Done);
+        return Ok(CommandOutcome::Done);
     }
     let order = ErasureOptions {
         origin: RequestOrigin {
@@ -112,7 +119,7 @@ pub async fn erase(context: &Context, arguments: Erase) -> Result<Outcome, Failu
     }
     printer.record(&erased)?;
     if erased.proven {
-        return Ok(Outcome::Done);
+        return Ok(CommandOutcome::Done);
     }
     note(format_args!(
         "the erasure is done but not proven: {} places are left in {}; files that no version names \
@@ -120,17 +127,20 @@ pub async fn erase(context: &Context, arguments: Erase) -> Result<Outcome, Failu
         erased.proofs.byte_search.remnants,
         erased.proofs.byte_search.remnant_files.join(", ")
     ));
-    Ok(Outcome::Problems)
+    Ok(CommandOutcome::Problems)
 }
 
-fn hint(context: &Context, plan: &ErasurePlan) {
+fn hint(context: &CommandContext, plan: &ErasurePlan) {
     if !context.common.quiet && plan.has_work() {
         eprintln!("nothing was changed; --execute erases what is selected");
     }
 }
 
 /// Hands out what the lake holds about somebody.
-pub async fn report(context: &Context, arguments: ReportSubject) -> Result<Outcome, Failure> {
+pub async fn report(
+    context: &CommandContext,
+    arguments: ReportSubjectArgs,
+) -> Result<CommandOutcome, Failure> {
     if arguments.out.is_none() {
         lines_only(context, arguments.results)?;
     }
@@ -147,8 +157,8 @@ pub async fn report(context: &Context, arguments: ReportSubject) -> Result<Outco
         None => None,
     };
     let mut lines = match &mut file {
-        Some((path, file)) => Lines::to(path, file),
-        None => Lines::to_stdout(),
+        Some((path, file)) => JsonLinesWriter::to(path, file),
+        None => JsonLinesWriter::to_stdout(),
     };
     let mut write = |held: &Disclosed| lines.write(held);
     let count = disclose(&mut lake, &request, &survey, key.as_ref(), &mut write).await?;
@@ -167,14 +177,17 @@ pub async fn report(context: &Context, arguments: ReportSubject) -> Result<Outco
         });
         context.printer(arguments.results).record(&summary)?;
     }
-    Ok(Outcome::Done)
+    Ok(CommandOutcome::Done)
 }
 
 /// Checks, shows or proves.
-pub fn certificate(context: &Context, arguments: Certificate) -> Result<Outcome, Failure> {
+pub fn certificate(
+    context: &CommandContext,
+    arguments: CertificateCommand,
+) -> Result<CommandOutcome, Failure> {
     match arguments {
-        Certificate::Verify(arguments) => verify_certificate(context, &arguments),
-        Certificate::Show { file, results } => {
+        CertificateCommand::Verify(arguments) => verify_certificate(context, &arguments),
+        CertificateCommand::Show { file, results } => {
             let found = check(&read(&file)?, None, None, &[]);
             match found.certificate {
                 Some(certificate) => context.printer(results).record(&certificate)?,
@@ -186,16 +199,16 @@ pub fn certificate(context: &Context, arguments: Certificate) -> Result<Outcome,
                     )));
                 }
             }
-            Ok(Outcome::Done)
+            Ok(CommandOutcome::Done)
         }
-        Certificate::Prove(arguments) => prove(context, &arguments),
+        CertificateCommand::Prove(arguments) => prove(context, &arguments),
     }
 }
 
 fn verify_certificate(
-    context: &Context,
-    arguments: &VerifyCertificate,
-) -> Result<Outcome, Failure> {
+    context: &CommandContext,
+    arguments: &VerifyCertificateArgs,
+) -> Result<CommandOutcome, Failure> {
     let leaves = arguments.leaves.as_deref().map(read).transpose()?;
     let mut proofs: Vec<InclusionProof> = Vec::new();
     for path in &arguments.proof {
@@ -215,13 +228,16 @@ fn verify_certificate(
     );
     context.printer(arguments.results).record(&found)?;
     Ok(if found.valid {
-        Outcome::Done
+        CommandOutcome::Done
     } else {
-        Outcome::Problems
+        CommandOutcome::Problems
     })
 }
 
-fn prove(context: &Context, arguments: &ProveInclusion) -> Result<Outcome, Failure> {
+fn prove(
+    context: &CommandContext,
+    arguments: &ProveInclusionArgs,
+) -> Result<CommandOutcome, Failure> {
     let address = arguments
         .address
         .parse()
@@ -233,7 +249,7 @@ fn prove(context: &Context, arguments: &ProveInclusion) -> Result<Outcome, Failu
     )? {
         Some(proof) => {
             context.printer(arguments.results).record(&proof)?;
-            Ok(Outcome::Done)
+            Ok(CommandOutcome::Done)
         }
         None => Err(Failure::data(format!(
             "{address} isn't among what this certificate covers"
@@ -242,8 +258,11 @@ fn prove(context: &Context, arguments: &ProveInclusion) -> Result<Outcome, Failu
 }
 
 /// Walks the audit log.
-pub async fn audit(context: &Context, arguments: Audit) -> Result<Outcome, Failure> {
-    let Audit::Verify { results } = arguments;
+pub async fn audit(
+    context: &CommandContext,
+    arguments: AuditCommand,
+) -> Result<CommandOutcome, Failure> {
+    let AuditCommand::Verify { results } = arguments;
     let verdict = match context.open_damaged_lake().await? {
         // What is to be judged keeps the lake from being opened.
         Err(error) => AuditVerdict::of_unreadable(&error),
@@ -251,13 +270,13 @@ pub async fn audit(context: &Context, arguments: Audit) -> Result<Outcome, Failu
     };
     context.printer(results).record(&verdict)?;
     Ok(if verdict.bad == 0 {
-        Outcome::Done
+        CommandOutcome::Done
     } else {
-        Outcome::Problems
+        CommandOutcome::Problems
     })
 }
 
-fn request(selector: &Selector) -> Result<SubjectRequest, Failure> {
+fn request(selector: &SubjectSelector) -> Result<SubjectRequest, Failure> {
     let mut request = SubjectRequest {
         withdrawn: selector.withdrawn_consents,
         extent: SelectionOptions {
@@ -315,7 +334,7 @@ fn request(selector: &Selector) -> Result<SubjectRequest, Failure> {
 }
 
 /// The classes of variation that are asked for.
-fn variations(selector: &Selector) -> Result<Variations, Failure> {
+fn variations(selector: &SubjectSelector) -> Result<Variations, Failure> {
     let class = |name: &String| {
         name.trim()
             .parse::<Variation>()

@@ -11,15 +11,15 @@ use gristmill_schemas::grain::{
 use gristmill_schemas::json::{Json, JsonErrorKind, Object};
 use gristmill_schemas::sign::{Delivery, SelfContained};
 
-use crate::args::{DecodeLines, Lines};
-use crate::exit::{Failure, Outcome};
-use crate::output::unprintable;
+use crate::args::{DecodeArgs, LinesArgs};
+use crate::exit::{CommandOutcome, Failure};
+use crate::output::stdout_failure;
 
 /// Bytes of an input line at most.
 const LINE_LIMIT: u64 = 256 << 20;
 
 /// Grains to blobs.
-pub fn encode(lines: Lines) -> Result<Outcome, Failure> {
+pub fn encode(lines: LinesArgs) -> Result<CommandOutcome, Failure> {
     each_line(lines.file, |line| {
         let grain = line.get("grain").ok_or_else(|| missing("grain"))?;
         let encoded = encode_json(grain, EncodeOptions::of_json(line.get("options"))?)?;
@@ -32,7 +32,7 @@ pub fn encode(lines: Lines) -> Result<Outcome, Failure> {
 
 /// Blobs to grains. A blob whose signed flag is set is shown without its envelope; `check` asks for
 /// it.
-pub fn decode(lines: DecodeLines) -> Result<Outcome, Failure> {
+pub fn decode(lines: DecodeArgs) -> Result<CommandOutcome, Failure> {
     let mode = mode_of(lines.lenient);
     each_line(lines.file, move |line| {
         let bytes = bytes_of(line)?;
@@ -61,7 +61,7 @@ pub fn decode(lines: DecodeLines) -> Result<Outcome, Failure> {
 
 /// Blobs to verdicts. A signature that is wrong is an error; what became of any other is part of
 /// the verdict.
-pub fn check(lines: DecodeLines) -> Result<Outcome, Failure> {
+pub fn check(lines: DecodeArgs) -> Result<CommandOutcome, Failure> {
     let mode = mode_of(lines.lenient);
     each_line(lines.file, move |line| {
         if let Some(text) = line
@@ -113,14 +113,14 @@ fn mode_of(lenient: bool) -> Mode {
 fn each_line(
     file: Option<PathBuf>,
     answer: impl Fn(&Json<'_>) -> Result<Json<'static>, GrainError>,
-) -> Result<Outcome, Failure> {
+) -> Result<CommandOutcome, Failure> {
     let named = file.as_ref().map_or_else(
         || "standard input".to_owned(),
         |file| format!("`{}`", file.display()),
     );
     let mut input = open_lines(file)?;
     let mut out = BufWriter::new(io::stdout().lock());
-    let mut outcome = Outcome::Done;
+    let mut outcome = CommandOutcome::Done;
     let (mut line, mut empty) = (Vec::new(), 0_u64);
     loop {
         if input.buffer().is_empty() && is_closed(out.flush())? {
@@ -142,7 +142,7 @@ fn each_line(
         let unanswered = (0..std::mem::take(&mut empty)).map(|_| Err(not_json("it is empty")));
         for answered in unanswered.chain([answered]) {
             let answered = answered.unwrap_or_else(|error| {
-                outcome = Outcome::Problems;
+                outcome = CommandOutcome::Problems;
                 error_json(&error)
             });
             if is_closed(writeln!(out, "{answered}"))? {
@@ -159,7 +159,7 @@ fn is_closed(written: io::Result<()>) -> Result<bool, Failure> {
     match written {
         Ok(()) => Ok(false),
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(true),
-        Err(error) => Err(unprintable(&error)),
+        Err(error) => Err(stdout_failure(&error)),
     }
 }
 

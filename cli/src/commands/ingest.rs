@@ -7,16 +7,19 @@ use gristmill_connectors::source::{DEFAULT_SPOOL_LIMIT, discover};
 use gristmill_engine::error::EngineError;
 use gristmill_engine::index::IndexKinds;
 use gristmill_engine::ingest::{IngestOptions, IngestProgress, IngestReport, OnError, ingest};
-use gristmill_queries::render::visible;
+use gristmill_queries::render::escape_control;
 use gristmill_schemas::grain::Mode;
 
-use super::Context;
-use crate::args::{self, Ingest};
-use crate::exit::{Failure, Outcome};
-use crate::progress::{Position, Progress};
+use super::CommandContext;
+use crate::args::{self, IngestArgs};
+use crate::exit::{CommandOutcome, Failure};
+use crate::progress::{ProgressDisplay, ProgressSnapshot};
 
 /// Takes the sources in; the data has problems if anything was refused.
-pub async fn run(context: &Context, arguments: Ingest) -> Result<Outcome, Failure> {
+pub async fn run(
+    context: &CommandContext,
+    arguments: IngestArgs,
+) -> Result<CommandOutcome, Failure> {
     let printer = context.printer(arguments.results);
     let sources = discover(&arguments.sources).await?;
     let mut lake = match arguments.encrypt {
@@ -26,8 +29,8 @@ pub async fn run(context: &Context, arguments: Ingest) -> Result<Outcome, Failur
     let options = IngestOptions {
         kind: arguments.kind.0,
         on_error: match arguments.on_error {
-            args::OnError::Quarantine => OnError::Quarantine,
-            args::OnError::Fail => OnError::Fail,
+            args::OnErrorArg::Quarantine => OnError::Quarantine,
+            args::OnErrorArg::Fail => OnError::Fail,
         },
         mode: if arguments.lenient {
             Mode::Lenient
@@ -58,18 +61,18 @@ pub async fn run(context: &Context, arguments: Ingest) -> Result<Outcome, Failur
     let progress = Arc::new(IngestProgress::default());
     stop_on_interrupt(Arc::clone(&progress));
     let watched = Arc::clone(&progress);
-    let shown = Progress::show(&context.common, "ingest", move || position(&watched));
+    let shown = ProgressDisplay::start(&context.common, "ingest", move || snapshot(&watched));
     let report = ingest(&mut lake, sources, &options, progress).await;
     drop(shown);
     let report = report.map_err(failure)?;
     printer.record(&report)?;
     if !context.common.quiet {
-        tell_skipped(&report, options.dry_run);
-        tell_rejected(&report, options.dry_run);
+        print_skipped(&report, options.dry_run);
+        print_rejected(&report, options.dry_run);
     }
     match (report.unreadable_files, report.rejected + report.skipped) {
-        (0, 0) => Ok(Outcome::Done),
-        (0, _) => Ok(Outcome::Problems),
+        (0, 0) => Ok(CommandOutcome::Done),
+        (0, _) => Ok(CommandOutcome::Problems),
         (files, _) => Err(Failure::environment(
             "sources that couldn't be read",
             &format!(
@@ -81,7 +84,7 @@ pub async fn run(context: &Context, arguments: Ingest) -> Result<Outcome, Failur
 }
 
 /// Names the first sources that aren't understood, and says how to see all of them.
-fn tell_skipped(report: &IngestReport, dry_run: bool) {
+fn print_skipped(report: &IngestReport, dry_run: bool) {
     if report.skipped == 0 {
         return;
     }
@@ -89,8 +92,8 @@ fn tell_skipped(report: &IngestReport, dry_run: bool) {
     for skipped in &report.first_skipped {
         eprintln!(
             "  {}: {}",
-            visible(&skipped.source),
-            visible(&skipped.reason)
+            escape_control(&skipped.source),
+            escape_control(&skipped.reason)
         );
     }
     if report.skipped as usize > report.first_skipped.len() {
@@ -105,7 +108,7 @@ fn tell_skipped(report: &IngestReport, dry_run: bool) {
     }
 }
 
-fn tell_rejected(report: &IngestReport, dry_run: bool) {
+fn print_rejected(report: &IngestReport, dry_run: bool) {
     if report.rejected == 0 {
         return;
     }
@@ -134,9 +137,9 @@ fn failure(error: EngineError) -> Failure {
 }
 
 /// Where the work is, for the progress bar.
-pub fn position(progress: &IngestProgress) -> Position {
+pub fn snapshot(progress: &IngestProgress) -> ProgressSnapshot {
     let read = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
-    Position {
+    ProgressSnapshot {
         bytes: read(&progress.bytes),
         total: read(&progress.total_bytes),
         grains: read(&progress.grains),

@@ -3,12 +3,15 @@
 use gristmill_connectors::source::discover;
 use gristmill_engine::inspect::inspect;
 
-use super::Context;
-use crate::args::Inspect;
-use crate::exit::{Failure, Outcome};
+use super::CommandContext;
+use crate::args::InspectArgs;
+use crate::exit::{CommandOutcome, Failure};
 
 /// Shows one file; the data has problems if something in it can't be read.
-pub async fn run(context: &Context, arguments: Inspect) -> Result<Outcome, Failure> {
+pub async fn run(
+    context: &CommandContext,
+    arguments: InspectArgs,
+) -> Result<CommandOutcome, Failure> {
     let printer = context.printer(arguments.results);
     let mut sources = discover(std::slice::from_ref(&arguments.file)).await?;
     let (Some(source), true) = (sources.pop(), sources.is_empty()) else {
@@ -25,8 +28,8 @@ pub async fn run(context: &Context, arguments: Inspect) -> Result<Outcome, Failu
         .is_some_and(|container| container.footer != "valid");
     let is_whole = found.damage.is_none() && found.unreadable.is_empty() && !footer_differs;
     Ok(if is_whole {
-        Outcome::Done
+        CommandOutcome::Done
     } else {
-        Outcome::Problems
+        CommandOutcome::Problems
     })
 }

@@ -7,16 +7,16 @@ use gristmill_engine::error::EngineError;
 use gristmill_engine::keys::{FileKeys, Keyring};
 use gristmill_engine::lake::Lake;
 
-use super::Context;
+use super::CommandContext;
 use super::govern::named;
-use crate::args::govern::{KeyCommand, Keys};
-use crate::exit::{Failure, Outcome};
+use crate::args::governance::{KeyCommand, KeyringArgs};
+use crate::exit::{CommandOutcome, Failure};
 
 /// Environment variable of the passphrase.
 const PASSPHRASE: &str = "GRISTMILL_PASSPHRASE";
 
 /// Makes or lists keys, encrypts a lake, gives people new keys.
-pub async fn run(context: &Context, command: KeyCommand) -> Result<Outcome, Failure> {
+pub async fn run(context: &CommandContext, command: KeyCommand) -> Result<CommandOutcome, Failure> {
     let keys = &context.common.keys;
     match command {
         KeyCommand::Generate { name, results } => {
@@ -60,13 +60,13 @@ pub async fn run(context: &Context, command: KeyCommand) -> Result<Outcome, Fail
                 .record(&serde_json::json!({ "keyring": keyring.path(), "changed": true }))?;
         }
     }
-    Ok(Outcome::Done)
+    Ok(CommandOutcome::Done)
 }
 
 /// The environment variables that may say who works; the first that is set does.
 const OPERATOR: [&str; 4] = ["GRISTMILL_OPERATOR", "USER", "LOGNAME", "USERNAME"];
 
-impl Context {
+impl CommandContext {
     /// The lake, with its keys if it is encrypted and they can be had.
     pub async fn open_lake(&self) -> Result<Lake, Failure> {
         self.unlocked(Lake::open(self.lake()).await?)
@@ -134,12 +134,12 @@ impl Context {
 }
 
 /// The keyring, which must be there.
-pub fn keyring(keys: &Keys) -> Result<Keyring, Failure> {
+pub fn keyring(keys: &KeyringArgs) -> Result<Keyring, Failure> {
     Ok(Keyring::open(&path_of(keys)?, &passphrase(keys)?)?)
 }
 
 /// The keyring of an encrypted lake, which must be there.
-fn keyring_of(lake: &Lake, keys: &Keys) -> Result<Keyring, Failure> {
+fn keyring_of(lake: &Lake, keys: &KeyringArgs) -> Result<Keyring, Failure> {
     match Keyring::open(&path_of(keys)?, &passphrase(keys)?) {
         Err(EngineError::NoKeyring(path)) => Err(lake
             .foreign_keyring(&path.display().to_string(), "isn't there")
@@ -148,14 +148,14 @@ fn keyring_of(lake: &Lake, keys: &Keys) -> Result<Keyring, Failure> {
     }
 }
 
-fn made_keyring(keys: &Keys) -> Result<Keyring, Failure> {
+fn made_keyring(keys: &KeyringArgs) -> Result<Keyring, Failure> {
     Ok(Keyring::open_or_create(
         &path_of(keys)?,
         &passphrase(keys)?,
     )?)
 }
 
-fn path_of(keys: &Keys) -> Result<PathBuf, Failure> {
+fn path_of(keys: &KeyringArgs) -> Result<PathBuf, Failure> {
     if let Some(path) = &keys.keyring {
         return Ok(path.clone());
     }
@@ -171,11 +171,11 @@ fn path_of(keys: &Keys) -> Result<PathBuf, Failure> {
     Ok(configuration.join("gristmill/keyring.json"))
 }
 
-fn has_passphrase(keys: &Keys) -> bool {
+fn has_passphrase(keys: &KeyringArgs) -> bool {
     keys.passphrase_file.is_some() || std::env::var_os(PASSPHRASE).is_some()
 }
 
-fn passphrase(keys: &Keys) -> Result<String, Failure> {
+fn passphrase(keys: &KeyringArgs) -> Result<String, Failure> {
     match &keys.passphrase_file {
         Some(path) => first_line(path),
         None => std::env::var(PASSPHRASE).map_err(|_| {

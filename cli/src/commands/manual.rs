@@ -8,25 +8,25 @@ use clap_complete::Shell;
 use clap_mangen::Man;
 
 use crate::args::Arguments;
-use crate::exit::{Failure, Outcome};
-use crate::output::write_out;
+use crate::exit::{CommandOutcome, Failure};
+use crate::output::write_stdout;
 
 /// Prints the completion script of `shell`.
-pub fn completions(shell: Shell) -> Result<Outcome, Failure> {
+pub fn completions(shell: Shell) -> Result<CommandOutcome, Failure> {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Arguments::command(), "gristmill", &mut script);
-    write_out(|out| io::Write::write_all(out, &script))?;
-    Ok(Outcome::Done)
+    write_stdout(|out| io::Write::write_all(out, &script))?;
+    Ok(CommandOutcome::Done)
 }
 
 /// Prints the manual page, or writes those of all commands to `folder`.
-pub fn pages(folder: Option<PathBuf>) -> Result<Outcome, Failure> {
+pub fn pages(folder: Option<PathBuf>) -> Result<CommandOutcome, Failure> {
     match folder {
         None => {
             let mut page = Vec::new();
             let made = Man::new(Arguments::command()).render(&mut page);
             made.map_err(|error| Failure::environment("can't make the page", &error))?;
-            write_out(|out| io::Write::write_all(out, &page))?;
+            write_stdout(|out| io::Write::write_all(out, &page))?;
         }
         Some(folder) => {
             let made = std::fs::create_dir_all(&folder);
@@ -36,5 +36,5 @@ pub fn pages(folder: Option<PathBuf>) -> Result<Outcome, Failure> {
             })?;
         }
     }
-    Ok(Outcome::Done)
+    Ok(CommandOutcome::Done)
 }

@@ -30,18 +30,18 @@ use gristmill_engine::index::vectors::embed::{Embedder, embedder};
 use gristmill_engine::ingest::IngestOptions;
 use gristmill_schemas::message::price::PriceTable;
 
-use crate::args::{Arguments, Command, Common, Grain, Results};
-use crate::exit::{Failure, Outcome};
+use crate::args::{Arguments, Command, CommonArgs, GrainCommand, ResultArgs};
+use crate::exit::{CommandOutcome, Failure};
 use crate::output::Printer;
 
 /// Runs the command that `arguments` name.
-pub async fn run(arguments: Arguments) -> Result<Outcome, Failure> {
+pub async fn run(arguments: Arguments) -> Result<CommandOutcome, Failure> {
     let Arguments {
         common,
         results,
         command,
     } = arguments;
-    let context = Context { common, results };
+    let context = CommandContext { common, results };
     match command {
         Command::Demo(arguments) => demo::run(&context, arguments).await,
         Command::Ingest(arguments) => ingest::run(&context, arguments).await,
@@ -53,9 +53,9 @@ pub async fn run(arguments: Arguments) -> Result<Outcome, Failure> {
         Command::Describe(arguments) => describe::run(&context, arguments).await,
         Command::Convert(arguments) => convert::run(&context, arguments).await,
         Command::Generate(arguments) => generate::run(&context, arguments),
-        Command::Grain(Grain::Encode(lines)) => grain::encode(lines),
-        Command::Grain(Grain::Decode(lines)) => grain::decode(lines),
-        Command::Grain(Grain::Check(lines)) => grain::check(lines),
+        Command::Grain(GrainCommand::Encode(lines)) => grain::encode(lines),
+        Command::Grain(GrainCommand::Decode(lines)) => grain::decode(lines),
+        Command::Grain(GrainCommand::Check(lines)) => grain::check(lines),
         Command::Sql(arguments) => sql::run(&context, arguments).await,
         Command::Apply(arguments) => govern::apply(&context, arguments).await,
         Command::Erase(arguments) => govern::erase(&context, arguments).await,
@@ -74,19 +74,21 @@ pub async fn run(arguments: Arguments) -> Result<Outcome, Failure> {
 }
 
 /// [`run`] for a command that runs others.
-fn run_boxed(arguments: Arguments) -> Pin<Box<dyn Future<Output = Result<Outcome, Failure>>>> {
+fn run_boxed(
+    arguments: Arguments,
+) -> Pin<Box<dyn Future<Output = Result<CommandOutcome, Failure>>>> {
     Box::pin(run(arguments))
 }
 
 /// What every command has.
-pub struct Context {
-    pub common: Common,
-    results: Results,
+pub struct CommandContext {
+    pub common: CommonArgs,
+    results: ResultArgs,
 }
 
-impl Context {
+impl CommandContext {
     /// The printer for a command with its own choice of format.
-    pub fn printer(&self, own: Results) -> Printer {
+    pub fn printer(&self, own: ResultArgs) -> Printer {
         Printer::new(own, self.results)
     }
 

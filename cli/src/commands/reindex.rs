@@ -7,13 +7,13 @@ use gristmill_engine::index::vectors::{VectorReport, VectorSource, index_vectors
 use gristmill_engine::index::{IndexKinds, ReindexReport, reindex};
 use serde::Serialize;
 
-use super::Context;
-use crate::args::Reindex;
-use crate::exit::{Failure, Outcome};
+use super::CommandContext;
+use crate::args::ReindexArgs;
+use crate::exit::{CommandOutcome, Failure};
 
 /// What was done.
 #[derive(Debug, Serialize)]
-struct Report {
+struct ReindexOutput {
     #[serde(flatten)]
     sidecars: ReindexReport,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -22,7 +22,10 @@ struct Report {
 
 /// Looks at every segment's sidecars and makes again what isn't whole; then makes vectors, if they
 /// are asked for.
-pub async fn run(context: &Context, arguments: Reindex) -> Result<Outcome, Failure> {
+pub async fn run(
+    context: &CommandContext,
+    arguments: ReindexArgs,
+) -> Result<CommandOutcome, Failure> {
     let printer = context.printer(arguments.results);
     let lake = context.open_lake().await?;
     let source = match (&arguments.vectors[..], arguments.embed) {
@@ -39,6 +42,6 @@ pub async fn run(context: &Context, arguments: Reindex) -> Result<Outcome, Failu
         Some(source) => Some(index_vectors(&lake, &source).await?),
         None => None,
     };
-    printer.record(&Report { sidecars, vectors })?;
-    Ok(Outcome::Done)
+    printer.record(&ReindexOutput { sidecars, vectors })?;
+    Ok(CommandOutcome::Done)
 }

@@ -5,14 +5,17 @@ use std::sync::Arc;
 use gristmill_engine::progress::WorkProgress;
 use gristmill_engine::repair::{RepairOptions, repair};
 
-use super::Context;
-use super::ingest::{position, stop_on_interrupt};
-use crate::args::Repair;
-use crate::exit::{Failure, Outcome};
-use crate::progress::Progress;
+use super::CommandContext;
+use super::ingest::{snapshot, stop_on_interrupt};
+use crate::args::RepairArgs;
+use crate::exit::{CommandOutcome, Failure};
+use crate::progress::ProgressDisplay;
 
 /// Repairs the lake; the data has problems if something can't be repaired.
-pub async fn run(context: &Context, arguments: Repair) -> Result<Outcome, Failure> {
+pub async fn run(
+    context: &CommandContext,
+    arguments: RepairArgs,
+) -> Result<CommandOutcome, Failure> {
     let printer = context.printer(arguments.results);
     let options = RepairOptions {
         dry_run: arguments.dry_run,
@@ -23,14 +26,14 @@ pub async fn run(context: &Context, arguments: Repair) -> Result<Outcome, Failur
     let progress = Arc::new(WorkProgress::default());
     stop_on_interrupt(Arc::clone(&progress));
     let watched = Arc::clone(&progress);
-    let shown = Progress::show(&context.common, "repair", move || position(&watched));
+    let shown = ProgressDisplay::start(&context.common, "repair", move || snapshot(&watched));
     let report = repair(&mut lake, &options, progress).await;
     drop(shown);
     let report = report?;
     printer.record(&report)?;
     Ok(if report.unrepaired == 0 {
-        Outcome::Done
+        CommandOutcome::Done
     } else {
-        Outcome::Problems
+        CommandOutcome::Problems
     })
 }

@@ -4,28 +4,31 @@ use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::Path;
 
 use comfy_table::CellAlignment;
-use gristmill_queries::packs::report::{Digest, Form, Reporter};
+use gristmill_queries::packs::report::{FindingStatistics, ReportFormat, ReportWriter};
 use gristmill_queries::packs::{
-    self, ExampleResult, NAMES, Pack, PackError, Rule, Scan, ScanOptions, Severity, Since, Summary,
-    run_examples,
+    self, ExampleResult, NAMES, Pack, PackError, Rule, Scan, ScanOptions, ScanSummary, Severity,
+    Since, run_examples,
 };
-use gristmill_queries::render::visible;
+use gristmill_queries::render::escape_control;
 
-use super::Context;
+use super::CommandContext;
 use super::sql::{self, options};
-use crate::args::{self, ReportFormat};
-use crate::exit::{Failure, Outcome};
-use crate::output::{begin_file, finish_file, grouped, note, write_file, write_out};
+use crate::args::{self, ScanFormat};
+use crate::exit::{CommandOutcome, Failure};
+use crate::output::{begin_file, finish_file, note, with_separators, write_file, write_stdout};
 use crate::table::new_table;
 
 /// Scans the lake; the data has problems if a finding is as grave as asked for, or a policy failed.
-pub async fn run(context: &Context, arguments: args::Scan) -> Result<Outcome, Failure> {
+pub async fn run(
+    context: &CommandContext,
+    arguments: args::ScanArgs,
+) -> Result<CommandOutcome, Failure> {
     if !arguments.test.is_empty() {
         return test(&arguments.test).await;
     }
     let names: Vec<&str> = arguments.packs.iter().map(String::as_str).collect();
     let packs = find(if names.is_empty() { NAMES } else { &names })?;
-    let form = form(context, &arguments)?;
+    let form = report_format(context, &arguments)?;
     let mut lake = context.open_lake().await?;
     let options = ScanOptions {
         sql: options(context)?,
@@ -43,7 +46,7 @@ pub async fn run(context: &Context, arguments: args::Scan) -> Result<Outcome, Fa
         tracing::warn!(%error, "the scan isn't in the audit log: `--since last` won't know of it");
     }
     if !context.common.quiet {
-        tell(&summary);
+        print_summary(&summary);
     }
     Ok(outcome(&summary, arguments.fail_on.into()))
 }
@@ -71,19 +74,25 @@ fn since(text: Option<&str>) -> Result<Since, Failure> {
 
 /// The form that was asked for, or that the file's name asks for, or that suits where the output
 /// goes; `None` for the table.
-fn form(context: &Context, arguments: &args::Scan) -> Result<Option<Form>, Failure> {
+fn report_format(
+    context: &CommandContext,
+    arguments: &args::ScanArgs,
+) -> Result<Option<ReportFormat>, Failure> {
     let ending = arguments
         .output
         .as_deref()
         .and_then(Path::extension)
         .map(|ending| ending.to_string_lossy());
-    let asked = match arguments.format.or_else(|| named_by(ending.as_deref()?)) {
+    let asked = match arguments
+        .format
+        .or_else(|| format_of_extension(ending.as_deref()?))
+    {
         Some(form) => form,
         None => match (context.results.format, ending) {
-            (Some(args::Format::Table), _) => ReportFormat::Table,
-            (Some(args::Format::Json), _) => ReportFormat::Json,
-            (Some(args::Format::Jsonl), _) => ReportFormat::Jsonl,
-            (Some(args::Format::Csv | args::Format::Arrow), _) => {
+            (Some(args::OutputFormat::Table), _) => ScanFormat::Table,
+            (Some(args::OutputFormat::Json), _) => ScanFormat::Json,
+            (Some(args::OutputFormat::Jsonl), _) => ScanFormat::Jsonl,
+            (Some(args::OutputFormat::Csv | args::OutputFormat::Arrow), _) => {
                 return Err(Failure::usage(
                     "findings aren't written as csv or arrow: `scan --format` names the forms",
                 ));
@@ -94,33 +103,37 @@ fn form(context: &Context, arguments: &args::Scan) -> Result<Option<Form>, Failu
                     "`.{ending}` doesn't say what to write; {known}"
                 )));
             }
-            (None, None) if io::stdout().is_terminal() => ReportFormat::Table,
-            (None, None) => ReportFormat::Jsonl,
+            (None, None) if io::stdout().is_terminal() => ScanFormat::Table,
+            (None, None) => ScanFormat::Jsonl,
         },
     };
     Ok(match asked {
-        ReportFormat::Table => None,
-        ReportFormat::Json => Some(Form::Json),
-        ReportFormat::Jsonl => Some(Form::Jsonl),
-        ReportFormat::Sarif => Some(Form::Sarif),
-        ReportFormat::Html => Some(Form::Html),
+        ScanFormat::Table => None,
+        ScanFormat::Json => Some(ReportFormat::Json),
+        ScanFormat::Jsonl => Some(ReportFormat::Jsonl),
+        ScanFormat::Sarif => Some(ReportFormat::Sarif),
+        ScanFormat::Html => Some(ReportFormat::Html),
     })
 }
 
 /// The form that a file's ending asks for.
-fn named_by(ending: &str) -> Option<ReportFormat> {
+fn format_of_extension(ending: &str) -> Option<ScanFormat> {
     Some(match ending {
-        "html" | "htm" => ReportFormat::Html,
-        "sarif" => ReportFormat::Sarif,
-        "json" => ReportFormat::Json,
-        "jsonl" | "ndjson" => ReportFormat::Jsonl,
-        "txt" => ReportFormat::Table,
+        "html" | "htm" => ScanFormat::Html,
+        "sarif" => ScanFormat::Sarif,
+        "json" => ScanFormat::Json,
+        "jsonl" | "ndjson" => ScanFormat::Jsonl,
+        "txt" => ScanFormat::Table,
         _ => return None,
     })
 }
 
 /// Writes the report while the scan runs. A file appears under its name only when it is whole.
-async fn report(scan: &Scan, form: Form, output: Option<&Path>) -> Result<Summary, Failure> {
+async fn report(
+    scan: &Scan,
+    form: ReportFormat,
+    output: Option<&Path>,
+) -> Result<ScanSummary, Failure> {
     let Some(path) = output else {
         return write_report(scan, form, BufWriter::with_capacity(1 << 16, io::stdout()))
             .await
@@ -138,8 +151,12 @@ async fn report(scan: &Scan, form: Form, output: Option<&Path>) -> Result<Summar
     Ok(summary)
 }
 
-async fn write_report(scan: &Scan, form: Form, out: impl Write) -> Result<Summary, PackError> {
-    let mut reporter = Reporter::begin(out, form, scan)?;
+async fn write_report(
+    scan: &Scan,
+    form: ReportFormat,
+    out: impl Write,
+) -> Result<ScanSummary, PackError> {
+    let mut reporter = ReportWriter::begin(out, form, scan)?;
     let summary = scan
         .run(|rule, finding| reporter.finding(rule, finding))
         .await?;
@@ -148,10 +165,10 @@ async fn write_report(scan: &Scan, form: Form, out: impl Write) -> Result<Summar
 }
 
 /// Rules with findings, the gravest first, with an example each.
-async fn table(scan: &Scan, output: Option<&Path>) -> Result<Summary, Failure> {
-    let mut digest = Digest::new(scan.rules().len());
+async fn table(scan: &Scan, output: Option<&Path>) -> Result<ScanSummary, Failure> {
+    let mut statistics = FindingStatistics::new(scan.rules().len());
     let take = |rule: &Rule, finding: &packs::Finding| {
-        digest.add(rule, finding);
+        statistics.add(rule, finding);
         Ok(())
     };
     let summary = scan.run(take).await.map_err(failure)?;
@@ -183,7 +200,7 @@ async fn table(scan: &Scan, output: Option<&Path>) -> Result<Summary, Failure> {
         column.set_cell_alignment(CellAlignment::Right);
     }
     for (place, rule, findings) in rows {
-        let example = digest
+        let example = statistics
             .samples(place)
             .first()
             .map(|finding| rule.message.render(&finding.evidence));
@@ -192,10 +209,10 @@ async fn table(scan: &Scan, output: Option<&Path>) -> Result<Summary, Failure> {
             severity,
             rule.id.clone(),
             rule.norm.clone(),
-            grouped(findings),
+            with_separators(findings),
             example.unwrap_or_default(),
         ];
-        table.add_row(cells.iter().map(|cell| visible(cell)));
+        table.add_row(cells.iter().map(|cell| escape_control(cell)));
     }
     let text = if summary.findings > 0 {
         format!("{table}\n")
@@ -204,12 +221,12 @@ async fn table(scan: &Scan, output: Option<&Path>) -> Result<Summary, Failure> {
     };
     match output {
         Some(path) => write_file(path, text.as_bytes())?,
-        None => write_out(|out| out.write_all(text.as_bytes()))?,
+        None => write_stdout(|out| out.write_all(text.as_bytes()))?,
     }
     Ok(summary)
 }
 
-fn tell(summary: &Summary) {
+fn print_summary(summary: &ScanSummary) {
     let broken = summary
         .rules
         .values()
@@ -217,22 +234,22 @@ fn tell(summary: &Summary) {
         .count();
     eprintln!(
         "{} findings of {broken} of {} rules in {} grains, {:.1} s",
-        grouped(summary.findings),
+        with_separators(summary.findings),
         summary.rules.len(),
-        grouped(summary.scope.grains),
+        with_separators(summary.scope.grains),
         summary.seconds
     );
     for (id, count) in &summary.rules {
         if let Some(first) = &count.first_failure {
             note(format_args!(
                 "{id} failed on {} views; the first failure: {first}",
-                grouped(count.failures)
+                with_separators(count.failures)
             ));
         }
     }
 }
 
-fn outcome(summary: &Summary, fail_on: Severity) -> Outcome {
+fn outcome(summary: &ScanSummary, fail_on: Severity) -> CommandOutcome {
     let grave = Severity::ALL
         .into_iter()
         .filter(|severity| *severity >= fail_on);
@@ -240,9 +257,9 @@ fn outcome(summary: &Summary, fail_on: Severity) -> Outcome {
         .filter_map(|severity| summary.findings_by_severity.get(severity.name()))
         .sum();
     if found > 0 || summary.failures > 0 {
-        Outcome::Problems
+        CommandOutcome::Problems
     } else {
-        Outcome::Done
+        CommandOutcome::Done
     }
 }
 
@@ -257,22 +274,22 @@ impl From<args::FailOn> for Severity {
 }
 
 /// Runs the examples of packs.
-async fn test(names: &[String]) -> Result<Outcome, Failure> {
+async fn test(names: &[String]) -> Result<CommandOutcome, Failure> {
     let mut all = 0;
     let mut wrong = 0;
     for name in names {
         let pack = packs::find(name).map_err(failure)?;
         let results = run_examples(&pack).await.map_err(failure)?;
         let text: String = results.iter().map(line).collect();
-        write_out(|out| out.write_all(visible(&text).as_bytes()))?;
+        write_stdout(|out| out.write_all(escape_control(&text).as_bytes()))?;
         all += results.len();
         wrong += results.iter().filter(|result| !result.is_right()).count();
     }
     eprintln!("{} of {all} examples as they should be", all - wrong);
     Ok(if wrong == 0 {
-        Outcome::Done
+        CommandOutcome::Done
     } else {
-        Outcome::Problems
+        CommandOutcome::Problems
     })
 }
 

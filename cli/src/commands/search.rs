@@ -4,22 +4,25 @@ use std::sync::Arc;
 
 use gristmill_queries::sql::{SearchMode, lake_context, search, search_rows};
 
-use super::Context;
+use super::CommandContext;
 use super::sql::{failure, options};
-use crate::args::{self, Search};
-use crate::exit::{Failure, Outcome};
+use crate::args::{self, SearchArgs};
+use crate::exit::{CommandOutcome, Failure};
 
 /// What a row of the table shows.
 const COLUMNS: &str = "round(score, 3) AS score, type, snippet, matched_fields, content_address";
 
 /// Prints the standard response as JSON; for other formats a row for each grain.
-pub async fn run(context: &Context, arguments: Search) -> Result<Outcome, Failure> {
+pub async fn run(
+    context: &CommandContext,
+    arguments: SearchArgs,
+) -> Result<CommandOutcome, Failure> {
     let printer = context.printer(arguments.results);
     let lake = context.open_lake().await?;
     let mode = match arguments.mode {
-        Some(args::SearchMode::Text) => SearchMode::Text,
-        Some(args::SearchMode::Vector) => SearchMode::Vector,
-        Some(args::SearchMode::Hybrid) => SearchMode::Hybrid,
+        Some(args::SearchModeArg::Text) => SearchMode::Text,
+        Some(args::SearchModeArg::Vector) => SearchMode::Vector,
+        Some(args::SearchModeArg::Hybrid) => SearchMode::Hybrid,
         None if context.common.embedder.is_some() => SearchMode::Hybrid,
         None => SearchMode::Text,
     };
@@ -39,5 +42,5 @@ pub async fn run(context: &Context, arguments: Search) -> Result<Outcome, Failur
         let schema = Arc::clone(found.schema().inner());
         printer.batches(schema, found.collect().await.map_err(failure)?)?;
     }
-    Ok(Outcome::Done)
+    Ok(CommandOutcome::Done)
 }

@@ -12,14 +12,14 @@ use gristmill_queries::sql::{
     execute, lake_context, statements, user_message,
 };
 
-use super::Context;
-use crate::args::Sql;
-use crate::exit::{Failure, Outcome};
-use crate::output::{Printer, note, read_in};
-use crate::shell::{COMMANDS, Entry, Shell, ShellCommand};
+use super::CommandContext;
+use crate::args::SqlArgs;
+use crate::exit::{CommandOutcome, Failure};
+use crate::output::{Printer, note, read_stdin};
+use crate::shell::{COMMANDS, Shell, ShellCommand, ShellInput};
 
 /// Runs what was asked for.
-pub async fn run(context: &Context, arguments: Sql) -> Result<Outcome, Failure> {
+pub async fn run(context: &CommandContext, arguments: SqlArgs) -> Result<CommandOutcome, Failure> {
     let printer = context.printer(arguments.results);
     let files = if arguments.allow_files {
         FileAccess::ReadAndWrite
@@ -33,15 +33,15 @@ pub async fn run(context: &Context, arguments: Sql) -> Result<Outcome, Failure> 
             std::fs::read_to_string(&file).map_err(|error| Failure::reading(&file, &error))?
         }
         (None, None) if std::io::stdin().is_terminal() => return shell(&session, printer).await,
-        (None, None) => String::from_utf8(read_in()?)
+        (None, None) => String::from_utf8(read_stdin()?)
             .map_err(|error| Failure::usage(format!("standard input is no statement: {error}")))?,
     };
     run_text(&session, printer, &text).await?;
-    Ok(Outcome::Done)
+    Ok(CommandOutcome::Done)
 }
 
 /// What the common flags say about queries, which touch no files outside the lake.
-pub fn options(context: &Context) -> Result<SqlOptions, Failure> {
+pub fn options(context: &CommandContext) -> Result<SqlOptions, Failure> {
     let mut prices = context.price_tables()?;
     if !prices.is_empty() {
         // Each by its own version, and all of them over the shipped one where a query names none.
@@ -57,7 +57,10 @@ pub fn options(context: &Context) -> Result<SqlOptions, Failure> {
 }
 
 /// The lake's context; files and values can be queried where there is no lake.
-pub async fn session(context: &Context, files: FileAccess) -> Result<SessionContext, Failure> {
+pub async fn session(
+    context: &CommandContext,
+    files: FileAccess,
+) -> Result<SessionContext, Failure> {
     let options = SqlOptions {
         files,
         ..options(context)?
@@ -96,7 +99,7 @@ struct ShellState {
     timing: bool,
 }
 
-async fn shell(session: &SessionContext, printer: Printer) -> Result<Outcome, Failure> {
+async fn shell(session: &SessionContext, printer: Printer) -> Result<CommandOutcome, Failure> {
     eprintln!(
         "SQL over the lake. End a statement with `;`. `help` lists the shell's commands, `\\d` the \
          tables, `quit` leaves."
@@ -108,10 +111,10 @@ async fn shell(session: &SessionContext, printer: Printer) -> Result<Outcome, Fa
     };
     loop {
         let text = match shell.read()? {
-            Entry::End => return Ok(Outcome::Done),
-            Entry::Nothing => continue,
-            Entry::Text(text) => text,
-            Entry::Command(command) => match state.obey(command) {
+            ShellInput::End => return Ok(CommandOutcome::Done),
+            ShellInput::Nothing => continue,
+            ShellInput::Text(text) => text,
+            ShellInput::Command(command) => match state.obey(command) {
                 Some(text) => text,
                 None => continue,
             },

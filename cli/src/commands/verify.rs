@@ -10,15 +10,18 @@ use gristmill_engine::verify::{
 };
 use gristmill_schemas::grain::Mode;
 
-use super::Context;
-use super::ingest::{position, stop_on_interrupt};
-use crate::args::{Size, Verify};
-use crate::exit::{Failure, Outcome};
-use crate::progress::Progress;
-use crate::quantity::duration;
+use super::CommandContext;
+use super::ingest::{snapshot, stop_on_interrupt};
+use crate::args::{Size, VerifyArgs};
+use crate::duration_arg::parse_duration;
+use crate::exit::{CommandOutcome, Failure};
+use crate::progress::ProgressDisplay;
 
 /// Checks the sources, or the lake if none is named; the data has problems if anything is bad.
-pub async fn run(context: &Context, arguments: Verify) -> Result<Outcome, Failure> {
+pub async fn run(
+    context: &CommandContext,
+    arguments: VerifyArgs,
+) -> Result<CommandOutcome, Failure> {
     let printer = context.printer(arguments.results);
     let mut options = VerifyOptions {
         kind: arguments.kind.0,
@@ -40,13 +43,13 @@ pub async fn run(context: &Context, arguments: Verify) -> Result<Outcome, Failur
         max_duration: arguments
             .max_duration
             .as_deref()
-            .map(|text| duration("--max-duration", text))
+            .map(|text| parse_duration("--max-duration", text))
             .transpose()?,
     };
     let progress = Arc::new(WorkProgress::default());
     stop_on_interrupt(Arc::clone(&progress));
     let watched = Arc::clone(&progress);
-    let shown = Progress::show(&context.common, "verify", move || position(&watched));
+    let shown = ProgressDisplay::start(&context.common, "verify", move || snapshot(&watched));
     let report = if arguments.sources.is_empty() {
         match context.open_damaged_lake().await? {
             Ok(lake) => verify_lake(&lake, part, &options, progress).await,
@@ -61,9 +64,9 @@ pub async fn run(context: &Context, arguments: Verify) -> Result<Outcome, Failur
     let report = report?;
     printer.record(&report)?;
     Ok(if report.bad == 0 {
-        Outcome::Done
+        CommandOutcome::Done
     } else {
-        Outcome::Problems
+        CommandOutcome::Problems
     })
 }
 

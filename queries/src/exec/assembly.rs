@@ -16,8 +16,10 @@ use crate::cal::ast::*;
 use crate::cal::template::registry::Registry;
 use crate::cal::vocabulary::Format;
 use crate::cal::{CalError, Code, Warning, WarningCode};
-use crate::render::assemble::{Placed, auto_toon};
-use crate::render::{AssemblyInput, Layout, SourceInput, Template, assemble, stream};
+use crate::render::assemble::{GrainRef, auto_toon};
+use crate::render::{
+    AssemblyInput, CustomTemplate, OutputLayout, SourceInput, assemble, stream_events,
+};
 
 /// What a source yielded.
 type SourceResult = Result<Arc<Grains>>;
@@ -28,7 +30,7 @@ impl QueryRun<'_, '_> {
         let sections = sections(statement, &self.executor.templates())?;
         let template = sections
             .as_ref()
-            .map(|(sections, preset)| Template::new(sections, *preset))
+            .map(|(sections, preset)| CustomTemplate::new(sections, *preset))
             .transpose()?;
         let running = statement
             .sources
@@ -54,7 +56,7 @@ impl QueryRun<'_, '_> {
             && statement.format.is_none()
             && statement.budget.is_some();
         if may_choose && auto_toon(&input) {
-            input.layout = Layout::Format(Format::Toon);
+            input.layout = OutputLayout::Format(Format::Toon);
             let message = "The budget is tight, so the context is written as toon.".to_owned();
             warnings.push(Warning {
                 code: WarningCode::W005,
@@ -140,7 +142,7 @@ fn answer(
     warnings: Vec<Warning>,
 ) -> Answer {
     let assembled = assemble(input);
-    let entry = |placed: &Placed| {
+    let entry = |placed: &GrainRef| {
         let source = found.get(placed.source)?.as_ref().ok()?;
         Some(response::entry(
             source.hits.get(placed.grain)?,
@@ -158,11 +160,11 @@ fn answer(
     });
     let events = statement.stream.as_ref().map(|wanted| {
         let name = statement.name.as_deref().unwrap_or("assembly");
-        stream::events(name, wanted, input, &assembled)
+        stream_events::events(name, wanted, input, &assembled)
     });
     let format = match input.layout {
-        Layout::Format(format) => format.name(),
-        Layout::Template(_) => "template",
+        OutputLayout::Format(format) => format.name(),
+        OutputLayout::Template(_) => "template",
     };
     Answer {
         total: results.len() as u64,

@@ -23,7 +23,7 @@ use gristmill_schemas::json::Json;
 use super::domain_field::{self, DomainPredicate};
 use crate::cal::fields::KnownField;
 use crate::render::GrainView;
-use crate::render::value::value_of;
+use crate::render::field_value::value_of;
 
 /// The text of a field that only the blob has.
 pub(super) fn payload_text(field: KnownField) -> ScalarUDF {

@@ -13,7 +13,7 @@ use gristmill_schemas::json::Json;
 use crate::cal::Number;
 use crate::cal::ast::{Comparison, Condition, Field, InSet, Test, Value};
 use crate::render::RenderGrain;
-use crate::render::value::value_of;
+use crate::render::field_value::value_of;
 
 /// A condition on a domain field whose values are all at hand.
 #[derive(Debug, Clone, PartialEq)]

@@ -212,7 +212,7 @@ impl Executor {
     }
 
     fn define(&self, definition: &TemplateDefinition) -> Result<Answer> {
-        crate::render::Template::new(&definition.sections, definition.extends)?;
+        crate::render::CustomTemplate::new(&definition.sections, definition.extends)?;
         self.templates().define(definition.clone())?;
         Ok(Answer::of_value(definition.name.clone()))
     }
@@ -461,7 +461,7 @@ impl QueryRun<'_, '_> {
         let mut groups: std::collections::BTreeMap<String, Vec<ResultEntry>> =
             std::collections::BTreeMap::new();
         for hit in &hits {
-            if let Some(value) = crate::render::value::value_of(hit, &field.into()) {
+            if let Some(value) = crate::render::field_value::value_of(hit, &field.into()) {
                 let value = value
                     .as_str()
                     .map_or_else(|| value.to_canonical_string(), str::to_owned);

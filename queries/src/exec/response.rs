@@ -12,8 +12,8 @@ use crate::cal::ast::{Diversity, Field, Recall, StageKind, WithOption};
 use crate::cal::span::Span;
 use crate::cal::{Warning, WarningCode, shape};
 use crate::render::budget::token_cost;
-use crate::render::value::value_of;
-use crate::render::{self, Style, render_recall};
+use crate::render::field_value::value_of;
+use crate::render::{self, RenderStyle, render_recall};
 
 /// Puts the grains of a RECALL into its answer. `recall` is as it was written, `plain` is without
 /// shortcuts.
@@ -42,10 +42,10 @@ pub(super) fn fill(
         .format
         .filter(|_| shape(&recall.stages).is_of_grains())
     {
-        let style = Style::new(now_ms, &recall.options, None);
+        let style = RenderStyle::new(now_ms, &recall.options, None);
         let entries: Vec<_> = hits
             .iter()
-            .map(|hit| render::Entry::new(hit, recall.projection(), &style))
+            .map(|hit| render::GrainEntry::new(hit, recall.projection(), &style))
             .collect();
         let text = render_recall(&entries, format, &style);
         answer.tokens_used = if hits.is_empty() {
@@ -240,8 +240,8 @@ fn marginal(hits: Vec<Hit>, lambda: f64) -> Vec<Hit> {
 }
 
 fn word_set(hit: &Hit) -> BTreeSet<String> {
-    let style = Style::new(0, &[], None);
-    let shown = render::Entry::new(hit, None, &style);
+    let style = RenderStyle::new(0, &[], None);
+    let shown = render::GrainEntry::new(hit, None, &style);
     words(shown.projected.content())
         .chain(
             hit.view

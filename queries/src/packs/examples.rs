@@ -35,7 +35,7 @@ use serde::Serialize;
 
 use super::error::{PackError, Result};
 use super::pack::{Example, Pack, Rule};
-use super::scan::{SCANNED, Scan, Scope};
+use super::scan::{SCANNED, Scan, ScanScope};
 use crate::sql::{SqlOptions, bare_context, register_views};
 
 /// What a rule did on one of its examples.
@@ -68,16 +68,16 @@ const CREATED_AT: i64 = 1_735_689_600_000;
 /// # Errors
 /// [`PackError::Rule`] if a rule can't be compiled or an example isn't made of grains.
 pub async fn run_examples(pack: &Pack) -> Result<Vec<ExampleResult>> {
-    let stage = Stage::new().await?;
+    let lake = ExampleLake::new().await?;
     let mut results = Vec::new();
     for rule in &pack.rules {
         let alone = Pack {
             rules: vec![rule.clone()],
             ..pack.clone()
         };
-        let scan = Scan::over(stage.context.clone(), vec![alone], Scope::of_example()).await?;
+        let scan = Scan::over(lake.context.clone(), vec![alone], ScanScope::of_example()).await?;
         for example in &rule.examples {
-            stage.set(rule, example).await?;
+            lake.set(rule, example).await?;
             let mut messages = Vec::new();
             scan.run(|rule, finding| {
                 messages.push(rule.message.render(&finding.evidence));
@@ -96,9 +96,9 @@ pub async fn run_examples(pack: &Pack) -> Result<Vec<ExampleResult>> {
     Ok(results)
 }
 
-impl Scope {
-    fn of_example() -> Scope {
-        Scope {
+impl ScanScope {
+    fn of_example() -> ScanScope {
+        ScanScope {
             lake: "example".to_owned(),
             version: 0,
             since: None,
@@ -109,14 +109,14 @@ impl Scope {
 }
 
 /// A lake's tables in memory, whose rows change from example to example.
-struct Stage {
+struct ExampleLake {
     context: SessionContext,
     grains: [Arc<MemTable>; 2],
     state: Arc<MemTable>,
 }
 
-impl Stage {
-    async fn new() -> Result<Stage> {
+impl ExampleLake {
+    async fn new() -> Result<ExampleLake> {
         let options = SqlOptions {
             threads: 1,
             ..SqlOptions::default()
@@ -139,7 +139,7 @@ impl Stage {
             context.register_table(name, table)?;
         }
         register_views(&context, &options)?;
-        Ok(Stage {
+        Ok(ExampleLake {
             context,
             grains,
             state,
@@ -170,9 +170,9 @@ impl Stage {
     }
 }
 
-type Names = HashMap<String, String>;
+type AddressNames = HashMap<String, String>;
 
-fn grains_of(text: &str, names: &mut Names) -> Result<RecordBatch, String> {
+fn grains_of(text: &str, names: &mut AddressNames) -> Result<RecordBatch, String> {
     let list =
         Json::parse(text.as_bytes()).map_err(|error| format!("`grains` isn't JSON: {error}"))?;
     let list = list
@@ -183,22 +183,22 @@ fn grains_of(text: &str, names: &mut Names) -> Result<RecordBatch, String> {
         let object = grain
             .as_object()
             .ok_or_else(|| format!("grain {} is no JSON object", place + 1))?;
-        append(object, names, &mut columns)
+        append_grain(object, names, &mut columns)
             .map_err(|problem| format!("grain {}: {problem}", place + 1))?;
     }
     columns.finish().map_err(|error| error.to_string())
 }
 
 /// Encodes one grain of an example and adds its row.
-fn append(
+fn append_grain(
     object: &Object<'_>,
-    names: &mut Names,
+    names: &mut AddressNames,
     columns: &mut GrainColumns,
 ) -> Result<(), String> {
     let mut grain = Object::new();
     let mut about = HashMap::new();
     for (key, value) in object.iter() {
-        let value = named(value, names)?;
+        let value = resolve_names(value, names)?;
         match key.strip_prefix('$') {
             Some(key) => drop(about.insert(key.to_owned(), value)),
             None => drop(grain.insert(key.to_owned(), value)),
@@ -285,19 +285,19 @@ fn signature(name: Option<&str>) -> Result<SignatureColumn, String> {
 }
 
 /// `json` with `${name}` replaced by addresses, in texts at any depth.
-fn named(json: &Json<'_>, names: &Names) -> Result<Json<'static>, String> {
+fn resolve_names(json: &Json<'_>, names: &AddressNames) -> Result<Json<'static>, String> {
     Ok(match json {
         Json::String(text) => Json::string(with_addresses(text, names)?),
         Json::Array(items) => Json::Array(
             items
                 .iter()
-                .map(|item| named(item, names))
+                .map(|item| resolve_names(item, names))
                 .collect::<Result<_, _>>()?,
         ),
         Json::Object(object) => {
             let mut replaced = Object::new();
             for (key, value) in object.iter() {
-                replaced.insert(key.to_owned(), named(value, names)?);
+                replaced.insert(key.to_owned(), resolve_names(value, names)?);
             }
             Json::Object(replaced)
         }
@@ -305,7 +305,7 @@ fn named(json: &Json<'_>, names: &Names) -> Result<Json<'static>, String> {
     })
 }
 
-fn with_addresses(text: &str, names: &Names) -> Result<String, String> {
+fn with_addresses(text: &str, names: &AddressNames) -> Result<String, String> {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
     while let Some((before, after)) = rest.split_once("${") {
@@ -323,7 +323,7 @@ fn with_addresses(text: &str, names: &Names) -> Result<String, String> {
     Ok(out)
 }
 
-fn events_of(text: &str, names: &Names) -> Result<RecordBatch, String> {
+fn events_of(text: &str, names: &AddressNames) -> Result<RecordBatch, String> {
     let list =
         Json::parse(text.as_bytes()).map_err(|error| format!("`state` isn't JSON: {error}"))?;
     let list = list
@@ -331,7 +331,7 @@ fn events_of(text: &str, names: &Names) -> Result<RecordBatch, String> {
         .ok_or("`state` must be a JSON array of events")?;
     let rows = list
         .iter()
-        .map(|event| event_of(&named(event, names)?))
+        .map(|event| event_of(&resolve_names(event, names)?))
         .collect::<Result<Vec<_>, _>>()?;
     state_batch(&rows).map_err(|error| error.to_string())
 }

@@ -17,7 +17,7 @@ pub struct Finding {
 
 /// A finding in the form of reports.
 #[derive(Debug, Serialize)]
-pub struct Told<'a> {
+pub struct FindingRecord<'a> {
     /// Pack and rule.
     pub rule: &'a str,
     /// How grave it is.
@@ -34,12 +34,12 @@ pub struct Told<'a> {
 
 impl Finding {
     /// The finding with what its rule says about it.
-    pub fn told<'a>(&'a self, rule: &'a Rule) -> Told<'a> {
+    pub fn record<'a>(&'a self, rule: &'a Rule) -> FindingRecord<'a> {
         let evidence = self
             .evidence
             .iter()
             .map(|(name, value)| (name.clone(), value.as_str().into()));
-        Told {
+        FindingRecord {
             rule: &rule.id,
             severity: rule.severity,
             norm: &rule.norm,

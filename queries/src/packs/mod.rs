@@ -19,11 +19,11 @@
 //!
 //! | module | what it answers |
 //! |---|---|
-//! | `pack`, `message` | what does a pack's file say? |
+//! | `pack`, `message_template` | what does a pack's file say? |
 //! | `shipped` | which packs come with the program? |
 //! | [`detect`] | which personal data stands in a text? |
-//! | `rows` | which grains break a condition? |
-//! | `policy`, `messages`, `rego_value` | which message views break a policy? |
+//! | `row_rules` | which grains break a condition? |
+//! | `rego_policies`, `grain_messages`, `rego_value` | which message views break a policy? |
 //! | `scan` | how are all rules run over a lake, or over what is new in it? |
 //! | `finding` | what is found? |
 //! | `examples` | do the rules of a pack pass and fail where they should? |
@@ -36,20 +36,20 @@ pub mod detect;
 mod error;
 mod examples;
 mod finding;
-mod message;
-mod messages;
+mod grain_messages;
+mod message_template;
 mod pack;
-mod policy;
+mod rego_policies;
 mod rego_value;
 pub mod report;
-mod rows;
+mod row_rules;
 mod scan;
 mod shipped;
 
 pub use error::PackError;
 pub use examples::{ExampleResult, run_examples};
-pub use finding::{Finding, RuleCount, Told};
-pub use message::Message;
+pub use finding::{Finding, FindingRecord, RuleCount};
+pub use message_template::MessageTemplate;
 pub use pack::{Check, Example, Pack, Rule, Severity};
-pub use scan::{Scan, ScanOptions, Scope, Since, Summary};
+pub use scan::{Scan, ScanOptions, ScanScope, ScanSummary, Since};
 pub use shipped::{NAMES, find, shipped};

@@ -11,7 +11,7 @@ use std::path::Path;
 use serde::Deserialize;
 
 use super::error::{PackError, Result};
-use super::message::Message;
+use super::message_template::MessageTemplate;
 
 /// Bytes of a pack file at most.
 const FILE_LIMIT_BYTES: u64 = 4 << 20;
@@ -98,7 +98,7 @@ pub struct Rule {
     /// What finds them.
     pub check: Check,
     /// What a finding says.
-    pub message: Message,
+    pub message: MessageTemplate,
     /// Sets of grains that the rule must pass and fail.
     pub examples: Vec<Example>,
 }
@@ -379,7 +379,7 @@ impl RuleTable {
                 return Err(fault(problem.to_owned()));
             }
         };
-        let message = Message::parse(&self.message).map_err(fault)?;
+        let message = MessageTemplate::parse(&self.message).map_err(fault)?;
         Ok(Rule {
             title: self.title,
             severity: self.severity,

@@ -7,18 +7,18 @@ use gristmill_schemas::json::{Json, Number};
 use regorus::{Rc, Value};
 
 /// Keys that are kept at most: those of arguments are anybody's.
-const KEYS: usize = 1_024;
+const MAX_KEYS: usize = 1_024;
 
 /// Builds values; keys that come again and again are made once.
 #[derive(Default)]
 pub(super) struct ValueBuilder {
     known: HashMap<Rc<str>, Value>,
     root: Option<Value>,
-    open: Vec<Open>,
+    open: Vec<OpenContainer>,
     keys: Vec<Value>,
 }
 
-enum Open {
+enum OpenContainer {
     Object(BTreeMap<Value, Value>),
     Array(Vec<Value>),
 }
@@ -36,7 +36,7 @@ impl ValueBuilder {
         }
         let shared: Rc<str> = key.into();
         let value = Value::String(Rc::clone(&shared));
-        if self.known.len() < KEYS {
+        if self.known.len() < MAX_KEYS {
             self.known.insert(shared, value.clone());
         }
         value
@@ -44,18 +44,18 @@ impl ValueBuilder {
 
     fn put(&mut self, value: Value) {
         match self.open.last_mut() {
-            Some(Open::Object(members)) => {
+            Some(OpenContainer::Object(members)) => {
                 members.insert(self.keys.pop().unwrap_or(Value::Null), value);
             }
-            Some(Open::Array(items)) => items.push(value),
+            Some(OpenContainer::Array(items)) => items.push(value),
             None => self.root = Some(value),
         }
     }
 
     fn close(&mut self) {
         let value = match self.open.pop() {
-            Some(Open::Object(members)) => Value::from(members),
-            Some(Open::Array(items)) => Value::from(items),
+            Some(OpenContainer::Object(members)) => Value::from(members),
+            Some(OpenContainer::Array(items)) => Value::from(items),
             None => return,
         };
         self.put(value);
@@ -94,7 +94,7 @@ fn number_value(number: &Number<'_>) -> Value {
 
 impl DictSink for ValueBuilder {
     fn open_object(&mut self) {
-        self.open.push(Open::Object(BTreeMap::new()));
+        self.open.push(OpenContainer::Object(BTreeMap::new()));
     }
 
     fn key(&mut self, key: &str) {
@@ -107,7 +107,7 @@ impl DictSink for ValueBuilder {
     }
 
     fn open_array(&mut self) {
-        self.open.push(Open::Array(Vec::new()));
+        self.open.push(OpenContainer::Array(Vec::new()));
     }
 
     fn close_array(&mut self) {

@@ -1,6 +1,6 @@
 //! A scan: all rules of the chosen packs over a lake, or over what is new in it.
 //!
-//! Three passes, one after another, each on all cores: conditions on grains (one pass for all
+//! Three run_passes, one after another, each on all cores: conditions on grains (one pass for all
 //! rules), policies on message views (one pass for all rules), queries (one each). Findings go to
 //! the caller as they are made, through a channel of bounded length; memory doesn't grow with the
 //! lake or with the findings.
@@ -30,8 +30,8 @@ use tokio::task::JoinSet;
 use super::error::{PackError, Result};
 use super::finding::{Finding, RuleCount};
 use super::pack::{Check, Pack, Rule};
-use super::policy::{Policies, Verdict};
-use super::rows::{self, RowRules};
+use super::rego_policies::{PolicyOutcome, RegoPolicies};
+use super::row_rules::{self, RowRules};
 use crate::exec::plan_rule;
 use crate::sql::{
     DataFusionError, LAKE_STORE, LakeTable, SqlOptions, lake_context, plan_query, user_message,
@@ -44,7 +44,7 @@ pub(super) const SCANNED: &str = "scanned";
 const ACTION: &str = "scan";
 
 /// Batches of findings that may wait for the caller.
-const WAITING: usize = 16;
+const CHANNEL_CAPACITY: usize = 16;
 
 /// What is looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -69,7 +69,7 @@ pub struct ScanOptions {
 
 /// What a scan looks at.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Scope {
+pub struct ScanScope {
     /// The lake.
     pub lake: String,
     /// The version of `grains`.
@@ -84,10 +84,10 @@ pub struct Scope {
 
 /// What a scan did.
 #[derive(Debug, Clone, Serialize)]
-pub struct Summary {
+pub struct ScanSummary {
     /// What it looked at.
     #[serde(flatten)]
-    pub scope: Scope,
+    pub scope: ScanScope,
     /// The packs, with version and digest.
     pub packs: BTreeMap<String, String>,
     /// Message views that policies saw.
@@ -112,20 +112,20 @@ pub struct Scan {
     packs: Vec<Pack>,
     rules: Vec<Rule>,
     rows: Option<Arc<RowRules>>,
-    policies: Option<Arc<Policies>>,
-    queries: Vec<Query>,
-    scope: Scope,
+    policies: Option<Arc<RegoPolicies>>,
+    queries: Vec<RuleQuery>,
+    scope: ScanScope,
 }
 
 /// A rule's query, planned.
-struct Query {
+struct RuleQuery {
     rule: usize,
     frame: DataFrame,
 }
 
 /// What a pass tells of one batch.
 #[derive(Default)]
-struct Report {
+struct BatchResult {
     findings: Vec<Finding>,
     failures: Vec<(usize, String)>,
     views: u64,
@@ -143,7 +143,7 @@ impl Scan {
         let store = ObjectStoreUrl::parse(LAKE_STORE)?;
         let table = LakeTable::new(lake, lake.grains.clone(), grains_schema(), store)?
             .limited_to(|name| !old.contains(name));
-        let scope = Scope {
+        let scope = ScanScope {
             lake: lake.location().name(),
             version: lake.grains.version(),
             since,
@@ -158,14 +158,14 @@ impl Scan {
     pub(super) async fn over(
         context: SessionContext,
         packs: Vec<Pack>,
-        scope: Scope,
+        scope: ScanScope,
     ) -> Result<Scan> {
         let rules: Vec<Rule> = packs
             .iter()
             .flat_map(|pack| pack.rules.iter().cloned())
             .collect();
         let rows = RowRules::compile(&context, &rules)?.map(Arc::new);
-        let policies = Policies::compile(&rules)?.map(Arc::new);
+        let policies = RegoPolicies::compile(&rules)?.map(Arc::new);
         let mut queries = Vec::new();
         for (place, rule) in rules.iter().enumerate() {
             let frame = match &rule.check {
@@ -173,7 +173,7 @@ impl Scan {
                 Check::Cal(text) => plan_recall(&context, rule, text).await?,
                 Check::Where { .. } | Check::Rego { .. } => continue,
             };
-            queries.push(Query { rule: place, frame });
+            queries.push(RuleQuery { rule: place, frame });
         }
         Ok(Scan {
             context,
@@ -197,22 +197,22 @@ impl Scan {
     }
 
     /// What the scan looks at.
-    pub fn scope(&self) -> &Scope {
+    pub fn scope(&self) -> &ScanScope {
         &self.scope
     }
 
-    /// Runs all rules; `take` is told of every finding, in no order. If it fails, the scan stops.
+    /// Runs all rules; `take` is emit of every finding, in no order. If it fails, the scan stops.
     ///
     /// # Errors
     /// What `take` says; [`PackError::Query`] if a page can't be read or a query fails.
     pub async fn run(
         &self,
         mut take: impl FnMut(&Rule, &Finding) -> Result<()>,
-    ) -> Result<Summary> {
+    ) -> Result<ScanSummary> {
         let began = Instant::now();
         let mut counts = vec![RuleCount::default(); self.rules.len()];
         let mut views = 0;
-        let (sender, mut receiver) = channel::<Report>(WAITING);
+        let (sender, mut receiver) = channel::<BatchResult>(CHANNEL_CAPACITY);
         let collect = async {
             while let Some(report) = receiver.recv().await {
                 views += report.views;
@@ -225,11 +225,11 @@ impl Scan {
             }
             Ok(())
         };
-        futures::future::try_join(self.passes(sender), collect).await?;
+        futures::future::try_join(self.run_passes(sender), collect).await?;
         Ok(self.summary(counts, views, began.elapsed().as_secs_f64()))
     }
 
-    async fn passes(&self, sender: Sender<Report>) -> Result<()> {
+    async fn run_passes(&self, sender: Sender<BatchResult>) -> Result<()> {
         if let Some(rules) = &self.rows {
             let plan = rules
                 .source(&self.context)
@@ -274,7 +274,7 @@ impl Scan {
         Ok(())
     }
 
-    fn summary(&self, counts: Vec<RuleCount>, views: u64, seconds: f64) -> Summary {
+    fn summary(&self, counts: Vec<RuleCount>, views: u64, seconds: f64) -> ScanSummary {
         let mut by_severity = BTreeMap::new();
         for (rule, count) in self
             .rules
@@ -284,7 +284,7 @@ impl Scan {
         {
             *by_severity.entry(rule.severity.name()).or_default() += count.findings;
         }
-        Summary {
+        ScanSummary {
             scope: self.scope.clone(),
             packs: self.stamps(),
             views,
@@ -317,7 +317,7 @@ impl Scan {
     ///
     /// # Errors
     /// [`PackError::Engine`].
-    pub async fn record(&self, lake: &mut Lake, summary: &Summary) -> Result<()> {
+    pub async fn record(&self, lake: &mut Lake, summary: &ScanSummary) -> Result<()> {
         let details = serde_json::json!({
             "version": summary.scope.version,
             "since": summary.scope.since,
@@ -330,7 +330,7 @@ impl Scan {
     }
 }
 
-fn count(report: &Report, counts: &mut [RuleCount]) {
+fn count(report: &BatchResult, counts: &mut [RuleCount]) {
     for finding in &report.findings {
         if let Some(count) = counts.get_mut(finding.rule) {
             count.findings += 1;
@@ -357,11 +357,11 @@ async fn check_rows(
     context: SessionContext,
     partition: usize,
     rules: Arc<RowRules>,
-    sender: Sender<Report>,
+    sender: Sender<BatchResult>,
 ) -> Result<()> {
     let mut batches = plan.execute(partition, context.task_ctx())?;
     while let Some(batch) = batches.next().await {
-        let mut report = Report::default();
+        let mut report = BatchResult::default();
         rules.evaluate(batch?, |finding| report.findings.push(finding))?;
         if !send(&sender, report).await {
             break;
@@ -374,16 +374,16 @@ async fn check_views(
     plan: Arc<dyn ExecutionPlan>,
     context: SessionContext,
     partition: usize,
-    policies: Arc<Policies>,
-    sender: Sender<Report>,
+    policies: Arc<RegoPolicies>,
+    sender: Sender<BatchResult>,
 ) -> Result<()> {
-    let mut machines = policies.machines();
+    let mut evaluator = policies.evaluator();
     let mut batches = plan.execute(partition, context.task_ctx())?;
     while let Some(batch) = batches.next().await {
-        let mut report = Report::default();
-        report.views = machines.evaluate(&batch?, |verdict| match verdict {
-            Verdict::Finding(finding) => report.findings.push(finding),
-            Verdict::Failure(rule, message) => report.failures.push((rule, message)),
+        let mut report = BatchResult::default();
+        report.views = evaluator.evaluate(&batch?, |verdict| match verdict {
+            PolicyOutcome::Finding(finding) => report.findings.push(finding),
+            PolicyOutcome::Failure(rule, message) => report.failures.push((rule, message)),
         });
         if !send(&sender, report).await {
             break;
@@ -392,14 +392,14 @@ async fn check_views(
     Ok(())
 }
 
-async fn run_query(query: &Query, sender: &Sender<Report>) -> Result<()> {
+async fn run_query(query: &RuleQuery, sender: &Sender<BatchResult>) -> Result<()> {
     let mut batches = query.frame.clone().execute_stream().await?;
     while let Some(batch) = batches.next().await {
         if !send(
             sender,
-            Report {
+            BatchResult {
                 findings: findings(query.rule, &batch?)?,
-                ..Report::default()
+                ..BatchResult::default()
             },
         )
         .await
@@ -411,7 +411,7 @@ async fn run_query(query: &Query, sender: &Sender<Report>) -> Result<()> {
 }
 
 /// False if nobody listens any more.
-async fn send(sender: &Sender<Report>, report: Report) -> bool {
+async fn send(sender: &Sender<BatchResult>, report: BatchResult) -> bool {
     let empty = report.findings.is_empty() && report.failures.is_empty() && report.views == 0;
     empty || sender.send(report).await.is_ok()
 }
@@ -438,7 +438,7 @@ fn findings(rule: usize, batch: &RecordBatch) -> Result<Vec<Finding>> {
         Ok(Finding {
             rule,
             address,
-            evidence: rows::evidence(&names, columns, row)?,
+            evidence: row_rules::evidence(&names, columns, row)?,
         })
     };
     (0..batch.num_rows()).map(finding).collect()
@@ -465,7 +465,7 @@ async fn plan(context: &SessionContext, rule: &Rule, text: &str) -> Result<DataF
     }
     match rule.message.names().find(|name| !names.contains(name)) {
         Some(name) => Err(fault(format!(
-            "`message` names {{{name}}}, which is no column of the query"
+            "`message_template` names {{{name}}}, which is no column of the query"
         ))),
         None => Ok(frame),
     }
@@ -490,7 +490,7 @@ async fn plan_recall(context: &SessionContext, rule: &Rule, text: &str) -> Resul
             .all(|field| field.name() != name)
         {
             return Err(fault(format!(
-                "`message` names {{{name}}}, which is no column of `grains`"
+                "`message_template` names {{{name}}}, which is no column of `grains`"
             )));
         }
         columns.extend((name != address).then(|| col(name)));
@@ -531,7 +531,7 @@ async fn old_files(
         .and_then(|table| table.files())
     {
         Ok(files) => Ok((Some(version), names(files))),
-        // The log was cleaned, as an erasure does: what was scanned can't be told any more, so
+        // The log was cleaned, as an erasure does: what was scanned can't be emit any more, so
         // everything is looked at.
         Err(EngineError::NoVersion { .. }) if since == Since::Last => {
             tracing::warn!(

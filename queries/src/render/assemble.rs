@@ -3,12 +3,12 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::Style;
-use super::budget::{Filled, budget_of, fill, priority_order, token_cost};
-use super::custom::{Context, SourceFacts, Template};
-use super::document::{Entry, Heading, render_assembly};
+use super::RenderStyle;
+use super::budget::{SourceAllocation, budget_of, fill, priority_order, token_cost};
+use super::custom_template::{CustomTemplate, SourceFacts, TemplateContext};
+use super::document::{AssemblyHeading, GrainEntry, render_assembly};
+use super::field_value::value_of;
 use super::grain::RenderGrain;
-use super::value::value_of;
 use crate::cal::GrainType;
 use crate::cal::ast::{
     Assemble, Budget, Field, FormatSpec, Projection, Source, SourceBody, WithOption,
@@ -46,11 +46,11 @@ impl<'i, G> SourceInput<'i, G> {
 
 /// How the context is written.
 #[derive(Debug, Clone, Copy)]
-pub enum Layout<'i> {
+pub enum OutputLayout<'i> {
     /// In a format.
     Format(Format),
     /// By a template.
-    Template(&'i Template<'i>),
+    Template(&'i CustomTemplate<'i>),
 }
 
 /// Everything that an assembly depends on.
@@ -69,9 +69,9 @@ pub struct AssemblyInput<'i, G> {
     /// `WITH dedup(field)`
     pub dedup: Option<&'i Field>,
     /// How grains are rendered.
-    pub style: Style,
+    pub style: RenderStyle,
     /// How the context is written.
-    pub layout: Layout<'i>,
+    pub layout: OutputLayout<'i>,
 }
 
 impl<'i, G> AssemblyInput<'i, G> {
@@ -80,14 +80,14 @@ impl<'i, G> AssemblyInput<'i, G> {
     pub fn of(
         statement: &'i Assemble,
         sources: Vec<SourceInput<'i, G>>,
-        template: Option<&'i Template<'i>>,
+        template: Option<&'i CustomTemplate<'i>>,
         now_ms: i64,
     ) -> Self {
         let layout = match (&statement.format, template) {
-            (_, Some(template)) => Layout::Template(template),
-            (Some(FormatSpec::Format(format)), _) => Layout::Format(*format),
-            (Some(FormatSpec::Preset(preset)), _) => Layout::Format(preset.format()),
-            _ => Layout::Format(Format::Sml),
+            (_, Some(template)) => OutputLayout::Template(template),
+            (Some(FormatSpec::Format(format)), _) => OutputLayout::Format(*format),
+            (Some(FormatSpec::Preset(preset)), _) => OutputLayout::Format(preset.format()),
+            _ => OutputLayout::Format(Format::Sml),
         };
         let tokens = statement
             .budget
@@ -102,7 +102,7 @@ impl<'i, G> AssemblyInput<'i, G> {
                 WithOption::Dedup(field) => Some(field),
                 _ => None,
             }),
-            style: Style::new(
+            style: RenderStyle::new(
                 now_ms,
                 &statement.options,
                 tokens.map(|budget| budget.amount),
@@ -114,7 +114,7 @@ impl<'i, G> AssemblyInput<'i, G> {
 
 /// A grain by its place in the input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Placed {
+pub struct GrainRef {
     /// The place of its source in FROM.
     pub source: usize,
     /// Its place in the source.
@@ -125,7 +125,7 @@ pub struct Placed {
 
 /// What became of one source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct SourceOutcome {
+pub struct SourceUsage {
     /// What it was given, in the unit of the budget.
     pub allocated: u64,
     /// How many of its grains are shown.
@@ -144,9 +144,9 @@ pub struct Assembled {
     /// The text for the model.
     pub text: String,
     /// The shown grains, in priority order.
-    pub grains: Vec<Placed>,
+    pub grains: Vec<GrainRef>,
     /// What became of each source, in the order of FROM.
-    pub sources: Vec<SourceOutcome>,
+    pub sources: Vec<SourceUsage>,
     /// Estimated tokens of all shown grains.
     pub tokens_used: u64,
     /// What of the budget is used, in its unit.
@@ -159,7 +159,7 @@ pub struct Assembled {
 pub fn assemble<G: RenderGrain>(input: &AssemblyInput<'_, G>) -> Assembled {
     let runs = |at: &usize| input.sources.get(*at).is_some_and(|source| !source.failed);
     let order: Vec<usize> = input.order.iter().copied().filter(runs).collect();
-    let kept: Vec<Vec<Placed>> = deduplicate(input, &order);
+    let kept: Vec<Vec<GrainRef>> = deduplicate(input, &order);
     let costs: Vec<Vec<u64>> = kept
         .iter()
         .map(|grains| {
@@ -170,10 +170,10 @@ pub fn assemble<G: RenderGrain>(input: &AssemblyInput<'_, G>) -> Assembled {
         })
         .collect();
     let filled = fill(u64::from(input.budget.amount), &costs);
-    let mut chosen = Chosen {
+    let mut chosen = BudgetSelection {
         shown: Vec::new(),
         cut: Vec::new(),
-        outcomes: vec![SourceOutcome::default(); input.sources.len()],
+        outcomes: vec![SourceUsage::default(); input.sources.len()],
     };
     for ((source, grains), filled) in order.into_iter().zip(kept).zip(filled) {
         let duplicates = input.sources[source].grains.len() - grains.len();
@@ -208,7 +208,7 @@ pub fn auto_toon<G: RenderGrain>(input: &AssemblyInput<'_, G>) -> bool {
 }
 
 /// What a grain costs in the unit of the budget.
-fn cost(budget: Budget, placed: &Placed) -> u64 {
+fn cost(budget: Budget, placed: &GrainRef) -> u64 {
     match budget.unit {
         BudgetUnit::Tokens => placed.tokens,
         BudgetUnit::Grains => 1,
@@ -218,7 +218,10 @@ fn cost(budget: Budget, placed: &Placed) -> u64 {
 /// The grains of the sources in `order` that no more important source has: the same address
 /// anywhere, or with `dedup` the same type and value. Grains of one source never knock each other
 /// out by value, and grains without the value stay.
-fn deduplicate<G: RenderGrain>(input: &AssemblyInput<'_, G>, order: &[usize]) -> Vec<Vec<Placed>> {
+fn deduplicate<G: RenderGrain>(
+    input: &AssemblyInput<'_, G>,
+    order: &[usize],
+) -> Vec<Vec<GrainRef>> {
     let mut addresses: HashSet<&str> = HashSet::new();
     // Which source has a value first.
     let mut values: HashMap<(GrainType, String), usize> = HashMap::new();
@@ -243,39 +246,47 @@ fn deduplicate<G: RenderGrain>(input: &AssemblyInput<'_, G>, order: &[usize]) ->
 }
 
 /// A grain and its estimated tokens in the layout that is asked for.
-fn price<G: RenderGrain>(input: &AssemblyInput<'_, G>, source: usize, grain: usize) -> Placed {
-    let placed = Placed {
+fn price<G: RenderGrain>(input: &AssemblyInput<'_, G>, source: usize, grain: usize) -> GrainRef {
+    let placed = GrainRef {
         source,
         grain,
         tokens: 0,
     };
     let tokens = match input.layout {
-        Layout::Format(format) => token_cost(&entry(input, placed).element(format, &input.style)),
-        Layout::Template(template) => {
-            let nothing = Chosen {
+        OutputLayout::Format(format) => {
+            token_cost(&entry(input, placed).element(format, &input.style))
+        }
+        OutputLayout::Template(template) => {
+            let nothing = BudgetSelection {
                 shown: Vec::new(),
                 cut: Vec::new(),
-                outcomes: vec![SourceOutcome::default(); input.sources.len()],
+                outcomes: vec![SourceUsage::default(); input.sources.len()],
             };
             token_cost(&nothing.in_context(input, 0, |context| template.cost_text(context, placed)))
         }
     };
-    Placed { tokens, ..placed }
+    GrainRef { tokens, ..placed }
 }
 
 /// What the budget decided.
-struct Chosen {
+struct BudgetSelection {
     /// Shown grains by source, in priority order.
-    shown: Vec<(usize, Vec<Placed>)>,
-    cut: Vec<Placed>,
+    shown: Vec<(usize, Vec<GrainRef>)>,
+    cut: Vec<GrainRef>,
     /// In the order of FROM.
-    outcomes: Vec<SourceOutcome>,
+    outcomes: Vec<SourceUsage>,
 }
 
-impl Chosen {
-    fn add(&mut self, source: usize, mut grains: Vec<Placed>, filled: Filled, duplicates: usize) {
+impl BudgetSelection {
+    fn add(
+        &mut self,
+        source: usize,
+        mut grains: Vec<GrainRef>,
+        filled: SourceAllocation,
+        duplicates: usize,
+    ) {
         let cut = grains.split_off(filled.included);
-        self.outcomes[source] = SourceOutcome {
+        self.outcomes[source] = SourceUsage {
             allocated: filled.allocated,
             included: filled.included,
             duplicates,
@@ -287,7 +298,7 @@ impl Chosen {
     }
 
     fn write<G: RenderGrain>(self, input: &AssemblyInput<'_, G>) -> Assembled {
-        let grains: Vec<Placed> = self
+        let grains: Vec<GrainRef> = self
             .shown
             .iter()
             .flat_map(|(_, grains)| grains.iter().copied())
@@ -298,10 +309,10 @@ impl Chosen {
             BudgetUnit::Grains => grains.len() as u64,
         };
         let (text, truncated) = match input.layout {
-            Layout::Format(format) => {
-                let entries: Vec<Entry> =
+            OutputLayout::Format(format) => {
+                let entries: Vec<GrainEntry> =
                     grains.iter().map(|placed| entry(input, *placed)).collect();
-                let heading = Heading {
+                let heading = AssemblyHeading {
                     name: input.name,
                     intent: input.intent,
                     unit: input.budget.unit,
@@ -313,7 +324,7 @@ impl Chosen {
                     false,
                 )
             }
-            Layout::Template(template) => {
+            OutputLayout::Template(template) => {
                 self.in_context(input, used, |context| template.render(context))
             }
         };
@@ -332,10 +343,10 @@ impl Chosen {
         &self,
         input: &AssemblyInput<'_, G>,
         used: u64,
-        render: impl FnOnce(&Context<'_, G>) -> T,
+        render: impl FnOnce(&TemplateContext<'_, G>) -> T,
     ) -> T {
-        let grain = |placed: Placed| &input.sources[placed.source].grains[placed.grain];
-        let make_entry = |placed: Placed| entry(input, placed);
+        let grain = |placed: GrainRef| &input.sources[placed.source].grains[placed.grain];
+        let make_entry = |placed: GrainRef| entry(input, placed);
         let sources =
             input
                 .sources
@@ -353,7 +364,7 @@ impl Chosen {
                     tokens_used: outcome.tokens_used,
                     truncated: outcome.cut > 0,
                 });
-        render(&Context {
+        render(&TemplateContext {
             name: input.name,
             intent: input.intent,
             budget: input.budget,
@@ -368,9 +379,9 @@ impl Chosen {
     }
 }
 
-fn entry<G: RenderGrain>(input: &AssemblyInput<'_, G>, placed: Placed) -> Entry {
+fn entry<G: RenderGrain>(input: &AssemblyInput<'_, G>, placed: GrainRef) -> GrainEntry {
     let source = &input.sources[placed.source];
-    Entry::new(
+    GrainEntry::new(
         &source.grains[placed.grain],
         source.projection,
         &input.style,

@@ -67,7 +67,7 @@ pub fn allocate(total: u64, sources: usize) -> Vec<u64> {
 
 /// What one source got and took.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Filled {
+pub struct SourceAllocation {
     /// What it was given at first.
     pub allocated: u64,
     /// How many of its grains fit: always the first ones.
@@ -79,15 +79,15 @@ pub struct Filled {
 /// Takes grains from the front of each source while they fit, first within its own share, then from
 /// what all others left. `costs` are those of the grains of each source, most important source
 /// first.
-pub fn fill(total: u64, costs: &[Vec<u64>]) -> Vec<Filled> {
-    let mut filled: Vec<Filled> = allocate(total, costs.len())
+pub fn fill(total: u64, costs: &[Vec<u64>]) -> Vec<SourceAllocation> {
+    let mut filled: Vec<SourceAllocation> = allocate(total, costs.len())
         .into_iter()
         .zip(costs)
         .map(|(allocated, costs)| {
             take(
-                Filled {
+                SourceAllocation {
                     allocated,
-                    ..Filled::default()
+                    ..SourceAllocation::default()
                 },
                 costs,
                 allocated,
@@ -103,7 +103,7 @@ pub fn fill(total: u64, costs: &[Vec<u64>]) -> Vec<Filled> {
     filled
 }
 
-fn take(mut source: Filled, costs: &[u64], most: u64) -> Filled {
+fn take(mut source: SourceAllocation, costs: &[u64], most: u64) -> SourceAllocation {
     for cost in costs.iter().skip(source.included) {
         if source.used + cost > most {
             break;

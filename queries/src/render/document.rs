@@ -5,8 +5,8 @@ use std::fmt::Write;
 use gristmill_schemas::json::{Json, Object};
 
 use super::grain::RenderGrain;
-use super::project::{Projected, project};
-use super::{Style, element, toon, yaml};
+use super::projection::{ProjectedGrain, project};
+use super::{RenderStyle, element, toon, yaml};
 use crate::cal::ast::Projection;
 use crate::cal::check::field::capital;
 use crate::cal::vocabulary::{BudgetUnit, Format};
@@ -14,28 +14,28 @@ use crate::cal::{GrainType, TypeName};
 
 /// A grain, ready to be written.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Entry {
+pub struct GrainEntry {
     /// What is shown of it.
-    pub projected: Projected,
+    pub projected: ProjectedGrain,
     /// Its triple, if it has one.
     pub triple: Option<String>,
 }
 
-impl Entry {
+impl GrainEntry {
     /// What `style` and a PROJECT clause show of a grain.
     pub fn new(
         grain: &(impl RenderGrain + ?Sized),
         projection: Option<&Projection>,
-        style: &Style,
-    ) -> Entry {
-        Entry {
+        style: &RenderStyle,
+    ) -> GrainEntry {
+        GrainEntry {
             projected: project(grain, projection, style),
             triple: element::triple(grain),
         }
     }
 
     /// The grain alone in a format: what it costs against a budget. Without indent or newline.
-    pub fn element(&self, format: Format, style: &Style) -> String {
+    pub fn element(&self, format: Format, style: &RenderStyle) -> String {
         match format {
             Format::Sml => element::sml(&self.projected, style),
             Format::Markdown => format!("- {}", element::markdown(&self.projected)),
@@ -50,7 +50,7 @@ impl Entry {
 
 /// What stands above an assembly.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Heading<'h> {
+pub struct AssemblyHeading<'h> {
     /// The name of the context.
     pub name: Option<&'h str>,
     /// The FOR text.
@@ -64,8 +64,8 @@ pub struct Heading<'h> {
 }
 
 /// Entries by type, in order of first appearance.
-pub(super) fn grouped(entries: &[Entry]) -> Vec<(GrainType, Vec<&Entry>)> {
-    let mut groups: Vec<(GrainType, Vec<&Entry>)> = Vec::new();
+pub(super) fn grouped(entries: &[GrainEntry]) -> Vec<(GrainType, Vec<&GrainEntry>)> {
+    let mut groups: Vec<(GrainType, Vec<&GrainEntry>)> = Vec::new();
     for entry in entries {
         let grain_type = entry.projected.grain_type;
         match groups.iter_mut().find(|(known, _)| *known == grain_type) {
@@ -77,7 +77,7 @@ pub(super) fn grouped(entries: &[Entry]) -> Vec<(GrainType, Vec<&Entry>)> {
 }
 
 /// The result of a RECALL in a format, without newline at its end.
-pub fn render_recall(entries: &[Entry], format: Format, style: &Style) -> String {
+pub fn render_recall(entries: &[GrainEntry], format: Format, style: &RenderStyle) -> String {
     match format {
         Format::Markdown => {
             let groups = grouped(entries).into_iter();
@@ -101,10 +101,10 @@ pub fn render_recall(entries: &[Entry], format: Format, style: &Style) -> String
 
 /// The result of an ASSEMBLE in a format, without newline at its end.
 pub fn render_assembly(
-    heading: &Heading,
-    entries: &[Entry],
+    heading: &AssemblyHeading,
+    entries: &[GrainEntry],
     format: Format,
-    style: &Style,
+    style: &RenderStyle,
 ) -> String {
     match format {
         Format::Sml => {
@@ -112,7 +112,7 @@ pub fn render_assembly(
                 Some(intent) => {
                     format!(
                         "<context intent=\"{}\">\n\n",
-                        super::words::one_line(intent).replace('"', "'")
+                        super::text_format::one_line(intent).replace('"', "'")
                     )
                 }
                 None => "<context>\n\n".to_owned(),
@@ -126,7 +126,10 @@ pub fn render_assembly(
             out + "</context>"
         }
         Format::Markdown => {
-            let title = heading.intent.or(heading.name).map(super::words::one_line);
+            let title = heading
+                .intent
+                .or(heading.name)
+                .map(super::text_format::one_line);
             let mut parts = vec![title.map_or_else(
                 || "## Context".to_owned(),
                 |title| format!("## Context: {title}"),
@@ -165,7 +168,7 @@ pub fn render_formats(
 }
 
 /// Formats that look the same in a RECALL and in an ASSEMBLE.
-fn flat(entries: &[Entry], format: Format, style: &Style) -> String {
+fn flat(entries: &[GrainEntry], format: Format, style: &RenderStyle) -> String {
     match format {
         Format::Json => {
             let objects = entries
@@ -188,7 +191,11 @@ fn flat(entries: &[Entry], format: Format, style: &Style) -> String {
     }
 }
 
-fn lines<'e>(entries: impl Iterator<Item = &'e Entry>, format: Format, style: &Style) -> String {
+fn lines<'e>(
+    entries: impl Iterator<Item = &'e GrainEntry>,
+    format: Format,
+    style: &RenderStyle,
+) -> String {
     entries
         .map(|entry| entry.element(format, style))
         .collect::<Vec<_>>()

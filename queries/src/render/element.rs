@@ -4,17 +4,17 @@ use std::fmt::Write;
 
 use gristmill_schemas::json::{Json, Object};
 
-use super::Style;
+use super::RenderStyle;
 use super::grain::RenderGrain;
-use super::project::Projected;
-use super::words::{humanize, text_of};
+use super::projection::ProjectedGrain;
+use super::text_format::{humanize, text_of};
 use crate::cal::GrainType;
 use crate::cal::number::Number;
 
 /// `<belief subject="alice">prefers dark mode</belief>`
 ///
 /// Nothing is escaped, as the format has no escapes; a quote in an attribute becomes an apostrophe.
-pub fn sml(projected: &Projected, style: &Style) -> String {
+pub fn sml(projected: &ProjectedGrain, style: &RenderStyle) -> String {
     let safe = |text: &str| {
         if style.neutralize_tags {
             text.replace("</", "< /")
@@ -37,18 +37,18 @@ pub fn sml(projected: &Projected, style: &Style) -> String {
 }
 
 /// `alice prefers dark mode (confidence: 0.92)`, without list mark.
-pub fn markdown(projected: &Projected) -> String {
+pub fn markdown(projected: &ProjectedGrain) -> String {
     line(projected, "confidence: ")
 }
 
 /// `[belief] alice prefers dark mode (0.92)`
-pub fn text(projected: &Projected) -> String {
+pub fn text(projected: &ProjectedGrain) -> String {
     format!("[{}] {}", projected.grain_type, line(projected, ""))
 }
 
 /// Lead, text, and what stands in parentheses. `confidence` is what comes before the confidence of
 /// a belief.
-fn line(projected: &Projected, confidence: &str) -> String {
+fn line(projected: &ProjectedGrain, confidence: &str) -> String {
     let mut out = String::new();
     if let Some(lead) = lead(projected) {
         // A belief reads as a sentence; all others as something that someone said or did.
@@ -60,14 +60,14 @@ fn line(projected: &Projected, confidence: &str) -> String {
         });
     }
     out.push_str(projected.content());
-    if let Some(aside) = aside(projected, confidence) {
-        let _ = write!(out, " ({aside})");
+    if let Some(parenthetical) = parenthetical(projected, confidence) {
+        let _ = write!(out, " ({parenthetical})");
     }
     out
 }
 
-fn lead(projected: &Projected) -> Option<String> {
-    if projected.chosen {
+fn lead(projected: &ProjectedGrain) -> Option<String> {
+    if projected.is_explicit {
         return None;
     }
     let attribute = |name| projected.attribute(name).map(str::to_owned);
@@ -83,8 +83,8 @@ fn lead(projected: &Projected) -> Option<String> {
     }
 }
 
-fn aside(projected: &Projected, confidence: &str) -> Option<String> {
-    if projected.chosen {
+fn parenthetical(projected: &ProjectedGrain, confidence: &str) -> Option<String> {
+    if projected.is_explicit {
         let pairs = projected
             .attributes
             .iter()
@@ -127,13 +127,13 @@ pub fn triple(grain: &(impl RenderGrain + ?Sized)) -> Option<String> {
 }
 
 /// `{"type": …, attributes…, "content": …}`; numbers stay numbers.
-pub fn json(projected: &Projected) -> Object<'static> {
+pub fn json(projected: &ProjectedGrain) -> Object<'static> {
     let mut object = Object::new();
     object.insert("type", projected.grain_type.name());
     for attribute in &projected.attributes {
         let name = match attribute.name.as_str() {
             // A PROJECT means the type of the grain, which is there already.
-            "type" if projected.chosen => continue,
+            "type" if projected.is_explicit => continue,
             // The attribute `type` of a reasoning is called otherwise beside the type of the grain.
             "type" => "reasoning_type",
             name => name,

@@ -20,32 +20,32 @@
 
 pub mod assemble;
 pub mod budget;
-pub mod custom;
+pub mod custom_template;
 pub mod document;
 pub mod element;
+pub mod escape;
+pub mod field_value;
 pub mod grain;
-pub mod project;
-pub mod stream;
+pub mod projection;
+pub mod stream_events;
+pub mod text_format;
 pub mod toon;
-pub mod value;
-pub mod visible;
-pub mod words;
 pub mod yaml;
 
-pub use assemble::{Assembled, AssemblyInput, Layout, SourceInput, assemble};
-pub use custom::Template;
-pub use document::{Entry, Heading, render_assembly, render_formats, render_recall};
+pub use assemble::{Assembled, AssemblyInput, OutputLayout, SourceInput, assemble};
+pub use custom_template::CustomTemplate;
+pub use document::{AssemblyHeading, GrainEntry, render_assembly, render_formats, render_recall};
+pub use escape::escape_control;
 pub use grain::{GrainView, RenderGrain};
-pub use project::{Attribute, Projected, project};
-pub use visible::visible;
-pub use words::humanize;
+pub use projection::{Attribute, ProjectedGrain, project};
+pub use text_format::humanize;
 
 use crate::cal::ast::WithOption;
 use crate::cal::vocabulary::DisclosureLevel;
 
 /// How much a rendered grain tells (CAL 1.0, section 14.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub enum Level {
+pub enum DetailLevel {
     /// Only what can't be left out.
     Summary,
     /// What helps to decide.
@@ -55,32 +55,32 @@ pub enum Level {
     Full,
 }
 
-impl Level {
+impl DetailLevel {
     /// The name, as templates print it.
     pub const fn name(self) -> &'static str {
         match self {
-            Level::Summary => "summary",
-            Level::Standard => "standard",
-            Level::Full => "full",
+            DetailLevel::Summary => "summary",
+            DetailLevel::Standard => "standard",
+            DetailLevel::Full => "full",
         }
     }
 }
 
-impl From<DisclosureLevel> for Level {
-    fn from(level: DisclosureLevel) -> Level {
+impl From<DisclosureLevel> for DetailLevel {
+    fn from(level: DisclosureLevel) -> DetailLevel {
         match level {
-            DisclosureLevel::Summary => Level::Summary,
-            DisclosureLevel::Headlines | DisclosureLevel::Standard => Level::Standard,
-            DisclosureLevel::Full => Level::Full,
+            DisclosureLevel::Summary => DetailLevel::Summary,
+            DisclosureLevel::Headlines | DisclosureLevel::Standard => DetailLevel::Standard,
+            DisclosureLevel::Full => DetailLevel::Full,
         }
     }
 }
 
 /// How grains are rendered, whatever the format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Style {
+pub struct RenderStyle {
     /// How much they tell.
-    pub level: Level,
+    pub level: DetailLevel,
     /// What "now" is, in milliseconds since the epoch.
     pub now_ms: i64,
     /// Times in full instead of "2d ago".
@@ -90,25 +90,27 @@ pub struct Style {
     pub neutralize_tags: bool,
 }
 
-impl Style {
+impl RenderStyle {
     /// The style at `now_ms` that the options of a query ask for; `tokens` is the token budget of
     /// an ASSEMBLE, which makes a bare `progressive_disclosure` a summary below 1000.
-    pub fn new(now_ms: i64, options: &[WithOption], tokens: Option<u32>) -> Style {
-        let mut style = Style {
-            level: Level::Standard,
+    pub fn new(now_ms: i64, options: &[WithOption], tokens: Option<u32>) -> RenderStyle {
+        let mut style = RenderStyle {
+            level: DetailLevel::Standard,
             now_ms,
             iso_timestamps: false,
             neutralize_tags: false,
         };
         for option in options {
             match option {
-                WithOption::ProgressiveDisclosure(Some(level)) => style.level = Level::from(*level),
+                WithOption::ProgressiveDisclosure(Some(level)) => {
+                    style.level = DetailLevel::from(*level)
+                }
                 WithOption::ProgressiveDisclosure(None) => {
                     let tight = tokens.is_some_and(|tokens| tokens < SUMMARY_BELOW_TOKENS);
                     style.level = if tight {
-                        Level::Summary
+                        DetailLevel::Summary
                     } else {
-                        Level::Standard
+                        DetailLevel::Standard
                     };
                 }
                 WithOption::IsoTimestamps => style.iso_timestamps = true,

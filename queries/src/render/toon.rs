@@ -2,21 +2,21 @@
 
 use std::fmt::Write;
 
-use super::document::{Entry, Heading, grouped};
-use super::project::Projected;
-use super::{Level, Style};
+use super::document::{AssemblyHeading, GrainEntry, grouped};
+use super::projection::ProjectedGrain;
+use super::{DetailLevel, RenderStyle};
 use crate::cal::{GrainType, TypeName};
 
 /// A cell that a grain has no value for.
 const MISSING: &str = "null";
 
 /// The tables of a RECALL: rows without indent, a blank line between types.
-pub fn recall(entries: &[Entry], style: &Style) -> String {
+pub fn recall(entries: &[GrainEntry], style: &RenderStyle) -> String {
     tables(entries, style, "").join("\n\n")
 }
 
 /// The head and tables of an ASSEMBLE: rows indented, a blank line between types.
-pub fn assembly(heading: &Heading, entries: &[Entry], style: &Style) -> String {
+pub fn assembly(heading: &AssemblyHeading, entries: &[GrainEntry], style: &RenderStyle) -> String {
     let mut out = String::new();
     for (key, value) in [("context", heading.name), ("intent", heading.intent)] {
         if let Some(value) = value {
@@ -30,15 +30,15 @@ pub fn assembly(heading: &Heading, entries: &[Entry], style: &Style) -> String {
 }
 
 /// The row of one grain, as it counts against a budget.
-pub fn row(projected: &Projected, style: &Style) -> String {
+pub fn row(projected: &ProjectedGrain, style: &RenderStyle) -> String {
     let columns = columns(projected.grain_type, &[projected], style);
     cells(projected, &columns)
 }
 
-fn tables(entries: &[Entry], style: &Style, indent: &str) -> Vec<String> {
+fn tables(entries: &[GrainEntry], style: &RenderStyle, indent: &str) -> Vec<String> {
     let groups = grouped(entries).into_iter();
     let tables = groups.map(|(grain_type, group)| {
-        let rows: Vec<&Projected> = group.iter().map(|entry| &entry.projected).collect();
+        let rows: Vec<&ProjectedGrain> = group.iter().map(|entry| &entry.projected).collect();
         let columns = columns(grain_type, &rows, style);
         let mut table = format!(
             "{}[{}]{{{}}}:",
@@ -54,8 +54,8 @@ fn tables(entries: &[Entry], style: &Style, indent: &str) -> Vec<String> {
     tables.collect()
 }
 
-fn columns(grain_type: GrainType, rows: &[&Projected], style: &Style) -> Vec<String> {
-    if rows.iter().all(|row| row.chosen) {
+fn columns(grain_type: GrainType, rows: &[&ProjectedGrain], style: &RenderStyle) -> Vec<String> {
+    if rows.iter().all(|row| row.is_explicit) {
         return chosen_columns(rows);
     }
     let mut columns: Vec<&str> = match grain_type {
@@ -71,16 +71,16 @@ fn columns(grain_type: GrainType, rows: &[&Projected], style: &Style) -> Vec<Str
         GrainType::Consent => vec!["grantor", "grantee", "action", "content"],
     };
     match style.level {
-        Level::Summary => {
+        DetailLevel::Summary => {
             columns.retain(|column| !matches!(*column, "confidence" | "state" | "phase" | "type"))
         }
-        Level::Standard | Level::Full => {
+        DetailLevel::Standard | DetailLevel::Full => {
             if rows.iter().any(|row| row.attribute("deadline").is_some()) {
                 columns.push("deadline");
             }
         }
     }
-    if style.level == Level::Full {
+    if style.level == DetailLevel::Full {
         columns.extend(["source", "observed"]);
     }
     let mut columns: Vec<String> = columns.into_iter().map(str::to_owned).collect();
@@ -91,7 +91,7 @@ fn columns(grain_type: GrainType, rows: &[&Projected], style: &Style) -> Vec<Str
 
 /// The columns of a PROJECT: the text, then the attributes of all rows in order of first
 /// appearance.
-fn chosen_columns(rows: &[&Projected]) -> Vec<String> {
+fn chosen_columns(rows: &[&ProjectedGrain]) -> Vec<String> {
     let mut columns: Vec<String> = Vec::new();
     if rows.iter().any(|row| row.content.is_some()) {
         columns.push("content".to_owned());
@@ -100,7 +100,7 @@ fn chosen_columns(rows: &[&Projected]) -> Vec<String> {
     columns
 }
 
-fn add_named(columns: &mut Vec<String>, rows: &[&Projected]) {
+fn add_named(columns: &mut Vec<String>, rows: &[&ProjectedGrain]) {
     for name in rows.iter().flat_map(|row| &row.named) {
         if !columns.contains(name) {
             columns.push(name.clone());
@@ -108,7 +108,7 @@ fn add_named(columns: &mut Vec<String>, rows: &[&Projected]) {
     }
 }
 
-fn cells(projected: &Projected, columns: &[String]) -> String {
+fn cells(projected: &ProjectedGrain, columns: &[String]) -> String {
     let cell = |column: &String| match (column.as_str(), &projected.content) {
         ("content", Some(content)) => text_cell(content),
         _ => attribute_cell(projected, column),
@@ -116,7 +116,7 @@ fn cells(projected: &Projected, columns: &[String]) -> String {
     columns.iter().map(cell).collect::<Vec<_>>().join(",")
 }
 
-fn attribute_cell(projected: &Projected, column: &str) -> String {
+fn attribute_cell(projected: &ProjectedGrain, column: &str) -> String {
     let found = projected
         .attributes
         .iter()

@@ -12,10 +12,10 @@ use gristmill_queries::cal::limits::DEFAULT_LIMIT;
 use gristmill_queries::cal::time::TimePoint;
 use gristmill_queries::cal::vocabulary::{Direction, Extractor, Format, SetOperator};
 use gristmill_queries::cal::{CalError, Code, GrainType, Number, desugar};
-use gristmill_queries::render::value::value_of;
+use gristmill_queries::render::field_value::value_of;
 use gristmill_queries::render::{
-    AssemblyInput, Entry, GrainView, RenderGrain, SourceInput, Style, Template, assemble,
-    render_recall,
+    AssemblyInput, CustomTemplate, GrainEntry, GrainView, RenderGrain, RenderStyle, SourceInput,
+    assemble, render_recall,
 };
 use gristmill_schemas::json::{Json, Object};
 
@@ -295,8 +295,9 @@ impl Session<'_> {
     }
 
     fn render(&self, recall: &Recall, grains: &[usize], format: Format) -> String {
-        let style = Style::new(self.now_ms, &recall.options, None);
-        let entry = |at: &usize| Entry::new(&self.grains[*at].view, recall.projection(), &style);
+        let style = RenderStyle::new(self.now_ms, &recall.options, None);
+        let entry =
+            |at: &usize| GrainEntry::new(&self.grains[*at].view, recall.projection(), &style);
         render_recall(
             &grains.iter().map(entry).collect::<Vec<_>>(),
             format,
@@ -579,7 +580,7 @@ impl Session<'_> {
             .map(|grains| grains.iter().map(|at| &self.grains[*at].view).collect())
             .collect();
         let inline = match &statement.format {
-            Some(FormatSpec::Inline(sections)) => Some(Template::new(sections, None)?),
+            Some(FormatSpec::Inline(sections)) => Some(CustomTemplate::new(sections, None)?),
             _ => None,
         };
         let sources = statement

@@ -6,15 +6,15 @@ use gristmill_queries::cal::vocabulary::{BudgetUnit, Format, StreamEvent};
 use gristmill_queries::cal::{Code, Options, parse};
 use gristmill_queries::render::assemble::auto_toon;
 use gristmill_queries::render::budget::budget_of;
-use gristmill_queries::render::stream::events;
+use gristmill_queries::render::stream_events::events;
 use gristmill_queries::render::*;
 use gristmill_schemas::json::Json;
 
 /// 2026-01-15T12:00:00Z
 const NOW: i64 = 1_768_478_400_000;
 
-fn style() -> Style {
-    Style::new(NOW, &[], None)
+fn style() -> RenderStyle {
+    RenderStyle::new(NOW, &[], None)
 }
 
 fn grain(json: &str) -> GrainView<'static> {
@@ -38,10 +38,10 @@ fn rendered(query: &str, grains: &[GrainView]) -> String {
     else {
         panic!("{query}")
     };
-    let style = Style::new(NOW, &recall.options, None);
-    let entries: Vec<Entry> = grains
+    let style = RenderStyle::new(NOW, &recall.options, None);
+    let entries: Vec<GrainEntry> = grains
         .iter()
-        .map(|grain| Entry::new(grain, recall.projection(), &style))
+        .map(|grain| GrainEntry::new(grain, recall.projection(), &style))
         .collect();
     render_recall(&entries, recall.format.unwrap(), &style)
 }
@@ -53,7 +53,7 @@ fn assembled(query: &str, sources: &[Vec<GrainView<'static>>]) -> Assembled {
         panic!("{query}")
     };
     let template = match &statement.format {
-        Some(FormatSpec::Inline(sections)) => Some(Template::new(sections, None).unwrap()),
+        Some(FormatSpec::Inline(sections)) => Some(CustomTemplate::new(sections, None).unwrap()),
         _ => None,
     };
     assemble(&input(&statement, sources, template.as_ref()))
@@ -62,7 +62,7 @@ fn assembled(query: &str, sources: &[Vec<GrainView<'static>>]) -> Assembled {
 fn input<'i>(
     statement: &'i Assemble,
     sources: &'i [Vec<GrainView<'static>>],
-    template: Option<&'i Template<'i>>,
+    template: Option<&'i CustomTemplate<'i>>,
 ) -> AssemblyInput<'i, GrainView<'static>> {
     let found = statement
         .sources
@@ -81,11 +81,11 @@ fn text_stays_on_its_line_and_inside_its_attribute() {
         rendered("RECALL AS sml", &grains),
         r#"<belief subject="a 'b'" confidence="1">has said x y </belief> & <z></belief>"#
     );
-    let safe = Style {
+    let safe = RenderStyle {
         neutralize_tags: true,
         ..style()
     };
-    let entry = Entry::new(&grains[0], None, &safe);
+    let entry = GrainEntry::new(&grains[0], None, &safe);
     assert_eq!(
         entry.element(Format::Sml, &safe),
         r#"<belief subject="a 'b'" confidence="1">has said x y < /belief> & <z></belief>"#
@@ -373,7 +373,7 @@ fn grains_of_several_types_are_grouped_where_the_format_groups() {
 
 #[test]
 fn one_result_can_be_told_in_several_formats() {
-    let entries = [Entry::new(
+    let entries = [GrainEntry::new(
         &belief("alice", "prefers", "tea"),
         None,
         &style(),
@@ -729,7 +729,7 @@ fn templates_that_no_check_has_seen_are_checked() {
         "{{nope}}\n".to_owned(),
     );
     assert_eq!(
-        Template::new(&sections, None).unwrap_err().code(),
+        CustomTemplate::new(&sections, None).unwrap_err().code(),
         Code::E090
     );
 }

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use gristmill_connectors::source::discover;
 use gristmill_engine::ingest::{IngestOptions, IngestProgress, ingest};
 use gristmill_engine::lake::Lake;
-use gristmill_queries::packs::report::{Form, Reporter};
-use gristmill_queries::packs::{NAMES, Scan, ScanOptions, Since, Summary, shipped};
+use gristmill_queries::packs::report::{ReportFormat, ReportWriter};
+use gristmill_queries::packs::{NAMES, Scan, ScanOptions, ScanSummary, Since, shipped};
 use gristmill_queries::sql::SqlOptions;
 use gristmill_tests::grains::{frames, grain};
 
@@ -63,7 +63,7 @@ async fn prepare(lake: &Lake, packs: &[&str], since: Since) -> Scan {
 }
 
 /// How many findings each rule has.
-async fn findings(scan: &Scan) -> (BTreeMap<String, u64>, Summary) {
+async fn findings(scan: &Scan) -> (BTreeMap<String, u64>, ScanSummary) {
     let mut counts = BTreeMap::new();
     let take = |rule: &gristmill_queries::packs::Rule, _: &gristmill_queries::packs::Finding| {
         *counts.entry(rule.id.clone()).or_default() += 1;
@@ -180,9 +180,9 @@ async fn a_version_removed_by_an_erasure_is_named_plainly() {
     );
 }
 
-async fn report(scan: &Scan, form: Form) -> (String, Summary) {
+async fn report(scan: &Scan, form: ReportFormat) -> (String, ScanSummary) {
     let mut out = Vec::new();
-    let mut reporter = Reporter::begin(&mut out, form, scan).unwrap();
+    let mut reporter = ReportWriter::begin(&mut out, form, scan).unwrap();
     let summary = scan
         .run(|rule, finding| reporter.finding(rule, finding))
         .await
@@ -197,7 +197,7 @@ async fn all_report_formats_have_the_same_findings() {
     let lake = lake(folder.path()).await;
     let scan = prepare(&lake, NAMES, Since::Beginning).await;
 
-    let (lines, summary) = report(&scan, Form::Jsonl).await;
+    let (lines, summary) = report(&scan, ReportFormat::Jsonl).await;
     let mut told: Vec<serde_json::Value> = lines
         .lines()
         .map(|line| serde_json::from_str(line).unwrap())
@@ -209,7 +209,7 @@ async fn all_report_formats_have_the_same_findings() {
             .is_some_and(|message| !message.contains("ada@"))
     }));
 
-    let (text, _) = report(&scan, Form::Json).await;
+    let (text, _) = report(&scan, ReportFormat::Json).await;
     let json: serde_json::Value = serde_json::from_str(&text).unwrap();
     let mut listed = json["findings"].as_array().unwrap().clone();
     for findings in [&mut told, &mut listed] {
@@ -218,7 +218,7 @@ async fn all_report_formats_have_the_same_findings() {
     assert_eq!(listed, told);
     assert_eq!(json["summary"]["findings"], summary.findings);
 
-    let (text, _) = report(&scan, Form::Sarif).await;
+    let (text, _) = report(&scan, ReportFormat::Sarif).await;
     let sarif: serde_json::Value = serde_json::from_str(&text).unwrap();
     let (run, rules) = (
         &sarif["runs"][0],
@@ -245,7 +245,11 @@ async fn all_report_formats_have_the_same_findings() {
 async fn the_html_report_is_self_contained_and_escapes_grain_text() {
     let folder = tempfile::tempdir().unwrap();
     let lake = lake(folder.path()).await;
-    let (page, _) = report(&prepare(&lake, NAMES, Since::Beginning).await, Form::Html).await;
+    let (page, _) = report(
+        &prepare(&lake, NAMES, Since::Beginning).await,
+        ReportFormat::Html,
+    )
+    .await;
     for foreign in ["<script", "src=", "href=\"http", "@import", "url("] {
         assert!(!page.contains(foreign), "{foreign}");
     }
@@ -267,7 +271,11 @@ async fn the_html_report_of_a_clean_lake_states_that() {
         .await
         .unwrap();
     add(&mut lake, folder.path(), "clean.frames", &FIRST[2..]).await;
-    let (page, summary) = report(&prepare(&lake, NAMES, Since::Beginning).await, Form::Html).await;
+    let (page, summary) = report(
+        &prepare(&lake, NAMES, Since::Beginning).await,
+        ReportFormat::Html,
+    )
+    .await;
     assert_eq!(summary.findings, 0, "{:?}", summary.rules);
     assert!(page.contains("No findings"));
 }

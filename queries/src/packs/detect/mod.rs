@@ -14,23 +14,23 @@
 //!
 //! | module | what it answers |
 //! |---|---|
-//! | `fold` | how does other scripts' writing of digits, spaces and dashes become ASCII? |
-//! | `phrase` | which groups of digits stand together, and with what between them? |
+//! | `ascii_fold` | how does other scripts' writing of digits, spaces and dashes become ASCII? |
+//! | `digit_groups` | which groups of digits stand together, and with what between them? |
 //! | `numbers` | is this phrase a card, a phone number, a date of birth, an address of a machine? |
-//! | `national` | is it an identifier that a state gave to a person? |
-//! | `letters` | IBAN and identifiers that begin with letters |
+//! | `national_ids` | is it an identifier that a state gave to a person? |
+//! | `alphanumeric_ids` | IBAN and identifiers that begin with letters |
 //! | `network` | e-mail and IPv6 |
-//! | `credential` | keys and tokens |
+//! | `credentials` | keys and tokens |
 //! | `checksum` | Luhn, Verhoeff, ISO 7064 … |
 
+mod alphanumeric_ids;
+mod ascii_fold;
 mod checksum;
-mod credential;
-mod fold;
-mod letters;
-mod national;
+mod credentials;
+mod digit_groups;
+mod national_ids;
 mod network;
 mod numbers;
-mod phrase;
 #[cfg(test)]
 mod tests;
 
@@ -42,17 +42,17 @@ macro_rules! kinds {
         /// What was found.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[repr(u8)]
-        pub enum Kind {
+        pub enum PersonalDataKind {
             $(#[doc = $doc] $variant,)*
         }
 
-        impl Kind {
+        impl PersonalDataKind {
             /// All kinds.
-            pub const ALL: &[Kind] = &[$(Kind::$variant),*];
+            pub const ALL: &[PersonalDataKind] = &[$(PersonalDataKind::$variant),*];
 
             /// The name in SQL and in reports.
             pub const fn name(self) -> &'static str {
-                match self { $(Kind::$variant => $name,)* }
+                match self { $(PersonalDataKind::$variant => $name,)* }
             }
         }
     };
@@ -86,20 +86,20 @@ kinds! {
 
 /// One find.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Found {
+pub struct Detection {
     /// What it is.
-    pub kind: Kind,
+    pub kind: PersonalDataKind,
     /// Where it stands in the text, in bytes.
     pub range: Range<usize>,
 }
 
 /// A set of kinds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Kinds(u32);
+pub struct PersonalDataKinds(u32);
 
-impl Kinds {
+impl PersonalDataKinds {
     /// Adds a kind.
-    pub fn insert(&mut self, kind: Kind) {
+    pub fn insert(&mut self, kind: PersonalDataKind) {
         self.0 |= 1 << kind as u8;
     }
 
@@ -109,13 +109,13 @@ impl Kinds {
     }
 
     /// True if `kind` is one of them.
-    pub const fn contains(self, kind: Kind) -> bool {
+    pub const fn contains(self, kind: PersonalDataKind) -> bool {
         self.0 & 1 << kind as u8 != 0
     }
 
     /// The kinds, in their order.
-    pub fn iter(self) -> impl Iterator<Item = Kind> {
-        Kind::ALL
+    pub fn iter(self) -> impl Iterator<Item = PersonalDataKind> {
+        PersonalDataKind::ALL
             .iter()
             .copied()
             .filter(move |kind| self.contains(*kind))
@@ -124,14 +124,16 @@ impl Kinds {
 
 /// Tells `found` of everything in `text`, from its beginning to its end. Linear in the length of
 /// the text.
-pub fn scan(text: &str, mut found: impl FnMut(Found)) {
+pub fn scan(text: &str, mut found: impl FnMut(Detection)) {
     if text.is_ascii() {
-        scan_folded(text.as_bytes(), |kind, range| found(Found { kind, range }));
+        scan_folded(text.as_bytes(), |kind, range| {
+            found(Detection { kind, range })
+        });
         return;
     }
-    let folded = fold::Folded::of(text);
+    let folded = ascii_fold::AsciiFolded::of(text);
     scan_folded(folded.bytes(), |kind, range| {
-        found(Found {
+        found(Detection {
             kind,
             range: folded.range(range),
         })
@@ -139,8 +141,8 @@ pub fn scan(text: &str, mut found: impl FnMut(Found)) {
 }
 
 /// The kinds of personal data in `text`.
-pub fn kinds(text: &str) -> Kinds {
-    let mut kinds = Kinds::default();
+pub fn kinds(text: &str) -> PersonalDataKinds {
+    let mut kinds = PersonalDataKinds::default();
     scan(text, |found| kinds.insert(found.kind));
     kinds
 }
@@ -165,7 +167,7 @@ pub fn mask(text: &str) -> Cow<'_, str> {
 
 /// What a byte may be the beginning of, or the middle.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Class {
+enum ByteClass {
     Nothing,
     Digit,
     At,
@@ -173,23 +175,23 @@ enum Class {
     Secret,
 }
 
-const CLASSES: [Class; 256] = {
-    let mut classes = [Class::Nothing; 256];
+const CLASSES: [ByteClass; 256] = {
+    let mut classes = [ByteClass::Nothing; 256];
     let mut digit = b'0';
     while digit <= b'9' {
-        classes[digit as usize] = Class::Digit;
+        classes[digit as usize] = ByteClass::Digit;
         digit += 1;
     }
-    classes[b'@' as usize] = Class::At;
-    classes[b':' as usize] = Class::Colon;
-    classes[b'-' as usize] = Class::Secret;
-    classes[b'_' as usize] = Class::Secret;
-    classes[b'A' as usize] = Class::Secret;
-    classes[b'J' as usize] = Class::Secret;
+    classes[b'@' as usize] = ByteClass::At;
+    classes[b':' as usize] = ByteClass::Colon;
+    classes[b'-' as usize] = ByteClass::Secret;
+    classes[b'_' as usize] = ByteClass::Secret;
+    classes[b'A' as usize] = ByteClass::Secret;
+    classes[b'J' as usize] = ByteClass::Secret;
     classes
 };
 
-fn scan_folded(text: &[u8], mut found: impl FnMut(Kind, Range<usize>)) {
+fn scan_folded(text: &[u8], mut found: impl FnMut(PersonalDataKind, Range<usize>)) {
     let mut at = 0;
     // Nothing that was told of is looked at again.
     let mut told = 0;
@@ -197,13 +199,13 @@ fn scan_folded(text: &[u8], mut found: impl FnMut(Kind, Range<usize>)) {
         at = next;
         let class = text
             .get(at)
-            .map_or(Class::Nothing, |byte| CLASSES[*byte as usize]);
+            .map_or(ByteClass::Nothing, |byte| CLASSES[*byte as usize]);
         let look = match class {
-            Class::Nothing => None,
-            Class::Digit => digits(text, at),
-            Class::At => network::email(text, at),
-            Class::Colon => network::ipv6(text, at),
-            Class::Secret => credential::find(text, at),
+            ByteClass::Nothing => None,
+            ByteClass::Digit => digits(text, at),
+            ByteClass::At => network::email(text, at),
+            ByteClass::Colon => network::ipv6(text, at),
+            ByteClass::Secret => credentials::find(text, at),
         };
         match look {
             Some((kind, range)) if range.start >= told => {
@@ -211,7 +213,7 @@ fn scan_folded(text: &[u8], mut found: impl FnMut(Kind, Range<usize>)) {
                 told = range.end;
                 found(kind, range);
             }
-            _ if class == Class::Digit => at = phrase::end_of_digits(text, at),
+            _ if class == ByteClass::Digit => at = digit_groups::end_of_digits(text, at),
             _ => at += 1,
         }
     }
@@ -223,17 +225,17 @@ fn interesting(text: &[u8], at: usize) -> Option<usize> {
     Some(
         at + rest
             .iter()
-            .position(|byte| CLASSES[*byte as usize] != Class::Nothing)?,
+            .position(|byte| CLASSES[*byte as usize] != ByteClass::Nothing)?,
     )
 }
 
-type Look = Option<(Kind, Range<usize>)>;
+type Match = Option<(PersonalDataKind, Range<usize>)>;
 
 /// A run of digits begins at `at`.
-fn digits(text: &[u8], at: usize) -> Look {
+fn digits(text: &[u8], at: usize) -> Match {
     match at.checked_sub(1).and_then(|before| text.get(before)) {
-        Some(before) if before.is_ascii_alphabetic() => letters::find(text, at),
-        _ => letters::spaced(text, at).or_else(|| numbers::find(text, at)),
+        Some(before) if before.is_ascii_alphabetic() => alphanumeric_ids::find(text, at),
+        _ => alphanumeric_ids::spaced(text, at).or_else(|| numbers::find(text, at)),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::net::Ipv6Addr;
 
-use super::{Kind, Look};
+use super::{Match, PersonalDataKind};
 
 /// Bytes of an address' part before the sign (RFC 5321).
 const LOCAL_LIMIT: usize = 64;
@@ -25,7 +25,7 @@ fn is_domain(byte: u8) -> bool {
 }
 
 /// The address around the `@` at `at`.
-pub(super) fn email(text: &[u8], at: usize) -> Look {
+pub(super) fn email(text: &[u8], at: usize) -> Match {
     let before = text.get(at.saturating_sub(LOCAL_LIMIT)..at)?;
     let count = before
         .iter()
@@ -54,7 +54,7 @@ pub(super) fn email(text: &[u8], at: usize) -> Look {
         && !local.ends_with(b".")
         && is_host(domain)
         && !is_part_of_url(text, start, end);
-    addressed.then_some((Kind::Email, start..end))
+    addressed.then_some((PersonalDataKind::Email, start..end))
 }
 
 /// Labels with dots between them, the last one of letters and not a file's ending.
@@ -97,7 +97,7 @@ fn is_part_of_url(text: &[u8], start: usize, end: usize) -> bool {
 }
 
 /// The address around the colon at `at`: public ones only, which begin with 2 or 3.
-pub(super) fn ipv6(text: &[u8], at: usize) -> Look {
+pub(super) fn ipv6(text: &[u8], at: usize) -> Match {
     const LONGEST: usize = 39;
     let is_part = |byte: &u8| byte.is_ascii_hexdigit() || *byte == b':';
     // Only the first colon is looked at, and only behind a group of four digits that begins a word.
@@ -119,5 +119,6 @@ pub(super) fn ipv6(text: &[u8], at: usize) -> Look {
     let parsed: Ipv6Addr = std::str::from_utf8(address).ok()?.parse().ok()?;
     let documentation = parsed.segments().starts_with(&[0x2001, 0xdb8]);
     let end = start + address.len();
-    (!documentation && super::ends_word(text, end)).then_some((Kind::IpAddress, start..end))
+    (!documentation && super::ends_word(text, end))
+        .then_some((PersonalDataKind::IpAddress, start..end))
 }

@@ -4,25 +4,25 @@
 use std::net::Ipv4Addr;
 
 use super::checksum::{is_day, luhn, number};
-use super::phrase::{Phrase, Separator, Window};
-use super::{Kind, Look, begins_word, ends_word, is_named, is_word, national};
+use super::digit_groups::{DigitGroups, GroupWindow, Separator};
+use super::{Match, PersonalDataKind, begins_word, ends_word, is_named, is_word, national_ids};
 
 /// Digits begin at `at`, and no letter stands right before them.
-pub(super) fn find(text: &[u8], at: usize) -> Look {
+pub(super) fn find(text: &[u8], at: usize) -> Match {
     let lead = Lead::of(text, at);
     if lead == Lead::None && !begins_word(text, at) {
         return None;
     }
-    let phrase = Phrase::read(text, at);
+    let phrase = DigitGroups::read(text, at);
     phrase.windows().find_map(|window| {
-        if let Some((kind, end)) = national::with_letter(text, at, &window) {
+        if let Some((kind, end)) = national_ids::with_letter(text, at, &window) {
             return Some((kind, at..end));
         }
         if !ends_word(text, window.end) {
             return None;
         }
         let kind = classify(text, at, lead, &window)?;
-        let start = if kind == Kind::Phone {
+        let start = if kind == PersonalDataKind::Phone {
             at - lead.width()
         } else {
             at
@@ -57,15 +57,23 @@ impl Lead {
     }
 }
 
-fn classify(text: &[u8], at: usize, lead: Lead, window: &Window<'_>) -> Option<Kind> {
-    let checks: [(Kind, bool); 3] = [
+fn classify(
+    text: &[u8],
+    at: usize,
+    lead: Lead,
+    window: &GroupWindow<'_>,
+) -> Option<PersonalDataKind> {
+    let checks: [(PersonalDataKind, bool); 3] = [
         (
-            Kind::IpAddress,
+            PersonalDataKind::IpAddress,
             lead == Lead::None && is_public_ipv4(text, at, window),
         ),
-        (Kind::PaymentCard, lead == Lead::None && is_card(window)),
         (
-            Kind::DateOfBirth,
+            PersonalDataKind::PaymentCard,
+            lead == Lead::None && is_card(window),
+        ),
+        (
+            PersonalDataKind::DateOfBirth,
             lead == Lead::None && is_birth_date(text, at, window),
         ),
     ];
@@ -73,12 +81,12 @@ fn classify(text: &[u8], at: usize, lead: Lead, window: &Window<'_>) -> Option<K
     found
         .or_else(|| {
             if lead == Lead::None {
-                national::find(text, at, window)
+                national_ids::find(text, at, window)
             } else {
                 None
             }
         })
-        .or_else(|| is_phone(text, at, lead, window).then_some(Kind::Phone))
+        .or_else(|| is_phone(text, at, lead, window).then_some(PersonalDataKind::Phone))
 }
 
 /// Issuer ranges with the lengths of their numbers.
@@ -98,7 +106,7 @@ fn is_issued(digits: &[u8]) -> bool {
     }
 }
 
-fn is_card(window: &Window<'_>) -> bool {
+fn is_card(window: &GroupWindow<'_>) -> bool {
     let shaped = window.is_plain()
         || window.is_separated_by(&[Separator::Space, Separator::Dash])
             && (window.has_shape(&[4, 4, 4, 4])
@@ -114,7 +122,7 @@ fn is_card(window: &Window<'_>) -> bool {
 
 /// Addresses that somebody's machine can have on the Internet. Version numbers look alike, so the
 /// word rules them out.
-fn is_public_ipv4(text: &[u8], at: usize, window: &Window<'_>) -> bool {
+fn is_public_ipv4(text: &[u8], at: usize, window: &GroupWindow<'_>) -> bool {
     if window.separators != [Separator::Dot; 3]
         || is_named(
             text,
@@ -163,7 +171,7 @@ const BIRTH_WORDS: &[&str] = &[
     "nascimento",
 ];
 
-fn is_birth_date(text: &[u8], at: usize, window: &Window<'_>) -> bool {
+fn is_birth_date(text: &[u8], at: usize, window: &GroupWindow<'_>) -> bool {
     let separated = window.is_separated_by(&[Separator::Dash, Separator::Slash, Separator::Dot]);
     if window.separators.len() != 2 || !separated {
         return false;
@@ -201,7 +209,7 @@ const PHONE_WORDS: &[&str] = &[
     "móvil",
 ];
 
-fn is_phone(text: &[u8], at: usize, lead: Lead, window: &Window<'_>) -> bool {
+fn is_phone(text: &[u8], at: usize, lead: Lead, window: &GroupWindow<'_>) -> bool {
     let digits = window.digits;
     let first = digits.first().copied().unwrap_or(0);
     let varied = digits
@@ -225,7 +233,7 @@ fn is_phone(text: &[u8], at: usize, lead: Lead, window: &Window<'_>) -> bool {
 }
 
 /// `(415) 555-2671`, `415-555-2671`, `1-415-555-2671`: area and exchange begin with 2 to 9.
-fn is_north_american(lead: Lead, window: &Window<'_>) -> bool {
+fn is_north_american(lead: Lead, window: &GroupWindow<'_>) -> bool {
     let (area, shaped) = if window.has_shape(&[3, 3, 4]) {
         (0, true)
     } else {
@@ -252,7 +260,7 @@ fn is_north_american(lead: Lead, window: &Window<'_>) -> bool {
 }
 
 /// `020 7946 0958`, `07700 900123` and `06 12 34 56 78`.
-fn is_european(window: &Window<'_>) -> bool {
+fn is_european(window: &GroupWindow<'_>) -> bool {
     let begins =
         window.digits.first() == Some(&0) && window.digits.get(1).is_some_and(|digit| *digit > 0);
     let shaped = window.has_shape(&[3, 4, 4])
@@ -261,7 +269,7 @@ fn is_european(window: &Window<'_>) -> bool {
     begins && shaped && window.is_separated_by(&[Separator::Space, Separator::Dot, Separator::Dash])
 }
 
-fn is_named_phone(text: &[u8], at: usize, window: &Window<'_>) -> bool {
+fn is_named_phone(text: &[u8], at: usize, window: &GroupWindow<'_>) -> bool {
     let dated = window.has_shape(&[4, 2, 2]) || window.has_shape(&[2, 2, 4]);
     (7..=15).contains(&window.digits.len()) && !dated && is_named(text, at, PHONE_WORDS)
 }

@@ -11,7 +11,7 @@ fn found(text: &str) -> Vec<(&'static str, &str)> {
 }
 
 #[track_caller]
-fn finds(text: &str, kind: Kind, what: &str) {
+fn finds(text: &str, kind: PersonalDataKind, what: &str) {
     assert_eq!(found(text), [(kind.name(), what)], "in {text:?}");
 }
 
@@ -24,24 +24,32 @@ fn leaves(text: &str) {
 fn e_mail_addresses_in_many_places() {
     finds(
         "write to ada.lovelace+work@mail.example.org, please",
-        Kind::Email,
+        PersonalDataKind::Email,
         "ada.lovelace+work@mail.example.org",
     );
-    finds("<mailto:ada@example.com>", Kind::Email, "ada@example.com");
+    finds(
+        "<mailto:ada@example.com>",
+        PersonalDataKind::Email,
+        "ada@example.com",
+    );
     finds(
         "{\"to\":\"ada@example.com\"}",
-        Kind::Email,
+        PersonalDataKind::Email,
         "ada@example.com",
     );
     finds(
         "Ada at ａｄａ＠ｅｘａｍｐｌｅ．ｃｏｍ!",
-        Kind::Email,
+        PersonalDataKind::Email,
         "ａｄａ＠ｅｘａｍｐｌｅ．ｃｏｍ",
     );
-    finds("jürgen@müller.de.", Kind::Email, "jürgen@müller.de");
+    finds(
+        "jürgen@müller.de.",
+        PersonalDataKind::Email,
+        "jürgen@müller.de",
+    );
     finds(
         "ada\u{200b}@example.com",
-        Kind::Email,
+        PersonalDataKind::Email,
         "ada\u{200b}@example.com",
     );
 }
@@ -76,14 +84,14 @@ fn phone_numbers_as_people_write_them() {
         "06 12 34 56 78",
         "0049 30 901820",
     ] {
-        finds(&format!("ring {text} today"), Kind::Phone, text);
+        finds(&format!("ring {text} today"), PersonalDataKind::Phone, text);
     }
-    finds("Tel. 030 901820", Kind::Phone, "030 901820");
-    finds("phone: 9018200", Kind::Phone, "9018200");
-    finds("+٤٩ ٣٠ ٩٠١٨٢٠", Kind::Phone, "+٤٩ ٣٠ ٩٠١٨٢٠");
+    finds("Tel. 030 901820", PersonalDataKind::Phone, "030 901820");
+    finds("phone: 9018200", PersonalDataKind::Phone, "9018200");
+    finds("+٤٩ ٣٠ ٩٠١٨٢٠", PersonalDataKind::Phone, "+٤٩ ٣٠ ٩٠١٨٢٠");
     finds(
         "415\u{2011}555\u{2011}2671",
-        Kind::Phone,
+        PersonalDataKind::Phone,
         "415\u{2011}555\u{2011}2671",
     );
 }
@@ -118,7 +126,11 @@ fn payment_cards_need_an_issuer_and_a_check_digit() {
         "378282246310005",
         "3782 822463 10005",
     ] {
-        finds(&format!("card {text}."), Kind::PaymentCard, text);
+        finds(
+            &format!("card {text}."),
+            PersonalDataKind::PaymentCard,
+            text,
+        );
     }
     for text in [
         "4111 1111 1111 1112",
@@ -139,7 +151,11 @@ fn an_iban_needs_its_countrys_length_and_check_digits() {
         "GB82WEST12345698765432",
         "NO9386011117947",
     ] {
-        finds(&format!("to {text} by Friday"), Kind::Iban, text);
+        finds(
+            &format!("to {text} by Friday"),
+            PersonalDataKind::Iban,
+            text,
+        );
     }
     for text in [
         "DE89370400440532013001",
@@ -153,37 +169,61 @@ fn an_iban_needs_its_countrys_length_and_check_digits() {
 
 #[test]
 fn national_identifiers_of_many_states() {
-    finds("SSN 536-90-4399", Kind::UsSsn, "536-90-4399");
-    finds("ssn: 536904399", Kind::UsSsn, "536904399");
-    finds("NI number AB 12 34 56 C", Kind::UkNino, "AB 12 34 56 C");
-    finds("AB123456C", Kind::UkNino, "AB123456C");
-    finds("Steuer-ID 86 095 742 719", Kind::DeTaxId, "86 095 742 719");
-    finds("IdNr 86095742719", Kind::DeTaxId, "86095742719");
+    finds("SSN 536-90-4399", PersonalDataKind::UsSsn, "536-90-4399");
+    finds("ssn: 536904399", PersonalDataKind::UsSsn, "536904399");
+    finds(
+        "NI number AB 12 34 56 C",
+        PersonalDataKind::UkNino,
+        "AB 12 34 56 C",
+    );
+    finds("AB123456C", PersonalDataKind::UkNino, "AB123456C");
+    finds(
+        "Steuer-ID 86 095 742 719",
+        PersonalDataKind::DeTaxId,
+        "86 095 742 719",
+    );
+    finds("IdNr 86095742719", PersonalDataKind::DeTaxId, "86095742719");
     finds(
         "NIR 2 55 08 14 168 025 38",
-        Kind::FrNir,
+        PersonalDataKind::FrNir,
         "2 55 08 14 168 025 38",
     );
-    finds("DNI 12345678Z", Kind::EsDni, "12345678Z");
-    finds("NIE X1234567L", Kind::EsDni, "X1234567L");
+    finds("DNI 12345678Z", PersonalDataKind::EsDni, "12345678Z");
+    finds("NIE X1234567L", PersonalDataKind::EsDni, "X1234567L");
     finds(
         "CF RSSMRA85T10A562S",
-        Kind::ItCodiceFiscale,
+        PersonalDataKind::ItCodiceFiscale,
         "RSSMRA85T10A562S",
     );
-    finds("BSN 111222333", Kind::NlBsn, "111222333");
-    finds("PESEL 44051401359", Kind::PlPesel, "44051401359");
-    finds("811218-9876", Kind::SePersonnummer, "811218-9876");
-    finds("CPF 529.982.247-25", Kind::BrCpf, "529.982.247-25");
-    finds("Aadhaar 2341 2341 2346", Kind::InAadhaar, "2341 2341 2346");
+    finds("BSN 111222333", PersonalDataKind::NlBsn, "111222333");
+    finds(
+        "PESEL 44051401359",
+        PersonalDataKind::PlPesel,
+        "44051401359",
+    );
+    finds(
+        "811218-9876",
+        PersonalDataKind::SePersonnummer,
+        "811218-9876",
+    );
+    finds(
+        "CPF 529.982.247-25",
+        PersonalDataKind::BrCpf,
+        "529.982.247-25",
+    );
+    finds(
+        "Aadhaar 2341 2341 2346",
+        PersonalDataKind::InAadhaar,
+        "2341 2341 2346",
+    );
     finds(
         "11010519491231002X",
-        Kind::CnResidentId,
+        PersonalDataKind::CnResidentId,
         "11010519491231002X",
     );
     finds(
         "social insurance number 046 454 286",
-        Kind::CaSin,
+        PersonalDataKind::CaSin,
         "046 454 286",
     );
 }
@@ -216,10 +256,14 @@ fn wrong_check_digits_and_missing_names_are_left_alone() {
 
 #[test]
 fn public_addresses_of_machines_and_no_versions() {
-    finds("from 81.2.69.142:443", Kind::IpAddress, "81.2.69.142");
+    finds(
+        "from 81.2.69.142:443",
+        PersonalDataKind::IpAddress,
+        "81.2.69.142",
+    );
     finds(
         "2a00:1450:4001:81b::200e",
-        Kind::IpAddress,
+        PersonalDataKind::IpAddress,
         "2a00:1450:4001:81b::200e",
     );
     for text in [
@@ -244,10 +288,14 @@ fn public_addresses_of_machines_and_no_versions() {
 fn dates_of_birth_need_the_word() {
     finds(
         "born on 1985-12-10 in Rome",
-        Kind::DateOfBirth,
+        PersonalDataKind::DateOfBirth,
         "1985-12-10",
     );
-    finds("DOB: 12/10/1985", Kind::DateOfBirth, "12/10/1985");
+    finds(
+        "DOB: 12/10/1985",
+        PersonalDataKind::DateOfBirth,
+        "12/10/1985",
+    );
     leaves("released on 1985-12-10");
     leaves("born 1985-13-45");
 }
@@ -256,27 +304,27 @@ fn dates_of_birth_need_the_word() {
 fn credentials_by_their_beginnings() {
     finds(
         "key sk-proj-abc123def456ghi789jkl0",
-        Kind::Credential,
+        PersonalDataKind::Credential,
         "sk-proj-abc123def456ghi789jkl0",
     );
     finds(
         "AKIAIOSFODNN7EXAMPLE",
-        Kind::Credential,
+        PersonalDataKind::Credential,
         "AKIAIOSFODNN7EXAMPLE",
     );
     finds(
         "ghp_16C7e42F292c6912E7710c838347Ae178B4a",
-        Kind::Credential,
+        PersonalDataKind::Credential,
         "ghp_16C7e42F292c6912E7710c838347Ae178B4a",
     );
     finds(
         "-----BEGIN RSA PRIVATE KEY-----\nMII",
-        Kind::Credential,
+        PersonalDataKind::Credential,
         "-----BEGIN RSA PRIVATE KEY-----",
     );
     finds(
         "Bearer eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJhZGEifQ.c2lnbmF0dXJlLW9mLWl0",
-        Kind::Credential,
+        PersonalDataKind::Credential,
         "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJhZGEifQ.c2lnbmF0dXJlLW9mLWl0",
     );
     for text in [
@@ -349,7 +397,7 @@ proptest! {
         for digit in 0..10_u8 {
             let card = format!("{body}{digit}");
             let values: Vec<u8> = card.bytes().map(|byte| byte - b'0').collect();
-            prop_assert_eq!(kinds(&card).contains(Kind::PaymentCard), checksum::luhn(&values));
+            prop_assert_eq!(kinds(&card).contains(PersonalDataKind::PaymentCard), checksum::luhn(&values));
         }
     }
 }

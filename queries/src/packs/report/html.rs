@@ -6,36 +6,42 @@ use serde_json::Value as Json;
 
 use super::super::error::{PackError, Result};
 use super::super::pack::{Pack, Rule, Severity};
-use super::super::scan::{Scan, Summary};
-use super::{Digest, SAMPLES};
-use crate::render::visible;
+use super::super::scan::{Scan, ScanSummary};
+use super::{FindingStatistics, MAX_SAMPLES};
+use crate::render::escape_control;
 
 const TEMPLATE: &str = include_str!("report.html");
 
 /// Bars of a chart at most, beside the one for the rest.
-const BARS: usize = 8;
+const MAX_BARS: usize = 8;
 
 /// The page of a scan.
-pub(super) fn page(scan: &Scan, summary: &Summary, digest: &Digest) -> Result<String> {
+pub(super) fn page(
+    scan: &Scan,
+    summary: &ScanSummary,
+    statistics: &FindingStatistics,
+) -> Result<String> {
     let mut environment = Environment::new();
     environment.set_auto_escape_callback(|_| AutoEscape::Html);
     environment.add_filter("grouped", grouped);
-    environment.add_filter("marked", |text: &str| Value::from_safe_string(marked(text)));
+    environment.add_filter("marked", |text: &str| {
+        Value::from_safe_string(backticks_as_code(text))
+    });
     environment.add_template("report.html", TEMPLATE)?;
-    let packs = packs(scan, summary, digest);
+    let packs = packs(scan, summary, statistics);
     let clean = packs.iter().map(|pack| pack.passed.len()).sum();
-    let page = Page {
+    let page = ReportPage {
         summary,
-        severities: severities(digest),
+        severities: severities(statistics),
         total: summary.findings,
         clean,
         rules: scan.rules().len(),
         broken: scan.rules().len() - clean,
         pack_bars: pack_bars(&packs),
-        type_bars: bars(digest.types(BARS)),
-        namespace_bars: bars(digest.namespaces(BARS)),
+        type_bars: bars(statistics.types(MAX_BARS)),
+        namespace_bars: bars(statistics.namespaces(MAX_BARS)),
         packs,
-        shown: SAMPLES,
+        shown: MAX_SAMPLES,
         version: env!("CARGO_PKG_VERSION"),
         now: chrono::Utc::now().format("%Y-%m-%d %H:%M UTC").to_string(),
     };
@@ -47,8 +53,8 @@ pub(super) fn page(scan: &Scan, summary: &Summary, digest: &Digest) -> Result<St
 
 /// What the template sees.
 #[derive(Serialize)]
-struct Page<'s> {
-    summary: &'s Summary,
+struct ReportPage<'s> {
+    summary: &'s ScanSummary,
     severities: Vec<SeverityCount>,
     total: u64,
     /// Rules without findings.
@@ -56,9 +62,9 @@ struct Page<'s> {
     rules: usize,
     /// Rules with findings.
     broken: usize,
-    pack_bars: Vec<Bar>,
-    type_bars: Vec<Bar>,
-    namespace_bars: Vec<Bar>,
+    pack_bars: Vec<ChartBar>,
+    type_bars: Vec<ChartBar>,
+    namespace_bars: Vec<ChartBar>,
     packs: Vec<PackSection>,
     shown: usize,
     version: &'static str,
@@ -74,7 +80,7 @@ fn template_value(json: Json) -> Value {
             Some(count) => Value::from(count),
             None => Value::from(number.as_f64().unwrap_or_default()),
         },
-        Json::String(text) => Value::from(visible(&text).into_owned()),
+        Json::String(text) => Value::from(escape_control(&text).into_owned()),
         Json::Array(items) => items
             .into_iter()
             .map(template_value)
@@ -90,15 +96,15 @@ fn template_value(json: Json) -> Value {
 
 /// A bar of a chart; lengths are per cent of the longest.
 #[derive(Serialize)]
-struct Bar {
+struct ChartBar {
     name: String,
     count: u64,
-    parts: Vec<Part>,
+    parts: Vec<ChartSegment>,
 }
 
 /// A part of a bar.
 #[derive(Serialize)]
-struct Part {
+struct ChartSegment {
     class: &'static str,
     start: f64,
     length: f64,
@@ -135,7 +141,7 @@ struct RuleSection {
     findings: u64,
     failures: u64,
     first_failure: Option<String>,
-    samples: Vec<Sample>,
+    samples: Vec<FindingSample>,
 }
 
 #[derive(Serialize)]
@@ -145,7 +151,7 @@ struct PassedRule {
 }
 
 #[derive(Serialize)]
-struct Sample {
+struct FindingSample {
     address: Option<String>,
     message: String,
     evidence: Vec<(String, String)>,
@@ -171,8 +177,8 @@ fn length(count: u64, of: u64) -> f64 {
     }
 }
 
-fn severities(digest: &Digest) -> Vec<SeverityCount> {
-    let counts = Severity::ALL.map(|severity| (severity.name(), digest.of_severity(severity)));
+fn severities(statistics: &FindingStatistics) -> Vec<SeverityCount> {
+    let counts = Severity::ALL.map(|severity| (severity.name(), statistics.of_severity(severity)));
     let total = counts.iter().map(|(_, count)| count).sum();
     let mut start = 0.0;
     let place = |(name, count): (&'static str, u64)| {
@@ -189,13 +195,13 @@ fn severities(digest: &Digest) -> Vec<SeverityCount> {
     counts.into_iter().map(place).collect()
 }
 
-fn packs(scan: &Scan, summary: &Summary, digest: &Digest) -> Vec<PackSection> {
+fn packs(scan: &Scan, summary: &ScanSummary, statistics: &FindingStatistics) -> Vec<PackSection> {
     let mut place = 0;
     let mut sections = Vec::new();
     for pack in scan.packs() {
         let mut section = PackSection::empty(pack);
         for rule in &pack.rules {
-            section.add(rule, place, summary, digest);
+            section.add(rule, place, summary, statistics);
             place += 1;
         }
         // The gravest first, then the most frequent.
@@ -226,7 +232,13 @@ impl PackSection {
         }
     }
 
-    fn add(&mut self, rule: &Rule, place: usize, summary: &Summary, digest: &Digest) {
+    fn add(
+        &mut self,
+        rule: &Rule,
+        place: usize,
+        summary: &ScanSummary,
+        statistics: &FindingStatistics,
+    ) {
         let count = summary.rules.get(&rule.id).cloned().unwrap_or_default();
         if count.findings == 0 && count.failures == 0 {
             self.passed.push(PassedRule {
@@ -235,7 +247,7 @@ impl PackSection {
             });
             return;
         }
-        let sample = |finding: &super::super::finding::Finding| Sample {
+        let sample = |finding: &super::super::finding::Finding| FindingSample {
             address: finding.address.clone(),
             message: rule.message.render(&finding.evidence),
             evidence: finding.evidence.clone(),
@@ -250,12 +262,12 @@ impl PackSection {
             findings: count.findings,
             failures: count.failures,
             first_failure: count.first_failure,
-            samples: digest.samples(place).iter().map(sample).collect(),
+            samples: statistics.samples(place).iter().map(sample).collect(),
         });
     }
 }
 
-fn pack_bars(packs: &[PackSection]) -> Vec<Bar> {
+fn pack_bars(packs: &[PackSection]) -> Vec<ChartBar> {
     let most = packs.iter().map(|pack| pack.findings).max().unwrap_or(0);
     let of = |pack: &PackSection, severity: Severity| {
         pack.broken
@@ -268,7 +280,7 @@ fn pack_bars(packs: &[PackSection]) -> Vec<Bar> {
         let mut start = 0.0;
         let part = |severity: Severity| {
             let count = of(pack, severity);
-            let part = Part {
+            let part = ChartSegment {
                 class: severity.name(),
                 start,
                 length: length(count, most),
@@ -277,7 +289,7 @@ fn pack_bars(packs: &[PackSection]) -> Vec<Bar> {
             start += part.length;
             part
         };
-        Bar {
+        ChartBar {
             name: pack.title.clone(),
             count: pack.findings,
             parts: Severity::ALL.into_iter().map(part).collect(),
@@ -286,16 +298,16 @@ fn pack_bars(packs: &[PackSection]) -> Vec<Bar> {
     packs.iter().map(bar).collect()
 }
 
-fn bars(counts: Vec<(String, u64)>) -> Vec<Bar> {
+fn bars(counts: Vec<(String, u64)>) -> Vec<ChartBar> {
     let most = counts.iter().map(|(_, count)| *count).max().unwrap_or(0);
     let bar = |(name, count): (String, u64)| {
-        let part = Part {
+        let part = ChartSegment {
             class: "plain",
             start: 0.0,
             length: length(count, most),
             count,
         };
-        Bar {
+        ChartBar {
             name,
             count,
             parts: vec![part],
@@ -305,7 +317,7 @@ fn bars(counts: Vec<(String, u64)>) -> Vec<Bar> {
 }
 
 /// Text as HTML, what stands between backticks as code.
-fn marked(text: &str) -> String {
+fn backticks_as_code(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut pieces = text.split('`').peekable();
     let mut code = false;
@@ -357,11 +369,11 @@ mod tests {
     #[test]
     fn backticks_become_code_and_nothing_becomes_markup() {
         assert_eq!(
-            marked("run `a<b>` & `c`"),
+            backticks_as_code("run `a<b>` & `c`"),
             "run <code>a&lt;b&gt;</code> &amp; <code>c</code>"
         );
-        assert_eq!(marked("a ` b <i>"), "a ` b &lt;i&gt;");
-        assert_eq!(marked("`a"), "`a");
+        assert_eq!(backticks_as_code("a ` b <i>"), "a ` b &lt;i&gt;");
+        assert_eq!(backticks_as_code("`a"), "`a");
     }
 
     #[test]

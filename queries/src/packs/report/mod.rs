@@ -1,31 +1,31 @@
-//! How findings are told.
+//! How findings are record.
 //!
 //! | form | for | holds |
 //! |---|---|---|
-//! | [`Form::Jsonl`] | pipes | every finding, a line each, as it is made |
-//! | [`Form::Json`] | programs | every finding, then what the scan did |
-//! | [`Form::Sarif`] | code-scanning tools | every finding, in SARIF 2.1.0 |
-//! | [`Form::Html`] | people | counts with charts, and the first findings of each rule |
+//! | [`ReportFormat::Jsonl`] | pipes | every finding, a line each, as it is made |
+//! | [`ReportFormat::Json`] | programs | every finding, then what the scan did |
+//! | [`ReportFormat::Sarif`] | code-scanning tools | every finding, in SARIF 2.1.0 |
+//! | [`ReportFormat::Html`] | people | counts with charts, and the first findings of each rule |
 //!
-//! All but HTML are written while the scan runs. HTML keeps a [`Digest`], whose size doesn't depend
+//! All but HTML are written while the scan runs. HTML keeps a [`FindingStatistics`], whose size doesn't depend
 //! on the number of findings.
 
-mod digest;
 mod html;
 mod sarif;
+mod statistics;
 
 use std::io::Write;
 
-pub use digest::{Digest, OTHERS, SAMPLES};
+pub use statistics::{FindingStatistics, MAX_SAMPLES, OTHERS};
 
 use super::error::{PackError, Result};
 use super::finding::Finding;
 use super::pack::Rule;
-use super::scan::{Scan, Summary};
+use super::scan::{Scan, ScanSummary};
 
 /// The form of a report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Form {
+pub enum ReportFormat {
     /// One JSON object for each finding, one a line.
     Jsonl,
     /// One JSON document: `{"findings": […], "summary": {…}}`.
@@ -37,29 +37,29 @@ pub enum Form {
 }
 
 /// A report that is being written.
-pub struct Reporter<W> {
+pub struct ReportWriter<W> {
     out: W,
-    form: Form,
+    form: ReportFormat,
     written: u64,
-    digest: Digest,
+    statistics: FindingStatistics,
 }
 
-impl<W: Write> Reporter<W> {
+impl<W: Write> ReportWriter<W> {
     /// Begins a report on `scan` in `out`.
     ///
     /// # Errors
     /// [`PackError::Write`].
-    pub fn begin(mut out: W, form: Form, scan: &Scan) -> Result<Self> {
+    pub fn begin(mut out: W, form: ReportFormat, scan: &Scan) -> Result<Self> {
         match form {
-            Form::Json => out.write_all(b"{\"findings\":[")?,
-            Form::Sarif => sarif::begin(&mut out)?,
-            Form::Jsonl | Form::Html => {}
+            ReportFormat::Json => out.write_all(b"{\"findings\":[")?,
+            ReportFormat::Sarif => sarif::begin(&mut out)?,
+            ReportFormat::Jsonl | ReportFormat::Html => {}
         }
-        Ok(Reporter {
+        Ok(ReportWriter {
             out,
             form,
             written: 0,
-            digest: Digest::new(scan.rules().len()),
+            statistics: FindingStatistics::new(scan.rules().len()),
         })
     }
 
@@ -71,19 +71,19 @@ impl<W: Write> Reporter<W> {
         let separator = if self.written > 0 { ",\n" } else { "\n" };
         self.written += 1;
         match self.form {
-            Form::Jsonl => {
-                write_json(&mut self.out, &finding.told(rule))?;
+            ReportFormat::Jsonl => {
+                write_json(&mut self.out, &finding.record(rule))?;
                 self.out.write_all(b"\n")?;
             }
-            Form::Json => {
+            ReportFormat::Json => {
                 self.out.write_all(separator.as_bytes())?;
-                write_json(&mut self.out, &finding.told(rule))?;
+                write_json(&mut self.out, &finding.record(rule))?;
             }
-            Form::Sarif => {
+            ReportFormat::Sarif => {
                 self.out.write_all(separator.as_bytes())?;
                 write_json(&mut self.out, &sarif::result(rule, finding))?;
             }
-            Form::Html => self.digest.add(rule, finding),
+            ReportFormat::Html => self.statistics.add(rule, finding),
         }
         Ok(())
     }
@@ -92,18 +92,18 @@ impl<W: Write> Reporter<W> {
     ///
     /// # Errors
     /// [`PackError::Write`], [`PackError::Template`].
-    pub fn finish(mut self, scan: &Scan, summary: &Summary) -> Result<()> {
+    pub fn finish(mut self, scan: &Scan, summary: &ScanSummary) -> Result<()> {
         match self.form {
-            Form::Jsonl => {}
-            Form::Json => {
+            ReportFormat::Jsonl => {}
+            ReportFormat::Json => {
                 self.out.write_all(b"\n],\"summary\":")?;
                 write_json(&mut self.out, summary)?;
                 self.out.write_all(b"}\n")?;
             }
-            Form::Sarif => sarif::end(&mut self.out, scan, summary)?,
-            Form::Html => self
+            ReportFormat::Sarif => sarif::end(&mut self.out, scan, summary)?,
+            ReportFormat::Html => self
                 .out
-                .write_all(html::page(scan, summary, &self.digest)?.as_bytes())?,
+                .write_all(html::page(scan, summary, &self.statistics)?.as_bytes())?,
         }
         Ok(self.out.flush()?)
     }

@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 use super::super::error::Result;
 use super::super::finding::Finding;
 use super::super::pack::{Pack, Rule};
-use super::super::scan::{Scan, Summary};
+use super::super::scan::{Scan, ScanSummary};
 use super::write_json;
 
 /// The schema that the report obeys.
@@ -21,7 +21,7 @@ pub(super) fn begin(out: &mut impl Write) -> Result<()> {
     )?)
 }
 
-pub(super) fn end(out: &mut impl Write, scan: &Scan, summary: &Summary) -> Result<()> {
+pub(super) fn end(out: &mut impl Write, scan: &Scan, summary: &ScanSummary) -> Result<()> {
     out.write_all(b"\n],\"tool\":")?;
     write_json(out, &tool(scan))?;
     out.write_all(b",\"invocations\":")?;
@@ -36,14 +36,14 @@ pub(super) fn end(out: &mut impl Write, scan: &Scan, summary: &Summary) -> Resul
 
 /// One finding.
 pub(super) fn result(rule: &Rule, finding: &Finding) -> Value {
-    let told = finding.told(rule);
+    let record = finding.record(rule);
     let mut result = json!({
         "ruleId": rule.id,
         "ruleIndex": finding.rule,
         "level": rule.severity.name(),
-        "message": { "text": told.message },
+        "message": { "text": record.message },
         "partialFingerprints": { "gristmill/v1": fingerprint(rule, finding) },
-        "properties": { "norm": rule.norm, "evidence": told.evidence },
+        "properties": { "norm": rule.norm, "evidence": record.evidence },
     });
     if let (Some(address), Some(members)) = (&finding.address, result.as_object_mut()) {
         let location = json!({
@@ -100,7 +100,7 @@ fn descriptor(pack: &Pack, rule: &Rule) -> Value {
     })
 }
 
-fn invocation(summary: &Summary) -> Value {
+fn invocation(summary: &ScanSummary) -> Value {
     let failed = summary.rules.iter().filter_map(|(id, count)| {
         let first = count.first_failure.as_ref()?;
         Some(json!({

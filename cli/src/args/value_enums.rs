@@ -16,37 +16,37 @@ const ABOUT_AUTO: &str = "Detected from the first bytes";
 
 /// A kind of input; none to detect it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Kind(pub Option<SourceKind>);
+pub struct SourceKindArg(pub Option<SourceKind>);
 
 /// A kind of transcript; none to detect it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct From(pub Option<TranscriptKind>);
+pub struct TranscriptKindArg(pub Option<TranscriptKind>);
 
 /// What a conversion writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct To(pub Form);
+pub struct TranscriptFormArg(pub Form);
 
-impl Kind {
+impl SourceKindArg {
     /// Detected.
-    pub const AUTO: Kind = Kind(None);
+    pub const AUTO: SourceKindArg = SourceKindArg(None);
 }
 
-impl From {
+impl TranscriptKindArg {
     /// Detected.
-    pub const AUTO: From = From(None);
+    pub const AUTO: TranscriptKindArg = TranscriptKindArg(None);
 }
 
-impl To {
+impl TranscriptFormArg {
     /// Canonical messages.
-    pub const DEFAULT: To = To(Form::Messages);
+    pub const DEFAULT: TranscriptFormArg = TranscriptFormArg(Form::Messages);
 }
 
-impl ValueEnum for Kind {
-    fn value_variants<'a>() -> &'a [Kind] {
-        static ALL: LazyLock<Vec<Kind>> = LazyLock::new(|| {
+impl ValueEnum for SourceKindArg {
+    fn value_variants<'a>() -> &'a [SourceKindArg] {
+        static ALL: LazyLock<Vec<SourceKindArg>> = LazyLock::new(|| {
             std::iter::once(None)
                 .chain(SourceKind::all().map(Some))
-                .map(Kind)
+                .map(SourceKindArg)
                 .collect()
         });
         &ALL
@@ -57,12 +57,12 @@ impl ValueEnum for Kind {
     }
 }
 
-impl ValueEnum for From {
-    fn value_variants<'a>() -> &'a [From] {
-        static ALL: LazyLock<Vec<From>> = LazyLock::new(|| {
+impl ValueEnum for TranscriptKindArg {
+    fn value_variants<'a>() -> &'a [TranscriptKindArg] {
+        static ALL: LazyLock<Vec<TranscriptKindArg>> = LazyLock::new(|| {
             std::iter::once(None)
                 .chain(TranscriptKind::ALL.iter().copied().map(Some))
-                .map(From)
+                .map(TranscriptKindArg)
                 .collect()
         });
         &ALL
@@ -73,10 +73,10 @@ impl ValueEnum for From {
     }
 }
 
-impl ValueEnum for To {
-    fn value_variants<'a>() -> &'a [To] {
-        static ALL: LazyLock<Vec<To>> =
-            LazyLock::new(|| Form::ALL.iter().copied().map(To).collect());
+impl ValueEnum for TranscriptFormArg {
+    fn value_variants<'a>() -> &'a [TranscriptFormArg] {
+        static ALL: LazyLock<Vec<TranscriptFormArg>> =
+            LazyLock::new(|| Form::ALL.iter().copied().map(TranscriptFormArg).collect());
         &ALL
     }
 

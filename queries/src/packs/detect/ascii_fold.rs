@@ -5,24 +5,24 @@
 use std::ops::Range;
 
 /// A text in folded form, with the way back.
-pub(super) struct Folded {
+pub(super) struct AsciiFolded {
     bytes: Vec<u8>,
     /// For each byte where its character begins in the text; one more for the end.
     places: Vec<u32>,
 }
 
-impl Folded {
+impl AsciiFolded {
     /// Folds `text`. Of texts over 4 GiB, which no grain holds, places are wrong but finds are not.
-    pub(super) fn of(text: &str) -> Folded {
-        let mut folded = Folded {
+    pub(super) fn of(text: &str) -> AsciiFolded {
+        let mut folded = AsciiFolded {
             bytes: Vec::with_capacity(text.len()),
             places: Vec::with_capacity(text.len() + 1),
         };
         for (place, character) in text.char_indices() {
             match fold(character) {
-                Fold::To(byte) => folded.push(byte, place),
-                Fold::Gone => {}
-                Fold::Kept => {
+                Folding::To(byte) => folded.push(byte, place),
+                Folding::Gone => {}
+                Folding::Kept => {
                     let mut buffer = [0; 4];
                     character
                         .encode_utf8(&mut buffer)
@@ -52,7 +52,7 @@ impl Folded {
     }
 }
 
-enum Fold {
+enum Folding {
     To(u8),
     Gone,
     Kept,
@@ -64,20 +64,20 @@ const ZEROS: [u32; 22] = [
     0x0E50, 0x0ED0, 0x0F20, 0x1040, 0x17E0, 0x1810, 0xFF10, 0x1D7CE, 0x1D7D8, 0x1D7F6,
 ];
 
-fn fold(character: char) -> Fold {
+fn fold(character: char) -> Folding {
     let code = character as u32;
     match code {
-        0..0x80 => Fold::To(code as u8),
-        0xFF01..=0xFF5E => Fold::To((code - 0xFEE0) as u8),
-        0x200B..=0x200D | 0x2060 | 0xFEFF | 0x00AD => Fold::Gone,
-        0x00A0 | 0x2000..=0x200A | 0x202F | 0x205F | 0x3000 => Fold::To(b' '),
-        0x2010..=0x2015 | 0x2212 | 0xFE58 | 0xFE63 => Fold::To(b'-'),
+        0..0x80 => Folding::To(code as u8),
+        0xFF01..=0xFF5E => Folding::To((code - 0xFEE0) as u8),
+        0x200B..=0x200D | 0x2060 | 0xFEFF | 0x00AD => Folding::Gone,
+        0x00A0 | 0x2000..=0x200A | 0x202F | 0x205F | 0x3000 => Folding::To(b' '),
+        0x2010..=0x2015 | 0x2212 | 0xFE58 | 0xFE63 => Folding::To(b'-'),
         _ => match ZEROS
             .iter()
             .find(|zero| (**zero..**zero + 10).contains(&code))
         {
-            Some(zero) => Fold::To(b'0' + (code - zero) as u8),
-            None => Fold::Kept,
+            Some(zero) => Folding::To(b'0' + (code - zero) as u8),
+            None => Folding::Kept,
         },
     }
 }

@@ -11,7 +11,7 @@ use std::fmt::Write;
 /// `text` with its control characters written out: `\x1b` for one of ASCII, `\u{9b}` and `\u{202e}`
 /// for the others. Line feeds and tabs stay. A backslash isn't doubled: the result is for reading,
 /// not for parsing.
-pub fn visible(text: &str) -> Cow<'_, str> {
+pub fn escape_control(text: &str) -> Cow<'_, str> {
     if !text.chars().any(is_active) {
         return Cow::Borrowed(text);
     }
@@ -51,7 +51,7 @@ mod tests {
         {
             let letter = char::from_u32(code).unwrap();
             let text = format!("a{letter}b");
-            let shown = visible(&text);
+            let shown = escape_control(&text);
             match letter {
                 '\n' | '\t' => assert_eq!(shown, text),
                 _ => assert!(
@@ -61,7 +61,7 @@ mod tests {
             }
         }
         assert_eq!(
-            visible("\u{1b}[2J\r\u{9b}2J\u{202e}"),
+            escape_control("\u{1b}[2J\r\u{9b}2J\u{202e}"),
             "\\x1b[2J\\x0d\\u{9b}2J\\u{202e}"
         );
     }
@@ -78,7 +78,7 @@ mod tests {
             "\\x1b",
         ] {
             assert!(
-                matches!(visible(text), Cow::Borrowed(same) if same == text),
+                matches!(escape_control(text), Cow::Borrowed(same) if same == text),
                 "{text}"
             );
         }

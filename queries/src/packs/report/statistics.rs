@@ -6,30 +6,30 @@ use super::super::finding::Finding;
 use super::super::pack::{Rule, Severity};
 
 /// Findings of one rule that are shown.
-pub const SAMPLES: usize = 10;
+pub const MAX_SAMPLES: usize = 10;
 
 /// Values that are counted one by one at most; what comes later is counted together under
 /// [`OTHERS`].
-const VALUES: usize = 10_000;
+const MAX_VALUES: usize = 10_000;
 
 /// The name of the rest.
 pub const OTHERS: &str = "others";
 
 /// Counts and samples of bounded size.
 #[derive(Debug, Default)]
-pub struct Digest {
+pub struct FindingStatistics {
     samples: Vec<Vec<Finding>>,
     types: HashMap<String, u64>,
     namespaces: HashMap<String, u64>,
     severities: [u64; 3],
 }
 
-impl Digest {
+impl FindingStatistics {
     /// An empty digest for so many rules.
-    pub fn new(rules: usize) -> Digest {
-        Digest {
+    pub fn new(rules: usize) -> FindingStatistics {
+        FindingStatistics {
             samples: vec![Vec::new(); rules],
-            ..Digest::default()
+            ..FindingStatistics::default()
         }
     }
 
@@ -38,7 +38,7 @@ impl Digest {
         if let Some(samples) = self
             .samples
             .get_mut(finding.rule)
-            .filter(|samples| samples.len() < SAMPLES)
+            .filter(|samples| samples.len() < MAX_SAMPLES)
         {
             samples.push(finding.clone());
         }
@@ -74,7 +74,11 @@ fn count(counts: &mut HashMap<String, u64>, value: Option<&str>) {
         *count += 1;
         return;
     }
-    let name = if counts.len() < VALUES { value } else { OTHERS };
+    let name = if counts.len() < MAX_VALUES {
+        value
+    } else {
+        OTHERS
+    };
     *counts.entry(name.to_owned()).or_default() += 1;
 }
 

@@ -1,6 +1,6 @@
-//! `--csv-safe`: cells of CSV that a spreadsheet doesn't take for formulas.
+//! `--csv-safe`: cells of CSV that a csv_injection doesn't take for formulas.
 //!
-//! A spreadsheet evaluates a cell that begins with `=`, `+`, `-` or `@`, also in full width, and
+//! A csv_injection evaluates a cell that begins with `=`, `+`, `-` or `@`, also in full width, and
 //! passes over tabs and line ends in front of it. Such a text gets an apostrophe in front, which
 //! spreadsheets take for "this is text". Numbers, times and truths come from typed columns and stay
 //! as they are. Without the option CSV is exact.
@@ -12,26 +12,26 @@ use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use arrow::error::ArrowError;
 
-/// What a formula begins with, or what a spreadsheet passes over before it.
+/// What a formula begins with, or what a csv_injection passes over before it.
 const TRIGGERS: [char; 11] = ['=', '+', '-', '@', '\t', '\r', '\n', '＝', '＋', '－', '＠'];
 
-/// A batch whose texts and names no spreadsheet takes for formulas.
+/// A batch whose texts and names no csv_injection takes for formulas.
 ///
 /// # Errors
 /// [`ArrowError`] if a column can't be read as text.
-pub fn neutral(batch: &RecordBatch) -> Result<RecordBatch, ArrowError> {
+pub fn neutralize(batch: &RecordBatch) -> Result<RecordBatch, ArrowError> {
     let columns = batch
         .columns()
         .iter()
-        .map(neutral_column)
+        .map(neutralize_column)
         .collect::<Result<Vec<_>, _>>()?;
-    RecordBatch::try_new(neutral_schema(batch.schema_ref(), &columns), columns)
+    RecordBatch::try_new(neutralize_schema(batch.schema_ref(), &columns), columns)
 }
 
-fn neutral_schema(schema: &SchemaRef, columns: &[ArrayRef]) -> SchemaRef {
+fn neutralize_schema(schema: &SchemaRef, columns: &[ArrayRef]) -> SchemaRef {
     let field = |(field, column): (&Arc<Field>, &ArrayRef)| {
         Field::new(
-            neutral_text(field.name()),
+            neutralize_text(field.name()),
             column.data_type().clone(),
             field.is_nullable(),
         )
@@ -46,7 +46,7 @@ fn neutral_schema(schema: &SchemaRef, columns: &[ArrayRef]) -> SchemaRef {
     ))
 }
 
-fn neutral_column(column: &ArrayRef) -> Result<ArrayRef, ArrowError> {
+fn neutralize_column(column: &ArrayRef) -> Result<ArrayRef, ArrowError> {
     let value_type = match column.data_type() {
         DataType::Dictionary(_, values) => values,
         other => other,
@@ -61,11 +61,11 @@ fn neutral_column(column: &ArrayRef) -> Result<ArrayRef, ArrowError> {
     let texts = texts
         .as_string::<i32>()
         .iter()
-        .map(|text| text.map(neutral_text));
+        .map(|text| text.map(neutralize_text));
     Ok(Arc::new(texts.collect::<StringArray>()))
 }
 
-fn neutral_text(text: &str) -> String {
+fn neutralize_text(text: &str) -> String {
     if text.starts_with(TRIGGERS) {
         format!("'{text}")
     } else {
@@ -93,7 +93,7 @@ mod tests {
             ("", ""),
             ("'=1", "'=1"),
         ] {
-            assert_eq!(neutral_text(text), expected);
+            assert_eq!(neutralize_text(text), expected);
         }
         let texts: ArrayRef = Arc::new(StringArray::from(vec![Some("-a"), None]));
         let numbers: ArrayRef = Arc::new(Int64Array::from(vec![-5, 5]));
@@ -102,7 +102,7 @@ mod tests {
             ("n", numbers, false),
         ])
         .unwrap();
-        let safe = neutral(&batch).unwrap();
+        let safe = neutralize(&batch).unwrap();
         assert_eq!(safe.schema().field(0).name(), "'=name");
         assert_eq!(safe.column(0).as_string::<i32>().value(0), "'-a");
         assert!(safe.column(0).is_null(1));

@@ -7,7 +7,7 @@ use gristmill_schemas::grain::{DomainPlace, find_domain_field};
 use gristmill_schemas::json::{Json, Number};
 
 use super::grain::RenderGrain;
-use super::words;
+use super::text_format;
 use crate::cal::ast::Field;
 use crate::cal::fields::{KnownField, Source};
 
@@ -103,6 +103,6 @@ fn candidates<'g>(
 /// What a consent covers, as one text.
 fn scope<'g>(grain: &'g (impl RenderGrain + ?Sized)) -> Option<Cow<'g, Json<'g>>> {
     let scopes = grain.field("scope")?.as_array()?;
-    let scopes: Vec<String> = scopes.iter().map(words::text_of).collect();
+    let scopes: Vec<String> = scopes.iter().map(text_format::text_of).collect();
     (!scopes.is_empty()).then(|| Cow::Owned(Json::from(scopes.join(", "))))
 }

@@ -9,18 +9,18 @@ use std::path::Path;
 use gristmill_engine::error::EngineError;
 use serde::Serialize;
 
-/// Lines on their way to a file or to standard output.
-pub struct Lines<'o> {
+/// JsonLinesWriter on their way to a file or to standard output.
+pub struct JsonLinesWriter<'o> {
     out: BufWriter<Box<dyn Write + 'o>>,
     /// Where that is, for messages.
     place: String,
     closed: bool,
 }
 
-impl<'o> Lines<'o> {
+impl<'o> JsonLinesWriter<'o> {
     /// To standard output.
-    pub fn to_stdout() -> Lines<'static> {
-        Lines {
+    pub fn to_stdout() -> JsonLinesWriter<'static> {
+        JsonLinesWriter {
             out: BufWriter::new(Box::new(io::stdout())),
             place: "standard output".to_owned(),
             closed: false,
@@ -28,8 +28,8 @@ impl<'o> Lines<'o> {
     }
 
     /// To `out`, which is at `path`.
-    pub fn to(path: &Path, out: impl Write + 'o) -> Lines<'o> {
-        Lines {
+    pub fn to(path: &Path, out: impl Write + 'o) -> JsonLinesWriter<'o> {
+        JsonLinesWriter {
             out: BufWriter::new(Box::new(out)),
             place: path.display().to_string(),
             closed: false,

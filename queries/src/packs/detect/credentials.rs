@@ -1,12 +1,12 @@
 //! Secrets: keys and tokens that can be told by how their issuers begin them.
 
-use super::{Kind, Look, is_word};
+use super::{Match, PersonalDataKind, is_word};
 
 /// Bytes of a token that are looked at.
 const LONGEST: usize = 4096;
 
 /// Something at `at` may belong to the beginning of a secret.
-pub(super) fn find(text: &[u8], at: usize) -> Look {
+pub(super) fn find(text: &[u8], at: usize) -> Match {
     match text.get(at)? {
         b'-' if text
             .get(at..)
@@ -36,7 +36,7 @@ pub(super) fn find(text: &[u8], at: usize) -> Look {
 
 /// A prefix that ends at `at`, and at least `least` characters of a token with digits and letters
 /// behind it.
-fn issued(text: &[u8], at: usize, prefixes: &[&[u8]], least: usize) -> Look {
+fn issued(text: &[u8], at: usize, prefixes: &[&[u8]], least: usize) -> Match {
     let end = at + 1;
     let prefix = prefixes.iter().find(|prefix| {
         text.get(..end)
@@ -54,11 +54,12 @@ fn issued(text: &[u8], at: usize, prefixes: &[&[u8]], least: usize) -> Look {
         byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_'
     });
     let mixed = token.iter().any(u8::is_ascii_digit) && token.iter().any(u8::is_ascii_alphabetic);
-    (token.len() >= least && mixed).then(|| (Kind::Credential, start..end + token.len()))
+    (token.len() >= least && mixed)
+        .then(|| (PersonalDataKind::Credential, start..end + token.len()))
 }
 
 /// `AKIA…` and `ASIA…` with sixteen more, `AIza…` with thirty-five more.
-fn access_key(text: &[u8], at: usize) -> Look {
+fn access_key(text: &[u8], at: usize) -> Match {
     let rest = text.get(at..)?;
     let length = match rest.get(..4)? {
         b"AKIA" | b"ASIA" => 20,
@@ -75,11 +76,12 @@ fn access_key(text: &[u8], at: usize) -> Look {
     });
     let ends = text.get(at + length).is_none_or(|byte| !is_word(*byte));
     let mixed = token.iter().any(u8::is_ascii_digit);
-    (ends && mixed && token.len() >= length).then_some((Kind::Credential, at..at + length))
+    (ends && mixed && token.len() >= length)
+        .then_some((PersonalDataKind::Credential, at..at + length))
 }
 
 /// `eyJ…`: three parts in base64url with dots between them.
-fn web_token(text: &[u8], at: usize) -> Look {
+fn web_token(text: &[u8], at: usize) -> Match {
     let start = at.checked_sub(2)?;
     // A part of a dotted word isn't its beginning; so no byte is in the tokens of many beginnings.
     let inside = start > 0
@@ -99,15 +101,16 @@ fn web_token(text: &[u8], at: usize) -> Look {
         .filter(|part| part.len() >= 10)
         .count()
         == 3;
-    (formed && parts.next().is_none()).then(|| (Kind::Credential, start..start + token.len()))
+    (formed && parts.next().is_none())
+        .then(|| (PersonalDataKind::Credential, start..start + token.len()))
 }
 
 /// `-----BEGIN … PRIVATE KEY-----`, of whatever kind.
-fn private_key(text: &[u8], at: usize) -> Look {
+fn private_key(text: &[u8], at: usize) -> Match {
     const END: &[u8] = b"PRIVATE KEY-----";
     let line = text.get(at..text.len().min(at + 48))?;
     let found = line.windows(END.len()).position(|window| window == END)?;
-    Some((Kind::Credential, at..at + found + END.len()))
+    Some((PersonalDataKind::Credential, at..at + found + END.len()))
 }
 
 fn token(text: &[u8], start: usize, is_part: impl Fn(u8) -> bool) -> &[u8] {

@@ -21,7 +21,7 @@ use regorus::{Engine, Rc, Value};
 
 use super::error::PackError;
 use super::finding::Finding;
-use super::messages::{self, Rows};
+use super::grain_messages::{self, MessageRows};
 use super::pack::{Check, Rule};
 use super::rego_value::ValueBuilder;
 use super::scan::SCANNED;
@@ -33,11 +33,11 @@ const INSTRUCTION_LIMIT: usize = 1_000_000;
 const SETS: [&str; 2] = ["violation", "deny"];
 
 /// The policies of a scan, ready to be run.
-pub(super) struct Policies {
-    policies: Vec<Policy>,
+pub(super) struct RegoPolicies {
+    policies: Vec<RegoPolicy>,
 }
 
-struct Policy {
+struct RegoPolicy {
     /// Its place among all rules of the scan.
     rule: usize,
     program: Arc<Program>,
@@ -45,12 +45,12 @@ struct Policy {
     kinds: Vec<ContentType>,
 }
 
-impl Policies {
+impl RegoPolicies {
     /// Compiles the policies among `rules`; `None` if there are none.
     ///
     /// # Errors
     /// [`PackError::Rule`] with what the policy compiler says.
-    pub(super) fn compile(rules: &[Rule]) -> Result<Option<Policies>, PackError> {
+    pub(super) fn compile(rules: &[Rule]) -> Result<Option<RegoPolicies>, PackError> {
         let mut policies = Vec::new();
         for (place, rule) in rules.iter().enumerate() {
             if let Check::Rego { policy, kinds } = &rule.check {
@@ -60,33 +60,35 @@ impl Policies {
                     .collect::<Result<_, _>>();
                 let program = program(&rule.id, policy);
                 let fault = |problem| PackError::rule(&rule.id, problem);
-                policies.push(Policy {
+                policies.push(RegoPolicy {
                     rule: place,
                     program: program.map_err(fault)?,
                     kinds: kinds.map_err(fault)?,
                 });
             }
         }
-        Ok((!policies.is_empty()).then_some(Policies { policies }))
+        Ok((!policies.is_empty()).then_some(RegoPolicies { policies }))
     }
 
     /// The scan that the policies need.
     pub(super) async fn source(&self, context: &SessionContext) -> QueryResult<DataFrame> {
         let grains = context.table(SCANNED).await?;
-        let condition = grains.parse_sql_expr(&messages::condition())?;
-        grains.filter(condition)?.select_columns(&messages::COLUMNS)
+        let condition = grains.parse_sql_expr(&grain_messages::condition())?;
+        grains
+            .filter(condition)?
+            .select_columns(&grain_messages::COLUMNS)
     }
 
     /// A machine for each policy; for one thread.
-    pub(super) fn machines(&self) -> Machines<'_> {
-        let machine = |policy: &'_ Policy| {
+    pub(super) fn evaluator(&self) -> PolicyEvaluator<'_> {
+        let machine = |policy: &'_ RegoPolicy| {
             let mut machine = RegoVM::new();
             machine.set_max_instructions(INSTRUCTION_LIMIT);
             machine.load_program(Arc::clone(&policy.program));
             machine
         };
-        Machines {
-            machines: self
+        PolicyEvaluator {
+            evaluator: self
                 .policies
                 .iter()
                 .map(|policy| (policy, machine(policy)))
@@ -97,7 +99,7 @@ impl Policies {
 }
 
 /// What a policy said of a view.
-pub(super) enum Verdict {
+pub(super) enum PolicyOutcome {
     /// The view breaks the rule.
     Finding(Finding),
     /// The policy failed; nobody knows.
@@ -105,16 +107,20 @@ pub(super) enum Verdict {
 }
 
 /// The policies with their state.
-pub(super) struct Machines<'p> {
-    machines: Vec<(&'p Policy, RegoVM)>,
+pub(super) struct PolicyEvaluator<'p> {
+    evaluator: Vec<(&'p RegoPolicy, RegoVM)>,
     builder: ValueBuilder,
 }
 
-impl Machines<'_> {
+impl PolicyEvaluator<'_> {
     /// Runs all policies on all views of one batch of the source; answers how many views there
     /// were.
-    pub(super) fn evaluate(&mut self, batch: &RecordBatch, mut told: impl FnMut(Verdict)) -> u64 {
-        let rows = Rows::new(batch);
+    pub(super) fn evaluate(
+        &mut self,
+        batch: &RecordBatch,
+        mut emit: impl FnMut(PolicyOutcome),
+    ) -> u64 {
+        let rows = MessageRows::new(batch);
         let mut count = 0;
         for row in 0..batch.num_rows() {
             let messages = rows.messages(row);
@@ -128,7 +134,7 @@ impl Machines<'_> {
                 .flat_map(|message| views(message, access).recursive())
             {
                 count += 1;
-                self.evaluate_view(&view, &rows, row, &mut told);
+                self.evaluate_view(&view, &rows, row, &mut emit);
             }
         }
         count
@@ -137,20 +143,20 @@ impl Machines<'_> {
     fn evaluate_view(
         &mut self,
         view: &MessageView<'_>,
-        rows: &Rows<'_>,
+        rows: &MessageRows<'_>,
         row: usize,
-        told: &mut impl FnMut(Verdict),
+        emit: &mut impl FnMut(PolicyOutcome),
     ) {
         let mut input: Option<Value> = None;
-        for (policy, machine) in &mut self.machines {
+        for (policy, machine) in &mut self.evaluator {
             if !policy.kinds.is_empty() && !policy.kinds.contains(&view.kind()) {
                 continue;
             }
             let input = input.get_or_insert_with(|| input_of(&mut self.builder, view, rows, row));
             machine.set_input(input.clone());
             match machine.execute_entry_point_by_index(0) {
-                Ok(members) => tell(policy.rule, &members, view, rows, row, told),
-                Err(error) => told(Verdict::Failure(policy.rule, error.to_string())),
+                Ok(members) => emit_findings(policy.rule, &members, view, rows, row, emit),
+                Err(error) => emit(PolicyOutcome::Failure(policy.rule, error.to_string())),
             }
         }
     }
@@ -192,7 +198,7 @@ fn program(id: &str, text: &str) -> Result<Arc<Program>, String> {
 fn input_of(
     builder: &mut ValueBuilder,
     view: &MessageView<'_>,
-    rows: &Rows<'_>,
+    rows: &MessageRows<'_>,
     row: usize,
 ) -> Value {
     view.write_dict(DictOptions::default(), builder);
@@ -215,13 +221,13 @@ fn input_of(
     input
 }
 
-fn tell(
+fn emit_findings(
     rule: usize,
     members: &Value,
     view: &MessageView<'_>,
-    rows: &Rows<'_>,
+    rows: &MessageRows<'_>,
     row: usize,
-    told: &mut impl FnMut(Verdict),
+    emit: &mut impl FnMut(PolicyOutcome),
 ) {
     let Value::Set(members) = members else { return };
     for member in members.iter_sorted() {
@@ -246,7 +252,7 @@ fn tell(
         let address = rows
             .text(IdentityColumn::ContentAddress.name(), row)
             .map(str::to_owned);
-        told(Verdict::Finding(Finding {
+        emit(PolicyOutcome::Finding(Finding {
             rule,
             address,
             evidence,

@@ -4,11 +4,11 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::Results;
+use super::ResultArgs;
 
 /// Whom a request is about; disclosure and erasure take the same.
 #[derive(Debug, Args)]
-pub struct Selector {
+pub struct SubjectSelector {
     /// A person's user id; with the other identifiers given, one person
     #[arg(long, value_name = "ID", help_heading = "Whom")]
     pub user: Vec<String>,
@@ -74,31 +74,31 @@ pub struct Selector {
 
 /// Where keys are.
 #[derive(Debug, Clone, Args)]
-pub struct Keys {
+pub struct KeyringArgs {
     /// The keyring [default: gristmill/keyring.json in the user's configuration folder]
     #[arg(
         long,
         global = true,
         env = "GRISTMILL_KEYRING",
         value_name = "FILE",
-        help_heading = "Keys"
+        help_heading = "KeyringArgs"
     )]
     pub keyring: Option<PathBuf>,
     /// A file whose first line is the passphrase [default: the environment variable
     /// GRISTMILL_PASSPHRASE]
-    #[arg(long, global = true, value_name = "FILE", help_heading = "Keys")]
+    #[arg(long, global = true, value_name = "FILE", help_heading = "KeyringArgs")]
     pub passphrase_file: Option<PathBuf>,
     /// Leave out what is sealed, so that the rest of an encrypted lake can be read without its keys
-    #[arg(long, global = true, help_heading = "Keys")]
+    #[arg(long, global = true, help_heading = "KeyringArgs")]
     pub leave_out_sealed: bool,
 }
 
 #[derive(Debug, Args)]
-pub struct Erase {
+pub struct EraseArgs {
     #[command(flatten)]
-    pub results: Results,
+    pub results: ResultArgs,
     #[command(flatten)]
-    pub selector: Selector,
+    pub selector: SubjectSelector,
     /// Show what would be erased and what would stay, and change nothing; this is also what happens
     /// without --execute
     #[arg(long, conflicts_with = "execute")]
@@ -132,35 +132,35 @@ pub struct Erase {
 }
 
 #[derive(Debug, Args)]
-pub struct ReportSubject {
+pub struct ReportSubjectArgs {
     #[command(flatten)]
-    pub results: Results,
+    pub results: ResultArgs,
     #[command(flatten)]
-    pub selector: Selector,
+    pub selector: SubjectSelector,
     /// Write the grains here, one JSON object a line [default: standard output]
     #[arg(long, short, value_name = "FILE")]
     pub out: Option<PathBuf>,
 }
 
 #[derive(Debug, Subcommand)]
-pub enum Certificate {
+pub enum CertificateCommand {
     /// Check a signed certificate; needs nothing but the file
-    Verify(VerifyCertificate),
+    Verify(VerifyCertificateArgs),
     /// Show what a certificate says, whoever signed it
     Show {
         /// The signed certificate
         file: PathBuf,
         #[command(flatten)]
-        results: Results,
+        results: ResultArgs,
     },
     /// Make the proof that an address is among the erased, with the operator's keyring
-    Prove(ProveInclusion),
+    Prove(ProveInclusionArgs),
 }
 
 #[derive(Debug, Args)]
-pub struct VerifyCertificate {
+pub struct VerifyCertificateArgs {
     #[command(flatten)]
-    pub results: Results,
+    pub results: ResultArgs,
     /// The signed certificate
     pub file: PathBuf,
     /// The DID that must have signed it
@@ -175,9 +175,9 @@ pub struct VerifyCertificate {
 }
 
 #[derive(Debug, Args)]
-pub struct ProveInclusion {
+pub struct ProveInclusionArgs {
     #[command(flatten)]
-    pub results: Results,
+    pub results: ResultArgs,
     /// The leaves that belong to the certificate
     pub leaves: PathBuf,
     /// The address
@@ -185,9 +185,9 @@ pub struct ProveInclusion {
 }
 
 #[derive(Debug, Args)]
-pub struct Apply {
+pub struct ApplyArgs {
     #[command(flatten)]
-    pub results: Results,
+    pub results: ResultArgs,
     /// The operations, one JSON object a line; `-` for standard input
     #[arg(value_name = "OPS.jsonl")]
     pub operations: PathBuf,
@@ -200,11 +200,11 @@ pub struct Apply {
 }
 
 #[derive(Debug, Subcommand)]
-pub enum Audit {
+pub enum AuditCommand {
     /// Walk the chain of the audit log
     Verify {
         #[command(flatten)]
-        results: Results,
+        results: ResultArgs,
     },
 }
 
@@ -216,12 +216,12 @@ pub enum KeyCommand {
         #[arg(default_value = "erasure")]
         name: String,
         #[command(flatten)]
-        results: Results,
+        results: ResultArgs,
     },
     /// List the keys: names, kinds, DIDs; needs no passphrase
     List {
         #[command(flatten)]
-        results: Results,
+        results: ResultArgs,
     },
     /// Encrypt the lake: everything that it holds is sealed now, and everything that comes in from
     /// now on; makes the keyring if there is none
@@ -231,7 +231,7 @@ pub enum KeyCommand {
         #[arg(long)]
         exclusive: bool,
         #[command(flatten)]
-        results: Results,
+        results: ResultArgs,
     },
     /// Give people new keys, seal what is theirs anew, and end the keys that they had; addresses
     /// stay
@@ -244,7 +244,7 @@ pub enum KeyCommand {
         #[arg(long)]
         exclusive: bool,
         #[command(flatten)]
-        results: Results,
+        results: ResultArgs,
     },
     /// Give the keyring another passphrase; no key changes
     Passphrase {
@@ -252,6 +252,6 @@ pub enum KeyCommand {
         #[arg(long, value_name = "FILE")]
         new_passphrase_file: PathBuf,
         #[command(flatten)]
-        results: Results,
+        results: ResultArgs,
     },
 }

@@ -20,7 +20,7 @@ pub(super) enum Separator {
 
 /// Up to eight groups from a place on.
 #[derive(Debug)]
-pub(super) struct Phrase {
+pub(super) struct DigitGroups {
     digits: [u8; DIGITS],
     /// For each group: how many digits up to its end, and the place in the text behind it.
     ends: [(usize, usize); GROUPS],
@@ -30,14 +30,14 @@ pub(super) struct Phrase {
 
 /// The first groups of a phrase.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Window<'p> {
+pub(super) struct GroupWindow<'p> {
     /// The values of the digits.
     pub(super) digits: &'p [u8],
     /// What stands between the groups.
     pub(super) separators: &'p [Separator],
     /// The place in the text behind the last group.
     pub(super) end: usize,
-    phrase: &'p Phrase,
+    phrase: &'p DigitGroups,
 }
 
 /// The place behind the digits that begin at `at`.
@@ -49,10 +49,10 @@ pub(super) fn end_of_digits(text: &[u8], at: usize) -> usize {
         .unwrap_or(rest.len())
 }
 
-impl Phrase {
+impl DigitGroups {
     /// The phrase that begins with the digit at `at`; a group of too many digits ends it.
-    pub(super) fn read(text: &[u8], at: usize) -> Phrase {
-        let mut phrase = Phrase {
+    pub(super) fn read(text: &[u8], at: usize) -> DigitGroups {
+        let mut phrase = DigitGroups {
             digits: [0; DIGITS],
             ends: [(0, 0); GROUPS],
             separators: [Separator::Space; GROUPS],
@@ -84,7 +84,7 @@ impl Phrase {
 
     /// The windows from the first group on, the longest first. What stands behind a window must not
     /// join it to more digits.
-    pub(super) fn windows(&self) -> impl Iterator<Item = Window<'_>> {
+    pub(super) fn windows(&self) -> impl Iterator<Item = GroupWindow<'_>> {
         (1..=self.groups).rev().filter_map(move |groups| {
             let joined = groups < self.groups
                 && matches!(
@@ -92,7 +92,7 @@ impl Phrase {
                     Separator::Dash | Separator::Dot | Separator::Slash
                 );
             let (count, end) = self.ends[groups - 1];
-            let window = Window {
+            let window = GroupWindow {
                 digits: &self.digits[..count],
                 separators: &self.separators[..groups - 1],
                 end,
@@ -103,7 +103,7 @@ impl Phrase {
     }
 }
 
-impl Window<'_> {
+impl GroupWindow<'_> {
     /// True if the groups have these lengths.
     pub(super) fn has_shape(&self, lengths: &[usize]) -> bool {
         let mut before = 0;

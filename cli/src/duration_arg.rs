@@ -8,7 +8,7 @@ use crate::exit::Failure;
 ///
 /// # Errors
 /// A usage error that says which forms are understood.
-pub fn duration(flag: &str, text: &str) -> Result<Duration, Failure> {
+pub fn parse_duration(flag: &str, text: &str) -> Result<Duration, Failure> {
     let seconds = text.char_indices().next_back().and_then(|(at, unit)| {
         let unit = match unit {
             's' => 1.0,
@@ -34,19 +34,19 @@ mod tests {
     #[test]
     fn times_have_a_number_and_a_unit() {
         assert_eq!(
-            duration("--older-than", "90s").unwrap(),
+            parse_duration("--older-than", "90s").unwrap(),
             Duration::from_secs(90)
         );
         assert_eq!(
-            duration("--older-than", "1.5h").unwrap(),
+            parse_duration("--older-than", "1.5h").unwrap(),
             Duration::from_secs(5_400)
         );
         assert_eq!(
-            duration("--older-than", "7d").unwrap(),
+            parse_duration("--older-than", "7d").unwrap(),
             Duration::from_secs(604_800)
         );
         for wrong in ["", "5", "-1s", "s", "1w", "é", "1e400s"] {
-            assert!(duration("--older-than", wrong).is_err(), "{wrong}");
+            assert!(parse_duration("--older-than", wrong).is_err(), "{wrong}");
         }
     }
 }

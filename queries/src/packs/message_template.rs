@@ -2,12 +2,12 @@
 
 /// A template such as `about {subject}`. `{{` and `}}` stand for braces.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Message {
-    pieces: Vec<Piece>,
+pub struct MessageTemplate {
+    pieces: Vec<TemplatePiece>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Piece {
+enum TemplatePiece {
     Text(String),
     Name(String),
 }
@@ -15,12 +15,12 @@ enum Piece {
 /// Characters of one value in a message at most.
 const VALUE_LIMIT: usize = 160;
 
-impl Message {
+impl MessageTemplate {
     /// Reads a template.
     ///
     /// # Errors
     /// A sentence that says which brace has no partner, or that a name is empty.
-    pub fn parse(template: &str) -> Result<Message, String> {
+    pub fn parse(template: &str) -> Result<MessageTemplate, String> {
         let mut pieces = Vec::new();
         let mut text = String::new();
         let mut rest = template;
@@ -36,25 +36,25 @@ impl Message {
             let end = rest
                 .find('}')
                 .filter(|_| brace == "{")
-                .ok_or_else(|| format!("`message` has a single {brace}"))?;
+                .ok_or_else(|| format!("`message_template` has a single {brace}"))?;
             let name = rest[..end].trim();
             if name.is_empty() {
-                return Err("`message` has an empty {}".to_owned());
+                return Err("`message_template` has an empty {}".to_owned());
             }
-            pieces.push(Piece::Text(std::mem::take(&mut text)));
-            pieces.push(Piece::Name(name.to_owned()));
+            pieces.push(TemplatePiece::Text(std::mem::take(&mut text)));
+            pieces.push(TemplatePiece::Name(name.to_owned()));
             rest = &rest[end + 1..];
         }
         text.push_str(rest);
-        pieces.push(Piece::Text(text));
-        Ok(Message { pieces })
+        pieces.push(TemplatePiece::Text(text));
+        Ok(MessageTemplate { pieces })
     }
 
     /// The names in it.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.pieces.iter().filter_map(|piece| match piece {
-            Piece::Name(name) => Some(name.as_str()),
-            Piece::Text(_) => None,
+            TemplatePiece::Name(name) => Some(name.as_str()),
+            TemplatePiece::Text(_) => None,
         })
     }
 
@@ -63,8 +63,8 @@ impl Message {
         let mut out = String::new();
         for piece in &self.pieces {
             match piece {
-                Piece::Text(text) => out.push_str(text),
-                Piece::Name(name) => match evidence.iter().find(|(key, _)| key == name) {
+                TemplatePiece::Text(text) => out.push_str(text),
+                TemplatePiece::Name(name) => match evidence.iter().find(|(key, _)| key == name) {
                     Some((_, value)) => push_shortened(value, &mut out),
                     None => out.push('–'),
                 },
@@ -90,7 +90,7 @@ mod tests {
 
     #[test]
     fn names_in_braces_become_evidence() {
-        let message = Message::parse("{a} of {{b}} is { c }").expect("a template");
+        let message = MessageTemplate::parse("{a} of {{b}} is { c }").expect("a template");
         assert_eq!(message.names().collect::<Vec<_>>(), ["a", "c"]);
         assert_eq!(message.render(&[("a".into(), "1".into())]), "1 of {b} is –");
     }
@@ -98,15 +98,15 @@ mod tests {
     #[test]
     fn a_brace_without_partner_is_refused() {
         assert!(
-            Message::parse("a { b").is_err()
-                && Message::parse("a } b").is_err()
-                && Message::parse("{}").is_err()
+            MessageTemplate::parse("a { b").is_err()
+                && MessageTemplate::parse("a } b").is_err()
+                && MessageTemplate::parse("{}").is_err()
         );
     }
 
     #[test]
     fn long_values_are_cut_at_a_character() {
-        let text = Message::parse("{a}")
+        let text = MessageTemplate::parse("{a}")
             .expect("a template")
             .render(&[("a".into(), "ä".repeat(500))]);
         assert_eq!(text.chars().count(), VALUE_LIMIT + 1);

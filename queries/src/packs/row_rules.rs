@@ -25,7 +25,7 @@ use datafusion::prelude::{DataFrame, SessionContext};
 use gristmill_schemas::columns::{IdentityColumn, grains_schema};
 use gristmill_schemas::grain::Field;
 
-use super::detect::{self, Kinds};
+use super::detect::{self, PersonalDataKinds};
 use super::error::PackError;
 use super::finding::Finding;
 use super::pack::{Check, Rule};
@@ -79,7 +79,7 @@ struct RowRule {
 }
 
 /// A rule's expressions before the columns of the pass are known.
-struct Parsed {
+struct ParsedRule {
     rule: usize,
     condition: Expr,
     evidence: Vec<Expr>,
@@ -127,7 +127,7 @@ impl RowRules {
             .collect();
         let schema = schema_of(Some(&columns), computed);
         let seen = DFSchema::try_from(Arc::clone(&schema))?;
-        let compile = |parsed: Parsed| {
+        let compile = |parsed: ParsedRule| {
             let rule = rules.get(parsed.rule).map_or("", |rule| rule.id.as_str());
             RowRule::compile(context, &seen, parsed)
                 .map_err(|error| PackError::rule(rule, user_message(&error)))
@@ -170,7 +170,7 @@ impl RowRules {
             if broken.true_count() == 0 {
                 continue;
             }
-            rule.tell(&filter_record_batch(&batch, broken)?, &mut found)?;
+            rule.emit_findings(&filter_record_batch(&batch, broken)?, &mut found)?;
         }
         Ok(())
     }
@@ -185,7 +185,7 @@ impl RowRules {
 }
 
 impl RowRule {
-    fn compile(context: &SessionContext, schema: &DFSchema, parsed: Parsed) -> Result<RowRule> {
+    fn compile(context: &SessionContext, schema: &DFSchema, parsed: ParsedRule) -> Result<RowRule> {
         let evidence = parsed.evidence.into_iter().map(|expression| {
             let name = expression.schema_name().to_string();
             Ok((name, physical(context, schema, expression.unalias())?))
@@ -197,7 +197,7 @@ impl RowRule {
         })
     }
 
-    fn tell(&self, batch: &RecordBatch, found: &mut impl FnMut(Finding)) -> Result<()> {
+    fn emit_findings(&self, batch: &RecordBatch, found: &mut impl FnMut(Finding)) -> Result<()> {
         let addresses = batch.column_by_name(IdentityColumn::ContentAddress.name());
         let addresses = addresses.and_then(|column| column.as_string_opt::<i32>());
         let columns = self
@@ -251,11 +251,11 @@ fn parse(
     rule: usize,
     condition: &str,
     evidence: &[String],
-) -> Result<Parsed> {
+) -> Result<ParsedRule> {
     let named: BTreeSet<&str> = evidence.iter().map(String::as_str).collect();
     let always = ALWAYS.iter().copied().filter(|name| !named.contains(name));
     let evidence = always.chain(evidence.iter().map(String::as_str));
-    Ok(Parsed {
+    Ok(ParsedRule {
         rule,
         condition: context.parse_sql_expr(condition, schema)?,
         evidence: evidence
@@ -264,7 +264,7 @@ fn parse(
     })
 }
 
-fn columns_of(parsed: &[Parsed]) -> BTreeSet<String> {
+fn columns_of(parsed: &[ParsedRule]) -> BTreeSet<String> {
     let expressions = parsed
         .iter()
         .flat_map(|one| std::iter::once(&one.condition).chain(&one.evidence));
@@ -304,7 +304,7 @@ fn check_names(rules: &[Rule], compiled: &RowRule) -> Result<(), PackError> {
     match unknown {
         Some(name) => Err(PackError::rule(
             &rule.id,
-            format!("`message` names {{{name}}}, which isn't in `evidence`"),
+            format!("`message_template` names {{{name}}}, which isn't in `evidence`"),
         )),
         None => Ok(()),
     }
@@ -339,7 +339,7 @@ fn personal_data(batch: &RecordBatch) -> [ArrayRef; 2] {
     ));
     let mut places = StringBuilder::new();
     for row in 0..batch.num_rows() {
-        let mut all = Kinds::default();
+        let mut all = PersonalDataKinds::default();
         let mut place = String::new();
         for (name, column) in &columns {
             let found = kinds_of(column, row);
@@ -358,14 +358,14 @@ fn personal_data(batch: &RecordBatch) -> [ArrayRef; 2] {
 }
 
 /// What is in one cell: a text, or a list of them.
-fn kinds_of(column: &ArrayRef, row: usize) -> Kinds {
+fn kinds_of(column: &ArrayRef, row: usize) -> PersonalDataKinds {
     if column.is_null(row) {
-        return Kinds::default();
+        return PersonalDataKinds::default();
     }
     if let Some(texts) = column.as_string_opt::<i32>() {
         return detect::kinds(texts.value(row));
     }
-    let mut all = Kinds::default();
+    let mut all = PersonalDataKinds::default();
     let items = column.as_list_opt::<i32>().map(|lists| lists.value(row));
     let items = items
         .as_ref()

@@ -1,11 +1,11 @@
 //! What a user's template makes of grains (CAL 1.0, sections 10.5 to 10.8; digest, section 10).
 
-use super::assemble::Placed;
-use super::document::Entry;
+use super::assemble::GrainRef;
+use super::document::GrainEntry;
 use super::grain::RenderGrain;
-use super::project::object_of;
-use super::words::{comma_joined, humanize, iso_time, relative_time, shortest_f64, text_of};
-use super::{Level, Style};
+use super::projection::object_of;
+use super::text_format::{comma_joined, humanize, iso_time, relative_time, shortest_f64, text_of};
+use super::{DetailLevel, RenderStyle};
 use crate::cal::ast::{Budget, Sections};
 use crate::cal::error::Result;
 use crate::cal::limits;
@@ -17,7 +17,7 @@ const CHARACTERS_PER_TOKEN: usize = 4;
 
 /// A template, read and ready. Sections that it doesn't define are those of its preset.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Template<'t> {
+pub struct CustomTemplate<'t> {
     header: Option<Vec<Node<'t>>>,
     element: Option<Vec<Node<'t>>>,
     element_summary: Option<Vec<Node<'t>>>,
@@ -27,14 +27,14 @@ pub struct Template<'t> {
     preset: Preset,
 }
 
-impl<'t> Template<'t> {
+impl<'t> CustomTemplate<'t> {
     /// The template with these sections; without a preset it extends `readable`.
     ///
     /// # Errors
     /// E090 to E094, for sections that no check has seen.
-    pub fn new(sections: &'t Sections, extends: Option<Preset>) -> Result<Template<'t>> {
+    pub fn new(sections: &'t Sections, extends: Option<Preset>) -> Result<CustomTemplate<'t>> {
         let section = |name| sections.get(name).map(parse).transpose();
-        Ok(Template {
+        Ok(CustomTemplate {
             header: section(SectionName::Header)?,
             element: section(SectionName::Element)?,
             element_summary: section(SectionName::ElementSummary)?,
@@ -46,11 +46,11 @@ impl<'t> Template<'t> {
     }
 
     /// What a grain becomes; `None` if the preset says.
-    fn element(&self, level: Level) -> Option<&[Node<'t>]> {
+    fn element(&self, level: DetailLevel) -> Option<&[Node<'t>]> {
         let summary = self
             .element_summary
             .as_ref()
-            .filter(|_| level == Level::Summary);
+            .filter(|_| level == DetailLevel::Summary);
         summary.or(self.element.as_ref()).map(Vec::as_slice)
     }
 
@@ -62,8 +62,8 @@ impl<'t> Template<'t> {
     /// A grain alone: what it costs against a budget.
     pub(super) fn cost_text<G: RenderGrain>(
         &self,
-        context: &Context<'_, G>,
-        placed: Placed,
+        context: &TemplateContext<'_, G>,
+        placed: GrainRef,
     ) -> String {
         let mut output = Output::new(output_cap(context.budget));
         self.push_grain(context, placed, &mut output);
@@ -73,8 +73,8 @@ impl<'t> Template<'t> {
 
     fn push_grain<G: RenderGrain>(
         &self,
-        context: &Context<'_, G>,
-        placed: Placed,
+        context: &TemplateContext<'_, G>,
+        placed: GrainRef,
         output: &mut Output,
     ) {
         let scope = GrainScope {
@@ -94,9 +94,12 @@ impl<'t> Template<'t> {
     }
 
     /// All of the output; true if it was cut.
-    pub(super) fn render<G: RenderGrain>(&self, context: &Context<'_, G>) -> (String, bool) {
+    pub(super) fn render<G: RenderGrain>(
+        &self,
+        context: &TemplateContext<'_, G>,
+    ) -> (String, bool) {
         let mut output = Output::new(output_cap(context.budget));
-        let all: Vec<Placed> = context
+        let all: Vec<GrainRef> = context
             .shown
             .iter()
             .flat_map(|(_, grains)| grains.iter().copied())
@@ -136,9 +139,9 @@ impl<'t> Template<'t> {
 
 fn push_section<G: RenderGrain>(
     section: &Option<Vec<Node>>,
-    context: &Context<'_, G>,
+    context: &TemplateContext<'_, G>,
     source: Option<usize>,
-    grains: &[Placed],
+    grains: &[GrainRef],
     output: &mut Output,
 ) {
     if let Some(nodes) = section {
@@ -176,29 +179,29 @@ pub(super) struct SourceFacts<'s> {
 }
 
 /// Everything that the variables of a template tell.
-pub(super) struct Context<'c, G> {
+pub(super) struct TemplateContext<'c, G> {
     pub name: Option<&'c str>,
     pub intent: Option<&'c str>,
     pub budget: Budget,
     pub used: u64,
-    pub style: &'c Style,
+    pub style: &'c RenderStyle,
     /// Facts by the place of the source in FROM.
     pub sources: Vec<SourceFacts<'c>>,
     /// The grains of each source, and how a PROJECT shows them.
-    pub grain: &'c dyn Fn(Placed) -> &'c G,
-    pub make_entry: &'c dyn Fn(Placed) -> Entry,
+    pub grain: &'c dyn Fn(GrainRef) -> &'c G,
+    pub make_entry: &'c dyn Fn(GrainRef) -> GrainEntry,
     /// The shown grains by source, in priority order.
-    pub shown: &'c [(usize, Vec<Placed>)],
+    pub shown: &'c [(usize, Vec<GrainRef>)],
     /// The grains that the budget cut.
-    pub cut: &'c [Placed],
+    pub cut: &'c [GrainRef],
 }
 
-impl<G: RenderGrain> Context<'_, G> {
-    fn entry(&self, placed: Placed) -> Entry {
+impl<G: RenderGrain> TemplateContext<'_, G> {
+    fn entry(&self, placed: GrainRef) -> GrainEntry {
         (self.make_entry)(placed)
     }
 
-    fn omitted(&self, source: usize) -> impl Iterator<Item = Placed> {
+    fn omitted(&self, source: usize) -> impl Iterator<Item = GrainRef> {
         self.cut
             .iter()
             .copied()
@@ -240,7 +243,7 @@ impl<G: RenderGrain> Context<'_, G> {
         }
     }
 
-    fn grain_value(&self, placed: Placed, variable: Variable) -> Option<String> {
+    fn grain_value(&self, placed: GrainRef, variable: Variable) -> Option<String> {
         let grain = (self.grain)(placed);
         let field = |name: &str| grain.field(name).map(text_of);
         let flag = |is: bool| is.then(|| "true".to_owned());
@@ -258,13 +261,13 @@ impl<G: RenderGrain> Context<'_, G> {
             Variable::GrainTags => grain.field("structural_tags").map(comma_joined),
             Variable::GrainCreatedAt => Some(iso_time(grain.created_at())),
             Variable::GrainRelativeTime => Some(relative_time(
-                super::value::time_of(grain),
+                super::field_value::time_of(grain),
                 self.style.now_ms,
             )),
             Variable::GrainScore => grain.score().and_then(shortest_f64),
             Variable::GrainHash => Some(format!("sha256:{}", grain.address())),
-            Variable::GrainIsFull => flag(self.style.level == Level::Full),
-            Variable::GrainIsSummary => flag(self.style.level == Level::Summary),
+            Variable::GrainIsFull => flag(self.style.level == DetailLevel::Full),
+            Variable::GrainIsSummary => flag(self.style.level == DetailLevel::Summary),
             _ => None,
         }
     }
@@ -272,10 +275,10 @@ impl<G: RenderGrain> Context<'_, G> {
 
 /// The variables as one section sees them.
 struct GrainScope<'s, 'c, G> {
-    context: &'s Context<'c, G>,
+    context: &'s TemplateContext<'c, G>,
     source: Option<usize>,
-    grains: &'s [Placed],
-    grain: Option<Placed>,
+    grains: &'s [GrainRef],
+    grain: Option<GrainRef>,
 }
 
 impl<G: RenderGrain> Scope for GrainScope<'_, '_, G> {

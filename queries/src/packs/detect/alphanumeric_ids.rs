@@ -1,14 +1,14 @@
 //! Identifiers that begin with letters: IBAN, codice fiscale, national insurance numbers, NIE.
 
 use super::checksum::{is_mod_97, number};
-use super::national::spanish_letter;
-use super::{Kind, Look, begins_word, ends_word, is_word};
+use super::national_ids::spanish_letter;
+use super::{Match, PersonalDataKind, begins_word, ends_word, is_word};
 
 /// Characters of the longest identifier, spaces included.
 const LONGEST: usize = 42;
 
 /// A digit at `at` follows a letter: letters and digits are one word from its beginning on.
-pub(super) fn find(text: &[u8], at: usize) -> Look {
+pub(super) fn find(text: &[u8], at: usize) -> Match {
     let letters = (1..=7)
         .take_while(|back| is_letter(text, at, *back))
         .count();
@@ -30,7 +30,7 @@ pub(super) fn find(text: &[u8], at: usize) -> Look {
 }
 
 /// A digit at `at` follows two letters and a space, as in `QQ 12 34 56 C`.
-pub(super) fn spaced(text: &[u8], at: usize) -> Look {
+pub(super) fn spaced(text: &[u8], at: usize) -> Match {
     let apart = at >= 3
         && text.get(at - 1) == Some(&b' ')
         && is_letter(text, at - 1, 1)
@@ -49,15 +49,15 @@ fn is_letter(text: &[u8], at: usize, back: usize) -> bool {
 
 /// Letters and digits from `start` on, single spaces between them left out, and the places behind
 /// each.
-struct Compact {
+struct CompactId {
     characters: [u8; LONGEST],
     ends: [usize; LONGEST],
     count: usize,
 }
 
-impl Compact {
-    fn read(text: &[u8], start: usize, limit: usize) -> Compact {
-        let mut compact = Compact {
+impl CompactId {
+    fn read(text: &[u8], start: usize, limit: usize) -> CompactId {
+        let mut compact = CompactId {
             characters: [0; LONGEST],
             ends: [0; LONGEST],
             count: 0,
@@ -112,22 +112,22 @@ fn iban_length(country: &[u8]) -> Option<usize> {
     })
 }
 
-fn iban(text: &[u8], start: usize) -> Look {
+fn iban(text: &[u8], start: usize) -> Match {
     let country = [
         text.get(start)?.to_ascii_uppercase(),
         text.get(start + 1)?.to_ascii_uppercase(),
     ];
     let length = iban_length(&country)?;
-    let compact = Compact::read(text, start, length);
+    let compact = CompactId::read(text, start, length);
     let (characters, end) = compact.whole(text, length)?;
     let checked = characters.get(2..4)?.iter().all(u8::is_ascii_digit);
     let moved = characters.iter().cycle().skip(4).take(length).copied();
-    (checked && is_mod_97(moved)).then_some((Kind::Iban, start..end))
+    (checked && is_mod_97(moved)).then_some((PersonalDataKind::Iban, start..end))
 }
 
 /// Two letters, six digits and a letter from A to D. Prefixes that are never given out are refused.
-fn insurance(text: &[u8], start: usize) -> Look {
-    let compact = Compact::read(text, start, 9);
+fn insurance(text: &[u8], start: usize) -> Match {
+    let compact = CompactId::read(text, start, 9);
     let (characters, end) = compact.whole(text, 9)?;
     let (prefix, rest) = characters.split_at_checked(2)?;
     let (digits, suffix) = rest.split_at_checked(6)?;
@@ -139,11 +139,11 @@ fn insurance(text: &[u8], start: usize) -> Look {
         && !unused;
     let written_large = text.get(start).is_some_and(u8::is_ascii_uppercase);
     let formed = digits.iter().all(u8::is_ascii_digit) && matches!(suffix, [b'A'..=b'D']);
-    (allowed && formed && written_large).then_some((Kind::UkNino, start..end))
+    (allowed && formed && written_large).then_some((PersonalDataKind::UkNino, start..end))
 }
 
 /// `X1234567L`: the letter before stands for a digit.
-fn residence(text: &[u8], start: usize) -> Look {
+fn residence(text: &[u8], start: usize) -> Match {
     let end = start + 9;
     let word = text.get(start..end)?;
     let lead = word
@@ -157,12 +157,12 @@ fn residence(text: &[u8], start: usize) -> Look {
     let formed = digits.iter().all(|digit| *digit < 10) && ends_word(text, end);
     let right =
         word.last().copied() == Some(spanish_letter(lead as u64 * 10_000_000 + number(&digits)));
-    (formed && right).then_some((Kind::EsDni, start..end))
+    (formed && right).then_some((PersonalDataKind::EsDni, start..end))
 }
 
 /// Six letters, two digits, a letter of the month, two digits, a letter, three digits, and the
 /// check letter. Digits may be written as letters where two people share a code.
-fn codice_fiscale(text: &[u8], start: usize) -> Look {
+fn codice_fiscale(text: &[u8], start: usize) -> Match {
     let end = start + 16;
     let word: Vec<u8> = text
         .get(start..end)?
@@ -185,7 +185,7 @@ fn codice_fiscale(text: &[u8], start: usize) -> Look {
         .map(|(place, byte)| fiscal_value(place, *byte))
         .sum();
     (word.last().copied() == Some(b'A' + (sum % 26) as u8))
-        .then_some((Kind::ItCodiceFiscale, start..end))
+        .then_some((PersonalDataKind::ItCodiceFiscale, start..end))
 }
 
 /// What a character of a codice fiscale counts: at even places its rank, at odd ones a scrambled

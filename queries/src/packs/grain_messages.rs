@@ -22,7 +22,7 @@ use gristmill_schemas::json::{Json, Object};
 
 use crate::sql::MessageContext;
 
-/// The columns that messages are made of, in the order in which [`Rows`] reads them.
+/// The columns that messages are made of, in the order in which [`MessageRows`] reads them.
 pub(super) const COLUMNS: [&str; 17] = [
     IdentityColumn::ContentAddress.name(),
     IdentityColumn::Type.name(),
@@ -54,13 +54,13 @@ pub(super) fn condition() -> String {
 }
 
 /// The rows of one batch of these columns.
-pub(super) struct Rows<'b> {
+pub(super) struct MessageRows<'b> {
     batch: &'b RecordBatch,
 }
 
-impl<'b> Rows<'b> {
+impl<'b> MessageRows<'b> {
     pub(super) fn new(batch: &'b RecordBatch) -> Self {
-        Rows { batch }
+        MessageRows { batch }
     }
 
     /// A text column's value, by the column's name.

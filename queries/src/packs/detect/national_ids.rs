@@ -1,36 +1,36 @@
 //! Identifiers that states give to people and that begin with digits.
 
 use super::checksum::{is_day, is_mod_11_10, luhn, number, verhoeff, weighted};
-use super::phrase::{Separator, Window};
-use super::{Kind, ends_word, is_named};
+use super::digit_groups::{GroupWindow, Separator};
+use super::{PersonalDataKind, ends_word, is_named};
 
 use Separator::{Dash, Dot, Slash, Space};
 
 /// The identifier that the digits of `window`, which begin at `at`, are.
-pub(super) fn find(text: &[u8], at: usize, window: &Window<'_>) -> Option<Kind> {
+pub(super) fn find(text: &[u8], at: usize, window: &GroupWindow<'_>) -> Option<PersonalDataKind> {
     let named = |words: &[&str]| is_named(text, at, words);
     match window.digits.len() {
         9 => nine(window, named),
-        10 | 12 if is_swedish(window) => Some(Kind::SePersonnummer),
+        10 | 12 if is_swedish(window) => Some(PersonalDataKind::SePersonnummer),
         11 => eleven(window, named),
         12 => {
             let shaped = window.has_shape(&[4, 4, 4]) && window.is_separated_by(&[Space, Dash]);
             let fits = shaped || window.is_plain() && named(&["aadhaar", "aadhar", "uidai", "uid"]);
             (fits && window.digits.first() >= Some(&2) && verhoeff(window.digits))
-                .then_some(Kind::InAadhaar)
+                .then_some(PersonalDataKind::InAadhaar)
         }
-        15 => is_french(window).then_some(Kind::FrNir),
-        18 => is_chinese(window.digits, window).then_some(Kind::CnResidentId),
+        15 => is_french(window).then_some(PersonalDataKind::FrNir),
+        18 => is_chinese(window.digits, window).then_some(PersonalDataKind::CnResidentId),
         _ => None,
     }
 }
 
-fn nine(window: &Window<'_>, named: impl Fn(&[&str]) -> bool) -> Option<Kind> {
+fn nine(window: &GroupWindow<'_>, named: impl Fn(&[&str]) -> bool) -> Option<PersonalDataKind> {
     let social = window.has_shape(&[3, 2, 4]) && window.is_separated_by(&[Dash])
         || (window.is_plain() || window.has_shape(&[3, 2, 4]))
             && named(&["ssn", "social security"]);
     if social && is_social_security(window.digits) {
-        return Some(Kind::UsSsn);
+        return Some(PersonalDataKind::UsSsn);
     }
     let insurance =
         window.is_plain() || window.has_shape(&[3, 3, 3]) && window.is_separated_by(&[Space, Dash]);
@@ -39,7 +39,7 @@ fn nine(window: &Window<'_>, named: impl Fn(&[&str]) -> bool) -> Option<Kind> {
         && number(window.digits) > 0
         && named(&["social insurance", "sin number", "sin:"])
     {
-        return Some(Kind::CaSin);
+        return Some(PersonalDataKind::CaSin);
     }
     let eleven_test = |digits: &[u8]| {
         let (body, last) = (
@@ -52,7 +52,7 @@ fn nine(window: &Window<'_>, named: impl Fn(&[&str]) -> bool) -> Option<Kind> {
     let service = window.is_plain()
         && eleven_test(window.digits)
         && named(&["bsn", "burgerservicenummer", "sofinummer"]);
-    service.then_some(Kind::NlBsn)
+    service.then_some(PersonalDataKind::NlBsn)
 }
 
 /// Area, group and serial that were or may be given out; not the two numbers that were printed in
@@ -64,11 +64,11 @@ fn is_social_security(digits: &[u8]) -> bool {
     area > 0 && area != 666 && area < 900 && group > 0 && serial > 0 && !printed
 }
 
-fn eleven(window: &Window<'_>, named: impl Fn(&[&str]) -> bool) -> Option<Kind> {
+fn eleven(window: &GroupWindow<'_>, named: impl Fn(&[&str]) -> bool) -> Option<PersonalDataKind> {
     let digits = window.digits;
     let brazilian = window.has_shape(&[3, 3, 3, 2]) && window.separators == [Dot, Dot, Dash];
     if (brazilian || window.is_plain() && named(&["cpf"])) && is_brazilian(digits) {
-        return Some(Kind::BrCpf);
+        return Some(PersonalDataKind::BrCpf);
     }
     let german = window.has_shape(&[2, 3, 3, 3]) && window.is_separated_by(&[Space, Slash]);
     let words = [
@@ -81,9 +81,10 @@ fn eleven(window: &Window<'_>, named: impl Fn(&[&str]) -> bool) -> Option<Kind> 
         "steuer-idnr",
     ];
     if (german || window.is_plain() && named(&words)) && is_german(digits) {
-        return Some(Kind::DeTaxId);
+        return Some(PersonalDataKind::DeTaxId);
     }
-    (window.is_plain() && named(&["pesel"]) && is_polish(digits)).then_some(Kind::PlPesel)
+    (window.is_plain() && named(&["pesel"]) && is_polish(digits))
+        .then_some(PersonalDataKind::PlPesel)
 }
 
 fn is_brazilian(digits: &[u8]) -> bool {
@@ -127,7 +128,7 @@ fn is_polish(digits: &[u8]) -> bool {
 }
 
 /// `811218-9876`, or with the whole year.
-fn is_swedish(window: &Window<'_>) -> bool {
+fn is_swedish(window: &GroupWindow<'_>) -> bool {
     let separated = matches!(window.separators, [Dash | Separator::Plus]);
     let short = match (window.has_shape(&[6, 4]), window.has_shape(&[8, 4])) {
         (true, _) => window.digits,
@@ -139,7 +140,7 @@ fn is_swedish(window: &Window<'_>) -> bool {
 }
 
 /// Sex, year, month, place and order, and a key of two digits. Corsica's letters aren't recognised.
-fn is_french(window: &Window<'_>) -> bool {
+fn is_french(window: &GroupWindow<'_>) -> bool {
     let shaped = window.is_plain()
         || window.is_separated_by(&[Space])
             && (window.has_shape(&[1, 2, 2, 2, 3, 3, 2]) || window.has_shape(&[13, 2]));
@@ -167,7 +168,7 @@ fn chinese_check(digits: &[u8]) -> u32 {
     (12 - weighted(digits.get(..17).unwrap_or_default(), &CHINESE_WEIGHTS) % 11) % 11
 }
 
-fn is_chinese(digits: &[u8], window: &Window<'_>) -> bool {
+fn is_chinese(digits: &[u8], window: &GroupWindow<'_>) -> bool {
     window.is_plain()
         && is_chinese_body(digits)
         && digits
@@ -183,7 +184,11 @@ pub(super) fn spanish_letter(number: u64) -> u8 {
 }
 
 /// Identifiers whose last character is a letter right behind the digits, or behind a dash.
-pub(super) fn with_letter(text: &[u8], at: usize, window: &Window<'_>) -> Option<(Kind, usize)> {
+pub(super) fn with_letter(
+    text: &[u8],
+    at: usize,
+    window: &GroupWindow<'_>,
+) -> Option<(PersonalDataKind, usize)> {
     if !window.is_plain() {
         return None;
     }
@@ -197,13 +202,13 @@ pub(super) fn with_letter(text: &[u8], at: usize, window: &Window<'_>) -> Option
         8 if letter == spanish_letter(number(window.digits))
             && is_named(text, at, &["dni", "nif", "documento"]) =>
         {
-            Some((Kind::EsDni, end))
+            Some((PersonalDataKind::EsDni, end))
         }
         17 if letter == b'X'
             && is_chinese_body(window.digits)
             && chinese_check(window.digits) == 10 =>
         {
-            Some((Kind::CnResidentId, end))
+            Some((PersonalDataKind::CnResidentId, end))
         }
         _ => None,
     }

@@ -3,12 +3,12 @@
 
 use gristmill_schemas::json::Json;
 
+use super::field_value::{time_of, value_of};
 use super::grain::RenderGrain;
-use super::value::{time_of, value_of};
-use super::words::{
+use super::text_format::{
     comma_joined, humanize, iso_date, iso_time, numbered, one_line, relative_time, text_of,
 };
-use super::{Level, Style};
+use super::{DetailLevel, RenderStyle};
 use crate::cal::GrainType;
 use crate::cal::ast::{Field, ProjectField, Projection};
 use crate::cal::fields::{FieldKind, KnownField};
@@ -26,7 +26,7 @@ pub struct Attribute {
 
 /// What is shown of a grain.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Projected {
+pub struct ProjectedGrain {
     /// Its type.
     pub grain_type: GrainType,
     /// Its text; `None` if a PROJECT names no field for it.
@@ -38,10 +38,10 @@ pub struct Projected {
     /// The attributes that a PROJECT names, those that the grain doesn't have included.
     pub named: Vec<String>,
     /// A PROJECT clause chose it.
-    pub chosen: bool,
+    pub is_explicit: bool,
 }
 
-impl Projected {
+impl ProjectedGrain {
     /// The text, empty if there is none.
     pub fn content(&self) -> &str {
         self.content.as_deref().unwrap_or_default()
@@ -60,19 +60,19 @@ impl Projected {
 pub fn project(
     grain: &(impl RenderGrain + ?Sized),
     projection: Option<&Projection>,
-    style: &Style,
-) -> Projected {
+    style: &RenderStyle,
+) -> ProjectedGrain {
     match projection {
-        Some(projection) => chosen(grain, projection, style),
+        Some(projection) => explicit_projection(grain, projection, style),
         None => {
             let (attributes, hidden) = attributes(grain, style);
-            Projected {
+            ProjectedGrain {
                 grain_type: grain.grain_type(),
                 content: Some(content(grain)),
                 attributes,
                 hidden,
                 named: Vec::new(),
-                chosen: false,
+                is_explicit: false,
             }
         }
     }
@@ -163,16 +163,16 @@ fn event_text(grain: &(impl RenderGrain + ?Sized)) -> String {
 }
 
 /// Collects attributes; absent ones are left out.
-struct Collector<'g, G: ?Sized> {
+struct AttributeCollector<'g, G: ?Sized> {
     grain: &'g G,
-    style: &'g Style,
+    style: &'g RenderStyle,
     attributes: Vec<Attribute>,
     hidden: Vec<Attribute>,
     /// What is added now is left out at the summary level.
     hiding: bool,
 }
 
-impl<G: RenderGrain + ?Sized> Collector<'_, G> {
+impl<G: RenderGrain + ?Sized> AttributeCollector<'_, G> {
     fn add(&mut self, name: &str, value: Option<String>, is_number: bool) {
         let Some(value) = value else { return };
         let into = if self.hiding {
@@ -199,13 +199,13 @@ impl<G: RenderGrain + ?Sized> Collector<'_, G> {
 
     /// An attribute that is left out at the summary level.
     fn unless_summary(&mut self, add: impl FnOnce(&mut Self)) {
-        self.hiding = self.style.level == Level::Summary;
+        self.hiding = self.style.level == DetailLevel::Summary;
         add(self);
         self.hiding = false;
     }
 
     fn time(&mut self, name: &str) {
-        let text = said_time(time_of(self.grain), self.style);
+        let text = format_time(time_of(self.grain), self.style);
         self.add(name, Some(text), false);
     }
 
@@ -226,9 +226,9 @@ impl<G: RenderGrain + ?Sized> Collector<'_, G> {
 /// The attributes of a grain, and those that the summary level leaves out.
 fn attributes(
     grain: &(impl RenderGrain + ?Sized),
-    style: &Style,
+    style: &RenderStyle,
 ) -> (Vec<Attribute>, Vec<Attribute>) {
-    let mut out = Collector {
+    let mut out = AttributeCollector {
         grain,
         style,
         attributes: Vec::new(),
@@ -273,7 +273,7 @@ fn attributes(
             out.payload("grantee", "grantee_did");
         }
     }
-    if style.level == Level::Full {
+    if style.level == DetailLevel::Full {
         out.payload("source", "source_type");
         out.time("observed");
         out.payload("importance", "importance");
@@ -300,7 +300,7 @@ fn consent_action(grain: &(impl RenderGrain + ?Sized)) -> Option<String> {
 }
 
 /// A point in time as the style says times.
-pub fn said_time(at_ms: i64, style: &Style) -> String {
+pub fn format_time(at_ms: i64, style: &RenderStyle) -> String {
     if style.iso_timestamps {
         iso_time(at_ms)
     } else {
@@ -309,17 +309,17 @@ pub fn said_time(at_ms: i64, style: &Style) -> String {
 }
 
 /// What a PROJECT clause shows, and nothing else.
-fn chosen(
+fn explicit_projection(
     grain: &(impl RenderGrain + ?Sized),
     projection: &Projection,
-    style: &Style,
-) -> Projected {
+    style: &RenderStyle,
+) -> ProjectedGrain {
     let content = (!projection.content.is_empty()).then(|| {
         let parts = projection
             .content
             .iter()
             .filter(|field| !is_internal(field))
-            .filter_map(|field| shown(grain, field, style, true));
+            .filter_map(|field| projected_value(grain, field, style, true));
         parts
             .map(|(text, _)| text)
             .filter(|text| !text.is_empty())
@@ -331,14 +331,14 @@ fn chosen(
         .iter()
         .filter(|field| !is_internal(field))
         .filter_map(|field| {
-            let (value, is_number) = shown(grain, field, style, false)?;
+            let (value, is_number) = projected_value(grain, field, style, false)?;
             Some(Attribute {
                 name: field.to_string(),
                 value,
                 is_number,
             })
         });
-    Projected {
+    ProjectedGrain {
         grain_type: grain.grain_type(),
         content,
         attributes: attributes.collect(),
@@ -349,7 +349,7 @@ fn chosen(
             .filter(|field| !is_internal(field))
             .map(ToString::to_string)
             .collect(),
-        chosen: true,
+        is_explicit: true,
     }
 }
 
@@ -362,10 +362,10 @@ fn is_internal(field: &ProjectField) -> bool {
 }
 
 /// A projected field as text, and whether it is a number.
-fn shown(
+fn projected_value(
     grain: &(impl RenderGrain + ?Sized),
     field: &ProjectField,
-    style: &Style,
+    style: &RenderStyle,
     in_content: bool,
 ) -> Option<(String, bool)> {
     let plain = |value: &Json| {
@@ -381,7 +381,7 @@ fn shown(
             Some((humanize(&text_of(grain.field("relation")?)), false))
         }
         ProjectField::Field(Field::Known(KnownField::Time)) => {
-            Some((said_time(time_of(grain), style), false))
+            Some((format_time(time_of(grain), style), false))
         }
         ProjectField::Field(Field::Known(KnownField::Content)) => Some((event_text(grain), false)),
         ProjectField::Field(Field::Known(KnownField::Object))
@@ -408,10 +408,10 @@ fn shown(
 fn attribute(
     grain: &(impl RenderGrain + ?Sized),
     name: &str,
-    style: &Style,
+    style: &RenderStyle,
 ) -> Option<(String, bool)> {
-    let full = Style {
-        level: Level::Full,
+    let full = RenderStyle {
+        level: DetailLevel::Full,
         ..*style
     };
     let found = attributes(grain, &full)

@@ -1,6 +1,6 @@
 //! The events that tell of an assembly (CAL 1.0, section 11).
 //!
-//! Events are made from what has been assembled, in causal order; transports and timing are the
+//! EventBuffer are made from what has been assembled, in causal order; transports and timing are the
 //! caller's. A chunk ends at the end of a line, so that rows of tables stay whole.
 
 use gristmill_schemas::json::{Json, Object};
@@ -25,12 +25,12 @@ fn kind_of(event: &str) -> Option<StreamEvent> {
 }
 
 /// Collects the events that are wanted.
-struct Events<'s> {
+struct EventBuffer<'s> {
     stream: &'s Stream,
     events: Vec<Json<'static>>,
 }
 
-impl Events<'_> {
+impl EventBuffer<'_> {
     fn push(
         &mut self,
         event: &'static str,
@@ -55,7 +55,7 @@ pub fn events<G>(
     input: &AssemblyInput<'_, G>,
     assembled: &Assembled,
 ) -> Vec<Json<'static>> {
-    let mut out = Events {
+    let mut out = EventBuffer {
         stream,
         events: Vec::new(),
     };
