@@ -1,5 +1,5 @@
-//! ASSEMBLE after its sources have run: duplicates go, the budget is shared, the rest is written
-//! (CAL 1.0, section 8.2).
+//! Builds the context of an ASSEMBLE from the grains of its sources: removes duplicates, shares the
+//! budget, renders the rest (CAL 1.0, section 8.2).
 
 use std::collections::{HashMap, HashSet};
 
@@ -15,21 +15,21 @@ use crate::cal::ast::{
 };
 use crate::cal::vocabulary::{BudgetUnit, Format};
 
-/// One source with its grains in order.
+/// One source with its grains, in order.
 #[derive(Debug)]
 pub struct SourceInput<'i, G> {
     /// Its label.
     pub label: Option<&'i str>,
-    /// Its grains. A source that failed has none and [`SourceInput::failed`].
+    /// Its grains; empty if the source [failed](SourceInput::failed).
     pub grains: &'i [G],
     /// The PROJECT clause of its RECALL.
     pub projection: Option<&'i Projection>,
-    /// It could not be run: it gets no share of the budget.
+    /// True if the source could not be run; it gets no share of the budget.
     pub failed: bool,
 }
 
 impl<'i, G> SourceInput<'i, G> {
-    /// What `source` gave, which could be run.
+    /// Creates the input of a source that returned `grains`.
     pub fn of(source: &'i Source, grains: &'i [G]) -> Self {
         let projection = match &source.body {
             SourceBody::Recall(recall) => recall.projection(),
@@ -44,21 +44,21 @@ impl<'i, G> SourceInput<'i, G> {
     }
 }
 
-/// How the context is written.
+/// Output form of the context.
 #[derive(Debug, Clone, Copy)]
 pub enum OutputLayout<'i> {
-    /// In a format.
+    /// A built-in format.
     Format(Format),
-    /// By a template.
+    /// A user's template.
     Template(&'i CustomTemplate<'i>),
 }
 
-/// Everything that an assembly depends on.
+/// Complete input of an assembly.
 #[derive(Debug)]
 pub struct AssemblyInput<'i, G> {
     /// The name of the context.
     pub name: Option<&'i str>,
-    /// The FOR text.
+    /// The text of the FOR clause.
     pub intent: Option<&'i str>,
     /// The sources in the order of FROM.
     pub sources: Vec<SourceInput<'i, G>>,
@@ -70,13 +70,13 @@ pub struct AssemblyInput<'i, G> {
     pub dedup: Option<&'i Field>,
     /// How grains are rendered.
     pub style: RenderStyle,
-    /// How the context is written.
+    /// Output form of the context.
     pub layout: OutputLayout<'i>,
 }
 
 impl<'i, G> AssemblyInput<'i, G> {
-    /// What `statement` asks for of these sources, which stand in the order of its FROM. `template`
-    /// is the one that its FORMAT names or holds.
+    /// Creates the input of `statement` for these sources, which are in the order of its FROM.
+    /// `template` is the one that its FORMAT names or contains.
     pub fn of(
         statement: &'i Assemble,
         sources: Vec<SourceInput<'i, G>>,
@@ -112,29 +112,29 @@ impl<'i, G> AssemblyInput<'i, G> {
     }
 }
 
-/// A grain by its place in the input.
+/// Reference to a grain of the input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GrainRef {
-    /// The place of its source in FROM.
+    /// Index of its source in FROM.
     pub source: usize,
-    /// Its place in the source.
+    /// Index of the grain in the source.
     pub grain: usize,
-    /// Its estimated tokens.
+    /// Estimated tokens.
     pub tokens: u64,
 }
 
-/// What became of one source.
+/// Result of one source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SourceUsage {
-    /// What it was given, in the unit of the budget.
+    /// Initial share, in the unit of the budget.
     pub allocated: u64,
-    /// How many of its grains are shown.
+    /// Number of its grains that were included.
     pub included: usize,
-    /// How many duplicates were dropped.
+    /// Number of duplicates that were dropped.
     pub duplicates: usize,
-    /// How many grains the budget cut.
+    /// Number of grains that exceeded the budget.
     pub cut: usize,
-    /// Estimated tokens of the shown grains.
+    /// Estimated tokens of the included grains.
     pub tokens_used: u64,
 }
 
@@ -143,19 +143,19 @@ pub struct SourceUsage {
 pub struct Assembled {
     /// The text for the model.
     pub text: String,
-    /// The shown grains, in priority order.
+    /// The included grains, in priority order.
     pub grains: Vec<GrainRef>,
-    /// What became of each source, in the order of FROM.
+    /// Results of the sources, in the order of FROM.
     pub sources: Vec<SourceUsage>,
-    /// Estimated tokens of all shown grains.
+    /// Estimated tokens of all included grains.
     pub tokens_used: u64,
-    /// What of the budget is used, in its unit.
+    /// Used part of the budget, in its unit.
     pub used: u64,
-    /// A template's output was cut at its cap.
+    /// True if the output of a template was truncated.
     pub truncated: bool,
 }
 
-/// Puts a context together. The same input gives the same bytes.
+/// Assembles a context. Equal input gives equal bytes.
 pub fn assemble<G: RenderGrain>(input: &AssemblyInput<'_, G>) -> Assembled {
     let runs = |at: &usize| input.sources.get(*at).is_some_and(|source| !source.failed);
     let order: Vec<usize> = input.order.iter().copied().filter(runs).collect();
@@ -182,8 +182,8 @@ pub fn assemble<G: RenderGrain>(input: &AssemblyInput<'_, G>) -> Assembled {
     chosen.write(input)
 }
 
-/// Estimated tokens of everything that the sources have: what decides whether a compact format is
-/// worth it.
+/// Returns the estimated tokens of all grains of the sources, which decides whether a compact
+/// format is worthwhile.
 pub fn estimate<G: RenderGrain>(input: &AssemblyInput<'_, G>) -> u64 {
     deduplicate(input, &input.order)
         .iter()
@@ -192,9 +192,9 @@ pub fn estimate<G: RenderGrain>(input: &AssemblyInput<'_, G>) -> u64 {
         .sum()
 }
 
-/// True if an ASSEMBLE without FORMAT should use `toon` (CAL 1.0, section 10.9.5, for servers that
-/// opt in; tell W005 then): its BUDGET is of tokens, the estimate is above 85 % of it, and no
-/// source mixes types.
+/// Returns true if an ASSEMBLE without FORMAT should use `toon` (CAL 1.0, section 10.9.5, for
+/// servers that opt in and then report W005): its BUDGET is in tokens, the estimate exceeds 85 % of
+/// it, and no source mixes types.
 pub fn auto_toon<G: RenderGrain>(input: &AssemblyInput<'_, G>) -> bool {
     let one_type = |source: &SourceInput<'_, G>| {
         source
@@ -207,7 +207,7 @@ pub fn auto_toon<G: RenderGrain>(input: &AssemblyInput<'_, G>) -> bool {
         && input.sources.iter().all(one_type)
 }
 
-/// What a grain costs in the unit of the budget.
+/// Returns the cost of a grain in the unit of the budget.
 fn cost(budget: Budget, placed: &GrainRef) -> u64 {
     match budget.unit {
         BudgetUnit::Tokens => placed.tokens,
@@ -215,15 +215,15 @@ fn cost(budget: Budget, placed: &GrainRef) -> u64 {
     }
 }
 
-/// The grains of the sources in `order` that no more important source has: the same address
-/// anywhere, or with `dedup` the same type and value. Grains of one source never knock each other
-/// out by value, and grains without the value stay.
+/// Returns the grains of the sources in `order` without duplicates of sources with higher priority:
+/// the same address, or with `dedup` the same type and value. Grains of one source are not
+/// duplicates of each other by value, and grains without the value are kept.
 fn deduplicate<G: RenderGrain>(
     input: &AssemblyInput<'_, G>,
     order: &[usize],
 ) -> Vec<Vec<GrainRef>> {
     let mut addresses: HashSet<&str> = HashSet::new();
-    // Which source has a value first.
+    // The first source that has a value.
     let mut values: HashMap<(GrainType, String), usize> = HashMap::new();
     let mut kept = Vec::with_capacity(order.len());
     for &source in order {
@@ -245,7 +245,7 @@ fn deduplicate<G: RenderGrain>(
     kept
 }
 
-/// A grain and its estimated tokens in the layout that is asked for.
+/// Returns a reference to a grain with its estimated tokens in the requested layout.
 fn price<G: RenderGrain>(input: &AssemblyInput<'_, G>, source: usize, grain: usize) -> GrainRef {
     let placed = GrainRef {
         source,
@@ -268,9 +268,9 @@ fn price<G: RenderGrain>(input: &AssemblyInput<'_, G>, source: usize, grain: usi
     GrainRef { tokens, ..placed }
 }
 
-/// What the budget decided.
+/// Grains that the budget includes and excludes.
 struct BudgetSelection {
-    /// Shown grains by source, in priority order.
+    /// Included grains by source, in priority order.
     shown: Vec<(usize, Vec<GrainRef>)>,
     cut: Vec<GrainRef>,
     /// In the order of FROM.
@@ -338,7 +338,7 @@ impl BudgetSelection {
         }
     }
 
-    /// Calls `render` with what a template can tell of this choice.
+    /// Calls `render` with the template variables of this selection.
     fn in_context<G: RenderGrain, T>(
         &self,
         input: &AssemblyInput<'_, G>,

@@ -1,15 +1,16 @@
-//! How a budget is shared among sources, and what a grain costs (digest of CAL 1.0, section 8).
+//! Shares a budget among sources and computes what a grain costs (digest of CAL 1.0, section 8).
 
 use crate::cal::ast::{Assemble, Budget};
 use crate::cal::limits;
 use crate::cal::vocabulary::BudgetUnit;
 
-/// The estimated tokens of a rendered grain: a quarter of its characters, rounded up, at least one.
+/// Returns the estimated tokens of a rendered grain: a quarter of its characters, rounded up, at
+/// least one.
 pub fn token_cost(element: &str) -> u64 {
     (element.chars().count() as u64).div_ceil(4).max(1)
 }
 
-/// The budget of an ASSEMBLE: what it says, else the default.
+/// Returns the budget of an ASSEMBLE, or the default if it has none.
 pub fn budget_of(assemble: &Assemble) -> Budget {
     assemble.budget.unwrap_or(Budget {
         amount: limits::DEFAULT_BUDGET_TOKENS,
@@ -17,7 +18,8 @@ pub fn budget_of(assemble: &Assemble) -> Budget {
     })
 }
 
-/// The sources by priority: those that PRIORITY names, then the others in the order of FROM.
+/// Returns the indexes of the sources by priority: those named by PRIORITY, then the others in the
+/// order of FROM.
 pub fn priority_order(assemble: &Assemble) -> Vec<usize> {
     let position = |label: &String| {
         assemble
@@ -34,7 +36,7 @@ pub fn priority_order(assemble: &Assemble) -> Vec<usize> {
     order
 }
 
-/// The weights of `sources` sources, most important first, as whole numbers.
+/// Returns the weights of `sources` sources, highest priority first, as integers.
 fn weights(sources: usize) -> Vec<u64> {
     match sources {
         0 => Vec::new(),
@@ -42,15 +44,15 @@ fn weights(sources: usize) -> Vec<u64> {
         2 => vec![65, 35],
         3 => vec![50, 30, 20],
         4 => vec![40, 28, 20, 12],
-        // 0.6 to the power of the rank, all multiplied by the same power of five.
+        // 0.6 to the power of the rank, multiplied by a common power of five to make it an integer.
         many => (0..many)
             .map(|rank| 3u64.pow(rank as u32) * 5u64.pow((many - 1 - rank) as u32))
             .collect(),
     }
 }
 
-/// What each of `sources` sources gets of `total`, most important first; what rounding leaves goes
-/// to the first.
+/// Returns the share of each of `sources` sources in `total`, highest priority first. The rounding
+/// remainder goes to the first.
 pub fn allocate(total: u64, sources: usize) -> Vec<u64> {
     let weights = weights(sources);
     let sum: u64 = weights.iter().sum();
@@ -65,20 +67,20 @@ pub fn allocate(total: u64, sources: usize) -> Vec<u64> {
     shares
 }
 
-/// What one source got and took.
+/// Allocation and use of the budget by one source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SourceAllocation {
-    /// What it was given at first.
+    /// Initial share.
     pub allocated: u64,
-    /// How many of its grains fit: always the first ones.
+    /// Number of its grains that fit, counted from the front.
     pub included: usize,
-    /// What they cost.
+    /// Cost of these grains.
     pub used: u64,
 }
 
-/// Takes grains from the front of each source while they fit, first within its own share, then from
-/// what all others left. `costs` are those of the grains of each source, most important source
-/// first.
+/// Takes grains from the front of each source while they fit: first within its own share, then from
+/// what the other sources left. `costs` contains the costs of the grains of each source, highest
+/// priority first.
 pub fn fill(total: u64, costs: &[Vec<u64>]) -> Vec<SourceAllocation> {
     let mut filled: Vec<SourceAllocation> = allocate(total, costs.len())
         .into_iter()
@@ -137,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_source_leaves_goes_to_those_that_were_cut() {
+    fn unused_shares_go_to_sources_that_were_cut() {
         assert_eq!(included(10, &[vec![1; 20], vec![1; 20]]), [7, 3]);
         assert_eq!(included(20, &[vec![1; 50], vec![1; 4]]), [16, 4]);
         assert_eq!(included(20, &[vec![1; 2], vec![1; 50]]), [2, 18]);

@@ -1,4 +1,4 @@
-//! What a user's template makes of grains (CAL 1.0, sections 10.5 to 10.8; digest, section 10).
+//! Evaluates a user's template (CAL 1.0, sections 10.5 to 10.8; digest, section 10).
 
 use super::assemble::GrainRef;
 use super::document::GrainEntry;
@@ -12,10 +12,10 @@ use crate::cal::limits;
 use crate::cal::template::{Node, Output, Scope, Variable, evaluate, parse};
 use crate::cal::vocabulary::{BudgetUnit, Format, Preset, SectionName};
 
-/// Characters of a token, as budgets count them.
+/// Characters per token in estimates.
 const CHARACTERS_PER_TOKEN: usize = 4;
 
-/// A template, read and ready. Sections that it doesn't define are those of its preset.
+/// A parsed template. Sections that it doesn't define come from its preset.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CustomTemplate<'t> {
     header: Option<Vec<Node<'t>>>,
@@ -28,10 +28,10 @@ pub struct CustomTemplate<'t> {
 }
 
 impl<'t> CustomTemplate<'t> {
-    /// The template with these sections; without a preset it extends `readable`.
+    /// Parses the sections of a template; without a preset it extends `readable`.
     ///
     /// # Errors
-    /// E090 to E094, for sections that no check has seen.
+    /// E090 to E094, for sections that have not been checked.
     pub fn new(sections: &'t Sections, extends: Option<Preset>) -> Result<CustomTemplate<'t>> {
         let section = |name| sections.get(name).map(parse).transpose();
         Ok(CustomTemplate {
@@ -45,7 +45,7 @@ impl<'t> CustomTemplate<'t> {
         })
     }
 
-    /// What a grain becomes; `None` if the preset says.
+    /// Returns the section that renders a grain; `None` if the preset's format applies.
     fn element(&self, level: DetailLevel) -> Option<&[Node<'t>]> {
         let summary = self
             .element_summary
@@ -54,12 +54,12 @@ impl<'t> CustomTemplate<'t> {
         summary.or(self.element.as_ref()).map(Vec::as_slice)
     }
 
-    /// The format of grains that no section is defined for.
+    /// Returns the format of grains without a section.
     fn preset_format(&self) -> Format {
         self.preset.format()
     }
 
-    /// A grain alone: what it costs against a budget.
+    /// Renders one grain; this text determines its cost against a budget.
     pub(super) fn cost_text<G: RenderGrain>(
         &self,
         context: &TemplateContext<'_, G>,
@@ -93,7 +93,7 @@ impl<'t> CustomTemplate<'t> {
         }
     }
 
-    /// All of the output; true if it was cut.
+    /// Renders the whole output; returns true if it was truncated.
     pub(super) fn render<G: RenderGrain>(
         &self,
         context: &TemplateContext<'_, G>,
@@ -158,8 +158,8 @@ fn push_section<G: RenderGrain>(
     }
 }
 
-/// Characters of all output: twice the budget. A budget of grains has no tokens, so it gets that of
-/// the largest token budget.
+/// Returns the limit of the output in characters: twice the budget. A budget in grains uses the
+/// largest token budget.
 fn output_cap(budget: Budget) -> usize {
     let tokens = match budget.unit {
         BudgetUnit::Tokens => budget.amount,
@@ -168,7 +168,7 @@ fn output_cap(budget: Budget) -> usize {
     2 * CHARACTERS_PER_TOKEN * tokens as usize
 }
 
-/// What is known of one source.
+/// Template variables of one source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct SourceFacts<'s> {
     pub label: Option<&'s str>,
@@ -178,21 +178,21 @@ pub(super) struct SourceFacts<'s> {
     pub truncated: bool,
 }
 
-/// Everything that the variables of a template tell.
+/// Input of all template variables.
 pub(super) struct TemplateContext<'c, G> {
     pub name: Option<&'c str>,
     pub intent: Option<&'c str>,
     pub budget: Budget,
     pub used: u64,
     pub style: &'c RenderStyle,
-    /// Facts by the place of the source in FROM.
+    /// Facts of each source, in the order of FROM.
     pub sources: Vec<SourceFacts<'c>>,
-    /// The grains of each source, and how a PROJECT shows them.
+    /// Access to a grain, and its rendering.
     pub grain: &'c dyn Fn(GrainRef) -> &'c G,
     pub make_entry: &'c dyn Fn(GrainRef) -> GrainEntry,
-    /// The shown grains by source, in priority order.
+    /// Included grains by source, in priority order.
     pub shown: &'c [(usize, Vec<GrainRef>)],
-    /// The grains that the budget cut.
+    /// Grains that exceeded the budget.
     pub cut: &'c [GrainRef],
 }
 
@@ -273,7 +273,7 @@ impl<G: RenderGrain> TemplateContext<'_, G> {
     }
 }
 
-/// The variables as one section sees them.
+/// The variables in scope of one section.
 struct GrainScope<'s, 'c, G> {
     context: &'s TemplateContext<'c, G>,
     source: Option<usize>,

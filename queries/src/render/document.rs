@@ -1,4 +1,4 @@
-//! Many grains in one text (CAL 1.0, sections 10.4 and 14.2; digest, section 9.2; SML 1.0).
+//! Renders many grains as one text (CAL 1.0, sections 10.4 and 14.2; digest, section 9.2; SML 1.0).
 
 use std::fmt::Write;
 
@@ -12,17 +12,17 @@ use crate::cal::check::field::capital;
 use crate::cal::vocabulary::{BudgetUnit, Format};
 use crate::cal::{GrainType, TypeName};
 
-/// A grain, ready to be written.
+/// A grain prepared for rendering.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GrainEntry {
-    /// What is shown of it.
+    /// Its text and attributes.
     pub projected: ProjectedGrain,
-    /// Its triple, if it has one.
+    /// Its triple in words; `None` if it has none.
     pub triple: Option<String>,
 }
 
 impl GrainEntry {
-    /// What `style` and a PROJECT clause show of a grain.
+    /// Prepares a grain according to `style` and a PROJECT clause.
     pub fn new(
         grain: &(impl RenderGrain + ?Sized),
         projection: Option<&Projection>,
@@ -34,7 +34,8 @@ impl GrainEntry {
         }
     }
 
-    /// The grain alone in a format: what it costs against a budget. Without indent or newline.
+    /// Renders the grain alone, without indent or newline. This text determines its cost against a
+    /// budget.
     pub fn element(&self, format: Format, style: &RenderStyle) -> String {
         match format {
             Format::Sml => element::sml(&self.projected, style),
@@ -48,22 +49,22 @@ impl GrainEntry {
     }
 }
 
-/// What stands above an assembly.
+/// The heading of an assembly.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AssemblyHeading<'h> {
     /// The name of the context.
     pub name: Option<&'h str>,
-    /// The FOR text.
+    /// The text of the FOR clause.
     pub intent: Option<&'h str>,
-    /// What the budget counts.
+    /// Unit of the budget.
     pub unit: BudgetUnit,
-    /// How much of it is used.
+    /// Used part of the budget.
     pub used: u64,
     /// The budget.
     pub total: u64,
 }
 
-/// Entries by type, in order of first appearance.
+/// Groups entries by type, in order of first appearance.
 pub(super) fn grouped(entries: &[GrainEntry]) -> Vec<(GrainType, Vec<&GrainEntry>)> {
     let mut groups: Vec<(GrainType, Vec<&GrainEntry>)> = Vec::new();
     for entry in entries {
@@ -76,7 +77,7 @@ pub(super) fn grouped(entries: &[GrainEntry]) -> Vec<(GrainType, Vec<&GrainEntry
     groups
 }
 
-/// The result of a RECALL in a format, without newline at its end.
+/// Renders the result of a RECALL, without a trailing newline.
 pub fn render_recall(entries: &[GrainEntry], format: Format, style: &RenderStyle) -> String {
     match format {
         Format::Markdown => {
@@ -99,7 +100,7 @@ pub fn render_recall(entries: &[GrainEntry], format: Format, style: &RenderStyle
     }
 }
 
-/// The result of an ASSEMBLE in a format, without newline at its end.
+/// Renders the result of an ASSEMBLE, without a trailing newline.
 pub fn render_assembly(
     heading: &AssemblyHeading,
     entries: &[GrainEntry],
@@ -151,8 +152,8 @@ pub fn render_assembly(
     }
 }
 
-/// One result in several formats: what a response holds under `formats`, by alias or else by the
-/// name of the format. A format that is asked for twice under one name is rendered once.
+/// Renders one result in several formats: the member `formats` of a response, keyed by alias or
+/// else by the name of the format. If a key occurs twice, the first is kept.
 pub fn render_formats(
     wanted: &[(Option<&str>, Format)],
     render: impl Fn(Format) -> String,
@@ -167,7 +168,7 @@ pub fn render_formats(
     formats
 }
 
-/// Formats that look the same in a RECALL and in an ASSEMBLE.
+/// Renders the formats that are the same for RECALL and ASSEMBLE.
 fn flat(entries: &[GrainEntry], format: Format, style: &RenderStyle) -> String {
     match format {
         Format::Json => {

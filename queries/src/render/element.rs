@@ -1,4 +1,4 @@
-//! One grain in each format (CAL 1.0, sections 10.4 and 14.2; digest, section 9.2).
+//! Renders one grain in each format (CAL 1.0, sections 10.4 and 14.2; digest, section 9.2).
 
 use std::fmt::Write;
 
@@ -13,7 +13,8 @@ use crate::cal::number::Number;
 
 /// `<belief subject="alice">prefers dark mode</belief>`
 ///
-/// Nothing is escaped, as the format has no escapes; a quote in an attribute becomes an apostrophe.
+/// Nothing is escaped, because SML has no escapes; a double quote in an attribute becomes an
+/// apostrophe.
 pub fn sml(projected: &ProjectedGrain, style: &RenderStyle) -> String {
     let safe = |text: &str| {
         if style.neutralize_tags {
@@ -36,7 +37,7 @@ pub fn sml(projected: &ProjectedGrain, style: &RenderStyle) -> String {
     out
 }
 
-/// `alice prefers dark mode (confidence: 0.92)`, without list mark.
+/// `alice prefers dark mode (confidence: 0.92)`, without a list marker.
 pub fn markdown(projected: &ProjectedGrain) -> String {
     line(projected, "confidence: ")
 }
@@ -46,12 +47,11 @@ pub fn text(projected: &ProjectedGrain) -> String {
     format!("[{}] {}", projected.grain_type, line(projected, ""))
 }
 
-/// Lead, text, and what stands in parentheses. `confidence` is what comes before the confidence of
-/// a belief.
+/// Writes lead, text and parenthetical. `confidence` is the prefix of a belief's confidence.
 fn line(projected: &ProjectedGrain, confidence: &str) -> String {
     let mut out = String::new();
     if let Some(lead) = lead(projected) {
-        // A belief reads as a sentence; all others as something that someone said or did.
+        // A belief reads as a sentence, other grains as a statement or act of the lead.
         out.push_str(&lead);
         out.push_str(if projected.grain_type == GrainType::Belief {
             " "
@@ -110,7 +110,8 @@ fn joined(parts: [Option<String>; 2], separator: &str) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join(separator))
 }
 
-/// Subject, relation in words, object, between tabs; `None` unless the grain has all three.
+/// Returns subject, relation in words and object, separated by tabs; `None` unless the grain has
+/// all three.
 pub fn triple(grain: &(impl RenderGrain + ?Sized)) -> Option<String> {
     let part = |name| {
         grain
@@ -126,15 +127,15 @@ pub fn triple(grain: &(impl RenderGrain + ?Sized)) -> Option<String> {
     ))
 }
 
-/// `{"type": …, attributes…, "content": …}`; numbers stay numbers.
+/// `{"type": …, attributes…, "content": …}`; numbers remain numbers.
 pub fn json(projected: &ProjectedGrain) -> Object<'static> {
     let mut object = Object::new();
     object.insert("type", projected.grain_type.name());
     for attribute in &projected.attributes {
         let name = match attribute.name.as_str() {
-            // A PROJECT means the type of the grain, which is there already.
+            // A PROJECT of `type` means the type of the grain, which is written already.
             "type" if projected.is_explicit => continue,
-            // The attribute `type` of a reasoning is called otherwise beside the type of the grain.
+            // The attribute `type` of a reasoning would collide with the type of the grain.
             "type" => "reasoning_type",
             name => name,
         };

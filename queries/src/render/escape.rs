@@ -1,15 +1,15 @@
-//! Control characters as visible text, for whatever a person reads on a terminal or in a report.
+//! Escapes control characters in text that people read on a terminal or in a report.
 //!
-//! A grain, a file name or an error message may hold bytes that a terminal obeys: a CSI sequence
-//! clears the screen, an OSC sequence sets the title or the clipboard, a carriage return overwrites
-//! the line, a bidirectional override reorders it. This is the one place that decides which
-//! characters those are and how they are written.
+//! Grains, file names and error messages can contain bytes that a terminal interprets: a CSI
+//! sequence clears the screen, an OSC sequence sets the title or the clipboard, a carriage return
+//! overwrites the line, a bidirectional override reorders it. This module alone decides which
+//! characters are escaped and how.
 
 use std::borrow::Cow;
 use std::fmt::Write;
 
-/// `text` with its control characters written out: `\x1b` for one of ASCII, `\u{9b}` and `\u{202e}`
-/// for the others. Line feeds and tabs stay. A backslash isn't doubled: the result is for reading,
+/// Returns `text` with control characters escaped: ASCII ones as `\x1b`, others as `\u{9b}` or
+/// `\u{202e}`. Line feeds and tabs are kept. Backslashes aren't doubled: the result is for reading,
 /// not for parsing.
 pub fn escape_control(text: &str) -> Cow<'_, str> {
     if !text.chars().any(is_active) {
@@ -17,7 +17,7 @@ pub fn escape_control(text: &str) -> Cow<'_, str> {
     }
     let mut out = String::with_capacity(text.len() + 16);
     for letter in text.chars() {
-        // Writing to a string can't fail.
+        // Writing to a `String` can't fail.
         let _ = match (is_active(letter), letter.is_ascii()) {
             (false, _) => out.write_char(letter),
             (true, true) => write!(out, "\\x{:02x}", u32::from(letter)),
@@ -27,9 +27,9 @@ pub fn escape_control(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// True for the characters that a terminal obeys instead of showing: C0 (but for line feed and
-/// tab), DEL, C1, and the embeddings, overrides and isolates of bidirectional text, which CAL
-/// refuses in its own texts (E071).
+/// Returns true for the characters that a terminal interprets: C0 (except line feed and tab), DEL,
+/// C1, and the embeddings, overrides and isolates of bidirectional text, which CAL refuses in its
+/// own texts (E071).
 fn is_active(letter: char) -> bool {
     match letter {
         '\n' | '\t' => false,
@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_control_character_but_line_feed_and_tab_is_written_out() {
+    fn every_control_character_except_line_feed_and_tab_is_escaped() {
         for code in (0..=0x1f)
             .chain(0x7f..=0x9f)
             .chain(0x202a..=0x202e)

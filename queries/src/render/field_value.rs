@@ -1,5 +1,4 @@
-//! Which value a field of CAL has in a grain (digest of CAL 1.0, section 4, "CAL name → OMS
-//! payload").
+//! The value of a CAL field in a grain (digest of CAL 1.0, section 4, "CAL name → OMS payload").
 
 use std::borrow::Cow;
 
@@ -11,7 +10,8 @@ use super::text_format;
 use crate::cal::ast::Field;
 use crate::cal::fields::{KnownField, Source};
 
-/// When a grain happened: its event time, else when it was recorded, in milliseconds.
+/// Returns the event time of a grain, or else its creation time, in milliseconds since the Unix
+/// epoch.
 pub fn time_of(grain: &(impl RenderGrain + ?Sized)) -> i64 {
     grain
         .field("timestamp_ms")
@@ -19,7 +19,7 @@ pub fn time_of(grain: &(impl RenderGrain + ?Sized)) -> i64 {
         .unwrap_or_else(|| grain.created_at())
 }
 
-/// The value that a condition, a stage or PROJECT sees; `None` if the grain has none.
+/// Returns the value that conditions, stages and PROJECT use; `None` if the grain has none.
 pub fn value_of<'g>(
     grain: &'g (impl RenderGrain + ?Sized),
     field: &Field,
@@ -67,7 +67,7 @@ fn known<'g>(
     }
 }
 
-/// The first payload field of the table that is there.
+/// Returns the first payload field of the mapping that the grain has.
 fn stored<'g>(
     grain: &'g (impl RenderGrain + ?Sized),
     field: KnownField,
@@ -75,7 +75,7 @@ fn stored<'g>(
     candidates(grain, field).next().map(Cow::Borrowed)
 }
 
-/// The first payload field of the table that is a text.
+/// Returns the first payload field of the mapping that is a text.
 fn first_text<'g>(
     grain: &'g (impl RenderGrain + ?Sized),
     field: KnownField,
@@ -100,7 +100,7 @@ fn candidates<'g>(
     found.filter(|value| !value.is_null())
 }
 
-/// What a consent covers, as one text.
+/// Returns the scopes of a consent as one text.
 fn scope<'g>(grain: &'g (impl RenderGrain + ?Sized)) -> Option<Cow<'g, Json<'g>>> {
     let scopes = grain.field("scope")?.as_array()?;
     let scopes: Vec<String> = scopes.iter().map(text_format::text_of).collect();

@@ -1,34 +1,37 @@
-//! What a renderer has to know of a grain.
+//! The properties of a grain that rendering needs.
 
 use gristmill_schemas::json::{Json, Object};
 
 use crate::cal::GrainType;
 
-/// A grain as renderers see it. The executor implements it over whatever it has read.
+/// The interface between renderers and grains. The executor implements it for the rows that it has
+/// read.
 pub trait RenderGrain {
     /// The type.
     fn grain_type(&self) -> GrainType;
 
-    /// The content address, 64 hexadecimal digits. Never rendered; it tells grains apart.
+    /// Returns the content address, 64 hexadecimal digits. It identifies grains and is never
+    /// rendered.
     fn address(&self) -> &str;
 
-    /// A field of the payload by its full name: `subject`, `structural_tags`, `hc:patient_id`.
+    /// Returns a field of the payload by its full name: `subject`, `structural_tags`,
+    /// `hc:patient_id`.
     fn field(&self, name: &str) -> Option<&Json<'_>>;
 
-    /// When it was recorded, in milliseconds since the epoch.
+    /// Returns the creation time in milliseconds since the Unix epoch.
     fn created_at(&self) -> i64;
 
-    /// How well it fits the search that found it, if one did.
+    /// Relevance, if a search found it.
     fn score(&self) -> Option<f64>;
 
-    /// Whether someone checked it, if the index says so.
+    /// Returns the verification status, if the lifecycle state has one.
     fn verification_status(&self) -> Option<&str>;
 
-    /// True if another grain says otherwise.
+    /// Returns true if the grain is contradicted.
     fn contradicted(&self) -> bool;
 }
 
-/// A grain that holds its own payload.
+/// A grain with its payload in memory.
 #[derive(Debug, Clone, PartialEq)]
 pub struct GrainView<'a> {
     /// The type.
@@ -37,18 +40,18 @@ pub struct GrainView<'a> {
     pub address: String,
     /// The payload with full field names.
     pub payload: Object<'a>,
-    /// How well it fits the search that found it, if one did.
+    /// Relevance, if a search found it.
     pub score: Option<f64>,
-    /// What the index says of its verification.
+    /// Verification status in the lifecycle state.
     pub verification_status: Option<String>,
-    /// What the index says of contradictions.
+    /// True if the lifecycle state marks it as contradicted.
     pub contradicted: bool,
 }
 
 impl<'a> GrainView<'a> {
-    /// A grain from its JSON with full field names; its type is what the payload says.
+    /// Creates a grain from JSON with full field names; the payload states the type.
     ///
-    /// `None` for a type string that names none of the ten types.
+    /// Returns `None` if `type` isn't one of the ten types.
     pub fn from_json(address: &str, payload: Object<'a>) -> Option<GrainView<'a>> {
         let name = payload.get("type")?.as_str()?.to_ascii_lowercase();
         Some(GrainView {

@@ -1,22 +1,22 @@
-//! Grains to text: what a language model or a person reads (CAL 1.0, sections 10 and 14; SML 1.0).
+//! Renders grains as text for language models and people (CAL 1.0, sections 10 and 14; SML 1.0).
 //!
-//! | module | what it answers |
+//! | module | question |
 //! |---|---|
-//! | [`grain`] | what does a renderer have to know of a grain? |
-//! | [`value`] | which value does a field of CAL have in a grain? |
-//! | [`words`] | how are relations, times, numbers and lists said? |
-//! | [`mod@project`] | which text and which attributes does a grain show? |
-//! | [`element`] | how is one grain written in each format? |
-//! | [`document`] | how are many grains laid out? |
-//! | [`toon`], [`yaml`] | the two formats with a syntax of their own |
-//! | [`custom`] | what does a user's template make of them? |
-//! | [`mod@assemble`] | which grains fit into a budget, and what comes out? |
-//! | [`budget`] | how is a budget shared, and what does a grain cost? |
-//! | [`stream`] | which events tell of an assembly? |
-//! | [`mod@visible`] | how are control characters shown to a person? |
+//! | [`grain`] | Which properties of a grain does a renderer need? |
+//! | [`field_value`] | Which value does a CAL field have in a grain? |
+//! | [`text_format`] | How are relations, times, numbers and lists formatted? |
+//! | [`projection`] | Which text and attributes does a grain show? |
+//! | [`element`] | How is one grain written in each format? |
+//! | [`document`] | How are many grains laid out? |
+//! | [`toon`], [`yaml`] | The two formats with a syntax of their own |
+//! | [`custom_template`] | How is a user's template evaluated? |
+//! | [`mod@assemble`] | Which grains fit into a budget, and how is the context written? |
+//! | [`budget`] | How is a budget shared, and what does a grain cost? |
+//! | [`stream_events`] | Which events does a streamed assembly emit? |
+//! | [`escape`] | How are control characters made visible? |
 //!
-//! All of it is pure: grains and the time come in, text goes out, the same bytes for the same
-//! input. Hashes, namespaces and full timestamps never get into rendered text.
+//! Rendering is a pure function of the grains, the options and the time: equal input gives equal
+//! bytes. Addresses, namespaces and full timestamps never appear in rendered text.
 
 pub mod assemble;
 pub mod budget;
@@ -43,20 +43,20 @@ pub use text_format::humanize;
 use crate::cal::ast::WithOption;
 use crate::cal::vocabulary::DisclosureLevel;
 
-/// How much a rendered grain tells (CAL 1.0, section 14.3).
+/// Level of detail of a rendered grain (CAL 1.0, section 14.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub enum DetailLevel {
-    /// Only what can't be left out.
+    /// The text and the identifying attributes.
     Summary,
-    /// What helps to decide.
+    /// Also the attributes that help a reader to judge the grain.
     #[default]
     Standard,
-    /// Everything that may be shown.
+    /// All attributes that may be rendered.
     Full,
 }
 
 impl DetailLevel {
-    /// The name, as templates print it.
+    /// Returns the name, as templates print it.
     pub const fn name(self) -> &'static str {
         match self {
             DetailLevel::Summary => "summary",
@@ -76,23 +76,23 @@ impl From<DisclosureLevel> for DetailLevel {
     }
 }
 
-/// How grains are rendered, whatever the format.
+/// Rendering options that apply to all formats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RenderStyle {
-    /// How much they tell.
+    /// Level of detail.
     pub level: DetailLevel,
-    /// What "now" is, in milliseconds since the epoch.
+    /// The current time, in milliseconds since the Unix epoch.
     pub now_ms: i64,
-    /// Times in full instead of "2d ago".
+    /// Write times in ISO 8601 instead of "2d ago".
     pub iso_timestamps: bool,
-    /// Break up `</` inside SML, so that text from grains can't close an element. The specification
-    /// leaves text as it is.
+    /// Break up `</` inside SML, so that text of a grain can't close an element. The specification
+    /// leaves text unchanged.
     pub neutralize_tags: bool,
 }
 
 impl RenderStyle {
-    /// The style at `now_ms` that the options of a query ask for; `tokens` is the token budget of
-    /// an ASSEMBLE, which makes a bare `progressive_disclosure` a summary below 1000.
+    /// Returns the style of a query with these options at `now_ms`; `tokens` is the token budget of
+    /// an ASSEMBLE, below 1000 of which a bare `progressive_disclosure` means summary.
     pub fn new(now_ms: i64, options: &[WithOption], tokens: Option<u32>) -> RenderStyle {
         let mut style = RenderStyle {
             level: DetailLevel::Standard,
@@ -121,5 +121,5 @@ impl RenderStyle {
     }
 }
 
-/// Token budgets below this make a bare `progressive_disclosure` a summary.
+/// Token budgets below this turn a bare `progressive_disclosure` into a summary.
 const SUMMARY_BELOW_TOKENS: u32 = 1000;

@@ -1,5 +1,5 @@
-//! Which text and which attributes a grain shows (CAL 1.0, section 10.3; digest, sections 9.1 and
-//! 9.3).
+//! Selects the text and the attributes that are rendered of a grain (CAL 1.0, section 10.3; digest,
+//! sections 9.1 and 9.3).
 
 use gristmill_schemas::json::Json;
 
@@ -13,41 +13,42 @@ use crate::cal::GrainType;
 use crate::cal::ast::{Field, ProjectField, Projection};
 use crate::cal::fields::{FieldKind, KnownField};
 
-/// A name and a value beside the text of a grain.
+/// An attribute rendered in addition to the text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Attribute {
     /// The name.
     pub name: String,
     /// The value as text.
     pub value: String,
-    /// It is a number.
+    /// True if the value is a number.
     pub is_number: bool,
 }
 
-/// What is shown of a grain.
+/// Text and attributes of a grain.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProjectedGrain {
     /// Its type.
     pub grain_type: GrainType,
     /// Its text; `None` if a PROJECT names no field for it.
     pub content: Option<String>,
-    /// What stands beside it, in order.
+    /// The attributes, in order.
     pub attributes: Vec<Attribute>,
-    /// What the summary level leaves out; tables have columns for some of it all the same.
+    /// Attributes that the summary level leaves out. TOON tables still have columns for some of
+    /// them.
     pub hidden: Vec<Attribute>,
-    /// The attributes that a PROJECT names, those that the grain doesn't have included.
+    /// Names of the attributes in a PROJECT clause, including those that the grain doesn't have.
     pub named: Vec<String>,
-    /// A PROJECT clause chose it.
+    /// True if a PROJECT clause determined the selection.
     pub is_explicit: bool,
 }
 
 impl ProjectedGrain {
-    /// The text, empty if there is none.
+    /// Returns the text, empty if there is none.
     pub fn content(&self) -> &str {
         self.content.as_deref().unwrap_or_default()
     }
 
-    /// The value of an attribute.
+    /// Returns the value of an attribute.
     pub fn attribute(&self, name: &str) -> Option<&str> {
         self.attributes
             .iter()
@@ -56,7 +57,8 @@ impl ProjectedGrain {
     }
 }
 
-/// What `style`, or the PROJECT clause of the query, shows of a grain.
+/// Selects text and attributes by the PROJECT clause if there is one, otherwise by the type and
+/// `style`.
 pub fn project(
     grain: &(impl RenderGrain + ?Sized),
     projection: Option<&Projection>,
@@ -78,7 +80,7 @@ pub fn project(
     }
 }
 
-/// The text that a grain of its type has.
+/// Returns the default text of a grain, which depends on its type.
 pub fn content(grain: &(impl RenderGrain + ?Sized)) -> String {
     match grain.grain_type() {
         GrainType::Belief => {
@@ -117,7 +119,8 @@ pub fn content(grain: &(impl RenderGrain + ?Sized)) -> String {
     }
 }
 
-/// The object of a grain, or what its type keeps in the place of one; `None` if it is empty.
+/// Returns the object of a grain, or the field that its type has in place of one; `None` if it is
+/// empty.
 pub fn object_of(grain: &(impl RenderGrain + ?Sized)) -> Option<String> {
     let text = match grain.grain_type() {
         GrainType::Goal | GrainType::Action | GrainType::Observation | GrainType::Consensus => {
@@ -128,7 +131,7 @@ pub fn object_of(grain: &(impl RenderGrain + ?Sized)) -> Option<String> {
     (!text.is_empty()).then_some(text)
 }
 
-/// The first of the fields that isn't empty.
+/// Returns the first field that isn't empty.
 fn first(grain: &(impl RenderGrain + ?Sized), names: &[&str]) -> String {
     let texts = names
         .iter()
@@ -144,7 +147,7 @@ fn list(grain: &(impl RenderGrain + ?Sized), name: &str) -> String {
     grain.field(name).map_or_else(String::new, numbered)
 }
 
-/// What was said, else the text blocks of a structured message.
+/// Returns the content of an event, or else its text blocks.
 fn event_text(grain: &(impl RenderGrain + ?Sized)) -> String {
     if let Some(content) = grain.field("content") {
         return text_of(content);
@@ -162,13 +165,13 @@ fn event_text(grain: &(impl RenderGrain + ?Sized)) -> String {
     texts.collect::<Vec<_>>().join(" ")
 }
 
-/// Collects attributes; absent ones are left out.
+/// Collects the attributes that the grain has.
 struct AttributeCollector<'g, G: ?Sized> {
     grain: &'g G,
     style: &'g RenderStyle,
     attributes: Vec<Attribute>,
     hidden: Vec<Attribute>,
-    /// What is added now is left out at the summary level.
+    /// If true, attributes are added to `hidden`.
     hiding: bool,
 }
 
@@ -187,7 +190,7 @@ impl<G: RenderGrain + ?Sized> AttributeCollector<'_, G> {
         });
     }
 
-    /// An attribute with the value of a payload field.
+    /// Adds an attribute with the value of a payload field.
     fn payload(&mut self, name: &str, field: &str) {
         let value = self.grain.field(field);
         self.add(
@@ -197,7 +200,7 @@ impl<G: RenderGrain + ?Sized> AttributeCollector<'_, G> {
         );
     }
 
-    /// An attribute that is left out at the summary level.
+    /// Adds attributes that the summary level leaves out.
     fn unless_summary(&mut self, add: impl FnOnce(&mut Self)) {
         self.hiding = self.style.level == DetailLevel::Summary;
         add(self);
@@ -223,7 +226,7 @@ impl<G: RenderGrain + ?Sized> AttributeCollector<'_, G> {
     }
 }
 
-/// The attributes of a grain, and those that the summary level leaves out.
+/// Returns the attributes of a grain, and those that the summary level leaves out.
 fn attributes(
     grain: &(impl RenderGrain + ?Sized),
     style: &RenderStyle,
@@ -287,7 +290,7 @@ fn attributes(
     (out.attributes, out.hidden)
 }
 
-/// The phase as it is stored; a grain without one tells of a completed use.
+/// Returns the stored phase; an action without one is complete.
 fn phase(grain: &(impl RenderGrain + ?Sized)) -> String {
     grain
         .field("action_phase")
@@ -299,7 +302,7 @@ fn consent_action(grain: &(impl RenderGrain + ?Sized)) -> Option<String> {
     Some(if withdrawn { "withdrawn" } else { "granted" }.to_owned())
 }
 
-/// A point in time as the style says times.
+/// Formats a time as the style requires: ISO 8601 or relative.
 pub fn format_time(at_ms: i64, style: &RenderStyle) -> String {
     if style.iso_timestamps {
         iso_time(at_ms)
@@ -308,7 +311,7 @@ pub fn format_time(at_ms: i64, style: &RenderStyle) -> String {
     }
 }
 
-/// What a PROJECT clause shows, and nothing else.
+/// Selects exactly what a PROJECT clause names.
 fn explicit_projection(
     grain: &(impl RenderGrain + ?Sized),
     projection: &Projection,
@@ -353,7 +356,7 @@ fn explicit_projection(
     }
 }
 
-/// True for what belongs to storage: it never gets into rendered text, even if a query asks for it.
+/// Returns true for storage fields, which are never rendered, even if a query names them.
 fn is_internal(field: &ProjectField) -> bool {
     matches!(
         field,
@@ -361,7 +364,7 @@ fn is_internal(field: &ProjectField) -> bool {
     )
 }
 
-/// A projected field as text, and whether it is a number.
+/// Returns a projected field as text, and whether it is a number.
 fn projected_value(
     grain: &(impl RenderGrain + ?Sized),
     field: &ProjectField,
@@ -404,7 +407,7 @@ fn projected_value(
     }
 }
 
-/// An attribute by the name that it has in output, whatever the level.
+/// Returns an attribute by its name in the output, at any level of detail.
 fn attribute(
     grain: &(impl RenderGrain + ?Sized),
     name: &str,

@@ -1,7 +1,7 @@
-//! The events that tell of an assembly (CAL 1.0, section 11).
+//! The events of a streamed assembly (CAL 1.0, section 11).
 //!
-//! EventBuffer are made from what has been assembled, in causal order; transports and timing are the
-//! caller's. A chunk ends at the end of a line, so that rows of tables stay whole.
+//! Events are derived from the finished assembly, in causal order; transport and timing are the
+//! caller's. A chunk ends at a line break, so that rows of tables stay whole.
 
 use gristmill_schemas::json::{Json, Object};
 
@@ -11,8 +11,8 @@ use crate::cal::ast::Stream;
 use crate::cal::limits;
 use crate::cal::vocabulary::StreamEvent;
 
-/// The name of an event and the kind that STREAM asks for it by; errors and cancellation are told
-/// always.
+/// Returns the kind under which STREAM selects an event; `None` for errors and cancellation, which
+/// are always sent.
 fn kind_of(event: &str) -> Option<StreamEvent> {
     match event {
         "assembly_started" | "source_started" | "source_completed" | "assembly_completed" => {
@@ -24,7 +24,7 @@ fn kind_of(event: &str) -> Option<StreamEvent> {
     }
 }
 
-/// Collects the events that are wanted.
+/// Collects the selected events.
 struct EventBuffer<'s> {
     stream: &'s Stream,
     events: Vec<Json<'static>>,
@@ -48,7 +48,7 @@ impl EventBuffer<'_> {
     }
 }
 
-/// All events of an assembly that went well, as JSON objects with a `type`.
+/// Returns all events of a successful assembly, as JSON objects with a `type`.
 pub fn events<G>(
     id: &str,
     stream: &Stream,
@@ -128,7 +128,7 @@ pub fn events<G>(
     out.events
 }
 
-/// The text in pieces of about `tokens` tokens, each of whole lines.
+/// Splits the text into chunks of about `tokens` tokens, each of whole lines.
 fn chunks(text: &str, tokens: u64) -> Vec<&str> {
     let mut chunks = Vec::new();
     let (mut start, mut end) = (0, 0);

@@ -1,4 +1,4 @@
-//! How relations, times, numbers and lists are said (CAL 1.0, sections 10.3.3 and 10.3.4; digest,
+//! Formats relations, times, numbers and lists (CAL 1.0, sections 10.3.3 and 10.3.4; digest,
 //! section 9.1).
 
 use chrono::{DateTime, Datelike, SecondsFormat, Utc};
@@ -14,7 +14,7 @@ const MONTHS: [&str; 12] = [
     "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
 ];
 
-/// A relation in words: without what stands before its first colon, underscores as spaces.
+/// Returns a relation in words: without the prefix up to its first colon, underscores as spaces.
 pub fn humanize(relation: &str) -> String {
     relation
         .split_once(':')
@@ -22,8 +22,8 @@ pub fn humanize(relation: &str) -> String {
         .replace('_', " ")
 }
 
-/// How long before `now_ms` something at `at_ms` was: `10m ago`, `yesterday`, `Jan 15`, `Mar 2025`.
-/// All UTC, all rounded down; the future is told as a date.
+/// Formats a time relative to `now_ms`: `10m ago`, `yesterday`, `Jan 15`, `Mar 2025`. All in UTC
+/// and rounded down; future times are formatted as dates.
 pub fn relative_time(at_ms: i64, now_ms: i64) -> String {
     let age = now_ms.saturating_sub(at_ms);
     match age {
@@ -53,7 +53,7 @@ fn date_in_words(at_ms: i64, far: bool) -> String {
     }
 }
 
-/// The point in time in full: `2026-01-15T12:00:00Z`, with milliseconds if it has any.
+/// Formats a time as `2026-01-15T12:00:00Z`, with milliseconds if there are any.
 pub fn iso_time(at_ms: i64) -> String {
     let precision = if at_ms.rem_euclid(1000) == 0 {
         SecondsFormat::Secs
@@ -66,7 +66,7 @@ pub fn iso_time(at_ms: i64) -> String {
     )
 }
 
-/// The day of a point in time: `2026-01-15`.
+/// Formats the date of a time: `2026-01-15`.
 pub fn iso_date(at_ms: i64) -> String {
     utc(at_ms).map_or_else(|| at_ms.to_string(), |at| at.format("%Y-%m-%d").to_string())
 }
@@ -75,7 +75,8 @@ fn utc(at_ms: i64) -> Option<DateTime<Utc>> {
     DateTime::from_timestamp_millis(at_ms)
 }
 
-/// The text on one line: every run of carriage returns, line feeds and tabs is one space.
+/// Returns the text on one line: every run of carriage returns, line feeds and tabs becomes one
+/// space.
 pub fn one_line(text: &str) -> String {
     let breaks = |character| matches!(character, '\r' | '\n' | '\t');
     let mut out = String::with_capacity(text.len());
@@ -91,8 +92,8 @@ pub fn one_line(text: &str) -> String {
     out
 }
 
-/// A value as text on one line: texts as they are, numbers in shortest form, structures as compact
-/// JSON with sorted keys.
+/// Formats a value on one line: texts unquoted, numbers in their shortest form, structures as
+/// compact JSON with sorted keys.
 pub fn text_of(value: &Json) -> String {
     match value {
         Json::String(text) => one_line(text),
@@ -102,7 +103,7 @@ pub fn text_of(value: &Json) -> String {
     }
 }
 
-/// A number in its shortest decimal form, without exponent.
+/// Returns a number in its shortest decimal form, without exponent.
 pub fn shortest(number: &gristmill_schemas::json::Number) -> String {
     Number::from_json(number).map_or_else(
         || number.as_str().to_owned(),
@@ -110,12 +111,13 @@ pub fn shortest(number: &gristmill_schemas::json::Number) -> String {
     )
 }
 
-/// A double in its shortest decimal form; `None` for NaN and the infinities.
+/// Returns a double in its shortest decimal form; `None` for NaN and infinities.
 pub fn shortest_f64(value: f64) -> Option<String> {
     gristmill_schemas::json::Number::from_f64(value).map(|number| shortest(&number))
 }
 
-/// A list as running text: one item as it is, several as `1. a 2. b`; anything else as [`text_of`].
+/// Formats a list as running text: a single item alone, several as `1. a 2. b`; anything else as
+/// [`text_of`].
 pub fn numbered(value: &Json) -> String {
     match value.as_array() {
         Some([one]) => text_of(one),
@@ -130,7 +132,7 @@ pub fn numbered(value: &Json) -> String {
     }
 }
 
-/// A list as `a,b`; anything else as [`text_of`].
+/// Formats a list as `a,b`; anything else as [`text_of`].
 pub fn comma_joined(value: &Json) -> String {
     match value.as_array() {
         Some(items) => items.iter().map(text_of).collect::<Vec<_>>().join(","),
@@ -158,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn ages_are_told_in_the_largest_unit_that_fits() {
+    fn ages_use_the_largest_unit_that_fits() {
         let ago = |ms| relative_time(NOW - ms, NOW);
         for (age, words) in [
             (0, "0m ago"),
@@ -196,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_said_shortly_and_structures_as_sorted_json() {
+    fn numbers_are_shortened_and_structures_are_sorted_json() {
         let say = |text: &str| text_of(&Json::parse(text.as_bytes()).unwrap());
         for (json, text) in [
             ("1.0", "1"),

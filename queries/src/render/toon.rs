@@ -7,15 +7,15 @@ use super::projection::ProjectedGrain;
 use super::{DetailLevel, RenderStyle};
 use crate::cal::{GrainType, TypeName};
 
-/// A cell that a grain has no value for.
+/// Cell of a missing value.
 const MISSING: &str = "null";
 
-/// The tables of a RECALL: rows without indent, a blank line between types.
+/// Renders the tables of a RECALL: rows without indent, a blank line between types.
 pub fn recall(entries: &[GrainEntry], style: &RenderStyle) -> String {
     tables(entries, style, "").join("\n\n")
 }
 
-/// The head and tables of an ASSEMBLE: rows indented, a blank line between types.
+/// Renders the head and the tables of an ASSEMBLE: indented rows, a blank line between types.
 pub fn assembly(heading: &AssemblyHeading, entries: &[GrainEntry], style: &RenderStyle) -> String {
     let mut out = String::new();
     for (key, value) in [("context", heading.name), ("intent", heading.intent)] {
@@ -29,7 +29,7 @@ pub fn assembly(heading: &AssemblyHeading, entries: &[GrainEntry], style: &Rende
     out
 }
 
-/// The row of one grain, as it counts against a budget.
+/// Renders the row of one grain, which determines its cost against a budget.
 pub fn row(projected: &ProjectedGrain, style: &RenderStyle) -> String {
     let columns = columns(projected.grain_type, &[projected], style);
     cells(projected, &columns)
@@ -84,12 +84,12 @@ fn columns(grain_type: GrainType, rows: &[&ProjectedGrain], style: &RenderStyle)
         columns.extend(["source", "observed"]);
     }
     let mut columns: Vec<String> = columns.into_iter().map(str::to_owned).collect();
-    // Sources with and without PROJECT share the table of a type.
+    // Grains of sources with and without PROJECT share one table per type.
     add_named(&mut columns, rows);
     columns
 }
 
-/// The columns of a PROJECT: the text, then the attributes of all rows in order of first
+/// Returns the columns of a PROJECT: the text, then the attributes of all rows in order of first
 /// appearance.
 fn chosen_columns(rows: &[&ProjectedGrain]) -> Vec<String> {
     let mut columns: Vec<String> = Vec::new();
@@ -129,7 +129,7 @@ fn attribute_cell(projected: &ProjectedGrain, column: &str) -> String {
     }
 }
 
-/// A text, in quotes if TOON would read it as something else.
+/// Returns a text, quoted if TOON would parse it as something else.
 fn text_cell(text: &str) -> String {
     if !needs_quotes(text) {
         return text.to_owned();
@@ -160,7 +160,7 @@ fn needs_quotes(text: &str) -> bool {
         })
 }
 
-/// Digits with a fraction or an exponent.
+/// Returns true for a decimal number with an optional fraction and exponent.
 fn looks_like_number(text: &str) -> bool {
     let mantissa = match text.split_once(['e', 'E']) {
         Some((mantissa, exponent)) => {
@@ -180,7 +180,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cells_are_quoted_where_toon_demands_it() {
+    fn cells_are_quoted_where_toon_requires_it() {
         for (text, cell) in [
             ("plain text", "plain text"),
             ("", "\"\""),

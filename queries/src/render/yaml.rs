@@ -1,9 +1,9 @@
-//! Objects as a YAML block sequence, strings quoted where a reader would take them for something
-//! else.
+//! Writes objects as a YAML block sequence. Strings are quoted where a YAML parser would read them
+//! as something else.
 
 use gristmill_schemas::json::{Json, Object};
 
-/// One object as an item of a sequence: `- type: belief` and the other members below.
+/// Returns one object as an item of a sequence: `- type: belief` and the other members below.
 pub fn item(object: &Object) -> String {
     let mut out = String::new();
     for (at, (key, value)) in object.iter().enumerate() {
@@ -51,8 +51,8 @@ fn push_scalar(text: &str, out: &mut String) {
     out.push('"');
 }
 
-/// True for text that stands for itself: it begins with a letter or digit, is no word, number or
-/// date with a meaning, and holds no sign that YAML reads.
+/// Returns true for text that needs no quotes: it starts with a letter or digit, isn't a keyword,
+/// number or date, and contains no YAML indicator.
 fn is_plain(text: &str) -> bool {
     const WORDS: [&str; 9] = ["true", "false", "null", "yes", "no", "on", "off", "y", "n"];
     let safe_inside =
@@ -65,7 +65,7 @@ fn is_plain(text: &str) -> bool {
         && !WORDS.iter().any(|word| word.eq_ignore_ascii_case(text))
 }
 
-/// True for what may be a number, a date or a time in some version of YAML.
+/// Returns true for text that some version of YAML may parse as a number, date or time.
 fn looks_numeric(text: &str) -> bool {
     text.starts_with(char::is_numeric)
         && (text.starts_with('0')

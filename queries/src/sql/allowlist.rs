@@ -1,10 +1,9 @@
-//! Which statements a session runs.
+//! Allowlist of statements: decides which ones a session runs.
 //!
-//! SQL reads: it changes neither the lake nor what the session knows of it, and touches no file
-//! outside the lake unless that was scope. The decision is made on the logical plan, for every
-//! node of it, by matches without wildcard: what COPY, INSERT or CREATE hide in EXPLAIN ANALYZE,
-//! PREPARE or a subquery is found there too, and a new kind of statement doesn't compile until it
-//! is listed here.
+//! SQL is read-only: it changes neither the lake nor the session's view of it, and touches no file
+//! outside the lake unless that is allowed. Every node of the logical plan is checked, by matches
+//! without wildcards: a COPY, INSERT or CREATE inside EXPLAIN ANALYZE, PREPARE or a subquery is
+//! found, and a new kind of statement in DataFusion doesn't compile until it is listed here.
 
 use std::ops::ControlFlow;
 
@@ -12,44 +11,45 @@ use datafusion::common::Result;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::logical_expr::{DdlStatement, LogicalPlan, Statement, WriteOp};
 
-/// What statements may do with files outside the lake. Each allows what those before it allow.
+/// Access of statements to files outside the lake. Each level includes the ones before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum FileAccess {
-    /// Nothing: packs, CAL, and programs that read a lake through the library.
+    /// No access: packs, CAL, and programs that use the library.
     #[default]
     Refused,
-    /// Read containers and transcripts: `mg_file`, `transcript_file`.
+    /// Reading containers and transcripts: `mg_file`, `transcript_file`.
     Read,
-    /// Also read and write files of other kinds: `CREATE EXTERNAL TABLE`, `COPY … TO`.
+    /// Also reading and writing other files: `CREATE EXTERNAL TABLE`, `COPY … TO`.
     ReadAndWrite,
 }
 
-/// What a text may consist of.
+/// Kinds of statements that are accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum StatementScope {
     /// Queries.
     Queries,
-    /// Also what is about the session, such as SET and PREPARE, and what the files allow.
+    /// Also session statements such as SET and PREPARE, and what the file access allows.
     Statements(FileAccess),
 }
 
-/// Why a statement isn't run.
+/// Reason why a statement is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StatementError {
-    /// A statement that touches files, where that wasn't scope.
+    /// A statement that touches files, without the access.
     #[error(
-        "`{statement}` {does}: `gristmill sql --allow-files` allows it, packs and CAL never may"
+        "`{statement}` {does} and is refused: run `gristmill sql --allow-files` to allow it. Packs \
+         and CAL can't use it"
     )]
     FileStatement {
         /// The statement.
         statement: &'static str,
-        /// What it does with files.
+        /// What it would do with files.
         does: &'static str,
     },
-    /// A function that reads files, where none may be read.
+    /// A function that reads files, without the access.
     #[error(
-        "`{function}` reads files outside the lake: `gristmill sql` may, packs, CAL and read-only \
-         sessions may not"
+        "`{function}` reads files outside the lake: it is available in `gristmill sql`, but not in \
+         packs, CAL and read-only sessions"
     )]
     FileFunction {
         /// The function.
@@ -57,8 +57,8 @@ pub enum StatementError {
     },
     /// A statement that would change rows.
     #[error(
-        "`{statement}` is refused: SQL reads the lake. `gristmill ingest` and `gristmill apply` \
-         add to it, `gristmill erase` removes"
+        "`{statement}` is refused: SQL is read-only. Use `gristmill ingest` or `gristmill apply` \
+         to add grains, `gristmill erase` to remove them"
     )]
     Write {
         /// The statement.
@@ -66,9 +66,8 @@ pub enum StatementError {
     },
     /// A statement that would define or drop something.
     #[error(
-        "`{statement}` is refused: the lake's tables and views are fixed, and nothing else \
-         outlives the session. Put the query into a WITH clause, or write its result to a file \
-         with --format"
+        "`{statement}` is refused: the lake's tables and views are fixed. Use a WITH clause, or \
+         write the result to a file with --format"
     )]
     Definition {
         /// The statement.
@@ -76,24 +75,25 @@ pub enum StatementError {
     },
     /// A transaction.
     #[error(
-        "`{statement}` is refused: a session reads one version of the lake throughout, so there is \
-         nothing to begin or to end"
+        "`{statement}` is refused: a session always reads one version of the lake, so there are no \
+         transactions"
     )]
     Transaction {
         /// The statement.
         statement: &'static str,
     },
-    /// A setting that isn't the user's to change.
+    /// A setting that can't be changed.
     #[error(
-        "the setting `{name}` is fixed: those below datafusion.execution, datafusion.optimizer, \
-         datafusion.explain and datafusion.format can be set; memory is bounded by --memory"
+        "the setting `{name}` can't be changed: only settings under datafusion.execution, \
+         datafusion.optimizer, datafusion.explain and datafusion.format can. Use --memory for the \
+         memory limit"
     )]
     Setting {
         /// The setting.
         name: String,
     },
-    /// Something else than a query, where only queries are scope.
-    #[error("`{statement}` is refused: only queries are scope here")]
+    /// A statement other than a query, where only queries are accepted.
+    #[error("`{statement}` is refused: only queries are accepted here")]
     NotAQuery {
         /// The statement.
         statement: &'static str,
@@ -101,14 +101,14 @@ pub enum StatementError {
     /// No such table.
     #[error("there is no table `{name}`{}; `SHOW TABLES` lists them", did_you_mean(.near))]
     UnknownTable {
-        /// What was asked for.
+        /// The unknown name.
         name: String,
-        /// Tables whose names are like it.
+        /// Tables with similar names.
         near: Vec<String>,
     },
 }
 
-/// ` (did you mean …?)`, or nothing.
+/// Returns ` (did you mean …?)`, or an empty text without suggestions.
 pub(super) fn did_you_mean(near: &[String]) -> String {
     let quoted: Vec<String> = near.iter().map(|name| format!("`{name}`")).collect();
     match quoted.as_slice() {
@@ -118,8 +118,8 @@ pub(super) fn did_you_mean(near: &[String]) -> String {
     }
 }
 
-/// Prefixes of the settings that a session may change: none of them names a place, lifts a bound,
-/// or changes what a text means.
+/// Prefixes of the settings that a session may change: none of them sets a path, raises a limit, or
+/// changes the meaning of a statement.
 const SETTINGS: [&str; 4] = [
     "datafusion.execution.",
     "datafusion.optimizer.",
@@ -133,7 +133,7 @@ const SETTINGS: [&str; 4] = [
 /// The first refusal.
 pub(crate) fn check_plan(plan: &LogicalPlan, scope: StatementScope) -> Result<(), StatementError> {
     let mut refusal = None;
-    // The visit itself can't fail: it ends early where something is refused.
+    // The visit itself can't fail; it stops at the first refusal.
     let visited = plan.apply_with_subqueries(|node| {
         Ok(match check_node(node, scope) {
             ControlFlow::Continue(()) => TreeNodeRecursion::Continue,
@@ -147,7 +147,7 @@ pub(crate) fn check_plan(plan: &LogicalPlan, scope: StatementScope) -> Result<()
         (Some(error), _) => Err(error),
         (None, Ok(_)) => Ok(()),
         (None, Err(_)) => Err(StatementError::NotAQuery {
-            statement: "a plan that can't be walked",
+            statement: "a plan that can't be checked",
         }),
     }
 }
@@ -172,10 +172,10 @@ fn check_node(node: &LogicalPlan, scope: StatementScope) -> ControlFlow<Statemen
         | LogicalPlan::Unnest(_)
         | LogicalPlan::RecursiveQuery(_)
         | LogicalPlan::DescribeTable(_)
-        // What these explain is a node of its own.
+        // The explained plan is a node of its own and checked separately.
         | LogicalPlan::Explain(_)
         | LogicalPlan::Analyze(_)
-        // No statement makes one: they are what a library's own rules put into a plan.
+        // Never produced by a statement: only optimizer rules of a library insert it.
         | LogicalPlan::Extension(_) => ControlFlow::Continue(()),
         LogicalPlan::Copy(_) => check_file_access("COPY … TO", "writes a file", scope),
         LogicalPlan::Dml(change) => refuse(StatementError::Write { statement: name_of_change(&change.op) }),
@@ -208,7 +208,7 @@ fn name_of_change(change: &WriteOp) -> &'static str {
         WriteOp::Ctas => "CREATE TABLE … AS",
         WriteOp::Truncate => "TRUNCATE",
         WriteOp::MergeInto(_) => "MERGE INTO",
-        // The library keeps this list open; whatever joins it is refused as well.
+        // `WriteOp` is non-exhaustive; new operations are refused as well.
         _ => "a statement that changes rows",
     }
 }
@@ -218,7 +218,7 @@ fn check_definition(
     scope: StatementScope,
 ) -> ControlFlow<StatementError> {
     let statement = match definition {
-        // One that takes another's place could pass for a table of the lake.
+        // A replacement could shadow a table of the lake.
         DdlStatement::CreateExternalTable(table) if table.or_replace => {
             "CREATE OR REPLACE EXTERNAL TABLE"
         }
@@ -264,7 +264,8 @@ fn check_session_statement(
         }
         Statement::SetVariable(_) => "SET",
         Statement::ResetVariable(_) => "RESET",
-        // What is prepared is a node of its own; what is executed was judged when it was prepared.
+        // The prepared statement is a node of its own; an executed one was checked when it was
+        // prepared.
         Statement::Prepare(_) => "PREPARE",
         Statement::Execute(_) => "EXECUTE",
         Statement::Deallocate(_) => "DEALLOCATE",

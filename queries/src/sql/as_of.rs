@@ -1,7 +1,7 @@
 //! `as_of(instant)`: the grains that were current at an instant.
 //!
-//! A grain counts from the instant at which it was made, an event from the instant at which it
-//! happened. Erased grains never come back: they are not in the lake any more.
+//! A grain counts from its creation time, an event from the time at which it happened. Erased
+//! grains don't reappear: they are no longer in the lake.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use super::lifecycle::{current_query, lifecycle_query};
 
 pub(super) const AS_OF: &str = "as_of";
 
-/// The parameter of the plan.
+/// Name of the plan's parameter.
 const INSTANT: &str = "instant";
 
 /// The function.
@@ -29,7 +29,7 @@ pub(super) fn register(context: &SessionContext) {
     context.register_udtf(AS_OF, Arc::new(AsOfFunction));
 }
 
-/// The function's query, in which only the instant is missing.
+/// Returns the function's query with the instant as a parameter.
 fn query() -> String {
     let instant = format!("${INSTANT}");
     let lifecycle = format!("({})", lifecycle_query(Some(&instant)));
@@ -38,7 +38,12 @@ fn query() -> String {
 
 impl TableFunctionImpl for AsOfFunction {
     fn call_with_args(&self, args: TableFunctionArgs) -> Result<Arc<dyn TableProvider>> {
-        let usage = || plan_datafusion_err!("{AS_OF} takes one instant, as '2026-01-31T12:00:00Z'");
+        let usage = || {
+            plan_datafusion_err!(
+                "{AS_OF} takes one instant, such as \
+                                             '2026-01-31T12:00:00Z'"
+            )
+        };
         let [instant] = args.exprs() else {
             return Err(usage());
         };
@@ -53,7 +58,7 @@ impl TableFunctionImpl for AsOfFunction {
     }
 }
 
-/// The value of a literal, cast or not.
+/// Returns the value of a literal, with casts and negation applied.
 pub(super) fn literal_value(expression: &Expr) -> Option<ScalarValue> {
     match expression {
         Expr::Literal(value, _) => Some(value.clone()),

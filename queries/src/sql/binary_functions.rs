@@ -1,8 +1,8 @@
-//! Functions of text that take bytes too, as PostgreSQL's do: `octet_length`, `length` and `substr`
-//! of a binary column.
+//! `octet_length`, `length` and `substr` of binary columns, as in PostgreSQL.
 //!
-//! DataFusion's own take texts only, and would cast bytes to text, which fails for nearly every
-//! blob. Texts go to them as before. `encode`, `md5`, `sha256` and `digest` take bytes already.
+//! DataFusion's functions of these names accept texts only and would cast bytes to text, which
+//! fails for nearly every blob. Calls with texts are forwarded to them. `encode`, `md5`, `sha256`
+//! and `digest` accept bytes already.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use datafusion::prelude::SessionContext;
 
 use super::scalar_functions::nth;
 
-/// Registers the functions in place of those that take texts only.
+/// Registers the functions in place of DataFusion's.
 pub(super) fn register(context: &SessionContext) {
     for kind in [
         BinaryFunctionKind::OctetLength,
@@ -32,8 +32,8 @@ pub(super) fn register(context: &SessionContext) {
     }
 }
 
-/// What plans SUBSTR and SUBSTRING, which are syntax and no calls. It has to come before
-/// DataFusion's own planner.
+/// Returns the planner of SUBSTR and SUBSTRING, which are syntax rather than calls. It must precede
+/// DataFusion's planner.
 pub(super) fn planner() -> Arc<dyn ExprPlanner> {
     Arc::new(SubstringPlanner)
 }
@@ -58,7 +58,7 @@ enum BinaryFunctionKind {
 }
 
 impl BinaryFunctionKind {
-    /// The function of texts of the same name.
+    /// Returns DataFusion's function of the same name, for texts.
     fn of_texts(self) -> Arc<ScalarUDF> {
         match self {
             BinaryFunctionKind::OctetLength => string::octet_length(),
@@ -68,7 +68,7 @@ impl BinaryFunctionKind {
     }
 }
 
-/// A function that takes bytes, or hands texts on.
+/// A function of bytes that forwards texts to DataFusion's function.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct BinaryFunction {
     kind: BinaryFunctionKind,
@@ -130,7 +130,7 @@ impl ScalarUDFImpl for BinaryFunction {
                 .all(|number| number.is_integer() || number.is_null())
         {
             return exec_err!(
-                "`{}` of bytes takes what it takes of texts: bytes, then whole numbers",
+                "`{}` takes bytes followed by integers, as it does for texts",
                 self.name()
             );
         }
@@ -182,8 +182,8 @@ impl ScalarUDFImpl for BinaryFunction {
     }
 }
 
-/// The bytes from the first place (counted from 1) on, as many as the third argument says; as
-/// PostgreSQL counts, places before the first are empty.
+/// Returns the bytes from position `from` (counted from 1), at most `count` of them. As in
+/// PostgreSQL, positions before 1 are empty.
 fn substr(bytes: &BinaryArray, arguments: &[ArrayRef]) -> Result<ArrayRef> {
     let number = |at: usize| -> Result<Int64Array> {
         Ok(cast(nth(arguments, at)?, &DataType::Int64)?
@@ -206,7 +206,7 @@ fn substr(bytes: &BinaryArray, arguments: &[ArrayRef]) -> Result<ArrayRef> {
         let first = from.value(row).saturating_sub(1);
         let end = match &count {
             Some(count) if count.value(row) < 0 => {
-                return exec_err!("substr takes no negative number of bytes");
+                return exec_err!("substr: the number of bytes must not be negative");
             }
             Some(count) => first.saturating_add(count.value(row)),
             None => i64::MAX,

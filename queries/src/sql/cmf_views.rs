@@ -1,9 +1,9 @@
 //! `cmf_views(role, content, content_blocks, context)`: the message views of CMF (§4), one for each
-//! part of a message, as a list of structs. The view `message_views` shows them for every message
-//! of the lake.
+//! part of a message, as a list of structs. The view `message_views` applies it to every message of
+//! the lake.
 //!
-//! Labels and channel come from what the message brought with it (`context` under `cmf:`). A block
-//! without a part (hidden thoughts, unknown types) has no view; `blocks` shows it.
+//! Labels and channel come from `context` under `cmf:`. A block without a part (hidden thoughts,
+//! unknown types) has no view; `blocks` shows it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use gristmill_schemas::cmf::standard::part_of_block;
 use gristmill_schemas::cmf::{Access, CapabilitySet, Message, MessageView, Part, Role, views};
 use gristmill_schemas::json::Json;
 
-/// The function.
+/// Returns the function.
 pub(super) fn cmf_views() -> ScalarUDF {
     let answer = DataType::List(Arc::new(element()));
     let body = |arguments: &[ColumnarValue]| {
@@ -57,7 +57,7 @@ fn element() -> Field {
     Field::new("element", DataType::Struct(members()), true)
 }
 
-/// Words of small closed sets.
+/// Dictionary type for values of small closed sets.
 fn word() -> DataType {
     DataType::Dictionary(Box::new(DataType::Int8), Box::new(DataType::Utf8))
 }
@@ -86,7 +86,7 @@ fn labels_type() -> DataType {
     DataType::List(Arc::new(Field::new("element", DataType::Utf8, true)))
 }
 
-/// The columns that views are made from.
+/// Input columns.
 struct MessageColumns<'a> {
     roles: &'a StringArray,
     contents: &'a StringArray,
@@ -137,7 +137,7 @@ impl MessageColumns<'_> {
                 .then(|| self.contents.value(row));
             return content.map(Part::text).into_iter().collect();
         };
-        // A result names its call; the call may stand in the same message.
+        // A result refers to its call by id; the call may be in the same message.
         let names: HashMap<&str, &str> = blocks.iter().filter_map(call).collect();
         blocks
             .iter()
@@ -160,7 +160,7 @@ fn call<'j>(block: &'j Json<'_>) -> Option<(&'j str, &'j str)> {
     Some((block.get("id")?.as_str()?, block.get("name")?.as_str()?))
 }
 
-/// What a message brought with it.
+/// CMF attributes of a message, stored in `context` under `cmf:`.
 #[derive(Default)]
 pub(crate) struct MessageContext {
     pub(crate) role: Option<Role>,
@@ -169,15 +169,15 @@ pub(crate) struct MessageContext {
 }
 
 impl MessageContext {
-    /// What the text of `context` says.
+    /// Parses the JSON text of `context`.
     pub(crate) fn parse(context: Option<&str>) -> MessageContext {
-        // Nearly no message brings any of this: don't parse what can't hold it.
+        // Almost no message has these keys, so texts without the prefix are not parsed.
         let context = context.filter(|context| context.contains("\"cmf:"));
         let context = context.and_then(|context| Json::parse(context.as_bytes()).ok());
         context.as_ref().map(MessageContext::of).unwrap_or_default()
     }
 
-    /// Entries of `context` are JSON text each, or the value itself.
+    /// Entries of `context` are either JSON text or the value itself.
     fn of(context: &Json<'_>) -> MessageContext {
         let text = |key: &str| {
             context
@@ -207,7 +207,7 @@ impl MessageContext {
     }
 }
 
-/// Views of many messages, one after another.
+/// Column builders of the views of many messages.
 #[derive(Default)]
 struct ViewBuilder {
     length: usize,
@@ -287,7 +287,7 @@ fn new_labels() -> ListBuilder<StringBuilder> {
     )))
 }
 
-/// The properties as JSON; none for kinds that have none.
+/// Returns the properties as JSON; `None` if the view has none.
 fn properties(view: &MessageView<'_>) -> Option<String> {
     let object: gristmill_schemas::json::Object<'_> = view
         .properties()

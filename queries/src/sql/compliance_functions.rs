@@ -1,16 +1,16 @@
 //! Scalar functions for compliance: tags, fields of domain profiles, personal data in text.
 //!
-//! | function | answer |
+//! | function | result |
 //! |---|---|
-//! | `has_tag(tags, tag)` | whether the list holds the tag; false, not NULL, for grains without tags |
-//! | `has_tag_prefix(tags, prefix)` | whether a tag begins so: `phi:`, `reg:` … |
-//! | `profile_field(context, name)` | a field of a domain profile in `context`, under its short keys too; others than texts as JSON |
-//! | `domain_field(blob, name)` | a field of a domain profile wherever it stands, in the grain or in its `context`: what CAL and erasure see |
+//! | `has_tag(tags, tag)` | whether the list contains the tag; false, not NULL, for grains without tags |
+//! | `has_tag_prefix(tags, prefix)` | whether a tag starts with the prefix: `phi:`, `reg:` … |
+//! | `profile_field(context, name)` | a field of a domain profile in `context`, also under its short keys; values other than texts as JSON |
+//! | `domain_field(blob, name)` | a field of a domain profile in the grain or in its `context`: the value that CAL and erasure use |
 //! | `grain_reference(text)` | the address that a reference names, with or without `sha256:` before it; NULL for anything else |
 //! | `template_parameters(path)` | the names in braces in a path, as a sorted JSON list |
-//! | `sorted_list(json)` | a JSON list of texts, sorted, without repetitions; NULL for anything else |
+//! | `sorted_list(json)` | a JSON list of texts, sorted, without duplicates; NULL for anything else |
 //! | `personal_data(text)` | the kinds of personal data in a text, as a list; NULL if there are none |
-//! | `mask_personal_data(text)` | the text with each find replaced by its kind in brackets |
+//! | `mask_personal_data(text)` | the text with each occurrence replaced by its kind in brackets |
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -40,7 +40,7 @@ pub(super) fn register(context: &SessionContext) {
     }
 }
 
-/// The type of lists of texts in the lake's tables.
+/// Returns the type of text lists in the lake's tables.
 fn text_list() -> DataType {
     DataType::List(Arc::new(Field::new("element", DataType::Utf8, true)))
 }
@@ -112,8 +112,8 @@ fn functions() -> Vec<ScalarUDF> {
     ]
 }
 
-/// For each row whether one of its tags is as `is` says. The second argument is nearly always one
-/// value for all rows.
+/// Returns for each row whether a tag satisfies `is`. The second argument is nearly always
+/// constant.
 fn any_tag(arguments: &[ArrayRef], is: impl Fn(&str, &str) -> bool) -> Result<ArrayRef> {
     let lists = cast(nth(arguments, 0)?, &text_list())?;
     let (lists, wanted) = (lists.as_list::<i32>(), strings(arguments, 1)?);
@@ -135,7 +135,7 @@ fn any_tag(arguments: &[ArrayRef], is: impl Fn(&str, &str) -> bool) -> Result<Ar
 }
 
 fn profile_field(context: &str, name: &str) -> Option<String> {
-    // Most contexts hold none of the profile's fields: that is seen without reading the JSON.
+    // Most contexts have no profile field; a substring search avoids parsing them.
     if !integration_keys(name).any(|key| context.contains(key)) {
         return None;
     }
@@ -147,7 +147,7 @@ fn profile_field(context: &str, name: &str) -> Option<String> {
     found.map(as_text)
 }
 
-/// A text as it is, anything else as JSON.
+/// Returns a text unquoted, anything else as JSON.
 fn as_text(json: &Json<'_>) -> String {
     json.as_str()
         .map_or_else(|| json.to_string(), str::to_owned)
@@ -155,7 +155,7 @@ fn as_text(json: &Json<'_>) -> String {
 
 fn domain_field(blob: &[u8], name: &str) -> Option<String> {
     let header = Header::read(blob).ok()?;
-    // Most grains have none of the profile's fields: that is seen without decoding them.
+    // Most grains have no profile field; a byte search avoids decoding them.
     if !header.flags.compressed() && !may_have_domain_field(blob, name) {
         return None;
     }
@@ -204,7 +204,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fields_of_a_profile_are_found_under_their_short_keys() {
+    fn profile_fields_are_found_by_short_key() {
         let context = r#"{"ihp":"/a/{b}","int:read_only":true,"hc:icd10":["J45"]}"#;
         assert_eq!(
             profile_field(context, "int:http_path").as_deref(),
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn parameters_of_a_path_compare_with_a_list_in_any_order() {
+    fn path_parameters_equal_a_list_in_any_order() {
         let path = list_of(&parameters("/repos/{owner}/{repo}/issues/{number}"));
         assert_eq!(Some(path), sorted(r#"["repo","number","owner"]"#));
         assert_eq!(sorted("{}"), None);

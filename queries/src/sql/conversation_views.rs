@@ -1,9 +1,8 @@
-//! The views of conversations: `messages`, `blocks`, `message_views`, `tool_calls`, `threads`,
-//! `usage`, and `thread(session_id)`.
+//! Views of conversations: `messages`, `blocks`, `message_views`, `tool_calls`, `threads`, `usage`,
+//! and the function `thread(session_id)`.
 //!
-//! All of them are computed from grains as they are scanned; what a canonical message knows beyond
-//! a grain's own fields lies in `context` under `msg:`. Costs come from `cost_usd` and are stored
-//! nowhere.
+//! All of them are computed when they are scanned. Data of a canonical message that has no field in
+//! a grain is in `context` under `msg:`. Costs are computed by `cost_usd` and stored nowhere.
 
 use std::sync::Arc;
 
@@ -15,7 +14,7 @@ use datafusion::prelude::SessionContext;
 use super::as_of::literal_value;
 use super::lazy_views::{self, View};
 
-/// The views.
+/// Returns the views and their queries; `price_version` is shown by `usage`.
 pub(super) fn views(price_version: &str) -> [View; 6] {
     [
         ("messages", MESSAGES.to_owned()),
@@ -30,7 +29,7 @@ pub(super) fn views(price_version: &str) -> [View; 6] {
     ]
 }
 
-/// The function's name.
+/// Name of the function.
 pub(super) const THREAD_FUNCTION: &str = "thread";
 
 /// Registers the function.
@@ -38,7 +37,7 @@ pub(super) fn register(context: &SessionContext) {
     context.register_udtf(THREAD_FUNCTION, Arc::new(ThreadFunction));
 }
 
-/// A model's id is `provider:model`; without a colon the provider isn't known.
+/// `model_id` is `provider:model`; without a colon the provider is unknown.
 const MESSAGES: &str = "
     SELECT content_address, session_id, parent_message_id, role, created_at, namespace, user_id, run_id,
            json_get_str(context, 'msg:id') AS message_id, json_get_str(context, 'msg:status') AS status,
@@ -59,7 +58,7 @@ const BLOCKS: &str = "
     FROM (SELECT content_address, session_id, role, created_at, unnest(message_blocks(content, content_blocks)) AS block
           FROM events WHERE role IS NOT NULL)";
 
-/// `channel` of an event is unclassified unless its message said otherwise.
+/// `channel` is NULL (unclassified) unless the message stated one.
 const MESSAGE_VIEWS: &str = "
     SELECT content_address, session_id, created_at, namespace, user_id, view['position'] AS position, view['kind'] AS kind,
            view['role'] AS role, view['action'] AS action, view['is_pre'] AS is_pre, view['uri'] AS uri,
@@ -70,9 +69,9 @@ const MESSAGE_VIEWS: &str = "
                  unnest(cmf_views(role, content, content_blocks, context)) AS view
           FROM events WHERE role IS NOT NULL)";
 
-/// Calls and results meet by the call's id within a session; a result without its call and a call
-/// without its result are there too, and so are actions that hold both. A latency is the difference
-/// of two times that were recorded, or what the result says.
+/// Calls and results are joined by the call's id within a session. Calls without a result, results
+/// without a call, and actions that contain both are included. The latency is the difference of two
+/// recorded times, or the duration that the result states.
 const TOOL_CALLS: &str = "
     SELECT coalesce(c.tool_call_id, r.tool_call_id) AS tool_call_id, coalesce(c.session_id, r.session_id) AS session_id,
            coalesce(c.tool_name, r.tool_name) AS name, c.input, r.content AS output,
@@ -92,7 +91,7 @@ const TOOL_CALLS: &str = "
            coalesce(json_get_str(context, 'msg:time_source'), 'recorded') AS time_source
     FROM actions WHERE action_phase IS NULL OR action_phase NOT IN ('call', 'result', 'definition')";
 
-/// Every message beyond the first with the same parent begins a branch.
+/// Every message after the first with the same parent starts a branch.
 const THREADS: &str = "
     SELECT m.session_id, m.messages, m.first_at, m.last_at, b.branches, m.input_tokens, m.output_tokens, m.cost_usd
     FROM (SELECT session_id, count(*) AS messages, min(created_at) AS first_at, max(created_at) AS last_at,
@@ -127,7 +126,9 @@ impl TableFunctionImpl for ThreadFunction {
         };
         let Some(session @ (ScalarValue::Utf8(Some(_)) | ScalarValue::Utf8View(Some(_)))) = session
         else {
-            return Err(plan_datafusion_err!("thread takes one text: a session_id"));
+            return Err(plan_datafusion_err!(
+                "thread takes one argument, the session_id as a text"
+            ));
         };
         let plan = lazy_views::plan(args.session(), THREAD)?
             .with_param_values(vec![("session", session)])?;

@@ -1,9 +1,9 @@
-//! `cost_usd(model, token_usage [, price_version])`: what tokens cost, exactly, by a versioned
-//! table of prices.
+//! `cost_usd(model, token_usage [, price_version])`: the exact cost of tokens according to a
+//! versioned price table; and `token_counts(token_usage)`.
 //!
-//! `token_usage` is the JSON text of that column of `grains`. A model without a price costs NULL,
-//! not nothing; a version that isn't known is an error. Costs are computed whenever they are asked
-//! for and stored nowhere, so pricing a period again is a query.
+//! `token_usage` is the JSON text of that column of `grains`. The cost of a model without a price
+//! is NULL, not zero; an unknown version is an error. Costs are computed on every query and stored
+//! nowhere, so repricing a period is a query.
 
 use std::sync::Arc;
 
@@ -22,16 +22,16 @@ use gristmill_schemas::message::price::PriceTable;
 use gristmill_schemas::message::request::TokenUsage;
 use gristmill_schemas::message::token_counts::token_usage_of;
 
-/// Digits of a cost, and those of them behind the point: a token of a model at a thousandth of a
-/// cent per million counts.
+/// Decimal digits of a cost, and those after the point: enough for one token of a model that costs
+/// a thousandth of a cent per million.
 const PRECISION: u8 = 38;
 const SCALE: i8 = 12;
 
-/// The function, with the tables that it knows.
+/// The function `cost_usd` with its price tables.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct CostUsd {
     signature: Signature,
-    /// The last one is used where no version is named.
+    /// The last one applies where no version is named.
     tables: Vec<Arc<PriceTable>>,
 }
 
@@ -44,7 +44,7 @@ impl std::hash::Hash for CostUsd {
 }
 
 impl CostUsd {
-    /// The shipped table, and those of the user after it.
+    /// Creates the function with the shipped table, followed by those of the user.
     pub(super) fn new(users: &[PriceTable]) -> CostUsd {
         let mut tables = vec![Arc::new(PriceTable::builtin())];
         tables.extend(users.iter().cloned().map(Arc::new));
@@ -53,7 +53,7 @@ impl CostUsd {
         CostUsd { signature, tables }
     }
 
-    /// The version that is used where none is named.
+    /// Returns the version that applies where none is named.
     pub(super) fn default_version(&self) -> &str {
         self.tables.last().map_or("none", |table| table.version())
     }
@@ -72,7 +72,7 @@ impl CostUsd {
         };
         let table = found.ok_or_else(|| {
             plan_datafusion_err!(
-                "no price table `{}`; known: {}",
+                "no price table has the version `{}`; known versions: {}",
                 version.unwrap_or("?"),
                 known()
             )
@@ -138,7 +138,7 @@ impl ScalarUDFImpl for CostUsd {
     }
 }
 
-/// The cost in units of 10^-12 US dollars.
+/// Returns the cost in units of 10^-12 US dollars.
 fn cost(table: &PriceTable, model: &str, usage: &str) -> Option<i128> {
     let mut cost = table
         .cost(model, &token_usage_of(&Json::parse(usage.as_bytes()).ok()?))
@@ -147,7 +147,7 @@ fn cost(table: &PriceTable, model: &str, usage: &str) -> Option<i128> {
     Some(cost.mantissa())
 }
 
-/// The classes as columns of the views.
+/// Token classes, as named in the views.
 const CLASSES: [&str; 4] = [
     "input_tokens",
     "output_tokens",
@@ -155,8 +155,8 @@ const CLASSES: [&str; 4] = [
     "cache_creation_input_tokens",
 ];
 
-/// `token_counts(token_usage)`: the classes of tokens as a struct, whatever names the writer gave
-/// them.
+/// `token_counts(token_usage)`: the token classes as a struct, independent of the key names that
+/// the provider used.
 pub(super) fn token_counts() -> ScalarUDF {
     let fields: Fields = CLASSES
         .iter()

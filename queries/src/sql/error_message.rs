@@ -1,5 +1,5 @@
-//! What went wrong with a statement, in words for the person who wrote it: the cause without the
-//! layers around it, the names that were probably meant, and what to do.
+//! Error messages of statements for users: the root cause without the layers around it, similar
+//! names, and the remedy.
 
 use datafusion::common::{Column, DataFusionError, SchemaError};
 use datafusion::execution::SessionState;
@@ -10,18 +10,18 @@ use super::allowlist::{StatementError, did_you_mean};
 use super::external;
 use crate::cal::suggest::near;
 
-/// Names that are suggested at most.
+/// Maximum number of suggested names.
 const SUGGESTIONS: usize = 3;
 
-/// The message for people.
+/// Returns the message for the user.
 pub fn user_message(error: &DataFusionError) -> String {
     match error.find_root() {
         DataFusionError::SQL(error, _) => match &**error {
             ParserError::ParserError(message) | ParserError::TokenizerError(message) => {
-                format!("the statement can't be read: {message}")
+                format!("syntax error: {message}")
             }
             ParserError::RecursionLimitExceeded => {
-                "the statement is nested too deeply to be read".to_owned()
+                "syntax error: the statement is nested too deeply".to_owned()
             }
         },
         DataFusionError::SchemaError(error, _) => match &**error {
@@ -33,10 +33,7 @@ pub fn user_message(error: &DataFusionError) -> String {
         },
         DataFusionError::ResourcesExhausted(message) => {
             let first = message.lines().next().unwrap_or_default();
-            format!(
-                "the statement needs more memory than it may use; a greater --memory gives it more \
-                 ({first})"
-            )
+            format!("the statement exceeds the memory limit; raise it with --memory ({first})")
         }
         DataFusionError::External(cause) => cause.to_string(),
         other => other.strip_backtrace(),
@@ -45,7 +42,7 @@ pub fn user_message(error: &DataFusionError) -> String {
 
 fn unknown_column(field: &Column, valid: &[Column]) -> String {
     let names: Vec<&str> = valid.iter().map(Column::name).collect();
-    // One change makes any other of a name this short.
+    // With one edit, a name this short matches any other.
     let found = if field.name().chars().count() < 3 {
         Vec::new()
     } else {
@@ -58,7 +55,7 @@ fn unknown_column(field: &Column, valid: &[Column]) -> String {
         did_you_mean(&found)
     );
     match names.len() {
-        0 => message.push_str("; nothing is selected from: a FROM is missing"),
+        0 => message.push_str("; the query has no FROM clause"),
         few @ 1..=12 if found.is_empty() => {
             let listed = names.join(", ");
             message.push_str(&format!(
@@ -70,12 +67,12 @@ fn unknown_column(field: &Column, valid: &[Column]) -> String {
                 }
             ));
         }
-        _ => message.push_str("; `DESCRIBE` and the table's name list its columns"),
+        _ => message.push_str("; `DESCRIBE table` lists the columns of a table"),
     }
     message
 }
 
-/// `error` of planning `statement`; that a table is missing says which names are like its.
+/// Replaces a "table not found" `error` of planning `statement` by one that suggests similar names.
 pub(super) fn with_suggestions(
     state: &SessionState,
     statement: &Statement,
@@ -92,7 +89,7 @@ pub(super) fn with_suggestions(
     }
 }
 
-/// The first table that the statement names and that isn't there.
+/// Returns the error for the first table of the statement that doesn't exist.
 fn unknown_table(state: &SessionState, statement: &Statement) -> Option<StatementError> {
     let names = &state.config().options().catalog;
     for reference in state.resolve_table_references(statement).ok()? {

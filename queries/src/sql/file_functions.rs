@@ -1,8 +1,8 @@
 //! `mg_file(path)`: the grains of a container, a stream of frames or a single blob as rows of
 //! `grains`, without a lake; and `transcript_file(path [, kind])`: those of recorded conversations.
 //!
-//! The file is proven as ingest would prove it, all cores at work. Grains that are refused have no
-//! row; how many there were, and why, is a warning in the log.
+//! The file is verified as by ingest, on all cores. Refused grains have no row; their number and
+//! the first reason are logged as a warning.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -28,11 +28,11 @@ use gristmill_schemas::grain::Mode;
 use super::allowlist::{FileAccess, StatementError};
 use super::external;
 
-/// The functions' names.
+/// Names of the functions.
 const MG_FILE: &str = "mg_file";
 const TRANSCRIPT_FILE: &str = "transcript_file";
 
-/// Registers both functions; where `files` are refused, in a form that says so.
+/// Registers both functions; if `files` are refused, the functions return an error.
 pub(super) fn register(context: &SessionContext, files: FileAccess) {
     if files == FileAccess::Refused {
         for name in [MG_FILE, TRANSCRIPT_FILE] {
@@ -44,7 +44,7 @@ pub(super) fn register(context: &SessionContext, files: FileAccess) {
     context.register_udtf(TRANSCRIPT_FILE, Arc::new(TranscriptFile));
 }
 
-/// One of the functions, where no file may be read.
+/// A file function in a session without file access.
 #[derive(Debug)]
 struct RefusedFile(&'static str);
 
@@ -62,7 +62,7 @@ impl TableFunctionImpl for MgFile {
     fn call_with_args(&self, args: TableFunctionArgs) -> Result<Arc<dyn TableProvider>> {
         match texts(args.exprs()).as_deref() {
             Some([path]) => Ok(Arc::new(FileTable::new(path, None))),
-            _ => plan_err!("{MG_FILE} takes one text: a path, a pattern or a URI"),
+            _ => plan_err!("{MG_FILE} takes one argument: a path, pattern or URI as a text"),
         }
     }
 }
@@ -79,8 +79,8 @@ impl TableFunctionImpl for TranscriptFile {
             Some([path, kind]) => (path, Some(*kind)),
             _ => {
                 return plan_err!(
-                    "{TRANSCRIPT_FILE} takes a path, a pattern or a URI, and a kind if it isn't to \
-                     be detected"
+                    "{TRANSCRIPT_FILE} takes a path, pattern or URI, and optionally a kind \
+                     (default: detected)"
                 );
             }
         };
@@ -90,7 +90,7 @@ impl TableFunctionImpl for TranscriptFile {
             Some((name, None)) => {
                 let known: Vec<_> = TranscriptKind::ALL.iter().map(|kind| kind.name()).collect();
                 return plan_err!(
-                    "no kind of transcript is called `{name}`; known: {}",
+                    "unknown kind of transcript `{name}`; known kinds: {}",
                     known.join(", ")
                 );
             }
@@ -99,7 +99,7 @@ impl TableFunctionImpl for TranscriptFile {
     }
 }
 
-/// The arguments, if all of them are texts.
+/// Returns the arguments if all of them are texts.
 fn texts(arguments: &[Expr]) -> Option<Vec<&str>> {
     arguments.iter().map(text).collect()
 }
@@ -113,10 +113,10 @@ fn text(argument: &Expr) -> Option<&str> {
     }
 }
 
-/// The files that one path or pattern names, as a table.
+/// The files that match one path or pattern, as a table.
 struct FileTable {
     path: String,
-    /// The kind of the files; detected if not named.
+    /// The kind of the files; `None` to detect it.
     kind: Option<SourceKind>,
     opened: Mutex<Option<Arc<Vec<FileScan>>>>,
 }
@@ -136,7 +136,7 @@ impl FileTable {
         }
     }
 
-    /// The files, opened once for all scans of a statement.
+    /// Returns the files, opened once for all scans of a statement.
     async fn open(&self) -> Result<Arc<Vec<FileScan>>> {
         if let Some(opened) = self
             .opened
@@ -215,10 +215,10 @@ impl TableProvider for FileTable {
     }
 }
 
-/// The parts that one partition reads.
+/// The file parts that one partition reads.
 struct Share {
     files: Arc<Vec<FileScan>>,
-    /// File and part.
+    /// Index of the file and of its part.
     parts: Vec<(usize, usize)>,
     schema: SchemaRef,
 }
@@ -239,7 +239,7 @@ impl PartitionStream for Share {
         let batches = stream::iter(self.parts.clone()).then(move |(file, part)| {
             let files = Arc::clone(&files);
             async move {
-                // Proving is work for a core, not for the runtime's own threads.
+                // Verification is CPU-bound, so it runs outside the async runtime's threads.
                 let read = tokio::task::spawn_blocking(move || {
                     let file = files.get(file)?;
                     Some(file.part(part).map(|scanned| {

@@ -1,7 +1,7 @@
-//! The best rows of a search that pass the conditions of a query.
+//! The best rows of a search that pass the filters of a query.
 //!
-//! The search is asked for as many rows as are wanted, then for ever more, until so many of them
-//! pass or there are no more: a condition never leaves fewer rows than there are.
+//! The search runs with increasing limits until enough of its rows pass the filters or it returns
+//! no more rows, so a filter never makes the result shorter than it has to be.
 
 use arrow::array::{Array, AsArray};
 use async_trait::async_trait;
@@ -14,14 +14,14 @@ use gristmill_engine::index::fulltext::SearchTerms;
 
 use super::search::{GrainSource, ScoredRow, search_schema};
 
-/// How many times as many rows are asked for when too few pass.
+/// Factor by which the search limit grows when too few rows pass.
 const WIDENING_FACTOR: usize = 8;
 
-/// Which conditions are applied before the best rows are chosen: all that look at nothing but the
-/// row.
+/// Returns which filters are applied before the best rows are chosen: all that depend on nothing
+/// but the row.
 pub(super) fn filter_pushdown(filters: &[&Expr]) -> Vec<TableProviderFilterPushDown> {
     let of_row = |filter: &Expr| {
-        let looks_elsewhere = filter.exists(|part| {
+        let is_row_independent = filter.exists(|part| {
             Ok(matches!(
                 part,
                 Expr::ScalarSubquery(_)
@@ -32,7 +32,7 @@ pub(super) fn filter_pushdown(filters: &[&Expr]) -> Vec<TableProviderFilterPushD
                     | Expr::Placeholder(_)
             ))
         });
-        matches!(looks_elsewhere, Ok(false)) && !filter.is_volatile()
+        matches!(is_row_independent, Ok(false)) && !filter.is_volatile()
     };
     let verdict = |filter: &&Expr| match of_row(filter) {
         true => TableProviderFilterPushDown::Exact,
@@ -41,18 +41,19 @@ pub(super) fn filter_pushdown(filters: &[&Expr]) -> Vec<TableProviderFilterPushD
     filters.iter().map(verdict).collect()
 }
 
-/// Something that is searched for.
+/// A search with ranked results.
 #[async_trait]
 pub(super) trait RankedSearch: Sync {
-    /// The `limit` rows that fit best, best first, and the words that were looked for. Fewer if
-    /// there are no more, or if some of them stand for one row.
+    /// Returns the `limit` best rows, best first, and the search terms. The result is shorter if
+    /// there are no more rows, or if several hits refer to one row.
     async fn top(&self, limit: usize) -> Result<(SearchTerms, Vec<ScoredRow>)>;
 }
 
-/// The `limit` best rows that pass all `filters`, best first, with the words that were looked for.
+/// Returns the `limit` best rows that pass all `filters`, best first, and the search terms.
 ///
 /// # Errors
-/// What the search, reading, and evaluating the filters say.
+/// [`DataFusionError`](datafusion::error::DataFusionError) of the search, of reading rows, or of
+/// evaluating the filters.
 pub(super) async fn top_matching(
     source: &GrainSource,
     state: &dyn Session,

@@ -1,4 +1,5 @@
-//! Scans that indexes answer alone: the rows are known, and so is all that is asked of them.
+//! Index-only scans: if the sidecars list the candidate rows and contain all requested columns, no
+//! segment is read.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -22,17 +23,18 @@ use gristmill_schemas::grain::Field;
 use super::index_predicate::{IndexPredicate, IndexedColumn};
 use super::index_pruning::{CandidateRows, triple_patterns};
 
-/// CandidateRows that are answered so at most; of more the segments are read, batch by batch.
+/// Largest result that is built from indexes, since it is held in memory; larger ones are read from
+/// the segments batch by batch.
 const MAX_ROWS: usize = 100_000;
 
-/// A column that indexes know.
+/// A column whose values the sidecars contain.
 #[derive(Debug, Clone, Copy)]
 enum CoveredColumn {
     Address,
     TypeByte,
     Encoding,
     Namespace,
-    /// The parts of the statement, by their places.
+    /// Subject, relation or object, by position in the triple.
     Part(usize),
 }
 
@@ -56,7 +58,8 @@ impl CoveredColumn {
     }
 }
 
-/// The rows `chosen` with the columns of `schema`; `None` if the indexes don't know all of it.
+/// Returns the rows `chosen` with the columns of `schema`; `None` if the sidecars don't contain all
+/// of it, or the result exceeds [`MAX_ROWS`].
 pub(super) async fn read_from_indexes(
     sidecars: &SidecarCache,
     location: &LakeLocation,
@@ -115,7 +118,7 @@ pub(super) async fn read_from_indexes(
     RecordBatch::try_new_with_options(Arc::clone(schema), arrays, &options).ok()
 }
 
-/// Appends the cells of `rows` of one segment; `None` if one isn't known.
+/// Appends the values of `rows` of one segment; `None` if a value is missing in the sidecars.
 fn append(
     columns: &mut [(CoveredColumn, ColumnBuilder)],
     rows: &[u32],
@@ -146,7 +149,7 @@ fn append(
     Some(())
 }
 
-/// A column that is being made.
+/// Builder of one result column.
 enum ColumnBuilder {
     Texts(StringBuilder),
     Numbers(Int16Builder),
@@ -180,7 +183,7 @@ impl ColumnBuilder {
     }
 }
 
-/// A scan whose rows came from indexes, which says so in EXPLAIN.
+/// A scan whose rows come from indexes; EXPLAIN shows its note.
 #[derive(Debug)]
 pub(super) struct IndexOnlyScanExec {
     rows: Arc<dyn ExecutionPlan>,
@@ -188,7 +191,7 @@ pub(super) struct IndexOnlyScanExec {
 }
 
 impl IndexOnlyScanExec {
-    /// A scan that yields `rows`.
+    /// Creates a scan that returns `rows`.
     pub(super) fn new(rows: RecordBatch, note: String) -> Result<IndexOnlyScanExec> {
         let schema = rows.schema();
         Ok(IndexOnlyScanExec {

@@ -1,8 +1,8 @@
-//! What a filter says about the columns that the sidecars know: which values may a row have?
+//! The values that a filter allows in the columns that sidecars index.
 //!
-//! Only what follows from the filter without doubt is taken: equality with a text, a list of texts,
-//! alternatives of these over one column, and the words that CAL searches for. Everything else is
-//! left to the scan, which applies the whole filter in any case.
+//! Only exact restrictions are extracted: equality with a text, a list of texts, alternatives of
+//! these over one column, and the terms of a CAL search. Everything else is left to the scan, which
+//! applies the whole filter in any case.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ use gristmill_schemas::grain::Field;
 
 use crate::exec::search_terms_of;
 
-/// A column that a sidecar knows.
+/// A column that a sidecar indexes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum IndexedColumn {
     /// `subject`.
@@ -48,22 +48,22 @@ impl IndexedColumn {
     }
 }
 
-/// What a filter asks of rows.
+/// Restrictions of a filter on the indexed columns.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct IndexPredicate {
-    /// The values that rows may have, by column; `None` if the filter leaves a column open. An
-    /// empty set lets no row pass.
+    /// Allowed values by column; `None` if the filter doesn't restrict the column. An empty set
+    /// matches no row.
     columns: [Option<BTreeSet<String>>; 4],
-    /// Words that the text of a row's grain must have.
+    /// Terms that the text of a row's grain must contain.
     words: Option<Terms>,
 }
 
 impl IndexPredicate {
-    /// What all of `filters` together say.
+    /// Returns the restrictions of the conjunction of `filters`.
     pub(super) fn of(filters: &[Expr]) -> IndexPredicate {
         let mut conditions = IndexPredicate::default();
         for filter in filters.iter().flat_map(split_conjunction) {
-            // Of several searches one is enough: the scan applies all.
+            // One search is enough for pruning: the scan applies all of them.
             conditions.words = conditions
                 .words
                 .or_else(|| search_terms_of(filter).cloned());
@@ -79,27 +79,27 @@ impl IndexPredicate {
         conditions
     }
 
-    /// The values that `column` may have.
+    /// Returns the allowed values of `column`, or `None` if it is unrestricted.
     pub(super) fn values(&self, column: IndexedColumn) -> Option<&BTreeSet<String>> {
         self.columns[column as usize].as_ref()
     }
 
-    /// The words that a row must have.
+    /// Returns the terms that a row must contain.
     pub(super) fn words(&self) -> Option<&Terms> {
         self.words.as_ref()
     }
 
-    /// True if nothing is said that a sidecar knows of.
+    /// Returns true if no sidecar can prune anything.
     pub(super) fn is_empty(&self) -> bool {
         self.words.is_none() && self.columns().next().is_none()
     }
 
-    /// True if nothing is said about the statement's columns.
+    /// Returns true if subject, relation and object are unrestricted.
     pub(super) fn leaves_triple_open(&self) -> bool {
         self.columns[..3].iter().all(Option::is_none)
     }
 
-    /// The columns about which something is said.
+    /// Returns the restricted columns.
     pub(super) fn columns(&self) -> impl Iterator<Item = IndexedColumn> {
         IndexedColumn::ALL
             .into_iter()
@@ -107,7 +107,8 @@ impl IndexPredicate {
     }
 }
 
-/// The column, of those that `known` knows, and the values that `filter` restricts it to.
+/// Returns the column that `filter` restricts and its allowed values. `known` maps column names to
+/// columns; other columns are ignored.
 pub(super) fn restricted_values<C: PartialEq>(
     filter: &Expr,
     known: &dyn Fn(&str) -> Option<C>,
@@ -205,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_restrict_a_column_is_left_to_the_scan() {
+    fn other_filters_restrict_no_column() {
         let filters = [
             col("subject").not_eq(lit("ann")),
             col("subject")
@@ -220,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn contradictions_let_no_row_pass() {
+    fn contradicting_filters_match_no_row() {
         let conditions =
             IndexPredicate::of(&[col("subject").eq(lit("ann")), col("subject").eq(lit("bob"))]);
         assert_eq!(

@@ -1,4 +1,5 @@
-//! Asking the sidecars which rows of a segment a filter can let pass, before the segment is read.
+//! Prunes segments with their sidecar indexes: which rows of each segment can match a filter,
+//! determined before the segment is read.
 
 use std::fmt;
 use std::ops::Range;
@@ -13,17 +14,17 @@ use gristmill_schemas::address::ContentAddress;
 
 use super::index_predicate::{IndexPredicate, IndexedColumn};
 
-/// The rows of a segment that have to be looked at.
+/// Rows of a segment that can match a filter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum CandidateRows {
-    /// All of them: no sidecar could tell.
+    /// All rows: no sidecar was usable, or too many rows match.
     All,
-    /// Just these, ascending.
+    /// These rows, ascending.
     Listed(Vec<u32>),
 }
 
 impl CandidateRows {
-    /// The rows, if they are known.
+    /// Returns the rows if they are listed.
     pub(super) fn listed(&self) -> Option<&[u32]> {
         match self {
             CandidateRows::All => None,
@@ -31,12 +32,12 @@ impl CandidateRows {
         }
     }
 
-    /// True if there may be any.
+    /// Returns false if the segment has no candidate row.
     fn may_match(&self) -> bool {
         *self != CandidateRows::Listed(Vec::new())
     }
 
-    /// Those of them that are among `rows`, which ascend.
+    /// Keeps the candidates that are among `rows` (ascending).
     fn intersect(self, rows: Vec<u32>) -> CandidateRows {
         CandidateRows::Listed(match self {
             CandidateRows::All => rows,
@@ -48,17 +49,17 @@ impl CandidateRows {
     }
 }
 
-/// Combinations of values that are looked up one by one; more of them are left to the scan.
+/// Largest number of value combinations that are looked up in an index; beyond it the scan filters.
 const MAX_LOOKUPS: usize = 10_000;
 
-/// A segment is read whole if more than one of so many rows match: skipping would cost more than it
-/// saves.
+/// A segment is read whole if it has more than one run of matching rows for every so many rows:
+/// skipping would cost more than it saves.
 const MIN_ROWS_PER_RUN: u64 = 8;
 
-/// Sidecars that are opened at the same time.
+/// Segments whose sidecars are queried concurrently.
 const CONCURRENT_SEGMENTS: usize = 8;
 
-/// The rows of each of `segments` that `conditions` can let pass.
+/// Returns the candidate rows of each of `segments` under `conditions`.
 pub(super) async fn candidate_rows(
     sidecars: &SidecarCache,
     location: &LakeLocation,
@@ -93,7 +94,8 @@ pub(super) async fn candidate_rows(
         .await
 }
 
-/// The rows of each segment that have all `words`; `None` for those whose full text can't be used.
+/// Returns the rows of each segment that contain all `words`; `None` for segments without a usable
+/// full-text sidecar.
 async fn rows_with_terms(
     sidecars: &SidecarCache,
     location: &LakeLocation,
@@ -108,9 +110,9 @@ async fn rows_with_terms(
     found.ok().and_then(Result::ok).unwrap_or_default()
 }
 
-/// What is looked up in every segment.
+/// Look-ups that are the same for every segment.
 struct IndexLookups {
-    /// Combinations of subject, relation and object; `None` if the sidecar isn't asked.
+    /// Triple patterns (subject, relation, object); `None` if the triple index isn't used.
     statements: Option<Vec<[Option<String>; 3]>>,
     addresses: Option<Vec<ContentAddress>>,
 }
@@ -120,7 +122,7 @@ impl IndexLookups {
         let statements = (!conditions.leaves_triple_open())
             .then(|| triple_patterns(conditions))
             .flatten();
-        // A text that is no address is the address of no grain.
+        // A text that isn't an address matches no grain.
         let addresses = conditions.values(IndexedColumn::Address).map(|values| {
             values
                 .iter()
@@ -134,8 +136,8 @@ impl IndexLookups {
     }
 }
 
-/// The triple_patterns of subject, relation and object that rows may have; `None` if there are too
-/// many.
+/// Returns the triple patterns (subject, relation, object) that rows may have; `None` if there are
+/// more than [`MAX_LOOKUPS`].
 pub(super) fn triple_patterns(conditions: &IndexPredicate) -> Option<Vec<[Option<String>; 3]>> {
     let mut triple_patterns = vec![[const { None }; 3]];
     for (place, column) in [
@@ -166,7 +168,7 @@ pub(super) fn triple_patterns(conditions: &IndexPredicate) -> Option<Vec<[Option
     Some(triple_patterns)
 }
 
-/// The rows among `selected` that are wanted.
+/// Intersects `selected` with the results of all look-ups in one segment.
 async fn candidate_rows_of_segment(
     sidecars: &SidecarCache,
     location: &LakeLocation,
@@ -199,8 +201,8 @@ fn rows_of(index: &AddressIndex, addresses: &[ContentAddress]) -> Vec<u32> {
     rows
 }
 
-/// The rows that match one of `statements`; `None` if there are so many that the segment is better
-/// read whole.
+/// Returns the rows that match one of `statements`; `None` if there are so many that reading the
+/// whole segment is cheaper.
 fn rows_with(store: &Hexastore, statements: &[[Option<String>; 3]]) -> Option<Vec<u32>> {
     let patterns = statements
         .iter()
@@ -218,29 +220,29 @@ fn rows_with(store: &Hexastore, statements: &[[Option<String>; 3]]) -> Option<Ve
         .then_some(rows)
 }
 
-/// The runs of neighbours in `rows`, which ascend.
+/// Returns the runs of consecutive numbers in `rows` (ascending).
 pub(super) fn ranges(rows: &[u32]) -> impl Iterator<Item = Range<usize>> {
     rows.chunk_by(|before, after| before.checked_add(1) == Some(*after))
         .filter_map(|run| Some(*run.first()? as usize..*run.last()? as usize + 1))
 }
 
-/// What the sidecars spared a scan, for EXPLAIN.
+/// Counts of what was pruned, shown by EXPLAIN.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct PruningStats {
     columns: Vec<IndexedColumn>,
     words: Vec<String>,
     segments: usize,
-    /// Segments in which no row matches.
+    /// Segments without a candidate row.
     dropped: usize,
-    /// Segments whose sidecars couldn't tell.
+    /// Segments in which every row is a candidate.
     read_whole: usize,
-    /// CandidateRows that are looked at in the others, and in those that are read whole.
+    /// Candidate rows of all segments, including those that are read whole.
     pub(super) rows: u64,
     rows_in_all: u64,
 }
 
 impl PruningStats {
-    /// What `chosen` of `segments` spares.
+    /// Counts the candidate rows `chosen` of `segments`.
     pub(super) fn of(
         conditions: &IndexPredicate,
         segments: &[Segment],
@@ -315,7 +317,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn neighbours_are_one_range() {
+    fn consecutive_rows_form_one_range() {
         assert_eq!(
             ranges(&[3, 4, 5, 9, 11, 12]).collect::<Vec<_>>(),
             [3..6, 9..10, 11..13]

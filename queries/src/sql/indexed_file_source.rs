@@ -1,5 +1,5 @@
-//! A file source that says in EXPLAIN which sidecars chose its rows; in everything else it is the
-//! source that it wraps.
+//! A file source that adds to EXPLAIN which sidecars pruned its rows. Everything else is delegated
+//! to the wrapped source.
 
 use std::fmt;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use datafusion_datasource::morsel::Morselizer;
 
 use super::index_only_scan::IndexOnlyScanExec;
 
-/// What the sidecars spared each scan of `plan`.
+/// Returns the pruning note of each scan in `plan`.
 pub(crate) fn index_notes(plan: &Arc<dyn ExecutionPlan>) -> Vec<String> {
     let source = plan
         .downcast_ref::<DataSourceExec>()
@@ -39,7 +39,7 @@ pub(crate) fn index_notes(plan: &Arc<dyn ExecutionPlan>) -> Vec<String> {
     own.or(covered).into_iter().chain(below).collect()
 }
 
-/// The source and what it says.
+/// The wrapped source and its note.
 #[derive(Clone)]
 pub(super) struct IndexedFileSource {
     pub(super) inner: Arc<dyn FileSource>,

@@ -1,7 +1,8 @@
-//! A stored table of the lake as DataFusion sees it: the live Parquet files of one version, with as
-//! many filters, pages and columns left unread as their statistics, bloom filters and layout allow.
+//! A stored table of the lake as a DataFusion `TableProvider`: the live Parquet files of one
+//! version. Statistics, Bloom filters, sidecar indexes and the page layout decide which files,
+//! pages and columns a scan reads.
 //!
-//! What doesn't live here: which files are live (the engine's lake), views and functions over the
+//! Not in this module: which files are live (the engine's lake); views and functions over the
 //! tables.
 
 use std::collections::HashMap;
@@ -62,22 +63,22 @@ pub struct LakeTable {
     schema: SchemaRef,
     store: ObjectStoreUrl,
     files: Vec<DataFile>,
-    /// What is asked before a file is read; only `grains` has any.
+    /// Sidecar indexes that prune files and rows; only `grains` has them.
     sidecars: Option<Arc<SidecarCache>>,
-    /// What opens sealed files.
+    /// Keys of sealed files; `None` if the table has none.
     keys: Option<Arc<LakeKeys>>,
     point_reader: Arc<PointReader>,
     namespaces: Arc<Mutex<NamespaceRanges>>,
 }
 
-/// The rows of namespaces that were asked for: ranges of rows for each file.
+/// Cache of row ranges by namespace; one list of ranges for each file.
 type NamespaceRanges = HashMap<String, Arc<Vec<Vec<Range<u32>>>>>;
 
-/// What the sidecars said.
+/// Result of pruning a scan with the sidecars.
 struct PrunedSegments {
     conditions: IndexPredicate,
     segments: Vec<Segment>,
-    /// The rows of each segment.
+    /// Candidate rows of each segment.
     chosen: Vec<CandidateRows>,
 }
 
@@ -87,20 +88,20 @@ impl PrunedSegments {
     }
 }
 
-/// What a scan reads.
+/// Files and rows that a scan reads.
 struct ScanFiles {
     files: FileGroup,
-    /// CandidateRows that are looked at, at most.
+    /// Upper bound of the rows that are read.
     rows: Precision<usize>,
     spared: Option<PruningStats>,
 }
 
 impl LakeTable {
-    /// The table `table` of `lake`, whose rows have `schema`; the files of the lake are found in
-    /// `store`.
+    /// Creates the provider of `table` of `lake`, whose rows have `schema`; `store` contains the
+    /// files of the lake.
     ///
     /// # Errors
-    /// [`datafusion::error::DataFusionError::External`] if the log can't be read, or the lake is
+    /// [`datafusion::error::DataFusionError::External`] if the log can't be read, or if the lake is
     /// locked and has sealed files.
     pub fn new(
         lake: &Lake,
@@ -127,7 +128,7 @@ impl LakeTable {
         })
     }
 
-    /// The table with the sidecars of its segments, which its scans ask first.
+    /// Returns the table with the sidecars of its segments, which prune its scans.
     pub fn with_sidecars(self, sidecars: Arc<SidecarCache>) -> LakeTable {
         LakeTable {
             sidecars: Some(sidecars),
@@ -135,20 +136,20 @@ impl LakeTable {
         }
     }
 
-    /// The same table with only those of its files for whose names `keep` holds.
+    /// Returns the table restricted to the files whose names satisfy `keep`.
     pub fn limited_to(mut self, keep: impl Fn(&str) -> bool) -> LakeTable {
         self.files.retain(|file| keep(&file.name));
-        // The rows of namespaces are known by the places of files.
+        // The cache is indexed by position in `files`.
         self.namespaces = Arc::default();
         self
     }
 
-    /// How many files it has.
+    /// Returns the number of live files.
     pub fn files(&self) -> usize {
         self.files.len()
     }
 
-    /// CandidateRows of the table, exactly: the log counts them.
+    /// Returns the exact number of rows, as recorded in the Delta log.
     pub fn rows(&self) -> u64 {
         self.files.iter().map(|file| file.rows).sum()
     }
@@ -159,8 +160,7 @@ impl LakeTable {
             .with_statistics(Arc::new(statistics))
     }
 
-    /// Asks the sidecars of `own` which rows `filters` can let pass; `None` if they know nothing of
-    /// the filters.
+    /// Prunes the segments `own` with the sidecars; `None` if `filters` restrict no indexed column.
     async fn asked(&self, own: &[&DataFile], filters: &[Expr]) -> Option<PrunedSegments> {
         let conditions = IndexPredicate::of(filters);
         let sidecars = self.sidecars.as_ref().filter(|_| !conditions.is_empty())?;
@@ -173,8 +173,9 @@ impl LakeTable {
         })
     }
 
-    /// The rows that were chosen with the columns of `schema`, if the sidecars know all of it. Of
-    /// sealed rows they don't, and some of these may be erased.
+    /// Reads the columns of `schema` for the candidate rows from the sidecars alone; `None` if they
+    /// don't contain all of it. Sealed tables always return `None`: sidecars have no values of
+    /// sealed rows, and some of these rows may be erased.
     async fn covered(&self, asked: &PrunedSegments, schema: SchemaRef) -> Option<RecordBatch> {
         let PrunedSegments {
             conditions,
@@ -193,8 +194,7 @@ impl LakeTable {
         .await
     }
 
-    /// The files `own`, as far as something can be found in them, with the rows that the sidecars
-    /// chose.
+    /// Returns the files of `own` that have candidate rows, with these rows selected.
     fn selected(&self, own: &[&DataFile], asked: Option<&PrunedSegments>) -> ScanFiles {
         let whole = |file: &DataFile| self.partitioned(file, Precision::Exact(file.rows as usize));
         let Some(asked) = asked else {
@@ -221,7 +221,7 @@ impl LakeTable {
         }
     }
 
-    /// Opens and checks the sidecars that nearly every look-up asks, if that wasn't done yet.
+    /// Opens and checks the sidecars that nearly every look-up needs, unless this has been done.
     pub(crate) async fn open_sidecars(&self) {
         let all: Vec<&DataFile> = self.files.iter().collect();
         let sidecars = self.sidecars.as_ref().filter(|_| self.keys.is_none());
@@ -232,11 +232,11 @@ impl LakeTable {
         }
     }
 
-    /// The blobs of the grains at `addresses`, each with its address, in no order; `None` if the
-    /// sidecars can't tell where they are, or rows are sealed. Segments are read side by side.
+    /// Returns the blobs of the grains at `addresses`, each with its address, in no order; `None`
+    /// if the sidecars can't locate them or rows are sealed. Segments are read concurrently.
     ///
     /// # Errors
-    /// What reading says.
+    /// [`DataFusionError`] if a segment can't be read.
     pub(crate) async fn blobs(
         &self,
         state: &SessionState,
@@ -257,7 +257,7 @@ impl LakeTable {
                 .filter_map(|address| Some((index.row_of(address)?, *address)))
                 .collect();
             found.sort_unstable();
-            // The same grain may be asked for twice, and a row is read once.
+            // `addresses` may contain duplicates; each row is read once.
             found.dedup();
             let rows: Vec<u32> = found.iter().map(|(row, _)| *row).collect();
             let Some(file) = self.files.get(number).filter(|_| !rows.is_empty()) else {
@@ -277,8 +277,9 @@ impl LakeTable {
         Ok(Some(blobs))
     }
 
-    /// What the full-text sidecars know of the words of a search, in all grains or in those of one
-    /// namespace, and the table of the other files. `None` if no sidecar can be asked.
+    /// Returns the term statistics of a search from the full-text sidecars, over all grains or
+    /// those of one namespace, and the table of the files without a usable sidecar. `None` if no
+    /// sidecar is usable.
     pub(crate) async fn text_statistics(
         &self,
         state: &SessionState,
@@ -313,8 +314,8 @@ impl LakeTable {
         Some((known, rest))
     }
 
-    /// The rows of `namespace` in each file that `wanted` marks, as ranges: few, because rows are
-    /// sorted by namespace first. Read once for each session and namespace.
+    /// Returns the rows of `namespace` in each file that `wanted` marks, as ranges. There are few
+    /// ranges because rows are sorted by namespace first. Cached for the session.
     async fn rows_of_namespace(
         &self,
         state: &SessionState,
@@ -357,11 +358,11 @@ impl LakeTable {
         Ok(ranges)
     }
 
-    /// The rows `rows` (ascending) of the file `number`, in their order, with the columns
-    /// `columns`.
+    /// Reads the rows `rows` (ascending) of the file at position `number`, in order, with the
+    /// columns `columns`; sealed rows are opened.
     ///
     /// # Errors
-    /// What reading says.
+    /// [`DataFusionError`] if a segment can't be read.
     pub(super) async fn rows_at(
         &self,
         state: &dyn Session,
@@ -382,11 +383,11 @@ impl LakeTable {
         }
     }
 
-    /// Reads just `rows` (ascending) of `file`, with the columns `columns`; sealed ones as they
-    /// are.
+    /// Reads `rows` (ascending) of `file` with the columns `columns`; sealed rows are returned
+    /// sealed.
     ///
     /// # Errors
-    /// What unsealer says; the future: what reading says.
+    /// [`DataFusionError`] if the reader can't be created; the future, if the file can't be read.
     fn rows_of(
         &self,
         state: &dyn Session,
@@ -397,7 +398,7 @@ impl LakeTable {
         self.selection_of_file(state, file, selection_of(rows, file), columns)
     }
 
-    /// As [`LakeTable::rows_of`], with the rows as a selection.
+    /// Like [`LakeTable::rows_of`], with the rows as a Parquet row selection.
     fn selection_of_file(
         &self,
         state: &dyn Session,
@@ -421,7 +422,7 @@ impl LakeTable {
         Ok(Arc::clone(&self.point_reader).read(file.name.clone(), reader, selection, schema))
     }
 
-    /// How the columns `projection` of sealed rows are opened; `None` if they aren't `sealed`.
+    /// Returns the decryption of the columns `projection`; `None` if the rows aren't `sealed`.
     fn unsealer(&self, sealed: bool, projection: Option<&[usize]>) -> Result<Option<Unsealer>> {
         let Some(keys) = self.keys.clone().filter(|_| sealed) else {
             return Ok(None);
@@ -433,7 +434,8 @@ impl LakeTable {
         Ok(Some(Unsealer::new(keys, self.table.name(), schema)))
     }
 
-    /// The scan of the sealed files, or of the others; `None` if there are none of these.
+    /// Plans the scan of the sealed files, or of the plain ones; `None` if the table has no sealed
+    /// files.
     async fn scan_of(
         &self,
         sealed: bool,
@@ -500,7 +502,8 @@ impl LakeTable {
             .with_file_groups(groups)
             .with_statistics(statistics)
             .with_projection_indices(stored.or_else(|| projection.cloned()))?
-            // With a filter above, the limit isn't the scan's; of sealed rows some may be erased.
+            // With a filter above the scan, or erased rows among sealed ones, the scan must read
+            // beyond the limit.
             .with_limit(limit.filter(|_| filters.is_empty() && !sealed))
             .build();
         let scan = DataSourceExec::from_data_source(scan);
@@ -510,13 +513,14 @@ impl LakeTable {
         }))
     }
 
-    /// The file with just some of its rows.
+    /// Returns the file with a row selection.
     fn chosen(&self, file: &DataFile, rows: &[u32]) -> PartitionedFile {
         let partitioned = self.partitioned(file, Precision::Inexact(rows.len()));
         partitioned.with_extension(ParquetRowSelection::new(selection_of(rows, file)))
     }
 
-    /// The scan's source: late materialisation on, footers and page indexes kept by the session.
+    /// Returns the Parquet source: late materialisation is on, and the session caches footers and
+    /// page indexes.
     fn source(&self, state: &dyn Session) -> Result<ParquetSource> {
         let options = TableParquetOptions {
             global: state.config_options().execution.parquet.clone(),
@@ -537,12 +541,12 @@ impl LakeTable {
     }
 }
 
-/// The selection of `rows` (ascending) of `file`.
+/// Returns the row selection of `rows` (ascending) in `file`.
 fn selection_of(rows: &[u32], file: &DataFile) -> RowSelection {
     RowSelection::from_consecutive_ranges(ranges(rows), file.rows as usize)
 }
 
-/// The files as segments; `None` if one isn't named like a segment.
+/// Returns the files as segments; `None` if a file name isn't that of a segment.
 fn segments(files: &[&DataFile]) -> Option<Vec<Segment>> {
     let segment = |file: &&DataFile| {
         Some(Segment {
@@ -553,7 +557,7 @@ fn segments(files: &[&DataFile]) -> Option<Vec<Segment>> {
     files.iter().map(segment).collect()
 }
 
-/// Statistics that know the number of rows and nothing of the columns.
+/// Returns statistics with the number of rows and bytes, and nothing about columns.
 fn counted(schema: &SchemaRef, rows: Precision<usize>, bytes: u64) -> PlanStatistics {
     PlanStatistics {
         num_rows: rows,
@@ -572,7 +576,8 @@ impl TableProvider for LakeTable {
         TableType::Base
     }
 
-    /// Filters stay in the plan, from where DataFusion hands them to the Parquet reader.
+    /// Filters are reported as inexact: DataFusion applies them again and also pushes them into the
+    /// Parquet reader.
     fn supports_filters_pushdown(
         &self,
         filters: &[&Expr],
@@ -583,7 +588,7 @@ impl TableProvider for LakeTable {
     fn statistics(&self) -> Option<PlanStatistics> {
         let bytes = self.files.iter().map(|file| file.size).sum();
         let rows = Precision::Exact(self.rows() as usize);
-        // Of sealed rows some may be erased.
+        // Sealed rows may be erased, so their count is an upper bound.
         Some(counted(
             &self.schema,
             if self.keys.is_some() {
@@ -604,9 +609,12 @@ impl TableProvider for LakeTable {
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let open = self.scan_of(false, state, projection, filters, limit);
         match self.keys {
-            None => open
-                .await?
-                .ok_or_else(|| internal_datafusion_err!("a table has no scan")),
+            None => open.await?.ok_or_else(|| {
+                internal_datafusion_err!(
+                    "the plain files of a table were not \
+                                                         planned"
+                )
+            }),
             Some(_) => {
                 let sealed = self
                     .scan_of(true, state, projection, filters, limit)

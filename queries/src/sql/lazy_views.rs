@@ -1,7 +1,7 @@
-//! Views that are planned when they are first named.
+//! Views that are planned when a query first names them.
 //!
-//! A lake has a view for everything that a user may ask for, and a query names few of them. What
-//! doesn't live here: the views.
+//! A lake has many views and a query names few of them, so planning all of them when a session
+//! starts would waste time. Not in this module: the views themselves.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -19,15 +19,15 @@ use datafusion::optimizer::analyzer::type_coercion::TypeCoercion;
 use datafusion::prelude::SessionContext;
 use futures::FutureExt;
 
-/// A view: its name and its query.
+/// Name and query of a view.
 pub(super) type View = (&'static str, String);
 
-/// The tables of a schema, and views that are planned when they are first named.
+/// A schema provider with tables and lazily planned views.
 struct LazySchema {
     tables: Arc<dyn SchemaProvider>,
     views: HashMap<&'static str, LazyView>,
-    /// The session whose functions and tables the views see. It holds the schema, so the schema
-    /// must not hold it.
+    /// State of the session in which views are planned. The session owns the schema, so this is a
+    /// weak reference.
     session: Box<dyn Fn() -> Option<SessionState> + Send + Sync>,
 }
 
@@ -36,7 +36,7 @@ struct LazyView {
     planned: OnceLock<Arc<dyn TableProvider>>,
 }
 
-/// Adds `views` to the tables of `context`. They may name each other.
+/// Adds `views` to the default schema of `context`. Views may refer to each other.
 ///
 /// # Errors
 /// If the context has no default schema.
@@ -47,10 +47,10 @@ pub(super) fn register(
     let names = context.copied_config().options().catalog.clone();
     let catalog = context
         .catalog(&names.default_catalog)
-        .ok_or_else(|| internal_datafusion_err!("no catalog"))?;
+        .ok_or_else(|| internal_datafusion_err!("the session has no default catalog"))?;
     let tables = catalog
         .schema(&names.default_schema)
-        .ok_or_else(|| internal_datafusion_err!("no schema"))?;
+        .ok_or_else(|| internal_datafusion_err!("the session has no default schema"))?;
     let session = context.state_weak_ref();
     let unplanned = |(name, query)| {
         (
@@ -71,19 +71,19 @@ pub(super) fn register(
         .map(drop)
 }
 
-/// The plan of `query`, made at once: all that it names is in memory.
+/// Plans `query` synchronously, which works because all tables are in memory.
 ///
 /// # Errors
-/// If it can't be planned.
+/// [`DataFusionError`](datafusion::error::DataFusionError) if the query can't be planned.
 pub(super) fn plan(session: &dyn Session, query: &str) -> Result<LogicalPlan> {
     let state = session.as_any().downcast_ref::<SessionState>();
-    let state = state
-        .ok_or_else(|| internal_datafusion_err!("a session of DataFusion's own kind is needed"))?;
+    let state =
+        state.ok_or_else(|| internal_datafusion_err!("the session is not a `SessionState`"))?;
     let plan = state.create_logical_plan(query).now_or_never();
-    coerced(plan.ok_or_else(|| internal_datafusion_err!("planning has to wait for a table"))??)
+    coerced(plan.ok_or_else(|| internal_datafusion_err!("a view can't be planned synchronously"))??)
 }
 
-/// A view's columns have the types that its query answers.
+/// Applies type coercion, so that a view's schema has the types that its query returns.
 fn coerced(plan: LogicalPlan) -> Result<LogicalPlan> {
     let rules = Analyzer::with_rules(vec![Arc::new(TypeCoercion::new())]);
     rules.execute_and_check(plan, &ConfigOptions::default(), |_, _| {})
@@ -94,10 +94,14 @@ impl LazySchema {
         if let Some(planned) = view.planned.get() {
             return Ok(Arc::clone(planned));
         }
-        let state = (self.session)()
-            .ok_or_else(|| plan_datafusion_err!("the session of `{name}` has ended"))?;
+        let state = (self.session)().ok_or_else(|| {
+            plan_datafusion_err!(
+                "the view `{name}` can't be planned: its session \
+                                                 was dropped"
+            )
+        })?;
         let plan = coerced(state.create_logical_plan(&view.query).await?)?;
-        // Two that plan it at once plan the same.
+        // Concurrent callers plan the same query; the first result is kept.
         let planned =
             || Arc::new(ViewTable::new(plan, Some(view.query.clone()))) as Arc<dyn TableProvider>;
         Ok(Arc::clone(view.planned.get_or_init(planned)))
@@ -137,14 +141,14 @@ impl SchemaProvider for LazySchema {
         table: Arc<dyn TableProvider>,
     ) -> Result<Option<Arc<dyn TableProvider>>> {
         if self.views.contains_key(name.as_str()) {
-            return exec_err!("`{name}` is a view of the lake");
+            return exec_err!("`{name}` is a view of the lake and can't be replaced or dropped");
         }
         self.tables.register_table(name, table)
     }
 
     fn deregister_table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
         if self.views.contains_key(name) {
-            return exec_err!("`{name}` is a view of the lake");
+            return exec_err!("`{name}` is a view of the lake and can't be replaced or dropped");
         }
         self.tables.deregister_table(name)
     }

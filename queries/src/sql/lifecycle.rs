@@ -1,18 +1,18 @@
-//! What became of grains, as SQL: the one definition that SQL's views, `as_of` and CAL share.
+//! Lifecycle state of grains in SQL: the one definition that the SQL views, `as_of` and CAL share.
 //!
 //! | view | one row is |
 //! |---|---|
-//! | `supersessions` | one grain taking another's place, from `state` and from the grains that say so themselves |
+//! | `supersessions` | a grain that supersedes another, from `state` and from the column `supersedes` |
 //! | `lifecycle` | the fold of a grain's lifecycle events |
-//! | `current` | a grain that is neither superseded, expired, contradicted nor retracted |
+//! | `current` | a grain that is not superseded, expired, contradicted or retracted |
 //!
-//! What a blob says of its own lifecycle isn't trusted: only events are folded, and what a grain
-//! says that it supersedes. Which event counts is decided as in [`gristmill_schemas::lifecycle`],
-//! whose table of rules this is in SQL; a property test compares the two.
+//! Lifecycle fields in a blob are not trusted: only events, and the grains that a row supersedes,
+//! are folded. The rules that decide which event counts are those of
+//! [`gristmill_schemas::lifecycle`]; a property test compares the two.
 
 use super::lazy_views::View;
 
-/// The views.
+/// Returns the views and their queries.
 pub(super) fn views() -> [View; 3] {
     [
         ("supersessions", supersessions_query()),
@@ -21,8 +21,9 @@ pub(super) fn views() -> [View; 3] {
     ]
 }
 
-/// All events: `content_address`, `event`, `value`, `at`. A grain that supersedes another is an
-/// event of the other, at the instant at which it was made. A successor that is no address is none.
+/// All events: `content_address`, `event`, `value`, `at`. A grain that supersedes another adds an
+/// event to the other, at the time at which the superseding grain was created. A successor that
+/// isn't an address becomes NULL.
 const EVENTS: &str = "
     (SELECT content_address, event,
             CASE WHEN event = 'superseded' AND NOT regexp_like(value, '^[0-9a-f]{64}$') THEN NULL ELSE value END AS value, at
@@ -32,25 +33,25 @@ const EVENTS: &str = "
      FROM (SELECT unnest(supersedes) AS old, content_address AS new, coalesce(created_at, ingested_at) AS made FROM grains
            WHERE supersedes IS NOT NULL))";
 
-/// The statuses of a verification that count.
+/// Verification statuses that are recognised.
 const STATUSES: &str = "('unverified', 'verified', 'contested', 'retracted')";
 
-/// The grain that took the place.
+/// The superseding grain.
 const SUCCESSOR: &str = "first_value(value ORDER BY at, value) FILTER (WHERE event = 'superseded' \
                          AND value IS NOT NULL)";
 
-/// Whether the last word on a contradiction is that there is one. At the same instant `true`
-/// counts.
+/// Whether the newest event about a contradiction asserts it. Of two events at the same instant,
+/// `true` wins.
 const CONTRADICTED: &str = "
     coalesce(max(at) FILTER (WHERE event = 'contradicted' AND value = 'true')
                  >= max(at) FILTER (WHERE event = 'contradicted' AND value = 'false'),
              max(at) FILTER (WHERE event = 'contradicted' AND value = 'true') IS NOT NULL)";
 
-/// The name of the event that [`contradictions`] makes.
+/// Name of the event that [`contradictions`] derives.
 const CONTRADICTED_SINCE: &str = "contradicted_since";
 
-/// Who took whose place: `content_address`, `superseded_by`, `at`. What both a grain and an event
-/// say is one supersession.
+/// Query of `supersessions`: `content_address`, `superseded_by`, `at`. If both a grain and an event
+/// state a supersession, it is one row.
 fn supersessions_query() -> String {
     format!(
         "SELECT content_address, value AS superseded_by, min(at) AS at FROM {EVENTS}
@@ -59,13 +60,12 @@ fn supersessions_query() -> String {
     )
 }
 
-/// What ended whose time in the system: `content_address`, and `value`, NULL if nothing took its
-/// place.
+/// Query of the events that close grains: `content_address`, and `value`, the successor or NULL.
 pub(crate) fn closing_events_query() -> String {
     format!("SELECT content_address, value FROM {EVENTS} WHERE event IN ('superseded', 'expired')")
 }
 
-/// The fold of all events, or of those up to `until` (an SQL expression).
+/// Query of the fold of all events, or of those up to `until` (an SQL expression).
 pub(crate) fn lifecycle_query(until: Option<&str>) -> String {
     let seen = until.map_or("true".to_owned(), |until| format!("at <= {until}"));
     let verification = verification();
@@ -83,9 +83,9 @@ pub(crate) fn lifecycle_query(until: Option<&str>) -> String {
     )
 }
 
-/// The fold as CAL needs it: `content_address`, `superseded_by`, `contradicted`,
-/// `verification_status`, and `ended`, whether the grain was superseded or expired. CAL leaves out
-/// what ended and shows what is contradicted with a mark.
+/// Query of the fold for CAL: `content_address`, `superseded_by`, `contradicted`,
+/// `verification_status`, and `ended`, true if the grain was superseded or expired. CAL leaves out
+/// ended grains and marks contradicted ones.
 pub(crate) fn status_query() -> String {
     let verification = verification();
     format!(
@@ -99,7 +99,7 @@ pub(crate) fn status_query() -> String {
     )
 }
 
-/// The last status of a verification.
+/// Aggregate of the newest verification status.
 fn verification() -> String {
     format!(
         "last_value(value ORDER BY at, value) FILTER (WHERE event = 'verification' AND value IN \
@@ -107,8 +107,8 @@ fn verification() -> String {
     )
 }
 
-/// One row for each grain that is contradicted by the events that are `seen` (an SQL condition):
-/// the instant since which it is, without interruption, in the columns of [`EVENTS`].
+/// Query with one row, in the columns of [`EVENTS`], for each grain that the events matching `seen`
+/// (an SQL condition) contradict: the instant since which it is contradicted without interruption.
 fn contradictions(seen: &str) -> String {
     format!(
         "SELECT content_address, '{CONTRADICTED_SINCE}' AS event, NULL AS value, min(at) AS at
@@ -120,8 +120,8 @@ fn contradictions(seen: &str) -> String {
     )
 }
 
-/// The grains that `lifecycle` (a relation) doesn't close, or those of them that were made up to
-/// `until`.
+/// Query of the grains that `lifecycle` (a relation) doesn't close; with `until`, only those
+/// created up to then.
 pub(super) fn current_query(lifecycle: &str, until: Option<&str>) -> String {
     let made = until
         .map(|until| format!("WHERE g.created_at <= {until}"))

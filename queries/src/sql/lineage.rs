@@ -1,8 +1,8 @@
-//! Walks from one grain to its relatives: `history(address)` along supersessions,
-//! `provenance(address, depth)` along `derived_from` and `provenance_chain`.
+//! Lineage of a grain: `history(address)` follows supersessions, `provenance(address, depth)`
+//! follows `derived_from` and `provenance_chain`.
 //!
-//! A walk goes level by level, each a query for all addresses of the level, and never visits a
-//! grain twice: forks, joins and loops that hostile input may state end like everything else.
+//! The traversal is breadth-first, one query for all addresses of a level, and visits each grain
+//! once, so that forks, joins and cycles in hostile input terminate.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use gristmill_schemas::address::ContentAddress;
 
 use super::as_of::literal_value;
 
-/// Levels that a walk goes at most.
+/// Maximum depth of a traversal.
 const DEPTH_LIMIT: i64 = 10_000;
 
 /// Registers both functions.
@@ -34,7 +34,7 @@ pub(super) fn register(context: &SessionContext) {
     }
 }
 
-/// The functions' names.
+/// Returns the names of the functions.
 pub(super) fn names() -> impl Iterator<Item = &'static str> {
     [LineageFunction::History, LineageFunction::Provenance]
         .into_iter()
@@ -63,11 +63,14 @@ impl TableFunctionImpl for LineageFunction {
             (_, Some([address])) => (address, DEPTH_LIMIT),
             (LineageFunction::Provenance, Some([address, depth])) => (address, depth_of(depth)?),
             (LineageFunction::History, _) => {
-                return Err(plan_datafusion_err!("history takes one address"));
+                return Err(plan_datafusion_err!(
+                    "history takes one argument, an address as 64 hex \
+                                                 digits"
+                ));
             }
             (LineageFunction::Provenance, _) => {
                 return Err(plan_datafusion_err!(
-                    "provenance takes an address and a depth"
+                    "provenance takes an address and an optional depth"
                 ));
             }
         };
@@ -77,7 +80,7 @@ impl TableFunctionImpl for LineageFunction {
             }
             other => {
                 return Err(plan_datafusion_err!(
-                    "{other} is no address; an address is 64 hex digits"
+                    "{other} is not an address; an address is a text of 64 hex digits"
                 ));
             }
         };
@@ -99,7 +102,7 @@ fn depth_of(value: &ScalarValue) -> Result<i64> {
     }
 }
 
-/// A walk as a table.
+/// A traversal as a table.
 #[derive(Debug)]
 struct LineageTable {
     function: LineageFunction,
@@ -149,9 +152,7 @@ impl TableProvider for LineageTable {
         let state = state
             .as_any()
             .downcast_ref::<SessionState>()
-            .ok_or_else(|| {
-                internal_datafusion_err!("a walk needs a session of DataFusion's own kind")
-            })?;
+            .ok_or_else(|| internal_datafusion_err!("the session is not a `SessionState`"))?;
         let context = SessionContext::new_with_state(state.clone());
         let batch = match self.function {
             LineageFunction::History => history(&context, &self.address, self.own_schema()).await?,
@@ -167,14 +168,14 @@ impl TableProvider for LineageTable {
     }
 }
 
-/// One grain taking another's place.
+/// A grain that supersedes another.
 struct Supersession {
     old: String,
     new: String,
     at: Option<i64>,
 }
 
-/// The supersessions whose `column` is one of `addresses`.
+/// Returns the supersessions whose `column` is one of `addresses`, ordered by time.
 async fn supersessions(
     context: &SessionContext,
     column: &str,
@@ -212,8 +213,8 @@ async fn supersessions(
     Ok(rows)
 }
 
-/// All versions of what `address` says, oldest first: step 0 is the grain itself, older ones are
-/// before it.
+/// Returns all versions of `address`, oldest first: step 0 is the grain itself, earlier versions
+/// have negative steps.
 async fn history(
     context: &SessionContext,
     address: &str,
@@ -252,7 +253,7 @@ async fn history(
         .collect();
     let mut ends: HashMap<String, Supersession> = HashMap::new();
     for end in supersessions(context, "content_address", &addresses).await? {
-        // The first that took its place counts.
+        // The earliest successor counts.
         ends.entry(end.old.clone()).or_insert(end);
     }
     let end_of = |address: &String| ends.get(address);
@@ -278,7 +279,7 @@ async fn history(
     Ok(RecordBatch::try_new(schema, columns)?)
 }
 
-/// A source of a grain.
+/// A grain from which another was derived.
 struct ProvenanceSource {
     depth: i64,
     address: String,
@@ -286,7 +287,7 @@ struct ProvenanceSource {
     link: Option<String>,
 }
 
-/// What `address` was made from, and that from what, down to `depth`.
+/// Returns the sources of `address` and their sources, down to `depth`.
 async fn provenance(
     context: &SessionContext,
     address: &str,
@@ -346,7 +347,7 @@ async fn sources_of(
     level: &[String],
     depth: i64,
 ) -> Result<Vec<ProvenanceSource>> {
-    // The addresses were parsed or found as hashes; whatever else a list holds is quoted.
+    // Addresses in `provenance_chain` are free text, so they are quoted.
     let quoted: Vec<String> = level
         .iter()
         .map(|address| format!("'{}'", address.replace('\'', "''")))

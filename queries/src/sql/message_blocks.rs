@@ -1,8 +1,8 @@
-//! `message_blocks(content, content_blocks)`: the blocks of a message, in order, as a list of
+//! `message_blocks(content, content_blocks)`: the blocks of a message in order, as a list of
 //! structs.
 //!
 //! `content_blocks` takes precedence over the flat `content` (§6.2 of the grain specification); a
-//! message with neither has no blocks. Blocks of unknown types are there with their JSON.
+//! message with neither has no blocks. Blocks of unknown types are included with their JSON.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use datafusion::common::{Result, exec_datafusion_err};
 use datafusion::logical_expr::{ColumnarValue, ScalarUDF, Volatility, create_udf};
 use gristmill_schemas::json::{Json, Object};
 
-/// The function.
+/// Returns the function.
 pub(super) fn message_blocks() -> ScalarUDF {
     let answer = DataType::List(Arc::new(Field::new(
         "element",
@@ -89,7 +89,7 @@ fn lists(contents: &StringArray, blocks: &StringArray) -> Result<ListArray> {
     )?)
 }
 
-/// Blocks of many messages, one after another.
+/// Column builders of the blocks of many messages.
 #[derive(Default)]
 struct BlockBuilder {
     length: usize,
@@ -120,7 +120,7 @@ impl BlockBuilder {
                 .or_else(|| text_of("thinking"))
                 .or_else(|| text_of("content")),
         );
-        // A call states its own id, a result that of its call.
+        // A call has its own `id`, a result has `tool_use_id`.
         let call = if kind == "tool_use" {
             text_of("id")
         } else {

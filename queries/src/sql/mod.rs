@@ -12,37 +12,37 @@
 //! # Ok(()) }
 //! ```
 //!
-//! | module | what it answers |
+//! | module | question |
 //! |---|---|
-//! | `lake_table` | how is a stored table scanned? |
-//! | `index_predicate` | what does a filter say about the columns that sidecars know? |
-//! | `index_pruning` | which rows of each segment can it let pass, as the sidecars say? |
-//! | `index_only_scan` | which scans need no segment? |
-//! | `point_lookup` | how are rows read whose places are known? |
-//! | `page_index_reader` | why do chosen rows cost only the pages in which they stand? |
-//! | `indexed_file_source` | how does EXPLAIN show that? |
-//! | `unseal` | how are sealed rows read? |
-//! | `search` | `search(text, k)`, and the standard response to a search |
-//! | `filtered_search` | which of its rows does a query want? |
+//! | `lake_table` | How is a stored table scanned? |
+//! | `index_predicate` | Which values does a filter allow in the indexed columns? |
+//! | `index_pruning` | Which rows of each segment can match, according to the sidecars? |
+//! | `index_only_scan` | Which scans are answered from sidecars without reading a segment? |
+//! | `point_lookup` | How are rows read whose positions are known? |
+//! | `page_index_reader` | How does a row selection read only the pages that contain its rows? |
+//! | `indexed_file_source` | How does EXPLAIN show which sidecars were used? |
+//! | `unseal` | How are sealed (encrypted) rows read? |
+//! | `search` | `search(text, k)` and the standard response to a search |
+//! | `filtered_search` | How are the `k` best rows found that also pass a WHERE clause? |
 //! | `vectors` | `vector_search(vector, k)`, `hybrid_search(text, k)` |
 //! | `pattern` | `pattern(subject, relation, object)` |
-//! | `system_tables` | what is the lake made of: `segments`, `source_progress`, `indexes`? |
-//! | `views` | what are `beliefs` … `consents`, `triples`, `consent_state`? |
-//! | `lifecycle` | what are `supersessions`, `lifecycle`, `current`? |
-//! | `lazy_views` | when are views planned? |
-//! | `messages` | what are `messages`, `blocks`, `message_views`, `tool_calls`, `threads`, `usage`, `thread(session_id)`? |
-//! | `blocks`, `message_views`, `cost_functions` | the functions that those need: `message_blocks`, `cmf_views`, `cost_usd`, `token_counts` |
-//! | `scalar_functions` | what can be asked of one grain or value? |
-//! | `binary_functions` | what can be asked of bytes, beside texts? |
-//! | `compliance_functions` | what can be asked of tags, profile fields and text? |
-//! | `script` | how are several statements of one text run? |
-//! | `allowlist` | which statements are run at all? |
-//! | `error_message` | what is a person told about one that fails? |
-//! | `no_lake` | what can be asked where there is no lake? |
-//! | `select_grains` | which grains does a condition pick? |
+//! | `system_tables` | `segments`, `source_progress`, `indexes` |
+//! | `views` | `beliefs` … `consents`, `triples`, `consent_state` |
+//! | `lifecycle` | `supersessions`, `lifecycle`, `current` |
+//! | `lazy_views` | When is a view planned? |
+//! | `conversation_views` | `messages`, `blocks`, `message_views`, `tool_calls`, `threads`, `usage`, `thread(session_id)` |
+//! | `message_blocks`, `cmf_views`, `cost_functions` | The functions behind those views: `message_blocks`, `cmf_views`, `cost_usd`, `token_counts` |
+//! | `scalar_functions` | Scalar functions of one grain or value |
+//! | `binary_functions` | `length`, `octet_length` and `substr` of binary columns |
+//! | `compliance_functions` | Scalar functions of tags, profile fields and personal data |
+//! | `script` | How is a text of several statements run? |
+//! | `allowlist` | Which statements may run? |
+//! | `error_message` | What does the user read when a statement fails? |
+//! | `no_lake` | Which tables and functions exist without a lake? |
+//! | `select_grains` | Which grains match a condition? |
 //! | `file_functions` | `mg_file(path)`, `transcript_file(path)`: a file as a table |
 //! | `lineage` | `history(address)`, `provenance(address, depth)` |
-//! | `as_of` | `as_of(instant)`: what was current then |
+//! | `as_of` | `as_of(instant)`: the grains that were current at an instant |
 
 mod allowlist;
 mod as_of;
@@ -113,41 +113,42 @@ pub use script::{completions, execute, statements};
 pub use search::{SearchEnvelope, SearchMode, SearchResult, search, search_rows};
 pub use select_grains::select_grains;
 
-/// What a user can choose.
+/// Settings of a session.
 #[derive(Debug, Clone, Default)]
 pub struct SqlOptions {
-    /// Partitions that are worked on at the same time; 0 for one per core.
+    /// Number of partitions that run concurrently; 0 for one per core.
     pub threads: usize,
-    /// Bytes that sorts, joins and aggregates may hold before they spill to disk; no bound if
-    /// absent.
+    /// Memory limit of sorts, joins and aggregates in bytes; beyond it they spill to disk. `None`
+    /// for no limit.
     pub memory: Option<usize>,
-    /// Price tables beside the shipped one; the last is used where a query names no version.
+    /// Price tables in addition to the shipped one; the last applies where a query names no
+    /// version.
     pub prices: Vec<PriceTable>,
-    /// What makes vectors of the texts in `vector_search` and `hybrid_search`.
+    /// Embedder of the texts passed to `vector_search` and `hybrid_search`.
     pub embedder: Option<Arc<dyn Embedder>>,
-    /// What statements may do with files outside the lake.
+    /// File access that statements have outside the lake.
     pub files: FileAccess,
 }
 
-/// The store under which the lake's own files are registered: its paths begin at the lake.
+/// URL under which the lake's object store is registered; its paths are relative to the lake.
 pub(crate) const LAKE_STORE: &str = "gristmill://lake";
 
-/// Footers and page indexes of Parquet files that a session keeps at most, in bytes: some two
-/// megabytes for a segment of half a million grains.
+/// Limit of the session's cache of Parquet footers and page indexes, in bytes. A segment of half a
+/// million grains needs about two megabytes.
 const KEPT_METADATA: usize = 512 << 20;
 
-/// A context with the functions that need no lake: `mg_file` and `transcript_file`, if the options
-/// allow them, scalar and JSON functions. Unless files of other kinds are allowed, it has no way to
-/// the local file system.
+/// Returns a context with the functions that need no lake: scalar and JSON functions, and `mg_file`
+/// and `transcript_file` if the options allow them. Unless [`FileAccess::ReadAndWrite`] is set, it
+/// has no access to the local file system.
 ///
 /// # Errors
-/// [`DataFusionError`] if the runtime can't be made.
+/// [`DataFusionError`] if the runtime can't be created.
 pub fn bare_context(options: &SqlOptions) -> Result<SessionContext> {
     let mut config = SessionConfig::new()
         .with_information_schema(true)
         .set_bool("datafusion.execution.parquet.pushdown_filters", true)
         .set_bool("datafusion.execution.parquet.reorder_filters", true)
-        // In PostgreSQL `a ->> 'b' = 'c'` compares what `->>` answers.
+        // In PostgreSQL `a ->> 'b' = 'c'` compares the result of `->>`.
         .set_str("datafusion.sql_parser.dialect", "PostgreSQL")
         .with_extension(Arc::new(options.files));
     if options.threads > 0 {
@@ -166,8 +167,8 @@ pub fn bare_context(options: &SqlOptions) -> Result<SessionContext> {
     }
     let runtime = runtime.build_arc()?;
     if options.files < FileAccess::ReadAndWrite {
-        // The gate refuses statements that would use it; a program that goes around the gate
-        // doesn't find it.
+        // The allowlist refuses statements that would use this store; without it, code that
+        // bypasses the allowlist can't use it either.
         runtime
             .object_store_registry
             .deregister_store(ObjectStoreUrl::local_filesystem().as_ref())?;
@@ -193,8 +194,8 @@ pub fn bare_context(options: &SqlOptions) -> Result<SessionContext> {
     Ok(context)
 }
 
-/// A context with all tables, views and functions of `lake`, as of the version that the handle
-/// sees.
+/// Returns a context with all tables, views and functions of `lake`, at the version that the handle
+/// has loaded.
 ///
 /// # Errors
 /// [`DataFusionError::External`] with the engine's error if a table can't be read.
@@ -244,8 +245,8 @@ pub async fn lake_context(lake: &Lake, options: &SqlOptions) -> Result<SessionCo
     Ok(context)
 }
 
-/// What stands on the stored tables, which must be registered: views, `as_of`, `history`,
-/// `provenance`, `pattern`.
+/// Registers what is derived from the stored tables, which must be registered already: the views,
+/// `as_of`, `history`, `provenance` and `pattern`.
 pub(crate) fn register_views(context: &SessionContext, options: &SqlOptions) -> Result<()> {
     lazy_views::register(
         context,

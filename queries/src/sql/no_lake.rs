@@ -1,5 +1,5 @@
-//! The context of a place without a lake: files and values can be queried, and what only a lake has
-//! is an error that names the place.
+//! The context without a lake: files and values can be queried; naming a table or function of a
+//! lake is an error that states where no lake was found.
 
 use std::sync::Arc;
 
@@ -18,16 +18,16 @@ use super::{
     system_tables, vectors, views,
 };
 
-/// A context in which the tables and functions of a lake answer that there is none at `place`.
+/// Returns a context in which the tables and functions of a lake fail with "no lake at `place`".
 ///
 /// # Errors
-/// [`DataFusionError`] if the runtime can't be made.
+/// [`DataFusionError`] if the runtime can't be created.
 pub fn context_without_lake(place: &str, options: &SqlOptions) -> Result<SessionContext> {
     let context = bare_context(options)?;
     let names = context.copied_config().options().catalog.clone();
     let catalog = context
         .catalog(&names.default_catalog)
-        .ok_or_else(|| internal_datafusion_err!("no catalog"))?;
+        .ok_or_else(|| internal_datafusion_err!("the session has no default catalog"))?;
     let schema = NoLakeSchema {
         place: place.to_owned(),
         own: MemorySchemaProvider::new(),
@@ -68,7 +68,7 @@ fn no_lake(place: &str) -> DataFusionError {
     external(EngineError::NoLake(place.to_owned()))
 }
 
-/// The tables of a session without a lake: those that it made itself.
+/// Schema of a session without a lake: only tables that the session created.
 #[derive(Debug)]
 struct NoLakeSchema {
     place: String,
@@ -105,7 +105,7 @@ impl SchemaProvider for NoLakeSchema {
     }
 }
 
-/// A table function of a lake that isn't there.
+/// A table function of the missing lake.
 #[derive(Debug)]
 struct NoLakeFunction {
     place: String,

@@ -1,9 +1,9 @@
-//! Readers of Parquet files that know where each page begins, so that chosen rows cost the pages
-//! they stand in.
+//! Parquet readers that always load the page index, so that a row selection reads only the pages
+//! that contain its rows.
 //!
-//! DataFusion asks for the page index only where statistics of pages may rule some out. Rows that
-//! sidecars chose come without such a condition, and without the index whole column chunks would be
-//! read for them.
+//! DataFusion loads the page index only if statistics of pages may prune some. Rows that sidecars
+//! select come without such a predicate; without the page index, whole column chunks would be read
+//! for them.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use datafusion::physical_plan::metrics::ExecutionPlanMetricsSet;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
-/// Makes readers whose metadata has the page index; footers and indexes are kept by the session.
+/// Creates readers whose metadata includes the page index; the session caches footers and indexes.
 #[derive(Debug)]
 pub(super) struct PageIndexReaderFactory(pub(super) CachedParquetFileReaderFactory);
 

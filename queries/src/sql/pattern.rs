@@ -1,8 +1,8 @@
-//! `pattern(subject, relation, object)`: the rows of `triples` that a pattern matches; NULL stands
-//! for anything.
+//! `pattern(subject, relation, object)`: the rows of `triples` that match a pattern; NULL is a
+//! wildcard.
 //!
-//! It is `triples` with the known parts as filters, so it goes the road of every filter: the
-//! hexastore chooses the rows.
+//! The function is `triples` with the given parts as filters, so the hexastore prunes its scan like
+//! any other.
 
 use std::sync::Arc;
 
@@ -30,7 +30,10 @@ pub(super) fn register(context: &SessionContext) {
 impl TableFunctionImpl for PatternFunction {
     fn call_with_args(&self, args: TableFunctionArgs) -> Result<Arc<dyn TableProvider>> {
         let usage = || {
-            plan_datafusion_err!("{PATTERN} takes a subject, a relation and an object; NULL is any")
+            plan_datafusion_err!(
+                "{PATTERN} takes a subject, a relation and an object; NULL \
+                                  matches any value"
+            )
         };
         let [subject, relation, object] = args.exprs() else {
             return Err(usage());
@@ -50,7 +53,7 @@ impl TableFunctionImpl for PatternFunction {
     }
 }
 
-/// A text, or NULL; `None` if it is neither.
+/// Returns a text, or `Some(None)` for NULL; `None` for any other argument.
 fn part(argument: &Expr) -> Option<Option<String>> {
     match literal_value(argument)? {
         ScalarValue::Utf8(text) | ScalarValue::Utf8View(text) | ScalarValue::LargeUtf8(text) => {

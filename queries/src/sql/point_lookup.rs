@@ -1,8 +1,9 @@
-//! Single rows of a stored file, read from the pages in which they stand.
+//! Point look-ups: rows of a stored file whose positions are known, read from the pages that
+//! contain them.
 //!
-//! A look-up of twenty grains is no scan: to plan one over all columns of `grains` for every
-//! segment costs more than to read the rows. What doesn't live here: which rows are wanted, and how
-//! sealed ones are opened.
+//! Planning a scan over all columns of `grains` for every segment costs more than reading twenty
+//! rows, so a look-up bypasses the planner. Not in this module: which rows are read, and how sealed
+//! ones are opened.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,17 +17,17 @@ use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions, RowS
 use parquet::arrow::async_reader::AsyncFileReader;
 use parquet::arrow::{ParquetRecordBatchStreamBuilder, ProjectionMask};
 
-/// The footers of files whose rows were asked for, by the files' names: a stored file never
-/// changes.
+/// Reader of single rows with a cache of footers by file name. Stored files are immutable, so an
+/// entry never becomes stale.
 #[derive(Debug, Default)]
 pub(super) struct PointReader(Mutex<HashMap<String, ArrowReaderMetadata>>);
 
 impl PointReader {
-    /// The rows that `selection` picks of the file `name`, which `reader` reads, with the columns
+    /// Reads the rows that `selection` picks of the file `name` through `reader`, with the columns
     /// of `schema`. A column that the file doesn't have is NULL.
     ///
     /// # Errors
-    /// What reading says, and if a column is of a type that can't become that of `schema`.
+    /// If the file can't be read, or a column can't be cast to the type in `schema`.
     pub(super) async fn read(
         self: Arc<Self>,
         name: String,
@@ -45,7 +46,10 @@ impl PointReader {
             .with_row_selection(selection)
             .build()?;
         let batches: Vec<RecordBatch> = rows.try_collect().await?;
-        batches.iter().map(|batch| shaped(batch, &schema)).collect()
+        batches
+            .iter()
+            .map(|batch| with_schema(batch, &schema))
+            .collect()
     }
 
     async fn footer(
@@ -53,7 +57,7 @@ impl PointReader {
         name: String,
         reader: &mut Box<dyn AsyncFileReader>,
     ) -> Result<ArrowReaderMetadata> {
-        // Nothing that can panic happens while it is held.
+        // The lock guards a map whose operations don't panic, so a poisoned lock is still valid.
         let known = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(footer) = known().get(&name) {
             return Ok(footer.clone());
@@ -67,8 +71,8 @@ impl PointReader {
     }
 }
 
-/// `batch` with the columns of `schema`, in their order.
-fn shaped(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
+/// Returns `batch` with the columns of `schema`, in their order; missing columns are NULL.
+fn with_schema(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
     let columns = schema
         .fields()
         .iter()

@@ -1,17 +1,17 @@
-//! Scalar functions: what can be asked of one grain or one value.
+//! Scalar functions of one grain or one value.
 //!
-//! | function | answer |
+//! | function | result |
 //! |---|---|
-//! | `grain_json(blob)` | the grain with the specification's full names, as JSON text; NULL if it can't be decoded |
-//! | `grain_field(blob, path)` | one value out of it: `context.msg:id`, `related_to.0.hash`; texts as they are, others as JSON |
+//! | `grain_json(blob)` | the grain as JSON text with the specification's full names; NULL if it can't be decoded |
+//! | `grain_field(blob, path)` | one value of it, such as `context.msg:id` or `related_to.0.hash`; texts unquoted, other values as JSON |
 //! | `content_address(blob)` | the SHA-256 of the bytes, as 64 hex digits |
 //! | `verify_blob(blob, address)` | whether the address is the hash of the bytes |
-//! | `humanize(relation)` | a relation as words |
-//! | `sensitivity_name(flags)` | the class that a header's flags byte states |
-//! | `did_method(did)` | `key` of `did:key:z6M…` |
+//! | `humanize(relation)` | a relation in words |
+//! | `sensitivity_name(flags)` | the sensitivity class of a header's flags byte |
+//! | `did_method(did)` | the method of a DID: `key` for `did:key:z6M…` |
 //!
-//! A grain that can't be decoded gives NULL, not an error: one bad row must not stop a query over a
-//! billion.
+//! A grain that can't be decoded yields NULL, not an error: one bad row must not abort a query over
+//! a billion rows.
 
 use std::sync::Arc;
 
@@ -86,7 +86,7 @@ fn functions() -> Vec<ScalarUDF> {
     ]
 }
 
-/// A function of arrays, for scalars too.
+/// Wraps a function of arrays so that it also accepts scalars.
 pub(super) fn function(
     name: &str,
     arguments: Vec<DataType>,
@@ -135,7 +135,7 @@ fn integers(arguments: &[ArrayRef]) -> Result<Int64Array> {
 pub(super) fn nth(arguments: &[ArrayRef], at: usize) -> Result<&ArrayRef> {
     arguments
         .get(at)
-        .ok_or_else(|| datafusion::common::plan_datafusion_err!("argument {at} is missing"))
+        .ok_or_else(|| datafusion::common::plan_datafusion_err!("argument {} is missing", at + 1))
 }
 
 pub(super) fn texts(values: impl Iterator<Item = Option<String>>) -> ArrayRef {
@@ -147,8 +147,8 @@ fn decoded(blob: &[u8]) -> Option<Json<'static>> {
     Some(Grain::decode(&payload, Mode::Lenient).ok()?.to_json())
 }
 
-/// The value at `path`: names and places in lists, with dots between them. A name that contains
-/// dots is found whole.
+/// Returns the value at `path`: member names and list indexes separated by dots. A member whose
+/// name contains dots is found by its whole name.
 fn field(json: &Json<'_>, path: &str) -> Option<String> {
     let found = descend(json, path)?;
     match found {

@@ -1,4 +1,5 @@
-//! Several statements in one text, run one after another; each passes the gate first.
+//! Runs a text of several statements one after another; each is checked against the allowlist
+//! first.
 
 use datafusion::common::{Result, plan_err};
 use datafusion::execution::SendableRecordBatchStream;
@@ -12,11 +13,11 @@ use super::allowlist::{FileAccess, StatementScope, check_plan};
 use super::error_message::with_suggestions;
 use super::external;
 
-/// The statements of a text, as written between semicolons.
+/// Parses a text into its statements, which are separated by semicolons.
 ///
 /// # Errors
-/// [`datafusion::error::DataFusionError::SQL`] with line and column, if the text isn't SQL: then
-/// none of it is run.
+/// [`datafusion::error::DataFusionError::SQL`] with line and column if any statement can't be
+/// parsed; then none is returned.
 pub fn statements(text: &str) -> Result<Vec<Statement>> {
     Ok(DFParserBuilder::new(text)
         .with_dialect(&PostgreSqlDialect {})
@@ -25,12 +26,12 @@ pub fn statements(text: &str) -> Result<Vec<Statement>> {
         .into())
 }
 
-/// Runs one statement, if it is one that reads, or that the session's [`FileAccess`] allows; its
-/// rows come as they are made.
+/// Runs one statement, if it only reads or the session's [`FileAccess`] allows it; rows are
+/// streamed.
 ///
 /// # Errors
-/// A [`StatementError`](super::StatementError) for a statement that is refused, or what planning
-/// says. What running says comes with the rows.
+/// A [`StatementError`](super::StatementError) for a refused statement, or an error of planning.
+/// Errors of execution are returned by the stream.
 pub async fn execute(
     context: &SessionContext,
     statement: Statement,
@@ -49,21 +50,21 @@ pub async fn execute(
         .await
 }
 
-/// The one query of `text`: nothing but a query, which no session's settings or files can be part
-/// of.
+/// Plans the single query in `text`. Only queries are accepted: statements that change settings or
+/// touch files are refused.
 ///
 /// # Errors
-/// As [`execute`], and if `text` isn't one statement.
+/// Like [`execute`], and if `text` isn't exactly one statement.
 pub(crate) async fn plan_query(context: &SessionContext, text: &str) -> Result<DataFrame> {
     let mut statements = statements(text)?;
     let (Some(statement), true) = (statements.pop(), statements.is_empty()) else {
-        return plan_err!("one query is wanted here");
+        return plan_err!("expected exactly one query");
     };
     let plan = checked_plan(context, statement, StatementScope::Queries).await?;
     Ok(DataFrame::new(context.state(), plan))
 }
 
-/// The plan of a statement that may be run.
+/// Plans a statement and checks that it is allowed.
 async fn checked_plan(
     context: &SessionContext,
     statement: Statement,
@@ -84,7 +85,8 @@ async fn checked_plan(
     }
 }
 
-/// Words that a shell can complete: names of tables, columns and functions, and the usual keywords.
+/// Returns the words that a shell completes: names of tables, columns and functions, and common
+/// keywords.
 pub async fn completions(context: &SessionContext) -> Vec<String> {
     let mut words: Vec<String> = KEYWORDS.iter().map(|word| (*word).to_owned()).collect();
     let state = context.state();

@@ -1,9 +1,9 @@
-//! `search(text [, k])`: the grains that fit a search best, with all columns of `grains` behind
-//! what the search says of them.
+//! `search(text [, k])`: the best matches of a full-text search, with score, snippet and matched
+//! fields in front of all columns of `grains`.
 //!
-//! What `text` may ask for is described at [`TextQuery`]. The `k` best of the grains that pass the
-//! query's conditions are found (10 if not said). IndexPredicate are those that WHERE puts on the
-//! columns of the function; a join applies to what was found.
+//! [`TextQuery`] describes the syntax of `text`. The function returns the `k` best grains (default
+//! 10) that pass the query's conditions: those that WHERE puts on the columns of the function. A
+//! join applies to the result.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -39,53 +39,53 @@ use super::lake_table::LakeTable;
 
 pub(super) const SEARCH: &str = "search";
 
-/// Grains that are found unless the user says how many.
+/// Default number of results.
 const DEFAULT_LIMIT: usize = 10;
 
-/// Grains that are found at most.
+/// Maximum number of results.
 pub(super) const LIMIT: usize = 10_000;
 
 /// The standard response to a search (§28.1).
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct SearchEnvelope {
-    /// The grains that fit best, best first.
+    /// The best matches, best first.
     pub results: Vec<SearchResult>,
-    /// How many grains have the words of the search, exactly; at least as many as are shown.
+    /// Exact number of grains that contain the terms of the search; at least the number of results.
     pub total: u64,
-    /// Always absent: no search takes a cursor (§28.4), one for more says so by its limit.
+    /// Always `None`: searches have no cursor (§28.4); a larger limit returns more results.
     pub next_cursor: Option<String>,
 }
 
-/// A grain that fits a search.
+/// One result of a search.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct SearchResult {
     /// The whole grain.
     pub grain: serde_json::Value,
-    /// How well it fits, in [0, 1].
+    /// Relevance, in [0, 1].
     pub score: f64,
-    /// The fields that have the words that were looked for.
+    /// Fields that contain search terms.
     pub matched_fields: Vec<String>,
-    /// Its address.
+    /// The content address.
     pub content_address: String,
-    /// The words around the match; not part of the standard.
+    /// Text around the match; an extension of the standard response.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub snippet: Option<String>,
 }
 
-/// How a text is searched for.
+/// How a text is matched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum SearchMode {
-    /// By its words.
+    /// By its terms (full text).
     #[default]
     Text,
-    /// By what it means, as an embedder sees it.
+    /// By the similarity of embeddings.
     Vector,
-    /// By both.
+    /// By both, with fused ranks.
     Hybrid,
 }
 
 impl SearchMode {
-    /// The table function that searches so.
+    /// Returns the name of the table function of this mode.
     pub const fn function(self) -> &'static str {
         match self {
             SearchMode::Text => SEARCH,
@@ -95,12 +95,12 @@ impl SearchMode {
     }
 }
 
-/// Searches `lake` for `text` and answers the `limit` grains that fit best, with how many have its
-/// words.
+/// Searches `lake` for `text`; returns the `limit` best matches and the number of grains that
+/// contain the terms.
 ///
 /// # Errors
-/// A refused search ([`TextQueryError`](gristmill_engine::index::fulltext::TextQueryError)) or
-/// whatever reading the lake says, as [`DataFusionError`](datafusion::error::DataFusionError).
+/// An invalid search ([`TextQueryError`](gristmill_engine::index::fulltext::TextQueryError)) or an
+/// error of reading the lake, as [`DataFusionError`](datafusion::error::DataFusionError).
 pub async fn search(
     context: &SessionContext,
     lake: &Lake,
@@ -136,11 +136,11 @@ pub async fn search(
     })
 }
 
-/// The `limit` grains that fit `text` best, best first, with `columns` (SQL over the columns of
+/// Returns the `limit` best matches of `text`, best first, with `columns` (SQL over the columns of
 /// `search`).
 ///
 /// # Errors
-/// As [`search`].
+/// Like [`search`].
 pub async fn search_rows(
     context: &SessionContext,
     columns: &str,
@@ -192,7 +192,7 @@ pub(super) fn register(context: &SessionContext, source: &GrainSource) {
     );
 }
 
-/// Where grains are found and read.
+/// The lake and its `grains` table, which searches read.
 #[derive(Clone)]
 pub(super) struct GrainSource {
     pub(super) lake: Lake,
@@ -214,7 +214,7 @@ impl TableFunctionImpl for SearchFunction {
     fn call_with_args(&self, args: TableFunctionArgs) -> Result<Arc<dyn TableProvider>> {
         let usage = || {
             plan_datafusion_err!(
-                "{SEARCH} takes a text and, if not {DEFAULT_LIMIT}, how many grains to find"
+                "{SEARCH} takes a text and an optional number of results (default {DEFAULT_LIMIT})"
             )
         };
         let (text, limit) = match args.exprs() {
@@ -231,7 +231,7 @@ impl TableFunctionImpl for SearchFunction {
     }
 }
 
-/// The text of a literal.
+/// Returns the text of a literal.
 pub(super) fn text_literal(expr: &Expr) -> Option<String> {
     match literal_value(expr)? {
         ScalarValue::Utf8(text) | ScalarValue::Utf8View(text) | ScalarValue::LargeUtf8(text) => {
@@ -241,7 +241,7 @@ pub(super) fn text_literal(expr: &Expr) -> Option<String> {
     }
 }
 
-/// How many grains to find, as a literal says; at most [`LIMIT`].
+/// Returns the limit that a literal states, at most [`LIMIT`].
 pub(super) fn limit_literal(expr: &Expr) -> Option<usize> {
     match literal_value(expr)?.cast_to(&DataType::Int64).ok()? {
         ScalarValue::Int64(Some(limit)) => {
@@ -259,7 +259,8 @@ struct SearchTable {
     limit: usize,
 }
 
-/// The columns before those of `grains`.
+/// Returns the schema of search results: score, snippet and matched fields, then the columns of
+/// `grains`.
 pub(super) fn search_schema() -> SchemaRef {
     let list = DataType::List(Arc::new(ArrowField::new("element", DataType::Utf8, true)));
     let own = [
@@ -325,10 +326,10 @@ impl RankedSearch for SearchTable {
     }
 }
 
-/// A row that was found.
+/// A matching row with its score.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct ScoredRow {
-    /// The place of its segment in the lake.
+    /// Position of its segment in the lake.
     pub(super) segment: usize,
     pub(super) row: u32,
     pub(super) score: f64,
@@ -345,8 +346,8 @@ impl From<&TextHit> for ScoredRow {
 }
 
 impl GrainSource {
-    /// The rows of `found` in those columns of [`search_schema`] that `projection` names, best
-    /// first, equal ones in the order of their addresses.
+    /// Returns the rows of `found` with the columns of [`search_schema`] that `projection` selects,
+    /// best first; rows of equal score are ordered by address.
     pub(super) async fn rows(
         &self,
         state: &dyn Session,
@@ -357,7 +358,7 @@ impl GrainSource {
         Ok(self.ordered_rows(state, found, terms, projection).await?.1)
     }
 
-    /// As [`GrainSource::rows`], with what was found in the order of the rows.
+    /// Like [`GrainSource::rows`]; also returns `found` in the order of the rows.
     pub(super) async fn ordered_rows(
         &self,
         state: &dyn Session,
@@ -393,15 +394,19 @@ impl GrainSource {
                 .cloned(),
         };
         let columns: Option<Vec<ArrayRef>> = wanted.iter().map(column).collect();
-        let columns =
-            columns.ok_or_else(|| internal_datafusion_err!("a column of `grains` was not read"))?;
+        let columns = columns.ok_or_else(|| {
+            internal_datafusion_err!(
+                "a column of `grains` is missing in the \
+                                                            batch"
+            )
+        })?;
         let rows = RecordBatchOptions::new().with_row_count(Some(grains.num_rows()));
         let rows =
             RecordBatch::try_new_with_options(Arc::new(schema.project(&wanted)?), columns, &rows)?;
         Ok((found, rows))
     }
 
-    /// What was found, best first, and the columns `needed` of `grains` in the same order.
+    /// Returns `found`, best first, and the columns `needed` of `grains` in the same order.
     async fn read(
         &self,
         state: &dyn Session,
@@ -428,8 +433,8 @@ impl GrainSource {
         let grains = concat_batches(&Arc::new(grains_schema().project(needed)?), &batches)?;
         if grains.num_rows() != ordered.len() {
             return exec_err!(
-                "an index names rows that its segment doesn't have; `gristmill reindex --all` \
-                 repairs it"
+                "an index refers to rows that its segment doesn't have; `gristmill reindex --all` \
+                 rebuilds it"
             );
         }
         let order = rank(&ordered, &grains)?;
@@ -444,15 +449,20 @@ impl GrainSource {
     }
 }
 
-/// The places of columns in [`search_schema`].
+/// Positions of columns in [`search_schema`].
 const SNIPPET: usize = 1;
 const MATCHED_FIELDS: usize = 2;
 
-/// The places of rows in the order of their scores, then of their addresses.
+/// Returns the positions of rows ordered by score, then by address.
 fn rank(found: &[ScoredRow], grains: &RecordBatch) -> Result<Vec<u32>> {
     let addresses = grains.column_by_name(IdentityColumn::ContentAddress.name());
     let addresses = addresses.and_then(|column| column.as_string_opt::<i32>());
-    let addresses = addresses.ok_or_else(|| internal_datafusion_err!("addresses were not read"))?;
+    let addresses = addresses.ok_or_else(|| {
+        internal_datafusion_err!(
+            "the column `content_address` \
+        is missing in the batch"
+        )
+    })?;
     let mut order: Vec<u32> = (0..found.len() as u32).collect();
     order.sort_by(|left, right| {
         let (left, right) = (*left as usize, *right as usize);
@@ -477,7 +487,7 @@ fn highlights(grains: &RecordBatch, terms: &SearchTerms) -> Vec<Highlight> {
         .collect()
 }
 
-/// Score, snippet and matched fields of `rows` rows.
+/// Builds the columns score, snippet and matched fields of `rows` rows.
 fn search_columns(scores: Float64Array, shown: &[Highlight], rows: usize) -> Vec<ArrayRef> {
     let mut fields = ListBuilder::new(StringBuilder::new()).with_field(ArrowField::new(
         "element",

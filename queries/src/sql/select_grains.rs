@@ -1,16 +1,16 @@
-//! The grains for which a condition holds, as a stream of rows.
+//! Selects the grains that match a condition, as a stream of rows.
 
 use datafusion::error::Result;
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::prelude::SessionContext;
 use gristmill_schemas::columns::GRAINS;
 
-/// The rows of `grains` for which `condition` holds, with just `columns` (all if none are named),
-/// in no order. The condition is what may stand behind WHERE, and sees all tables, views and
-/// functions of `context`.
+/// Returns the rows of `grains` that match `condition`, with `columns` (all if `None`), in no
+/// order. The condition is a WHERE expression; it may use all tables, views and functions of
+/// `context`.
 ///
 /// # Errors
-/// [`DataFusionError`](super::DataFusionError) if the condition can't be understood.
+/// [`DataFusionError`](super::DataFusionError) if the condition can't be planned.
 pub async fn select_grains(
     context: &SessionContext,
     columns: Option<&[&str]>,
@@ -20,7 +20,8 @@ pub async fn select_grains(
         || "*".to_owned(),
         |columns| format!("\"{}\"", columns.join("\", \"")),
     );
-    // On a line of its own, a comment at the condition's end can't swallow the parenthesis.
+    // The condition is on a line of its own, so that a trailing comment doesn't hide the
+    // parenthesis.
     let text = format!("SELECT {columns} FROM {GRAINS} WHERE (\n{condition}\n)");
     context.sql(&text).await?.execute_stream().await
 }

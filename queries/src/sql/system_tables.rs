@@ -1,5 +1,4 @@
-//! What the lake is made of: `segments`, `source_progress` and `indexes`, read when they are asked
-//! for.
+//! The system tables `segments`, `source_progress` and `indexes`, computed when they are scanned.
 
 use std::sync::Arc;
 
@@ -32,19 +31,19 @@ pub(super) fn register(context: &SessionContext, lake: &Lake) -> Result<()> {
     Ok(())
 }
 
-/// The tables' names.
+/// Returns the names of the tables.
 pub(super) fn names() -> impl Iterator<Item = &'static str> {
     SystemTableKind::ALL.into_iter().map(SystemTableKind::name)
 }
 
 #[derive(Debug, Clone, Copy)]
 enum SystemTableKind {
-    /// A segment: its name, its file, rows and bytes.
+    /// One row for each segment: name, file, rows and bytes.
     Segments,
-    /// A source that was taken in, and how far.
+    /// One row for each ingested source and the position up to which it was ingested.
     Sources,
-    /// A sidecar that a segment has or should have, and its condition: `fresh`, `missing`,
-    /// `damaged` or `stale`.
+    /// One row for each sidecar that a segment has or should have, and its state: `fresh`,
+    /// `missing`, `damaged` or `stale`.
     Indexes,
 }
 
@@ -160,7 +159,7 @@ async fn indexes(lake: &Lake) -> gristmill_engine::error::Result<Vec<ArrayRef>> 
     ])
 }
 
-/// A table that is made when it is scanned.
+/// A table whose rows are computed when it is scanned.
 #[derive(Debug)]
 struct SystemTable {
     lake: Lake,

@@ -1,4 +1,4 @@
-//! Reading sealed files: the stored rows are read as any others, and opened on the way.
+//! Reads sealed files: stored rows are scanned like any others and opened batch by batch.
 
 use std::fmt;
 use std::sync::Arc;
@@ -24,18 +24,18 @@ use gristmill_schemas::columns::{GRAINS, TOKENS, grains_schema};
 use super::external;
 use super::index_predicate::restricted_values;
 
-/// How the rows of a table are opened.
+/// Opens the sealed rows of a table.
 #[derive(Debug, Clone)]
 pub(super) struct Unsealer {
     keys: Arc<LakeKeys>,
-    /// Rows of `grains` hold one envelope each, those of other tables sealed cells.
+    /// Rows of `grains` contain one envelope each, rows of other tables sealed cells.
     grains: bool,
-    /// The columns that come out, in their order.
+    /// Output columns, in order.
     schema: SchemaRef,
 }
 
 impl Unsealer {
-    /// The unsealer of rows of `table` that come out with the columns of `schema`.
+    /// Creates the unsealer of rows of `table`; its output has the columns of `schema`.
     pub(super) fn new(keys: Arc<LakeKeys>, table: &str, schema: SchemaRef) -> Unsealer {
         Unsealer {
             keys,
@@ -44,7 +44,7 @@ impl Unsealer {
         }
     }
 
-    /// The columns, as numbers in `whole`, that must be read.
+    /// Returns the columns that must be read, as positions in `whole`.
     pub(super) fn stored(&self, whole: &SchemaRef) -> Result<Vec<usize>> {
         let names: Vec<&str> = self
             .schema
@@ -60,7 +60,8 @@ impl Unsealer {
         names.iter().map(|name| Ok(whole.index_of(name)?)).collect()
     }
 
-    /// The rows of `stored`, opened.
+    /// Returns the rows of `stored`, opened. `erased` says what happens to rows whose key was
+    /// destroyed.
     pub(super) fn open(&self, stored: &RecordBatch, erased: ErasedRows) -> Result<RecordBatch> {
         let names: Vec<&str> = self
             .schema
@@ -84,12 +85,12 @@ impl Unsealer {
                 columns,
                 &rows,
             )?),
-            None => exec_err!("a column of a sealed table was not read"),
+            None => exec_err!("a column of a sealed table is missing in the opened batch"),
         }
     }
 
-    /// What `filters` say of stored rows of `grains`: equality with a text is equality with its
-    /// token.
+    /// Translates `filters` to a predicate on the stored rows of `grains`: equality with a text
+    /// becomes equality with its token. `None` if nothing can be translated.
     pub(super) fn predicate(
         &self,
         state: &dyn Session,
@@ -123,7 +124,7 @@ impl Unsealer {
     }
 }
 
-/// A scan of sealed files whose rows come out opened.
+/// A scan of sealed files that returns opened rows.
 #[derive(Debug)]
 pub(super) struct UnsealExec {
     input: Arc<dyn ExecutionPlan>,
@@ -132,7 +133,7 @@ pub(super) struct UnsealExec {
 }
 
 impl UnsealExec {
-    /// Opens what `input` reads.
+    /// Creates the operator above `input`, the scan of stored rows.
     pub(super) fn new(input: Arc<dyn ExecutionPlan>, unsealer: Unsealer) -> UnsealExec {
         let partitions = input.output_partitioning().partition_count();
         let properties = PlanProperties::new(
@@ -161,8 +162,8 @@ impl DisplayAs for UnsealExec {
     }
 }
 
-/// To the planner it is a leaf: what is pushed into its input would meet stored rows, not those
-/// that come out.
+/// A leaf for the planner: filters pushed into the input would apply to stored rows, not to opened
+/// ones.
 impl ExecutionPlan for UnsealExec {
     fn name(&self) -> &str {
         "UnsealExec"

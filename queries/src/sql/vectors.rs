@@ -1,8 +1,8 @@
 //! `vector_search(vector or text, k [, model])` and `hybrid_search(text, k [, model])`.
 //!
-//! A vector is written as a JSON array of numbers; any other text is embedded by the session's
-//! embedder. A hybrid search fuses the ranks of full text and of vectors (reciprocal rank fusion):
-//! a grain's score is the mean of 61 / (60 + rank) over both.
+//! A vector is a JSON array of numbers; any other text is embedded by the session's embedder. A
+//! hybrid search fuses the ranks of full text and vectors (reciprocal rank fusion): a grain's score
+//! is the mean of 61 / (60 + rank) over both.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -41,7 +41,7 @@ pub(super) fn register(
     }
 }
 
-/// The functions' names.
+/// Returns the names of the functions.
 pub(super) fn names() -> impl Iterator<Item = &'static str> {
     [VectorFunctionKind::Vector, VectorFunctionKind::Hybrid]
         .into_iter()
@@ -70,7 +70,7 @@ struct VectorFunction {
     embedder: Option<Arc<dyn Embedder>>,
 }
 
-/// What is nearest to what is looked for.
+/// The query of a vector search.
 #[derive(Debug, Clone)]
 enum VectorQuery {
     Vector(Vec<f32>),
@@ -82,7 +82,8 @@ impl TableFunctionImpl for VectorFunction {
         let name = self.kind.name();
         let usage = || {
             plan_datafusion_err!(
-                "{name} takes a text, how many grains to find, and, if there are several, a model"
+                "{name} takes a text, the number of results and, if the lake has vectors of \
+                 several models, a model"
             )
         };
         let (wanted, limit, model) = match args.exprs() {
@@ -97,7 +98,10 @@ impl TableFunctionImpl for VectorFunction {
             }
             (_, Some(embedder)) => VectorQuery::Text(text.clone(), Arc::clone(embedder)),
             (_, None) => {
-                return plan_err!("{name} needs an embedder for a text; `--embedder` names one");
+                return plan_err!(
+                    "{name} needs an embedder to search for a text; set one with \
+                                  `--embedder`"
+                );
             }
         };
         let words = match self.kind {
@@ -120,7 +124,7 @@ impl TableFunctionImpl for VectorFunction {
 struct VectorTable {
     source: GrainSource,
     wanted: VectorQuery,
-    /// What else is looked for, in the words.
+    /// The full-text half of a hybrid search.
     words: Option<TextQuery>,
     limit: usize,
     model: Option<String>,
@@ -161,8 +165,8 @@ impl TableProvider for VectorTable {
     }
 }
 
-/// How many times as many grains as are wanted each of two searches finds before their ranks are
-/// fuse_ranks, and how many at least.
+/// Each of the two searches of a hybrid search returns `DEPTH` times the limit, and at least
+/// `MIN_DEPTH` rows, before the ranks are fused.
 const DEPTH: usize = 4;
 const MIN_DEPTH: usize = 50;
 
@@ -188,7 +192,7 @@ impl RankedSearch for VectorTable {
 }
 
 impl VectorTable {
-    /// The rows nearest to what is wanted.
+    /// Returns the `limit` rows nearest to the query.
     async fn nearest(&self, limit: usize) -> Result<Vec<ScoredRow>> {
         let model = match (&self.model, &self.wanted) {
             (Some(model), _) => Some(model.as_str()),
@@ -211,7 +215,7 @@ impl VectorTable {
             match vectors.dimensions() {
                 Some(dimensions) if dimensions != vector.len() => {
                     plan_err!(
-                        "the vector has {} numbers, those of the lake have {dimensions}",
+                        "the vector has {} dimensions, those of the lake have {dimensions}",
                         vector.len()
                     )
                 }
@@ -230,10 +234,10 @@ impl VectorTable {
     }
 }
 
-/// How much the first ranks count more than later ones.
+/// Constant k of reciprocal rank fusion: larger values flatten the difference between ranks.
 const RANK_OFFSET: f64 = 60.0;
 
-/// The `limit` rows that stand first in both lists together.
+/// Returns the `limit` rows with the highest fused score of both lists.
 fn fuse_ranks(lists: [&[ScoredRow]; 2], limit: usize) -> Vec<ScoredRow> {
     let mut scores: HashMap<(usize, u32), f64> = HashMap::new();
     for list in lists {
@@ -275,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_high_in_both_lists_comes_first() {
+    fn rows_ranked_high_in_both_lists_come_first() {
         let fuse_ranks = fuse_ranks([&found(&[1, 2, 3]), &found(&[2, 4])], 3);
         assert_eq!(
             fuse_ranks.iter().map(|found| found.row).collect::<Vec<_>>(),

@@ -2,12 +2,12 @@
 //!
 //! | view | one row is |
 //! |---|---|
-//! | `beliefs` … `consents` | a grain of that type, with just the columns that it can fill |
-//! | `triples` | subject, relation and object of a grain that states all three |
+//! | `beliefs` … `consents` | a grain of that type, with only the columns that the type can have |
+//! | `triples` | subject, relation and object of a grain that has all three |
 //! | `consent_withdrawals` | a withdrawal by the subject of the consent that it names, and that consent |
-//! | `consent_state` | the newest word on a (subject, grantee, scope), and whether it is in force now |
+//! | `consent_state` | the newest grant or withdrawal for a (subject, grantee, scope), and whether it is in force now |
 //!
-//! Those about a grain's lifecycle are in `lifecycle`.
+//! The views of lifecycle state are in `lifecycle`.
 
 use gristmill_schemas::columns::{GRAINS, IdentityColumn, column_of};
 use gristmill_schemas::grain::{Field, GrainType};
@@ -16,7 +16,7 @@ use super::lazy_views::View;
 use super::lifecycle;
 use crate::cal::TypeName;
 
-/// The views.
+/// Returns the views and their queries.
 pub(super) fn views() -> impl Iterator<Item = View> {
     let of_types = GrainType::ALL
         .into_iter()
@@ -45,14 +45,14 @@ fn of_type(grain_type: GrainType) -> String {
     )
 }
 
-/// The query of `triples`.
+/// Query of `triples`.
 pub(super) const TRIPLES: &str = "
     SELECT subject, relation, object, content_address AS address, type, namespace, created_at FROM grains
     WHERE subject IS NOT NULL AND relation IS NOT NULL AND object IS NOT NULL";
 
-/// Withdrawals that count against a consent: only its own subject can withdraw it, however its
-/// address is spelled. One withdraws the scopes that it shares with the consent, or all of them if
-/// it shares none.
+/// Effective withdrawals. Only the subject of a consent can withdraw it, however its address is
+/// spelled. A withdrawal applies to the scopes that it shares with the consent, or to all of them
+/// if it shares none.
 const CONSENT_WITHDRAWALS: &str = "
     SELECT p.content_address AS consent, w.content_address AS withdrawal, p.subject_did, p.grantee_did,
            CASE WHEN p.scope IS NULL OR array_has_any(w.scope, p.scope) THEN w.scope ELSE p.scope END AS scopes,
@@ -61,10 +61,10 @@ const CONSENT_WITHDRAWALS: &str = "
     FROM (SELECT *, grain_reference(prior_consent) AS named FROM consents WHERE is_withdrawal) w
     JOIN consents p ON w.named = p.content_address AND w.subject_did = p.subject_did";
 
-/// A consent that isn't current says nothing. A withdrawal by the subject of the consent that it
-/// names (`prior_consent`) counts whatever its time and its spelling of the grantee are; it
-/// withdraws the scopes that it shares with the consent, or all of them if it shares none. A
-/// withdrawal that names no consent is a word like any other: the newest counts, of two at the same
+/// Only current consents count. A withdrawal by the subject of the consent that it names
+/// (`prior_consent`) counts whatever its time and its spelling of the grantee; it withdraws the
+/// scopes that it shares with the consent, or all of them if it shares none. A withdrawal that
+/// names no consent competes with the grants by time: the newest counts, and of two at the same
 /// instant the withdrawal.
 const CONSENT_STATE: &str = "
     WITH withdrawals AS

@@ -123,7 +123,7 @@ async fn a_rule_only_reads_and_says_which_grain_it_means() {
         ),
         (
             "SET datafusion.execution.batch_size = 1",
-            "only queries are allowed",
+            "only queries are accepted",
         ),
         (
             "SELECT content_address FROM mg_file('own.mg')",
