@@ -1,5 +1,5 @@
-//! The command line: every command and flag, once. Help, man pages and completions are made from
-//! it.
+//! Definition of the command line: every command and flag. Help, manual pages and completions are
+//! generated from it.
 
 pub mod governance;
 pub mod value_enums;
@@ -27,59 +27,59 @@ pub struct Arguments {
     pub command: Command,
 }
 
-/// How a command prints its result. Not a global flag: `export` gives the same name another
+/// Flags for the output of results. Not global flags, because `export --format` has another
 /// meaning.
 #[derive(Debug, Clone, Copy, Default, Args)]
 pub struct ResultArgs {
-    /// How results are printed [default: table on a terminal, jsonl in a pipe]
+    /// Output format of results [default: table on a terminal, otherwise jsonl]
     #[arg(long, value_enum, value_name = "FORMAT")]
     pub format: Option<OutputFormat>,
-    /// In CSV, put an apostrophe before texts that a csv_injection would take for formulas: those
-    /// that begin with =, +, -, @ or a tab
+    /// In CSV, prefix texts that a spreadsheet would evaluate as formulas (starting with =, +, -, @
+    /// or a tab) with an apostrophe
     #[arg(long)]
     pub csv_safe: bool,
 }
 
-/// Flags that every command has.
+/// Global flags.
 #[derive(Debug, Clone, Args)]
 pub struct CommonArgs {
-    /// The lake: a folder, or an s3://, gs:// or az:// URI [default: ./lake]
+    /// Location of the lake: a folder, or an s3://, gs:// or az:// URI [default: ./lake]
     #[arg(long, global = true, env = "GRISTMILL_LAKE", value_name = "URI")]
     pub lake: Option<String>,
-    /// How progress is shown [default: a bar on a terminal]
+    /// Progress output on standard error [default: bar on a terminal, otherwise none]
     #[arg(long, global = true, value_enum, value_name = "HOW")]
     pub progress: Option<ProgressStyle>,
-    /// Print nothing but results and errors
+    /// Print only results and errors
     #[arg(long, short, global = true)]
     pub quiet: bool,
-    /// How log lines are written to standard error
+    /// Format of log messages on standard error
     #[arg(long, global = true, value_enum, default_value_t = LogFormat::Text, value_name = "FORMAT")]
     pub log_format: LogFormat,
-    /// Threads to work on [default: one per core]
+    /// Number of worker threads [default: one per core]
     #[arg(long, global = true, env = "GRISTMILL_THREADS", value_name = "N")]
     pub threads: Option<usize>,
-    /// What makes vectors of texts: static (a small model in the program), static:FOLDER,
-    /// bert:FOLDER, or command:PROGRAM ARGUMENTS [default: static, where vectors are asked for]
+    /// Embedding model for texts: static (built in), static:FOLDER, bert:FOLDER, or command:PROGRAM
+    /// ARGUMENTS [default: static, if embeddings are needed]
     #[arg(long, global = true, env = "GRISTMILL_EMBEDDER", value_name = "SPEC")]
     pub embedder: Option<String>,
-    /// Prices of models, in YAML, over those that are shipped; may be repeated
+    /// YAML file with model prices that override the built-in ones; may be repeated
     #[arg(long = "prices", global = true, value_name = "FILE")]
     pub prices: Vec<PathBuf>,
-    /// Memory to use, roughly, such as 512M or 2G [default: 1G]
+    /// Approximate memory limit, such as 512M or 2G [default: 1G]
     #[arg(long, global = true, env = "GRISTMILL_MEMORY", value_name = "SIZE")]
     pub memory: Option<Size>,
     #[command(flatten)]
     pub keys: governance::KeyringArgs,
 }
 
-/// How results are printed.
+/// Output format of results.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum OutputFormat {
-    /// For people.
+    /// Human-readable.
     Table,
     /// One JSON document.
     Json,
-    /// One JSON object a line.
+    /// One JSON object per line.
     Jsonl,
     /// Comma-separated values with a header.
     Csv,
@@ -87,23 +87,23 @@ pub enum OutputFormat {
     Arrow,
 }
 
-/// How progress is shown.
+/// Output of progress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum ProgressStyle {
-    /// A bar with rate and remaining time.
+    /// Progress bar with rate and remaining time.
     Bar,
-    /// One JSON object a line, on standard error.
+    /// One JSON object per line, on standard error.
     Json,
-    /// Not at all.
+    /// No progress output.
     None,
 }
 
-/// How log lines are written.
+/// Format of log messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum LogFormat {
-    /// For people.
+    /// Human-readable.
     Text,
-    /// One JSON object a line.
+    /// One JSON object per line.
     Json,
 }
 
@@ -126,76 +126,76 @@ impl std::str::FromStr for Size {
             "M" => 1 << 20,
             "G" => 1 << 30,
             "T" => 1_u64 << 40,
-            other => return Err(format!("`{other}` is no unit; K, M, G and T are")),
+            other => return Err(format!("unknown unit `{other}`; use K, M, G or T")),
         };
         let number: f64 = digits
             .parse()
-            .map_err(|_| format!("`{text}` is no size; 512M and 2G are"))?;
+            .map_err(|_| format!("invalid size `{text}`; use a form such as 512M or 2G"))?;
         Ok(Size((number * unit as f64) as u64))
     }
 }
 
-/// What to do.
+/// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Run the main job on the data sets of the repository, in a temporary lake
+    /// Run a tour of the main commands on the repository's sample data, in a temporary lake
     Demo(DemoArgs),
-    /// Take files, folders, patterns, URIs or standard input into the lake
+    /// Ingest files, folders, glob patterns, URIs or standard input into the lake
     Ingest(IngestArgs),
-    /// Re-hash and re-check every grain of the lake, or of files without ingesting them
+    /// Verify every grain of the lake, or of files without ingesting them
     Verify(VerifyArgs),
-    /// Show what is in a container
+    /// Show the contents of a container file
     Inspect(InspectArgs),
     /// Encode, decode or check single grains: JSON Lines in, JSON Lines out
     #[command(subcommand)]
     Grain(GrainCommand),
-    /// Run SQL; without a query, an interactive shell
+    /// Run SQL; without a query, start an interactive shell
     Sql(SqlArgs),
-    /// Run compliance packs over the lake and report what breaks their rules
+    /// Run compliance packs over the lake and report violations
     Scan(ScanArgs),
-    /// Find the grains that fit a text best
+    /// Search for the grains that best match a text
     Search(SearchArgs),
-    /// Run CAL; without a statement, an interactive shell
+    /// Run CAL; without a statement, start an interactive shell
     Cal(CalArgs),
-    /// Write grains out of the lake
+    /// Export grains from the lake
     Export(ExportArgs),
-    /// Turn transcripts, messages and grains into each other, without a lake
+    /// Convert between transcripts, messages and grains, without a lake
     Convert(ConvertArgs),
     /// Merge small segments into large ones
     Compact(CompactArgs),
-    /// Remove files that are not part of the lake
+    /// Remove files that the lake no longer references
     Gc(GcArgs),
-    /// Make sidecar indexes again that are missing or damaged
+    /// Rebuild sidecar indexes that are missing or damaged
     Reindex(ReindexArgs),
-    /// Make again what is derived and damaged (columns, sidecars), and list what can't be
+    /// Rebuild damaged derived data (columns, sidecars) and list what can't be repaired
     Repair(RepairArgs),
-    /// Show what the lake is made of
+    /// Show the lake's tables, segments, sources and sidecars
     Describe(DescribeArgs),
-    /// Put, supersede, contradict, verify and retract grains in bulk, as their policies allow
+    /// Add, supersede, contradict, verify and retract grains in bulk, subject to their policies
     Apply(governance::ApplyArgs),
-    /// Remove everything about a person, provably
+    /// Erase all data about a person, with proof
     Erase(governance::EraseArgs),
-    /// Hand out everything that is held about a person
+    /// Report all data about a person
     ReportSubject(governance::ReportSubjectArgs),
-    /// Check, show or use certificates of erasures
+    /// Verify, show or use erasure certificates
     #[command(subcommand)]
     Certificate(governance::CertificateCommand),
-    /// Check the audit log
+    /// Verify the audit log
     #[command(subcommand)]
     Audit(governance::AuditCommand),
-    /// Make and list keys; encrypt a lake, and give people new keys
+    /// Manage keys: generate, list, rotate; encrypt a lake
     #[command(subcommand)]
     Keys(governance::KeyCommand),
-    /// Write a seeded, realistic corpus
+    /// Generate a realistic corpus from a seed
     Generate(GenerateArgs),
-    /// Print a completion script for a shell
+    /// Print the completion script of a shell
     Completions {
         /// The shell
         shell: clap_complete::Shell,
     },
     /// Print the manual page, or write the pages of all commands to a folder
     Man {
-        /// The folder for the pages of all commands
+        /// Output folder for the pages of all commands
         folder: Option<PathBuf>,
     },
 }
@@ -204,10 +204,10 @@ pub enum Command {
 pub struct DemoArgs {
     #[command(flatten)]
     pub results: ResultArgs,
-    /// The folder with the data sets [default: datasets, here or above]
+    /// Folder of the sample data [default: `datasets` in the current folder or a parent]
     #[arg(long, value_name = "FOLDER")]
     pub datasets: Option<PathBuf>,
-    /// Keep the lake here instead of a temporary folder
+    /// Keep the lake in this folder instead of a temporary one
     #[arg(long, value_name = "FOLDER")]
     pub keep: Option<PathBuf>,
 }
@@ -216,46 +216,46 @@ pub struct DemoArgs {
 pub struct IngestArgs {
     #[command(flatten)]
     pub results: ResultArgs,
-    /// Make the lake an encrypted one first: what comes in is sealed with the keys of the keyring,
-    /// which is made if there is none
+    /// Encrypt the lake first: all new data is sealed with the keys of the keyring, which is
+    /// created if it doesn't exist
     #[arg(long)]
     pub encrypt: bool,
-    /// Files, folders, patterns, URIs, or `-` for standard input
+    /// Files, folders, glob patterns, URIs, or `-` for standard input
     #[arg(required = true, value_name = "SOURCE")]
     pub sources: Vec<String>,
-    /// The kind of all sources [default: detected from their bytes]
+    /// Kind of all sources [default: detected from their content]
     #[arg(long, value_enum, default_value_t = value_enums::SourceKindArg::AUTO, hide_default_value = true)]
     pub kind: value_enums::SourceKindArg,
-    /// What to do with input that is refused
+    /// Handling of refused input
     #[arg(long, value_enum, default_value_t = OnErrorArg::Quarantine)]
     pub on_error: OnErrorArg,
-    /// Accept grains that can be read but aren't canonical or complete, and mark them
+    /// Accept grains that are readable but not canonical or not complete, and mark them
     #[arg(long)]
     pub lenient: bool,
-    /// Read files of grains again of which something was refused before: a newer version, or
-    /// `--lenient`, may take it, and it leaves `rejects`
+    /// Ingest files of grains again that had refused grains; what is accepted now, for example with
+    /// `--lenient` or a newer version, leaves `rejects`
     #[arg(long)]
     pub retry_refused: bool,
-    /// How large standard input, a pipe or an object may be, which is spooled before it is read
-    /// [default: 64G]
+    /// Maximum size of standard input, a pipe or an object, which is spooled to disk before it is
+    /// read [default: 64G]
     #[arg(long, value_name = "SIZE")]
     pub max_source: Option<Size>,
-    /// Read all sources once more, whatever the lake knows of them. What it has comes in as a
-    /// duplicate; a transcript that is read by a newer version may bring other grains than before
+    /// Read all sources again, even if they were ingested before. Existing grains count as
+    /// duplicates; a newer version may extract other grains from a transcript
     #[arg(long)]
     pub again: bool,
-    /// Check everything and write nothing
+    /// Check all input and write nothing
     #[arg(long)]
     pub dry_run: bool,
-    /// Write segments without their sidecar indexes; `reindex` makes them later
+    /// Don't build sidecar indexes; run `reindex` later
     #[arg(long)]
     pub no_indexes: bool,
 }
 
-/// What to do with input that is refused.
+/// Handling of refused input
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum OnErrorArg {
-    /// Set it aside in the table `rejects` and go on
+    /// Store it in the table `rejects` and continue
     Quarantine,
     /// Stop
     Fail,
@@ -265,23 +265,23 @@ pub enum OnErrorArg {
 pub struct VerifyArgs {
     #[command(flatten)]
     pub results: ResultArgs,
-    /// Files, folders, patterns, URIs, or `-`; none for the lake itself
+    /// Files, folders, glob patterns, URIs, or `-` for standard input [default: the lake itself]
     #[arg(value_name = "SOURCE")]
     pub sources: Vec<String>,
-    /// The kind of all sources [default: detected from their bytes]
+    /// Kind of all sources [default: detected from their content]
     #[arg(long, value_enum, default_value_t = value_enums::SourceKindArg::AUTO, hide_default_value = true)]
     pub kind: value_enums::SourceKindArg,
-    /// Check a part of the lake: the next 5% or the next 10G after the last check, or the part 3/7
-    /// of seven
+    /// Verify a part of the lake: 5% or 10G continues after the previous part, 3/7 is the third of
+    /// seven parts
     #[arg(long, value_name = "PART", conflicts_with = "sources")]
     pub subset: Option<String>,
-    /// Stop after so long, such as 90s, 45m or 6h, and go on there next time
+    /// Stop after this time, such as 90s, 45m or 6h; the next run continues there
     #[arg(long, value_name = "TIME", conflicts_with = "sources")]
     pub max_duration: Option<String>,
-    /// Make every sidecar index again in memory and compare
+    /// Rebuild every sidecar index in memory and compare it
     #[arg(long, conflicts_with = "sources")]
     pub sidecars: bool,
-    /// Accept grains that can be read but aren't canonical or complete
+    /// Accept grains that are readable but not canonical or not complete
     #[arg(long)]
     pub lenient: bool,
 }
@@ -290,35 +290,34 @@ pub struct VerifyArgs {
 pub struct InspectArgs {
     #[command(flatten)]
     pub results: ResultArgs,
-    /// The container
+    /// Container file
     pub file: String,
-    /// How many grains to show
+    /// Number of grains to show
     #[arg(long, default_value_t = 5, value_name = "N")]
     pub sample: usize,
 }
 
 #[derive(Debug, Subcommand)]
 pub enum GrainCommand {
-    /// `{"grain": {…}, "options": {…}}` to `{"content_address": …, "blob_hex": …}`
+    /// Encode `{"grain": {…}, "options": {…}}` to `{"content_address": …, "blob_hex": …}`
     Encode(LinesArgs),
-    /// `{"blob_hex": …}` to `{"grain": {…}, "header": {…}, "content_address": …}`
+    /// Decode `{"blob_hex": …}` to `{"grain": {…}, "header": {…}, "content_address": …}`
     Decode(DecodeArgs),
-    /// `{"blob_hex": …}`, with `content_address` if it is known, to what is wrong with it, if
-    /// anything
+    /// Check `{"blob_hex": …}` with an optional `content_address`, and report what is wrong
     Check(DecodeArgs),
 }
 
 #[derive(Debug, Args)]
 pub struct LinesArgs {
-    /// A file of JSON Lines [default: standard input]
+    /// JSON Lines file [default: standard input]
     pub file: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
 pub struct DecodeArgs {
-    /// A file of JSON Lines [default: standard input]
+    /// JSON Lines file [default: standard input]
     pub file: Option<PathBuf>,
-    /// Accept grains that can be read but aren't canonical or complete, and mark them
+    /// Accept grains that are readable but not canonical or not complete, and mark them
     #[arg(long)]
     pub lenient: bool,
 }
@@ -327,9 +326,10 @@ pub struct DecodeArgs {
 pub struct SqlArgs {
     #[command(flatten)]
     pub results: ResultArgs,
-    /// The query; none for a shell. What needs no lake, such as mg_file('FILE'), runs without one
+    /// SQL query [default: start a shell]. Queries that need no lake, such as mg_file('FILE'), run
+    /// without one
     pub query: Option<String>,
-    /// Run the statements of a file
+    /// Run the statements in a file
     #[arg(long, short, value_name = "FILE", conflicts_with = "query")]
     pub file: Option<PathBuf>,
     /// Allow COPY … TO, which writes files, and CREATE EXTERNAL TABLE, which reads them
@@ -339,44 +339,43 @@ pub struct SqlArgs {
 
 #[derive(Debug, Args)]
 pub struct ScanArgs {
-    /// A shipped pack by its name, or one of your own by its file; may be repeated [default: all
-    /// shipped packs]
+    /// Name of a shipped pack, or file of your own; may be repeated [default: all shipped packs]
     #[arg(long = "pack", short, value_name = "PACK")]
     pub packs: Vec<String>,
-    /// Look only at what was added after a version, or after the `last` scan with the same rules
+    /// Scan only grains added after this version, or after the `last` scan with the same rules
     #[arg(long, value_name = "VERSION|last")]
     pub since: Option<String>,
-    /// The form of the report [default: by the name of --output; else table on a terminal, jsonl in
-    /// a pipe]
+    /// Report format [default: by the extension of --output, otherwise table on a terminal, jsonl
+    /// in a pipe]
     #[arg(long, value_enum, value_name = "FORMAT")]
     pub format: Option<ScanFormat>,
-    /// Write the report to a file
+    /// Write the report to this file
     #[arg(long, short, value_name = "FILE")]
     pub output: Option<PathBuf>,
-    /// End with exit code 2 for findings of this severity and graver ones
+    /// Exit with code 2 on findings of this severity or higher
     #[arg(long, value_enum, default_value_t = FailOn::Note, value_name = "SEVERITY")]
     pub fail_on: FailOn,
-    /// Instead of a scan, run a pack's examples; may be repeated
+    /// Run the examples of a pack instead of a scan; may be repeated
     #[arg(long, value_name = "PACK", conflicts_with_all = ["packs", "since", "format", "output"])]
     pub test: Vec<String>,
 }
 
-/// The form of a scan's report.
+/// Format of a scan report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum ScanFormat {
-    /// Rules with findings, for people
+    /// Human-readable table of the rules with findings
     Table,
-    /// All findings and a summary, one JSON document
+    /// One JSON document with all findings and a summary
     Json,
-    /// A finding a line
+    /// One finding per line
     Jsonl,
     /// SARIF 2.1.0, for code-scanning tools
     Sarif,
-    /// A page with charts that needs nothing beside itself
+    /// Self-contained page with charts
     Html,
 }
 
-/// How grave a finding must be.
+/// Lowest severity that fails a scan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum FailOn {
     /// Any finding
@@ -391,26 +390,26 @@ pub enum FailOn {
 pub struct SearchArgs {
     #[command(flatten)]
     pub results: ResultArgs,
-    /// What to look for: words, "a phrase", begin*, near~, this OR that, -unwanted; one that begins
-    /// with a hyphen stands behind --
+    /// Search text: words, "a phrase", begin*, near~, this OR that, -unwanted. Put -- before a text
+    /// that starts with a hyphen
     #[arg(required = true, value_name = "TEXT")]
     pub text: Vec<String>,
-    /// How many grains to show
+    /// Number of grains to show
     #[arg(long, short = 'n', default_value_t = 10, value_name = "N")]
     pub limit: usize,
-    /// How to search [default: hybrid if an embedder is named, else text]
+    /// Search mode [default: hybrid if --embedder is set, otherwise text]
     #[arg(long, value_enum)]
     pub mode: Option<SearchModeArg>,
 }
 
-/// How a text is searched for.
+/// How a text is matched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum SearchModeArg {
-    /// By its words
+    /// Full text
     Text,
-    /// By its meaning, as the embedder sees it
+    /// Similarity of embeddings
     Vector,
-    /// By both
+    /// Full text and embeddings, fused
     Hybrid,
 }
 
@@ -418,63 +417,62 @@ pub enum SearchModeArg {
 pub struct CalArgs {
     #[command(flatten)]
     pub results: ResultArgs,
-    /// The statement, as text or JSON CAL, or several that end with `;`; none for a shell
+    /// Statement in text or JSON CAL, or several ending with `;` [default: start a shell]
     pub statement: Option<OsString>,
-    /// Run the statements of a file, one after the other
+    /// Run the statements in a file
     #[arg(long, short, value_name = "FILE", conflicts_with = "statement")]
     pub file: Option<PathBuf>,
-    /// The value of a parameter: a literal of CAL, or else a text as it stands
+    /// Value of a parameter: a CAL literal, otherwise taken as text
     #[arg(long = "param", value_name = "NAME=VALUE")]
     pub parameters: Vec<String>,
-    /// Print the syntax tree as JSON CAL and run nothing
+    /// Print the syntax tree as JSON CAL without running it
     #[arg(long)]
     pub parse: bool,
-    /// Let ADD, SUPERSEDE and REVERT append to the lake
+    /// Allow ADD, SUPERSEDE and REVERT to append to the lake
     #[arg(long)]
     pub allow_writes: bool,
-    /// The namespace that the session may see [default: the whole lake]
+    /// Restrict the session to this namespace [default: the whole lake]
     #[arg(long, value_name = "NAMESPACE")]
     pub namespace: Option<String>,
-    /// The user that MY means
+    /// User to which MY refers
     #[arg(long, value_name = "ID")]
     pub user: Option<String>,
-    /// The agent that works for the user: the observer of observations that name none
+    /// Agent that acts for the user; the default observer of new observations
     #[arg(long, value_name = "NAME")]
     pub agent: Option<String>,
-    /// What `now` is: an ISO date and time, or milliseconds since 1970 [default: the clock]
+    /// Value of `now`: an ISO date and time, or milliseconds since 1970 [default: the clock]
     #[arg(long, value_name = "INSTANT")]
     pub now: Option<String>,
-    /// Understand the type names of other versions too: facts, tools, episodes, checkpoints
+    /// Also accept the type names of other versions: facts, tools, episodes, checkpoints
     #[arg(long)]
     pub aliases: bool,
-    /// Stop a query after so many seconds [default: 5, an ASSEMBLE 10]
+    /// Time limit of a query in seconds [default: 5, for ASSEMBLE 10]
     #[arg(long, value_name = "SECONDS")]
     pub timeout: Option<f64>,
 }
 
 #[derive(Debug, Args)]
 pub struct ExportArgs {
-    /// The file to write (several, numbered, if one would be too large for its format); `-` for
-    /// standard output
+    /// Output file, or `-` for standard output; numbered files if one would exceed the limit of its
+    /// format
     pub out: PathBuf,
-    /// What to write [default: by the name's ending]
+    /// Output format [default: by the file extension]
     #[arg(long = "format", value_enum, value_name = "KIND")]
     pub kind: Option<ExportKind>,
-    /// Just the grains for which this holds, as in SQL
+    /// Export only grains that match this SQL condition
     #[arg(long = "where", value_name = "CONDITION")]
     pub condition: Option<String>,
-    /// How the grain region of a container is compressed
+    /// Compression of a container's grain region
     #[arg(long, value_enum, default_value_t = Compression::None)]
     pub compression: Compression,
-    /// Continue a container in another file at this size [default: just below 4G, or 256M if
-    /// compressed]
+    /// Start a new container file at this size [default: just below 4G, or 256M if compressed]
     #[arg(long, value_name = "SIZE")]
     pub split: Option<Size>,
-    /// Overwrite files that exist
+    /// Overwrite existing files
     #[arg(long)]
     pub force: bool,
-    /// Whose form exchanges are written in [default: that of the provider who answered]. A key such
-    /// as openai/chat, or the provider alone
+    /// Provider format of exchanges, as a key such as openai/chat or a provider [default: that of
+    /// the provider that answered]
     #[arg(long, value_name = "PROVIDER")]
     pub provider: Option<String>,
 }
@@ -483,48 +481,49 @@ pub struct ExportArgs {
 pub struct ConvertArgs {
     #[command(flatten)]
     pub results: ResultArgs,
-    /// Files, folders, patterns, URIs, or `-` [default: standard input]
+    /// Files, folders, glob patterns, URIs, or `-` [default: standard input]
     #[arg(value_name = "SOURCE")]
     pub sources: Vec<String>,
-    /// What the input holds [default: detected from its bytes]
+    /// Kind of the input [default: detected from its content]
     #[arg(long, value_enum, default_value_t = value_enums::TranscriptKindArg::AUTO, hide_default_value = true)]
     pub from: value_enums::TranscriptKindArg,
-    /// What to write, one a line
+    /// Output format, one item per line
     #[arg(long, value_enum, default_value_t = value_enums::TranscriptFormArg::DEFAULT, conflicts_with = "check_round_trip")]
     pub to: value_enums::TranscriptFormArg,
-    /// Whose form: of exchanges that are written; else of input that doesn't say. A key such as
-    /// openai/chat, or the provider alone
+    /// Provider format of written exchanges, or of input that doesn't state it, as a key such as
+    /// openai/chat or a provider
     #[arg(long, value_name = "PROVIDER")]
     pub provider: Option<String>,
-    /// The namespace of grains that are written
+    /// Namespace of written grains
     #[arg(long, value_name = "NS")]
     pub namespace: Option<String>,
-    /// Read every exchange, write it back, and count per endpoint what came back value for value
+    /// Parse and rewrite every exchange, and count per endpoint how many are equal value for value
     #[arg(long)]
     pub check_round_trip: bool,
 }
 
-/// What an export writes.
+/// Output format of an export.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum ExportKind {
     /// `.mg` containers
     Mg,
     /// Length-prefixed frames
     Frames,
-    /// Grains as JSON, one a line
+    /// Grains as JSON, one per line
     Jsonl,
-    /// The rows of `grains`
+    /// Rows of the table `grains`
     Parquet,
-    /// A SQLite database of the canonical sessions, messages and tool calls
+    /// SQLite database of canonical sessions, messages and tool calls
     Sqlite,
-    /// Conversations as requests and responses in a provider's form, a branch of a session a line
+    /// Conversations as requests and responses in a provider's format, one branch of a session per
+    /// line
     Exchanges,
 }
 
-/// How the grain region of a container is compressed.
+/// Compression of a container's grain region
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Compression {
-    /// Not at all: grains can be read without decompressing
+    /// No compression: grains can be read in place
     None,
     /// zstd
     Zstd,
@@ -542,14 +541,14 @@ pub struct CompactArgs {
 pub struct ReindexArgs {
     #[command(flatten)]
     pub results: ResultArgs,
-    /// Make those again too that are whole
+    /// Also rebuild intact sidecars
     #[arg(long)]
     pub all: bool,
-    /// Index the vectors of these files (.parquet, .arrow, .npy, .fvecs) to which grains refer by
-    /// their identifiers
+    /// Index vectors from files (.parquet, .arrow, .npy, .fvecs) that grains reference by
+    /// identifier
     #[arg(long, value_name = "FILE", num_args = 1..)]
     pub vectors: Vec<PathBuf>,
-    /// Index vectors of the texts of all grains, made by the embedder
+    /// Embed the texts of all grains and index the vectors
     #[arg(long, conflicts_with = "vectors")]
     pub embed: bool,
 }
@@ -558,11 +557,11 @@ pub struct ReindexArgs {
 pub struct RepairArgs {
     #[command(flatten)]
     pub results: ResultArgs,
-    /// Show what would be repaired and what can't be
+    /// Show what would be repaired and what can't be, without changing anything
     #[arg(long)]
     pub dry_run: bool,
-    /// Take the lake as its logs are now, for good: what heads.json says that they have lost stays
-    /// lost
+    /// Accept the current logs permanently: commits that heads.json records but the logs have lost
+    /// stay lost
     #[arg(long, conflicts_with = "dry_run")]
     pub accept_logs: bool,
 }
@@ -577,15 +576,14 @@ pub struct DescribeArgs {
 pub struct GcArgs {
     #[command(flatten)]
     pub results: ResultArgs,
-    /// Remove files that were not changed for so long, such as 30m or 7d; younger ones may belong
-    /// to a writer at work
+    /// Remove only files unchanged for this time, such as 30m or 7d; newer files may belong to a
+    /// running writer
     #[arg(long, default_value = "1h", value_name = "TIME")]
     pub older_than: String,
-    /// Keep files that earlier versions of the lake need for so long after they ceased to be part
-    /// of the newest
+    /// Keep files of earlier versions of the lake for this time after they were replaced
     #[arg(long, default_value = "7d", value_name = "TIME")]
     pub retention: String,
-    /// Show what would be removed
+    /// Show what would be removed without removing it
     #[arg(long)]
     pub dry_run: bool,
 }
@@ -594,29 +592,29 @@ pub struct GcArgs {
 pub struct GenerateArgs {
     #[command(flatten)]
     pub results: ResultArgs,
-    /// The folder to write to
+    /// Output folder
     pub out: PathBuf,
-    /// How many grains
+    /// Number of grains
     #[arg(long, default_value_t = 100_000, value_name = "N")]
     pub grains: u64,
-    /// How many people they are about
+    /// Number of people that the grains are about
     #[arg(long, default_value_t = 1_000, value_name = "N")]
     pub people: u32,
-    /// The same seed gives the same corpus
+    /// Seed; equal seeds give equal corpora
     #[arg(long, default_value_t = 42, value_name = "S")]
     pub seed: u64,
-    /// What to write
+    /// Output format
     #[arg(long, value_enum, default_value_t = GenerateKind::Mg)]
     pub kind: GenerateKind,
-    /// Grains of a file
+    /// Number of grains per file
     #[arg(long, default_value_t = 100_000, value_name = "N")]
     pub file_grains: u64,
-    /// Overwrite files that exist
+    /// Overwrite existing files
     #[arg(long)]
     pub force: bool,
 }
 
-/// What a generator writes.
+/// Output format of a generated corpus.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum GenerateKind {
     /// `.mg` containers

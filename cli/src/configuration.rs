@@ -1,4 +1,5 @@
-//! `gristmill.toml`: what the command line and the environment leave open.
+//! The configuration file `gristmill.toml`: values for what the command line and the environment
+//! don't set.
 //!
 //! ```toml
 //! lake = "s3://memory/lake"
@@ -15,10 +16,10 @@ use serde::Deserialize;
 use crate::args::{Arguments, OutputFormat};
 use crate::exit::Failure;
 
-/// The file's name; it is looked for in the current folder.
+/// Name of the file, which is read from the current folder.
 const FILE: &str = "gristmill.toml";
 
-/// The lake if nobody says otherwise.
+/// Default location of the lake.
 const DEFAULT_LAKE: &str = "lake";
 
 #[derive(Debug, Default, Deserialize)]
@@ -30,7 +31,7 @@ struct Configuration {
     memory: Option<String>,
 }
 
-/// Fills what `arguments` leave open from the configuration file, then from defaults.
+/// Fills unset values of `arguments` from the configuration file, then from defaults.
 pub fn apply(mut arguments: Arguments) -> Result<Arguments, Failure> {
     let configuration = read(Path::new(FILE))?;
     let common = &mut arguments.common;

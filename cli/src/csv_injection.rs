@@ -1,9 +1,9 @@
-//! `--csv-safe`: cells of CSV that a csv_injection doesn't take for formulas.
+//! `--csv-safe`: protects spreadsheets from formulas in CSV (CSV injection).
 //!
-//! A csv_injection evaluates a cell that begins with `=`, `+`, `-` or `@`, also in full width, and
-//! passes over tabs and line ends in front of it. Such a text gets an apostrophe in front, which
-//! spreadsheets take for "this is text". Numbers, times and truths come from typed columns and stay
-//! as they are. Without the option CSV is exact.
+//! A spreadsheet evaluates a cell that starts with `=`, `+`, `-` or `@`, also in full width, and
+//! skips tabs and line breaks before it. Such a text is prefixed with an apostrophe, which
+//! spreadsheets interpret as "this is text". Numbers, times and booleans come from typed columns
+//! and are unchanged. Without the option CSV is exact.
 
 use std::sync::Arc;
 
@@ -12,10 +12,10 @@ use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use arrow::error::ArrowError;
 
-/// What a formula begins with, or what a csv_injection passes over before it.
+/// Characters that start a formula, or that a spreadsheet skips before one.
 const TRIGGERS: [char; 11] = ['=', '+', '-', '@', '\t', '\r', '\n', '＝', '＋', '－', '＠'];
 
-/// A batch whose texts and names no csv_injection takes for formulas.
+/// Returns the batch with formulas in texts and column names neutralised.
 ///
 /// # Errors
 /// [`ArrowError`] if a column can't be read as text.
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_that_begin_like_formulas_get_an_apostrophe_and_numbers_stay() {
+    fn formulas_get_an_apostrophe_and_numbers_are_unchanged() {
         for (text, expected) in [
             ("=1+1", "'=1+1"),
             ("+1", "'+1"),

@@ -1,15 +1,14 @@
-//! Errors that point at the word: the line of a statement that an error of CAL is about, with
-//! carets below it.
+//! Formats CAL errors with the source line and carets below the word that the error is about.
 
 use std::fmt::Write;
 
 use gristmill_queries::cal::CalError;
 
-/// Characters of a line that are shown around the word.
+/// Maximum number of characters of a line that are shown.
 const SHOWN: usize = 120;
 
-/// The error for people. `text` is what was read.
-pub fn of(error: &CalError, text: &[u8]) -> String {
+/// Formats the error for people; `text` is the parsed source.
+pub fn render(error: &CalError, text: &[u8]) -> String {
     let mut out = format!("{}: {}", error.code(), error.message());
     if let Some(position) = error.position() {
         point(
@@ -35,7 +34,7 @@ fn point(out: &mut String, text: &str, line: usize, column: usize, length: usize
         .map(|letter| if letter.is_control() { ' ' } else { letter })
         .collect();
     let at = (column - 1).min(characters.len());
-    // A long line is shown from a little before the word on.
+    // A long line is cut so that it starts shortly before the word.
     let from = if characters.len() > SHOWN {
         at.saturating_sub(SHOWN / 3)
     } else {
@@ -63,14 +62,14 @@ mod tests {
     use gristmill_queries::cal::{Options, parse};
 
     fn shown(text: &str) -> String {
-        of(
+        render(
             &parse(text, Options::default()).unwrap_err(),
             text.as_bytes(),
         )
     }
 
     #[test]
-    fn carets_stand_below_the_word() {
+    fn carets_are_below_the_word() {
         let text = shown("RECALL beliefs\nWHERE subjekt = \"alice\"");
         assert!(
             text.contains("\n  |\n2 | WHERE subjekt = \"alice\"\n  |       ^^^^^^^\n"),
@@ -79,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn letters_of_any_width_in_bytes_are_one_column() {
+    fn a_multibyte_character_is_one_column() {
         let text = shown("RECALL WHERE object = \"éé\" AND nope = 1");
         assert!(
             text.contains("\n  |                                ^^^^\n"),
@@ -88,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_line_is_cut_around_the_word_and_an_empty_one_has_a_place() {
+    fn a_long_line_is_cut_around_the_word_and_an_empty_one_is_accepted() {
         let long = format!(
             "RECALL WHERE object = \"{}\" AND nope = 1",
             "x".repeat(4000)

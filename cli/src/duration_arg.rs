@@ -1,13 +1,13 @@
-//! Amounts of time as people write them.
+//! Parses durations on the command line.
 
 use std::time::Duration;
 
 use crate::exit::Failure;
 
-/// `90s`, `45m`, `6h` or `7d`, as the value of `flag`.
+/// Parses `90s`, `45m`, `6h` or `7d`, the value of `flag`.
 ///
 /// # Errors
-/// A usage error that says which forms are understood.
+/// A usage error with the accepted forms.
 pub fn parse_duration(flag: &str, text: &str) -> Result<Duration, Failure> {
     let seconds = text.char_indices().next_back().and_then(|(at, unit)| {
         let unit = match unit {
@@ -22,7 +22,7 @@ pub fn parse_duration(flag: &str, text: &str) -> Result<Duration, Failure> {
     let duration = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
     duration.ok_or_else(|| {
         Failure::usage(format!(
-            "`{flag} {text}` is no time; 90s, 45m, 6h and 7d are"
+            "invalid duration `{flag} {text}`; use a form such as 90s, 45m, 6h or 7d"
         ))
     })
 }
@@ -32,7 +32,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_have_a_number_and_a_unit() {
+    fn durations_have_a_number_and_a_unit() {
         assert_eq!(
             parse_duration("--older-than", "90s").unwrap(),
             Duration::from_secs(90)

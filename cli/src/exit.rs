@@ -1,8 +1,8 @@
-//! How the program ends: exit codes and error messages.
+//! Exit codes and error messages.
 //!
 //! | code | meaning |
 //! |---|---|
-//! | 0 | done |
+//! | 0 | success |
 //! | 1 | wrong usage, or a problem of the environment |
 //! | 2 | the data has problems: rejects, corruption, findings |
 //! | 3 | refused by policy |
@@ -18,16 +18,16 @@ use gristmill_connectors::ConnectorError;
 use gristmill_engine::error::EngineError;
 use gristmill_queries::render::escape_control;
 
-/// How a command ended that could do its work.
+/// Result of a command that completed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CommandOutcome {
-    /// All is well.
+    /// Completed without problems.
     Done,
-    /// The work is done and the data has problems.
+    /// Completed, but the data has problems.
     Problems,
 }
 
-/// Why a command couldn't do its work.
+/// Reason why a command failed.
 #[derive(Debug)]
 pub struct Failure {
     code: u8,
@@ -49,7 +49,7 @@ impl Failure {
         }
     }
 
-    /// The system refused.
+    /// A problem of the environment.
     pub fn environment(what: &str, cause: &dyn Display) -> Failure {
         Failure {
             code: ENVIRONMENT,
@@ -67,7 +67,7 @@ impl Failure {
         Failure::environment(&format!("can't write `{}`", path.display()), cause)
     }
 
-    /// A policy forbids it.
+    /// A refusal by policy.
     pub fn policy(message: impl Into<String>) -> Failure {
         Failure {
             code: POLICY,
@@ -75,7 +75,7 @@ impl Failure {
         }
     }
 
-    /// The data is such that the command can't go on.
+    /// A problem of the data that prevents the command from completing.
     pub fn data(message: impl Into<String>) -> Failure {
         Failure {
             code: DATA,
@@ -116,7 +116,7 @@ impl From<ConnectorError> for Failure {
     }
 }
 
-/// Tells people how it ended, and the system by a code.
+/// Prints a failure and returns the exit code.
 pub fn report(outcome: Result<CommandOutcome, Failure>) -> ExitCode {
     match outcome {
         Ok(CommandOutcome::Done) => ExitCode::SUCCESS,
@@ -128,17 +128,18 @@ pub fn report(outcome: Result<CommandOutcome, Failure>) -> ExitCode {
     }
 }
 
-/// Prints what clap has to say: help is success, a wrong command line is not.
+/// Prints a message of clap: help is a success, a wrong command line is not.
 pub fn usage(error: &clap::Error) -> ExitCode {
-    // What isn't known is quoted, such as a file name that a pattern of the shell put there. Then
-    // there are no colours, among which it couldn't be told what is whose.
+    // Unknown arguments are quoted in the message, such as a file name that a shell pattern
+    // expanded to. If any argument contains control characters, the whole message is escaped and
+    // printed without colours.
     if std::env::args_os()
         .any(|word| matches!(escape_control(&word.to_string_lossy()), Cow::Owned(_)))
     {
         eprint!("{}", escape_control(&error.render().to_string()));
         return ExitCode::from(ENVIRONMENT);
     }
-    // A closed standard output is no reason to fail.
+    // A closed standard output is not an error.
     let _ = error.print();
     if error.use_stderr() {
         ExitCode::from(ENVIRONMENT)

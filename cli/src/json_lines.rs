@@ -1,7 +1,7 @@
-//! Results that are written line by line while the work goes on.
+//! Writes results as JSON Lines while an operation runs.
 //!
-//! A reader who goes away (`gristmill apply … | head`) doesn't stop the work: what it would have
-//! read is dropped.
+//! If the reader closes the pipe (`gristmill apply … | head`), the operation continues and further
+//! results are dropped.
 
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
@@ -9,16 +9,16 @@ use std::path::Path;
 use gristmill_engine::error::EngineError;
 use serde::Serialize;
 
-/// JsonLinesWriter on their way to a file or to standard output.
+/// Writer of JSON Lines to a file or to standard output.
 pub struct JsonLinesWriter<'o> {
     out: BufWriter<Box<dyn Write + 'o>>,
-    /// Where that is, for messages.
+    /// Name of the destination, for messages.
     place: String,
     closed: bool,
 }
 
 impl<'o> JsonLinesWriter<'o> {
-    /// To standard output.
+    /// Creates a writer to standard output.
     pub fn to_stdout() -> JsonLinesWriter<'static> {
         JsonLinesWriter {
             out: BufWriter::new(Box::new(io::stdout())),
@@ -27,7 +27,7 @@ impl<'o> JsonLinesWriter<'o> {
         }
     }
 
-    /// To `out`, which is at `path`.
+    /// Creates a writer to `out`, the file at `path`.
     pub fn to(path: &Path, out: impl Write + 'o) -> JsonLinesWriter<'o> {
         JsonLinesWriter {
             out: BufWriter::new(Box::new(out)),
@@ -44,20 +44,20 @@ impl<'o> JsonLinesWriter<'o> {
         let line = serde_json::to_string(value)
             .map_err(|error| EngineError::Request(error.to_string()))?;
         let written = writeln!(self.out, "{line}");
-        self.went(written)
+        self.handle(written)
     }
 
-    /// Writes what is held back.
+    /// Writes buffered lines.
     pub fn finish(mut self) -> Result<(), EngineError> {
         let written = if self.closed {
             Ok(())
         } else {
             self.out.flush()
         };
-        self.went(written)
+        self.handle(written)
     }
 
-    fn went(&mut self, written: io::Result<()>) -> Result<(), EngineError> {
+    fn handle(&mut self, written: io::Result<()>) -> Result<(), EngineError> {
         match written {
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => self.closed = true,
             Err(error) => {

@@ -1,7 +1,7 @@
-//! The `gristmill` command: reads the command line, runs one command, and ends with one of the
+//! The `gristmill` command: parses the command line, runs one command, and ends with one of the
 //! documented exit codes.
 
-// Input never ends the program: what can fail answers an error.
+// Input must never panic: fallible operations return errors.
 #![cfg_attr(
     not(test),
     warn(
@@ -32,7 +32,7 @@ use clap::Parser;
 use args::Arguments;
 use exit::CommandOutcome;
 
-/// Many small, short-lived values on many threads.
+/// The workload allocates many small, short-lived values on many threads.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -51,10 +51,16 @@ fn main() -> ExitCode {
         .build()
     {
         Ok(runtime) => runtime,
-        Err(error) => return exit::report(Err(exit::Failure::environment("can't start", &error))),
+        Err(error) => {
+            return exit::report(Err(exit::Failure::environment(
+                "can't start the \
+            runtime",
+                &error,
+            )));
+        }
     };
     let outcome: Result<CommandOutcome, _> = runtime.block_on(commands::run(arguments));
-    // Threads that wait for input that nobody will give must not hold up the end.
+    // Threads that block on input must not delay the exit.
     runtime.shutdown_background();
     exit::report(outcome)
 }

@@ -1,6 +1,6 @@
-//! ResultArgs on standard output, everything else on standard error.
+//! Writes results to standard output, and everything else to standard error.
 //!
-//! A closed standard output (`gristmill … | head`) ends the printing, not in an error.
+//! A closed standard output (`gristmill … | head`) ends the output and is not an error.
 
 use std::io::{self, BufWriter, IsTerminal, Read, Write};
 use std::path::Path;
@@ -22,15 +22,15 @@ use crate::csv_injection::neutralize;
 use crate::exit::Failure;
 use crate::table::{self, TableLayout};
 
-/// What is logged: the log library of the lake speaks of tables that aren't there yet as errors,
-/// and of commits that are tried again behind another writer's.
+/// Default log filter. The Delta libraries log tables that don't exist yet, and commits that are
+/// retried after another writer's, as errors.
 const NORMAL_LOG: &str =
     "warn,buoyant_kernel=off,deltalake_core=error,deltalake_core::kernel::transaction=off";
 
-/// What is logged when only results and errors are wanted.
+/// Log filter with `--quiet`.
 const QUIET_LOG: &str = "error,buoyant_kernel=off,deltalake_core::kernel::transaction=off";
 
-/// Starts the log on standard error: warnings and worse, or what `RUST_LOG` asks for.
+/// Starts logging to standard error: warnings and errors, or what `RUST_LOG` selects.
 pub fn start_log(common: &CommonArgs) {
     let filter = tracing_subscriber::EnvFilter::try_from_default_env().unwrap_or_else(|_| {
         tracing_subscriber::EnvFilter::new(if common.quiet { QUIET_LOG } else { NORMAL_LOG })
@@ -41,8 +41,8 @@ pub fn start_log(common: &CommonArgs) {
         .with_target(false);
     match common.log_format {
         LogFormat::Text => {
-            // Fields hold names and texts from outside; the escapes of the level's colour are our
-            // own.
+            // Fields can contain untrusted text and are escaped; the colour codes of the level are
+            // our own.
             let fields = debug_fn(|out, field, value| match field.name() {
                 "message" => write!(out, "{}", escape_control(&format!("{value:?}"))),
                 name => write!(out, "{name}={}", escape_control(&format!("{value:?}"))),
@@ -60,23 +60,24 @@ fn wants_colour() -> bool {
     io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
-/// Prints a line for human_readable on standard error.
+/// Prints a line on standard error.
 pub fn note(line: impl std::fmt::Display) {
     eprintln!("{}", escape_control(&line.to_string()));
 }
 
-/// Prints results in the format that was asked for.
+/// Prints results in the selected format.
 #[derive(Debug, Clone, Copy)]
 pub struct Printer {
     format: OutputFormat,
-    /// CSV is for a csv_injection.
+    /// Neutralise formulas in CSV.
     csv_safe: bool,
-    /// People see a record per row.
+    /// Print tables as records.
     records: bool,
 }
 
 impl Printer {
-    /// A command's own choice, then that before the command, then what suits where the output goes.
+    /// Selects the format: a command's own flag, then the flag before the command, then the default
+    /// for the kind of output.
     pub fn new(own: ResultArgs, general: ResultArgs) -> Printer {
         let fitting = if io::stdout().is_terminal() {
             OutputFormat::Table
@@ -91,22 +92,22 @@ impl Printer {
         }
     }
 
-    /// The same, with a record per row for human_readable, or a table.
+    /// Returns the printer with tables as records, or as tables.
     pub fn with_records(self, records: bool) -> Printer {
         Printer { records, ..self }
     }
 
-    /// The format.
+    /// Returns the format.
     pub fn format(&self) -> OutputFormat {
         self.format
     }
 
-    /// True if a person is to read it.
+    /// Returns true if the output is for people.
     pub fn is_for_people(&self) -> bool {
         self.format == OutputFormat::Table
     }
 
-    /// True if results are printed as JSON, in which they may be nested.
+    /// Returns true if results are printed as JSON, which may be nested.
     pub fn is_json(&self) -> bool {
         matches!(self.format, OutputFormat::Json | OutputFormat::Jsonl)
     }
@@ -128,7 +129,7 @@ impl Printer {
         write_stdout(|out| out.write_all(text.as_bytes()))
     }
 
-    /// Prints results of one kind: as one array, or a line or row each.
+    /// Prints results of one kind: as one array, or one per line or row.
     pub fn records(&self, records: &[impl Serialize]) -> Result<(), Failure> {
         let fault =
             |error: &dyn std::fmt::Display| Failure::environment("can't print the result", error);
@@ -137,7 +138,7 @@ impl Printer {
         let text = match self.format {
             OutputFormat::Json => format!("{:#}\n", serde_json::Value::Array(values)),
             OutputFormat::Jsonl => values.iter().map(|value| format!("{value}\n")).collect(),
-            // Without a result nobody knows the columns.
+            // Without a result the columns are unknown.
             _ if values.is_empty() => String::new(),
             OutputFormat::Table | OutputFormat::Csv | OutputFormat::Arrow => {
                 let batch = batch_of(&values).map_err(|error| fault(&error))?;
@@ -156,7 +157,7 @@ impl Printer {
         rows.finish()
     }
 
-    /// Begins to print rows that come bit by bit.
+    /// Starts printing rows that arrive in batches.
     pub fn rows(&self, schema: SchemaRef) -> Result<RowWriter, Failure> {
         let out = BufWriter::with_capacity(1 << 16, io::stdout());
         let arrow = |error: &dyn std::fmt::Display| Failure::environment("can't print rows", error);
@@ -183,7 +184,7 @@ impl Printer {
     }
 }
 
-/// RowWriter that are being printed.
+/// Writer of rows in one of the formats.
 pub enum RowWriter {
     Table {
         schema: SchemaRef,
@@ -217,7 +218,7 @@ impl RowWriter {
         exit_on_broken_pipe(written)
     }
 
-    /// Prints what is held, and flushes.
+    /// Prints buffered rows and flushes.
     pub fn finish(self) -> Result<(), Failure> {
         match self {
             RowWriter::Table {
@@ -253,7 +254,7 @@ impl RowWriter {
                 schema,
                 safe,
             } => {
-                // A result without batches still has its header.
+                // A result without batches still has a header.
                 exit_on_broken_pipe(
                     writer.write(&csv_batch(&RecordBatch::new_empty(schema), safe)?),
                 )
@@ -263,7 +264,7 @@ impl RowWriter {
     }
 }
 
-/// Binary values as hex: JSON and CSV have no bytes.
+/// Converts binary columns to hex: JSON and CSV have no binary values.
 fn binary_as_hex(batch: &RecordBatch) -> Result<RecordBatch, Failure> {
     use arrow::array::{Array, ArrayRef, AsArray, StringArray};
     use arrow::datatypes::{DataType, Field, Schema};
@@ -307,7 +308,7 @@ fn binary_as_hex(batch: &RecordBatch) -> Result<RecordBatch, Failure> {
     convert().map_err(|error| Failure::environment("can't print rows", &error))
 }
 
-/// A batch as CSV has it: one value a cell, bytes as hex, and, if it is to be `safe`, no formula.
+/// Converts a batch for CSV: nested values as text, bytes as hex and, if `safe`, no formulas.
 fn csv_batch(batch: &RecordBatch, safe: bool) -> Result<RecordBatch, Failure> {
     let batch = binary_as_hex(&nested_as_text(batch)?)?;
     if !safe {
@@ -316,7 +317,7 @@ fn csv_batch(batch: &RecordBatch, safe: bool) -> Result<RecordBatch, Failure> {
     neutralize(&batch).map_err(|error| Failure::environment("can't print rows", &error))
 }
 
-/// Nested values as text: a cell of CSV holds one value.
+/// Converts nested columns to text: a CSV cell contains one value.
 fn nested_as_text(batch: &RecordBatch) -> Result<RecordBatch, Failure> {
     use arrow::array::{ArrayRef, StringArray};
     use arrow::datatypes::{DataType, Field, Schema};
@@ -340,10 +341,10 @@ fn nested_as_text(batch: &RecordBatch) -> Result<RecordBatch, Failure> {
     convert().map_err(|error| Failure::environment("can't print rows", &error))
 }
 
-/// Items of a list that human_readable are shown.
+/// Maximum number of list items in human-readable output.
 const MAX_LIST_ITEMS: usize = 5;
 
-/// A result for human_readable: its members, one a line, nested ones indented.
+/// Formats a result for people: one member per line, nested ones indented.
 fn human_readable(value: &serde_json::Value) -> String {
     let mut out = String::new();
     write_members(value, 0, &mut out);
@@ -362,8 +363,8 @@ fn write_members(value: &serde_json::Value, indent: usize, out: &mut String) {
         .max()
         .unwrap_or(0);
     for (key, value) in members {
-        // Names of members read like words; keys that are data (error codes, paths) stay as they
-        // are.
+        // Underscores in member names become spaces; keys that are data (error codes, paths) are
+        // unchanged.
         let name = if key.chars().any(char::is_uppercase) {
             key.clone()
         } else {
@@ -389,7 +390,7 @@ fn write_members(value: &serde_json::Value, indent: usize, out: &mut String) {
                     .filter(|more| *more > 0)
                 {
                     out.push_str(&format!(
-                        "{:indent$}  … and {} more; --format json has all\n",
+                        "{:indent$}  … and {} more; use --format json to see all\n",
                         "",
                         with_separators(more as u64)
                     ));
@@ -423,7 +424,7 @@ fn plain_number(number: &serde_json::Number) -> String {
     }
 }
 
-/// A number with its thousands set apart.
+/// Formats a number with thousands separators.
 pub fn with_separators(number: u64) -> String {
     let digits = number.to_string();
     let mut out = String::new();
@@ -436,7 +437,7 @@ pub fn with_separators(number: u64) -> String {
     out
 }
 
-/// The values as rows; there is at least one.
+/// Converts values to rows; `values` must not be empty.
 fn batch_of(values: &[serde_json::Value]) -> Result<RecordBatch, arrow::error::ArrowError> {
     let text: String = values.iter().map(|value| format!("{value}\n")).collect();
     let (schema, _) = infer_json_schema(text.as_bytes(), None)?;
@@ -448,7 +449,7 @@ fn batch_of(values: &[serde_json::Value]) -> Result<RecordBatch, arrow::error::A
         .ok_or_else(|| arrow::error::ArrowError::JsonError("no row".to_owned()))?
 }
 
-/// Writes to standard output; one that was closed is no error.
+/// Writes to standard output; a closed standard output is not an error.
 pub fn write_stdout(
     write: impl FnOnce(&mut io::StdoutLock<'_>) -> io::Result<()>,
 ) -> Result<(), Failure> {
@@ -460,7 +461,7 @@ pub fn write_stdout(
     }
 }
 
-/// Standard output can't be written.
+/// Returns the failure of standard output.
 pub fn stdout_failure(error: &io::Error) -> Failure {
     Failure::environment("can't write to standard output", error)
 }
@@ -473,7 +474,7 @@ pub fn read_stdin() -> Result<Vec<u8>, Failure> {
     Ok(bytes)
 }
 
-/// Begins a file of results, over one that is there; it is at `path` when it is
+/// Creates a file of results, replacing an existing one; it appears at `path` when it is
 /// [finished](finish_file).
 pub fn begin_file(path: &Path) -> Result<PendingFile, Failure> {
     Destination::of(path)
@@ -481,13 +482,13 @@ pub fn begin_file(path: &Path) -> Result<PendingFile, Failure> {
         .map_err(|error| Failure::writing(path, &error))
 }
 
-/// Puts a file at `path`.
+/// Moves a finished file to `path`.
 pub fn finish_file(path: &Path, file: PendingFile) -> Result<(), Failure> {
     file.finish(true)
         .map_err(|error| Failure::writing(path, &error))
 }
 
-/// Writes a file of results at once.
+/// Writes a whole file of results.
 pub fn write_file(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
     let mut file = begin_file(path)?;
     file.write_all(bytes)

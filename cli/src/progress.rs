@@ -1,4 +1,4 @@
-//! ProgressDisplay on standard error: a bar for people, JSON lines for scripts.
+//! Shows progress on standard error: a bar for people, JSON lines for scripts.
 
 use std::io::IsTerminal;
 use std::sync::Arc;
@@ -10,33 +10,33 @@ use indicatif::{ProgressBar, ProgressStyle as BarStyle};
 
 use crate::args::{CommonArgs, ProgressStyle};
 
-/// Where a piece of work is.
+/// State of an operation.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ProgressSnapshot {
-    /// Bytes that are done.
+    /// Processed bytes.
     pub bytes: u64,
-    /// Bytes in all, as far as known.
+    /// Total bytes known so far.
     pub total: u64,
-    /// Grains that are done.
+    /// Processed grains.
     pub grains: u64,
-    /// Grains that were refused.
+    /// Refused grains.
     pub rejected: u64,
 }
 
-/// Shows progress until it is dropped.
+/// Shows progress on a thread until it is dropped.
 pub struct ProgressDisplay {
     done: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// How often the bar moves.
+/// Refresh interval of the bar.
 const BAR_INTERVAL: Duration = Duration::from_millis(100);
 
-/// How often a line is written.
+/// Interval between JSON lines.
 const LINE_INTERVAL: Duration = Duration::from_secs(1);
 
 impl ProgressDisplay {
-    /// Shows `position` as it changes, under the name of `work`, in the style that was asked for.
+    /// Shows `position` under the name `work`, in the style selected on the command line.
     pub fn start(
         common: &CommonArgs,
         work: &'static str,
@@ -63,7 +63,7 @@ impl ProgressDisplay {
     }
 }
 
-/// A thread that shows something; none if the system gives none, which is no reason to fail.
+/// Starts the display thread; a failure to start it is ignored.
 fn started(show: impl FnOnce() + Send + 'static) -> Option<JoinHandle<()>> {
     std::thread::Builder::new().spawn(show).ok()
 }
@@ -73,7 +73,7 @@ impl Drop for ProgressDisplay {
         self.done.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
             thread.thread().unpark();
-            // A progress bar that fails is no reason to fail.
+            // A failed progress bar must not fail the command.
             let _ = thread.join();
         }
     }

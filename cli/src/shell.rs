@@ -1,10 +1,11 @@
-//! The interactive shell that query languages share: editing, history, completion, statements over
-//! several lines, and commands of the shell's own.
+//! The interactive shell of the query languages: editing, history, completion, multi-line
+//! statements, and shell commands.
 //!
-//! A command (`help`, `quit`, `\d` …) is a line of its own. It is obeyed at once, also in the
-//! middle of a statement, which is given up then.
+//! A shell command (`help`, `quit`, `\d` …) is a line of its own. It runs at once, also in the
+//! middle of a statement, which is then discarded.
 //!
-//! What doesn't live here: what a statement does, and what a language makes of a command.
+//! Not in this module: the execution of statements, and the meaning of shell commands in a
+//! language.
 
 use std::path::PathBuf;
 
@@ -16,65 +17,65 @@ use reedline::{
 
 use crate::exit::Failure;
 
-/// Statements that the history keeps.
+/// Number of statements in the history.
 const HISTORY: usize = 1_000;
 
-/// Letters of a word before completion offers anything.
+/// Minimum length of a word for completion.
 const COMPLETE_FROM: usize = 2;
 
-/// Letters of words beside the alphabet.
+/// Characters of words in addition to letters and digits.
 const WORD_LETTERS: [char; 3] = ['_', ':', '.'];
 
 const MENU: &str = "completions";
 
-/// A shell for one language.
+/// A shell of one language.
 pub struct Shell {
     editor: Reedline,
     prompt: DefaultPrompt,
 }
 
-/// What the user entered.
+/// Input of the user.
 #[derive(Debug, PartialEq, Eq)]
 pub enum ShellInput {
     /// Statements, as typed.
     Text(String),
-    /// A command of the shell.
+    /// A shell command.
     Command(ShellCommand),
-    /// Nothing to run: an empty line, or one that was given up.
+    /// Nothing to run: an empty or cancelled line.
     Nothing,
-    /// The end.
+    /// End of input.
     End,
 }
 
-/// What a shell does besides running statements.
+/// Commands of the shell.
 #[derive(Debug, PartialEq, Eq)]
 pub enum ShellCommand {
-    /// `help`, `\?`: which commands there are.
+    /// `help`, `\?`: list the commands.
     Help,
-    /// `\d`, `\dt`: what can be asked about.
+    /// `\d`, `\dt`: list tables or grain types.
     List,
-    /// `\d NAME`: what it consists of.
+    /// `\d NAME`: describe one of them.
     Describe(String),
-    /// `\x`: records instead of tables, and back.
+    /// `\x`: toggle between records and tables.
     Records,
-    /// `\timing`: how long statements take, or not.
+    /// `\timing`: toggle the display of execution times.
     Timing,
-    /// Anything else behind a backslash.
+    /// Any other word after a backslash.
     Unknown(String),
 }
 
-/// The commands, for `help`.
+/// Text of `help`.
 pub const COMMANDS: &str = "Commands, each on a line of its own:
-  \\d, \\dt   list what can be asked about
+  \\d, \\dt   list the tables (SQL) or grain types (CAL)
   \\d NAME   describe one of them
-  \\x        show records instead of tables, or tables again
-  \\timing   show how long a statement takes, or don't
-  help, \\?  this list
-  quit, \\q  leave; Ctrl-D does too
+  \\x        toggle between tables and records
+  \\timing   toggle the display of execution times
+  help, \\?  show this list
+  quit, \\q  leave the shell (or Ctrl-D)
 A statement ends with `;` or an empty line and may span lines; Tab completes words.";
 
 impl Shell {
-    /// A shell whose prompt and history are named after `language`, and that completes `words`.
+    /// Creates a shell with the prompt and history of `language` that completes `words`.
     pub fn new(language: &str, words: Vec<String>) -> Shell {
         let mut completer =
             DefaultCompleter::with_inclusions(&WORD_LETTERS).set_min_word_len(COMPLETE_FROM);
@@ -96,7 +97,7 @@ impl Shell {
             )))
             .with_edit_mode(Box::new(Emacs::new(keys)))
             .with_validator(Box::new(EndsWithSemicolon));
-        // A shell without history is better than none.
+        // A missing history file must not prevent the shell from starting.
         if let Some(history) =
             history_file(language).and_then(|file| FileBackedHistory::with_file(HISTORY, file).ok())
         {
@@ -109,7 +110,7 @@ impl Shell {
         }
     }
 
-    /// Waits for the user.
+    /// Reads the next input.
     pub fn read(&mut self) -> Result<ShellInput, Failure> {
         let signal = self
             .editor
@@ -123,8 +124,7 @@ impl Shell {
     }
 }
 
-/// What a line, or several, ask for: the last one decides, if it is a command or a word for the
-/// end.
+/// Interprets one or more lines: if the last line is a shell command, it takes precedence.
 fn entry(text: &str) -> ShellInput {
     let last = text.trim_end().lines().next_back().unwrap_or_default();
     match command(last) {
@@ -134,8 +134,8 @@ fn entry(text: &str) -> ShellInput {
     }
 }
 
-/// The command that `line` is, if it is one. No statement has a line that begins with a backslash,
-/// or is just one of these words.
+/// Parses `line` as a shell command. No statement has a line that starts with a backslash or
+/// consists of one of these words.
 fn command(line: &str) -> Option<ShellInput> {
     let line = line.trim().trim_end_matches(';').trim_end();
     let (word, argument) = match line.split_once(char::is_whitespace) {
@@ -154,7 +154,7 @@ fn command(line: &str) -> Option<ShellInput> {
     })
 }
 
-/// `$XDG_STATE_HOME/gristmill/<language>_history`, below `~/.local/state` if that isn't set.
+/// Returns `$XDG_STATE_HOME/gristmill/<language>_history`, by default below `~/.local/state`.
 fn history_file(language: &str) -> Option<PathBuf> {
     let set = |name| {
         std::env::var_os(name)
@@ -165,7 +165,7 @@ fn history_file(language: &str) -> Option<PathBuf> {
     Some(state.join("gristmill").join(format!("{language}_history")))
 }
 
-/// A statement may span lines; a semicolon, an empty line or a command closes it.
+/// A statement may span lines; a semicolon, an empty line or a shell command ends it.
 struct EndsWithSemicolon;
 
 impl Validator for EndsWithSemicolon {
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_statement_goes_on_until_its_semicolon() {
+    fn a_statement_ends_at_its_semicolon() {
         assert!(!is_complete("SELECT 1"));
         assert!(!is_complete("SELECT 1\n"));
         assert!(is_complete("SELECT\n1;  "));
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_is_obeyed_at_once_also_in_the_middle_of_a_statement() {
+    fn a_shell_command_runs_at_once_even_within_a_statement() {
         let list = || ShellInput::Command(ShellCommand::List);
         let describe = |name: &str| ShellInput::Command(ShellCommand::Describe(name.to_owned()));
         for (line, expected) in [

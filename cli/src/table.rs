@@ -1,8 +1,8 @@
-//! Rows for people: a table that fits the terminal, or a record per row.
+//! Formats rows for people: a table that fits the terminal, or one record per row.
 //!
-//! Every cell and every name passes [`fn@escape_control`]: what a grain holds is shown, never obeyed. A
-//! table that is wider than the terminal leaves columns out, first those that are NULL throughout,
-//! then those in the middle; its last line says how many.
+//! Every cell and column name is escaped by [`fn@escape_control`], so that a terminal never
+//! interprets data. A table that is wider than the terminal omits columns, first those that are
+//! NULL in every row, then those in the middle; its last line states how many.
 
 use arrow::array::{Array, RecordBatch};
 use arrow::datatypes::SchemaRef;
@@ -11,30 +11,30 @@ use arrow::util::display::{ArrayFormatter, FormatOptions};
 use comfy_table::{CellAlignment, ContentArrangement, Table, TableComponent, presets};
 use gristmill_queries::render::escape_control;
 
-/// Characters of a cell that a table shows at most.
+/// Maximum number of characters shown of a cell.
 const CELL_WIDTH: usize = 200;
 
-/// Characters below which a column isn't squeezed: as many of a value tell one from another.
+/// Minimum width of a column in characters, enough to tell values apart.
 const NARROWEST: usize = 12;
 
 /// Blanks around a cell.
 const PADDING: usize = 2;
 
-/// The header of the column that stands for those that are left out.
+/// Header of the placeholder for omitted columns.
 const LEFT_OUT: &str = "…";
 
-/// How rows are laid out.
+/// Layout of rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct TableLayout {
-    /// The terminal's width in characters; none outside a terminal, where a table is as wide as it
-    /// gets.
+    /// Width of the terminal in characters; `None` outside a terminal, where the width is
+    /// unlimited.
     pub width: Option<usize>,
-    /// A record per row, a line per value, instead of a table.
+    /// One record per row with one line per value, instead of a table.
     pub records: bool,
 }
 
 impl TableLayout {
-    /// What suits standard output.
+    /// Returns the layout for standard output.
     pub fn of_terminal(records: bool) -> TableLayout {
         TableLayout {
             width: Table::new().width().map(usize::from),
@@ -43,17 +43,17 @@ impl TableLayout {
     }
 }
 
-/// The cells of a result, as texts.
+/// The cells of a result as text.
 struct TableCells {
     names: Vec<String>,
     numeric: Vec<bool>,
-    /// Row by row.
+    /// Rows of cells.
     rows: Vec<Vec<String>>,
-    /// Whether a column has a value in any row.
+    /// For each column, whether any row has a value.
     filled: Vec<bool>,
 }
 
-/// Rows as text.
+/// Formats rows as text.
 ///
 /// # Errors
 /// [`ArrowError`] for a type that can't be shown.
@@ -107,7 +107,7 @@ impl TableCells {
         let shown = self.fitting(width);
         let gap = gap_of(&shown);
         let mut table = new_table();
-        // A line under the header, none between rows.
+        // A line below the header, none between rows.
         table
             .remove_style(TableComponent::HorizontalLines)
             .remove_style(TableComponent::MiddleIntersections);
@@ -130,7 +130,7 @@ impl TableCells {
         format!("{table}\n{}\n", self.summary(shown.len()))
     }
 
-    /// A block per row: the names and values that it has.
+    /// Formats one block per row with the names of its non-empty values.
     fn records(&self) -> String {
         let wide = self
             .names
@@ -162,15 +162,14 @@ impl TableCells {
         match shown == self.names.len() {
             true => rows,
             false => format!(
-                "{rows}, {shown} of {} columns: name those you want, or see all with `\\x` in the \
-                 shell or --format jsonl",
+                "{rows}, {shown} of {} columns; select fewer columns, or use `\\x` in the shell or \
+                 --format jsonl to see all",
                 self.names.len()
             ),
         }
     }
 
-    /// The columns that a table of `width` characters has room for, in order; all of them if they
-    /// fit.
+    /// Returns the columns that fit a table of `width` characters, in order.
     fn fitting(&self, width: Option<usize>) -> Vec<usize> {
         let all: Vec<usize> = (0..self.names.len()).collect();
         let Some(width) = width else { return all };
@@ -194,14 +193,14 @@ impl TableCells {
             .collect();
         let mut shown = if filled.is_empty() { all } else { filled };
         let room = width.saturating_sub(LEFT_OUT.chars().count() + PADDING);
-        // From the middle outwards: the first columns and the last stay.
+        // Columns are removed from the middle; the first and last ones are kept.
         while shown.len() > 1 && need(&shown) > room {
             shown.remove(shown.len() / 2);
         }
         shown
     }
 
-    /// Characters that a column needs to be readable.
+    /// Returns the minimum width of a readable column, in characters.
     fn least_width(&self, column: usize) -> usize {
         let name = self
             .names
@@ -217,7 +216,7 @@ impl TableCells {
     }
 }
 
-/// An empty table in the style of all tables: horizontal lines, as wide as the terminal at most.
+/// Creates an empty table in the common style: horizontal lines, at most as wide as the terminal.
 pub fn new_table() -> Table {
     let mut table = Table::new();
     table
@@ -226,7 +225,8 @@ pub fn new_table() -> Table {
     table
 }
 
-/// The place in `shown` at which columns are missing first: before it stands the column for them.
+/// Returns the first position in `shown` at which columns are omitted; the placeholder is inserted
+/// there.
 fn gap_of(shown: &[usize]) -> Option<usize> {
     shown
         .windows(2)
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_that_is_too_wide_leaves_out_columns_and_says_so() {
+    fn a_table_that_is_too_wide_omits_columns_and_reports_it() {
         let names: Vec<String> = (0..40)
             .map(|number| format!("column_{number:02}"))
             .collect();
@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_has_a_line_for_each_value_that_is_there() {
+    fn a_record_has_a_line_for_each_value() {
         let rows = batch(&[
             ("name", texts(&[Some("x\ny")])),
             ("nothing", texts(&[None])),
@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn control_characters_in_names_and_cells_are_visible() {
+    fn control_characters_in_names_and_cells_are_escaped() {
         let rows = batch(&[(
             "a\u{1b}[2J",
             texts(&[Some("\u{1b}]0;x\u{7}\r\u{9b}1m\u{202e}")]),

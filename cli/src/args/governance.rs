@@ -1,4 +1,5 @@
-//! The commands that govern a lake: disclosure, erasure, certificates, the audit log, keys.
+//! Arguments of the commands for governance: disclosure, erasure, certificates, the audit log,
+//! keys.
 
 use std::path::PathBuf;
 
@@ -6,90 +7,90 @@ use clap::{Args, Subcommand};
 
 use super::ResultArgs;
 
-/// Whom a request is about; disclosure and erasure take the same.
+/// The data subjects of a request; shared by disclosure and erasure.
 #[derive(Debug, Args)]
 pub struct SubjectSelector {
-    /// A person's user id; with the other identifiers given, one person
-    #[arg(long, value_name = "ID", help_heading = "Whom")]
+    /// User id of a person; combined with the other identifiers into one person
+    #[arg(long, value_name = "ID", help_heading = "Data subjects")]
     pub user: Vec<String>,
-    /// A person's name or other identifier, as subjects, objects and texts have it
-    #[arg(long, value_name = "NAME", help_heading = "Whom")]
+    /// Name or other identifier of a person, as it occurs in subjects, objects and texts
+    #[arg(long, value_name = "NAME", help_heading = "Data subjects")]
     pub subject: Vec<String>,
-    /// A person's DID
-    #[arg(long, value_name = "DID", help_heading = "Whom")]
+    /// DID of a person
+    #[arg(long, value_name = "DID", help_heading = "Data subjects")]
     pub did: Vec<String>,
-    /// A session or run of the person
-    #[arg(long, value_name = "ID", help_heading = "Whom")]
+    /// Session or run id of the person
+    #[arg(long, value_name = "ID", help_heading = "Data subjects")]
     pub session: Vec<String>,
-    /// A CSV file of people, one a line: columns user, subject, did, name, email, phone, entity_id,
-    /// session, run_id; others are passed over
-    #[arg(long, value_name = "FILE", help_heading = "Whom")]
+    /// CSV file with one person per line: columns user, subject, did, name, email, phone,
+    /// entity_id, session, run_id; other columns are ignored
+    #[arg(long, value_name = "FILE", help_heading = "Data subjects")]
     pub subjects: Option<PathBuf>,
-    /// A consent; every grain that was made on its basis
-    #[arg(long, value_name = "ADDRESS", help_heading = "Whom")]
+    /// Address of a consent: selects every grain created on its basis
+    #[arg(long, value_name = "ADDRESS", help_heading = "Data subjects")]
     pub consent: Vec<String>,
-    /// Every grain whose policy is consent_cascade and whose consent was withdrawn
-    #[arg(long, help_heading = "Whom")]
+    /// Select every grain with the policy consent_cascade whose consent was withdrawn
+    #[arg(long, help_heading = "Data subjects")]
     pub withdrawn_consents: bool,
-    /// A file of content addresses, one a line
-    #[arg(long, value_name = "FILE", help_heading = "Whom")]
+    /// File of content addresses, one per line
+    #[arg(long, value_name = "FILE", help_heading = "Data subjects")]
     pub addresses: Option<PathBuf>,
-    /// Select grains whose text mentions a person, too
-    #[arg(long, help_heading = "How far")]
+    /// Also select grains whose text mentions a person
+    #[arg(long, help_heading = "Extent of the selection")]
     pub text_mentions: bool,
-    /// Select grains that were derived from selected ones, too
-    #[arg(long, help_heading = "How far")]
+    /// Also select grains derived from selected ones
+    #[arg(long, help_heading = "Extent of the selection")]
     pub derived: bool,
-    /// Select grains that refer to selected ones, or share a session with them, too
-    #[arg(long, help_heading = "How far")]
+    /// Also select grains that refer to selected ones or share a session with them
+    #[arg(long, help_heading = "Extent of the selection")]
     pub related: bool,
-    /// Select grains that name a person by the initial of the first name only, too
-    #[arg(long, help_heading = "How far")]
+    /// Also select grains that give only the initial of a person's first name
+    #[arg(long, help_heading = "Extent of the selection")]
     pub initials: bool,
-    /// Take other spellings (case, compatibility forms, blanks) for other people; of the classes of
-    /// variation, only encodings are searched for
-    #[arg(long, help_heading = "How far")]
+    /// Match identifiers exactly: other spellings (case, compatibility forms, blanks) count as
+    /// other people, and of the classes of variation only encodings are searched
+    #[arg(long, help_heading = "Extent of the selection")]
     pub exact: bool,
-    /// Search for these classes of variation only: names separated by commas, `all` or `none`
-    /// [default: all]
+    /// Search only these classes of variation: names separated by commas, `all` or `none` [default:
+    /// all]
     #[arg(
         long,
         value_name = "LIST",
         value_delimiter = ',',
-        help_heading = "How far"
+        help_heading = "Extent of the selection"
     )]
     pub variations: Vec<String>,
-    /// Don't search for a class of variation
+    /// Exclude classes of variation from the search
     #[arg(
         long,
         value_name = "NAME",
         value_delimiter = ',',
-        help_heading = "How far"
+        help_heading = "Extent of the selection"
     )]
     pub no_variation: Vec<String>,
-    /// An approval that was given, for grains whose retention policy requires it before deletion
-    #[arg(long, value_name = "WHAT", help_heading = "How far")]
+    /// Approval that was given, for grains whose retention policy requires it before deletion
+    #[arg(long, value_name = "WHAT", help_heading = "Extent of the selection")]
     pub approve: Vec<String>,
 }
 
-/// Where keys are.
+/// Location of the keys.
 #[derive(Debug, Clone, Args)]
 pub struct KeyringArgs {
-    /// The keyring [default: gristmill/keyring.json in the user's configuration folder]
+    /// Keyring file [default: gristmill/keyring.json in the user's configuration folder]
     #[arg(
         long,
         global = true,
         env = "GRISTMILL_KEYRING",
         value_name = "FILE",
-        help_heading = "KeyringArgs"
+        help_heading = "Keys"
     )]
     pub keyring: Option<PathBuf>,
-    /// A file whose first line is the passphrase [default: the environment variable
+    /// File whose first line is the passphrase [default: the environment variable
     /// GRISTMILL_PASSPHRASE]
-    #[arg(long, global = true, value_name = "FILE", help_heading = "KeyringArgs")]
+    #[arg(long, global = true, value_name = "FILE", help_heading = "Keys")]
     pub passphrase_file: Option<PathBuf>,
-    /// Leave out what is sealed, so that the rest of an encrypted lake can be read without its keys
-    #[arg(long, global = true, help_heading = "KeyringArgs")]
+    /// Skip sealed data, so that the rest of an encrypted lake can be read without keys
+    #[arg(long, global = true, help_heading = "Keys")]
     pub leave_out_sealed: bool,
 }
 
@@ -99,34 +100,34 @@ pub struct EraseArgs {
     pub results: ResultArgs,
     #[command(flatten)]
     pub selector: SubjectSelector,
-    /// Show what would be erased and what would stay, and change nothing; this is also what happens
-    /// without --execute
+    /// Show what would be erased and what would be kept, without changing anything; this is the
+    /// default without --execute
     #[arg(long, conflicts_with = "execute")]
     pub plan: bool,
-    /// Erase
+    /// Carry out the erasure
     #[arg(long)]
     pub execute: bool,
-    /// Nobody else writes to the lake: remove files that no version names at once, whatever their
-    /// age
+    /// Assert that no other process writes to the lake, so that unreferenced files are removed at
+    /// once, whatever their age
     #[arg(long)]
     pub exclusive: bool,
-    /// The reference of the request, for the certificate
+    /// Reference of the request, for the certificate
     #[arg(long, value_name = "TEXT")]
     pub reference: Option<String>,
-    /// The legal ground, for the certificate
+    /// Legal ground, for the certificate
     #[arg(long, value_name = "TEXT")]
     pub legal_ground: Option<String>,
-    /// The operator of the lake, for the certificate
+    /// Operator of the lake, for the certificate
     #[arg(long, value_name = "TEXT")]
     pub operator: Option<String>,
-    /// Destroy the keys of the people in an encrypted lake: what is sealed with them is gone at
-    /// once, and nothing of it is written again
+    /// Destroy the people's keys in an encrypted lake: data sealed with them becomes unreadable at
+    /// once and is not rewritten
     #[arg(long)]
     pub destroy_keys: bool,
-    /// The key that signs the certificate
+    /// Name of the key that signs the certificate
     #[arg(long, default_value = "erasure", value_name = "NAME")]
     pub signing_key: String,
-    /// Write the signed certificate here, too
+    /// Also write the signed certificate to this file
     #[arg(long, value_name = "FILE")]
     pub certificate: Option<PathBuf>,
 }
@@ -137,23 +138,23 @@ pub struct ReportSubjectArgs {
     pub results: ResultArgs,
     #[command(flatten)]
     pub selector: SubjectSelector,
-    /// Write the grains here, one JSON object a line [default: standard output]
+    /// Write the grains to this file, one JSON object per line [default: standard output]
     #[arg(long, short, value_name = "FILE")]
     pub out: Option<PathBuf>,
 }
 
 #[derive(Debug, Subcommand)]
 pub enum CertificateCommand {
-    /// Check a signed certificate; needs nothing but the file
+    /// Verify a signed certificate; needs only the file
     Verify(VerifyCertificateArgs),
-    /// Show what a certificate says, whoever signed it
+    /// Show the contents of a certificate without checking the signer
     Show {
-        /// The signed certificate
+        /// Signed certificate file
         file: PathBuf,
         #[command(flatten)]
         results: ResultArgs,
     },
-    /// Make the proof that an address is among the erased, with the operator's keyring
+    /// Create the proof that an address was erased, with the operator's keyring
     Prove(ProveInclusionArgs),
 }
 
@@ -161,15 +162,15 @@ pub enum CertificateCommand {
 pub struct VerifyCertificateArgs {
     #[command(flatten)]
     pub results: ResultArgs,
-    /// The signed certificate
+    /// Signed certificate file
     pub file: PathBuf,
-    /// The DID that must have signed it
+    /// DID of the required signer
     #[arg(long, value_name = "DID")]
     pub signer: Option<String>,
-    /// The leaves that belong to it
+    /// File of the certificate's leaves
     #[arg(long, value_name = "FILE")]
     pub leaves: Option<PathBuf>,
-    /// An inclusion proof, as `certificate prove` makes it
+    /// Inclusion proof created by `certificate prove`; may be repeated
     #[arg(long, value_name = "FILE")]
     pub proof: Vec<PathBuf>,
 }
@@ -178,9 +179,9 @@ pub struct VerifyCertificateArgs {
 pub struct ProveInclusionArgs {
     #[command(flatten)]
     pub results: ResultArgs,
-    /// The leaves that belong to the certificate
+    /// File of the certificate's leaves
     pub leaves: PathBuf,
-    /// The address
+    /// Content address
     pub address: String,
 }
 
@@ -188,20 +189,20 @@ pub struct ProveInclusionArgs {
 pub struct ApplyArgs {
     #[command(flatten)]
     pub results: ResultArgs,
-    /// The operations, one JSON object a line; `-` for standard input
+    /// Operations, one JSON object per line; `-` for standard input
     #[arg(value_name = "OPS.jsonl")]
     pub operations: PathBuf,
-    /// Write the answers here, one a line [default: standard output]
+    /// Write the answers to this file, one per line [default: standard output]
     #[arg(long, short, value_name = "FILE")]
     pub out: Option<PathBuf>,
-    /// Judge everything and write nothing
+    /// Evaluate all operations and write nothing
     #[arg(long)]
     pub dry_run: bool,
 }
 
 #[derive(Debug, Subcommand)]
 pub enum AuditCommand {
-    /// Walk the chain of the audit log
+    /// Verify the hash chain of the audit log
     Verify {
         #[command(flatten)]
         results: ResultArgs,
@@ -210,45 +211,44 @@ pub enum AuditCommand {
 
 #[derive(Debug, Subcommand)]
 pub enum KeyCommand {
-    /// Make a signing key (Ed25519), and the keyring if there is none
+    /// Generate a signing key (Ed25519), and the keyring if it doesn't exist
     Generate {
-        /// The key's name
+        /// Name of the key
         #[arg(default_value = "erasure")]
         name: String,
         #[command(flatten)]
         results: ResultArgs,
     },
-    /// List the keys: names, kinds, DIDs; needs no passphrase
+    /// List the keys with names, kinds and DIDs; needs no passphrase
     List {
         #[command(flatten)]
         results: ResultArgs,
     },
-    /// Encrypt the lake: everything that it holds is sealed now, and everything that comes in from
-    /// now on; makes the keyring if there is none
+    /// Encrypt the lake: seal its data and all future data; creates the keyring if it doesn't exist
     Encrypt {
-        /// Nobody else writes to the lake: remove files that no version names at once, whatever
-        /// their age
+        /// Assert that no other process writes to the lake, so that unreferenced files are removed
+        /// at once, whatever their age
         #[arg(long)]
         exclusive: bool,
         #[command(flatten)]
         results: ResultArgs,
     },
-    /// Give people new keys, seal what is theirs anew, and end the keys that they had; addresses
-    /// stay
+    /// Rotate people's keys: seal their data again with new keys and destroy the old ones;
+    /// addresses don't change
     Rotate {
-        /// A user id [default: everybody, and grains without a user]
+        /// User id [default: all users, and grains without a user]
         #[arg(long, value_name = "ID")]
         user: Vec<String>,
-        /// Nobody else writes to the lake: remove files that no version names at once, whatever
-        /// their age
+        /// Assert that no other process writes to the lake, so that unreferenced files are removed
+        /// at once, whatever their age
         #[arg(long)]
         exclusive: bool,
         #[command(flatten)]
         results: ResultArgs,
     },
-    /// Give the keyring another passphrase; no key changes
+    /// Change the passphrase of the keyring; keys don't change
     Passphrase {
-        /// A file whose first line is the new passphrase
+        /// File whose first line is the new passphrase
         #[arg(long, value_name = "FILE")]
         new_passphrase_file: PathBuf,
         #[command(flatten)]

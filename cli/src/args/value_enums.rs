@@ -1,5 +1,5 @@
-//! Kinds and forms as values of flags. Their names and what they are is told by those who know
-//! them, once.
+//! Value enums of flags that are backed by enums of other crates, which define the names and
+//! descriptions.
 
 use std::sync::LazyLock;
 
@@ -9,30 +9,30 @@ use gristmill_connectors::source::SourceKind;
 use gristmill_connectors::transcript::convert::Form;
 use gristmill_connectors::transcript::kind::TranscriptKind;
 
-/// The name of what is detected.
+/// Name of automatic detection.
 const AUTO: &str = "auto";
-/// What that is.
-const ABOUT_AUTO: &str = "Detected from the first bytes";
+/// Description of automatic detection.
+const ABOUT_AUTO: &str = "Detect from the first bytes";
 
-/// A kind of input; none to detect it.
+/// Kind of input; `None` to detect it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SourceKindArg(pub Option<SourceKind>);
 
-/// A kind of transcript; none to detect it.
+/// Kind of transcript; `None` to detect it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TranscriptKindArg(pub Option<TranscriptKind>);
 
-/// What a conversion writes.
+/// Output format of a conversion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TranscriptFormArg(pub Form);
 
 impl SourceKindArg {
-    /// Detected.
+    /// Automatic detection.
     pub const AUTO: SourceKindArg = SourceKindArg(None);
 }
 
 impl TranscriptKindArg {
-    /// Detected.
+    /// Automatic detection.
     pub const AUTO: TranscriptKindArg = TranscriptKindArg(None);
 }
 
@@ -85,7 +85,7 @@ impl ValueEnum for TranscriptFormArg {
     }
 }
 
-fn value(told: Option<(&'static str, &'static str)>) -> PossibleValue {
-    let (name, about) = told.unwrap_or((AUTO, ABOUT_AUTO));
+fn value(description: Option<(&'static str, &'static str)>) -> PossibleValue {
+    let (name, about) = description.unwrap_or((AUTO, ABOUT_AUTO));
     PossibleValue::new(name).help(about)
 }

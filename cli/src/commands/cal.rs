@@ -1,4 +1,4 @@
-//! `cal`: statements, a file of them, standard input, or a shell.
+//! `cal`: runs statements, a file, standard input, or a shell.
 
 use std::io::{IsTerminal, Write};
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use crate::output::{Printer, note};
 use crate::shell::{COMMANDS, Shell, ShellCommand, ShellInput};
 use crate::{diagnostic, output};
 
-/// Parses or runs what was asked for.
+/// Parses or runs the statements.
 pub async fn run(context: &CommandContext, arguments: CalArgs) -> Result<CommandOutcome, Failure> {
     let printer = context.printer(arguments.results);
     let printing = printing(printer)?;
@@ -38,7 +38,7 @@ pub async fn run(context: &CommandContext, arguments: CalArgs) -> Result<Command
     match text {
         Some(text) => {
             if running.all(&text, &bindings, options, printing).await? == Last::Definition {
-                eprintln!("{FORGOTTEN}");
+                eprintln!("{TEMPLATE_HINT}");
             }
             Ok(CommandOutcome::Done)
         }
@@ -46,17 +46,18 @@ pub async fn run(context: &CommandContext, arguments: CalArgs) -> Result<Command
     }
 }
 
-/// What a run that defines a template and ends should say.
-const FORGOTTEN: &str = "gristmill: a template lives as long as its session, so this one is \
-                         forgotten now; define it in the shell (`gristmill cal` without a \
-                         statement), or write FORMAT TEMPLATE { … } in the ASSEMBLE";
+/// Hint for a run that ends right after a template definition.
+const TEMPLATE_HINT: &str = "gristmill: templates exist only for the duration of a session, so \
+                             this definition has no effect; define it in the shell (`gristmill \
+                             cal` without a statement), or write FORMAT TEMPLATE { … } in the \
+                             ASSEMBLE";
 
-/// What the last of some statements was.
+/// Kind of the last statement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Last {
-    /// One that defines a template.
+    /// A template definition.
     Definition,
-    /// Any other.
+    /// Any other statement.
     Other,
 }
 
@@ -84,12 +85,12 @@ fn printing(printer: Printer) -> Result<Printing, Failure> {
         OutputFormat::Json => Ok(Printing::Pretty),
         OutputFormat::Jsonl => Ok(Printing::Line),
         OutputFormat::Csv | OutputFormat::Arrow => Err(Failure::usage(
-            "`cal` answers with an envelope: --format takes table, json or jsonl here",
+            "`cal` returns a response object: use --format table, json or jsonl",
         )),
     }
 }
 
-/// The statements; `None` for a shell.
+/// Returns the statements; `None` for a shell.
 fn text(arguments: &CalArgs) -> Result<Option<Vec<u8>>, Failure> {
     Ok(match (&arguments.statement, &arguments.file) {
         (Some(statement), _) => Some(statement.as_encoded_bytes().to_vec()),
@@ -101,7 +102,7 @@ fn text(arguments: &CalArgs) -> Result<Option<Vec<u8>>, Failure> {
     })
 }
 
-/// Prints the trees of all statements, or the first error.
+/// Prints the syntax trees of all statements, or the first error.
 fn parse(text: &[u8], options: Options, printing: Printing) -> Result<CommandOutcome, Failure> {
     let queries = match split(text, options) {
         Ok(queries) => queries,
@@ -123,7 +124,7 @@ fn parse_one(text: &[u8], options: Options, printing: Printing) -> Result<(), Fa
                     warning.message
                 ));
             }
-            // A tree is for programs, even on a terminal.
+            // A syntax tree is printed as JSON even on a terminal.
             let printing = if printing == Printing::Line {
                 Printing::Line
             } else {
@@ -135,7 +136,7 @@ fn parse_one(text: &[u8], options: Options, printing: Printing) -> Result<(), Fa
     }
 }
 
-/// Prints the error object where a program reads it, and answers what people are told.
+/// Prints the error object in machine-readable formats and returns the failure for people.
 fn tell(error: &ExecutionError, text: &[u8], printing: Printing) -> Result<Failure, Failure> {
     if printing != Printing::People {
         print(
@@ -149,7 +150,7 @@ fn tell(error: &ExecutionError, text: &[u8], printing: Printing) -> Result<Failu
 fn failure(error: &ExecutionError, text: &[u8]) -> Failure {
     match error {
         ExecutionError::Cal(error) => {
-            let message = diagnostic::of(error, text);
+            let message = diagnostic::render(error, text);
             match error.code() {
                 Code::E044 | Code::E045 => Failure::policy(message),
                 _ => Failure::usage(message),
@@ -173,7 +174,7 @@ fn print(json: &Json<'_>, printing: Printing) -> Result<(), Failure> {
     output::write_stdout(|out| writeln!(out, "{text}"))
 }
 
-/// With line breaks and indents; numbers keep their spelling.
+/// Formats JSON with line breaks and indents; numbers keep their spelling.
 fn pretty(json: &Json<'_>) -> Result<String, Failure> {
     let mut text = String::new();
     indent(json, 0, &mut text);
@@ -212,13 +213,13 @@ fn indent(json: &Json<'_>, depth: usize, out: &mut String) {
     }
 }
 
-/// `--param name=value`, each once.
+/// Parses `--param name=value`; each name may occur once.
 fn bindings(parameters: &[String]) -> Result<Bindings, Failure> {
     let mut bindings = Bindings::new();
     for parameter in parameters {
         let Some((name, value)) = parameter.split_once('=') else {
             return Err(Failure::usage(format!(
-                "--param takes NAME=VALUE, not `{parameter}`"
+                "invalid parameter `--param {parameter}`; use NAME=VALUE"
             )));
         };
         let bound = bindings.insert_argument(name.trim_start_matches('$'), value);
@@ -227,14 +228,14 @@ fn bindings(parameters: &[String]) -> Result<Bindings, Failure> {
     Ok(bindings)
 }
 
-/// A session over a lake.
+/// A running session over a lake.
 struct Running {
     executor: Executor,
     options: SqlOptions,
     writer: Option<Arc<LakeWriter>>,
-    /// The clock doesn't go on.
+    /// True if `--now` fixes the time.
     fixed_now: bool,
-    /// People are shown how long a statement took.
+    /// True if execution times are shown.
     timing: bool,
 }
 
@@ -261,8 +262,8 @@ impl Running {
         })
     }
 
-    /// Runs the statements of `text` in order, up to the first that fails; none of them if one
-    /// can't be read.
+    /// Runs the statements of `text` in order and stops at the first failure; runs none if one
+    /// can't be parsed.
     async fn all(
         &mut self,
         text: &[u8],
@@ -284,7 +285,7 @@ impl Running {
                 Err(error) => {
                     if queries.len() > 1 {
                         eprintln!(
-                            "statement {number} of {} failed; those after it aren't run",
+                            "statement {number} of {} failed; the following ones were not run",
                             queries.len()
                         );
                     }
@@ -292,7 +293,7 @@ impl Running {
                 }
             }
             last = exec::read(query, options).map_or(Last::Other, |parsed| Last::of(&parsed.query));
-            self.look_again().await?;
+            self.reload_lake().await?;
         }
         Ok(last)
     }
@@ -305,7 +306,7 @@ impl Running {
     ) -> Result<CommandOutcome, Failure> {
         eprintln!(
             "CAL over the lake. End a statement with `;`. `help` lists the shell's commands, \
-             DESCRIBE grammar; the language, `quit` leaves."
+             `DESCRIBE grammar;` shows the language, `quit` leaves."
         );
         let mut shell = Shell::new("cal", completions());
         loop {
@@ -313,7 +314,7 @@ impl Running {
                 ShellInput::End => return Ok(CommandOutcome::Done),
                 ShellInput::Nothing => continue,
                 ShellInput::Text(text) => text,
-                ShellInput::Command(command) => match self.obey(command) {
+                ShellInput::Command(command) => match self.run_command(command) {
                     Some(text) => text,
                     None => continue,
                 },
@@ -324,29 +325,28 @@ impl Running {
         }
     }
 
-    /// Does what a command of the shell says; answers the statement that it stands for, if it is
-    /// one.
-    fn obey(&mut self, command: ShellCommand) -> Option<String> {
+    /// Runs a shell command; returns the CAL statement that it is an alias for, if any.
+    fn run_command(&mut self, command: ShellCommand) -> Option<String> {
         match command {
             ShellCommand::Help => eprintln!("{COMMANDS}"),
             ShellCommand::List => return Some("DESCRIBE grain_types".to_owned()),
             ShellCommand::Describe(name) => return Some(format!("DESCRIBE fields {name}")),
             ShellCommand::Records => {
-                eprintln!("CAL answers with records anyway; AS and PROJECT choose their form")
+                eprintln!("CAL always returns records; use AS and PROJECT to choose their form")
             }
             ShellCommand::Timing => {
                 self.timing = !self.timing;
                 eprintln!("timing is {}", if self.timing { "on" } else { "off" });
             }
             ShellCommand::Unknown(text) => note(format_args!(
-                "`{text}` is no command of this shell; `help` lists them"
+                "unknown shell command `{text}`; `help` lists the commands"
             )),
         }
         None
     }
 
-    /// Reads what the session has written itself.
-    async fn look_again(&mut self) -> Result<(), Failure> {
+    /// Reloads the lake, so that the session sees its own writes.
+    async fn reload_lake(&mut self) -> Result<(), Failure> {
         if let Some(writer) = &self.writer {
             let lake = writer.lake().await;
             let tables = lake_context(&lake, &self.options).await;
@@ -386,12 +386,12 @@ fn instant(text: &str) -> Result<i64, Failure> {
         .or_else(|| TimePoint::parse(text).map(|point| point.resolve(clock())));
     milliseconds.ok_or_else(|| {
         Failure::usage(format!(
-            "--now takes an ISO date and time or milliseconds, not `{text}`"
+            "invalid value `--now {text}`; use an ISO date and time, or milliseconds since 1970"
         ))
     })
 }
 
-/// Milliseconds since 1970.
+/// Returns the current time in milliseconds since the Unix epoch.
 fn clock() -> i64 {
     let since = SystemTime::now()
         .duration_since(UNIX_EPOCH)
@@ -399,7 +399,7 @@ fn clock() -> i64 {
     i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }
 
-/// The words that the shell completes.
+/// Returns the words that the shell completes.
 fn completions() -> Vec<String> {
     let keywords = Keyword::ALL.iter().map(|keyword| keyword.name());
     let fields = FIELDS.iter().map(|field| field.name);
@@ -421,7 +421,7 @@ fn completions() -> Vec<String> {
     words
 }
 
-/// Prints an answer.
+/// Prints a response.
 fn show(response: &Response, printing: Printing, timing: bool) -> Result<(), Failure> {
     if printing != Printing::People {
         return print(&response.to_json(), printing);
@@ -447,7 +447,8 @@ fn show(response: &Response, printing: Printing, timing: bool) -> Result<(), Fai
     Ok(())
 }
 
-/// What people want to see first: the text that was asked for, else values, else a line per grain.
+/// Formats a response for people: the requested text, otherwise values, otherwise one line per
+/// grain.
 fn for_people(response: &Response) -> String {
     let answer = &response.answer;
     let mut out = String::new();
@@ -509,7 +510,8 @@ fn values(value: &Json<'_>) -> Vec<String> {
     }
 }
 
-/// Digits of an address that are shown: enough to name the grain in another statement.
+/// Number of digits of an address that are shown, enough to identify the grain in another
+/// statement.
 const ADDRESS_DIGITS: usize = 12;
 
 fn grain(address: &str, grain: &Object<'_>) -> String {

@@ -1,4 +1,4 @@
-//! `compact`: many small segments become few large ones.
+//! `compact`: merges small segments into large ones.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::args::CompactArgs;
 use crate::exit::{CommandOutcome, Failure};
 use crate::progress::ProgressDisplay;
 
-/// Merges what is small.
+/// Merges small segments.
 pub async fn run(
     context: &CommandContext,
     arguments: CompactArgs,

@@ -1,5 +1,5 @@
-//! `convert`: transcripts, messages and grains into each other; and the check that nothing is lost
-//! on the way.
+//! `convert`: converts between transcripts, messages and grains, and checks that exchanges survive
+//! a round trip.
 
 use std::collections::BTreeMap;
 use std::io::{self, BufWriter, ErrorKind};
@@ -20,13 +20,13 @@ use crate::args::ConvertArgs;
 use crate::exit::{CommandOutcome, Failure};
 use crate::output::{note, stdout_failure};
 
-/// Lines of a source that can't be read and are named one by one; the others are counted.
-const FAULTS_TOLD: u64 = 5;
+/// Number of unreadable lines of a source that are reported individually; further ones are counted.
+const REPORTED_FAULTS: u64 = 5;
 
-/// Bytes that are gathered before they are written.
+/// Size of the output buffer in bytes.
 const BUFFER_BYTES: usize = 1 << 18;
 
-/// Converts the sources one after the other; the data has problems if a line couldn't be read.
+/// Converts the sources one after another; the outcome is `Problems` if a line couldn't be read.
 pub async fn run(
     context: &CommandContext,
     arguments: ConvertArgs,
@@ -66,7 +66,7 @@ pub async fn run(
                 .as_ref()
                 .map_or(&bytes[..], |recast| recast.lines.as_bytes());
             let report = check_round_trip(lines, options);
-            problems += tell_check(source, &report);
+            problems += report_check(source, &report);
             report
                 .endpoints
                 .into_iter()
@@ -81,7 +81,7 @@ pub async fn run(
             prices: &prices,
         };
         match write_one(source, &bytes, conversion) {
-            // The reader of our output has seen enough.
+            // The reader closed the output.
             Err(error) if error.kind() == ErrorKind::BrokenPipe => return Ok(CommandOutcome::Done),
             found => problems += found.map_err(|error| stdout_failure(&error))?,
         }
@@ -103,31 +103,34 @@ pub async fn run(
     })
 }
 
-/// The result of a check.
+/// Result of the round-trip check.
 #[derive(Serialize)]
 struct Endpoints {
     endpoints: Vec<EndpointReport>,
 }
 
-/// The adapter of that key, or the first of that provider.
+/// Returns the adapter with this key, or the first of this provider.
 pub fn adapter_of(name: &str) -> Result<&'static dyn Adapter, Failure> {
     let of_provider = || registry::adapters().find(|adapter| adapter.provider() == name);
     registry::by_key(name).or_else(of_provider).ok_or_else(|| {
         let mut known: Vec<_> = registry::adapters().map(|adapter| adapter.key()).collect();
         known.sort_unstable();
-        Failure::usage(format!("no provider `{name}`; known: {}", known.join(", ")))
+        Failure::usage(format!(
+            "unknown provider `{name}`; known providers: {}",
+            known.join(", ")
+        ))
     })
 }
 
-/// The kind of a source: the one that was named, else the one that its bytes show; traffic, if they
-/// show none, so that every line is told.
+/// Returns the kind of a source: the given one, or else the detected one, or else exchanges, whose
+/// reader reports every line that it can't read.
 fn kind_of(named: Option<TranscriptKind>, source: &Source, bytes: &SourceBytes) -> TranscriptKind {
     named
         .or_else(|| TranscriptKind::detect(bytes, &source.uri))
         .unwrap_or(TranscriptKind::Exchanges)
 }
 
-/// Writes what one source becomes; answers how many lines of it couldn't be read.
+/// Converts one source; returns the number of unreadable lines.
 fn write_one(source: &Source, bytes: &SourceBytes, conversion: Conversion<'_>) -> io::Result<u64> {
     let mut out = BufWriter::with_capacity(BUFFER_BYTES, io::stdout().lock());
     let mut problems = 0;
@@ -135,7 +138,7 @@ fn write_one(source: &Source, bytes: &SourceBytes, conversion: Conversion<'_>) -
     convert(bytes, conversion, &mut out, &mut |notice| match notice {
         Notice::Fault(fault) => {
             problems += 1;
-            match problems <= FAULTS_TOLD {
+            match problems <= REPORTED_FAULTS {
                 true => note(format_args!("{}: {fault}", source.uri)),
                 false => *codes.entry(fault.code.name()).or_default() += 1,
             }
@@ -150,7 +153,7 @@ fn write_one(source: &Source, bytes: &SourceBytes, conversion: Conversion<'_>) -
                 by_response = response,
                 by_header = header,
                 by_file = file,
-                "messages whose time nobody recorded; `time_source` marks them"
+                "some messages have no recorded time; see `time_source`"
             );
         }
         Notice::Dropped(dropped) => tracing::warn!("{dropped}"),
@@ -163,7 +166,7 @@ fn write_one(source: &Source, bytes: &SourceBytes, conversion: Conversion<'_>) -
                 source = source.uri,
                 line,
                 endpoint = label,
-                "kept whole: {reason}"
+                "stored unparsed: {reason}"
             );
         }
     })?;
@@ -173,18 +176,17 @@ fn write_one(source: &Source, bytes: &SourceBytes, conversion: Conversion<'_>) -
             .map(|(code, count)| format!("{count} {code}"))
             .collect();
         note(format_args!(
-            "{}: and {} more: {}",
+            "{}: {} more: {}",
             source.uri,
-            problems - FAULTS_TOLD,
+            problems - REPORTED_FAULTS,
             counts.join(", ")
         ));
     }
     Ok(problems)
 }
 
-/// Tells of every line that couldn't be read and of every exchange that came back different;
-/// answers how many of the former.
-fn tell_check(source: &Source, report: &CheckReport) -> u64 {
+/// Reports unreadable lines and differing exchanges; returns the number of unreadable lines.
+fn report_check(source: &Source, report: &CheckReport) -> u64 {
     for fault in &report.faults {
         note(format_args!("{}: {fault}", source.uri));
     }

@@ -1,7 +1,6 @@
-//! `demo`: the main job on the data sets of the repository, in a temporary lake, as the commands
-//! that a user would type.
+//! `demo`: a tour of the main commands on the repository's sample data, in a temporary lake.
 //!
-//! Each step is a real command line: it is shown, parsed, and run like any other.
+//! Each step is a real command line, which is printed, parsed and run like any other.
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -14,7 +13,7 @@ use crate::args::{Arguments, DemoArgs};
 use crate::exit::{CommandOutcome, Failure};
 use crate::output::write_stdout;
 
-/// One command of the demo: what to say before it, its words, and how it ends when all is well.
+/// One command of the demo: its title, arguments and expected outcome.
 struct DemoStep {
     title: &'static str,
     words: &'static [&'static str],
@@ -29,28 +28,28 @@ const fn step(title: &'static str, words: &'static [&'static str]) -> DemoStep {
     }
 }
 
-/// In the words of a step, the folder with the data sets.
+/// Placeholder in arguments: the folder of the sample data.
 const DATASETS: &str = "DATASETS";
 
-/// In the words of a step, a folder for its results.
+/// Placeholder in arguments: the folder for results.
 const OUT: &str = "OUT";
 
 const STEPS: &[DemoStep] = &[
     DemoStep {
-        title: "Take everything in. Some of it is damaged on purpose: that goes to the table \
+        title: "Ingest everything. Some of it is damaged on purpose: it goes to the table \
                 `rejects`, with the reason",
         words: &["ingest", DATASETS],
         expected: CommandOutcome::Problems,
     },
     DemoStep {
-        title: "Once more: sources that are known are passed over, nothing is taken in twice; what \
-                couldn't be taken in is told again",
+        title: "Ingest again: known sources are skipped and nothing is duplicated; refused \
+                sources are reported again",
         words: &["ingest", DATASETS],
         expected: CommandOutcome::Problems,
     },
-    step("Hash and check every grain of the lake again", &["verify"]),
+    step("Verify every grain of the lake", &["verify"]),
     step(
-        "What is in it?",
+        "Which grains does the lake contain?",
         &[
             "sql",
             "SELECT type, count(*) AS grains, sum(blob_size) AS bytes FROM grains GROUP BY type \
@@ -82,7 +81,7 @@ const STEPS: &[DemoStep] = &[
         ],
     ),
     step(
-        "What did the conversations with language models say, and what did they cost?",
+        "Which conversations with language models are there, and what did they cost?",
         &[
             "sql",
             "SELECT session_id, messages, branches, input_tokens, output_tokens, cost_usd FROM \
@@ -90,7 +89,7 @@ const STEPS: &[DemoStep] = &[
         ],
     ),
     step(
-        "Is what was recorded of the providers' traffic kept without loss?",
+        "Is the recorded traffic of providers converted without loss?",
         &[
             "convert",
             "--check-round-trip",
@@ -100,14 +99,14 @@ const STEPS: &[DemoStep] = &[
         ],
     ),
     step(
-        "The same files without a lake",
+        "Query a file without a lake",
         &[
             "sql",
             "SELECT count(*) AS grains FROM mg_file('DATASETS/plain.mg')",
         ],
     ),
     step(
-        "A key to sign with",
+        "Generate a signing key",
         &[
             "keys",
             "generate",
@@ -119,7 +118,7 @@ const STEPS: &[DemoStep] = &[
         ],
     ),
     step(
-        "A person asks to be forgotten: erase, search every byte that is left, and certify it",
+        "Erase a person's data, search every remaining byte, and issue a certificate",
         &[
             "erase",
             "--subject",
@@ -135,22 +134,25 @@ const STEPS: &[DemoStep] = &[
         ],
     ),
     step(
-        "Anybody can check the certificate",
+        "Verify the certificate, without the lake",
         &["certificate", "verify", CERTIFICATE],
     ),
     step(
-        "And what the engine did is on record, without the person's name",
+        "Verify the audit log, which records the erasure without the person's name",
         &["audit", "verify"],
     ),
-    step("Everybody else's grains are as they were", &["verify"]),
-    step("What the lake is made of", &["describe"]),
+    step("Verify that all other grains are unchanged", &["verify"]),
+    step(
+        "Show the lake's tables, segments, sources and sidecars",
+        &["describe"],
+    ),
 ];
 
 const KEYRING: &str = "OUT/keyring.json";
 const PASSPHRASE: &str = "OUT/passphrase";
 const CERTIFICATE: &str = "OUT/erasure.cose";
 
-/// The result for scripts.
+/// Result in machine-readable formats.
 #[derive(Serialize)]
 struct DemoSummary {
     lake: String,
@@ -167,7 +169,7 @@ struct StepResult {
     seconds: f64,
 }
 
-/// Runs the steps; ends well if each ended as it should.
+/// Runs the steps; succeeds if each has its expected outcome.
 pub async fn run(context: &CommandContext, arguments: DemoArgs) -> Result<CommandOutcome, Failure> {
     let printer = context.printer(arguments.results);
     let started = Instant::now();
@@ -195,7 +197,7 @@ pub async fn run(context: &CommandContext, arguments: DemoArgs) -> Result<Comman
                 .into_iter()
                 .chain(words.iter().cloned()),
         )
-        .map_err(|error| Failure::usage(format!("a step of the demo isn't understood: {error}")))?;
+        .map_err(|error| Failure::usage(format!("a step of the demo can't be parsed: {error}")))?;
         let (lake, keys) = (Some(summary.lake.clone()), line.common.keys);
         line.common = crate::args::CommonArgs {
             lake,
@@ -227,7 +229,7 @@ pub async fn run(context: &CommandContext, arguments: DemoArgs) -> Result<Comman
     })
 }
 
-/// Where the demo reads and writes.
+/// Folders of the demo.
 struct DemoFolders {
     datasets: PathBuf,
     lake: PathBuf,
@@ -235,8 +237,7 @@ struct DemoFolders {
 }
 
 impl DemoFolders {
-    /// Makes the folder for results, with a passphrase in it that protects nothing but the demo's
-    /// key.
+    /// Creates the folder for results, with a passphrase file that protects only the demo's key.
     fn new(datasets: PathBuf, folder: &Path) -> Result<DemoFolders, Failure> {
         let out = folder.join("out");
         std::fs::create_dir_all(&out).map_err(|error| {
@@ -253,7 +254,7 @@ impl DemoFolders {
         Ok(place)
     }
 
-    /// The word with this place's folders in it.
+    /// Replaces the placeholders in an argument.
     fn filled(&self, word: &str) -> String {
         word.replace(DATASETS, &self.datasets.display().to_string())
             .replace(OUT, &self.out.display().to_string())
@@ -274,9 +275,9 @@ fn conclude(
     kept: bool,
 ) -> std::io::Result<()> {
     let ended = if summary.as_expected {
-        "every step ended as it should"
+        "every step had its expected outcome"
     } else {
-        "NOT every step ended as it should"
+        "some steps did NOT have their expected outcome"
     };
     writeln!(
         out,
@@ -297,7 +298,7 @@ fn conclude(
     }
 }
 
-/// The words as one would type them.
+/// Returns the arguments as a user would type them.
 fn shown(words: &[String]) -> String {
     let quote = |word: &String| {
         if word.contains([' ', '*', '\'', '$']) {
@@ -309,18 +310,18 @@ fn shown(words: &[String]) -> String {
     words.iter().map(quote).collect::<Vec<_>>().join(" ")
 }
 
-/// `datasets` in the current folder or above.
+/// Finds `datasets` in the current folder or a parent.
 fn find_datasets() -> Result<PathBuf, Failure> {
     let here = std::env::current_dir()
-        .map_err(|error| Failure::environment("can't tell the current folder", &error))?;
+        .map_err(|error| Failure::environment("can't determine the current folder", &error))?;
     let found = here
         .ancestors()
         .map(|folder| folder.join("datasets"))
         .find(|folder| is_datasets(folder));
     found.ok_or_else(|| {
         Failure::usage(
-            "no folder `datasets` here or above; run this in the repository, or name it \
-                        with --datasets",
+            "no folder `datasets` in the current folder or its parents; run this in the \
+             repository, or set --datasets",
         )
     })
 }

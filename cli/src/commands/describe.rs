@@ -1,4 +1,4 @@
-//! `describe`: what the lake is made of.
+//! `describe`: shows the lake's tables, segments, sources and sidecars.
 
 use gristmill_engine::describe::describe;
 
@@ -6,7 +6,7 @@ use super::CommandContext;
 use crate::args::DescribeArgs;
 use crate::exit::{CommandOutcome, Failure};
 
-/// Shows tables, segments, sources and sidecars.
+/// Prints the description.
 pub async fn run(
     context: &CommandContext,
     arguments: DescribeArgs,

@@ -1,4 +1,4 @@
-//! `export`: grains out of the lake.
+//! `export`: writes grains of the lake to files.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -19,8 +19,8 @@ use crate::args::{Compression, ExportArgs, ExportKind, ResultArgs};
 use crate::exit::{CommandOutcome, Failure};
 use crate::progress::ProgressDisplay;
 
-/// Writes all grains, or those that a condition picks; the data has problems if some of them have
-/// no place in what was asked for.
+/// Writes all grains, or those that match a condition; the outcome is `Problems` if the format
+/// can't represent some of them.
 pub async fn run(
     context: &CommandContext,
     arguments: ExportArgs,
@@ -49,11 +49,11 @@ pub async fn run(
     let report = export(&lake, rows, &options, progress).await;
     drop(shown);
     let report = match report {
-        // The reader of our output has seen enough.
+        // The reader closed the output.
         Err(EngineError::OutputClosed) => return Ok(CommandOutcome::Done),
         report => report?,
     };
-    // The result must not follow the grains.
+    // Grains and result must not be mixed on standard output.
     if !to_stdout {
         printer.record(&report)?;
     }
@@ -67,15 +67,15 @@ pub async fn run(
     })
 }
 
-/// Says what a lake that takes the export in won't know.
+/// Warns about lifecycle state that the exported file doesn't contain.
 fn warn_of_state(report: &ExportReport) {
     let (events, supersessions) = (report.events_left_behind, report.supersessions_left_behind);
     if events + supersessions > 0 {
         eprintln!(
-            "the lake's lifecycle state stays behind: {events} events (what was contradicted, \
-             verified …) and {supersessions} supersessions that superseding grains know; where \
-             this is taken in, superseded and contradicted grains are current again. `--format mg` \
-             takes it along"
+            "the export doesn't contain the lake's lifecycle state: {events} events (contradicted, \
+             verified …) and {supersessions} supersessions recorded in superseding grains. A lake \
+             that ingests it treats superseded and contradicted grains as current; use `--format \
+             mg` to include the state"
         );
     }
 }
@@ -98,13 +98,16 @@ async fn picked(
 }
 
 fn format_of(arguments: &ExportArgs) -> Result<ExportFormat, Failure> {
-    let kind = arguments.kind.or_else(|| kind_of(&arguments.out)).ok_or_else(|| {
-        let out = arguments.out.display();
-        Failure::usage(format!(
-            "`{out}` doesn't say what to write; .mg, .frames, .jsonl, .parquet, .sqlite and .db \
-             do, or --format"
-        ))
-    })?;
+    let kind = arguments
+        .kind
+        .or_else(|| kind_of(&arguments.out))
+        .ok_or_else(|| {
+            let out = arguments.out.display();
+            Failure::usage(format!(
+                "can't derive the format from `{out}`; use the extension .mg, .frames, .jsonl, \
+             .parquet, .sqlite or .db, or set --format"
+            ))
+        })?;
     let format = match kind {
         ExportKind::Mg => ExportFormat::Container(codec_of(arguments.compression)),
         ExportKind::Frames => ExportFormat::Frames,
@@ -125,31 +128,24 @@ fn codec_of(compression: Compression) -> Codec {
     }
 }
 
-/// Options that mean nothing for a format aren't passed over: whoever gave them expects something
-/// of them.
+/// Refuses options that don't apply to the format, rather than ignoring them.
 fn refuse_unfit(arguments: &ExportArgs, format: ExportFormat) -> Result<(), Failure> {
     if arguments.out.as_os_str() == "-"
         && matches!(format, ExportFormat::Container(_) | ExportFormat::Sqlite)
     {
-        let message = "containers and databases can't be written to standard output; frames, jsonl \
-                       and exchanges can";
+        let message = "containers and databases can't be written to standard output; use frames, \
+                       jsonl or exchanges";
         return Err(Failure::usage(message));
     }
     if arguments.provider.is_some() && format != ExportFormat::Exchanges {
-        return Err(Failure::usage(
-            "--provider says in whose form exchanges are written; it needs --format exchanges",
-        ));
+        return Err(Failure::usage("--provider needs --format exchanges"));
     }
     let is_container = matches!(format, ExportFormat::Container(_));
     if arguments.compression != Compression::None && !is_container {
-        return Err(Failure::usage(
-            "--compression is about the grain region of containers; it needs --format mg",
-        ));
+        return Err(Failure::usage("--compression needs --format mg"));
     }
     if arguments.split.is_some() && !is_container {
-        return Err(Failure::usage(
-            "--split says where a container ends; it needs --format mg",
-        ));
+        return Err(Failure::usage("--split needs --format mg"));
     }
     Ok(())
 }

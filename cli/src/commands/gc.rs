@@ -1,4 +1,4 @@
-//! `gc`: files that aren't part of the lake go.
+//! `gc`: removes unreferenced files.
 
 use gristmill_engine::gc::{GcOptions, collect_garbage};
 
@@ -7,7 +7,7 @@ use crate::args::GcArgs;
 use crate::duration_arg::parse_duration;
 use crate::exit::{CommandOutcome, Failure};
 
-/// Removes what nobody needs, or shows it.
+/// Removes unreferenced files, or lists them.
 pub async fn run(context: &CommandContext, arguments: GcArgs) -> Result<CommandOutcome, Failure> {
     let printer = context.printer(arguments.results);
     let options = GcOptions {

@@ -1,4 +1,4 @@
-//! `generate`: a seeded, realistic corpus.
+//! `generate`: writes a realistic corpus from a seed.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -15,7 +15,7 @@ use super::CommandContext;
 use crate::args::{GenerateArgs, GenerateKind};
 use crate::exit::{CommandOutcome, Failure};
 
-/// What was written.
+/// Result of the command.
 #[derive(Debug, Default, Serialize)]
 struct GenerateReport {
     files: u64,
@@ -23,14 +23,17 @@ struct GenerateReport {
     bytes: u64,
 }
 
-/// Writes the corpus, a file at a time.
+/// Writes the corpus one file at a time.
 pub fn run(context: &CommandContext, arguments: GenerateArgs) -> Result<CommandOutcome, Failure> {
     let printer = context.printer(arguments.results);
     if !arguments.force {
         refuse_existing(&arguments)?;
     }
     std::fs::create_dir_all(&arguments.out).map_err(|error| {
-        Failure::environment(&format!("can't make `{}`", arguments.out.display()), &error)
+        Failure::environment(
+            &format!("can't create `{}`", arguments.out.display()),
+            &error,
+        )
     })?;
     let pool = rayon::ThreadPoolBuilder::new()
         .num_threads(context.threads())
@@ -70,14 +73,14 @@ pub fn run(context: &CommandContext, arguments: GenerateArgs) -> Result<CommandO
     Ok(CommandOutcome::Done)
 }
 
-/// Fails before anything is written if a file of the corpus is there already.
+/// Fails before anything is written if a file of the corpus already exists.
 fn refuse_existing(arguments: &GenerateArgs) -> Result<(), Failure> {
     let files = arguments.grains.div_ceil(arguments.file_grains.max(1));
     let mut paths = (0..files).map(|number| arguments.out.join(file_name(arguments.kind, number)));
     match paths.find(|path| path.exists()) {
         Some(path) => Err(Failure::writing(
             &path,
-            &"it exists; `--force` writes over it",
+            &"the file exists; use `--force` to overwrite it",
         )),
         None => Ok(()),
     }
@@ -91,7 +94,7 @@ fn file_name(kind: GenerateKind, number: u64) -> String {
     format!("corpus-{number:05}.{ending}")
 }
 
-/// Writes one file; answers how many bytes it has.
+/// Writes one file and returns its size in bytes.
 fn write_file(path: &Path, kind: GenerateKind, block: &Block) -> std::io::Result<u64> {
     let mut out = BufWriter::with_capacity(1 << 20, File::create(path)?);
     match kind {

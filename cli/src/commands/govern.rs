@@ -22,7 +22,7 @@ use crate::exit::{CommandOutcome, Failure};
 use crate::json_lines::JsonLinesWriter;
 use crate::output::{begin_file, finish_file, note, write_file};
 
-/// Applies operations in bulk; one answer a line.
+/// Applies operations in bulk and writes one answer per line.
 pub async fn apply(
     context: &CommandContext,
     arguments: ApplyArgs,
@@ -39,7 +39,7 @@ pub async fn apply(
             Box::new(BufReader::new(file))
         }
     };
-    // Answers tell how far a run came that was killed: they are written as they are given.
+    // Answers are written immediately, so that they show how far a killed run came.
     let mut answers = match &arguments.out {
         Some(path) => JsonLinesWriter::to(
             path,
@@ -65,25 +65,25 @@ pub async fn apply(
     match (report.denied, report.failed) {
         (0, 0) => Ok(CommandOutcome::Done),
         (denied, 0) => Err(Failure::policy(format!(
-            "{denied} operations are refused by policy; their answers say why"
+            "{denied} operations were refused by policy; see their answers for the reasons"
         ))),
         _ => Ok(CommandOutcome::Problems),
     }
 }
 
-/// What goes to standard output are lines of JSON, whatever is asked for: another format is refused
-/// rather than passed over.
+/// Refuses formats other than JSON where standard output gets JSON Lines, rather than ignoring
+/// them.
 fn lines_only(context: &CommandContext, own: ResultArgs) -> Result<(), Failure> {
     match own.format.or(context.results.format) {
         None | Some(OutputFormat::Json | OutputFormat::Jsonl) => Ok(()),
         Some(_) => Err(Failure::usage(
-            "standard output gets lines of JSON here; --format is about the summary that is \
-             printed with --out FILE",
+            "standard output is JSON Lines here; --format applies only to the summary printed \
+             with --out FILE",
         )),
     }
 }
 
-/// Plans an erasure, and carries it out if that was asked for.
+/// Plans an erasure and carries it out with `--execute`.
 pub async fn erase(
     context: &CommandContext,
     arguments: EraseArgs,
@@ -122,8 +122,8 @@ pub async fn erase(
         return Ok(CommandOutcome::Done);
     }
     note(format_args!(
-        "the erasure is done but not proven: {} places are left in {}; files that no version names \
-         may belong to a writer at work, with --exclusive they are removed at once",
+        "the erasure was carried out but is not proven: {} occurrences remain in {}. Unreferenced \
+         files may belong to a running writer; use --exclusive to remove them at once",
         erased.proofs.byte_search.remnants,
         erased.proofs.byte_search.remnant_files.join(", ")
     ));
@@ -132,11 +132,11 @@ pub async fn erase(
 
 fn hint(context: &CommandContext, plan: &ErasurePlan) {
     if !context.common.quiet && plan.has_work() {
-        eprintln!("nothing was changed; --execute erases what is selected");
+        eprintln!("nothing was changed; use --execute to erase the selected data");
     }
 }
 
-/// Hands out what the lake holds about somebody.
+/// Writes all data about the data subjects.
 pub async fn report(
     context: &CommandContext,
     arguments: ReportSubjectArgs,
@@ -147,7 +147,8 @@ pub async fn report(
     let request = request(&arguments.selector)?;
     let mut lake = context.open_lake().await?;
     let (plan, survey) = plan_disclosure(&mut lake, &request, context.threads()).await?;
-    // Without a keyring the audit entry says what was done and not, under a pseudonym, for whom.
+    // Without a keyring the audit entry records the disclosure without the pseudonym of the data
+    // subject.
     let key = keyring(&context.common.keys)
         .ok()
         .map(|keyring| keyring.derive("gristmill/erasure/pseudonyms"))
@@ -180,7 +181,7 @@ pub async fn report(
     Ok(CommandOutcome::Done)
 }
 
-/// Checks, shows or proves.
+/// Verifies or shows a certificate, or creates an inclusion proof.
 pub fn certificate(
     context: &CommandContext,
     arguments: CertificateCommand,
@@ -215,7 +216,7 @@ fn verify_certificate(
         let proof = serde_json::from_slice(&read(path)?);
         proofs.push(proof.map_err(|error| {
             Failure::data(format!(
-                "`{}` is no inclusion proof: {error}",
+                "`{}` is not an inclusion proof: {error}",
                 path.display()
             ))
         })?);
@@ -252,19 +253,19 @@ fn prove(
             Ok(CommandOutcome::Done)
         }
         None => Err(Failure::data(format!(
-            "{address} isn't among what this certificate covers"
+            "{address} isn't covered by this certificate"
         ))),
     }
 }
 
-/// Walks the audit log.
+/// Verifies the audit log.
 pub async fn audit(
     context: &CommandContext,
     arguments: AuditCommand,
 ) -> Result<CommandOutcome, Failure> {
     let AuditCommand::Verify { results } = arguments;
     let verdict = match context.open_damaged_lake().await? {
-        // What is to be judged keeps the lake from being opened.
+        // The damage prevents the lake from being opened and is the result.
         Err(error) => AuditVerdict::of_unreadable(&error),
         Ok(mut lake) => lake.verify_audit().await?,
     };
@@ -333,7 +334,7 @@ fn request(selector: &SubjectSelector) -> Result<SubjectRequest, Failure> {
     Ok(request)
 }
 
-/// The classes of variation that are asked for.
+/// Returns the selected classes of variation.
 fn variations(selector: &SubjectSelector) -> Result<Variations, Failure> {
     let class = |name: &String| {
         name.trim()
@@ -352,11 +353,11 @@ fn variations(selector: &SubjectSelector) -> Result<Variations, Failure> {
     Ok(searched)
 }
 
-/// Refuses an empty value of `option`: it would stand for a person who isn't there.
+/// Refuses an empty value of `option`, which would identify nobody.
 pub fn named(option: &str, values: &[String]) -> Result<(), Failure> {
     match values.iter().any(|value| is_blank_identifier(value)) {
         true => Err(Failure::usage(format!(
-            "{option} is empty: it names nobody"
+            "{option} is empty: it identifies nobody"
         ))),
         false => Ok(()),
     }

@@ -1,4 +1,4 @@
-//! `grain encode|decode|check`: line n of the output answers line n of the input.
+//! `grain encode|decode|check`: line n of the output is the result of line n of the input.
 
 use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
 use std::path::PathBuf;
@@ -15,10 +15,10 @@ use crate::args::{DecodeArgs, LinesArgs};
 use crate::exit::{CommandOutcome, Failure};
 use crate::output::stdout_failure;
 
-/// Bytes of an input line at most.
+/// Maximum length of an input line in bytes.
 const LINE_LIMIT: u64 = 256 << 20;
 
-/// Grains to blobs.
+/// Encodes grains to blobs.
 pub fn encode(lines: LinesArgs) -> Result<CommandOutcome, Failure> {
     each_line(lines.file, |line| {
         let grain = line.get("grain").ok_or_else(|| missing("grain"))?;
@@ -30,8 +30,8 @@ pub fn encode(lines: LinesArgs) -> Result<CommandOutcome, Failure> {
     })
 }
 
-/// Blobs to grains. A blob whose signed flag is set is shown without its envelope; `check` asks for
-/// it.
+/// Decodes blobs to grains. A blob with the signed flag is decoded without its envelope; only
+/// `check` requires it.
 pub fn decode(lines: DecodeArgs) -> Result<CommandOutcome, Failure> {
     let mode = mode_of(lines.lenient);
     each_line(lines.file, move |line| {
@@ -59,8 +59,8 @@ pub fn decode(lines: DecodeArgs) -> Result<CommandOutcome, Failure> {
     })
 }
 
-/// Blobs to verdicts. A signature that is wrong is an error; what became of any other is part of
-/// the verdict.
+/// Checks blobs. A wrong signature is an error; any other status of a signature is part of the
+/// result.
 pub fn check(lines: DecodeArgs) -> Result<CommandOutcome, Failure> {
     let mode = mode_of(lines.lenient);
     each_line(lines.file, move |line| {
@@ -107,9 +107,9 @@ fn mode_of(lenient: bool) -> Mode {
     if lenient { Mode::Lenient } else { Mode::Strict }
 }
 
-/// Answers every line, so that line n of the output answers line n of the input; the data has
-/// problems if any line failed. Only empty lines at the end have no answer. Whoever waits for an
-/// answer before the next line gets it.
+/// Writes one result per line, so that line n of the output belongs to line n of the input; the
+/// outcome is `Problems` if any line failed. Only empty lines at the end have no result. Output is
+/// flushed before waiting for input, so that an interactive caller gets each result.
 fn each_line(
     file: Option<PathBuf>,
     answer: impl Fn(&Json<'_>) -> Result<Json<'static>, GrainError>,
@@ -154,7 +154,7 @@ fn each_line(
     Ok(outcome)
 }
 
-/// True if nobody reads the answers any more.
+/// Returns true if the output was closed.
 fn is_closed(written: io::Result<()>) -> Result<bool, Failure> {
     match written {
         Ok(()) => Ok(false),
@@ -173,8 +173,8 @@ fn open_lines(file: Option<PathBuf>) -> Result<BufReader<Box<dyn Read>>, Failure
     Ok(BufReader::with_capacity(1 << 20, input))
 }
 
-/// Reads the next line into `line`; `None` at the end, false if the line is beyond the limit and
-/// was passed over.
+/// Reads the next line into `line`; `None` at the end, false if the line exceeded the limit and was
+/// skipped.
 fn read_line(input: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<Option<bool>> {
     line.clear();
     if input.take(LINE_LIMIT).read_until(b'\n', line)? == 0 {
@@ -239,7 +239,7 @@ fn bytes_of(line: &Json<'_>) -> Result<Vec<u8>, GrainError> {
         .map_err(|error| GrainError::new(ErrorCode::Corrupt, error.to_string()).field("blob_hex"))
 }
 
-/// A bare signed blob is let through here, marked in the header.
+/// Opens a blob; a signed blob without its envelope is accepted and marked in the header.
 fn open(bytes: &[u8]) -> Result<Delivery<'_>, GrainError> {
     match Delivery::open(bytes) {
         Err(error) if error.code == ErrorCode::SignedMismatch && bytes.first() == Some(&1) => {

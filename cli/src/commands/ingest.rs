@@ -1,4 +1,4 @@
-//! `ingest`: sources into the lake.
+//! `ingest`: ingests sources into the lake.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -15,7 +15,7 @@ use crate::args::{self, IngestArgs};
 use crate::exit::{CommandOutcome, Failure};
 use crate::progress::{ProgressDisplay, ProgressSnapshot};
 
-/// Takes the sources in; the data has problems if anything was refused.
+/// Ingests the sources; the outcome is `Problems` if anything was refused.
 pub async fn run(
     context: &CommandContext,
     arguments: IngestArgs,
@@ -74,21 +74,24 @@ pub async fn run(
         (0, 0) => Ok(CommandOutcome::Done),
         (0, _) => Ok(CommandOutcome::Problems),
         (files, _) => Err(Failure::environment(
-            "sources that couldn't be read",
+            "some sources couldn't be read",
             &format!(
-                "{files}; the others are in the lake, and the same command takes these in once \
-                 they can be read"
+                "{files}. The others were ingested; run the same command again when these are \
+                 readable"
             ),
         )),
     }
 }
 
-/// Names the first sources that aren't understood, and says how to see all of them.
+/// Lists the first sources of unsupported kinds, and how to see all of them.
 fn print_skipped(report: &IngestReport, dry_run: bool) {
     if report.skipped == 0 {
         return;
     }
-    eprintln!("{} not understood, and not taken in:", report.skipped);
+    eprintln!(
+        "{} sources skipped, because no reader supports their content:",
+        report.skipped
+    );
     for skipped in &report.first_skipped {
         eprintln!(
             "  {}: {}",
@@ -98,7 +101,10 @@ fn print_skipped(report: &IngestReport, dry_run: bool) {
     }
     if report.skipped as usize > report.first_skipped.len() {
         match dry_run {
-            true => eprintln!("  … without --dry-run the table `sources` lists them all"),
+            true => eprintln!(
+                "  … run without --dry-run to list all of them in the table \
+                               `sources`"
+            ),
             false => eprintln!(
                 "  … `gristmill sql \"SELECT source, reason FROM sources WHERE run_id = '{}' AND \
                  outcome = 'skipped'\"` lists them all",
@@ -113,30 +119,30 @@ fn print_rejected(report: &IngestReport, dry_run: bool) {
         return;
     }
     eprintln!(
-        "{} refused; `gristmill sql \"SELECT source, ordinal, error_code, message FROM rejects\"` \
-         shows them",
+        "{} refused; to list them: `gristmill sql \"SELECT source, ordinal, error_code, message \
+         FROM rejects\"`",
         report.rejected
     );
     if report.readable_rejects > 0 {
         let retry = if dry_run { "" } else { " --retry-refused" };
         eprintln!(
-            "`ingest --lenient{retry}` takes {} of them all the same, and marks them",
+            "`ingest --lenient{retry}` accepts {} of them and marks them",
             report.readable_rejects
         );
     }
 }
 
-/// Why nothing more is taken in; refused input needn't be the end.
+/// Converts an error of ingest; adds the remedy for refused input.
 fn failure(error: EngineError) -> Failure {
     match error {
         EngineError::Refused { .. } => Failure::data(format!(
-            "{error}; `--on-error quarantine` would set it aside and go on"
+            "{error}; use `--on-error quarantine` to store refused input in `rejects` and continue"
         )),
         error => error.into(),
     }
 }
 
-/// Where the work is, for the progress bar.
+/// Returns the progress of an operation for display.
 pub fn snapshot(progress: &IngestProgress) -> ProgressSnapshot {
     let read = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
     ProgressSnapshot {
@@ -147,11 +153,12 @@ pub fn snapshot(progress: &IngestProgress) -> ProgressSnapshot {
     }
 }
 
-/// The first interrupt asks for an end after the batch in work; the system deals with the second.
+/// Stops the operation after the current batch on the first interrupt, and the process on the
+/// second.
 pub fn stop_on_interrupt(progress: Arc<IngestProgress>) {
     tokio::spawn(async move {
         if tokio::signal::ctrl_c().await.is_ok() {
-            eprintln!("stopping after the batch in work; interrupt again to stop at once");
+            eprintln!("stopping after the current batch; interrupt again to stop immediately");
             progress.stop();
             if tokio::signal::ctrl_c().await.is_ok() {
                 std::process::exit(130);

@@ -1,4 +1,4 @@
-//! `inspect`: what is in a file.
+//! `inspect`: shows the contents of a file.
 
 use gristmill_connectors::source::discover;
 use gristmill_engine::inspect::inspect;
@@ -7,7 +7,7 @@ use super::CommandContext;
 use crate::args::InspectArgs;
 use crate::exit::{CommandOutcome, Failure};
 
-/// Shows one file; the data has problems if something in it can't be read.
+/// Shows one file; the outcome is `Problems` if a part of it is unreadable.
 pub async fn run(
     context: &CommandContext,
     arguments: InspectArgs,
@@ -16,7 +16,7 @@ pub async fn run(
     let mut sources = discover(std::slice::from_ref(&arguments.file)).await?;
     let (Some(source), true) = (sources.pop(), sources.is_empty()) else {
         return Err(Failure::usage(format!(
-            "`{}` is several files; inspect takes one",
+            "`{}` matches several files; inspect takes one",
             arguments.file
         )));
     };

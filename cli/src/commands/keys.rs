@@ -1,4 +1,4 @@
-//! `keys`: the keyring, and the encryption of a lake with it.
+//! `keys`: manages the keyring and encrypts lakes.
 
 use std::path::{Path, PathBuf};
 
@@ -12,16 +12,16 @@ use super::govern::named;
 use crate::args::governance::{KeyCommand, KeyringArgs};
 use crate::exit::{CommandOutcome, Failure};
 
-/// Environment variable of the passphrase.
+/// Environment variable with the passphrase.
 const PASSPHRASE: &str = "GRISTMILL_PASSPHRASE";
 
-/// Makes or lists keys, encrypts a lake, gives people new keys.
+/// Generates, lists or rotates keys, encrypts a lake, or changes the passphrase.
 pub async fn run(context: &CommandContext, command: KeyCommand) -> Result<CommandOutcome, Failure> {
     let keys = &context.common.keys;
     match command {
         KeyCommand::Generate { name, results } => {
-            let path = path_of(keys)?;
-            let did = made_keyring(keys)?.generate(&name)?;
+            let path = keyring_path(keys)?;
+            let did = open_or_create_keyring(keys)?.generate(&name)?;
             let made =
                 serde_json::json!({ "name": name, "kind": "ed25519", "did": did, "keyring": path });
             context.printer(results).record(&made)?;
@@ -29,11 +29,11 @@ pub async fn run(context: &CommandContext, command: KeyCommand) -> Result<Comman
         KeyCommand::List { results } => {
             context
                 .printer(results)
-                .records(&Keyring::public(&path_of(keys)?)?)?;
+                .records(&Keyring::public(&keyring_path(keys)?)?)?;
         }
         KeyCommand::Encrypt { exclusive, results } => {
-            let lake = context.operated(Lake::open(context.lake()).await?);
-            let mut lake = context.sealed_from_now_on(lake).await?;
+            let lake = context.with_operator(Lake::open(context.lake()).await?);
+            let mut lake = context.enable_encryption(lake).await?;
             context
                 .printer(results)
                 .record(&encrypt(&mut lake, exclusive).await?)?;
@@ -63,19 +63,19 @@ pub async fn run(context: &CommandContext, command: KeyCommand) -> Result<Comman
     Ok(CommandOutcome::Done)
 }
 
-/// The environment variables that may say who works; the first that is set does.
+/// Environment variables with the operator's name; the first that is set is used.
 const OPERATOR: [&str; 4] = ["GRISTMILL_OPERATOR", "USER", "LOGNAME", "USERNAME"];
 
 impl CommandContext {
-    /// The lake, with its keys if it is encrypted and they can be had.
+    /// Opens the lake, and unlocks it if it is encrypted and a passphrase is given.
     pub async fn open_lake(&self) -> Result<Lake, Failure> {
-        self.unlocked(Lake::open(self.lake()).await?)
+        self.unlock(Lake::open(self.lake()).await?)
     }
 
-    /// The lake, also if it is damaged: for commands that say what is.
+    /// Opens the lake even if it is damaged, for commands that report damage.
     pub async fn open_damaged_lake(&self) -> Result<Result<Lake, EngineError>, Failure> {
         match Lake::open_unchecked(self.lake()).await {
-            Ok(lake) => Ok(Ok(self.unlocked(lake)?)),
+            Ok(lake) => Ok(Ok(self.unlock(lake)?)),
             Err(
                 error @ (EngineError::Delta { .. }
                 | EngineError::TableLost { .. }
@@ -85,8 +85,8 @@ impl CommandContext {
         }
     }
 
-    /// The lake, whose audit log tells this operator's commands from those of others.
-    fn operated(&self, lake: Lake) -> Lake {
+    /// Sets the operator that the audit log records.
+    fn with_operator(&self, lake: Lake) -> Lake {
         let name = OPERATOR
             .iter()
             .find_map(|name| std::env::var(name).ok().filter(|name| !name.is_empty()));
@@ -96,33 +96,34 @@ impl CommandContext {
         }
     }
 
-    /// The lake, made if there is none.
+    /// Opens the lake, or creates it.
     pub async fn open_or_create_lake(&self) -> Result<Lake, Failure> {
-        self.unlocked(Lake::open_or_create(self.lake()).await?)
+        self.unlock(Lake::open_or_create(self.lake()).await?)
     }
 
-    /// The lake made one that is encrypted from now on.
+    /// Opens or creates the lake and enables encryption.
     pub async fn encrypted_lake(&self) -> Result<Lake, Failure> {
-        let lake = self.operated(Lake::open_or_create(self.lake()).await?);
-        self.sealed_from_now_on(lake).await
+        let lake = self.with_operator(Lake::open_or_create(self.lake()).await?);
+        self.enable_encryption(lake).await
     }
 
-    /// `lake` made one that is encrypted from now on. Only for a lake that isn't yet may the
-    /// keyring be a new one.
-    async fn sealed_from_now_on(&self, mut lake: Lake) -> Result<Lake, Failure> {
+    /// Enables encryption of `lake`. A new keyring may be created only for a lake that isn't
+    /// encrypted yet.
+    async fn enable_encryption(&self, mut lake: Lake) -> Result<Lake, Failure> {
         let keys = &self.common.keys;
         let keyring = match lake.is_encrypted() {
             true => keyring_of(&lake, keys)?,
-            false => made_keyring(keys)?,
+            false => open_or_create_keyring(keys)?,
         };
         lake.seal_from_now_on(Box::new(FileKeys::next_to(keyring)?))
             .await?;
         Ok(lake)
     }
 
-    /// Without a passphrase the lake stays locked: what needs its keys says so, the rest goes on.
-    pub fn unlocked(&self, lake: Lake) -> Result<Lake, Failure> {
-        let mut lake = self.operated(lake);
+    /// Unlocks `lake` if a passphrase is given. Otherwise it stays locked: operations that need its
+    /// keys fail, others work.
+    pub fn unlock(&self, lake: Lake) -> Result<Lake, Failure> {
+        let mut lake = self.with_operator(lake);
         let keys = &self.common.keys;
         if keys.leave_out_sealed {
             lake.leave_out_sealed();
@@ -133,29 +134,29 @@ impl CommandContext {
     }
 }
 
-/// The keyring, which must be there.
+/// Opens the keyring, which must exist.
 pub fn keyring(keys: &KeyringArgs) -> Result<Keyring, Failure> {
-    Ok(Keyring::open(&path_of(keys)?, &passphrase(keys)?)?)
+    Ok(Keyring::open(&keyring_path(keys)?, &passphrase(keys)?)?)
 }
 
-/// The keyring of an encrypted lake, which must be there.
+/// Opens the keyring of an encrypted lake, which must exist.
 fn keyring_of(lake: &Lake, keys: &KeyringArgs) -> Result<Keyring, Failure> {
-    match Keyring::open(&path_of(keys)?, &passphrase(keys)?) {
+    match Keyring::open(&keyring_path(keys)?, &passphrase(keys)?) {
         Err(EngineError::NoKeyring(path)) => Err(lake
-            .foreign_keyring(&path.display().to_string(), "isn't there")
+            .foreign_keyring(&path.display().to_string(), "doesn't exist")
             .into()),
         opened => Ok(opened?),
     }
 }
 
-fn made_keyring(keys: &KeyringArgs) -> Result<Keyring, Failure> {
+fn open_or_create_keyring(keys: &KeyringArgs) -> Result<Keyring, Failure> {
     Ok(Keyring::open_or_create(
-        &path_of(keys)?,
+        &keyring_path(keys)?,
         &passphrase(keys)?,
     )?)
 }
 
-fn path_of(keys: &KeyringArgs) -> Result<PathBuf, Failure> {
+fn keyring_path(keys: &KeyringArgs) -> Result<PathBuf, Failure> {
     if let Some(path) = &keys.keyring {
         return Ok(path.clone());
     }
@@ -166,7 +167,10 @@ fn path_of(keys: &KeyringArgs) -> Result<PathBuf, Failure> {
     };
     let configuration = folder("XDG_CONFIG_HOME").or_else(|| Some(folder("HOME")?.join(".config")));
     let configuration = configuration.ok_or_else(|| {
-        Failure::usage("there is no configuration folder: say where the keyring is with --keyring")
+        Failure::usage(
+            "the user's configuration folder can't be determined; set the keyring with \
+                        --keyring",
+        )
     })?;
     Ok(configuration.join("gristmill/keyring.json"))
 }
@@ -180,7 +184,7 @@ fn passphrase(keys: &KeyringArgs) -> Result<String, Failure> {
         Some(path) => first_line(path),
         None => std::env::var(PASSPHRASE).map_err(|_| {
             Failure::usage(format!(
-                "the keyring needs its passphrase: set {PASSPHRASE} or give --passphrase-file"
+                "the keyring needs its passphrase: set {PASSPHRASE} or --passphrase-file"
             ))
         }),
     }

@@ -1,4 +1,4 @@
-//! `completions` and `man`, made from the definition of the command line.
+//! `completions` and `man`, generated from the definition of the command line.
 
 use std::io;
 use std::path::PathBuf;
@@ -19,13 +19,13 @@ pub fn completions(shell: Shell) -> Result<CommandOutcome, Failure> {
     Ok(CommandOutcome::Done)
 }
 
-/// Prints the manual page, or writes those of all commands to `folder`.
+/// Prints the manual page, or writes the pages of all commands to `folder`.
 pub fn pages(folder: Option<PathBuf>) -> Result<CommandOutcome, Failure> {
     match folder {
         None => {
             let mut page = Vec::new();
             let made = Man::new(Arguments::command()).render(&mut page);
-            made.map_err(|error| Failure::environment("can't make the page", &error))?;
+            made.map_err(|error| Failure::environment("can't render the page", &error))?;
             write_stdout(|out| io::Write::write_all(out, &page))?;
         }
         Some(folder) => {

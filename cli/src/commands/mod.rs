@@ -1,5 +1,5 @@
-//! One file per command: what it reads, what it calls, what it prints. The work itself is done by
-//! the libraries.
+//! One file per command: its input, the library calls and its output. The work is done by the
+//! libraries.
 
 mod cal;
 mod compact;
@@ -34,7 +34,7 @@ use crate::args::{Arguments, Command, CommonArgs, GrainCommand, ResultArgs};
 use crate::exit::{CommandOutcome, Failure};
 use crate::output::Printer;
 
-/// Runs the command that `arguments` name.
+/// Runs the command of `arguments`.
 pub async fn run(arguments: Arguments) -> Result<CommandOutcome, Failure> {
     let Arguments {
         common,
@@ -73,38 +73,38 @@ pub async fn run(arguments: Arguments) -> Result<CommandOutcome, Failure> {
     }
 }
 
-/// [`run`] for a command that runs others.
+/// Boxed [`run`], for a command that runs others.
 fn run_boxed(
     arguments: Arguments,
 ) -> Pin<Box<dyn Future<Output = Result<CommandOutcome, Failure>>>> {
     Box::pin(run(arguments))
 }
 
-/// What every command has.
+/// Settings shared by all commands.
 pub struct CommandContext {
     pub common: CommonArgs,
     results: ResultArgs,
 }
 
 impl CommandContext {
-    /// The printer for a command with its own choice of format.
+    /// Returns the printer of a command with its own format flags.
     pub fn printer(&self, own: ResultArgs) -> Printer {
         Printer::new(own, self.results)
     }
 
-    /// The lake's URI.
+    /// Returns the URI of the lake.
     pub fn lake(&self) -> &str {
         self.common.lake.as_deref().unwrap_or("lake")
     }
 
-    /// The embedder that was named, else the one that is part of the program, which costs nothing
-    /// until it embeds.
+    /// Returns the embedder of `--embedder`, or else the built-in one, which is loaded on first
+    /// use.
     pub fn embedder(&self) -> Result<Arc<dyn Embedder>, Failure> {
         let named = self.common.embedder.as_deref().unwrap_or("static");
         embedder(named).map_err(|error| Failure::usage(error.to_string()))
     }
 
-    /// The price tables that were named, in their order.
+    /// Reads the price tables of `--prices`, in order.
     pub fn price_tables(&self) -> Result<Vec<PriceTable>, Failure> {
         let read = |path: &PathBuf| {
             let shown = path.display();
@@ -116,7 +116,7 @@ impl CommandContext {
         self.common.prices.iter().map(read).collect()
     }
 
-    /// The shipped prices, and those that were named laid over them.
+    /// Returns the built-in prices, overridden by those of `--prices`.
     pub fn prices(&self) -> Result<PriceTable, Failure> {
         let tables = self.price_tables()?;
         Ok(tables.iter().fold(PriceTable::builtin(), |prices, table| {
@@ -124,7 +124,8 @@ impl CommandContext {
         }))
     }
 
-    /// Bytes that queries may hold: what was said, else the default that `--help` names.
+    /// Returns the memory limit of queries in bytes: `--memory`, or else the default stated by
+    /// `--help`.
     pub fn memory(&self) -> usize {
         match self.common.memory {
             Some(memory) => usize::try_from(memory.0).unwrap_or(usize::MAX),
@@ -132,7 +133,7 @@ impl CommandContext {
         }
     }
 
-    /// Threads to work on; 0 for one per core.
+    /// Returns the number of worker threads; 0 for one per core.
     pub fn threads(&self) -> usize {
         self.common.threads.unwrap_or(0)
     }

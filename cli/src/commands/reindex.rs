@@ -1,4 +1,4 @@
-//! `reindex`: sidecars that are missing or damaged are made again, and vectors are indexed.
+//! `reindex`: rebuilds missing or damaged sidecars, and indexes vectors.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use super::CommandContext;
 use crate::args::ReindexArgs;
 use crate::exit::{CommandOutcome, Failure};
 
-/// What was done.
+/// Result of the command.
 #[derive(Debug, Serialize)]
 struct ReindexOutput {
     #[serde(flatten)]
@@ -20,8 +20,7 @@ struct ReindexOutput {
     vectors: Option<VectorReport>,
 }
 
-/// Looks at every segment's sidecars and makes again what isn't whole; then makes vectors, if they
-/// are asked for.
+/// Rebuilds the sidecars of every segment that are not intact, then indexes vectors if requested.
 pub async fn run(
     context: &CommandContext,
     arguments: ReindexArgs,

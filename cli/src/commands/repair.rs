@@ -1,4 +1,4 @@
-//! `repair`: what is derived is made again, what isn't is listed.
+//! `repair`: rebuilds damaged derived data and lists what can't be repaired.
 
 use std::sync::Arc;
 

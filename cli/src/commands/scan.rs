@@ -1,4 +1,4 @@
-//! `scan`: compliance packs over the lake, and packs over their own examples.
+//! `scan`: runs compliance packs over the lake, or over their own examples.
 
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::Path;
@@ -18,7 +18,8 @@ use crate::exit::{CommandOutcome, Failure};
 use crate::output::{begin_file, finish_file, note, with_separators, write_file, write_stdout};
 use crate::table::new_table;
 
-/// Scans the lake; the data has problems if a finding is as grave as asked for, or a policy failed.
+/// Scans the lake; the outcome is `Problems` if a finding reaches the severity of `--fail-on`, or a
+/// policy failed.
 pub async fn run(
     context: &CommandContext,
     arguments: args::ScanArgs,
@@ -41,9 +42,10 @@ pub async fn run(
         None => table(&scan, arguments.output.as_deref()).await?,
         Some(form) => report(&scan, form, arguments.output.as_deref()).await?,
     };
-    // A scan that can't be entered into the log has still found what it found.
+    // A scan that can't be recorded still has valid results.
     if let Err(error) = scan.record(&mut lake, &summary).await {
-        tracing::warn!(%error, "the scan isn't in the audit log: `--since last` won't know of it");
+        tracing::warn!(%error, "the scan can't be recorded in the audit log, so `--since last` \
+                                ignores it");
     }
     if !context.common.quiet {
         print_summary(&summary);
@@ -58,22 +60,22 @@ fn find(names: &[&str]) -> Result<Vec<Pack>, Failure> {
         .collect()
 }
 
-/// `last`, or a version.
+/// Parses `last` or a version.
 fn since(text: Option<&str>) -> Result<Since, Failure> {
     match text {
         None => Ok(Since::Beginning),
         Some("last") => Ok(Since::Last),
         Some(version) => version.parse().map(Since::Version).map_err(|_| {
             Failure::usage(format!(
-                "`--since {version}` is no version; a number (see `gristmill describe`) and `last` \
-                 are"
+                "invalid version `--since {version}`; use a number (see `gristmill describe`) or \
+                 `last`"
             ))
         }),
     }
 }
 
-/// The form that was asked for, or that the file's name asks for, or that suits where the output
-/// goes; `None` for the table.
+/// Returns the report format: the flag, or else that of the file's extension, or else the default
+/// for the kind of output; `None` for the table.
 fn report_format(
     context: &CommandContext,
     arguments: &args::ScanArgs,
@@ -94,13 +96,13 @@ fn report_format(
             (Some(args::OutputFormat::Jsonl), _) => ScanFormat::Jsonl,
             (Some(args::OutputFormat::Csv | args::OutputFormat::Arrow), _) => {
                 return Err(Failure::usage(
-                    "findings aren't written as csv or arrow: `scan --format` names the forms",
+                    "findings can't be written as csv or arrow; see `scan --help` for the formats",
                 ));
             }
             (None, Some(ending)) => {
-                let known = ".html, .sarif, .json, .jsonl and .txt do, or --format";
+                let known = ".html, .sarif, .json, .jsonl or .txt, or set --format";
                 return Err(Failure::usage(format!(
-                    "`.{ending}` doesn't say what to write; {known}"
+                    "can't derive the format from `.{ending}`; use {known}"
                 )));
             }
             (None, None) if io::stdout().is_terminal() => ScanFormat::Table,
@@ -116,7 +118,7 @@ fn report_format(
     })
 }
 
-/// The form that a file's ending asks for.
+/// Returns the format of a file extension.
 fn format_of_extension(ending: &str) -> Option<ScanFormat> {
     Some(match ending {
         "html" | "htm" => ScanFormat::Html,
@@ -128,7 +130,7 @@ fn format_of_extension(ending: &str) -> Option<ScanFormat> {
     })
 }
 
-/// Writes the report while the scan runs. A file appears under its name only when it is whole.
+/// Writes the report while the scan runs. A file appears under its name only when it is complete.
 async fn report(
     scan: &Scan,
     form: ReportFormat,
@@ -164,7 +166,7 @@ async fn write_report(
     Ok(summary)
 }
 
-/// Rules with findings, the gravest first, with an example each.
+/// Prints the rules with findings, by severity, with one example each.
 async fn table(scan: &Scan, output: Option<&Path>) -> Result<ScanSummary, Failure> {
     let mut statistics = FindingStatistics::new(scan.rules().len());
     let take = |rule: &Rule, finding: &packs::Finding| {
@@ -242,7 +244,7 @@ fn print_summary(summary: &ScanSummary) {
     for (id, count) in &summary.rules {
         if let Some(first) = &count.first_failure {
             note(format_args!(
-                "{id} failed on {} views; the first failure: {first}",
+                "the policy {id} failed on {} views; first failure: {first}",
                 with_separators(count.failures)
             ));
         }
@@ -285,7 +287,7 @@ async fn test(names: &[String]) -> Result<CommandOutcome, Failure> {
         all += results.len();
         wrong += results.iter().filter(|result| !result.is_right()).count();
     }
-    eprintln!("{} of {all} examples as they should be", all - wrong);
+    eprintln!("{} of {all} examples passed", all - wrong);
     Ok(if wrong == 0 {
         CommandOutcome::Done
     } else {
@@ -315,7 +317,7 @@ fn failure(error: PackError) -> Failure {
     match error {
         PackError::Query(error) => sql::failure(error),
         PackError::Engine(error) => error.into(),
-        // A closed standard output ends the printing, not in an error.
+        // A closed standard output is not an error.
         PackError::Write(error) if error.kind() == io::ErrorKind::BrokenPipe => {
             std::process::exit(0)
         }

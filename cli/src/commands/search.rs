@@ -1,4 +1,4 @@
-//! `search`: the grains that fit a text best, as the standard response or as a table.
+//! `search`: the best matches of a text, as the standard response or as a table.
 
 use std::sync::Arc;
 
@@ -9,10 +9,10 @@ use super::sql::{failure, options};
 use crate::args::{self, SearchArgs};
 use crate::exit::{CommandOutcome, Failure};
 
-/// What a row of the table shows.
+/// Columns of the table.
 const COLUMNS: &str = "round(score, 3) AS score, type, snippet, matched_fields, content_address";
 
-/// Prints the standard response as JSON; for other formats a row for each grain.
+/// Prints the standard response as JSON; in other formats one row per grain.
 pub async fn run(
     context: &CommandContext,
     arguments: SearchArgs,

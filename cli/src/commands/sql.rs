@@ -1,4 +1,4 @@
-//! `sql`: one statement, a file of them, standard input, or a shell.
+//! `sql`: runs a statement, a file, standard input, or a shell.
 
 use std::io::IsTerminal;
 use std::time::Instant;
@@ -18,7 +18,7 @@ use crate::exit::{CommandOutcome, Failure};
 use crate::output::{Printer, note, read_stdin};
 use crate::shell::{COMMANDS, Shell, ShellCommand, ShellInput};
 
-/// Runs what was asked for.
+/// Runs the command.
 pub async fn run(context: &CommandContext, arguments: SqlArgs) -> Result<CommandOutcome, Failure> {
     let printer = context.printer(arguments.results);
     let files = if arguments.allow_files {
@@ -33,18 +33,20 @@ pub async fn run(context: &CommandContext, arguments: SqlArgs) -> Result<Command
             std::fs::read_to_string(&file).map_err(|error| Failure::reading(&file, &error))?
         }
         (None, None) if std::io::stdin().is_terminal() => return shell(&session, printer).await,
-        (None, None) => String::from_utf8(read_stdin()?)
-            .map_err(|error| Failure::usage(format!("standard input is no statement: {error}")))?,
+        (None, None) => String::from_utf8(read_stdin()?).map_err(|error| {
+            Failure::usage(format!("standard input is not valid UTF-8: {error}"))
+        })?,
     };
     run_text(&session, printer, &text).await?;
     Ok(CommandOutcome::Done)
 }
 
-/// What the common flags say about queries, which touch no files outside the lake.
+/// Returns the query options of the global flags, without access to files outside the lake.
 pub fn options(context: &CommandContext) -> Result<SqlOptions, Failure> {
     let mut prices = context.price_tables()?;
     if !prices.is_empty() {
-        // Each by its own version, and all of them over the shipped one where a query names none.
+        // Each table is available by its version; without a version, all of them override the
+        // built-in one.
         prices.push(context.prices()?);
     }
     Ok(SqlOptions {
@@ -56,7 +58,7 @@ pub fn options(context: &CommandContext) -> Result<SqlOptions, Failure> {
     })
 }
 
-/// The lake's context; files and values can be queried where there is no lake.
+/// Returns the lake's SQL context. Without a lake, files and values can still be queried.
 pub async fn session(
     context: &CommandContext,
     files: FileAccess,
@@ -66,7 +68,7 @@ pub async fn session(
         ..options(context)?
     };
     match Lake::open(context.lake()).await {
-        Ok(lake) => lake_context(&context.unlocked(lake)?, &options)
+        Ok(lake) => lake_context(&context.unlock(lake)?, &options)
             .await
             .map_err(failure),
         Err(EngineError::NoLake(place)) => context_without_lake(&place, &options).map_err(failure),
@@ -77,7 +79,7 @@ pub async fn session(
 async fn run_text(session: &SessionContext, printer: Printer, text: &str) -> Result<(), Failure> {
     for statement in statements(text).map_err(failure)? {
         let mut stream = execute(session, statement).await.map_err(failure)?;
-        // A statement like SET has nothing to show.
+        // A statement like SET returns no columns.
         if stream.schema().fields().is_empty() {
             while let Some(batch) = stream.next().await {
                 batch.map_err(failure)?;
@@ -93,7 +95,7 @@ async fn run_text(session: &SessionContext, printer: Printer, text: &str) -> Res
     Ok(())
 }
 
-/// What a shell remembers between statements.
+/// State of the shell between statements.
 struct ShellState {
     records: bool,
     timing: bool,
@@ -114,7 +116,7 @@ async fn shell(session: &SessionContext, printer: Printer) -> Result<CommandOutc
             ShellInput::End => return Ok(CommandOutcome::Done),
             ShellInput::Nothing => continue,
             ShellInput::Text(text) => text,
-            ShellInput::Command(command) => match state.obey(command) {
+            ShellInput::Command(command) => match state.run_command(command) {
                 Some(text) => text,
                 None => continue,
             },
@@ -129,8 +131,8 @@ async fn shell(session: &SessionContext, printer: Printer) -> Result<CommandOutc
 }
 
 impl ShellState {
-    /// Does what a command says; answers the statement that it stands for, if it is one.
-    fn obey(&mut self, command: ShellCommand) -> Option<String> {
+    /// Runs a shell command; returns the SQL statement that it is an alias for, if any.
+    fn run_command(&mut self, command: ShellCommand) -> Option<String> {
         let on_off = |is_on: bool| if is_on { "on" } else { "off" };
         match command {
             ShellCommand::Help => eprintln!("{COMMANDS}"),
@@ -145,15 +147,15 @@ impl ShellState {
                 eprintln!("timing is {}", on_off(self.timing));
             }
             ShellCommand::Unknown(text) => note(format_args!(
-                "`{text}` is no command of this shell; `help` lists them"
+                "unknown shell command `{text}`; `help` lists the commands"
             )),
         }
         None
     }
 }
 
-/// What the query engine said, without the layers around it. A damaged file is a problem of the
-/// data; what a function or a cast makes of a sound value is one of usage.
+/// Converts an error of the query engine, without the layers around its cause. A damaged file is a
+/// problem of the data; an error of a function or cast on a valid value is one of usage.
 pub fn failure(error: DataFusionError) -> Failure {
     let root = error.find_root();
     if let DataFusionError::External(cause) = root
@@ -171,7 +173,7 @@ pub fn failure(error: DataFusionError) -> Failure {
     }
 }
 
-/// True if a file can't be read as what it is.
+/// Returns true if a file is damaged.
 fn is_damage(error: &DataFusionError) -> bool {
     match error {
         DataFusionError::ParquetError(_) => true,

@@ -1,4 +1,4 @@
-//! `verify`: files, or the lake itself.
+//! `verify`: verifies files, or the lake itself.
 
 use std::sync::Arc;
 
@@ -17,7 +17,8 @@ use crate::duration_arg::parse_duration;
 use crate::exit::{CommandOutcome, Failure};
 use crate::progress::ProgressDisplay;
 
-/// Checks the sources, or the lake if none is named; the data has problems if anything is bad.
+/// Verifies the sources, or the lake if none is given; the outcome is `Problems` if anything is
+/// bad.
 pub async fn run(
     context: &CommandContext,
     arguments: VerifyArgs,
@@ -70,11 +71,11 @@ pub async fn run(
     })
 }
 
-/// `5%`, `3/7` or `10G`.
+/// Parses `5%`, `3/7` or `10G`.
 fn subset(text: &str) -> Result<Subset, Failure> {
     let wrong = || {
         Failure::usage(format!(
-            "`--subset {text}` is no part of a lake; 5%, 3/7 and 10G are"
+            "invalid part `--subset {text}`; use a form such as 5%, 3/7 or 10G"
         ))
     };
     if let Some(percent) = text.strip_suffix('%') {

@@ -1,52 +1,52 @@
-//! What can be wrong with a pack or go wrong in a scan.
+//! Errors of packs and scans.
 
 use std::path::PathBuf;
 
 use datafusion::error::DataFusionError;
 use gristmill_engine::error::EngineError;
 
-/// An error of a pack or a scan. Names the pack and the rule, says what was expected.
+/// An error of a pack or a scan. Messages name the pack and the rule and state what was expected.
 #[derive(Debug, thiserror::Error)]
 pub enum PackError {
-    /// The file isn't there or can't be read.
+    /// The file doesn't exist or can't be read.
     #[error("can't read the pack `{path}`: {cause}")]
     File {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the operating system.
         cause: std::io::Error,
     },
-    /// The text isn't the TOML of a pack.
-    #[error("the pack `{pack}` isn't well formed: {cause}")]
+    /// The file isn't a valid pack in TOML.
+    #[error("invalid pack `{pack}`: {cause}")]
     Form {
         /// The file or the name of the pack.
         pack: String,
-        /// What is wrong, with its line.
+        /// Error with line number.
         cause: Box<toml::de::Error>,
     },
-    /// The pack as a whole breaks a rule of the format.
-    #[error("the pack `{pack}`: {problem}")]
+    /// The pack as a whole violates the format.
+    #[error("pack `{pack}`: {problem}")]
     Pack {
         /// The pack's id, or its file.
         pack: String,
         /// What is wrong and what was expected.
         problem: String,
     },
-    /// A rule breaks a rule of the format, or can't be planned.
-    #[error("the rule `{rule}`: {problem}")]
+    /// A rule violates the format or can't be planned.
+    #[error("rule `{rule}`: {problem}")]
     Rule {
         /// Pack and rule.
         rule: String,
         /// What is wrong and what was expected.
         problem: String,
     },
-    /// No pack has this name.
+    /// No pack of this name exists.
     #[error(
-        "there is no pack `{name}`; the shipped ones are {shipped}. A pack of your own is named by \
-         its file"
+        "there is no pack `{name}`. Shipped packs: {shipped}. For a pack of your own, give the \
+         path of its file"
     )]
     Unknown {
-        /// What was asked for.
+        /// The requested name.
         name: String,
         /// The shipped packs.
         shipped: String,
@@ -69,7 +69,7 @@ pub enum PackError {
 pub type Result<T, E = PackError> = std::result::Result<T, E>;
 
 impl PackError {
-    /// A problem of one rule.
+    /// Creates the error of one rule.
     pub(super) fn rule(rule: impl Into<String>, problem: impl ToString) -> PackError {
         PackError::Rule {
             rule: rule.into(),

@@ -1,17 +1,17 @@
-//! Examples: small sets of grains on which each rule must have a known number of findings.
+//! Runs the examples of a pack: small sets of grains with a known number of findings.
 //!
-//! They run through the same compiler and the same passes as a scan of a lake. Each grain of an
-//! example is encoded as a writer would encode it; what a rule sees is what it would see in a lake.
+//! Examples run through the same compiler and passes as a scan of a lake. Each grain is encoded as
+//! a writer would encode it, so that a rule sees the same columns as in a lake.
 //!
-//! In an example's JSON, keys that begin with `$` speak of the example:
+//! In an example's JSON, keys that start with `$` have a special meaning:
 //!
 //! | key | meaning |
 //! |---|---|
-//! | `$name` | `${name}` in later texts of the example is this grain's address |
+//! | `$name` | `${name}` in later texts of the example is replaced by this grain's address |
 //! | `$sensitivity` | the header's class: `public`, `internal`, `pii` or `phi`; tags raise it |
-//! | `$row` | what the lake knows of the grain: `content_address`, `signature`, `signer_did`, `supersedes` |
+//! | `$row` | columns that ingest adds: `content_address`, `signature`, `signer_did`, `supersedes` |
 //!
-//! `created_at` is 2025-01-01 and a belief's `confidence` 1.0 unless the example says otherwise.
+//! Defaults: `created_at` is 2025-01-01, a belief's `confidence` 1.0.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -38,23 +38,23 @@ use super::pack::{Example, Pack, Rule};
 use super::scan::{SCANNED, Scan, ScanScope};
 use crate::sql::{SqlOptions, bare_context, register_views};
 
-/// What a rule did on one of its examples.
+/// Result of a rule on one of its examples.
 #[derive(Debug, Clone, Serialize)]
 pub struct ExampleResult {
     /// Pack and rule.
     pub rule: String,
-    /// The example's place among the pack's, from 1.
+    /// Number of the example in the pack, from 1.
     pub example: usize,
-    /// Findings that there must be.
+    /// Expected number of findings.
     pub expected: usize,
-    /// Findings that there are.
+    /// Actual number of findings.
     pub found: usize,
-    /// What the findings say.
+    /// Messages of the findings.
     pub messages: Vec<String>,
 }
 
 impl ExampleResult {
-    /// True if the rule did what the example says.
+    /// Returns true if the actual number is the expected one.
     pub fn is_right(&self) -> bool {
         self.expected == self.found
     }
@@ -66,7 +66,7 @@ const CREATED_AT: i64 = 1_735_689_600_000;
 /// Runs all examples of `pack`.
 ///
 /// # Errors
-/// [`PackError::Rule`] if a rule can't be compiled or an example isn't made of grains.
+/// [`PackError::Rule`] if a rule can't be compiled or an example doesn't consist of valid grains.
 pub async fn run_examples(pack: &Pack) -> Result<Vec<ExampleResult>> {
     let lake = ExampleLake::new().await?;
     let mut results = Vec::new();
@@ -108,7 +108,7 @@ impl ScanScope {
     }
 }
 
-/// A lake's tables in memory, whose rows change from example to example.
+/// The tables of a lake in memory, refilled for each example.
 struct ExampleLake {
     context: SessionContext,
     grains: [Arc<MemTable>; 2],
@@ -182,14 +182,14 @@ fn grains_of(text: &str, names: &mut AddressNames) -> Result<RecordBatch, String
     for (place, grain) in list.iter().enumerate() {
         let object = grain
             .as_object()
-            .ok_or_else(|| format!("grain {} is no JSON object", place + 1))?;
+            .ok_or_else(|| format!("grain {} is not a JSON object", place + 1))?;
         append_grain(object, names, &mut columns)
             .map_err(|problem| format!("grain {}: {problem}", place + 1))?;
     }
     columns.finish().map_err(|error| error.to_string())
 }
 
-/// Encodes one grain of an example and adds its row.
+/// Encodes one grain of an example and appends its row.
 fn append_grain(
     object: &Object<'_>,
     names: &mut AddressNames,
@@ -229,7 +229,7 @@ fn append_grain(
     let address = match text("content_address") {
         Some(address) => address
             .parse()
-            .map_err(|_| format!("`{address}` is no address"))?,
+            .map_err(|_| format!("`{address}` is not an address"))?,
         None => encoded.address,
     };
     let supersedes = row
@@ -266,7 +266,7 @@ fn sensitivity(name: Option<&str>) -> Result<Sensitivity, String> {
     };
     all.into_iter()
         .find(|class| class.name() == name)
-        .ok_or_else(|| format!("`{name}` is no sensitivity"))
+        .ok_or_else(|| format!("unknown sensitivity `{name}`; use public, internal, pii or phi"))
 }
 
 fn signature(name: Option<&str>) -> Result<SignatureColumn, String> {
@@ -281,10 +281,15 @@ fn signature(name: Option<&str>) -> Result<SignatureColumn, String> {
     };
     all.into_iter()
         .find(|state| state.name() == name)
-        .ok_or_else(|| format!("`{name}` is no state of a signature"))
+        .ok_or_else(|| {
+            format!(
+                "unknown signature state `{name}`; use none, valid, invalid or \
+                                unverifiable"
+            )
+        })
 }
 
-/// `json` with `${name}` replaced by addresses, in texts at any depth.
+/// Returns `json` with `${name}` replaced by addresses, in texts at any depth.
 fn resolve_names(json: &Json<'_>, names: &AddressNames) -> Result<Json<'static>, String> {
     Ok(match json {
         Json::String(text) => Json::string(with_addresses(text, names)?),
@@ -314,7 +319,7 @@ fn with_addresses(text: &str, names: &AddressNames) -> Result<String, String> {
             .ok_or_else(|| format!("`{text}` has a ${{ without }}"))?;
         let address = names
             .get(name)
-            .ok_or_else(|| format!("no grain before this one has `\"$name\": \"{name}\"`"))?;
+            .ok_or_else(|| format!("no earlier grain has `\"$name\": \"{name}\"`"))?;
         out.push_str(before);
         out.push_str(address);
         rest = behind;
@@ -338,10 +343,11 @@ fn events_of(text: &str, names: &AddressNames) -> Result<RecordBatch, String> {
 
 fn event_of(json: &Json<'_>) -> Result<StateRow, String> {
     let text = |key: &str| json.get(key).and_then(Json::as_str).map(str::to_owned);
-    let name = text("event").ok_or("an event needs `event`")?;
-    let event = LifecycleEvent::from_name(&name).ok_or_else(|| format!("`{name}` is no event"))?;
+    let name = text("event").ok_or("an event has no `event`")?;
+    let event =
+        LifecycleEvent::from_name(&name).ok_or_else(|| format!("unknown event `{name}`"))?;
     Ok(StateRow {
-        content_address: text("content_address").ok_or("an event needs `content_address`")?,
+        content_address: text("content_address").ok_or("an event has no `content_address`")?,
         event,
         value: text("value"),
         at: json.get("at").and_then(Json::as_i64).unwrap_or(CREATED_AT) * 1000,

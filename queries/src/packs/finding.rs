@@ -1,39 +1,39 @@
-//! What a scan finds.
+//! Findings of a scan.
 
 use serde::Serialize;
 
 use super::pack::{Rule, Severity};
 
-/// A grain that breaks a rule.
+/// A grain that violates a rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
-    /// The rule's place among the rules of the scan.
+    /// Index of the rule among the rules of the scan.
     pub rule: usize,
-    /// The grain; absent where a finding is about several.
+    /// Address of the grain; `None` if the finding is about several.
     pub address: Option<String>,
-    /// What the rule shows of it, by name.
+    /// Values that the rule reports, by name.
     pub evidence: Vec<(String, String)>,
 }
 
-/// A finding in the form of reports.
+/// A finding as it is written to reports.
 #[derive(Debug, Serialize)]
 pub struct FindingRecord<'a> {
     /// Pack and rule.
     pub rule: &'a str,
-    /// How grave it is.
+    /// Severity of the rule.
     pub severity: Severity,
-    /// Article and section.
+    /// Article and section of the regulation.
     pub norm: &'a str,
-    /// The grain.
+    /// Address of the grain.
     pub content_address: Option<&'a str>,
-    /// What is wrong with it.
+    /// Rendered message of the rule.
     pub message: String,
     /// What the rule shows of it.
     pub evidence: serde_json::Map<String, serde_json::Value>,
 }
 
 impl Finding {
-    /// The finding with what its rule says about it.
+    /// Combines the finding with the properties of its rule.
     pub fn record<'a>(&'a self, rule: &'a Rule) -> FindingRecord<'a> {
         let evidence = self
             .evidence
@@ -49,7 +49,7 @@ impl Finding {
         }
     }
 
-    /// A value of the evidence.
+    /// Returns a value of the evidence.
     pub fn evidence(&self, name: &str) -> Option<&str> {
         self.evidence
             .iter()
@@ -58,14 +58,14 @@ impl Finding {
     }
 }
 
-/// What a rule did in a scan.
+/// Result of one rule in a scan.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct RuleCount {
-    /// Findings.
+    /// Number of findings.
     pub findings: u64,
-    /// Views on which the rule's policy failed: nobody knows whether they break it.
+    /// Number of views on which the rule's policy failed, so that their compliance is unknown.
     pub failures: u64,
-    /// What the first failure was.
+    /// Message of the first failure.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub first_failure: Option<String>,
 }

@@ -1,14 +1,14 @@
-//! Grains as messages of the Common Message Format, so that policies see their parts as views.
+//! Converts grains to messages of the Common Message Format, whose parts policies see as views.
 //!
 //! | grain | message |
 //! |---|---|
-//! | Event | its role, one part for each content block; without blocks one part of text |
-//! | Action, phase `call` | an assistant's tool call |
-//! | Action, phase `result` | a tool's result; named after the tool only where the grain names it |
+//! | Event | its role, one part for each content block; without blocks one text part |
+//! | Action, phase `call` | a tool call of the assistant |
+//! | Action, phase `result` | a tool result, with the tool's name if the grain has it |
 //! | Action without phase | both |
 //!
-//! The person is the subject; tags, and labels that a message brought with it, are the labels;
-//! session and author are the agent's. A block of a kind that the format doesn't know has no view.
+//! The user is the subject. Tags and the labels of the message are its labels; session and author
+//! describe the agent. A block of a kind unknown to the format has no view.
 
 use arrow::array::{Array, AsArray, RecordBatch, StringArray};
 use gristmill_schemas::cmf::extensions::{AgentExtension, SecurityExtension, Subject};
@@ -22,7 +22,7 @@ use gristmill_schemas::json::{Json, Object};
 
 use crate::sql::MessageContext;
 
-/// The columns that messages are made of, in the order in which [`MessageRows`] reads them.
+/// Columns that messages are built from, in the order in which [`MessageRows`] reads them.
 pub(super) const COLUMNS: [&str; 17] = [
     IdentityColumn::ContentAddress.name(),
     IdentityColumn::Type.name(),
@@ -43,7 +43,7 @@ pub(super) const COLUMNS: [&str; 17] = [
     Field::Context.name(),
 ];
 
-/// Grains that can be messages.
+/// Returns the SQL condition for grains that can be messages.
 pub(super) fn condition() -> String {
     format!(
         "{} IN ({}, {})",
@@ -53,7 +53,7 @@ pub(super) fn condition() -> String {
     )
 }
 
-/// The rows of one batch of these columns.
+/// A batch of these columns.
 pub(super) struct MessageRows<'b> {
     batch: &'b RecordBatch,
 }
@@ -63,7 +63,7 @@ impl<'b> MessageRows<'b> {
         MessageRows { batch }
     }
 
-    /// A text column's value, by the column's name.
+    /// Returns the value of a text column by name.
     pub(super) fn text(&self, name: &str, row: usize) -> Option<&'b str> {
         let column: &StringArray = self.batch.column_by_name(name)?.as_string_opt()?;
         column.is_valid(row).then(|| column.value(row))
@@ -81,7 +81,7 @@ impl<'b> MessageRows<'b> {
         column.is_some_and(|column| column.is_valid(row) && column.value(row))
     }
 
-    /// The messages of one grain.
+    /// Returns the messages of one grain.
     pub(super) fn messages(&self, row: usize) -> Vec<Message> {
         let action = GrainType::from_name(
             self.text(IdentityColumn::Type.name(), row)
@@ -98,12 +98,12 @@ impl<'b> MessageRows<'b> {
         }
     }
 
-    /// What the message brought with it from another system.
+    /// Returns the CMF attributes of the message.
     fn context(&self, row: usize) -> MessageContext {
         MessageContext::parse(self.field(Field::Context, row))
     }
 
-    /// An event without a role is what somebody said.
+    /// An event without a role counts as a user's message.
     fn event(&self, row: usize) -> Option<Message> {
         let role = match (self.context(row).role, self.field(Field::Role, row)) {
             (Some(role), _) => role,
@@ -169,7 +169,7 @@ impl<'b> MessageRows<'b> {
         Message::new(Role::Tool, vec![Part::ToolResult(result)])
     }
 
-    /// What is known around the grain's messages.
+    /// Returns the CMF extensions of the grain's messages.
     pub(super) fn extensions(&self, row: usize) -> Extensions {
         let tags = self
             .batch

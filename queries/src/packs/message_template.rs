@@ -1,6 +1,6 @@
-//! The text of findings: a template with the names of evidence in braces.
+//! Message templates of findings: text with names of evidence in braces.
 
-/// A template such as `about {subject}`. `{{` and `}}` stand for braces.
+/// A template such as `about {subject}`. `{{` and `}}` are literal braces.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MessageTemplate {
     pieces: Vec<TemplatePiece>,
@@ -12,14 +12,14 @@ enum TemplatePiece {
     Name(String),
 }
 
-/// Characters of one value in a message at most.
+/// Maximum length of a value in a message, in characters.
 const VALUE_LIMIT: usize = 160;
 
 impl MessageTemplate {
-    /// Reads a template.
+    /// Parses a template.
     ///
     /// # Errors
-    /// A sentence that says which brace has no partner, or that a name is empty.
+    /// An error message if a brace is unmatched or a name is empty.
     pub fn parse(template: &str) -> Result<MessageTemplate, String> {
         let mut pieces = Vec::new();
         let mut text = String::new();
@@ -36,10 +36,10 @@ impl MessageTemplate {
             let end = rest
                 .find('}')
                 .filter(|_| brace == "{")
-                .ok_or_else(|| format!("`message_template` has a single {brace}"))?;
+                .ok_or_else(|| format!("`message` has an unmatched {brace}"))?;
             let name = rest[..end].trim();
             if name.is_empty() {
-                return Err("`message_template` has an empty {}".to_owned());
+                return Err("`message` has an empty pair of braces".to_owned());
             }
             pieces.push(TemplatePiece::Text(std::mem::take(&mut text)));
             pieces.push(TemplatePiece::Name(name.to_owned()));
@@ -50,7 +50,7 @@ impl MessageTemplate {
         Ok(MessageTemplate { pieces })
     }
 
-    /// The names in it.
+    /// Returns the names in the template.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.pieces.iter().filter_map(|piece| match piece {
             TemplatePiece::Name(name) => Some(name.as_str()),
@@ -58,7 +58,8 @@ impl MessageTemplate {
         })
     }
 
-    /// The text for `evidence`. A name without a value reads `–`; long values are cut.
+    /// Renders the template with `evidence`. A missing value is written as `–`; long values are
+    /// truncated.
     pub fn render(&self, evidence: &[(String, String)]) -> String {
         let mut out = String::new();
         for piece in &self.pieces {
@@ -96,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn a_brace_without_partner_is_refused() {
+    fn an_unmatched_brace_is_refused() {
         assert!(
             MessageTemplate::parse("a { b").is_err()
                 && MessageTemplate::parse("a } b").is_err()
@@ -105,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn long_values_are_cut_at_a_character() {
+    fn long_values_are_truncated_at_a_character_boundary() {
         let text = MessageTemplate::parse("{a}")
             .expect("a template")
             .render(&[("a".into(), "ä".repeat(500))]);

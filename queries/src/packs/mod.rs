@@ -1,4 +1,4 @@
-//! Compliance packs: rules as data files, and the scan that runs them over a lake.
+//! Compliance packs: rules in data files, and the scan that runs them over a lake.
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -17,20 +17,20 @@
 //! # Ok(()) }
 //! ```
 //!
-//! | module | what it answers |
+//! | module | question |
 //! |---|---|
-//! | `pack`, `message_template` | what does a pack's file say? |
-//! | `shipped` | which packs come with the program? |
-//! | [`detect`] | which personal data stands in a text? |
-//! | `row_rules` | which grains break a condition? |
-//! | `rego_policies`, `grain_messages`, `rego_value` | which message views break a policy? |
-//! | `scan` | how are all rules run over a lake, or over what is new in it? |
-//! | `finding` | what is found? |
-//! | `examples` | do the rules of a pack pass and fail where they should? |
-//! | [`report`] | how are findings told: JSON, SARIF, HTML? |
+//! | `pack`, `message_template` | How is a pack file parsed and validated? |
+//! | `shipped` | Which packs are part of the program? |
+//! | [`detect`] | Which personal data does a text contain? |
+//! | `row_rules` | Which grains match the condition of a rule? |
+//! | `rego_policies`, `grain_messages`, `rego_value` | Which message views violate a Rego policy? |
+//! | `scan` | How do all rules run over a lake, or over what was added to it? |
+//! | `finding` | What is reported? |
+//! | `examples` | Do the rules of a pack pass and fail on their examples? |
+//! | [`report`] | How are findings written: JSON, SARIF, HTML? |
 //!
-//! What doesn't live here: the rules themselves (`queries/packs/*.toml`), their format for users
-//! (`docs/packs.md`).
+//! Not in this module: the rules (`queries/packs/*.toml`) and the description of their format for
+//! users (`docs/packs.md`).
 
 pub mod detect;
 mod error;

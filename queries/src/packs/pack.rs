@@ -1,9 +1,9 @@
-//! A pack as its file says it: rules with their norms, messages and examples. `docs/packs.md` is
-//! the format for users.
+//! Parses and validates pack files: rules with norms, messages and examples. `docs/packs.md`
+//! describes the format for users.
 //!
-//! Reading checks everything that needs no tables: names, versions, exactly one check per rule,
-//! messages that only speak of evidence, and a passing and a failing example of each rule. Whether
-//! tables and columns exist is found when the rules are compiled (`compile`).
+//! Parsing checks everything that needs no tables: names, versions, exactly one check per rule,
+//! messages that refer only to evidence, and a passing and a failing example of each rule. Tables
+//! and columns are checked when the rules are compiled (`compile`).
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -13,28 +13,28 @@ use serde::Deserialize;
 use super::error::{PackError, Result};
 use super::message_template::MessageTemplate;
 
-/// Bytes of a pack file at most.
+/// Maximum size of a pack file in bytes.
 const FILE_LIMIT_BYTES: u64 = 4 << 20;
 
-/// How grave a finding is.
+/// Severity of findings.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize, serde::Serialize,
 )]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
-    /// Worth knowing.
+    /// Informational.
     Note,
-    /// Probably against the norm, or a gap in the records that prove it is kept.
+    /// A probable violation, or missing records that would prove compliance.
     Warning,
-    /// Against the norm.
+    /// A violation.
     Error,
 }
 
 impl Severity {
-    /// From the gravest down.
+    /// All severities, highest first.
     pub const ALL: [Severity; 3] = [Severity::Error, Severity::Warning, Severity::Note];
 
-    /// The word in packs and reports.
+    /// Returns the name used in packs and reports.
     pub const fn name(self) -> &'static str {
         match self {
             Severity::Note => "note",
@@ -44,34 +44,34 @@ impl Severity {
     }
 }
 
-/// What finds the grains that break a rule.
+/// The check that finds violations of a rule.
 #[derive(Debug, Clone)]
 pub enum Check {
     /// A condition on one grain. All conditions of a scan are evaluated in one pass over the lake.
     Where {
-        /// The condition, as in SQL.
+        /// SQL expression that is true for a violation.
         condition: String,
-        /// Expressions, each with an optional `AS name`, evaluated for findings only.
+        /// SQL expressions with optional `AS name`, evaluated for findings only.
         evidence: Vec<String>,
     },
-    /// A query whose rows are findings; its first column is `content_address`, the others are
+    /// A query whose rows are findings. Its first column is `content_address`; the others are
     /// evidence.
     Sql(String),
-    /// A RECALL of CAL; every grain that it matches is a finding, and the columns that the message
+    /// A RECALL of CAL. Every grain that it matches is a finding; the columns that the message
     /// names are evidence.
     Cal(String),
-    /// A policy that is evaluated on message views; members of its set `violation` (or `deny`) are
-    /// findings.
+    /// A Rego policy that is evaluated on message views. Members of its set `violation` (or `deny`)
+    /// are findings. Needs the cargo feature `rego`.
     Rego {
-        /// The policy's text.
+        /// Source of the policy.
         policy: String,
-        /// The kinds of views that it is evaluated on; empty for all.
+        /// Kinds of views that it is evaluated on; empty for all.
         kinds: Vec<String>,
     },
 }
 
 impl Check {
-    /// The key under which the check stands in the file.
+    /// Returns the key of the check in the pack file.
     pub const fn kind(&self) -> &'static str {
         match self {
             Check::Where { .. } => "where",
@@ -87,32 +87,32 @@ impl Check {
 pub struct Rule {
     /// Pack and rule: `gdpr/storage-limit`.
     pub id: String,
-    /// What must hold, in one line.
+    /// The requirement, in one line.
     pub title: String,
-    /// How grave a finding is.
+    /// Severity of findings.
     pub severity: Severity,
     /// Article and section.
     pub norm: String,
-    /// What to do about a finding.
+    /// Remedy for a finding.
     pub remediation: String,
-    /// What finds them.
+    /// The check.
     pub check: Check,
-    /// What a finding says.
+    /// Message of a finding.
     pub message: MessageTemplate,
-    /// Sets of grains that the rule must pass and fail.
+    /// Examples that the rule must pass and fail.
     pub examples: Vec<Example>,
 }
 
-/// A set of grains with the number of findings that a rule must have on it.
+/// A set of grains with the expected number of findings.
 #[derive(Debug, Clone)]
 pub struct Example {
-    /// Its place among the pack's examples, from 1.
+    /// Number of the example in the pack, from 1.
     pub number: usize,
     /// The grains as a JSON array; see `examples`.
     pub grains: String,
     /// Lifecycle events as a JSON array.
     pub state: Option<String>,
-    /// How many findings there must be.
+    /// Expected number of findings.
     pub findings: usize,
 }
 
@@ -121,22 +121,22 @@ pub struct Example {
 pub struct Pack {
     /// Its name on the command line.
     pub id: String,
-    /// Its name for people.
+    /// Display name.
     pub title: String,
-    /// Its version; changes when a rule does.
+    /// Version; changes with the rules.
     pub version: String,
-    /// The regulation or specification that its norms are sections of.
+    /// The regulation or specification to which the norms refer.
     pub regulation: String,
-    /// What it covers and what it can't.
+    /// Scope and limits of the pack.
     pub description: String,
-    /// The rules, in their order.
+    /// The rules, in order.
     pub rules: Vec<Rule>,
-    /// The first 16 hex digits of the SHA-256 of the file: the same rules have the same digest.
+    /// First 16 hex digits of the SHA-256 of the file.
     pub digest: String,
 }
 
 impl Pack {
-    /// Reads the pack in `path`.
+    /// Reads the pack in the file `path`.
     ///
     /// # Errors
     /// [`PackError`], with the line where there is one.
@@ -147,7 +147,7 @@ impl Pack {
         };
         let size = std::fs::metadata(path).map_err(fault)?.len();
         if size > FILE_LIMIT_BYTES {
-            let problem = format!("has {size} bytes; the limit is {FILE_LIMIT_BYTES}");
+            let problem = format!("the file has {size} bytes; the limit is {FILE_LIMIT_BYTES}");
             return Err(PackError::Pack {
                 pack: path.display().to_string(),
                 problem,
@@ -159,7 +159,7 @@ impl Pack {
         )
     }
 
-    /// Reads the text of a pack; `name` is what errors call it.
+    /// Parses the text of a pack; errors refer to it as `name`.
     ///
     /// # Errors
     /// [`PackError::Form`], [`PackError::Pack`], [`PackError::Rule`].
@@ -181,13 +181,13 @@ impl Pack {
             check_filled(key, value).map_err(fault)?;
         }
         if file.rule.is_empty() {
-            return Err(fault("has no [[rule]]".to_owned()));
+            return Err(fault("the file has no [[rule]]".to_owned()));
         }
         let mut seen = HashSet::new();
         let mut rules = Vec::with_capacity(file.rule.len());
         for rule in file.rule {
             if !seen.insert(rule.id.clone()) {
-                return Err(fault(format!("has two rules `{}`", rule.id)));
+                return Err(fault(format!("the rule id `{}` occurs twice", rule.id)));
             }
             rules.push(rule.into_rule(&file.id)?);
         }
@@ -212,7 +212,7 @@ impl Pack {
             let rule = self.rules.iter_mut().find(|rule| rule.id == id);
             let rule = rule.ok_or_else(|| {
                 format!(
-                    "[[test]] {number} is of a rule `{}` that isn't there",
+                    "[[test]] {number} refers to the unknown rule `{}`",
                     test.rule
                 )
             })?;
@@ -222,7 +222,7 @@ impl Pack {
                 (Expect::Fail, Some(findings)) if findings > 0 => findings,
                 _ => {
                     return Err(format!(
-                        "[[test]] {number}: `findings` is a positive number beside `expect = \
+                        "[[test]] {number}: `findings` must be positive and needs `expect = \
                          \"fail\"`"
                     ));
                 }
@@ -237,8 +237,8 @@ impl Pack {
         Ok(())
     }
 
-    /// A rule without a failing example may be one that can't fire; one without a passing example
-    /// may fire on everything.
+    /// Checks that each rule has a failing example, which shows that it can fire, and a passing
+    /// one, which shows that it doesn't fire on everything.
     fn check_examples(&self) -> Result<()> {
         for rule in &self.rules {
             let fails = rule
@@ -252,14 +252,15 @@ impl Pack {
                 _ => continue,
             };
             let problem = format!(
-                "has no [[test]] with `expect = \"{missing}\"`; each rule needs one of both"
+                "has no [[test]] with `expect = \"{missing}\"`; each rule needs a passing and a \
+                 failing one"
             );
             return Err(PackError::rule(&rule.id, problem));
         }
         Ok(())
     }
 
-    /// The version with the digest of the rules, as the audit log keeps it.
+    /// Returns version and digest, as recorded in the audit log.
     pub fn stamp(&self) -> String {
         format!("{}+{}", self.version, self.digest)
     }
@@ -274,12 +275,14 @@ fn digest(text: &str) -> String {
         .collect()
 }
 
-/// Ids are part of file names, URLs and SARIF rule ids.
+/// Checks an id, which is part of file names, URLs and SARIF rule ids.
 fn check_id(id: &str) -> Result<(), String> {
     let plain =
         |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '-';
     if id.is_empty() || id.len() > 64 || !id.chars().all(plain) {
-        return Err(format!("`{id}` is no id: 1 to 64 of a–z, 0–9 and - are"));
+        return Err(format!(
+            "invalid id `{id}`: use 1 to 64 characters of a–z, 0–9 and -"
+        ));
     }
     Ok(())
 }
@@ -428,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn a_whole_pack_is_read_with_its_rules_and_examples() {
+    fn a_pack_is_parsed_with_its_rules_and_examples() {
         let pack = Pack::parse("own.toml", WHOLE).expect("a good pack");
         assert_eq!(pack.rules.len(), 1);
         assert_eq!(pack.rules[0].id, "own/no-cats");
@@ -458,7 +461,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_key_is_told_with_its_line() {
+    fn an_unknown_key_is_reported_with_its_line() {
         let problem = problem_with("norm = \"1\"", "norms = \"1\"");
         assert!(
             problem.contains("line 10") && problem.contains("norms"),
@@ -467,12 +470,12 @@ mod tests {
     }
 
     #[test]
-    fn a_test_of_a_rule_that_is_not_there_is_refused() {
+    fn a_test_of_an_unknown_rule_is_refused() {
         assert!(problem_with("rule = \"no-cats\"", "rule = \"no-dogs\"").contains("no-dogs"));
     }
 
     #[test]
-    fn another_text_has_another_digest() {
+    fn different_texts_have_different_digests() {
         let one = Pack::parse("own.toml", WHOLE).expect("a good pack").digest;
         let other = Pack::parse("own.toml", &WHOLE.replace("'cat'", "'dog'"))
             .expect("a good pack")

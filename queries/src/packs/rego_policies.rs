@@ -1,9 +1,9 @@
-//! Rego policies over message views, compiled for the policy engine's machine.
+//! Rego policies over message views, compiled to the bytecode of the policy engine `regorus`.
 //!
-//! A policy's input is the document that the Common Message Format gives to policy engines, with
-//! one more member: `grain`, which says where the view comes from (`content_address`, `namespace`,
-//! `processing_basis`). Each member of the set `violation` (or `deny`) is a finding: a text, or an
-//! object whose members are evidence.
+//! The input of a policy is the document that the Common Message Format defines for policy engines,
+//! with the additional member `grain` that identifies the view's origin (`content_address`,
+//! `namespace`, `processing_basis`). Each member of the set `violation` (or `deny`) is a finding: a
+//! text, or an object whose members are evidence.
 
 use std::sync::Arc;
 
@@ -26,22 +26,22 @@ use super::pack::{Check, Rule};
 use super::rego_value::ValueBuilder;
 use super::scan::SCANNED;
 
-/// Instructions that a policy may run on one view.
+/// Instruction limit of a policy for one view.
 const INSTRUCTION_LIMIT: usize = 1_000_000;
 
-/// The sets whose members are findings, the first one there is.
+/// Names of the set whose members are findings, in order of preference.
 const SETS: [&str; 2] = ["violation", "deny"];
 
-/// The policies of a scan, ready to be run.
+/// Compiled policies of a scan.
 pub(super) struct RegoPolicies {
     policies: Vec<RegoPolicy>,
 }
 
 struct RegoPolicy {
-    /// Its place among all rules of the scan.
+    /// Index of the rule in the scan.
     rule: usize,
     program: Arc<Program>,
-    /// On which kinds of views it is evaluated; empty for all.
+    /// Kinds of views on which it is evaluated; empty for all.
     kinds: Vec<ContentType>,
 }
 
@@ -49,7 +49,7 @@ impl RegoPolicies {
     /// Compiles the policies among `rules`; `None` if there are none.
     ///
     /// # Errors
-    /// [`PackError::Rule`] with what the policy compiler says.
+    /// [`PackError::Rule`] with the message of the policy compiler.
     pub(super) fn compile(rules: &[Rule]) -> Result<Option<RegoPolicies>, PackError> {
         let mut policies = Vec::new();
         for (place, rule) in rules.iter().enumerate() {
@@ -70,7 +70,7 @@ impl RegoPolicies {
         Ok((!policies.is_empty()).then_some(RegoPolicies { policies }))
     }
 
-    /// The scan that the policies need.
+    /// Returns the scan of the columns that the policies read.
     pub(super) async fn source(&self, context: &SessionContext) -> QueryResult<DataFrame> {
         let grains = context.table(SCANNED).await?;
         let condition = grains.parse_sql_expr(&grain_messages::condition())?;
@@ -79,7 +79,7 @@ impl RegoPolicies {
             .select_columns(&grain_messages::COLUMNS)
     }
 
-    /// A machine for each policy; for one thread.
+    /// Creates an evaluator, to be used by one thread.
     pub(super) fn evaluator(&self) -> PolicyEvaluator<'_> {
         let machine = |policy: &'_ RegoPolicy| {
             let mut machine = RegoVM::new();
@@ -98,23 +98,22 @@ impl RegoPolicies {
     }
 }
 
-/// What a policy said of a view.
+/// Result of a policy on a view.
 pub(super) enum PolicyOutcome {
-    /// The view breaks the rule.
+    /// The view violates the rule.
     Finding(Finding),
-    /// The policy failed; nobody knows.
+    /// The policy failed: rule index and message.
     Failure(usize, String),
 }
 
-/// The policies with their state.
+/// Evaluates all policies; holds a virtual machine for each.
 pub(super) struct PolicyEvaluator<'p> {
     evaluator: Vec<(&'p RegoPolicy, RegoVM)>,
     builder: ValueBuilder,
 }
 
 impl PolicyEvaluator<'_> {
-    /// Runs all policies on all views of one batch of the source; answers how many views there
-    /// were.
+    /// Evaluates all policies on all views of one batch; returns the number of views.
     pub(super) fn evaluate(
         &mut self,
         batch: &RecordBatch,
@@ -169,7 +168,10 @@ fn kind_of(name: &str) -> Result<ContentType, String> {
         .find(|kind| kind.as_str() == name);
     found.ok_or_else(|| {
         let known: Vec<&str> = ContentType::ALL.iter().map(|kind| kind.as_str()).collect();
-        format!("`{name}` is no kind of view; they are {}", known.join(", "))
+        format!(
+            "unknown kind of view `{name}`; known kinds: {}",
+            known.join(", ")
+        )
     })
 }
 
@@ -190,7 +192,7 @@ fn program(id: &str, text: &str) -> Result<Arc<Program>, String> {
         }
     }
     Err(format!(
-        "the policy defines neither `{}` nor `{}`",
+        "the policy must define the set `{}` or `{}`",
         SETS[0], SETS[1]
     ))
 }

@@ -1,4 +1,4 @@
-//! Message views as values of the policy engine, without JSON in between.
+//! Converts message views to values of the policy engine, without JSON in between.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -6,10 +6,10 @@ use gristmill_schemas::cmf::view::DictSink;
 use gristmill_schemas::json::{Json, Number};
 use regorus::{Rc, Value};
 
-/// Keys that are kept at most: those of arguments are anybody's.
+/// Maximum number of cached keys; keys of tool arguments are unbounded.
 const MAX_KEYS: usize = 1_024;
 
-/// Builds values; keys that come again and again are made once.
+/// Builds values; frequent keys are allocated once.
 #[derive(Default)]
 pub(super) struct ValueBuilder {
     known: HashMap<Rc<str>, Value>,
@@ -24,12 +24,12 @@ enum OpenContainer {
 }
 
 impl ValueBuilder {
-    /// The value that was told, and room for the next.
+    /// Returns the finished value and resets the builder.
     pub(super) fn take(&mut self) -> Value {
         self.root.take().unwrap_or(Value::Null)
     }
 
-    /// A key as a value.
+    /// Returns a key as a value.
     pub(super) fn key_value(&mut self, key: &str) -> Value {
         if let Some(known) = self.known.get(key) {
             return known.clone();

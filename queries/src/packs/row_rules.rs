@@ -1,13 +1,13 @@
-//! Conditions on single grains, all of them evaluated in one pass over the lake.
+//! Rules with a condition on single grains, all evaluated in one pass over the lake.
 //!
 //! ```text
 //! columns that some rule names ─▶ batch ─▶ (personal_data, if some rule asks) ─▶ each condition ─▶ rows that break it ─▶ evidence
 //! ```
 //!
-//! The pass reads each page once, however many rules there are, and holds one batch for each core.
-//! Evidence is evaluated for findings only. Two columns are computed when a rule names them:
-//! `personal_data`, the kinds of personal data in the grain's own text, and `personal_data_in`,
-//! which columns they stand in.
+//! The pass reads each page once, independent of the number of rules, and holds one batch per core.
+//! Evidence is evaluated for findings only. Two columns are computed if a rule names them:
+//! `personal_data`, the kinds of personal data in the grain's text, and `personal_data_in`, the
+//! columns that contain them.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -32,13 +32,13 @@ use super::pack::{Check, Rule};
 use super::scan::SCANNED;
 use crate::sql::user_message;
 
-/// The column of kinds that were found.
+/// Computed column: kinds of personal data.
 const PERSONAL_DATA: &str = "personal_data";
 
-/// The column that says where they were found.
+/// Computed column: names of the columns with personal data.
 const PERSONAL_DATA_IN: &str = "personal_data_in";
 
-/// Columns that people's words are in.
+/// Columns that can contain free text.
 const FREE_TEXT: [Field; 17] = [
     Field::Subject,
     Field::Object,
@@ -59,26 +59,26 @@ const FREE_TEXT: [Field; 17] = [
     Field::History,
 ];
 
-/// Evidence that every finding has.
+/// Evidence of every finding.
 const ALWAYS: [&str; 2] = [IdentityColumn::Type.name(), Field::Namespace.name()];
 
-/// The conditions of a scan, ready to be evaluated.
+/// Compiled conditions of a scan.
 pub(super) struct RowRules {
     columns: Vec<String>,
-    /// The batch that conditions see: the columns, and the computed ones if any rule names them.
+    /// Input schema of the conditions: the columns, and the computed ones if any rule names them.
     schema: SchemaRef,
     computed: bool,
     rules: Vec<RowRule>,
 }
 
 struct RowRule {
-    /// Its place among all rules of the scan.
+    /// Index of the rule in the scan.
     rule: usize,
     condition: Arc<dyn PhysicalExpr>,
     evidence: Vec<(String, Arc<dyn PhysicalExpr>)>,
 }
 
-/// A rule's expressions before the columns of the pass are known.
+/// Parsed expressions of a rule, before the columns of the pass are determined.
 struct ParsedRule {
     rule: usize,
     condition: Expr,
@@ -89,7 +89,7 @@ impl RowRules {
     /// Compiles the conditions among `rules`; `None` if there are none.
     ///
     /// # Errors
-    /// [`PackError::Rule`] with what the planner says, such as a column that isn't there.
+    /// [`PackError::Rule`] with the planner's message, such as an unknown column.
     pub(super) fn compile(
         context: &SessionContext,
         rules: &[Rule],
@@ -147,13 +147,13 @@ impl RowRules {
         }))
     }
 
-    /// The scan that the conditions need.
+    /// Returns the scan of the columns that the conditions read.
     pub(super) async fn source(&self, context: &SessionContext) -> Result<DataFrame> {
         let names: Vec<&str> = self.columns.iter().map(String::as_str).collect();
         context.table(SCANNED).await?.select_columns(&names)
     }
 
-    /// Evaluates all conditions on one batch of the source.
+    /// Evaluates all conditions on one batch of the source and passes findings to `found`.
     pub(super) fn evaluate(
         &self,
         batch: RecordBatch,
@@ -166,7 +166,7 @@ impl RowRules {
                 .evaluate(&batch)?
                 .into_array(batch.num_rows())?;
             let broken = verdict.as_boolean();
-            // A condition that is NULL is not broken: the grain doesn't say.
+            // A NULL condition is no violation: the grain lacks the value.
             if broken.true_count() == 0 {
                 continue;
             }
@@ -222,7 +222,7 @@ impl RowRule {
     }
 }
 
-/// The values of one row that aren't NULL, as text.
+/// Returns the non-NULL values of one row as text.
 pub(super) fn evidence(
     names: &[&str],
     columns: &[ArrayRef],
@@ -274,8 +274,8 @@ fn columns_of(parsed: &[ParsedRule]) -> BTreeSet<String> {
         .collect()
 }
 
-/// An expression that can be evaluated: types made to fit, and what doesn't depend on the row
-/// (`now()`) computed.
+/// Creates the physical expression: coerces types and evaluates what doesn't depend on the row,
+/// such as `now()`.
 fn physical(
     context: &SessionContext,
     schema: &DFSchema,
@@ -292,7 +292,7 @@ fn physical(
     context.create_physical_expr(expression, schema)
 }
 
-/// A message can only speak of evidence.
+/// Checks that a message refers only to evidence.
 fn check_names(rules: &[Rule], compiled: &RowRule) -> Result<(), PackError> {
     let Some(rule) = rules.get(compiled.rule) else {
         return Ok(());
@@ -304,13 +304,14 @@ fn check_names(rules: &[Rule], compiled: &RowRule) -> Result<(), PackError> {
     match unknown {
         Some(name) => Err(PackError::rule(
             &rule.id,
-            format!("`message_template` names {{{name}}}, which isn't in `evidence`"),
+            format!("`message` refers to {{{name}}}, which isn't in `evidence`"),
         )),
         None => Ok(()),
     }
 }
 
-/// The columns of `grains`, all or those named, and the computed ones.
+/// Returns the schema of `grains`, restricted to `columns` if given, with the computed columns if
+/// requested.
 fn schema_of(columns: Option<&[String]>, computed: bool) -> SchemaRef {
     let all = grains_schema();
     let fields = all
@@ -326,7 +327,7 @@ fn schema_of(columns: Option<&[String]>, computed: bool) -> SchemaRef {
     Arc::new(Schema::new(fields))
 }
 
-/// The computed columns of `batch`: one pass over each text.
+/// Computes the columns of personal data; scans each text once.
 fn personal_data(batch: &RecordBatch) -> [ArrayRef; 2] {
     let fields = FREE_TEXT.iter().map(|field| field.name());
     let columns: Vec<(&str, &ArrayRef)> = fields
@@ -357,7 +358,7 @@ fn personal_data(batch: &RecordBatch) -> [ArrayRef; 2] {
     [Arc::new(kinds.finish()), Arc::new(places.finish())]
 }
 
-/// What is in one cell: a text, or a list of them.
+/// Returns the kinds of personal data in one cell, which is a text or a list of texts.
 fn kinds_of(column: &ArrayRef, row: usize) -> PersonalDataKinds {
     if column.is_null(row) {
         return PersonalDataKinds::default();

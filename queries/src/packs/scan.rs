@@ -1,13 +1,13 @@
-//! A scan: all rules of the chosen packs over a lake, or over what is new in it.
+//! Runs all rules of the selected packs over a lake, or over what was added to it.
 //!
-//! Three run_passes, one after another, each on all cores: conditions on grains (one pass for all
-//! rules), policies on message views (one pass for all rules), queries (one each). Findings go to
-//! the caller as they are made, through a channel of bounded length; memory doesn't grow with the
-//! lake or with the findings.
+//! Three passes run one after another, each on all cores: conditions on grains (one pass for all
+//! rules), policies on message views (one pass for all rules), queries (one each). Findings are
+//! streamed to the caller through a bounded channel, so memory doesn't grow with the lake or the
+//! number of findings.
 //!
-//! **Incremental scans** look at the segments that a version added since another. Conditions and
-//! policies see only their rows; queries see them as the table `scanned`, beside the whole lake.
-//! Which version was scanned last, and with which rules, is in the audit log.
+//! **Incremental scans** read the segments that were added since a version. Conditions and policies
+//! see only their rows; queries see them as the table `scanned`, next to the whole lake. The audit
+//! log records the version and the rules of each scan.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -37,72 +37,72 @@ use crate::sql::{
     DataFusionError, LAKE_STORE, LakeTable, SqlOptions, lake_context, plan_query, user_message,
 };
 
-/// The table of the grains that a scan is to look at; a view of `grains` if it is to look at all.
+/// Table of the grains in scope of a scan.
 pub(super) const SCANNED: &str = "scanned";
 
-/// The action's name in the audit log.
+/// Name of the action in the audit log.
 const ACTION: &str = "scan";
 
-/// Batches of findings that may wait for the caller.
+/// Capacity of the channel of findings, in batches.
 const CHANNEL_CAPACITY: usize = 16;
 
-/// What is looked at.
+/// Starting point of a scan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Since {
-    /// Everything.
+    /// All grains.
     #[default]
     Beginning,
-    /// What was added after this version of `grains`.
+    /// Grains added after this version of `grains`.
     Version(u64),
-    /// What was added after the last scan with the same rules; everything if there was none.
+    /// Grains added after the last scan with the same rules; all grains if there was none.
     Last,
 }
 
-/// What a user can choose.
+/// Options of a scan.
 #[derive(Debug, Clone, Default)]
 pub struct ScanOptions {
-    /// Threads and memory.
+    /// Threads, memory and other settings of the SQL session.
     pub sql: SqlOptions,
-    /// What is looked at.
+    /// Starting point of a scan.
     pub since: Since,
 }
 
-/// What a scan looks at.
+/// Scope of a scan.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ScanScope {
-    /// The lake.
+    /// Name of the lake.
     pub lake: String,
-    /// The version of `grains`.
+    /// Version of `grains`.
     pub version: u64,
-    /// Only what was added after this version.
+    /// Version after which grains were added; `None` for all.
     pub since: Option<u64>,
-    /// Segments.
+    /// Number of segments.
     pub segments: usize,
-    /// Grains.
+    /// Number of grains.
     pub grains: u64,
 }
 
-/// What a scan did.
+/// Result of a scan.
 #[derive(Debug, Clone, Serialize)]
 pub struct ScanSummary {
-    /// What it looked at.
+    /// Scope of the scan.
     #[serde(flatten)]
     pub scope: ScanScope,
-    /// The packs, with version and digest.
+    /// The packs with version and digest.
     pub packs: BTreeMap<String, String>,
-    /// Message views that policies saw.
+    /// Number of message views on which policies were evaluated.
     pub views: u64,
-    /// Findings in all.
+    /// Total number of findings.
     pub findings: u64,
     /// Findings by severity.
     pub findings_by_severity: BTreeMap<&'static str, u64>,
-    /// Views on which a policy failed.
+    /// Number of views on which a policy failed.
     pub failures: u64,
-    /// What each rule did, by its id.
+    /// Results by rule id.
     pub rules: BTreeMap<String, RuleCount>,
-    /// Wall-clock time.
+    /// Wall-clock time in seconds.
     pub seconds: f64,
-    /// Grains in a second.
+    /// Throughput in grains per second.
     pub grains_per_second: f64,
 }
 
@@ -117,13 +117,13 @@ pub struct Scan {
     scope: ScanScope,
 }
 
-/// A rule's query, planned.
+/// A planned query of a rule.
 struct RuleQuery {
     rule: usize,
     frame: DataFrame,
 }
 
-/// What a pass tells of one batch.
+/// Results of one batch.
 #[derive(Default)]
 struct BatchResult {
     findings: Vec<Finding>,
@@ -135,8 +135,8 @@ impl Scan {
     /// Compiles `packs` for `lake`.
     ///
     /// # Errors
-    /// [`PackError::Rule`] for a rule that doesn't fit the lake's tables, [`PackError::Engine`] if
-    /// the lake can't be read or a version isn't in its log any more.
+    /// [`PackError::Rule`] for a rule that doesn't match the lake's tables, [`PackError::Engine`]
+    /// if the lake can't be read or a version is no longer in its log.
     pub async fn prepare(lake: &Lake, packs: Vec<Pack>, options: &ScanOptions) -> Result<Scan> {
         let context = lake_context(lake, &options.sql).await?;
         let (since, old) = old_files(lake, &context, &packs, options.since).await?;
@@ -154,7 +154,7 @@ impl Scan {
         Scan::over(context, packs, scope).await
     }
 
-    /// Compiles `packs` for the tables of `context`, `scanned` among them.
+    /// Compiles `packs` for the tables of `context`, which include `scanned`.
     pub(super) async fn over(
         context: SessionContext,
         packs: Vec<Pack>,
@@ -186,25 +186,26 @@ impl Scan {
         })
     }
 
-    /// The packs.
+    /// Returns the packs.
     pub fn packs(&self) -> &[Pack] {
         &self.packs
     }
 
-    /// All rules, in the order of the packs. [`Finding::rule`] is a place in it.
+    /// Returns all rules in the order of the packs. [`Finding::rule`] is an index into it.
     pub fn rules(&self) -> &[Rule] {
         &self.rules
     }
 
-    /// What the scan looks at.
+    /// Returns the scope of the scan.
     pub fn scope(&self) -> &ScanScope {
         &self.scope
     }
 
-    /// Runs all rules; `take` is emit of every finding, in no order. If it fails, the scan stops.
+    /// Runs all rules and calls `take` for every finding, in no order. If `take` fails, the scan
+    /// stops.
     ///
     /// # Errors
-    /// What `take` says; [`PackError::Query`] if a page can't be read or a query fails.
+    /// The error of `take`; [`PackError::Query`] if a page can't be read or a query fails.
     pub async fn run(
         &self,
         mut take: impl FnMut(&Rule, &Finding) -> Result<()>,
@@ -313,10 +314,10 @@ impl Scan {
             .collect()
     }
 
-    /// Enters the scan into the audit log, from which the next one knows what is new.
+    /// Records the scan in the audit log, from which the next incremental scan starts.
     ///
     /// # Errors
-    /// [`PackError::Engine`].
+    /// [`PackError::Engine`] if the audit log can't be written.
     pub async fn record(&self, lake: &mut Lake, summary: &ScanSummary) -> Result<()> {
         let details = serde_json::json!({
             "version": summary.scope.version,
@@ -344,7 +345,7 @@ fn count(report: &BatchResult, counts: &mut [RuleCount]) {
     }
 }
 
-/// Waits for all tasks; the first failure ends the others.
+/// Waits for all tasks; the first failure cancels the others.
 async fn finish(mut tasks: JoinSet<Result<()>>) -> Result<()> {
     while let Some(task) = tasks.join_next().await {
         task.map_err(|error| DataFusionError::External(Box::new(error)))??;
@@ -410,13 +411,13 @@ async fn run_query(query: &RuleQuery, sender: &Sender<BatchResult>) -> Result<()
     Ok(())
 }
 
-/// False if nobody listens any more.
+/// Returns false if the receiver was dropped.
 async fn send(sender: &Sender<BatchResult>, report: BatchResult) -> bool {
     let empty = report.findings.is_empty() && report.failures.is_empty() && report.views == 0;
     empty || sender.send(report).await.is_ok()
 }
 
-/// Rows of a query: the address, then evidence.
+/// Converts rows of a query to findings: the first column is the address, the others are evidence.
 fn findings(rule: usize, batch: &RecordBatch) -> Result<Vec<Finding>> {
     let schema = batch.schema();
     let names: Vec<&str> = schema
@@ -444,7 +445,7 @@ fn findings(rule: usize, batch: &RecordBatch) -> Result<Vec<Finding>> {
     (0..batch.num_rows()).map(finding).collect()
 }
 
-/// Plans a rule's query: it may only read, and says first which grain a finding is about.
+/// Plans a rule's query, which must be read-only and return the grain's address first.
 async fn plan(context: &SessionContext, rule: &Rule, text: &str) -> Result<DataFrame> {
     let fault = |problem: String| PackError::rule(&rule.id, problem);
     let frame = plan_query(context, text)
@@ -459,20 +460,20 @@ async fn plan(context: &SessionContext, rule: &Rule, text: &str) -> Result<DataF
     let address = IdentityColumn::ContentAddress.name();
     if names.first() != Some(&address) {
         return Err(fault(format!(
-            "the query's first column must be `{address}`, is `{}`",
+            "the first column of the query must be `{address}`, not `{}`",
             names.first().unwrap_or(&"")
         )));
     }
     match rule.message.names().find(|name| !names.contains(name)) {
         Some(name) => Err(fault(format!(
-            "`message_template` names {{{name}}}, which is no column of the query"
+            "`message` refers to {{{name}}}, which isn't a column of the query"
         ))),
         None => Ok(frame),
     }
 }
 
-/// Plans a rule in CAL: the grains that it matches, of those that are scanned, with the columns
-/// that the message names.
+/// Plans a rule in CAL: the scanned grains that it matches, with the columns that the message
+/// names.
 async fn plan_recall(context: &SessionContext, rule: &Rule, text: &str) -> Result<DataFrame> {
     let fault = |problem: String| PackError::rule(&rule.id, problem);
     let now = chrono::Utc::now().timestamp_millis();
@@ -490,7 +491,7 @@ async fn plan_recall(context: &SessionContext, rule: &Rule, text: &str) -> Resul
             .all(|field| field.name() != name)
         {
             return Err(fault(format!(
-                "`message_template` names {{{name}}}, which is no column of `grains`"
+                "`message` refers to {{{name}}}, which isn't a column of `grains`"
             )));
         }
         columns.extend((name != address).then(|| col(name)));
@@ -506,7 +507,7 @@ async fn plan_recall(context: &SessionContext, rule: &Rule, text: &str) -> Resul
     Ok(found?)
 }
 
-/// The version from which on the scan looks, and the files that were there then.
+/// Returns the version at which an incremental scan starts, and the files that existed then.
 async fn old_files(
     lake: &Lake,
     context: &SessionContext,
@@ -531,12 +532,12 @@ async fn old_files(
         .and_then(|table| table.files())
     {
         Ok(files) => Ok((Some(version), names(files))),
-        // The log was cleaned, as an erasure does: what was scanned can't be emit any more, so
-        // everything is looked at.
+        // The log was cleaned up, as an erasure does, so the state at that version is unknown and
+        // everything is scanned.
         Err(EngineError::NoVersion { .. }) if since == Since::Last => {
             tracing::warn!(
                 version,
-                "the version of the last scan is gone from the log: everything is scanned"
+                "the version of the last scan is no longer in the log: scanning everything"
             );
             Ok((None, HashSet::new()))
         }
@@ -544,7 +545,7 @@ async fn old_files(
     }
 }
 
-/// The version that was scanned last with the very rules of `packs`.
+/// Returns the version that was last scanned with exactly the rules of `packs`.
 async fn last_scan(context: &SessionContext, packs: &[Pack]) -> Result<Option<u64>> {
     let query =
         format!("SELECT details FROM audit WHERE action = '{ACTION}' ORDER BY sequence DESC");

@@ -1,4 +1,4 @@
-//! The packs that come with the program.
+//! The packs that are part of the program.
 
 use std::path::Path;
 
@@ -30,10 +30,10 @@ packs!(
     "integration",
 );
 
-/// The shipped pack `name`.
+/// Returns the shipped pack `name`.
 ///
 /// # Errors
-/// [`PackError::Unknown`].
+/// [`PackError::Unknown`] if there is none.
 pub fn shipped(name: &str) -> Result<Pack> {
     let place = NAMES
         .iter()
@@ -46,10 +46,10 @@ pub fn shipped(name: &str) -> Result<Pack> {
     Pack::parse(name, text)
 }
 
-/// The pack that a user means: a shipped one by its name, their own by its file.
+/// Returns a shipped pack by its name, or reads a user's pack from a file.
 ///
 /// # Errors
-/// [`PackError::Unknown`] if it is neither; else as [`Pack::read`].
+/// [`PackError::Unknown`] if `name` is neither; otherwise like [`Pack::read`].
 pub fn find(name: &str) -> Result<Pack> {
     match shipped(name) {
         Err(PackError::Unknown { .. }) if name.ends_with(".toml") || Path::new(name).is_file() => {
@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_shipped_pack_is_well_formed_and_says_what_to_do() {
+    fn every_shipped_pack_is_valid_and_has_remediations() {
         for name in NAMES {
             let pack = shipped(name).unwrap_or_else(|error| panic!("{error}"));
             assert_eq!(pack.id, *name);
@@ -75,7 +75,7 @@ mod tests {
             for rule in &pack.rules {
                 assert!(
                     !rule.remediation.trim().is_empty(),
-                    "{} says nothing of what to do",
+                    "{} has no remediation",
                     rule.id
                 );
                 assert!(

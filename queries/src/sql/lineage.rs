@@ -98,7 +98,7 @@ impl TableFunctionImpl for LineageFunction {
 fn depth_of(value: &ScalarValue) -> Result<i64> {
     match value.cast_to(&DataType::Int64)? {
         ScalarValue::Int64(Some(depth)) => Ok(depth),
-        _ => Err(plan_datafusion_err!("a depth is a depth_of number")),
+        _ => Err(plan_datafusion_err!("the depth must be an integer")),
     }
 }
 

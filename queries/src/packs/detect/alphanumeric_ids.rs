@@ -1,13 +1,13 @@
-//! Identifiers that begin with letters: IBAN, codice fiscale, national insurance numbers, NIE.
+//! Identifiers that start with letters: IBAN, codice fiscale, national insurance numbers, NIE.
 
 use super::checksum::{is_mod_97, number};
 use super::national_ids::spanish_letter;
 use super::{Match, PersonalDataKind, begins_word, ends_word, is_word};
 
-/// Characters of the longest identifier, spaces included.
+/// Length of the longest identifier, including spaces.
 const LONGEST: usize = 42;
 
-/// A digit at `at` follows a letter: letters and digits are one word from its beginning on.
+/// Examines the word whose first digit, at `at`, follows a letter.
 pub(super) fn find(text: &[u8], at: usize) -> Match {
     let letters = (1..=7)
         .take_while(|back| is_letter(text, at, *back))
@@ -29,7 +29,7 @@ pub(super) fn find(text: &[u8], at: usize) -> Match {
     }
 }
 
-/// A digit at `at` follows two letters and a space, as in `QQ 12 34 56 C`.
+/// Examines a digit at `at` that follows two letters and a space, as in `QQ 12 34 56 C`.
 pub(super) fn spaced(text: &[u8], at: usize) -> Match {
     let apart = at >= 3
         && text.get(at - 1) == Some(&b' ')
@@ -47,7 +47,7 @@ fn is_letter(text: &[u8], at: usize, back: usize) -> bool {
         .is_some_and(u8::is_ascii_alphabetic)
 }
 
-/// Letters and digits from `start` on, single spaces between them left out, and the places behind
+/// Letters and digits from `start` on without single spaces between them, and the end position of
 /// each.
 struct CompactId {
     characters: [u8; LONGEST],
@@ -79,8 +79,8 @@ impl CompactId {
         compact
     }
 
-    /// The first `count` characters and the place behind them, if there are as many and the word
-    /// ends there.
+    /// Returns the first `count` characters and their end, if there are as many and the word ends
+    /// there.
     fn whole(&self, text: &[u8], count: usize) -> Option<(&[u8], usize)> {
         let end = *self.ends.get(count.checked_sub(1)?)?;
         (self.count >= count && ends_word(text, end)).then(|| (&self.characters[..count], end))
@@ -125,7 +125,7 @@ fn iban(text: &[u8], start: usize) -> Match {
     (checked && is_mod_97(moved)).then_some((PersonalDataKind::Iban, start..end))
 }
 
-/// Two letters, six digits and a letter from A to D. Prefixes that are never given out are refused.
+/// Two letters, six digits and a letter from A to D, without prefixes that are never issued.
 fn insurance(text: &[u8], start: usize) -> Match {
     let compact = CompactId::read(text, start, 9);
     let (characters, end) = compact.whole(text, 9)?;
@@ -142,7 +142,7 @@ fn insurance(text: &[u8], start: usize) -> Match {
     (allowed && formed && written_large).then_some((PersonalDataKind::UkNino, start..end))
 }
 
-/// `X1234567L`: the letter before stands for a digit.
+/// `X1234567L`: the first letter represents a digit.
 fn residence(text: &[u8], start: usize) -> Match {
     let end = start + 9;
     let word = text.get(start..end)?;
@@ -160,8 +160,8 @@ fn residence(text: &[u8], start: usize) -> Match {
     (formed && right).then_some((PersonalDataKind::EsDni, start..end))
 }
 
-/// Six letters, two digits, a letter of the month, two digits, a letter, three digits, and the
-/// check letter. Digits may be written as letters where two people share a code.
+/// Six letters, two digits, a letter for the month, two digits, a letter, three digits, and the
+/// check letter. Digits are replaced by letters where two people would share a code.
 fn codice_fiscale(text: &[u8], start: usize) -> Match {
     let end = start + 16;
     let word: Vec<u8> = text
@@ -188,10 +188,10 @@ fn codice_fiscale(text: &[u8], start: usize) -> Match {
         .then_some((PersonalDataKind::ItCodiceFiscale, start..end))
 }
 
-/// What a character of a codice fiscale counts: at even places its rank, at odd ones a scrambled
-/// value.
+/// Returns the value of a character in the checksum: its rank at odd positions (counted from 0), a
+/// permuted value at even ones.
 fn fiscal_value(place: usize, byte: u8) -> u32 {
-    const SCRAMBLED: [u32; 26] = [
+    const PERMUTED: [u32; 26] = [
         1, 0, 5, 7, 9, 13, 15, 17, 19, 21, 2, 4, 18, 20, 11, 3, 6, 8, 12, 14, 16, 10, 22, 25, 24,
         23,
     ];
@@ -201,7 +201,7 @@ fn fiscal_value(place: usize, byte: u8) -> u32 {
         byte.wrapping_sub(b'A')
     });
     match place % 2 {
-        0 => SCRAMBLED.get(rank).copied().unwrap_or(0),
+        0 => PERMUTED.get(rank).copied().unwrap_or(0),
         _ => rank as u32,
     }
 }

@@ -1,18 +1,19 @@
-//! Other scripts' writing as ASCII: full-width letters and signs, decimal digits of any script, the
-//! many spaces and dashes. Characters without width vanish; all others keep their bytes, which are
-//! no digits, letters or signs to the detectors.
+//! Folds text to ASCII: full-width letters and signs, decimal digits of any script, and the many
+//! spaces and dashes. Zero-width characters are removed; all others keep their bytes, which
+//! detectors treat neither as digits nor as letters or signs.
 
 use std::ops::Range;
 
-/// A text in folded form, with the way back.
+/// A folded text with the mapping back to the original.
 pub(super) struct AsciiFolded {
     bytes: Vec<u8>,
-    /// For each byte where its character begins in the text; one more for the end.
+    /// For each folded byte the position of its character in the text, and the end of the text.
     places: Vec<u32>,
 }
 
 impl AsciiFolded {
-    /// Folds `text`. Of texts over 4 GiB, which no grain holds, places are wrong but finds are not.
+    /// Folds `text`. In texts over 4 GiB, which no grain contains, positions are wrong but detected
+    /// kinds are right.
     pub(super) fn of(text: &str) -> AsciiFolded {
         let mut folded = AsciiFolded {
             bytes: Vec::with_capacity(text.len()),
@@ -44,8 +45,7 @@ impl AsciiFolded {
         &self.bytes
     }
 
-    /// The place in the text of a place in the folded bytes. Both ends are beginnings of
-    /// characters.
+    /// Maps a range of folded bytes to the text; both ends are character boundaries.
     pub(super) fn range(&self, folded: Range<usize>) -> Range<usize> {
         let place = |at: usize| self.places.get(at).map_or(0, |place| *place as usize);
         place(folded.start)..place(folded.end)
@@ -58,7 +58,7 @@ enum Folding {
     Kept,
 }
 
-/// Where the digits 0 to 9 of a script begin, for scripts in use.
+/// Code points of the digit zero of scripts in use.
 const ZEROS: [u32; 22] = [
     0x0660, 0x06F0, 0x07C0, 0x0966, 0x09E6, 0x0A66, 0x0AE6, 0x0B66, 0x0BE6, 0x0C66, 0x0CE6, 0x0D66,
     0x0E50, 0x0ED0, 0x0F20, 0x1040, 0x17E0, 0x1810, 0xFF10, 0x1D7CE, 0x1D7D8, 0x1D7F6,

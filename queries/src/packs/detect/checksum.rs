@@ -1,4 +1,4 @@
-//! Check digits. All take digits as values 0 to 9.
+//! Check digit algorithms over digit values 0 to 9.
 
 /// Luhn (ISO/IEC 7812-1): every second digit from the right doubled, the sum a multiple of ten.
 pub(super) fn luhn(digits: &[u8]) -> bool {
@@ -15,8 +15,8 @@ pub(super) fn luhn(digits: &[u8]) -> bool {
     sum.is_multiple_of(10)
 }
 
-/// ISO 7064 mod 97-10 over letters and digits, as IBANs have it with their first four characters
-/// moved to the end.
+/// ISO 7064 mod 97-10 over letters and digits, as used by IBANs after their first four characters
+/// are moved to the end.
 pub(super) fn is_mod_97(characters: impl Iterator<Item = u8>) -> bool {
     let rest = characters.fold(0_u32, |rest, character| match character {
         b'0'..=b'9' => (rest * 10 + u32::from(character - b'0')) % 97,
@@ -40,7 +40,7 @@ pub(super) fn is_mod_11_10(digits: &[u8]) -> bool {
     (11 - product) % 10 == u32::from(*check)
 }
 
-/// The sum of digits, each with its weight.
+/// Returns the weighted sum of the digits.
 pub(super) fn weighted(digits: &[u8], weights: &[u32]) -> u32 {
     digits
         .iter()
@@ -49,7 +49,7 @@ pub(super) fn weighted(digits: &[u8], weights: &[u32]) -> u32 {
         .sum()
 }
 
-/// Verhoeff: finds every single wrong digit and every swap of neighbours.
+/// Verhoeff: detects every single wrong digit and every transposition of neighbours.
 pub(super) fn verhoeff(digits: &[u8]) -> bool {
     const PERMUTATION: [[u8; 10]; 8] = [
         [0, 1, 2, 3, 4, 5, 6, 7, 8, 9],
@@ -81,7 +81,7 @@ const fn dihedral(left: u8, right: u8) -> u8 {
     }
 }
 
-/// True if year, month and day name a day.
+/// Returns true if year, month and day form a valid date.
 pub(super) fn is_day(year: u32, month: u32, day: u32) -> bool {
     let days = match month {
         4 | 6 | 9 | 11 => 30,
@@ -95,7 +95,7 @@ pub(super) fn is_day(year: u32, month: u32, day: u32) -> bool {
     (1..=days).contains(&day)
 }
 
-/// The number that digits spell.
+/// Returns the decimal number that the digits form.
 pub(super) fn number(digits: &[u8]) -> u64 {
     digits
         .iter()

@@ -1,11 +1,11 @@
-//! Secrets: keys and tokens that can be told by how their issuers begin them.
+//! Secrets: keys and tokens that have a prefix of their issuer.
 
 use super::{Match, PersonalDataKind, is_word};
 
-/// Bytes of a token that are looked at.
+/// Maximum length of a token that is examined, in bytes.
 const LONGEST: usize = 4096;
 
-/// Something at `at` may belong to the beginning of a secret.
+/// Examines a byte at `at` that may belong to the prefix of a secret.
 pub(super) fn find(text: &[u8], at: usize) -> Match {
     match text.get(at)? {
         b'-' if text
@@ -34,8 +34,8 @@ pub(super) fn find(text: &[u8], at: usize) -> Match {
     }
 }
 
-/// A prefix that ends at `at`, and at least `least` characters of a token with digits and letters
-/// behind it.
+/// A prefix that ends at `at`, followed by at least `least` characters of a token with digits and
+/// letters.
 fn issued(text: &[u8], at: usize, prefixes: &[&[u8]], least: usize) -> Match {
     let end = at + 1;
     let prefix = prefixes.iter().find(|prefix| {
@@ -58,7 +58,7 @@ fn issued(text: &[u8], at: usize, prefixes: &[&[u8]], least: usize) -> Match {
         .then(|| (PersonalDataKind::Credential, start..end + token.len()))
 }
 
-/// `AKIA…` and `ASIA…` with sixteen more, `AIza…` with thirty-five more.
+/// `AKIA…` and `ASIA…` with sixteen further characters, `AIza…` with thirty-five.
 fn access_key(text: &[u8], at: usize) -> Match {
     let rest = text.get(at..)?;
     let length = match rest.get(..4)? {
@@ -80,10 +80,10 @@ fn access_key(text: &[u8], at: usize) -> Match {
         .then_some((PersonalDataKind::Credential, at..at + length))
 }
 
-/// `eyJ…`: three parts in base64url with dots between them.
+/// `eyJ…`: three base64url parts separated by dots.
 fn web_token(text: &[u8], at: usize) -> Match {
     let start = at.checked_sub(2)?;
-    // A part of a dotted word isn't its beginning; so no byte is in the tokens of many beginnings.
+    // A token must start a word, so each byte belongs to at most one candidate.
     let inside = start > 0
         && text
             .get(start - 1)
@@ -105,7 +105,7 @@ fn web_token(text: &[u8], at: usize) -> Match {
         .then(|| (PersonalDataKind::Credential, start..start + token.len()))
 }
 
-/// `-----BEGIN … PRIVATE KEY-----`, of whatever kind.
+/// `-----BEGIN … PRIVATE KEY-----` of any type.
 fn private_key(text: &[u8], at: usize) -> Match {
     const END: &[u8] = b"PRIVATE KEY-----";
     let line = text.get(at..text.len().min(at + 48))?;

@@ -1,12 +1,12 @@
-//! Groups of digits that stand together, such as `415-555-2671` or `4111 1111 1111 1111`.
+//! Groups of digits that belong together, such as `415-555-2671` or `4111 1111 1111 1111`.
 
-/// Groups of a phrase at most.
+/// Maximum number of groups.
 const GROUPS: usize = 8;
 
-/// Digits of a phrase at most.
+/// Maximum number of digits.
 const DIGITS: usize = 24;
 
-/// What stands between two groups.
+/// Separator between two groups.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Separator {
     Space,
@@ -14,33 +14,33 @@ pub(super) enum Separator {
     Dot,
     Slash,
     Plus,
-    /// Brackets, perhaps with a space or a dash.
+    /// A bracket, optionally with a space or dash.
     Bracket,
 }
 
-/// Up to eight groups from a place on.
+/// Up to eight groups of digits.
 #[derive(Debug)]
 pub(super) struct DigitGroups {
     digits: [u8; DIGITS],
-    /// For each group: how many digits up to its end, and the place in the text behind it.
+    /// For each group the number of digits up to its end, and its end position in the text.
     ends: [(usize, usize); GROUPS],
     separators: [Separator; GROUPS],
     groups: usize,
 }
 
-/// The first groups of a phrase.
+/// The first groups of a [`DigitGroups`].
 #[derive(Debug, Clone, Copy)]
 pub(super) struct GroupWindow<'p> {
-    /// The values of the digits.
+    /// Values of the digits.
     pub(super) digits: &'p [u8],
-    /// What stands between the groups.
+    /// Separators between the groups.
     pub(super) separators: &'p [Separator],
-    /// The place in the text behind the last group.
+    /// End position of the last group in the text.
     pub(super) end: usize,
     phrase: &'p DigitGroups,
 }
 
-/// The place behind the digits that begin at `at`.
+/// Returns the end position of the digits that start at `at`.
 pub(super) fn end_of_digits(text: &[u8], at: usize) -> usize {
     let rest = text.get(at..).unwrap_or_default();
     at + rest
@@ -50,7 +50,7 @@ pub(super) fn end_of_digits(text: &[u8], at: usize) -> usize {
 }
 
 impl DigitGroups {
-    /// The phrase that begins with the digit at `at`; a group of too many digits ends it.
+    /// Reads the groups from the digit at `at` on; a group with too many digits ends them.
     pub(super) fn read(text: &[u8], at: usize) -> DigitGroups {
         let mut phrase = DigitGroups {
             digits: [0; DIGITS],
@@ -82,8 +82,8 @@ impl DigitGroups {
         phrase
     }
 
-    /// The windows from the first group on, the longest first. What stands behind a window must not
-    /// join it to more digits.
+    /// Returns the windows that start at the first group, the longest first. A window must not be
+    /// joined to further digits.
     pub(super) fn windows(&self) -> impl Iterator<Item = GroupWindow<'_>> {
         (1..=self.groups).rev().filter_map(move |groups| {
             let joined = groups < self.groups
@@ -104,7 +104,7 @@ impl DigitGroups {
 }
 
 impl GroupWindow<'_> {
-    /// True if the groups have these lengths.
+    /// Returns true if the groups have these lengths.
     pub(super) fn has_shape(&self, lengths: &[usize]) -> bool {
         let mut before = 0;
         lengths.len() == self.separators.len() + 1
@@ -118,7 +118,7 @@ impl GroupWindow<'_> {
                 })
     }
 
-    /// True if the same one of `allowed` stands everywhere between the groups.
+    /// Returns true if all separators are the same one of `allowed`.
     pub(super) fn is_separated_by(&self, allowed: &[Separator]) -> bool {
         let first = self.separators.first();
         first.is_none_or(|first| {
@@ -126,13 +126,13 @@ impl GroupWindow<'_> {
         })
     }
 
-    /// True if it is one group.
+    /// Returns true if there is a single group.
     pub(super) fn is_plain(&self) -> bool {
         self.separators.is_empty()
     }
 }
 
-/// The separator at `at` and the place of the digit behind it.
+/// Returns the separator at `at` and the position of the digit after it.
 fn separator(text: &[u8], at: usize) -> Option<(Separator, usize)> {
     let byte = |ahead: usize| text.get(at + ahead).copied().unwrap_or(0);
     let digit = |ahead: usize| byte(ahead).is_ascii_digit();

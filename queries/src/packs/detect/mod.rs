@@ -1,4 +1,5 @@
-//! Personal data in free text: one pass that looks closer only where something could be.
+//! Detects personal data in free text in one pass; only bytes that can belong to an identifier are
+//! examined further.
 //!
 //! ```text
 //! text ── fold (only if not ASCII) ──▶ bytes ── class of each byte ──▶ a digit? numbers: cards, phones, national ids …
@@ -7,20 +8,20 @@
 //!                                                                      - _ A J?  credentials
 //! ```
 //!
-//! Every look at a candidate is bounded by a constant, so the time is linear in the text whatever
-//! it holds. Identifiers with check digits must have them right. Shapes that ordinary numbers share
-//! count only behind a word that names them, which is looked for in the 40 bytes before. A detector
-//! that misses little and errs often is switched off by its users, so in doubt it stays silent.
+//! The work for each candidate is bounded by a constant, so the time is linear in the length of any
+//! text. Identifiers with check digits must have correct ones. Forms that ordinary numbers share
+//! count only after a keyword in the 40 bytes before. Precision is preferred over recall: users
+//! switch off a detector with many false positives.
 //!
-//! | module | what it answers |
+//! | module | question |
 //! |---|---|
-//! | `ascii_fold` | how does other scripts' writing of digits, spaces and dashes become ASCII? |
-//! | `digit_groups` | which groups of digits stand together, and with what between them? |
-//! | `numbers` | is this phrase a card, a phone number, a date of birth, an address of a machine? |
-//! | `national_ids` | is it an identifier that a state gave to a person? |
-//! | `alphanumeric_ids` | IBAN and identifiers that begin with letters |
-//! | `network` | e-mail and IPv6 |
-//! | `credentials` | keys and tokens |
+//! | `ascii_fold` | How are digits, spaces and dashes of other scripts folded to ASCII? |
+//! | `digit_groups` | Which groups of digits belong together, and what separates them? |
+//! | `numbers` | Is this group a payment card, phone number, date of birth or IPv4 address? |
+//! | `national_ids` | Is it a national identifier of a person? |
+//! | `alphanumeric_ids` | IBAN and identifiers that start with letters |
+//! | `network` | E-mail and IPv6 addresses |
+//! | `credentials` | Keys and tokens |
 //! | `checksum` | Luhn, Verhoeff, ISO 7064 … |
 
 mod alphanumeric_ids;
@@ -39,7 +40,7 @@ use std::ops::Range;
 
 macro_rules! kinds {
     ($($variant:ident $name:literal $doc:literal;)*) => {
-        /// What was found.
+        /// A kind of personal data.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[repr(u8)]
         pub enum PersonalDataKind {
@@ -50,7 +51,7 @@ macro_rules! kinds {
             /// All kinds.
             pub const ALL: &[PersonalDataKind] = &[$(PersonalDataKind::$variant),*];
 
-            /// The name in SQL and in reports.
+            /// Returns the name used in SQL and in reports.
             pub const fn name(self) -> &'static str {
                 match self { $(PersonalDataKind::$variant => $name,)* }
             }
@@ -84,12 +85,12 @@ kinds! {
     Credential "credential" "A secret: an API key, a token, a private key.";
 }
 
-/// One find.
+/// A detected occurrence.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Detection {
-    /// What it is.
+    /// The kind.
     pub kind: PersonalDataKind,
-    /// Where it stands in the text, in bytes.
+    /// Byte range in the text.
     pub range: Range<usize>,
 }
 
@@ -103,17 +104,17 @@ impl PersonalDataKinds {
         self.0 |= 1 << kind as u8;
     }
 
-    /// True if there are none.
+    /// Returns true if the set is empty.
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// True if `kind` is one of them.
+    /// Returns true if the set contains `kind`.
     pub const fn contains(self, kind: PersonalDataKind) -> bool {
         self.0 & 1 << kind as u8 != 0
     }
 
-    /// The kinds, in their order.
+    /// Returns the kinds in order of declaration.
     pub fn iter(self) -> impl Iterator<Item = PersonalDataKind> {
         PersonalDataKind::ALL
             .iter()
@@ -122,8 +123,8 @@ impl PersonalDataKinds {
     }
 }
 
-/// Tells `found` of everything in `text`, from its beginning to its end. Linear in the length of
-/// the text.
+/// Calls `found` for every occurrence in `text`, from start to end. Linear in the length of the
+/// text.
 pub fn scan(text: &str, mut found: impl FnMut(Detection)) {
     if text.is_ascii() {
         scan_folded(text.as_bytes(), |kind, range| {
@@ -140,14 +141,14 @@ pub fn scan(text: &str, mut found: impl FnMut(Detection)) {
     });
 }
 
-/// The kinds of personal data in `text`.
+/// Returns the kinds of personal data in `text`.
 pub fn kinds(text: &str) -> PersonalDataKinds {
     let mut kinds = PersonalDataKinds::default();
     scan(text, |found| kinds.insert(found.kind));
     kinds
 }
 
-/// `text` with every find replaced by its kind in brackets.
+/// Returns `text` with every occurrence replaced by its kind in brackets.
 pub fn mask(text: &str) -> Cow<'_, str> {
     let mut out = String::new();
     let mut end = 0;
@@ -165,7 +166,7 @@ pub fn mask(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// What a byte may be the beginning of, or the middle.
+/// Candidates that a byte may belong to.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ByteClass {
     Nothing,
@@ -193,24 +194,24 @@ const CLASSES: [ByteClass; 256] = {
 
 fn scan_folded(text: &[u8], mut found: impl FnMut(PersonalDataKind, Range<usize>)) {
     let mut at = 0;
-    // Nothing that was told of is looked at again.
-    let mut told = 0;
-    while let Some(next) = interesting(text, at) {
+    // End of the last occurrence; occurrences don't overlap.
+    let mut last_end = 0;
+    while let Some(next) = next_candidate(text, at) {
         at = next;
         let class = text
             .get(at)
             .map_or(ByteClass::Nothing, |byte| CLASSES[*byte as usize]);
-        let look = match class {
+        let candidate = match class {
             ByteClass::Nothing => None,
             ByteClass::Digit => digits(text, at),
             ByteClass::At => network::email(text, at),
             ByteClass::Colon => network::ipv6(text, at),
             ByteClass::Secret => credentials::find(text, at),
         };
-        match look {
-            Some((kind, range)) if range.start >= told => {
+        match candidate {
+            Some((kind, range)) if range.start >= last_end => {
                 at = range.end.max(at + 1);
-                told = range.end;
+                last_end = range.end;
                 found(kind, range);
             }
             _ if class == ByteClass::Digit => at = digit_groups::end_of_digits(text, at),
@@ -219,8 +220,8 @@ fn scan_folded(text: &[u8], mut found: impl FnMut(PersonalDataKind, Range<usize>
     }
 }
 
-/// The next place from `at` on where something could be.
-fn interesting(text: &[u8], at: usize) -> Option<usize> {
+/// Returns the next position from `at` on that may belong to an occurrence.
+fn next_candidate(text: &[u8], at: usize) -> Option<usize> {
     let rest = text.get(at..)?;
     Some(
         at + rest
@@ -231,7 +232,7 @@ fn interesting(text: &[u8], at: usize) -> Option<usize> {
 
 type Match = Option<(PersonalDataKind, Range<usize>)>;
 
-/// A run of digits begins at `at`.
+/// Examines the run of digits that starts at `at`.
 fn digits(text: &[u8], at: usize) -> Match {
     match at.checked_sub(1).and_then(|before| text.get(before)) {
         Some(before) if before.is_ascii_alphabetic() => alphanumeric_ids::find(text, at),
@@ -243,7 +244,7 @@ fn is_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_' || byte >= 0x80
 }
 
-/// True if no word goes on at `at`.
+/// Returns true if no word continues at `at`.
 fn ends_word(text: &[u8], at: usize) -> bool {
     match text.get(at) {
         Some(b'-') => text.get(at + 1).is_none_or(|next| !is_word(*next)),
@@ -252,7 +253,8 @@ fn ends_word(text: &[u8], at: usize) -> bool {
     }
 }
 
-/// True if no word goes on before `at`; a word that a dash joins goes on too.
+/// Returns true if a word starts at `at`; a word joined by a dash or dot continues the one before
+/// it.
 fn begins_word(text: &[u8], at: usize) -> bool {
     let before = |back: usize| {
         at.checked_sub(back)
@@ -266,10 +268,10 @@ fn begins_word(text: &[u8], at: usize) -> bool {
     }
 }
 
-/// How far before a number a word that names it may stand, in bytes.
+/// Maximum distance between a keyword and the number after it, in bytes.
 const REACH: usize = 40;
 
-/// True if one of `words` (in lower case) stands as a word in the bytes before `at`.
+/// Returns true if one of `words` (in lower case) occurs as a whole word in the bytes before `at`.
 fn is_named(text: &[u8], at: usize, words: &[&str]) -> bool {
     let start = at.saturating_sub(REACH);
     let before = text.get(start..at).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Identifiers that states give to people and that begin with digits.
+//! National identifiers of people that start with digits.
 
 use super::checksum::{is_day, is_mod_11_10, luhn, number, verhoeff, weighted};
 use super::digit_groups::{GroupWindow, Separator};
@@ -6,7 +6,7 @@ use super::{PersonalDataKind, ends_word, is_named};
 
 use Separator::{Dash, Dot, Slash, Space};
 
-/// The identifier that the digits of `window`, which begin at `at`, are.
+/// Returns the kind of identifier that the digits of `window`, which start at `at`, form.
 pub(super) fn find(text: &[u8], at: usize, window: &GroupWindow<'_>) -> Option<PersonalDataKind> {
     let named = |words: &[&str]| is_named(text, at, words);
     match window.digits.len() {
@@ -55,8 +55,8 @@ fn nine(window: &GroupWindow<'_>, named: impl Fn(&[&str]) -> bool) -> Option<Per
     service.then_some(PersonalDataKind::NlBsn)
 }
 
-/// Area, group and serial that were or may be given out; not the two numbers that were printed in
-/// advertisements.
+/// Returns true for area, group and serial numbers that can be issued, except the two numbers that
+/// were printed in advertisements.
 fn is_social_security(digits: &[u8]) -> bool {
     let part = |from: usize, to: usize| number(digits.get(from..to).unwrap_or_default());
     let (area, group, serial) = (part(0, 3), part(3, 5), part(5, 9));
@@ -99,7 +99,7 @@ fn is_brazilian(digits: &[u8]) -> bool {
     varied && check(9) && check(10)
 }
 
-/// Of the first ten digits one comes twice or three times, and the first isn't zero.
+/// One of the first ten digits occurs two or three times, and the first isn't zero.
 fn is_german(digits: &[u8]) -> bool {
     let mut counts = [0_u8; 10];
     digits
@@ -111,7 +111,7 @@ fn is_german(digits: &[u8]) -> bool {
     digits.first() != Some(&0) && repeated == 1 && most <= 3 && is_mod_11_10(digits)
 }
 
-/// The month carries the century.
+/// The month encodes the century.
 fn is_polish(digits: &[u8]) -> bool {
     let part = |from: usize, to: usize| number(digits.get(from..to).unwrap_or_default()) as u32;
     let check = (10
@@ -127,7 +127,7 @@ fn is_polish(digits: &[u8]) -> bool {
             .is_some_and(|digit| u32::from(*digit) == check)
 }
 
-/// `811218-9876`, or with the whole year.
+/// `811218-9876`, or with a four-digit year.
 fn is_swedish(window: &GroupWindow<'_>) -> bool {
     let separated = matches!(window.separators, [Dash | Separator::Plus]);
     let short = match (window.has_shape(&[6, 4]), window.has_shape(&[8, 4])) {
@@ -139,7 +139,7 @@ fn is_swedish(window: &GroupWindow<'_>) -> bool {
     separated && is_day(2000 + part(0, 2), part(2, 4), part(4, 6)) && luhn(short)
 }
 
-/// Sex, year, month, place and order, and a key of two digits. Corsica's letters aren't recognised.
+/// Sex, year, month, place and order, and a two-digit key. Corsica's letters aren't recognised.
 fn is_french(window: &GroupWindow<'_>) -> bool {
     let shaped = window.is_plain()
         || window.is_separated_by(&[Space])
@@ -178,12 +178,12 @@ fn is_chinese(digits: &[u8], window: &GroupWindow<'_>) -> bool {
 
 const SPANISH_LETTERS: &[u8; 23] = b"TRWAGMYFPDXBNJZSQVHLCKE";
 
-/// The check letter of a Spanish number.
+/// Returns the check letter of a Spanish number.
 pub(super) fn spanish_letter(number: u64) -> u8 {
     SPANISH_LETTERS[(number % 23) as usize]
 }
 
-/// Identifiers whose last character is a letter right behind the digits, or behind a dash.
+/// Detects identifiers whose last character is a letter directly after the digits, or after a dash.
 pub(super) fn with_letter(
     text: &[u8],
     at: usize,

@@ -1,16 +1,16 @@
-//! E-mail addresses and IPv6.
+//! E-mail and IPv6 addresses.
 
 use std::net::Ipv6Addr;
 
 use super::{Match, PersonalDataKind};
 
-/// Bytes of an address' part before the sign (RFC 5321).
+/// Maximum length of the local part of an address (RFC 5321).
 const LOCAL_LIMIT: usize = 64;
 
-/// Bytes of a domain.
+/// Maximum length of a domain in bytes.
 const DOMAIN_LIMIT: usize = 253;
 
-/// Endings that are files' and not domains'.
+/// File extensions that are not top-level domains.
 const FILES: [&[u8]; 14] = [
     b"png", b"jpg", b"jpeg", b"gif", b"svg", b"webp", b"css", b"js", b"ts", b"html", b"json",
     b"map", b"mjs", b"tsx",
@@ -24,7 +24,7 @@ fn is_domain(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'.' || byte >= 0x80
 }
 
-/// The address around the `@` at `at`.
+/// Detects the e-mail address around the `@` at `at`.
 pub(super) fn email(text: &[u8], at: usize) -> Match {
     let before = text.get(at.saturating_sub(LOCAL_LIMIT)..at)?;
     let count = before
@@ -42,7 +42,7 @@ pub(super) fn email(text: &[u8], at: usize) -> Match {
     let domain = domain.get(..trimmed)?;
     let quoted = before.len() - count;
     let local = before.get(quoted..)?;
-    // A quotation mark, a dot or the like before the address isn't part of it.
+    // Quotation marks, dots and similar characters before the address aren't part of it.
     let skipped = local
         .iter()
         .take_while(|byte| b".'`*_~{|".contains(byte))
@@ -57,7 +57,7 @@ pub(super) fn email(text: &[u8], at: usize) -> Match {
     addressed.then_some((PersonalDataKind::Email, start..end))
 }
 
-/// Labels with dots between them, the last one of letters and not a file's ending.
+/// Returns true for labels separated by dots, the last of letters and not a file extension.
 fn is_host(domain: &[u8]) -> bool {
     let mut labels = domain.split(|byte| *byte == b'.').rev();
     let Some(top) = labels.next() else {
@@ -96,11 +96,13 @@ fn is_part_of_url(text: &[u8], start: usize, end: usize) -> bool {
     path_follows || authority.is_some_and(|authority| !authority.contains(&b'/'))
 }
 
-/// The address around the colon at `at`: public ones only, which begin with 2 or 3.
+/// Detects the IPv6 address around the colon at `at`. Only public addresses count, which start with
+/// 2 or 3.
 pub(super) fn ipv6(text: &[u8], at: usize) -> Match {
     const LONGEST: usize = 39;
     let is_part = |byte: &u8| byte.is_ascii_hexdigit() || *byte == b':';
-    // Only the first colon is looked at, and only behind a group of four digits that begins a word.
+    // Only the first colon is examined, and only after a group of four digits at the start of a
+    // word.
     let start = at.checked_sub(4)?;
     let group = text.get(start..at)?;
     if !matches!(group, [b'2' | b'3', ..])

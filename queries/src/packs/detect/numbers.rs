@@ -1,5 +1,5 @@
-//! What a phrase of digits may be beside a national identifier: a card, a phone number, an IPv4
-//! address, a date of birth.
+//! Numbers other than national identifiers: payment cards, phone numbers, IPv4 addresses, dates of
+//! birth.
 
 use std::net::Ipv4Addr;
 
@@ -7,7 +7,7 @@ use super::checksum::{is_day, luhn, number};
 use super::digit_groups::{DigitGroups, GroupWindow, Separator};
 use super::{Match, PersonalDataKind, begins_word, ends_word, is_named, is_word, national_ids};
 
-/// Digits begin at `at`, and no letter stands right before them.
+/// Examines digits that start at `at` and don't follow a letter.
 pub(super) fn find(text: &[u8], at: usize) -> Match {
     let lead = Lead::of(text, at);
     if lead == Lead::None && !begins_word(text, at) {
@@ -31,7 +31,7 @@ pub(super) fn find(text: &[u8], at: usize) -> Match {
     })
 }
 
-/// What stands right before the first digit.
+/// The character before the first digit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Lead {
     None,
@@ -89,7 +89,7 @@ fn classify(
         .or_else(|| is_phone(text, at, lead, window).then_some(PersonalDataKind::Phone))
 }
 
-/// Issuer ranges with the lengths of their numbers.
+/// Returns true if the length and prefix belong to a card issuer.
 fn is_issued(digits: &[u8]) -> bool {
     let prefix = |count: usize| number(digits.get(..count).unwrap_or_default());
     match digits.len() {
@@ -120,8 +120,8 @@ fn is_card(window: &GroupWindow<'_>) -> bool {
     shaped && varied && is_issued(window.digits) && luhn(window.digits)
 }
 
-/// Addresses that somebody's machine can have on the Internet. Version numbers look alike, so the
-/// word rules them out.
+/// Returns true for public IPv4 addresses. Version numbers have the same form, so a keyword such as
+/// `version` before the number excludes it.
 fn is_public_ipv4(text: &[u8], at: usize, window: &GroupWindow<'_>) -> bool {
     if window.separators != [Separator::Dot; 3]
         || is_named(
@@ -232,7 +232,7 @@ fn is_phone(text: &[u8], at: usize, lead: Lead, window: &GroupWindow<'_>) -> boo
     }
 }
 
-/// `(415) 555-2671`, `415-555-2671`, `1-415-555-2671`: area and exchange begin with 2 to 9.
+/// `(415) 555-2671`, `415-555-2671`, `1-415-555-2671`: area and exchange codes start with 2 to 9.
 fn is_north_american(lead: Lead, window: &GroupWindow<'_>) -> bool {
     let (area, shaped) = if window.has_shape(&[3, 3, 4]) {
         (0, true)
@@ -250,8 +250,8 @@ fn is_north_american(lead: Lead, window: &GroupWindow<'_>) -> bool {
                 || window.separators.contains(&Separator::Bracket)
         }
     };
-    // The second and third digit of an area code aren't both one (911, 411 …), and 555-01xx is
-    // nobody's.
+    // The second and third digits of an area code aren't both one (911, 411 …); 555-01xx is
+    // fictional.
     shaped
         && separated
         && at(area) >= 2

@@ -1,4 +1,4 @@
-//! What the detectors find, and what they leave alone.
+//! Positive and negative examples of all detectors.
 
 use proptest::prelude::*;
 

@@ -1,4 +1,4 @@
-//! The page for people: everything inline, no scripts, all text escaped by the template engine.
+//! The HTML report: everything inline, no scripts, all text escaped by the template engine.
 
 use minijinja::{AutoEscape, Environment, Value};
 use serde::Serialize;
@@ -12,10 +12,10 @@ use crate::render::escape_control;
 
 const TEMPLATE: &str = include_str!("report.html");
 
-/// Bars of a chart at most, beside the one for the rest.
+/// Maximum number of bars of a chart, without the one for the others.
 const MAX_BARS: usize = 8;
 
-/// The page of a scan.
+/// Renders the page of a scan.
 pub(super) fn page(
     scan: &Scan,
     summary: &ScanSummary,
@@ -51,16 +51,16 @@ pub(super) fn page(
         .render(template_value(page))?)
 }
 
-/// What the template sees.
+/// Variables of the template.
 #[derive(Serialize)]
 struct ReportPage<'s> {
     summary: &'s ScanSummary,
     severities: Vec<SeverityCount>,
     total: u64,
-    /// Rules without findings.
+    /// Number of rules without findings.
     clean: usize,
     rules: usize,
-    /// Rules with findings.
+    /// Number of rules with findings.
     broken: usize,
     pack_bars: Vec<ChartBar>,
     type_bars: Vec<ChartBar>,
@@ -71,7 +71,7 @@ struct ReportPage<'s> {
     now: String,
 }
 
-/// JSON as the template engine's values.
+/// Converts JSON to values of the template engine.
 fn template_value(json: Json) -> Value {
     match json {
         Json::Null => Value::from(()),
@@ -94,7 +94,7 @@ fn template_value(json: Json) -> Value {
     }
 }
 
-/// A bar of a chart; lengths are per cent of the longest.
+/// A bar of a chart; lengths are in per cent of the longest bar.
 #[derive(Serialize)]
 struct ChartBar {
     name: String,
@@ -102,7 +102,7 @@ struct ChartBar {
     parts: Vec<ChartSegment>,
 }
 
-/// A part of a bar.
+/// A segment of a bar.
 #[derive(Serialize)]
 struct ChartSegment {
     class: &'static str,
@@ -165,10 +165,10 @@ fn share(count: u64, of: u64) -> f64 {
     }
 }
 
-/// Per cent of a bar that the eye can still see.
+/// Smallest visible length of a bar, in per cent.
 const VISIBLE: f64 = 0.8;
 
-/// The length of a bar: what isn't nothing doesn't look like nothing.
+/// Returns the length of a bar; a non-zero count is always visible.
 fn length(count: u64, of: u64) -> f64 {
     if count == 0 {
         0.0
@@ -204,7 +204,7 @@ fn packs(scan: &Scan, summary: &ScanSummary, statistics: &FindingStatistics) -> 
             section.add(rule, place, summary, statistics);
             place += 1;
         }
-        // The gravest first, then the most frequent.
+        // By severity, then by number of findings.
         let rank = |rule: &RuleSection| {
             Severity::ALL
                 .iter()
@@ -316,13 +316,13 @@ fn bars(counts: Vec<(String, u64)>) -> Vec<ChartBar> {
     counts.into_iter().map(bar).collect()
 }
 
-/// Text as HTML, what stands between backticks as code.
+/// Converts text to HTML, with text between backticks as code.
 fn backticks_as_code(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut pieces = text.split('`').peekable();
     let mut code = false;
     while let Some(piece) = pieces.next() {
-        // A backtick without partner is a character like others.
+        // An unmatched backtick is an ordinary character.
         let opens = code && pieces.peek().is_some();
         out.push_str(match (code, opens) {
             (true, true) => "<code>",
@@ -349,7 +349,7 @@ fn push_escaped(text: &str, out: &mut String) {
     }
 }
 
-/// A number with its thousands set apart by narrow spaces.
+/// Formats a number with narrow spaces between thousands.
 fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut out = String::new();
@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn thousands_are_set_apart() {
+    fn thousands_are_separated() {
         assert_eq!(
             [grouped(7), grouped(1_234_567)],
             ["7".to_owned(), "1\u{202f}234\u{202f}567".to_owned()]

@@ -1,14 +1,14 @@
-//! How findings are record.
+//! Writes findings as reports.
 //!
-//! | form | for | holds |
+//! | format | for | contents |
 //! |---|---|---|
-//! | [`ReportFormat::Jsonl`] | pipes | every finding, a line each, as it is made |
-//! | [`ReportFormat::Json`] | programs | every finding, then what the scan did |
+//! | [`ReportFormat::Jsonl`] | pipes | every finding, one per line, as it is found |
+//! | [`ReportFormat::Json`] | programs | every finding, then the summary |
 //! | [`ReportFormat::Sarif`] | code-scanning tools | every finding, in SARIF 2.1.0 |
 //! | [`ReportFormat::Html`] | people | counts with charts, and the first findings of each rule |
 //!
-//! All but HTML are written while the scan runs. HTML keeps a [`FindingStatistics`], whose size doesn't depend
-//! on the number of findings.
+//! All formats except HTML are written while the scan runs. HTML is written from
+//! [`FindingStatistics`], whose size doesn't depend on the number of findings.
 
 mod html;
 mod sarif;
@@ -23,20 +23,20 @@ use super::finding::Finding;
 use super::pack::Rule;
 use super::scan::{Scan, ScanSummary};
 
-/// The form of a report.
+/// Format of a report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReportFormat {
-    /// One JSON object for each finding, one a line.
+    /// One JSON object per finding and line.
     Jsonl,
     /// One JSON document: `{"findings": […], "summary": {…}}`.
     Json,
     /// SARIF 2.1.0.
     Sarif,
-    /// A page that needs nothing beside itself.
+    /// A self-contained HTML page.
     Html,
 }
 
-/// A report that is being written.
+/// Writer of a report.
 pub struct ReportWriter<W> {
     out: W,
     form: ReportFormat,
@@ -45,10 +45,10 @@ pub struct ReportWriter<W> {
 }
 
 impl<W: Write> ReportWriter<W> {
-    /// Begins a report on `scan` in `out`.
+    /// Starts a report on `scan` in `out`.
     ///
     /// # Errors
-    /// [`PackError::Write`].
+    /// [`PackError::Write`] if `out` fails.
     pub fn begin(mut out: W, form: ReportFormat, scan: &Scan) -> Result<Self> {
         match form {
             ReportFormat::Json => out.write_all(b"{\"findings\":[")?,
@@ -63,10 +63,10 @@ impl<W: Write> ReportWriter<W> {
         })
     }
 
-    /// Tells of a finding.
+    /// Writes a finding.
     ///
     /// # Errors
-    /// [`PackError::Write`].
+    /// [`PackError::Write`] if `out` fails.
     pub fn finding(&mut self, rule: &Rule, finding: &Finding) -> Result<()> {
         let separator = if self.written > 0 { ",\n" } else { "\n" };
         self.written += 1;
@@ -88,7 +88,7 @@ impl<W: Write> ReportWriter<W> {
         Ok(())
     }
 
-    /// Ends the report with what the scan did.
+    /// Finishes the report with the summary of the scan.
     ///
     /// # Errors
     /// [`PackError::Write`], [`PackError::Template`].

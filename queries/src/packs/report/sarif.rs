@@ -1,4 +1,4 @@
-//! SARIF 2.1.0: results first, as they are made; tool and rules after them.
+//! The SARIF 2.1.0 report: results first, as they are found; tool and rules after them.
 
 use std::io::Write;
 
@@ -11,7 +11,7 @@ use super::super::pack::{Pack, Rule};
 use super::super::scan::{Scan, ScanSummary};
 use super::write_json;
 
-/// The schema that the report obeys.
+/// The JSON schema of the report.
 const SCHEMA: &str = "https://json.schemastore.org/sarif-2.1.0.json";
 
 pub(super) fn begin(out: &mut impl Write) -> Result<()> {
@@ -34,7 +34,7 @@ pub(super) fn end(out: &mut impl Write, scan: &Scan, summary: &ScanSummary) -> R
     Ok(out.write_all(b"}]}\n")?)
 }
 
-/// One finding.
+/// Converts one finding to a SARIF result.
 pub(super) fn result(rule: &Rule, finding: &Finding) -> Value {
     let record = finding.record(rule);
     let mut result = json!({
@@ -55,7 +55,7 @@ pub(super) fn result(rule: &Rule, finding: &Finding) -> Value {
     result
 }
 
-/// The same finding has the same fingerprint in every scan.
+/// Returns the fingerprint of a finding, which is the same in every scan.
 fn fingerprint(rule: &Rule, finding: &Finding) -> String {
     let mut hash = Sha256::new();
     let address = finding.address.as_deref().unwrap_or_default();

@@ -1,21 +1,22 @@
-//! What people read of a scan's findings: counts, and the first findings of each rule.
+//! Statistics of findings for reports that people read: counts, and the first findings of each
+//! rule.
 
 use std::collections::HashMap;
 
 use super::super::finding::Finding;
 use super::super::pack::{Rule, Severity};
 
-/// Findings of one rule that are shown.
+/// Number of findings of one rule that are shown.
 pub const MAX_SAMPLES: usize = 10;
 
-/// Values that are counted one by one at most; what comes later is counted together under
+/// Maximum number of distinct values that are counted separately; further ones are counted under
 /// [`OTHERS`].
 const MAX_VALUES: usize = 10_000;
 
-/// The name of the rest.
+/// Name of the remaining values.
 pub const OTHERS: &str = "others";
 
-/// Counts and samples of bounded size.
+/// Counts and samples of findings, of bounded size.
 #[derive(Debug, Default)]
 pub struct FindingStatistics {
     samples: Vec<Vec<Finding>>,
@@ -25,7 +26,7 @@ pub struct FindingStatistics {
 }
 
 impl FindingStatistics {
-    /// An empty digest for so many rules.
+    /// Creates empty statistics of `rules` rules.
     pub fn new(rules: usize) -> FindingStatistics {
         FindingStatistics {
             samples: vec![Vec::new(); rules],
@@ -33,7 +34,7 @@ impl FindingStatistics {
         }
     }
 
-    /// Takes in a finding.
+    /// Adds a finding.
     pub fn add(&mut self, rule: &Rule, finding: &Finding) {
         if let Some(samples) = self
             .samples
@@ -47,22 +48,22 @@ impl FindingStatistics {
         count(&mut self.namespaces, finding.evidence("namespace"));
     }
 
-    /// The first findings of the rule at this place.
+    /// Returns the first findings of the rule with this index.
     pub fn samples(&self, rule: usize) -> &[Finding] {
         self.samples.get(rule).map_or(&[], Vec::as_slice)
     }
 
-    /// Findings of a severity.
+    /// Returns the number of findings of a severity.
     pub fn of_severity(&self, severity: Severity) -> u64 {
         self.severities[severity as usize]
     }
 
-    /// The most frequent types of grains with findings.
+    /// Returns the `most` most frequent types of grains with findings.
     pub fn types(&self, most: usize) -> Vec<(String, u64)> {
         most_frequent(&self.types, most)
     }
 
-    /// The most frequent namespaces.
+    /// Returns the `most` most frequent namespaces.
     pub fn namespaces(&self, most: usize) -> Vec<(String, u64)> {
         most_frequent(&self.namespaces, most)
     }
@@ -82,7 +83,7 @@ fn count(counts: &mut HashMap<String, u64>, value: Option<&str>) {
     *counts.entry(name.to_owned()).or_default() += 1;
 }
 
-/// The `most` largest counts, the rest together.
+/// Returns the `most` largest counts, and the sum of the others.
 fn most_frequent(counts: &HashMap<String, u64>, most: usize) -> Vec<(String, u64)> {
     let mut all: Vec<(String, u64)> = counts
         .iter()
