@@ -102,13 +102,16 @@ fn files(path: &str) -> Result<Vec<Source>, ConnectorError> {
         return folder(named);
     }
     // The name of a file may look like a pattern.
-    if named.exists() || !is_pattern(path) {
-        return if named.exists() {
-            Ok(vec![file(named)?])
-        } else {
-            Ok(Vec::new())
-        };
+    if named.exists() {
+        return Ok(vec![file(named)?]);
     }
+    if is_pattern(path) {
+        return matching_files(path);
+    }
+    Ok(Vec::new())
+}
+
+fn matching_files(path: &str) -> Result<Vec<Source>, ConnectorError> {
     let fault = |reason: String| ConnectorError::Pattern {
         pattern: path.to_owned(),
         reason,

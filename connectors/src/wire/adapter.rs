@@ -242,3 +242,15 @@ pub struct FoldedStream<'f> {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("not a body of this dialect: {0}")]
 pub struct DialectError(pub Cow<'static, str>);
+
+/// Returns the list `key` of a body.
+///
+/// # Errors
+/// If the body has no such list.
+pub(super) fn required_list<'j>(
+    body: &'j Json<'j>,
+    key: &'static str,
+) -> Result<&'j [Json<'j>], DialectError> {
+    let list = body.get(key).and_then(Json::as_array);
+    list.ok_or_else(|| DialectError(format!("no list of {key}").into()))
+}

@@ -14,6 +14,7 @@ use gristmill_schemas::message::{TimeSource, Timestamp};
 
 use super::adapter::{Adapter, FoldedStream};
 use super::framing::{SkipFrame, StreamFrame, StreamFrames, aws, ndjson, sse};
+use super::json_access::{flag, present, text_or_empty};
 use super::provider_detection::{
     host_of, path_of, provider_from_address, provider_from_bodies, provider_from_name,
 };
@@ -124,10 +125,9 @@ impl<'a> Exchange<'a> {
     /// Reads the JSON of one line as an exchange with that provider and endpoint.
     pub(crate) fn with_provider(json: &'a Json<'a>, provider: &'a str, endpoint: &'a str) -> Self {
         let text = |key| json.get(key).and_then(Json::as_str);
-        let present = |key| json.get(key).filter(|value| !value.is_null());
         let from_url = |part: fn(&'a str) -> &'a str| text("url").map(part);
         Exchange {
-            id: text("id").unwrap_or_default().into(),
+            id: text_or_empty(json, "id").into(),
             provider: provider.into(),
             endpoint: endpoint.into(),
             host: text("host")
@@ -138,18 +138,15 @@ impl<'a> Exchange<'a> {
                 .or_else(|| from_url(path_of))
                 .unwrap_or_default()
                 .into(),
-            status: present("status").and_then(status),
-            recorded_at: present("recorded_at").and_then(recorded_at),
-            date: present("response_headers").and_then(date_header),
-            request: present("request").filter(|request| request.as_str().is_none()),
+            status: present(json, "status").and_then(status),
+            recorded_at: present(json, "recorded_at").and_then(recorded_at),
+            date: present(json, "response_headers").and_then(date_header),
+            request: present(json, "request").filter(|request| request.as_str().is_none()),
             response: response(json),
             has_raw_text: RAW_TEXT_MEMBERS
                 .iter()
-                .any(|key| text(key).is_some_and(|text| !text.trim().is_empty())),
-            provider_is_guessed: json
-                .get(GUESSED_PROVIDER_MEMBER)
-                .and_then(Json::as_bool)
-                .unwrap_or(false),
+                .any(|key| !text_or_empty(json, key).trim().is_empty()),
+            provider_is_guessed: flag(json, GUESSED_PROVIDER_MEMBER),
             folds: RefCell::default(),
             frames: OnceCell::new(),
         }

@@ -21,6 +21,11 @@ pub fn non_empty_text<'j>(json: &'j Json<'_>, key: &str) -> Option<&'j str> {
         .filter(|text| !text.is_empty())
 }
 
+/// Returns true if the member `key` is true.
+pub fn flag(json: &Json, key: &str) -> bool {
+    json.get(key).and_then(Json::as_bool).unwrap_or(false)
+}
+
 /// Returns the member `key` if it is a number, with its spelling.
 pub fn number<'j>(json: &'j Json<'_>, key: &str) -> Option<Number<'j>> {
     json.get(key)
@@ -49,12 +54,21 @@ pub fn items<'j, 'a>(json: &'j Json<'a>, key: &str) -> &'j [Json<'a>] {
 }
 
 /// Returns the concatenated strings at `key` of all items, or `None` if no item has one.
-pub fn joined<'j>(items: &'j [Json<'_>], key: &str) -> Option<Cow<'j, str>> {
+pub fn concat_texts<'j>(items: &'j [Json<'_>], key: &str) -> Option<Cow<'j, str>> {
     let texts = items.iter().filter_map(|item| text(item, key));
     texts.reduce(|mut whole, piece| {
         whole.to_mut().push_str(&piece);
         whole
     })
+}
+
+/// Joins texts with `separator`; returns `None` if there are none, and a single text without a copy.
+pub fn join<'m>(texts: &[&'m str], separator: &str) -> Option<Cow<'m, str>> {
+    match texts {
+        [] => None,
+        [one] => Some(Cow::Borrowed(*one)),
+        several => Some(Cow::Owned(several.join(separator))),
+    }
 }
 
 /// Returns the strings of a list, without its other items.
@@ -70,6 +84,17 @@ pub fn strings<'j>(json: Option<&'j Json<'_>>) -> Vec<Cow<'j, str>> {
 /// Returns a string, or null if there is none.
 pub fn text_or_null<'m>(text: Option<&'m str>) -> Json<'m> {
     text.map_or(Json::Null, Json::from)
+}
+
+/// Inserts `value` under `key`, if there is one.
+pub fn insert_some<'m>(
+    into: &mut Object<'m>,
+    key: &'static str,
+    value: Option<impl Into<Json<'m>>>,
+) {
+    if let Some(value) = value {
+        into.insert(key, value);
+    }
 }
 
 /// Inserts a list of strings under `key`, unless it is empty.

@@ -301,22 +301,10 @@ impl<'c, 'j> MessageReader<'c, 'j> {
         let time = self.time_of(&position);
         let ulid = position.ulid(time);
         let session = self.conversation.session(&position, time, self.context);
+        let wire_ids = self.assign_canonical_ids(&mut content, &position, time);
         let mut metadata = MessageMetadata::default();
-        let mut wire_ids = Vec::new();
-        for block in &mut content {
-            let id = match block {
-                ContentBlock::ToolUse(call) => &mut call.id,
-                ContentBlock::ToolResult(result) => &mut result.tool_use_id,
-                _ => continue,
-            };
-            let default_id = || tool_use_id(ulid, wire_ids.len());
-            let Some(wire_id) = self.assign_canonical_id(id, default_id) else {
-                continue;
-            };
-            wire_ids.push(wire_id);
-            if role == Role::Tool {
-                metadata.parent_tool_use_id = Some(id.clone());
-            }
+        if role == Role::Tool {
+            metadata.parent_tool_use_id = content.iter().rev().find_map(call_id_of);
         }
         if wire_ids.iter().any(|id| !id.is_null()) {
             provider_raw::set(&mut metadata.provider_raw, self.key, "ids", wire_ids);
@@ -327,6 +315,27 @@ impl<'c, 'j> MessageReader<'c, 'j> {
         let mut message = Message::new(ulid.to_string(), session, role, content, time);
         message.metadata = metadata;
         message
+    }
+
+    /// Replaces the provisional ids of the calls and results of the message at `position`; returns
+    /// their wire ids as JSON.
+    fn assign_canonical_ids(
+        &mut self,
+        content: &mut [ContentBlock<'j>],
+        position: &Position,
+        time: Timestamp,
+    ) -> Vec<Json<'static>> {
+        let mut wire_ids = Vec::new();
+        for block in content {
+            let id = match block {
+                ContentBlock::ToolUse(call) => &mut call.id,
+                ContentBlock::ToolResult(result) => &mut result.tool_use_id,
+                _ => continue,
+            };
+            let default_id = || tool_use_id(position.ulid(time), wire_ids.len());
+            wire_ids.extend(self.assign_canonical_id(id, default_id));
+        }
+        wire_ids
     }
 
     /// Replaces the provisional `id` of a call with its canonical one; returns the wire id as JSON,
@@ -378,6 +387,15 @@ impl<'c, 'j> MessageReader<'c, 'j> {
             ContentBlock::RedactedThinking { .. } => !signs_thinking,
             _ => false,
         }
+    }
+}
+
+/// Returns the canonical id of the call that a block is, or is the result of.
+fn call_id_of<'j>(block: &ContentBlock<'j>) -> Option<Cow<'j, str>> {
+    match block {
+        ContentBlock::ToolUse(call) => Some(call.id.clone()),
+        ContentBlock::ToolResult(result) => Some(result.tool_use_id.clone()),
+        _ => None,
     }
 }
 

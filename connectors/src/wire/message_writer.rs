@@ -9,7 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 use gristmill_schemas::json::Json;
 use gristmill_schemas::message::block::{Origin, UnknownBlock};
 use gristmill_schemas::message::capability::Capabilities;
-use gristmill_schemas::message::request::Request;
+use gristmill_schemas::message::request::{Request, Response};
 use gristmill_schemas::message::tool_ids::ToolIdMap;
 use gristmill_schemas::message::{ContentBlock, Message, Role};
 
@@ -446,4 +446,20 @@ pub fn call_name<'m>(messages: &'m [Message<'m>], id: &str) -> Option<&'m str> {
             ContentBlock::ToolUse(call) if call.id == id => Some(&*call.name),
             _ => None,
         })
+}
+
+/// Returns the unit paths of a response in a dialect with one choice: `path` for the first choice,
+/// `None` for the others.
+pub(super) fn first_choice_paths(response: &Response, path: UnitPath) -> Vec<Option<UnitPath>> {
+    let mut paths = vec![None; response.choices.len()];
+    if let Some(first) = paths.first_mut() {
+        *first = Some(path);
+    }
+    paths
+}
+
+/// Returns the temperature of a request as JSON, with its spelling.
+pub(super) fn temperature<'m>(request: &'m Request<'m>) -> Option<Json<'m>> {
+    let temperature = request.temperature.as_ref()?;
+    Some(Json::Number(temperature.reborrow()))
 }

@@ -160,10 +160,10 @@ fn a_message_of_unknown_role_is_written_where_content_has_no_parts() {
 
 #[test]
 fn gemini_accepts_one_object_for_a_list_and_uppercase_roles() {
-    let said = |role, text: &str| (role, vec![format!("text: {text}")]);
+    let message = |role, text: &str| (role, vec![format!("text: {text}")]);
     let body =
         r#"{"system_instruction":{"parts":{"text":"s"}},"contents":{"parts":{"text":"hi"}}}"#;
-    let expected = [said(Role::System, "s"), said(Role::User, "hi")];
+    let expected = [message(Role::System, "s"), message(Role::User, "hi")];
     assert_eq!(
         read_request_messages("gemini/generatecontent", body),
         expected
@@ -171,7 +171,7 @@ fn gemini_accepts_one_object_for_a_list_and_uppercase_roles() {
     let body = r#"{"contents":[{"role":"USER","parts":{"text":"a"}},{"role":"MODEL","parts":[{"text":"b"}]}]}"#;
     assert_eq!(
         read_request_messages("vertex/generatecontent", body),
-        [said(Role::User, "a"), said(Role::Assistant, "b")]
+        [message(Role::User, "a"), message(Role::Assistant, "b")]
     );
     for body in [
         r#"{"contents":{}}"#,
@@ -403,7 +403,7 @@ fn a_resent_answer_keeps_its_position() {
     assert_ne!(
         position_of("openai/chat", r#"{"role":"assistant","content":""}"#, true),
         other,
-        "a blank is said"
+        "a space is content"
     );
 }
 
@@ -466,18 +466,18 @@ fn shell_calls_belong_to_the_side_of_their_output() {
     assert_eq!(
         roles(&[call, output]),
         [(Role::Assistant, 2)],
-        "the model ran it"
+        "the server ran the call"
     );
     assert_eq!(
         roles(&[&local, output]),
         [(Role::Assistant, 1), (Role::Tool, 1)]
     );
-    let told = r#"{"type":"function_call_output","call_id":"f","output":"b"}"#;
+    let client_result = r#"{"type":"function_call_output","call_id":"f","output":"b"}"#;
     let function = r#"{"type":"function_call","call_id":"f","name":"g","arguments":"{}"}"#;
     assert_eq!(
-        roles(&[call, function, told, output]),
+        roles(&[call, function, client_result, output]),
         [(Role::Assistant, 2), (Role::Tool, 1), (Role::Tool, 1)],
-        "what stands behind a client's answer isn't of the same run of the model's"
+        "a client-side result ends the run of model items"
     );
     let failed = output.replace(r#""stderr":"""#, r#""stderr":"b""#);
     assert_eq!(

@@ -7,9 +7,11 @@ use gristmill_schemas::message::block::{ImageBlock, ImageSource};
 use gristmill_schemas::message::request::{Request, RequestTool, Response, StopReason, TokenUsage};
 use gristmill_schemas::message::{ContentBlock, Role};
 
-use super::super::adapter::DialectError;
+use super::super::adapter::{DialectError, required_list};
 use super::super::image::ASSUMED_IMAGE_TYPE;
-use super::super::json_access::{count, items, number, present, strings, text, text_or_empty};
+use super::super::json_access::{
+    count, flag, items, number, present, strings, text, text_or_empty,
+};
 use super::super::message_reader::{MessageReader, client_tool, or_empty_text};
 use super::super::unit_path::UnitPath;
 use super::message_path;
@@ -18,10 +20,7 @@ pub(super) fn request<'j>(
     body: &'j Json<'j>,
     reader: &mut MessageReader<'_, 'j>,
 ) -> Result<Request<'j>, DialectError> {
-    let messages = body
-        .get("messages")
-        .and_then(Json::as_array)
-        .ok_or(DialectError("no list of messages".into()))?;
+    let messages = required_list(body, "messages")?;
     if let Some(system) = present(body, "system") {
         reader.begin_unit(UnitPath::member("system"));
         let blocks = blocks(system, reader);
@@ -38,7 +37,7 @@ pub(super) fn request<'j>(
         max_output_tokens: body.get("max_tokens").and_then(Json::as_u64),
         stop_sequences: strings(body.get("stop_sequences")),
         temperature: number(body, "temperature"),
-        stream: body.get("stream").and_then(Json::as_bool).unwrap_or(false),
+        stream: flag(body, "stream"),
         ..Request::default()
     })
 }
@@ -163,10 +162,7 @@ pub(super) fn response<'j>(
     body: &'j Json<'j>,
     reader: &mut MessageReader<'_, 'j>,
 ) -> Result<Response<'j>, DialectError> {
-    let content = body
-        .get("content")
-        .and_then(Json::as_array)
-        .ok_or(DialectError("no list of content".into()))?;
+    let content = required_list(body, "content")?;
     let content = content.iter().map(|item| block(item, reader)).collect();
     let stop_reason = body
         .get("stop_reason")

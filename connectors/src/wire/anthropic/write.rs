@@ -10,8 +10,12 @@ use gristmill_schemas::message::{ContentBlock, Message, Role};
 
 use super::super::adapter::WireProjection;
 use super::super::image::media_type_of_file;
-use super::super::json_access::{insert_list, insert_texts, object, text_or_null};
-use super::super::message_writer::{DropReason, MessageWriter, write_hoisted};
+use super::super::json_access::{
+    insert_list, insert_some, insert_texts, join, object, text_or_null,
+};
+use super::super::message_writer::{
+    DropReason, MessageWriter, first_choice_paths, temperature, write_hoisted,
+};
 use super::message_path;
 
 pub(super) fn request<'m>(
@@ -19,9 +23,7 @@ pub(super) fn request<'m>(
     writer: &mut MessageWriter<'_>,
 ) -> WireProjection<'m> {
     let mut body = Object::new();
-    if let Some(model) = &request.model {
-        body.insert("model", wire_name(model));
-    }
+    insert_some(&mut body, "model", request.model.as_deref().map(wire_name));
     // The API requires a limit; the default is the maximum of the model.
     let model = request.model.as_deref().unwrap_or_default();
     let limit = request
@@ -35,9 +37,7 @@ pub(super) fn request<'m>(
     let tools = tools.filter_map(|tool| self::tool(tool, writer)).collect();
     insert_list(&mut body, "tools", tools);
     insert_texts(&mut body, "stop_sequences", &request.stop_sequences);
-    if let Some(temperature) = &request.temperature {
-        body.insert("temperature", Json::Number(temperature.reborrow()));
-    }
+    insert_some(&mut body, "temperature", temperature(request));
     if request.stream {
         body.insert("stream", true);
     }
@@ -55,14 +55,9 @@ fn system_blocks<'m>(request: &'m Request<'m>, system: &[&'m str]) -> Vec<Json<'
         .chain(system.iter().copied())
         .filter(|text| !text.is_empty())
         .collect();
-    let stable = match stable.as_slice() {
-        [] => None,
-        [one] => Some(Cow::Borrowed(*one)),
-        several => Some(Cow::Owned(several.join("\n\n"))),
-    };
     let volatile = request.system_prompt_volatile.as_deref();
     let volatile = volatile.filter(|text| !text.is_empty()).map(Cow::Borrowed);
-    let texts = [stable, volatile].into_iter().flatten();
+    let texts = [join(&stable, "\n\n"), volatile].into_iter().flatten();
     texts.map(text_block).collect()
 }
 
@@ -81,8 +76,7 @@ fn message<'m>(messages: &[&'m Message<'m>], writer: &mut MessageWriter<'_>) -> 
     };
     let mut content: Vec<Json> = Vec::new();
     for message in messages {
-        let blocks = message.content.iter();
-        content.extend(blocks.filter_map(|block| self::block(message, block, writer)));
+        content.extend(blocks(message, writer));
     }
     if content.is_empty() {
         return None;
@@ -90,6 +84,14 @@ fn message<'m>(messages: &[&'m Message<'m>], writer: &mut MessageWriter<'_>) -> 
     let mut wire = object("role", role);
     wire.insert("content", content);
     Some(Json::Object(wire))
+}
+
+/// Writes the blocks of a message.
+fn blocks<'m>(message: &'m Message<'m>, writer: &mut MessageWriter<'_>) -> Vec<Json<'m>> {
+    let blocks = message.content.iter();
+    blocks
+        .filter_map(|block| self::block(message, block, writer))
+        .collect()
 }
 
 /// Writes a block, or drops it.
@@ -128,9 +130,7 @@ fn thinking<'m>(
     check_thinking(message, is_signed, writer)?;
     let mut wire = object("type", "thinking");
     wire.insert("thinking", text);
-    if let Some(signature) = signature {
-        wire.insert("signature", signature);
-    }
+    insert_some(&mut wire, "signature", signature);
     Ok(Json::Object(wire))
 }
 
@@ -230,12 +230,7 @@ pub(super) fn response<'m>(
     writer: &mut MessageWriter<'_>,
 ) -> WireProjection<'m> {
     let choice = response.choices.first();
-    let mut content: Vec<Json> = Vec::new();
-    if let Some(choice) = choice {
-        let message = &choice.message;
-        let blocks = message.content.iter();
-        content.extend(blocks.filter_map(|block| self::block(message, block, writer)));
-    }
+    let content = choice.map_or_else(Vec::new, |choice| blocks(&choice.message, writer));
     let stop_reason = choice.and_then(|choice| match writer.plain() {
         true => Some(choice.reason()),
         false => choice.stop_reason,
@@ -253,9 +248,7 @@ pub(super) fn response<'m>(
     if let Some(usage) = &response.usage {
         body.insert("usage", self::usage(usage, writer.plain()));
     }
-    let unit_paths = (0..response.choices.len())
-        .map(|index| (index == 0).then(message_path))
-        .collect();
+    let unit_paths = first_choice_paths(response, message_path());
     WireProjection {
         body: Json::Object(body),
         unit_paths,

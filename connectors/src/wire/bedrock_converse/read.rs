@@ -5,9 +5,9 @@ use gristmill_schemas::message::block::{ImageBlock, ImageSource};
 use gristmill_schemas::message::request::{Request, RequestTool, Response, StopReason, TokenUsage};
 use gristmill_schemas::message::{ContentBlock, Role};
 
-use super::super::adapter::DialectError;
+use super::super::adapter::{DialectError, required_list};
 use super::super::json_access::{
-    count, items, joined, number, present, strings, text, text_or_empty,
+    concat_texts, count, items, number, present, strings, text, text_or_empty,
 };
 use super::super::message_reader::{MessageReader, client_tool, or_empty_text};
 use super::super::unit_path::UnitPath;
@@ -18,10 +18,7 @@ pub(super) fn request<'j>(
     body: &'j Json<'j>,
     reader: &mut MessageReader<'_, 'j>,
 ) -> Result<Request<'j>, DialectError> {
-    let messages = body
-        .get("messages")
-        .and_then(Json::as_array)
-        .ok_or(DialectError("no list of messages".into()))?;
+    let messages = required_list(body, "messages")?;
     let system = items(body, "system");
     if !system.is_empty() {
         reader.begin_unit(UnitPath::member("system"));
@@ -121,7 +118,7 @@ fn known_block<'j>(
         }
         "reasoningContent" => thinking(value),
         // The residual keeps the sources of citations.
-        "citationsContent" => joined(items(value, "content"), "text").map(ContentBlock::Text),
+        "citationsContent" => concat_texts(items(value, "content"), "text").map(ContentBlock::Text),
         "guardContent" => guard_content(value),
         _ => None,
     }

@@ -1,14 +1,16 @@
 //! Writes bodies: canonical to wire.
 
 use gristmill_schemas::json::{Json, Object};
-use gristmill_schemas::message::block::{ImageBlock, ImageSource, ToolResultBlock};
+use gristmill_schemas::message::block::{ImageBlock, ImageSource, ToolResultBlock, ToolUseBlock};
 use gristmill_schemas::message::request::{Request, RequestTool, Response, StopReason, TokenUsage};
 use gristmill_schemas::message::{ContentBlock, Message, Role};
 
 use super::super::adapter::WireProjection;
 use super::super::image::media_type_of_file;
-use super::super::json_access::{insert_list, insert_texts, object, text_or_null};
-use super::super::message_writer::{DropReason, MessageWriter, instruction_texts, write_hoisted};
+use super::super::json_access::{insert_list, insert_some, insert_texts, object, text_or_null};
+use super::super::message_writer::{
+    DropReason, MessageWriter, first_choice_paths, instruction_texts, temperature, write_hoisted,
+};
 use super::message_path;
 
 pub(super) fn request<'m>(
@@ -40,12 +42,8 @@ pub(super) fn request<'m>(
 /// Returns the `inferenceConfig` of a request.
 fn config<'m>(request: &'m Request<'m>) -> Object<'m> {
     let mut config = Object::new();
-    if let Some(limit) = request.max_output_tokens {
-        config.insert("maxTokens", limit);
-    }
-    if let Some(temperature) = &request.temperature {
-        config.insert("temperature", Json::Number(temperature.reborrow()));
-    }
+    insert_some(&mut config, "maxTokens", request.max_output_tokens);
+    insert_some(&mut config, "temperature", temperature(request));
     insert_texts(&mut config, "stopSequences", &request.stop_sequences);
     config
 }
@@ -73,8 +71,7 @@ fn message<'m>(messages: &[&'m Message<'m>], writer: &mut MessageWriter<'_>) -> 
     };
     let mut content: Vec<Json> = Vec::new();
     for message in messages {
-        let blocks = message.content.iter();
-        content.extend(blocks.filter_map(|block| self::block(message, block, writer)));
+        content.extend(blocks(message, writer));
     }
     (!content.is_empty()).then(|| wire_message(role, content))
 }
@@ -83,6 +80,14 @@ fn wire_message<'m>(role: &'static str, content: Vec<Json<'m>>) -> Json<'m> {
     let mut wire = object("role", role);
     wire.insert("content", content);
     Json::Object(wire)
+}
+
+/// Writes the blocks of a message.
+fn blocks<'m>(message: &'m Message<'m>, writer: &mut MessageWriter<'_>) -> Vec<Json<'m>> {
+    let blocks = message.content.iter();
+    blocks
+        .filter_map(|block| self::block(message, block, writer))
+        .collect()
 }
 
 /// Writes a block, or drops it.
@@ -106,12 +111,7 @@ fn written_block<'m>(
             let image = self::image(image, writer).ok_or(DropReason::FileUnavailable)?;
             object("image", image)
         }
-        ContentBlock::ToolUse(call) => {
-            let mut wire = object("toolUseId", writer.call_id(&call.id));
-            wire.insert("name", &*call.name);
-            wire.insert("input", call.input.reborrow());
-            object("toolUse", wire)
-        }
+        ContentBlock::ToolUse(call) => object("toolUse", tool_use(call, writer)),
         ContentBlock::ToolResult(result) => {
             object("toolResult", tool_result(message, result, writer))
         }
@@ -128,6 +128,13 @@ fn written_block<'m>(
     Ok(Json::Object(written))
 }
 
+fn tool_use<'m>(call: &'m ToolUseBlock<'m>, writer: &mut MessageWriter<'_>) -> Object<'m> {
+    let mut wire = object("toolUseId", writer.call_id(&call.id));
+    wire.insert("name", &*call.name);
+    wire.insert("input", call.input.reborrow());
+    wire
+}
+
 fn thinking<'m>(
     message: &Message,
     text: &'m str,
@@ -136,9 +143,7 @@ fn thinking<'m>(
 ) -> Result<Object<'m>, DropReason> {
     check_thinking(message, signature.is_some(), writer)?;
     let mut thinking = object("text", text);
-    if let Some(signature) = signature {
-        thinking.insert("signature", signature);
-    }
+    insert_some(&mut thinking, "signature", signature);
     Ok(thinking)
 }
 
@@ -205,22 +210,13 @@ pub(super) fn response<'m>(
     writer: &mut MessageWriter<'_>,
 ) -> WireProjection<'m> {
     let choice = response.choices.first();
-    let mut content: Vec<Json> = Vec::new();
-    if let Some(choice) = choice {
-        let message = &choice.message;
-        let blocks = message.content.iter();
-        content.extend(blocks.filter_map(|block| self::block(message, block, writer)));
-    }
+    let content = choice.map_or_else(Vec::new, |choice| blocks(&choice.message, writer));
     let message = wire_message("assistant", content);
     let mut body = object("output", object("message", message));
     let reason = choice.and_then(|choice| choice.stop_reason);
     body.insert("stopReason", text_or_null(reason.map(stop_reason)));
-    if let Some(usage) = &response.usage {
-        body.insert("usage", self::usage(usage));
-    }
-    let unit_paths = (0..response.choices.len())
-        .map(|index| (index == 0).then(message_path))
-        .collect();
+    insert_some(&mut body, "usage", response.usage.as_ref().map(usage));
+    let unit_paths = first_choice_paths(response, message_path());
     WireProjection {
         body: Json::Object(body),
         unit_paths,

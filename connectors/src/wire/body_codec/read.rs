@@ -6,7 +6,7 @@ use gristmill_schemas::json::{Json, Object};
 use gristmill_schemas::message::Message;
 use gristmill_schemas::message::ids::Position;
 use gristmill_schemas::message::model_id;
-use gristmill_schemas::message::request::Response;
+use gristmill_schemas::message::request::{Request, Response};
 use gristmill_schemas::message::tool_ids::ToolIdMap;
 
 use super::super::adapter::{Adapter, DialectError, WireProjection};
@@ -72,26 +72,30 @@ fn request<'j>(
     request.messages = messages;
     mark_units(adapter, &mut request.messages, &read_units);
     let residuals = scope.residuals(&read_units, &positions, body, || {
-        let write_units = units(adapter, &request.messages);
-        let ids = &mut conversation.ids;
-        let options = WriteOptions::default();
-        let mut writer = MessageWriter::new(adapter, ids, write_units, options);
-        adapter.write_request(&request, &mut writer)
+        project_request(adapter, &request, &mut conversation.ids)
     });
     for (unit, residual) in read_units.iter().zip(residuals.units) {
-        let message = request.messages.get_mut(unit.messages[0]);
-        if let (Some(residual), Some(message)) = (residual, message) {
+        if let Some(message) = request.messages.get_mut(unit.messages[0]) {
             store_residual(&mut message.metadata.provider_raw, adapter.key(), residual);
         }
     }
-    if let Some(residual) = residuals.envelope {
-        store_residual(&mut request.provider_raw, adapter.key(), residual);
-    }
+    store_residual(&mut request.provider_raw, adapter.key(), residuals.envelope);
     Ok(ReadRequest {
         request,
         positions,
         warnings,
     })
+}
+
+/// Writes a request that was just read.
+fn project_request<'m>(
+    adapter: &dyn Adapter,
+    request: &'m Request<'m>,
+    ids: &mut ToolIdMap,
+) -> WireProjection<'m> {
+    let write_units = units(adapter, &request.messages);
+    let mut writer = MessageWriter::new(adapter, ids, write_units, WriteOptions::default());
+    adapter.write_request(request, &mut writer)
 }
 
 /// Returns the positions of the messages of a request, without computing residuals. Advances the
@@ -185,14 +189,14 @@ fn response<'j>(
         project_response(adapter, &response, &mut conversation.ids)
     });
     for (choice, residual) in response.choices.iter_mut().zip(residuals.units) {
-        if let Some(residual) = residual {
-            let metadata = &mut choice.message.metadata;
-            store_residual(&mut metadata.provider_raw, adapter.key(), residual);
-        }
+        let metadata = &mut choice.message.metadata;
+        store_residual(&mut metadata.provider_raw, adapter.key(), residual);
     }
-    if let Some(residual) = residuals.envelope {
-        store_residual(&mut response.provider_raw, adapter.key(), residual);
-    }
+    store_residual(
+        &mut response.provider_raw,
+        adapter.key(),
+        residuals.envelope,
+    );
     Ok(ReadResponse {
         response,
         positions,
@@ -235,9 +239,9 @@ fn project_response<'m>(
 fn store_residual<'j>(
     raw: &mut Option<Object<'j>>,
     key: &'static str,
-    residual: ResidualMembers<'j>,
+    residual: Option<ResidualMembers<'j>>,
 ) {
-    for (name, value) in residual {
+    for (name, value) in residual.into_iter().flatten() {
         provider_raw::set(raw, key, name, value);
     }
 }

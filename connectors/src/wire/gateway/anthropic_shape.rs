@@ -161,11 +161,11 @@ fn split_system<'j>(
     let last_marked = blocks.iter().rposition(is_marked);
     let end = last_marked.map_or(blocks.len(), |last| last + 1);
     let (stable, volatile) = blocks.split_at(end);
-    Ok((join(stable), join(volatile)))
+    Ok((joined_text(stable), joined_text(volatile)))
 }
 
 /// Joins the non-empty texts of blocks; `None` if there are none.
-fn join<'j>(blocks: &'j [Json<'j>]) -> Option<Cow<'j, str>> {
+fn joined_text<'j>(blocks: &'j [Json<'j>]) -> Option<Cow<'j, str>> {
     let texts = blocks
         .iter()
         .filter_map(|block| block.get("text").and_then(Json::as_str));

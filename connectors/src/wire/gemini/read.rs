@@ -29,14 +29,7 @@ pub(super) fn request<'j>(
         .filter(|contents| contents.as_array().is_some() || is_turns(contents))
         .ok_or(DialectError("no list of contents".into()))?;
     read_instructions(body, reader);
-    let is_single_turn = contents.as_array().is_none();
-    for (index, turn) in one_or_more(Some(contents)).iter().enumerate() {
-        reader.begin_unit(match is_single_turn {
-            true => UnitPath::member("contents"),
-            false => UnitPath::item("contents", index),
-        });
-        read_turn(turn, reader);
-    }
+    read_turns(contents, reader);
     let config = either(body, ["generationConfig", "generation_config"]).unwrap_or(&Json::Null);
     let limit = either(config, ["maxOutputTokens", "max_output_tokens"]);
     let schema = either(config, ["responseSchema", "response_schema"])
@@ -51,6 +44,17 @@ pub(super) fn request<'j>(
         output_schema: schema.map(Json::reborrow),
         ..Request::default()
     })
+}
+
+fn read_turns<'j>(contents: &'j Json<'j>, reader: &mut MessageReader<'_, 'j>) {
+    let is_single_turn = contents.as_array().is_none();
+    for (index, turn) in one_or_more(Some(contents)).iter().enumerate() {
+        reader.begin_unit(match is_single_turn {
+            true => UnitPath::member("contents"),
+            false => UnitPath::item("contents", index),
+        });
+        read_turn(turn, reader);
+    }
 }
 
 fn read_instructions<'j>(body: &'j Json<'j>, reader: &mut MessageReader<'_, 'j>) {

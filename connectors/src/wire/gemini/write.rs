@@ -10,9 +10,9 @@ use gristmill_schemas::message::{ContentBlock, Message, Role};
 
 use super::super::adapter::WireProjection;
 use super::super::image::media_type_of_file;
-use super::super::json_access::{insert_list, insert_texts, object};
+use super::super::json_access::{insert_list, insert_some, insert_texts, object};
 use super::super::message_writer::{
-    DropReason, MessageWriter, call_name, instruction_texts, write_hoisted,
+    DropReason, MessageWriter, call_name, instruction_texts, temperature, write_hoisted,
 };
 use super::candidate_path;
 
@@ -28,9 +28,7 @@ pub(super) fn request<'m>(
         |messages, writer| turn(messages, request, writer),
     );
     let mut body = Object::new();
-    if let Some(model) = &request.model {
-        body.insert("model", wire_name(model));
-    }
+    insert_some(&mut body, "model", request.model.as_deref().map(wire_name));
     let texts = instruction_texts(request, hoisted.system).into_iter();
     let parts: Vec<Json> = texts
         .map(|text| Json::Object(object("text", text)))
@@ -53,12 +51,8 @@ pub(super) fn request<'m>(
 /// Returns the `generationConfig` of a request.
 fn config<'m>(request: &'m Request<'m>) -> Object<'m> {
     let mut config = Object::new();
-    if let Some(temperature) = &request.temperature {
-        config.insert("temperature", Json::Number(temperature.reborrow()));
-    }
-    if let Some(limit) = request.max_output_tokens {
-        config.insert("maxOutputTokens", limit);
-    }
+    insert_some(&mut config, "temperature", temperature(request));
+    insert_some(&mut config, "maxOutputTokens", request.max_output_tokens);
     insert_texts(&mut config, "stopSequences", &request.stop_sequences);
     if let Some(schema) = &request.output_schema {
         config.insert("responseMimeType", "application/json");
@@ -153,9 +147,7 @@ fn flat_part<'m>(
 
 fn function_call<'m>(call: &'m ToolUseBlock<'m>, writer: &MessageWriter<'_>) -> Object<'m> {
     let mut function = Object::new();
-    if let Some(id) = writer.known_call_id(&call.id) {
-        function.insert("id", id);
-    }
+    insert_some(&mut function, "id", writer.known_call_id(&call.id));
     function.insert("name", &*call.name);
     function.insert("args", call.input.reborrow());
     function
@@ -173,9 +165,7 @@ fn thinking_part<'m>(
     }
     let mut part = object("text", text);
     part.insert("thought", true);
-    if let Some(signature) = signature {
-        part.insert("thoughtSignature", signature);
-    }
+    insert_some(&mut part, "thoughtSignature", signature);
     Ok(part)
 }
 
@@ -218,12 +208,9 @@ fn result_part<'m>(
         }
     }
     let mut function = Object::new();
-    if let Some(id) = writer.known_call_id(&result.tool_use_id) {
-        function.insert("id", id);
-    }
-    if let Some(name) = call_name(&request.messages, &result.tool_use_id) {
-        function.insert("name", name);
-    }
+    let call = &*result.tool_use_id;
+    insert_some(&mut function, "id", writer.known_call_id(call));
+    insert_some(&mut function, "name", call_name(&request.messages, call));
     function.insert("response", result_object(&texts, result.is_error));
     insert_list(&mut function, "parts", parts);
     Json::Object(object("functionResponse", function))
@@ -262,15 +249,13 @@ pub(super) fn response<'m>(
         .map(|index| Some(candidate_path(index)))
         .collect();
     let mut body = object("candidates", candidates);
-    if let Some(usage) = &response.usage {
-        body.insert("usageMetadata", self::usage(usage));
-    }
-    if let Some(model) = &response.model {
-        body.insert("modelVersion", &**model);
-    }
-    if let Some(id) = &response.id {
-        body.insert("responseId", &**id);
-    }
+    insert_some(
+        &mut body,
+        "usageMetadata",
+        response.usage.as_ref().map(usage),
+    );
+    insert_some(&mut body, "modelVersion", response.model.as_deref());
+    insert_some(&mut body, "responseId", response.id.as_deref());
     WireProjection {
         body: Json::Object(body),
         unit_paths,
@@ -289,9 +274,8 @@ fn candidate<'m>(
         parts.extend(writer.written_or_dropped(message, block, written));
     }
     let mut candidate = object("content", content("model", parts));
-    if let Some(reason) = choice.stop_reason {
-        candidate.insert("finishReason", finish_reason(reason));
-    }
+    let reason = choice.stop_reason.map(finish_reason);
+    insert_some(&mut candidate, "finishReason", reason);
     candidate.insert("index", index as u64);
     candidate
 }

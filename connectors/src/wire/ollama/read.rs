@@ -5,7 +5,7 @@ use gristmill_schemas::message::block::{ImageBlock, ImageSource};
 use gristmill_schemas::message::request::{Request, RequestTool, Response, StopReason, TokenUsage};
 use gristmill_schemas::message::{ContentBlock, Role, Timestamp};
 
-use super::super::adapter::DialectError;
+use super::super::adapter::{DialectError, required_list};
 use super::super::image::ASSUMED_IMAGE_TYPE;
 use super::super::json_access::{
     count, items, non_empty_text, number, present, strings, text, text_or_empty,
@@ -18,10 +18,7 @@ pub(super) fn request<'j>(
     body: &'j Json<'j>,
     reader: &mut MessageReader<'_, 'j>,
 ) -> Result<Request<'j>, DialectError> {
-    let messages = body
-        .get("messages")
-        .and_then(Json::as_array)
-        .ok_or(DialectError("no list of messages".into()))?;
+    let messages = required_list(body, "messages")?;
     for (index, message) in messages.iter().enumerate() {
         reader.begin_unit(UnitPath::item("messages", index));
         request_message(message, reader);

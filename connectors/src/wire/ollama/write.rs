@@ -9,8 +9,10 @@ use gristmill_schemas::message::request::{Request, RequestTool, Response, StopRe
 use gristmill_schemas::message::{ContentBlock, Message, Role};
 
 use super::super::adapter::WireProjection;
-use super::super::json_access::{insert_list, insert_texts, object, text_or_null};
-use super::super::message_writer::{DropReason, MessageWriter, call_name, instruction_texts};
+use super::super::json_access::{insert_list, insert_some, insert_texts, object, text_or_null};
+use super::super::message_writer::{
+    DropReason, MessageWriter, call_name, first_choice_paths, instruction_texts, temperature,
+};
 use super::super::unit_path::UnitPath;
 
 pub(super) fn request<'m>(
@@ -19,17 +21,14 @@ pub(super) fn request<'m>(
 ) -> WireProjection<'m> {
     let (messages, unit_paths) = messages(request, writer);
     let mut body = Object::new();
-    if let Some(model) = &request.model {
-        body.insert("model", wire_name(model));
-    }
+    insert_some(&mut body, "model", request.model.as_deref().map(wire_name));
     body.insert("messages", messages);
     let tools = request.tools.iter();
     let tools = tools.filter_map(|tool| self::tool(tool, writer)).collect();
     insert_list(&mut body, "tools", tools);
     body.insert("stream", request.stream);
-    if let Some(schema) = &request.output_schema {
-        body.insert("format", schema.reborrow());
-    }
+    let schema = request.output_schema.as_ref();
+    insert_some(&mut body, "format", schema.map(Json::reborrow));
     let options = options(request);
     if !options.is_empty() {
         body.insert("options", options);
@@ -65,12 +64,8 @@ fn messages<'m>(
 
 fn options<'m>(request: &'m Request<'m>) -> Object<'m> {
     let mut options = Object::new();
-    if let Some(limit) = request.max_output_tokens {
-        options.insert("num_predict", limit);
-    }
-    if let Some(temperature) = &request.temperature {
-        options.insert("temperature", Json::Number(temperature.reborrow()));
-    }
+    insert_some(&mut options, "num_predict", request.max_output_tokens);
+    insert_some(&mut options, "temperature", temperature(request));
     insert_texts(&mut options, "stop", &request.stop_sequences);
     options
 }
@@ -213,9 +208,7 @@ fn tool_call<'m>(call: &'m ToolUseBlock<'m>, writer: &MessageWriter<'_>) -> Json
     let mut function = object("name", &*call.name);
     function.insert("arguments", call.input.reborrow());
     let mut wire = Object::new();
-    if let Some(id) = writer.known_call_id(&call.id) {
-        wire.insert("id", id);
-    }
+    insert_some(&mut wire, "id", writer.known_call_id(&call.id));
     wire.insert("function", function);
     Json::Object(wire)
 }
@@ -234,13 +227,10 @@ fn tool_result<'m>(
     wire.insert("content", Json::String(join_text(&result.content, "\n")));
     let images = images(message, &result.content, writer);
     insert_list(&mut wire, "images", images);
-    match writer.known_call_id(&result.tool_use_id) {
+    let call = &*result.tool_use_id;
+    match writer.known_call_id(call) {
         Some(id) => _ = wire.insert("tool_call_id", id),
-        None => {
-            if let Some(name) = call_name(&request.messages, &result.tool_use_id) {
-                wire.insert("tool_name", name);
-            }
-        }
+        None => insert_some(&mut wire, "tool_name", call_name(&request.messages, call)),
     }
     Some(wire)
 }
@@ -260,17 +250,14 @@ pub(super) fn response<'m>(
     let mut body = object("model", text_or_null(response.model.as_deref()));
     body.insert("created_at", created_at);
     body.insert("message", message);
-    if let Some(reason) = choice.and_then(|choice| choice.stop_reason) {
-        body.insert("done_reason", done_reason(reason));
-    }
+    let reason = choice.and_then(|choice| choice.stop_reason);
+    insert_some(&mut body, "done_reason", reason.map(done_reason));
     body.insert("done", true);
     if let Some(usage) = &response.usage {
         body.insert("prompt_eval_count", usage.prompt_tokens());
         body.insert("eval_count", usage.output_tokens);
     }
-    let unit_paths = (0..response.choices.len())
-        .map(|index| (index == 0).then(|| UnitPath::member("message")))
-        .collect();
+    let unit_paths = first_choice_paths(response, UnitPath::member("message"));
     WireProjection {
         body: Json::Object(body),
         unit_paths,

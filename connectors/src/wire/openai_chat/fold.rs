@@ -145,13 +145,20 @@ impl<'f> ChoiceFold<'f> {
                         self.content_parts(vec![text_part(text)]);
                     }
                 }
-                (name, value) if APPENDED.contains(&name) => append(&mut self.message, key, value),
-                (_, Json::Array(more)) => match self.message.get_mut(&key) {
-                    Some(Json::Array(items)) => items.extend(more),
-                    _ => _ = self.message.insert(key, more),
-                },
-                (_, value) => merge_member(&mut self.message, key, value),
+                (_, value) => self.member(key, value),
             }
+        }
+    }
+
+    /// Merges a member that has no rule of its own.
+    fn member(&mut self, key: Cow<'f, str>, value: Json<'f>) {
+        match (&*key, value) {
+            (name, value) if APPENDED.contains(&name) => append(&mut self.message, key, value),
+            (_, Json::Array(more)) => match self.message.get_mut(&key) {
+                Some(Json::Array(items)) => items.extend(more),
+                _ => _ = self.message.insert(key, more),
+            },
+            (_, value) => merge_member(&mut self.message, key, value),
         }
     }
 

@@ -8,10 +8,10 @@ use gristmill_schemas::message::request::{Request, RequestTool, Response, StopRe
 use gristmill_schemas::message::token_counts::{PromptCount, with_reasoning};
 use gristmill_schemas::message::{ContentBlock, Role, Timestamp};
 
-use super::super::adapter::DialectError;
+use super::super::adapter::{DialectError, required_list};
 use super::super::image::{ASSUMED_IMAGE_TYPE, parse_data_uri};
 use super::super::json_access::{
-    count, items, joined, non_empty_text, number, present, strings, text, text_or_empty,
+    concat_texts, count, flag, items, non_empty_text, number, present, strings, text, text_or_empty,
 };
 use super::super::message_reader::{MessageReader, client_tool, or_empty_text};
 use super::super::read_warning::ReadWarningKind;
@@ -25,10 +25,7 @@ pub(super) fn request<'j>(
     body: &'j Json<'j>,
     reader: &mut MessageReader<'_, 'j>,
 ) -> Result<Request<'j>, DialectError> {
-    let messages = body
-        .get("messages")
-        .and_then(Json::as_array)
-        .ok_or(DialectError("no list of messages".into()))?;
+    let messages = required_list(body, "messages")?;
     for (index, message) in messages.iter().enumerate() {
         reader.begin_unit(UnitPath::item("messages", index));
         request_message(dialect, message, reader);
@@ -43,7 +40,7 @@ pub(super) fn request<'j>(
         stop_sequences: stop_sequences(body.get("stop")),
         temperature: number(body, "temperature"),
         output_schema: output_schema(body).map(Json::reborrow),
-        stream: body.get("stream").and_then(Json::as_bool).unwrap_or(false),
+        stream: flag(body, "stream"),
         ..Request::default()
     })
 }
@@ -196,7 +193,7 @@ fn thinking_part<'j>(part: &'j Json<'j>) -> Option<ContentBlock<'j>> {
     let text = match part.get("thinking")? {
         Json::String(thinking) => Cow::Borrowed(&**thinking),
         Json::Array(pieces) if pieces.is_empty() => Cow::Borrowed(""),
-        Json::Array(pieces) => joined(pieces, "text")?,
+        Json::Array(pieces) => concat_texts(pieces, "text")?,
         _ => return None,
     };
     Some(ContentBlock::Thinking {
@@ -326,10 +323,7 @@ pub(super) fn response<'j>(
     body: &'j Json<'j>,
     reader: &mut MessageReader<'_, 'j>,
 ) -> Result<Response<'j>, DialectError> {
-    let choices = body
-        .get("choices")
-        .and_then(Json::as_array)
-        .ok_or(DialectError("no list of choices".into()))?;
+    let choices = required_list(body, "choices")?;
     reader.begin_choices(choices.len());
     for (index, choice) in choices.iter().enumerate() {
         if index > 0 {

@@ -1,7 +1,5 @@
 //! Writes bodies: canonical to wire.
 
-use std::borrow::Cow;
-
 use gristmill_schemas::json::{Json, Object};
 use gristmill_schemas::message::block::{ImageBlock, Origin, ToolUseBlock, join_text};
 use gristmill_schemas::message::model_id::wire_name;
@@ -12,9 +10,11 @@ use gristmill_schemas::message::{ContentBlock, Message, Role};
 
 use super::super::adapter::WireProjection;
 use super::super::image::image_url;
-use super::super::json_access::{insert_list, insert_texts, object, text_or_null};
+use super::super::json_access::{
+    insert_list, insert_some, insert_texts, join, object, text_or_null,
+};
 use super::super::message_writer::{
-    DropReason, MessageWriter, WriteUnit, instruction_texts, texts_of,
+    DropReason, MessageWriter, WriteUnit, instruction_texts, temperature, texts_of,
 };
 use super::super::unit_path::UnitPath;
 use super::ChatDialect;
@@ -30,24 +30,17 @@ pub(super) fn request<'m>(
     writer: &mut MessageWriter<'_>,
 ) -> WireProjection<'m> {
     let mut body = Object::new();
-    if let Some(model) = &request.model {
-        body.insert("model", wire_name(model));
-    }
-    if let Some(limit) = request.max_output_tokens {
-        body.insert(dialect.max_tokens, limit);
-    }
+    insert_some(&mut body, "model", request.model.as_deref().map(wire_name));
+    insert_some(&mut body, dialect.max_tokens, request.max_output_tokens);
     let (messages, unit_paths) = messages(dialect, request, writer);
     body.insert("messages", messages);
     let tools = request.tools.iter();
     let tools = tools.filter_map(|tool| self::tool(tool, writer)).collect();
     insert_list(&mut body, "tools", tools);
     insert_texts(&mut body, "stop", &request.stop_sequences);
-    if let Some(temperature) = &request.temperature {
-        body.insert("temperature", Json::Number(temperature.reborrow()));
-    }
-    if let Some(schema) = &request.output_schema {
-        body.insert("response_format", response_format(schema));
-    }
+    insert_some(&mut body, "temperature", temperature(request));
+    let format = request.output_schema.as_ref().map(response_format);
+    insert_some(&mut body, "response_format", format);
     if request.stream {
         body.insert("stream", true);
         body.insert("stream_options", object("include_usage", true));
@@ -100,11 +93,8 @@ fn messages<'m>(
 /// system messages that it includes.
 fn instructions<'m>(request: &'m Request<'m>, merged: Option<&WriteUnit>) -> Option<Json<'m>> {
     let messages = merged.map_or_else(Vec::new, |unit| unit.messages_of(request));
-    let text = match instruction_texts(request, texts_of(&messages).collect()).as_slice() {
-        [] => return None,
-        [one] => Cow::Borrowed(*one),
-        several => Cow::Owned(several.join("\n\n")),
-    };
+    let texts = instruction_texts(request, texts_of(&messages).collect());
+    let text = join(&texts, "\n\n")?;
     let mut wire = object("role", "system");
     wire.insert("content", Json::String(text));
     Some(Json::Object(wire))
@@ -355,9 +345,7 @@ pub(super) fn response<'m>(
     body.insert("created", created);
     body.insert("model", text_or_null(response.model.as_deref()));
     body.insert("choices", choices);
-    if let Some(usage) = &response.usage {
-        body.insert("usage", self::usage(usage));
-    }
+    insert_some(&mut body, "usage", response.usage.as_ref().map(usage));
     let mut body = Json::Object(body);
     if !writer.plain() {
         dialect.response_defaults.fill_missing(&mut body);

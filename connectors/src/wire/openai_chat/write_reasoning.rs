@@ -20,37 +20,51 @@ pub(super) fn write_reasoning<'m>(
     if thinking.is_empty() {
         return Vec::new();
     }
-    let is_same_provider = placement != ReasoningPlacement::Foreign
-        && message.metadata.provider.as_deref() == Some(writer.provider());
     let is_marked = writer.has_own_thinking(message);
-    if !is_same_provider && !is_marked {
+    if !is_marked && !is_of_provider(placement, message, writer) {
         drop_all(message, thinking.into_iter(), writer);
         return Vec::new();
     }
     // One text can't hold signatures or redacted thinking; marked thinking with any of these was
     // read from details and is written there.
     let fits_text = !is_marked || thinking.iter().all(is_unsigned_text);
-    match placement {
+    let text_key = match placement {
         ReasoningPlacement::Parts => {
             drop_all(message, without_text(&thinking), writer);
             return texts(&thinking).into_iter().map(thinking_part).collect();
         }
-        ReasoningPlacement::Text(key) if fits_text => {
+        ReasoningPlacement::Text(key) if fits_text => Some(key),
+        ReasoningPlacement::Foreign if fits_text => Some("reasoning_content"),
+        _ => None,
+    };
+    match text_key {
+        Some(key) => {
             wire.insert(key, joined_text(&thinking));
             drop_all(message, without_text(&thinking), writer);
         }
-        ReasoningPlacement::Foreign if fits_text => {
-            wire.insert("reasoning_content", joined_text(&thinking));
-            drop_all(message, without_text(&thinking), writer);
-        }
-        _ => {
+        None => {
             wire.insert("reasoning", joined_text(&thinking));
-            let details = thinking.iter().enumerate();
-            let details = details.map(|(index, block)| reasoning_detail(index, block));
-            wire.insert("reasoning_details", details.collect::<Vec<_>>());
+            wire.insert("reasoning_details", reasoning_details(&thinking));
         }
     }
     Vec::new()
+}
+
+fn reasoning_details<'m>(thinking: &[&'m ContentBlock<'m>]) -> Vec<Json<'m>> {
+    let details = thinking.iter().enumerate();
+    details
+        .map(|(index, block)| reasoning_detail(index, block))
+        .collect()
+}
+
+/// Returns true if the message is from the target provider, and that provider has thinking.
+fn is_of_provider(
+    placement: ReasoningPlacement,
+    message: &Message,
+    writer: &MessageWriter<'_>,
+) -> bool {
+    placement != ReasoningPlacement::Foreign
+        && message.metadata.provider.as_deref() == Some(writer.provider())
 }
 
 fn is_thinking(block: &&ContentBlock) -> bool {

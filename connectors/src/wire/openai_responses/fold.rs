@@ -112,12 +112,12 @@ impl<'f> ResponseFold<'f> {
             self.response.insert("output", items.collect::<Vec<_>>());
         }
         let mut body = self.response;
-        if let Some(error) = &self.error {
-            if body.is_empty() {
-                body = object("error", error.clone());
-            } else if body.get("error").is_none_or(Json::is_null) {
+        match &self.error {
+            Some(error) if body.is_empty() => body = object("error", error.clone()),
+            Some(error) if body.get("error").is_none_or(Json::is_null) => {
                 body.insert("error", error.clone());
             }
+            _ => {}
         }
         FoldedStream {
             body: Json::Object(body),

@@ -8,9 +8,11 @@ use gristmill_schemas::message::request::{Request, RequestTool, Response, StopRe
 use gristmill_schemas::message::token_counts::{PromptCount, with_reasoning};
 use gristmill_schemas::message::{ContentBlock, Role, Timestamp};
 
-use super::super::adapter::DialectError;
+use super::super::adapter::{DialectError, required_list};
 use super::super::image::{ASSUMED_IMAGE_TYPE, parse_data_uri};
-use super::super::json_access::{count, items, number, present, text, text_or_empty};
+use super::super::json_access::{
+    count, flag, items, join, non_empty_text, number, present, text, text_or_empty,
+};
 use super::super::message_reader::{MessageReader, client_tool, has_tool_call, or_empty_text};
 use super::super::unit_path::UnitPath;
 use super::super::usage::disjoint;
@@ -24,19 +26,11 @@ pub(super) fn request<'j>(
     if body.as_object().is_none() {
         return Err(DialectError("not an object".into()));
     }
-    let instructions = text(body, "instructions");
-    if let Some(instructions) = instructions.filter(|instructions| !instructions.is_empty()) {
+    if let Some(instructions) = non_empty_text(body, "instructions") {
         reader.begin_unit(UnitPath::member("instructions"));
-        reader.push_message(Role::System, vec![ContentBlock::Text(instructions)]);
+        reader.push_message(Role::System, vec![ContentBlock::text(instructions)]);
     }
-    match body.get("input") {
-        Some(Json::String(input)) => {
-            reader.begin_unit(UnitPath::member("input"));
-            reader.push_message(Role::User, vec![ContentBlock::text(&**input)]);
-        }
-        Some(Json::Array(list)) => read_input(list, reader),
-        _ => {}
-    }
+    read_input(body.get("input"), reader);
     let format = body.get("text").and_then(|text| text.get("format"));
     let schema = format.and_then(|format| present(format, "schema"));
     let tools = items(body, "tools").iter();
@@ -46,13 +40,25 @@ pub(super) fn request<'j>(
         max_output_tokens: body.get("max_output_tokens").and_then(Json::as_u64),
         temperature: number(body, "temperature"),
         output_schema: schema.map(Json::reborrow),
-        stream: body.get("stream").and_then(Json::as_bool).unwrap_or(false),
+        stream: flag(body, "stream"),
         ..Request::default()
     })
 }
 
-/// Reads an input list: each message and each result is a unit, and so is a run of model items.
-fn read_input<'j>(list: &'j [Json<'j>], reader: &mut MessageReader<'_, 'j>) {
+/// Reads an input, which may be a string, a list of items or absent.
+fn read_input<'j>(input: Option<&'j Json<'j>>, reader: &mut MessageReader<'_, 'j>) {
+    match input {
+        Some(Json::String(text)) => {
+            reader.begin_unit(UnitPath::member("input"));
+            reader.push_message(Role::User, vec![ContentBlock::text(&**text)]);
+        }
+        Some(Json::Array(list)) => read_items(list, reader),
+        _ => {}
+    }
+}
+
+/// Reads the items of an input: each message and each result is a unit, and so is a run of model items.
+fn read_items<'j>(list: &'j [Json<'j>], reader: &mut MessageReader<'_, 'j>) {
     let kinds = item_kinds(list);
     let mut at = 0;
     while let (Some(item), Some(kind)) = (list.get(at), kinds.get(at)) {
@@ -140,12 +146,10 @@ fn reasoning<'j>(item: &'j Json<'j>) -> Option<ContentBlock<'j>> {
         true => texts_at("content"),
         false => summary,
     };
-    let text = match texts.as_slice() {
-        [] => return signature.map(|data| ContentBlock::RedactedThinking { data }),
-        [one] => Cow::Borrowed(*one),
-        several => Cow::Owned(several.join("\n\n")),
-    };
-    Some(ContentBlock::Thinking { text, signature })
+    match join(&texts, "\n\n") {
+        Some(text) => Some(ContentBlock::Thinking { text, signature }),
+        None => signature.map(|data| ContentBlock::RedactedThinking { data }),
+    }
 }
 
 fn call<'j>(item: &'j Json<'j>, key: &str, reader: &mut MessageReader<'_, 'j>) -> ContentBlock<'j> {
@@ -255,10 +259,7 @@ pub(super) fn response<'j>(
     body: &'j Json<'j>,
     reader: &mut MessageReader<'_, 'j>,
 ) -> Result<Response<'j>, DialectError> {
-    let output = body
-        .get("output")
-        .and_then(Json::as_array)
-        .ok_or(DialectError("no list of output".into()))?;
+    let output = required_list(body, "output")?;
     let blocks = model_output(output, reader);
     let reason = stop_reason(body, &blocks);
     reader.push_choice(UnitPath::member("output"), blocks, reason);

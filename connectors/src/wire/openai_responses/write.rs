@@ -8,9 +8,10 @@ use gristmill_schemas::message::{ContentBlock, Message, Role};
 
 use super::super::adapter::WireProjection;
 use super::super::image::image_url;
-use super::super::json_access::{insert_list, object, text_or_null};
+use super::super::json_access::{insert_list, insert_some, object, text_or_null};
 use super::super::message_writer::{
-    DropReason, HoistedMessages, MessageWriter, instruction_texts, is_hoisted, texts_of,
+    DropReason, HoistedMessages, MessageWriter, first_choice_paths, instruction_texts, is_hoisted,
+    temperature, texts_of,
 };
 use super::super::unit_path::UnitPath;
 use super::RESPONSE_DEFAULTS;
@@ -20,9 +21,7 @@ pub(super) fn request<'m>(
     writer: &mut MessageWriter<'_>,
 ) -> WireProjection<'m> {
     let mut body = Object::new();
-    if let Some(model) = &request.model {
-        body.insert("model", wire_name(model));
-    }
+    insert_some(&mut body, "model", request.model.as_deref().map(wire_name));
     let input = input(request, writer);
     let texts = instruction_texts(request, input.system);
     if !texts.is_empty() {
@@ -32,15 +31,14 @@ pub(super) fn request<'m>(
     let tools = request.tools.iter();
     let tools = tools.filter_map(|tool| self::tool(tool, writer)).collect();
     insert_list(&mut body, "tools", tools);
-    if let Some(limit) = request.max_output_tokens {
-        body.insert("max_output_tokens", limit);
-    }
-    if let Some(temperature) = &request.temperature {
-        body.insert("temperature", Json::Number(temperature.reborrow()));
-    }
-    if let Some(schema) = &request.output_schema {
-        body.insert("text", object("format", format(schema)));
-    }
+    insert_some(&mut body, "max_output_tokens", request.max_output_tokens);
+    insert_some(&mut body, "temperature", temperature(request));
+    let format = request.output_schema.as_ref().map(format);
+    insert_some(
+        &mut body,
+        "text",
+        format.map(|format| object("format", format)),
+    );
     if request.stream {
         body.insert("stream", true);
     }
@@ -213,9 +211,7 @@ fn model_item<'m>(
 fn reasoning_item<'m>(summary: Vec<Json<'m>>, encrypted: Option<&'m str>) -> Json<'m> {
     let mut item = object("type", "reasoning");
     item.insert("summary", summary);
-    if let Some(encrypted) = encrypted {
-        item.insert("encrypted_content", encrypted);
-    }
+    insert_some(&mut item, "encrypted_content", encrypted);
     Json::Object(item)
 }
 
@@ -294,8 +290,6 @@ pub(super) fn response<'m>(
 ) -> WireProjection<'m> {
     let choice = response.choices.first();
     let reason = choice.and_then(|choice| choice.stop_reason);
-    let incomplete =
-        (reason == Some(StopReason::MaxTokens)).then(|| object("reason", "max_output_tokens"));
     let created_at = response
         .created_at
         .map_or(0, |time| time.micros().div_euclid(1_000_000));
@@ -308,22 +302,22 @@ pub(super) fn response<'m>(
     body.insert("model", text_or_null(response.model.as_deref()));
     body.insert("status", status(reason));
     body.insert("error", Json::Null);
-    body.insert(
-        "incomplete_details",
-        incomplete.map_or(Json::Null, Json::Object),
-    );
+    body.insert("incomplete_details", incomplete_details(reason));
     body.insert("output", output);
-    if let Some(usage) = &response.usage {
-        body.insert("usage", self::usage(usage));
-    }
-    let unit_paths = (0..response.choices.len())
-        .map(|index| (index == 0).then(|| UnitPath::member("output")))
-        .collect();
+    insert_some(&mut body, "usage", response.usage.as_ref().map(usage));
+    let unit_paths = first_choice_paths(response, UnitPath::member("output"));
     let mut body = Json::Object(body);
     if !writer.plain() {
         RESPONSE_DEFAULTS.fill_missing(&mut body);
     }
     WireProjection { body, unit_paths }
+}
+
+fn incomplete_details(reason: Option<StopReason>) -> Json<'static> {
+    match reason {
+        Some(StopReason::MaxTokens) => Json::Object(object("reason", "max_output_tokens")),
+        _ => Json::Null,
+    }
 }
 
 fn status(reason: Option<StopReason>) -> &'static str {

@@ -84,6 +84,17 @@ impl<'r, 'a> Applier<'r, 'a> {
             };
             new.push((key.clone(), value));
         }
+        self.add_members(edits, old, &mut new)?;
+        Ok(Json::Object(new.into_iter().collect()))
+    }
+
+    /// Adds the members that `old` doesn't have.
+    fn add_members(
+        &mut self,
+        edits: &[(Cow<'a, str>, MemberEdit<'a>)],
+        old: &Object<'a>,
+        new: &mut Vec<(Cow<'a, str>, Json<'a>)>,
+    ) -> Result<(), ApplyError> {
         let old_members = old.lookup();
         let is_new = |key: &str| old_members.get(key).is_none();
         for (key, edit) in edits.iter().filter(|(key, _)| is_new(key)) {
@@ -92,7 +103,7 @@ impl<'r, 'a> Applier<'r, 'a> {
             };
             new.push((key.clone(), self.template(template)?));
         }
-        Ok(Json::Object(new.into_iter().collect()))
+        Ok(())
     }
 
     fn items(&mut self, steps: &[ArrayEdit<'a>], old: &[Json<'a>]) -> Result<Json<'a>, ApplyError> {
