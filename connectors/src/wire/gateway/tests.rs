@@ -98,7 +98,7 @@ fn parts_of_an_instruction_are_joined_by_lines_and_instructions_by_paragraphs() 
     let warnings: Vec<String> = inbound.warnings.iter().map(ToString::to_string).collect();
     assert_eq!(
         warnings,
-        ["message 0: block of type `image_url` isn't taken here and is left out"]
+        ["message 0: block of type `image_url` isn't supported here and is left out"]
     );
 }
 
