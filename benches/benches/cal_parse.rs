@@ -1,4 +1,5 @@
-//! How long CAL takes to read: the specification allows a millisecond for four kilobytes.
+//! The time to parse, print, hash and convert CAL. The specification allows one millisecond to
+//! parse four kilobytes.
 
 use std::fmt::Write;
 use std::hint::black_box;
@@ -6,8 +7,8 @@ use std::hint::black_box;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use gristmill_queries::cal::{Options, from_json, parse, print, query_hash, to_json};
 
-/// An ASSEMBLE of about `bytes` bytes with everything that queries have: LETs, conditions, lists,
-/// stages, options.
+/// Returns an ASSEMBLE statement of about `bytes` bytes with all parts of a query: LETs,
+/// conditions, lists, stages, options.
 fn statement(bytes: usize) -> String {
     let mut text = String::from(
         "LET $team = RECALL beliefs WHERE relation = \"member_of\" AND object = \"team-alpha\" | \

@@ -1,8 +1,9 @@
-//! SHA-256 of many blobs: `sha2` one blob at a time against the kernel that ships.
+//! SHA-256 of many blobs: `sha2` with one blob at a time against the multi-buffer kernel of the
+//! engine.
 //!
-//! The data set is larger than any cache, and every pass takes the next window of it, so both sides
-//! stream from memory as ingest does. Read the results as ratios: the two sides of a group run one
-//! after the other.
+//! The data set is larger than any cache, and each iteration hashes the next window of it, so both
+//! sides read from memory as ingest does. Compare the two sides of a group by their ratio: they run
+//! one after the other.
 
 use std::{hint::black_box, ops::Range};
 
@@ -12,11 +13,11 @@ use rand::{Rng, RngExt, SeedableRng, rngs::StdRng};
 use sha2::{Digest as _, Sha256};
 
 const DATA_BYTES: usize = 256 << 20;
-/// What one pass hashes.
+/// The number of bytes that one iteration hashes.
 const WINDOW_BYTES: usize = 4 << 20;
 
-/// A hash function over lists.
-type Hasher = fn(&[&[u8]], &mut [Digest]);
+/// A function that hashes a list of messages.
+type HashMany = fn(&[&[u8]], &mut [Digest]);
 
 fn one_by_one(messages: &[&[u8]], digests: &mut [Digest]) {
     for (digest, message) in digests.iter_mut().zip(messages) {
@@ -57,14 +58,14 @@ fn compare(
         .sampling_mode(SamplingMode::Flat)
         .throughput(Throughput::Bytes((bytes / windows.len()) as u64));
     for (side, hash) in [
-        ("sha2 one by one", one_by_one as Hasher),
+        ("sha2 one by one", one_by_one as HashMany),
         ("sha256_many", sha256_many),
     ] {
         let mut digests = vec![[0; 32]; windows.iter().map(Vec::len).max().unwrap_or(0)];
         let mut next = windows.iter().cycle();
         group.bench_function(side, |bencher| {
             bencher.iter(|| {
-                let window = next.next().expect("windows repeat for ever");
+                let window = next.next().expect("the iterator is infinite");
                 hash(black_box(window), &mut digests[..window.len()]);
                 black_box(&mut digests);
             });
@@ -73,7 +74,7 @@ fn compare(
     group.finish();
 }
 
-/// Cuts a window into blobs, one after the other.
+/// Splits a window into consecutive blobs.
 fn cut<'d>(mut window: &'d [u8], rng: &mut StdRng, sizes: &Range<usize>) -> Vec<&'d [u8]> {
     let mut blobs = Vec::new();
     while let Some((blob, rest)) = window.split_at_checked(rng.random_range(sizes.clone())) {

@@ -1,7 +1,7 @@
-//! Message views: what a query over all of them costs, and what a policy's input costs.
+//! Message views: the cost of a query over all views, and of the input of a policy.
 //!
-//! The targets are 500,000 views/s for `SELECT kind, action, count(*)` from JSON lines, and input
-//! for 150,000 policy evaluations/s.
+//! The targets are 500,000 views/s for `SELECT kind, action, count(*)` from JSON Lines, and the
+//! inputs of 150,000 policy evaluations/s.
 
 use std::collections::HashMap;
 use std::hint::black_box;
@@ -13,7 +13,8 @@ use gristmill_schemas::json::Json;
 
 const MESSAGES: usize = 1000;
 
-/// Turns as agents have them: a question, reasoning with an answer and a call, the call's result.
+/// Returns turns of an agent: a question, reasoning with an answer and a call, the result of the
+/// call.
 fn lines() -> Vec<String> {
     let extensions = r#"{"request":{"environment":"production","request_id":"r-1"},"agent":{"session_id":"s-1","turn":2},"security":{"labels":["CONFIDENTIAL"],"subject":{"id":"alice","type":"user","roles":["admin","viewer"]}},"http":{"headers":{"Authorization":"Bearer x","Content-Type":"application/json"}}}"#;
     let turn = |at: usize| {
@@ -37,7 +38,7 @@ fn parse(line: &str) -> Envelope {
     Json::parse(line.as_bytes())
         .ok()
         .and_then(|json| Envelope::parse(&json).ok())
-        .expect("a good line")
+        .expect("the line is valid")
 }
 
 fn message_views(criterion: &mut Criterion) {
@@ -75,7 +76,7 @@ fn message_views(criterion: &mut Criterion) {
         });
     });
     group.bench_function("uri_pattern", |bencher| {
-        let pattern = UriPattern::new("tool://*/find_**").expect("a short pattern");
+        let pattern = UriPattern::new("tool://*/find_**").expect("the pattern is valid");
         let all = || {
             envelopes
                 .iter()

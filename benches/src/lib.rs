@@ -1,1 +1,1 @@
-//! benches
+//! This crate has no library; the benchmarks are in `benches/`.

@@ -1,78 +1,74 @@
-//! What the comparisons share: numbers, words and clocks. Everything is made from a seed.
+//! Shared code of the comparisons: seeded random numbers, skewed distributions and timers.
 
 use std::time::Instant;
 
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
-/// A generator of numbers that are the same in every run.
-pub fn numbers(seed: u64) -> StdRng {
+/// Returns a random number generator with a fixed seed.
+pub fn seeded_rng(seed: u64) -> StdRng {
     StdRng::seed_from_u64(seed)
 }
 
-/// A number below `count`, small ones oftener: about as words are used in a language.
+/// Returns a number below `count`. Small numbers are more frequent, with a distribution similar to
+/// that of words in a language.
 pub fn skewed(random: &mut StdRng, count: usize) -> usize {
-    let place: f64 = random.random();
-    ((count as f64).powf(place) as usize)
+    let exponent: f64 = random.random();
+    ((count as f64).powf(exponent) as usize)
         .saturating_sub(1)
         .min(count - 1)
 }
 
-/// How long `work` takes, in seconds, and what it answers.
+/// Returns the wall-clock time of `work` in seconds, and its result.
 pub fn timed<T>(work: impl FnOnce() -> T) -> (f64, T) {
     let started = Instant::now();
     let answer = work();
     (started.elapsed().as_secs_f64(), answer)
 }
 
-/// What a piece of work took. On a machine that does other things too, the processor time says
-/// more.
+/// The time that a piece of work took. On a shared machine CPU time is the more reliable of the
+/// two.
 #[derive(Debug, Clone, Copy)]
-pub struct Spent {
-    /// Seconds on the clock.
+pub struct WorkTime {
+    /// Wall-clock time in seconds.
     pub wall: f64,
-    /// Seconds of all cores together.
-    pub processor: f64,
+    /// CPU time of all threads in seconds.
+    pub cpu: f64,
 }
 
-impl Spent {
-    /// How much of both `other` is, as `1.23 of its time, 1.20 of its processor time`.
-    pub fn of(self, other: Spent) -> String {
-        let (wall, processor) = (self.wall / other.wall, self.processor / other.processor);
-        format!("{wall:.2} of its time, {processor:.2} of its processor time")
+impl WorkTime {
+    /// Returns the ratios to `other`, as `1.23 of its time, 1.20 of its CPU time`.
+    pub fn ratio_to(self, other: WorkTime) -> String {
+        let (wall, cpu) = (self.wall / other.wall, self.cpu / other.cpu);
+        format!("{wall:.2} of its time, {cpu:.2} of its CPU time")
     }
 }
 
-impl std::fmt::Display for Spent {
+impl std::fmt::Display for WorkTime {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(
-            out,
-            "{:.2} s ({:.2} s of processor time)",
-            self.wall, self.processor
-        )
+        write!(out, "{:.2} s ({:.2} s of CPU time)", self.wall, self.cpu)
     }
 }
 
-/// What `work` takes, all of its threads together, and what it answers.
-pub fn worked<T>(work: impl FnOnce() -> T) -> (Spent, T) {
-    let before = processor_seconds();
-    let (wall, answer) = timed(work);
+/// Returns the wall-clock and CPU time of `work`, and its result.
+pub fn measured<T>(work: impl FnOnce() -> T) -> (WorkTime, T) {
+    let before = cpu_seconds();
+    let (wall, result) = timed(work);
     (
-        Spent {
+        WorkTime {
             wall,
-            processor: processor_seconds() - before,
+            cpu: cpu_seconds() - before,
         },
-        answer,
+        result,
     )
 }
 
-/// Processor time of this process so far, in hundredths of a second; 0 where the system doesn't
-/// tell it so.
-fn processor_seconds() -> f64 {
-    let told = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    // The name of the program stands in brackets and may have spaces: the numbers behind it are the
-    // 3rd and those that follow.
-    let numbers = told.rsplit_once(')').map_or("", |(_, numbers)| numbers);
+/// Returns the CPU time of this process in seconds, with a resolution of 10 ms; 0 if the system
+/// doesn't provide `/proc/self/stat`.
+fn cpu_seconds() -> f64 {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    // The name of the program is in parentheses and may contain spaces; fields 3 and up follow it.
+    let numbers = stat.rsplit_once(')').map_or("", |(_, numbers)| numbers);
     let ticks = numbers
         .split_whitespace()
         .skip(11)
@@ -82,45 +78,44 @@ fn processor_seconds() -> f64 {
     ticks as f64 / 100.0
 }
 
-/// Asks two sides the same `questions` in turns of [`TURN`], so that both have the same share of a
-/// machine that does other things too; answers the questions per second of each, and what each
-/// answered.
+/// Runs the same `queries` on two systems, alternating after [`BATCH`] queries, so that other load
+/// on the machine affects both equally. Returns the queries per second and the results of each.
 ///
 /// # Errors
-/// The first of either side.
-pub fn in_turns<Q, A, E>(
-    questions: &[Q],
+/// The first error of either system.
+pub fn alternating<Q, A, E>(
+    queries: &[Q],
     mut one: impl FnMut(&Q) -> Result<A, E>,
     mut other: impl FnMut(&Q) -> Result<A, E>,
 ) -> Result<[(f64, Vec<A>); 2], E> {
     let (mut ones, mut others) = (Vec::new(), Vec::new());
-    let mut spent = [0.0; 2];
-    for turn in questions.chunks(TURN) {
-        for (side, seconds) in spent.iter_mut().enumerate() {
-            let (took, asked) = timed(|| {
-                turn.iter().try_for_each(|question| {
+    let mut elapsed = [0.0; 2];
+    for batch in queries.chunks(BATCH) {
+        for (side, seconds) in elapsed.iter_mut().enumerate() {
+            let (took, outcome) = timed(|| {
+                batch.iter().try_for_each(|query| {
                     match side {
-                        0 => ones.push(one(question)?),
-                        _ => others.push(other(question)?),
+                        0 => ones.push(one(query)?),
+                        _ => others.push(other(query)?),
                     }
                     Ok(())
                 })
             });
-            asked?;
+            outcome?;
             *seconds += took;
         }
     }
-    let rate = |seconds: f64| questions.len() as f64 / seconds;
-    Ok([(rate(spent[0]), ones), (rate(spent[1]), others)])
+    let rate = |seconds: f64| queries.len() as f64 / seconds;
+    Ok([(rate(elapsed[0]), ones), (rate(elapsed[1]), others)])
 }
 
-/// Questions that one side is asked before the other has its turn.
-const TURN: usize = 50;
+/// The number of queries that one system runs before the other.
+const BATCH: usize = 50;
 
-/// The first argument as a number, or `usual`.
-pub fn count_or(usual: usize) -> usize {
+/// Returns the first argument as a number, or `default`.
+pub fn count_or(default: usize) -> usize {
     std::env::args()
         .nth(1)
         .and_then(|count| count.parse().ok())
-        .unwrap_or(usual)
+        .unwrap_or(default)
 }

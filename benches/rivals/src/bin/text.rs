@@ -1,11 +1,11 @@
-//! `text [COUNT]`: full text of COUNT grains (200,000) of about 500 bytes: ours beside tantivy
-//! alone and SQLite's FTS5.
+//! `text [COUNT]`: compares the full-text index with tantivy alone and SQLite's FTS5. COUNT is the
+//! number of grains (default 200,000) of about 500 bytes.
 //!
-//! The same words, with their places, and nothing stored. Ours reads them out of encoded grains, by
-//! Unicode's rules for words, and builds the segment's file; tantivy gets the texts as they are,
-//! with its own rules, and keeps its index in memory; both work on all cores. FTS5 works on one, in
-//! one transaction, without a journal and without storing the texts. Then each is asked for the
-//! best ten, on one thread, in its own language, parsing included.
+//! All index the same words with positions and without stored texts. Ours reads encoded grains,
+//! tokenises by Unicode's word boundaries and builds the file of a segment; tantivy gets plain
+//! texts, uses its default tokeniser and keeps its index in memory; both use all cores. FTS5 uses
+//! one core and one transaction, without a journal. Then each returns the ten best results of the
+//! same queries on one thread, parsing included.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use arrow::array::{ArrayRef, BinaryArray, RecordBatch};
 use gristmill_engine::index::fulltext::{
     LakeTextIndex, SegmentTextIndex, TextPiece, TextPieceBuilder, TextQuery, pack,
 };
-use gristmill_rivals::{Spent, count_or, in_turns, numbers, skewed, timed, worked};
+use gristmill_rivals::{WorkTime, alternating, count_or, measured, seeded_rng, skewed, timed};
 use gristmill_schemas::grain::{EncodeOptions, encode_json};
 use gristmill_schemas::json::Json;
 use rand::RngExt;
@@ -24,25 +24,25 @@ use tantivy::query::QueryParser;
 use tantivy::schema::{IndexRecordOption, Schema, TextFieldIndexing, TextOptions};
 use tantivy::{Index, TantivyDocument};
 
-// What the command line of gristmill uses.
+// The allocator of gristmill's command line.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Words of the language.
+/// The size of the vocabulary.
 const WORDS: usize = 60_000;
-/// Words of a text.
+/// The number of words of a text.
 const LENGTH: usize = 75;
 const PART: usize = 65_536;
-/// Queries for phrases and for one of several words; twenty times as many of the others, which are
-/// answered sooner.
+/// The number of queries for phrases and disjunctions. The other queries are faster and run twenty
+/// times as often.
 const QUERIES: usize = 2_000;
-/// Queries that SQLite is asked.
+/// The number of queries that SQLite runs.
 const FEW: usize = 100;
 const BEST: usize = 10;
 
-type Fault = Box<dyn std::error::Error + Send + Sync>;
+type AnyError = Box<dyn std::error::Error + Send + Sync>;
 
-fn main() -> Result<(), Fault> {
+fn main() -> Result<(), AnyError> {
     let texts = texts(count_or(200_000));
     let megabytes = texts.iter().map(String::len).sum::<usize>() as f64 / 1e6;
     println!(
@@ -51,15 +51,15 @@ fn main() -> Result<(), Fault> {
         rayon::current_num_threads()
     );
 
-    let blobs: Result<Vec<Vec<u8>>, Fault> = texts
+    let blobs: Result<Vec<Vec<u8>>, AnyError> = texts
         .par_iter()
         .enumerate()
         .map(|(at, text)| blob(text, at))
         .collect();
     let batches = batches(&blobs?)?;
-    let (own, packed) = worked(|| {
-        let pieces: Result<Vec<TextPiece>, Fault> = batches.par_iter().map(piece).collect();
-        Ok::<_, Fault>(pack(&pieces?))
+    let (own, packed) = measured(|| {
+        let pieces: Result<Vec<TextPiece>, AnyError> = batches.par_iter().map(piece).collect();
+        Ok::<_, AnyError>(pack(&pieces?))
     });
     let packed = packed?.concat();
     println!(
@@ -73,7 +73,7 @@ fn main() -> Result<(), Fault> {
     println!(
         "tantivy alone: {theirs}, {:.0} MB/s; ours takes {}",
         megabytes / theirs.wall,
-        own.of(theirs)
+        own.ratio_to(theirs)
     );
     let reader = index.reader()?;
     let searcher = reader.searcher();
@@ -81,15 +81,15 @@ fn main() -> Result<(), Fault> {
 
     let folder = tempfile::tempdir()?;
     let connection = Connection::open(folder.path().join("fts.db"))?;
-    let (sqlite, filled) = worked(|| fill(&connection, &texts));
+    let (sqlite, filled) = measured(|| fill(&connection, &texts));
     filled?;
-    println!("SQLite FTS5: {sqlite}; ours takes {}", own.of(sqlite));
+    println!("SQLite FTS5: {sqlite}; ours takes {}", own.ratio_to(sqlite));
 
     println!("query      ours/s   tantivy/s   ratio   FTS5/s   ratio");
     for kind in [Kind::One, Kind::Both, Kind::Any, Kind::Phrase] {
-        let asked = kind.queries(&texts);
-        let [(ours, _), (theirs, _)] = in_turns(
-            &asked,
+        let queries = kind.queries(&texts);
+        let [(ours, _), (theirs, _)] = alternating(
+            &queries,
             |query| {
                 found(
                     query,
@@ -106,8 +106,8 @@ fn main() -> Result<(), Fault> {
                 )
             },
         )?;
-        // SQLite is slower by orders: it is asked less.
-        let few = asked.get(..FEW).unwrap_or_default();
+        // SQLite is slower by orders of magnitude, so it runs fewer queries.
+        let few = queries.get(..FEW).unwrap_or_default();
         let mut statement = connection
             .prepare("SELECT rowid FROM texts WHERE texts MATCH ? ORDER BY rank LIMIT 10")?;
         let (seconds, answered) = timed(|| {
@@ -133,12 +133,12 @@ fn main() -> Result<(), Fault> {
 }
 
 fn texts(count: usize) -> Vec<String> {
-    let mut random = numbers(3);
-    let word = |place: usize| {
+    let mut random = seeded_rng(3);
+    let word = |number: usize| {
         format!(
             "{}{}",
-            ["ta", "ri", "mo", "ken", "sul"][place % 5],
-            base(place)
+            ["ta", "ri", "mo", "ken", "sul"][number % 5],
+            base(number)
         )
     };
     let text = |_| {
@@ -150,7 +150,7 @@ fn texts(count: usize) -> Vec<String> {
     (0..count).map(text).collect()
 }
 
-/// A number in letters.
+/// Returns a number as letters.
 fn base(mut number: usize) -> String {
     let mut letters = String::new();
     while number > 0 {
@@ -160,7 +160,7 @@ fn base(mut number: usize) -> String {
     letters
 }
 
-fn blob(text: &str, number: usize) -> Result<Vec<u8>, Fault> {
+fn blob(text: &str, number: usize) -> Result<Vec<u8>, AnyError> {
     let json = format!(
         r#"{{"type":"event","content":"{text}","created_at":{}}}"#,
         1_768_477_800_000_u64 + number as u64
@@ -168,7 +168,7 @@ fn blob(text: &str, number: usize) -> Result<Vec<u8>, Fault> {
     Ok(encode_json(&Json::parse(json.as_bytes())?, EncodeOptions::default())?.blob)
 }
 
-fn batches(blobs: &[Vec<u8>]) -> Result<Vec<RecordBatch>, Fault> {
+fn batches(blobs: &[Vec<u8>]) -> Result<Vec<RecordBatch>, AnyError> {
     let batch = |part: &[Vec<u8>]| {
         let column: ArrayRef = Arc::new(BinaryArray::from_iter_values(part));
         Ok(RecordBatch::try_from_iter([(TextPiece::COLUMN, column)])?)
@@ -176,15 +176,15 @@ fn batches(blobs: &[Vec<u8>]) -> Result<Vec<RecordBatch>, Fault> {
     blobs.chunks(PART).map(batch).collect()
 }
 
-/// What a segment's row group is made into while it is written.
-fn piece(batch: &RecordBatch) -> Result<TextPiece, Fault> {
+/// Builds the part of the index for a row group, as ingest does.
+fn piece(batch: &RecordBatch) -> Result<TextPiece, AnyError> {
     let mut piece = TextPieceBuilder::new()?;
     piece.add(batch)?;
     piece.finish()
 }
 
-/// The same texts in an index of tantivy's own: its default words, their places, nothing stored.
-fn tantivy_alone(texts: &[String]) -> Result<(Index, tantivy::schema::Field, Spent), Fault> {
+/// Builds an index with tantivy: default tokeniser, positions, no stored texts.
+fn tantivy_alone(texts: &[String]) -> Result<(Index, tantivy::schema::Field, WorkTime), AnyError> {
     let indexing =
         TextFieldIndexing::default().set_index_option(IndexRecordOption::WithFreqsAndPositions);
     let mut schema = Schema::builder();
@@ -193,7 +193,7 @@ fn tantivy_alone(texts: &[String]) -> Result<(Index, tantivy::schema::Field, Spe
         TextOptions::default().set_indexing_options(indexing),
     );
     let index = Index::create_in_ram(schema.build());
-    let (spent, made) = worked(|| {
+    let (spent, made) = measured(|| {
         let mut writer = index.writer_with_num_threads(rayon::current_num_threads(), 512 << 20)?;
         for text in texts {
             let mut document = TantivyDocument::default();
@@ -227,36 +227,36 @@ enum Kind {
     Phrase,
 }
 
-/// One query in each one's language.
-struct Asked {
+/// One query in the language of each system.
+struct QueryTexts {
     ours: String,
     tantivy: String,
     sqlite: String,
 }
 
 impl Kind {
-    /// Queries of words that stand in the texts.
-    fn queries(self, texts: &[String]) -> Vec<Asked> {
-        let mut random = numbers(4);
-        let ask = |_| {
+    /// Returns queries for words that occur in the texts.
+    fn queries(self, texts: &[String]) -> Vec<QueryTexts> {
+        let mut random = seeded_rng(4);
+        let query = |_| {
             let text = &texts[random.random_range(0..texts.len())];
             let words: Vec<&str> = text.split(' ').collect();
             let at = random.random_range(0..words.len() - 2);
             let (one, two, three) = (words[at], words[at + 1], words[at + 2]);
             match self {
-                Kind::One => Asked {
+                Kind::One => QueryTexts {
                     ours: one.into(),
                     tantivy: one.into(),
                     sqlite: one.into(),
                 },
-                Kind::Both => Asked {
+                Kind::Both => QueryTexts {
                     ours: format!("{one} {three}"),
                     tantivy: format!("{one} AND {three}"),
                     sqlite: format!("{one} AND {three}"),
                 },
                 Kind::Any => {
                     let any = format!("{one} OR {two} OR {three}");
-                    Asked {
+                    QueryTexts {
                         ours: any.clone(),
                         tantivy: any.clone(),
                         sqlite: any,
@@ -264,7 +264,7 @@ impl Kind {
                 }
                 Kind::Phrase => {
                     let phrase = format!("\"{one} {two}\"");
-                    Asked {
+                    QueryTexts {
                         ours: phrase.clone(),
                         tantivy: phrase.clone(),
                         sqlite: phrase,
@@ -277,12 +277,12 @@ impl Kind {
         } else {
             QUERIES
         };
-        (0..count).map(ask).collect()
+        (0..count).map(query).collect()
     }
 }
 
-/// How many were found: every query is for words that stand in a text.
-fn found(query: &Asked, count: usize) -> Result<usize, Fault> {
+/// Returns the number of results, or an error if there are none: every query matches a text.
+fn found(query: &QueryTexts, count: usize) -> Result<usize, AnyError> {
     if count == 0 {
         Err(format!("nothing for {}", query.ours).into())
     } else {

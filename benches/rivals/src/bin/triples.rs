@@ -1,23 +1,22 @@
-//! `triples [COUNT]`: build and all eight patterns of the hexastore beside oxigraph in memory
-//! (10,000,000 triples unless said).
+//! `triples [COUNT]`: compares the hexastore with oxigraph's store in memory: build time, and
+//! queries of all eight patterns. COUNT is the number of triples (default 10,000,000).
 //!
-//! The same triples: names of people, 24 relations, texts. Ours builds the segment's file from
-//! columns on all cores; oxigraph takes quads by its bulk loader into its store in memory; its
-//! store on disk is not compared. Then both are asked 20,000 times for each pattern, on one thread,
-//! and the first 100 triples of each answer are read. Ours keeps a triple that is stated twice
-//! twice.
+//! Both get the same triples: names of people, 24 relations, texts. The hexastore builds the file
+//! of a segment from columns on all cores; oxigraph's bulk loader takes quads. Its store on disk
+//! isn't compared. Then both run 20,000 queries per pattern on one thread and read the first 100
+//! triples of each result. The hexastore keeps duplicate triples.
 
 use std::hint::black_box;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, RecordBatch, StringArray};
 use gristmill_engine::index::hexastore::{Hexastore, StatementColumns, TriplePattern, build};
-use gristmill_rivals::{count_or, numbers, skewed, timed, worked};
+use gristmill_rivals::{count_or, measured, seeded_rng, skewed, timed};
 use oxigraph::model::{GraphNameRef, Literal, NamedNode, Quad};
 use oxigraph::store::Store;
 use rand::RngExt;
 
-// What the command line of gristmill uses.
+// The allocator of gristmill's command line.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -25,19 +24,19 @@ const SUBJECTS: usize = 600_000;
 const RELATIONS: usize = 24;
 const OBJECTS: usize = 200_000;
 
-/// Patterns of each kind that are asked.
+/// The number of queries per pattern.
 const QUERIES: usize = 20_000;
 
-/// Triples of an answer that are read.
+/// The number of triples of a result that are read.
 const READ: usize = 100;
 
-/// Rows of a row group, as segments have them.
+/// The number of rows of a row group of a segment.
 const PART: usize = 65_536;
 
 type Triple = [String; 3];
 
 fn triples(count: usize) -> Vec<Triple> {
-    let mut random = numbers(1);
+    let mut random = seeded_rng(1);
     (0..count)
         .map(|_| {
             let subject = random.random_range(0..SUBJECTS);
@@ -54,13 +53,13 @@ fn triples(count: usize) -> Vec<Triple> {
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let count = count_or(10_000_000);
     let triples = triples(count);
-    let mut random = numbers(2);
-    let asked: Vec<&Triple> = (0..QUERIES)
+    let mut random = seeded_rng(2);
+    let queries: Vec<&Triple> = (0..QUERIES)
         .filter_map(|_| triples.get(random.random_range(0..count)))
         .collect();
 
     let columns = columns(&triples)?;
-    let (own, bytes) = worked(|| build(&columns));
+    let (own, bytes) = measured(|| build(&columns));
     let size = bytes.len();
     drop(columns);
     println!(
@@ -69,8 +68,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     );
     let (opened, store) = timed(|| Hexastore::open(bytes.into()));
     let store = store?;
-    println!("hexastore: opened, all bytes checked, in {opened:.2} s");
-    let ours = patterns(&asked, |known| {
+    println!("hexastore: opened and verified in {opened:.2} s");
+    let ours = patterns(&queries, |known| {
         let part = |at: usize| known.1[at].then(|| known.0[at].as_str());
         let found = store.find(&TriplePattern {
             subject: part(0),
@@ -87,7 +86,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     let quads = triples.iter().map(quad);
     let rival = Store::new()?;
-    let (other, loaded) = worked(|| {
+    let (other, loaded) = measured(|| {
         let mut loader = rival.bulk_loader();
         loader.load_quads(quads)?;
         loader.commit()
@@ -95,9 +94,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     loaded?;
     println!(
         "oxigraph: {count} triples built in {other}; ours takes {}",
-        own.of(other)
+        own.ratio_to(other)
     );
-    let theirs = patterns(&asked, |known| {
+    let theirs = patterns(&queries, |known| {
         let quad = quad(known.0);
         let found = rival.quads_for_pattern(
             known.1[0].then(|| quad.subject.as_ref()),
@@ -120,8 +119,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// The triples as segments have them. A hexastore keeps each row, so triples that are stated twice
-/// are found twice.
+/// Returns the triples as columns of row groups. A hexastore keeps all rows, so duplicates are
+/// found as often as they occur.
 fn columns(triples: &[Triple]) -> Result<Vec<StatementColumns>, Box<dyn std::error::Error>> {
     let part = |part: &[Triple]| {
         let column = |at: usize| {
@@ -148,10 +147,11 @@ fn quad([subject, relation, object]: &Triple) -> Quad {
     )
 }
 
-/// For each of the eight patterns: its name, questions per second, and triples that were read.
+/// Runs the queries of all eight patterns; returns the name of each, queries per second, and the
+/// number of triples read.
 fn patterns(
-    asked: &[&Triple],
-    ask: impl Fn((&Triple, [bool; 3])) -> usize,
+    queries: &[&Triple],
+    query: impl Fn((&Triple, [bool; 3])) -> usize,
 ) -> Vec<(String, f64, usize)> {
     (0..8_u8)
         .map(|mask| {
@@ -162,12 +162,12 @@ fn patterns(
                 .map(|(letter, known)| if known { letter } else { '?' })
                 .collect();
             let (seconds, found) = timed(|| {
-                asked
+                queries
                     .iter()
-                    .map(|triple| ask((triple, known)))
+                    .map(|triple| query((triple, known)))
                     .sum::<usize>()
             });
-            (name, asked.len() as f64 / seconds, found)
+            (name, queries.len() as f64 / seconds, found)
         })
         .collect()
 }

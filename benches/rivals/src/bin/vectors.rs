@@ -1,18 +1,20 @@
-//! `vectors [COUNT]`: nearest neighbours among COUNT (100,000) vectors of 384 dimensions, ours
-//! beside usearch in half precision, with graphs of the same measure (16 neighbours, 200
-//! candidates), built on as many threads and searched on one. What each finds is compared with the
-//! true neighbours in full precision, and speeds where each first reaches a recall of 0.95.
+//! `vectors [COUNT]`: compares nearest-neighbour search with usearch. COUNT is the number of
+//! vectors (default 100,000) of 384 dimensions.
+//!
+//! Both use half precision and HNSW graphs with the same parameters (16 neighbours, 200
+//! candidates), built on all cores and searched on one. Recall is measured against the exact
+//! neighbours in full precision. Speeds are compared at the first effort with a recall of 0.95.
 
 use std::hint::black_box;
 
 use gristmill_engine::index::vectors::{Metric, VectorBuilder, VectorIndex};
-use gristmill_rivals::{count_or, in_turns, numbers, worked};
+use gristmill_rivals::{alternating, count_or, measured, seeded_rng};
 use rand::RngExt;
 use rand::rngs::StdRng;
 use rayon::prelude::*;
 use usearch::{Index, IndexOptions, MetricKind, ScalarKind};
 
-// What the command line of gristmill uses.
+// The allocator of gristmill's command line.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -25,7 +27,7 @@ const EFFORTS: [usize; 8] = [16, 32, 48, 64, 96, 128, 192, 256];
 const RECALL: f64 = 0.95;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let mut random = numbers(5);
+    let mut random = seeded_rng(5);
     let centres: Vec<Vec<f32>> = (0..CENTRES)
         .map(|_| around(&[0.0; DIMENSIONS], 1.0, &mut random))
         .collect();
@@ -46,7 +48,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     for (row, vector) in vectors.iter().enumerate() {
         builder.add(row as u32, vector);
     }
-    let (own, bytes) = worked(|| builder.build(vectors.len() as u64));
+    let (own, bytes) = measured(|| builder.build(vectors.len() as u64));
     println!(
         "ours: built in {own}, {:.0} a second, {:.0} MB",
         vectors.len() as f64 / own.wall,
@@ -64,7 +66,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     };
     let rival = Index::new(&options)?;
     rival.reserve_capacity_and_threads(vectors.len(), rayon::current_num_threads())?;
-    let (theirs, added) = worked(|| {
+    let (theirs, added) = measured(|| {
         vectors
             .par_iter()
             .enumerate()
@@ -73,14 +75,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     added.map_err(|error| error.to_string())?;
     println!(
         "usearch f16: built in {theirs}; ours takes {}",
-        own.of(theirs)
+        own.ratio_to(theirs)
     );
 
     let truth: Vec<Vec<u64>> = queries
         .par_iter()
         .map(|query| nearest(query, &vectors))
         .collect();
-    // The search for the true neighbours has filled the caches with other things.
+    // Warm-up: the exact search evicted the graphs from the caches.
     for query in &queries {
         black_box(index.search(query, BEST, EFFORTS[0]));
         black_box(rival.search(query, BEST)?);
@@ -89,7 +91,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut enough = [None; 2];
     for effort in EFFORTS {
         rival.change_expansion_search(effort);
-        let sides = in_turns(
+        let sides = alternating(
             &queries,
             |query| Ok(rows(index.search(query, BEST, effort))),
             |query| {
@@ -123,7 +125,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// The rows of the true neighbours, by looking at every vector in full precision.
+/// Returns the rows of the exact neighbours, by a scan of all vectors in full precision.
 fn nearest(query: &[f32], vectors: &[Vec<f32>]) -> Vec<u64> {
     let mut all: Vec<(f32, u64)> = vectors
         .iter()
@@ -153,9 +155,9 @@ fn dot(left: &[f32], right: &[f32]) -> f32 {
     lanes.iter().sum()
 }
 
-/// A vector around `centre`.
+/// Returns a random vector around `centre`.
 fn around(centre: &[f32], spread: f32, random: &mut StdRng) -> Vec<f32> {
-    // The sum of a few even numbers is about normal.
+    // The sum of a few uniform numbers is approximately normal.
     let mut normal = || {
         (0..4)
             .map(|_| random.random_range(-1.0..1.0_f32))
@@ -168,7 +170,7 @@ fn rows(found: Vec<gristmill_engine::index::vectors::Neighbour>) -> Vec<u64> {
     found.into_iter().map(|near| u64::from(near.row)).collect()
 }
 
-/// The part of the true neighbours that was found.
+/// Returns the fraction of the exact neighbours that was found.
 fn recall(truth: &[Vec<u64>], found: &[Vec<u64>]) -> f64 {
     let hits = |(truth, found): (&Vec<u64>, &Vec<u64>)| {
         truth.iter().filter(|row| found.contains(row)).count()

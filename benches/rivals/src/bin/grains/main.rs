@@ -1,13 +1,14 @@
-//! `grains CORPUS [COUNT]`: reading the grains of all containers in the folder CORPUS, ours beside
+//! `grains CORPUS [COUNT]`: compares reading the grains of all containers in the folder CORPUS with
 //! the crates `areev-core` and `areev-store`, the other public implementation of the format.
 //!
-//! Each comparison is made [`ROUNDS`] times:
+//! Each comparison runs [`ROUNDS`] times:
 //!
-//! - From memory, the same grains in turns: each blob is hashed and decoded. Ours also checks every
-//!   field by the specification, in strict mode. `areev-core` makes a map of JSON values of each
-//!   and checks its framing, not its fields.
-//! - Whole files, the road of `gristmill verify`: container structure, footers and grains, from the
-//!   page cache; beside what `areev-core` made of the grains in memory, as it knows no containers.
+//! - From memory, alternating over the same grains: each blob is hashed and decoded. Ours also
+//!   checks every field against the specification, in strict mode. `areev-core` decodes each to a
+//!   map of JSON values and checks its framing, not its fields.
+//! - Whole files, as `gristmill verify` reads them: container structure, footers and grains, from
+//!   the page cache. The reference is `areev-core` from memory, because it doesn't support
+//!   containers.
 //! - Stores, if the crate is built with the feature `store`: see `stores`.
 
 use std::hint::black_box;
@@ -18,29 +19,29 @@ use areev_core::format::deserialize_blob;
 use gristmill_connectors::source::{SourceBytes, discover};
 use gristmill_engine::hash::{Digest, sha256_each};
 use gristmill_engine::verify::{VerifyOptions, VerifyReport, verify_sources};
-use gristmill_rivals::{timed, worked};
+use gristmill_rivals::{measured, timed};
 use gristmill_schemas::container::{Container, ContainerLimits};
 use gristmill_schemas::grain::{DEFAULT_PAYLOAD_LIMIT, Grain, Mode, Payload};
 use rayon::prelude::*;
 use tokio::runtime::Runtime;
 
-// What the command line of gristmill uses; a crate below `areev-store` brings the same one.
+// The allocator of gristmill's command line; a dependency of `areev-store` sets the same one.
 #[cfg(not(feature = "store"))]
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 const ROUNDS: usize = 3;
-/// Grains that are read one after another: those that `verify` has open at a time.
+/// The number of grains of a run: `verify` reads that many at a time.
 const RUN: usize = 512;
-/// Grains that one side reads before the other has its turn.
+/// The number of grains that one side reads before the other.
 const TURN: usize = 65_536;
 
 #[cfg(feature = "store")]
 mod stores;
 
-type Fault = Box<dyn std::error::Error + Send + Sync>;
+type AnyError = Box<dyn std::error::Error + Send + Sync>;
 
-fn main() -> Result<(), Fault> {
+fn main() -> Result<(), AnyError> {
     let mut arguments = std::env::args().skip(1);
     let corpus = PathBuf::from(arguments.next().ok_or("usage: grains CORPUS [COUNT]")?);
     let containers = containers(&corpus)?;
@@ -63,11 +64,11 @@ fn main() -> Result<(), Fault> {
         whole_files(&corpus, [(1, one), (threads, all)], grains.len(), &runtime)?;
     }
     #[cfg(feature = "store")]
-    stores::beside(&grains, arguments.next().as_deref(), threads, &runtime)?;
+    stores::compare(&grains, arguments.next().as_deref(), threads, &runtime)?;
     Ok(())
 }
 
-fn containers(corpus: &Path) -> Result<Vec<Container<SourceBytes>>, Fault> {
+fn containers(corpus: &Path) -> Result<Vec<Container<SourceBytes>>, AnyError> {
     let mut paths = Vec::new();
     for entry in std::fs::read_dir(corpus)? {
         let path = entry?.path();
@@ -85,32 +86,32 @@ fn containers(corpus: &Path) -> Result<Vec<Container<SourceBytes>>, Fault> {
     paths.iter().map(open).collect()
 }
 
-/// What a reader made of grains: how many are good, and all their addresses folded to one.
+/// The result of reading grains: the number of valid grains, and the XOR of their addresses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-struct Read {
+struct ReadResult {
     good: usize,
     addresses: u64,
 }
 
-impl Read {
-    fn see(&mut self, address: &[u8; 32]) {
+impl ReadResult {
+    fn add(&mut self, address: &[u8; 32]) {
         self.good += 1;
         self.addresses ^= address
             .first_chunk()
             .map_or(0, |start| u64::from_le_bytes(*start));
     }
 
-    fn and(self, other: Read) -> Read {
-        Read {
+    fn and(self, other: ReadResult) -> ReadResult {
+        ReadResult {
             good: self.good + other.good,
             addresses: self.addresses ^ other.addresses,
         }
     }
 }
 
-/// Ours: a run of grains hashed in the lanes of the kernel, decoded and checked in memory that is
-/// used again.
-fn our_run(grains: &[&[u8]]) -> Read {
+/// Reads a run with gristmill: hashes with the multi-buffer kernel, decodes and checks with a
+/// reused buffer.
+fn our_run(grains: &[&[u8]]) -> ReadResult {
     let mut digests = vec![Digest::default(); grains.len()];
     sha256_each(&mut digests, |at| {
         grains.get(at).copied().unwrap_or_default()
@@ -120,7 +121,7 @@ fn our_run(grains: &[&[u8]]) -> Read {
         .map(|blob| Payload::open(blob, DEFAULT_PAYLOAD_LIMIT))
         .collect();
     let mut kept: Option<Grain<'_>> = None;
-    let mut read = Read::default();
+    let mut read = ReadResult::default();
     for (payload, digest) in payloads.iter().zip(&digests) {
         let Ok(payload) = payload else { continue };
         let checked = match &mut kept {
@@ -129,53 +130,53 @@ fn our_run(grains: &[&[u8]]) -> Read {
         };
         if checked.is_ok() {
             black_box(&kept);
-            read.see(digest);
+            read.add(digest);
         }
     }
     read
 }
 
-fn their_run(grains: &[&[u8]]) -> Read {
-    let mut read = Read::default();
+fn their_run(grains: &[&[u8]]) -> ReadResult {
+    let mut read = ReadResult::default();
     for grain in grains.iter().filter_map(|blob| deserialize_blob(blob).ok()) {
-        read.see(black_box(&grain).hash.as_bytes());
+        read.add(black_box(&grain).hash.as_bytes());
     }
     read
 }
 
-/// How a run of grains is read.
-type Reader = fn(&[&[u8]]) -> Read;
+/// Reads a run of grains.
+type RunReader = fn(&[&[u8]]) -> ReadResult;
 
-/// How many runs are read.
-type Road = fn(&[&[u8]], Reader) -> Read;
+/// Reads all runs with a reader, on one thread or on all.
+type Schedule = fn(&[&[u8]], RunReader) -> ReadResult;
 
-fn one_by_one(grains: &[&[u8]], reader: Reader) -> Read {
+fn one_by_one(grains: &[&[u8]], reader: RunReader) -> ReadResult {
     grains
         .chunks(RUN)
         .map(reader)
-        .fold(Read::default(), Read::and)
+        .fold(ReadResult::default(), ReadResult::and)
 }
 
-fn on_all(grains: &[&[u8]], reader: Reader) -> Read {
+fn on_all(grains: &[&[u8]], reader: RunReader) -> ReadResult {
     grains
         .par_chunks(RUN)
         .map(reader)
-        .reduce(Read::default, Read::and)
+        .reduce(ReadResult::default, ReadResult::and)
 }
 
-/// Reads all grains by both, in turns of [`TURN`] grains; answers how many grains per second
-/// `areev-core` reads on one thread and on all.
-fn from_memory(grains: &[&[u8]], threads: usize) -> Result<[f64; 2], Fault> {
-    let roads: [(usize, Road); 2] = [(1, one_by_one), (threads, on_all)];
+/// Reads all grains with both implementations, alternating after [`TURN`] grains; returns the
+/// grains per second of `areev-core` on one thread and on all.
+fn from_memory(grains: &[&[u8]], threads: usize) -> Result<[f64; 2], AnyError> {
+    let schedules: [(usize, Schedule); 2] = [(1, one_by_one), (threads, on_all)];
     let mut rates = [0.0; 2];
-    for ((threads, road), rate) in roads.into_iter().zip(&mut rates) {
+    for ((threads, schedule), rate) in schedules.into_iter().zip(&mut rates) {
         let mut sides = [
-            (our_run as Reader, 0.0, Read::default()),
-            (their_run as Reader, 0.0, Read::default()),
+            (our_run as RunReader, 0.0, ReadResult::default()),
+            (their_run as RunReader, 0.0, ReadResult::default()),
         ];
         for turn in grains.chunks(TURN) {
             for (reader, seconds, all) in &mut sides {
-                let (took, read) = timed(|| road(turn, *reader));
+                let (took, read) = timed(|| schedule(turn, *reader));
                 *seconds += took;
                 *all = all.and(read);
             }
@@ -202,17 +203,17 @@ fn whole_files(
     theirs: [(usize, f64); 2],
     grains: usize,
     runtime: &Runtime,
-) -> Result<(), Fault> {
+) -> Result<(), AnyError> {
     let named = [corpus
         .to_str()
-        .ok_or("the corpus' name isn't text")?
+        .ok_or("the name of the corpus isn't UTF-8")?
         .to_owned()];
     for (threads, theirs) in theirs {
         let options = VerifyOptions {
             threads,
             ..VerifyOptions::default()
         };
-        let (spent, report) = worked(|| {
+        let (spent, report) = measured(|| {
             runtime.block_on(async {
                 verify_sources(discover(&named).await?, &options, Arc::default()).await
             })
@@ -229,7 +230,7 @@ fn whole_files(
     Ok(())
 }
 
-fn proven(report: &VerifyReport, grains: usize) -> Result<(), Fault> {
+fn proven(report: &VerifyReport, grains: usize) -> Result<(), AnyError> {
     let all = report.bad == 0 && report.ok == grains as u64;
     all.then_some(())
         .ok_or_else(|| format!("{} of {grains} grains are good", report.ok).into())

@@ -1,10 +1,10 @@
-//! The first COUNT grains (50,000) in a store: `areev-store` in a file of its own beside a lake of
-//! ours, both in a temporary folder (`TMPDIR`; one in memory leaves the disk out of it).
+//! Compares storing the first COUNT grains (default 50,000) in a lake and in `areev-store`, both in
+//! a temporary folder (`TMPDIR`; use a file system in memory to exclude the disk).
 //!
-//! It takes them in batches of [`BATCH`] in a transaction each, with its text index made at the
-//! end, as it recommends for bulk loads; ours is an ingest with all sidecars. Then each checks all
-//! of its grains: its `verify` checks the database, and hashes and decodes every grain on one
-//! thread; ours checks every field too, on one thread and on all.
+//! `areev-store` gets batches of [`BATCH`] grains, one transaction each, and builds its text index
+//! at the end, as it recommends for bulk loads; the lake is an ingest with all sidecars. Then each
+//! verifies its grains: `areev-store` checks the database, and hashes and decodes every grain on
+//! one thread; the lake also checks every field, on one thread and on all.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -20,18 +20,18 @@ use gristmill_rivals::timed;
 use gristmill_schemas::container::{ContainerOptions, ContainerWriter};
 use tokio::runtime::Runtime;
 
-use super::{Fault, ROUNDS, proven};
+use super::{AnyError, ROUNDS, proven};
 
-/// Grains of a transaction.
+/// The number of grains of a transaction.
 const BATCH: usize = 1_000;
 
 /// Compares the stores, [`ROUNDS`] times.
-pub fn beside(
+pub fn compare(
     grains: &[&[u8]],
     count: Option<&str>,
     threads: usize,
     runtime: &Runtime,
-) -> Result<(), Fault> {
+) -> Result<(), AnyError> {
     let count = count.map_or(Ok(50_000), str::parse)?;
     let grains = grains.get(..count).unwrap_or(grains);
     for round in 1..=ROUNDS {
@@ -41,8 +41,7 @@ pub fn beside(
     Ok(())
 }
 
-/// A blob as `areev-store` takes grains: the same bytes at the same address, without making it
-/// anew.
+/// A grain for `areev-store` that keeps its bytes and address without being encoded again.
 struct Stored<'g>(&'g [u8]);
 
 impl AddableDyn for Stored<'_> {
@@ -51,7 +50,7 @@ impl AddableDyn for Stored<'_> {
     }
 }
 
-fn stores(grains: &[&[u8]], threads: usize, runtime: &Runtime) -> Result<(), Fault> {
+fn stores(grains: &[&[u8]], threads: usize, runtime: &Runtime) -> Result<(), AnyError> {
     let folder = tempfile::tempdir()?;
     let rate = |seconds: f64| grains.len() as f64 / seconds;
     let (own, verified) = ours_stored(grains, folder.path(), threads, runtime)?;
@@ -80,13 +79,14 @@ fn stores(grains: &[&[u8]], threads: usize, runtime: &Runtime) -> Result<(), Fau
     Ok(())
 }
 
-/// Seconds of an ingest into a fresh lake, and of its verification on one and on all threads.
+/// Returns the seconds of an ingest into a new lake, and of its verification on one thread and on
+/// all.
 fn ours_stored(
     grains: &[&[u8]],
     folder: &Path,
     threads: usize,
     runtime: &Runtime,
-) -> Result<(f64, [(usize, f64); 2]), Fault> {
+) -> Result<(f64, [(usize, f64); 2]), AnyError> {
     let path = folder.join("grains.mg");
     let lengths: Result<Vec<u32>, _> = grains
         .iter()
@@ -101,10 +101,10 @@ fn ours_stored(
     writer.finish(None)?;
     let named = [path
         .to_str()
-        .ok_or("a folder's name isn't text")?
+        .ok_or("the name of a folder isn't UTF-8")?
         .to_owned()];
     let lake = folder.join("lake");
-    let uri = lake.to_str().ok_or("a folder's name isn't text")?;
+    let uri = lake.to_str().ok_or("the name of a folder isn't UTF-8")?;
     runtime.block_on(async {
         let started = std::time::Instant::now();
         let mut lake = Lake::open_or_create(uri).await?;
@@ -135,9 +135,9 @@ fn ours_stored(
     })
 }
 
-/// Seconds of putting, and of the store's own check of every blob.
-fn theirs_stored(grains: &[&[u8]], path: &Path) -> Result<(f64, f64), Fault> {
-    let mut store = Areev::open(path.to_str().ok_or("a folder's name isn't text")?)?;
+/// Returns the seconds of storing, and of the store's verification of all blobs.
+fn theirs_stored(grains: &[&[u8]], path: &Path) -> Result<(f64, f64), AnyError> {
+    let mut store = Areev::open(path.to_str().ok_or("the name of a folder isn't UTF-8")?)?;
     let (put, done) = timed(|| {
         store.defer_text_index()?;
         for batch in grains.chunks(BATCH) {
