@@ -81,7 +81,7 @@ impl fmt::Display for RoundTripOutcome {
 /// Checks one exchange with `adapter`.
 pub fn check(adapter: &dyn Adapter, exchange: &Exchange) -> RoundTripReport {
     let time = exchange.time(None, Timestamp::from_micros(0));
-    let mut checker = Checker {
+    let mut checker = RoundTripChecker {
         adapter,
         conversation: Conversation::new(""),
         context: ReadContext::at(time),
@@ -89,14 +89,16 @@ pub fn check(adapter: &dyn Adapter, exchange: &Exchange) -> RoundTripReport {
     };
     let request = exchange
         .request
-        .map(|body| checker.check(body, Checker::request_round_trip));
+        .map(|body| checker.check(body, RoundTripChecker::request_round_trip));
     let response = match &exchange.response {
         ResponseBody::None => None,
-        ResponseBody::Json(body) => Some(checker.check(body, Checker::response_round_trip)),
+        ResponseBody::Json(body) => {
+            Some(checker.check(body, RoundTripChecker::response_round_trip))
+        }
         ResponseBody::Stream(_) => {
             // A stream that was truncated before its first event has no body.
             let fold = exchange.folded(adapter).filter(|fold| !fold.is_empty);
-            fold.map(|fold| checker.check(&fold.folded.body, Checker::response_round_trip))
+            fold.map(|fold| checker.check(&fold.folded.body, RoundTripChecker::response_round_trip))
         }
     };
     RoundTripReport {
@@ -107,14 +109,14 @@ pub fn check(adapter: &dyn Adapter, exchange: &Exchange) -> RoundTripReport {
 }
 
 /// The state of a check, which the bodies of an exchange share.
-struct Checker<'c> {
+struct RoundTripChecker<'c> {
     adapter: &'c dyn Adapter,
     conversation: Conversation,
     context: ReadContext<'c>,
     sizes: RoundTripSizes,
 }
 
-impl Checker<'_> {
+impl RoundTripChecker<'_> {
     /// Runs a round trip; the `Err` of one is the outcome that ended it early.
     fn check(
         &mut self,

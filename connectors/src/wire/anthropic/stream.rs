@@ -36,13 +36,13 @@ pub(super) fn fold<'f>(frames: Vec<StreamFrame<'f>>) -> FoldedStream<'f> {
 #[derive(Default)]
 struct MessageFold<'f> {
     message: Object<'f>,
-    blocks: BTreeMap<u64, BlockFold<'f>>,
+    blocks: BTreeMap<u64, ContentBlockFold<'f>>,
     complete: bool,
     error: Option<Json<'f>>,
 }
 
 /// A block that is assembled from deltas.
-struct BlockFold<'f> {
+struct ContentBlockFold<'f> {
     block: Object<'f>,
     /// The input of a call as JSON text; `None` before its first delta.
     input: Option<String>,
@@ -89,7 +89,8 @@ impl<'f> MessageFold<'f> {
             .index(&event)
             .unwrap_or_else(|| self.blocks.keys().next_back().map_or(0, |last| last + 1));
         if let Some(Json::Object(block)) = event.remove("content_block") {
-            self.blocks.insert(index, BlockFold { block, input: None });
+            self.blocks
+                .insert(index, ContentBlockFold { block, input: None });
         }
     }
 
@@ -101,7 +102,7 @@ impl<'f> MessageFold<'f> {
             return;
         };
         let block = self.blocks.entry(index.unwrap_or(0));
-        let new_block = || BlockFold {
+        let new_block = || ContentBlockFold {
             block: Object::new(),
             input: None,
         };
@@ -138,7 +139,7 @@ impl<'f> MessageFold<'f> {
 
     /// Returns the message with its blocks, or an error body if the stream contained only an error.
     fn body(mut self) -> Object<'f> {
-        let blocks = self.blocks.into_values().map(BlockFold::finish);
+        let blocks = self.blocks.into_values().map(ContentBlockFold::finish);
         let blocks = blocks.collect::<Vec<_>>();
         if self.message.is_empty()
             && blocks.is_empty()
@@ -158,7 +159,7 @@ impl<'f> MessageFold<'f> {
     }
 }
 
-impl<'f> BlockFold<'f> {
+impl<'f> ContentBlockFold<'f> {
     fn delta(&mut self, mut delta: Object<'f>) {
         let kind = delta.remove("type");
         match kind.as_ref().and_then(Json::as_str) {

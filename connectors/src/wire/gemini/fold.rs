@@ -13,7 +13,7 @@ use super::super::json_access::{append_text, merge_member, merge_members};
 use super::json_path::{parse_path, value_at};
 
 pub(super) fn fold<'f>(frames: Vec<StreamFrame<'f>>) -> FoldedStream<'f> {
-    let mut fold = ResponseFold::default();
+    let mut fold = GenerateContentFold::default();
     for frame in frames {
         if let Json::Object(event) = frame.data {
             fold.event(event);
@@ -24,12 +24,12 @@ pub(super) fn fold<'f>(frames: Vec<StreamFrame<'f>>) -> FoldedStream<'f> {
 
 /// A response that is assembled from events.
 #[derive(Default)]
-struct ResponseFold<'f> {
+struct GenerateContentFold<'f> {
     body: Object<'f>,
     candidates: BTreeMap<u64, CandidateFold<'f>>,
 }
 
-impl<'f> ResponseFold<'f> {
+impl<'f> GenerateContentFold<'f> {
     fn event(&mut self, event: Object<'f>) {
         for (key, value) in event {
             match (&*key, value) {
