@@ -65,12 +65,7 @@ pub async fn discover(names: &[String]) -> Result<Vec<Source>, ConnectorError> {
     let mut seen = std::collections::HashSet::new();
     for name in names {
         let found = match &**name {
-            "-" => vec![Source {
-                location: SourceLocation::Stdin,
-                uri: "-".to_owned(),
-                length: None,
-                modified: None,
-            }],
+            "-" => vec![stdin()],
             uri if has_scheme(uri) && !uri.starts_with("file://") => objects(uri).await?,
             path => files(local(path))?,
         };
@@ -87,6 +82,15 @@ pub async fn discover(names: &[String]) -> Result<Vec<Source>, ConnectorError> {
     Ok(sources)
 }
 
+fn stdin() -> Source {
+    Source {
+        location: SourceLocation::Stdin,
+        uri: "-".to_owned(),
+        length: None,
+        modified: None,
+    }
+}
+
 /// Returns the local path of a path or `file://` URI.
 fn local(name: &str) -> &str {
     name.strip_prefix("file://").unwrap_or(name)
@@ -96,6 +100,7 @@ fn is_pattern(text: &str) -> bool {
     text.contains(['*', '?', '['])
 }
 
+/// Resolves a local path: a folder, a file, or a pattern of these.
 fn files(path: &str) -> Result<Vec<Source>, ConnectorError> {
     let named = Path::new(path);
     if named.is_dir() {
@@ -146,8 +151,8 @@ fn folder(path: &Path) -> Result<Vec<Source>, ConnectorError> {
     Ok(found)
 }
 
-/// A broken link counts as a file, so that reading it reports an error. Links to folders aren't
-/// followed: they may form a cycle.
+/// Returns true for a file or a link to one. A broken link counts as a file, so that reading it
+/// reports an error. Links to folders aren't followed: they may form a cycle.
 fn is_file_or_link_to_one(entry: &walkdir::DirEntry) -> bool {
     let leads_to_file = || {
         entry
@@ -158,6 +163,7 @@ fn is_file_or_link_to_one(entry: &walkdir::DirEntry) -> bool {
     entry.file_type().is_file() || entry.path_is_symlink() && leads_to_file()
 }
 
+/// Returns the source of a single file, pipe or device.
 fn file(path: &Path) -> Result<Source, ConnectorError> {
     let inspected = path.metadata().or_else(|_| path.symlink_metadata());
     let metadata = inspected.map_err(ConnectorError::io("can't inspect", path))?;
@@ -179,6 +185,7 @@ fn file(path: &Path) -> Result<Source, ConnectorError> {
     })
 }
 
+/// Resolves a URI: an object, a prefix of objects, or a pattern. `http` URIs have no patterns.
 async fn objects(uri: &str) -> Result<Vec<Source>, ConnectorError> {
     if is_pattern(uri) && !uri.starts_with("http") {
         return matching_objects(uri).await;
