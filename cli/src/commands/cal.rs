@@ -6,9 +6,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use gristmill_queries::cal::fields::FIELDS;
 use gristmill_queries::cal::grain_type::{PLURALS, SINGULARS};
+use gristmill_queries::cal::keywords::Keyword;
 use gristmill_queries::cal::time::TimePoint;
 use gristmill_queries::cal::vocabulary::{DescribeTarget, Format as CalFormat, OptionName, Preset};
-use gristmill_queries::cal::words::Keyword;
 use gristmill_queries::cal::{Bindings, CalError, Code, Options, Query, Statement, split, to_json};
 use gristmill_queries::exec::{self, ExecutionError, Executor, LakeWriter, Response, Session};
 use gristmill_queries::render::escape_control;
@@ -115,7 +115,7 @@ fn parse(text: &[u8], options: Options, printing: Printing) -> Result<CommandOut
 }
 
 fn parse_one(text: &[u8], options: Options, printing: Printing) -> Result<(), Failure> {
-    match exec::read(text, options) {
+    match exec::parse_query(text, options) {
         Ok(parsed) => {
             for warning in &parsed.warnings {
                 note(format_args!(
@@ -292,7 +292,8 @@ impl Running {
                     return Err(tell(&error, query, printing)?);
                 }
             }
-            last = exec::read(query, options).map_or(Last::Other, |parsed| Last::of(&parsed.query));
+            last = exec::parse_query(query, options)
+                .map_or(Last::Other, |parsed| Last::of(&parsed.query));
             self.reload_lake().await?;
         }
         Ok(last)

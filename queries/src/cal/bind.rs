@@ -1,33 +1,32 @@
-//! Parameters get their values (CAL 1.0, sections 3.4 and 20.1).
+//! Binds parameters to values (CAL 1.0, sections 3.4 and 20.1).
 //!
-//! A parameter stands for a value, never for text of the query, so nothing that a caller passes can
-//! change what a query does. Binding replaces every parameter that no LET binds and checks the
-//! values as if they had been written there.
+//! A parameter is replaced by a value in the syntax tree, never by text, so injection is impossible.
+//! Binding replaces every parameter that no LET binds, and checks the values like literals.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Options;
 use super::ast::*;
-use super::check::evolve::{self, Setter};
+use super::check::evolve::{self, SetStatement};
 use super::check::{self, Checker, condition};
 use super::error::{CalError, Code, Result};
 use super::fields::{FieldKind, KnownField};
 
-/// Values by the names of their parameters.
+/// Values by parameter name.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Bindings(BTreeMap<String, Value>);
 
 impl Bindings {
-    /// No values.
+    /// Returns an empty set of bindings.
     pub fn new() -> Bindings {
         Bindings::default()
     }
 
-    /// Gives the parameter `name` a value; its texts are normalised.
+    /// Binds the parameter `name` to a value. Texts are normalised.
     ///
     /// # Errors
-    /// E009 if it has one already, E071 for texts that reverse the writing direction, E008 for a
-    /// value that is or holds a parameter.
+    /// E009 if it is already bound, E071 for texts with bidirectional control characters, E008 for a
+    /// value that is or contains a parameter.
     pub fn insert(&mut self, name: &str, value: Value) -> Result<()> {
         let value = plain(value)?;
         match self.0.insert(name.to_owned(), value) {
@@ -39,19 +38,18 @@ impl Bindings {
         }
     }
 
-    /// Gives the parameter `name` the value that `argument` says: a literal of CAL (a number, TRUE,
-    /// FALSE, a quoted string, an array, `sha256:…`) is that literal, anything else is a text as it
-    /// stands.
+    /// Binds the parameter `name` to a command line argument. A literal of CAL (a number, TRUE, FALSE,
+    /// a quoted string, an array, `sha256:…`) is parsed, anything else is a text.
     ///
     /// # Errors
-    /// As [`Bindings::insert`].
+    /// Those of [`Bindings::insert`].
     pub fn insert_argument(&mut self, name: &str, argument: &str) -> Result<()> {
         let value = super::parser::literal(argument).unwrap_or_else(|| Value::text(argument));
         self.insert(name, value)
     }
 }
 
-/// The value with normalised texts.
+/// Returns the value with normalised texts.
 fn plain(value: Value) -> Result<Value> {
     Ok(match value {
         Value::Text(text) => Value::Text(check::text(&text)?),
@@ -65,15 +63,14 @@ fn unbound(parameter: &Parameter) -> CalError {
     CalError::new(Code::E008, format!("\"${}\" has no value.", parameter.name)).at(parameter.span)
 }
 
-/// The query with the values in place of its parameters, which are read as `options` say.
-/// References to LETs stay: the executor evaluates them.
+/// Replaces the parameters of a query by their values. References to LETs remain for the executor.
 ///
-/// Errors have spans; [`CalError::located`] turns them into positions if the text is at hand.
+/// Errors have spans; [`CalError::located`] converts them to positions.
 ///
 /// # Errors
-/// E008 for a parameter without a value, E011 for an IN list that gets too long, E015 for a text
-/// that should be an address, E020 for a value of the wrong kind, E006 for an OFFSET that is none,
-/// E062 to E066 for choices.
+/// E008 for a parameter without a value, E011 for an IN list that becomes too long, E015 for a text
+/// that should be an address, E020 for a value of the wrong type, E006 for an invalid OFFSET, E062
+/// to E066 for invalid choices.
 pub fn bind(query: &Query, bindings: &Bindings, options: Options) -> Result<Query> {
     let mut binder = Binder {
         bindings,
@@ -88,13 +85,13 @@ pub fn bind(query: &Query, bindings: &Bindings, options: Options) -> Result<Quer
 
 struct Binder<'b> {
     bindings: &'b Bindings,
-    /// Names that LETs bind.
+    /// Names bound by LETs.
     lets: BTreeSet<String>,
     checker: Checker,
 }
 
 impl Binder<'_> {
-    /// The value of a parameter; `None` if a LET binds it.
+    /// Returns the value of a parameter; `None` if a LET binds it.
     fn value_of(&self, parameter: &Parameter) -> Result<Option<Value>> {
         if self.lets.contains(&parameter.name) {
             return Ok(None);
@@ -124,7 +121,7 @@ impl Binder<'_> {
             Statement::Explain(one) => self.explained(one),
             Statement::Batch(one) => self.batch(one),
             Statement::Coalesce(one) => self.coalesce(one),
-            Statement::Add(one) => self.set(Setter::Add(one.grain_type), &mut one.set),
+            Statement::Add(one) => self.set(SetStatement::Add(one.grain_type), &mut one.set),
             Statement::Supersede(one) => self.supersede(one),
             Statement::Revert(one) => self.target(&mut one.target),
             Statement::Describe(_) | Statement::DefineTemplate(_) => Ok(()),
@@ -136,7 +133,7 @@ impl Binder<'_> {
             Explainable::Recall(one) => self.recall(one),
             Explainable::Assemble(one) => self.assemble(one),
             Explainable::SetOperation(one) => self.set_operation(one),
-            Explainable::Add(one) => self.set(Setter::Add(one.grain_type), &mut one.set),
+            Explainable::Add(one) => self.set(SetStatement::Add(one.grain_type), &mut one.set),
             Explainable::Supersede(one) => self.supersede(one),
             Explainable::Revert(one) => self.target(&mut one.target),
             Explainable::Batch(one) => self.batch(one),
@@ -203,7 +200,7 @@ impl Binder<'_> {
 
     fn supersede(&mut self, supersede: &mut Supersede) -> Result<()> {
         self.target(&mut supersede.target)?;
-        self.set(Setter::Supersede, &mut supersede.set)
+        self.set(SetStatement::Supersede, &mut supersede.set)
     }
 
     fn target(&mut self, target: &mut Target) -> Result<()> {
@@ -216,7 +213,7 @@ impl Binder<'_> {
         Ok(())
     }
 
-    fn set(&mut self, setter: Setter, clauses: &mut [SetClause]) -> Result<()> {
+    fn set(&mut self, setter: SetStatement, clauses: &mut [SetClause]) -> Result<()> {
         for clause in clauses {
             self.anywhere(&mut clause.value)?;
             evolve::value(
@@ -298,7 +295,7 @@ impl Binder<'_> {
         }
     }
 
-    /// Puts values in place of parameters in a list; an array stands for its items.
+    /// Replaces the parameters in a list. An array is replaced by its items.
     fn spread(&mut self, values: &mut Vec<Value>) -> Result<()> {
         let mut bound = Vec::with_capacity(values.len());
         for value in values.drain(..) {
@@ -316,7 +313,7 @@ impl Binder<'_> {
         Ok(())
     }
 
-    /// Puts a value in place of a parameter that `field` is compared with, and checks it.
+    /// Replaces a parameter that is compared with `field`, and checks the value.
     fn scalar(&mut self, field: &Field, value: &mut Value) -> Result<()> {
         let span = match value {
             Value::Parameter(parameter) => parameter.span,
@@ -336,7 +333,7 @@ impl Binder<'_> {
         condition::scalar(&mut self.checker, field, value, span)
     }
 
-    /// Puts values in place of parameters in a value of any kind.
+    /// Replaces the parameters in a value of any type.
     fn anywhere(&mut self, value: &mut Value) -> Result<()> {
         match value {
             Value::Parameter(parameter) => {
@@ -351,7 +348,7 @@ impl Binder<'_> {
     }
 }
 
-/// The address that a value says.
+/// Returns the address in a value.
 fn address(value: &Value) -> Result<Address> {
     match value {
         Value::Hash(address) => Ok(address.clone()),

@@ -1,25 +1,24 @@
-//! What the language can tell about itself: the answers to DESCRIBE that need no store (CAL 1.0,
-//! section 8.6).
+//! The answers of DESCRIBE that don't depend on a store (CAL 1.0, section 8.6).
 
 use gristmill_schemas::json::{Json, Object};
 
 use super::fields::{FieldSpec, Operator, available};
 use super::grain_type::{GrainType, SINGULARS};
 
-/// The grammar, as DESCRIBE grammar answers it.
+/// The answer of DESCRIBE grammar.
 pub const GRAMMAR: &str = include_str!("grammar.txt");
 
-/// The conformance level and version, as capabilities and responses declare them.
+/// The conformance level in capabilities.
 pub const CONFORMANCE: &str = "full";
-/// The version of CAL.
+/// The version of CAL in capabilities and responses.
 pub const VERSION: &str = "1.0";
 
-/// The grain types by name.
+/// Returns the grain types by name.
 pub fn grain_types() -> Json<'static> {
     Json::Array(SINGULARS.iter().copied().map(Json::from).collect())
 }
 
-/// The fields that a query over grains of `grain_type` may use.
+/// Returns the fields that a query over grains of `grain_type` may use.
 pub fn fields(grain_type: Option<GrainType>) -> Json<'static> {
     Json::Array(
         available(grain_type)
@@ -58,7 +57,7 @@ fn field(spec: &FieldSpec) -> Object<'static> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cal::words::{EXCLUDED_WORDS, Keyword};
+    use crate::cal::keywords::{EXCLUDED_WORDS, Keyword};
 
     #[test]
     fn the_grammar_says_every_keyword_and_no_excluded_word() {

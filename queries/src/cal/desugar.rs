@@ -1,7 +1,7 @@
-//! What the shortcuts of a RECALL mean (CAL 1.0, section 9; digest, section 5).
+//! Expands the shortcuts of a RECALL (CAL 1.0, section 9; digest, section 5).
 //!
-//! The syntax tree keeps shortcuts as they are written; planning takes them apart with [`desugar`],
-//! a pure function from one RECALL to another without any.
+//! The syntax tree keeps shortcuts as they are written. Planning expands them with [`desugar`], a pure
+//! function from one RECALL to an equivalent one without shortcuts.
 
 use super::ast::*;
 use super::error::{CalError, Code, Result};
@@ -9,20 +9,20 @@ use super::fields::KnownField;
 use super::span::Span;
 use super::vocabulary::Direction;
 
-/// A RECALL without shortcuts, and what can't be said without them.
+/// A RECALL without shortcuts, and the parts that have no equivalent in the language.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Desugared {
     /// The query: no MY, ABOUT, LIKE, SINCE, BETWEEN, THREAD, RECENT, CONTRADICTIONS. RECENT and
     /// THREAD are stages before its own, so there can be more than the language allows.
     pub recall: Recall,
-    /// What to run if `recall` yields nothing: ABOUT as a search.
+    /// The query to run if `recall` finds nothing: ABOUT as a search.
     pub fallback: Option<Recall>,
-    /// The message whose conversation the grains must be of: THREAD FROM. Its session if it has
-    /// one, else the messages that its parent and child links reach.
+    /// THREAD FROM: a message of the conversation. The conversation is its session or, without one, the
+    /// messages linked with it as parents and children.
     pub thread_from: Option<Address>,
 }
 
-/// Takes the shortcuts apart; MY means `user_id`, the user of the session.
+/// Expands the shortcuts. MY refers to `user_id`, the user of the session.
 ///
 /// # Errors
 /// E008 for MY in a session without a user.
@@ -69,7 +69,7 @@ fn equals(field: KnownField, value: Value, span: Span) -> Condition {
     }
 }
 
-/// The conditions that shortcuts stand for, ABOUT first.
+/// Returns the conditions of the shortcuts, ABOUT first.
 fn shortcut_conditions(recall: &Recall, user_id: Option<&str>) -> Result<Vec<Condition>> {
     let mut conditions = Vec::new();
     let mut equal =
@@ -116,7 +116,7 @@ fn no_user(span: Span) -> CalError {
         .suggest("Name the user: WHERE user_id = \"…\".")
 }
 
-/// The stages that shortcuts stand for.
+/// Returns the stages of the shortcuts.
 fn shortcut_stages(recall: &Recall) -> Vec<Stage> {
     let by_time = |direction| StageKind::OrderBy(KnownField::Time.into(), direction);
     let mut kinds = Vec::new();

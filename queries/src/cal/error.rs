@@ -1,8 +1,8 @@
-//! Errors and warnings of CAL: code, message, what to do, and where (CAL 1.0, section 22 and
+//! Errors and warnings of CAL: code, message, suggestion and position (CAL 1.0, section 22 and
 //! appendix C).
 //!
-//! What lives here: the registry of codes and the error and warning values with their JSON shape.
-//! What doesn't: any decision about what is an error.
+//! This module has the registry of codes, and the errors and warnings with their JSON form. It doesn't
+//! decide what is an error.
 
 use std::fmt;
 
@@ -23,17 +23,17 @@ macro_rules! codes {
             /// Every code, in ascending order.
             pub const ALL: &'static [Code] = &[$(Code::$code,)+];
 
-            /// The code as it is told to users: `CAL-E001`.
+            /// Returns the code in messages: `CAL-E001`.
             pub const fn as_str(self) -> &'static str {
                 match self { $(Code::$code => $text,)+ }
             }
 
-            /// What the code means, as the registry has it.
+            /// Returns the meaning of the code in the registry.
             pub const fn meaning(self) -> &'static str {
                 match self { $(Code::$code => $meaning,)+ }
             }
 
-            /// What to do about it where nothing more precise is known.
+            /// Returns the default suggestion.
             pub const fn advice(self) -> &'static str {
                 match self { $(Code::$code => $advice,)+ }
             }
@@ -69,19 +69,19 @@ codes! {
                                                namespace and user come from the session.",
     E018 "CAL-E018" "REASON is missing." "End the statement with REASON \"why\".",
     E019 "CAL-E019" "SUPERSEDE has no SET." "Add at least one SET field = value.",
-    E020 "CAL-E020" "The types don't fit." "Use an operator and a value of the field's type; see \
+    E020 "CAL-E020" "The types don't match." "Use an operator and a value of the field's type; see \
                                             `DESCRIBE fields`.",
     E021 "CAL-E021" "The stage doesn't fit its input." "Reorder the stages, or use a field that \
-                                                        may stand here.",
+                                                        is allowed here.",
     E022 "CAL-E022" "SUBJECTS and OBJECTS need beliefs." "RECALL beliefs, or use HASHES.",
     E030 "CAL-E030" "The grain budget is exceeded." "Narrow the query.",
     E031 "CAL-E031" "The query took too long." "Narrow the query.",
     E032 "CAL-E032" "Too many sources." "ASSEMBLE from at most 8 sources.",
     E033 "CAL-E033" "The budget is too large." "Use at most 16000 tokens or 200 grains.",
-    E034 "CAL-E034" "A label stands twice." "Give every source its own label.",
+    E034 "CAL-E034" "A label is used twice." "Give every source its own label.",
     E035 "CAL-E035" "PRIORITY names no source." "Use labels of the FROM clause.",
     E036 "CAL-E036" "Too many LET bindings." "Use at most 5.",
-    E037 "CAL-E037" "A LET reference leads nowhere." "Bind the name with LET before it is used.",
+    E037 "CAL-E037" "A LET reference is not bound." "Bind the name with LET before it is used.",
     E038 "CAL-E038" "LET bindings build on one another too deeply." "Chain at most 3.",
     E039 "CAL-E039" "Too many branches." "COALESCE at most 5 RECALLs.",
     E040 "CAL-E040" "The grain is superseded already." "Find the newest version with HISTORY and \
@@ -130,7 +130,7 @@ codes! {
     E093 "CAL-E093" "Template sections are nested too deeply." "Nest at most 5.",
     E094 "CAL-E094" "Not a tag of the template language." "Use {{x}}, {{#x}}, {{^x}}, {{/x}}, {{! \
                                                            comment }} or {{#each}}.",
-    E095 "CAL-E095" "A template section stands twice." "Define each section once.",
+    E095 "CAL-E095" "A template section is defined twice." "Define each section once.",
     E096 "CAL-E096" "Element sections contradict one another." "Define one of them.",
     E100 "CAL-E100" "This version of CAL is not supported." "Write CAL/1.",
     E120 "CAL-E120" "Not a query in JSON form." "Send a JSON object as `--parse` prints it.",
@@ -142,8 +142,8 @@ impl fmt::Display for Code {
     }
 }
 
-/// What is wrong with a query, where, and what to do about it. One machine word, so that results
-/// stay small.
+/// An error of a query, with position and suggestion. It is one machine word, which keeps results
+/// small.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CalError(Box<Details>);
 
@@ -162,7 +162,7 @@ struct Details {
 }
 
 impl CalError {
-    /// An error with a message for people: a sentence that names the thing.
+    /// Returns an error with a message: a sentence that names the offending part.
     pub fn new(code: Code, message: impl Into<String>) -> CalError {
         CalError(Box::new(Details {
             code,
@@ -177,37 +177,37 @@ impl CalError {
         }))
     }
 
-    /// Says where, unless a more precise place is known.
+    /// Sets the span, unless a more precise one is set.
     pub fn at(mut self, span: Span) -> CalError {
         self.0.span.get_or_insert(span);
         self
     }
 
-    /// Says under which key or index of a JSON query, outside of the keys said before.
-    pub(crate) fn under(mut self, key: impl Into<String>) -> CalError {
+    /// Adds an enclosing key or index to the JSON pointer.
+    pub(crate) fn in_member(mut self, key: impl Into<String>) -> CalError {
         self.0.path.insert(0, key.into());
         self
     }
 
-    /// Says what to do, more precisely than the code does.
+    /// Replaces the suggestion of the code by a more precise one.
     pub fn suggest(mut self, suggestion: impl Into<String>) -> CalError {
         self.0.suggestion = Some(suggestion.into());
         self
     }
 
-    /// Says which tokens could have stood here.
+    /// Sets the tokens that are valid at the position.
     pub fn expected<T: Into<String>>(mut self, tokens: impl IntoIterator<Item = T>) -> CalError {
         self.0.expected = tokens.into_iter().map(Into::into).collect();
         self
     }
 
-    /// Shows a statement that works.
+    /// Sets an example of a valid statement.
     pub fn example(mut self, example: impl Into<String>) -> CalError {
         self.0.example = Some(example.into());
         self
     }
 
-    /// Lists the values that are allowed.
+    /// Sets the allowed values.
     pub fn valid_values<T: Into<String>>(
         mut self,
         values: impl IntoIterator<Item = T>,
@@ -216,48 +216,48 @@ impl CalError {
         self
     }
 
-    /// Turns the span into line and column, now that the text is at hand.
+    /// Computes line and column of the span in the query's text.
     pub fn located(mut self, text: &[u8]) -> CalError {
         self.0.position = self.0.span.map(|span| Position::of(span, text));
         self
     }
 
-    /// The code.
+    /// Returns the code.
     pub fn code(&self) -> Code {
         self.0.code
     }
 
-    /// What is wrong, in a sentence.
+    /// Returns the message.
     pub fn message(&self) -> &str {
         &self.0.message
     }
 
-    /// What to do about it; never empty.
+    /// Returns the suggestion, which is never empty.
     pub fn suggestion(&self) -> &str {
         self.0.suggestion.as_deref().unwrap_or(self.0.code.advice())
     }
 
-    /// Where in the text, in bytes.
+    /// Returns the byte range in the text.
     pub fn span(&self) -> Option<Span> {
         self.0.span
     }
 
-    /// Where in the text, in lines and columns.
+    /// Returns the position in lines and columns.
     pub fn position(&self) -> Option<Position> {
         self.0.position
     }
 
-    /// Tokens that could have stood here.
+    /// Returns the tokens that are valid at the position.
     pub fn expected_tokens(&self) -> &[String] {
         &self.0.expected
     }
 
-    /// Values that are allowed.
+    /// Returns the allowed values.
     pub fn allowed_values(&self) -> &[String] {
         &self.0.valid_values
     }
 
-    /// Where in a query in JSON form: a JSON pointer, empty for queries in text form.
+    /// Returns the JSON pointer in a query in JSON form; empty for queries in text form.
     pub fn pointer(&self) -> String {
         self.0
             .path
@@ -266,8 +266,7 @@ impl CalError {
             .collect()
     }
 
-    /// The error object of a response: `{"code": …, "message": …, "suggestion": …, …}`, to be put
-    /// under `error`.
+    /// Returns the member `error` of a response: `{"code": …, "message": …, "suggestion": …, …}`.
     pub fn to_json(&self) -> Json<'static> {
         let list = |items: &[String]| Json::Array(items.iter().cloned().map(Json::from).collect());
         let mut object = Object::new();
@@ -316,31 +315,31 @@ impl fmt::Display for CalError {
 
 impl std::error::Error for CalError {}
 
-/// What CAL functions answer.
+/// Result of a function of CAL.
 pub type Result<T> = std::result::Result<T, CalError>;
 
-/// A code of the warning registry, or from [`WarningCode::W101`] one of this engine: the registry
-/// has none for it.
+/// A code of the warning registry or, from [`WarningCode::W101`], one of this engine that the registry
+/// lacks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum WarningCode {
-    /// A relation that begins with `mg:` and is not in the vocabulary.
+    /// A relation with the prefix `mg:` that is not in the vocabulary.
     W001,
     /// A field of a domain without the tag of its profile.
     W002,
-    /// A prefix that is none of the seven domains.
+    /// A prefix of none of the seven domains.
     W003,
-    /// An extension option that this engine doesn't know.
+    /// An unknown extension option.
     W004,
     /// The format was set to `toon` because the budget is tight.
     W005,
-    /// An option that changes nothing here.
+    /// An option without effect.
     W101,
     /// A source of an ASSEMBLE failed and was left out.
     W102,
 }
 
 impl WarningCode {
-    /// The code as it is told to users: `CAL-W001`.
+    /// Returns the code in messages: `CAL-W001`.
     pub const fn as_str(self) -> &'static str {
         match self {
             WarningCode::W001 => "CAL-W001",
@@ -354,19 +353,19 @@ impl WarningCode {
     }
 }
 
-/// Something that a query can be run with, and that its author should know.
+/// A warning about a query that can be run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Warning {
-    /// The code.
+    /// Returns the code.
     pub code: WarningCode,
-    /// What it is about, in a sentence.
+    /// The message.
     pub message: String,
-    /// Where in the text.
+    /// The position in the text.
     pub span: Option<Span>,
 }
 
 impl Warning {
-    /// The warning object of a response.
+    /// Returns the warning object of a response.
     pub fn to_json(&self) -> Json<'static> {
         let mut object = Object::new();
         object.insert("code", self.code.as_str());
@@ -411,9 +410,9 @@ mod tests {
     #[test]
     fn a_place_in_json_is_a_pointer() {
         let error = CalError::new(Code::E020, "No.")
-            .under("value")
-            .under("0")
-            .under("a/b");
+            .in_member("value")
+            .in_member("0")
+            .in_member("a/b");
         assert_eq!(error.pointer(), "/a~1b/0/value");
     }
 }

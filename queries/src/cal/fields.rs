@@ -1,8 +1,8 @@
-//! The fields of CAL in one table: name, owner, type, operators, flags, allowed values, and where a
-//! grain keeps the value (CAL 1.0, sections 5.2, 6.3 and appendix E).
+//! The fields of CAL in one table: name, owner, type, operators, flags, allowed values, and the source
+//! of the value in a grain (CAL 1.0, sections 5.2, 6.3 and appendix E).
 //!
-//! The parser's checks, the planner, DESCRIBE, completion and the documentation read this table;
-//! nothing repeats it.
+//! This table is the only definition; the checks, the planner, DESCRIBE, completion and the
+//! documentation read it.
 
 use super::error::Code;
 use super::grain_type::{GrainType, SINGULARS};
@@ -25,13 +25,13 @@ vocabulary! {
         Less = "<",
         /// One of a list or of the values of a subquery.
         In = "IN",
-        /// From one value to another, both included.
+        /// In an inclusive range.
         Between = "BETWEEN",
-        /// All of the listed items are there.
+        /// Contains all of the listed items.
         Include = "INCLUDE",
-        /// None of the listed items is there.
+        /// Contains none of the listed items.
         Exclude = "EXCLUDE",
-        /// Of a category of relations.
+        /// In a category of relations.
         Is = "IS",
     }
 }
@@ -51,12 +51,12 @@ impl Operators {
         Operators(bits)
     }
 
-    /// True if `operator` is one of them.
+    /// Returns true if `operator` is in the set.
     pub const fn contains(self, operator: Operator) -> bool {
         self.0 & (1 << operator as u16) != 0
     }
 
-    /// The operators, in the order of [`Operator::ALL`].
+    /// Returns the operators, in the order of [`Operator::ALL`].
     pub fn iter(self) -> impl Iterator<Item = Operator> {
         Operator::ALL
             .iter()
@@ -94,14 +94,14 @@ const COMPARISONS: Operators = Operators::of(&[
     Operator::Greater,
     Operator::Less,
 ]);
-/// What a domain field takes: the specification leaves its type open, so everything but a relation
-/// category.
+/// The operators of domain fields. The specification leaves their type open, so these are all except
+/// the relation category.
 pub const DOMAIN_OPERATORS: Operators = Operators((1 << Operator::Is as u16) - 1);
 
-/// What the values of a field are.
+/// The type of a field's values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FieldKind {
-    /// A text that is searched for, not compared.
+    /// A full-text field, which is searched instead of compared.
     Search,
     /// A text.
     Text,
@@ -117,12 +117,12 @@ pub enum FieldKind {
     Hash,
     /// TRUE or FALSE.
     Boolean,
-    /// One of [`FieldSpec::values`]; another text is this error.
+    /// One of [`FieldSpec::values`]; any other text is an error with this code.
     Choice(Code),
 }
 
 impl FieldKind {
-    /// What values are called in messages and by DESCRIBE.
+    /// Returns the name of the type in messages and DESCRIBE.
     pub const fn name(self) -> &'static str {
         match self {
             FieldKind::Search | FieldKind::Text | FieldKind::Choice(_) => "string",
@@ -136,46 +136,45 @@ impl FieldKind {
     }
 }
 
-/// Where the value of a field is found.
+/// The source of a field's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Source {
-    /// The first of these payload fields that is there; `a.b` is the member `b` of the map `a`.
+pub enum FieldSource {
+    /// The first of these payload fields that exists; `a.b` is the member `b` of the map `a`.
     Payload(&'static [&'static str]),
-    /// The state of the grain in the index, beside its bytes.
+    /// The lifecycle state of the grain, which isn't part of its bytes.
     Index,
-    /// Made by the query: address, type, score, search.
+    /// Computed by the query: address, type, score, search.
     Engine,
 }
 
-/// What is known about a field.
+/// The definition of a field.
 #[derive(Debug, Clone, Copy)]
 pub struct FieldSpec {
     /// The field.
     pub field: KnownField,
-    /// Its name in queries.
+    /// Returns the name in queries.
     pub name: &'static str,
-    /// The type that has it; `None` for fields of all types.
+    /// The grain type that has the field; `None` for fields of all types.
     pub owner: Option<GrainType>,
-    /// What its values are.
+    /// The type of its values.
     pub kind: FieldKind,
-    /// The operators that it takes in WHERE.
+    /// The operators in WHERE.
     pub operators: Operators,
-    /// ORDER BY takes it.
+    /// Whether ORDER BY accepts it.
     pub sortable: bool,
-    /// SELECT takes it.
+    /// Whether SELECT accepts it.
     pub projectable: bool,
-    /// GROUP BY takes it.
+    /// Whether GROUP BY accepts it.
     pub groupable: bool,
-    /// The values of a choice, or the usual values of a text.
+    /// The values of a choice, or common values of a text.
     pub values: &'static [&'static str],
-    /// Where a grain keeps the value (digest of CAL 1.0, section 4, "CAL name → OMS payload").
-    pub source: Source,
-    /// A sentence for people.
+    /// The source of the value (digest of CAL 1.0, section 4, "CAL name → OMS payload").
+    pub source: FieldSource,
+    /// A description for users.
     pub about: &'static str,
 }
 
-/// Goal states: the words of CAL, then those of the grain specification, which mean the same in
-/// pairs.
+/// Goal states: the names of CAL, then the equivalent names of the grain specification.
 const GOAL_STATES: &[&str] = &[
     "active",
     "completed",
@@ -186,8 +185,8 @@ const GOAL_STATES: &[&str] = &[
     "suspended",
 ];
 
-/// The word of the grain specification for a goal state: `completed` is `satisfied`, `abandoned` is
-/// `failed`, `blocked` is `suspended`; others are themselves.
+/// Returns the name of a goal state in the grain specification: `completed` is `satisfied`,
+/// `abandoned` is `failed`, `blocked` is `suspended`; others are unchanged.
 pub fn stored_goal_state(state: &str) -> &str {
     match state {
         "completed" => "satisfied",
@@ -199,7 +198,7 @@ pub fn stored_goal_state(state: &str) -> &str {
 
 macro_rules! fields {
     ($($variant:ident $name:literal $owner:expr, $kind:expr, $operators:expr, $flags:literal, $values:expr, $source:expr, $about:literal;)+) => {
-        /// A field of the closed set.
+        /// A field of CAL.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum KnownField {
             $(#[doc = $about] $variant,)+
@@ -223,7 +222,7 @@ macro_rules! fields {
         ];
 
         impl KnownField {
-            /// The field called `name`, spelled exactly.
+            /// Returns the field with this name. The match is case-sensitive.
             pub fn from_name(name: &str) -> Option<KnownField> {
                 match name {
                     $($name => Some(KnownField::$variant),)+
@@ -259,12 +258,12 @@ const CONSENT: Option<GrainType> = Some(GrainType::Consent);
 const TEXT: FieldKind = FieldKind::Text;
 const SEARCH: FieldKind = FieldKind::Search;
 
-const fn payload(names: &'static [&'static str]) -> Source {
-    Source::Payload(names)
+const fn payload(names: &'static [&'static str]) -> FieldSource {
+    FieldSource::Payload(names)
 }
 
 fields! {
-    Query "query" ANY, SEARCH, EQ, "", &[], Source::Engine, "Text and vector search over the \
+    Query "query" ANY, SEARCH, EQ, "", &[], FieldSource::Engine, "Text and vector search over the \
         content.";
     Subject "subject" ANY, TEXT, EQ_NE_IN, "SPG", &[], payload(&["subject"]), "Who or what the \
         grain is about.";
@@ -280,17 +279,17 @@ fields! {
         sure the source is, 0 to 1.";
     Importance "importance" ANY, FieldKind::Number, COMPARISONS, "SP", &[], payload(&["importance"]), "How \
         much it matters, 0 to 1.";
-    Score "score" ANY, FieldKind::Number, MIN, "SP", &[], Source::Engine, "How well the grain fits \
+    Score "score" ANY, FieldKind::Number, MIN, "SP", &[], FieldSource::Engine, "How well the grain fits \
         the search, applied after it.";
     Tags "tags" ANY, FieldKind::Items, ITEMS, "P", &[], payload(&["structural_tags"]), "Tags.";
-    Type "type" ANY, FieldKind::Type, EQ, "PG", &SINGULARS, Source::Engine, "The grain type.";
+    Type "type" ANY, FieldKind::Type, EQ, "PG", &SINGULARS, FieldSource::Engine, "The grain type.";
     Time "time" ANY, FieldKind::Time, TIMES, "SP", &[], payload(&["timestamp_ms", "created_at"]), "When \
         it happened, else when it was recorded; = means from then on.";
-    Hash "hash" ANY, FieldKind::Hash, EQ, "P", &[], Source::Engine, "The content address or its \
+    Hash "hash" ANY, FieldKind::Hash, EQ, "P", &[], FieldSource::Engine, "The content address or its \
         beginning.";
-    Contradicted "contradicted" ANY, FieldKind::Boolean, EQ, "P", &[], Source::Index, "Another \
+    Contradicted "contradicted" ANY, FieldKind::Boolean, EQ, "P", &[], FieldSource::Index, "Another \
         grain says otherwise.";
-    VerificationStatus "verification_status" ANY, TEXT, EQ, "SPG", &["unverified", "verified", "contested", "retracted"], Source::Index, "Whether \
+    VerificationStatus "verification_status" ANY, TEXT, EQ, "SPG", &["unverified", "verified", "contested", "retracted"], FieldSource::Index, "Whether \
         someone checked it.";
     SourceType "source_type" ANY, TEXT, EQ, "SPG", &[], payload(&["source_type"]), "What kind of \
         source it has.";
@@ -365,18 +364,19 @@ fields! {
 }
 
 impl KnownField {
-    /// What is known about the field.
+    /// Returns the definition.
     pub const fn spec(self) -> &'static FieldSpec {
         &FIELDS[self as usize]
     }
 
-    /// The name in queries.
+    /// Returns the name in queries.
     pub const fn name(self) -> &'static str {
         self.spec().name
     }
 }
 
-/// The fields that a RECALL of `grain_type` may use: those of all types, then those of the type.
+/// Returns the fields that a RECALL of `grain_type` may use: those of all types, then those of the
+/// type.
 pub fn available(grain_type: Option<GrainType>) -> impl Iterator<Item = &'static FieldSpec> {
     FIELDS
         .iter()

@@ -40,26 +40,26 @@ const fn plural_of(grain_type: GrainType) -> &'static str {
     }
 }
 
-/// Which of the two forms of a name stands where.
+/// Grammatical number of a type name, which depends on its place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NameForm {
-    /// As after RECALL.
+    /// Plural, after RECALL.
     Plural,
-    /// As after ADD, in `type =` and in DESCRIBE.
+    /// Singular, after ADD, in `type =` and in DESCRIBE.
     Singular,
 }
 
-/// What CAL calls a grain type.
+/// Names of grain types in CAL.
 pub trait TypeName: Sized {
-    /// The name after RECALL.
+    /// Returns the name after RECALL.
     fn plural(self) -> &'static str;
 
-    /// The type that `word` names in the form `form`, whatever its case. With `aliases`, the names
-    /// of other versions of the grain specification are understood too: `facts`, `tools`,
+    /// Returns the type of the name `word` in the form `form`, case-insensitively. With `aliases`, the
+    /// names of other versions of the grain specification are accepted too: `facts`, `tools`,
     /// `episodes`, `checkpoints`.
     ///
     /// # Errors
-    /// E003 for the other form and for unknown words, with the name that was most likely meant.
+    /// E003 for the other form and for unknown words, with the most similar name as a suggestion.
     fn parse(word: &str, form: NameForm, aliases: bool) -> Result<Self>;
 }
 
@@ -88,7 +88,7 @@ fn exact(word: &str, form: NameForm) -> Option<GrainType> {
         .find(|&grain_type| in_form(grain_type, form).eq_ignore_ascii_case(word))
 }
 
-/// The type with this name in another version; its plural has an `s` more.
+/// Returns the type with this name in another version. Its plural adds an `s`.
 fn alias(word: &str, form: NameForm) -> Option<GrainType> {
     let singular = match form {
         NameForm::Plural => word.strip_suffix(['s', 'S'])?,
@@ -121,7 +121,7 @@ fn unknown(word: &str, form: NameForm) -> CalError {
             "the singular"
         };
         (
-            format!("\"{word}\" can't stand here."),
+            format!("\"{word}\" is not allowed here."),
             Some(format!("Use {rule}, \"{}\".", in_form(meant, form))),
         )
     } else if let Some(meant) = alias(word, form).or_else(|| alias(word, other)) {

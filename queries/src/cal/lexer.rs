@@ -1,19 +1,19 @@
-//! Text to tokens (CAL 1.0, section 3).
+//! Splits text into tokens (CAL 1.0, section 3).
 //!
-//! The lexer is pulled by the parser, one token at a time, so that errors come in the order in
-//! which the text is read and template text, which has no tokens, can be taken raw. It holds
-//! nothing but a text and an offset: looking ahead is copying it.
+//! The parser pulls one token at a time, so that errors are reported from left to right, and template
+//! text, which has no tokens, can be read raw. The lexer consists of a text and an offset; a copy of it
+//! is a lookahead.
 
 use std::borrow::Cow;
 
 use unicode_normalization::{IsNormalized, UnicodeNormalization, is_nfc_quick};
 
 use super::error::{CalError, Code, Result};
+use super::keywords::{Keyword, is_excluded, is_identifier};
 use super::number::Number;
 use super::span::Span;
-use super::words::{Keyword, is_excluded, is_identifier};
 
-/// A sign.
+/// A punctuation token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum Symbol {
@@ -37,7 +37,7 @@ pub enum Symbol {
 }
 
 impl Symbol {
-    /// How it is written.
+    /// Returns the spelling.
     pub const fn text(self) -> &'static str {
         match self {
             Symbol::Equal => "=",
@@ -61,55 +61,55 @@ impl Symbol {
     }
 }
 
-/// What a token is.
+/// The kind of a token.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Kind<'a> {
+pub enum TokenKind<'a> {
     /// An identifier.
     Word {
-        /// As it is written.
+        /// The spelling.
         text: &'a str,
-        /// What it may be where a keyword is expected.
+        /// The keyword, if it is one.
         keyword: Option<Keyword>,
     },
     /// A string, unescaped and normalised.
     Text(Cow<'a, str>),
     /// A number.
     Number(Number),
-    /// The digits of a content address or of its beginning.
+    /// The digits of a content address or of a prefix.
     Hash(&'a str),
     /// The name of a parameter.
     Parameter(&'a str),
-    /// A sign.
+    /// A punctuation token.
     Symbol(Symbol),
     /// The end of the text.
     End,
 }
 
-/// A token and its place.
+/// A token and its position.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Token<'a> {
-    /// What it is.
-    pub kind: Kind<'a>,
-    /// Where it stands.
+    /// The kind.
+    pub kind: TokenKind<'a>,
+    /// The position.
     pub span: Span,
 }
 
 impl Token<'_> {
-    /// The keyword that the token may be.
+    /// Returns the keyword, if the token is one.
     pub fn keyword(&self) -> Option<Keyword> {
         match self.kind {
-            Kind::Word { keyword, .. } => keyword,
+            TokenKind::Word { keyword, .. } => keyword,
             _ => None,
         }
     }
 
-    /// True if the token is this sign.
+    /// Returns true if the token is this symbol.
     pub fn is(&self, symbol: Symbol) -> bool {
-        self.kind == Kind::Symbol(symbol)
+        self.kind == TokenKind::Symbol(symbol)
     }
 }
 
-/// A text and how far it is read.
+/// A text and the read offset.
 #[derive(Debug, Clone, Copy)]
 pub struct Lexer<'a> {
     text: &'a str,
@@ -117,15 +117,15 @@ pub struct Lexer<'a> {
 }
 
 impl<'a> Lexer<'a> {
-    /// A lexer at the start of `text`.
+    /// Returns a lexer at the start of `text`.
     pub fn new(text: &'a str) -> Lexer<'a> {
         Lexer { text, at: 0 }
     }
 
-    /// The next token.
+    /// Reads the next token.
     ///
     /// # Errors
-    /// E002 for characters and words that the language doesn't have, E005, E006, E015, E071 for
+    /// E002 for characters and words that are not in the language, E005, E006, E015, E071 for invalid
     /// literals.
     pub fn token(&mut self) -> Result<Token<'a>> {
         self.skip_blanks();
@@ -137,11 +137,11 @@ impl<'a> Lexer<'a> {
         })
     }
 
-    /// Template text, from here to the closing brace, which is read too (CAL 1.0, section 10.6).
-    /// Braces nest; those of tags don't count. `None` if the text ends before the brace.
+    /// Reads template text up to and including the closing brace (CAL 1.0, section 10.6). Braces nest;
+    /// those of tags don't count. Returns `None` if there is no closing brace.
     ///
     /// # Errors
-    /// E094 for a tag that isn't closed.
+    /// E094 for an unclosed tag.
     pub fn template_text(&mut self) -> Result<Option<(&'a str, Span)>> {
         let start = self.at;
         let length = template_length(&self.text[start..]).map_err(|at| {
@@ -158,7 +158,7 @@ impl<'a> Lexer<'a> {
         )))
     }
 
-    /// The bytes that are not read yet.
+    /// Returns the unread bytes.
     fn rest(&self) -> &'a [u8] {
         &self.text.as_bytes()[self.at..]
     }
@@ -182,10 +182,10 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    fn kind(&mut self) -> Result<Kind<'a>> {
+    fn kind(&mut self) -> Result<TokenKind<'a>> {
         let rest = self.rest();
         match rest.first() {
-            None => Ok(Kind::End),
+            None => Ok(TokenKind::End),
             Some(b'"') => self.string(),
             Some(b'$') => self.parameter(),
             Some(first) if first.is_ascii_alphabetic() => self.word(),
@@ -195,45 +195,44 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    /// Reads on while `test` holds; answers what was read.
+    /// Reads while `test` holds, and returns what was read.
     fn take_while(&mut self, test: impl Fn(u8) -> bool) -> &'a str {
         let start = self.at;
         self.at += self.rest().iter().take_while(|&&byte| test(byte)).count();
         &self.text[start..self.at]
     }
 
-    fn word(&mut self) -> Result<Kind<'a>> {
+    fn word(&mut self) -> Result<TokenKind<'a>> {
         let start = self.at;
         let text = self.take_while(is_word_byte);
         if text == "sha256" && self.rest().first() == Some(&b':') {
             self.at += 1;
             return self.hash(start);
         }
-        // Words that the language can't say. `consent` is a grain type too: the parser refuses it
-        // as a name.
+        // Excluded words. `consent` is also a grain type; the parser rejects it as a name.
         if is_excluded(text) && !text.eq_ignore_ascii_case("consent") {
             return Err(excluded_word(text, Span::new(start, self.at)));
         }
-        Ok(Kind::Word {
+        Ok(TokenKind::Word {
             text,
             keyword: Keyword::from_name(text),
         })
     }
 
-    fn hash(&mut self, start: usize) -> Result<Kind<'a>> {
+    fn hash(&mut self, start: usize) -> Result<TokenKind<'a>> {
         let digits = self.take_while(|byte| is_word_byte(byte) || byte == b'.');
         match is_address(digits) {
-            true => Ok(Kind::Hash(digits)),
+            true => Ok(TokenKind::Hash(digits)),
             false => Err(bad_address(digits).at(Span::new(start, self.at))),
         }
     }
 
-    fn parameter(&mut self) -> Result<Kind<'a>> {
+    fn parameter(&mut self) -> Result<TokenKind<'a>> {
         let start = self.at;
         self.at += 1;
         let name = self.take_while(is_word_byte);
         if is_identifier(name) {
-            return Ok(Kind::Parameter(name));
+            return Ok(TokenKind::Parameter(name));
         }
         Err(CalError::new(
             Code::E002,
@@ -243,7 +242,7 @@ impl<'a> Lexer<'a> {
         .example("RECALL beliefs WHERE subject = $subject"))
     }
 
-    fn number(&mut self) -> Result<Kind<'a>> {
+    fn number(&mut self) -> Result<TokenKind<'a>> {
         let start = self.at;
         self.at += usize::from(self.rest().first() == Some(&b'-'));
         self.take_while(|byte| byte.is_ascii_digit());
@@ -256,7 +255,7 @@ impl<'a> Lexer<'a> {
         let written = &self.text[start..self.at];
         let glued = self.take_while(|byte| is_word_byte(byte) || byte == b'.' || !byte.is_ascii());
         match Number::parse(written) {
-            Some(number) if glued.is_empty() => Ok(Kind::Number(number)),
+            Some(number) if glued.is_empty() => Ok(TokenKind::Number(number)),
             _ => Err(
                 CalError::new(Code::E006, format!("\"{written}{glued}\" is not a number."))
                     .at(Span::new(start, self.at))
@@ -267,7 +266,7 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    fn string(&mut self) -> Result<Kind<'a>> {
+    fn string(&mut self) -> Result<TokenKind<'a>> {
         let start = self.at;
         let Some((length, escaped)) = string_length(&self.rest()[1..]) else {
             let end = self.text.len();
@@ -283,10 +282,10 @@ impl<'a> Lexer<'a> {
             Cow::Borrowed(inner)
         };
         check_bidi(&text).map_err(|error| error.at(Span::new(start, self.at)))?;
-        Ok(Kind::Text(normalise(text)))
+        Ok(TokenKind::Text(normalise(text)))
     }
 
-    fn symbol(&mut self) -> Result<Kind<'a>> {
+    fn symbol(&mut self) -> Result<TokenKind<'a>> {
         let (symbol, length) = match self.rest() {
             [b'!', b'=', ..] => (Symbol::NotEqual, 2),
             [b'>', b'=', ..] => (Symbol::AtLeast, 2),
@@ -308,7 +307,7 @@ impl<'a> Lexer<'a> {
             _ => return Err(self.stray_character()),
         };
         self.at += length;
-        Ok(Kind::Symbol(symbol))
+        Ok(TokenKind::Symbol(symbol))
     }
 
     fn stray_character(&self) -> CalError {
@@ -334,7 +333,7 @@ fn is_word_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_'
 }
 
-/// The error for a word that the language can't say.
+/// Returns the error for an excluded word.
 pub(super) fn excluded_word(word: &str, span: Span) -> CalError {
     CalError::new(Code::E002, format!("\"{word}\" is not part of CAL.")).at(span).suggest(
         "CAL reads and appends; it has no words for removal, keys, policies or schemas, and they \
@@ -342,7 +341,7 @@ pub(super) fn excluded_word(word: &str, span: Span) -> CalError {
     )
 }
 
-/// True for 8 to 64 lower-case hexadecimal digits.
+/// Returns true for 8 to 64 lower-case hexadecimal digits.
 pub(super) fn is_address(digits: &str) -> bool {
     (8..=64).contains(&digits.len())
         && digits
@@ -350,7 +349,7 @@ pub(super) fn is_address(digits: &str) -> bool {
             .all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
-/// The error for what stands behind `sha256:` and is no address.
+/// Returns the error for an invalid address after `sha256:`.
 pub(super) fn bad_address(digits: &str) -> CalError {
     let shown: String = digits.chars().take(70).collect();
     CalError::new(
@@ -360,12 +359,12 @@ pub(super) fn bad_address(digits: &str) -> CalError {
     .example("EXISTS sha256:3288d0d41cf49a1d428e404f0b6a6fe60388be9536937557f6139b813d53a520")
 }
 
-/// Refuses characters that reverse the writing direction (CAL 1.0, section 16.3).
+/// Rejects bidirectional control characters (CAL 1.0, section 16.3).
 ///
 /// # Errors
 /// E071.
 pub(super) fn check_bidi(text: &str) -> Result<()> {
-    // All of them begin with the byte E2 in UTF-8; most texts don't have it.
+    // In UTF-8, all of them begin with the byte E2, which most texts don't contain.
     let reverses =
         |character| matches!(character, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     match text
@@ -385,7 +384,7 @@ pub(super) fn check_bidi(text: &str) -> Result<()> {
     }
 }
 
-/// The text in normal form C (CAL 1.0, section 16.2).
+/// Returns the text in normal form C (CAL 1.0, section 16.2).
 pub(super) fn normalise(text: Cow<'_, str>) -> Cow<'_, str> {
     if text.is_ascii() || is_nfc_quick(text.chars()) == IsNormalized::Yes {
         return text;
@@ -393,7 +392,7 @@ pub(super) fn normalise(text: Cow<'_, str>) -> Cow<'_, str> {
     Cow::Owned(text.nfc().collect())
 }
 
-/// The bytes before the closing quote, and whether there is a backslash among them.
+/// Returns the length before the closing quote, and whether it contains a backslash.
 fn string_length(rest: &[u8]) -> Option<(usize, bool)> {
     let mut escaped = false;
     let mut at = 0;
@@ -413,7 +412,7 @@ fn string_length(rest: &[u8]) -> Option<(usize, bool)> {
     }
 }
 
-/// `\"` is a quote, `\\` a backslash, any other backslash itself.
+/// Replaces `\"` by a quote and `\\` by a backslash. Any other backslash is literal.
 fn unescape(inner: &str) -> String {
     let mut out = String::with_capacity(inner.len());
     let mut characters = inner.chars().peekable();
@@ -428,10 +427,10 @@ fn unescape(inner: &str) -> String {
     out
 }
 
-/// The bytes of template text before the brace that closes it; `None` if nothing does.
+/// Returns the length of template text before its closing brace; `None` without one.
 ///
 /// # Errors
-/// The offset of a tag that isn't closed.
+/// The offset of an unclosed tag.
 pub(super) fn template_length(text: &str) -> std::result::Result<Option<usize>, usize> {
     let bytes = text.as_bytes();
     let mut depth = 0usize;
@@ -452,7 +451,8 @@ pub(super) fn template_length(text: &str) -> std::result::Result<Option<usize>, 
     Ok(None)
 }
 
-/// The bytes of the tag that `text` begins with: to `}}`, for `{{{` to `}}}` if there is one.
+/// Returns the length of the tag at the start of `text`: to `}}`, or for `{{{` to `}}}` if there is
+/// one.
 pub(super) fn tag_length(text: &str) -> Option<usize> {
     let triple = if text.starts_with("{{{") {
         text.find("}}}").map(|at| at + 3)
@@ -466,12 +466,12 @@ pub(super) fn tag_length(text: &str) -> Option<usize> {
 mod tests {
     use super::*;
 
-    fn kinds(text: &str) -> Result<Vec<Kind<'_>>> {
+    fn kinds(text: &str) -> Result<Vec<TokenKind<'_>>> {
         let mut lexer = Lexer::new(text);
         let mut kinds = Vec::new();
         loop {
             let token = lexer.token()?;
-            if token.kind == Kind::End {
+            if token.kind == TokenKind::End {
                 return Ok(kinds);
             }
             kinds.push(token.kind);
@@ -484,7 +484,7 @@ mod tests {
 
     fn only_text(text: &str) -> String {
         match kinds(text).unwrap().as_slice() {
-            [Kind::Text(text)] => text.to_string(),
+            [TokenKind::Text(text)] => text.to_string(),
             other => panic!("{other:?}"),
         }
     }
@@ -542,7 +542,7 @@ mod tests {
         let long = "a".repeat(64);
         assert_eq!(
             kinds(&format!("sha256:{long}")).unwrap(),
-            [Kind::Hash(&long)]
+            [TokenKind::Hash(&long)]
         );
         for text in [
             "sha256:",

@@ -3,22 +3,22 @@
 //!
 //! | module | what it answers |
 //! |---|---|
-//! | [`ast`] | what does a query say? |
-//! | [`error`] | what is wrong with it, where, and what to do? |
-//! | [`fields`], [`grain_type`], [`relations`], [`vocabulary`], [`words`] | which names does the language know? |
-//! | [`lexer`], `parser`, `check` | how is text read, and what is refused? |
+//! | [`ast`] | what is the syntax tree of a query? |
+//! | [`error`] | what is wrong with it, where, and how is it fixed? |
+//! | [`fields`], [`grain_type`], [`relations`], [`vocabulary`], [`keywords`] | which names does the language have? |
+//! | [`lexer`], `parser`, `check` | how is text parsed, and what is an error? |
 //! | [`json`] | how is the same query written as JSON? |
 //! | [`print`](mod@print) | what is its canonical text, and its hash? |
-//! | [`mod@bind`] | what does it say once its parameters have values? |
+//! | [`mod@bind`] | how do its parameters get values? |
 //! | [`mod@desugar`], [`time`] | what do its shortcuts and times mean? |
-//! | [`template`] | how do templates of output work? |
-//! | [`describe`] | what can the language tell about itself? |
-//! | [`limits`] | how much of everything is allowed? |
+//! | [`template`] | how are output templates parsed and evaluated? |
+//! | [`describe`] | what does DESCRIBE return? |
+//! | [`limits`] | what are the limits of a query? |
 //!
 //! Everything here is a pure function over text and trees: no store, no clock, no DataFusion.
 //! Planning and execution build on the trees; rendering is in [`crate::render`].
 //!
-//! A query goes this way:
+//! The stages of a query:
 //!
 //! ```
 //! use gristmill_queries::cal::{self, Options};
@@ -38,6 +38,7 @@ pub mod error;
 pub mod fields;
 pub mod grain_type;
 pub mod json;
+pub mod keywords;
 pub mod lexer;
 pub mod limits;
 pub mod number;
@@ -49,12 +50,11 @@ pub(crate) mod suggest;
 pub mod template;
 pub mod time;
 pub mod vocabulary;
-pub mod words;
 
 pub use ast::{Effect, Query, Statement};
 pub use bind::{Bindings, bind};
-pub use check::evolve::Setter;
-pub use check::pipeline::{Shape, shape};
+pub use check::evolve::SetStatement;
+pub use check::pipeline::{ResultShape, result_shape};
 pub use desugar::{Desugared, desugar};
 pub use error::{CalError, Code, Result, Warning, WarningCode};
 pub use fields::KnownField;
@@ -64,16 +64,16 @@ pub use number::Number;
 pub use parser::{parse, parse_bytes, split};
 pub use print::{print, query_hash};
 
-/// How queries are read.
+/// Options of parsing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Options {
-    /// Understand the type names of other versions of the specifications too: `facts`, `tools`,
-    /// `episodes`, `checkpoints`. CAL 1.0 says that they are E003, so this is off unless a user
-    /// asks for it. Trees and printed text always have the names of CAL 1.0.
+    /// Also accepts the type names of other versions of the specification: `facts`, `tools`,
+    /// `episodes`, `checkpoints`. These are E003 in CAL 1.0, so the default is off. Trees and printed
+    /// text always have the names of CAL 1.0.
     pub aliases: bool,
 }
 
-/// A query that has passed all checks, with what its author should know.
+/// A query that has passed all checks, with its warnings.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Parsed {
     /// The query.

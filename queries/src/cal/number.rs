@@ -1,23 +1,23 @@
-//! Decimal numbers as texts: exact, in one spelling each.
+//! Exact decimal numbers in a normalised spelling.
 //!
-//! CAL numbers are not doubles: `0.1` and seventeen digits of an epoch must come back as they were
+//! CAL numbers are not doubles: `0.1` and a timestamp of seventeen digits must be printed as they were
 //! written. A number is therefore its decimal spelling, normalised so that equal numbers are equal
 //! texts. The renderers use the same normalisation for the numbers in grains.
 
 use std::cmp::Ordering;
 use std::fmt;
 
-/// Digits that an exponent may unfold to; beyond, a number stays as it is written.
-const MAX_UNFOLDED_DIGITS: i64 = 400;
+/// Maximum number of digits of an expanded exponent. Numbers beyond keep their spelling.
+const MAX_EXPANDED_DIGITS: i64 = 400;
 
-/// A number literal: an integer, or a decimal fraction, in its normal spelling (no plus, no leading
+/// A number literal: an integer or a decimal fraction in its normalised spelling (no plus, no leading
 /// zeros, no exponent; a fraction has no trailing zeros but at least one digit, so `1.0` stays a
 /// fraction and `1` an integer).
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Number(Box<str>);
 
 impl Number {
-    /// The number that `text` spells as CAL allows it: `-?digits[.digits]`.
+    /// Parses a number of CAL: `-?digits[.digits]`.
     pub fn parse(text: &str) -> Option<Number> {
         let (negative, digits) = strip_sign(text);
         let (whole, fraction) = match digits.split_once('.') {
@@ -30,42 +30,42 @@ impl Number {
             .then(|| normal(negative, whole, fraction))
     }
 
-    /// The number that a JSON number spells; an exponent is unfolded. `None` if that takes hundreds
-    /// of digits.
+    /// Converts a JSON number; an exponent is expanded. Returns `None` if that takes hundreds of
+    /// digits.
     pub fn from_json(number: &gristmill_schemas::json::Number) -> Option<Number> {
         let text = number.as_str();
         let Some(at) = text.find(['e', 'E']) else {
             return Number::parse(text);
         };
-        Number::parse(&unfold(&text[..at], text[at + 1..].parse().ok()?)?)
+        Number::parse(&expand_exponent(&text[..at], text[at + 1..].parse().ok()?)?)
     }
 
-    /// The spelling.
+    /// Returns the spelling.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// True if it is written without a fraction.
+    /// Returns true for a number without a fraction.
     pub fn is_integer(&self) -> bool {
         !self.0.contains('.')
     }
 
-    /// The value, if it is an integer that fits.
+    /// Returns the value of an integer in range.
     pub fn as_i64(&self) -> Option<i64> {
         self.0.parse().ok()
     }
 
-    /// The value, if it is an integer that fits.
+    /// Returns the value of an integer in range.
     pub fn as_u64(&self) -> Option<u64> {
         self.0.parse().ok()
     }
 
-    /// The nearest double.
+    /// Returns the nearest double.
     pub fn as_f64(&self) -> f64 {
         self.0.parse().unwrap_or(f64::NAN)
     }
 
-    /// The number in shortest form, as rendered output shows it: `1.0` is `1`, `-0` is `0`.
+    /// Returns the shortest spelling, which rendered output uses: `1.0` is `1`, `-0` is `0`.
     pub fn shortest(&self) -> &str {
         let text = self.0.strip_suffix(".0").unwrap_or(&self.0);
         if text == "-0" { "0" } else { text }
@@ -110,7 +110,7 @@ fn normal(negative: bool, whole: &str, fraction: Option<&str>) -> Number {
     let whole = whole.trim_start_matches('0');
     let whole = if whole.is_empty() { "0" } else { whole };
     let mut out = String::with_capacity(whole.len() + fraction.map_or(0, str::len) + 2);
-    // An integer has one zero; the sign of a fractional zero is kept, as a double would keep it.
+    // An integer has one zero. The sign of a fractional zero is kept, as in a double.
     if negative && (fraction.is_some() || whole != "0") {
         out.push('-');
     }
@@ -123,11 +123,11 @@ fn normal(negative: bool, whole: &str, fraction: Option<&str>) -> Number {
     Number(out.into())
 }
 
-/// `mantissa` times ten to the `exponent`, without exponent.
-fn unfold(mantissa: &str, exponent: i64) -> Option<String> {
+/// Returns `mantissa` times ten to the `exponent`, without exponent.
+fn expand_exponent(mantissa: &str, exponent: i64) -> Option<String> {
     let (negative, digits) = strip_sign(mantissa);
     let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
-    if exponent.checked_abs()? > MAX_UNFOLDED_DIGITS {
+    if exponent.checked_abs()? > MAX_EXPANDED_DIGITS {
         return None;
     }
     let point = whole.len() as i64 + exponent;
@@ -154,7 +154,7 @@ fn compare_magnitudes(left: &str, right: &str) -> Ordering {
         .len()
         .cmp(&right_whole.len())
         .then_with(|| left_whole.cmp(right_whole));
-    // Fractions have no trailing zeros, so comparing them as texts compares their values.
+    // Fractions have no trailing zeros, so their order as texts is that of their values.
     whole.then_with(|| left_fraction.cmp(right_fraction))
 }
 
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn exponents_of_json_are_unfolded_within_bounds() {
+    fn exponents_of_json_numbers_are_expanded_up_to_a_maximum() {
         for (written, value) in [
             ("1e3", "1000.0"),
             ("1.5e-3", "0.0015"),

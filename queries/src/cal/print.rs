@@ -1,7 +1,7 @@
 //! The canonical text of a query, and its hash (digest of CAL 1.0, sections 3 and 11).
 //!
-//! One spelling per query: clauses in the order of the grammar, keywords in upper case, single
-//! spaces, no comments, a bar before every stage. Reading it gives the same tree again.
+//! Each query has one canonical spelling: clauses in the order of the grammar, keywords in upper case,
+//! single spaces, no comments, a bar before every stage. Parsing it yields the same tree.
 
 use std::fmt::{self, Display, Formatter, Write};
 
@@ -12,13 +12,13 @@ use super::grain_type::TypeName;
 use super::template::untrim;
 use super::vocabulary::{Direction, Extractor};
 
-/// The canonical text.
+/// Returns the canonical text.
 pub fn print(query: &Query) -> String {
     query.to_string()
 }
 
-/// `sha256:` and the SHA-256 of the canonical text: what audit records and responses know a query
-/// by.
+/// Returns `sha256:` and the SHA-256 of the canonical text. Audit records and responses identify a
+/// query by it.
 pub fn query_hash(query: &Query) -> String {
     let mut out = String::from("sha256:");
     for byte in Sha256::digest(print(query)) {
@@ -281,7 +281,7 @@ impl Display for Recall {
     }
 }
 
-/// A RECALL, with an extractor behind its stages if there is one.
+/// A RECALL, with an extractor after its stages if there is one.
 fn recall(out: &mut Formatter<'_>, recall: &Recall, extract: Option<Extractor>) -> fmt::Result {
     out.write_str(if recall.my { "RECALL MY" } else { "RECALL" })?;
     recall

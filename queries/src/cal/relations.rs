@@ -23,7 +23,7 @@ vocabulary! {
 }
 
 impl RelationCategory {
-    /// The relations of the category. Only `mg:` names: a plain `prefers` is in none.
+    /// Returns the relations of the category, which all have the prefix `mg:`.
     pub const fn relations(self) -> &'static [&'static str] {
         match self {
             RelationCategory::Preference => &["mg:prefers", "mg:avoids", "mg:requires"],
@@ -40,7 +40,7 @@ impl RelationCategory {
 /// Relations of the vocabulary that are in no category.
 const UNCATEGORISED: [&str; 3] = ["mg:agrees_with", "mg:requires_steps", "mg:owned_by"];
 
-/// All relations of the `mg:` vocabulary.
+/// Returns all relations of the `mg:` vocabulary.
 pub fn vocabulary() -> impl Iterator<Item = &'static str> {
     let categorised = RelationCategory::ALL
         .iter()
@@ -48,7 +48,7 @@ pub fn vocabulary() -> impl Iterator<Item = &'static str> {
     categorised.chain(UNCATEGORISED)
 }
 
-/// True for a name that claims to be of the `mg:` vocabulary and isn't.
+/// Returns true for a name with the prefix `mg:` that is not in the vocabulary.
 pub fn is_unknown_mg(relation: &str) -> bool {
     relation.starts_with("mg:") && !vocabulary().any(|known| known == relation)
 }

@@ -1,18 +1,16 @@
-//! Where in the text of a query something stands.
+//! Positions in the text of a query.
 //!
-//! What doesn't live here: errors, which carry a [`Span`] until the text is at hand to make a
-//! [`Position`] of it.
+//! Errors have a [`Span`] until the text is available to compute a [`Position`].
 
 /// A range of bytes in the text of a query: start included, end excluded.
 ///
-/// Spans never take part in the equality of syntax trees: two trees are equal if they mean the same
-/// query, wherever their parts were written. Compare `start` and `end` where the place itself
-/// matters.
+/// All spans are equal, so that two syntax trees are equal if they are the same query, whatever the
+/// positions of their parts. Compare `start` and `end` to compare positions.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Span {
     /// Offset of the first byte.
     pub start: u32,
-    /// Offset behind the last byte.
+    /// Offset after the last byte.
     pub end: u32,
 }
 
@@ -25,7 +23,7 @@ impl PartialEq for Span {
 impl Eq for Span {}
 
 impl Span {
-    /// The span from `start` to `end`, byte offsets.
+    /// Returns the span between two byte offsets.
     pub fn new(start: usize, end: usize) -> Span {
         let narrow = |offset: usize| u32::try_from(offset).unwrap_or(u32::MAX);
         Span {
@@ -34,7 +32,7 @@ impl Span {
         }
     }
 
-    /// The span that covers `self` and `other`, which stands behind it.
+    /// Returns the span from the start of `self` to the end of `other`.
     pub fn to(self, other: Span) -> Span {
         Span {
             start: self.start,
@@ -43,12 +41,12 @@ impl Span {
     }
 }
 
-/// A [`Span`] in lines and columns, as error objects tell it (CAL 1.0, section 22.1).
+/// A [`Span`] in lines and columns, as in error objects (CAL 1.0, section 22.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Position {
     /// Offset of the first byte.
     pub start: usize,
-    /// Offset behind the last byte.
+    /// Offset after the last byte.
     pub end: usize,
     /// Line of the first byte, from 1.
     pub line: usize,
@@ -57,8 +55,7 @@ pub struct Position {
 }
 
 impl Position {
-    /// Where `span` stands in `text`. Bytes that are no UTF-8 count as one character per faulty
-    /// sequence.
+    /// Computes the position of `span` in `text`. An invalid UTF-8 sequence counts as one character.
     pub fn of(span: Span, text: &[u8]) -> Position {
         let start = (span.start as usize).min(text.len());
         let before = &text[..start];

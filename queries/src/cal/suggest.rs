@@ -1,20 +1,19 @@
-//! "Did you mean …?": the nearest of the names that are allowed.
+//! "Did you mean …?": the most similar of the allowed names.
 
-/// The name of `names` that `word` was most likely meant to be, if one is near: at most one change
-/// in three characters. Changes are insertions, deletions, replacements and swaps of neighbours;
-/// case doesn't count.
+/// Returns the name that is most similar to `word`, with at most one edit in three characters. Edits
+/// are insertions, deletions, substitutions and transpositions; case is ignored.
 pub(crate) fn nearest<'n>(word: &str, names: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
     near(word, names, 1).into_iter().next()
 }
 
-/// As [`nearest`], up to `most` of them, nearest first, each once.
+/// Returns up to `most` distinct names as [`nearest`] does, most similar first.
 pub(crate) fn near<'n>(
     word: &str,
     names: impl IntoIterator<Item = &'n str>,
     most: usize,
 ) -> Vec<&'n str> {
     let word = word.to_ascii_lowercase();
-    // The distance is quadratic in length; no name is long, and a long word is near none of them.
+    // The distance takes quadratic time. All names are short, so a long word is similar to none.
     if word.len() > 40 {
         return Vec::new();
     }
@@ -30,7 +29,7 @@ pub(crate) fn near<'n>(
     near.into_iter().take(most).map(|(_, name)| name).collect()
 }
 
-/// How many changes make `left` into `right` (optimal string alignment).
+/// Returns the edit distance of two words (optimal string alignment).
 fn distance(left: &str, right: &str) -> usize {
     let left: Vec<char> = left.chars().collect();
     let right: Vec<char> = right.chars().collect();

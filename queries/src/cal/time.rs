@@ -1,6 +1,6 @@
-//! Points in time as queries write them (digest of CAL 1.0, section 4, "Time literals").
+//! Time literals of queries (digest of CAL 1.0, section 4, "Time literals").
 //!
-//! Pure functions: what "now" is, the caller says, so that a query has one answer.
+//! These are pure functions: the caller passes the current time, so that a query is deterministic.
 
 use chrono::{NaiveDate, NaiveDateTime};
 
@@ -15,20 +15,20 @@ pub const DAY: i64 = 24 * HOUR;
 /// Integers of a smaller magnitude are seconds, others milliseconds.
 const LEAST_MILLISECONDS: i64 = 100_000_000_000;
 
-/// A point in time, fixed or told from now.
+/// A point in time, absolute or relative to now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TimePoint {
     /// Milliseconds since the epoch.
     Fixed(i64),
-    /// So many milliseconds before now.
+    /// Milliseconds before now.
     Ago(i64),
-    /// Midnight (UTC), so many days before today.
+    /// Midnight (UTC), a number of days before today.
     Midnight(i64),
 }
 
 impl TimePoint {
-    /// The point that a text tells: an ISO date (its midnight, UTC) or date and time, `today`,
-    /// `yesterday`, `last 7 days`, `past hour`, `3 weeks ago`. `None` for any other text.
+    /// Parses an ISO date (its midnight, UTC) or date and time, `today`, `yesterday`, `last 7 days`,
+    /// `past hour`, `3 weeks ago`. Returns `None` for any other text.
     pub fn parse(text: &str) -> Option<TimePoint> {
         let text = text.trim().to_ascii_lowercase();
         match text.as_str() {
@@ -40,7 +40,7 @@ impl TimePoint {
         }
     }
 
-    /// The point that a number tells: seconds below 10^11 in magnitude, else milliseconds.
+    /// Converts a number: seconds below 10^11 in magnitude, otherwise milliseconds.
     pub fn from_epoch(number: i64) -> TimePoint {
         let seconds = number.unsigned_abs() < LEAST_MILLISECONDS.unsigned_abs();
         TimePoint::Fixed(if seconds {
@@ -50,7 +50,7 @@ impl TimePoint {
         })
     }
 
-    /// The point that a value tells; `None` for values that tell none.
+    /// Converts a value; `None` if it is no point in time.
     pub fn of(value: &Value) -> Option<TimePoint> {
         match value {
             Value::Text(text) => TimePoint::parse(text),
@@ -59,7 +59,7 @@ impl TimePoint {
         }
     }
 
-    /// The point in milliseconds since the epoch, if now is `now_ms`.
+    /// Returns the point in milliseconds since the epoch, relative to `now_ms`.
     pub fn resolve(self, now_ms: i64) -> i64 {
         match self {
             TimePoint::Fixed(at) => at,
@@ -72,7 +72,7 @@ impl TimePoint {
     }
 }
 
-/// `last 7 days`, `past week`, `3 days ago` as a duration.
+/// Parses `last 7 days`, `past week`, `3 days ago` as a duration.
 fn relative(text: &str) -> Option<i64> {
     let words: Vec<&str> = text.split_ascii_whitespace().collect();
     match words[..] {
@@ -98,8 +98,8 @@ fn duration(count: &str, unit: &str) -> Option<i64> {
     count.parse::<i64>().ok()?.checked_mul(unit)
 }
 
-/// `2026-01-15`, `2026-01-15t10:30`, `2026-01-15 10:30:00.5+02:00` in milliseconds; without zone it
-/// is UTC.
+/// Parses `2026-01-15`, `2026-01-15t10:30`, `2026-01-15 10:30:00.5+02:00` to milliseconds. The default
+/// time zone is UTC.
 fn iso(text: &str) -> Option<i64> {
     let date = text.get(..10)?;
     let date = NaiveDate::from_ymd_opt(
@@ -120,7 +120,7 @@ fn iso(text: &str) -> Option<i64> {
     Some(midnight + time_of_day(&clock[..zone_at])? - zone(&clock[zone_at..])?)
 }
 
-/// The number that `text[from..to]` spells, all of it digits.
+/// Parses `text[from..to]`, which must consist of digits.
 fn digits<T: std::str::FromStr>(text: &str, from: usize, to: usize) -> Option<T> {
     text.get(from..to)
         .filter(|part| part.bytes().all(|byte| byte.is_ascii_digit()))?
@@ -145,7 +145,7 @@ fn time_of_day(text: &str) -> Option<i64> {
     (colons && in_range).then_some(hour * HOUR + minute * MINUTE + second * SECOND + millis)
 }
 
-/// The first three digits of a fraction of a second.
+/// Returns the first three digits of a fraction of a second, as milliseconds.
 fn milliseconds(fraction: &str) -> Option<i64> {
     if fraction.is_empty() || !fraction.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;
@@ -153,7 +153,7 @@ fn milliseconds(fraction: &str) -> Option<i64> {
     format!("{fraction:0<3}").get(..3)?.parse().ok()
 }
 
-/// Nothing, `z`, `+02:00`, `+0200` or `+02`, in milliseconds ahead of UTC.
+/// Parses an empty text, `z`, `+02:00`, `+0200` or `+02` to milliseconds ahead of UTC.
 fn zone(text: &str) -> Option<i64> {
     if matches!(text, "" | "z") {
         return Some(0);

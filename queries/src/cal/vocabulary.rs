@@ -11,19 +11,19 @@ macro_rules! vocabulary {
         }
 
         impl $name {
-            /// Every member, in the order of the specification.
+            /// All members, in the order of the specification.
             pub const ALL: &'static [$name] = &[$($name::$member,)+];
-            /// The spelling of every member, in the same order.
+            /// The spellings of all members, in the same order.
             pub const NAMES: &'static [&'static str] = &[$($text,)+];
 
-            /// The canonical spelling.
+            /// Returns the canonical spelling.
             pub const fn name(self) -> &'static str {
                 match self {
                     $($name::$member => $text,)+
                 }
             }
 
-            /// The member spelled `text`, whatever its case.
+            /// Returns the member with this spelling, case-insensitively.
             pub fn from_name(text: &str) -> Option<$name> {
                 $name::ALL.iter().copied().find(|member| member.name().eq_ignore_ascii_case(text))
             }
@@ -60,7 +60,7 @@ vocabulary! {
 }
 
 vocabulary! {
-    /// A named format of ASSEMBLE that says what the output is for (CAL 1.0, section 10.1).
+    /// A format of ASSEMBLE named after the purpose of the output (CAL 1.0, section 10.1).
     pub enum Preset {
         /// Same as `sml`.
         Structured = "structured",
@@ -74,7 +74,7 @@ vocabulary! {
 }
 
 impl Preset {
-    /// The format that the preset stands for.
+    /// Returns the format of the preset.
     pub const fn format(self) -> Format {
         match self {
             Preset::Structured => Format::Sml,
@@ -86,7 +86,7 @@ impl Preset {
 }
 
 vocabulary! {
-    /// What a BUDGET counts.
+    /// The unit of a BUDGET.
     pub enum BudgetUnit {
         /// Estimated tokens of the rendered grains.
         Tokens = "tokens",
@@ -96,7 +96,7 @@ vocabulary! {
 }
 
 vocabulary! {
-    /// A kind of event that STREAM asks for (CAL 1.0, section 11.2).
+    /// A kind of event in STREAM (CAL 1.0, section 11.2).
     pub enum StreamEvent {
         /// Start, sources and end.
         Progress = "progress",
@@ -110,15 +110,15 @@ vocabulary! {
 }
 
 vocabulary! {
-    /// What DESCRIBE describes (CAL 1.0, section 8.6).
+    /// A subject of DESCRIBE (CAL 1.0, section 8.6).
     pub enum DescribeTarget {
         /// The grain types.
         GrainTypes = "grain_types",
         /// The fields of all grains or of one type.
         Fields = "fields",
-        /// What this engine can do.
+        /// The capabilities of this engine.
         Capabilities = "capabilities",
-        /// Which engine this is.
+        /// Name and version of this engine.
         Server = "server",
         /// The templates of the namespace.
         Templates = "templates",
@@ -128,15 +128,15 @@ vocabulary! {
 }
 
 vocabulary! {
-    /// How much a rendered grain tells (CAL 1.0, section 14.3).
+    /// The level of detail of a rendered grain (CAL 1.0, section 14.3).
     pub enum DisclosureLevel {
-        /// Only what can't be left out.
+        /// The required parts only.
         Summary = "summary",
-        /// The grammar's word for `standard`.
+        /// The name of `standard` in the grammar.
         Headlines = "headlines",
-        /// The attributes that help to decide.
+        /// Also the attributes that are relevant for decisions.
         Standard = "standard",
-        /// Everything that may be shown.
+        /// All parts that may be shown.
         Full = "full",
     }
 }
@@ -144,17 +144,17 @@ vocabulary! {
 vocabulary! {
     /// A set operation.
     pub enum SetOperator {
-        /// In either.
+        /// In either operand.
         Union = "UNION",
-        /// In both.
+        /// In both operands.
         Intersect = "INTERSECT",
-        /// In the left one only.
+        /// Only in the left operand.
         Except = "EXCEPT",
     }
 }
 
 vocabulary! {
-    /// A stage that makes a list of values out of grains.
+    /// A stage that converts grains to a list of values.
     pub enum Extractor {
         /// The distinct subjects.
         Subjects = "SUBJECTS",
@@ -194,33 +194,33 @@ vocabulary! {
 }
 
 vocabulary! {
-    /// The name of a WITH option; extension options (`x_…`) are not among them.
+    /// The name of a WITH option, except for extension options (`x_…`).
     pub enum OptionName {
-        /// Superseded versions too.
+        /// Also superseded versions.
         Superseded = "superseded",
-        /// How the score came about.
+        /// The composition of the score.
         ScoreBreakdown = "score_breakdown",
-        /// Why a grain was found.
+        /// The conditions that a grain matched.
         Explanation = "explanation",
-        /// Where a grain comes from.
+        /// The origin of a grain.
         Provenance = "provenance",
-        /// Contradictions told with the grains.
+        /// Contradictions of the grains.
         ContradictionDetection = "contradiction_detection",
         /// A summary of the result.
         Summarize = "summarize",
-        /// How much rendered grains tell.
+        /// The level of detail of rendered grains.
         ProgressiveDisclosure = "progressive_disclosure",
-        /// Results that differ from one another.
+        /// Diverse results.
         Diversity = "diversity",
-        /// How fresh the answer must be.
+        /// The freshness of the answer.
         Consistency = "consistency",
         /// One grain per value of a field.
         Dedup = "dedup",
         /// Sort order of a language.
         Locale = "locale",
-        /// How long an answer may be kept.
+        /// The cache lifetime of an answer.
         Cache = "cache",
-        /// Times in full instead of "2d ago".
+        /// Absolute times instead of "2d ago".
         IsoTimestamps = "iso_timestamps",
     }
 }

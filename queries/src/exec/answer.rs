@@ -1,5 +1,4 @@
-//! What a query yields, and the envelope that carries it (CAL 1.0, section 21; OMS 1.3, section
-//! 28.1).
+//! Results of a query and their JSON envelope (CAL 1.0, section 21; OMS 1.3, section 28.1).
 
 use gristmill_schemas::json::{Json, Number, Object};
 
@@ -7,23 +6,23 @@ use crate::cal::Warning;
 use crate::cal::describe::VERSION;
 use crate::render::{GrainView, RenderGrain};
 
-/// A grain that was found.
+/// A grain that a query found.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Hit {
-    /// The grain.
+    /// The decoded grain.
     pub view: GrainView<'static>,
-    /// How well it fits, 0 to 1; 1 where nothing was searched.
+    /// Relevance from 0 to 1; 1 for queries without a search.
     pub score: f64,
-    /// The fields that made it match.
+    /// Names of the fields that made it match.
     pub matched_fields: Vec<String>,
-    /// Another grain took its place.
+    /// True if another grain superseded it.
     pub is_superseded: bool,
-    /// That grain, if the session may see it.
+    /// Address of the superseding grain, if the session may see that grain.
     pub superseded_by: Option<String>,
 }
 
 impl Hit {
-    /// The content address.
+    /// Returns the content address.
     pub fn address(&self) -> &str {
         &self.view.address
     }
@@ -59,86 +58,86 @@ impl RenderGrain for Hit {
     }
 }
 
-/// One grain of a response.
+/// One grain in a response.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ResultEntry {
-    /// The grain, or the fields of it that SELECT keeps.
+    /// The whole grain, or the fields that SELECT keeps.
     pub grain: Object<'static>,
-    /// How well it fits.
+    /// Relevance from 0 to 1.
     pub score: f64,
-    /// The fields that made it match.
+    /// Names of the fields that made it match.
     pub matched_fields: Vec<String>,
-    /// Its address.
+    /// Content address.
     pub content_address: String,
-    /// What WITH options add.
-    pub notes: Object<'static>,
+    /// Members that WITH options add.
+    pub annotations: Object<'static>,
 }
 
 impl ResultEntry {
     fn to_json(&self) -> Json<'static> {
         let mut object = Object::new();
         object.insert("grain", self.grain.clone());
-        object.insert("score", number(self.score));
-        object.insert("matched_fields", texts(&self.matched_fields));
+        object.insert("score", score_to_json(self.score));
+        object.insert("matched_fields", texts_to_json(&self.matched_fields));
         object.insert("content_address", self.content_address.clone());
-        for (key, value) in self.notes.iter() {
+        for (key, value) in self.annotations.iter() {
             object.insert(key.to_owned(), value.clone());
         }
         Json::Object(object)
     }
 }
 
-fn number(value: f64) -> Json<'static> {
-    // A whole score is written without fraction.
+/// Whole scores are written without a fraction.
+fn score_to_json(value: f64) -> Json<'static> {
     match value == value.trunc() {
         true => Json::from(value as i64),
         false => Number::from_f64(value).map_or(Json::Null, Json::Number),
     }
 }
 
-fn texts(items: &[String]) -> Json<'static> {
+fn texts_to_json(items: &[String]) -> Json<'static> {
     Json::Array(items.iter().cloned().map(Json::from).collect())
 }
 
-/// What a statement yields. Parts that the statement has no answer for are absent.
+/// The result of a statement. Parts that the statement doesn't produce are absent.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Answer {
     /// The grains, in order.
     pub results: Vec<ResultEntry>,
-    /// How many grains matched before LIMIT and OFFSET, exactly.
+    /// Exact number of matches before LIMIT and OFFSET.
     pub total: u64,
-    /// Fields of the results that SELECT chose.
+    /// The fields that SELECT keeps, one object for each result.
     pub rows: Option<Vec<Object<'static>>>,
-    /// A count, a truth, a list of values, a description.
+    /// A count, a boolean, a list of values or a description.
     pub value: Option<Json<'static>>,
     /// Grains by the value of a field, in the order of the values.
     pub groups: Option<Vec<(String, Vec<ResultEntry>)>>,
-    /// The branch of a COALESCE that had grains, counted from 0.
+    /// Index of the COALESCE branch that had a result, from 0.
     pub branch: Option<usize>,
-    /// The grains in the format that `AS` names.
+    /// The grains in the format of `AS`.
     pub formatted: Option<String>,
-    /// An assembled context and its format.
+    /// Format and text of an assembled context.
     pub context: Option<(String, String)>,
-    /// How many grains of each source the context shows, by label or place.
+    /// Number of grains in the context by source, under the source's label or index.
     pub source_counts: Option<Vec<(String, usize)>>,
-    /// What differs between two versions.
+    /// Differences between two versions.
     pub changes: Option<Vec<Json<'static>>>,
-    /// What EXPLAIN tells.
+    /// The plan that EXPLAIN shows.
     pub plan: Option<Json<'static>>,
-    /// The answers or errors of a BATCH, by label.
+    /// Answers and errors of a BATCH, by label.
     pub entries: Option<Vec<(String, Json<'static>)>>,
-    /// The events of a STREAM.
+    /// Events of a STREAM.
     pub events: Option<Vec<Json<'static>>>,
-    /// What a statement that appends did.
+    /// Receipt of a statement that appended a grain.
     pub written: Option<Object<'static>>,
-    /// Estimated tokens of the text that came out.
+    /// Estimated number of tokens in the formatted text or context.
     pub tokens_used: u64,
-    /// What the reader should know.
+    /// Warnings for the query's author.
     pub warnings: Vec<Warning>,
 }
 
 impl Answer {
-    /// An answer that is one value.
+    /// Returns an answer that consists of one value.
     pub fn of_value(value: impl Into<Json<'static>>) -> Answer {
         Answer {
             value: Some(value.into()),
@@ -146,124 +145,123 @@ impl Answer {
         }
     }
 
-    /// True if it has at least one grain, value or group, or counts one: what COALESCE looks for.
-    pub fn has_grains(&self) -> bool {
+    /// Returns true if there is at least one grain, value or group, or a count above zero. COALESCE
+    /// takes the first branch with a result.
+    pub fn has_result(&self) -> bool {
         let has_value = match &self.value {
             Some(Json::Array(items)) => !items.is_empty(),
             Some(Json::Number(count)) => count.as_u64() != Some(0),
             Some(Json::Null) | None => false,
             Some(_) => true,
         };
-        has_value
-            || !self.results.is_empty()
-            || self
-                .groups
-                .as_ref()
-                .is_some_and(|groups| !groups.is_empty())
+        let has_groups = self
+            .groups
+            .as_ref()
+            .is_some_and(|groups| !groups.is_empty());
+        has_value || has_groups || !self.results.is_empty()
     }
 
-    /// The members of the response that are the answer itself.
+    /// Returns the members of the response that are specific to the statement.
     pub fn to_object(&self) -> Object<'static> {
         let mut object = Object::new();
-        object.insert("results", entries(&self.results));
+        object.insert("results", entries_to_json(&self.results));
         object.insert("total", self.total);
         object.insert("next_cursor", Json::Null);
-        let mut put = |key: &'static str, value: Option<Json<'static>>| {
+        for (key, value) in self.optional_members() {
             if let Some(value) = value {
                 object.insert(key, value);
             }
-        };
-        put(
-            "rows",
-            self.rows.as_ref().map(|rows| {
-                rows.iter()
-                    .cloned()
-                    .map(Json::Object)
-                    .collect::<Vec<_>>()
-                    .into()
-            }),
-        );
-        put("value", self.value.clone());
-        put(
-            "groups",
-            self.groups.as_ref().map(|groups| {
-                Json::Object(
-                    groups
-                        .iter()
-                        .map(|(value, group)| (value.clone(), entries(group)))
-                        .collect(),
-                )
-            }),
-        );
-        put(
-            "branch",
-            self.branch.map(|branch| Json::from(branch as u64)),
-        );
-        put("formatted", self.formatted.clone().map(Json::from));
-        put(
-            "formatted_context",
-            self.context.as_ref().map(|(format, text)| {
-                let pairs = [
-                    ("text", Json::from(text.clone())),
-                    ("format", Json::from(format.clone())),
-                ];
-                Json::Object(pairs.into_iter().collect())
-            }),
-        );
-        put(
-            "source_counts",
-            self.source_counts.as_ref().map(|counts| {
-                Json::Object(
-                    counts
-                        .iter()
-                        .map(|(label, count)| (label.clone(), Json::from(*count as u64)))
-                        .collect(),
-                )
-            }),
-        );
-        put("changes", self.changes.clone().map(Json::Array));
-        put("plan", self.plan.clone());
-        put(
-            "entries",
-            self.entries
-                .as_ref()
-                .map(|entries| Json::Object(entries.iter().cloned().collect())),
-        );
-        put("events", self.events.clone().map(Json::Array));
-        put("written", self.written.clone().map(Json::Object));
+        }
         if !self.warnings.is_empty() {
-            object.insert(
-                "warnings",
-                Json::Array(self.warnings.iter().map(Warning::to_json).collect()),
-            );
+            let warnings = self.warnings.iter().map(Warning::to_json);
+            object.insert("warnings", Json::Array(warnings.collect()));
         }
         object
     }
+
+    /// Returns the optional members in the order in which they are written.
+    fn optional_members(&self) -> [(&'static str, Option<Json<'static>>); 12] {
+        let branch = self.branch.map(|branch| Json::from(branch as u64));
+        [
+            ("rows", self.rows.as_deref().map(rows_to_json)),
+            ("value", self.value.clone()),
+            ("groups", self.groups.as_deref().map(groups_to_json)),
+            ("branch", branch),
+            ("formatted", self.formatted.clone().map(Json::from)),
+            (
+                "formatted_context",
+                self.context.as_ref().map(context_to_json),
+            ),
+            (
+                "source_counts",
+                self.source_counts.as_deref().map(counts_to_json),
+            ),
+            ("changes", self.changes.clone().map(Json::Array)),
+            ("plan", self.plan.clone()),
+            (
+                "entries",
+                self.entries
+                    .as_ref()
+                    .map(|entries| Json::Object(entries.iter().cloned().collect())),
+            ),
+            ("events", self.events.clone().map(Json::Array)),
+            ("written", self.written.clone().map(Json::Object)),
+        ]
+    }
 }
 
-fn entries(list: &[ResultEntry]) -> Json<'static> {
-    Json::Array(list.iter().map(ResultEntry::to_json).collect())
+fn entries_to_json(entries: &[ResultEntry]) -> Json<'static> {
+    Json::Array(entries.iter().map(ResultEntry::to_json).collect())
 }
 
-/// An answer with what is told about every query.
+fn rows_to_json(rows: &[Object<'static>]) -> Json<'static> {
+    Json::Array(rows.iter().cloned().map(Json::Object).collect())
+}
+
+fn groups_to_json(groups: &[(String, Vec<ResultEntry>)]) -> Json<'static> {
+    let groups = groups.iter();
+    Json::Object(
+        groups
+            .map(|(value, group)| (value.clone(), entries_to_json(group)))
+            .collect(),
+    )
+}
+
+fn context_to_json((format, text): &(String, String)) -> Json<'static> {
+    let mut object = Object::new();
+    object.insert("text", text.clone());
+    object.insert("format", format.clone());
+    Json::Object(object)
+}
+
+fn counts_to_json(counts: &[(String, usize)]) -> Json<'static> {
+    let counts = counts.iter();
+    Json::Object(
+        counts
+            .map(|(label, count)| (label.clone(), Json::from(*count as u64)))
+            .collect(),
+    )
+}
+
+/// An answer with the metadata that every query has.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Response {
-    /// The statement, as in JSON: `recall`, `set_op`, …
+    /// The statement's name in JSON: `recall`, `set_op`, …
     pub statement_type: &'static str,
-    /// The tier that it needs.
+    /// The tier that the statement requires.
     pub tier: u8,
-    /// What audit records know the query by.
+    /// Hash of the canonical query, as audit records use it.
     pub query_hash: String,
-    /// How long it took, in milliseconds.
+    /// Duration in milliseconds.
     pub duration_ms: u64,
-    /// How many rows of the lake were read for it.
+    /// Number of rows that were read from the lake.
     pub grains_scanned: u64,
     /// The answer.
     pub answer: Answer,
 }
 
 impl Response {
-    /// The envelope as JSON.
+    /// Returns the envelope as JSON.
     pub fn to_json(&self) -> Json<'static> {
         let mut budget = Object::new();
         budget.insert("tokens_used", self.answer.tokens_used);
@@ -282,5 +280,54 @@ impl Response {
             object.insert(key.to_owned(), value.clone());
         }
         Json::Object(object)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_count_of_zero_and_an_empty_list_are_no_result() {
+        assert!(!Answer::default().has_result());
+        assert!(!Answer::of_value(0_u64).has_result());
+        assert!(!Answer::of_value(Json::Array(Vec::new())).has_result());
+        assert!(!Answer::of_value(Json::Null).has_result());
+        assert!(Answer::of_value(1_u64).has_result());
+        assert!(Answer::of_value(false).has_result());
+        let groups = Answer {
+            groups: Some(vec![("a".to_owned(), Vec::new())]),
+            ..Answer::default()
+        };
+        assert!(groups.has_result());
+    }
+
+    #[test]
+    fn whole_scores_have_no_fraction() {
+        assert_eq!(score_to_json(1.0).to_canonical_string(), "1");
+        assert_eq!(score_to_json(0.25).to_canonical_string(), "0.25");
+        assert_eq!(score_to_json(f64::NAN), Json::Null);
+    }
+
+    #[test]
+    fn members_that_a_statement_lacks_are_absent() {
+        let object = Answer::of_value("x").to_object();
+        let keys: Vec<&str> = object.iter().map(|(key, _)| key).collect();
+        assert_eq!(keys, ["results", "total", "next_cursor", "value"]);
+    }
+
+    #[test]
+    fn annotations_follow_the_members_of_an_entry() {
+        let entry = ResultEntry {
+            grain: Object::new(),
+            score: 0.5,
+            matched_fields: vec!["subject".to_owned()],
+            content_address: "ab".to_owned(),
+            annotations: [("contradicted", Json::from(true))].into_iter().collect(),
+        };
+        assert_eq!(
+            Json::Array(vec![entry.to_json()]).to_string(),
+            r#"[{"grain":{},"score":0.5,"matched_fields":["subject"],"content_address":"ab","contradicted":true}]"#
+        );
     }
 }

@@ -1,7 +1,7 @@
-//! ASSEMBLE: sources run at the same time, then a budget is shared among their grains and the
-//! context is written.
+//! ASSEMBLE: runs the sources concurrently, shares a budget among their grains and renders the
+//! context.
 //!
-//! What its WITH says of how grains are found and told, it says to each of its sources.
+//! Sources inherit the WITH options that concern grains; the other options concern the context.
 
 use std::borrow::Cow;
 use std::mem::discriminant;
@@ -10,24 +10,24 @@ use std::sync::Arc;
 use futures::future::join_all;
 
 use super::error::{ExecutionError, Result};
-use super::recall::{Grains, Scope, unbound};
+use super::recall::{LetScope, RecalledGrains, unbound_parameter};
 use super::{Answer, Hit, QueryRun, response};
 use crate::cal::ast::*;
 use crate::cal::template::registry::Registry;
-use crate::cal::vocabulary::Format;
+use crate::cal::vocabulary::{Format, Preset};
 use crate::cal::{CalError, Code, Warning, WarningCode};
 use crate::render::assemble::{GrainRef, auto_toon};
 use crate::render::{
     AssemblyInput, CustomTemplate, OutputLayout, SourceInput, assemble, stream_events,
 };
 
-/// What a source yielded.
-type SourceResult = Result<Arc<Grains>>;
+/// The result of one source.
+type SourceResult = Result<Arc<RecalledGrains>>;
 
 impl QueryRun<'_, '_> {
-    pub(super) async fn assemble(&self, statement: &Assemble, scope: &Scope) -> Result<Answer> {
-        // A template that isn't there is told before anything is read.
-        let sections = sections(statement, &self.executor.templates())?;
+    pub(super) async fn assemble(&self, statement: &Assemble, scope: &LetScope) -> Result<Answer> {
+        // An unknown or broken template is an error before anything is read.
+        let sections = template_sections(statement, &self.executor.templates())?;
         let template = sections
             .as_ref()
             .map(|(sections, preset)| CustomTemplate::new(sections, *preset))
@@ -36,90 +36,99 @@ impl QueryRun<'_, '_> {
             .sources
             .iter()
             .map(|source| self.source(source, &statement.options, scope));
-        let found: Vec<SourceResult> = join_all(running).await;
+        let results: Vec<SourceResult> = join_all(running).await;
         let mut warnings = response::warnings(&options_without_dedup(&statement.options));
-        warnings.extend(failures(statement, &found)?);
-        let sources = statement
-            .sources
-            .iter()
-            .zip(&found)
-            .map(|(source, found)| SourceInput {
-                failed: found.is_err(),
-                ..SourceInput::of(
-                    source,
-                    found.as_ref().map_or(&[][..], |grains| &grains.hits),
-                )
-            });
-        let now_ms = self.executor.session.now_ms;
-        let mut input = AssemblyInput::of(statement, sources.collect(), template.as_ref(), now_ms);
-        let may_choose = self.executor.session.auto_toon
-            && statement.format.is_none()
-            && statement.budget.is_some();
+        warnings.extend(source_failures(statement, &results)?);
+        let inputs = source_inputs(statement, &results);
+        let session = &self.executor.session;
+        let mut input = AssemblyInput::of(statement, inputs, template.as_ref(), session.now_ms);
+        let may_choose =
+            session.auto_toon && statement.format.is_none() && statement.budget.is_some();
         if may_choose && auto_toon(&input) {
             input.layout = OutputLayout::Format(Format::Toon);
-            let message = "The budget is tight, so the context is written as toon.".to_owned();
             warnings.push(Warning {
                 code: WarningCode::W005,
-                message,
+                message: "The budget is tight, so the context is written as toon.".to_owned(),
                 span: None,
             });
         }
-        Ok(answer(statement, &input, &found, warnings))
+        Ok(answer(statement, &input, &results, warnings))
     }
 
-    async fn source(&self, source: &Source, options: &[WithOption], scope: &Scope) -> SourceResult {
+    async fn source(
+        &self,
+        source: &Source,
+        options: &[WithOption],
+        scope: &LetScope,
+    ) -> SourceResult {
         match &source.body {
-            SourceBody::Recall(recall) => Ok(Arc::new(
-                self.grains(&handed_down(recall, options), scope).await?,
-            )),
+            SourceBody::Recall(recall) => {
+                let recall = inherit_options(recall, options);
+                Ok(Arc::new(self.recalled_grains(&recall, scope).await?))
+            }
             SourceBody::Binding(parameter) => Ok(Arc::clone(
                 scope
                     .grains
                     .get(&parameter.name)
-                    .ok_or_else(|| unbound(parameter))?,
+                    .ok_or_else(|| unbound_parameter(parameter))?,
             )),
         }
     }
 }
 
-/// `recall` as a source of an ASSEMBLE with these options: it takes over those that speak of how
-/// grains are found and what is told of each, unless it says the same itself. The others are about
-/// the context.
-pub(super) fn handed_down<'r>(recall: &'r Recall, options: &[WithOption]) -> Cow<'r, Recall> {
-    let of_grains = |option: &&WithOption| {
-        matches!(
-            option,
-            WithOption::Superseded
-                | WithOption::ScoreBreakdown
-                | WithOption::Explanation
-                | WithOption::Provenance
-                | WithOption::ContradictionDetection
-                | WithOption::Diversity(_)
-        )
-    };
-    let said = |option: &&WithOption| {
+fn source_inputs<'s>(
+    statement: &'s Assemble,
+    results: &'s [SourceResult],
+) -> Vec<SourceInput<'s, Hit>> {
+    let sources = statement.sources.iter().zip(results);
+    let inputs = sources.map(|(source, result)| {
+        let hits = result.as_ref().map_or(&[][..], |grains| &grains.hits);
+        SourceInput {
+            failed: result.is_err(),
+            ..SourceInput::of(source, hits)
+        }
+    });
+    inputs.collect()
+}
+
+/// Returns `recall` as a source of an ASSEMBLE with these options: it inherits those that concern
+/// the selection and annotation of grains, except for options that it sets itself.
+pub(super) fn inherit_options<'r>(recall: &'r Recall, options: &[WithOption]) -> Cow<'r, Recall> {
+    let sets_itself = |option: &WithOption| {
         recall
             .options
             .iter()
-            .any(|own| discriminant(own) == discriminant(*option))
+            .any(|own| discriminant(own) == discriminant(option))
     };
-    let new: Vec<WithOption> = options
+    let inherited: Vec<WithOption> = options
         .iter()
-        .filter(of_grains)
-        .filter(|option| !said(option))
+        .filter(|option| is_inherited(option) && !sets_itself(option))
         .cloned()
         .collect();
-    if new.is_empty() {
+    if inherited.is_empty() {
         return Cow::Borrowed(recall);
     }
     let mut recall = recall.clone();
-    recall.options.extend(new);
+    recall.options.extend(inherited);
     Cow::Owned(recall)
 }
 
-/// The LETs of a query. Those that hold grains are sources of an ASSEMBLE, and take over its
-/// options as others do.
-pub(super) fn lets(query: &Query) -> Cow<'_, [Let]> {
+/// Returns true for options that concern grains, and false for those that concern the context.
+fn is_inherited(option: &WithOption) -> bool {
+    matches!(
+        option,
+        WithOption::Superseded
+            | WithOption::ScoreBreakdown
+            | WithOption::Explanation
+            | WithOption::Provenance
+            | WithOption::ContradictionDetection
+            | WithOption::Diversity(_)
+    )
+}
+
+/// Returns the LETs of a query. Those of an ASSEMBLE that bind grains are its sources, so they
+/// inherit its options.
+pub(super) fn lets_with_inherited_options(query: &Query) -> Cow<'_, [Let]> {
     let (Statement::Assemble(assemble) | Statement::Explain(Explainable::Assemble(assemble))) =
         &query.statement
     else {
@@ -127,49 +136,44 @@ pub(super) fn lets(query: &Query) -> Cow<'_, [Let]> {
     };
     let mut lets = query.lets.clone();
     for binding in lets.iter_mut().filter(|binding| binding.extract.is_none()) {
-        if let Cow::Owned(recall) = handed_down(&binding.query, &assemble.options) {
+        if let Cow::Owned(recall) = inherit_options(&binding.query, &assemble.options) {
             binding.query = recall;
         }
     }
     Cow::Owned(lets)
 }
 
-/// Writes the context and tells about it.
+/// Renders the context and describes it.
 fn answer(
     statement: &Assemble,
     input: &AssemblyInput<'_, Hit>,
-    found: &[SourceResult],
+    results: &[SourceResult],
     warnings: Vec<Warning>,
 ) -> Answer {
     let assembled = assemble(input);
     let entry = |placed: &GrainRef| {
-        let source = found.get(placed.source)?.as_ref().ok()?;
-        Some(response::entry(
-            source.hits.get(placed.grain)?,
-            None,
-            &source.plain,
-        ))
+        let source = results.get(placed.source)?.as_ref().ok()?;
+        let hit = source.hits.get(placed.grain)?;
+        Some(response::entry(hit, None, &source.desugared))
     };
-    let results: Vec<_> = assembled.grains.iter().filter_map(entry).collect();
-    let counts = statement.sources.iter().zip(&assembled.sources).enumerate();
-    let counts = counts.map(|(at, (source, outcome))| {
-        (
-            source.label.clone().unwrap_or_else(|| at.to_string()),
-            outcome.included,
-        )
+    let entries: Vec<_> = assembled.grains.iter().filter_map(entry).collect();
+    let sources = statement.sources.iter().zip(&assembled.sources).enumerate();
+    let source_counts = sources.map(|(at, (source, outcome))| {
+        let label = source.label.clone().unwrap_or_else(|| at.to_string());
+        (label, outcome.included)
     });
-    let events = statement.stream.as_ref().map(|wanted| {
+    let events = statement.stream.as_ref().map(|stream| {
         let name = statement.name.as_deref().unwrap_or("assembly");
-        stream_events::events(name, wanted, input, &assembled)
+        stream_events::events(name, stream, input, &assembled)
     });
     let format = match input.layout {
         OutputLayout::Format(format) => format.name(),
         OutputLayout::Template(_) => "template",
     };
     Answer {
-        total: results.len() as u64,
-        results,
-        source_counts: Some(counts.collect()),
+        total: entries.len() as u64,
+        results: entries,
+        source_counts: Some(source_counts.collect()),
         events,
         tokens_used: assembled.tokens_used,
         context: Some((format.to_owned(), assembled.text)),
@@ -178,37 +182,31 @@ fn answer(
     }
 }
 
-/// The sources that failed, as warnings.
+/// Returns a warning for each failed source.
 ///
 /// # Errors
-/// E076 if all of them did; problems of the environment as they are.
-fn failures(statement: &Assemble, found: &[SourceResult]) -> Result<Vec<Warning>> {
-    let mut warnings = Vec::new();
-    let mut first = None;
-    for (source, error) in statement
-        .sources
-        .iter()
-        .zip(found)
-        .filter_map(|(source, found)| Some((source, found.as_ref().err()?)))
-    {
+/// E076 if all sources failed.
+fn source_failures(statement: &Assemble, results: &[SourceResult]) -> Result<Vec<Warning>> {
+    let sources = statement.sources.iter().zip(results);
+    let failed: Vec<(&Source, &ExecutionError)> = sources
+        .filter_map(|(source, result)| Some((source, result.as_ref().err()?)))
+        .collect();
+    if let Some((_, error)) = failed.first().filter(|_| failed.len() == results.len()) {
+        let message = format!("All sources failed; the first because: {error}");
+        return Err(CalError::new(Code::E076, message).into());
+    }
+    let warnings = failed.into_iter().map(|(source, error)| {
         let label = source.label.as_deref().unwrap_or("without label");
-        let message = format!("The source {label} failed and was left out: {error}");
-        first.get_or_insert_with(|| error.to_string());
-        warnings.push(Warning {
+        Warning {
             code: WarningCode::W102,
-            message,
+            message: format!("The source {label} failed and was left out: {error}"),
             span: Some(source.span),
-        });
-    }
-    match first {
-        Some(why) if warnings.len() == found.len() => Err(ExecutionError::Cal(CalError::new(
-            Code::E076,
-            format!("All sources failed; the first because: {why}"),
-        ))),
-        _ => Ok(warnings),
-    }
+        }
+    });
+    Ok(warnings.collect())
 }
 
+/// Removes dedup, which has an effect in an ASSEMBLE and needs no warning.
 fn options_without_dedup(options: &[WithOption]) -> Vec<WithOption> {
     options
         .iter()
@@ -217,10 +215,11 @@ fn options_without_dedup(options: &[WithOption]) -> Vec<WithOption> {
         .collect()
 }
 
-type Body = (Sections, Option<crate::cal::vocabulary::Preset>);
-
-/// The template that FORMAT names or holds.
-fn sections(statement: &Assemble, templates: &Registry) -> Result<Option<Body>> {
+/// Returns the sections of the template that FORMAT names or contains.
+fn template_sections(
+    statement: &Assemble,
+    templates: &Registry,
+) -> Result<Option<(Sections, Option<Preset>)>> {
     Ok(match &statement.format {
         Some(FormatSpec::Inline(sections)) => Some((sections.clone(), None)),
         Some(FormatSpec::Template(name)) => {
@@ -231,4 +230,65 @@ fn sections(statement: &Assemble, templates: &Registry) -> Result<Option<Body>> 
         }
         _ => None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::exec::testing::{query, recall};
+
+    fn assembly(text: &str) -> Assemble {
+        match query(text).statement {
+            Statement::Assemble(assemble) => *assemble,
+            other => panic!("{text} is a {}", other.name()),
+        }
+    }
+
+    fn failed() -> SourceResult {
+        Err(CalError::new(Code::E031, "slow").into())
+    }
+
+    #[test]
+    fn a_source_inherits_options_about_grains_and_no_others() {
+        let assemble =
+            assembly("ASSEMBLE x FROM (RECALL) WITH superseded, provenance, dedup(subject)");
+        let source = recall("RECALL beliefs");
+        let inherited = inherit_options(&source, &assemble.options);
+        assert_eq!(
+            inherited.options,
+            [WithOption::Superseded, WithOption::Provenance]
+        );
+    }
+
+    #[test]
+    fn an_option_of_the_source_overrides_the_inherited_one() {
+        let assemble = assembly("ASSEMBLE x FROM (RECALL) WITH diversity(mmr)");
+        let source = recall("RECALL beliefs WITH diversity(threshold, 0.5)");
+        let inherited = inherit_options(&source, &assemble.options);
+        assert_eq!(inherited.options, source.options);
+        assert!(matches!(inherited, Cow::Borrowed(_)));
+    }
+
+    #[test]
+    fn lets_of_grains_inherit_and_lets_of_values_do_not() {
+        let query = query(
+            "LET $v = RECALL beliefs | SUBJECTS; LET $g = RECALL WHERE subject IN ($v); \
+             ASSEMBLE x FROM $g WITH superseded",
+        );
+        let lets = lets_with_inherited_options(&query);
+        assert!(lets[0].query.options.is_empty());
+        assert_eq!(lets[1].query.options, [WithOption::Superseded]);
+    }
+
+    #[test]
+    fn one_failed_source_is_a_warning_and_all_of_them_an_error() {
+        let statement = assembly("ASSEMBLE x FROM a: (RECALL), b: (RECALL)");
+        let one = [failed(), Ok(Arc::default())];
+        let warnings = source_failures(&statement, &one).unwrap();
+        assert_eq!(warnings.len(), 1);
+        assert!(warnings[0].message.starts_with("The source a failed"));
+        let all = [failed(), failed()];
+        let error = source_failures(&statement, &all).unwrap_err();
+        assert_eq!(error.code(), Code::E076.as_str());
+    }
 }

@@ -1,7 +1,6 @@
-//! Functions over blobs that plans of CAL use: what no column holds, and how well a grain fits a
-//! search.
+//! Scalar functions over blobs in plans of CAL: fields without a column, and search scores.
 //!
-//! A blob that can't be read gives NULL, never an error: one bad row must not stop a query.
+//! An unreadable blob yields NULL, never an error: one damaged row must not stop a query.
 
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -21,41 +20,43 @@ use gristmill_schemas::grain::{Field, Grain};
 use gristmill_schemas::json::Json;
 
 use super::domain_field::{self, DomainPredicate};
+use crate::cal::ast::Field as CalField;
 use crate::cal::fields::KnownField;
 use crate::render::GrainView;
 use crate::render::field_value::value_of;
 
-/// The text of a field that only the blob has.
+/// Returns the text of a field without a column.
 pub(super) fn payload_text(field: KnownField) -> ScalarUDF {
-    BlobFunction::of(Kind::PayloadText(field))
+    BlobFunction::of(FunctionKind::PayloadText(field))
 }
 
-/// Whether the value of a domain field passes a test; NULL if the grain has none.
+/// Returns whether a domain field passes a test; NULL for grains without the field.
 pub(super) fn domain_test(test: DomainPredicate) -> ScalarUDF {
-    BlobFunction::of(Kind::DomainPredicate(test))
+    BlobFunction::of(FunctionKind::DomainPredicate(test))
 }
 
-/// The texts of a domain field, as a list.
-pub(super) fn domain_texts(field: crate::cal::ast::Field) -> ScalarUDF {
-    BlobFunction::of(Kind::DomainTexts(field))
+/// Returns the texts of a domain field as a list.
+pub(super) fn domain_texts(field: CalField) -> ScalarUDF {
+    BlobFunction::of(FunctionKind::DomainTexts(field))
 }
 
-/// Whether all words stand in some fields of a grain.
+/// Returns whether the given fields contain all words.
 pub(super) fn has_words(terms: Terms, fields: Vec<Field>) -> ScalarUDF {
-    BlobFunction::of(Kind::HasWords(terms, fields))
+    BlobFunction::of(FunctionKind::HasWords(terms, fields))
 }
 
-/// How many words a grain has, and how many of each of `terms`, as one list of whole numbers.
+/// Returns a list with the number of words of a grain, followed by the frequency of each term.
 pub(super) fn frequencies(terms: Terms) -> ScalarUDF {
-    BlobFunction::of(Kind::Frequencies(terms))
+    BlobFunction::of(FunctionKind::Frequencies(terms))
 }
 
-/// How well a grain fits a search; NULL if it doesn't.
+/// Returns the relevance of a grain to a search; NULL if it doesn't match.
 pub(super) fn score(terms: Terms, scorer: Scorer) -> ScalarUDF {
-    BlobFunction::of(Kind::Score(terms, Weights(scorer)))
+    BlobFunction::of(FunctionKind::Score(terms, Weights(scorer)))
 }
 
-/// The words that a filter asks the text of a grain to have, if it is that of a search.
+/// Returns the terms of a search filter (`search_score(blob) IS NOT NULL`); `None` for other
+/// filters.
 pub(crate) fn search_terms_of(filter: &Expr) -> Option<&Terms> {
     let Expr::IsNotNull(score) = filter else {
         return None;
@@ -64,78 +65,56 @@ pub(crate) fn search_terms_of(filter: &Expr) -> Option<&Terms> {
         return None;
     };
     match &call.func.inner().downcast_ref::<BlobFunction>()?.kind {
-        Kind::Score(terms, _) => Some(terms),
+        FunctionKind::Score(terms, _) => Some(terms),
         _ => None,
     }
 }
 
-/// A function of one blob.
+/// A scalar function of one blob.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct BlobFunction {
-    kind: Kind,
+    kind: FunctionKind,
     signature: Signature,
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
-enum Kind {
+enum FunctionKind {
     PayloadText(KnownField),
     DomainPredicate(DomainPredicate),
-    DomainTexts(crate::cal::ast::Field),
+    DomainTexts(CalField),
     HasWords(Terms, Vec<Field>),
     Frequencies(Terms),
     Score(Terms, Weights),
 }
 
-/// Weights of a search; plans compare functions, and these are equal if they were made of equal
-/// statistics.
+/// The weights of a search. Plans compare functions; weights are equal if their statistics are.
 #[derive(Debug, PartialEq)]
 struct Weights(Scorer);
 
 impl Eq for Weights {}
 
 impl Hash for Weights {
-    /// Equal weights have equal terms, which are hashed beside them.
+    /// Hashes nothing: equal weights have equal terms, which [`FunctionKind`] hashes.
     fn hash<H: Hasher>(&self, _: &mut H) {}
 }
 
 impl BlobFunction {
-    fn of(kind: Kind) -> ScalarUDF {
+    fn of(kind: FunctionKind) -> ScalarUDF {
         let signature = Signature::exact(vec![DataType::Binary], Volatility::Immutable);
         ScalarUDF::new_from_impl(BlobFunction { kind, signature })
     }
 
     fn evaluate(&self, blobs: &BinaryArray) -> ArrayRef {
         match &self.kind {
-            Kind::PayloadText(field) => {
-                let field = (*field).into();
-                let text =
-                    |view: &GrainView<'static>| value_of(view, &field)?.as_str().map(str::to_owned);
-                Arc::new(
-                    blobs
-                        .iter()
-                        .map(|blob| with_view(blob?, text))
-                        .collect::<StringArray>(),
-                )
-            }
-            Kind::DomainPredicate(test) => Arc::new(
+            FunctionKind::PayloadText(field) => payload_texts(blobs, *field),
+            FunctionKind::DomainPredicate(test) => Arc::new(
                 blobs
                     .iter()
-                    .map(|blob| with_view(blob?, |view| test.holds(view)))
+                    .map(|blob| with_view(blob?, |view| test.matches(view)))
                     .collect::<BooleanArray>(),
             ),
-            Kind::DomainTexts(field) => {
-                let mut lists = ListBuilder::new(StringBuilder::new());
-                for blob in blobs {
-                    let texts = blob.and_then(|blob| {
-                        with_view(blob, |view| {
-                            Some(domain_field::texts(&*value_of(view, field)?))
-                        })
-                    });
-                    lists.append_option(texts.map(|texts| texts.into_iter().map(Some)));
-                }
-                Arc::new(lists.finish())
-            }
-            Kind::HasWords(terms, fields) => {
+            FunctionKind::DomainTexts(field) => domain_text_lists(blobs, field),
+            FunctionKind::HasWords(terms, fields) => {
                 let holds = |grain: &Grain<'_>| Some(terms.count_in(grain, fields).is_match());
                 Arc::new(
                     blobs
@@ -144,20 +123,8 @@ impl BlobFunction {
                         .collect::<BooleanArray>(),
                 )
             }
-            Kind::Frequencies(terms) => {
-                let mut lists = ListBuilder::new(UInt32Builder::new());
-                for blob in blobs {
-                    let found =
-                        blob.and_then(|blob| with_grain(blob, |grain| Some(terms.count(grain))));
-                    lists.append_option(
-                        found.map(|found| {
-                            std::iter::once(found.length).chain(found.counts).map(Some)
-                        }),
-                    );
-                }
-                Arc::new(lists.finish())
-            }
-            Kind::Score(terms, Weights(scorer)) => {
+            FunctionKind::Frequencies(terms) => frequency_lists(blobs, terms),
+            FunctionKind::Score(terms, Weights(scorer)) => {
                 let score = |grain: &Grain<'_>| scorer.score(&terms.count(grain));
                 Arc::new(
                     blobs
@@ -168,34 +135,76 @@ impl BlobFunction {
             }
         }
     }
+
+    /// Returns the part of the name that distinguishes functions of one kind.
+    fn parameters(&self) -> String {
+        match &self.kind {
+            FunctionKind::PayloadText(field) => field.name().to_owned(),
+            FunctionKind::DomainPredicate(test) => test.to_string(),
+            FunctionKind::DomainTexts(field) => field.to_string(),
+            FunctionKind::HasWords(terms, fields) => {
+                let fields: Vec<&str> = fields.iter().map(|field| field.name()).collect();
+                format!("{} in {}", terms.words().join(" "), fields.join(" "))
+            }
+            FunctionKind::Frequencies(terms) | FunctionKind::Score(terms, _) => {
+                terms.words().join(" ")
+            }
+        }
+    }
+}
+
+fn payload_texts(blobs: &BinaryArray, field: KnownField) -> ArrayRef {
+    let field = field.into();
+    let text = |view: &GrainView<'static>| value_of(view, &field)?.as_str().map(str::to_owned);
+    let texts = blobs.iter().map(|blob| with_view(blob?, text));
+    Arc::new(texts.collect::<StringArray>())
+}
+
+fn domain_text_lists(blobs: &BinaryArray, field: &CalField) -> ArrayRef {
+    let mut lists = ListBuilder::new(StringBuilder::new());
+    for blob in blobs {
+        let texts = blob.and_then(|blob| {
+            with_view(blob, |view| {
+                Some(domain_field::texts(&*value_of(view, field)?))
+            })
+        });
+        lists.append_option(texts.map(|texts| texts.into_iter().map(Some)));
+    }
+    Arc::new(lists.finish())
+}
+
+fn frequency_lists(blobs: &BinaryArray, terms: &Terms) -> ArrayRef {
+    let mut lists = ListBuilder::new(UInt32Builder::new());
+    for blob in blobs {
+        let found = blob.and_then(|blob| with_grain(blob, |grain| Some(terms.count(grain))));
+        lists.append_option(
+            found.map(|found| std::iter::once(found.length).chain(found.counts).map(Some)),
+        );
+    }
+    Arc::new(lists.finish())
 }
 
 impl ScalarUDFImpl for BlobFunction {
     fn name(&self) -> &str {
         match &self.kind {
-            Kind::PayloadText(_) => "payload_text",
-            Kind::DomainPredicate(_) => "domain_test",
-            Kind::DomainTexts(_) => "domain_texts",
-            Kind::HasWords(..) => "has_words",
-            Kind::Frequencies(_) => "word_frequencies",
-            Kind::Score(..) => "search_score",
+            FunctionKind::PayloadText(_) => "payload_text",
+            FunctionKind::DomainPredicate(_) => "domain_test",
+            FunctionKind::DomainTexts(_) => "domain_texts",
+            FunctionKind::HasWords(..) => "has_words",
+            FunctionKind::Frequencies(_) => "word_frequencies",
+            FunctionKind::Score(..) => "search_score",
         }
     }
 
-    /// With what the function was made for, so that plans tell functions apart.
+    /// Includes the parameters, so that plans distinguish calls of the same function.
     fn schema_name(&self, arguments: &[Expr]) -> Result<String> {
-        let of: Vec<String> = arguments.iter().map(ToString::to_string).collect();
-        let about = match &self.kind {
-            Kind::PayloadText(field) => field.name().to_owned(),
-            Kind::DomainPredicate(test) => test.to_string(),
-            Kind::DomainTexts(field) => field.to_string(),
-            Kind::HasWords(terms, fields) => {
-                let fields: Vec<&str> = fields.iter().map(|field| field.name()).collect();
-                format!("{} in {}", terms.words().join(" "), fields.join(" "))
-            }
-            Kind::Frequencies(terms) | Kind::Score(terms, _) => terms.words().join(" "),
-        };
-        Ok(format!("{}[{about}]({})", self.name(), of.join(", ")))
+        let arguments: Vec<String> = arguments.iter().map(ToString::to_string).collect();
+        Ok(format!(
+            "{}[{}]({})",
+            self.name(),
+            self.parameters(),
+            arguments.join(", ")
+        ))
     }
 
     fn signature(&self) -> &Signature {
@@ -205,11 +214,11 @@ impl ScalarUDFImpl for BlobFunction {
     fn return_type(&self, _: &[DataType]) -> Result<DataType> {
         let list = |item| DataType::List(Arc::new(ArrowField::new_list_field(item, true)));
         Ok(match &self.kind {
-            Kind::PayloadText(_) => DataType::Utf8,
-            Kind::DomainPredicate(_) | Kind::HasWords(..) => DataType::Boolean,
-            Kind::DomainTexts(_) => list(DataType::Utf8),
-            Kind::Frequencies(_) => list(DataType::UInt32),
-            Kind::Score(..) => DataType::Float64,
+            FunctionKind::PayloadText(_) => DataType::Utf8,
+            FunctionKind::DomainPredicate(_) | FunctionKind::HasWords(..) => DataType::Boolean,
+            FunctionKind::DomainTexts(_) => list(DataType::Utf8),
+            FunctionKind::Frequencies(_) => list(DataType::UInt32),
+            FunctionKind::Score(..) => DataType::Float64,
         })
     }
 
@@ -229,14 +238,14 @@ impl ScalarUDFImpl for BlobFunction {
     }
 }
 
-/// What `read` makes of the payload of a blob; `None` if it can't be read.
+/// Applies `read` to the decoded grain; `None` if the blob is unreadable.
 fn with_view<T>(blob: &[u8], read: impl FnOnce(&GrainView<'static>) -> Option<T>) -> Option<T> {
-    with_grain(blob, |grain| read(&view_of(String::new(), grain)?))
+    with_grain(blob, |grain| read(&grain_view(String::new(), grain)?))
 }
 
-/// The grain as renderers and conditions see it; `None` for types beyond the ten of CAL. What the
-/// index layer knows is not in the bytes.
-pub(super) fn view_of(address: String, grain: &Grain<'_>) -> Option<GrainView<'static>> {
+/// Returns the view of a grain for renderers and conditions; `None` for types outside the ten of
+/// CAL. Lifecycle state isn't in the blob and keeps its default.
+pub(super) fn grain_view(address: String, grain: &Grain<'_>) -> Option<GrainView<'static>> {
     let Json::Object(payload) = grain.to_json() else {
         return None;
     };
@@ -248,4 +257,107 @@ pub(super) fn view_of(address: String, grain: &Grain<'_>) -> Option<GrainView<'s
         verification_status: None,
         contradicted: false,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::Array;
+    use arrow::datatypes::UInt32Type;
+    use datafusion::logical_expr::col;
+    use gristmill_engine::text::Statistics;
+    use gristmill_schemas::grain::{EncodeOptions, encode_json};
+
+    use super::*;
+    use crate::exec::testing::condition;
+
+    /// A belief, a damaged blob and a NULL.
+    fn blobs() -> BinaryArray {
+        let json = r#"{"type":"belief","subject":"alice","relation":"likes","object":"green green tea",
+            "confidence":0.5,"created_at":1700000000000,"hc:x":["a",5,"b"]}"#;
+        let json = Json::parse(json.as_bytes()).unwrap();
+        let blob = encode_json(&json, EncodeOptions::default()).unwrap().blob;
+        BinaryArray::from_opt_vec(vec![Some(&blob), Some(b"damaged"), None])
+    }
+
+    fn evaluate(function: &ScalarUDF) -> ArrayRef {
+        let function = function.inner().downcast_ref::<BlobFunction>().unwrap();
+        function.evaluate(&blobs())
+    }
+
+    fn statistics(documents: u64) -> Statistics {
+        let mut statistics = Statistics::new(1);
+        for _ in 0..documents {
+            statistics.add(4, std::iter::once(1));
+        }
+        statistics
+    }
+
+    #[test]
+    fn an_unreadable_blob_is_null_for_every_function() {
+        let terms = Terms::of("tea");
+        let domain = condition("hc:x = 5").field;
+        let functions = [
+            payload_text(KnownField::Context),
+            domain_test(DomainPredicate::new(&condition("hc:x = \"a\""))),
+            domain_texts(domain),
+            has_words(terms.clone(), vec![Field::Content]),
+            frequencies(terms.clone()),
+            score(terms, Scorer::new(&statistics(3))),
+        ];
+        for function in functions {
+            let answer = evaluate(&function);
+            assert!(
+                answer.is_null(1) && answer.is_null(2),
+                "{}",
+                function.name()
+            );
+        }
+    }
+
+    #[test]
+    fn frequencies_begin_with_the_length() {
+        let lists = evaluate(&frequencies(Terms::of("green milk")));
+        let first = lists.as_list::<i32>().value(0);
+        let numbers = first.as_primitive::<UInt32Type>().values().to_vec();
+        assert!(numbers[0] >= 3, "{numbers:?}");
+        assert_eq!(numbers[1..], [2, 0]);
+    }
+
+    #[test]
+    fn texts_of_a_list_leave_out_other_types() {
+        let lists = evaluate(&domain_texts(condition("hc:x = 5").field));
+        let first = lists.as_list::<i32>().value(0);
+        let texts: Vec<_> = first.as_string::<i32>().iter().flatten().collect();
+        assert_eq!(texts, ["a", "b"]);
+    }
+
+    #[test]
+    fn a_grain_without_the_words_has_no_score() {
+        let scorer = Scorer::new(&statistics(3));
+        assert!(evaluate(&score(Terms::of("tea"), scorer.clone())).is_valid(0));
+        assert!(evaluate(&score(Terms::of("milk"), scorer)).is_null(0));
+    }
+
+    #[test]
+    fn only_the_filter_of_a_search_has_search_terms() {
+        let terms = Terms::of("tea");
+        let call = score(terms.clone(), Scorer::new(&statistics(3))).call(vec![col("blob")]);
+        assert_eq!(
+            search_terms_of(&call.clone().is_not_null()).map(Terms::words),
+            Some(terms.words())
+        );
+        assert!(search_terms_of(&call).is_none());
+        let other = payload_text(KnownField::Context).call(vec![col("blob")]);
+        assert!(search_terms_of(&other.is_not_null()).is_none());
+    }
+
+    #[test]
+    fn plans_distinguish_calls_by_their_parameters() {
+        let name = |text: &str| {
+            let function = frequencies(Terms::of(text));
+            function.inner().schema_name(&[col("blob")]).unwrap()
+        };
+        assert_ne!(name("tea"), name("milk"));
+        assert_eq!(name("tea"), "word_frequencies[tea](blob)");
+    }
 }

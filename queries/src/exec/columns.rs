@@ -1,8 +1,8 @@
 //! Fields of CAL as expressions over the columns of `grains` (digest of CAL 1.0, section 4, "CAL
 //! name → OMS payload").
 //!
-//! Everything that a column holds is that column, so that scans can be narrowed; only what just the
-//! blob knows is a function of the blob.
+//! A field that has a column is that column, so that scans can prune files and row groups. The
+//! others are functions of the blob.
 
 use arrow::datatypes::DataType;
 use datafusion::common::ScalarValue;
@@ -13,40 +13,40 @@ use gristmill_schemas::columns::IdentityColumn;
 
 use super::blob_functions;
 use crate::cal::ast::Field;
-use crate::cal::fields::{FieldKind, KnownField, Source};
+use crate::cal::fields::{FieldKind, FieldSource, KnownField};
 
-/// The column of addresses.
+/// Column of content addresses.
 pub(super) const ADDRESS: &str = IdentityColumn::ContentAddress.name();
-/// The column of the bytes.
+/// Column of the grains' bytes.
 pub(super) const BLOB: &str = IdentityColumn::Blob.name();
-/// The column that a plan adds for the score.
+/// Column of the score, which plans add.
 pub(super) const SCORE: &str = "__score";
-/// The column that the fold of `state` adds for contradictions.
+/// Column of contradictions, which the fold of `state` adds.
 pub(super) const CONTRADICTED: &str = "__contradicted";
-/// The column that the fold of `state` adds for verification.
+/// Column of the verification status, which the fold of `state` adds.
 pub(super) const VERIFICATION: &str = "__verification";
 
-/// How a field is compared.
+/// A field as an expression, by the type of its comparisons.
 pub(super) enum Column {
-    /// As one text.
+    /// A text.
     Text(Expr),
-    /// As a double.
+    /// A double.
     Float(Expr),
-    /// As an integer.
+    /// An integer.
     Integer(Expr),
-    /// As a truth.
+    /// A boolean.
     Boolean(Expr),
-    /// As an instant in microseconds.
+    /// A timestamp in microseconds.
     Instant(Expr),
-    /// As a list of texts.
+    /// A list of texts.
     Texts(Expr),
-    /// By what the blob says under a key of a domain.
+    /// A domain field, which is read from the blob.
     Domain(Field),
 }
 
 impl Column {
-    /// The column of `field`; `None` for fields that are searched and for `namespace`, which the
-    /// session decides.
+    /// Returns the column of `field`; `None` for full-text fields and for `namespace`, which has
+    /// rules of its own.
     pub(super) fn of(field: &Field) -> Option<Column> {
         let Field::Known(known) = field else {
             return Some(Column::Domain(field.clone()));
@@ -68,7 +68,7 @@ impl Column {
     }
 }
 
-/// The value of a field that has at most one per grain, or its list.
+/// Returns the expression of a field: one value or one list for each grain.
 pub(super) fn single(field: KnownField) -> Expr {
     match field {
         KnownField::Score => col(SCORE),
@@ -78,53 +78,94 @@ pub(super) fn single(field: KnownField) -> Expr {
         KnownField::Contradicted => coalesce(vec![col(CONTRADICTED), lit(false)]),
         KnownField::VerificationStatus => coalesce(vec![col(VERIFICATION), lit("unverified")]),
         KnownField::ActionPhase => coalesce(vec![col("action_phase"), lit("complete")]),
-        KnownField::ConsentAction => withdrawal(),
+        KnownField::ConsentAction => consent_action(),
         KnownField::Context | KnownField::Purpose => {
             blob_functions::payload_text(field).call(vec![col(BLOB)])
         }
         _ => match field.spec().source {
-            Source::Payload([column, ..]) => col(*column),
+            FieldSource::Payload([column, ..]) => col(*column),
             _ => lit(ScalarValue::Null),
         },
     }
 }
 
-/// `grant` or `withdraw`, if the grain says which.
-fn withdrawal() -> Expr {
-    let said = col("is_withdrawal");
-    when(said.clone().is_true(), lit("withdraw"))
-        .when(said.is_false(), lit("grant"))
+/// Returns `grant` or `withdraw`; NULL for grains without `is_withdrawal`.
+fn consent_action() -> Expr {
+    let is_withdrawal = col("is_withdrawal");
+    when(is_withdrawal.clone().is_true(), lit("withdraw"))
+        .when(is_withdrawal.is_false(), lit("grant"))
         .end()
         .unwrap_or_else(|_| lit(ScalarValue::Utf8(None)))
 }
 
-/// The name under which a stage's key travels through a plan.
+/// Returns the name of the plan column that holds a stage's key.
 pub(super) fn key_name(field: KnownField) -> String {
     format!("__{}", field.name())
 }
 
-/// True for fields whose value is in the fold of `state`.
-pub(super) fn needs_state(field: &Field) -> bool {
+/// Returns true for fields whose value is in the fold of `state`.
+pub(super) fn is_lifecycle_field(field: &Field) -> bool {
     matches!(
         field,
         Field::Known(KnownField::Contradicted | KnownField::VerificationStatus)
     )
 }
 
-/// The expression as text.
+/// Casts an expression to text.
 pub(super) fn as_text(expression: Expr) -> Expr {
     cast(expression, DataType::Utf8)
 }
 
-/// True if the list has the text; unknown if there is no list.
+/// Returns whether the list contains the text; NULL without a list.
 pub(super) fn list_has(list: Expr, text: &str) -> Expr {
     array_has(list, lit(text))
 }
 
-/// An instant as a literal, in milliseconds since the epoch.
+/// Returns a timestamp literal of an instant in milliseconds since the epoch.
 pub(super) fn instant(milliseconds: i64) -> Expr {
     lit(ScalarValue::TimestampMicrosecond(
         Some(milliseconds.saturating_mul(1000)),
         Some("UTC".into()),
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn column(field: KnownField) -> Option<Column> {
+        Column::of(&Field::Known(field))
+    }
+
+    #[test]
+    fn every_field_has_a_column_unless_it_is_searched_or_the_namespace() {
+        for spec in crate::cal::fields::FIELDS {
+            let is_special = spec.kind == FieldKind::Search || spec.field == KnownField::Namespace;
+            assert_eq!(column(spec.field).is_none(), is_special, "{}", spec.name);
+        }
+    }
+
+    #[test]
+    fn lists_and_whole_numbers_are_compared_as_such() {
+        assert!(matches!(column(KnownField::Tags), Some(Column::Texts(_))));
+        assert!(matches!(
+            column(KnownField::DependsOn),
+            Some(Column::Texts(_))
+        ));
+        assert!(matches!(
+            column(KnownField::AgreementCount),
+            Some(Column::Integer(_))
+        ));
+        assert!(matches!(
+            column(KnownField::Confidence),
+            Some(Column::Float(_))
+        ));
+    }
+
+    #[test]
+    fn an_instant_saturates_instead_of_wrapping() {
+        let text = |milliseconds| instant(milliseconds).to_string();
+        assert_eq!(text(i64::MAX), text(i64::MAX / 1000 + 1));
+        assert_ne!(text(1), text(2));
+    }
 }

@@ -1,9 +1,9 @@
-//! Conditions on domain fields: keys that no column holds, with values whose kind the specification
-//! leaves open.
+//! Conditions on domain fields: payload keys without a column, whose type the specification leaves
+//! open.
 //!
-//! A literal is compared with values of its own kind: a number with numbers, exactly; a text with a
-//! text or the members of a list; TRUE and FALSE with booleans. A value of another kind is unequal,
-//! and neither greater nor less.
+//! A literal is compared with values of its own type: numbers exactly, texts with a text or the
+//! elements of a list, booleans with booleans. A value of another type is unequal, and neither
+//! greater nor less.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -15,12 +15,12 @@ use crate::cal::ast::{Comparison, Condition, Field, InSet, Test, Value};
 use crate::render::RenderGrain;
 use crate::render::field_value::value_of;
 
-/// A condition on a domain field whose values are all at hand.
+/// A condition on a domain field without parameters and subqueries.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct DomainPredicate {
     field: Field,
     test: Test,
-    /// The condition as it is written, which tells two of them apart.
+    /// The condition's text, which identifies the function in a plan.
     text: String,
 }
 
@@ -47,14 +47,14 @@ impl DomainPredicate {
         }
     }
 
-    /// Whether the grain passes; `None` if it lacks the field.
-    pub(super) fn holds(&self, grain: &(impl RenderGrain + ?Sized)) -> Option<bool> {
+    /// Returns whether the grain passes; `None` if it lacks the field.
+    pub(super) fn matches(&self, grain: &(impl RenderGrain + ?Sized)) -> Option<bool> {
         let value = value_of(grain, &self.field)?;
-        Some(holds(&value, &self.test))
+        Some(test_matches(&value, &self.test))
     }
 }
 
-fn holds(value: &Json<'_>, test: &Test) -> bool {
+fn test_matches(value: &Json<'_>, test: &Test) -> bool {
     match test {
         Test::Compare(comparison, literal) => compare(value, *comparison, literal),
         Test::Between(low, high) => {
@@ -78,33 +78,34 @@ fn compare(value: &Json<'_>, comparison: Comparison, literal: &Value) -> bool {
     match literal {
         Value::Number(literal) => {
             let number = value.as_number().and_then(Number::from_json);
-            fits(number.map(|number| number.compare(literal)), comparison)
+            satisfies(number.map(|number| number.compare(literal)), comparison)
         }
         Value::Boolean(literal) => {
-            fits(value.as_bool().map(|value| value.cmp(literal)), comparison)
+            satisfies(value.as_bool().map(|value| value.cmp(literal)), comparison)
         }
         Value::Hash(address) => {
             let is_equal = texts(value)
                 .iter()
                 .any(|text| text.starts_with(&address.to_string()));
-            fits(is_equal.then_some(Ordering::Equal), comparison)
+            satisfies(is_equal.then_some(Ordering::Equal), comparison)
         }
-        Value::Text(literal) => match (value, comparison) {
-            (Json::Array(_), Comparison::Equal) => texts(value).iter().any(|text| text == literal),
-            (Json::Array(_), Comparison::NotEqual) => {
-                !texts(value).iter().any(|text| text == literal)
-            }
-            _ => fits(
-                value.as_str().map(|text| text.cmp(literal.as_str())),
-                comparison,
-            ),
-        },
+        Value::Text(literal) => compare_text(value, comparison, literal),
         Value::Array(_) | Value::Parameter(_) => false,
     }
 }
 
-/// True if values in this order pass; `None` stands for values that can't be compared.
-fn fits(order: Option<Ordering>, comparison: Comparison) -> bool {
+/// Compares a text; a list is equal to each of its elements.
+fn compare_text(value: &Json<'_>, comparison: Comparison, literal: &str) -> bool {
+    let is_element = || texts(value).iter().any(|text| text == literal);
+    match (value, comparison) {
+        (Json::Array(_), Comparison::Equal) => is_element(),
+        (Json::Array(_), Comparison::NotEqual) => !is_element(),
+        _ => satisfies(value.as_str().map(|text| text.cmp(literal)), comparison),
+    }
+}
+
+/// Returns true if values in this order satisfy the comparison. `None` means incomparable.
+fn satisfies(order: Option<Ordering>, comparison: Comparison) -> bool {
     match order {
         None => comparison == Comparison::NotEqual,
         Some(order) => match comparison {
@@ -118,7 +119,7 @@ fn fits(order: Option<Ordering>, comparison: Comparison) -> bool {
     }
 }
 
-/// The text or texts of a value.
+/// Returns the text of a value, or the texts among the elements of a list.
 pub(super) fn texts(value: &Json<'_>) -> Vec<String> {
     match value {
         Json::Array(items) => items
@@ -127,5 +128,59 @@ pub(super) fn texts(value: &Json<'_>) -> Vec<String> {
             .map(str::to_owned)
             .collect(),
         other => other.as_str().map(str::to_owned).into_iter().collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::exec::testing::{condition, hit};
+
+    fn matches(condition_text: &str, payload: &str) -> Option<bool> {
+        DomainPredicate::new(&condition(condition_text)).matches(&hit("01", payload))
+    }
+
+    #[test]
+    fn numbers_are_compared_exactly() {
+        let payload = r#"{"hc:x":9007199254740993}"#;
+        assert_eq!(matches("hc:x = 9007199254740993", payload), Some(true));
+        assert_eq!(matches("hc:x = 9007199254740992", payload), Some(false));
+        assert_eq!(matches("hc:x > 9007199254740992", payload), Some(true));
+        assert_eq!(matches("hc:x = 1.0", r#"{"hc:x":1}"#), Some(true));
+    }
+
+    #[test]
+    fn a_value_of_another_type_is_unequal_and_in_no_order() {
+        let payload = r#"{"hc:x":"5"}"#;
+        assert_eq!(matches("hc:x = 5", payload), Some(false));
+        assert_eq!(matches("hc:x != 5", payload), Some(true));
+        assert_eq!(matches("hc:x < 6", payload), Some(false));
+        assert_eq!(matches("hc:x >= 4", payload), Some(false));
+    }
+
+    #[test]
+    fn a_list_is_equal_to_each_of_its_elements() {
+        let payload = r#"{"hc:x":["a","b"]}"#;
+        assert_eq!(matches("hc:x = \"b\"", payload), Some(true));
+        assert_eq!(matches("hc:x != \"b\"", payload), Some(false));
+        assert_eq!(matches("hc:x INCLUDE [\"a\", \"b\"]", payload), Some(true));
+        assert_eq!(matches("hc:x INCLUDE [\"a\", \"c\"]", payload), Some(false));
+        assert_eq!(matches("hc:x EXCLUDE [\"c\"]", payload), Some(true));
+        assert_eq!(matches("hc:x EXCLUDE [\"a\", \"c\"]", payload), Some(false));
+    }
+
+    #[test]
+    fn bounds_are_inclusive() {
+        let between = "hc:x BETWEEN 2 AND 4";
+        for (value, expected) in [("1", false), ("2", true), ("4", true), ("4.1", false)] {
+            let payload = format!(r#"{{"hc:x":{value}}}"#);
+            assert_eq!(matches(between, &payload), Some(expected), "{value}");
+        }
+    }
+
+    #[test]
+    fn a_missing_field_is_unknown() {
+        assert_eq!(matches("hc:x != 5", "{}"), None);
+        assert_eq!(matches("hc:x EXCLUDE [\"a\"]", "{}"), None);
     }
 }

@@ -1,4 +1,4 @@
-//! What can go wrong while a query runs.
+//! Errors of query execution and their codes (CAL 1.0, section 22).
 
 use datafusion::error::DataFusionError;
 use gristmill_engine::error::EngineError;
@@ -7,10 +7,10 @@ use gristmill_schemas::json::{Json, Object};
 
 use crate::cal::{CalError, Code};
 
-/// Why a query has no answer.
+/// A failed query.
 #[derive(Debug, thiserror::Error)]
 pub enum ExecutionError {
-    /// CAL has a code for it.
+    /// An error with a CAL code.
     #[error(transparent)]
     Cal(#[from] CalError),
     /// The tables can't be read.
@@ -22,14 +22,15 @@ pub enum ExecutionError {
     /// A grain that a statement would write breaks a rule of the grain specification.
     #[error("{code}: {message}", code = .0.code.name(), message = .0.told())]
     Grain(GrainError),
-    /// The lake takes no such grain.
+    /// The lake rejected a grain that a statement would write.
     #[error("{code}: {message}")]
     Refused {
         /// The code of the grain specification.
         code: String,
-        /// Why, without the code.
+        /// The reason, without the code.
         message: String,
-        /// True if the terms of a grain forbid it (OMS 1.3, section 23), and not its form.
+        /// True if the policy of a grain forbids the write (OMS 1.3, section 23); false if the new
+        /// grain is malformed.
         by_policy: bool,
     },
 }
@@ -39,7 +40,7 @@ impl From<DataFusionError> for ExecutionError {
         match error.find_root() {
             DataFusionError::ResourcesExhausted(why) => CalError::new(
                 Code::E030,
-                format!("The query needs more memory than it may have ({why})."),
+                format!("The query exceeds its memory limit ({why})."),
             )
             .into(),
             _ => ExecutionError::Store(error),
@@ -60,7 +61,7 @@ impl From<GrainError> for ExecutionError {
 }
 
 impl ExecutionError {
-    /// The error with line and column, if it points into the text of the query.
+    /// Adds line and column, if the error points into the text of the query.
     pub fn located(self, text: &[u8]) -> ExecutionError {
         match self {
             ExecutionError::Cal(error) if error.position().is_none() => {
@@ -70,7 +71,7 @@ impl ExecutionError {
         }
     }
 
-    /// The code: that of CAL or of the grain specification, `INTERNAL` for problems of the
+    /// Returns the code of CAL or of the grain specification, or `INTERNAL` for problems of the
     /// environment.
     pub fn code(&self) -> &str {
         match self {
@@ -81,7 +82,7 @@ impl ExecutionError {
         }
     }
 
-    /// What is wrong, without the code.
+    /// Returns the message without the code.
     pub fn message(&self) -> String {
         match self {
             ExecutionError::Cal(error) => error.message().to_owned(),
@@ -91,7 +92,7 @@ impl ExecutionError {
         }
     }
 
-    /// The error object of a response (CAL 1.0, section 22).
+    /// Returns the error object of a response (CAL 1.0, section 22).
     pub fn to_json(&self) -> Json<'static> {
         if let ExecutionError::Cal(error) = self {
             return error.to_json();
@@ -105,11 +106,11 @@ impl ExecutionError {
                 ExecutionError::Refused {
                     by_policy: true, ..
                 } => {
-                    "See what the grain's `invalidation_policy` asks for; `gristmill apply` takes \
-                     signed operations."
+                    "Check what the grain's `invalidation_policy` requires; `gristmill apply` \
+                     accepts signed operations."
                 }
                 ExecutionError::Grain(_) | ExecutionError::Refused { .. } => {
-                    "Change the values so that the grain keeps the rules of its type."
+                    "Change the values so that the grain meets the rules of its type."
                 }
                 _ => "Check the lake with `gristmill verify`, and try again.",
             },
@@ -118,7 +119,7 @@ impl ExecutionError {
     }
 }
 
-/// What the functions of execution answer.
+/// Result of a function of query execution.
 pub type Result<T> = std::result::Result<T, ExecutionError>;
 
 #[cfg(test)]
@@ -127,7 +128,7 @@ mod tests {
     use gristmill_schemas::error::ErrorCode;
 
     #[test]
-    fn an_error_of_a_grain_says_its_code_once_and_no_byte() {
+    fn a_grain_error_has_its_code_once_and_no_byte_offset() {
         let range = GrainError::new(ErrorCode::Range, "must be in [0.0, 1.0], is 7")
             .field("importance")
             .at(12);
@@ -136,12 +137,69 @@ mod tests {
             error.to_string(),
             "ERR_RANGE: must be in [0.0, 1.0], is 7 (field `importance`)"
         );
-        let told = error.to_json();
-        assert_eq!(told.get("code").and_then(Json::as_str), Some("ERR_RANGE"));
-        let message = told.get("message").and_then(Json::as_str);
+        let json = error.to_json();
+        assert_eq!(json.get("code").and_then(Json::as_str), Some("ERR_RANGE"));
+        let message = json.get("message").and_then(Json::as_str);
         assert_eq!(
             message,
             Some("must be in [0.0, 1.0], is 7 (field `importance`)")
         );
+    }
+
+    fn suggestion(error: &ExecutionError) -> String {
+        let json = error.to_json();
+        json.get("suggestion")
+            .and_then(Json::as_str)
+            .unwrap_or_default()
+            .to_owned()
+    }
+
+    fn refused(by_policy: bool) -> ExecutionError {
+        ExecutionError::Refused {
+            code: "ERR_POLICY".to_owned(),
+            message: "protected".to_owned(),
+            by_policy,
+        }
+    }
+
+    #[test]
+    fn a_refusal_keeps_its_code_and_suggests_by_its_cause() {
+        let error = refused(true);
+        assert_eq!(
+            (error.code(), error.message().as_str()),
+            ("ERR_POLICY", "protected")
+        );
+        assert!(suggestion(&error).contains("invalidation_policy"));
+        assert!(suggestion(&refused(false)).contains("rules of its type"));
+    }
+
+    #[test]
+    fn exhausted_memory_is_e030_even_when_it_is_wrapped() {
+        let exhausted = DataFusionError::ResourcesExhausted("pool".to_owned());
+        let wrapped = exhausted.context("while sorting");
+        assert_eq!(ExecutionError::from(wrapped).code(), Code::E030.as_str());
+    }
+
+    #[test]
+    fn other_problems_of_tables_are_internal() {
+        let error = ExecutionError::from(DataFusionError::Internal("broken".to_owned()));
+        assert_eq!(error.code(), "INTERNAL");
+        assert!(suggestion(&error).contains("gristmill verify"));
+    }
+
+    #[test]
+    fn only_errors_without_position_are_located() {
+        let span = crate::cal::span::Span::new(2, 3);
+        let error = ExecutionError::from(CalError::new(Code::E020, "x").at(span));
+        let ExecutionError::Cal(located) = error.located(b"a\nb") else {
+            panic!("another kind of error");
+        };
+        let position = located.position();
+        assert_eq!(position.map(|position| position.line), Some(2));
+        let again = ExecutionError::Cal(located).located(b"another text");
+        let ExecutionError::Cal(again) = again else {
+            panic!("another kind of error");
+        };
+        assert_eq!(again.position(), position);
     }
 }

@@ -1,26 +1,25 @@
 //! ADD, SUPERSEDE and REVERT: statements that append a grain (CAL 1.0, section 6.4; digest, section
 //! 7).
 //!
-//! A new grain is encoded by the grain codec and handed to the writer, which applies it as an
-//! operation: the lifecycle gate judges it there, as it judges all others. Nothing here removes or
-//! changes a grain.
+//! A new grain is encoded and handed to the writer, which applies it as an operation, so that the
+//! lifecycle policies of the lake apply. No statement removes or changes a grain.
 
-use std::collections::VecDeque;
-use std::time::{Duration, Instant};
+use std::collections::BTreeSet;
+use std::sync::PoisonError;
+use std::time::Instant;
 
 use async_trait::async_trait;
 use datafusion::logical_expr::{col, lit};
 use gristmill_schemas::address::ContentAddress;
-use gristmill_schemas::grain::{EncodeOptions, EncodedGrain, Field, GrainType, encode_json};
+use gristmill_schemas::grain::{EncodeOptions, EncodedGrain, GrainType, encode_json};
 use gristmill_schemas::json::{Json, Object};
 
 use super::error::Result;
-use super::grain_reader::{NEW, no_such, target_address};
+use super::grain_reader::{NEW, not_found, target_address};
+use super::new_grain::{self, JUSTIFICATION, next_version, set_fields};
 use super::session::Session;
-use super::{Answer, Hit, QueryRun};
-use crate::cal::ast::{Add, Revert, SetClause, Supersede, Target, Value};
-use crate::cal::fields::{FieldKind, KnownField, Source, stored_goal_state};
-use crate::cal::time::TimePoint;
+use super::{Answer, Hit, QueryRun, ResultEntry};
+use crate::cal::ast::{Add, Revert, Supersede, Target};
 use crate::cal::{CalError, Code};
 
 /// The statements that append.
@@ -28,14 +27,14 @@ use crate::cal::{CalError, Code};
 pub enum WriteKind {
     /// A new grain.
     Add,
-    /// A new version.
+    /// A new version of a grain.
     Supersede,
-    /// An earlier version again.
+    /// A new version with the content of the one before.
     Revert,
 }
 
 impl WriteKind {
-    fn name(self) -> &'static str {
+    pub(super) fn name(self) -> &'static str {
         match self {
             WriteKind::Add => "add",
             WriteKind::Supersede => "supersede",
@@ -43,7 +42,7 @@ impl WriteKind {
         }
     }
 
-    /// What the audit log calls it.
+    /// Returns the action in the audit log.
     pub fn action(self) -> &'static str {
         match self {
             WriteKind::Add => "cal.add",
@@ -56,141 +55,59 @@ impl WriteKind {
 /// A grain that a statement appends.
 #[derive(Debug, Clone)]
 pub struct GrainWrite {
-    /// The grain.
+    /// The encoded grain.
     pub grain: EncodedGrain,
     /// The grain that it supersedes.
     pub supersedes: Option<ContentAddress>,
-    /// What kind of statement it is.
+    /// The statement.
     pub operation: WriteKind,
 }
 
-/// What appends grains: the lake.
+/// A destination of new grains, e.g. a [`LakeWriter`](super::LakeWriter).
 #[async_trait]
 pub trait GrainWriter: Send + Sync {
-    /// Appends a grain; when it answers, the grain and what it supersedes are committed together.
+    /// Appends a grain. On success, the grain and the supersession are committed together.
     ///
     /// # Errors
     /// [`ExecutionError::Refused`](super::ExecutionError::Refused) if a policy or the rules of
     /// grains forbid it, [`ExecutionError::Engine`](super::ExecutionError::Engine) if the lake
-    /// can't be written. Nothing was committed then.
+    /// can't be written. Nothing is committed in either case.
     async fn append(&self, write: GrainWrite) -> Result<()>;
 }
 
-/// Statements of one kind that a session may run in a minute.
-const MINUTE: Duration = Duration::from_secs(60);
-const ADDS: usize = 20;
-const SUPERSEDES: usize = 10;
-const REVERTS: usize = 5;
-
-/// When a session wrote in the last minute.
-#[derive(Debug, Default)]
-pub(super) struct Quotas {
-    adds: VecDeque<Instant>,
-    supersedes: VecDeque<Instant>,
-    reverts: VecDeque<Instant>,
-}
-
-impl Quotas {
-    fn take(&mut self, operation: WriteKind, now: Instant) -> Result<()> {
-        let (times, most, code) = match operation {
-            WriteKind::Add => (&mut self.adds, ADDS, Code::E052),
-            WriteKind::Supersede => (&mut self.supersedes, SUPERSEDES, Code::E043),
-            WriteKind::Revert => (&mut self.reverts, REVERTS, Code::E043),
-        };
-        while times
-            .front()
-            .is_some_and(|first| now.duration_since(*first) >= MINUTE)
-        {
-            times.pop_front();
-        }
-        if times.len() >= most {
-            let message = format!("A session may {} {most} times a minute.", operation.name());
-            return Err(CalError::new(code, message).into());
-        }
-        times.push_back(now);
-        Ok(())
-    }
-}
-
-/// Whether the session may write.
+/// Checks that the session may write.
 ///
 /// # Errors
-/// E044.
-pub(super) fn allowed(session: &Session, has_writer: bool) -> Result<()> {
+/// E044 for a read-only session, or one without writer.
+pub(super) fn check_writable(session: &Session, has_writer: bool) -> Result<()> {
     match session.writes && has_writer {
         true => Ok(()),
         false => Err(CalError::new(Code::E044, "The session may only read.").into()),
     }
 }
 
-/// Where a new version says why it takes the place of the one before.
-const JUSTIFICATION: &str = Field::SupersessionJustification.name();
-
-/// Fields of a version that belong to it alone: the next one doesn't take them over.
-const OF_ONE_VERSION: [&str; 13] = [
-    "created_at",
-    "derived_from",
-    "supersession_justification",
-    "supersession_auth",
-    "superseded_by",
-    "system_valid_from",
-    "system_valid_to",
-    "verification_status",
-    "contradicted",
-    "access_count",
-    "last_accessed_at",
-    "trusted_timestamp",
-    "timestamp_ms",
-];
-
 impl QueryRun<'_, '_> {
     pub(super) async fn add(&self, add: &Add) -> Result<Answer> {
-        let session = self.reader.session;
-        let mut fields = Object::new();
-        fields.insert("type", add.grain_type.name());
-        set(&mut fields, &add.set, session.now_ms)?;
-        complete(&mut fields, add.grain_type, session);
-        fields.insert("created_at", session.now_ms);
+        let fields = new_grain::added(add, self.reader.session)?;
         self.append(fields, None, WriteKind::Add).await
     }
 
     pub(super) async fn supersede(&self, supersede: &Supersede) -> Result<Answer> {
         let target = self.belief(&supersede.target).await?;
         if target.is_superseded {
-            let by = target
-                .superseded_by
-                .as_ref()
-                .map(|successor| format!(" by sha256:{successor}"))
-                .unwrap_or_default();
-            let message = format!("sha256:{} is superseded{by}.", target.address());
-            return Err(CalError::new(Code::E040, message).into());
+            return Err(already_superseded(&target).into());
         }
-        let mut fields = next_version(
-            &target,
-            target.address(),
-            &supersede.reason,
-            self.reader.session.now_ms,
-        );
-        set(&mut fields, &supersede.set, self.reader.session.now_ms)?;
+        let now_ms = self.reader.session.now_ms;
+        let mut fields = next_version(&target, target.address(), &supersede.reason, now_ms);
+        set_fields(&mut fields, &supersede.set, now_ms)?;
         self.append(fields, Some(target.address()), WriteKind::Supersede)
             .await
     }
 
+    /// Appends the content of the version before the target, as a new version after the newest one.
     pub(super) async fn revert(&self, revert: &Revert) -> Result<Answer> {
         let target = self.belief(&revert.target).await?;
-        let links = self
-            .reader
-            .links(col(NEW).eq(lit(target.address())))
-            .await?;
-        let seen = self
-            .reader
-            .seen(links.iter().map(|(old, _)| old.clone()).collect())
-            .await?;
-        let mut before = links
-            .into_iter()
-            .map(|(old, _)| old)
-            .filter(|old| seen.as_ref().is_none_or(|seen| seen.contains(old)));
-        let Some(before) = before.next() else {
+        let Some(before) = self.predecessor(target.address()).await? else {
             let message = format!("sha256:{} superseded nothing.", target.address());
             return Err(CalError::new(Code::E041, message).into());
         };
@@ -200,23 +117,26 @@ impl QueryRun<'_, '_> {
             .hits(vec![(before, 1.0), (head, 1.0)], None, &[])
             .await?;
         let [before, head] = versions.as_slice() else {
-            return Err(CalError::new(
-                Code::E041,
-                "The earlier version is not in the lake any more.",
-            )
-            .into());
+            let message = "The earlier version is not in the lake any more.";
+            return Err(CalError::new(Code::E041, message).into());
         };
-        let fields = next_version(
-            before,
-            head.address(),
-            &revert.reason,
-            self.reader.session.now_ms,
-        );
+        let now_ms = self.reader.session.now_ms;
+        let fields = next_version(before, head.address(), &revert.reason, now_ms);
         self.append(fields, Some(head.address()), WriteKind::Revert)
             .await
     }
 
-    /// The belief that a statement names.
+    /// Returns the first visible grain that `address` superseded, by address.
+    async fn predecessor(&self, address: &str) -> Result<Option<String>> {
+        let links = self.reader.links(col(NEW).eq(lit(address))).await?;
+        let old: Vec<String> = links.into_iter().map(|(old, _)| old).collect();
+        let visible = self.reader.visible_among(old.clone()).await?;
+        Ok(old
+            .into_iter()
+            .find(|old| visible.as_ref().is_none_or(|visible| visible.contains(old))))
+    }
+
+    /// Fetches the belief that a statement names.
     ///
     /// # Errors
     /// E046 if the session sees no such grain, whether or not another namespace has it, E042 if it
@@ -227,53 +147,51 @@ impl QueryRun<'_, '_> {
             .reader
             .look_up(address)
             .await?
-            .ok_or_else(|| no_such(address))?;
+            .ok_or_else(|| not_found(address))?;
         let hit = self
             .reader
             .hits(vec![(found, 1.0)], None, &[])
             .await?
             .pop()
-            .ok_or_else(|| no_such(address))?;
+            .ok_or_else(|| not_found(address))?;
         match hit.view.grain_type {
             GrainType::Belief => Ok(hit),
-            other => Err(CalError::new(
-                Code::E042,
-                format!("{address} is a {other}, not a belief."),
-            )
-            .into()),
+            other => {
+                let message = format!("{address} is a {other}, not a belief.");
+                Err(CalError::new(Code::E042, message).into())
+            }
         }
     }
 
-    /// The newest version after `address`. Where a chain forks, the branch whose address comes
-    /// first.
+    /// Returns the newest version after `address`. Where a chain forks, it follows the branch with
+    /// the smaller address.
     async fn head(&self, address: String) -> Result<String> {
-        let mut seen = std::collections::BTreeSet::from([address.clone()]);
+        let mut seen = BTreeSet::from([address.clone()]);
         let mut head = address;
         loop {
             let chain = self.chain(head.clone()).await?;
             let known = seen.len();
             while let Some(next) = chain
-                .after(&head)
+                .successor(&head)
                 .filter(|next| seen.insert((*next).to_owned()))
             {
                 head = next.to_owned();
             }
-            // Of a long chain a part is looked at, in both directions: what comes after its end may
-            // be in the next.
-            if chain.is_whole() || seen.len() == known {
+            // Only a part of a long chain is loaded, in both directions. Later versions are in the
+            // part around its end.
+            if chain.is_complete() || seen.len() == known {
                 return Ok(head);
             }
         }
     }
 
-    /// Counts a write against what the session may write in a minute.
-    fn take_quota(&self, operation: WriteKind) -> Result<()> {
+    fn take_quota(&self, kind: WriteKind) -> Result<()> {
         let mut quotas = self
             .executor
             .quotas
             .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
-        quotas.take(operation, Instant::now())
+            .unwrap_or_else(PoisonError::into_inner);
+        quotas.take(kind, Instant::now())
     }
 
     async fn append(
@@ -283,7 +201,7 @@ impl QueryRun<'_, '_> {
         operation: WriteKind,
     ) -> Result<Answer> {
         let Some(writer) = &self.executor.writer else {
-            return Err(CalError::new(Code::E044, "The session has nothing to write to.").into());
+            return Err(CalError::new(Code::E044, "The session has no writer.").into());
         };
         let supersedes: Option<ContentAddress> = supersedes.map(str::parse).transpose()?;
         let json = Json::Object(fields);
@@ -297,189 +215,92 @@ impl QueryRun<'_, '_> {
                 operation,
             })
             .await?;
-        Ok(written(json, address, supersedes))
+        Ok(receipt(json, address, supersedes))
     }
 }
 
-/// What a statement that appended tells: the new grain, and what it superseded.
-fn written(json: Json<'static>, address: String, supersedes: Option<ContentAddress>) -> Answer {
+fn already_superseded(target: &Hit) -> CalError {
+    let by = target
+        .superseded_by
+        .as_ref()
+        .map(|successor| format!(" by sha256:{successor}"))
+        .unwrap_or_default();
+    let message = format!("sha256:{} is superseded{by}.", target.address());
+    CalError::new(Code::E040, message)
+}
+
+/// Returns the answer of a statement that appended: the new grain, and what it superseded.
+fn receipt(json: Json<'static>, address: String, supersedes: Option<ContentAddress>) -> Answer {
     let Json::Object(grain) = json else {
         return Answer::default();
     };
-    let mut told = Object::new();
-    told.insert("content_address", address.clone());
-    told.insert(
+    let mut written = Object::new();
+    written.insert("content_address", address.clone());
+    written.insert(
         "supersedes",
         supersedes.map_or(Json::Null, |old| Json::from(old.to_string())),
     );
-    // The reason is part of what the new address names.
+    // The reason is a field of the grain, and so covered by its address.
     if let Some(reason) = grain.get(JUSTIFICATION) {
-        told.insert(JUSTIFICATION, reason.clone());
+        written.insert(JUSTIFICATION, reason.clone());
     }
-    let entry = super::ResultEntry {
+    let entry = ResultEntry {
         grain,
         score: 1.0,
         matched_fields: Vec::new(),
         content_address: address,
-        notes: Object::new(),
+        annotations: Object::new(),
     };
     Answer {
         results: vec![entry],
         total: 1,
-        written: Some(told),
+        written: Some(written),
         ..Answer::default()
-    }
-}
-
-/// The fields of a new version of `content` that takes the place of `of`.
-fn next_version(content: &Hit, of: &str, reason: &str, now_ms: i64) -> Object<'static> {
-    let kept = content
-        .view
-        .payload
-        .iter()
-        .filter(|(name, _)| !OF_ONE_VERSION.contains(name));
-    let mut fields: Object<'static> = kept
-        .map(|(name, value)| (name.to_owned(), value.clone()))
-        .collect();
-    fields.insert("created_at", now_ms);
-    fields.insert("derived_from", Json::Array(vec![Json::from(of.to_owned())]));
-    if !reason.is_empty() {
-        fields.insert(JUSTIFICATION, reason.to_owned());
-    }
-    fields
-}
-
-/// Puts SET clauses into the fields of a grain, under the names and in the words that grains have.
-fn set(fields: &mut Object<'static>, clauses: &[SetClause], now_ms: i64) -> Result<()> {
-    for clause in clauses {
-        let name = match clause.field.spec().source {
-            Source::Payload([name, ..]) => *name,
-            _ => clause.field.name(),
-        };
-        fields.insert(name, stored(clause, now_ms)?);
-    }
-    Ok(())
-}
-
-fn stored(clause: &SetClause, now_ms: i64) -> Result<Json<'static>> {
-    let misfit = || {
-        CalError::new(
-            Code::E020,
-            format!("{} can't be {}.", clause.field.name(), clause.value.kind()),
-        )
-    };
-    Ok(match (clause.field, &clause.value) {
-        (KnownField::GoalState, Value::Text(text)) => {
-            Json::from(stored_goal_state(text).to_owned())
-        }
-        (KnownField::DependsOn, value) => Json::Array(
-            texts(value)
-                .ok_or_else(misfit)?
-                .into_iter()
-                .map(|text| Json::from(bare(&text).to_owned()))
-                .collect(),
-        ),
-        (KnownField::Tags, value) => Json::Array(
-            texts(value)
-                .ok_or_else(misfit)?
-                .into_iter()
-                .map(Json::from)
-                .collect(),
-        ),
-        (field, value) if field.spec().kind == FieldKind::Time => {
-            Json::from(TimePoint::of(value).ok_or_else(misfit)?.resolve(now_ms))
-        }
-        (_, Value::Text(text)) => Json::from(text.clone()),
-        (_, Value::Boolean(value)) => Json::from(*value),
-        (_, Value::Number(number)) => Json::parse(number.as_str().as_bytes())
-            .map_err(|_| misfit())?
-            .into_owned(),
-        (_, Value::Hash(address)) => Json::from(address.digits().to_owned()),
-        _ => return Err(misfit().at(clause.span).into()),
-    })
-}
-
-fn bare(text: &str) -> &str {
-    text.strip_prefix("sha256:").unwrap_or(text)
-}
-
-fn texts(value: &Value) -> Option<Vec<String>> {
-    match value {
-        Value::Text(text) => Some(vec![text.clone()]),
-        Value::Array(items) => items
-            .iter()
-            .map(|item| item.as_text().map(str::to_owned))
-            .collect(),
-        _ => None,
-    }
-}
-
-/// How sure a belief is that doesn't say.
-const DEFAULT_CONFIDENCE: f64 = 0.5;
-
-/// The type of an observer that isn't said, and the name of an agent that has none.
-const AGENT: &str = "agent";
-
-/// Puts in what the grain specification wants of a type and CAL doesn't ask for, and what the
-/// session says.
-fn complete(fields: &mut Object<'static>, grain_type: GrainType, session: &Session) {
-    let mut default = |name: &'static str, value: Json<'static>| {
-        if !fields.contains_key(name) {
-            fields.insert(name, value);
-        }
-    };
-    match grain_type {
-        GrainType::Belief => {
-            let confidence = gristmill_schemas::json::Number::from_f64(DEFAULT_CONFIDENCE);
-            default("confidence", confidence.map_or(Json::Null, Json::Number));
-        }
-        GrainType::Goal => default("goal_state", Json::from("active")),
-        GrainType::Observation => {
-            // Whoever the memory is about, it is the agent that observed.
-            default(
-                "observer_id",
-                Json::from(session.agent.clone().unwrap_or_else(|| AGENT.to_owned())),
-            );
-            default("observer_type", Json::from(AGENT));
-        }
-        _ => {}
-    }
-    if grain_type == GrainType::Goal
-        && let Some(object) = fields.get("object").cloned()
-    {
-        fields.insert("description", object);
-    }
-    if let Some(namespace) = &session.namespace {
-        fields.insert("namespace", namespace.clone());
-    }
-    if let Some(user) = &session.user {
-        fields.insert("user_id", user.clone());
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::exec::testing::hit;
 
     #[test]
-    fn a_session_writes_so_often_a_minute_and_no_oftener() {
-        let mut quotas = Quotas::default();
-        let start = Instant::now();
-        for _ in 0..REVERTS {
-            quotas.take(WriteKind::Revert, start).unwrap();
+    fn writing_takes_permission_and_a_writer() {
+        let reading = Session::at(0);
+        let writing = Session {
+            writes: true,
+            ..Session::at(0)
+        };
+        assert!(check_writable(&writing, true).is_ok());
+        for (session, has_writer) in [(&writing, false), (&reading, true)] {
+            let error = check_writable(session, has_writer).unwrap_err();
+            assert_eq!(error.code(), Code::E044.as_str());
         }
+    }
+
+    #[test]
+    fn a_successor_that_the_session_can_not_see_is_not_named() {
+        let mut old = hit("01", "{}");
+        assert!(!already_superseded(&old).message().contains(" by "));
+        old.superseded_by = Some("02".to_owned());
+        let message = already_superseded(&old).message().to_owned();
+        assert_eq!(message, "sha256:01 is superseded by sha256:02.");
+    }
+
+    #[test]
+    fn a_receipt_repeats_the_reason_of_the_grain() {
+        let old = "aa".repeat(32).parse().ok();
+        let grain = Json::parse(br#"{"subject":"a","supersession_justification":"why"}"#);
+        let answer = receipt(grain.unwrap().into_owned(), "02".to_owned(), old);
+        let written = Json::Object(answer.written.unwrap());
         assert_eq!(
-            quotas.take(WriteKind::Revert, start).unwrap_err().code(),
-            "CAL-E043"
+            written.get(JUSTIFICATION).and_then(Json::as_str),
+            Some("why")
         );
-        quotas.take(WriteKind::Supersede, start).unwrap();
-        quotas.take(WriteKind::Revert, start + MINUTE).unwrap();
-        for _ in 0..ADDS {
-            quotas.take(WriteKind::Add, start).unwrap();
-        }
         assert_eq!(
-            quotas.take(WriteKind::Add, start).unwrap_err().code(),
-            "CAL-E052"
+            written.get("supersedes").and_then(Json::as_str),
+            Some("aa".repeat(32).as_str())
         );
+        assert_eq!((answer.total, answer.results[0].score), (1, 1.0));
     }
 }

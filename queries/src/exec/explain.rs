@@ -1,27 +1,39 @@
-//! EXPLAIN: what would be done. Nothing but indexes is read, and nothing is written, for it.
+//! EXPLAIN: shows the plan of a statement. It reads indexes at most, and writes nothing.
 //!
-//! Where a plan depends on what is stored, the usual case is shown: ABOUT without its fallback, a
-//! beginning of an address as a range, a search with the statistics of no grains.
+//! Plans that depend on stored data are those for the common case, see
+//! [`RecallPlanner::explain_only`](super::recall::RecallPlanner::explain_only).
 
 use datafusion::prelude::DataFrame;
 use gristmill_schemas::json::{Json, Object};
 
-use super::assembly::handed_down;
+use super::assembly::inherit_options;
 use super::error::Result;
 use super::pipeline::Pipeline;
-use super::recall::Scope;
+use super::recall::LetScope;
 use super::{Answer, QueryRun};
 use crate::cal::ast::*;
 use crate::cal::desugar::desugar;
 use crate::render::budget::{allocate, budget_of, priority_order};
 use crate::sql::index_notes;
 
+/// The steps of statements that aren't one plan.
+const ADD_STEPS: &[&str] = &["append a new grain"];
+const SUPERSEDE_STEPS: &[&str] = &[
+    "look up the grain",
+    "check that it is a belief, current and not protected",
+    "append its next version",
+];
+const REVERT_STEPS: &[&str] = &[
+    "look up the grain and the version before it",
+    "append that version over the newest one",
+];
+
 impl QueryRun<'_, '_> {
     pub(super) async fn explain(
         &self,
         explained: &Explainable,
         lets: &[Let],
-        scope: &Scope,
+        scope: &LetScope,
     ) -> Result<Answer> {
         let mut plan = Object::new();
         let statement = statement_of(explained);
@@ -32,9 +44,8 @@ impl QueryRun<'_, '_> {
         if !bindings.is_empty() {
             plan.insert("let", bindings);
         }
-        for (key, value) in self.steps(explained, scope).await?.iter() {
-            plan.insert(key.to_owned(), value.clone());
-        }
+        let (key, value) = self.explain_statement(explained, scope).await?;
+        plan.insert(key, value);
         Ok(Answer {
             plan: Some(Json::Object(plan)),
             ..Answer::default()
@@ -42,79 +53,61 @@ impl QueryRun<'_, '_> {
     }
 
     async fn explain_lets(&self, lets: &[Let]) -> Result<Vec<Json<'static>>> {
-        let mut told = Vec::new();
-        let mut scope = Scope::default();
+        let mut plans = Vec::new();
+        let mut scope = LetScope::default();
         for binding in lets {
             let mut object = Object::new();
             object.insert("name", binding.name.clone());
             object.insert("plan", self.explain_recall(&binding.query, &scope).await?);
-            told.push(Json::Object(object));
-            scope = self.bindings(std::slice::from_ref(binding), &scope).await?;
+            plans.push(Json::Object(object));
+            scope = self
+                .evaluate_lets(std::slice::from_ref(binding), &scope)
+                .await?;
         }
-        Ok(told)
+        Ok(plans)
     }
 
-    async fn steps(&self, explained: &Explainable, scope: &Scope) -> Result<Object<'static>> {
-        let mut steps = Object::new();
-        match explained {
+    /// Returns the member of the plan that is specific to the statement.
+    async fn explain_statement(
+        &self,
+        explained: &Explainable,
+        scope: &LetScope,
+    ) -> Result<(&'static str, Json<'static>)> {
+        Ok(match explained {
             Explainable::Recall(recall) => {
-                steps.insert("plan", self.explain_recall(recall, scope).await?);
+                let plan = self.explain_recall(recall, scope).await?;
+                ("plan", Json::Object(plan))
             }
             Explainable::SetOperation(operation) => {
-                steps.insert(
-                    "logical_plan",
-                    lines(self.combined(operation, scope).await?)?,
-                );
+                let frame = self.plan_set_operation(operation, scope).await?;
+                ("logical_plan", Json::Array(plan_lines(frame)?))
             }
             Explainable::Assemble(assemble) => {
-                steps.insert("sources", self.explain_sources(assemble, scope).await?);
+                let sources = self.explain_sources(assemble, scope).await?;
+                ("sources", Json::Array(sources))
             }
             Explainable::Coalesce(coalesce) => {
                 let mut branches = Vec::new();
                 for recall in &coalesce.branches {
                     branches.push(Json::Object(self.explain_recall(recall, scope).await?));
                 }
-                steps.insert("branches", Json::Array(branches));
+                ("branches", Json::Array(branches))
             }
             Explainable::Batch(batch) => {
                 let mut entries = Object::new();
                 for entry in &batch.entries {
-                    entries.insert(
-                        entry.label.clone(),
-                        self.explain_entry(&entry.query, scope).await?,
-                    );
+                    let plan = self.explain_entry(&entry.query, scope).await?;
+                    entries.insert(entry.label.clone(), plan);
                 }
-                steps.insert("entries", entries);
+                ("entries", Json::Object(entries))
             }
-            Explainable::Add(_) => {
-                steps.insert("steps", Json::Array(vec![Json::from("append a new grain")]));
-            }
-            Explainable::Supersede(_) => {
-                let done = [
-                    "look up the grain",
-                    "check that it is a belief, current and not protected",
-                    "append its next version",
-                ];
-                steps.insert(
-                    "steps",
-                    Json::Array(done.into_iter().map(Json::from).collect()),
-                );
-            }
-            Explainable::Revert(_) => {
-                let done = [
-                    "look up the grain and the version before it",
-                    "append that version over the newest one",
-                ];
-                steps.insert(
-                    "steps",
-                    Json::Array(done.into_iter().map(Json::from).collect()),
-                );
-            }
-        }
-        Ok(steps)
+            Explainable::Add(_) => ("steps", steps(ADD_STEPS)),
+            Explainable::Supersede(_) => ("steps", steps(SUPERSEDE_STEPS)),
+            Explainable::Revert(_) => ("steps", steps(REVERT_STEPS)),
+        })
     }
 
-    async fn explain_entry(&self, query: &BatchQuery, scope: &Scope) -> Result<Object<'static>> {
+    async fn explain_entry(&self, query: &BatchQuery, scope: &LetScope) -> Result<Object<'static>> {
         let named = |statement: Statement| {
             [("statement", Json::from(statement.name()))]
                 .into_iter()
@@ -129,26 +122,25 @@ impl QueryRun<'_, '_> {
         })
     }
 
-    /// The query without shortcuts, and the plan that DataFusion would run.
-    async fn explain_recall(&self, recall: &Recall, scope: &Scope) -> Result<Object<'static>> {
-        let plain = desugar(recall, self.reader.session.user.as_deref())?;
+    /// Returns the desugared query, the logical plan and the use of indexes.
+    async fn explain_recall(&self, recall: &Recall, scope: &LetScope) -> Result<Object<'static>> {
+        let desugared = desugar(recall, self.reader.session.user.as_deref())?;
         let planned = self.planner.plan(recall, scope).await?;
-        let flow = Pipeline::new(planned.matched)
-            .through(&planned.stages)?
+        let pipeline = Pipeline::new(planned.matched)
+            .apply_stages(&planned.stages)?
             .finish()?;
         let mut plan = Object::new();
-        plan.insert("query", plain.recall.to_string());
-        if let Some(fallback) = &plain.fallback {
+        plan.insert("query", desugared.recall.to_string());
+        if let Some(fallback) = &desugared.fallback {
             plan.insert("if_empty", fallback.to_string());
         }
-        let frame = flow.into_frame();
-        // What the indexes spare is counted over the whole lake, so only who sees all of it is
-        // shown that.
+        let frame = pipeline.into_frame();
+        // Index statistics cover the whole lake, so only sessions that see all of it may read them.
         let indexes = match self.reader.session.namespace {
             None => index_notes(&frame.clone().create_physical_plan().await?),
             Some(_) => Vec::new(),
         };
-        plan.insert("logical_plan", lines(frame)?);
+        plan.insert("logical_plan", plan_lines(frame)?);
         if !indexes.is_empty() {
             plan.insert(
                 "indexes",
@@ -161,7 +153,7 @@ impl QueryRun<'_, '_> {
     async fn explain_sources(
         &self,
         assemble: &Assemble,
-        scope: &Scope,
+        scope: &LetScope,
     ) -> Result<Vec<Json<'static>>> {
         let order = priority_order(assemble);
         let shares = allocate(u64::from(budget_of(assemble).amount), order.len());
@@ -178,7 +170,7 @@ impl QueryRun<'_, '_> {
             object.insert("allocated", share);
             match &source.body {
                 SourceBody::Recall(recall) => {
-                    let recall = handed_down(recall, &assemble.options);
+                    let recall = inherit_options(recall, &assemble.options);
                     object.insert("plan", self.explain_recall(&recall, scope).await?)
                 }
                 SourceBody::Binding(parameter) => object.insert("let", parameter.name.clone()),
@@ -202,8 +194,12 @@ fn statement_of(explained: &Explainable) -> Statement {
     }
 }
 
-/// The optimised plan, a line per node.
-fn lines(frame: DataFrame) -> Result<Vec<Json<'static>>> {
+fn steps(steps: &[&'static str]) -> Json<'static> {
+    Json::Array(steps.iter().copied().map(Json::from).collect())
+}
+
+/// Returns the optimised plan, one line for each node.
+fn plan_lines(frame: DataFrame) -> Result<Vec<Json<'static>>> {
     let plan = frame.into_optimized_plan()?;
     Ok(plan
         .display_indent()

@@ -1,30 +1,38 @@
-//! HISTORY: the versions of a grain or of a statement about a subject.
+//! HISTORY: the versions of a grain by supersession, or of a (subject, relation) pair by time.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use datafusion::logical_expr::{Expr, col, in_list, lit};
 use gristmill_schemas::json::{Json, Object};
 
 use super::columns::{ADDRESS, SCORE, instant};
-use super::condition::among;
+use super::condition::address_in;
 use super::error::Result;
 use super::grain_reader::{NEW, OLD};
-use super::recall::{unbound, within};
-use super::{Answer, Hit, QueryRun, response};
+use super::lifecycle::LifecycleStates;
+use super::recall::{namespace_filter, unbound_parameter};
+use super::{Answer, Hit, QueryRun, ResultEntry, response};
 use crate::cal::ast::{History, NamespaceScope, Target, Value};
 use crate::cal::limits::{MAX_CHAIN, MAX_HISTORY_VERSIONS};
 use crate::cal::time::TimePoint;
 use crate::cal::{CalError, Code};
 
-/// Versions of a grain, by their addresses.
+/// Versions of a grain, and the supersessions between them.
 pub(super) struct VersionChain {
     versions: BTreeSet<String>,
-    /// Who was superseded by whom.
+    /// Pairs of the old and the new version.
     links: BTreeSet<(String, String)>,
 }
 
 impl VersionChain {
-    /// Adds a link; answers those of its ends that are new.
+    fn new(start: String) -> VersionChain {
+        VersionChain {
+            versions: BTreeSet::from([start]),
+            links: BTreeSet::new(),
+        }
+    }
+
+    /// Adds a supersession, and returns those of its ends that are new.
     fn add(&mut self, (old, new): (String, String)) -> Vec<String> {
         let ends = [old.clone(), new.clone()];
         self.links.insert((old, new));
@@ -33,14 +41,14 @@ impl VersionChain {
             .collect()
     }
 
-    /// False if there may be more versions than were looked at.
-    pub(super) fn is_whole(&self) -> bool {
+    /// Returns false if the maximum was reached, so that there may be more versions.
+    pub(super) fn is_complete(&self) -> bool {
         self.versions.len() < MAX_CHAIN
     }
 
-    /// The version that took the place of `address`; where the chain forks, the one whose address
-    /// comes first.
-    pub(super) fn after(&self, address: &str) -> Option<&str> {
+    /// Returns the version that superseded `address`. Where the chain forks, it is the one with the
+    /// smaller address.
+    pub(super) fn successor(&self, address: &str) -> Option<&str> {
         let (old, new) = self
             .links
             .range((address.to_owned(), String::new())..)
@@ -72,64 +80,75 @@ impl QueryRun<'_, '_> {
     async fn versions(&self, target: &Target) -> Result<Answer> {
         let start = self.reader.resolve(target).await?;
         let versions: Vec<String> = self.chain(start).await?.versions.into_iter().collect();
-        self.newest_first(among(&versions)).await
+        self.newest_first(address_in(&versions)).await
     }
 
-    /// What supersession links with `start`, whichever version of the chain it is. The whole chain:
-    /// which of its versions are the newest is known only then.
+    /// Loads the versions linked with `start` by supersession, in both directions. The newest
+    /// versions are only known once the whole chain is loaded.
+    ///
+    /// The cached lifecycle states give most links without a query. Queries find the rest: all
+    /// branches of forks, and the links of a lake whose states aren't cached.
     pub(super) async fn chain(&self, start: String) -> Result<VersionChain> {
         let states = self.reader.lifecycle_states(false).await?;
-        let mut chain = VersionChain {
-            versions: BTreeSet::from([start.clone()]),
-            links: BTreeSet::new(),
-        };
+        let mut chain = VersionChain::new(start.clone());
         let mut frontier = vec![start];
-        // What is held in memory leads along the chain without a query for each link. The queries
-        // find what isn't held: all branches of a chain that forks, and the chains of a lake whose
-        // states are too many.
-        while !frontier.is_empty() && chain.is_whole() {
+        while !frontier.is_empty() && chain.is_complete() {
             if let Some(states) = &states {
-                let reached: Vec<String> = match self.reader.session.namespace {
-                    None => Vec::new(),
-                    Some(_) => states.linked(
-                        frontier.clone(),
-                        &mut chain.versions.clone(),
-                        MAX_CHAIN,
-                        |_| true,
-                    ),
-                };
-                let seen = self.reader.seen(reached).await?;
-                let may = |address: &str| seen.as_ref().is_none_or(|seen| seen.contains(address));
-                frontier = states.linked(frontier, &mut chain.versions, MAX_CHAIN, may);
+                frontier = self.cached_links(states, frontier, &mut chain).await?;
             }
-            let listed = |column: &str| {
-                in_list(
-                    col(column),
-                    frontier.iter().map(|one| lit(one.as_str())).collect(),
-                    false,
-                )
-            };
-            let links = self.reader.links(listed(OLD).or(listed(NEW))).await?;
-            let links: Vec<_> = links
-                .into_iter()
-                .filter_map(|(old, new)| Some((old, new?)))
-                .collect();
-            let ends = links
-                .iter()
-                .flat_map(|(old, new)| [old.clone(), new.clone()])
-                .collect();
-            let seen = self.reader.seen(ends).await?;
-            let may = |(old, new): &(String, String)| {
-                seen.as_ref()
-                    .is_none_or(|seen| seen.contains(old) && seen.contains(new))
-            };
-            frontier = links
-                .into_iter()
-                .filter(may)
-                .flat_map(|link| chain.add(link))
-                .collect();
+            let links = self.visible_links(&frontier).await?;
+            frontier = links.into_iter().flat_map(|link| chain.add(link)).collect();
         }
         Ok(chain)
+    }
+
+    /// Adds the versions that the cached states link with those of `frontier`. Returns `frontier`
+    /// and what was added.
+    async fn cached_links(
+        &self,
+        states: &LifecycleStates,
+        frontier: Vec<String>,
+        chain: &mut VersionChain,
+    ) -> Result<Vec<String>> {
+        // A session with a namespace first reaches all grains, and then asks which are visible.
+        let reached: Vec<String> = match self.reader.session.namespace {
+            None => Vec::new(),
+            Some(_) => {
+                let mut known = chain.versions.clone();
+                states.linked(frontier.clone(), &mut known, MAX_CHAIN, |_| true)
+            }
+        };
+        let visible = self.reader.visible_among(reached).await?;
+        let is_visible = |address: &str| {
+            visible
+                .as_ref()
+                .is_none_or(|visible| visible.contains(address))
+        };
+        Ok(states.linked(frontier, &mut chain.versions, MAX_CHAIN, is_visible))
+    }
+
+    /// Queries the supersessions from and to `frontier` whose ends are both visible.
+    async fn visible_links(&self, frontier: &[String]) -> Result<Vec<(String, String)>> {
+        let listed = |column: &str| {
+            let addresses = frontier.iter().map(|address| lit(address.as_str()));
+            in_list(col(column), addresses.collect(), false)
+        };
+        let links = self.reader.links(listed(OLD).or(listed(NEW))).await?;
+        let links: Vec<(String, String)> = links
+            .into_iter()
+            .filter_map(|(old, new)| Some((old, new?)))
+            .collect();
+        let ends = links
+            .iter()
+            .flat_map(|(old, new)| [old.clone(), new.clone()])
+            .collect();
+        Ok(match self.reader.visible_among(ends).await? {
+            None => links,
+            Some(visible) => links
+                .into_iter()
+                .filter(|(old, new)| visible.contains(old) && visible.contains(new))
+                .collect(),
+        })
     }
 
     async fn triple(
@@ -139,53 +158,46 @@ impl QueryRun<'_, '_> {
         relation: &Value,
         as_of: Option<&str>,
     ) -> Result<Answer> {
-        let is = |column: &str, value: &Value| match value {
-            Value::Text(text) => Ok(col(column).eq(lit(text.as_str()))),
-            Value::Parameter(parameter) => Err(unbound(parameter)),
-            other => Err(CalError::new(
-                Code::E020,
-                format!("\"{column}\" can't be {}.", other.kind()),
-            )),
-        };
-        let mut filter = is("subject", subject)?.and(is("relation", relation)?);
-        if let Some(within) = within(namespace, self.reader.session.namespace.is_some()) {
-            filter = filter.and(within);
+        let session = self.reader.session;
+        let mut filter = equals("subject", subject)?.and(equals("relation", relation)?);
+        if let Some(scope) = namespace_filter(namespace, session.namespace.is_some()) {
+            filter = filter.and(scope);
         }
         if let Some(text) = as_of {
             let point = TimePoint::parse(text)
                 .ok_or_else(|| CalError::new(Code::E020, format!("\"{text}\" is not a time.")))?;
-            filter = filter
-                .and(col("created_at").lt_eq(instant(point.resolve(self.reader.session.now_ms))));
+            let created_until = instant(point.resolve(session.now_ms));
+            filter = filter.and(col("created_at").lt_eq(created_until));
         }
         self.newest_first(filter).await
     }
 
-    /// The visible grains for which `filter` holds, newest first, as many as HISTORY shows; counted
-    /// in full.
+    /// Returns the visible grains that pass `filter`, newest first, up to the limit of HISTORY. The
+    /// total counts all of them.
     async fn newest_first(&self, filter: Expr) -> Result<Answer> {
         let matched = self.reader.visible().await?.filter(filter)?;
         let order = vec![
             col("created_at").sort(false, false),
             col(ADDRESS).sort(true, false),
         ];
-        let page = matched.clone().select(vec![
-            col(ADDRESS),
-            lit(1.0_f64).alias(SCORE),
-            col("created_at"),
-        ])?;
-        let found = self
-            .reader
-            .found(page.sort(order)?.limit(0, Some(MAX_HISTORY_VERSIONS))?)
-            .await?;
-        let total = match found.len() {
+        let page = matched
+            .clone()
+            .select(vec![
+                col(ADDRESS),
+                lit(1.0_f64).alias(SCORE),
+                col("created_at"),
+            ])?
+            .sort(order)?
+            .limit(0, Some(MAX_HISTORY_VERSIONS))?;
+        let scored = self.reader.scored_addresses(page).await?;
+        let total = match scored.len() {
             MAX_HISTORY_VERSIONS => {
-                self.reader
-                    .count(matched.select(vec![col(ADDRESS)])?)
-                    .await?
+                let addresses = matched.select(vec![col(ADDRESS)])?;
+                self.reader.count(addresses).await?
             }
             fewer => fewer as u64,
         };
-        let hits = self.reader.hits(found, None, &[]).await?;
+        let hits = self.reader.hits(scored, None, &[]).await?;
         Ok(Answer {
             results: hits.iter().map(version).collect(),
             total,
@@ -217,32 +229,95 @@ impl QueryRun<'_, '_> {
     }
 }
 
-/// A version, with what took its place.
-fn version(hit: &Hit) -> super::ResultEntry {
+/// Returns the comparison of a text column with a bound value.
+fn equals(column: &str, value: &Value) -> Result<Expr> {
+    match value {
+        Value::Text(text) => Ok(col(column).eq(lit(text.as_str()))),
+        Value::Parameter(parameter) => Err(unbound_parameter(parameter).into()),
+        other => {
+            let message = format!("\"{column}\" can't be {}.", other.kind());
+            Err(CalError::new(Code::E020, message).into())
+        }
+    }
+}
+
+/// Returns the entry of a version, with the version that superseded it.
+fn version(hit: &Hit) -> ResultEntry {
     let mut entry = response::plain_entry(hit);
-    entry.notes.insert(
-        "superseded_by",
-        hit.superseded_by.clone().map_or(Json::Null, Json::from),
-    );
+    let successor = hit.superseded_by.clone().map_or(Json::Null, Json::from);
+    entry.annotations.insert("superseded_by", successor);
     entry
 }
 
-/// The fields that differ, by name: `{field, from, to}`, null for a field that one of them lacks.
+/// Returns the fields that differ, by name, as `{field, from, to}`. A missing field is null.
 fn changes(from: &Object<'static>, to: &Object<'static>) -> Vec<Json<'static>> {
-    let mut fields: BTreeMap<&str, [Option<&Json<'static>>; 2]> = BTreeMap::new();
-    for (side, payload) in [from, to].into_iter().enumerate() {
-        for (name, value) in payload.iter() {
-            fields.entry(name).or_default()[side] = Some(value);
-        }
+    let names: BTreeSet<&str> = from.iter().chain(to.iter()).map(|(name, _)| name).collect();
+    let changed = names.into_iter().filter_map(|name| {
+        let (from, to) = (from.get(name), to.get(name));
+        (from != to).then(|| change(name, from, to))
+    });
+    changed.collect()
+}
+
+fn change(name: &str, from: Option<&Json<'static>>, to: Option<&Json<'static>>) -> Json<'static> {
+    let mut change = Object::new();
+    change.insert("field", name.to_owned());
+    change.insert("from", from.cloned().unwrap_or(Json::Null));
+    change.insert("to", to.cloned().unwrap_or(Json::Null));
+    Json::Object(change)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::exec::testing::hit;
+
+    fn link(old: &str, new: &str) -> (String, String) {
+        (old.to_owned(), new.to_owned())
     }
-    let differing = fields.into_iter().filter(|(_, [from, to])| from != to);
-    differing
-        .map(|(name, [from, to])| {
-            let mut change = Object::new();
-            change.insert("field", name.to_owned());
-            change.insert("from", from.cloned().unwrap_or(Json::Null));
-            change.insert("to", to.cloned().unwrap_or(Json::Null));
-            Json::Object(change)
-        })
-        .collect()
+
+    #[test]
+    fn a_chain_returns_the_ends_that_are_new_to_it() {
+        let mut chain = VersionChain::new("b".to_owned());
+        assert_eq!(chain.add(link("a", "b")), ["a"]);
+        assert_eq!(chain.add(link("b", "c")), ["c"]);
+        assert!(chain.add(link("b", "c")).is_empty());
+        assert_eq!(chain.versions.len(), 3);
+    }
+
+    #[test]
+    fn the_successor_in_a_fork_has_the_smaller_address_and_the_newest_has_none() {
+        let mut chain = VersionChain::new("a".to_owned());
+        chain.add(link("a", "d"));
+        chain.add(link("a", "c"));
+        assert_eq!(chain.successor("a"), Some("c"));
+        assert_eq!(chain.successor("c"), None);
+        assert_eq!(chain.successor("b"), None);
+    }
+
+    #[test]
+    fn a_chain_with_the_maximum_of_versions_may_be_incomplete() {
+        let mut chain = VersionChain::new("start".to_owned());
+        chain.versions = (1..MAX_CHAIN).map(|version| version.to_string()).collect();
+        assert!(chain.is_complete());
+        chain.add(link("1", "new"));
+        assert!(!chain.is_complete());
+    }
+
+    #[test]
+    fn changes_are_sorted_by_name_and_missing_fields_are_null() {
+        let from = hit("01", r#"{"object":"tea","tags":["x"],"subject":"a"}"#);
+        let to = hit("02", r#"{"object":"milk","subject":"a","confidence":1}"#);
+        let changes = Json::Array(changes(&from.view.payload, &to.view.payload));
+        assert_eq!(
+            changes.to_string(),
+            r#"[{"field":"confidence","from":null,"to":1},{"field":"object","from":"tea","to":"milk"},{"field":"tags","from":["x"],"to":null}]"#
+        );
+    }
+
+    #[test]
+    fn a_version_names_its_successor_or_null() {
+        let newest = version(&hit("01", "{}"));
+        assert_eq!(newest.annotations.get("superseded_by"), Some(&Json::Null));
+    }
 }

@@ -1,4 +1,4 @@
-//! THREAD FROM: the conversation around a message.
+//! THREAD FROM: the messages of a conversation, by session or by reply links.
 
 use std::collections::BTreeSet;
 
@@ -7,34 +7,34 @@ use gristmill_schemas::columns::IdentityColumn;
 use gristmill_schemas::grain::GrainType;
 
 use super::columns::ADDRESS;
-use super::condition::among;
+use super::condition::address_in;
 use super::error::Result;
-use super::grain_reader::{GrainReader, names, no_such};
+use super::grain_reader::{GrainReader, address_filter, not_found};
 use crate::cal::ast::Address;
 
-/// Messages of one conversation that are told by their links; the rest of a longer one is left out.
+/// Maximum number of messages found by reply links. The rest of a longer conversation is left out.
 const MAX_LINKED: usize = 1000;
 
 const SESSION: &str = "session_id";
 const PARENT: &str = "parent_message_id";
 
-/// What holds of the messages of the conversation that `address` is part of: those of its session
-/// if it has one, else those that links to parents reach, in both directions.
+/// Returns the filter for the conversation of a message: all messages of its session, or, for a
+/// message without session, those reachable by `parent_message_id` in both directions.
 ///
 /// # Errors
-/// E046 if there is no such message, E015 if the address is the beginning of several.
-pub(super) async fn around(
+/// E046 if there is no such message, E015 if the address is a prefix of several.
+pub(super) async fn thread_filter(
     reader: &GrainReader<'_>,
     address: &Address,
     explain_only: bool,
 ) -> Result<Expr> {
     if explain_only {
-        return Ok(names(address));
+        return Ok(address_filter(address));
     }
     let message = reader
         .look_up(address)
         .await?
-        .ok_or_else(|| no_such(address))?;
+        .ok_or_else(|| not_found(address))?;
     let own = reader
         .visible()
         .await?
@@ -46,38 +46,38 @@ pub(super) async fn around(
         .next();
     match session {
         Some(session) => Ok(col(SESSION).eq(lit(session))),
-        None => Ok(among(&linked(reader, message).await?)),
+        None => Ok(address_in(&linked_messages(reader, message).await?)),
     }
 }
 
-/// The messages that are linked with `start`, in the order of their addresses.
-async fn linked(reader: &GrainReader<'_>, start: String) -> Result<Vec<String>> {
+/// Returns the addresses of the messages linked with `start`, sorted. It reads one round of links
+/// after another (breadth-first search).
+async fn linked_messages(reader: &GrainReader<'_>, start: String) -> Result<Vec<String>> {
     let mut known: BTreeSet<String> = BTreeSet::from([start.clone()]);
     let mut frontier = vec![start];
     while !frontier.is_empty() && known.len() < MAX_LINKED {
-        let listed = |column: &str| {
-            in_list(
-                col(column),
-                frontier.iter().map(|one| lit(one.as_str())).collect(),
-                false,
-            )
-        };
-        let event = col(IdentityColumn::TypeByte.name()).eq(lit(i16::from(GrainType::Event as u8)));
-        let events = || async {
-            Ok::<_, super::ExecutionError>(reader.visible().await?.filter(event.clone())?)
-        };
-        let children = events().await?.filter(listed(PARENT))?;
-        let parents = events()
-            .await?
-            .filter(listed(ADDRESS).and(col(PARENT).is_not_null()))?;
-        let mut found = reader.texts(children, ADDRESS).await?;
-        found.extend(reader.texts(parents, PARENT).await?);
-        found.sort();
-        frontier = found
+        let mut neighbours = neighbours(reader, &frontier).await?;
+        neighbours.sort();
+        frontier = neighbours
             .into_iter()
-            .filter(|one| known.insert(one.clone()))
+            .filter(|address| known.insert(address.clone()))
             .take(MAX_LINKED)
             .collect();
     }
     Ok(known.into_iter().take(MAX_LINKED).collect())
+}
+
+/// Returns the replies to the messages of `frontier`, and their parents.
+async fn neighbours(reader: &GrainReader<'_>, frontier: &[String]) -> Result<Vec<String>> {
+    let listed = |column: &str| {
+        let addresses = frontier.iter().map(|address| lit(address.as_str()));
+        in_list(col(column), addresses.collect(), false)
+    };
+    let is_event = col(IdentityColumn::TypeByte.name()).eq(lit(i16::from(GrainType::Event as u8)));
+    let events = reader.visible().await?.filter(is_event)?;
+    let replies = events.clone().filter(listed(PARENT))?;
+    let parents = events.filter(listed(ADDRESS).and(col(PARENT).is_not_null()))?;
+    let mut addresses = reader.texts(replies, ADDRESS).await?;
+    addresses.extend(reader.texts(parents, PARENT).await?);
+    Ok(addresses)
 }

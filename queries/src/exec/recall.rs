@@ -1,102 +1,107 @@
-//! RECALL as one plan over `grains`.
+//! Plans RECALL as one DataFusion plan over `grains`.
 //!
-//! The plan first narrows the grains (namespace, type, conditions, supersession), then keeps of
-//! each only its address, its score and what the stages need; grains are fetched by address when
-//! the answer is known. Subqueries and LETs with an extractor are part of the plan: they become
-//! joins.
+//! The plan narrows the grains by namespace, type, conditions and supersession, and then keeps the
+//! address, the score and the keys that the stages need. Grains are fetched by address once the
+//! answer is known. Subqueries and LETs with an extractor become joins of the same plan.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use datafusion::functions::expr_fn::starts_with;
 use datafusion::logical_expr::{Expr, col, lit};
 use datafusion::prelude::DataFrame;
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use gristmill_engine::text::{Scorer, Terms};
+use gristmill_engine::text::{Scorer, Statistics, Terms};
 use gristmill_schemas::columns::IdentityColumn;
 use gristmill_schemas::grain::Field as GrainField;
 
 use super::answer::Hit;
-use super::columns::{ADDRESS, BLOB, SCORE, key_name, needs_state, single};
-use super::condition;
+use super::columns::{ADDRESS, BLOB, SCORE, is_lifecycle_field, key_name, single};
 use super::error::Result;
 use super::grain_reader::GrainReader;
-use super::pipeline::{Pipeline, VALUE, keys};
-use super::{blob_functions, message_thread, search_statistics};
+use super::pipeline::{Pipeline, VALUE, stage_keys};
+use super::{blob_functions, condition, message_thread, search_statistics};
 use crate::cal::ast::*;
 use crate::cal::desugar::{Desugared, desugar};
 use crate::cal::fields::{FieldKind, KnownField};
+use crate::cal::vocabulary::Extractor;
 use crate::cal::{CalError, Code};
 
-/// What LETs bind: plans of values, and grains.
+/// Bindings of LETs.
 #[derive(Clone, Default)]
-pub(super) struct Scope {
+pub(super) struct LetScope {
+    /// Plans with the column [`VALUE`], of LETs with an extractor.
     pub(super) values: BTreeMap<String, DataFrame>,
-    pub(super) grains: BTreeMap<String, Arc<Grains>>,
+    /// Grains, of LETs without one.
+    pub(super) grains: BTreeMap<String, Arc<RecalledGrains>>,
 }
 
-/// The grains of a RECALL.
+/// Grains of an executed RECALL.
 #[derive(Default)]
-pub(super) struct Grains {
+pub(super) struct RecalledGrains {
     /// The grains, in order.
     pub(super) hits: Vec<Hit>,
-    /// The query that found them, without shortcuts.
-    pub(super) plain: Recall,
+    /// The RECALL without shortcuts.
+    pub(super) desugared: Recall,
 }
 
-/// A RECALL that is ready to run.
+/// A planned RECALL.
 pub(super) struct RecallPlan {
-    /// Every match: address, score and keys.
+    /// A row for every match: address, score and keys.
     pub(super) matched: DataFrame,
-    /// What was searched for.
+    /// The search terms.
     pub(super) terms: Option<Terms>,
-    /// The fields of the conditions.
+    /// Names of the fields in conditions.
     pub(super) fields: Vec<String>,
-    /// The stages, shortcuts included.
+    /// The stages, including those of shortcuts.
     pub(super) stages: Vec<Stage>,
-    /// The query whose plan it is, without shortcuts.
-    pub(super) plain: Recall,
+    /// The RECALL without shortcuts.
+    pub(super) desugared: Recall,
 }
 
-/// Plans RECALLs. One that only explains asks the store nothing: where the plan depends on what is
-/// stored, it shows the plan for the usual case.
+/// Plans RECALLs.
 pub(super) struct RecallPlanner<'p, 'e> {
     pub(super) reader: &'p GrainReader<'e>,
-    /// Planning reads nothing from the store.
+    /// Plans without reading the store, for EXPLAIN and for rules of compliance packs. Where a plan
+    /// depends on stored data, it is the one for the common case: ABOUT without its fallback, an
+    /// address prefix as a range, a search with empty statistics.
     pub(super) explain_only: bool,
 }
 
 impl<'p, 'e> RecallPlanner<'p, 'e> {
-    /// Plans `recall`; ABOUT becomes a search if there is no such subject.
-    pub(super) async fn plan(&self, recall: &Recall, scope: &Scope) -> Result<RecallPlan> {
+    /// Plans `recall`. ABOUT becomes a search if no grain has that subject.
+    pub(super) async fn plan(&self, recall: &Recall, scope: &LetScope) -> Result<RecallPlan> {
         let Desugared {
-            recall: plain,
+            recall: desugared,
             fallback,
             thread_from,
         } = desugar(recall, self.reader.session.user.as_deref())?;
         let thread = match &thread_from {
             Some(address) => {
-                Some(message_thread::around(self.reader, address, self.explain_only).await?)
+                Some(message_thread::thread_filter(self.reader, address, self.explain_only).await?)
             }
             None => None,
         };
-        let planned = self.matches(plain, thread.clone(), scope).await?;
+        let planned = self
+            .plan_desugared(desugared, thread.clone(), scope)
+            .await?;
         match fallback {
             Some(fallback)
                 if !self.explain_only && self.reader.is_empty(planned.matched.clone()).await? =>
             {
-                self.matches(fallback, thread, scope).await
+                self.plan_desugared(fallback, thread, scope).await
             }
             _ => Ok(planned),
         }
     }
 
-    /// The values that a RECALL with an extractor yields, as a plan with the column [`VALUE`].
+    /// Plans the values that a RECALL with an extractor yields, in the column [`VALUE`].
     pub(super) fn values<'a>(
         &'a self,
         query: &'a Recall,
-        extract: crate::cal::vocabulary::Extractor,
-        scope: &'a Scope,
+        extract: Extractor,
+        scope: &'a LetScope,
     ) -> BoxFuture<'a, Result<DataFrame>> {
         async move {
             let mut query = query.clone();
@@ -106,56 +111,38 @@ impl<'p, 'e> RecallPlanner<'p, 'e> {
             });
             let planned = self.plan(&query, scope).await?;
             Pipeline::new(planned.matched)
-                .through(&planned.stages)?
+                .apply_stages(&planned.stages)?
                 .into_values()
         }
         .boxed()
     }
 
-    async fn matches(
+    async fn plan_desugared(
         &self,
-        plain: Recall,
+        desugared: Recall,
         thread: Option<Expr>,
-        scope: &Scope,
+        scope: &LetScope,
     ) -> Result<RecallPlan> {
-        let stages = plain.stages.clone();
-        let keys = keys(&stages);
-        let mut frame = self.candidates(&plain).await?;
+        let keys = stage_keys(&desugared.stages);
+        let mut frame = self.candidates(&desugared).await?;
         if let Some(thread) = thread {
             frame = frame.filter(thread)?;
         }
-        let sorted_by_state = keys.iter().any(|key| needs_state(&(*key).into()));
-        if sorted_by_state
-            || plain
-                .conditions
-                .iter()
-                .any(|condition| needs_state(&condition.field))
-        {
-            frame = self.reader.with_state(frame, self.explain_only).await?;
+        if reads_lifecycle(&desugared, &keys) {
+            frame = self.reader.with_lifecycle(frame, self.explain_only).await?;
         }
-        let mut terms = None;
-        let mut scores = Vec::new();
-        for condition in &plain.conditions {
-            match (&condition.field, &condition.test) {
-                (Field::Known(KnownField::Score), test) => scores.push(Condition {
-                    test: test.clone(),
-                    ..condition.clone()
-                }),
-                (Field::Known(KnownField::Query), Test::Compare(_, Value::Text(text))) => {
-                    if Terms::of(text).is_empty() {
-                        // A search that says nothing finds nothing.
-                        frame = frame.filter(lit(false))?;
-                    }
-                    // Several searches are one for all their words.
-                    terms = Some(match terms {
-                        Some(before) => format!("{before} {text}"),
-                        None => text.clone(),
-                    });
+        for condition in desugared.conditions.iter().filter(|one| is_filter(one)) {
+            frame = self.apply_condition(frame, condition, scope).await?;
+        }
+        let terms = match search_text(&desugared.conditions) {
+            Some(text) => {
+                if text.has_empty_search {
+                    frame = frame.filter(lit(false))?;
                 }
-                _ => frame = self.narrow(frame, condition, scope).await?,
+                Some(Terms::of(&text.words))
             }
-        }
-        let terms = terms.map(|text| Terms::of(&text));
+            None => None,
+        };
         let score = match &terms {
             Some(terms) => self.score(terms).await?,
             None => lit(1.0_f64),
@@ -163,53 +150,45 @@ impl<'p, 'e> RecallPlanner<'p, 'e> {
         if terms.is_some() {
             frame = frame.filter(score.clone().is_not_null())?;
         }
-        // A superseded grain is left out late, when few are left to ask about.
-        if !plain.options.contains(&WithOption::Superseded) {
+        // Superseded grains are removed last, when few rows are left to look up.
+        if !desugared.options.contains(&WithOption::Superseded) {
             frame = self.reader.current(frame, self.explain_only).await?;
         }
         let mut columns = vec![col(ADDRESS), score.alias(SCORE)];
         columns.extend(keys.iter().map(|key| single(*key).alias(key_name(*key))));
-        let mut matched = frame.select(columns)?;
-        for condition in &scores {
-            if let Some(filter) = condition::filter(condition, self.reader.session.now_ms)? {
-                matched = matched.filter(filter)?;
-            }
-        }
-        let fields = fields_of(&plain.conditions);
+        let matched = self.filter_by_score(frame.select(columns)?, &desugared.conditions)?;
         Ok(RecallPlan {
             matched,
             terms,
-            fields,
-            stages,
-            plain,
+            fields: condition_fields(&desugared.conditions),
+            stages: desugared.stages.clone(),
+            desugared,
         })
     }
 
-    /// The grains that conditions choose from.
-    async fn candidates(&self, plain: &Recall) -> Result<DataFrame> {
+    /// Returns the visible grains of the RECALL's type and namespace.
+    async fn candidates(&self, desugared: &Recall) -> Result<DataFrame> {
         let mut frame = self.reader.visible().await?;
-        if let Some(grain_type) = plain.grain_type {
+        if let Some(grain_type) = desugared.grain_type {
             let byte = i16::from(grain_type as u8);
             frame = frame.filter(col(IdentityColumn::TypeByte.name()).eq(lit(byte)))?;
         }
-        match within(
-            plain.namespace.as_ref(),
-            self.reader.session.namespace.is_some(),
-        ) {
+        let is_fixed = self.reader.session.namespace.is_some();
+        match namespace_filter(desugared.namespace.as_ref(), is_fixed) {
             Some(filter) => Ok(frame.filter(filter)?),
             None => Ok(frame),
         }
     }
 
-    async fn narrow(
+    async fn apply_condition(
         &self,
         frame: DataFrame,
         condition: &Condition,
-        scope: &Scope,
+        scope: &LetScope,
     ) -> Result<DataFrame> {
         match (&condition.field, &condition.test) {
             (Field::Known(KnownField::Namespace), Test::Compare(_, Value::Text(namespace))) => {
-                // The session's namespace stands in the place of any that a statement names.
+                // A session with a namespace overrides the one in the statement.
                 match self.reader.session.namespace {
                     Some(_) => Ok(frame),
                     None => Ok(frame.filter(col("namespace").eq(lit(namespace.as_str())))?),
@@ -218,49 +197,46 @@ impl<'p, 'e> RecallPlanner<'p, 'e> {
             (Field::Known(known), Test::Compare(_, Value::Text(text)))
                 if known.spec().kind == FieldKind::Search =>
             {
-                let words = blob_functions::has_words(Terms::of(text), searched(*known))
-                    .call(vec![col(BLOB)]);
-                Ok(frame.filter(words)?)
+                let has_words = blob_functions::has_words(Terms::of(text), searched_fields(*known));
+                Ok(frame.filter(has_words.call(vec![col(BLOB)]))?)
             }
             (Field::Known(KnownField::Hash), Test::Compare(_, Value::Hash(address)))
                 if !self.explain_only =>
             {
-                let named = match address.is_whole() {
-                    true => Some(address.digits().to_owned()),
-                    false => self.reader.look_up(address).await?,
-                };
-                Ok(frame.filter(
-                    named.map_or_else(|| lit(false), |address| col(ADDRESS).eq(lit(address))),
-                )?)
+                Ok(frame.filter(self.address_filter(address).await?)?)
             }
             (_, Test::In(InSet::Subquery(subquery))) => {
                 let values = self
                     .values(&subquery.query, subquery.extract, scope)
                     .await?;
-                condition::one_of(frame, condition, values)
+                condition::semi_join(frame, condition, values)
             }
             (_, Test::In(InSet::Values(values)))
                 if values
                     .iter()
                     .any(|value| matches!(value, Value::Parameter(_))) =>
             {
-                let values = self.members(values, scope)?;
-                condition::one_of(frame, condition, values)
+                let values = self.in_values(values, scope)?;
+                condition::semi_join(frame, condition, values)
             }
             _ => match condition::filter(condition, self.reader.session.now_ms)? {
                 Some(filter) => Ok(frame.filter(filter)?),
-                None => Err(CalError::new(
-                    Code::E020,
-                    format!("\"{condition}\" can't be searched for."),
-                )
-                .at(condition.span)
-                .into()),
+                None => Err(unsearchable(condition).into()),
             },
         }
     }
 
-    /// Literals and the values of LETs as one plan.
-    fn members(&self, values: &[Value], scope: &Scope) -> Result<DataFrame> {
+    /// Returns the filter for one address; a prefix is resolved first.
+    async fn address_filter(&self, address: &Address) -> Result<Expr> {
+        let resolved = match address.is_whole() {
+            true => Some(address.digits().to_owned()),
+            false => self.reader.look_up(address).await?,
+        };
+        Ok(resolved.map_or_else(|| lit(false), |address| col(ADDRESS).eq(lit(address))))
+    }
+
+    /// Returns literals and the values of LETs as one plan with the column [`VALUE`].
+    fn in_values(&self, values: &[Value], scope: &LetScope) -> Result<DataFrame> {
         let mut literals = Vec::new();
         let mut plans = Vec::new();
         for value in values {
@@ -269,7 +245,7 @@ impl<'p, 'e> RecallPlanner<'p, 'e> {
                     let bound = scope
                         .values
                         .get(&parameter.name)
-                        .ok_or_else(|| unbound(parameter))?;
+                        .ok_or_else(|| unbound_parameter(parameter))?;
                     plans.push(bound.clone().select(vec![col(VALUE)])?);
                 }
                 Value::Text(text) => literals.push(lit(text.as_str())),
@@ -289,46 +265,96 @@ impl<'p, 'e> RecallPlanner<'p, 'e> {
         plans.try_fold(first, |all, next| Ok(all.union(next)?))
     }
 
-    /// How well a grain fits a search, weighed by all grains that the session may see.
+    /// Returns the relevance of a grain to a search, weighted by the statistics of all grains that
+    /// the session may see.
     async fn score(&self, terms: &Terms) -> Result<Expr> {
         let statistics = match self.explain_only {
+            true => Statistics::new(terms.words().len()),
             false => search_statistics::search_statistics(self.reader, terms).await?,
-            true => gristmill_engine::text::Statistics::new(terms.words().len()),
         };
         Ok(blob_functions::score(terms.clone(), Scorer::new(&statistics)).call(vec![col(BLOB)]))
     }
+
+    /// Applies the conditions on the score, which is a column of the plan only now.
+    fn filter_by_score(&self, frame: DataFrame, conditions: &[Condition]) -> Result<DataFrame> {
+        let on_score = conditions
+            .iter()
+            .filter(|condition| condition.field == KnownField::Score.into());
+        let now_ms = self.reader.session.now_ms;
+        on_score.into_iter().try_fold(frame, |frame, condition| {
+            match condition::filter(condition, now_ms)? {
+                Some(filter) => Ok(frame.filter(filter)?),
+                None => Ok(frame),
+            }
+        })
+    }
 }
 
-pub(super) fn unbound(parameter: &Parameter) -> CalError {
-    CalError::new(
-        Code::E008,
-        format!(
-            "\"${}\" is bound to nothing that can stand here.",
-            parameter.name
-        ),
-    )
-    .at(parameter.span)
+/// Returns true if conditions or sort keys need the lifecycle columns.
+fn reads_lifecycle(desugared: &Recall, keys: &[KnownField]) -> bool {
+    let by_condition = |condition: &Condition| is_lifecycle_field(&condition.field);
+    keys.iter().any(|key| is_lifecycle_field(&(*key).into()))
+        || desugared.conditions.iter().any(by_condition)
 }
 
-/// What `IN …` leaves of the grains. A session of one namespace decides by itself: a name changes
-/// nothing, a scope that the namespace isn't in leaves nothing. A session over the whole lake may
-/// narrow itself.
-pub(super) fn within(scope: Option<&NamespaceScope>, session_decides: bool) -> Option<Expr> {
+/// Returns false for conditions on the score and for searches, which the plan handles separately.
+fn is_filter(condition: &Condition) -> bool {
+    let is_score = condition.field == KnownField::Score.into();
+    !is_score && searched_text(condition).is_none()
+}
+
+fn searched_text(condition: &Condition) -> Option<&str> {
+    match (&condition.field, &condition.test) {
+        (Field::Known(KnownField::Query), Test::Compare(_, Value::Text(text))) => Some(text),
+        _ => None,
+    }
+}
+
+/// The searches of a RECALL as one.
+#[derive(Debug, PartialEq)]
+struct SearchText {
+    /// The words of all searches.
+    words: String,
+    /// True if one of the searches has no word. Such a search matches nothing.
+    has_empty_search: bool,
+}
+
+/// Joins all searches into one for all their words; `None` without a search.
+fn search_text(conditions: &[Condition]) -> Option<SearchText> {
+    let texts: Vec<&str> = conditions.iter().filter_map(searched_text).collect();
+    (!texts.is_empty()).then(|| SearchText {
+        words: texts.join(" "),
+        has_empty_search: texts.iter().any(|text| Terms::of(text).is_empty()),
+    })
+}
+
+fn unsearchable(condition: &Condition) -> CalError {
+    let message = format!("\"{condition}\" can't be searched for.");
+    CalError::new(Code::E020, message).at(condition.span)
+}
+
+pub(super) fn unbound_parameter(parameter: &Parameter) -> CalError {
+    let message = format!("\"${}\" has no value that fits here.", parameter.name);
+    CalError::new(Code::E008, message).at(parameter.span)
+}
+
+/// Returns the filter of `IN …` on the namespace.
+///
+/// With `is_fixed`, the session has a namespace: a name has no effect, and a scope still excludes
+/// everything if the session's namespace is outside it. A session over the whole lake may choose.
+pub(super) fn namespace_filter(scope: Option<&NamespaceScope>, is_fixed: bool) -> Option<Expr> {
     match scope? {
-        NamespaceScope::Exactly(_) if session_decides => None,
+        NamespaceScope::Exactly(_) if is_fixed => None,
         NamespaceScope::Exactly(name) => Some(col("namespace").eq(lit(name.as_str()))),
         NamespaceScope::Below(name) => {
-            let below = datafusion::functions::expr_fn::starts_with(
-                col("namespace"),
-                lit(format!("{name}:")),
-            );
+            let below = starts_with(col("namespace"), lit(format!("{name}:")));
             Some(col("namespace").eq(lit(name.as_str())).or(below))
         }
     }
 }
 
-/// The fields of the grain that a searched field of CAL stands for.
-fn searched(field: KnownField) -> Vec<GrainField> {
+/// Returns the grain fields that a full-text field of CAL covers.
+fn searched_fields(field: KnownField) -> Vec<GrainField> {
     match field {
         KnownField::Content => vec![GrainField::Content, GrainField::ContentBlocks],
         KnownField::Plan => vec![GrainField::Plan],
@@ -338,8 +364,8 @@ fn searched(field: KnownField) -> Vec<GrainField> {
     }
 }
 
-/// The names of the fields that conditions are about, each once. `namespace` isn't told.
-fn fields_of(conditions: &[Condition]) -> Vec<String> {
+/// Returns the names of the fields in conditions, each once, without `namespace`.
+fn condition_fields(conditions: &[Condition]) -> Vec<String> {
     let mut fields: Vec<String> = Vec::new();
     for condition in conditions
         .iter()
@@ -351,4 +377,62 @@ fn fields_of(conditions: &[Condition]) -> Vec<String> {
         }
     }
     fields
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::exec::testing::recall;
+
+    #[test]
+    fn several_searches_are_one_for_all_their_words() {
+        let one = recall("RECALL WHERE query = \"green tea\" AND query = \"morning\"");
+        let text = search_text(&one.conditions).unwrap();
+        assert_eq!(
+            (text.words.as_str(), text.has_empty_search),
+            ("green tea morning", false)
+        );
+        assert_eq!(
+            search_text(&recall("RECALL WHERE subject = \"a\"").conditions),
+            None
+        );
+    }
+
+    #[test]
+    fn a_search_without_words_beside_another_still_matches_nothing() {
+        let one = recall("RECALL WHERE query = \"tea\" AND query = \"!?\"");
+        assert!(search_text(&one.conditions).unwrap().has_empty_search);
+    }
+
+    #[test]
+    fn lifecycle_columns_are_added_for_conditions_and_for_sort_keys() {
+        let reads = |text: &str| {
+            let one = recall(text);
+            reads_lifecycle(&one, &stage_keys(&one.stages))
+        };
+        assert!(reads("RECALL WHERE contradicted = TRUE"));
+        assert!(reads("RECALL | GROUP BY verification_status"));
+        assert!(!reads("RECALL WHERE subject = \"a\" | ORDER BY time DESC"));
+    }
+
+    #[test]
+    fn matched_fields_are_named_once_and_without_the_namespace() {
+        let one = recall(
+            "RECALL WHERE confidence >= 0.5 AND namespace = \"n\" AND confidence <= 0.9 AND \
+             subject = \"a\"",
+        );
+        assert_eq!(condition_fields(&one.conditions), ["confidence", "subject"]);
+    }
+
+    #[test]
+    fn the_namespace_of_a_session_overrides_a_name_but_not_a_scope() {
+        let name = NamespaceScope::Exactly("a".to_owned());
+        let scope = NamespaceScope::Below("a".to_owned());
+        assert_eq!(namespace_filter(None, false), None);
+        assert_eq!(namespace_filter(Some(&name), true), None);
+        assert!(namespace_filter(Some(&name), false).is_some());
+        let below = namespace_filter(Some(&scope), true).unwrap().to_string();
+        // The separator keeps `a` from covering `ab`.
+        assert!(below.contains("a:"), "{below}");
+    }
 }

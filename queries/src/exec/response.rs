@@ -1,65 +1,66 @@
-//! What a response shows of the grains that were found: SELECT, AS, and the notes that WITH options
-//! ask for.
+//! Builds the entries of a response from hits: SELECT, AS, and the annotations of WITH options.
 
-use std::collections::BTreeSet;
-
-use gristmill_engine::text::words;
-use gristmill_schemas::json::{Json, Object};
+use gristmill_schemas::json::{Json, Number, Object};
 
 use super::answer::{Answer, Hit, ResultEntry};
-use super::error::Result;
-use crate::cal::ast::{Diversity, Field, Recall, StageKind, WithOption};
-use crate::cal::span::Span;
-use crate::cal::{Warning, WarningCode, shape};
+use crate::cal::ast::{Field, Recall, StageKind, WithOption};
+use crate::cal::vocabulary::Format;
+use crate::cal::{Warning, WarningCode, result_shape};
 use crate::render::budget::token_cost;
 use crate::render::field_value::value_of;
 use crate::render::{self, RenderStyle, render_recall};
 
-/// Puts the grains of a RECALL into its answer. `recall` is as it was written, `plain` is without
-/// shortcuts.
+/// Payload fields that WITH provenance copies.
+const PROVENANCE_FIELDS: [&str; 5] = [
+    "derived_from",
+    "provenance_chain",
+    "source_type",
+    "author_did",
+    "origin_did",
+];
+
+/// Puts the grains of a RECALL into its answer. `recall` is the statement as written, `desugared`
+/// the one without shortcuts.
 pub(super) fn fill(
     answer: &mut Answer,
     hits: &[Hit],
     recall: &Recall,
-    plain: &Recall,
+    desugared: &Recall,
     now_ms: i64,
 ) {
-    let fields = selected(recall);
+    let fields = selected_fields(recall);
     answer.results = hits
         .iter()
-        .map(|hit| entry(hit, fields.as_deref(), plain))
+        .map(|hit| entry(hit, fields.as_deref(), desugared))
         .collect();
     if fields.is_some() {
-        answer.rows = Some(
-            answer
-                .results
-                .iter()
-                .map(|entry| entry.grain.clone())
-                .collect(),
-        );
+        let rows = answer.results.iter().map(|entry| entry.grain.clone());
+        answer.rows = Some(rows.collect());
     }
-    if let Some(format) = recall
-        .format
-        .filter(|_| shape(&recall.stages).is_of_grains())
-    {
-        let style = RenderStyle::new(now_ms, &recall.options, None);
-        let entries: Vec<_> = hits
-            .iter()
-            .map(|hit| render::GrainEntry::new(hit, recall.projection(), &style))
-            .collect();
-        let text = render_recall(&entries, format, &style);
-        answer.tokens_used = if hits.is_empty() {
-            0
-        } else {
-            token_cost(&text)
+    let is_of_grains = result_shape(&recall.stages).is_of_grains();
+    if let Some(format) = recall.format.filter(|_| is_of_grains) {
+        let text = formatted(hits, recall, format, now_ms);
+        answer.tokens_used = match hits.is_empty() {
+            true => 0,
+            false => token_cost(&text),
         };
         answer.formatted = Some(text);
     }
 }
 
-/// A grain as a response holds it: whole, or these fields of it, with what the WITH options of
-/// `plain` add.
-pub(super) fn entry(hit: &Hit, fields: Option<&[&Field]>, plain: &Recall) -> ResultEntry {
+/// Renders the grains in the format of AS.
+fn formatted(hits: &[Hit], recall: &Recall, format: Format, now_ms: i64) -> String {
+    let style = RenderStyle::new(now_ms, &recall.options, None);
+    let entries: Vec<_> = hits
+        .iter()
+        .map(|hit| render::GrainEntry::new(hit, recall.projection(), &style))
+        .collect();
+    render_recall(&entries, format, &style)
+}
+
+/// Returns the entry of a grain: all of it or the given fields, annotated by the WITH options of
+/// `desugared`.
+pub(super) fn entry(hit: &Hit, fields: Option<&[&Field]>, desugared: &Recall) -> ResultEntry {
     ResultEntry {
         grain: match fields {
             Some(fields) => row(hit, fields),
@@ -68,18 +69,17 @@ pub(super) fn entry(hit: &Hit, fields: Option<&[&Field]>, plain: &Recall) -> Res
         score: hit.score,
         matched_fields: hit.matched_fields.clone(),
         content_address: hit.address().to_owned(),
-        notes: notes(hit, plain),
+        annotations: annotations(hit, desugared),
     }
 }
 
-/// A grain of a statement that has no WITH and no stages.
+/// Returns the entry of a grain for a statement that has neither WITH nor stages.
 pub(super) fn plain_entry(hit: &Hit) -> ResultEntry {
     entry(hit, None, &Recall::default())
 }
 
-/// The fields that are left when each SELECT has kept its own, in the order of the last; `None`
-/// without any SELECT.
-pub(super) fn selected(recall: &Recall) -> Option<Vec<&Field>> {
+/// Returns the fields that all SELECT stages keep, in the order of the last; `None` without SELECT.
+pub(super) fn selected_fields(recall: &Recall) -> Option<Vec<&Field>> {
     let mut kept: Option<Vec<&Field>> = None;
     for stage in &recall.stages {
         if let StageKind::Select(fields) = &stage.kind {
@@ -100,166 +100,149 @@ fn row(hit: &Hit, fields: &[&Field]) -> Object<'static> {
     fields.iter().filter_map(cell).collect()
 }
 
-/// What WITH options add to a grain.
-fn notes(hit: &Hit, plain: &Recall) -> Object<'static> {
-    let mut notes = Object::new();
-    for option in &plain.options {
-        match option {
-            WithOption::Superseded => {
-                let successor = hit.superseded_by.clone().map_or(Json::Null, Json::from);
-                notes.insert("superseded_by", successor);
-            }
-            WithOption::ScoreBreakdown => {
-                let searched = hit.score < 1.0;
-                let part = if searched { "text" } else { "filter" };
-                let score = hit.score;
-                let number = gristmill_schemas::json::Number::from_f64(score)
-                    .map_or(Json::Null, Json::Number);
-                notes.insert(
-                    "score_breakdown",
-                    [(part, number)].into_iter().collect::<Object<'static>>(),
-                );
-            }
-            WithOption::Explanation => {
-                let conditions = plain
-                    .conditions
-                    .iter()
-                    .map(|condition| Json::from(condition.to_string()));
-                notes.insert("explanation", Json::Array(conditions.collect()));
-            }
-            WithOption::Provenance => {
-                let told = [
-                    "derived_from",
-                    "provenance_chain",
-                    "source_type",
-                    "author_did",
-                    "origin_did",
-                ];
-                let known = told
-                    .into_iter()
-                    .filter_map(|name| Some((name, hit.view.payload.get(name)?.clone())));
-                notes.insert("provenance", known.collect::<Object<'static>>());
-            }
-            WithOption::ContradictionDetection => {
-                notes.insert("contradicted", hit.view.contradicted);
-            }
-            _ => {}
+/// Returns the members that WITH options add to an entry.
+fn annotations(hit: &Hit, desugared: &Recall) -> Object<'static> {
+    let mut annotations = Object::new();
+    for option in &desugared.options {
+        if let Some((name, value)) = annotation(hit, option, desugared) {
+            annotations.insert(name, value);
         }
     }
-    notes
+    annotations
 }
 
-/// Warnings of options that were read and change nothing here.
+fn annotation(
+    hit: &Hit,
+    option: &WithOption,
+    desugared: &Recall,
+) -> Option<(&'static str, Json<'static>)> {
+    Some(match option {
+        WithOption::Superseded => {
+            let successor = hit.superseded_by.clone().map_or(Json::Null, Json::from);
+            ("superseded_by", successor)
+        }
+        WithOption::ScoreBreakdown => ("score_breakdown", score_breakdown(hit.score)),
+        WithOption::Explanation => {
+            let conditions = desugared.conditions.iter();
+            let texts = conditions.map(|condition| Json::from(condition.to_string()));
+            ("explanation", Json::Array(texts.collect()))
+        }
+        WithOption::Provenance => ("provenance", provenance(hit)),
+        WithOption::ContradictionDetection => ("contradicted", Json::from(hit.view.contradicted)),
+        _ => return None,
+    })
+}
+
+/// Returns the score under the part of the query that produced it. Grains that only passed filters
+/// score 1.
+fn score_breakdown(score: f64) -> Json<'static> {
+    let part = if score < 1.0 { "text" } else { "filter" };
+    let number = Number::from_f64(score).map_or(Json::Null, Json::Number);
+    Json::Object([(part, number)].into_iter().collect())
+}
+
+fn provenance(hit: &Hit) -> Json<'static> {
+    let known = PROVENANCE_FIELDS
+        .into_iter()
+        .filter_map(|name| Some((name, hit.view.payload.get(name)?.clone())));
+    Json::Object(known.collect())
+}
+
+/// Returns a warning for each option that has no effect here.
 pub(super) fn warnings(options: &[WithOption]) -> Vec<Warning> {
-    let warn = |message: &str| Warning {
-        code: WarningCode::W101,
-        message: message.to_owned(),
-        span: None::<Span>,
-    };
-    options
-        .iter()
-        .filter_map(|option| match option {
-            WithOption::Summarize => Some(warn(
-                "WITH summarize has no effect: no language model is part of this engine.",
-            )),
-            WithOption::Locale(_) => Some(warn(
-                "WITH locale has no effect: texts are ordered by code point.",
-            )),
-            WithOption::Cache(_) => Some(warn("WITH cache has no effect: every answer is fresh.")),
-            WithOption::Dedup(_) => {
-                Some(warn("WITH dedup works among the sources of an ASSEMBLE."))
+    let ineffective = options.iter().filter_map(|option| {
+        Some(match option {
+            WithOption::Summarize => {
+                "WITH summarize has no effect: no language model is part of this engine."
             }
-            _ => None,
+            WithOption::Locale(_) => "WITH locale has no effect: texts are ordered by code point.",
+            WithOption::Cache(_) => "WITH cache has no effect: every answer is fresh.",
+            WithOption::Dedup(_) => "WITH dedup works among the sources of an ASSEMBLE.",
+            _ => return None,
+        })
+    });
+    ineffective
+        .map(|message| Warning {
+            code: WarningCode::W101,
+            message: message.to_owned(),
+            span: None,
         })
         .collect()
 }
 
-/// How much a grain's fit counts beside its difference from those before it, if MMR doesn't say.
-const DEFAULT_LAMBDA: f64 = 0.5;
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::exec::testing::{hit, recall};
 
-/// The grains as `WITH diversity` wants them: MMR reorders the page, a threshold leaves out what is
-/// too near to a grain before it. Nearness is the part of words that two grains share (Jaccard).
-pub(super) fn diverse(hits: Vec<Hit>, options: &[WithOption]) -> Result<Vec<Hit>> {
-    let wanted = options.iter().find_map(|option| match option {
-        WithOption::Diversity(diversity) => Some(diversity),
-        _ => None,
-    });
-    Ok(match wanted {
-        None => hits,
-        Some(Diversity::Threshold(least)) => apart(hits, least.as_f64()),
-        Some(Diversity::Mmr(lambda)) => marginal(
-            hits,
-            lambda
-                .as_ref()
-                .map_or(DEFAULT_LAMBDA, |lambda| lambda.as_f64().clamp(0.0, 1.0)),
-        ),
-    })
-}
-
-fn apart(hits: Vec<Hit>, least: f64) -> Vec<Hit> {
-    let mut kept: Vec<(Hit, BTreeSet<String>)> = Vec::new();
-    for hit in hits {
-        let own = word_set(&hit);
-        if kept
-            .iter()
-            .all(|(_, other)| 1.0 - nearness(&own, other) >= least)
-        {
-            kept.push((hit, own));
-        }
+    fn names(fields: Option<Vec<&Field>>) -> Option<Vec<String>> {
+        fields.map(|fields| fields.iter().map(ToString::to_string).collect())
     }
-    kept.into_iter().map(|(hit, _)| hit).collect()
-}
 
-fn marginal(hits: Vec<Hit>, lambda: f64) -> Vec<Hit> {
-    // The greatest nearness to any chosen grain is kept beside each grain that isn't chosen yet.
-    let mut left: Vec<(Hit, BTreeSet<String>, f64)> = hits
-        .into_iter()
-        .map(|hit| (word_set(&hit), hit))
-        .map(|(own, hit)| (hit, own, 0.0))
-        .collect();
-    let mut chosen = Vec::with_capacity(left.len());
-    while !left.is_empty() {
-        let worth = |(hit, _, nearest): &(Hit, BTreeSet<String>, f64)| {
-            lambda * hit.score - (1.0 - lambda) * nearest
-        };
-        // Of equals the first, which keeps the order of the page.
-        let best = (1..left.len()).fold(0, |best, at| {
-            if worth(&left[at]) > worth(&left[best]) {
-                at
-            } else {
-                best
-            }
-        });
-        let (hit, own, _) = left.remove(best);
-        for (_, other, nearest) in &mut left {
-            *nearest = nearest.max(nearness(&own, other));
-        }
-        chosen.push(hit);
+    #[test]
+    fn several_selects_keep_what_all_of_them_name_in_the_order_of_the_last() {
+        let both = recall("RECALL beliefs | SELECT subject, object | SELECT object, subject, hash");
+        assert_eq!(
+            names(selected_fields(&both)),
+            Some(vec!["object".to_owned(), "subject".to_owned()])
+        );
+        assert_eq!(selected_fields(&recall("RECALL beliefs | LIMIT 3")), None);
     }
-    chosen
-}
 
-fn word_set(hit: &Hit) -> BTreeSet<String> {
-    let style = RenderStyle::new(0, &[], None);
-    let shown = render::GrainEntry::new(hit, None, &style);
-    words(shown.projected.content())
-        .chain(
-            hit.view
-                .payload
-                .get("subject")
-                .and_then(Json::as_str)
-                .into_iter()
-                .flat_map(words),
-        )
-        .collect()
-}
+    #[test]
+    fn a_selected_field_that_a_grain_lacks_is_absent_from_its_row() {
+        let statement = recall("RECALL beliefs | SELECT subject, object");
+        let fields = selected_fields(&statement).unwrap();
+        let row = row(&hit("01", r#"{"subject":"alice"}"#), &fields);
+        assert_eq!(Json::Object(row).to_string(), r#"{"subject":"alice"}"#);
+    }
 
-fn nearness(left: &BTreeSet<String>, right: &BTreeSet<String>) -> f64 {
-    let shared = left.intersection(right).count();
-    let all = left.len() + right.len() - shared;
-    if all == 0 {
-        1.0
-    } else {
-        shared as f64 / all as f64
+    #[test]
+    fn options_annotate_entries() {
+        let mut found = hit("01", r#"{"subject":"a","source_type":"user"}"#);
+        found.score = 0.5;
+        found.superseded_by = Some("02".to_owned());
+        let statement = recall(
+            "RECALL beliefs WHERE subject = \"a\" WITH superseded, score_breakdown, explanation, \
+             provenance, contradiction_detection",
+        );
+        let entry = plain_entry(&found);
+        assert!(entry.annotations.is_empty());
+        let annotations = Json::Object(annotations(&found, &statement));
+        assert_eq!(
+            annotations.to_string(),
+            r#"{"superseded_by":"02","score_breakdown":{"text":0.5},"explanation":["subject = \"a\""],"provenance":{"source_type":"user"},"contradicted":false}"#
+        );
+    }
+
+    #[test]
+    fn a_grain_that_only_passed_filters_has_its_score_from_them() {
+        assert_eq!(score_breakdown(1.0).to_string(), r#"{"filter":1.0}"#);
+    }
+
+    #[test]
+    fn rows_and_text_are_there_only_where_they_are_asked_for() {
+        let hits = [hit("01", r#"{"subject":"a","relation":"is","object":"b"}"#)];
+        let mut answer = Answer::default();
+        let statement = recall("RECALL beliefs");
+        fill(&mut answer, &hits, &statement, &statement, 0);
+        assert_eq!((answer.results.len(), answer.tokens_used), (1, 0));
+        assert!(answer.rows.is_none() && answer.formatted.is_none());
+
+        let statement = recall("RECALL beliefs | SELECT subject AS markdown");
+        fill(&mut answer, &hits, &statement, &statement, 0);
+        assert_eq!(answer.rows.as_ref().map(Vec::len), Some(1));
+        assert!(answer.tokens_used > 0 && answer.formatted.is_some());
+
+        fill(&mut answer, &[], &statement, &statement, 0);
+        assert_eq!(answer.tokens_used, 0);
+    }
+
+    #[test]
+    fn options_without_effect_are_warned_of_once_each() {
+        let statement = recall("RECALL beliefs WITH locale(\"de\"), superseded");
+        let warnings = warnings(&statement.options);
+        assert_eq!(warnings.len(), 1);
+        assert_eq!(warnings[0].code, WarningCode::W101);
     }
 }

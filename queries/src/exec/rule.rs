@@ -1,65 +1,58 @@
-//! A RECALL as a plan: every grain that it matches, without the bounds of a response. Compliance
-//! packs have such rules.
+//! Plans the RECALL of a compliance rule: all matches, without the limits of a response.
 
 use datafusion::prelude::{DataFrame, SessionContext, col};
 use gristmill_schemas::columns::IdentityColumn;
 
 use super::error::{ExecutionError, Result};
+use super::executor::parse_query;
 use super::grain_reader::GrainReader;
-use super::read;
-use super::recall::{RecallPlanner, Scope};
+use super::lifecycle::lifecycle_cache_of;
+use super::recall::{LetScope, RecallPlanner};
 use super::session::Session;
-use crate::cal::ast::{Query, Statement};
+use crate::cal::ast::{Query, Recall, Statement};
 use crate::cal::{Bindings, CalError, Code, Options, bind};
 
-/// The plan of the one-column table `content_address` of all grains that the RECALL `text` matches
-/// at `now_ms`, each once.
+/// Returns a plan with the column `content_address` of all grains that the RECALL `text` matches at
+/// `now_ms`, each once.
 ///
-/// It may have subqueries and LETs with an extractor, which are parts of the plan; no parameters,
-/// and no pipeline: order and number of what is found don't matter.
+/// The RECALL may have subqueries, and LETs with an extractor, which become parts of the plan. It
+/// can't have parameters or a pipeline, because findings have no order and no limit.
 ///
 /// # Errors
-/// Those of CAL, with line and column; E021 for anything but such a RECALL.
+/// Those of CAL, with line and column; E021 for any other statement.
 pub async fn plan_rule(context: &SessionContext, text: &str, now_ms: i64) -> Result<DataFrame> {
     let planned = async {
-        let parsed = read(text.as_bytes(), Options::default())?;
-        plan(
-            context,
-            &bind(&parsed.query, &Bindings::default(), Options::default())?,
-            now_ms,
-        )
-        .await
+        let parsed = parse_query(text.as_bytes(), Options::default())?;
+        let query = bind(&parsed.query, &Bindings::default(), Options::default())?;
+        plan_query(context, &query, now_ms).await
     };
     planned
         .await
         .map_err(|error: ExecutionError| error.located(text.as_bytes()))
 }
 
-async fn plan(context: &SessionContext, query: &Query, now_ms: i64) -> Result<DataFrame> {
-    let refused =
-        |message: &str| ExecutionError::from(CalError::new(Code::E021, message.to_owned()));
-    let Statement::Recall(recall) = &query.statement else {
-        return Err(refused("A rule is a RECALL."));
-    };
+async fn plan_query(context: &SessionContext, query: &Query, now_ms: i64) -> Result<DataFrame> {
+    let recall = rule_recall(query)?;
     let session = Session::at(now_ms);
-    let lifecycle = super::lifecycle_cache_of(context);
+    let lifecycle = lifecycle_cache_of(context);
     let reader = GrainReader::new(context, &session, &lifecycle);
-    // What is stored isn't asked while planning: the plan serves as long as the tables are there.
+    // The plan doesn't depend on stored data, so it stays valid while the tables exist.
     let planner = RecallPlanner {
         reader: &reader,
         explain_only: true,
     };
-    let mut scope = Scope::default();
+    let mut scope = LetScope::default();
     for binding in &query.lets {
         let extract = binding
             .extract
-            .ok_or_else(|| refused("A LET of a rule needs an extractor."))?;
+            .ok_or_else(|| not_a_rule("A LET of a rule needs an extractor."))?;
         let values = planner.values(&binding.query, extract, &scope).await?;
         scope.values.insert(binding.name.clone(), values);
     }
     let planned = planner.plan(recall, &scope).await?;
+    // Shortcuts such as RECENT are stages too, but only after planning.
     if !planned.stages.is_empty() {
-        return Err(refused(
+        return Err(not_a_rule(
             "A rule has no pipeline: all grains that match are findings.",
         ));
     }
@@ -67,4 +60,15 @@ async fn plan(context: &SessionContext, query: &Query, now_ms: i64) -> Result<Da
         .matched
         .select(vec![col(IdentityColumn::ContentAddress.name())])?
         .distinct()?)
+}
+
+fn rule_recall(query: &Query) -> Result<&Recall> {
+    match &query.statement {
+        Statement::Recall(recall) => Ok(recall),
+        _ => Err(not_a_rule("A rule is a RECALL.")),
+    }
+}
+
+fn not_a_rule(message: &str) -> ExecutionError {
+    CalError::new(Code::E021, message.to_owned()).into()
 }

@@ -1,9 +1,9 @@
-//! What a search has to know of all grains: from the full-text sidecars, and by a scan of the
-//! segments that have none.
+//! Corpus statistics of a full-text search (document count, document frequencies, lengths): from
+//! the full-text sidecars, and by a scan of the segments without one.
 
 use std::sync::Arc;
 
-use arrow::array::{Array, AsArray};
+use arrow::array::{Array, AsArray, ListArray};
 use arrow::datatypes::UInt32Type;
 use datafusion::logical_expr::{col, lit};
 use datafusion::prelude::DataFrame;
@@ -16,10 +16,11 @@ use super::columns::BLOB;
 use super::error::Result;
 use super::grain_reader::GrainReader;
 
-/// The statistics of the grains that a session looks at, for the words of one search: those of its
-/// namespace, or all. A score must not depend on what stands in another namespace: it would tell
-/// which words are frequent there. Of a segment without a usable sidecar every grain is read; one
-/// batch is held.
+/// Returns the statistics of the grains that a session may see, for the terms of one search.
+///
+/// A session with a namespace uses the statistics of that namespace only: otherwise its scores
+/// would reveal which words are frequent in others. Every grain of a segment without a usable
+/// sidecar is read; memory holds one batch.
 pub(super) async fn search_statistics(
     reader: &GrainReader<'_>,
     terms: &Terms,
@@ -29,39 +30,49 @@ pub(super) async fn search_statistics(
         return Ok(statistics);
     }
     let namespace = reader.session.namespace.as_deref();
-    let indexed = match reader.lake_table().await? {
-        Some(table) => {
-            table
-                .text_statistics(&reader.context.state(), terms, namespace)
-                .await
+    let unindexed = match indexed_statistics(reader, terms, namespace).await? {
+        Some((indexed, unindexed)) => {
+            statistics = indexed;
+            unindexed
         }
-        None => None,
-    };
-    let unread = match indexed {
         None => Some(reader.everything().await?),
-        Some((known, rest)) => {
-            statistics = known;
-            (rest.files() > 0)
-                .then(|| reader.context.read_table(Arc::new(rest)))
-                .transpose()?
-        }
     };
-    match (unread, namespace) {
+    match (unindexed, namespace) {
         (None, _) => {}
-        (Some(frame), None) => count(frame, terms, &mut statistics, |length| length).await?,
-        // The index keeps the length of one grain rounded; those of a part of the lake are summed
-        // up from these.
+        (Some(frame), None) => add_counts(frame, terms, &mut statistics, |length| length).await?,
+        // The index keeps rounded lengths. The lengths of a namespace are sums of these, so the
+        // scanned ones are rounded too.
         (Some(frame), Some(namespace)) => {
-            let own = frame.filter(col("namespace").eq(lit(namespace)))?;
-            count(own, terms, &mut statistics, rounded_length).await?;
+            let visible = frame.filter(col("namespace").eq(lit(namespace)))?;
+            add_counts(visible, terms, &mut statistics, rounded_length).await?;
         }
     }
     Ok(statistics)
 }
 
-/// Counts the words of the grains of `frame`. One that can't be read has none, like its document in
+/// Returns the statistics of the indexed segments and a plan of the others, if there are any;
+/// `None` if no index can be used.
+async fn indexed_statistics(
+    reader: &GrainReader<'_>,
+    terms: &Terms,
+    namespace: Option<&str>,
+) -> Result<Option<(Statistics, Option<DataFrame>)>> {
+    let Some(table) = reader.lake_table().await? else {
+        return Ok(None);
+    };
+    let state = reader.context.state();
+    let Some((statistics, rest)) = table.text_statistics(&state, terms, namespace).await else {
+        return Ok(None);
+    };
+    let unindexed = (rest.files() > 0)
+        .then(|| reader.context.read_table(Arc::new(rest)))
+        .transpose()?;
+    Ok(Some((statistics, unindexed)))
+}
+
+/// Adds the word counts of the grains of `frame`. An unreadable grain counts as an empty one, as in
 /// a sidecar.
-async fn count(
+async fn add_counts(
     frame: DataFrame,
     terms: &Terms,
     statistics: &mut Statistics,
@@ -71,16 +82,20 @@ async fn count(
     let mut batches = frame.select(vec![counts])?.execute_stream().await?;
     while let Some(batch) = batches.next().await {
         let batch = batch?;
-        let lists = batch.column(0).as_list::<i32>();
-        for row in 0..lists.len() {
-            let list = lists.is_valid(row).then(|| lists.value(row));
-            let numbers = list
-                .iter()
-                .flat_map(|list| list.as_primitive::<UInt32Type>().values());
-            let mut numbers = numbers.map(|number| u64::from(*number));
-            let length = numbers.next().unwrap_or_default();
-            statistics.add(length_of(length), numbers);
-        }
+        add_batch(batch.column(0).as_list::<i32>(), statistics, &length_of);
     }
     Ok(())
+}
+
+/// Adds lists of one length and the counts of the terms.
+fn add_batch(lists: &ListArray, statistics: &mut Statistics, length_of: &impl Fn(u64) -> u64) {
+    for row in 0..lists.len() {
+        let list = lists.is_valid(row).then(|| lists.value(row));
+        let numbers = list
+            .iter()
+            .flat_map(|list| list.as_primitive::<UInt32Type>().values());
+        let mut numbers = numbers.map(|number| u64::from(*number));
+        let length = numbers.next().unwrap_or_default();
+        statistics.add(length_of(length), numbers);
+    }
 }

@@ -1,4 +1,4 @@
-//! Who asks, and under which conditions: nothing that a statement says can widen it.
+//! Authority and environment of a session. No statement can widen them.
 
 use std::time::Duration;
 
@@ -7,26 +7,27 @@ use crate::cal::limits;
 /// The authority and the environment of a session.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Session {
-    /// The namespace of its grains; absent for the whole lake.
+    /// The only visible namespace; `None` for the whole lake.
     pub namespace: Option<String>,
-    /// The user that MY means.
+    /// The user that MY refers to.
     pub user: Option<String>,
-    /// The agent that works for the user: the observer of observations that name none.
+    /// The agent that acts for the user: the default observer of new observations.
     pub agent: Option<String>,
-    /// What "now" is, in milliseconds since the epoch.
+    /// The current time, in milliseconds since the epoch.
     pub now_ms: i64,
-    /// ADD, SUPERSEDE and REVERT may be executed (tier 1).
+    /// Allows ADD, SUPERSEDE and REVERT (tier 1).
     pub writes: bool,
-    /// An ASSEMBLE without FORMAT may come out as `toon` when its budget is tight.
+    /// Lets an ASSEMBLE without FORMAT be written as `toon` when its budget is tight.
     pub auto_toon: bool,
-    /// How long a query may take.
+    /// Time limit of a query.
     pub query_timeout: Duration,
-    /// How long an ASSEMBLE may take.
+    /// Time limit of an ASSEMBLE.
     pub assemble_timeout: Duration,
 }
 
 impl Session {
-    /// A reading session over the whole lake at `now_ms`, with the limits of the specification.
+    /// Returns a read-only session over the whole lake at `now_ms`, with the time limits of the
+    /// specification.
     pub fn at(now_ms: i64) -> Session {
         Session {
             namespace: None,

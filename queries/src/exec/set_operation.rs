@@ -1,4 +1,4 @@
-//! UNION, INTERSECT and EXCEPT: both sides are plans of addresses and scores, and so is the result.
+//! UNION, INTERSECT and EXCEPT: operands and results are plans of addresses and scores.
 
 use datafusion::common::JoinType;
 use datafusion::functions_aggregate::expr_fn::max;
@@ -10,7 +10,7 @@ use futures::future::BoxFuture;
 use super::columns::{ADDRESS, SCORE};
 use super::error::Result;
 use super::pipeline::Pipeline;
-use super::recall::Scope;
+use super::recall::LetScope;
 use super::{Answer, QueryRun, response};
 use crate::cal::ast::{SetBody, SetOperand, SetOperation};
 use crate::cal::limits::{MAX_LIMIT, MAX_SET_OPERANDS};
@@ -23,17 +23,20 @@ impl QueryRun<'_, '_> {
     pub(super) async fn set_operation(
         &self,
         operation: &SetOperation,
-        scope: &Scope,
+        scope: &LetScope,
     ) -> Result<Answer> {
-        let frame = self.combined(operation, scope).await?;
+        let frame = self.plan_set_operation(operation, scope).await?;
         let ordered = frame.sort(vec![
             col(SCORE).sort(false, false),
             col(ADDRESS).sort(true, false),
         ])?;
-        // Operands are answers, so there is a greatest number of grains.
-        let most = MAX_LIMIT as usize * MAX_SET_OPERANDS;
-        let found = self.reader.found(ordered.limit(0, Some(most))?).await?;
-        let hits = self.reader.hits(found, None, &[]).await?;
+        // Each operand has a limit, so the result has one.
+        let max_rows = MAX_LIMIT as usize * MAX_SET_OPERANDS;
+        let scored = self
+            .reader
+            .scored_addresses(ordered.limit(0, Some(max_rows))?)
+            .await?;
+        let hits = self.reader.hits(scored, None, &[]).await?;
         let results: Vec<_> = hits.iter().map(response::plain_entry).collect();
         Ok(Answer {
             total: results.len() as u64,
@@ -42,55 +45,127 @@ impl QueryRun<'_, '_> {
         })
     }
 
-    /// The plan of addresses and scores that the operation yields.
-    pub(super) fn combined<'a>(
+    /// Returns the plan of the addresses and scores of a set operation.
+    pub(super) fn plan_set_operation<'a>(
         &'a self,
         operation: &'a SetOperation,
-        scope: &'a Scope,
+        scope: &'a LetScope,
     ) -> BoxFuture<'a, Result<DataFrame>> {
         async move {
-            let left = self.operand(&operation.left, scope).await?;
-            let right = self.operand(&operation.right, scope).await?;
+            let left = self.plan_operand(&operation.left, scope).await?;
+            let right = self.plan_operand(&operation.right, scope).await?;
             combine(operation.operator, left, right)
         }
         .boxed()
     }
 
-    async fn operand(&self, operand: &SetOperand, scope: &Scope) -> Result<DataFrame> {
-        let scope = self.bindings(&operand.lets, scope).await?;
+    async fn plan_operand(&self, operand: &SetOperand, scope: &LetScope) -> Result<DataFrame> {
+        let scope = self.evaluate_lets(&operand.lets, scope).await?;
         match &operand.body {
             SetBody::Recall(recall) => {
                 let planned = self.planner.plan(recall, &scope).await?;
-                let flow = Pipeline::new(planned.matched)
-                    .through(&planned.stages)?
+                let pipeline = Pipeline::new(planned.matched)
+                    .apply_stages(&planned.stages)?
                     .finish()?;
-                Ok(flow.into_frame().select(vec![col(ADDRESS), col(SCORE)])?)
+                Ok(pipeline
+                    .into_frame()
+                    .select(vec![col(ADDRESS), col(SCORE)])?)
             }
-            SetBody::SetOperation(inner) => self.combined(inner, &scope).await,
+            SetBody::SetOperation(inner) => self.plan_set_operation(inner, &scope).await,
         }
     }
 }
 
 fn combine(operator: SetOperator, left: DataFrame, right: DataFrame) -> Result<DataFrame> {
-    if operator == SetOperator::Union {
-        return Ok(left
-            .union(right)?
-            .aggregate(vec![col(ADDRESS)], vec![max(col(SCORE)).alias(SCORE)])?);
+    match operator {
+        SetOperator::Union => union(left, right),
+        SetOperator::Intersect => intersect(left, right),
+        SetOperator::Except => join(left, right, JoinType::LeftAnti),
     }
+}
+
+/// Returns the rows of both sides, each address once with its greater score.
+fn union(left: DataFrame, right: DataFrame) -> Result<DataFrame> {
+    Ok(left
+        .union(right)?
+        .aggregate(vec![col(ADDRESS)], vec![max(col(SCORE)).alias(SCORE)])?)
+}
+
+/// Returns the common addresses, each with its lesser score.
+fn intersect(left: DataFrame, right: DataFrame) -> Result<DataFrame> {
+    let joined = join(left, right, JoinType::Inner)?;
+    let lesser = when(col(SCORE).lt(col(RIGHT_SCORE)), col(SCORE)).otherwise(col(RIGHT_SCORE))?;
+    Ok(joined.select(vec![col(ADDRESS), lesser.alias(SCORE)])?)
+}
+
+/// Joins by address. Columns are renamed first, so that both sides may come from the same table.
+fn join(left: DataFrame, right: DataFrame, kind: JoinType) -> Result<DataFrame> {
     let left = left.select(vec![col(ADDRESS).alias(ADDRESS), col(SCORE).alias(SCORE)])?;
     let right = right.select(vec![
         col(ADDRESS).alias(RIGHT_ADDRESS),
         col(SCORE).alias(RIGHT_SCORE),
     ])?;
-    let kind = if operator == SetOperator::Except {
-        JoinType::LeftAnti
-    } else {
-        JoinType::Inner
-    };
-    let joined = left.join(right, kind, &[ADDRESS], &[RIGHT_ADDRESS], None)?;
-    if operator == SetOperator::Except {
-        return Ok(joined);
+    Ok(left.join(right, kind, &[ADDRESS], &[RIGHT_ADDRESS], None)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{Array, AsArray};
+    use arrow::datatypes::Float64Type;
+    use datafusion::prelude::SessionContext;
+
+    use super::*;
+
+    /// Combines two lists of addresses and scores, and returns the result by address.
+    async fn combined(operator: SetOperator) -> Vec<(String, f64)> {
+        let context = SessionContext::new();
+        let side = async |rows: &str| {
+            let query = format!("SELECT * FROM (VALUES {rows}) AS t(content_address, __score)");
+            context.sql(&query).await.unwrap()
+        };
+        let left = side("('a', 0.9), ('b', 0.4), ('c', 0.2)").await;
+        let right = side("('b', 0.7), ('c', 0.1), ('d', 0.3)").await;
+        let batches = combine(operator, left, right)
+            .unwrap()
+            .sort(vec![col(ADDRESS).sort(true, false)])
+            .unwrap()
+            .collect()
+            .await
+            .unwrap();
+        let rows = batches.iter().flat_map(|batch| {
+            let addresses =
+                arrow::compute::cast(batch.column(0), &arrow::datatypes::DataType::Utf8);
+            let scores = batch.column(1).as_primitive::<Float64Type>().clone();
+            let addresses = addresses.unwrap().as_string::<i32>().clone();
+            (0..addresses.len())
+                .map(move |row| (addresses.value(row).to_owned(), scores.value(row)))
+                .collect::<Vec<_>>()
+        });
+        rows.collect()
     }
-    let lesser = when(col(SCORE).lt(col(RIGHT_SCORE)), col(SCORE)).otherwise(col(RIGHT_SCORE))?;
-    Ok(joined.select(vec![col(ADDRESS), lesser.alias(SCORE)])?)
+
+    fn row(address: &str, score: f64) -> (String, f64) {
+        (address.to_owned(), score)
+    }
+
+    #[tokio::test]
+    async fn a_union_has_each_address_once_with_its_greater_score() {
+        assert_eq!(
+            combined(SetOperator::Union).await,
+            [row("a", 0.9), row("b", 0.7), row("c", 0.2), row("d", 0.3)]
+        );
+    }
+
+    #[tokio::test]
+    async fn an_intersection_has_the_lesser_scores() {
+        assert_eq!(
+            combined(SetOperator::Intersect).await,
+            [row("b", 0.4), row("c", 0.1)]
+        );
+    }
+
+    #[tokio::test]
+    async fn a_difference_keeps_the_scores_of_the_left_side() {
+        assert_eq!(combined(SetOperator::Except).await, [row("a", 0.9)]);
+    }
 }

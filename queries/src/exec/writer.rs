@@ -1,4 +1,4 @@
-//! The lake as what ADD, SUPERSEDE and REVERT write to.
+//! Writes the grains of ADD, SUPERSEDE and REVERT to a lake.
 
 use async_trait::async_trait;
 use gristmill_engine::apply::{ApplyOptions, Operation, OperationRequest, apply_requests};
@@ -8,17 +8,17 @@ use tokio::sync::Mutex;
 use super::error::{ExecutionError, Result};
 use super::evolve::{GrainWrite, GrainWriter};
 
-/// Appends to a lake, one statement after another.
+/// Appends to a lake. Statements are serialised by a lock.
 #[derive(Debug)]
 pub struct LakeWriter(Mutex<Lake>);
 
 impl LakeWriter {
-    /// A writer to `lake`.
+    /// Returns a writer to `lake`.
     pub fn new(lake: Lake) -> LakeWriter {
         LakeWriter(Mutex::new(lake))
     }
 
-    /// The lake as it is after what was written so far: what the next query should read.
+    /// Returns the lake at its newest version, which the next query should read.
     pub async fn lake(&self) -> Lake {
         self.0.lock().await.clone()
     }
@@ -53,7 +53,8 @@ impl GrainWriter for LakeWriter {
     }
 }
 
-/// The operation that a statement is. It says for itself why: the reason is in the grain.
+/// Returns the operation of a statement. It carries no reason, because the reason is a field of the
+/// grain.
 fn request_of(write: GrainWrite) -> OperationRequest {
     let delivered = write.grain.blob;
     let operation = match write.supersedes {

@@ -9,7 +9,7 @@ use super::{DetailLevel, RenderStyle};
 use crate::cal::ast::{Budget, Sections};
 use crate::cal::error::Result;
 use crate::cal::limits;
-use crate::cal::template::{Node, Output, Scope, Variable, evaluate, parse};
+use crate::cal::template::{BoundedOutput, Node, TemplateScope, Variable, evaluate, parse};
 use crate::cal::vocabulary::{BudgetUnit, Format, Preset, SectionName};
 
 /// Characters per token in estimates.
@@ -65,7 +65,7 @@ impl<'t> CustomTemplate<'t> {
         context: &TemplateContext<'_, G>,
         placed: GrainRef,
     ) -> String {
-        let mut output = Output::new(output_cap(context.budget));
+        let mut output = BoundedOutput::new(output_cap(context.budget));
         self.push_grain(context, placed, &mut output);
         let text = output.into_string();
         text.strip_suffix('\n').map(str::to_owned).unwrap_or(text)
@@ -75,7 +75,7 @@ impl<'t> CustomTemplate<'t> {
         &self,
         context: &TemplateContext<'_, G>,
         placed: GrainRef,
-        output: &mut Output,
+        output: &mut BoundedOutput,
     ) {
         let scope = GrainScope {
             context,
@@ -98,7 +98,7 @@ impl<'t> CustomTemplate<'t> {
         &self,
         context: &TemplateContext<'_, G>,
     ) -> (String, bool) {
-        let mut output = Output::new(output_cap(context.budget));
+        let mut output = BoundedOutput::new(output_cap(context.budget));
         let all: Vec<GrainRef> = context
             .shown
             .iter()
@@ -142,7 +142,7 @@ fn push_section<G: RenderGrain>(
     context: &TemplateContext<'_, G>,
     source: Option<usize>,
     grains: &[GrainRef],
-    output: &mut Output,
+    output: &mut BoundedOutput,
 ) {
     if let Some(nodes) = section {
         evaluate(
@@ -281,7 +281,7 @@ struct GrainScope<'s, 'c, G> {
     grain: Option<GrainRef>,
 }
 
-impl<G: RenderGrain> Scope for GrainScope<'_, '_, G> {
+impl<G: RenderGrain> TemplateScope for GrainScope<'_, '_, G> {
     fn value(&self, variable: Variable) -> Option<String> {
         let of_source = || self.context.source_value(self.source?, variable);
         let of_grain = || self.context.grain_value(self.grain?, variable);
@@ -295,7 +295,7 @@ impl<G: RenderGrain> Scope for GrainScope<'_, '_, G> {
         self.grains.len()
     }
 
-    fn with_grain(&self, index: usize) -> Box<dyn Scope + '_> {
+    fn with_grain(&self, index: usize) -> Box<dyn TemplateScope + '_> {
         let grain = self.grains.get(index).copied();
         let source = grain.map(|placed| placed.source).or(self.source);
         Box::new(GrainScope {

@@ -8,7 +8,7 @@ use gristmill_schemas::json::{Json, Number};
 use super::grain::RenderGrain;
 use super::text_format;
 use crate::cal::ast::Field;
-use crate::cal::fields::{KnownField, Source};
+use crate::cal::fields::{FieldSource, KnownField};
 
 /// Returns the event time of a grain, or else its creation time, in milliseconds since the Unix
 /// epoch.
@@ -90,8 +90,8 @@ fn candidates<'g>(
     field: KnownField,
 ) -> impl Iterator<Item = &'g Json<'g>> {
     let names: &[&str] = match field.spec().source {
-        Source::Payload(names) => names,
-        Source::Index | Source::Engine => &[],
+        FieldSource::Payload(names) => names,
+        FieldSource::Index | FieldSource::Engine => &[],
     };
     let found = names.iter().filter_map(|name| match name.split_once('.') {
         Some((map, key)) => grain.field(map)?.get(key),

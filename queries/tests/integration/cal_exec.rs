@@ -1,6 +1,5 @@
-//! The execution cases of CAL, run by a naive executor: what they say of meaning and rendering
-//! holds of the trees, the shortcuts, the times, the projections, the budget and the formats of
-//! this crate.
+//! Runs the execution cases of CAL with a naive executor. This tests the syntax trees, shortcuts,
+//! times, projections, budgets and formats of the crate without its planner.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -66,8 +65,8 @@ fn store(data: &Json) -> Store {
     }
 }
 
-/// What a case says that doesn't hold; `None` if all of it holds; the reason in `Err` if it is not
-/// about reading.
+/// Returns the first expectation of a case that doesn't hold; `None` if all hold; `Err` with a reason if
+/// the case isn't about reading.
 fn judge(store: &Store, case: &Json) -> Result<Option<String>, &'static str> {
     let expect = case.get("expect").unwrap();
     let parsed = parse(text(case, "query"), Options::default()).map_err(|_| "doesn't parse")?;
@@ -221,7 +220,7 @@ fn check(
     }
 }
 
-/// Lines without trailing blanks, without empty lines at the end.
+/// Returns lines without trailing blanks, and without empty lines at the end.
 fn stripped(text: &str) -> Vec<String> {
     let mut lines: Vec<String> = text
         .lines()
@@ -234,7 +233,7 @@ fn stripped(text: &str) -> Vec<String> {
 }
 
 #[test]
-fn the_execution_cases_hold_of_a_naive_executor_and_the_renderers() {
+fn a_naive_executor_and_the_renderers_pass_the_execution_cases() {
     let store = store(&read("cal-data.json"));
     let cases = read("cal-exec.json");
     let (mut held, mut elsewhere, mut failed) = (0, 0, Vec::new());

@@ -1,4 +1,4 @@
-//! Input that means no good: it ends in a code, soon, and never in a panic.
+//! Hostile input: it ends with an error code, quickly, and never with a panic.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +7,8 @@ use gristmill_queries::cal::{
 };
 use proptest::prelude::*;
 
-/// The code of an input, which must come at once, even in a debug build on a busy machine.
+/// Returns the error code of an input. The time limit is generous enough for a debug build on a busy
+/// machine.
 fn code(bytes: &[u8]) -> Code {
     let start = Instant::now();
     let error = parse_bytes(bytes, Options::default()).expect_err("hostile input parses");
@@ -15,13 +16,13 @@ fn code(bytes: &[u8]) -> Code {
     error.code()
 }
 
-/// `piece` as often as it fits behind `head`.
+/// Returns `head` followed by as many copies of `piece` as the maximum length allows.
 fn filled(head: &str, piece: &str) -> String {
     head.to_owned() + &piece.repeat((8192 - head.len()) / piece.len())
 }
 
 #[test]
-fn nesting_ends_in_a_code_and_not_in_the_stack() {
+fn deep_nesting_is_an_error_and_no_stack_overflow() {
     assert_eq!(code(filled("", "(").as_bytes()), Code::E013);
     assert_eq!(code(filled("EXPLAIN ", "(").as_bytes()), Code::E013);
     assert_eq!(
@@ -57,7 +58,7 @@ fn nesting_ends_in_a_code_and_not_in_the_stack() {
 }
 
 #[test]
-fn long_lists_end_in_a_code() {
+fn long_lists_are_an_error() {
     let values = vec!["\"a\""; 1000].join(",");
     assert_eq!(
         code(format!("RECALL WHERE subject IN ({values})").as_bytes()),
@@ -85,7 +86,7 @@ fn long_lists_end_in_a_code() {
 }
 
 #[test]
-fn bytes_that_are_no_text_end_in_a_code() {
+fn invalid_utf8_is_an_error() {
     assert_eq!(code(&[b'x'; 8193]), Code::E001);
     assert_eq!(code(&[0xff; 8193]), Code::E001, "length comes first");
     assert_eq!(code(b"RECALL \xff"), Code::E070);
@@ -115,7 +116,7 @@ fn bytes_that_are_no_text_end_in_a_code() {
 }
 
 #[test]
-fn errors_say_where_they_are() {
+fn errors_have_positions() {
     let error = parse("RECALL beliefs\n  WHERE «x» = 1", Options::default()).unwrap_err();
     let position = error.position().unwrap();
     assert_eq!(
@@ -135,7 +136,7 @@ fn errors_say_where_they_are() {
 }
 
 #[test]
-fn hostile_json_ends_in_a_code() {
+fn hostile_json_is_an_error() {
     let code = |text: &str| {
         from_json_bytes(text.as_bytes(), Options::default())
             .expect_err(text)
@@ -169,9 +170,9 @@ fn hostile_json_ends_in_a_code() {
     );
 }
 
-/// Words, signs and literals that statements are made of.
+/// Keywords, symbols and literals of statements.
 fn token() -> impl Strategy<Value = String> {
-    let words = gristmill_queries::cal::words::Keyword::ALL
+    let words = gristmill_queries::cal::keywords::Keyword::ALL
         .iter()
         .map(|keyword| keyword.name().to_owned());
     let more = [
@@ -234,24 +235,24 @@ fn token() -> impl Strategy<Value = String> {
 
 proptest! {
     #[test]
-    fn no_bytes_make_the_parser_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+    fn the_parser_never_panics_on_bytes(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
         let _ = parse_bytes(&bytes, Options::default());
         let _ = from_json_bytes(&bytes, Options::default());
     }
 
     #[test]
-    fn no_text_makes_the_parser_panic(text in any::<String>()) {
+    fn the_parser_never_panics_on_text(text in any::<String>()) {
         let _ = parse(&text, Options::default());
         let _ = parse(&format!("RECALL beliefs ABOUT \"{text}"), Options::default());
         let _ = parse(&format!("DEFINE TEMPLATE t ELEMENT {{ {text} }}"), Options { aliases: true });
     }
 
     #[test]
-    fn no_row_of_tokens_makes_the_parser_panic(tokens in proptest::collection::vec(token(), 0..40), glue in "[ \
+    fn the_parser_never_panics_on_tokens(tokens in proptest::collection::vec(token(), 0..40), glue in "[ \
         ]{0,1}") {
         let text = tokens.join(&glue);
         if let Ok(parsed) = parse(&text, Options::default()) {
-            // What parses has a text and a JSON form that say the same.
+            // The text and the JSON form of a valid query parse to the same tree.
             let printed = parsed.query.to_string();
             prop_assert_eq!(&parse(&printed, Options::default()).unwrap().query, &parsed.query);
             let json = to_json(&parsed.query).to_string();
@@ -261,7 +262,7 @@ proptest! {
     }
 
     #[test]
-    fn cutting_and_doubling_a_query_never_panics(at in 0usize..400, length in 0usize..30) {
+    fn the_parser_never_panics_on_cut_and_repeated_queries(at in 0usize..400, length in 0usize..30) {
         let text = concat!(
             r#"LET $t = RECALL beliefs WHERE relation IS AGENCY | SUBJECTS; ASSEMBLE c FOR "x" FROM a: (RECALL MY events "#,
             r#"IN SCOPE "n" SINCE "last week" WHERE role = "user" AND hc:id IN ("a", $p) WITH dedup(subject) RECENT 5 AS sml), "#,

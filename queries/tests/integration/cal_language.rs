@@ -1,9 +1,8 @@
-//! The rules of the language, one table per rule: what parses, and with which code the rest is
-//! refused.
+//! The rules of the language, one table for each: valid queries, and the error codes of invalid ones.
 
 use gristmill_queries::cal::{Options, parse, print, to_json};
 
-/// The code of a query, `ok` if it has none.
+/// Returns the error code of a query, or `ok`.
 fn outcome(text: &str) -> String {
     match parse(text, Options::default()) {
         Ok(_) => "ok".to_owned(),
@@ -44,7 +43,7 @@ fn json(text: &str) -> String {
 }
 
 #[test]
-fn a_version_is_one_or_absent() {
+fn the_version_is_one_or_absent() {
     assert_outcomes(&[
         ("CAL/1 RECALL", "ok"),
         ("cal / 1 RECALL", "ok"),
@@ -111,7 +110,7 @@ fn types_are_plural_after_recall_and_singular_elsewhere() {
 }
 
 #[test]
-fn clauses_come_in_any_order_each_once_and_as_last() {
+fn clauses_are_in_any_order_each_once_with_as_last() {
     assert_outcomes(&[
         (
             "RECALL LIMIT 5 WITH superseded WHERE subject = \"a\" IN \"n\"",
@@ -181,7 +180,7 @@ fn fields_belong_to_types() {
 }
 
 #[test]
-fn operators_and_values_fit_their_fields() {
+fn operators_and_values_depend_on_the_field() {
     assert_outcomes(&[
         ("RECALL WHERE confidence >= 0.5 AND confidence != 1", "ok"),
         ("RECALL WHERE confidence BETWEEN 0 AND 1", "E020"),
@@ -280,7 +279,7 @@ fn times_are_dates_ages_or_epochs() {
 }
 
 #[test]
-fn shortcuts_that_say_the_same_exclude_each_other() {
+fn equivalent_shortcuts_exclude_each_other() {
     assert_outcomes(&[
         ("RECALL ABOUT \"a\" LIKE \"b\"", "E060"),
         ("RECALL RECENT 5 | LIMIT 5", "E060"),
@@ -299,14 +298,14 @@ fn shortcuts_that_say_the_same_exclude_each_other() {
         ("RECALL events THREAD s", "E002"),
         ("ASSEMBLE x FROM (RECALL AS sml) FORMAT markdown", "ok"),
         ("COALESCE(RECALL, RECALL ABOUT \"a\" LIKE \"b\")", "E060"),
-        // The leftmost error is told, and what concerns a whole statement comes at its end.
+        // The leftmost error is reported; rules about a whole statement are checked at its end.
         ("RECALL ABOUT \"a\" LIKE \"b\" WHERE nope = 1", "E004"),
         ("RECALL ABOUT \"a\" LIKE \"b\" banana", "E060"),
     ]);
 }
 
 #[test]
-fn stages_fit_their_input() {
+fn stages_depend_on_their_input() {
     assert_outcomes(&[
         (
             "RECALL | SELECT subject, confidence | ORDER BY time DESC | LIMIT 5",
@@ -621,7 +620,7 @@ fn assemble_has_its_clauses_in_order() {
 }
 
 #[test]
-fn options_have_their_arguments_and_no_others() {
+fn options_require_their_arguments() {
     assert_outcomes(&[
         (
             "RECALL WITH Superseded, SCORE_BREAKDOWN, explanation, provenance, summarize, \
@@ -683,7 +682,7 @@ fn histories_are_of_a_grain_or_of_a_triple() {
 }
 
 #[test]
-fn explain_describe_batch_and_coalesce_hold_what_they_may() {
+fn explain_describe_batch_and_coalesce_accept_certain_statements() {
     assert_outcomes(&[
         ("EXPLAIN COALESCE(RECALL, RECALL)", "ok"),
         ("EXPLAIN REVERT sha256:a1b2c3d4 REASON \"r\"", "ok"),
@@ -743,7 +742,7 @@ fn explain_describe_batch_and_coalesce_hold_what_they_may() {
 }
 
 #[test]
-fn evolve_statements_set_what_they_may_and_give_a_reason() {
+fn evolve_statements_set_allowed_fields_and_require_a_reason() {
     let base = "SET subject = \"s\" SET relation = \"r\" SET object = \"o\"";
     let add = |grain_type: &str, more: &str| outcome(&format!("ADD {grain_type} {base} {more}"));
     for (grain_type, more, expected) in [
@@ -858,7 +857,7 @@ fn evolve_statements_set_what_they_may_and_give_a_reason() {
 }
 
 #[test]
-fn a_grain_type_in_any_case_is_the_type_as_grains_spell_it() {
+fn type_names_are_case_insensitive_and_normalised() {
     for text in ["goal", "Goal", "GOAL"] {
         let parsed = parse(
             &format!("RECALL WHERE type = \"{text}\""),
@@ -930,7 +929,7 @@ fn templates_are_checked_when_they_are_defined() {
 }
 
 #[test]
-fn warnings_tell_what_is_odd_and_allowed() {
+fn warnings_report_suspicious_but_valid_queries() {
     for (text, expected) in [
         (
             "RECALL WHERE relation = \"mg:prefers\" AND relation != \"prefers\"",
@@ -970,7 +969,7 @@ fn warnings_tell_what_is_odd_and_allowed() {
 }
 
 #[test]
-fn errors_offer_what_was_meant() {
+fn errors_suggest_the_most_similar_name() {
     let suggestion = |text: &str| {
         parse(text, Options::default())
             .unwrap_err()

@@ -1,4 +1,4 @@
-//! Any query says the same in text, in JSON and after binding nothing.
+//! Round trips of random queries through text, JSON and binding without parameters.
 
 use crate::trees;
 use gristmill_queries::cal::{
@@ -9,7 +9,7 @@ use proptest::prelude::*;
 
 proptest! {
     #[test]
-    fn any_tree_is_read_back_from_its_text_and_from_its_json(query in trees::query()) {
+    fn any_tree_round_trips_through_text_and_json(query in trees::query()) {
         let text = print(&query);
         let json = to_json(&query);
         let from_text = parse(&text, Options::default()).unwrap_or_else(|error| panic!("{text}: \
@@ -28,7 +28,7 @@ proptest! {
     }
 
     #[test]
-    fn json_bytes_survive_a_writer_and_a_reader(query in trees::query()) {
+    fn any_tree_round_trips_through_json_bytes(query in trees::query()) {
         let json = to_json(&query).to_string();
         let parsed = from_json_bytes(json.as_bytes(), Options::default()).unwrap();
         prop_assert_eq!(&parsed.query, &query);
@@ -45,7 +45,7 @@ proptest! {
 }
 
 #[test]
-fn two_spellings_of_a_query_have_one_hash() {
+fn spellings_of_one_query_have_the_same_hash() {
     let hash = |text: &str| query_hash(&parse(text, Options::default()).unwrap().query);
     let plain =
         hash(r#"RECALL beliefs ABOUT "alice" WHERE confidence >= 0.8 | LIMIT 5 AS markdown"#);

@@ -1,30 +1,30 @@
-//! CAL can't destroy anything: not by policy, but because it has no words and no trees for it (CAL
-//! 1.0, section 2).
+//! CAL can't destroy anything, because it has no keywords and no syntax trees for that (CAL 1.0, section
+//! 2).
 
 use gristmill_queries::cal::ast::*;
-use gristmill_queries::cal::words::EXCLUDED_WORDS;
+use gristmill_queries::cal::keywords::EXCLUDED_WORDS;
 use gristmill_queries::cal::{Code, Effect, Options, parse};
 
-/// Everything that a statement can ask of a store. A verb that removes, rewrites or re-keys would
-/// have to be added here, and something below would have to yield it.
+/// The operations of a store that statements use. An operation that removes, rewrites or re-keys would
+/// need a variant here, and a statement below that maps to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum StoreVerb {
     /// Finds grains.
     Query,
-    /// Looks an address up.
+    /// Looks up an address.
     Get,
     /// Follows a chain of versions.
     Walk,
-    /// Writes a new grain beside all others.
+    /// Appends a new grain.
     Put,
-    /// Writes a new grain and notes that it follows another, which stays.
+    /// Appends a new grain that supersedes another, which is kept.
     Supersede,
-    /// Keeps a template beside the grains.
+    /// Registers a template.
     KeepTemplate,
 }
 
-/// The verbs of a statement. Every match is exhaustive and names every variant, so a new statement
-/// doesn't compile until someone has said here what it does.
+/// Returns the operations of a statement. Every match is exhaustive and names every variant, so a new
+/// statement doesn't compile until its operations are listed here.
 fn verbs(statement: &Statement) -> Vec<StoreVerb> {
     match statement {
         Statement::Recall(recall) => of_recall(recall),
@@ -107,7 +107,7 @@ fn of_recall(recall: &Recall) -> Vec<StoreVerb> {
     }
     for Stage { kind, span: _ } in stages {
         match kind {
-            // Stages work on what was found and ask the store for nothing.
+            // Stages transform the rows that were found, without access to the store.
             StageKind::Select(_)
             | StageKind::OrderBy(..)
             | StageKind::Limit(_)
@@ -163,7 +163,7 @@ fn of_history(history: &History) -> Vec<StoreVerb> {
 
 fn of_explained(explained: &Explainable) -> Vec<StoreVerb> {
     match explained {
-        // A plan is made, nothing is run.
+        // The statement is planned but not executed.
         Explainable::Recall(_)
         | Explainable::Assemble(_)
         | Explainable::SetOperation(_)
@@ -191,7 +191,7 @@ fn of_coalesce(coalesce: &Coalesce) -> Vec<StoreVerb> {
 }
 
 #[test]
-fn every_statement_reads_keeps_a_template_or_appends() {
+fn every_statement_reads_defines_a_template_or_appends() {
     let address = "sha256:a1b2c3d4";
     for (text, effect, expected) in [
         ("RECALL".to_owned(), Effect::Reads, vec![StoreVerb::Query]),
@@ -264,7 +264,7 @@ fn every_statement_reads_keeps_a_template_or_appends() {
 }
 
 #[test]
-fn words_of_destruction_are_errors_wherever_they_stand() {
+fn destructive_words_are_errors_everywhere() {
     for word in EXCLUDED_WORDS {
         for text in [
             format!("{word} beliefs"),
@@ -292,7 +292,7 @@ fn words_of_destruction_are_errors_wherever_they_stand() {
 }
 
 #[test]
-fn consent_is_a_grain_type_and_nothing_else() {
+fn consent_is_valid_only_as_a_grain_type() {
     let code = |text: &str| {
         parse(text, Options::default())
             .err()

@@ -1,5 +1,5 @@
-//! Plans against the oracle: for random statements over random grains, DataFusion's answer is the
-//! one of an executor that looks at every grain for every question.
+//! Differential test of plans: for random statements over random grains, DataFusion's answer equals that
+//! of a naive executor, which reads every grain for every condition.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -37,7 +37,7 @@ fn fraction() -> impl Strategy<Value = String> {
     word(&["0.0", "0.1", "0.3", "0.5", "0.95", "1.0"])
 }
 
-/// Members of a grain, most of them now and then absent.
+/// Members of a grain; most are sometimes absent.
 fn members(grain_type: &'static str) -> BoxedStrategy<String> {
     let maybe = |name: &'static str, value: BoxedStrategy<String>| {
         prop_oneof![2 => value.prop_map(move |value| format!(",\"{name}\":{value}")), 1 => Just(String::new())].boxed()
@@ -156,7 +156,7 @@ fn grain() -> impl Strategy<Value = String> {
     .prop_flat_map(members)
 }
 
-/// What the index knows of a grain.
+/// The lifecycle state of a grain.
 #[derive(Debug, Clone)]
 struct Index {
     superseded: bool,
@@ -406,7 +406,7 @@ fn recall() -> impl Strategy<Value = String> {
     })
 }
 
-/// A RECALL that ends with grains.
+/// A RECALL whose result is grains.
 fn operand() -> impl Strategy<Value = String> {
     (
         word(&["beliefs", "goals", ""]),
@@ -445,7 +445,7 @@ fn statement() -> impl Strategy<Value = String> {
     ]
 }
 
-/// The same grains for both executors.
+/// Returns the same grains for both executors.
 fn stores(grains: &[(String, Index)]) -> (Memory, Store) {
     let mut memory = Memory::default();
     let mut stored: Vec<Stored> = Vec::new();
@@ -475,7 +475,7 @@ fn stores(grains: &[(String, Index)]) -> (Memory, Store) {
         let address = stored[at].view.address.clone();
         if superseded && at + 1 < stored.len() {
             let successor = stored[at + 1].view.address.clone();
-            // Half of the supersessions stand in the row of the successor.
+            // Half of the supersessions are in the row of the successor, the others in `state`.
             if at % 2 == 0 {
                 memory.state(&address, LifecycleEvent::Superseded, &successor);
             } else {
@@ -487,7 +487,7 @@ fn stores(grains: &[(String, Index)]) -> (Memory, Store) {
             memory.state(&address, LifecycleEvent::Contradicted, "true");
         }
         if let Some(status) = verification {
-            // The last word counts.
+            // The last event counts.
             memory.state(&address, LifecycleEvent::Verification, "unverified");
             memory.state(&address, LifecycleEvent::Verification, status);
             stored[at].view.verification_status = Some(status.to_owned());
@@ -512,7 +512,7 @@ fn searches(statement: &Statement) -> bool {
     }
 }
 
-/// Both answers in one shape.
+/// An answer in a form that both executors share.
 #[derive(Debug, PartialEq, Default)]
 struct Shown {
     grains: Vec<String>,
@@ -584,8 +584,8 @@ fn expected(store: &Store, answer: naive::Answer, is_assembly: bool) -> Shown {
     }
 }
 
-/// Where a search orders the grains by how well they fit, the oracle says only which there are:
-/// what depends on the order is left out.
+/// The oracle has no scores. For searches it only returns the set of grains, and parts that depend on
+/// the order are not compared.
 fn without_order(mut shown: Shown) -> Shown {
     shown.grains.sort();
     shown.rows.clear();
@@ -621,7 +621,7 @@ fn check(grains: &[(String, Index)], statements: &[String]) -> Result<(), TestCa
         .unwrap();
     let executor = Executor::new(memory.context(), session);
     for text in statements {
-        // Shortcuts that exclude one another come up now and then.
+        // Some random shortcuts exclude one another.
         let Ok(parsed) = parse(text, Options::default()) else {
             continue;
         };
@@ -651,7 +651,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 12, max_shrink_iters: 40, ..ProptestConfig::default() })]
 
     #[test]
-    fn plans_answer_as_the_oracle_does(
+    fn plans_and_the_oracle_give_the_same_answers(
         grains in vec((grain(), index()), 1..40),
         statements in vec(statement(), 12..16),
     ) {

@@ -1,8 +1,8 @@
-//! Properties of CAL, its plans, its renderers and the packs over this crate's public surface.
+//! Tests of CAL, its plans, its renderers and the packs through the public API of the crate.
 //!
-//! One binary for all of them: each would link DataFusion again.
+//! They are one binary, because each binary links DataFusion.
 
-// What the tests compare with, and what they make up.
+// Reference implementations and generators.
 mod memory;
 mod naive;
 mod trees;

@@ -1,5 +1,4 @@
-//! A lake in memory: the tables `grains` and `state` as the executor of CAL needs them, without
-//! files.
+//! The tables `grains` and `state` in memory, for the executor of CAL.
 
 use std::sync::Arc;
 
@@ -32,8 +31,8 @@ impl Memory {
         });
     }
 
-    /// A context over them; rows are spread over several batches and partitions, so that order has
-    /// to be made.
+    /// Returns a context with both tables. Rows are spread over several batches and partitions, so that
+    /// only a sort produces an order.
     pub fn context(&self) -> SessionContext {
         let context =
             SessionContext::new_with_config(SessionConfig::new().with_target_partitions(3));

@@ -1,7 +1,7 @@
-//! A CAL executor that is obviously right and slow: it looks at every grain for every question.
+//! A reference executor of CAL, simple and slow: it reads every grain for every condition.
 //!
-//! Tests compare real plans with it, and it feeds the renderers with the grains of the conformance
-//! cases. It reads only: ADD, SUPERSEDE and REVERT are not here.
+//! Tests compare plans with it, and use it to render the grains of the conformance cases. It has no
+//! ADD, SUPERSEDE and REVERT.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +26,7 @@ pub struct Stored {
     pub superseded_by: Option<String>,
 }
 
-/// All grains and the session that asks.
+/// All grains, and the session.
 pub struct Store {
     pub grains: Vec<Stored>,
     pub now_ms: i64,
@@ -34,10 +34,10 @@ pub struct Store {
     pub user: Option<String>,
 }
 
-/// What a query yields.
+/// The result of a query.
 #[derive(Debug, Default)]
 pub struct Answer {
-    /// Places of the grains, in order.
+    /// Indexes of the grains, in order.
     pub grains: Vec<usize>,
     pub total: usize,
     pub value: Option<Json<'static>>,
@@ -49,8 +49,7 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// True if a stage of the pipeline left anything of a grain: the grain, a value of it, a count
-    /// or a group.
+    /// Returns true if the pipeline has a result: a grain, a value, a count or a group.
     fn has_grains(&self) -> bool {
         let has_value = match &self.value {
             None | Some(Json::Null) => false,
@@ -78,13 +77,13 @@ struct Scope {
 }
 
 impl Store {
-    /// What the query yields for a session of `user`.
+    /// Executes the query for a session of `user`.
     pub fn run(&self, query: &Query, user: Option<&str>) -> Result<Answer> {
         Session { store: self, user }.run(query)
     }
 }
 
-/// One run.
+/// One execution.
 struct Session<'s> {
     store: &'s Store,
     user: Option<&'s str>,
@@ -155,7 +154,7 @@ impl Session<'_> {
         Ok(scope)
     }
 
-    /// The grain that a statement names.
+    /// Returns the grain of a target.
     fn find(&self, target: &Target) -> Result<usize> {
         let Target::Address(address) = target else {
             panic!("unbound target")
@@ -350,7 +349,7 @@ impl Session<'_> {
         };
         match known {
             KnownField::Namespace => Ok(true),
-            // Right where nothing is searched for: then every grain fits wholly.
+            // Without a search, every score is 1.
             KnownField::Score => {
                 let Test::Compare(comparison, literal) = &condition.test else {
                     panic!("score")
@@ -395,7 +394,7 @@ impl Session<'_> {
                 .iter()
                 .map(|item| item.as_str().unwrap_or_default().to_owned())
                 .collect(),
-            // As an object that is a map is its canonical JSON in the column.
+            // The column contains the canonical JSON of an object that is a map.
             map @ Json::Object(_) if matches!(condition.field, Field::Known(_)) => vec![text(map)],
             other => other.as_str().map(str::to_owned).into_iter().collect(),
         };
@@ -674,7 +673,7 @@ fn compare(
         _ => None,
     };
     if is_domain && order.is_none() {
-        // A value of another kind.
+        // A value of another type.
         return comparison == Comparison::NotEqual;
     }
     order.is_some_and(|order| match comparison {
@@ -687,7 +686,7 @@ fn compare(
     })
 }
 
-/// All words, and at least one, stand somewhere in these fields of the grain.
+/// Returns true if these fields of the grain contain all words, and there is at least one word.
 fn contains_words(view: &GrainView, names: &[&str], words: &str) -> bool {
     let split = |text: &str| -> Vec<String> {
         let words = text

@@ -1,10 +1,9 @@
-//! The shipped packs do on their examples what the examples say, through the code of
-//! `gristmill scan --test PACK`.
+//! Runs the examples of the shipped packs with the code of `gristmill scan --test PACK`.
 
 use gristmill_queries::packs::{NAMES, Pack, run_examples, shipped};
 
 #[tokio::test]
-async fn every_rule_of_every_shipped_pack_passes_and_fails_where_its_examples_say() {
+async fn every_rule_of_the_shipped_packs_satisfies_its_examples() {
     let mut wrong = Vec::new();
     for name in NAMES {
         let pack = shipped(name).unwrap_or_else(|error| panic!("{error}"));
@@ -67,7 +66,7 @@ async fn problem(check: &str, message: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_users_own_rules_run_whatever_their_kind() {
+async fn custom_rules_of_every_kind_run() {
     let checks = [
         r#"where = "content LIKE '%cats%'""#,
         r#"sql = "SELECT content_address FROM scanned WHERE content LIKE '%cats%'""#,
@@ -85,7 +84,7 @@ async fn a_users_own_rules_run_whatever_their_kind() {
 }
 
 #[tokio::test]
-async fn a_rule_that_does_not_do_what_its_examples_say_is_told() {
+async fn a_rule_that_fails_its_examples_is_reported() {
     let results = run_examples(&own(r#"where = "content IS NULL""#, "found"))
         .await
         .expect("a rule that fits");
@@ -110,7 +109,7 @@ async fn an_unknown_column_or_table_is_named() {
 }
 
 #[tokio::test]
-async fn a_rule_only_reads_and_says_which_grain_it_means() {
+async fn a_rule_is_read_only_and_returns_a_content_address() {
     for (statement, refused) in [
         ("DROP VIEW beliefs", "`DROP VIEW` is refused"),
         (
@@ -150,7 +149,7 @@ async fn a_rule_only_reads_and_says_which_grain_it_means() {
 }
 
 #[tokio::test]
-async fn a_message_only_speaks_of_evidence() {
+async fn a_message_refers_to_evidence_only() {
     assert!(
         problem(r#"where = "content IS NULL""#, "about {subject}")
             .await
@@ -167,7 +166,7 @@ async fn a_message_only_speaks_of_evidence() {
 }
 
 #[tokio::test]
-async fn an_example_that_is_no_grain_is_told_with_its_number() {
+async fn an_example_that_is_no_grain_is_reported_with_its_number() {
     let text = OWN
         .replace("CHECK", "where = \"true\"")
         .replace("MESSAGE", "found")
@@ -182,9 +181,9 @@ async fn an_example_that_is_no_grain_is_told_with_its_number() {
     );
 }
 
-/// What erasure sees is the same function: `Grain::domain_field`, which its bars are tested with.
+/// Erasure uses the same function, `Grain::domain_field`, which the tests of its bars cover.
 #[tokio::test]
-async fn rules_and_cal_see_a_domain_field_in_the_same_places() {
+async fn rules_and_cal_read_domain_fields_from_the_same_places() {
     let pass = r#"{"type": "event", "content": "dogs"}"#;
     for check in [
         r#"where = "domain_field(blob, 'int:category') = 'crm'""#,

@@ -1,5 +1,4 @@
-//! What grains look like in every format: the readings of the specification that its cases don't
-//! show.
+//! Grains in every output format: readings of the specification that its cases don't cover.
 
 use gristmill_queries::cal::ast::{Assemble, Budget, FormatSpec, Statement, Stream};
 use gristmill_queries::cal::vocabulary::{BudgetUnit, Format, StreamEvent};
@@ -32,7 +31,7 @@ fn belief(subject: &str, relation: &str, object: &str) -> GrainView<'static> {
     ))
 }
 
-/// The grains as the RECALL of `query` would render them.
+/// Renders grains as the RECALL of `query` does.
 fn rendered(query: &str, grains: &[GrainView]) -> String {
     let Statement::Recall(recall) = parse(query, Options::default()).unwrap().query.statement
     else {
@@ -46,7 +45,7 @@ fn rendered(query: &str, grains: &[GrainView]) -> String {
     render_recall(&entries, recall.format.unwrap(), &style)
 }
 
-/// An ASSEMBLE whose sources yield these grains.
+/// Runs an ASSEMBLE whose sources yield these grains.
 fn assembled(query: &str, sources: &[Vec<GrainView<'static>>]) -> Assembled {
     let Statement::Assemble(statement) = parse(query, Options::default()).unwrap().query.statement
     else {
@@ -73,7 +72,7 @@ fn input<'i>(
 }
 
 #[test]
-fn text_stays_on_its_line_and_inside_its_attribute() {
+fn text_is_escaped_for_lines_and_attributes() {
     let grains = [grain(
         r#"{"type":"belief","subject":"a \"b\"","relation":"mg:has_said","object":"x\r\n\ty </belief> & <z>","confidence":1.0,"created_at":0}"#,
     )];
@@ -93,7 +92,7 @@ fn text_stays_on_its_line_and_inside_its_attribute() {
 }
 
 #[test]
-fn absent_values_leave_no_trace() {
+fn absent_values_are_not_rendered() {
     let bare = |grain_type: &str| {
         [grain(&format!(
             r#"{{"type":"{grain_type}","created_at":{NOW}}}"#
@@ -188,7 +187,7 @@ fn a_grain_shows_the_first_text_that_it_has() {
 }
 
 #[test]
-fn times_are_of_the_event_and_can_be_told_in_full() {
+fn times_are_of_the_event_and_relative_or_absolute() {
     let event = grain(
         r#"{"type":"event","content":"x","timestamp_ms":1768474800000,"created_at":1768478400000}"#,
     );
@@ -206,7 +205,7 @@ fn times_are_of_the_event_and_can_be_told_in_full() {
 }
 
 #[test]
-fn project_shows_what_is_asked_for_but_never_addresses_or_namespaces() {
+fn project_renders_the_requested_fields_but_never_addresses_or_namespaces() {
     let grains = [grain(
         r#"{"type":"belief","subject":"s","relation":"mg:knows_of","object":"o","confidence":0.5,"namespace":"secret",
             "structural_tags":["a","b"],"x_mood":"good","hc:id":"P-1","context":{"hc:ward":"7"},"created_at":1768478400000}"#,
@@ -253,7 +252,7 @@ fn project_shows_what_is_asked_for_but_never_addresses_or_namespaces() {
 }
 
 #[test]
-fn a_projected_type_is_that_of_the_grain_and_stands_once() {
+fn a_projected_type_is_that_of_the_grain_and_rendered_once() {
     let shown = |query: &str, grain: &GrainView| rendered(query, std::slice::from_ref(grain));
     assert_eq!(
         shown(
@@ -286,7 +285,7 @@ fn a_projected_type_is_that_of_the_grain_and_stands_once() {
 }
 
 #[test]
-fn the_object_of_a_grain_that_stores_none_is_what_its_type_keeps_instead() {
+fn the_object_of_a_grain_without_one_is_the_equivalent_field_of_its_type() {
     for (stored, object) in [
         (
             r#"{"type":"goal","description":"rest","goal_state":"active","created_at":0}"#,
@@ -372,7 +371,7 @@ fn grains_of_several_types_are_grouped_where_the_format_groups() {
 }
 
 #[test]
-fn one_result_can_be_told_in_several_formats() {
+fn one_result_can_be_rendered_in_several_formats() {
     let entries = [GrainEntry::new(
         &belief("alice", "prefers", "tea"),
         None,
@@ -594,7 +593,7 @@ fn a_template_fills_what_it_does_not_define_from_its_preset() {
 }
 
 #[test]
-fn a_template_shows_what_the_budget_cut_and_never_outgrows_its_cap() {
+fn a_template_shows_what_the_budget_cut_and_is_capped() {
     let grains: Vec<GrainView> = (1..=5)
         .map(|at| belief("s", "r", &"o".repeat(at)))
         .collect();
@@ -653,7 +652,7 @@ fn auto_toon_needs_a_tight_token_budget_and_sources_of_one_type() {
 }
 
 #[test]
-fn streams_tell_the_wanted_events_in_causal_order() {
+fn streams_have_the_requested_events_in_causal_order() {
     let Statement::Assemble(statement) = parse(
         "ASSEMBLE c FROM a: (RECALL), (RECALL) BUDGET 500 tokens FORMAT text",
         Options::default(),
@@ -722,7 +721,7 @@ fn streams_tell_the_wanted_events_in_causal_order() {
 }
 
 #[test]
-fn templates_that_no_check_has_seen_are_checked() {
+fn unchecked_templates_are_checked_when_they_are_rendered() {
     let mut sections = gristmill_queries::cal::ast::Sections::default();
     sections.define(
         gristmill_queries::cal::vocabulary::SectionName::Element,

@@ -1,19 +1,18 @@
-//! Random syntax trees of queries that keep the rules of the language, for property tests.
+//! Random syntax trees of valid queries, for property tests.
 
 use gristmill_queries::cal::ast::*;
 use gristmill_queries::cal::fields::{FieldKind, KnownField, Operator, available};
+use gristmill_queries::cal::keywords::{Keyword, is_excluded};
 use gristmill_queries::cal::relations::RelationCategory;
 use gristmill_queries::cal::span::Span;
 use gristmill_queries::cal::vocabulary::*;
-use gristmill_queries::cal::words::{Keyword, is_excluded};
-use gristmill_queries::cal::{GrainType, Number, Setter};
+use gristmill_queries::cal::{GrainType, Number, SetStatement};
 use proptest::collection::vec;
 use proptest::option::of;
 use proptest::prelude::*;
 use proptest::sample::select;
 
-/// Texts with quotes, backslashes, breaks and letters of many scripts; normalised, as texts in
-/// trees are.
+/// Texts with quotes, backslashes, line breaks and letters of many scripts, normalised as in trees.
 fn text() -> impl Strategy<Value = String> {
     let plain = prop_oneof![
         3 => "[a-z]{0,8}",
@@ -34,7 +33,7 @@ fn name() -> impl Strategy<Value = String> {
         })
 }
 
-/// A name behind ASSEMBLE, where two words are keywords.
+/// A name after ASSEMBLE, where two words are keywords.
 fn context_name() -> impl Strategy<Value = String> {
     name().prop_filter("a keyword", |name| {
         !matches!(Keyword::from_name(name), Some(Keyword::For | Keyword::From))
@@ -204,14 +203,14 @@ fn test(field: &Field, operator: Operator, depth: u32) -> BoxedStrategy<Test> {
     }
 }
 
-/// What a RECALL is for, which decides how it may end.
+/// The place of a RECALL, which restricts its result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Use {
-    /// On its own: anything.
+    /// A statement, with any result.
     Alone,
-    /// In front of an extractor, so of beliefs and with grains at its end.
+    /// Before an extractor: of beliefs, with grains as the result.
     Beliefs,
-    /// As an operand or a source: with grains at its end.
+    /// An operand or a source, with grains as the result.
     Grains,
 }
 
@@ -323,7 +322,7 @@ fn namespace() -> impl Strategy<Value = NamespaceScope> {
     ]
 }
 
-/// A RECALL without shortcuts that contradict one another; `depth` subqueries deep.
+/// A RECALL without conflicting shortcuts, with `depth` levels of subqueries.
 pub fn recall(depth: u32, used: Use) -> BoxedStrategy<Recall> {
     let types = if used == Use::Beliefs {
         vec![GrainType::Belief]
@@ -591,8 +590,8 @@ fn batch() -> impl Strategy<Value = Batch> {
     })
 }
 
-/// Values for the fields that the statement sets, each once; ADD sets what it must.
-fn set_clauses(setter: Setter) -> BoxedStrategy<Vec<SetClause>> {
+/// Values for the fields that the statement sets, each once. ADD sets its required fields.
+fn set_clauses(setter: SetStatement) -> BoxedStrategy<Vec<SetClause>> {
     let fields: Vec<KnownField> = setter.fields().collect();
     let must = |field: &KnownField| {
         matches!(
@@ -634,7 +633,7 @@ fn add() -> impl Strategy<Value = Add> {
         .prop_flat_map(|grain_type| {
             (
                 Just(grain_type),
-                set_clauses(Setter::Add(grain_type)),
+                set_clauses(SetStatement::Add(grain_type)),
                 text(),
             )
         })
@@ -646,10 +645,12 @@ fn add() -> impl Strategy<Value = Add> {
 }
 
 fn supersede() -> impl Strategy<Value = Supersede> {
-    (target(), set_clauses(Setter::Supersede), text()).prop_map(|(target, set, reason)| Supersede {
-        target,
-        set,
-        reason,
+    (target(), set_clauses(SetStatement::Supersede), text()).prop_map(|(target, set, reason)| {
+        Supersede {
+            target,
+            set,
+            reason,
+        }
     })
 }
 
@@ -697,8 +698,8 @@ fn statement() -> impl Strategy<Value = Statement> {
     ]
 }
 
-/// A query; its bindings are of names that nothing else uses, but for an ASSEMBLE that takes one as
-/// a source.
+/// A query. Its bindings have names that nothing else uses, except for an ASSEMBLE with one as a
+/// source.
 pub fn query() -> impl Strategy<Value = Query> {
     let binding = (recall(1, Use::Beliefs), of(select(Extractor::ALL.to_vec())));
     (vec(binding, 0..3), statement()).prop_map(|(bindings, mut statement)| {

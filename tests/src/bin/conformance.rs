@@ -1,6 +1,9 @@
-//! `conformance FILE…`: runs conformance files against the real code and says which cases fail.
+//! `conformance [--pin] FILE…`: runs conformance files against the libraries and prints which cases
+//! fail. With `--pin` it also records the outcomes of the cases that leave a choice, beside each file.
+//!
+//! Exit codes: 0 if no case failed, 2 if one did, 1 if a file can't be read or has an unknown shape.
 
-// It is pointed at files that nobody here has seen.
+// The input includes files that nobody here has seen.
 #![warn(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -11,24 +14,34 @@
 use std::path::Path;
 use std::process::ExitCode;
 
+use gristmill_tests::conformance::pins::write_pins;
 use gristmill_tests::conformance::{Report, run_file};
 
 fn main() -> ExitCode {
-    let files: Vec<String> = std::env::args().skip(1).collect();
+    let (options, files): (Vec<String>, Vec<String>) = std::env::args()
+        .skip(1)
+        .partition(|argument| argument == "--pin");
     if files.is_empty() {
-        eprintln!("usage: conformance FILE…   (JSON files in the format of the conformance cases)");
+        eprintln!(
+            "usage: conformance [--pin] FILE…   (JSON files in the format of the conformance cases)"
+        );
         return ExitCode::from(1);
     }
     let mut report = Report::default();
-    let mut unreadable = false;
+    let mut has_error = false;
     for file in &files {
-        if let Err(message) = run_file(Path::new(file), &mut report) {
+        let path = Path::new(file);
+        let mut result = run_file(path, &mut report);
+        if !options.is_empty() {
+            result = result.and_then(|()| write_pins(path, report.choices()));
+        }
+        if let Err(message) = result {
             eprintln!("{message}");
-            unreadable = true;
+            has_error = true;
         }
     }
     print!("{}", report.render());
-    match (unreadable, report.failed()) {
+    match (has_error, report.failed()) {
         (true, _) => ExitCode::from(1),
         (false, 0) => ExitCode::SUCCESS,
         (false, _) => ExitCode::from(2),

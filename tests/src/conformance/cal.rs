@@ -3,9 +3,9 @@
 use gristmill_queries::cal::{self, Options, Parsed, from_json, parse_bytes, print, to_json};
 use gristmill_schemas::json::Json;
 
-use super::{CaseFile, Outcome, Report};
+use super::{CaseFile, Outcome, Report, judge_alternatives};
 
-/// Runs a file whose conventions speak of syntax trees.
+/// Runs a file whose conventions mention syntax trees.
 pub fn run(file: &CaseFile, report: &mut Report) -> bool {
     let (Some(conventions), Some(cases)) = (
         file.json.get("conventions"),
@@ -17,7 +17,7 @@ pub fn run(file: &CaseFile, report: &mut Report) -> bool {
         return false;
     }
     for case in cases {
-        report.record(case, judge(case));
+        report.record(case, judge_alternatives(case, judge));
     }
     true
 }
@@ -52,7 +52,7 @@ fn expected<'c>(case: &'c Json) -> &'c str {
     case.get("expect").and_then(Json::as_str).unwrap_or("?")
 }
 
-/// True if `outcome` is what the case expects or also accepts.
+/// Returns true if the case expects or also accepts `outcome`.
 fn accepts(case: &Json, outcome: &str) -> bool {
     let others = case
         .get("also_accept")
@@ -61,12 +61,12 @@ fn accepts(case: &Json, outcome: &str) -> bool {
     expected(case) == outcome || others.iter().any(|other| other.as_str() == Some(outcome))
 }
 
-/// Compares the tree and the warnings with those that the case gives, if it gives any.
+/// Compares tree and warnings with those of the case, if it has them.
 fn tree(case: &Json, parsed: &Parsed) -> Result<(), String> {
     let written = to_json(&parsed.query);
     if let Some(ast) = case.get("ast").filter(|ast| !ast.is_null()) {
-        // The JSON form has optional parts (an empty list, a default direction): the case may spell
-        // the same tree differently, so trees are compared, and texts only to say what differs.
+        // The JSON form has optional parts (an empty list, a default direction), so different JSON can
+        // be the same tree.
         let expected = from_json(ast, Options::default())
             .map_err(|error| format!("the case's tree: {error}"))?;
         if *ast != written && expected.query != parsed.query {
@@ -93,7 +93,7 @@ fn tree(case: &Json, parsed: &Parsed) -> Result<(), String> {
     }
 }
 
-/// The canonical text and the JSON form must say the same tree again.
+/// Checks that the canonical text and the JSON form parse to the same tree.
 fn round_trips(parsed: &Parsed) -> Result<(), String> {
     let text = print(&parsed.query);
     let from_text = cal::parse(&text, Options::default())
@@ -101,11 +101,11 @@ fn round_trips(parsed: &Parsed) -> Result<(), String> {
     let from_json = from_json(&to_json(&parsed.query), Options::default())
         .map_err(|error| format!("its JSON: {error}"))?;
     if from_text.query != parsed.query {
-        return Err(format!("its text {text:?} says another tree"));
+        return Err(format!("its text {text:?} parses to another tree"));
     }
     if from_json.query != parsed.query {
         return Err(format!(
-            "its JSON {} says another tree",
+            "its JSON {} parses to another tree",
             to_json(&parsed.query)
         ));
     }

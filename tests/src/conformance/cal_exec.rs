@@ -1,8 +1,7 @@
-//! Cases of CAL that run: statements over the grains of a data file, through a real lake and the
-//! real planner.
+//! Execution cases of CAL: statements over the grains of a data file, in a lake on disk.
 //!
-//! A case says which grains a statement yields, in which order, how many there are, which text
-//! comes out, or the code of an error. Statements that append get a lake of their own.
+//! A case gives the expected grains with their order and total, the expected text, or the code of an
+//! error. Statements that append run in a lake of their own.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -18,10 +17,10 @@ use gristmill_schemas::columns::{LifecycleEvent, StateRow, state_batch};
 use gristmill_schemas::container::{FRAME_END, write_frame};
 use gristmill_schemas::json::{Json, Object};
 
-use super::{CaseFile, Outcome, Report};
+use super::{CaseFile, Outcome, Report, judge_alternatives};
 use crate::lake::{TestLake, patient_session};
 
-/// Runs a file whose conventions name a file of grains.
+/// Runs a file whose conventions name a data file with grains.
 pub fn run(file: &CaseFile, report: &mut Report) -> bool {
     let (Some(conventions), Some(cases)) = (
         file.json.get("conventions"),
@@ -50,46 +49,48 @@ pub fn run(file: &CaseFile, report: &mut Report) -> bool {
 fn run_cases(data: &Path, cases: &[Json], report: &mut Report) -> Result<(), String> {
     let bytes = std::fs::read(data).map_err(|error| format!("{}: {error}", data.display()))?;
     let json = Json::parse(&bytes).map_err(|error| format!("{}: {error}", data.display()))?;
-    let grains =
-        Grains::read(&json).ok_or_else(|| format!("{}: not a file of grains", data.display()))?;
+    let grains = CaseGrains::read(&json)
+        .ok_or_else(|| format!("{}: not a file of grains", data.display()))?;
     let runtime = tokio::runtime::Runtime::new().map_err(|error| error.to_string())?;
-    runtime.block_on(async {
-        let shared = lake_of(&grains).await?;
-        for case in cases {
-            let own = if appends(case) {
-                Some(lake_of(&grains).await?)
-            } else {
-                None
-            };
-            let verdict = judge(&grains, own.as_ref().unwrap_or(&shared), case).await;
-            report.record(
-                case,
-                verdict.map_or_else(Outcome::Failed, |()| Outcome::Passed),
-            );
-        }
-        Ok(())
-    })
+    let shared = runtime.block_on(lake_of(&grains))?;
+    for case in cases {
+        let judge = |case: &Json| {
+            let verdict = runtime.block_on(run_case(&grains, &shared, case));
+            verdict.map_or_else(Outcome::Failed, |()| Outcome::Passed)
+        };
+        report.record(case, judge_alternatives(case, judge));
+    }
+    Ok(())
+}
+
+/// Runs a case on the shared lake, or on a lake of its own if it appends.
+async fn run_case(grains: &CaseGrains, shared: &TestLake, case: &Json<'_>) -> Result<(), String> {
+    if appends(case) {
+        judge(grains, &lake_of(grains).await?, case).await
+    } else {
+        judge(grains, shared, case).await
+    }
 }
 
 /// The data file.
-struct Grains {
+struct CaseGrains {
     frames: Vec<u8>,
     states: Vec<StateRow>,
-    /// The names of grains by their addresses.
+    /// Names of grains in cases, by address.
     keys: BTreeMap<String, String>,
     session: Session,
 }
 
-impl Grains {
-    fn read(json: &Json) -> Option<Grains> {
+impl CaseGrains {
+    fn read(json: &Json) -> Option<CaseGrains> {
         let now_ms = json.get("now_ms")?.as_i64()?;
-        let mut read = Grains {
+        let mut read = CaseGrains {
             frames: Vec::new(),
             states: Vec::new(),
             keys: BTreeMap::new(),
             session: patient_session(now_ms),
         };
-        overrule(&mut read.session, json.get("session")?);
+        override_session(&mut read.session, json.get("session")?);
         for grain in json.get("grains")?.as_array()? {
             let address = text(grain, "address");
             let bytes = hex::decode(text(grain, "blob_hex")).ok()?;
@@ -97,15 +98,15 @@ impl Grains {
                 .insert(address.to_owned(), text(grain, "key").to_owned());
             write_frame(&bytes, &mut read.frames).ok()?;
             if let Some(index) = grain.get("index") {
-                read.states(address, index);
+                read.add_states(address, index);
             }
         }
         read.frames.extend(FRAME_END);
         Some(read)
     }
 
-    /// What the index layer knows of a grain, as the events that made it so.
-    fn states(&mut self, address: &str, index: &Json) {
+    /// Adds the events that produce the given index fields of a grain.
+    fn add_states(&mut self, address: &str, index: &Json) {
         let mut event = |event, value: Option<String>| {
             if value.is_some() {
                 self.states.push(StateRow {
@@ -119,22 +120,22 @@ impl Grains {
                 });
             }
         };
-        let said = |key: &str| index.get(key).and_then(Json::as_str).map(str::to_owned);
-        event(LifecycleEvent::Superseded, said("superseded_by"));
-        event(LifecycleEvent::Verification, said("verification_status"));
+        let text = |key: &str| index.get(key).and_then(Json::as_str).map(str::to_owned);
+        event(LifecycleEvent::Superseded, text("superseded_by"));
+        event(LifecycleEvent::Verification, text("verification_status"));
         event(
             LifecycleEvent::Contradicted,
             index
                 .get("contradicted")
                 .and_then(Json::as_bool)
-                .map(|it| it.to_string()),
+                .map(|value| value.to_string()),
         );
     }
 }
 
-/// Puts what a session object says into a session.
-fn overrule(session: &mut Session, says: &Json) {
-    for (key, value) in says.as_object().into_iter().flat_map(Object::iter) {
+/// Overrides members of a session by those of a JSON object.
+fn override_session(session: &mut Session, overrides: &Json) {
+    for (key, value) in overrides.as_object().into_iter().flat_map(Object::iter) {
         match key {
             "namespace" => session.namespace = value.as_str().map(str::to_owned),
             "user" | "user_id" => session.user = value.as_str().map(str::to_owned),
@@ -145,9 +146,9 @@ fn overrule(session: &mut Session, says: &Json) {
     }
 }
 
-/// A lake that holds `grains`, and what the index layer knows of them.
-async fn lake_of(grains: &Grains) -> Result<TestLake, String> {
-    let said = |error: &dyn std::fmt::Display| error.to_string();
+/// Returns a lake with `grains` and their states.
+async fn lake_of(grains: &CaseGrains) -> Result<TestLake, String> {
+    let message = |error: &dyn std::fmt::Display| error.to_string();
     let mut place = TestLake::new().await;
     let options = IngestOptions {
         on_error: OnError::Fail,
@@ -156,14 +157,14 @@ async fn lake_of(grains: &Grains) -> Result<TestLake, String> {
     place
         .try_ingest(&[("grains.frames", &grains.frames)], &options)
         .await
-        .map_err(|error| said(&error))?;
-    let batch = state_batch(&grains.states).map_err(|error| said(&error))?;
+        .map_err(|error| message(&error))?;
+    let batch = state_batch(&grains.states).map_err(|error| message(&error))?;
     let file = place
         .lake
         .state
         .write_file(&batch)
         .await
-        .map_err(|error| said(&error))?;
+        .map_err(|error| message(&error))?;
     let change = Change {
         added: vec![file],
         changes_rows: true,
@@ -174,16 +175,16 @@ async fn lake_of(grains: &Grains) -> Result<TestLake, String> {
         .state
         .commit(change, "conformance", 0)
         .await
-        .map_err(|error| said(&error))?;
+        .map_err(|error| message(&error))?;
     Ok(place)
 }
 
 fn appends(case: &Json) -> bool {
-    let parsed = exec::read(text(case, "query").as_bytes(), Options::default());
+    let parsed = exec::parse_query(text(case, "query").as_bytes(), Options::default());
     parsed.is_ok_and(|parsed| parsed.query.statement.effect() == Effect::Appends)
 }
 
-async fn judge(grains: &Grains, place: &TestLake, case: &Json<'_>) -> Result<(), String> {
+async fn judge(grains: &CaseGrains, place: &TestLake, case: &Json<'_>) -> Result<(), String> {
     let expect = case
         .get("expect")
         .and_then(Json::as_object)
@@ -220,14 +221,14 @@ fn also_accepted(case: &Json, code: &str) -> bool {
 }
 
 async fn execute(
-    grains: &Grains,
+    grains: &CaseGrains,
     place: &TestLake,
     case: &Json<'_>,
 ) -> Result<Result<Response, ExecutionError>, String> {
     let mut session = grains.session.clone();
     let mut bindings = Bindings::new();
     if let Some(own) = case.get("session") {
-        overrule(&mut session, own);
+        override_session(&mut session, own);
         for (name, value) in own
             .get("params")
             .and_then(Json::as_object)
@@ -252,8 +253,15 @@ async fn execute(
         .await)
 }
 
-/// Whether the response is as `expected` says under `key`; `None` if it has nothing to compare.
-fn holds(grains: &Grains, case: &Json, key: &str, expected: &Json, json: &Json) -> Option<bool> {
+/// Returns whether the member `key` of the expectation holds; `None` if the response lacks what it
+/// compares.
+fn holds(
+    grains: &CaseGrains,
+    case: &Json,
+    key: &str,
+    expected: &Json,
+    json: &Json,
+) -> Option<bool> {
     let sorted = |mut list: Vec<String>| {
         if text(case, "order") == "set" {
             list.sort();
@@ -286,7 +294,7 @@ fn holds(grains: &Grains, case: &Json, key: &str, expected: &Json, json: &Json) 
                 .collect()
         }
         "plan_of" => json.get("plan")?.get("statement")? == expected,
-        "text" => lines(expected.as_str()?) == lines(shown(json)?),
+        "text" => lines(expected.as_str()?) == lines(formatted_text(json)?),
         "text_except_tokens_line" => {
             let without = |text| {
                 lines(text)
@@ -294,7 +302,7 @@ fn holds(grains: &Grains, case: &Json, key: &str, expected: &Json, json: &Json) 
                     .filter(|line| !line.starts_with("tokens:"))
                     .collect::<Vec<_>>()
             };
-            without(expected.as_str()?) == without(shown(json)?)
+            without(expected.as_str()?) == without(formatted_text(json)?)
         }
         "fields" => expected.as_object()? == written()?,
         "fields_include" => expected
@@ -316,16 +324,17 @@ fn holds(grains: &Grains, case: &Json, key: &str, expected: &Json, json: &Json) 
                 .all(|change| changes.contains(change))
         }
         "warnings" => {
-            let told = json
+            let warnings = json
                 .get("warnings")
                 .and_then(Json::as_array)
                 .unwrap_or_default();
-            expected
-                .as_array()?
-                .iter()
-                .all(|code| told.iter().any(|told| told.get("code") == Some(code)))
+            expected.as_array()?.iter().all(|code| {
+                warnings
+                    .iter()
+                    .any(|warning| warning.get("code") == Some(code))
+            })
         }
-        // Whatever else is expected stands under its own name.
+        // Other members are compared with those of the same name.
         other => json.get(other)? == expected,
     })
 }
@@ -334,7 +343,7 @@ fn text<'j>(json: &'j Json, key: &str) -> &'j str {
     json.get(key).and_then(Json::as_str).unwrap_or_default()
 }
 
-fn keys(grains: &Grains, entries: &Json) -> Vec<String> {
+fn keys(grains: &CaseGrains, entries: &Json) -> Vec<String> {
     let entries = entries.as_array().unwrap_or_default();
     let named = entries.iter().map(|entry| text(entry, "content_address"));
     named
@@ -359,15 +368,15 @@ fn strings(json: &Json) -> Vec<String> {
         .collect()
 }
 
-/// The text that came out.
-fn shown<'j>(json: &'j Json) -> Option<&'j str> {
+/// Returns the formatted text.
+fn formatted_text<'j>(json: &'j Json) -> Option<&'j str> {
     let context = json
         .get("formatted_context")
         .and_then(|context| context.get("text"));
     json.get("formatted").or(context)?.as_str()
 }
 
-/// Lines without blanks at their ends, without empty lines at the end.
+/// Returns lines without trailing blanks, and without empty lines at the end.
 fn lines(text: &str) -> Vec<&str> {
     let mut lines: Vec<&str> = text.lines().map(str::trim_end).collect();
     while lines.last().is_some_and(|line| line.is_empty()) {

@@ -1,23 +1,27 @@
-//! Runs conformance files against the real code.
+//! Runs conformance files against the libraries.
 //!
 //! A file is dispatched on its own fields, never on its name or on particular cases: each family of
-//! files (`oms`, `cal`, …) says whether it knows the shape. What lives here: the frame and the
-//! report. What doesn't: any implementation; a family module only translates a case into calls of
-//! the public libraries.
+//! files (`oms`, `cal`, …) recognises its own. This folder contains the dispatch and the report. It
+//! contains no implementation: a family module only translates cases into calls of the public
+//! libraries.
+//!
+//! Cases that leave a choice have pinned outcomes, see [`pins`].
 
-// It is pointed at files that nobody here has seen.
+// The input includes files that nobody here has seen.
 #![warn(
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic,
     clippy::unreachable
 )]
+#![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod cal;
 mod cal_exec;
 mod canonical;
 mod cmf;
 mod oms;
+pub mod pins;
 mod report;
 
 use std::fs;
@@ -25,38 +29,41 @@ use std::path::Path;
 
 use gristmill_schemas::json::Json;
 
-pub use report::{Outcome, Report};
+use pins::PinnedOutcomes;
+pub use report::{Outcome, Report, judge_alternatives};
 
-/// A case file, parsed, with the folder that its cases may refer to.
+/// A parsed case file and its folder, which cases may refer to.
 pub struct CaseFile<'a> {
     /// The whole file.
     pub json: &'a Json<'a>,
-    /// The folder that the file lies in.
+    /// The folder of the file.
     pub folder: &'a Path,
 }
 
-/// Runs the cases of one family, if the file is one of it; answers whether it was.
+/// Runs the cases of a file if it is one of the family. Returns whether it is.
 type Family = fn(&CaseFile, &mut Report) -> bool;
 
 const FAMILIES: &[Family] = &[oms::run, cmf::run, cal::run, cal_exec::run, canonical::run];
 
-/// Runs every case of the file at `path`.
+/// Runs every case of the file at `path`, and compares the outcomes with the pinned ones beside it.
 ///
 /// # Errors
-/// A sentence for people if the file can't be read, isn't JSON, or has a shape that no family
-/// knows.
+/// A message if the file or its pinned outcomes can't be read, if it isn't JSON, or if no family
+/// recognises it.
 pub fn run_file(path: &Path, report: &mut Report) -> Result<(), String> {
     let bytes = fs::read(path).map_err(|error| format!("{}: {error}", path.display()))?;
     let json = Json::parse(&bytes).map_err(|error| format!("{}: {error}", path.display()))?;
+    report.start_file(PinnedOutcomes::beside(path)?);
     let file = CaseFile {
         json: &json,
         folder: path.parent().unwrap_or(Path::new(".")),
     };
-    if FAMILIES.iter().any(|family| family(&file, report)) {
-        return Ok(());
+    if !FAMILIES.iter().any(|family| family(&file, report)) {
+        return Err(format!(
+            "{}: no family of cases has the fields of this file",
+            path.display()
+        ));
     }
-    Err(format!(
-        "{}: the file's fields are those of no known family of cases",
-        path.display()
-    ))
+    report.end_file();
+    Ok(())
 }

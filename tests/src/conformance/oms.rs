@@ -14,7 +14,7 @@ use gristmill_schemas::json::Json;
 use gristmill_schemas::sign::{Delivery, SelfContained, SignedBlob, VerifyingKey, key_of_did};
 use sha2::{Digest, Sha256};
 
-use super::{CaseFile, Outcome, Report};
+use super::{CaseFile, Outcome, Report, judge_alternatives};
 
 /// Runs a file of grain vectors (`vectors`) or of container descriptions (`layout` and `files`).
 pub fn run(file: &CaseFile, report: &mut Report) -> bool {
@@ -27,12 +27,12 @@ pub fn run(file: &CaseFile, report: &mut Report) -> bool {
         return false;
     };
     for case in cases {
-        report.record(case, judge(file, case));
+        report.record(case, judge_alternatives(case, |case| judge(file, case)));
     }
     true
 }
 
-/// What a case asks for follows from the fields that it has.
+/// Selects the check by the fields of the case.
 fn judge(file: &CaseFile, case: &Json) -> Outcome {
     let has = |key: &str| case.get(key).is_some();
     let verdict = if has("file") {
@@ -48,7 +48,7 @@ fn judge(file: &CaseFile, case: &Json) -> Outcome {
     } else if has("hex") {
         frames(case)
     } else {
-        return Outcome::OutOfScope("the case asks for nothing that can be run".to_owned());
+        return Outcome::OutOfScope("the case has nothing that can be run".to_owned());
     };
     outcome(verdict)
 }
@@ -128,7 +128,7 @@ fn decode(blob: &[u8]) -> Result<Json<'static>, GrainError> {
     Ok(Grain::decode(&payload, Mode::Strict)?.to_json())
 }
 
-/// Grains hold doubles: two spellings of one double are the same.
+/// Compares grains; two spellings of one double are equal.
 fn same_grain(found: &Json, expected: &Json) -> Result<(), String> {
     if same_doubles(found, expected) {
         Ok(())
@@ -199,7 +199,7 @@ fn positive(case: &Json) -> Result<(), String> {
     let input = input_of(case)?;
     let mut options = options_of(case);
     let expected = text(case, "blob_hex");
-    // A published vector gives no options; its own header says how it is encoded.
+    // A published vector has no options, so the encoding comes from its header.
     if case.get("options").is_none()
         && hex::decode(expected)
             .is_ok_and(|blob| blob.get(1).is_some_and(|flags| flags & 0x20 != 0))
@@ -224,7 +224,7 @@ fn positive(case: &Json) -> Result<(), String> {
     )
 }
 
-/// A vector that somebody else published as bytes.
+/// Checks a vector that another project published as bytes.
 fn published(case: &Json) -> Result<(), String> {
     let blob = bytes_of(case)?;
     same(
@@ -235,7 +235,7 @@ fn published(case: &Json) -> Result<(), String> {
     if case.get("expect").is_some() {
         return expect_code(case, decode(&blob).err());
     }
-    // Other people's grains are read as a reader must: what they lack is marked, not refused.
+    // Grains of other projects are decoded leniently: missing fields are marked, not refused.
     let payload = Payload::open(&blob, DEFAULT_PAYLOAD_LIMIT).map_err(|error| error.to_string())?;
     let grain = Grain::decode(&payload, Mode::Lenient).map_err(|error| error.to_string())?;
     case.get("decoded")
@@ -253,8 +253,7 @@ fn did_key(case: &Json) -> Result<(), String> {
     }
 }
 
-/// A value in the one place where any may stand: a key of a belief that the specification doesn't
-/// know.
+/// Checks the encoding of one value, as an unknown key of a belief.
 fn single_value(case: &Json, encoding: Encoding, expected: &str) -> Result<(), String> {
     let mut grain =
         Json::parse(br#"{"type":"belief","subject":"s","relation":"r","object":"o","confidence":1.0,"created_at":0}"#)
@@ -302,8 +301,8 @@ fn elision(case: &Json) -> Result<(), String> {
     same("elision hash", &hash, text(case, "elision_hash"))
 }
 
-/// True if the bytes of `case` begin as an envelope does; a frame of such a length would have 2
-/// GiB.
+/// Returns true if the bytes of `case` begin with an envelope. As a frame length, these bytes would
+/// mean 2 GiB.
 fn begins_envelope(case: &Json) -> bool {
     bytes_of(case).is_ok_and(|bytes| matches!(bytes.first(), Some(0x84 | 0xd2)))
 }
@@ -339,7 +338,7 @@ fn open_envelope(bytes: &[u8]) -> Result<Box<SignedBlob<'_>>, GrainError> {
     Ok(signed)
 }
 
-/// Where the case gives the private key, our own envelope must be the same bytes.
+/// Checks that signing with the private key of the case, if it has one, yields the same envelope.
 fn sign_again(case: &Json, signed: &SignedBlob<'_>) -> Result<(), String> {
     let Some(seed) = case.get("seed_hex").and_then(Json::as_str) else {
         return Ok(());
@@ -450,7 +449,7 @@ fn read_container(bytes: &[u8], addresses: &mut Vec<String>) -> Result<Json<'sta
     Ok(container.manifest().map_or(Json::Null, manifest_json))
 }
 
-/// A manifest as the cases write it: short keys, absent where default.
+/// Returns a manifest in the JSON form of the cases: short keys, without defaults.
 fn manifest_json(manifest: &gristmill_schemas::container::Manifest) -> Json<'static> {
     let entries = manifest.entries.iter().map(|(address, state)| {
         let fields = [

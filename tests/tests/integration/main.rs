@@ -13,6 +13,7 @@ mod claims;
 mod command_line;
 mod concurrency;
 mod conformance;
+mod conformance_pins;
 mod damage;
 mod datasets;
 mod embedders;

@@ -10,7 +10,7 @@ use crate::cal::vocabulary::{BudgetUnit, Format, Preset, SectionName, StreamEven
 pub struct Assemble {
     /// The name of the context.
     pub name: Option<String>,
-    /// `FOR "…"`: what the context is for.
+    /// `FOR "…"`: the purpose of the context.
     pub intent: Option<String>,
     /// The sources, one to eight.
     pub sources: Vec<Source>,
@@ -24,25 +24,25 @@ pub struct Assemble {
     pub stream: Option<Stream>,
     /// `WITH …`
     pub options: Vec<WithOption>,
-    /// Where the statement stands.
+    /// Position of the statement.
     pub span: Span,
 }
 
 /// One source of FROM.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Source {
-    /// Its label, unlike all others.
+    /// The label, unique among the sources.
     pub label: Option<String>,
-    /// Where its grains come from.
+    /// The origin of its grains.
     pub body: SourceBody,
-    /// Where the source stands.
+    /// Position of the source.
     pub span: Span,
 }
 
-/// Where the grains of a source come from.
+/// The origin of the grains of a source.
 #[derive(Debug, Clone, PartialEq)]
 pub enum SourceBody {
-    /// A RECALL of its own.
+    /// A RECALL.
     Recall(Box<Recall>),
     /// A LET binding without extractor.
     Binding(Parameter),
@@ -51,13 +51,13 @@ pub enum SourceBody {
 /// `BUDGET n unit`
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Budget {
-    /// How many.
+    /// The amount.
     pub amount: u32,
-    /// Of what.
+    /// The unit.
     pub unit: BudgetUnit,
 }
 
-/// What FORMAT says.
+/// The value of FORMAT.
 #[derive(Debug, Clone, PartialEq)]
 pub enum FormatSpec {
     /// A format.
@@ -66,21 +66,21 @@ pub enum FormatSpec {
     Preset(Preset),
     /// A template of the namespace, by name.
     Template(String),
-    /// A template that stands in the query.
+    /// A template in the query.
     Inline(Sections),
 }
 
 /// `STREAM { … }`
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stream {
-    /// The events that are wanted; a bare STREAM wants [`StreamEvent::All`].
+    /// The requested events; a bare STREAM is [`StreamEvent::All`].
     pub events: Vec<StreamEvent>,
-    /// Tokens of a chunk.
+    /// Size of a chunk, in tokens.
     pub chunk_size: Option<u32>,
 }
 
 impl Stream {
-    /// What a bare STREAM says.
+    /// Returns the value of a bare STREAM.
     pub fn all() -> Stream {
         Stream {
             events: vec![StreamEvent::All],
@@ -88,7 +88,7 @@ impl Stream {
         }
     }
 
-    /// True if events of this kind are wanted. Naming none is wanting all.
+    /// Returns true if events of this kind are requested. An empty list requests all.
     pub fn wants(&self, event: StreamEvent) -> bool {
         self.events.is_empty()
             || self.events.contains(&StreamEvent::All)
@@ -101,25 +101,25 @@ impl Stream {
 pub struct TemplateDefinition {
     /// The name.
     pub name: String,
-    /// The preset that fills what the template doesn't define.
+    /// The preset that provides the sections that the template doesn't define.
     pub extends: Option<Preset>,
     /// The sections.
     pub sections: Sections,
-    /// Where the name stands.
+    /// Position of the name.
     pub span: Span,
 }
 
-/// The sections of a template: their text as it is written out, with its last newline.
+/// The sections of a template: the text of each, with its last newline.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Sections([Option<String>; 6]);
 
 impl Sections {
-    /// The text of a section, if it is defined.
+    /// Returns the text of a section, if it is defined.
     pub fn get(&self, name: SectionName) -> Option<&str> {
         self.0[name as usize].as_deref()
     }
 
-    /// Defines a section; answers false and changes nothing if it is defined already.
+    /// Defines a section. Returns false and changes nothing if it is already defined.
     pub fn define(&mut self, name: SectionName, text: String) -> bool {
         let slot = &mut self.0[name as usize];
         let free = slot.is_none();
@@ -129,14 +129,14 @@ impl Sections {
         free
     }
 
-    /// The defined sections, in the order of [`SectionName::ALL`].
+    /// Returns the defined sections, in the order of [`SectionName::ALL`].
     pub fn iter(&self) -> impl Iterator<Item = (SectionName, &str)> {
         SectionName::ALL
             .iter()
             .filter_map(|&name| Some((name, self.get(name)?)))
     }
 
-    /// Bytes of all texts together.
+    /// Returns the total size of all texts, in bytes.
     pub fn bytes(&self) -> usize {
         self.iter().map(|(_, text)| text.len()).sum()
     }

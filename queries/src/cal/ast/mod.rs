@@ -1,17 +1,17 @@
-//! The syntax tree of CAL 1.0: what a query says, shortcuts included.
+//! The syntax tree of CAL 1.0, with shortcuts as they are written.
 //!
 //! | module | what it answers |
 //! |---|---|
-//! | [`value`] | which values can a query hold, and how does it name a field? |
-//! | [`recall`] | what does one RECALL ask for? |
-//! | [`assemble`] | how is a context put together, and in which shape is it written? |
+//! | [`value`] | which values can a query contain, and how are fields named? |
+//! | [`recall`] | what are the parts of a RECALL? |
+//! | [`assemble`] | what are the parts of an ASSEMBLE, and of a template? |
 //! | this one | which statements are there? |
 //!
 //! A tree that was parsed, read from JSON or bound has passed all checks of the language. Trees can
 //! also be built by hand; then the JSON reader or the parser (on the printed text) checks them.
 //!
-//! There is no statement that removes anything, and no way to say one: [`Statement`] and everything
-//! below it are closed enums, and [`Statement::effect`] is one exhaustive match.
+//! No statement removes anything: [`Statement`] and everything below it are closed enums, and
+//! [`Statement::effect`] is one exhaustive match.
 
 pub mod assemble;
 pub mod recall;
@@ -46,9 +46,9 @@ pub struct Let {
     pub name: String,
     /// The query, without its extractor.
     pub query: Recall,
-    /// What makes a list of values of the grains; without it the name stands for the grains.
+    /// Converts the grains to a list of values; without it the name is bound to the grains.
     pub extract: Option<Extractor>,
-    /// Where the name stands.
+    /// Position of the name.
     pub span: Span,
 }
 
@@ -83,19 +83,19 @@ pub enum Statement {
     Revert(Revert),
 }
 
-/// What a statement can do to the store. There is nothing beyond appending.
+/// The effect of a statement on the store. There is none beyond appending.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Effect {
-    /// Tier 0: reads grains, or tells about the engine.
+    /// Tier 0: reads grains, or describes the engine.
     Reads,
-    /// Tier 0 too: keeps a template beside the grains.
+    /// Also tier 0: registers a template.
     DefinesTemplate,
-    /// Tier 1: writes a new grain; every old one stays.
+    /// Tier 1: writes a new grain and keeps all old ones.
     Appends,
 }
 
 impl Effect {
-    /// The tier of the specification (CAL 1.0, section 2.2).
+    /// Returns the tier of the specification (CAL 1.0, section 2.2).
     pub const fn tier(self) -> u8 {
         match self {
             Effect::Reads | Effect::DefinesTemplate => 0,
@@ -105,8 +105,7 @@ impl Effect {
 }
 
 impl Statement {
-    /// What the statement does when it is executed. EXPLAIN executes nothing, so it reads, whatever
-    /// it explains.
+    /// Returns the effect of executing the statement. EXPLAIN executes nothing, so it always reads.
     pub const fn effect(&self) -> Effect {
         match self {
             Statement::Recall(_)
@@ -123,7 +122,7 @@ impl Statement {
         }
     }
 
-    /// The name in responses and in JSON: `recall`, `set_op`, …
+    /// Returns the name in responses and in JSON: `recall`, `set_op`, …
     pub const fn name(&self) -> &'static str {
         match self {
             Statement::Recall(_) => "recall",
@@ -146,7 +145,7 @@ impl Statement {
 /// A set operation on two queries.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SetOperation {
-    /// Which.
+    /// The operator.
     pub operator: SetOperator,
     /// The left query.
     pub left: SetOperand,
@@ -154,7 +153,7 @@ pub struct SetOperation {
     pub right: SetOperand,
 }
 
-/// One side of a set operation: a query of its own, with its own bindings.
+/// One side of a set operation: a query with its own bindings.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SetOperand {
     /// Bindings inside the parentheses.
@@ -163,7 +162,7 @@ pub struct SetOperand {
     pub body: SetBody,
 }
 
-/// What a set operation can combine.
+/// An operand of a set operation.
 #[derive(Debug, Clone, PartialEq)]
 pub enum SetBody {
     /// A RECALL.
@@ -173,7 +172,7 @@ pub enum SetBody {
 }
 
 impl SetOperation {
-    /// How many RECALLs it combines in all.
+    /// Returns the number of RECALLs in the whole tree.
     pub fn leaves(&self) -> usize {
         let of = |operand: &SetOperand| match &operand.body {
             SetBody::Recall(_) => 1,
@@ -186,7 +185,7 @@ impl SetOperation {
 /// `EXISTS …`
 #[derive(Debug, Clone, PartialEq)]
 pub struct Exists {
-    /// The grain that is looked for.
+    /// The grain to look up.
     pub target: Target,
 }
 
@@ -202,18 +201,18 @@ pub enum History {
     },
     /// The versions of a statement about a subject.
     Triple {
-        /// Where to look; the session decides.
+        /// The namespace; the session's takes precedence.
         namespace: Option<NamespaceScope>,
         /// The subject: a text or a parameter.
         subject: Value,
         /// The relation: a text or a parameter.
         relation: Value,
-        /// The point in time that the answer is for.
+        /// The point in time of the answer.
         as_of: Option<String>,
     },
 }
 
-/// What EXPLAIN explains.
+/// A statement that EXPLAIN accepts.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Explainable {
     /// A RECALL.
@@ -237,9 +236,9 @@ pub enum Explainable {
 /// `DESCRIBE …`
 #[derive(Debug, Clone, PartialEq)]
 pub struct Describe {
-    /// What is described.
+    /// The subject of the description.
     pub target: DescribeTarget,
-    /// For `fields`: of which type.
+    /// The grain type, for `fields`.
     pub grain_type: Option<GrainType>,
 }
 
@@ -253,15 +252,15 @@ pub struct Batch {
 /// One query of a BATCH.
 #[derive(Debug, Clone, PartialEq)]
 pub struct BatchEntry {
-    /// Its label, unlike all others.
+    /// The label, unique in the BATCH.
     pub label: String,
     /// The query.
     pub query: BatchQuery,
-    /// Where the label stands.
+    /// Position of the label.
     pub span: Span,
 }
 
-/// What a BATCH can hold: reads.
+/// A statement in a BATCH. Only reads are allowed.
 #[derive(Debug, Clone, PartialEq)]
 pub enum BatchQuery {
     /// A RECALL.
@@ -288,9 +287,9 @@ pub struct Coalesce {
 pub struct Add {
     /// The type of the new grain.
     pub grain_type: GrainType,
-    /// The fields, each once.
+    /// The fields, each at most once.
     pub set: Vec<SetClause>,
-    /// Why.
+    /// The reason.
     pub reason: String,
 }
 
@@ -299,9 +298,9 @@ pub struct Add {
 pub struct Supersede {
     /// The grain that gets a new version.
     pub target: Target,
-    /// The fields that change, each once.
+    /// The fields that change, each at most once.
     pub set: Vec<SetClause>,
-    /// Why.
+    /// The reason.
     pub reason: String,
 }
 
@@ -310,7 +309,7 @@ pub struct Supersede {
 pub struct Revert {
     /// The grain whose predecessor is restored.
     pub target: Target,
-    /// Why.
+    /// The reason.
     pub reason: String,
 }
 
@@ -319,8 +318,8 @@ pub struct Revert {
 pub struct SetClause {
     /// The field, one that the statement may set.
     pub field: super::fields::KnownField,
-    /// Its new value.
+    /// The new value.
     pub value: Value,
-    /// Where the value stands.
+    /// Position of the value.
     pub span: Span,
 }

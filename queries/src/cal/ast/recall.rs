@@ -7,15 +7,15 @@ use crate::cal::relations::RelationCategory;
 use crate::cal::span::Span;
 use crate::cal::vocabulary::{Direction, DisclosureLevel, Extractor, Format};
 
-/// `RECALL …`, with its shortcuts as they are written; [`desugar`](crate::cal::desugar()) takes
-/// them apart for planning.
+/// `RECALL …`, with shortcuts as they are written. [`desugar`](crate::cal::desugar()) expands them
+/// for planning.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Recall {
     /// `MY`: only grains of the session's user.
     pub my: bool,
     /// The type after RECALL.
     pub grain_type: Option<GrainType>,
-    /// `IN …`; the session decides.
+    /// `IN …`; the session's namespace takes precedence.
     pub namespace: Option<NamespaceScope>,
     /// `ABOUT "x"`
     pub about: Option<String>,
@@ -27,7 +27,7 @@ pub struct Recall {
     pub between: Option<(Value, Value)>,
     /// `THREAD …`
     pub thread: Option<Thread>,
-    /// `WHERE …`: all of them hold.
+    /// `WHERE …`: a conjunction.
     pub conditions: Vec<Condition>,
     /// `WITH …`
     pub options: Vec<WithOption>,
@@ -39,11 +39,11 @@ pub struct Recall {
     pub contradictions: bool,
     /// `AS format`
     pub format: Option<Format>,
-    /// Where the statement stands.
+    /// Position of the statement.
     pub span: Span,
 }
 
-/// Where to look.
+/// The namespaces of a RECALL.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NamespaceScope {
     /// `IN "n"`: this namespace.
@@ -66,36 +66,35 @@ pub enum Thread {
 pub struct Condition {
     /// The field.
     pub field: Field,
-    /// What holds of it.
+    /// The predicate on it.
     pub test: Test,
-    /// Where the condition stands.
+    /// Position of the condition.
     pub span: Span,
 }
 
-/// What a condition says about its field. A grain without the field never passes, whatever the
-/// test.
+/// The predicate of a condition. A grain without the field doesn't pass, except for EXCLUDE.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Test {
-    /// Compared with a value.
+    /// Comparison with a value.
     Compare(Comparison, Value),
-    /// One of many.
+    /// Membership in a list or subquery.
     In(InSet),
-    /// From one value to another, both included.
+    /// An inclusive range.
     Between(Value, Value),
-    /// Has all of these items.
+    /// A list that contains all of these items.
     Include(Vec<Value>),
-    /// Has none of these items; a grain without the field passes this one.
+    /// A list that contains none of these items. A grain without the field passes.
     Exclude(Vec<Value>),
     /// `relation IS …`
     Is(RelationCategory),
 }
 
-/// What IN chooses from.
+/// The right side of IN.
 #[derive(Debug, Clone, PartialEq)]
 pub enum InSet {
-    /// Values; a parameter may stand for a LET binding with an extractor.
+    /// Values; a parameter may refer to a LET with an extractor.
     Values(Vec<Value>),
-    /// The values that a query yields.
+    /// The values of a subquery.
     Subquery(Box<Subquery>),
 }
 
@@ -104,20 +103,20 @@ pub enum InSet {
 pub struct Subquery {
     /// The query, without its extractor.
     pub query: Recall,
-    /// What makes values of the grains.
+    /// Converts the grains to values.
     pub extract: Extractor,
 }
 
-/// A stage and its place.
+/// A stage with its position.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Stage {
-    /// What it does.
+    /// The stage.
     pub kind: StageKind,
-    /// Where it stands.
+    /// The position.
     pub span: Span,
 }
 
-/// What a stage does with the result of the stage before it.
+/// A pipeline stage. Each transforms the result of the one before.
 #[derive(Debug, Clone, PartialEq)]
 pub enum StageKind {
     /// `SELECT a, b`
@@ -136,12 +135,12 @@ pub enum StageKind {
     Extract(Extractor),
     /// `GROUP BY a`
     GroupBy(Field),
-    /// `PROJECT …`: how the grains are rendered, not which.
+    /// `PROJECT …`: the rendering of the grains, not their selection.
     Project(Projection),
 }
 
 impl StageKind {
-    /// The name of the stage in JSON.
+    /// Returns the name of the stage in JSON.
     pub const fn name(&self) -> &'static str {
         match self {
             StageKind::Select(_) => "select",
@@ -159,30 +158,30 @@ impl StageKind {
     }
 }
 
-/// How many grains OFFSET skips.
+/// The number of grains that OFFSET skips.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Offset {
-    /// This many.
+    /// A number.
     Count(u64),
-    /// As many as the parameter says.
+    /// The value of a parameter.
     Parameter(Parameter),
 }
 
 /// `PROJECT content(…), attr(…)`
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Projection {
-    /// The fields that make up the text.
+    /// The fields of the text.
     pub content: Vec<ProjectField>,
-    /// The fields that become attributes.
+    /// The fields of the attributes.
     pub attributes: Vec<ProjectField>,
 }
 
-/// A field that PROJECT shows.
+/// A field in PROJECT.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ProjectField {
     /// A field of CAL or of a domain.
     Field(Field),
-    /// An attribute by the name that it has in output: `observer`, `tool`, …
+    /// An attribute by its output name: `observer`, `tool`, …
     Attribute(String),
     /// A payload key that begins with `x_`.
     Extension(String),
@@ -202,7 +201,7 @@ impl std::fmt::Display for ProjectField {
 /// A WITH option.
 #[derive(Debug, Clone, PartialEq)]
 pub enum WithOption {
-    /// `superseded`: superseded versions too.
+    /// `superseded`: also finds superseded versions.
     Superseded,
     /// `score_breakdown`
     ScoreBreakdown,
@@ -232,28 +231,28 @@ pub enum WithOption {
     Extension(String, Vec<Value>),
 }
 
-/// How results are kept apart.
+/// The diversity of results.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Diversity {
     /// Maximal marginal relevance, with its weight.
     Mmr(Option<Number>),
-    /// A least distance.
+    /// A minimum distance.
     Threshold(Number),
 }
 
-/// How fresh an answer must be.
+/// The freshness of an answer.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Consistency {
-    /// Whatever there is.
+    /// Any version.
     Eventual,
-    /// At most so far behind.
+    /// A bounded staleness.
     Bounded(Number),
-    /// The newest.
+    /// The newest version.
     Linearizable,
 }
 
 impl Recall {
-    /// The projection of the last PROJECT stage.
+    /// Returns the projection of the last PROJECT stage.
     pub fn projection(&self) -> Option<&Projection> {
         self.stages
             .iter()

@@ -18,19 +18,19 @@ pub enum Value {
     Boolean(bool),
     /// An array.
     Array(Vec<Value>),
-    /// A content address or its beginning.
+    /// A content address or a prefix of one.
     Hash(Address),
     /// A parameter or a LET binding.
     Parameter(Parameter),
 }
 
 impl Value {
-    /// A text value.
+    /// Returns a text value.
     pub fn text(text: impl Into<String>) -> Value {
         Value::Text(text.into())
     }
 
-    /// What the value is called in messages.
+    /// Returns the name of the value's type in messages.
     pub const fn kind(&self) -> &'static str {
         match self {
             Value::Text(_) => "a string",
@@ -42,7 +42,7 @@ impl Value {
         }
     }
 
-    /// The text, if this is one.
+    /// Returns the text of a text value.
     pub fn as_text(&self) -> Option<&str> {
         match self {
             Value::Text(text) => Some(text),
@@ -56,31 +56,31 @@ impl Value {
 pub struct Parameter {
     /// The name, without the dollar sign.
     pub name: String,
-    /// Where it stands.
+    /// The position.
     pub span: Span,
 }
 
-/// The digits of `sha256:…`: 64 of them are a content address, fewer the beginning of exactly one.
+/// The digits of `sha256:…`: 64 are a content address, fewer a prefix that must be unambiguous.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Address(String);
 
 impl Address {
-    /// The address of 8 to 64 lower-case hexadecimal digits.
+    /// Returns the address of 8 to 64 lower-case hexadecimal digits.
     pub fn from_digits(digits: &str) -> Option<Address> {
         crate::cal::lexer::is_address(digits).then(|| Address(digits.to_owned()))
     }
 
-    /// The address of `sha256:` and such digits.
+    /// Parses `sha256:` and such digits.
     pub fn parse(text: &str) -> Option<Address> {
         Address::from_digits(text.strip_prefix("sha256:")?)
     }
 
-    /// The digits.
+    /// Returns the digits.
     pub fn digits(&self) -> &str {
         &self.0
     }
 
-    /// True if it is a whole address and not only its beginning.
+    /// Returns true for a whole address, and false for a prefix.
     pub fn is_whole(&self) -> bool {
         self.0.len() == 64
     }
@@ -92,7 +92,7 @@ impl fmt::Display for Address {
     }
 }
 
-/// A grain that a statement names: by address or by parameter.
+/// A reference to a grain, by address or by parameter.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Target {
     /// By address.
@@ -120,7 +120,7 @@ vocabulary! {
 }
 
 impl Comparison {
-    /// The same operator among all operators.
+    /// Returns the same operator as an [`Operator`].
     pub const fn operator(self) -> Operator {
         match self {
             Comparison::Equal => Operator::Equal,
@@ -133,7 +133,7 @@ impl Comparison {
     }
 }
 
-/// A field that a query names.
+/// A field in a query.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Field {
     /// A field of the closed set.
@@ -143,7 +143,7 @@ pub enum Field {
 }
 
 impl Field {
-    /// What is known about it; nothing about domain fields.
+    /// Returns its row in the table of fields; `None` for domain fields.
     pub fn spec(&self) -> Option<&'static FieldSpec> {
         match self {
             Field::Known(field) => Some(field.spec()),
@@ -151,7 +151,7 @@ impl Field {
         }
     }
 
-    /// The operators that it takes.
+    /// Returns the operators that it supports.
     pub fn operators(&self) -> Operators {
         self.spec().map_or(DOMAIN_OPERATORS, |spec| spec.operators)
     }
@@ -175,9 +175,9 @@ impl fmt::Display for Field {
 /// A field of a domain profile (CAL 1.0, section 12.2).
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct DomainField {
-    /// The prefix as it is written. One that is no [`DomainPrefix`] matches the literal key.
+    /// The prefix as it is written. One that is no [`DomainPrefix`] is part of a literal key.
     pub prefix: String,
-    /// The name behind the colon.
+    /// The name after the colon.
     pub name: String,
 }
 
@@ -202,12 +202,12 @@ vocabulary! {
 }
 
 impl DomainPrefix {
-    /// The domain of a prefix, spelled exactly.
+    /// Returns the domain of a prefix. The match is case-sensitive.
     pub fn of(prefix: &str) -> Option<DomainPrefix> {
         DomainPrefix::from_name(prefix).filter(|domain| domain.name() == prefix)
     }
 
-    /// The tag that grains of the domain have: `profile:healthcare`.
+    /// Returns the tag of grains of the domain: `profile:healthcare`.
     pub const fn profile_tag(self) -> &'static str {
         match self {
             DomainPrefix::Healthcare => "profile:healthcare",

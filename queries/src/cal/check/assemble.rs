@@ -1,4 +1,4 @@
-//! Do sources, labels and budget keep the rules? (CAL 1.0, section 8.2)
+//! Rules about sources, labels and budgets (CAL 1.0, section 8.2).
 
 use crate::cal::ast::{Assemble, Budget, SetOperation, Source};
 use crate::cal::error::{CalError, Code, Result};
@@ -52,11 +52,11 @@ pub(crate) fn budget(amount: u64, unit: BudgetUnit, span: Span) -> Result<Budget
     }
 }
 
-/// What is checked once an ASSEMBLE is read whole.
+/// Checks the rules about a whole ASSEMBLE.
 ///
 /// # Errors
-/// E034 for a label that stands twice in PRIORITY, E035 for one that no source has.
-pub(crate) fn whole(assemble: &Assemble) -> Result<()> {
+/// E034 for a label that is twice in PRIORITY, E035 for one that no source has.
+pub(crate) fn whole_statement(assemble: &Assemble) -> Result<()> {
     let labels = || {
         assemble
             .sources
@@ -86,7 +86,7 @@ pub(crate) fn whole(assemble: &Assemble) -> Result<()> {
     Ok(())
 }
 
-/// Checks how many RECALLs a set operation combines.
+/// Checks the number of RECALLs in a set operation.
 ///
 /// # Errors
 /// E013.

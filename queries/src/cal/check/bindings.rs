@@ -1,28 +1,28 @@
-//! Does every reference to a LET lead somewhere? (digest of CAL 1.0, section 7, "LET")
+//! Rules about LETs and the references to them (digest of CAL 1.0, section 7, "LET").
 
 use std::collections::BTreeMap;
 
-use super::pipeline::shape;
+use super::pipeline::result_shape;
 use crate::cal::ast::*;
 use crate::cal::error::{CalError, Code, Result};
 use crate::cal::limits;
 use crate::cal::span::Span;
 
-/// How a query uses a name.
+/// The use of a name in a query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Use {
-    /// In an IN list: needs a list of values.
+enum LetUse {
+    /// In an IN list, which requires values.
     Member,
-    /// As a source of ASSEMBLE: needs grains.
+    /// As a source of ASSEMBLE, which requires grains.
     Source,
     /// As one value.
     Value,
 }
 
-/// What a name stands for.
+/// The result of a LET.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Yields {
-    /// A list of values: it has an extractor.
+enum LetResult {
+    /// A list of values, of a LET with an extractor.
     Values,
     /// Grains.
     Grains,
@@ -30,41 +30,41 @@ enum Yields {
     Neither,
 }
 
-impl Yields {
-    fn of(binding: &Let) -> Yields {
+impl LetResult {
+    fn of(binding: &Let) -> LetResult {
         match binding.extract {
-            Some(_) => Yields::Values,
-            None if shape(&binding.query.stages).is_of_grains() => Yields::Grains,
-            None => Yields::Neither,
+            Some(_) => LetResult::Values,
+            None if result_shape(&binding.query.stages).is_of_grains() => LetResult::Grains,
+            None => LetResult::Neither,
         }
     }
 }
 
-/// What a name is bound to.
+/// The binding of a name.
 #[derive(Debug, Clone, Copy)]
-struct Bound {
+struct LetBinding {
     /// Position in its block.
     at: usize,
-    yields: Yields,
-    /// How many bindings stand on one another, this one included.
+    yields: LetResult,
+    /// Length of the chain of references, including this binding.
     chain: usize,
 }
 
-type Scope = BTreeMap<String, Bound>;
+type LetNames = BTreeMap<String, LetBinding>;
 
 /// Checks all references of a query.
 ///
 /// # Errors
-/// E008 for a source that is bound nowhere and for references that lead forward or out of a LET
-/// where that isn't allowed, E009 for a name bound twice, E020 for a list of values used as grains
-/// or the other way round, E036 and E038 for too many and too deep bindings.
-pub(crate) fn whole(query: &Query) -> Result<()> {
+/// E008 for an unbound source and for references to later LETs, or from a LET where that isn't allowed,
+/// E009 for a name bound twice, E020 for values used as grains or grains as values, E036 and E038 for
+/// too many and too long chains of bindings.
+pub(crate) fn references(query: &Query) -> Result<()> {
     count(query)?;
     let assembles = matches!(
         query.statement,
         Statement::Assemble(_) | Statement::Explain(Explainable::Assemble(_))
     );
-    let scope = block(&query.lets, &Scope::new(), assembles)?;
+    let scope = block(&query.lets, &LetNames::new(), assembles)?;
     statement(&query.statement, &scope)
 }
 
@@ -72,7 +72,7 @@ pub(crate) fn whole(query: &Query) -> Result<()> {
 ///
 /// # Errors
 /// E036.
-pub(crate) fn one_more(before: usize, span: Span) -> Result<()> {
+pub(crate) fn let_count(before: usize, span: Span) -> Result<()> {
     if before < limits::MAX_LET_BINDINGS {
         Ok(())
     } else {
@@ -88,8 +88,8 @@ fn too_many(span: Span) -> CalError {
     .at(span)
 }
 
-/// The error for a name that is bound twice.
-pub(crate) fn twice(name: &str, span: Span) -> CalError {
+/// Returns the error for a name that is bound twice.
+pub(crate) fn duplicate_name(name: &str, span: Span) -> CalError {
     CalError::new(Code::E009, format!("\"${name}\" is bound twice.")).at(span)
 }
 
@@ -124,18 +124,18 @@ fn count(query: &Query) -> Result<()> {
     }
 }
 
-/// The names that a block of LETs binds, on top of those `outside`. LETs may use one another only
-/// if they feed an ASSEMBLE (`chained`).
-fn block(lets: &[Let], outside: &Scope, chained: bool) -> Result<Scope> {
+/// Returns the names that a block of LETs binds, in addition to those of `outside`. LETs may only
+/// refer to one another in an ASSEMBLE (`chained`).
+fn block(lets: &[Let], outside: &LetNames, chained: bool) -> Result<LetNames> {
     let mut scope = outside.clone();
     for (at, binding) in lets.iter().enumerate() {
-        let bound = Bound {
+        let bound = LetBinding {
             at,
-            yields: Yields::of(binding),
+            yields: LetResult::of(binding),
             chain: 1,
         };
         if scope.insert(binding.name.clone(), bound).is_some() {
-            return Err(twice(&binding.name, binding.span));
+            return Err(duplicate_name(&binding.name, binding.span));
         }
     }
     for (at, binding) in lets.iter().enumerate() {
@@ -151,7 +151,7 @@ fn block(lets: &[Let], outside: &Scope, chained: bool) -> Result<Scope> {
             fits(parameter, used, bound)
         })?;
         if deepest >= limits::MAX_LET_CHAIN {
-            let message = format!("\"${}\" stands on {deepest} other LETs.", binding.name);
+            let message = format!("\"${}\" depends on {deepest} other LETs.", binding.name);
             return Err(CalError::new(Code::E038, message).at(binding.span));
         }
         if let Some(bound) = scope.get_mut(&binding.name) {
@@ -176,28 +176,30 @@ fn unreachable(parameter: &Parameter, chained: bool) -> CalError {
     .suggest(advice)
 }
 
-fn fits(parameter: &Parameter, used: Use, bound: &Bound) -> Result<()> {
+fn fits(parameter: &Parameter, used: LetUse, bound: &LetBinding) -> Result<()> {
     let (is, advice) = match (used, bound.yields) {
-        (Use::Member, Yields::Values) | (Use::Source, Yields::Grains) => return Ok(()),
-        (Use::Source, Yields::Values) => (
+        (LetUse::Member, LetResult::Values) | (LetUse::Source, LetResult::Grains) => return Ok(()),
+        (LetUse::Source, LetResult::Values) => (
             "a list of values, not grains",
             "Leave SUBJECTS, OBJECTS or HASHES out of the LET.",
         ),
-        (Use::Source, Yields::Neither) => (
+        (LetUse::Source, LetResult::Neither) => (
             "a count, groups or a value, not grains",
             "Leave the stages that don't yield grains out of the LET.",
         ),
-        (Use::Member, Yields::Grains) => (
+        (LetUse::Member, LetResult::Grains) => (
             "grains, not a list of values",
             "End the LET with SUBJECTS, OBJECTS or HASHES.",
         ),
-        (Use::Member, Yields::Neither) => (
+        (LetUse::Member, LetResult::Neither) => (
             "no list of values",
             "End the LET with SUBJECTS, OBJECTS or HASHES.",
         ),
-        (Use::Value, Yields::Values) => ("a list of values, not one", "Write IN ($name)."),
-        (Use::Value, Yields::Grains) => ("grains, not a value", "Use it as a source of ASSEMBLE."),
-        (Use::Value, Yields::Neither) => (
+        (LetUse::Value, LetResult::Values) => ("a list of values, not one", "Write IN ($name)."),
+        (LetUse::Value, LetResult::Grains) => {
+            ("grains, not a value", "Use it as a source of ASSEMBLE.")
+        }
+        (LetUse::Value, LetResult::Neither) => (
             "no value of a condition",
             "Write the value itself or a parameter.",
         ),
@@ -209,10 +211,10 @@ fn fits(parameter: &Parameter, used: Use, bound: &Bound) -> Result<()> {
     )
 }
 
-fn check_use(scope: &Scope, parameter: &Parameter, used: Use) -> Result<()> {
+fn check_use(scope: &LetNames, parameter: &Parameter, used: LetUse) -> Result<()> {
     match scope.get(&parameter.name) {
         Some(bound) => fits(parameter, used, bound),
-        None if used == Use::Source => {
+        None if used == LetUse::Source => {
             let message = format!("No LET binds \"${}\".", parameter.name);
             Err(CalError::new(Code::E008, message).at(parameter.span))
         }
@@ -220,7 +222,7 @@ fn check_use(scope: &Scope, parameter: &Parameter, used: Use) -> Result<()> {
     }
 }
 
-fn statement(statement: &Statement, scope: &Scope) -> Result<()> {
+fn statement(statement: &Statement, scope: &LetNames) -> Result<()> {
     let mut check = |parameter: &Parameter, used| check_use(scope, parameter, used);
     match statement {
         Statement::Recall(recall) | Statement::Explain(Explainable::Recall(recall)) => {
@@ -232,7 +234,7 @@ fn statement(statement: &Statement, scope: &Scope) -> Result<()> {
                 .iter()
                 .try_for_each(|source| match &source.body {
                     SourceBody::Recall(recall) => visit_recall(recall, &mut check),
-                    SourceBody::Binding(parameter) => check(parameter, Use::Source),
+                    SourceBody::Binding(parameter) => check(parameter, LetUse::Source),
                 })
         }
         Statement::SetOperation(operation)
@@ -265,7 +267,7 @@ fn statement(statement: &Statement, scope: &Scope) -> Result<()> {
     }
 }
 
-fn set_operation(operation: &SetOperation, scope: &Scope) -> Result<()> {
+fn set_operation(operation: &SetOperation, scope: &LetNames) -> Result<()> {
     [&operation.left, &operation.right]
         .into_iter()
         .try_for_each(|operand| {
@@ -279,7 +281,7 @@ fn set_operation(operation: &SetOperation, scope: &Scope) -> Result<()> {
         })
 }
 
-type Visitor<'v> = dyn FnMut(&Parameter, Use) -> Result<()> + 'v;
+type Visitor<'v> = dyn FnMut(&Parameter, LetUse) -> Result<()> + 'v;
 
 fn visit_batch_query(query: &BatchQuery, visitor: &mut Visitor) -> Result<()> {
     match query {
@@ -305,39 +307,39 @@ fn visit_history(history: &History, visitor: &mut Visitor) -> Result<()> {
             subject, relation, ..
         } => [subject, relation]
             .into_iter()
-            .try_for_each(|value| visit_value(value, Use::Value, visitor)),
+            .try_for_each(|value| visit_value(value, LetUse::Value, visitor)),
     }
 }
 
 fn visit_target(target: &Target, visitor: &mut Visitor) -> Result<()> {
     match target {
-        Target::Parameter(parameter) => visitor(parameter, Use::Value),
+        Target::Parameter(parameter) => visitor(parameter, LetUse::Value),
         Target::Address(_) => Ok(()),
     }
 }
 
 fn visit_set(set: &[SetClause], visitor: &mut Visitor) -> Result<()> {
     set.iter()
-        .try_for_each(|clause| visit_value(&clause.value, Use::Value, visitor))
+        .try_for_each(|clause| visit_value(&clause.value, LetUse::Value, visitor))
 }
 
 fn visit_recall(recall: &Recall, visitor: &mut Visitor) -> Result<()> {
     for value in recall.between.iter().flat_map(|(low, high)| [low, high]) {
-        visit_value(value, Use::Value, visitor)?;
+        visit_value(value, LetUse::Value, visitor)?;
     }
     for condition in &recall.conditions {
         visit_test(&condition.test, visitor)?;
     }
     for stage in &recall.stages {
         if let StageKind::Offset(Offset::Parameter(parameter)) = &stage.kind {
-            visitor(parameter, Use::Value)?;
+            visitor(parameter, LetUse::Value)?;
         }
     }
     for option in &recall.options {
         if let WithOption::Extension(_, values) = option {
             values
                 .iter()
-                .try_for_each(|value| visit_value(value, Use::Value, visitor))?;
+                .try_for_each(|value| visit_value(value, LetUse::Value, visitor))?;
         }
     }
     Ok(())
@@ -345,27 +347,27 @@ fn visit_recall(recall: &Recall, visitor: &mut Visitor) -> Result<()> {
 
 fn visit_test(test: &Test, visitor: &mut Visitor) -> Result<()> {
     match test {
-        Test::Compare(_, value) => visit_value(value, Use::Value, visitor),
+        Test::Compare(_, value) => visit_value(value, LetUse::Value, visitor),
         Test::In(InSet::Values(values)) => values
             .iter()
-            .try_for_each(|value| visit_value(value, Use::Member, visitor)),
+            .try_for_each(|value| visit_value(value, LetUse::Member, visitor)),
         Test::In(InSet::Subquery(subquery)) => visit_recall(&subquery.query, visitor),
         Test::Between(low, high) => [low, high]
             .into_iter()
-            .try_for_each(|value| visit_value(value, Use::Value, visitor)),
+            .try_for_each(|value| visit_value(value, LetUse::Value, visitor)),
         Test::Include(values) | Test::Exclude(values) => values
             .iter()
-            .try_for_each(|value| visit_value(value, Use::Value, visitor)),
+            .try_for_each(|value| visit_value(value, LetUse::Value, visitor)),
         Test::Is(_) => Ok(()),
     }
 }
 
-fn visit_value(value: &Value, used: Use, visitor: &mut Visitor) -> Result<()> {
+fn visit_value(value: &Value, used: LetUse, visitor: &mut Visitor) -> Result<()> {
     match value {
         Value::Parameter(parameter) => visitor(parameter, used),
         Value::Array(values) => values
             .iter()
-            .try_for_each(|value| visit_value(value, Use::Value, visitor)),
+            .try_for_each(|value| visit_value(value, LetUse::Value, visitor)),
         Value::Text(_) | Value::Number(_) | Value::Boolean(_) | Value::Hash(_) => Ok(()),
     }
 }

@@ -1,4 +1,4 @@
-//! Do field, operator and value fit? (CAL 1.0, sections 5 and 6)
+//! Rules about the operators and values of a field (CAL 1.0, sections 5 and 6).
 
 use crate::cal::ast::{Field, Value};
 use crate::cal::error::{CalError, Code, Result, WarningCode};
@@ -12,7 +12,7 @@ use crate::cal::time::TimePoint;
 
 use super::Checker;
 
-/// Checks that `field` takes `operator`.
+/// Checks that `field` supports `operator`.
 ///
 /// # Errors
 /// E020.
@@ -30,12 +30,12 @@ pub(crate) fn operator(field: &Field, operator: Operator, span: Span) -> Result<
     )
 }
 
-/// Checks one value that `field` is compared with, and rewrites a type name in another case or of
-/// another version to that of CAL 1.0. Parameters are checked when they are bound.
+/// Checks one value that `field` is compared with, and normalises type names to those of CAL 1.0.
+/// Parameters are checked when they are bound.
 ///
 /// # Errors
-/// E020 for a value of another kind or a text that tells no time, E003 for a type name, E062 to
-/// E066 for choices.
+/// E020 for a value of another type or a text that is no time, E003 for a type name, E062 to E066 for
+/// choices.
 pub(crate) fn scalar(
     checker: &mut Checker,
     field: &Field,
@@ -59,7 +59,7 @@ pub(crate) fn scalar(
         (FieldKind::Type, Value::Text(text)) => {
             let grain_type = GrainType::parse(text, NameForm::Singular, checker.options.aliases);
             let grain_type = grain_type.map_err(|error| error.at(span))?;
-            // The grains hold one spelling, whatever the query's is.
+            // Stored grains have one spelling of each type.
             if grain_type.name() != text {
                 *value = Value::text(grain_type.name());
             }
@@ -69,7 +69,7 @@ pub(crate) fn scalar(
     }
 }
 
-/// Checks how many values an IN list has.
+/// Checks the number of values in an IN list.
 ///
 /// # Errors
 /// E011.
@@ -96,7 +96,7 @@ pub(crate) fn items(field: &Field, values: &[Value], span: Span) -> Result<()> {
     }
 }
 
-/// Checks a value that stands for a point in time.
+/// Checks a point in time.
 ///
 /// # Errors
 /// E020.
@@ -117,7 +117,7 @@ pub(crate) fn time(what: &str, value: &Value, span: Span) -> Result<()> {
     ))
 }
 
-/// The error for a value of another kind than `field` has.
+/// Returns the error for a value of another type than that of `field`.
 pub(crate) fn wrong_kind(field: &Field, kind: &str, value: &Value) -> CalError {
     CalError::new(
         Code::E020,
@@ -128,7 +128,7 @@ pub(crate) fn wrong_kind(field: &Field, kind: &str, value: &Value) -> CalError {
     )
 }
 
-/// Checks a value against the words of a choice.
+/// Checks a value of a choice.
 ///
 /// # Errors
 /// The code of the choice.
@@ -146,7 +146,7 @@ pub(crate) fn choice(spec: &FieldSpec, code: Code, text: &str, span: Span) -> Re
     })
 }
 
-/// Domain fields are open: any scalar will do.
+/// Domain fields are open, so any scalar is valid.
 fn domain_scalar(field: &Field, value: &Value, span: Span) -> Result<()> {
     match value {
         Value::Array(_) => Err(wrong_kind(field, "scalar", value).at(span)),
@@ -154,7 +154,7 @@ fn domain_scalar(field: &Field, value: &Value, span: Span) -> Result<()> {
     }
 }
 
-/// Warns of `mg:` relations that are not in the vocabulary.
+/// Warns about `mg:` relations that are not in the vocabulary.
 pub(crate) fn warn_of_relation(checker: &mut Checker, spec: &FieldSpec, value: &Value, span: Span) {
     let Value::Text(relation) = value else { return };
     if spec.field != KnownField::Relation || !is_unknown_mg(relation) {

@@ -1,4 +1,4 @@
-//! May ADD and SUPERSEDE set this? (CAL 1.0, sections 5.3 and 6.4)
+//! Rules about the SET clauses of ADD and SUPERSEDE (CAL 1.0, sections 5.3 and 6.4).
 
 use crate::cal::ast::{Field, SetClause, Value};
 use crate::cal::error::{CalError, Code, Result};
@@ -10,7 +10,7 @@ use crate::cal::suggest::nearest;
 use super::Checker;
 use super::condition;
 
-/// Fields that ADD needs.
+/// Fields that ADD requires.
 pub(crate) const REQUIRED: [KnownField; 3] = [
     KnownField::Subject,
     KnownField::Relation,
@@ -41,34 +41,34 @@ const SUPERSEDE: &[KnownField] = &[
 
 /// A statement that sets fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Setter {
+pub enum SetStatement {
     /// ADD of a type.
     Add(GrainType),
     /// SUPERSEDE.
     Supersede,
 }
 
-impl Setter {
-    /// The fields that must say something: the grain specification takes no empty text there.
+impl SetStatement {
+    /// The fields in which the grain specification allows no empty text.
     fn speaks(self, field: KnownField) -> bool {
         let fields: &[KnownField] = match self {
-            Setter::Add(GrainType::Goal) => &[KnownField::Object],
-            Setter::Add(GrainType::Observation) => {
+            SetStatement::Add(GrainType::Goal) => &[KnownField::Object],
+            SetStatement::Add(GrainType::Observation) => {
                 &[KnownField::ObserverId, KnownField::ObserverType]
             }
-            Setter::Add(_) => &[KnownField::Subject, KnownField::Relation],
-            Setter::Supersede => &[],
+            SetStatement::Add(_) => &[KnownField::Subject, KnownField::Relation],
+            SetStatement::Supersede => &[],
         };
         fields.contains(&field)
     }
 
-    /// The fields that the statement may set.
+    /// Returns the fields that the statement may set.
     pub fn fields(self) -> impl Iterator<Item = KnownField> {
         let (base, more): (&[KnownField], &[KnownField]) = match self {
-            Setter::Add(GrainType::Goal) => (ADD_BASE, ADD_GOAL),
-            Setter::Add(GrainType::Observation) => (ADD_BASE, ADD_OBSERVATION),
-            Setter::Add(_) => (ADD_BASE, &[]),
-            Setter::Supersede => (SUPERSEDE, &[]),
+            SetStatement::Add(GrainType::Goal) => (ADD_BASE, ADD_GOAL),
+            SetStatement::Add(GrainType::Observation) => (ADD_BASE, ADD_OBSERVATION),
+            SetStatement::Add(_) => (ADD_BASE, &[]),
+            SetStatement::Supersede => (SUPERSEDE, &[]),
         };
         base.iter().chain(more).copied()
     }
@@ -85,12 +85,12 @@ pub(crate) fn addable(grain_type: GrainType, span: Span) -> Result<()> {
     }
 }
 
-/// The field `name` of a SET clause that follows the clauses `before`.
+/// Returns the field `name` of a SET clause that follows the clauses `before`.
 ///
 /// # Errors
-/// E017 for a field that the statement may not set, E002 for one that is set already.
+/// E017 for a field that the statement may not set, E002 for one that is already set.
 pub(crate) fn field(
-    setter: Setter,
+    setter: SetStatement,
     before: &[SetClause],
     name: &str,
     span: Span,
@@ -108,7 +108,7 @@ pub(crate) fn field(
     Ok(field)
 }
 
-fn not_settable(setter: Setter, name: &str) -> CalError {
+fn not_settable(setter: SetStatement, name: &str) -> CalError {
     let shown: String = name.chars().take(64).collect();
     let error = CalError::new(Code::E017, format!("\"{shown}\" can't be SET here."))
         .valid_values(setter.fields().map(KnownField::name));
@@ -121,11 +121,11 @@ fn not_settable(setter: Setter, name: &str) -> CalError {
 /// Checks a value of a SET clause.
 ///
 /// # Errors
-/// E020 for a value of another kind, for one that is out of range, and for an empty text where
-/// grains have none; E063 for a goal state.
+/// E020 for a value of another type, for one out of range, and for an empty text where grains have
+/// none; E063 for a goal state.
 pub(crate) fn value(
     checker: &mut Checker,
-    setter: Setter,
+    setter: SetStatement,
     field: KnownField,
     value: &mut Value,
     span: Span,
@@ -157,7 +157,7 @@ pub(crate) fn value(
     }
 }
 
-/// Checks that ADD sets what every grain needs.
+/// Checks that ADD sets the fields that every grain requires.
 ///
 /// # Errors
 /// E050.

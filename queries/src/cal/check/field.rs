@@ -1,17 +1,16 @@
-//! Does this field exist here? (digest of CAL 1.0, section 4, "Resolution")
+//! Name resolution of fields (digest of CAL 1.0, section 4, "Resolution").
 
 use crate::cal::ast::{DomainField, DomainPrefix, Field, ProjectField};
 use crate::cal::error::{CalError, Code, Result, WarningCode};
 use crate::cal::fields::{FIELDS, KnownField, available};
 use crate::cal::grain_type::{GrainType, TypeName};
+use crate::cal::keywords::is_identifier;
 use crate::cal::span::Span;
 use crate::cal::suggest::nearest;
-use crate::cal::words::is_identifier;
 
 use super::Checker;
 
-/// The names that attributes have in output, as PROJECT may call them (digest of CAL 1.0, section
-/// 9.1).
+/// Output names of attributes, which PROJECT accepts (digest of CAL 1.0, section 9.1).
 pub(crate) const ATTRIBUTES: &[&str] = &[
     "subject",
     "confidence",
@@ -37,11 +36,11 @@ pub(crate) const ATTRIBUTES: &[&str] = &[
     "verification_status",
 ];
 
-/// The field called `name` in a query over grains of `grain_type`.
+/// Returns the field `name` in a query over grains of `grain_type`.
 ///
 /// # Errors
-/// E060 for a field of another type, E061 for a field of some type where none is named, E004 for
-/// what is no field.
+/// E060 for a field of another type, E061 for a field of one type in a query without type, E004 for an
+/// unknown field.
 pub(crate) fn resolve(name: &str, grain_type: Option<GrainType>, span: Span) -> Result<Field> {
     let field = KnownField::from_name(name).ok_or_else(|| unknown(name, grain_type).at(span))?;
     match (field.spec().owner, grain_type) {
@@ -52,7 +51,7 @@ pub(crate) fn resolve(name: &str, grain_type: Option<GrainType>, span: Span) -> 
     }
 }
 
-/// The field `prefix:name`; warns of prefixes that are no domain.
+/// Returns the field `prefix:name`. Warns about prefixes of no domain.
 pub(crate) fn domain(checker: &mut Checker, prefix: &str, name: &str, span: Span) -> Field {
     if DomainPrefix::of(prefix).is_none() {
         let message =
@@ -65,11 +64,11 @@ pub(crate) fn domain(checker: &mut Checker, prefix: &str, name: &str, span: Span
     })
 }
 
-/// What PROJECT may show: attributes by their output names, `x_` keys, and every field that a
-/// condition could name.
+/// Returns a field of PROJECT: an attribute by its output name, an `x_` key, or any field that is valid
+/// in a condition.
 ///
 /// # Errors
-/// As [`resolve`].
+/// Those of [`resolve`].
 pub(crate) fn projected(
     name: &str,
     grain_type: Option<GrainType>,
@@ -142,7 +141,7 @@ fn first_operator(field: KnownField) -> &'static str {
         .map_or("=", |operator| operator.name())
 }
 
-/// `word` with a capital.
+/// Returns `word` with a capital.
 pub(crate) fn capital(word: &str) -> String {
     let mut characters = word.chars();
     characters.next().map_or_else(String::new, |first| {

@@ -1,18 +1,18 @@
 //! The rules of CAL that go beyond its grammar, as functions over parts of the syntax tree.
 //!
-//! The parser and the JSON reader call each check as soon as they have read the part that it is
-//! about, so that both report the same code, and errors come from left to right; binding calls them
-//! again with the values of the parameters.
+//! The parser and the JSON reader call each check right after they have read the part, so that both
+//! report the same codes from left to right. Binding calls the checks again with the values of
+//! parameters.
 //!
 //! | module | what it checks |
 //! |---|---|
-//! | [`field`] | does this field exist here? |
-//! | [`condition`] | do field, operator and value fit? |
-//! | [`pipeline`] | do the stages fit one another? |
-//! | [`recall`] | do the shortcuts of a RECALL contradict one another? |
-//! | [`assemble`] | do sources, labels and budget keep the rules? |
-//! | [`evolve`] | may ADD and SUPERSEDE set this? |
-//! | [`bindings`] | does every reference to a LET lead somewhere? |
+//! | [`field`] | which field does a name refer to? |
+//! | [`condition`] | are operator and value valid for the field? |
+//! | [`pipeline`] | may a stage follow the ones before it? |
+//! | [`recall`] | may the shortcuts of a RECALL be combined? |
+//! | [`assemble`] | are sources, labels and budget valid? |
+//! | [`evolve`] | may ADD and SUPERSEDE set this field? |
+//! | [`bindings`] | is every reference to a LET valid? |
 
 pub(crate) mod assemble;
 pub(crate) mod bindings;
@@ -28,24 +28,24 @@ use std::collections::BTreeSet;
 use super::Options;
 use super::ast::{BatchEntry, Parameter, Recall};
 use super::error::{CalError, Code, Result, Warning, WarningCode};
+use super::keywords::{is_excluded, is_identifier};
 use super::lexer::{check_bidi, excluded_word, normalise};
 use super::limits;
 use super::number::Number;
 use super::span::Span;
 use super::vocabulary::StreamEvent;
-use super::words::{is_excluded, is_identifier};
 
-/// What is remembered while a query is read.
+/// State of the checks of one query.
 pub(crate) struct Checker {
-    /// How it is read.
+    /// The options of parsing.
     pub options: Options,
-    /// What its author should know.
+    /// The warnings so far.
     pub warnings: Vec<Warning>,
     parameters: BTreeSet<String>,
 }
 
 impl Checker {
-    /// Nothing is read yet.
+    /// Returns the state at the start of a query.
     pub fn new(options: Options) -> Checker {
         Checker {
             options,
@@ -54,7 +54,7 @@ impl Checker {
         }
     }
 
-    /// Notes a warning.
+    /// Adds a warning.
     pub fn warn(&mut self, code: WarningCode, message: String, span: Span) {
         self.warnings.push(Warning {
             code,
@@ -66,7 +66,7 @@ impl Checker {
     /// Counts a parameter.
     ///
     /// # Errors
-    /// E002 for a name that is none and for one parameter too many.
+    /// E002 for an invalid name and for one parameter too many.
     pub fn parameter(&mut self, name: &str, span: Span) -> Result<Parameter> {
         if !is_identifier(name) {
             return Err(CalError::new(
@@ -94,10 +94,10 @@ impl Checker {
     }
 }
 
-/// Checks a name that the query gives: of a context, a template, a label.
+/// Checks the name of a context, a template or a label.
 ///
 /// # Errors
-/// E002 for excluded words, for what is no identifier, and for names over the limit.
+/// E002 for excluded words, for anything but an identifier, and for names over the limit.
 pub(crate) fn name(text: &str, span: Span) -> Result<String> {
     if is_excluded(text) {
         return Err(excluded_word(text, span));
@@ -163,7 +163,7 @@ pub(crate) fn intent(text: &str, span: Span) -> Result<()> {
     Ok(())
 }
 
-/// A whole number from 1; larger ones than fit are the largest that does.
+/// Checks an integer from 1. Numbers out of range saturate.
 ///
 /// # Errors
 /// E006.
@@ -179,7 +179,7 @@ pub(crate) fn positive(number: &Number, span: Span) -> Result<u64> {
     }
 }
 
-/// How many grains OFFSET skips: a whole number from 0.
+/// Checks the number of OFFSET: an integer from 0.
 ///
 /// # Errors
 /// E006.
@@ -193,7 +193,7 @@ pub(crate) fn offset(number: &Number, span: Span) -> Result<u64> {
     })
 }
 
-/// A number of grains for LIMIT or RECENT.
+/// Checks the number of LIMIT or RECENT.
 ///
 /// # Errors
 /// E010.
@@ -211,7 +211,7 @@ pub(crate) fn limit(count: u64, what: &str, span: Span) -> Result<u32> {
     }
 }
 
-/// Tokens of a chunk.
+/// Checks the size of a chunk, in tokens.
 ///
 /// # Errors
 /// E006 for a fraction, E078 for a number out of range.
@@ -237,7 +237,7 @@ pub(crate) fn chunk_size(number: &Number, span: Span) -> Result<u32> {
     }
 }
 
-/// The error for an unknown option of STREAM.
+/// Returns the error for an unknown option of STREAM.
 pub(crate) fn stream_option(word: &str, span: Span) -> CalError {
     let shown: String = word.chars().take(64).collect();
     let options = StreamEvent::NAMES.iter().copied().chain(["chunk_size"]);
@@ -246,10 +246,10 @@ pub(crate) fn stream_option(word: &str, span: Span) -> CalError {
         .valid_values(options)
 }
 
-/// Checks that one more entry fits into a BATCH.
+/// Checks that a BATCH may have one more entry with this label.
 ///
 /// # Errors
-/// E002 for one too many and for a label that stands twice.
+/// E002 for one too many and for a label that is used twice.
 pub(crate) fn batch_entry(before: &[BatchEntry], label: &str, span: Span) -> Result<()> {
     let message = if before.len() >= limits::MAX_BATCH_ENTRIES {
         format!(
@@ -289,7 +289,7 @@ pub(crate) fn coalesce_branches(count: usize, span: Span) -> Result<()> {
 /// # Errors
 /// E021.
 pub(crate) fn operand_shape(recall: &Recall) -> Result<()> {
-    if pipeline::shape(&recall.stages).is_of_grains() {
+    if pipeline::result_shape(&recall.stages).is_of_grains() {
         return Ok(());
     }
     Err(CalError::new(
@@ -300,7 +300,7 @@ pub(crate) fn operand_shape(recall: &Recall) -> Result<()> {
     .suggest("Leave COUNT, GROUP BY, SUBJECTS, OBJECTS and HASHES out of the operands."))
 }
 
-/// The error for a statement that a set operation can't combine.
+/// Returns the error for a statement that a set operation can't combine.
 pub(crate) fn not_an_operand(statement: &str, span: Span) -> CalError {
     CalError::new(
         Code::E021,

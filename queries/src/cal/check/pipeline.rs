@@ -1,4 +1,4 @@
-//! Do the stages fit one another? (digest of CAL 1.0, section 7, "Stages")
+//! Rules about the order of stages (digest of CAL 1.0, section 7, "Stages").
 
 use crate::cal::ast::{Field, Stage, StageKind};
 use crate::cal::error::{CalError, Code, Result};
@@ -8,9 +8,9 @@ use crate::cal::limits;
 use crate::cal::span::Span;
 use crate::cal::vocabulary::Extractor;
 
-/// What a row of stages yields.
+/// The type of a pipeline's result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Shape {
+pub enum ResultShape {
     /// Grains, in order.
     Grains,
     /// Distinct values, in order.
@@ -25,23 +25,23 @@ pub enum Shape {
     Groups,
 }
 
-impl Shape {
-    /// True for grains: what a set operation combines and a source of ASSEMBLE holds.
+impl ResultShape {
+    /// Returns true for grains, which set operations and sources of ASSEMBLE require.
     pub fn is_of_grains(self) -> bool {
-        matches!(self, Shape::Grains | Shape::First)
+        matches!(self, ResultShape::Grains | ResultShape::First)
     }
 }
 
-/// What a RECALL with these stages yields.
-pub fn shape(stages: &[Stage]) -> Shape {
+/// Returns the type of the result of a RECALL with these stages.
+pub fn result_shape(stages: &[Stage]) -> ResultShape {
     stages
         .iter()
-        .fold(Shape::Grains, |shape, stage| match stage.kind {
-            StageKind::Count => Shape::Count,
-            StageKind::First if shape == Shape::Values => Shape::FirstValue,
-            StageKind::First => Shape::First,
-            StageKind::GroupBy(_) => Shape::Groups,
-            StageKind::Extract(_) => Shape::Values,
+        .fold(ResultShape::Grains, |shape, stage| match stage.kind {
+            StageKind::Count => ResultShape::Count,
+            StageKind::First if shape == ResultShape::Values => ResultShape::FirstValue,
+            StageKind::First => ResultShape::First,
+            StageKind::GroupBy(_) => ResultShape::Groups,
+            StageKind::Extract(_) => ResultShape::Values,
             _ => shape,
         })
 }
@@ -49,10 +49,9 @@ pub fn shape(stages: &[Stage]) -> Shape {
 /// Checks that `next` may follow `before` in a query over grains of `grain_type`.
 ///
 /// # Errors
-/// E021 for a stage or a field that doesn't fit, E022 for SUBJECTS and OBJECTS of other types than
-/// beliefs.
+/// E021 for an invalid stage or field, E022 for SUBJECTS and OBJECTS of other types than beliefs.
 pub(crate) fn stage(before: &[Stage], next: &Stage, grain_type: Option<GrainType>) -> Result<()> {
-    follows(shape(before), next)?;
+    follows(result_shape(before), next)?;
     match &next.kind {
         StageKind::Select(fields) => fields
             .iter()
@@ -64,7 +63,7 @@ pub(crate) fn stage(before: &[Stage], next: &Stage, grain_type: Option<GrainType
     }
 }
 
-/// Checks that grains of `grain_type` have what the extractor takes from them.
+/// Checks that grains of `grain_type` have the values of the extractor.
 ///
 /// # Errors
 /// E022.
@@ -95,28 +94,30 @@ pub(crate) fn length(stages: usize, span: Span) -> Result<()> {
     Ok(())
 }
 
-fn follows(shape: Shape, next: &Stage) -> Result<()> {
+fn follows(shape: ResultShape, next: &Stage) -> Result<()> {
     let fits = match shape {
-        Shape::Grains => true,
-        Shape::Values => {
+        ResultShape::Grains => true,
+        ResultShape::Values => {
             matches!(
                 next.kind,
                 StageKind::Limit(_) | StageKind::Offset(_) | StageKind::Count | StageKind::First
             )
         }
-        Shape::Count | Shape::First | Shape::FirstValue | Shape::Groups => false,
+        ResultShape::Count | ResultShape::First | ResultShape::FirstValue | ResultShape::Groups => {
+            false
+        }
     };
     if fits {
         return Ok(());
     }
     let (input, advice) = match shape {
-        Shape::Values => (
+        ResultShape::Values => (
             "a list of values",
             "After SUBJECTS, OBJECTS or HASHES use LIMIT, OFFSET, COUNT or FIRST.",
         ),
-        Shape::Count => ("a count", "Put COUNT last."),
-        Shape::First => ("the first grain", "Put FIRST last."),
-        Shape::FirstValue => ("the first value", "Put FIRST last."),
+        ResultShape::Count => ("a count", "Put COUNT last."),
+        ResultShape::First => ("the first grain", "Put FIRST last."),
+        ResultShape::FirstValue => ("the first value", "Put FIRST last."),
         _ => ("groups", "Put GROUP BY last."),
     };
     let name = next.kind.name().replace('_', " ").to_uppercase();

@@ -1,4 +1,4 @@
-//! Do the shortcuts of a RECALL contradict one another? (CAL 1.0, section 9.8)
+//! Rules about the combination of shortcuts in a RECALL (CAL 1.0, section 9.8).
 
 use crate::cal::ast::{DomainPrefix, Field, ProjectField, Recall, StageKind, Test, Value};
 use crate::cal::error::{CalError, Code, Result, WarningCode};
@@ -8,19 +8,18 @@ use crate::cal::span::Span;
 
 use super::{Checker, pipeline};
 
-/// What is checked once a RECALL is read whole; `stages` counts the extractor of a subquery or a
-/// LET too.
+/// Checks the rules about a whole RECALL. Its stages include the extractor of a subquery or a LET.
 ///
 /// # Errors
 /// E012 and E060.
-pub(crate) fn whole(checker: &mut Checker, recall: &Recall) -> Result<()> {
+pub(crate) fn whole_statement(checker: &mut Checker, recall: &Recall) -> Result<()> {
     pipeline::length(recall.stages.len(), recall.span)?;
     combinations(recall)?;
     warn_of_profiles(checker, recall);
     Ok(())
 }
 
-/// Checks that THREAD stands with events.
+/// Checks that THREAD is used with events.
 ///
 /// # Errors
 /// E060 with another type, E061 without type.
@@ -84,7 +83,7 @@ fn combinations(recall: &Recall) -> Result<()> {
     match pairs.iter().find(|(both, ..)| *both) {
         Some((_, left, right)) => Err(CalError::new(
             Code::E060,
-            format!("{left} and {right} say the same thing twice."),
+            format!("{left} and {right} are redundant; use one of them."),
         )
         .at(recall.span)
         .suggest(format!("Keep either {left} or {right}."))),
@@ -92,7 +91,7 @@ fn combinations(recall: &Recall) -> Result<()> {
     }
 }
 
-/// Warns of domain fields whose profile tag isn't asked for; once per field.
+/// Warns once about each domain field without a condition on its profile tag.
 fn warn_of_profiles(checker: &mut Checker, recall: &Recall) {
     let mut fields: Vec<(&Field, Span)> = recall
         .conditions

@@ -1,11 +1,11 @@
-//! Queries as JSON, `application/json+cal` (digest of CAL 1.0, section 11): the same trees in
-//! another spelling, without loss in either direction.
+//! The JSON form of queries, `application/json+cal` (digest of CAL 1.0, section 11). Conversion from and
+//! to syntax trees is lossless.
 //!
 //! | module | what it answers |
 //! |---|---|
-//! | `write` | what is the JSON of a tree? |
-//! | `read`, `recall` | which tree does a JSON object say, and is it allowed? |
-//! | `value` | how do values and options look in JSON? |
+//! | `write` | how is a tree written as JSON? |
+//! | `read`, `recall` | how is JSON read and checked? |
+//! | `value` | how are values and options written in JSON? |
 
 mod read;
 mod recall;

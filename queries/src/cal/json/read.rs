@@ -1,14 +1,15 @@
-//! JSON to trees, with the same checks as the parser.
+//! Reads JSON as syntax trees, with the same checks as the parser.
 
 use gristmill_schemas::json::{Json, Object};
 
 use super::value::{address, query_value};
 use crate::cal::ast::*;
-use crate::cal::check::evolve::{self, Setter};
+use crate::cal::check::evolve::{self, SetStatement};
 use crate::cal::check::{self, Checker, condition};
 use crate::cal::error::{CalError, Code, Result};
 use crate::cal::fields::KnownField;
 use crate::cal::grain_type::{GrainType, NameForm, TypeName};
+use crate::cal::keywords::Keyword;
 use crate::cal::limits;
 use crate::cal::print;
 use crate::cal::span::Span;
@@ -16,24 +17,23 @@ use crate::cal::template::{SectionReader, extends};
 use crate::cal::vocabulary::{
     BudgetUnit, DescribeTarget, Extractor, Format, Preset, SectionName, SetOperator, StreamEvent,
 };
-use crate::cal::words::Keyword;
 use crate::cal::{Options, Parsed};
 
-/// There is no text, so nothing has a place in it.
-pub(super) const NOWHERE: Span = Span { start: 0, end: 0 };
+/// The span of all parts: JSON queries have no text.
+pub(super) const NO_SPAN: Span = Span { start: 0, end: 0 };
 
 /// Reads and checks a query in JSON form.
 ///
 /// # Errors
-/// As [`parse`](crate::cal::parse); E120 for JSON that is no query, with a pointer to the place.
+/// Those of [`parse`](crate::cal::parse); E120 for JSON that is no query, with a JSON pointer.
 pub fn from_json(json: &Json, options: Options) -> Result<Parsed> {
-    let mut reader = Reader {
+    let mut reader = JsonReader {
         checker: Checker::new(options),
         subqueries: 0,
         operands: 0,
     };
     let query = reader.query(json)?;
-    check::bindings::whole(&query)?;
+    check::bindings::references(&query)?;
     let bytes = print::print(&query).len();
     if bytes > limits::MAX_QUERY_BYTES {
         return Err(CalError::new(
@@ -50,7 +50,7 @@ pub fn from_json(json: &Json, options: Options) -> Result<Parsed> {
 /// [`from_json`] for bytes.
 ///
 /// # Errors
-/// E001 for too many bytes, E014 for none, E120 for what isn't JSON, else as [`from_json`].
+/// E001 for too many bytes, E014 for none, E120 for invalid JSON, otherwise those of [`from_json`].
 pub fn from_json_bytes(bytes: &[u8], options: Options) -> Result<Parsed> {
     if bytes.len() > limits::MAX_JSON_BYTES {
         return Err(CalError::new(
@@ -66,35 +66,39 @@ pub fn from_json_bytes(bytes: &[u8], options: Options) -> Result<Parsed> {
     from_json(&json, options)
 }
 
-pub(super) struct Reader {
+pub(super) struct JsonReader {
     pub(super) checker: Checker,
-    /// How many subqueries are open.
+    /// Number of open subqueries.
     pub(super) subqueries: usize,
-    /// How many set operations are open.
+    /// Number of open set operations.
     operands: usize,
 }
 
-/// The error for JSON of another shape than expected.
-pub(super) fn shape(expected: &str, found: &Json) -> CalError {
+/// Returns the error for JSON of another shape than expected.
+pub(super) fn wrong_shape(expected: &str, found: &Json) -> CalError {
     CalError::new(
         Code::E120,
         format!("Expected {expected}, found {}.", found.kind()),
     )
 }
 
-/// The members of an object that has no others than `allowed`.
+/// Returns the members of an object, all of which must be in `allowed`.
 pub(super) fn members<'j, 'a>(json: &'j Json<'a>, allowed: &[&str]) -> Result<&'j Object<'a>> {
-    let object = json.as_object().ok_or_else(|| shape("an object", json))?;
+    let object = json
+        .as_object()
+        .ok_or_else(|| wrong_shape("an object", json))?;
     match object.keys().find(|key| !allowed.contains(key)) {
         Some(unknown) => {
             let error = CalError::new(Code::E120, format!("Unknown key \"{unknown}\"."));
-            Err(error.valid_values(allowed.iter().copied()).under(unknown))
+            Err(error
+                .valid_values(allowed.iter().copied())
+                .in_member(unknown))
         }
         None => Ok(object),
     }
 }
 
-/// The member `key`, if it is there, as `read` reads it.
+/// Reads the optional member `key`.
 pub(super) fn optional<T>(
     object: &Object,
     key: &str,
@@ -104,10 +108,10 @@ pub(super) fn optional<T>(
         .get(key)
         .map(read)
         .transpose()
-        .map_err(|error| error.under(key))
+        .map_err(|error| error.in_member(key))
 }
 
-/// The member `key` as `read` reads it.
+/// Reads the required member `key`.
 pub(super) fn required<T>(
     object: &Object,
     key: &str,
@@ -117,25 +121,27 @@ pub(super) fn required<T>(
         .ok_or_else(|| CalError::new(Code::E120, format!("The key \"{key}\" is missing.")))
 }
 
-/// The items of an array as `read` reads them.
+/// Reads the items of an array.
 pub(super) fn array<T>(json: &Json, mut read: impl FnMut(&Json) -> Result<T>) -> Result<Vec<T>> {
-    let items = json.as_array().ok_or_else(|| shape("an array", json))?;
+    let items = json
+        .as_array()
+        .ok_or_else(|| wrong_shape("an array", json))?;
     let read_at =
-        |(at, item): (usize, &Json)| read(item).map_err(|error| error.under(at.to_string()));
+        |(at, item): (usize, &Json)| read(item).map_err(|error| error.in_member(at.to_string()));
     items.iter().enumerate().map(read_at).collect()
 }
 
-/// A string as it is.
+/// Returns a string.
 pub(super) fn string<'j>(json: &'j Json) -> Result<&'j str> {
-    json.as_str().ok_or_else(|| shape("a string", json))
+    json.as_str().ok_or_else(|| wrong_shape("a string", json))
 }
 
-/// A text that the query carries.
+/// Returns a checked and normalised text.
 pub(super) fn text(json: &Json) -> Result<String> {
     check::text(string(json)?)
 }
 
-/// A word of a closed list.
+/// Returns the member of a closed vocabulary.
 pub(super) fn word<T>(
     json: &Json,
     names: &[&str],
@@ -149,28 +155,30 @@ pub(super) fn word<T>(
     })
 }
 
-/// `true`, for keys that stand for keywords.
+/// Checks for `true`, the value of keys that represent keywords.
 pub(super) fn flag(json: &Json) -> Result<bool> {
-    json.as_bool().ok_or_else(|| shape("a boolean", json))
+    json.as_bool().ok_or_else(|| wrong_shape("a boolean", json))
 }
 
-/// A number of CAL.
+/// Returns a number.
 pub(super) fn number(json: &Json) -> Result<crate::cal::Number> {
-    let number = json.as_number().ok_or_else(|| shape("a number", json))?;
+    let number = json
+        .as_number()
+        .ok_or_else(|| wrong_shape("a number", json))?;
     crate::cal::Number::from_json(number)
         .ok_or_else(|| CalError::new(Code::E006, "The number is too long."))
 }
 
-/// A whole number from 1.
+/// Returns an integer from 1.
 pub(super) fn positive(json: &Json) -> Result<u64> {
-    check::positive(&number(json)?, NOWHERE)
+    check::positive(&number(json)?, NO_SPAN)
 }
 
 fn name(json: &Json) -> Result<String> {
-    check::name(string(json)?, NOWHERE)
+    check::name(string(json)?, NO_SPAN)
 }
 
-/// A name that can stand behind ASSEMBLE, where FOR and FROM are keywords.
+/// Returns a name that is valid after ASSEMBLE, where FOR and FROM are keywords.
 fn context_name(json: &Json) -> Result<String> {
     let name = name(json)?;
     match Keyword::from_name(&name) {
@@ -182,7 +190,7 @@ fn context_name(json: &Json) -> Result<String> {
     }
 }
 
-/// `{"namespace": "n"}` or `{"scope": "n"}`
+/// Reads `{"namespace": "n"}` or `{"scope": "n"}`.
 pub(super) fn namespace(json: &Json) -> Result<NamespaceScope> {
     let object = members(json, &["namespace", "scope"])?;
     match (
@@ -206,9 +214,11 @@ pub(super) fn extractor(json: &Json) -> Result<Extractor> {
     )
 }
 
-impl Reader {
+impl JsonReader {
     fn query(&mut self, json: &Json) -> Result<Query> {
-        let object = json.as_object().ok_or_else(|| shape("an object", json))?;
+        let object = json
+            .as_object()
+            .ok_or_else(|| wrong_shape("an object", json))?;
         optional(object, "cal_version", |version| match version.as_u64() {
             Some(1) => Ok(()),
             _ => Err(CalError::new(
@@ -224,14 +234,14 @@ impl Reader {
     fn lets(&mut self, json: &Json) -> Result<Vec<Let>> {
         let mut lets: Vec<Let> = Vec::new();
         array(json, |json| {
-            check::bindings::one_more(lets.len(), NOWHERE)?;
+            check::bindings::let_count(lets.len(), NO_SPAN)?;
             let object = members(json, &["name", "query", "extract"])?;
             let name = required(object, "name", |name| {
-                self.checker.parameter(string(name)?, NOWHERE)
+                self.checker.parameter(string(name)?, NO_SPAN)
             })?
             .name;
             if lets.iter().any(|binding| binding.name == name) {
-                return Err(check::bindings::twice(&name, NOWHERE));
+                return Err(check::bindings::duplicate_name(&name, NO_SPAN));
             }
             let extract = optional(object, "extract", extractor)?;
             let query = required(object, "query", |query| self.recall(query, &[], extract))?;
@@ -239,20 +249,22 @@ impl Reader {
                 name,
                 query,
                 extract,
-                span: NOWHERE,
+                span: NO_SPAN,
             });
             Ok(())
         })?;
         Ok(lets)
     }
 
-    /// What `statement` names, with the keys that only a whole query has.
+    /// Reads the statement, with the keys that only a whole query has.
     fn statement(&mut self, json: &Json) -> Result<Statement> {
         const OUTER: &[&str] = &["cal_version", "let"];
         Ok(match self.statement_name(json)? {
             "recall" => Statement::Recall(Box::new(self.recall(json, OUTER, None)?)),
             "assemble" => Statement::Assemble(Box::new(self.assemble(json, OUTER)?)),
-            "set_op" => Statement::SetOperation(Box::new(self.whole_set_operation(json, OUTER)?)),
+            "set_op" => {
+                Statement::SetOperation(Box::new(self.outermost_set_operation(json, OUTER)?))
+            }
             "exists" => Statement::Exists(self.exists(json, OUTER)?),
             "history" => Statement::History(self.history(json, OUTER)?),
             "explain" => {
@@ -271,18 +283,22 @@ impl Reader {
     }
 
     fn statement_name<'j>(&self, json: &'j Json) -> Result<&'j str> {
-        let object = json.as_object().ok_or_else(|| shape("an object", json))?;
+        let object = json
+            .as_object()
+            .ok_or_else(|| wrong_shape("an object", json))?;
         let name = object
             .get("statement")
             .ok_or_else(|| CalError::new(Code::E120, "The key \"statement\" is missing."))?;
-        string(name).map_err(|error| error.under("statement"))
+        string(name).map_err(|error| error.in_member("statement"))
     }
 
     fn explained(&mut self, json: &Json) -> Result<Explainable> {
         Ok(match self.statement_name(json)? {
             "recall" => Explainable::Recall(Box::new(self.recall(json, &[], None)?)),
             "assemble" => Explainable::Assemble(Box::new(self.assemble(json, &[])?)),
-            "set_op" => Explainable::SetOperation(Box::new(self.whole_set_operation(json, &[])?)),
+            "set_op" => {
+                Explainable::SetOperation(Box::new(self.outermost_set_operation(json, &[])?))
+            }
             "add" => Explainable::Add(self.add(json, &[])?),
             "supersede" => Explainable::Supersede(self.supersede(json, &[])?),
             "revert" => Explainable::Revert(self.revert(json, &[])?),
@@ -292,9 +308,9 @@ impl Reader {
         })
     }
 
-    fn whole_set_operation(&mut self, json: &Json, outer: &[&str]) -> Result<SetOperation> {
+    fn outermost_set_operation(&mut self, json: &Json, outer: &[&str]) -> Result<SetOperation> {
         let operation = self.set_operation(json, outer)?;
-        check::assemble::set_operands(&operation, NOWHERE)?;
+        check::assemble::set_operands(&operation, NO_SPAN)?;
         Ok(operation)
     }
 
@@ -326,7 +342,9 @@ impl Reader {
 
     fn set_operand(&mut self, json: &Json) -> Result<SetOperand> {
         const OUTER: &[&str] = &["let"];
-        let object = json.as_object().ok_or_else(|| shape("an object", json))?;
+        let object = json
+            .as_object()
+            .ok_or_else(|| wrong_shape("an object", json))?;
         let lets = optional(object, "let", |lets| self.lets(lets))?.unwrap_or_default();
         let body = match self.statement_name(json)? {
             "recall" => {
@@ -335,7 +353,7 @@ impl Reader {
                 SetBody::Recall(Box::new(recall))
             }
             "set_op" => SetBody::SetOperation(Box::new(self.set_operation(json, OUTER)?)),
-            other => return Err(check::not_an_operand(other, NOWHERE)),
+            other => return Err(check::not_an_operand(other, NO_SPAN)),
         };
         Ok(SetOperand { lets, body })
     }
@@ -346,7 +364,7 @@ impl Reader {
             _ => match query_value(&mut self.checker, json)? {
                 Value::Parameter(parameter) => Ok(Target::Parameter(parameter)),
                 Value::Hash(address) => Ok(Target::Address(address)),
-                _ => Err(shape("an address or a parameter", json)),
+                _ => Err(wrong_shape("an address or a parameter", json)),
             },
         }
     }
@@ -379,7 +397,7 @@ impl Reader {
         })?;
         let as_of = optional(object, "as_of", |time| {
             let text = text(time)?;
-            condition::time("AS OF", &Value::text(text.as_str()), NOWHERE)?;
+            condition::time("AS OF", &Value::text(text.as_str()), NO_SPAN)?;
             Ok(text)
         })?;
         Ok(History::Triple {
@@ -392,7 +410,7 @@ impl Reader {
 
     fn scalar(&mut self, field: KnownField, json: &Json) -> Result<Value> {
         let mut value = query_value(&mut self.checker, json)?;
-        condition::scalar(&mut self.checker, &Field::Known(field), &mut value, NOWHERE)?;
+        condition::scalar(&mut self.checker, &Field::Known(field), &mut value, NO_SPAN)?;
         Ok(value)
     }
 
@@ -404,7 +422,7 @@ impl Reader {
         let grain_type = optional(object, "grain_type", |name| self.singular(name))?;
         if grain_type.is_some() && target != DescribeTarget::Fields {
             return Err(
-                CalError::new(Code::E120, "Only fields have a grain type.").under("grain_type")
+                CalError::new(Code::E120, "Only fields have a grain type.").in_member("grain_type")
             );
         }
         Ok(Describe { target, grain_type })
@@ -425,12 +443,12 @@ impl Reader {
             array(list, |json| {
                 let object = members(json, &["label", "query"])?;
                 let label = required(object, "label", name)?;
-                check::batch_entry(&entries, &label, NOWHERE)?;
+                check::batch_entry(&entries, &label, NO_SPAN)?;
                 let query = required(object, "query", |query| self.batch_query(query))?;
                 entries.push(BatchEntry {
                     label,
                     query,
-                    span: NOWHERE,
+                    span: NO_SPAN,
                 });
                 Ok(())
             })
@@ -461,7 +479,7 @@ impl Reader {
         let branches = required(object, "branches", |list| {
             array(list, |branch| {
                 count += 1;
-                check::coalesce_branches(count, NOWHERE)?;
+                check::coalesce_branches(count, NO_SPAN)?;
                 self.recall(branch, &[], None)
             })
         })?;
@@ -474,22 +492,22 @@ impl Reader {
         Ok(Coalesce { branches })
     }
 
-    fn set_clauses(&mut self, setter: Setter, json: &Json) -> Result<Vec<SetClause>> {
+    fn set_clauses(&mut self, setter: SetStatement, json: &Json) -> Result<Vec<SetClause>> {
         let mut clauses: Vec<SetClause> = Vec::new();
         array(json, |json| {
             let object = members(json, &["field", "value"])?;
             let field = required(object, "field", |name| {
-                evolve::field(setter, &clauses, string(name)?, NOWHERE)
+                evolve::field(setter, &clauses, string(name)?, NO_SPAN)
             })?;
             let value = required(object, "value", |value| {
                 let mut value = query_value(&mut self.checker, value)?;
-                evolve::value(&mut self.checker, setter, field, &mut value, NOWHERE)?;
+                evolve::value(&mut self.checker, setter, field, &mut value, NO_SPAN)?;
                 Ok(value)
             })?;
             clauses.push(SetClause {
                 field,
                 value,
-                span: NOWHERE,
+                span: NO_SPAN,
             });
             Ok(())
         })?;
@@ -499,7 +517,7 @@ impl Reader {
     fn reason(&self, object: &Object) -> Result<String> {
         let reason = optional(object, "reason", text)?
             .ok_or_else(|| CalError::new(Code::E018, "REASON is missing."))?;
-        check::reason(&reason, NOWHERE)?;
+        check::reason(&reason, NO_SPAN)?;
         Ok(reason)
     }
 
@@ -509,13 +527,13 @@ impl Reader {
             &with(&["statement", "grain_type", "set", "reason"], outer),
         )?;
         let grain_type = required(object, "grain_type", |name| self.singular(name))?;
-        evolve::addable(grain_type, NOWHERE)?;
+        evolve::addable(grain_type, NO_SPAN)?;
         let set = optional(object, "set", |set| {
-            self.set_clauses(Setter::Add(grain_type), set)
+            self.set_clauses(SetStatement::Add(grain_type), set)
         })?
         .unwrap_or_default();
         let reason = self.reason(object)?;
-        evolve::complete(&set, NOWHERE)?;
+        evolve::complete(&set, NO_SPAN)?;
         Ok(Add {
             grain_type,
             set,
@@ -527,7 +545,7 @@ impl Reader {
         let object = members(json, &with(&["statement", "hash", "set", "reason"], outer))?;
         let target = required(object, "hash", |hash| self.target(hash))?;
         let set = optional(object, "set", |set| {
-            self.set_clauses(Setter::Supersede, set)
+            self.set_clauses(SetStatement::Supersede, set)
         })?
         .unwrap_or_default();
         if set.is_empty() {
@@ -560,10 +578,10 @@ impl Reader {
         Ok(TemplateDefinition {
             name: required(object, "name", name)?,
             extends: optional(object, "extends", |preset| {
-                extends(string(preset)?, NOWHERE)
+                extends(string(preset)?, NO_SPAN)
             })?,
             sections: required(object, "sections", sections)?,
-            span: NOWHERE,
+            span: NO_SPAN,
         })
     }
 
@@ -584,7 +602,7 @@ impl Reader {
             name: optional(object, "name", context_name)?,
             intent: optional(object, "for", |intent| {
                 let intent = text(intent)?;
-                check::intent(&intent, NOWHERE)?;
+                check::intent(&intent, NO_SPAN)?;
                 Ok(intent)
             })?,
             sources: required(object, "from", |from| self.sources(from))?,
@@ -597,24 +615,24 @@ impl Reader {
                 array(list, |option| self.option(option, None))
             })?
             .unwrap_or_default(),
-            span: NOWHERE,
+            span: NO_SPAN,
         };
-        check::assemble::whole(&assemble)?;
+        check::assemble::whole_statement(&assemble)?;
         Ok(assemble)
     }
 
     fn sources(&mut self, json: &Json) -> Result<Vec<Source>> {
         let mut sources: Vec<Source> = Vec::new();
         array(json, |json| {
-            check::assemble::sources(sources.len() + 1, NOWHERE)?;
+            check::assemble::sources(sources.len() + 1, NO_SPAN)?;
             let object = members(json, &["label", "query", "let"])?;
             let label = optional(object, "label", name)?;
             if let Some(label) = &label {
-                check::assemble::label(&sources, label, NOWHERE)?;
+                check::assemble::label(&sources, label, NO_SPAN)?;
             }
             let query = optional(object, "query", |query| self.recall(query, &[], None))?;
             let binding = optional(object, "let", |name| {
-                self.checker.parameter(string(name)?, NOWHERE)
+                self.checker.parameter(string(name)?, NO_SPAN)
             })?;
             let body = match (query, binding) {
                 (Some(recall), None) => SourceBody::Recall(Box::new(recall)),
@@ -629,7 +647,7 @@ impl Reader {
             sources.push(Source {
                 label,
                 body,
-                span: NOWHERE,
+                span: NO_SPAN,
             });
             Ok(())
         })?;
@@ -643,19 +661,23 @@ impl Reader {
     }
 }
 
-/// The keys of a statement and those that its place adds.
+/// Returns the keys of a statement and those of its context.
 pub(super) fn with<'k>(keys: &[&'k str], more: &[&'k str]) -> Vec<&'k str> {
     keys.iter().chain(more).copied().collect()
 }
 
 fn unknown_statement(name: &str) -> CalError {
     let shown: String = name.chars().take(64).collect();
-    CalError::new(Code::E120, format!("Unknown statement \"{shown}\".")).under("statement")
+    CalError::new(Code::E120, format!("Unknown statement \"{shown}\".")).in_member("statement")
 }
 
 fn misplaced(name: &str, place: &str) -> CalError {
     let shown: String = name.chars().take(64).collect();
-    CalError::new(Code::E002, format!("\"{shown}\" can't stand in {place}.")).under("statement")
+    CalError::new(
+        Code::E002,
+        format!("\"{shown}\" is not allowed in {place}."),
+    )
+    .in_member("statement")
 }
 
 fn budget(json: &Json) -> Result<Budget> {
@@ -664,7 +686,7 @@ fn budget(json: &Json) -> Result<Budget> {
     let unit = required(object, "unit", |unit| {
         word(unit, BudgetUnit::NAMES, BudgetUnit::from_name)
     })?;
-    check::assemble::budget(amount, unit, NOWHERE)
+    check::assemble::budget(amount, unit, NO_SPAN)
 }
 
 fn format_spec(json: &Json) -> Result<FormatSpec> {
@@ -690,17 +712,19 @@ fn format_spec(json: &Json) -> Result<FormatSpec> {
 }
 
 fn sections(json: &Json) -> Result<Sections> {
-    let object = json.as_object().ok_or_else(|| shape("an object", json))?;
+    let object = json
+        .as_object()
+        .ok_or_else(|| wrong_shape("an object", json))?;
     let mut reader = SectionReader::default();
     for (key, value) in object.iter() {
         let name = SectionName::from_name(key).ok_or_else(|| {
             CalError::new(Code::E120, format!("Unknown section \"{key}\"."))
                 .valid_values(SectionName::NAMES.iter().copied())
         })?;
-        reader.begin(name, NOWHERE)?;
+        reader.begin(name, NO_SPAN)?;
         reader
             .finished_text(name, string(value)?)
-            .map_err(|error| error.under(key))?;
+            .map_err(|error| error.in_member(key))?;
     }
     if object.is_empty() {
         return Err(CalError::new(
@@ -716,12 +740,12 @@ fn stream(json: &Json) -> Result<Stream> {
     let events = optional(object, "events", |events| {
         array(events, |event| {
             let name = string(event)?;
-            StreamEvent::from_name(name).ok_or_else(|| check::stream_option(name, NOWHERE))
+            StreamEvent::from_name(name).ok_or_else(|| check::stream_option(name, NO_SPAN))
         })
     })?
     .unwrap_or_default();
     let chunk_size = optional(object, "chunk_size", |size| {
-        check::chunk_size(&number(size)?, NOWHERE)
+        check::chunk_size(&number(size)?, NO_SPAN)
     })?;
     match events.is_empty() && chunk_size.is_none() {
         true => Ok(Stream::all()),

@@ -1,10 +1,10 @@
-//! RECALL from JSON: conditions, options, stages.
+//! Reads RECALL from JSON: conditions, options, stages.
 
 use gristmill_schemas::json::{Json, Object};
 
 use super::read::{
-    NOWHERE, Reader, array, extractor, flag, members, namespace, number, optional, positive,
-    required, shape, string, text, with, word,
+    JsonReader, NO_SPAN, array, extractor, flag, members, namespace, number, optional, positive,
+    required, string, text, with, word, wrong_shape,
 };
 use super::value::{address, query_value};
 use crate::cal::ast::*;
@@ -12,10 +12,10 @@ use crate::cal::check::{self, condition};
 use crate::cal::error::{CalError, Code, Result, WarningCode};
 use crate::cal::fields::Operator;
 use crate::cal::grain_type::{GrainType, NameForm, TypeName};
+use crate::cal::keywords::{Keyword, is_excluded, is_identifier};
 use crate::cal::limits;
 use crate::cal::relations::RelationCategory;
 use crate::cal::vocabulary::{Direction, DisclosureLevel, Extractor, Format, OptionName};
-use crate::cal::words::{Keyword, is_excluded, is_identifier};
 
 const RECALL_KEYS: [&str; 14] = [
     "statement",
@@ -34,8 +34,8 @@ const RECALL_KEYS: [&str; 14] = [
     "contradictions",
 ];
 
-impl Reader {
-    /// A RECALL, with the keys that its place adds, and the extractor that stands behind it.
+impl JsonReader {
+    /// Reads a RECALL with the keys of its context, and the extractor at its end.
     pub(super) fn recall(
         &mut self,
         json: &Json,
@@ -60,7 +60,7 @@ impl Reader {
             between: optional(object, "between", |pair| self.between(pair))?,
             thread: optional(object, "thread", |json| thread(json, grain_type))?,
             recent: optional(object, "recent", |count| {
-                check::limit(positive(count)?, "RECENT", NOWHERE)
+                check::limit(positive(count)?, "RECENT", NO_SPAN)
             })?,
             contradictions: optional(object, "contradictions", flag)?.unwrap_or_default(),
             format: optional(object, "as", |name| {
@@ -82,7 +82,7 @@ impl Reader {
         if let Some(extract) = extract {
             push_stage(&mut recall, StageKind::Extract(extract))?;
         }
-        check::recall::whole(&mut self.checker, &recall)?;
+        check::recall::whole_statement(&mut self.checker, &recall)?;
         if extract.is_some() {
             recall.stages.pop();
         }
@@ -91,8 +91,8 @@ impl Reader {
 
     fn between(&mut self, json: &Json) -> Result<(Value, Value)> {
         let (low, high) = self.pair(json)?;
-        condition::time("BETWEEN", &low, NOWHERE)?;
-        condition::time("BETWEEN", &high, NOWHERE)?;
+        condition::time("BETWEEN", &low, NO_SPAN)?;
+        condition::time("BETWEEN", &high, NO_SPAN)?;
         Ok((low, high))
     }
 
@@ -103,7 +103,7 @@ impl Reader {
         }
     }
 
-    /// A field by its name; `prefix:name` is of a domain.
+    /// Returns the field with this name; `prefix:name` is a domain field.
     fn field(&mut self, json: &Json, grain_type: Option<GrainType>) -> Result<Field> {
         let name = string(json)?;
         match domain(name) {
@@ -111,9 +111,9 @@ impl Reader {
                 &mut self.checker,
                 prefix,
                 name,
-                NOWHERE,
+                NO_SPAN,
             )),
-            None => check::field::resolve(name, grain_type, NOWHERE),
+            None => check::field::resolve(name, grain_type, NO_SPAN),
         }
     }
 
@@ -123,12 +123,12 @@ impl Reader {
         let operator = required(object, "op", |op| {
             word(op, Operator::NAMES, Operator::from_name)
         })?;
-        condition::operator(&field, operator, NOWHERE).map_err(|error| error.under("op"))?;
+        condition::operator(&field, operator, NO_SPAN).map_err(|error| error.in_member("op"))?;
         let test = required(object, "value", |value| self.test(&field, operator, value))?;
         Ok(Condition {
             field,
             test,
-            span: NOWHERE,
+            span: NO_SPAN,
         })
     }
 
@@ -139,8 +139,8 @@ impl Reader {
             (_, Operator::In) => Test::In(self.in_set(field, json)?),
             (_, Operator::Between) => {
                 let (mut low, mut high) = self.pair(json)?;
-                condition::scalar(&mut self.checker, field, &mut low, NOWHERE)?;
-                condition::scalar(&mut self.checker, field, &mut high, NOWHERE)?;
+                condition::scalar(&mut self.checker, field, &mut low, NO_SPAN)?;
+                condition::scalar(&mut self.checker, field, &mut high, NO_SPAN)?;
                 Test::Between(low, high)
             }
             (_, Operator::Include) => Test::Include(self.items(field, json)?),
@@ -155,13 +155,13 @@ impl Reader {
 
     fn scalar_of(&mut self, field: &Field, json: &Json) -> Result<Value> {
         let mut value = query_value(&mut self.checker, json)?;
-        condition::scalar(&mut self.checker, field, &mut value, NOWHERE)?;
+        condition::scalar(&mut self.checker, field, &mut value, NO_SPAN)?;
         Ok(value)
     }
 
     fn items(&mut self, field: &Field, json: &Json) -> Result<Vec<Value>> {
         let values = array(json, |value| query_value(&mut self.checker, value))?;
-        condition::items(field, &values, NOWHERE)?;
+        condition::items(field, &values, NO_SPAN)?;
         Ok(values)
     }
 
@@ -170,7 +170,7 @@ impl Reader {
             return Ok(InSet::Subquery(Box::new(self.subquery(json)?)));
         }
         let values = array(json, |value| self.scalar_of(field, value))?;
-        condition::in_length(values.len(), NOWHERE)?;
+        condition::in_length(values.len(), NO_SPAN)?;
         if values.is_empty() {
             return Err(CalError::new(
                 Code::E002,
@@ -199,7 +199,9 @@ impl Reader {
     }
 
     fn stage(&mut self, json: &Json, recall: &mut Recall) -> Result<()> {
-        let object = json.as_object().ok_or_else(|| shape("an object", json))?;
+        let object = json
+            .as_object()
+            .ok_or_else(|| wrong_shape("an object", json))?;
         let name = required(object, "stage", |name| string(name).map(str::to_owned))?;
         let grain_type = recall.grain_type;
         let kind = match name.as_str() {
@@ -225,7 +227,7 @@ impl Reader {
                 StageKind::OrderBy(field, direction.unwrap_or(Direction::Ascending))
             }
             "limit" => StageKind::Limit(required(members(json, &["stage", "n"])?, "n", |count| {
-                check::limit(positive(count)?, "LIMIT", NOWHERE)
+                check::limit(positive(count)?, "LIMIT", NO_SPAN)
             })?),
             "offset" => {
                 StageKind::Offset(required(members(json, &["stage", "n"])?, "n", |count| {
@@ -252,8 +254,8 @@ impl Reader {
     fn offset(&mut self, json: &Json) -> Result<Offset> {
         match query_value(&mut self.checker, json)? {
             Value::Parameter(parameter) => Ok(Offset::Parameter(parameter)),
-            Value::Number(number) => check::offset(&number, NOWHERE).map(Offset::Count),
-            _ => Err(shape("a number or a parameter", json)),
+            Value::Number(number) => check::offset(&number, NO_SPAN).map(Offset::Count),
+            _ => Err(wrong_shape("a number or a parameter", json)),
         }
     }
 
@@ -283,19 +285,21 @@ impl Reader {
                 &mut self.checker,
                 prefix,
                 name,
-                NOWHERE,
+                NO_SPAN,
             ))),
-            None => check::field::projected(name, grain_type, NOWHERE),
+            None => check::field::projected(name, grain_type, NO_SPAN),
         }
     }
 
-    /// One option of WITH.
+    /// Reads an option of WITH.
     pub(super) fn option(
         &mut self,
         json: &Json,
         grain_type: Option<GrainType>,
     ) -> Result<WithOption> {
-        let object = json.as_object().ok_or_else(|| shape("an object", json))?;
+        let object = json
+            .as_object()
+            .ok_or_else(|| wrong_shape("an object", json))?;
         let name = required(object, "name", |name| {
             string(name).map(str::to_ascii_lowercase)
         })?;
@@ -307,7 +311,7 @@ impl Reader {
             let error = CalError::new(Code::E002, format!("Unknown option \"{shown}\"."));
             return Err(error
                 .valid_values(OptionName::NAMES.iter().copied())
-                .under("name"));
+                .in_member("name"));
         };
         Ok(match option {
             OptionName::Superseded => plain(json, WithOption::Superseded)?,
@@ -353,11 +357,11 @@ impl Reader {
         let values = optional(object, key, |list| {
             array(list, |value| query_value(&mut self.checker, value))
         })?;
-        check::name(&name, NOWHERE)?;
+        check::name(&name, NO_SPAN)?;
         self.checker.warn(
             WarningCode::W004,
             format!("The option \"{name}\" is unknown here and ignored."),
-            NOWHERE,
+            NO_SPAN,
         );
         Ok(WithOption::Extension(name, values.unwrap_or_default()))
     }
@@ -366,7 +370,7 @@ impl Reader {
 fn push_stage(recall: &mut Recall, kind: StageKind) -> Result<()> {
     let stage = Stage {
         kind,
-        span: NOWHERE,
+        span: NO_SPAN,
     };
     check::pipeline::stage(&recall.stages, &stage, recall.grain_type)?;
     recall.stages.push(stage);
@@ -380,7 +384,7 @@ fn plain_stage(name: &str) -> Result<StageKind> {
         "first" => Ok(StageKind::First),
         _ => extractor.ok_or_else(|| {
             let shown: String = name.chars().take(64).collect();
-            CalError::new(Code::E002, format!("Unknown stage \"{shown}\".")).under("stage")
+            CalError::new(Code::E002, format!("Unknown stage \"{shown}\".")).in_member("stage")
         }),
     }
 }
@@ -428,7 +432,7 @@ fn consistency(json: &Json) -> Result<Consistency> {
 
 fn since(json: &Json) -> Result<String> {
     let text = text(json)?;
-    condition::time("SINCE", &Value::text(text.as_str()), NOWHERE)?;
+    condition::time("SINCE", &Value::text(text.as_str()), NO_SPAN)?;
     Ok(text)
 }
 
@@ -440,11 +444,11 @@ fn thread(json: &Json, grain_type: Option<GrainType>) -> Result<Thread> {
             Thread::From(required(object, "from", |from| address(string(from)?))?)
         }
     };
-    check::recall::thread(grain_type, NOWHERE)?;
+    check::recall::thread(grain_type, NO_SPAN)?;
     Ok(thread)
 }
 
-/// Prefix and name of a domain field, if a query could write them.
+/// Returns prefix and name of a domain field, if the text form can express it.
 fn domain(name: &str) -> Option<(&str, &str)> {
     let (prefix, rest) = name.split_once(':')?;
     let begins_field = !is_excluded(prefix) && !matches!(prefix, "sha256") && {

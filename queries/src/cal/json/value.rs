@@ -1,4 +1,4 @@
-//! Values in JSON: texts, numbers and booleans as themselves, `{"$param": "name"}`,
+//! Values in JSON: texts, numbers and booleans unchanged, `{"$param": "name"}`,
 //! `{"$hash": "sha256:…"}`.
 
 use gristmill_schemas::json::{Json, Object};
@@ -10,7 +10,7 @@ use crate::cal::limits;
 use crate::cal::number::Number;
 use crate::cal::span::Span;
 
-/// The JSON of a value.
+/// Returns the JSON of a value.
 pub fn value_to_json(value: &Value) -> Json<'static> {
     let wrapped =
         |key: &'static str, text: String| Json::Object([(key, text)].into_iter().collect());
@@ -29,20 +29,20 @@ pub(super) fn values_to_json<'v>(values: impl IntoIterator<Item = &'v Value>) ->
 }
 
 fn number_to_json(number: &Number) -> Json<'static> {
-    // The spelling of a number is that of a JSON number, so this parses.
+    // Numbers are spelled like JSON numbers, so this never fails.
     Json::parse(number.as_str().as_bytes()).map_or(Json::Null, Json::into_owned)
 }
 
-/// The value that a JSON value says: what a caller passes for a parameter.
+/// Reads the value of a parameter.
 ///
 /// # Errors
-/// E120 for null and for objects that are no wrapped value, E015 and E071 for what is inside, E006
+/// E120 for null and for objects other than wrapped values, E015 and E071 for invalid contents, E006
 /// for a number with an exponent of hundreds of digits, E007 for arrays nested too deeply.
 pub fn value_from_json(json: &Json) -> Result<Value> {
     value_at(None, json, 0)
 }
 
-/// The value of a part of a query; counts its parameters.
+/// Reads a value in a query, and counts its parameters.
 pub(super) fn query_value(checker: &mut Checker, json: &Json) -> Result<Value> {
     value_at(Some(checker), json, 0)
 }
@@ -65,7 +65,7 @@ fn value_at(mut checker: Option<&mut Checker>, json: &Json, depth: usize) -> Res
             let mut values = Vec::with_capacity(items.len());
             for (at, item) in items.iter().enumerate() {
                 let value = value_at(checker.as_deref_mut(), item, depth + 1);
-                values.push(value.map_err(|error| error.under(at.to_string()))?);
+                values.push(value.map_err(|error| error.in_member(at.to_string()))?);
             }
             Value::Array(values)
         }
@@ -93,7 +93,7 @@ fn wrapped(checker: Option<&mut Checker>, object: &Object) -> Result<Value> {
     }
 }
 
-/// An address as a text.
+/// Parses an address.
 pub(super) fn address(text: &str) -> Result<Address> {
     Address::parse(text).ok_or_else(|| {
         let shown: String = text.chars().take(80).collect();

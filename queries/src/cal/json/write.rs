@@ -1,4 +1,4 @@
-//! Trees to JSON.
+//! Writes syntax trees as JSON.
 
 use gristmill_schemas::json::{Json, Object};
 
@@ -7,7 +7,7 @@ use crate::cal::ast::*;
 use crate::cal::grain_type::TypeName;
 use crate::cal::number::Number;
 
-/// The JSON form of a query.
+/// Returns the JSON form of a query.
 pub fn to_json(query: &Query) -> Json<'static> {
     let mut object = Object::new();
     object.insert("cal_version", 1u64);

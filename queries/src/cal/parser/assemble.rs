@@ -6,14 +6,14 @@ use crate::cal::ast::{
 };
 use crate::cal::check;
 use crate::cal::error::{CalError, Code, Result};
-use crate::cal::lexer::{Kind, Symbol};
+use crate::cal::keywords::Keyword;
+use crate::cal::lexer::{Symbol, TokenKind};
 use crate::cal::suggest::nearest;
 use crate::cal::template::{SectionReader, extends};
 use crate::cal::vocabulary::{BudgetUnit, Format, Preset, SectionName, StreamEvent};
-use crate::cal::words::Keyword;
 
 impl Parser<'_> {
-    /// An ASSEMBLE statement; the order of its clauses is fixed.
+    /// Parses an ASSEMBLE, whose clauses have a fixed order.
     pub(super) fn assemble(&mut self) -> Result<Assemble> {
         let start = self.require_keyword(Keyword::Assemble)?;
         let mut assemble = Assemble {
@@ -45,7 +45,7 @@ impl Parser<'_> {
             assemble.options = self.options(None)?;
         }
         assemble.span = self.since(start);
-        check::assemble::whole(&assemble)?;
+        check::assemble::whole_statement(&assemble)?;
         Ok(assemble)
     }
 
@@ -75,7 +75,7 @@ impl Parser<'_> {
     }
 
     fn source_label(&mut self, before: &[Source]) -> Result<Option<String>> {
-        if !matches!(self.peek()?.kind, Kind::Word { .. }) {
+        if !matches!(self.peek()?.kind, TokenKind::Word { .. }) {
             return Ok(None);
         }
         let (label, span) = self.name("a label")?;
@@ -89,7 +89,7 @@ impl Parser<'_> {
     }
 
     fn source_body(&mut self) -> Result<SourceBody> {
-        if matches!(self.peek()?.kind, Kind::Parameter(_)) {
+        if matches!(self.peek()?.kind, TokenKind::Parameter(_)) {
             return self.parameter().map(SourceBody::Binding);
         }
         if !self.accept(Symbol::OpenParen)? {
@@ -98,7 +98,7 @@ impl Parser<'_> {
                 .suggest("Write a source as label: (RECALL …)."));
         }
         let body = match self.peek()?.kind {
-            Kind::Parameter(_) => SourceBody::Binding(self.parameter()?),
+            TokenKind::Parameter(_) => SourceBody::Binding(self.parameter()?),
             _ => SourceBody::Recall(Box::new(self.recall()?)),
         };
         self.require(Symbol::CloseParen)?;
@@ -107,7 +107,7 @@ impl Parser<'_> {
 
     fn budget_unit(&mut self) -> Result<BudgetUnit> {
         let unit = match self.peek()?.kind {
-            Kind::Word { text, .. } => BudgetUnit::from_name(text),
+            TokenKind::Word { text, .. } => BudgetUnit::from_name(text),
             _ => None,
         };
         let Some(unit) = unit else {
@@ -129,7 +129,7 @@ impl Parser<'_> {
         if self.accept_keyword(Keyword::Template)? {
             return self.template_use();
         }
-        let Kind::Word { text, .. } = self.peek()?.kind else {
+        let TokenKind::Word { text, .. } = self.peek()?.kind else {
             return Err(self.unexpected(["a format", "TEMPLATE"]));
         };
         let format = Format::from_name(text).map(FormatSpec::Format);
@@ -213,14 +213,14 @@ impl Parser<'_> {
         })
     }
 
-    /// The sections of a template, at least one.
+    /// Parses the sections of a template, at least one.
     fn sections(&mut self) -> Result<Sections> {
         let mut sections = SectionReader::default();
         while let Some(name) = self.next_section()? {
             let span = self.take()?.span;
             sections.begin(name, span)?;
             let open = self.require(Symbol::OpenBrace)?;
-            // The brace was the last token looked at, so the lexer stands right behind it.
+            // The brace was the last token read, so the lexer is right after it.
             let Some((raw, span)) = self.lexer.template_text()? else {
                 return Err(CalError::new(
                     Code::E002,
@@ -241,7 +241,7 @@ impl Parser<'_> {
 
     fn next_section(&mut self) -> Result<Option<SectionName>> {
         Ok(match self.peek()?.kind {
-            Kind::Word { text, .. } => SectionName::from_name(text),
+            TokenKind::Word { text, .. } => SectionName::from_name(text),
             _ => None,
         })
     }

@@ -6,15 +6,15 @@ use crate::cal::check::condition as check;
 use crate::cal::error::{CalError, Code, Result};
 use crate::cal::fields::{KnownField, Operator};
 use crate::cal::grain_type::GrainType;
-use crate::cal::lexer::{Kind, Symbol};
+use crate::cal::keywords::Keyword;
+use crate::cal::lexer::{Symbol, TokenKind};
 use crate::cal::limits;
 use crate::cal::relations::RelationCategory;
 use crate::cal::span::Span;
 use crate::cal::suggest::nearest;
-use crate::cal::words::Keyword;
 
 impl Parser<'_> {
-    /// The conditions behind WHERE.
+    /// Parses the conditions after WHERE.
     pub(super) fn conditions(&mut self, grain_type: Option<GrainType>) -> Result<Vec<Condition>> {
         let mut conditions = vec![self.condition(grain_type)?];
         while self.accept_keyword(Keyword::And)? {
@@ -51,7 +51,7 @@ impl Parser<'_> {
         }
     }
 
-    /// A value that `field` is compared with.
+    /// Parses a value that `field` is compared with.
     fn scalar(&mut self, field: &Field) -> Result<Value> {
         let (mut value, span) = self.value()?;
         check::scalar(&mut self.checker, field, &mut value, span)?;
@@ -82,7 +82,7 @@ impl Parser<'_> {
     fn category(&mut self) -> Result<RelationCategory> {
         self.take()?;
         let token = self.peek()?;
-        let Kind::Word { text, .. } = token.kind else {
+        let TokenKind::Word { text, .. } = token.kind else {
             return Err(self.unexpected(["a relation category"]));
         };
         if let Some(category) = RelationCategory::from_name(text) {
@@ -137,14 +137,14 @@ impl Parser<'_> {
     }
 }
 
-fn comparison(kind: &Kind) -> Option<Comparison> {
+fn comparison(kind: &TokenKind) -> Option<Comparison> {
     match kind {
-        Kind::Symbol(Symbol::Equal) => Some(Comparison::Equal),
-        Kind::Symbol(Symbol::NotEqual) => Some(Comparison::NotEqual),
-        Kind::Symbol(Symbol::AtLeast) => Some(Comparison::AtLeast),
-        Kind::Symbol(Symbol::AtMost) => Some(Comparison::AtMost),
-        Kind::Symbol(Symbol::Greater) => Some(Comparison::Greater),
-        Kind::Symbol(Symbol::Less) => Some(Comparison::Less),
+        TokenKind::Symbol(Symbol::Equal) => Some(Comparison::Equal),
+        TokenKind::Symbol(Symbol::NotEqual) => Some(Comparison::NotEqual),
+        TokenKind::Symbol(Symbol::AtLeast) => Some(Comparison::AtLeast),
+        TokenKind::Symbol(Symbol::AtMost) => Some(Comparison::AtMost),
+        TokenKind::Symbol(Symbol::Greater) => Some(Comparison::Greater),
+        TokenKind::Symbol(Symbol::Less) => Some(Comparison::Less),
         _ => None,
     }
 }

@@ -1,9 +1,9 @@
-//! Tokens to syntax tree, by recursive descent (CAL 1.0, section 4).
+//! Recursive descent parser from tokens to a syntax tree (CAL 1.0, section 4).
 //!
-//! | module | what it reads |
+//! | module | what it parses |
 //! |---|---|
-//! | this one | the token stream: looking, taking, expecting |
-//! | [`query`] | a whole query: version, LETs, which statement |
+//! | this one | the token stream: peek, take, accept, require |
+//! | [`query`] | a whole query: version, LETs, statement |
 //! | [`recall`] | RECALL and its clauses |
 //! | [`condition`] | WHERE |
 //! | [`stage`] | the pipeline |
@@ -12,9 +12,9 @@
 //! | [`statement`] | the other statements |
 //! | [`value`] | literals, parameters, names |
 //!
-//! Recursion is bounded by codes of the language, never by the stack: subqueries by E007, set
-//! operands by E013, arrays by E007. A token is read only when it is looked at, so of several
-//! errors the leftmost is reported; what concerns a whole statement is checked at its end.
+//! Recursion is bounded by errors of the language, never by the stack: subqueries and arrays by E007,
+//! set operands by E013. Tokens are read on demand, so the leftmost of several errors is reported.
+//! Rules about a whole statement are checked at its end.
 
 mod assemble;
 mod condition;
@@ -27,13 +27,13 @@ mod value;
 
 use super::check::Checker;
 use super::error::{CalError, Code, Result};
-use super::lexer::{Kind, Lexer, Symbol, Token};
+use super::keywords::Keyword;
+use super::lexer::{Lexer, Symbol, Token, TokenKind};
 use super::limits;
 use super::span::Span;
-use super::words::Keyword;
 use super::{Options, Parsed};
 
-/// Reads and checks a query in text form.
+/// Parses and checks a query in text form.
 ///
 /// # Errors
 /// The leftmost error, with its position.
@@ -44,7 +44,7 @@ pub fn parse(text: &str, options: Options) -> Result<Parsed> {
 /// [`parse`] for text that may not be UTF-8.
 ///
 /// # Errors
-/// E001 for too many bytes, E070 for bytes that are not UTF-8, E014 for an empty query, else as
+/// E001 for too many bytes, E070 for invalid UTF-8, E014 for an empty query, otherwise those of
 /// [`parse`].
 pub fn parse_bytes(bytes: &[u8], options: Options) -> Result<Parsed> {
     if bytes.len() > limits::MAX_QUERY_BYTES {
@@ -58,19 +58,19 @@ pub fn parse_bytes(bytes: &[u8], options: Options) -> Result<Parsed> {
             .located(bytes)
     })?;
     let mut parser = Parser::new(text, options);
-    let query = parser.whole().map_err(|error| error.located(bytes))?;
+    let query = parser.only_query().map_err(|error| error.located(bytes))?;
     Ok(Parsed {
         query,
         warnings: parser.checker.warnings,
     })
 }
 
-/// The queries of a text, one after the other, each as written up to its semicolons. A query in
-/// JSON stands alone.
+/// Splits a text into its queries, each including its semicolons. A query in JSON is the only one of
+/// its text.
 ///
 /// # Errors
-/// As [`parse_bytes`] for the first query that isn't one, located in the whole text: then none of
-/// them should be run.
+/// Those of [`parse_bytes`] for the first invalid query, with positions in the whole text. Callers
+/// should then run none of the queries.
 pub fn split(bytes: &[u8], options: Options) -> Result<Vec<&[u8]>> {
     let Ok(text) = std::str::from_utf8(bytes) else {
         return parse_bytes(bytes, options).map(|_| vec![bytes]);
@@ -82,7 +82,7 @@ pub fn split(bytes: &[u8], options: Options) -> Result<Vec<&[u8]>> {
     let mut queries = Vec::new();
     let mut start = 0;
     loop {
-        // A query is at least as long as up to the next semicolon, wherever that stands.
+        // A query extends at least to the next semicolon, even if that is inside of a string.
         let rest = bytes.get(start..).unwrap_or_default();
         let least = rest
             .iter()
@@ -92,8 +92,8 @@ pub fn split(bytes: &[u8], options: Options) -> Result<Vec<&[u8]>> {
             return Err(too_long(least));
         }
         let read = parser
-            .one()
-            .and_then(|_| Ok(parser.peek()?.kind == Kind::End));
+            .next_query()
+            .and_then(|_| Ok(parser.peek()?.kind == TokenKind::End));
         let is_last = read.map_err(|error| error.located(bytes))?;
         let end = if is_last {
             bytes.len()
@@ -105,7 +105,7 @@ pub fn split(bytes: &[u8], options: Options) -> Result<Vec<&[u8]>> {
             return Ok(queries);
         }
         start = end;
-        // What was counted and told belongs to the query before.
+        // Counters and warnings belong to one query.
         parser.checker = Checker::new(options);
     }
 }
@@ -116,13 +116,13 @@ fn too_long(bytes: usize) -> CalError {
 
 struct Parser<'a> {
     lexer: Lexer<'a>,
-    /// The next token, once it was looked at.
+    /// The next token, if it was peeked.
     ahead: Option<Token<'a>>,
-    /// Where the last taken token ends.
+    /// End offset of the last taken token.
     end: u32,
-    /// How many subqueries are open.
+    /// Number of open subqueries.
     subqueries: usize,
-    /// How many parentheses of set operations are open.
+    /// Number of open parentheses of set operations.
     operands: usize,
     checker: Checker,
 }
@@ -139,14 +139,13 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// The next token, not taken. An error in it stays there: looking again finds it again.
+    /// Returns the next token without taking it. An error in it is reported each time.
     fn peek(&mut self) -> Result<&Token<'a>> {
         let token = self.next_token()?;
         Ok(self.ahead.insert(token))
     }
 
-    /// The token that was looked at, else the next one of the text. The text stays before a token
-    /// that has an error.
+    /// Returns the peeked token or reads the next one. The lexer stays before a token with an error.
     fn next_token(&mut self) -> Result<Token<'a>> {
         if let Some(token) = self.ahead.take() {
             return Ok(token);
@@ -157,8 +156,8 @@ impl<'a> Parser<'a> {
         Ok(token)
     }
 
-    /// The tokens behind the next one, as far as they can be read: an error in them is none before
-    /// they are taken.
+    /// Returns the tokens after the next one, up to the first error, which is only reported when it is
+    /// reached.
     fn behind<const N: usize>(&mut self) -> Result<[Option<Token<'a>>; N]> {
         self.peek()?;
         let mut lexer = self.lexer;
@@ -202,7 +201,7 @@ impl<'a> Parser<'a> {
         Ok(found)
     }
 
-    /// Takes `symbol`.
+    /// Takes `symbol`, or fails.
     fn require(&mut self, symbol: Symbol) -> Result<Span> {
         if self.next_is(symbol)? {
             Ok(self.take()?.span)
@@ -211,7 +210,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Takes `keyword`.
+    /// Takes `keyword`, or fails.
     fn require_keyword(&mut self, keyword: Keyword) -> Result<Span> {
         if self.next_is_keyword(keyword)? {
             Ok(self.take()?.span)
@@ -220,7 +219,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// The error that the next token is none of `expected`, or the error in the token itself.
+    /// Returns the error that the next token is none of `expected`, or the error in the token itself.
     fn unexpected<T: Into<String>>(&mut self, expected: impl IntoIterator<Item = T>) -> CalError {
         let token = match self.peek() {
             Ok(token) => token.clone(),
@@ -238,12 +237,12 @@ impl<'a> Parser<'a> {
             .expected(expected)
     }
 
-    /// Where the next token stands, for errors about what isn't there.
+    /// Returns the position of the next token, for errors about missing parts.
     fn here(&mut self) -> Span {
         self.peek().map_or(Span::default(), |token| token.span)
     }
 
-    /// From `start` to the last taken token.
+    /// Returns the span from `start` to the last taken token.
     fn since(&self, start: Span) -> Span {
         start.to(Span {
             start: self.end,
@@ -251,7 +250,7 @@ impl<'a> Parser<'a> {
         })
     }
 
-    /// Items separated by commas; `item` reads one.
+    /// Parses a list with commas. `item` parses one element.
     fn list<T>(&mut self, mut item: impl FnMut(&mut Self) -> Result<T>) -> Result<Vec<T>> {
         let mut items = vec![item(self)?];
         while self.accept(Symbol::Comma)? {
@@ -260,8 +259,8 @@ impl<'a> Parser<'a> {
         Ok(items)
     }
 
-    /// As [`Parser::list`], for lists that may stand inside a BATCH or a COALESCE, whose commas
-    /// separate queries: a comma before RECALL or before a label is theirs.
+    /// Like [`Parser::list`], for lists inside a BATCH or a COALESCE, whose commas separate queries: a
+    /// comma before RECALL or before a label ends the list.
     fn open_list<T>(&mut self, mut item: impl FnMut(&mut Self) -> Result<T>) -> Result<Vec<T>> {
         let mut items = vec![item(self)?];
         while self.comma_continues()? {
@@ -285,29 +284,31 @@ impl<'a> Parser<'a> {
     }
 }
 
-/// A token in messages.
+/// Returns the description of a token in messages.
 fn describe(token: &Token) -> String {
     match &token.kind {
-        Kind::Word { text, .. } => format!("\"{}\"", text.chars().take(64).collect::<String>()),
-        Kind::Text(_) => "a string".to_owned(),
-        Kind::Number(number) => format!(
+        TokenKind::Word { text, .. } => {
+            format!("\"{}\"", text.chars().take(64).collect::<String>())
+        }
+        TokenKind::Text(_) => "a string".to_owned(),
+        TokenKind::Number(number) => format!(
             "the number {}",
             number.as_str().chars().take(64).collect::<String>()
         ),
-        Kind::Hash(_) => "a hash".to_owned(),
-        Kind::Parameter(name) => format!(
+        TokenKind::Hash(_) => "a hash".to_owned(),
+        TokenKind::Parameter(name) => format!(
             "the parameter ${}",
             name.chars().take(64).collect::<String>()
         ),
-        Kind::Symbol(symbol) => format!("\"{}\"", symbol.text()),
-        Kind::End => "the end of the query".to_owned(),
+        TokenKind::Symbol(symbol) => format!("\"{}\"", symbol.text()),
+        TokenKind::End => "the end of the query".to_owned(),
     }
 }
 
-/// The value that all of `text` says, if it is a literal.
+/// Parses the whole `text` as a literal.
 pub(super) fn literal(text: &str) -> Option<super::ast::Value> {
     let mut parser = Parser::new(text, Options::default());
     let (value, _) = parser.value().ok()?;
-    let whole = parser.peek().ok()?.kind == Kind::End;
+    let whole = parser.peek().ok()?.kind == TokenKind::End;
     (whole && !matches!(value, super::ast::Value::Parameter(_))).then_some(value)
 }

@@ -5,19 +5,19 @@ use crate::cal::ast::{Consistency, Diversity, Field, Value, WithOption};
 use crate::cal::check;
 use crate::cal::error::{Result, WarningCode};
 use crate::cal::grain_type::GrainType;
-use crate::cal::lexer::{Kind, Symbol};
+use crate::cal::lexer::{Symbol, TokenKind};
 use crate::cal::number::Number;
 use crate::cal::suggest::nearest;
 use crate::cal::vocabulary::{DisclosureLevel, OptionName};
 
 impl Parser<'_> {
-    /// The options behind WITH.
+    /// Parses the options after WITH.
     pub(super) fn options(&mut self, grain_type: Option<GrainType>) -> Result<Vec<WithOption>> {
         self.open_list(|parser| parser.option(grain_type))
     }
 
     fn option(&mut self, grain_type: Option<GrainType>) -> Result<WithOption> {
-        let Kind::Word { text, .. } = self.peek()?.kind else {
+        let TokenKind::Word { text, .. } = self.peek()?.kind else {
             return Err(self.unexpected(["an option"]));
         };
         let lower = text.to_ascii_lowercase();
@@ -77,7 +77,7 @@ impl Parser<'_> {
     /// Takes `name =`.
     pub(super) fn setting(&mut self, name: &str) -> Result<()> {
         match self.peek()?.kind {
-            Kind::Word { text, .. } if text.eq_ignore_ascii_case(name) => self.take()?,
+            TokenKind::Word { text, .. } if text.eq_ignore_ascii_case(name) => self.take()?,
             _ => return Err(self.unexpected([name])),
         };
         self.require(Symbol::Equal)?;
@@ -90,7 +90,7 @@ impl Parser<'_> {
 
     fn level(&mut self) -> Result<DisclosureLevel> {
         let level = match self.peek()?.kind {
-            Kind::Word { text, .. } => DisclosureLevel::from_name(text),
+            TokenKind::Word { text, .. } => DisclosureLevel::from_name(text),
             _ => None,
         };
         match level {
@@ -132,10 +132,10 @@ impl Parser<'_> {
         }
     }
 
-    /// Takes one of `words`; answers which.
+    /// Takes one of `words`, and returns its index.
     fn chosen(&mut self, words: &[&str]) -> Result<usize> {
         let found = match self.peek()?.kind {
-            Kind::Word { text, .. } => words
+            TokenKind::Word { text, .. } => words
                 .iter()
                 .position(|word| word.eq_ignore_ascii_case(text)),
             _ => None,

@@ -1,16 +1,16 @@
-//! A whole query: version, bindings, and which statement it is.
+//! A whole query: version, bindings and statement.
 
 use super::Parser;
 use crate::cal::ast::{Let, Query, SetBody, SetOperand, SetOperation, Statement};
 use crate::cal::check;
 use crate::cal::error::{CalError, Code, Result};
-use crate::cal::lexer::{Kind, Symbol};
+use crate::cal::keywords::Keyword;
+use crate::cal::lexer::{Symbol, TokenKind};
 use crate::cal::limits;
 use crate::cal::number::Number;
 use crate::cal::vocabulary::SetOperator;
-use crate::cal::words::Keyword;
 
-/// What a statement may begin with, for messages.
+/// The keywords that begin a statement, for messages.
 const STATEMENTS: [&str; 13] = [
     "RECALL",
     "ASSEMBLE",
@@ -28,27 +28,27 @@ const STATEMENTS: [&str; 13] = [
 ];
 
 impl Parser<'_> {
-    /// All of the text.
-    pub(super) fn whole(&mut self) -> Result<Query> {
+    /// Parses the whole text as one query.
+    pub(super) fn only_query(&mut self) -> Result<Query> {
         let query = self.statement_with_lets()?;
         while self.accept(Symbol::Semicolon)? {}
         match self.peek()?.kind {
-            Kind::End => Ok(query),
+            TokenKind::End => Ok(query),
             _ => Err(self
                 .unexpected(["the end of the query"])
                 .suggest("Send one statement at a time.")),
         }
     }
 
-    /// One of several queries: up to its semicolons, without which nothing may follow.
-    pub(super) fn one(&mut self) -> Result<Query> {
+    /// Parses one of several queries, with its semicolons. Without a semicolon the text must end.
+    pub(super) fn next_query(&mut self) -> Result<Query> {
         let query = self.statement_with_lets()?;
         let mut closed = false;
         while self.accept(Symbol::Semicolon)? {
             closed = true;
         }
         match self.peek()?.kind {
-            Kind::End => Ok(query),
+            TokenKind::End => Ok(query),
             _ if closed => Ok(query),
             _ => Err(self
                 .unexpected([";", "the end of the query"])
@@ -57,18 +57,18 @@ impl Parser<'_> {
     }
 
     fn statement_with_lets(&mut self) -> Result<Query> {
-        if self.peek()?.kind == Kind::End {
+        if self.peek()?.kind == TokenKind::End {
             return Err(CalError::new(Code::E014, "The query is empty.").at(self.here()));
         }
         self.version()?;
         let lets = self.lets(0)?;
         let statement = self.statement()?;
         let query = Query { lets, statement };
-        check::bindings::whole(&query)?;
+        check::bindings::references(&query)?;
         Ok(query)
     }
 
-    /// `CAL/1`, if it stands here.
+    /// Takes `CAL/1`, if it is next.
     fn version(&mut self) -> Result<()> {
         if !self.accept_keyword(Keyword::Cal)? {
             return Ok(());
@@ -83,15 +83,15 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// The LETs, if there are `before` already.
+    /// Parses LETs, where `before` precede them.
     fn lets(&mut self, before: usize) -> Result<Vec<Let>> {
         let mut lets: Vec<Let> = Vec::new();
         while self.next_is_keyword(Keyword::Let)? {
             let start = self.take()?.span;
-            check::bindings::one_more(before + lets.len(), start)?;
+            check::bindings::let_count(before + lets.len(), start)?;
             let name = self.parameter()?;
             if lets.iter().any(|binding| binding.name == name.name) {
-                return Err(check::bindings::twice(&name.name, name.span));
+                return Err(check::bindings::duplicate_name(&name.name, name.span));
             }
             self.require(Symbol::Equal)?;
             let mut query = self.recall()?;
@@ -110,7 +110,7 @@ impl Parser<'_> {
     fn statement(&mut self) -> Result<Statement> {
         if self.next_is(Symbol::OpenParen)? {
             return Ok(Statement::SetOperation(Box::new(
-                self.whole_set_operation()?,
+                self.outermost_set_operation()?,
             )));
         }
         match self.next_keyword()? {
@@ -130,8 +130,8 @@ impl Parser<'_> {
         }
     }
 
-    /// A set operation that no other one contains.
-    pub(super) fn whole_set_operation(&mut self) -> Result<SetOperation> {
+    /// Parses an outermost set operation.
+    pub(super) fn outermost_set_operation(&mut self) -> Result<SetOperation> {
         let start = self.here();
         let operation = self.set_operation()?;
         check::assemble::set_operands(&operation, self.since(start))?;
@@ -157,7 +157,7 @@ impl Parser<'_> {
 
     fn set_operand(&mut self) -> Result<SetOperand> {
         let start = self.require(Symbol::OpenParen)?;
-        // Every pair of parentheses holds one query more than the pair inside it.
+        // Each pair of parentheses contains at least one query more than the pair inside it.
         if self.operands == limits::MAX_SET_OPERANDS {
             return Err(
                 CalError::new(Code::E013, "Set operations are nested too deeply.").at(start),

@@ -1,17 +1,17 @@
-//! RECALL and its clauses, which may stand in any order, each once.
+//! RECALL and its clauses, which may be in any order, each at most once.
 
 use super::Parser;
 use crate::cal::ast::{NamespaceScope, Recall, Thread, Value};
 use crate::cal::check;
 use crate::cal::error::{CalError, Code, Result};
 use crate::cal::grain_type::{GrainType, NameForm, TypeName};
-use crate::cal::lexer::{Kind, Symbol};
+use crate::cal::keywords::Keyword;
+use crate::cal::lexer::{Symbol, TokenKind};
 use crate::cal::span::Span;
 use crate::cal::vocabulary::{Format, Preset};
-use crate::cal::words::Keyword;
 
 impl Parser<'_> {
-    /// A RECALL statement.
+    /// Parses a RECALL.
     pub(super) fn recall(&mut self) -> Result<Recall> {
         let start = self.require_keyword(Keyword::Recall)?;
         let my = self.accept_keyword(Keyword::My)?;
@@ -24,20 +24,20 @@ impl Parser<'_> {
         let mut seen = Vec::new();
         while self.clause(&mut recall, &mut seen)? {}
         recall.span = self.since(start);
-        check::recall::whole(&mut self.checker, &recall)?;
+        check::recall::whole_statement(&mut self.checker, &recall)?;
         Ok(recall)
     }
 
-    /// The type behind RECALL, if there is one.
+    /// Parses the type after RECALL, if there is one.
     fn plural(&mut self) -> Result<Option<GrainType>> {
         let aliases = self.checker.options.aliases;
         let token = self.peek()?;
-        let Kind::Word { text, keyword } = token.kind else {
+        let TokenKind::Word { text, keyword } = token.kind else {
             return Ok(None);
         };
         let span = token.span;
         if keyword.is_some() {
-            // A clause, or the error of whoever reads on; no type is called like a keyword.
+            // A clause or an error, because no type has the name of a keyword.
             return Ok(None);
         }
         let grain_type =
@@ -46,7 +46,7 @@ impl Parser<'_> {
         Ok(Some(grain_type))
     }
 
-    /// One clause; answers false where none begins.
+    /// Parses one clause. Returns false if the next token begins none.
     fn clause(&mut self, recall: &mut Recall, seen: &mut Vec<Keyword>) -> Result<bool> {
         if self.next_is(Symbol::Bar)? {
             self.take()?;
@@ -98,7 +98,7 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// What stands behind IN.
+    /// Parses the namespace after IN.
     pub(super) fn namespace(&mut self) -> Result<NamespaceScope> {
         let below = self.accept_keyword(Keyword::Scope)?;
         let (name, _) = self.text()?;
@@ -133,13 +133,13 @@ impl Parser<'_> {
             return self.address().map(Thread::From);
         }
         match self.peek()?.kind {
-            Kind::Text(_) => Ok(Thread::Session(self.text()?.0)),
+            TokenKind::Text(_) => Ok(Thread::Session(self.text()?.0)),
             _ => Err(self.unexpected(["a string", "FROM"])),
         }
     }
 
     fn recall_format(&mut self) -> Result<Format> {
-        let Kind::Word { text, .. } = self.peek()?.kind else {
+        let TokenKind::Word { text, .. } = self.peek()?.kind else {
             return Err(self.unexpected(["a format"]));
         };
         if let Some(format) = Format::from_name(text) {
@@ -160,7 +160,7 @@ impl Parser<'_> {
 }
 
 fn repeated(keyword: Keyword, span: Span) -> CalError {
-    CalError::new(Code::E002, format!("{} stands twice.", keyword.name()))
+    CalError::new(Code::E002, format!("{} is used twice.", keyword.name()))
         .at(span)
         .suggest("Write each clause once.")
 }

@@ -5,18 +5,18 @@ use crate::cal::ast::{Field, Offset, ProjectField, Projection, Recall, Stage, St
 use crate::cal::check;
 use crate::cal::error::Result;
 use crate::cal::grain_type::GrainType;
-use crate::cal::lexer::{Kind, Symbol, Token};
+use crate::cal::keywords::Keyword;
+use crate::cal::lexer::{Symbol, Token, TokenKind};
 use crate::cal::vocabulary::{Direction, Extractor};
-use crate::cal::words::Keyword;
 
-/// What a stage may begin with, for messages.
+/// The keywords that begin a stage, for messages.
 pub(super) const STAGES: [&str; 11] = [
     "SELECT", "ORDER BY", "LIMIT", "OFFSET", "COUNT", "FIRST", "SUBJECTS", "OBJECTS", "HASHES",
     "GROUP BY", "PROJECT",
 ];
 
 impl Parser<'_> {
-    /// One stage, which its keyword begins, and its check against the stages before it.
+    /// Parses a stage from its keyword on, and checks it against the stages before it.
     pub(super) fn stage(
         &mut self,
         before: &[Stage],
@@ -86,8 +86,8 @@ impl Parser<'_> {
 
     fn offset(&mut self) -> Result<Offset> {
         match self.peek()?.kind {
-            Kind::Parameter(_) => self.parameter().map(Offset::Parameter),
-            Kind::Number(_) => {
+            TokenKind::Parameter(_) => self.parameter().map(Offset::Parameter),
+            TokenKind::Number(_) => {
                 let (number, span) = self.number()?;
                 check::offset(&number, span).map(Offset::Count)
             }
@@ -105,7 +105,7 @@ impl Parser<'_> {
         Ok(projection)
     }
 
-    /// True if `content(` or `attr(` stands behind the comma.
+    /// Returns true if `content(` or `attr(` follows the comma.
     fn projection_continues(&mut self) -> Result<bool> {
         let [word, paren] = self.behind()?;
         let part = word
@@ -147,10 +147,10 @@ impl Parser<'_> {
 }
 
 fn is_word(token: &Token, word: &str) -> bool {
-    matches!(token.kind, Kind::Word { text, .. } if text.eq_ignore_ascii_case(word))
+    matches!(token.kind, TokenKind::Word { text, .. } if text.eq_ignore_ascii_case(word))
 }
 
-/// Takes the extractor off the end of the pipeline, if one stands there.
+/// Removes the extractor from the end of the pipeline, if there is one.
 pub(super) fn take_extractor(recall: &mut Recall) -> Option<Extractor> {
     match recall.stages.last()?.kind {
         StageKind::Extract(extractor) => {

@@ -5,15 +5,15 @@ use crate::cal::ast::{
     Add, Batch, BatchEntry, BatchQuery, Coalesce, Describe, Exists, Explainable, Field, History,
     Recall, Revert, SetClause, Supersede, Value,
 };
-use crate::cal::check::evolve::{self, Setter};
+use crate::cal::check::evolve::{self, SetStatement};
 use crate::cal::check::{self, condition};
 use crate::cal::error::{CalError, Code, Result};
 use crate::cal::fields::KnownField;
 use crate::cal::grain_type::{GrainType, NameForm, TypeName};
-use crate::cal::lexer::{Kind, Symbol};
+use crate::cal::keywords::Keyword;
+use crate::cal::lexer::{Symbol, TokenKind};
 use crate::cal::span::Span;
 use crate::cal::vocabulary::DescribeTarget;
-use crate::cal::words::Keyword;
 
 impl Parser<'_> {
     pub(super) fn exists(&mut self) -> Result<Exists> {
@@ -26,7 +26,7 @@ impl Parser<'_> {
     pub(super) fn history(&mut self) -> Result<History> {
         self.require_keyword(Keyword::History)?;
         match self.peek()?.kind {
-            Kind::Hash(_) | Kind::Parameter(_) => {
+            TokenKind::Hash(_) | TokenKind::Parameter(_) => {
                 let target = self.target()?;
                 let diff = if self.accept_keyword(Keyword::Diff)? {
                     Some(self.target()?)
@@ -68,10 +68,10 @@ impl Parser<'_> {
         })
     }
 
-    /// `field = value`, with this field.
+    /// Parses `field = value`, with this field.
     fn equals(&mut self, field: KnownField) -> Result<Value> {
         match self.peek()?.kind {
-            Kind::Word { text, .. } if text == field.name() => self.take()?,
+            TokenKind::Word { text, .. } if text == field.name() => self.take()?,
             _ => return Err(self.unexpected([field.name()])),
         };
         self.require(Symbol::Equal)?;
@@ -84,7 +84,7 @@ impl Parser<'_> {
         self.require_keyword(Keyword::Explain)?;
         if self.next_is(Symbol::OpenParen)? {
             return Ok(Explainable::SetOperation(Box::new(
-                self.whole_set_operation()?,
+                self.outermost_set_operation()?,
             )));
         }
         match self.next_keyword()? {
@@ -113,7 +113,7 @@ impl Parser<'_> {
     pub(super) fn describe(&mut self) -> Result<Describe> {
         self.require_keyword(Keyword::Describe)?;
         let target = match self.peek()?.kind {
-            Kind::Word { text, .. } => DescribeTarget::from_name(text),
+            TokenKind::Word { text, .. } => DescribeTarget::from_name(text),
             _ => None,
         };
         let Some(target) = target else {
@@ -121,7 +121,7 @@ impl Parser<'_> {
         };
         self.take()?;
         let typed =
-            target == DescribeTarget::Fields && matches!(self.peek()?.kind, Kind::Word { .. });
+            target == DescribeTarget::Fields && matches!(self.peek()?.kind, TokenKind::Word { .. });
         let grain_type = if typed {
             Some(self.singular()?.0)
         } else {
@@ -130,7 +130,7 @@ impl Parser<'_> {
         Ok(Describe { target, grain_type })
     }
 
-    /// A grain type in the singular.
+    /// Parses a grain type in the singular.
     fn singular(&mut self) -> Result<(GrainType, Span)> {
         let (word, span) = self.word("a grain type")?;
         let grain_type = GrainType::parse(word, NameForm::Singular, self.checker.options.aliases);
@@ -191,7 +191,7 @@ impl Parser<'_> {
         let start = self.require_keyword(Keyword::Add)?;
         let (grain_type, span) = self.singular()?;
         evolve::addable(grain_type, span)?;
-        let set = self.set_clauses(Setter::Add(grain_type))?;
+        let set = self.set_clauses(SetStatement::Add(grain_type))?;
         let reason = self.reason()?;
         evolve::complete(&set, self.since(start))?;
         Ok(Add {
@@ -209,7 +209,7 @@ impl Parser<'_> {
                 CalError::new(Code::E019, "SUPERSEDE changes nothing without SET.").at(self.here()),
             );
         }
-        let set = self.set_clauses(Setter::Supersede)?;
+        let set = self.set_clauses(SetStatement::Supersede)?;
         let reason = self.reason()?;
         Ok(Supersede {
             target,
@@ -227,7 +227,7 @@ impl Parser<'_> {
         })
     }
 
-    fn set_clauses(&mut self, setter: Setter) -> Result<Vec<SetClause>> {
+    fn set_clauses(&mut self, setter: SetStatement) -> Result<Vec<SetClause>> {
         let mut clauses: Vec<SetClause> = Vec::new();
         while self.accept_keyword(Keyword::Set)? {
             let (name, span) = self.word("a field")?;
@@ -243,7 +243,7 @@ impl Parser<'_> {
     fn reason(&mut self) -> Result<String> {
         if matches!(
             self.peek()?.kind,
-            Kind::End | Kind::Symbol(Symbol::Semicolon)
+            TokenKind::End | TokenKind::Symbol(Symbol::Semicolon)
         ) {
             return Err(CalError::new(Code::E018, "REASON is missing.")
                 .at(self.here())

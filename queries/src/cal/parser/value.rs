@@ -5,14 +5,14 @@ use crate::cal::ast::{Address, Field, Parameter, Target, Value};
 use crate::cal::check;
 use crate::cal::error::{CalError, Code, Result};
 use crate::cal::grain_type::GrainType;
-use crate::cal::lexer::{Kind, Symbol, excluded_word};
+use crate::cal::keywords::{Keyword, is_excluded};
+use crate::cal::lexer::{Symbol, TokenKind, excluded_word};
 use crate::cal::limits;
 use crate::cal::number::Number;
 use crate::cal::span::Span;
-use crate::cal::words::{Keyword, is_excluded};
 
 impl<'a> Parser<'a> {
-    /// A value of any kind.
+    /// Parses a value of any type.
     pub(super) fn value(&mut self) -> Result<(Value, Span)> {
         let start = self.here();
         let value = self.value_at(0)?;
@@ -21,12 +21,12 @@ impl<'a> Parser<'a> {
 
     fn value_at(&mut self, depth: usize) -> Result<Value> {
         match self.peek()?.kind {
-            Kind::Symbol(Symbol::OpenBracket) => self.array_at(depth).map(Value::Array),
-            Kind::Parameter(_) => self.parameter().map(Value::Parameter),
-            Kind::Text(_)
-            | Kind::Number(_)
-            | Kind::Hash(_)
-            | Kind::Word {
+            TokenKind::Symbol(Symbol::OpenBracket) => self.array_at(depth).map(Value::Array),
+            TokenKind::Parameter(_) => self.parameter().map(Value::Parameter),
+            TokenKind::Text(_)
+            | TokenKind::Number(_)
+            | TokenKind::Hash(_)
+            | TokenKind::Word {
                 keyword: Some(Keyword::True | Keyword::False),
                 ..
             } => self.literal(),
@@ -42,16 +42,16 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// The next token as a value.
+    /// Converts the next token to a value.
     fn literal(&mut self) -> Result<Value> {
         let token = self.take()?;
         match token.kind {
-            Kind::Text(text) => Ok(Value::Text(text.into_owned())),
-            Kind::Number(number) => Ok(Value::Number(number)),
-            Kind::Hash(digits) => address(digits, token.span).map(Value::Hash),
+            TokenKind::Text(text) => Ok(Value::Text(text.into_owned())),
+            TokenKind::Number(number) => Ok(Value::Number(number)),
+            TokenKind::Hash(digits) => address(digits, token.span).map(Value::Hash),
             kind => Ok(Value::Boolean(matches!(
                 kind,
-                Kind::Word {
+                TokenKind::Word {
                     keyword: Some(Keyword::True),
                     ..
                 }
@@ -59,7 +59,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// An array; the next token is checked to open one.
+    /// Parses an array, whose opening bracket is next.
     pub(super) fn array(&mut self) -> Result<Vec<Value>> {
         self.array_at(0)
     }
@@ -82,77 +82,77 @@ impl<'a> Parser<'a> {
     }
 
     pub(super) fn parameter(&mut self) -> Result<Parameter> {
-        let Kind::Parameter(name) = self.peek()?.kind else {
+        let TokenKind::Parameter(name) = self.peek()?.kind else {
             return Err(self.unexpected(["a parameter"]));
         };
         let span = self.take()?.span;
         self.checker.parameter(name, span)
     }
 
-    /// A string literal.
+    /// Parses a string literal.
     pub(super) fn text(&mut self) -> Result<(String, Span)> {
-        if !matches!(self.peek()?.kind, Kind::Text(_)) {
+        if !matches!(self.peek()?.kind, TokenKind::Text(_)) {
             return Err(self.unexpected(["a string"]));
         }
         let token = self.take()?;
         match token.kind {
-            Kind::Text(text) => Ok((text.into_owned(), token.span)),
+            TokenKind::Text(text) => Ok((text.into_owned(), token.span)),
             _ => Err(CalError::new(Code::E002, "Expected a string.").at(token.span)),
         }
     }
 
-    /// A number.
+    /// Parses a number.
     pub(super) fn number(&mut self) -> Result<(Number, Span)> {
-        if !matches!(self.peek()?.kind, Kind::Number(_)) {
+        if !matches!(self.peek()?.kind, TokenKind::Number(_)) {
             return Err(self.unexpected(["a number"]));
         }
         let token = self.take()?;
         match token.kind {
-            Kind::Number(number) => Ok((number, token.span)),
+            TokenKind::Number(number) => Ok((number, token.span)),
             _ => Err(CalError::new(Code::E002, "Expected a number.").at(token.span)),
         }
     }
 
-    /// A whole number from 1; larger ones than fit are the largest that does.
+    /// Parses an integer from 1. Numbers out of range saturate.
     pub(super) fn positive(&mut self) -> Result<(u64, Span)> {
         let (number, span) = self.number()?;
         Ok((check::positive(&number, span)?, span))
     }
 
-    /// A content address or a parameter.
+    /// Parses a content address or a parameter.
     pub(super) fn target(&mut self) -> Result<Target> {
         let token = self.peek()?;
         match token.kind {
-            Kind::Parameter(_) => self.parameter().map(Target::Parameter),
-            Kind::Hash(_) => self.address().map(Target::Address),
+            TokenKind::Parameter(_) => self.parameter().map(Target::Parameter),
+            TokenKind::Hash(_) => self.address().map(Target::Address),
             _ => Err(self.unexpected(["a hash", "a parameter"])),
         }
     }
 
-    /// A content address.
+    /// Parses a content address.
     pub(super) fn address(&mut self) -> Result<Address> {
-        let Kind::Hash(digits) = self.peek()?.kind else {
+        let TokenKind::Hash(digits) = self.peek()?.kind else {
             return Err(self.unexpected(["a hash"]));
         };
         let span = self.take()?.span;
         address(digits, span)
     }
 
-    /// A word.
+    /// Parses a word.
     pub(super) fn word(&mut self, expected: &str) -> Result<(&'a str, Span)> {
         match self.peek()?.kind {
-            Kind::Word { text, .. } => Ok((text, self.take()?.span)),
+            TokenKind::Word { text, .. } => Ok((text, self.take()?.span)),
             _ => Err(self.unexpected([expected])),
         }
     }
 
-    /// A name: of a context, a template, a label.
+    /// Parses a name: of a context, a template or a label.
     pub(super) fn name(&mut self, expected: &str) -> Result<(String, Span)> {
         let (text, span) = self.word(expected)?;
         Ok((check::name(text, span)?, span))
     }
 
-    /// A field of a query over grains of `grain_type`; with a colon behind it, of a domain.
+    /// Parses a field of a query over grains of `grain_type`. A colon makes it a domain field.
     pub(super) fn field(&mut self, grain_type: Option<GrainType>) -> Result<(Field, Span)> {
         let (name, span) = self.field_word()?;
         match self.domain_rest(name, span)? {
@@ -161,14 +161,14 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// The first word of a field.
+    /// Parses the first word of a field.
     ///
-    /// Keywords are (unknown) fields only if what follows could follow a field; else a clause
-    /// begins where none may.
+    /// A keyword is an (unknown) field only if the next token can follow a field; otherwise it begins a
+    /// misplaced clause.
     pub(super) fn field_word(&mut self) -> Result<(&'a str, Span)> {
         let [second] = self.behind()?;
         let token = self.peek()?;
-        let Kind::Word { text, keyword } = token.kind else {
+        let TokenKind::Word { text, keyword } = token.kind else {
             return Err(self.unexpected(["a field"]));
         };
         if is_excluded(text) {
@@ -183,7 +183,7 @@ impl<'a> Parser<'a> {
         Ok((text, self.take()?.span))
     }
 
-    /// The field of a domain whose prefix was read, if a colon and a name follow.
+    /// Parses the rest of a domain field after its prefix, if a colon and a name follow.
     pub(super) fn domain_rest(
         &mut self,
         prefix: &str,
@@ -202,16 +202,16 @@ impl<'a> Parser<'a> {
     }
 }
 
-/// The address of digits that the lexer has checked.
+/// Returns the address of digits that the lexer has checked.
 fn address(digits: &str, span: Span) -> Result<Address> {
     Address::from_digits(digits).ok_or_else(|| crate::cal::lexer::bad_address(digits).at(span))
 }
 
-/// True for what can stand behind a field: an operator, a comma or bracket, the end.
-fn can_follow_field(kind: &Kind) -> bool {
+/// Returns true for tokens that can follow a field: an operator, a comma or bracket, the end.
+fn can_follow_field(kind: &TokenKind) -> bool {
     match kind {
-        Kind::Symbol(symbol) => *symbol != Symbol::OpenParen,
-        Kind::Word { keyword, .. } => {
+        TokenKind::Symbol(symbol) => *symbol != Symbol::OpenParen,
+        TokenKind::Word { keyword, .. } => {
             matches!(
                 keyword,
                 Some(
@@ -223,7 +223,10 @@ fn can_follow_field(kind: &Kind) -> bool {
                 )
             )
         }
-        Kind::End => true,
-        Kind::Text(_) | Kind::Number(_) | Kind::Hash(_) | Kind::Parameter(_) => false,
+        TokenKind::End => true,
+        TokenKind::Text(_)
+        | TokenKind::Number(_)
+        | TokenKind::Hash(_)
+        | TokenKind::Parameter(_) => false,
     }
 }

@@ -1,33 +1,33 @@
-//! What the nodes of a template become, given the values of the variables.
+//! Renders the nodes of a template with the values of variables.
 
 use super::{Node, Variable};
 use crate::cal::limits;
 
-/// The values that a template is evaluated with.
-pub trait Scope {
-    /// The value of a variable; `None` if it has none here, which is printed as nothing.
+/// The values of the variables of a template.
+pub trait TemplateScope {
+    /// Returns the value of a variable; `None` if it has none, which prints nothing.
     fn value(&self, variable: Variable) -> Option<String>;
 
-    /// How many grains `{{#each}}` goes through.
+    /// Returns the number of grains of `{{#each}}`.
     fn grains(&self) -> usize;
 
-    /// The same scope with the grain at `index` as the grain.
-    fn with_grain(&self, index: usize) -> Box<dyn Scope + '_>;
+    /// Returns the same scope with the grain at `index` as the current grain.
+    fn with_grain(&self, index: usize) -> Box<dyn TemplateScope + '_>;
 }
 
-/// Text that grows up to a cap.
+/// BoundedOutput text with a maximum length.
 #[derive(Debug)]
-pub struct Output {
+pub struct BoundedOutput {
     text: String,
     characters_left: usize,
     steps_left: usize,
     truncated: bool,
 }
 
-impl Output {
-    /// Nothing yet, and at most `characters` in all.
-    pub fn new(characters: usize) -> Output {
-        Output {
+impl BoundedOutput {
+    /// Returns an empty output of at most `characters`.
+    pub fn new(characters: usize) -> BoundedOutput {
+        BoundedOutput {
             text: String::new(),
             characters_left: characters,
             steps_left: limits::MAX_TEMPLATE_STEPS,
@@ -51,22 +51,22 @@ impl Output {
         self.text.push_str(&text[..end]);
     }
 
-    /// True if something was cut, for length or for work.
+    /// Returns true if something was cut, by length or by the number of steps.
     pub fn is_truncated(&self) -> bool {
         self.truncated
     }
 
-    /// The text so far.
+    /// Returns the text so far.
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// The text.
+    /// Returns the text.
     pub fn into_string(self) -> String {
         self.text
     }
 
-    /// Counts one step of work; false if no more is allowed.
+    /// Counts a step. Returns false if the maximum is reached.
     fn step(&mut self) -> bool {
         match self.steps_left.checked_sub(1) {
             Some(left) if !self.truncated => {
@@ -81,10 +81,10 @@ impl Output {
     }
 }
 
-/// Appends what `nodes` become in `scope`. Work is bounded by [`limits::MAX_TEMPLATE_STEPS`] per
-/// output, whatever the nesting of `{{#each}}`; recursion by [`limits::MAX_TEMPLATE_DEPTH`], which
-/// the parser keeps.
-pub fn evaluate(nodes: &[Node], scope: &dyn Scope, output: &mut Output) {
+/// Appends the rendering of `nodes` in `scope`. [`limits::MAX_TEMPLATE_STEPS`] bounds the steps of an
+/// output, whatever the nesting of `{{#each}}`; [`limits::MAX_TEMPLATE_DEPTH`] bounds the recursion,
+/// which the parser checks.
+pub fn evaluate(nodes: &[Node], scope: &dyn TemplateScope, output: &mut BoundedOutput) {
     for node in nodes {
         if !output.step() {
             return;
@@ -111,8 +111,8 @@ pub fn evaluate(nodes: &[Node], scope: &dyn Scope, output: &mut Output) {
     }
 }
 
-/// Present, not empty and not `false`; zero is truthy.
-fn is_truthy(scope: &dyn Scope, variable: Variable) -> bool {
+/// Returns true for a value that is present, not empty and not `false`. Zero is truthy.
+fn is_truthy(scope: &dyn TemplateScope, variable: Variable) -> bool {
     scope
         .value(variable)
         .is_some_and(|value| !value.is_empty() && value != "false")
@@ -125,7 +125,7 @@ mod tests {
 
     struct Words(Vec<&'static str>, Option<usize>);
 
-    impl Scope for Words {
+    impl TemplateScope for Words {
         fn value(&self, variable: Variable) -> Option<String> {
             match variable {
                 Variable::GrainContent => self.0.get(self.1?).map(|word| (*word).to_owned()),
@@ -140,13 +140,13 @@ mod tests {
             self.0.len()
         }
 
-        fn with_grain(&self, index: usize) -> Box<dyn Scope + '_> {
+        fn with_grain(&self, index: usize) -> Box<dyn TemplateScope + '_> {
             Box::new(Words(self.0.clone(), Some(index)))
         }
     }
 
     fn render(text: &str, scope: &Words, characters: usize) -> (String, bool) {
-        let mut output = Output::new(characters);
+        let mut output = BoundedOutput::new(characters);
         evaluate(&parse(text).unwrap(), scope, &mut output);
         let truncated = output.is_truncated();
         (output.into_string(), truncated)

@@ -3,21 +3,21 @@
 //!
 //! | module | what it answers |
 //! |---|---|
-//! | this one | how are the sections of a query read and checked? |
-//! | [`syntax`] | what do the tags of a text say? |
+//! | this one | how are the sections of a query parsed and checked? |
+//! | [`syntax`] | which tags does a text have? |
 //! | [`variables`] | which variables are there? |
-//! | [`mod@evaluate`] | what does a text become? |
-//! | [`registry`] | which templates has a namespace? |
+//! | [`mod@evaluate`] | how is a text rendered? |
+//! | [`registry`] | which templates does a namespace have? |
 //!
-//! A template is a rendering instruction and no program: no loops but one over grains, a closed set
-//! of variables, and caps on nesting, steps and output.
+//! Templates are not a programming language: the only loop is over grains, the set of variables is
+//! closed, and nesting, steps and output are bounded.
 
 pub mod evaluate;
 pub mod registry;
 pub mod syntax;
 pub mod variables;
 
-pub use evaluate::{Output, Scope, evaluate};
+pub use evaluate::{BoundedOutput, TemplateScope, evaluate};
 pub use registry::Registry;
 pub use syntax::{Node, parse};
 pub use variables::Variable;
@@ -29,10 +29,10 @@ use super::limits;
 use super::span::Span;
 use super::vocabulary::{Preset, SectionName};
 
-/// The preset that EXTENDS names.
+/// Returns the preset of EXTENDS.
 ///
 /// # Errors
-/// E086 for `data`, E087 for everything that is no preset.
+/// E086 for `data`, E087 for any other name that is no preset.
 pub(crate) fn extends(name: &str, span: Span) -> Result<Preset> {
     let valid = ["structured", "readable", "compact"];
     match Preset::from_name(name) {
@@ -51,43 +51,44 @@ pub(crate) fn extends(name: &str, span: Span) -> Result<Preset> {
     }
 }
 
-/// Collects the sections of a template and checks each as it comes.
+/// Collects and checks the sections of a template.
 #[derive(Debug, Default)]
 pub(crate) struct SectionReader {
     sections: Sections,
 }
 
 impl SectionReader {
-    /// A section begins.
+    /// Begins a section.
     ///
     /// # Errors
-    /// E095 if it was there already.
+    /// E095 if it is already defined.
     pub fn begin(&mut self, name: SectionName, span: Span) -> Result<()> {
         match self.sections.get(name) {
-            Some(_) => {
-                Err(CalError::new(Code::E095, format!("The section {name} stands twice.")).at(span))
-            }
+            Some(_) => Err(CalError::new(
+                Code::E095,
+                format!("The section {name} is defined twice."),
+            )
+            .at(span)),
             None => Ok(()),
         }
     }
 
-    /// The text of the section that began, as it stands between the braces.
+    /// Adds the text of a section, with everything between its braces.
     ///
     /// # Errors
-    /// E092 if the template gets too large, E071, and the errors of [`syntax::parse`].
+    /// E092 if the template becomes too large, E071, and the errors of [`syntax::parse`].
     pub fn text(&mut self, name: SectionName, raw: &str, span: Span) -> Result<()> {
         check_bidi(raw).map_err(|error| error.at(span))?;
         self.add(name, trim(raw), span)?;
-        // The tags are checked in the raw text too, so that errors point to where they were
-        // written.
+        // The tags are checked in the raw text, so that errors have the right positions.
         syntax::parse_at(raw, span.start as usize).map(drop)
     }
 
-    /// The text of a section of a query in JSON form.
+    /// Adds the text of a section of a query in JSON form.
     ///
     /// # Errors
-    /// As [`SectionReader::text`], and E094 for text that the text form can't write: with braces
-    /// that don't match.
+    /// Those of [`SectionReader::text`], and E094 for unbalanced braces, which the text form can't
+    /// express.
     pub fn finished_text(&mut self, name: SectionName, text: &str) -> Result<()> {
         let mut text = super::check::text(text)?;
         if !text.is_empty() && !text.ends_with('\n') {
@@ -114,22 +115,22 @@ impl SectionReader {
         Ok(())
     }
 
-    /// All sections.
+    /// Returns all sections.
     pub fn finish(self) -> Sections {
         self.sections
     }
 }
 
-/// True if every brace outside of tags that opens is closed: a closing brace behind the text is
-/// then its end.
+/// Returns true if all braces outside of tags are balanced, so that a closing brace after the text ends
+/// it.
 fn balanced(text: &str) -> bool {
     let closed = format!("{text}}}");
     template_length(&closed) == Ok(Some(text.len()))
 }
 
-/// The text of a section from what stands between its braces (digest of CAL 1.0, section 3): of
-/// several lines, the first and the last go if they are blank; of a single one, a space at each
-/// end; what is left ends with a newline.
+/// Returns the text of a section from the raw text between its braces (digest of CAL 1.0, section 3).
+/// Of several lines, a blank first and last one are removed; of a single line, one space at each end.
+/// The result ends with a newline.
 fn trim(raw: &str) -> String {
     let mut text = match raw.split_once('\n') {
         Some((first, rest)) => {
@@ -156,7 +157,7 @@ fn is_blank(line: &str) -> bool {
     line.bytes().all(|byte| byte.is_ascii_whitespace())
 }
 
-/// What stands between the braces of a section with this text; [`trim`] makes the text of it again.
+/// Returns the raw text between the braces of a section, the inverse of [`trim`].
 pub(crate) fn untrim(text: &str) -> String {
     if text.is_empty() {
         String::new()

@@ -7,13 +7,12 @@ use crate::cal::error::{CalError, Code, Result};
 use crate::cal::limits;
 use crate::cal::suggest::nearest;
 
-/// Templates by name. Where they are kept is the caller's business; a definition prints as the
-/// statement that made it.
+/// Templates by name, in memory. A definition prints as the statement that defined it.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Registry(BTreeMap<String, TemplateDefinition>);
 
 impl Registry {
-    /// No templates.
+    /// Returns an empty registry.
     pub fn new() -> Registry {
         Registry::default()
     }
@@ -21,7 +20,7 @@ impl Registry {
     /// Adds a template.
     ///
     /// # Errors
-    /// E088 if its name is taken, E089 if the namespace is full.
+    /// E088 if the name is taken, E089 if the namespace is full.
     pub fn define(&mut self, definition: TemplateDefinition) -> Result<()> {
         let name = definition.name.clone();
         if self.0.contains_key(&name) {
@@ -39,7 +38,7 @@ impl Registry {
         Ok(())
     }
 
-    /// The template called `name`.
+    /// Returns the template with this name.
     ///
     /// # Errors
     /// E085 if there is none.
@@ -54,12 +53,12 @@ impl Registry {
         })
     }
 
-    /// All names, in order.
+    /// Returns all names, sorted.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.0.keys().map(String::as_str)
     }
 
-    /// All templates, by name.
+    /// Returns all templates, sorted by name.
     pub fn iter(&self) -> impl Iterator<Item = &TemplateDefinition> {
         self.0.values()
     }

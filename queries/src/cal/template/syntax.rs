@@ -1,4 +1,4 @@
-//! Template text to nodes, with the checks on tags.
+//! Parses template text to nodes and checks the tags.
 
 use super::Variable;
 use crate::cal::error::{CalError, Code, Result};
@@ -7,33 +7,33 @@ use crate::cal::limits;
 use crate::cal::span::Span;
 use crate::cal::suggest::nearest;
 
-/// A piece of a template.
+/// A node of a template.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Node<'t> {
-    /// Text as it is.
+    /// Literal text.
     Text(&'t str),
     /// The value of a variable.
     Value(Variable),
-    /// Pieces that stand if the variable is truthy.
+    /// Nodes that are rendered if the variable is truthy.
     If(Variable, Vec<Node<'t>>),
-    /// Pieces that stand if it isn't.
+    /// Nodes that are rendered if it isn't.
     Unless(Variable, Vec<Node<'t>>),
-    /// Pieces for every grain in scope.
+    /// Nodes that are rendered for each grain.
     Each(Vec<Node<'t>>),
 }
 
-/// The nodes of a text.
+/// Parses a text to nodes.
 ///
 /// # Errors
-/// E090 for unknown variables, E091 for sections that aren't balanced, E093 for sections nested too
-/// deeply, E094 for tags that the language doesn't have.
+/// E090 for unknown variables, E091 for unbalanced sections, E093 for sections nested too deeply, E094
+/// for unknown tags.
 pub fn parse(text: &str) -> Result<Vec<Node<'_>>> {
     parse_at(text, 0)
 }
 
-/// [`parse`] for a text that stands `offset` bytes into a query.
+/// [`parse`] for a text at the byte `offset` of a query.
 pub(super) fn parse_at(text: &str, offset: usize) -> Result<Vec<Node<'_>>> {
-    let mut reader = Reader {
+    let mut reader = TemplateParser {
         text,
         at: 0,
         offset,
@@ -56,8 +56,8 @@ pub(super) fn parse_at(text: &str, offset: usize) -> Result<Vec<Node<'_>>> {
     }
 }
 
-/// A section that isn't closed yet.
-struct Open<'t> {
+/// An open section.
+struct OpenSection<'t> {
     kind: SectionKind,
     nodes: Vec<Node<'t>>,
     span: Span,
@@ -70,7 +70,7 @@ enum SectionKind {
     Each,
 }
 
-impl Open<'_> {
+impl OpenSection<'_> {
     fn name(&self) -> &'static str {
         match self.kind {
             SectionKind::If(variable) | SectionKind::Unless(variable) => variable.name(),
@@ -86,22 +86,22 @@ enum Piece<'t> {
     Nothing,
 }
 
-struct Reader<'t> {
+struct TemplateParser<'t> {
     text: &'t str,
     at: usize,
     offset: usize,
-    open: Vec<Open<'t>>,
+    open: Vec<OpenSection<'t>>,
 }
 
-fn push<'t>(open: &mut [Open<'t>], root: &mut Vec<Node<'t>>, node: Node<'t>) {
+fn push<'t>(open: &mut [OpenSection<'t>], root: &mut Vec<Node<'t>>, node: Node<'t>) {
     match open.last_mut() {
         Some(section) => section.nodes.push(node),
         None => root.push(node),
     }
 }
 
-impl<'t> Reader<'t> {
-    /// The next piece; `None` at the end.
+impl<'t> TemplateParser<'t> {
+    /// Reads the next piece; `None` at the end.
     fn node(&mut self) -> Result<Option<Piece<'t>>> {
         let rest = &self.text[self.at..];
         match rest.find("{{") {
@@ -156,7 +156,7 @@ impl<'t> Reader<'t> {
             )
             .at(span));
         }
-        self.open.push(Open {
+        self.open.push(OpenSection {
             kind,
             nodes: Vec::new(),
             span,
@@ -189,7 +189,7 @@ impl<'t> Reader<'t> {
     }
 }
 
-/// The name in a tag: letters, digits, underscores and dots, blanks around it.
+/// Returns the name in a tag: letters, digits, underscores and dots, with blanks around it.
 fn name<'n>(inner: &'n str, tag: &str, span: Span) -> Result<&'n str> {
     let name = inner.trim();
     let is_name = name.starts_with(|first: char| first.is_ascii_alphabetic())

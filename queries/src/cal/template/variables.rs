@@ -9,35 +9,35 @@ vocabulary! {
         AssemblyName = "assembly.name",
         /// The FOR text.
         AssemblyIntent = "assembly.intent",
-        /// How many sources there are.
+        /// Number of sources.
         AssemblySourceCount = "assembly.source_count",
-        /// How many grains are shown.
+        /// Number of grains shown.
         AssemblyGrainCount = "assembly.grain_count",
         /// The budget.
         BudgetTotal = "budget.total",
-        /// How much of it is used.
+        /// Used part of the budget.
         BudgetUsed = "budget.used",
-        /// How much of it is left.
+        /// Remaining part of the budget.
         BudgetRemaining = "budget.remaining",
         /// Tokens or grains.
         BudgetUnit = "budget.unit",
-        /// Used by total, 0 to 1.
+        /// Used fraction of the budget, 0 to 1.
         BudgetUtilization = "budget.utilization",
         /// The disclosure level.
         DisclosureLevel = "disclosure.level",
-        /// When the context was put together.
+        /// Time of the assembly.
         Timestamp = "timestamp",
         /// The label of the source.
         SourceLabel = "source.label",
-        /// Its place in FROM, from 0.
+        /// Index of the source in FROM, from 0.
         SourceIndex = "source.index",
-        /// Its rank in priority order, from 1.
+        /// Rank of the source by priority, from 1.
         SourcePriority = "source.priority",
-        /// How many of its grains are shown.
+        /// Number of its grains shown.
         SourceGrainCount = "source.grain_count",
-        /// How many tokens they cost.
+        /// Tokens of these grains.
         SourceTokensUsed = "source.tokens_used",
-        /// Grains were cut for the budget.
+        /// Whether the budget cut grains.
         SourceTruncated = "source.truncated",
         /// The projected text.
         GrainContent = "grain.content",
@@ -45,7 +45,7 @@ vocabulary! {
         GrainType = "grain.type",
         /// The subject.
         GrainSubject = "grain.subject",
-        /// The relation as it is stored.
+        /// The stored relation.
         GrainRelation = "grain.relation",
         /// The relation in words.
         GrainHumanizedRelation = "grain.humanized_relation",
@@ -57,13 +57,13 @@ vocabulary! {
         GrainImportance = "grain.importance",
         /// The tags, joined by commas.
         GrainTags = "grain.tags",
-        /// When it was recorded, ISO 8601.
+        /// Creation time, ISO 8601.
         GrainCreatedAt = "grain.created_at",
-        /// How long ago that is.
+        /// Age.
         GrainRelativeTime = "grain.relative_time",
-        /// How well it fits the search.
+        /// Relevance to the search.
         GrainScore = "grain.score",
-        /// Its address.
+        /// Content address.
         GrainHash = "grain.hash",
         /// True at full disclosure.
         GrainIsFull = "grain.is_full",
@@ -73,7 +73,7 @@ vocabulary! {
 }
 
 impl Variable {
-    /// The variable called `name`, spelled exactly.
+    /// Returns the variable with this name. The match is case-sensitive.
     pub fn of(name: &str) -> Option<Variable> {
         Variable::from_name(name).filter(|variable| variable.name() == name)
     }

@@ -1,9 +1,7 @@
-//! Words with a meaning of their own: keywords, words that are kept for later, words that CAL will
-//! never have.
+//! Keywords, and words that are excluded from the language.
 //!
-//! Keywords are contextual. The specification bans them as names, yet its own examples use
-//! `history:` and `recent:` as labels, so any word but an excluded one may stand where a name is
-//! expected.
+//! Keywords are contextual. The specification bans them as names, but its own examples use `history:`
+//! and `recent:` as labels, so any word except an excluded one is accepted as a name.
 
 macro_rules! keywords {
     ($($keyword:ident $text:literal)+) => {
@@ -16,12 +14,12 @@ macro_rules! keywords {
             /// Every keyword.
             pub const ALL: &'static [Keyword] = &[$(Keyword::$keyword,)+];
 
-            /// The canonical spelling, in upper case.
+            /// Returns the canonical spelling, in upper case.
             pub const fn name(self) -> &'static str {
                 match self { $(Keyword::$keyword => $text,)+ }
             }
 
-            /// The keyword spelled `word`, whatever its case.
+            /// Returns the keyword with this spelling, case-insensitively.
             pub fn from_name(word: &str) -> Option<Keyword> {
                 let mut upper = [0u8; LONGEST_KEYWORD];
                 let upper = upper.get_mut(..word.len())?;
@@ -55,7 +53,7 @@ keywords! {
 }
 
 impl Keyword {
-    /// True for words that begin a pipeline stage.
+    /// Returns true for keywords that begin a pipeline stage.
     pub const fn begins_stage(self) -> bool {
         use Keyword::*;
         matches!(
@@ -74,7 +72,7 @@ impl Keyword {
         )
     }
 
-    /// True for words that begin a clause of RECALL, stages included.
+    /// Returns true for keywords that begin a clause or a stage of RECALL.
     pub const fn begins_clause(self) -> bool {
         use Keyword::*;
         self.begins_stage()
@@ -93,7 +91,7 @@ impl Keyword {
             )
     }
 
-    /// True for words that begin a statement.
+    /// Returns true for keywords that begin a statement.
     pub const fn begins_statement(self) -> bool {
         use Keyword::*;
         matches!(
@@ -114,9 +112,9 @@ impl Keyword {
     }
 }
 
-/// The words that the language can't say, in any place but template text (CAL 1.0, section 2.4).
-/// There is no keyword, no production and no syntax tree for what they name. `CONSENT` is among
-/// them only as a name: it is a grain type.
+/// Words that are errors everywhere except in template text (CAL 1.0, section 2.4). They have no
+/// keyword, no production and no syntax tree. `CONSENT` is excluded as a name only, because it is a
+/// grain type.
 pub const EXCLUDED_WORDS: &[&str] = &[
     "DELETE",
     "DROP",
@@ -149,14 +147,14 @@ pub const EXCLUDED_WORDS: &[&str] = &[
     "MIGRATION",
 ];
 
-/// True for [`EXCLUDED_WORDS`], whatever their case.
+/// Returns true for [`EXCLUDED_WORDS`], case-insensitively.
 pub fn is_excluded(word: &str) -> bool {
     EXCLUDED_WORDS
         .iter()
         .any(|excluded| excluded.eq_ignore_ascii_case(word))
 }
 
-/// True for an ASCII letter followed by letters, digits and underscores.
+/// Returns true for an ASCII letter followed by letters, digits and underscores.
 pub fn is_identifier(text: &str) -> bool {
     text.starts_with(|first: char| first.is_ascii_alphabetic())
         && text
