@@ -1,5 +1,5 @@
-//! Sixty answers that a lake gives: by SQL, CAL, search, scan, lifecycle and the plan of an
-//! erasure.
+//! Sixty answers of a lake, by SQL, CAL, search, scan, lifecycle and the plan of an erasure. Damage
+//! that changes none of them is harmless.
 
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use futures::TryStreamExt;
@@ -14,13 +14,13 @@ use gristmill_queries::sql::{SessionContext, SqlOptions, execute, lake_context, 
 use crate::damage::Lab;
 use crate::lake::patient_session;
 
-/// An answer as text, or why there is none.
+/// An answer as text, or the error message.
 pub type Answer = Result<String, String>;
 
-/// How many answers there are.
+/// Number of answers.
 pub const ANSWERS: usize = 60;
 
-/// Columns of `grains` that are asked for one by one.
+/// Columns of `grains` that are queried one by one.
 const COLUMNS: [&str; 20] = [
     "type",
     "type_byte",
@@ -44,7 +44,7 @@ const COLUMNS: [&str; 20] = [
     "marks",
 ];
 
-/// Statements of SQL.
+/// SQL statements.
 const SQL: [&str; 22] = [
     "SELECT count(*) FROM grains",
     "SELECT subject, count(*), avg(confidence) FROM grains GROUP BY 1 ORDER BY 1",
@@ -70,7 +70,7 @@ const SQL: [&str; 22] = [
     "SELECT * FROM grains WHERE content_address = '$superseded'",
 ];
 
-/// Statements of CAL.
+/// CAL statements.
 const CAL: [&str; 10] = [
     "RECALL beliefs LIMIT 100",
     "RECALL WHERE subject = \"subject 3\"",
@@ -84,10 +84,10 @@ const CAL: [&str; 10] = [
     "EXISTS sha256:$erased",
 ];
 
-/// Whom an erasure would be about.
+/// People for whom erasures are planned.
 const PEOPLE: [&str; 5] = ["kim-4004", "eve-3003", "zoe-5005", "mallory", "ada-1001"];
 
-/// Returns what the lake of `lab` answers now, always [`ANSWERS`] in the same order.
+/// Returns the current answers of the lake of `lab`: always [`ANSWERS`], in the same order.
 pub async fn answers(lab: &Lab) -> Vec<Answer> {
     let mut lake = match lab.open().await {
         Ok(lake) => lake,
@@ -138,7 +138,7 @@ pub async fn answers(lab: &Lab) -> Vec<Answer> {
                     let mut response: serde_json::Value =
                         serde_json::from_str(&response.to_json().to_string())
                             .map_err(|error| error.to_string())?;
-                    // How long it took and how much was read.
+                    // Members with the duration and the amount read.
                     response
                         .as_object_mut()
                         .map(|response| response.remove("_cal"));
@@ -189,8 +189,7 @@ async fn lifecycle(lake: &Lake) -> Answer {
 async fn described(lake: &Lake) -> Answer {
     let description = describe(lake).await.map_err(|error| error.to_string())?;
     let mut description = serde_json::to_value(description).map_err(|error| error.to_string())?;
-    // How the sidecars are is no answer about grains: they may be missing or damaged, and are then
-    // read past.
+    // The condition of sidecars is excluded: missing or damaged ones change no answer about grains.
     if let Some(description) = description.as_object_mut() {
         description.retain(|key, _| !["indexes", "sidecars", "seconds"].contains(&key.as_str()));
     }
@@ -235,7 +234,7 @@ async fn erasure(lake: &mut Lake, person: &str) -> Answer {
         .await
         .map_err(|error| error.to_string())?;
     let mut plan = serde_json::to_value(plan).map_err(|error| error.to_string())?;
-    // How much had to be read depends on the sidecars, and what is selected doesn't.
+    // The amount read depends on the sidecars, the selection doesn't.
     if let Some(plan) = plan.as_object_mut() {
         plan.retain(|key, _| {
             !key.starts_with("segments_") && !["grains_read", "bytes_read"].contains(&key.as_str())

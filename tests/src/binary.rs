@@ -1,7 +1,7 @@
-//! The `gristmill` binary as a user has it.
+//! The `gristmill` binary, built on demand.
 //!
-//! Cargo builds binaries for the tests of their own package only, so it is asked for this one, once
-//! per test process. If it is fresh, that takes a moment.
+//! Cargo builds binaries only for the tests of their own package, so the first use in a test
+//! process runs `cargo build`; with a fresh binary that takes a moment.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 
 use crate::paths::workspace;
 
-/// How the variables begin that Cargo sets for one package.
+/// Prefixes of the environment variables that Cargo sets for one package.
 const OF_PACKAGES: [&str; 6] = [
     "CARGO_PKG_",
     "CARGO_MANIFEST_",
@@ -19,10 +19,10 @@ const OF_PACKAGES: [&str; 6] = [
     "CARGO_TARGET_TMPDIR",
 ];
 
-/// The environment variable that names a binary that is there already.
+/// Environment variable with the path of an existing binary.
 const BINARY: &str = "GRISTMILL_BINARY";
 
-/// Where the binary is.
+/// Returns the path of the binary.
 ///
 /// # Panics
 /// If it can't be built.
@@ -36,8 +36,8 @@ pub fn path() -> &'static PathBuf {
         build
             .current_dir(workspace())
             .args(["build", "--quiet", "--bin", "gristmill"]);
-        // What Cargo tells this test about its own package, build scripts would take for news:
-        // nearly all would be built again.
+        // Build scripts would treat the variables of this test's package as changes, and nearly
+        // everything would be rebuilt.
         for (name, _) in std::env::vars_os() {
             if OF_PACKAGES
                 .iter()
@@ -61,7 +61,7 @@ pub fn path() -> &'static PathBuf {
     &PATH
 }
 
-/// A command that runs the binary, with nothing of this process's configuration.
+/// Returns a command that runs the binary without the `GRISTMILL_…` settings of this process.
 ///
 /// # Panics
 /// As [`path`].
@@ -73,7 +73,7 @@ pub fn gristmill() -> assert_cmd::Command {
     command
 }
 
-/// How a command ended: exit code, standard output, standard error.
+/// Result of a command: exit code, standard output, standard error.
 pub type Ended = (i32, String, String);
 
 /// Runs `command` to its end.

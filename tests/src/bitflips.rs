@@ -1,4 +1,4 @@
-//! Damage to every kind of file of a lake, and whether `verify` finds it or no answer changes.
+//! Damage to every kind of file of a lake: `verify` must find it, or no answer may change.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -9,41 +9,41 @@ use rand::{RngExt, SeedableRng};
 use crate::answers::{Answer, answers};
 use crate::damage::{Damage, Lab, files_below};
 
-/// What became of the damages to one kind of file.
+/// Results of the damages to one kind of file.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Damages.
+    /// Number of damages.
     pub tried: u64,
-    /// Those that `verify` found.
+    /// Damages that `verify` found.
     pub found: u64,
-    /// Those that it didn't find and that change no answer.
+    /// Damages that `verify` didn't find and that change no answer.
     pub harmless: u64,
-    /// Those that it didn't find and that make an answer an error.
+    /// Damages that `verify` didn't find and that turn an answer into an error.
     pub errors: u64,
-    /// Those that it didn't find and that change an answer.
+    /// Damages that `verify` didn't find and that change an answer.
     pub silent: u64,
 }
 
-/// The tallies, by kinds of files, and what was wrong.
+/// Results by kind of file, and the undetected changes.
 #[derive(Debug, Default)]
 pub struct Outcome {
-    /// By kind.
+    /// Tallies by kind of file.
     pub kinds: BTreeMap<String, Tally>,
-    /// The damages that change answers and aren't found.
+    /// Damages that change an answer and aren't found.
     pub failures: Vec<String>,
 }
 
-/// A lake to be damaged, with its answers when it is sound.
+/// A lake to be damaged, with the answers of its intact state.
 pub struct Target {
     lab: Lab,
     answers: Vec<Answer>,
     files: BTreeMap<String, Vec<PathBuf>>,
-    /// What happened so far.
+    /// Results so far.
     pub outcome: Outcome,
 }
 
 impl Target {
-    /// Takes the answers of the lake of `lab`, and sorts its files by kind.
+    /// Records the answers of the lake of `lab`, and groups its files by kind.
     ///
     /// # Panics
     /// If an answer of the sound lake is an error, or `verify` finds something in it.
@@ -76,7 +76,8 @@ impl Target {
         self.files.keys().map(String::as_str)
     }
 
-    /// Flips one bit at each of `count` places, as many in each kind of file, chosen by `seed`.
+    /// Flips one bit at each of `count` positions, equally many in each kind of file, chosen by
+    /// `seed`.
     pub async fn flip_bits(&mut self, count: usize, seed: u64) {
         let mut random = StdRng::seed_from_u64(seed);
         let kinds: Vec<(String, Vec<PathBuf>)> = self.files.clone().into_iter().collect();
@@ -96,7 +97,7 @@ impl Target {
         }
     }
 
-    /// Deletes, truncates and swaps every file, one after another.
+    /// Deletes, truncates and swaps every file, one at a time.
     pub async fn lose_files(&mut self) {
         for (kind, files) in self.files.clone() {
             for (number, file) in files.iter().enumerate() {
@@ -139,12 +140,12 @@ impl Target {
         }
     }
 
-    /// Does `damage` to `file`, sees what comes of it, and takes it back.
+    /// Applies `damage` to `file`, records its effect, and reverts it.
     pub async fn damage(&mut self, kind: &str, file: &Path, damage: &Damage) {
         let undo = damage.inflict(file);
         let found = match self.lab.verify().await {
             Ok(report) => report.bad > 0,
-            // A command that ends with an error isn't silent.
+            // An error counts as detection.
             Err(_) => true,
         };
         let mut tally = Tally {
@@ -183,7 +184,7 @@ impl Target {
     }
 }
 
-/// What a file of the lake is, by its path from the lake's root.
+/// Returns the kind of a file of the lake, by its path from the lake's root.
 fn kind_of(path: &Path) -> String {
     let parts: Vec<String> = path
         .iter()

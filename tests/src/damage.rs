@@ -1,4 +1,4 @@
-//! A lake in which everything is, and ways to damage its files.
+//! A lake with every kind of file, and ways to damage them.
 
 use std::collections::HashSet;
 use std::fs;
@@ -24,24 +24,24 @@ use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 
 const PASSPHRASE: &str = "a passphrase for tests";
 
-/// The people whose grains the lake holds; those of the first were erased.
+/// The people of the lake's grains; those of the first were erased.
 const PEOPLE: [&str; 4] = ["ada-1001", "bob-2002", "eve-3003", "kim-4004"];
 
-/// Grains of each person.
+/// Number of grains of each person.
 const GRAINS: usize = 12;
 
 /// A lake with rows in every table, sidecars, checkpoints and the certificate of an erasure.
 pub struct Lab {
     /// The lake's folder.
     pub lake: PathBuf,
-    /// The addresses of all grains that were taken in, of the erased ones too.
+    /// The addresses of all ingested grains, the erased ones included.
     pub addresses: Vec<ContentAddress>,
     is_encrypted: bool,
     folder: tempfile::TempDir,
 }
 
 impl Lab {
-    /// Makes one that isn't encrypted.
+    /// Creates an unencrypted lake.
     ///
     /// # Panics
     /// If the lake can't be made: it is part of a test.
@@ -49,7 +49,7 @@ impl Lab {
         Lab::new(false).await
     }
 
-    /// Makes one that is encrypted.
+    /// Creates an encrypted lake.
     ///
     /// # Panics
     /// As [`Lab::plain`].
@@ -57,8 +57,7 @@ impl Lab {
         Lab::new(true).await
     }
 
-    /// Makes one of format 1, as it was before there were heads and digests: without erasures, and
-    /// not encrypted.
+    /// Creates an unencrypted lake of format 1, without heads, digests and erasures.
     ///
     /// # Panics
     /// As [`Lab::plain`].
@@ -157,7 +156,7 @@ impl Lab {
             );
             order = lab.order();
         }
-        // Beyond the erasure's checkpoint.
+        // More commits than the erasure's checkpoint covers.
         for number in 0..2 {
             let more = blob("zoe-5005", number);
             let mut refused = blob("mallory", 10 + number);
@@ -192,7 +191,7 @@ impl Lab {
         lab
     }
 
-    /// The key store of the lake, if it is encrypted.
+    /// The lake's key store, if it is encrypted.
     fn keys(&self) -> Box<FileKeys> {
         let keyring = Keyring::open_or_create(&self.folder.path().join("keyring.json"), PASSPHRASE)
             .expect("a keyring");
@@ -202,7 +201,7 @@ impl Lab {
     fn order(&self) -> ErasureOptions {
         let path = self.folder.path().join("signing.json");
         let mut keyring = Keyring::open_or_create(&path, PASSPHRASE).expect("a keyring");
-        // A second order finds the key there.
+        // A second call finds an existing key.
         let _ = keyring.generate("erasure");
         let origin = RequestOrigin {
             reference: Some("R-1".to_owned()),
@@ -230,17 +229,17 @@ impl Lab {
         Ok(lake)
     }
 
-    /// The address of a grain that was superseded.
+    /// The address of a superseded grain.
     pub fn superseded(&self) -> ContentAddress {
         ContentAddress::of(&blob(PEOPLE[3], 0))
     }
 
-    /// The address of a grain that was erased.
+    /// The address of an erased grain.
     pub fn erased(&self) -> ContentAddress {
         ContentAddress::of(&blob(PEOPLE[0], 0))
     }
 
-    /// Verifies the lake as the command does: also one that can't be opened.
+    /// Verifies the lake like the command, also one that can't be opened.
     ///
     /// # Errors
     /// What the command ends with.
@@ -294,7 +293,7 @@ impl Lab {
             .expect("an ingest that goes through");
     }
 
-    /// Takes in one grain more, of the subject `subject`.
+    /// Ingests one more grain, with the subject `subject`.
     ///
     /// # Panics
     /// If that fails.
@@ -308,7 +307,7 @@ impl Lab {
         .await;
     }
 
-    /// Tries to take in what was erased; returns how many grains came back.
+    /// Tries to ingest the erased grains; returns how many were accepted.
     ///
     /// # Errors
     /// Those of opening the lake and of the ingest.
@@ -343,7 +342,7 @@ fn frames(blobs: &[Vec<u8>]) -> Vec<u8> {
     out
 }
 
-/// A container whose manifest says that the second grain took the place of the first.
+/// A container whose manifest has the first grain superseded by the second.
 fn container(blobs: &[Vec<u8>], addresses: &[ContentAddress]) -> Vec<u8> {
     let own: HashSet<ContentAddress> = blobs.iter().map(|blob| ContentAddress::of(blob)).collect();
     let mut own = addresses.iter().filter(|address| own.contains(address));
@@ -373,7 +372,7 @@ fn container_of(blobs: &[Vec<u8>], manifest: &Manifest) -> Vec<u8> {
     bytes.into_inner()
 }
 
-/// An action of a log as programs of format 1 wrote it.
+/// Converts an action of a log to format 1.
 fn without_digests(mut action: serde_json::Value) -> serde_json::Value {
     if let Some(add) = action
         .get_mut("add")
@@ -393,7 +392,7 @@ fn without_digests(mut action: serde_json::Value) -> serde_json::Value {
     action
 }
 
-/// All files below `folder`, in the order of their paths.
+/// Returns all files below `folder`, sorted by path.
 ///
 /// # Panics
 /// If it can't be listed.
@@ -415,39 +414,38 @@ pub fn files_below(folder: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// What is done to a file.
+/// Damage to a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Damage {
-    /// One bit is another.
+    /// One bit is flipped.
     Flip {
-        /// Which byte.
+        /// Position of the byte.
         byte: u64,
-        /// Which of its bits.
+        /// Number of the bit.
         bit: u8,
     },
-    /// The end is cut off.
+    /// The file is truncated.
     Truncate {
-        /// What is left.
+        /// Remaining bytes.
         length: u64,
     },
-    /// It is gone.
+    /// The file is deleted.
     Delete,
-    /// Another file of its kind is in its place, and it in that one's.
+    /// The file is swapped with another of its kind.
     Swap(PathBuf),
-    /// A Parquet file is written again, by Arrow's own writer, with another value in one cell of a
-    /// column.
+    /// The Parquet file is rewritten by Arrow's writer with another value in one cell of a column.
     Cell {
         /// The column's name.
         column: String,
     },
 }
 
-/// What takes a damage back.
+/// Reverts a damage.
 #[must_use]
 pub struct Undo(Vec<(PathBuf, Vec<u8>)>);
 
 impl Undo {
-    /// Puts the files back.
+    /// Restores the files.
     ///
     /// # Panics
     /// If they can't be written.
@@ -459,7 +457,7 @@ impl Undo {
 }
 
 impl Damage {
-    /// Does it to `file`.
+    /// Applies the damage to `file`.
     ///
     /// # Panics
     /// If the file can't be changed.
@@ -487,7 +485,7 @@ impl Damage {
     }
 }
 
-/// The names of the columns of the Parquet file at `path`.
+/// Returns the names of the columns of the Parquet file at `path`.
 ///
 /// # Panics
 /// If it isn't one.
@@ -502,8 +500,8 @@ pub fn columns_of(path: &Path) -> Vec<String> {
         .collect()
 }
 
-/// The Parquet file in `bytes`, with the first cell of `column` exchanged for that of a row that
-/// differs, or for null.
+/// Returns the Parquet file in `bytes` with the first cell of `column` replaced by that of a row
+/// that differs, or by null.
 fn with_another_cell(bytes: &[u8], column: &str) -> Vec<u8> {
     let reader = ParquetRecordBatchReaderBuilder::try_new(bytes::Bytes::copy_from_slice(bytes))
         .expect("a Parquet file");
@@ -527,7 +525,7 @@ fn with_another_cell(bytes: &[u8], column: &str) -> Vec<u8> {
         arrow::compute::concat(&[&first, &cells.slice(1, cells.len() - 1)]).expect("a column");
     let mut columns = rows.columns().to_vec();
     columns[index] = changed;
-    // A column that was never null may be now.
+    // The changed column may have nulls.
     let fields: Vec<_> = schema
         .fields()
         .iter()

@@ -1,9 +1,7 @@
-//! The data sets under `datasets/`: a small lake input with every form that grains come in, and
-//! every way to be wrong.
+//! The recipe of `datasets/`: small input files in every form of grains, and with every error.
 //!
-//! They are made by `cargo run --bin datasets`, from seeds and test keys, so that they can be made
-//! again: a test compares what lies in the repository with what this module makes.
-//! `exchanges.jsonl` and `README.md` are written by hand.
+//! `cargo run --bin datasets` writes them from seeds and test keys; a test compares the files in
+//! the repository with this module's output. `exchanges.jsonl` and `README.md` are written by hand.
 
 use std::io;
 
@@ -22,13 +20,13 @@ use gristmill_schemas::sign::{SigningKey, sign};
 /// The seed of the corpus.
 const SEED: u64 = 2026;
 
-/// The people whom its grains are about.
+/// Number of people in the corpus.
 const PEOPLE: u32 = 60;
 
-/// The seed of the key that signs. A test key: everybody has it, so its signatures prove nothing.
+/// The seed of the signing key. It is public, so its signatures prove nothing.
 const TEST_KEY: [u8; 32] = [42; 32];
 
-/// Whatever keeps a file from being made.
+/// Any error while a file is made.
 type Fault = Box<dyn std::error::Error>;
 
 /// A file of the data sets.
@@ -58,7 +56,7 @@ pub fn make() -> Result<Vec<DataSet>, Fault> {
     let mut part = || parts.next().unwrap_or_default();
     let mut older = part().to_vec();
     older.extend_from_slice(part());
-    // The device sends again what an export holds already.
+    // Some grains are also in the export.
     let mut sent = part().to_vec();
     sent.extend(plain.iter().rev().take(50).cloned());
     let damaged = damaged(&corpus.block(3)?)?;
@@ -167,7 +165,7 @@ fn cbor_options() -> EncodeOptions {
     }
 }
 
-/// The same fields, encoded otherwise.
+/// The same fields in the other encoding.
 fn again(grain: &EncodedGrain, options: EncodeOptions) -> Result<EncodedGrain, Fault> {
     let payload = Payload::open(&grain.blob, DEFAULT_PAYLOAD_LIMIT)?;
     let grain = Grain::decode(&payload, Mode::Strict)?;
@@ -200,7 +198,7 @@ fn signed(grain: &EncodedGrain) -> Result<Vec<u8>, Fault> {
     )?)
 }
 
-/// Good grains, and among them one for every way in which a grain can be wrong.
+/// Valid grains, and between them one for every error of grains.
 fn damaged(block: &Block) -> Result<Vec<Vec<u8>>, Fault> {
     let good: Vec<_> = block
         .grains
@@ -220,7 +218,7 @@ fn damaged(block: &Block) -> Result<Vec<Vec<u8>>, Fault> {
     Ok(all)
 }
 
-/// A belief; `number` sets it apart from others.
+/// A belief, different for each `number`.
 fn belief(number: usize, tag: Option<&str>, options: EncodeOptions) -> Result<Vec<u8>, Fault> {
     let tags = tag.map_or_else(String::new, |tag| {
         format!(r#","structural_tags":["{tag}"]"#)
@@ -233,7 +231,7 @@ fn belief(number: usize, tag: Option<&str>, options: EncodeOptions) -> Result<Ve
     Ok(encode_json(&Json::parse(text.as_bytes())?, options)?.blob)
 }
 
-/// `blob` with its first `from` replaced by `to`, of the same length.
+/// Returns `blob` with the first `from` replaced by `to` of the same length.
 fn replaced(mut blob: Vec<u8>, from: &[u8], to: &[u8]) -> Vec<u8> {
     assert_eq!(from.len(), to.len(), "a replacement that moves nothing");
     let at = blob
@@ -244,7 +242,7 @@ fn replaced(mut blob: Vec<u8>, from: &[u8], to: &[u8]) -> Vec<u8> {
     blob
 }
 
-/// One grain per error code that a delivered grain can have, and a few more of `ERR_CORRUPT`.
+/// Returns one grain per error code of grains, and a few more for `ERR_CORRUPT`.
 fn wrong_grains() -> Result<Vec<Vec<u8>>, Fault> {
     let plain = |number| belief(number, None, EncodeOptions::default());
     let signed_options = EncodeOptions {
@@ -269,7 +267,7 @@ fn wrong_grains() -> Result<Vec<Vec<u8>>, Fault> {
     }
     let mut trailing = plain(5)?;
     trailing.push(0xc0);
-    // Compressed to one part in ten thousand, and larger than any payload may be.
+    // Compressed to a ten-thousandth, and larger than the payload limit.
     let mut bomb = plain(6)?[..9].to_vec();
     bomb[1] = 1 << 2;
     bomb.extend(zstd_of_zeros(DEFAULT_PAYLOAD_LIMIT + 1)?);
@@ -300,7 +298,7 @@ fn wrong_grains() -> Result<Vec<Vec<u8>>, Fault> {
     ])
 }
 
-/// A zstd frame of so many zeros: the region of a container that holds nothing else.
+/// A zstd frame of `length` zeros.
 fn zstd_of_zeros(length: usize) -> Result<Vec<u8>, Fault> {
     let zeros = vec![0; length];
     let options = ContainerOptions {

@@ -1,8 +1,8 @@
-//! Exact answers: counts, aggregates and pages of a lake of any size, asked for in CAL and in SQL,
-//! beside an evaluation that looks at every grain of the files that the lake was made from.
+//! Exact answers: counts, aggregates and pages of a lake of any size, by CAL and SQL, compared with
+//! a pass over every grain of the files that the lake was made from.
 //!
-//! Whatever LIMIT says, a count is that of all matches and a page the first of all in order. The
-//! files are read without the engine, so that both sides share no more than the codec.
+//! For any LIMIT a count is that of all matches and a page the first rows of the whole order. The
+//! files are read without the engine, so both sides share only the codec.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::error::Error;
@@ -19,7 +19,7 @@ use gristmill_schemas::json::Json;
 use rand::prelude::*;
 use rand::rngs::StdRng;
 
-/// What is asked of a grain.
+/// Fields of a grain that questions use.
 #[derive(Debug, Clone)]
 struct Row {
     address: ContentAddress,
@@ -30,23 +30,23 @@ struct Row {
     superseded: bool,
 }
 
-/// All grains of some containers, by their addresses.
+/// The grains of some containers, by address.
 #[derive(Debug)]
 pub struct Corpus(Vec<Row>);
 
-/// A question in CAL or SQL, and its answer by looking at every grain: a line for each row.
+/// A question in CAL or SQL, and its answer by a pass over every grain, one line per row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Question {
     /// The statement.
     pub text: String,
     /// True for CAL, false for SQL.
     pub is_cal: bool,
-    /// What the lake must say.
+    /// The expected answer.
     pub wanted: Vec<String>,
 }
 
 impl Corpus {
-    /// The grains of the containers in `folder`, and what their manifests say of them.
+    /// Reads the grains of the containers in `folder`, with the state in their manifests.
     ///
     /// # Errors
     /// If a file can't be read or isn't a container of grains.
@@ -79,17 +79,17 @@ impl Corpus {
         Ok(Corpus(rows))
     }
 
-    /// How many grains there are.
+    /// Number of grains.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// True if there is none.
+    /// Returns true if there are no grains.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// `count` questions, chosen by `seed`.
+    /// Returns `count` random questions, chosen by `seed`.
     pub fn questions(&self, count: usize, seed: u64) -> Vec<Question> {
         let mut random = StdRng::seed_from_u64(seed);
         (0..count).map(|_| self.question(&mut random)).collect()
@@ -200,7 +200,7 @@ fn row(blob: &[u8]) -> Result<Row, Box<dyn Error>> {
     })
 }
 
-/// What a grain must be like.
+/// Condition on a grain.
 #[derive(Debug, Default)]
 struct Condition {
     kind: Option<GrainType>,
@@ -210,7 +210,7 @@ struct Condition {
 }
 
 impl Condition {
-    /// A condition that at least one grain meets.
+    /// Returns a condition that at least one grain meets.
     fn random(corpus: &Corpus, random: &mut StdRng) -> Condition {
         let Some(like) = corpus.0.choose(random) else {
             return Condition::default();
@@ -276,7 +276,7 @@ fn addresses(rows: &[&Row], offset: usize, limit: usize) -> Vec<String> {
         .collect()
 }
 
-/// How many matched, and the page.
+/// Returns the number of matches, and the page.
 fn page(rows: &[&Row], offset: usize, limit: usize) -> Vec<String> {
     [rows.len().to_string()]
         .into_iter()
@@ -284,7 +284,7 @@ fn page(rows: &[&Row], offset: usize, limit: usize) -> Vec<String> {
         .collect()
 }
 
-/// Greatest first, those without any last, then by address.
+/// Descending, nulls last, then by address.
 fn most_confident(mut rows: Vec<&Row>) -> Vec<&Row> {
     let key = |row: &Row| row.confidence.unwrap_or(f64::NEG_INFINITY);
     rows.sort_by(|left, right| {
@@ -327,7 +327,7 @@ fn by_relation(rows: &[&Row]) -> Vec<String> {
         .collect()
 }
 
-/// What the lake answers to `question`, in the form of [`Question::wanted`].
+/// Returns the lake's answer to `question`, in the form of [`Question::wanted`].
 ///
 /// # Errors
 /// What executing says.

@@ -1,10 +1,10 @@
-//! Faults in the middle of every command that writes: kills, full disks, files that may not grow,
-//! too little memory.
+//! Fault injection for every command that writes: kills, full disks, file size limits, too little
+//! memory.
 //!
-//! Each fault happens to a copy of a prepared place (a lake and its keyring). Afterwards the lake
-//! must pass `verify`, hold either what it held before or what an undisturbed run leaves, each
-//! grain once; and the same command, run again without a fault, must succeed and end where an
-//! undisturbed run ends.
+//! Each fault is injected into a copy of a prepared folder (a lake and its keyring). Afterwards the
+//! lake must pass `verify` and contain either its previous content or that of an undisturbed run,
+//! each grain once; and the same command, run again without a fault, must succeed with the result
+//! of an undisturbed run.
 
 use std::error::Error;
 use std::fs;
@@ -21,11 +21,11 @@ use crate::binary;
 use crate::grains::{frames, grain};
 use crate::kill::{copy_folder, kill_after, share};
 
-/// What a check says that fails.
+/// Message of a failed check.
 pub type Fault = Box<dyn Error + Send + Sync>;
 
 const PASSPHRASE: &str = "a passphrase for tests";
-/// The user id of a person who is erased.
+/// User id of the erased person.
 const PERSON: &str = "person-of-the-faults";
 const NEW_PASSPHRASE: &str = "another passphrase for tests";
 
@@ -33,14 +33,14 @@ const NEW_PASSPHRASE: &str = "another passphrase for tests";
 #[derive(Debug, Clone, Copy)]
 struct Case {
     name: &'static str,
-    /// The place that it works on, of those that are prepared.
+    /// The prepared folder that it works on.
     place: &'static str,
     arguments: &'static [&'static str],
-    /// Exit codes of a rerun after a fault that came too late to disturb.
+    /// Accepted exit codes of a rerun after a fault that came too late to disturb.
     already: &'static [i32],
 }
 
-/// Every command that writes. `USER` stands for a person of whom nothing has to stay.
+/// Every command that writes. `USER` is replaced by a person whose grains may all be erased.
 const CASES: [Case; 14] = [
     Case {
         name: "ingest",
@@ -135,20 +135,20 @@ const CASES: [Case; 14] = [
     },
 ];
 
-/// What happens to a command.
+/// An injected fault.
 #[derive(Debug, Clone, Copy)]
 enum Kind {
-    /// SIGKILL after a share of its time.
+    /// SIGKILL after a fraction of the undisturbed run time.
     Kill,
-    /// No file may be longer than so many KiB, which shows as an error of the file system.
+    /// File size limit in KiB; exceeding it is an error of the file system.
     FileSize,
-    /// The disk has so many KiB left.
+    /// Free space of the disk in KiB.
     FullDisk,
-    /// The process may not have more than so many KiB of addresses.
+    /// Address space limit of the process in KiB.
     Memory,
 }
 
-/// How often each kind of fault disturbed a command.
+/// Number of disturbed commands by kind of fault.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Tally {
     /// Commands that were killed while they ran.
@@ -159,18 +159,18 @@ pub struct Tally {
     pub full_disk: usize,
     /// Commands that failed for lack of memory.
     pub memory: usize,
-    /// Faults that came too late, or were too mild.
+    /// Faults without effect.
     pub undisturbed: usize,
 }
 
 impl Tally {
-    /// Commands that were disturbed.
+    /// Number of disturbed commands.
     pub fn disturbed(&self) -> usize {
         self.killed + self.file_size + self.full_disk + self.memory
     }
 }
 
-/// What a lake holds: addresses in order, and rows of its other tables.
+/// Content of a lake: sorted addresses, and row counts of the other tables.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Content {
     addresses: Vec<String>,
@@ -178,11 +178,11 @@ struct Content {
     rejects: u64,
 }
 
-/// A folder with prepared places, and what undisturbed runs leave.
+/// Prepared folders, and the results of undisturbed runs.
 pub struct Faults {
     folder: PathBuf,
     runtime: tokio::runtime::Runtime,
-    /// How long each command takes undisturbed, and what it leaves.
+    /// Duration and result of each undisturbed command.
     expected: Vec<(Duration, Content)>,
 }
 
@@ -252,7 +252,7 @@ impl Faults {
         Ok(faults)
     }
 
-    /// Does `count` faults from the number `seed` on, and checks what each leaves. `report` gets a
+    /// Injects `count` faults, numbered from `seed`, and checks the result of each. `report` gets a
     /// line for each.
     ///
     /// # Errors
@@ -295,7 +295,7 @@ impl Faults {
         Ok(tally)
     }
 
-    /// One fault; true if it disturbed the command.
+    /// Injects one fault; returns true if it disturbed the command.
     fn fault(
         &self,
         case: Case,
@@ -328,8 +328,7 @@ impl Faults {
                 disk.grow()?;
                 output.status.code() != Some(0)
             }
-            // Where nothing may be mounted, a limit of the size of files takes the place of a full
-            // disk.
+            // Without permission to mount, a file size limit replaces a full disk.
             (Kind::FullDisk | Kind::FileSize, _) => {
                 let limit = format!(
                     "trap '' XFSZ; ulimit -f {}",
@@ -370,8 +369,8 @@ impl Faults {
         Ok(disturbed)
     }
 
-    /// What a fault may leave: the lake as it was, or as the command leaves it, or a part of the
-    /// way where the command has several commits; each grain once, and whole.
+    /// Checks the content after a fault: the previous one, that of the command, or one in between
+    /// where the command has several commits; each grain once.
     fn check_left(
         &self,
         place: &Path,
@@ -422,7 +421,7 @@ impl Faults {
         Ok(())
     }
 
-    /// What the lake of `place` holds; `None` if there is none yet.
+    /// Returns the content of the lake in `place`, or `None` if there is none yet.
     fn content(&self, place: &Path) -> Result<Option<Content>, Fault> {
         let lake = place.join("lake");
         if !lake
@@ -471,7 +470,7 @@ impl Faults {
         self.plain_command(place, &self.arguments(case))
     }
 
-    /// The command of `case` under a limit of the shell.
+    /// Returns the command of `case` under a shell limit.
     fn limited(&self, place: &Path, case: Case, limit: &str) -> Command {
         let mut command = Command::new("sh");
         command
@@ -501,7 +500,7 @@ impl Faults {
         place: &Path,
         arguments: &[S],
     ) {
-        // After a change of the passphrase that came through the new one opens the keyring.
+        // After a completed change of the passphrase the new one opens the keyring.
         let has_old = Keyring::open(&place.join("keyring.json"), PASSPHRASE).is_ok();
         let changed = place.join("keyring.json").exists() && !has_old;
         command
@@ -537,13 +536,13 @@ impl Faults {
     }
 }
 
-/// A file system of its own, of which a part is free.
+/// A mounted file system with limited free space.
 struct Disk {
     folder: PathBuf,
 }
 
 impl Disk {
-    /// `None` if the system lets nothing be mounted.
+    /// Returns `None` without permission to mount.
     fn mount(folder: &Path) -> Option<Disk> {
         fs::create_dir_all(folder).ok()?;
         let mounted = Command::new("mount")
@@ -589,8 +588,7 @@ impl Disk {
 
 impl Drop for Disk {
     fn drop(&mut self) {
-        // A file system that stays mounted is memory that stays taken; there is nobody to report it
-        // to.
+        // A failed unmount leaks memory; `drop` can't report it.
         let _ = Command::new("umount").arg(&self.folder).output();
     }
 }
@@ -633,7 +631,7 @@ fn of_the_person(number: usize) -> Vec<u8> {
     .blob
 }
 
-/// New grains, the same in every run.
+/// Writes new grains, the same in every run.
 fn operations() -> String {
     let put = |number: usize| {
         format!(
@@ -645,7 +643,7 @@ fn operations() -> String {
     (0..200).map(put).collect::<Vec<_>>().join("\n")
 }
 
-/// The commands that [`Faults`] disturbs, by their names.
+/// Returns the names of the commands that [`Faults`] disturbs.
 pub fn commands() -> Arc<[&'static str]> {
     CASES.iter().map(|case| case.name).collect()
 }

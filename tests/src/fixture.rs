@@ -1,4 +1,4 @@
-//! A small lake from a JSON file: grains with names, and the lifecycle state that comes with them.
+//! A small lake from a JSON file with named grains and their lifecycle state.
 //!
 //! ```json
 //! {"grains": [{"key": "old", "grain": {…}}, {"key": "new", "grain": {"derived_from": ["@old"], …}}],
@@ -24,7 +24,7 @@ use gristmill_schemas::json::Json;
 
 /// A lake in a temporary folder.
 pub struct Fixture {
-    /// The lake, as it is after everything was taken in.
+    /// The lake after ingest.
     pub lake: Lake,
     /// The address of each grain by its name.
     pub addresses: HashMap<String, ContentAddress>,
@@ -32,8 +32,7 @@ pub struct Fixture {
 }
 
 impl Fixture {
-    /// Makes the lake that `file` describes. Panics with the reason if the file isn't right: it is
-    /// part of a test.
+    /// Creates the lake that `file` describes.
     pub async fn load(file: &Path) -> Fixture {
         let bytes = fs::read(file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
         let description =

@@ -23,7 +23,7 @@ pub fn grain_with(text: &str, options: EncodeOptions) -> EncodedGrain {
     encode_json(&json, options).unwrap_or_else(|error| panic!("{error}: {text}"))
 }
 
-/// A belief that differs from those of other numbers.
+/// A belief, different for each `number`.
 pub fn belief(number: usize) -> Vec<u8> {
     grain(&format!(
         r#"{{"type":"belief","subject":"subject {number}","relation":"is","object":"seen","confidence":0.5,"created_at":{number}}}"#

@@ -1,5 +1,4 @@
-//! Killing the binary in the middle of its work, over copies of a lake. What must be left is for
-//! the tests to say.
+//! Kills the binary during its work, over copies of a lake.
 
 use std::fs;
 use std::io;
@@ -9,10 +8,10 @@ use std::time::{Duration, Instant};
 
 use sha2::{Digest, Sha256};
 
-/// Kills, unless the environment says otherwise.
+/// Default number of kills.
 const KILLS: usize = 20;
 
-/// How many times a test kills: what the environment variable `GRISTMILL_KILLS` says, else 20.
+/// Returns the number of kills per test: the environment variable `GRISTMILL_KILLS`, else 20.
 pub fn kills() -> usize {
     std::env::var("GRISTMILL_KILLS")
         .ok()
@@ -20,7 +19,7 @@ pub fn kills() -> usize {
         .unwrap_or(KILLS)
 }
 
-/// Waits for so long; true if the process was still running then, and is killed now.
+/// Kills the process after `delay`; returns true if it was still running then.
 ///
 /// # Errors
 /// If the system doesn't let it be waited for or killed.
@@ -32,14 +31,14 @@ pub fn kill_after(mut child: Child, delay: Duration) -> io::Result<bool> {
         }
         std::thread::sleep(Duration::from_millis(1));
     }
-    // SIGKILL: nothing of the process runs any more.
+    // SIGKILL: the process can't run any cleanup.
     let was_running = child.try_wait()?.is_none();
     child.kill()?;
     child.wait()?;
     Ok(was_running)
 }
 
-/// A number between 0 and 1, different for each run and the same whenever the test runs.
+/// Returns a number between 0 and 1 that depends only on `run`.
 pub fn share(run: usize) -> f64 {
     let digest = Sha256::digest(run.to_le_bytes());
     f64::from(u32::from_le_bytes([
@@ -47,7 +46,7 @@ pub fn share(run: usize) -> f64 {
     ])) / f64::from(u32::MAX)
 }
 
-/// Copies a folder with all that is in it.
+/// Copies a folder recursively.
 ///
 /// # Errors
 /// Those of the file system.

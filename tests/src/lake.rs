@@ -29,9 +29,9 @@ pub fn patient_session(now_ms: i64) -> Session {
     }
 }
 
-/// A lake, and a folder for its input beside it.
+/// A lake, and a folder for its input.
 pub struct TestLake {
-    /// The lake, as it is after the last ingest.
+    /// The lake after the last ingest.
     pub lake: Lake,
     folder: tempfile::TempDir,
 }
@@ -107,8 +107,7 @@ impl TestLake {
         self.folder.path()
     }
 
-    /// Writes `files` (name and bytes) to a folder of their own and takes them in, in the order of
-    /// their names.
+    /// Writes `files` (name and bytes) to a new folder and ingests them, sorted by name.
     ///
     /// # Errors
     /// Those of ingest.
@@ -134,7 +133,7 @@ impl TestLake {
         .await
     }
 
-    /// [`TestLake::try_ingest`] with the usual options.
+    /// [`TestLake::try_ingest`] with the default options.
     ///
     /// # Panics
     /// If ingest fails as a whole.
@@ -144,7 +143,7 @@ impl TestLake {
             .expect("an ingest that goes through")
     }
 
-    /// The rows that `query` answers, as text; null is `NULL`.
+    /// Returns the rows of `query` as text; null is `NULL`.
     ///
     /// # Panics
     /// If it isn't a query that the lake can answer.
@@ -178,7 +177,7 @@ impl TestLake {
         rows
     }
 
-    /// The one value that `query` answers.
+    /// Returns the first value of `query`.
     ///
     /// # Panics
     /// If there is no row.
@@ -191,7 +190,7 @@ impl TestLake {
             .expect("a row")
     }
 
-    /// The codes in `rejects`, in the order of their sources and places.
+    /// Returns the codes in `rejects`, sorted by source and ordinal.
     pub async fn reject_codes(&self) -> Vec<String> {
         self.rows("SELECT error_code FROM rejects ORDER BY source, ordinal")
             .await

@@ -1,8 +1,8 @@
-//! Where case files and other test data lie.
+//! Folders of case files and other test data.
 
 use std::path::{Path, PathBuf};
 
-/// The workspace's root folder.
+/// Returns the workspace's root folder.
 pub fn workspace() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .parent()
@@ -10,8 +10,8 @@ pub fn workspace() -> PathBuf {
         .to_path_buf()
 }
 
-/// The folder of material that is not ours to commit: `$GRISTMILL_SHARED`, else `shared` beside the
-/// checkout. `None` where it isn't there; a test that needs it then says that it skips.
+/// Returns the folder of material that is not ours to publish: `$GRISTMILL_SHARED`, else `shared`
+/// beside the checkout; `None` if it is missing.
 pub fn shared() -> Option<PathBuf> {
     let folder = match std::env::var_os("GRISTMILL_SHARED") {
         Some(folder) => PathBuf::from(folder),
@@ -20,7 +20,8 @@ pub fn shared() -> Option<PathBuf> {
     folder.is_dir().then_some(folder)
 }
 
-/// [`shared`] joined with `path`, printing why a test skips where it is absent.
+/// Returns [`shared`] joined with `path`. If it is missing, prints that the test skips and returns
+/// `None`.
 pub fn shared_or_skip(path: &str) -> Option<PathBuf> {
     let found = shared()
         .map(|folder| folder.join(path))

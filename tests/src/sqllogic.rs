@@ -4,7 +4,7 @@ use futures::TryStreamExt;
 use gristmill_queries::sql::{DataFusionError, SessionContext, execute, statements};
 use sqllogictest::{AsyncDB, DBOutput, DefaultColumnType};
 
-/// A lake's context as sqllogictest wants it.
+/// The sqllogictest driver over a lake's context.
 pub struct LakeSession {
     context: SessionContext,
 }

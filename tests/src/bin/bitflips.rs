@@ -1,6 +1,6 @@
-//! `bitflips [plain|encrypted] [flips|files|logs|cells] [COUNT] [SEED]`: damages a lake that it
-//! makes, and says for each kind of file how much of it `verify` finds, and whether any of sixty
-//! answers changes where it doesn't. Ends with 2 if one does.
+//! `bitflips [plain|encrypted] [flips|files|logs|cells] [COUNT] [SEED]`: damages a generated lake,
+//! and prints for each kind of file how much `verify` finds, and whether any of sixty answers
+//! changes where it finds nothing. Ends with exit code 2 if one does.
 
 use std::process::ExitCode;
 

@@ -1,5 +1,4 @@
-//! `datasets [FOLDER]`: makes the generated data sets again, in `datasets/` of the workspace unless
-//! told otherwise.
+//! `datasets [FOLDER]`: writes the generated data sets, by default to `datasets/` of the workspace.
 
 use std::path::PathBuf;
 

@@ -1,7 +1,6 @@
-//! `exact LAKE CORPUS [COUNT] [SEED]`: asks the lake, which was made from the containers in the
-//! folder CORPUS, COUNT random questions (200) in CAL and SQL, and compares each answer with that
-//! of looking at every grain. Ends with `N equal, N different`, and with exit code 1 if one
-//! differs.
+//! `exact LAKE CORPUS [COUNT] [SEED]`: runs COUNT random questions (200) in CAL and SQL over the
+//! lake, which was made from the containers in the folder CORPUS, and compares each answer with a
+//! pass over every grain. Prints `N equal, N different`; exit code 1 if one differs.
 
 use std::error::Error;
 use std::path::Path;
@@ -51,7 +50,7 @@ async fn main() -> Result<ExitCode, Box<dyn Error>> {
     })
 }
 
-/// The first lines, which tell most.
+/// Only the first lines.
 fn shown(lines: &[String]) -> String {
     lines
         .iter()

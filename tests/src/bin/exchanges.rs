@@ -1,6 +1,6 @@
-//! `exchanges FILE [TIMES]`: how fast exchange lines become committed grains, beside how fast
-//! `serde_json` parses the same bytes into its trees on as many threads. Both in turns, so many
-//! times (3); says each one's best, in megabytes of JSON a second, and their ratio.
+//! `exchanges FILE [TIMES]`: measures ingest of exchange lines, and parsing of the same bytes by
+//! `serde_json` into trees on as many threads. Both alternate TIMES times (3); prints the best of
+//! each, in megabytes of JSON per second, and their ratio.
 
 use std::error::Error;
 use std::num::NonZero;
@@ -14,7 +14,7 @@ use gristmill_engine::index::IndexKinds;
 use gristmill_engine::ingest::{IngestOptions, IngestProgress, ingest};
 use gristmill_engine::lake::Lake;
 
-// What the command line uses.
+// The allocator of the command line.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -41,7 +41,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Seconds until the grains of `file` are committed to a new lake, which is removed.
+/// Returns the seconds until the grains of `file` are committed to a new lake, which is then
+/// removed.
 async fn take_in(file: &str) -> Result<f64, Box<dyn Error>> {
     let folder = tempfile::tempdir()?;
     let mut lake = Lake::open_or_create(&folder.path().join("lake").display().to_string()).await?;
@@ -65,7 +66,7 @@ async fn take_in(file: &str) -> Result<f64, Box<dyn Error>> {
     Ok(started.elapsed().as_secs_f64())
 }
 
-/// Seconds for a tree of each line, on every core.
+/// Returns the seconds to parse each line into a tree, on all cores.
 fn parse(file: &Path) -> Result<f64, Box<dyn Error>> {
     let started = Instant::now();
     let bytes = std::fs::read(file)?;

@@ -1,6 +1,6 @@
-//! `faults [COUNT] [SEED]`: COUNT faults (200) of commands that write, from the number SEED (0) on:
-//! kills, full disks, files that may not grow, too little memory. Prints a line for each, and ends
-//! with 1 at the first one that lost or doubled something. Full disks are real ones where this
+//! `faults [COUNT] [SEED]`: injects COUNT faults (200), numbered from SEED (0), into commands that
+//! write: kills, full disks, file size limits, too little memory. Prints a line for each, and ends
+//! with exit code 1 at the first that lost or duplicated something. Full disks are real if this
 //! process may mount a file system.
 
 use std::error::Error;

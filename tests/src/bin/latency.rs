@@ -1,7 +1,7 @@
-//! `latency LAKE [COUNT]`: how long RECALLs by subject and searches take over an open lake: each a
-//! COUNT of times (1,000), every time for another subject or word, the first ones not counted. Says
-//! the median, the 99th percentile and the slowest, in milliseconds, and how many grains were
-//! found: a look-up that misses is no look-up.
+//! `latency LAKE [COUNT]`: measures RECALLs by subject and searches over an open lake: each COUNT
+//! times (1,000) with another subject or word, after a warm-up. Prints median, 99th percentile and
+//! maximum in milliseconds, and the number of grains found, because a look-up without a hit
+//! measures nothing.
 
 use std::error::Error;
 use std::time::Instant;
@@ -12,11 +12,11 @@ use gristmill_queries::cal::{Bindings, Options};
 use gristmill_queries::exec::{Executor, Session};
 use gristmill_queries::sql::{SessionContext, SqlOptions, lake_context};
 
-// What the command line uses.
+// The allocator of the command line.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Queries that are run before the clock counts.
+/// Queries that are run before the measurement.
 const WARM: usize = 50;
 
 #[tokio::main]

@@ -1,4 +1,4 @@
-//! Cases of CAL: text or bytes to a syntax tree in JSON CAL, or to the code of an error.
+//! CAL parser cases: text or bytes to a syntax tree in JSON CAL, or to an error code.
 
 use gristmill_queries::cal::{self, Options, Parsed, from_json, parse_bytes, print, to_json};
 use gristmill_schemas::json::Json;

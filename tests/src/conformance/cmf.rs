@@ -14,10 +14,10 @@ use gristmill_schemas::json::{Json, Object};
 
 use super::{CaseFile, Outcome, Report};
 
-/// What a case comes to; `Err` is a failure in a sentence.
+/// Result of a case; `Err` is the failure message.
 type Checked = Result<(), String>;
 
-/// An operation: its name, the members that its input has, and what runs it on the input and the
+/// An operation: its name, the members of its input, and the function that runs it on input and
 /// target.
 struct Operation {
     name: &'static str,
@@ -86,7 +86,7 @@ const OPERATIONS: &[Operation] = &[
 /// Operations whose cases are statements in prose about the other cases and the specification.
 const STATEMENTS: &[(&str, &str)] = &[("property", "finding"), ("divergence", "what")];
 
-/// Runs the file if any of its cases is one of these.
+/// Runs the file if any of its cases has a known operation.
 pub(super) fn run(file: &CaseFile, report: &mut Report) -> bool {
     let cases = file
         .json
@@ -105,7 +105,7 @@ pub(super) fn run(file: &CaseFile, report: &mut Report) -> bool {
     true
 }
 
-/// What becomes of one case.
+/// Runs one case.
 fn outcome(case: &Json, file: &CaseFile) -> Outcome {
     if is_statement(case) {
         return statements::outcome(case, file);
@@ -147,8 +147,8 @@ fn is_statement(case: &Json) -> bool {
     })
 }
 
-/// What the case asks for: its expectation, with the members that it recommends instead. `None` for
-/// a quirk that comes without them.
+/// Returns the expectation of a case, overridden by the recommended members. `None` for a quirk
+/// without them.
 fn target<'a>(case: &'a Json<'a>) -> Option<Json<'a>> {
     let expect = case.get("expect")?;
     let Some(recommended) = case.get("recommended").and_then(Json::as_object) else {

@@ -1,4 +1,6 @@
-//! Operations in bulk through the lifecycle gate.
+//! `apply`: bulk operations through the lifecycle gate.
+//!
+//! Above 500 lines: all tests share one small set-up.
 
 use std::io::Cursor;
 
@@ -46,7 +48,7 @@ impl Lab {
         (answers, report)
     }
 
-    /// Grains, with what each supersedes.
+    /// Returns each grain with the grains that it supersedes.
     async fn grains(&self) -> Vec<(String, Vec<String>)> {
         let mut out = Vec::new();
         for batch in self
@@ -160,8 +162,8 @@ async fn an_operation_sees_earlier_ones_and_a_second_run_changes_nothing() {
     let (again, report) = lab.apply(&lines).await;
     assert_eq!((report.grains_written, lab.grains().await), (0, grains));
     assert!(again[0].already && again[2].already);
-    // Contradicting and no longer contradicting were said again; retracting and contesting too,
-    // since they alternate.
+    // Contradicting and withdrawing it, and retracting and contesting, alternate, so each changes
+    // something again.
     assert!(lab.events().await >= 4);
     assert_eq!(lab.lake.verify_audit().await.unwrap().bad, 0);
 }
@@ -216,7 +218,7 @@ async fn a_supersession_and_its_reason_are_exported_with_the_grain() {
     assert!(again[2].already && again[3].already && report.events_written == 0);
 }
 
-/// `grain` as the bytes of a successor of `target`, with a reason and an actor beside it.
+/// An operation with a successor of `target` as bytes, and a reason and an actor beside it.
 fn supersede_by_bytes(target: &ContentAddress, object: &str, more: &str) -> String {
     let grain = belief(object, &format!(r#", "derived_from": ["{target}"]{more}"#));
     let blob = encode_json(
@@ -277,7 +279,7 @@ async fn a_reason_given_beside_grain_bytes_is_noted_and_opens_no_soft_lock() {
                 .all(|cell| cell == Some(expected))
         );
     }
-    // A note closes nothing; the rows of the new grains do.
+    // An event `noted` closes nothing; the rows of the new grains do.
     assert_eq!(
         (
             lab.events().await,
@@ -306,12 +308,12 @@ async fn a_put_refuses_fields_of_a_superseding_grain() {
         put(&justified),
         put(&successor(r#""invalidation_type": "erratum""#)),
         put(&successor(r#""supersession_auth": [{"$bytes_hex": "d2"}]"#)),
-        // What is derived from another doesn't take its place (§14).
+        // A derived grain doesn't supersede its source (§14).
         put(&successor(&format!(
             r#""related_to": [{{"hash": "{target}", "relation_type": "replaces"}}]"#
         ))),
         supersede(&target, &justified),
-        // Putting what is there is no operation on it.
+        // Putting an existing grain changes nothing.
         put(&justified),
     ];
     let (answers, report) = lab.apply(&lines).await;
@@ -365,7 +367,7 @@ async fn add_events(lab: &mut Lab, files: &[Vec<(ContentAddress, LifecycleEvent,
             ..Change::default()
         };
         lab.lake.state.commit(change, "test", 1).await.unwrap();
-        // Names of files ascend with the time, by the millisecond.
+        // File names ascend by milliseconds.
         tokio::time::sleep(std::time::Duration::from_millis(2)).await;
     }
 }
@@ -378,7 +380,7 @@ async fn an_operation_is_answered_as_already_done_only_if_nothing_would_change()
     lab.apply(&[put(&one), put(&two), put(&three)]).await;
     let (contradicted, verification) = (LifecycleEvent::Contradicted, LifecycleEvent::Verification);
     let ahead = chrono::Utc::now().timestamp_micros() + 3_600_000_000;
-    // The later event stands in the first file, as after a file was rewritten.
+    // The later event is in the first file, as after a file was rewritten.
     let later = vec![
         (targets[0], contradicted, "false", 20),
         (targets[1], verification, "contested", 20),
@@ -393,7 +395,7 @@ async fn an_operation_is_answered_as_already_done_only_if_nothing_would_change()
     let lines = [
         format!(r#"{{"op": "contradict", "address": "{}"}}"#, targets[0]),
         format!(r#"{{"op": "retract", "address": "{}"}}"#, targets[1]),
-        // What the lake knows is dated ahead of this machine's clock.
+        // The lake's events are dated ahead of this machine's clock.
         format!(r#"{{"op": "contradict", "address": "{}"}}"#, targets[2]),
         format!(r#"{{"op": "retract", "address": "{}"}}"#, targets[2]),
     ];
@@ -630,7 +632,7 @@ async fn protection_holds_across_batches_and_along_the_chain() {
         .unwrap()
         .parse()
         .unwrap();
-    // A new goal under weaker terms, superseding the satisfied one: laundering.
+    // A new goal under weaker terms supersedes the satisfied one.
     let (answers, _) = lab.apply(&[supersede(&second, &goal("active", ""))]).await;
     assert_eq!(errors(&answers), [DENIED]);
 }

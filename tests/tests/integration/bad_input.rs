@@ -1,5 +1,5 @@
-//! Bad input through the front door: it lands in `rejects` with its bytes, its place and its code;
-//! what is good around it comes in; nothing crashes or hangs.
+//! Bad input: it is stored in `rejects` with its bytes, position and code; valid input around it is
+//! ingested; nothing crashes or hangs.
 
 use gristmill_engine::error::EngineError;
 use gristmill_engine::ingest::{IngestOptions, OnError};
@@ -12,7 +12,7 @@ use gristmill_tests::paths::workspace;
 use proptest::prelude::*;
 use sha2::{Digest, Sha256};
 
-/// `file` with a footer that is right for its bytes, as a writer of damaged grains would have it.
+/// Returns `file` with the correct footer for its bytes.
 fn with_right_footer(mut file: Vec<u8>) -> Vec<u8> {
     let body = file.len() - FOOTER_LENGTH;
     let footer = Sha256::digest(&file[..body]);
@@ -51,7 +51,7 @@ async fn every_wrong_grain_of_the_data_sets_is_rejected_with_its_code_and_the_ot
     }
     let told: u64 = report.rejects_by_code.values().sum();
     assert_eq!((report.rejected, codes.len() as u64), (told, told));
-    // Each has its bytes, and lies where it says.
+    // Each reject has its bytes and its offset.
     for row in lake
         .rows("SELECT \"offset\", encode(bytes, 'hex'), message FROM rejects")
         .await
@@ -111,14 +111,14 @@ async fn a_lenient_retry_ingests_rejected_grains_once_and_removes_their_rejects(
         (4, 4, odd.len() as u64 + 4)
     );
     assert!(strict.readable_rejects > 10 && strict.readable_rejects <= odd.len() as u64 + 1);
-    // Nobody asked for more.
+    // Without `--retry-refused` nothing changes.
     let lenient = IngestOptions {
         mode: Mode::Lenient,
         ..IngestOptions::default()
     };
     let again = lake.try_ingest(&files, &lenient).await.unwrap();
     assert_eq!((again.files, again.known, again.rejected), (0, 4, 0));
-    // A dry run tells what would be, and changes nothing.
+    // A dry run reports the same and changes nothing.
     let retry = IngestOptions {
         retry_refused: true,
         ..lenient
@@ -132,7 +132,7 @@ async fn a_lenient_retry_ingests_rejected_grains_once_and_removes_their_rejects(
         lake.rows(count).await,
         [[(odd.len() + 4).to_string(), "3".to_owned()]]
     );
-    // Neither the file that was whole nor the transcript is read again.
+    // Neither the file without rejects nor the transcript is read again.
     let retried = lake.try_ingest(&files, &retry).await.unwrap();
     assert_eq!(
         (retried.files, retried.known, retried.readable_rejects),
@@ -150,7 +150,7 @@ async fn a_lenient_retry_ingests_rejected_grains_once_and_removes_their_rejects(
         left - 1,
         "the transcript's line isn't among them"
     );
-    // The same once more finds all as it is.
+    // A second retry changes nothing.
     let before = lake
         .rows("SELECT content_address FROM grains ORDER BY 1")
         .await;
@@ -165,7 +165,7 @@ async fn a_lenient_retry_ingests_rejected_grains_once_and_removes_their_rejects(
             .await,
         before
     );
-    // A stricter one takes nothing back.
+    // A strict retry removes nothing.
     let strictly = IngestOptions {
         mode: Mode::Strict,
         ..retry
@@ -175,7 +175,7 @@ async fn a_lenient_retry_ingests_rejected_grains_once_and_removes_their_rejects(
         strict.rejected - 1
     );
     assert_eq!(lake.rows(count).await, [[left.to_string(), "3".to_owned()]]);
-    // A run that doesn't retry goes on where the lake is: it knows all of them.
+    // A run without a retry skips all files as known.
     assert_eq!(lake.ingest(&files).await.known, 4);
 }
 
@@ -271,7 +271,7 @@ async fn a_wrong_grain_in_a_sound_container_rejects_only_that_grain() {
             "{codec:?}"
         );
         assert_eq!(lake.value("SELECT ordinal FROM rejects").await, "17");
-        // The same file again takes nothing in and tells nothing twice.
+        // The same file again adds no grain and no reject.
         let again = lake.ingest(&[("a.mg", &file)]).await;
         assert_eq!(
             (again.known, again.grains_written, again.rejected),

@@ -1,5 +1,5 @@
-//! Batches follow each other closely: one is planned while the one before is committed, beside
-//! other writers, and nothing comes in twice.
+//! Overlapping batches: one is planned while the previous one is committed, beside other writers,
+//! and no grain is stored twice.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -14,7 +14,7 @@ use gristmill_engine::lake::Lake;
 use gristmill_engine::progress::WorkProgress;
 use gristmill_tests::grains::{belief, frames};
 
-/// Memory of a run whose batches hold a mebibyte: some thousand beliefs.
+/// Memory of a run with batches of 1 MiB, some thousand beliefs.
 const MEMORY: usize = 4 << 20;
 
 fn write_frames(path: &Path, numbers: impl Iterator<Item = usize>) {
@@ -38,7 +38,7 @@ async fn take_in(lake: &mut Lake, paths: &[&Path]) -> IngestReport {
         .unwrap()
 }
 
-/// The subjects of all rows; no address is there twice.
+/// Returns the subjects of all rows; asserts that no address is duplicated.
 async fn subjects(lake: &Path) -> HashSet<String> {
     let lake = Lake::open(lake.to_str().unwrap()).await.unwrap();
     let rows: Vec<RecordBatch> = lake

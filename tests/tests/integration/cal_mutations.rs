@@ -1,6 +1,5 @@
-//! A query with anything at all in one of its places is refused at a place inside of it, or says
-//! the same in all its spellings: as text, as canonical text, and as JSON. The queries as they were
-//! written are `cal`'s.
+//! Mutated CAL queries: each is refused at a position inside the query, or means the same as text,
+//! as canonical text and as JSON. The unchanged queries are conformance cases.
 
 use std::fs;
 
@@ -8,8 +7,8 @@ use gristmill_queries::cal::{Options, from_json, parse, print, query_hash, to_js
 use gristmill_schemas::json::Json;
 use gristmill_tests::paths::workspace;
 
-/// What comes to stand in a place: words of every part of the language, values of every type, and
-/// what only hostile text holds.
+/// Replacements for a token: words of every part of the language, values of every type, and hostile
+/// text.
 const PIECES: [&str; 40] = [
     "RECALL",
     "beliefs",
@@ -62,7 +61,7 @@ fn a_mutated_query_is_refused_at_a_position_inside_or_means_the_same_in_every_fo
         let Some(query) = case.get("query").and_then(Json::as_str) else {
             continue;
         };
-        // Longer ones would show the same places again.
+        // Longer queries repeat the same positions.
         if query.len() > 400 {
             continue;
         }
@@ -86,8 +85,8 @@ fn a_mutated_query_is_refused_at_a_position_inside_or_means_the_same_in_every_fo
     );
 }
 
-/// Every change of one place: cut there, without its token, with the token twice or after its
-/// neighbour, or with another piece instead.
+/// Returns every mutation of one position: truncated, without the token, with the token doubled,
+/// swapped with its neighbour, or replaced.
 fn changes(query: &str) -> impl Iterator<Item = String> + '_ {
     let tokens = tokens(query);
     let cuts = query.char_indices().map(|(at, _)| query[..at].to_owned());
@@ -134,7 +133,7 @@ fn tokens(query: &str) -> Vec<&str> {
     tokens
 }
 
-/// Whether the query is accepted; what doesn't hold of it, if something doesn't.
+/// Returns whether the query is accepted, or the violated property.
 fn checked(text: &str) -> Result<bool, String> {
     let parsed = match parse(text, Options::default()) {
         Ok(parsed) => parsed,

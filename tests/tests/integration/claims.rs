@@ -1,4 +1,4 @@
-//! What an imported manifest claims goes through the lifecycle gate.
+//! Claims of imported manifests pass the lifecycle gate.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -88,7 +88,7 @@ fn quorum_of(key: &SigningKey) -> String {
     )
 }
 
-/// What a grain says that is to come after `old`.
+/// Fields of a grain that supersedes `old`.
 fn draft_after(old: &Encoded) -> String {
     format!(
         r#", "derived_from": ["{}"], "author_did": "did:web:other.example""#,
@@ -96,7 +96,7 @@ fn draft_after(old: &Encoded) -> String {
     )
 }
 
-/// A grain that takes the place of `old` with the authorization of `key`.
+/// A grain that supersedes `old` with the authorization of `key`.
 fn authorized(old: &Encoded, key: &SigningKey) -> Encoded {
     let draft = draft_after(old);
     let bare = belief("new", &format!(r#"{draft}, "supersession_auth": []"#));
@@ -111,7 +111,7 @@ fn authorized(old: &Encoded, key: &SigningKey) -> Encoded {
     )
 }
 
-/// Takes a container in; answers the events of `state` by address, and the messages of refused
+/// Ingests a container; returns the events of `state` by address, and the messages of denied
 /// claims.
 async fn take_in(
     lake: &mut TestLake,
@@ -168,7 +168,7 @@ async fn a_claim_against_a_lock_or_hold_is_denied_and_rejected() {
         (held.0, ended()),
         (locked.0, superseded(&new)),
         (kept.0, status(VerificationStatus::Retracted)),
-        // This takes nothing away.
+        // This revokes nothing.
         (new.0, status(VerificationStatus::Verified)),
     ];
     let (events, refused) = take_in(&mut lake, &[&held, &locked, &kept, &new], states).await;
@@ -235,7 +235,7 @@ async fn a_dry_run_rejects_the_same_claims_as_a_run() {
     let written = |grains: &[&Encoded], states| {
         std::fs::read(container(folder.path(), grains, states)).unwrap()
     };
-    // More than a batch holds.
+    // More grains than a batch.
     let filler: Vec<Encoded> = (0..1_300)
         .map(|number| belief(&format!("{number:01000}"), ""))
         .collect();
@@ -249,7 +249,7 @@ async fn a_dry_run_rejects_the_same_claims_as_a_run() {
         (held.0, ended()),
         (belief("nowhere", "").0, ended()),
     ];
-    // One of the grains comes in both batches.
+    // One grain is in both batches.
     let second = written(&[&new, &successor, &gone, &held], states);
     let files: [(&str, &[u8]); 2] = [("1.mg", &first), ("2.mg", &second)];
     let options = IngestOptions {
@@ -291,7 +291,7 @@ async fn a_grain_ingested_again_stays_bound_by_its_recorded_supersessions() {
     )
     .await;
     assert_eq!((events.len(), refused), (1, Vec::new()));
-    // Without the claim about the first, whose terms bind the whole chain.
+    // All claims except that about the first grain, whose terms bind the whole chain.
     let third = belief("third", &draft_after(&second));
     let (events, refused) = take_in(
         &mut lake,

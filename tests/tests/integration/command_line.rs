@@ -1,5 +1,6 @@
-//! The command line's contract: exit codes, formats, and answers that match their questions line by
-//! line.
+//! The command line: exit codes, formats, and line-by-line answers.
+//!
+//! Above 500 lines: small tests of one interface.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -12,7 +13,7 @@ use gristmill_tests::binary::{ended, gristmill, path};
 use gristmill_tests::grains::{belief, frames, grain_with, plain};
 use gristmill_tests::paths::workspace;
 
-/// What a command answers: exit code, standard output, standard error.
+/// Result of a command: exit code, standard output, standard error.
 struct Answer {
     code: i32,
     out: String,
@@ -190,7 +191,7 @@ fn output_line_n_belongs_to_input_line_n() {
             None
         ]
     );
-    // What was encoded decodes to what was asked, on the same line.
+    // Decoding gives the input of the same line.
     let blobs: Vec<_> = answers
         .iter()
         .filter(|answer| answer.get("error").is_none())
@@ -391,7 +392,7 @@ fn results_have_the_requested_format() {
         csv.out
     );
     assert!(ingest("table").out.contains("1,500"));
-    // In a pipe nobody asked for anything: one object a line.
+    // The default in a pipe is one object per line.
     let plain = run(
         here.path(),
         &[
@@ -599,8 +600,7 @@ fn hostile_statements_fail_with_their_code_before_anything_is_read() {
             "{shown}"
         );
     }
-    // A search for nothing but marks, or for a word that is as long as a statement can be, is a
-    // search.
+    // Searches for punctuation only and for a word of maximal length are valid.
     for statement in [
         "RECALL WHERE query = \"-- !!\"".to_owned(),
         format!("RECALL WHERE query = \"{}\"", "w".repeat(900)),

@@ -10,7 +10,7 @@ use gristmill_tests::grains::{belief, frames, grain};
 use gristmill_tests::sandbox::Sandbox;
 use serde_json::Value;
 
-/// Rounds of each test, unless the environment says otherwise.
+/// Default number of rounds of each test.
 const ROUNDS: usize = 2;
 
 fn rounds() -> usize {
@@ -168,7 +168,7 @@ fn concurrent_processes_create_one_lake() {
     }
 }
 
-/// How many commits of a table say what the table is.
+/// Returns the number of commits with a table's metadata.
 fn creations(table: &Path) -> usize {
     let entries = std::fs::read_dir(table.join("_delta_log"))
         .unwrap()
@@ -253,10 +253,10 @@ fn a_folder_with_other_files_is_refused_and_stays_unchanged() {
             assert_eq!(paths(&sandbox.path(folder)), before, "{arguments:?}");
         }
     }
-    // What a file system puts into every new volume is no content.
+    // `lost+found` of a new volume doesn't count as content.
     std::fs::create_dir_all(sandbox.path("volume/lost+found")).unwrap();
     run(&sandbox, "volume", &["ingest", "one.mgs"]);
-    // The other tables of a lake are no reason to begin it anew.
+    // A folder with the other tables of a lake isn't initialised again.
     std::fs::remove_dir_all(sandbox.path("volume/grains")).unwrap();
     let output = command(&sandbox, "volume", &["ingest", "one.mgs"])
         .output()
@@ -322,8 +322,8 @@ fn a_missing_keyring_of_an_encrypted_lake_is_not_replaced() {
         }
     }
     assert!(!wrong.exists() && !sandbox.path("wrong.json.people").exists());
-    // The keyring without the salts of the lake's people doesn't open it either, and gives them no
-    // new ones.
+    // The keyring without the salts of the lake's people doesn't open it either, and no new salts
+    // are made.
     std::fs::rename(sandbox.path("keyring.json.people"), sandbox.path("people")).unwrap();
     let output = command(&sandbox, "lake", &["ingest", "two.mgs"])
         .output()

@@ -1,5 +1,5 @@
-//! What `verify` and the opening of a lake find of damage to tables: data files, logs, heads,
-//! certificates.
+//! Damage to tables (data files, logs, heads, certificates) and its detection by `verify` and on
+//! opening a lake.
 
 use std::path::{Path, PathBuf};
 
@@ -220,7 +220,7 @@ async fn every_file_and_tombstone_of_an_erasure_is_checked() {
     assert_eq!(lab.verify().await.unwrap().bad, 0);
 }
 
-/// The program `bitflips` does this two thousand times, see `docs/reliability.md`.
+/// The program `bitflips` flips two thousand bits, see `docs/reliability.md`.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hundred_flipped_bits_are_found_or_change_no_answer() {
     let mut target = Target::new(Lab::plain().await).await;
@@ -288,7 +288,7 @@ async fn a_lake_of_format_1_is_read_as_it_is_and_upgraded_by_the_next_command_th
     .inflict(&rejects);
     assert!(lab.verify().await.unwrap().bad > 0);
     undo.undo();
-    // A lake of format 2 without heads isn't one of format 1.
+    // A lake of format 2 without heads isn't mistaken for one of format 1.
     let undo = Damage::Delete.inflict(&lab.lake.join("heads.json"));
     assert!(lab.open().await.is_err());
     undo.undo();
@@ -327,8 +327,7 @@ async fn repair_restores_tombstones_from_copies_and_accepts_shortened_logs_on_re
     let found = lab.verify().await.unwrap();
     assert_eq!(found.bad, 0, "{:?}", found.problems);
     assert_eq!(lab.try_ingest_erased().await.unwrap(), 0);
-    // The end of the log of tombstones: refused, then accepted, and the tombstones come back all
-    // the same.
+    // The log of tombstones loses its end: refused, then accepted, and the tombstones are restored.
     for entry in [1, 2] {
         let _ = (
             entry,

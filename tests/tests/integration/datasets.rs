@@ -1,4 +1,4 @@
-//! The data sets in the repository are what their recipe makes, and small.
+//! The data sets in the repository equal the output of their recipe, and are small.
 
 use std::fs;
 
@@ -9,7 +9,7 @@ use gristmill_schemas::json::Json;
 use gristmill_tests::datasets::make;
 use gristmill_tests::paths::workspace;
 
-/// Bytes of all data sets together at most.
+/// Limit of all data sets together, in bytes.
 const SIZE_LIMIT: u64 = 3 << 20;
 
 #[test]

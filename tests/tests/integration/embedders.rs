@@ -1,5 +1,5 @@
-//! Embedders from end to end: vectors without any download, and a real sentence transformer beside
-//! what it must answer.
+//! Embedders end to end: vectors without a download, and a sentence transformer compared with
+//! another implementation.
 
 use std::path::{Path, PathBuf};
 
@@ -8,7 +8,7 @@ use gristmill_tests::binary::gristmill;
 use gristmill_tests::paths::workspace;
 use serde_json::Value;
 
-/// What `words` print, a value a line.
+/// Returns the output of `words`, one value per line.
 fn told(folder: &Path, words: &[&str]) -> Vec<Value> {
     let output = gristmill()
         .current_dir(folder)
@@ -59,7 +59,7 @@ fn vectors_of_the_shipped_model_are_made_and_searched_without_naming_it() {
         .take(4)
         .collect::<Vec<_>>()
         .join(" ");
-    // Options may stand before the words and behind them.
+    // Options may precede or follow the words.
     for words in [
         &["search", "-n", "2", "--mode", "hybrid", &few][..],
         &["search", &few, "-n", "2", "--embedder", "static"],

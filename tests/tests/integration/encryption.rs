@@ -1,5 +1,7 @@
-//! An encrypted lake at the command line: nothing in the clear, everything readable with the keys,
+//! Encrypted lakes at the command line: no plaintext on disk, everything readable with the keys,
 //! nothing without.
+//!
+//! Above 500 lines: all tests share one corpus and its markers.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -15,7 +17,7 @@ use gristmill_tests::sandbox::Sandbox;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use serde_json::Value;
 
-/// What no byte of an encrypted lake may hold: every grain of the corpus has several of them.
+/// Texts that must not occur in an encrypted lake; every grain of the corpus has several of them.
 const MARKERS: [&str; 12] = [
     "quokka-user-0",
     "quokka-user-1",
@@ -31,7 +33,8 @@ const MARKERS: [&str; 12] = [
     "quokka-refused",
 ];
 
-/// Grains of three users and of none, in frames; the last is refused. `salt` tells corpora apart.
+/// Frames with grains of three users and of none; the last grain is invalid. `salt` distinguishes
+/// corpora.
 fn corpus(salt: &str, hold: bool) -> Vec<u8> {
     let mut frames = Vec::new();
     let mut add = |json: String, damage: bool| {
@@ -452,7 +455,7 @@ fn destroying_a_key_erases_the_grains_sealed_with_it_only() {
         sandbox.run("lake", 0, &["verify"])["ok"].as_u64(),
         Some(others.len() as u64)
     );
-    // The same grains don't come back; new ones of the same person may come, under a new key.
+    // Erased grains are refused; new ones of the same person are accepted, under a new key.
     let mut again = std::fs::read(sandbox.path("one.mgs")).unwrap();
     again.truncate(again.len() - 4);
     again.extend(corpus("two", false));
@@ -483,8 +486,8 @@ fn destroying_a_key_erases_the_grains_sealed_with_it_only() {
     assert_eq!(held["selected"]["grains"], 45);
 }
 
-/// Takes out of a report how long a run took.
-// `tables` counts entries of logs, and some of the commands write to the audit log.
+/// Removes durations from a report, and `tables`, which counts log entries: some commands write to
+/// the audit log.
 fn without_times(report: &mut Value) {
     if let Value::Object(report) = report {
         report.retain(|name, _| {
@@ -495,8 +498,7 @@ fn without_times(report: &mut Value) {
     }
 }
 
-/// What every command that reads answers about a lake, by command. Where it writes a file, the
-/// file.
+/// Returns the answer of every reading command about a lake, by command; the file if it writes one.
 fn answers(sandbox: &Sandbox, lake: &str) -> Vec<(String, String)> {
     let own = "user_id = 'quokka-user-1'";
     let [rows, counts] = [
@@ -585,7 +587,7 @@ fn a_restored_old_keyring_reveals_no_erased_grain() {
     .unwrap();
     sandbox.run("lake", 2, &["ingest", "again.mgs"]);
     assert!(sandbox.addresses("lake", "true").is_disjoint(&own));
-    // An erasure finds what can be read again, and takes it.
+    // An erasure finds the readable grains and removes them.
     let planned = sandbox.run("lake", 0, &["erase", "--user", "quokka-user-1"]);
     assert_eq!(
         planned["selected"]["grains"].as_u64(),
@@ -598,7 +600,7 @@ fn a_restored_old_keyring_reveals_no_erased_grain() {
             .as_u64(),
         Some(0)
     );
-    // Whatever writes rows again leaves them out.
+    // Commands that rewrite rows omit them.
     assert_eq!(
         sandbox.run("compacted", 0, &["compact"])["erased_rows"].as_u64(),
         Some(0),
@@ -695,7 +697,7 @@ fn rotation_keeps_addresses_and_rows_and_ends_the_old_keys() {
         )[0]["n"],
         1
     );
-    // As a writer sees it who opened the lake before.
+    // The view of a writer that opened the lake before.
     copy_folder(&sandbox.path("lake"), &sandbox.path("before")).unwrap();
     sandbox.run("lake", 0, &["keys", "rotate", "--user", "quokka-user-1"]);
     assert_eq!(sandbox.sql("before", query), before);
@@ -731,7 +733,7 @@ fn rotation_keeps_addresses_and_rows_and_ends_the_old_keys() {
     assert_eq!(found(&contents(&sandbox, "lake")), [""; 0]);
 }
 
-/// The cells of `blob` in all data files.
+/// Returns the cells of `blob` in all data files.
 fn stored_blobs(lake: &Path) -> BTreeSet<Vec<u8>> {
     use arrow::array::AsArray;
     let mut out = BTreeSet::new();

@@ -1,4 +1,6 @@
-//! Erasure and disclosure over a lake in which one person hides in every place that there is.
+//! Erasure and disclosure over a lake in which one person occurs in every possible field.
+//!
+//! Above 500 lines: all tests share this lake.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -28,7 +30,7 @@ async fn lab() -> Fixture {
 }
 
 fn person() -> SubjectRequest {
-    // The last name is decomposed; the lake has it composed.
+    // The request's last name is decomposed Unicode; the lake's is composed.
     let identifiers = [
         "moy-4711",
         "Marguerite Oyelaran",
@@ -48,7 +50,7 @@ fn person() -> SubjectRequest {
 fn order(folder: &Path) -> ErasureOptions {
     let path = folder.join("keyring.json");
     let mut keyring = Keyring::open_or_create(&path, PASSPHRASE).unwrap();
-    // A second order finds the key there.
+    // A second call finds an existing key.
     let _ = keyring.generate("erasure");
     let origin = RequestOrigin {
         reference: Some("R-1".to_owned()),
@@ -64,7 +66,7 @@ fn order(folder: &Path) -> ErasureOptions {
     }
 }
 
-/// What was found, by the names of the fixture: the reasons, and the bar if there is one.
+/// Returns the findings by grain name: the reasons, and the bar if there is one.
 fn by_key(
     fixture: &Fixture,
     survey: &Survey,
@@ -98,9 +100,8 @@ async fn take_in(lake: &mut Lake, path: &Path) -> IngestReport {
     .unwrap()
 }
 
-/// A file of frames with a grain that is refused (the header's type byte isn't that of the
-/// payload), and one that is damaged beyond decoding; both name the person. With `salt` the file is
-/// another one.
+/// Writes frames with a rejected grain (the header's type byte isn't that of the payload) and an
+/// undecodable one; both name the person. `salt` distinguishes files.
 fn refused(folder: &Path, salt: &str) -> std::path::PathBuf {
     let mut frames = Vec::new();
     for (subject, damage) in [
@@ -135,7 +136,7 @@ fn refused(folder: &Path, salt: &str) -> std::path::PathBuf {
     path
 }
 
-/// All rows of `table` in the order of `key`, as one batch.
+/// Returns all rows of `table` sorted by `key`, as one batch.
 async fn rows(table: &Table, columns: &[&str]) -> Vec<(String, RecordBatch)> {
     let mut rows = Vec::new();
     for batch in table.read_columns(columns).await.unwrap() {
@@ -158,7 +159,7 @@ async fn all_grains(lake: &Lake) -> Vec<(String, RecordBatch)> {
     rows(&lake.grains, &names).await
 }
 
-/// Every byte that a reader of the lake can see: raw files, and every value of every table.
+/// Returns everything that a reader of the lake can see: raw files, and every value of every table.
 async fn visible(lake: &Lake, folder: &Path) -> String {
     let mut out = String::new();
     let mut folders = vec![folder.to_owned()];
@@ -221,7 +222,7 @@ async fn visible(lake: &Lake, folder: &Path) -> String {
     out
 }
 
-/// Frames with grains of others, which `number` tells from other files.
+/// Writes frames with grains of other people; `number` distinguishes files.
 fn of_others(folder: &Path, number: usize) -> std::path::PathBuf {
     let mut frames = Vec::new();
     for at in 0..5 {
@@ -435,7 +436,7 @@ async fn an_erasure_removes_exactly_its_plan_and_proves_it() {
         .collect();
     assert_eq!(after, expected, "other rows are as they were");
     let seen = visible(&lake, &fixture.folder().join("lake")).await;
-    // Grains that stay refer to this one.
+    // Remaining grains refer to this one.
     let referred = ["subject", "user", "new"].map(|key| fixture.addresses[key].to_string());
     for address in gone.iter().filter(|address| !referred.contains(address)) {
         assert!(!seen.contains(address), "{address} is still somewhere");
@@ -450,7 +451,7 @@ async fn an_erasure_removes_exactly_its_plan_and_proves_it() {
             && seen.contains("refund")
     );
     assert_eq!(lake.verify_audit().await.unwrap().bad, 0);
-    // Nothing is left to do, and saying so again is no error.
+    // Nothing is left to do, which is no error.
     let (plan, _) = gristmill_engine::erase::plan(&mut lake, &request, 2)
         .await
         .unwrap();
@@ -462,8 +463,7 @@ async fn after_erasing_everything_no_byte_names_the_person() {
     let fixture = lab().await;
     let mut lake = fixture.lake.clone();
     take_in(&mut lake, &refused(fixture.folder(), "first")).await;
-    // What the law keeps is taken out of the lake by its address only where the law allows; here it
-    // isn't there at all.
+    // Grains under retention can't be erased by address; here they aren't in the lake at all.
     let extent = SelectionOptions {
         text_mentions: true,
         derived: true,
@@ -526,7 +526,7 @@ async fn erased_grains_are_refused_on_import() {
     let mut lake = fixture.lake.clone();
     take_in(&mut lake, &refused(fixture.folder(), "first")).await;
     let outcome = erased(&mut lake, &person(), fixture.folder()).await;
-    // The very same file, and one with the same grains and other bytes.
+    // The same file, and one with the same grains but other bytes.
     assert_eq!(
         take_in(&mut lake, &fixture.folder().join("fixture.mg"))
             .await
@@ -577,7 +577,7 @@ async fn erased_grains_are_refused_on_import() {
     );
 }
 
-/// All grains of a fixture as frames.
+/// Returns all grains of a fixture as frames.
 async fn frames_of(fixture: &Fixture) -> Vec<u8> {
     let mut frames = Vec::new();
     for (_, row) in rows(&fixture.lake.grains, &["content_address", "blob"]).await {
@@ -665,7 +665,7 @@ async fn a_certificate_verifies_and_a_tampered_one_doesnt() {
         )
         .valid
     );
-    // The time in the unprotected header is the one thing that the signature doesn't cover.
+    // The signature covers everything except the time in the unprotected header.
     let unprotected = signed
         .windows(3)
         .position(|window| window == b"iat")
@@ -684,7 +684,7 @@ async fn a_certificate_verifies_and_a_tampered_one_doesnt() {
         ..proof.clone()
     };
     assert!(!verify(&signed, None, None, &[wrong]).valid);
-    // What a certificate that isn't proven says is no proof.
+    // A certificate without a successful proof is invalid.
     let mut unproven: Certificate = serde_json::from_str(&text).unwrap();
     unproven.proofs.byte_search.remnants = 1;
     let signed = unproven
@@ -768,8 +768,8 @@ async fn after_an_erasure_an_operation_is_already_done_only_if_nothing_would_cha
             .unwrap();
         answers
     };
-    // The first file of events names both; the second withdraws what the first says of the grain
-    // that stays.
+    // The first file of events has both grains; the second withdraws the event of the remaining
+    // grain.
     run(
         &mut lake,
         &[
@@ -794,7 +794,7 @@ async fn after_an_erasure_an_operation_is_already_done_only_if_nothing_would_cha
         .await
         .unwrap();
     lake.refresh().await.unwrap();
-    // The first file was written again, and comes behind the second by its name.
+    // The first file was rewritten, and now sorts after the second.
     let after = lake.state.files().unwrap();
     assert!(
         after.len() == 2 && before[1] == after[0] && before[0] != after[1],

@@ -1,4 +1,4 @@
-//! Erasure at the command line, and what is left when it is killed.
+//! Erasure at the command line, and after a kill.
 
 use std::process::{Command, Stdio};
 use std::time::Instant;
@@ -99,7 +99,7 @@ fn erasure_commands_return_results_and_exit_codes() {
         erased["proofs"]
     );
     assert_eq!(erased["scope"]["grains"].as_u64(), Some(selected));
-    // What the law keeps, such as consents, stays.
+    // Grains under retention, such as consents, stay.
     assert!(
         sandbox
             .addresses(
@@ -137,7 +137,7 @@ fn erasure_commands_return_results_and_exit_codes() {
     check_with_another_implementation(&sandbox, gone, &erased);
 }
 
-/// The short script in another language accepts what is good and refuses what was tampered with.
+/// A Python script accepts valid certificates and refuses tampered ones.
 fn check_with_another_implementation(sandbox: &Sandbox, address: &str, erased: &Value) {
     let script = workspace().join("tests/tools/check_certificate.py");
     let leaves = sandbox
@@ -177,7 +177,7 @@ fn check_with_another_implementation(sandbox: &Sandbox, address: &str, erased: &
     };
     assert_eq!(code, Some(0));
     let signed = std::fs::read(sandbox.path("proof.cose")).unwrap();
-    // The time in the unprotected header is the one thing that the signature doesn't cover.
+    // The signature covers everything except the time in the unprotected header.
     let unprotected = signed
         .windows(3)
         .position(|window| window == b"iat")
@@ -241,7 +241,7 @@ fn a_killed_erasure_is_completed_by_the_next_run_without_losing_others() {
             left.len()
         );
         let (code, erased) = run(&sandbox, &arguments);
-        // A run that ended before it was killed leaves nothing that may go.
+        // A run that ended before the kill leaves nothing to erase.
         let done = (code, erased["proven"].as_bool());
         assert!(
             matches!(done, (0, Some(true)) | (3, None)),
@@ -265,7 +265,7 @@ fn a_killed_erasure_is_completed_by_the_next_run_without_losing_others() {
     }
 }
 
-/// The most that one certificate in the lake covers.
+/// Returns the greatest number of grains that one certificate covers.
 fn certified(sandbox: &Sandbox) -> u64 {
     let folder = sandbox.path("lake/erasures");
     let files = std::fs::read_dir(folder)

@@ -1,5 +1,5 @@
-//! The places of `tests/erasure/*.jsonl` in which a person may hide: each is found by survey,
-//! disclosure, erasure and proof, or is listed in the documentation as not searched.
+//! Spellings of people in `tests/erasure/*.jsonl`: each is found by survey, disclosure, erasure and
+//! proof, or is documented as not searched.
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
@@ -18,8 +18,7 @@ use gristmill_tests::lake::TestLake;
 use gristmill_tests::paths::workspace;
 use serde::Deserialize;
 
-/// One hiding place: exactly one of `grain`, `refused`, `actor` and `reason` says where the person
-/// is.
+/// One occurrence of a person: in exactly one of `grain`, `refused`, `actor` and `reason`.
 #[derive(Debug, Deserialize)]
 struct Place {
     id: String,
@@ -30,7 +29,7 @@ struct Place {
     actor: Option<String>,
     reason: Option<String>,
     expect: Expected,
-    /// The words by which the documentation lists what isn't searched.
+    /// The documentation's words for a spelling that isn't searched.
     listed_as: Option<String>,
 }
 
@@ -84,11 +83,11 @@ fn order(folder: &Path) -> ErasureOptions {
     }
 }
 
-/// A lake in which everybody hides, and the place of each by the address of what holds it.
+/// A lake with all occurrences, and the number of each by the address of its grain.
 async fn lake_of(places: &[Place]) -> (TestLake, HashMap<ContentAddress, usize>) {
     let mut lake = TestLake::new().await;
     let (mut by_address, mut events) = (HashMap::new(), String::new());
-    // The first grain shows that the file is one of frames.
+    // The first grain makes the file recognisable as frames.
     let (mut grains, mut refused) = (Vec::new(), vec![gristmill_tests::grains::belief(0)]);
     for (number, place) in places.iter().enumerate() {
         if let Some(json) = &place.grain {
@@ -132,8 +131,7 @@ async fn lake_of(places: &[Place]) -> (TestLake, HashMap<ContentAddress, usize>)
     (lake, by_address)
 }
 
-/// The places that a survey, and a disclosure after it, find: each by what holds it, and for the
-/// person who hides there.
+/// Returns the occurrences that a survey and a disclosure find, for the person concerned.
 async fn found(
     lake: &mut TestLake,
     request: &SubjectRequest,
@@ -158,7 +156,7 @@ async fn found(
     let mut note = |held: &Disclosed| {
         let place = by_address[&held.content_address.parse().unwrap()];
         disclosed.insert(place);
-        // An event is part of no survey: what names people in it is disclosed, and blanked.
+        // A survey has no events: their names of people are disclosed, and blanked by an erasure.
         if held.table == "state" {
             surveyed.insert(place);
         }
@@ -214,7 +212,7 @@ async fn every_spelling_is_found_and_erased_or_documented_as_not_searched() {
     );
 }
 
-/// Checks that what was found is of the class that its place is meant for, and counted so.
+/// Checks that each finding has the expected class, and is counted for it.
 async fn the_plan_counts_every_class(
     lake: &mut TestLake,
     request: &SubjectRequest,
@@ -261,7 +259,7 @@ async fn the_plan_counts_every_class(
     assert!(plan.variations_off.is_empty());
 }
 
-/// The bytes that a place leaves in a lake.
+/// Returns the bytes of an occurrence in a lake.
 fn bytes_of(place: &Place) -> Vec<u8> {
     let texts = [&place.refused, &place.actor, &place.reason];
     match &place.grain {
@@ -283,7 +281,7 @@ fn the_proof_finds_every_spelling_independently() {
     for place in &places {
         let request = request(std::slice::from_ref(place));
         let search = IdentifierSearch::new(&request, |_| false, []).unwrap();
-        // A number that is stored as one is no text.
+        // A number stored as an integer is not text.
         let is_found = place.expect == Expected::Found && place.id != "phone-as-number";
         if (search.count(&bytes_of(place)) > 0) != is_found {
             wrong.push(&*place.id);
@@ -292,8 +290,7 @@ fn the_proof_finds_every_spelling_independently() {
     assert!(wrong.is_empty(), "{wrong:?}");
 }
 
-/// People who are no part of a generated corpus, whose words, ids and numbers are as near to it as
-/// can be.
+/// People who don't occur in a generated corpus, but with similar words, ids and numbers.
 fn others() -> SubjectRequest {
     let near = [
         "Ada Okafor",
@@ -324,8 +321,7 @@ fn others() -> SubjectRequest {
     request
 }
 
-/// Looks for people who aren't there in so many blocks of generated grains, by selection and by
-/// proof.
+/// Searches `blocks` blocks of generated grains for absent people, by selection and by proof.
 fn look_for_others(blocks: u64) {
     let request = others();
     let matcher = IdentifierMatcher::new(&request);

@@ -1,5 +1,7 @@
-//! How far erasure and disclosure reach: refused input, escapes, sessions, consents, and what may
-//! be kept.
+//! Scope of erasure and disclosure: rejected input, escapes, sessions, consents, and what may be
+//! kept.
+//!
+//! Above 500 lines: small tests with one set-up.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -69,7 +71,7 @@ async fn erased(lake: &mut TestLake, request: &SubjectRequest) -> ErasureReport 
     erase(&mut lake.lake, request, &order).await.unwrap()
 }
 
-/// What was found of `addresses`, in their order: the reasons and the bar.
+/// Returns the reasons and the bar of each of `addresses`.
 async fn found(
     lake: &mut TestLake,
     request: &SubjectRequest,
@@ -161,7 +163,7 @@ async fn a_writer_continues_after_an_erasure_removed_its_log_version() {
             ..Change::default()
         }
     };
-    // Who may go behind others does; who has to look again is told so.
+    // A writer that may append after others does; one that must reload gets a conflict.
     writer
         .rejects
         .commit(adds("part-b.parquet"), "test", 3)
@@ -559,7 +561,7 @@ async fn a_truncated_or_unreadable_audit_log_fails_verification() {
         matches!(wiped, Err(EngineError::TableLost { table: "audit", .. })),
         "{wiped:?}"
     );
-    // A lake of format 1 has nothing else to say so.
+    // A lake of format 1 has no other evidence of the loss.
     std::fs::remove_file(lake.folder().join("lake/heads.json")).unwrap();
     let wiped = verdict().await;
     assert!(wiped.bad > 0 && wiped.entries == 0, "{wiped:?}");

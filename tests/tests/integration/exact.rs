@@ -1,5 +1,5 @@
-//! Exact answers, whatever LIMIT says. `cargo run --release --bin exact` asks the same of lakes of
-//! millions.
+//! Exact answers for any LIMIT. `cargo run --release --bin exact` runs the same over lakes of
+//! millions of grains.
 
 use gristmill_queries::exec::Executor;
 use gristmill_queries::sql::{SqlOptions, lake_context};
@@ -25,7 +25,7 @@ async fn counts_aggregates_and_pages_equal_a_pass_over_every_grain() {
     ];
     gristmill().args(generate).assert().success();
     for number in 0..3 {
-        // A segment each.
+        // One segment per file.
         gristmill()
             .args([
                 "--lake",

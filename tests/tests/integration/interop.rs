@@ -1,4 +1,4 @@
-//! Another engine reads the lake: Python's `deltalake` and `duckdb` see the same rows as our SQL.
+//! Interoperability: Python's `deltalake` and `duckdb` read the same rows as our SQL.
 //!
 //! The Python with the packages `deltalake`, `duckdb` and `pyarrow` is named by `GRISTMILL_PYTHON`
 //! (`.ci/run` makes one), else `python3` is tried. Where neither has the packages the test says so
@@ -9,7 +9,7 @@ use std::process::Command;
 use gristmill_tests::datasets;
 use gristmill_tests::lake::TestLake;
 
-/// Prints, a line each: rows by table, grains by type, bytes of all blobs, and blobs whose hash
+/// Prints rows by table, grains by type with bytes of blobs, and the number of blobs whose hash
 /// isn't their address.
 const SCRIPT: &str = r#"
 import hashlib, sys
@@ -31,7 +31,7 @@ for address, blob in duckdb.sql("SELECT content_address, blob FROM grains").fetc
 print("wrong", wrong)
 "#;
 
-/// A Python that has the packages; `None`, with the reason on standard error, if there is none.
+/// Returns a Python with the packages, or `None` after printing the reason.
 fn python() -> Option<String> {
     let named = std::env::var("GRISTMILL_PYTHON").unwrap_or_else(|_| "python3".to_owned());
     match Command::new(&named)

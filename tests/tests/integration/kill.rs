@@ -1,5 +1,5 @@
-//! An ingest, a compaction or an application of operations that is killed at any moment leaves the
-//! lake at a committed version, and going on from there ends where an undisturbed run ends.
+//! A killed ingest, compaction, repair or apply leaves the lake at a committed version, and a rerun
+//! ends with the result of an undisturbed run.
 //!
 //! The environment variable `GRISTMILL_KILLS` asks for more kills.
 
@@ -21,7 +21,7 @@ use gristmill_tests::binary;
 use gristmill_tests::grains::{belief, container, frames};
 use gristmill_tests::kill::{copy_folder, kill_after, kills, share};
 
-/// Small batches: many commits, so many places to be killed at.
+/// Small batches, for many commits and so many moments for a kill.
 const MEMORY: &str = "4M";
 
 fn command(lake: &Path, arguments: &[&str]) -> Command {
@@ -49,7 +49,7 @@ fn must(lake: &Path, arguments: &[&str]) {
     );
 }
 
-/// What a lake holds, but for when and in which order it came in.
+/// Content of a lake, independent of time and order of ingest.
 #[derive(Debug, PartialEq, Eq)]
 struct Content {
     grains: BTreeMap<String, Vec<u8>>,
@@ -132,7 +132,7 @@ fn a_repeatedly_killed_ingest_ends_with_the_rows_of_an_undisturbed_one() {
             "100",
         ],
     );
-    // A file that ends too early gives rejects.
+    // A truncated file gives rejects.
     let whole = std::fs::read(at("corpus").join("corpus-00002.mg")).unwrap();
     std::fs::write(at("corpus").join("cut.mg"), &whole[..whole.len() / 2]).unwrap();
 
@@ -148,7 +148,7 @@ fn a_repeatedly_killed_ingest_ends_with_the_rows_of_an_undisturbed_one() {
     while killed < kills {
         let lake = at(&format!("killed-{round}"));
         round += 1;
-        // A lake is killed until a run comes through; then another one begins.
+        // Runs over one lake are killed until one completes; then the next lake begins.
         loop {
             runs += 1;
             assert!(runs < 20 * kills + 100, "{killed} kills in {runs} runs");
@@ -175,7 +175,7 @@ fn a_repeatedly_killed_ingest_ends_with_the_rows_of_an_undisturbed_one() {
     }
 }
 
-/// The lake opens, every file that its log names is there, and it holds nothing that it shouldn't.
+/// Checks that the lake opens, has every file of its log, and has nothing unexpected.
 fn check_committed(lake: &Path, expected: &Content) {
     let found = content(lake);
     assert!(
@@ -197,8 +197,7 @@ fn check_committed(lake: &Path, expected: &Content) {
     );
 }
 
-/// Supersessions whose successor isn't in the lake: the grains that they close would be gone for
-/// nothing.
+/// Returns the number of supersessions whose successor isn't in the lake.
 fn closed_by_absent(lake: &Path) -> usize {
     let found = content(lake);
     let is_absent = |(_, event, value): &&(String, String, String)| {
@@ -207,13 +206,13 @@ fn closed_by_absent(lake: &Path) -> usize {
     found.states.iter().filter(is_absent).count()
 }
 
-/// True if the chain of the audit log holds.
+/// Returns true if the chain of the audit log is valid.
 fn audit_holds(lake: &Path) -> bool {
     command(lake, &["audit", "verify"]).status().unwrap().code() == Some(0)
 }
 
-/// Kills the command at many points of its run over copies of the lake `pristine`. After each kill
-/// `left` looks at the lake; then the command runs to its end, and `done` looks at it.
+/// Kills the command at many moments over copies of the lake `pristine`. After each kill `left`
+/// checks the lake; then the command runs to its end, and `done` checks it.
 fn kill_again_and_again(
     pristine: &Path,
     arguments: &[&str],
@@ -316,7 +315,7 @@ fn a_killed_repair_ends_with_the_rows_before_the_damage() {
     let code = |lake: &Path, arguments: &[&str]| command(lake, arguments).status().unwrap().code();
     let subjects = |lake: &Path| {
         let query = "SELECT content_address, subject, relation FROM grains ORDER BY 1";
-        // A query sorts in more memory than the batches of the other commands have here.
+        // A query needs more memory to sort than the batches of the other commands.
         let mut sql = Command::new(binary::path());
         let output = sql
             .arg("--lake")
@@ -344,13 +343,13 @@ fn a_killed_repair_ends_with_the_rows_before_the_damage() {
         assert_eq!(subjects(lake), rows);
         assert_eq!(code(lake, &["verify"]), Some(0));
     });
-    // What follows from nothing can't be repaired.
+    // Columns that follow from no blob can't be repaired.
     damage_column(&pristine, "ingested_at");
     assert_eq!(code(&pristine, &["repair"]), Some(2));
     same(&pristine);
 }
 
-/// How often the retries of one lake are killed at most.
+/// Maximal number of kills per lake.
 const RETRY_KILLS: usize = 3;
 
 #[test]
@@ -358,7 +357,7 @@ fn a_killed_retry_of_rejects_loses_and_duplicates_nothing() {
     let kills = kills();
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
-    // A third of the grains has an entry that canonical form leaves out, and some are none.
+    // A third of the grains have an entry that canonical form omits, and some are invalid.
     let grain = |number: usize| match number {
         number if number % 4_000 == 1 => vec![1, 0],
         number if number.is_multiple_of(3) => with_a_null(belief(number)),
@@ -382,8 +381,8 @@ fn a_killed_retry_of_rejects_loses_and_duplicates_nothing() {
     while killed < kills {
         let lake = at(&format!("killed-{runs}"));
         copy_folder(&pristine, &lake).unwrap();
-        // A retry that was killed begins at the first grain again, so a lake is left alone after a
-        // few kills.
+        // A killed retry starts at the first grain again, so the number of kills per lake is
+        // limited.
         for _ in 0..RETRY_KILLS {
             runs += 1;
             let was_running = kill_after(
@@ -406,7 +405,7 @@ fn a_killed_retry_of_rejects_loses_and_duplicates_nothing() {
     }
 }
 
-/// `blob` with an entry more, which holds null.
+/// Returns `blob` with an additional null entry.
 fn with_a_null(mut blob: Vec<u8>) -> Vec<u8> {
     let entries = &mut blob[HEADER_LENGTH];
     assert!((0x80..0x8f).contains(entries), "a short map");
@@ -497,8 +496,7 @@ fn a_killed_ingest_of_claims_closes_no_grain_by_an_absent_one_and_loses_no_claim
     std::fs::write(&file, frames(&old)).unwrap();
     let pristine = at("pristine");
     must(&pristine, &["ingest", &file]);
-    // Each of the new grains takes the place of an old one, and says of itself that it was
-    // verified.
+    // Each new grain supersedes an old one and is verified by the manifest.
     let new: Vec<Vec<u8>> = (400..800).map(belief).collect();
     let address = |blob: &Vec<u8>| ContentAddress::of(blob);
     let superseded = old.iter().zip(&new).map(|(old, new)| {

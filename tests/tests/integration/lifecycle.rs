@@ -1,5 +1,7 @@
-//! One lifecycle: the fold of `schemas`, the views of SQL, CAL, and a copy made by `export` and
-//! `ingest` agree on every history.
+//! Lifecycle: the fold of `schemas`, the views of SQL, CAL, and a copy by `export` and `ingest`
+//! agree on every history.
+//!
+//! Above 500 lines: random histories and their checks share one generator.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -23,13 +25,13 @@ use rand::rngs::StdRng;
 use rand::seq::{IndexedRandom, SliceRandom};
 use rand::{RngExt, SeedableRng};
 
-/// When the first grain was made, in milliseconds since 1970.
+/// Creation of the first grain, in milliseconds since 1970.
 const MADE: i64 = 1_767_225_600_000;
 
 /// Grains with a random history, each of several events.
 const GRAINS: usize = 120;
 
-/// Instants at which things happen: few, so that ties are common, and not whole milliseconds.
+/// Instants of events: few, for many ties, and not whole milliseconds.
 const INSTANTS: [i64; 6] = [0, 400, 1_000, 1_500, 2_000, 60_000_000];
 
 fn belief(number: usize, made: i64, more: &str) -> String {
@@ -38,10 +40,10 @@ fn belief(number: usize, made: i64, more: &str) -> String {
     )
 }
 
-/// A lake whose grains have random histories, and all that happened.
+/// A lake whose grains have random histories, and these histories.
 struct Histories {
     lake: TestLake,
-    /// Grains with the microsecond in which they were made.
+    /// Grains with their creation in microseconds.
     grains: Vec<(ContentAddress, i64)>,
     events: Vec<(ContentAddress, LifecycleEvent, Option<String>, i64)>,
 }
@@ -59,8 +61,8 @@ impl Histories {
         histories
     }
 
-    /// Puts grains; a third of them is superseded by one or two others, which say so in their own
-    /// rows.
+    /// Puts grains; a third of them are superseded by one or two others, recorded in the rows of
+    /// these.
     async fn apply(&mut self, random: &mut StdRng) {
         let mut lines = String::new();
         for number in 0..GRAINS {
@@ -102,7 +104,7 @@ impl Histories {
         .unwrap();
     }
 
-    /// Random events in files whose order says nothing of theirs.
+    /// Commits random events in files of random order.
     async fn add_events(&mut self, random: &mut StdRng) {
         let mut rows = Vec::new();
         for _ in 0..GRAINS * 4 {
@@ -134,7 +136,7 @@ impl Histories {
         }
     }
 
-    /// A value that such an event may have, or one of which nothing can be made.
+    /// Returns a valid or an invalid value of such an event.
     fn value(&self, event: LifecycleEvent, random: &mut StdRng) -> Option<String> {
         let odd = [
             None,
@@ -170,7 +172,7 @@ impl Histories {
         }
     }
 
-    /// The fold of each grain's events up to `until`.
+    /// Returns the fold of each grain's events up to `until`.
     fn folds(&self, until: i64) -> BTreeMap<ContentAddress, LifecycleFold> {
         let mut folds: BTreeMap<ContentAddress, LifecycleFold> = BTreeMap::new();
         for (address, event, value, at) in self.events.iter().filter(|(.., at)| *at <= until) {
@@ -182,7 +184,7 @@ impl Histories {
         folds
     }
 
-    /// The grains that are current by these folds.
+    /// Returns the grains that are current by these folds.
     fn current(
         &self,
         folds: &BTreeMap<ContentAddress, LifecycleFold>,
@@ -228,7 +230,7 @@ async fn addresses(lake: &TestLake, query: &str) -> BTreeSet<String> {
     lake.rows(query).await.into_iter().flatten().collect()
 }
 
-/// How many grains CAL finds.
+/// Returns the number of grains that CAL finds.
 async fn counted(lake: &TestLake, statement: &str) -> u64 {
     let tables = lake_context(&lake.lake, &SqlOptions::default())
         .await
@@ -245,7 +247,7 @@ async fn counted(lake: &TestLake, statement: &str) -> u64 {
         .unwrap()
 }
 
-/// Takes a container of all of `from` into a new lake.
+/// Exports all of `from` to a container and ingests it into a new lake.
 async fn copied(from: &TestLake) -> TestLake {
     let out = from.folder().join("copy.mg");
     let format = ExportFormat::Container(Codec::None);
@@ -281,7 +283,7 @@ async fn fold_sql_cal_and_an_exported_copy_agree_on_random_histories() {
         let histories = Histories::new(seed).await;
         let lake = &histories.lake;
         let folds = histories.folds(i64::MAX);
-        // What the engine folds, for the gate, apply and exports.
+        // The engine's fold, for the gate, `apply` and exports.
         let folded = lake.lake.lifecycles(|_| true).await.unwrap();
         assert_eq!(folded, folds, "seed {seed}");
         // SQL.
@@ -309,7 +311,7 @@ async fn fold_sql_cal_and_an_exported_copy_agree_on_random_histories() {
                 "seed {seed}, as of {instant}"
             );
         }
-        // CAL leaves out what ended, and marks what is contradicted.
+        // CAL omits ended grains and marks contradicted ones.
         let ended = |address: &ContentAddress| {
             folds
                 .get(address)
@@ -341,7 +343,7 @@ async fn fold_sql_cal_and_an_exported_copy_agree_on_random_histories() {
             marked > 0 && current.len() > 10,
             "a history in which little happens shows little"
         );
-        // A copy: in milliseconds, as manifests have it.
+        // A copy has milliseconds, like manifests.
         let copy = copied(lake).await;
         let portable: BTreeMap<_, _> = folds
             .iter()
@@ -469,8 +471,8 @@ async fn an_exported_supersession_of_a_soft_locked_grain_is_applied() {
     );
 }
 
-/// Makes segments fail while they are published, as a full disk would: after the commit to `state`,
-/// before that to `grains`.
+/// Makes the publication of segments fail, like a full disk: after the commit to `state`, before
+/// that to `grains`.
 struct BrokenIndex(std::path::PathBuf);
 
 impl BrokenIndex {
@@ -505,7 +507,7 @@ async fn a_failed_commit_leaves_no_grain_closed_by_an_absent_successor() {
     let derived = |from: ContentAddress| format!(r#", "derived_from": ["{from}"]"#);
     let new = grain(&belief(3, MADE, &derived(old.address)));
     let newer = grain(&belief(4, MADE, &derived(other.address)));
-    // An operation with a reason that the grain doesn't have.
+    // An operation with a reason that isn't part of the grain.
     let line = format!(
         r#"{{"op": "supersede", "address": "{}", "reason": "a typo", "blob_hex": "{}"}}"#,
         old.address,
@@ -521,8 +523,8 @@ async fn a_failed_commit_leaves_no_grain_closed_by_an_absent_successor() {
         )
         .await
     };
-    // A manifest that closes a grain of the lake by one that comes with it, and another at all
-    // events.
+    // A manifest that closes one grain of the lake by a grain of its container, and another by a
+    // known grain.
     let state = |superseded_by, status| gristmill_schemas::container::IndexState {
         superseded_by,
         verification_status: status,
@@ -573,7 +575,7 @@ async fn a_failed_commit_leaves_no_grain_closed_by_an_absent_successor() {
             .await,
         "1"
     );
-    // Each is said once, and the source is known from now on.
+    // Each event is committed once, and the source is known.
     let events = lake
         .rows("SELECT event FROM state ORDER BY 1")
         .await

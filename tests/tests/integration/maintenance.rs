@@ -24,7 +24,7 @@ impl Place {
         }
     }
 
-    /// With `grains` generated grains in files of `file_grains`.
+    /// Creates `grains` generated grains in files of `file_grains`.
     fn with_corpus(grains: u64, file_grains: u64) -> Place {
         let place = Place::new();
         let (grains, file_grains) = (grains.to_string(), file_grains.to_string());
@@ -50,7 +50,7 @@ impl Place {
         self.path(name).display().to_string()
     }
 
-    /// Runs a command over the lake `lake`; answers its exit code and its result.
+    /// Runs a command over the lake `lake`; returns its exit code and its result.
     fn run(&self, arguments: &[&str]) -> (i32, Value) {
         self.run_on("lake", arguments)
     }
@@ -69,21 +69,21 @@ impl Place {
         (code, result)
     }
 
-    /// Runs a command that must do well.
+    /// Runs a command that must succeed.
     fn ok(&self, arguments: &[&str]) -> Value {
         let (code, result) = self.run(arguments);
         assert_eq!(code, 0, "{arguments:?}: {result}");
         result
     }
 
-    /// Takes the corpus in, each file by a run of its own, so that each is a segment.
+    /// Ingests each file of the corpus by a separate run, so that each becomes a segment.
     fn ingest_file_by_file(&self) {
         for file in files(&self.path("corpus"), "mg") {
             self.ok(&["ingest", &file.display().to_string()]);
         }
     }
 
-    /// Every row of `grains` by its address, each column as text.
+    /// Returns every row of `grains` by address, each column as text.
     fn rows(&self, lake: &str) -> BTreeMap<String, String> {
         let uri = self.text(lake);
         let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -126,7 +126,7 @@ impl Place {
     }
 }
 
-/// Columns of bytes as hex, which JSON can hold.
+/// Returns the batch with binary columns as hex, for JSON.
 fn hex_blobs(batch: &RecordBatch) -> RecordBatch {
     let columns = batch
         .schema_ref()
@@ -255,7 +255,7 @@ fn verify_locates_one_flipped_byte_in_a_file() {
     let name = file.display().to_string();
     assert_eq!(number(&place.ok(&["verify", &name]), "checked"), 2_000);
     let length = fs::read(&file).unwrap().len();
-    // In the header, in the offsets, in grains, in the footer.
+    // Positions in the header, the offsets, grains and the footer.
     for at in [0, 5, 16 + 4 * 700, length / 3, length / 2, length - 1] {
         flip(&file, at);
         let (code, result) = place.run(&["verify", &name]);
@@ -288,7 +288,7 @@ fn verify_locates_the_segment_of_one_flipped_byte() {
     );
 }
 
-/// A byte inside the pages of the column `blob`.
+/// Returns the position of a byte inside the pages of the column `blob`.
 fn middle_of_blobs(segment: &Path) -> usize {
     use gristmill_engine::segment::SegmentReader;
     let bytes = fs::read(segment).unwrap();
@@ -477,7 +477,7 @@ fn every_grain_survives_json_lines_byte_for_byte() {
                  envelope, signature, marks FROM grains ORDER BY 1";
     let rows = |lake: &str| place.run_on(lake, &["sql", query]).1;
     assert_eq!(rows("lake"), rows("again"));
-    // Some say all by their fields, as of old; others have to bring their bytes.
+    // Some lines have all of the grain in their fields; others need its bytes.
     let text = fs::read_to_string(&out).unwrap();
     let (whole, bare): (Vec<&str>, Vec<&str>) =
         text.lines().partition(|line| line.contains("\"blob_hex\""));
@@ -554,7 +554,7 @@ fn supersessions_recorded_only_in_successor_rows_are_reported_if_omitted() {
         ("all.frames", "true", 1),
         ("all.jsonl", "true", 1),
         ("all.parquet", "true", 0),
-        // The superseding grain isn't among them.
+        // The superseding grain isn't exported.
         ("old.parquet", "object = 'old'", 1),
     ] {
         let out = place.text(out);
@@ -668,7 +668,7 @@ fn compaction_keeps_every_row_byte_for_byte_in_the_order_of_a_segment() {
     assert_eq!(number(&report, "rows"), 9_000);
     assert_eq!(number(&report["tables"], "audit"), 9, "{report}");
     assert_eq!(place.rows("lake"), before);
-    // One segment of all, as an ingest of everything at once would have written it.
+    // One segment, equal to that of a single ingest of everything.
     place.run_on("at once", &["ingest", &place.text("corpus")]);
     assert_eq!(
         in_order(&place.text("lake")),
@@ -683,7 +683,7 @@ fn compaction_keeps_every_row_byte_for_byte_in_the_order_of_a_segment() {
         );
     }
     assert_eq!(number(&place.ok(&["verify"]), "ok"), 9_000);
-    // The sources are still known, and so are their grains.
+    // The sources and their grains are still known.
     assert_eq!(
         number(&place.ok(&["ingest", &place.text("corpus")]), "known"),
         9
@@ -735,7 +735,7 @@ fn the_audit_log_distinguishes_operators_by_pseudonym() {
     assert_eq!(place.ok(&["audit", "verify"])["bad"], 0);
 }
 
-/// The addresses of a lake in the order of its rows.
+/// Returns the addresses of a lake in row order.
 fn in_order(lake: &str) -> Vec<String> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()

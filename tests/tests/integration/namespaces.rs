@@ -9,8 +9,7 @@ use gristmill_tests::lake::{TestLake, patient_session};
 
 const NOW: i64 = 1_800_000_000_000;
 
-/// A belief of a namespace. Both namespaces speak of the same things in the same words, one much
-/// more often.
+/// A belief of a namespace. Both namespaces have the same subjects and words, one much more often.
 fn belief(namespace: &str, number: usize) -> String {
     let (subject, object) = (
         ["alice", "bob", "carol"][number % 3],
@@ -45,8 +44,8 @@ fn address(text: &str) -> String {
     grain(text).address.to_string()
 }
 
-/// A lake of the namespace `own`, and of `foreign` if that is wanted; the third belief of each
-/// supersedes its first.
+/// A lake with the namespace `own`, and optionally `foreign`; the fourth belief of each supersedes
+/// its first.
 async fn lake(with_foreign: bool) -> TestLake {
     let mut lake = TestLake::new().await;
     let (own, foreign) = (grains_of("own", 12), grains_of("foreign", 60));
@@ -89,7 +88,7 @@ async fn executor(lake: &TestLake, namespace: Option<&str>) -> Executor {
     lake.executor(session).await
 }
 
-/// What `statement` comes to, without the time that it took.
+/// Returns the answer to `statement` without its duration.
 async fn answer(executor: &Executor, statement: &str) -> String {
     let told = match executor
         .run_text(statement.as_bytes(), &Bindings::new(), Options::default())
@@ -104,8 +103,8 @@ async fn answer(executor: &Executor, statement: &str) -> String {
     told.to_string()
 }
 
-/// Statements that look at grains in every way that the language has; `targets` are addresses,
-/// whole and cut.
+/// Statements that use every access path of the language; `targets` are addresses, whole and
+/// truncated.
 fn statements(targets: &[String]) -> Vec<String> {
     let recalls = [
         "RECALL",
@@ -226,7 +225,7 @@ async fn every_statement_answers_as_in_a_lake_without_the_other_namespace() {
         assert_eq!(found, expected, "{statement}");
         differs_from_whole += usize::from(answer(&whole, statement).await != found);
     }
-    // The other namespace is there, and does make a difference to those who may see it.
+    // The other namespace exists, and changes the answers of an unconfined session.
     assert!(differs_from_whole > 150, "{differs_from_whole}");
 }
 
@@ -235,7 +234,7 @@ async fn grains_of_other_namespaces_are_never_named_copied_or_superseded() {
     let mut lake = lake(true).await;
     let (own, foreign) = (grains_of("own", 12), grains_of("foreign", 60));
     let of = |text: &String| address(text);
-    // Chains that cross the border, in both directions.
+    // Chains across both namespaces, in both directions.
     let (closed, opened, bridge) = (of(&own[1]), of(&own[4]), of(&own[5]));
     let (hidden, older, between) = (of(&foreign[1]), of(&foreign[4]), of(&foreign[5]));
     let links = [(&closed, &hidden), (&older, &opened), (&bridge, &between)];

@@ -1,5 +1,5 @@
-//! A lake in an object store is one: here a store in memory, which commits by conditional puts as
-//! the others do.
+//! A lake in an object store: here a store in memory, which commits by conditional puts like the
+//! others.
 
 use std::sync::Arc;
 
@@ -35,7 +35,7 @@ async fn a_lake_in_an_object_store_ingests_compacts_and_answers() {
     let mut lake = Lake::open_or_create("memory:///lakes/one").await.unwrap();
     let mut stale = lake.clone();
     assert_eq!(take_in(&mut lake, &[1, 2]).await.grains_written, 2);
-    // Another writer, who hasn't seen that, has its commit refused and looks again.
+    // Another writer with an older version gets a conflict and reloads.
     let report = take_in(&mut stale, &[2, 3]).await;
     assert_eq!((report.grains_written, report.duplicates), (1, 1));
     lake.refresh().await.unwrap();

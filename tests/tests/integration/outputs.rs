@@ -1,5 +1,7 @@
-//! What commands write: files that are there whole or as they were, streams whose readers go away,
-//! formats that are obeyed or refused.
+//! Output of commands: files appear complete or stay unchanged, closed pipes, supported and refused
+//! formats.
+//!
+//! Above 500 lines: small tests with one set-up.
 
 use std::fs::{self, Permissions};
 use std::io::{BufRead, BufReader};
@@ -17,7 +19,7 @@ struct Place {
 }
 
 impl Place {
-    /// With `grains` events of a user each, every one of them longer than a line on a terminal.
+    /// Creates a lake with `grains` events of one user, each longer than a terminal line.
     fn with_events(grains: usize) -> Place {
         let place = Place::empty();
         let words = "word ".repeat(30);
@@ -56,7 +58,7 @@ impl Place {
         )
     }
 
-    /// Runs a line of a shell in which `gristmill` is the program.
+    /// Runs a line of a shell in which `gristmill` is defined.
     fn shell(&self, line: &str) -> Ended {
         let script = format!("gristmill() {{ '{}' \"$@\"; }}\n{line}", path().display());
         let mut command = assert_cmd::Command::new("sh");
@@ -71,7 +73,7 @@ impl Place {
         fs::metadata(self.at(name)).unwrap().permissions().mode() & 0o777
     }
 
-    /// Files that aren't finished, which nobody should see after a run.
+    /// Returns unfinished files, of which a run must leave none.
     fn leftovers(&self) -> Vec<String> {
         let names = fs::read_dir(self.folder.path())
             .unwrap()
@@ -82,7 +84,7 @@ impl Place {
             .collect()
     }
 
-    /// Runs a command, reads one line of what it prints, and goes away.
+    /// Runs a command, reads one line of its output, and closes the pipe.
     fn read_a_line_of(&self, words: &[&str]) -> (i32, String) {
         let mut child = Command::new(path())
             .current_dir(self.folder.path())
@@ -196,7 +198,7 @@ fn a_named_pipe_is_written_and_kept() {
             .success()
     );
     for format in ["jsonl", "mg", "parquet", "frames"] {
-        // Whatever goes wrong, nobody waits for a writer that doesn't come.
+        // If the command fails, the reader is killed: it would wait for a writer forever.
         let (code, _, err) = place.shell(&format!(
             "cat pipe > read.{format} & reader=$!
              gristmill --quiet export pipe --format {format} > report && test -p pipe || {{ kill $reader; exit 9; }}
@@ -219,12 +221,12 @@ fn a_named_pipe_is_written_and_kept() {
             "{format}"
         );
     }
-    // Several containers don't fit one pipe.
+    // Several containers can't be written to one pipe.
     let (code, _, err) = place.shell(
         "cat pipe > read & gristmill export pipe --format mg --split 4K; e=$?; : > pipe; exit $e",
     );
     assert!(code == 1 && err.contains("several files"), "{err}");
-    // Standard output under one of its other names.
+    // Standard output under another name.
     symlink("/dev/fd/1", place.at("so")).unwrap();
     let (_, out, err) = place.run(&[
         "scan",
@@ -286,7 +288,7 @@ fn a_closed_pipe_ends_the_output_only() {
             "{words:?}: {err}"
         );
     }
-    // What was handed out is in the audit log, whoever read it.
+    // The disclosure is in the audit log although the pipe was closed.
     let (_, out, _) = place.run(&[
         "sql",
         "SELECT count(*) AS n FROM audit WHERE action = 'report-subject'",
@@ -322,7 +324,7 @@ fn a_list_of_keys_is_one_document_per_format() {
     keys(&["generate", "one"]);
     keys(&["generate", "two"]);
     let array: Value = serde_json::from_str(&keys(&["list", "--format", "json"])).unwrap();
-    // The master secret and the two.
+    // The master secret and the two keys.
     let names: Vec<_> = array
         .as_array()
         .unwrap()
@@ -597,7 +599,7 @@ fn a_truncated_container_is_reported_as_cut_off() {
                 code == 2 && told.contains("cut off"),
                 "{words:?}: {code} {told}"
             );
-            // Only who takes grains in can set them aside.
+            // Only `ingest` has rejects.
             assert_eq!(
                 told.contains("--on-error quarantine"),
                 words[0] == "ingest",

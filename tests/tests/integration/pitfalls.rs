@@ -18,8 +18,7 @@ use gristmill_schemas::sign::{SigningKey, sign};
 use gristmill_tests::grains::{belief, container, frames, grain, grain_with, plain};
 use gristmill_tests::lake::TestLake;
 
-/// What a reader in `mode` finds in `blob`: the grain as JSON and its marks, or the code of its
-/// error.
+/// Decodes `blob` in `mode`: the grain as JSON and its marks, or the error code.
 fn read(blob: &[u8], mode: Mode) -> Result<(Json<'static>, Vec<Mark>), ErrorCode> {
     let payload = Payload::open(blob, DEFAULT_PAYLOAD_LIMIT).map_err(|error| error.code)?;
     let grain = Grain::decode(&payload, mode).map_err(|error| error.code)?;
@@ -30,7 +29,7 @@ fn strict(blob: &[u8]) -> (Json<'static>, Vec<Mark>) {
     read(blob, Mode::Strict).unwrap()
 }
 
-/// The blob of a grain with keys of its author's own.
+/// The blob of a grain with unknown keys.
 fn blob_with(json: &str, own: &[(&'static str, Value)]) -> Vec<u8> {
     let plain = grain(json).blob;
     let payload = Payload::open(&plain, DEFAULT_PAYLOAD_LIMIT).unwrap();
@@ -97,7 +96,7 @@ fn short_keys_of_other_writers_are_read_in_their_own_type_only() {
     assert_eq!(json.get("stdout").and_then(Json::as_str), Some("hello"));
     assert_eq!(json.get("exit_code").and_then(Json::as_i64), Some(3));
     assert!(marks.contains(&Mark::ForeignKey));
-    // In a belief the same key is the author's own.
+    // In a belief the same key is unknown.
     let text = r#"{"type":"belief","subject":"s","relation":"r","object":"o","confidence":1.0,"created_at":1}"#;
     let (json, marks) = strict(&blob_with(text, &[("xcode", 3_i64.into())]));
     assert_eq!(
@@ -203,7 +202,7 @@ async fn text_for_a_list_and_numbers_of_another_kind_become_cells() {
             .await,
         "2"
     );
-    // The blob is the truth, whatever the cell shows.
+    // The blob is unchanged, whatever the cell contains.
     assert_eq!(
         lake.value("SELECT count(*) FROM grains WHERE content_address = content_address(blob)")
             .await,
@@ -211,8 +210,8 @@ async fn text_for_a_list_and_numbers_of_another_kind_become_cells() {
     );
 }
 
-/// A MessagePack blob of a type byte and a map, written without any rule of ours: the encoder of an
-/// event's context does the bytes.
+/// A MessagePack blob with a type byte and any map; the map's bytes come from the encoder of an
+/// event's context.
 fn by_hand(type_byte: u8, entries: Vec<(std::borrow::Cow<'static, str>, Value)>) -> Vec<u8> {
     let seconds = 0_u32.to_be_bytes();
     let mut blob = vec![1, 0, type_byte, 0, 0];
@@ -221,7 +220,7 @@ fn by_hand(type_byte: u8, entries: Vec<(std::borrow::Cow<'static, str>, Value)>)
     blob
 }
 
-/// `value` in MessagePack: what follows the key `ctx` in a state that has nothing behind it.
+/// Returns `value` in MessagePack: the bytes after the key `ctx` of a state in which it is last.
 fn message_pack(value: Value) -> Vec<u8> {
     let fields = vec![
         (Field::Type.into(), "state".into()),
@@ -306,7 +305,7 @@ fn every_historical_type_name_is_read_and_the_header_byte_decides() {
     }
     let text = r#"{"type":"fact","subject":"s","relation":"r","object":"o","confidence":1.0,"created_at":1}"#;
     let blob = grain(text).blob;
-    // The spelling is kept: another one would be another grain.
+    // The type name's spelling is kept, because another one would be another grain.
     assert_eq!(
         (blob[2], strict(&blob).0.get("type").and_then(Json::as_str)),
         (1, Some("fact"))
@@ -490,7 +489,7 @@ async fn every_import_path_checks_the_hash_before_storing() {
         (1, 2, 4)
     );
     assert_eq!(lake.reject_codes().await, ["ERR_CORRUPT"; 4]);
-    // What is stored is what its address says, on whichever road it came.
+    // Stored grains match their address on every path.
     assert_eq!(
         lake.value("SELECT count(*) FROM grains WHERE content_address <> content_address(blob)")
             .await,
@@ -539,7 +538,8 @@ async fn cost_per_grain_does_not_grow_with_the_lake() {
         );
     }
     assert_eq!(lake.value("SELECT count(*) FROM grains").await, "12000");
-    // Generous, for a busy machine: what grows with each insert would be far beyond it.
+    // A generous bound for a busy machine; a cost that grows with each insert would exceed it by
+    // far.
     let early = seconds[..3].iter().copied().fold(f64::INFINITY, f64::min);
     let late = seconds[3..].iter().copied().fold(f64::INFINITY, f64::min);
     assert!(late < 4.0 * early + 1.0, "{seconds:?}");

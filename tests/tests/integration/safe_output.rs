@@ -1,5 +1,4 @@
-//! What people are shown never steers their terminal, and what spreadsheets are given needn't be a
-//! formula.
+//! Escaping of terminal control characters, and CSV without spreadsheet formulas.
 
 use std::fs;
 use std::path::PathBuf;
@@ -12,7 +11,7 @@ use serde_json::Value;
 /// them.
 const HOSTILE: &str = r"red \u001b[31m\u001b]0;title\u0007\u009b2J\u007f\u202egpj.exe\rover";
 
-/// A lake whose one event, one belief and one rejected file name hold [`HOSTILE`].
+/// A lake with [`HOSTILE`] in an event, a belief and the name of a rejected file.
 struct Place {
     folder: tempfile::TempDir,
 }
@@ -49,7 +48,7 @@ impl Place {
     }
 }
 
-/// The characters of `text` that a terminal obeys.
+/// Returns the control characters of `text`.
 fn active(text: &str) -> Vec<char> {
     let is_bidi = |letter: char| {
         ('\u{202a}'..='\u{202e}').contains(&letter) || ('\u{2066}'..='\u{2069}').contains(&letter)

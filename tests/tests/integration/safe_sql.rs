@@ -1,5 +1,4 @@
-//! Which statements SQL runs, where files may be touched, and what a person is told about
-//! statements that fail.
+//! Which SQL statements run, where files may be accessed, and the messages of failing statements.
 
 use std::fs;
 use std::path::PathBuf;
@@ -11,7 +10,7 @@ use gristmill_tests::binary::{Ended, ended, gristmill};
 use gristmill_tests::grains::{frames, grain};
 use gristmill_tests::lake::TestLake;
 
-/// A folder with a lake of a few events, made once for each test.
+/// A folder with a lake of a few events.
 struct Place {
     folder: tempfile::TempDir,
 }
@@ -53,8 +52,7 @@ impl Place {
     }
 }
 
-/// Statements that write or read files, on their own and inside others; OUT is a file to write, IN
-/// one to read.
+/// Statements that write or read files, alone and nested; OUT is a file to write, IN one to read.
 const OF_FILES: [&str; 8] = [
     "COPY (SELECT 1 AS n) TO 'OUT' STORED AS CSV",
     "COPY grains TO 'OUT' STORED AS PARQUET",
@@ -66,7 +64,7 @@ const OF_FILES: [&str; 8] = [
     "CREATE UNBOUNDED EXTERNAL TABLE t (n INT) STORED AS CSV LOCATION 'IN'",
 ];
 
-/// Statements that are refused whatever is allowed, and the word by which the message names them.
+/// Statements that are always refused, and the word by which the message names them.
 const REFUSED: [(&str, &str); 20] = [
     ("DROP TABLE grains", "DROP TABLE"),
     ("DROP TABLE IF EXISTS nothing", "DROP TABLE"),
@@ -155,7 +153,7 @@ fn sql_accesses_files_only_with_permission() {
     );
     let (code, shown, err) = place.run(&["sql", "--allow-files", "--format", "csv", &both]);
     assert_eq!((code, shown.as_str()), (0, "n\n1\n"), "{err}");
-    // Containers and transcripts are what the program is for.
+    // Reading containers and transcripts is always allowed.
     let (code, shown, err) = place.sql("SELECT count(*) AS n FROM mg_file('in.frames')");
     assert_eq!((code, shown.as_str()), (0, "n\n5\n"), "{err}");
 }
@@ -205,7 +203,7 @@ async fn a_library_session_accesses_no_file() {
         .await
         .unwrap();
     let copy = format!("COPY (SELECT 1 AS n) TO '{}' STORED AS CSV", file.display());
-    // Past the gate, there is no way to the file system.
+    // Behind the gate no file system is registered.
     let around = context.sql(&copy).await.unwrap().collect().await;
     assert!(around.is_err() && !file.exists(), "{around:?}");
     for query in [
@@ -467,8 +465,7 @@ fn a_search_ranks_only_grains_that_pass_the_conditions() {
                 assert_eq!(code, 0, "{condition}: {err}");
                 let all = place.sql(&query(every)).1;
                 let expected: Vec<&str> = all.lines().take(k + 1).collect();
-                // A hybrid search weighs by ranks, and how many there are depends on how many are
-                // asked for.
+                // Scores of a hybrid search depend on ranks, and so on `k`.
                 match function {
                     "hybrid_search" => {
                         assert_eq!(found.lines().count(), expected.len(), "{condition} {k}")

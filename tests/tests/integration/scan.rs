@@ -1,5 +1,5 @@
-//! Scans of a lake: what they find, what an incremental scan looks at, and that all forms of report
-//! tell the same.
+//! Scans of a lake: findings, the scope of incremental scans, and equal findings in all report
+//! formats.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -13,7 +13,7 @@ use gristmill_queries::packs::{NAMES, Scan, ScanOptions, ScanSummary, Since, shi
 use gristmill_queries::sql::SqlOptions;
 use gristmill_tests::grains::{frames, grain};
 
-/// Takes grains in as one source.
+/// Ingests grains as one source.
 async fn add(lake: &mut Lake, folder: &Path, name: &str, grains: &[&str]) {
     let blobs: Vec<_> = grains.iter().map(|text| grain(text).blob).collect();
     let path = folder.join(name);
@@ -62,7 +62,7 @@ async fn prepare(lake: &Lake, packs: &[&str], since: Since) -> Scan {
     Scan::prepare(lake, packs, &options).await.unwrap()
 }
 
-/// How many findings each rule has.
+/// Returns the number of findings of each rule.
 async fn findings(scan: &Scan) -> (BTreeMap<String, u64>, ScanSummary) {
     let mut counts = BTreeMap::new();
     let take = |rule: &gristmill_queries::packs::Rule, _: &gristmill_queries::packs::Finding| {

@@ -1,4 +1,4 @@
-//! `scan` at the command line: packs tested on their own examples, forms of reports, exit codes.
+//! `scan` at the command line: tests of packs, report formats, exit codes.
 
 use std::path::PathBuf;
 use std::process::Output;
@@ -98,7 +98,7 @@ grains = '''[{"type": "action", "action_phase": "call", "tool_name": "look", "in
 "#;
 
 impl Lab {
-    /// A lake with something for every rule of the house but the last.
+    /// A lake with a finding for every rule of the pack except the last.
     fn new() -> Lab {
         let lab = Lab {
             folder: tempfile::tempdir().unwrap(),
@@ -254,7 +254,7 @@ fn the_exit_code_depends_on_fail_on() {
         lab.code(&["scan", "--pack", "./mild.toml", "--fail-on", "warning"]),
         2
     );
-    // What was scanned with the same rules isn't scanned again.
+    // Grains scanned with the same rules aren't scanned again.
     assert_eq!(scan(&["--since", "last"]), 0);
     assert_eq!(scan(&["--since", "yesterday"]), 1);
     assert_eq!(lab.code(&["--lake", "nowhere", "scan"]), 1);

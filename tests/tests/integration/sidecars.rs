@@ -1,5 +1,7 @@
-//! Answers are the same with whole, missing and damaged sidecars; EXPLAIN says which sidecars
-//! answered.
+//! Sidecars: answers are the same with intact, missing and damaged ones; EXPLAIN shows which were
+//! used.
+//!
+//! Above 500 lines: all tests share one lake.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,7 +22,7 @@ use gristmill_queries::sql::{DataFusionError, SqlOptions, lake_context};
 use gristmill_tests::grains::frames;
 use gristmill_tests::lake::patient_session;
 
-/// A lake of three segments, each from a source of its own.
+/// A lake of three segments, each from one source.
 async fn lake(folder: &Path) -> Lake {
     lake_of(folder, 3).await
 }
@@ -81,7 +83,7 @@ async fn the_full_text_of_a_merged_segment_has_one_piece_for_each_row_group() {
     assert!(text.has_piece(0, report.rows as u32));
 }
 
-/// The rows of `query` as text, in its order.
+/// Returns the rows of `query` as text.
 async fn rows(lake: &Lake, query: &str) -> Vec<String> {
     let context = lake_context(
         lake,
@@ -109,7 +111,7 @@ async fn explained(lake: &Lake, query: &str) -> String {
     rows(lake, &format!("EXPLAIN {query}")).await.join("\n")
 }
 
-/// A fresh handle, which has no sidecar open.
+/// Reopens the lake, without open sidecars.
 async fn reopened(folder: &Path) -> Lake {
     Lake::open(&folder.join("lake").display().to_string())
         .await
@@ -126,7 +128,7 @@ fn sidecars(folder: &Path, name: &str) -> Vec<PathBuf> {
     files
 }
 
-/// Queries whose filters the sidecars know, made from what is in the lake.
+/// Returns queries with filters that sidecars answer, made from the lake's content.
 async fn queries(lake: &Lake) -> Vec<String> {
     let triple = rows(
         lake,
@@ -218,7 +220,7 @@ async fn answers_do_not_depend_on_sidecars() {
         "{by_address}"
     );
 
-    // One is missing, one is damaged, one is another segment's.
+    // One sidecar is missing, one is damaged, one belongs to another segment.
     let files = sidecars(folder.path(), "hexastore.bin");
     assert_eq!(files.len(), 3);
     std::fs::remove_file(&files[0]).unwrap();
@@ -252,7 +254,7 @@ async fn answers_do_not_depend_on_sidecars() {
     );
 }
 
-/// Statements of CAL whose answers indexes help to find, made from what is in the lake.
+/// Returns CAL statements that sidecars answer, made from the lake's content.
 async fn statements(lake: &Lake) -> Vec<String> {
     let cells = |query: &'static str| async move { rows(lake, query).await };
     let subjects =
@@ -298,7 +300,7 @@ async fn statements(lake: &Lake) -> Vec<String> {
     statements
 }
 
-/// The answers to `statements`, without how long they took and how much was read.
+/// Returns the answers to `statements`, without duration and amount read.
 async fn told(lake: &Lake, statements: &[String]) -> Vec<String> {
     let context = lake_context(
         lake,
@@ -378,7 +380,7 @@ async fn cal_answers_do_not_depend_on_sidecars_and_explain_names_those_used() {
     assert!(plan(&bare, search).await.contains("3 read whole"));
 }
 
-/// As many numbers as letters: how often each stands in a text.
+/// An embedder with one dimension per letter: its frequency in the text.
 #[derive(Debug)]
 struct Letters;
 
@@ -517,7 +519,7 @@ async fn vector_and_hybrid_searches_are_complete_or_refused() {
 async fn counts_totals_and_pages_are_exact_for_any_limit() {
     let folder = tempfile::tempdir().unwrap();
     let lake = lake(folder.path()).await;
-    // Everything, looked at row by row.
+    // The expected answer, row by row.
     let beliefs = "SELECT relation, subject, confidence, content_address FROM grains
                    WHERE type = 'belief' AND content_address NOT IN (SELECT content_address FROM supersessions)";
     let beliefs: Vec<Vec<String>> = rows(&lake, beliefs)

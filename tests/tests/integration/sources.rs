@@ -1,5 +1,7 @@
-//! What became of every source: nothing is lost without a line, and nothing counts as taken in that
-//! brought nothing.
+//! The table `sources`: every source has a row with its outcome, and a source without grains isn't
+//! recorded as ingested.
+//!
+//! Above 500 lines: small tests with one set-up.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -91,7 +93,7 @@ async fn every_source_of_every_run_has_a_row_with_its_outcome() {
             .await,
         "0"
     );
-    // Once more: what brought something is known, and the others are as open as before.
+    // A second run: ingested sources are known, the others are still open.
     let again = lake.ingest(&files).await;
     assert_eq!(
         (again.files, again.known, again.skipped, again.rejected),
@@ -106,7 +108,7 @@ async fn every_source_of_every_run_has_a_row_with_its_outcome() {
     ];
     assert_eq!(lake.rows(outcomes).await, expected);
     assert_eq!(lake.value("SELECT count(*) FROM rejects").await, "1");
-    // A dry run lists nothing.
+    // A dry run writes no rows.
     let dry = IngestOptions {
         dry_run: true,
         ..IngestOptions::default()
@@ -266,7 +268,7 @@ async fn a_source_row_without_committed_grains_is_replaced() {
     ];
     let mut done = TestLake::new().await;
     done.ingest(&file).await;
-    // As a process leaves it that is killed between the commit to `sources` and that to `grains`.
+    // The state after a kill between the commit to `sources` and that to `grains`.
     let mut lake = TestLake::new().await;
     let table = |lake: &TestLake| lake.folder().join("lake/sources");
     std::fs::remove_dir_all(table(&lake)).unwrap();
@@ -283,7 +285,7 @@ async fn a_source_row_without_committed_grains_is_replaced() {
         "the rows that claimed too much are gone"
     );
     assert_eq!(lake.value("SELECT count(*) FROM grains").await, "4");
-    // Rows of sources that are taken in stay, whatever is read afterwards.
+    // Rows of ingested sources stay.
     let again = IngestOptions {
         again: true,
         ..IngestOptions::default()
@@ -313,8 +315,7 @@ async fn a_lake_without_sources_table_gets_it_with_the_next_ingest() {
     );
 }
 
-/// Takes from the lake at `folder` what format 1 hadn't: the table `sources`, and the heads of all
-/// tables.
+/// Converts the lake at `folder` to format 1: without the table `sources` and the heads.
 fn as_of_format_1(folder: &Path) {
     std::fs::remove_dir_all(folder.join("sources")).unwrap();
     std::fs::remove_file(folder.join("heads.json")).unwrap();
@@ -398,7 +399,7 @@ fn our_samples_of_foreign_formats_are_skipped_and_the_first_are_shown() {
         !err.contains('\u{1b}') && err.contains("FROM sources WHERE run_id = "),
         "{err}"
     );
-    // What the terminal says lists all of them.
+    // The query shown on the terminal lists all of them.
     let query = err.split('"').nth(1).unwrap();
     let (_, listed, _) = run(here.path(), &["sql", query, "--format", "jsonl"]);
     assert_eq!(listed.lines().count() as u64, count + 1);
@@ -483,7 +484,7 @@ fn source_paths_that_name_a_person_are_disclosed_and_blanked_by_erasure() {
     }
 }
 
-/// True if a file below `folder` holds `needle`, as it is or in pages that aren't compressed.
+/// Returns true if a file below `folder` contains `needle`, in raw bytes or decoded pages.
 fn stored(folder: &Path, needle: &[u8]) -> bool {
     let mut folders = vec![folder.to_owned()];
     while let Some(folder) = folders.pop() {

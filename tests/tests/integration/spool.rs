@@ -1,5 +1,5 @@
-//! Temporary files of input: nothing of them is found after a kill, they have a limit, and what
-//! goes into an encrypted lake isn't in them.
+//! Spooled input: a kill leaves no temporary file, the size is limited, and input of encrypted
+//! lakes is never spooled in the clear.
 
 #![cfg(target_os = "linux")]
 
@@ -15,14 +15,13 @@ const MARKER: &str = "quokka in a spool";
 
 /// Runs a command that must succeed; returns its standard output.
 fn run(sandbox: &Sandbox, lake: &str, arguments: &[&str]) -> String {
-    let mut command = sandbox.command(lake, arguments);
-    let output = command.args(["--format", "json"]).output().unwrap();
+    let output = sandbox.output(lake, arguments);
     let errors = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(0), "{arguments:?}: {errors}");
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Grains with much text, so that all of them are several windows of a sealed file.
+/// A grain with much text, so that several span more than one window of a sealed file.
 fn large(number: usize) -> Vec<u8> {
     let content = format!("{MARKER} {number} ").repeat(20_000);
     grain(&format!(
@@ -32,7 +31,7 @@ fn large(number: usize) -> Vec<u8> {
     .blob
 }
 
-/// Waits until `child` has taken in so much that it must be somewhere.
+/// Starts a command and feeds it `bytes` until the pipe is drained.
 fn fed(
     sandbox: &Sandbox,
     lake: &str,
@@ -49,12 +48,12 @@ fn fed(
         .unwrap();
     let mut input = child.stdin.take().unwrap();
     input.write_all(bytes).unwrap();
-    // A pipe holds 64 KiB at most: what isn't in it any more was read.
+    // A pipe buffers 64 KiB at most: the rest was read.
     std::thread::sleep(Duration::from_millis(200));
     (child, input)
 }
 
-/// What lies open in the temporary files of a process, those without a name too.
+/// Returns the contents of a process's open temporary files, unlinked ones included.
 fn spooled(child: &Child, folder: &Path) -> Vec<Vec<u8>> {
     let files = std::fs::read_dir(format!("/proc/{}/fd", child.id()))
         .unwrap()
@@ -141,7 +140,7 @@ fn a_sealed_spool_gives_the_same_grains_as_a_plain_one() {
     let blobs: Vec<_> = (0..14).map(large).collect();
     std::fs::write(sandbox.path("large.frames"), frames(&blobs)).unwrap();
     run(&sandbox, "plain", &["ingest", "large.frames"]);
-    // Grains as lines are a transcript: they are spooled as frames.
+    // JSON Lines of grains are a transcript: they are spooled as frames.
     run(&sandbox, "plain", &["export", "large.jsonl"]);
     assert!(
         std::fs::metadata(sandbox.path("large.jsonl"))

@@ -43,7 +43,7 @@ async fn every_sqllogic_file_passes() {
             "FILE".to_owned(),
             fixture.folder().join("fixture.mg").display().to_string(),
         );
-        // Substitution is asked for in the files that use it.
+        // Files that use substitution enable it.
         runner
             .run_file_async(&file)
             .await

@@ -1,5 +1,7 @@
-//! Transcripts through the front door: what is wrong with them is told line by line, a conversation
-//! is stored once however it is recorded, and what was stored goes on elsewhere.
+//! Transcripts: errors are reported by line, a conversation is stored once however it is recorded,
+//! and a stored session continues with another provider.
+//!
+//! Above 500 lines: tests of one command with one set-up.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -24,8 +26,7 @@ fn text<'j>(json: &'j Json<'_>, key: &str) -> &'j str {
     json.get(key).and_then(Json::as_str).unwrap_or_default()
 }
 
-/// A conversation of `turns` turns as a client without memory records it: every request brings the
-/// whole history.
+/// A recorded conversation of `turns` turns; every request resends the whole history.
 fn recorded(turns: usize) -> Vec<String> {
     let (mut history, mut recorded) = (Vec::new(), Vec::new());
     for turn in 0..turns {
@@ -47,7 +48,7 @@ fn recorded(turns: usize) -> Vec<String> {
     recorded
 }
 
-/// A question, an answer and a result per turn, but the last result was never sent.
+/// A question, an answer and a result per turn; the last result is never sent.
 const MESSAGES_OF_20_TURNS: &str = "59";
 
 async fn addresses(lake: &TestLake) -> BTreeSet<String> {
@@ -70,7 +71,7 @@ fn every_unreadable_line_is_a_reject_with_its_code_and_position() {
     let good: Vec<Vec<u8>> = vec![
         chat("first").into_bytes(),
         cut.as_bytes().to_vec(),
-        // A role and a shape that nobody knows are kept whole.
+        // An unknown role and an unknown shape are kept whole.
         chat("?").replace("\"user\"", "\"oracle\"").into_bytes(),
         br#"{"provider":"openai","endpoint":"chat","request":{"messages":5}}"#.to_vec(),
         chat("last").into_bytes(),
@@ -140,7 +141,7 @@ fn every_unreadable_line_is_a_reject_with_its_code_and_position() {
         })
         .collect();
     assert_eq!(found, expected);
-    // Of the line that is too long to keep, the beginning is kept.
+    // Of a line above the limit only the beginning is stored.
     let truncated: Vec<_> = rejects
         .iter()
         .map(|row| row.get("truncated").and_then(Json::as_bool).unwrap())
@@ -177,7 +178,7 @@ fn every_unreadable_line_is_a_reject_with_its_code_and_position() {
     ] {
         assert!(messages.contains(&expected.to_owned()), "{messages:?}");
     }
-    // What is no message went in as what it is.
+    // The opaque exchange is stored as an event.
     let (_, out, _) = run(
         here.path(),
         &[
@@ -265,7 +266,7 @@ async fn addresses_do_not_depend_on_order_or_threads() {
         let found = addresses(&lake).await;
         let again = lake.try_ingest(&files, &options).await.unwrap();
         assert_eq!((again.known, again.grains_written), (2, 0));
-        // Under other names they are the same.
+        // Other file names give the same grains.
         let renamed = [("c.jsonl", files[1].1), ("d.jsonl", files[0].1)];
         assert_eq!(
             lake.try_ingest(&renamed, &options)
@@ -317,7 +318,7 @@ async fn a_conversation_spread_over_files_is_stored_once() {
             (20, 0, 0)
         );
         assert_eq!(addresses(&lake).await, expected, "backwards: {backwards}");
-        // Every grain comes from a file that has its line.
+        // Every grain's source is a file with its line.
         assert_eq!(
             lake.value("SELECT count(DISTINCT source_id) FROM grains")
                 .await,
@@ -350,7 +351,7 @@ async fn known_files_take_part_in_a_continued_conversation() {
     assert_eq!(lake.value(parents).await, "58");
 }
 
-/// A session that goes from one provider to the next: each resends the history in its own words.
+/// A session over several providers, each of which resends the history in its own format.
 const ALTERNATING: [&str; 3] = [
     r#"{"provider":"openai","endpoint":"chat","session_id":"trip","recorded_at":"2026-05-08T12:00:00Z","request":{"model":"gpt-5","messages":[{"role":"user","content":"weather in Rome?"}]},"response":{"id":"r1","model":"gpt-5","choices":[{"index":0,"message":{"role":"assistant","content":null,"tool_calls":[{"id":"call_rome","type":"function","function":{"name":"weather","arguments":"{\"city\":\"Rome\"}"}}]},"finish_reason":"tool_calls"}],"usage":{"prompt_tokens":5,"completion_tokens":7}}}"#,
     r#"{"provider":"anthropic","endpoint":"messages","session_id":"trip","recorded_at":"2026-05-08T12:01:00Z","request":{"model":"claude-x","max_tokens":100,"messages":[{"role":"user","content":"weather in Rome?"},{"role":"assistant","content":[{"type":"tool_use","id":"toolu_rome","name":"weather","input":{"city":"Rome"}}]},{"role":"user","content":[{"type":"tool_result","tool_use_id":"toolu_rome","content":"sunny"}]}]},"response":{"id":"m2","type":"message","role":"assistant","model":"claude-x","content":[{"type":"text","text":"Sunny. And Paris?"},{"type":"tool_use","id":"toolu_paris","name":"weather","input":{"city":"Paris"}}],"stop_reason":"tool_use","usage":{"input_tokens":9,"output_tokens":4}}}"#,
@@ -416,7 +417,7 @@ fn a_session_of_three_providers_continues_with_a_fourth() {
             );
             assert!(!ids.is_empty(), "{provider}: {exchange}");
         }
-        // And the fourth provider's exchange is read again.
+        // The fourth provider's exchange is read again.
         let (code, out, err) = run(here.path(), &["convert", &out, "--to", "messages"]);
         assert_eq!(code, 0, "{err}");
         let orphans = lines(&out)
@@ -427,7 +428,7 @@ fn a_session_of_three_providers_continues_with_a_fourth() {
     }
 }
 
-/// The ids of calls anywhere in `json`: whether it is called and whether it is answered.
+/// Returns the ids of calls in `json`: whether each is called and whether it is answered.
 fn tool_ids(json: &Json) -> BTreeMap<String, (bool, bool)> {
     let mut ids = BTreeMap::new();
     collect_ids(json, &mut ids);
@@ -512,7 +513,7 @@ fn messages_survive_sqlite() {
         ],
     );
     assert_eq!(lines(&out)[0].get("n").and_then(Json::as_u64), Some(5));
-    // And without a lake.
+    // Without a lake.
     let (_, out, _) = run(
         here.path(),
         &[
@@ -566,7 +567,7 @@ async fn the_newest_version_of_a_memory_is_current_and_a_deleted_one_is_not() {
         ))
         .await;
     assert_eq!(chain, [["likes tea"], ["likes coffee"]]);
-    // Again, and the same with more behind it.
+    // The same file again, and one with further events.
     assert_eq!(
         lake.ingest(&[("history.jsonl", history.as_bytes())])
             .await
@@ -616,7 +617,7 @@ fn a_price_file_overrides_shipped_prices() {
         &["sql", query, "--format", "jsonl", "--prices", "prices.yaml"],
     );
     assert_eq!(code, 0, "{err}");
-    // 5 in at 2 and 7 out at 10 dollars a million.
+    // 5 input tokens at 2 and 7 output tokens at 10 dollars per million.
     assert!(
         text(&lines(&out)[0], "cost").starts_with("0.00008"),
         "{out}"
@@ -693,7 +694,7 @@ async fn unrecorded_times_are_marked_and_give_no_latency() {
         .rows("SELECT time_source, count(*) FROM messages GROUP BY 1 ORDER BY 1")
         .await;
     assert_eq!(sources, [["file", "4"], ["header", "2"], ["recorded", "6"]]);
-    // A grain whose time was recorded is what it was before there was a mark.
+    // A grain with a recorded time is the same as before the mark existed.
     assert_eq!(
         lake.value(
             "SELECT count(*) FROM grains WHERE context LIKE '%msg:time_source%' AND \

@@ -1,4 +1,4 @@
-//! A whole call: a canonical request to the provider's body, and the provider's response to
+//! Complete calls: a canonical request to the provider's body, and the provider's response to
 //! canonical content.
 
 use gristmill_connectors::wire::adapter::{Adapter, SendHints};
@@ -20,7 +20,7 @@ use super::Checked;
 use super::compare::{Matcher, Row};
 use super::model::with_defaults;
 
-/// The limit on output where a case names none.
+/// Output limit of cases without one.
 const DEFAULT_MAX_OUTPUT_TOKENS: u64 = 128;
 
 const ANTHROPIC_RESPONSE: &str = r#"{"content":[{"type":"text","text":"ok"}],"stop_reason":"end_turn","usage":{"input_tokens":1,"output_tokens":1}}"#;
@@ -114,8 +114,7 @@ fn call(adapter: &dyn Adapter, default_response: &str, input: &Json, target: &Js
     Ok(matcher.rows)
 }
 
-/// Members that the reference's client sends from beside the schema stand in the body like all
-/// others.
+/// Members that the reference's client sends outside the schema are ordinary members of our body.
 fn flattened<'j>(body: &'j Json<'j>) -> Json<'j> {
     let mut object = body.as_object().map(Object::reborrow).unwrap_or_default();
     if let Some(Json::Object(extra)) = object.remove("extra_body") {
@@ -126,8 +125,7 @@ fn flattened<'j>(body: &'j Json<'j>) -> Json<'j> {
     Json::Object(object)
 }
 
-/// Takes messages that have a role and nothing else out of the target, if the answer has none of
-/// them.
+/// Removes messages with only a role from the target, if the answer has none of them.
 fn leave_out_silent(wanted: &mut Json, answer: &Json) -> bool {
     let silent = |message: &Json| {
         message
@@ -150,7 +148,7 @@ fn leave_out_silent(wanted: &mut Json, answer: &Json) -> bool {
     }
 }
 
-/// What the case's catalog says of the model that is called.
+/// Capabilities of the called model in the case's catalog.
 fn hints(input: &Json) -> SendHints {
     let catalog = input
         .get("catalog")
@@ -169,7 +167,7 @@ fn hints(input: &Json) -> SendHints {
     }
 }
 
-/// The map of the session as the cases write it.
+/// The session's id map in the form of the cases.
 pub fn id_map<'m>(ids: &'m ToolIdMap, provider: &str) -> Json<'m> {
     Json::Object(
         ids.of_provider(provider)
@@ -179,14 +177,14 @@ pub fn id_map<'m>(ids: &'m ToolIdMap, provider: &str) -> Json<'m> {
     )
 }
 
-/// The request of a case, its defaults filled in.
+/// A case's request with its defaults.
 pub struct Inputs<'j> {
     json: &'j Json<'j>,
     messages: Vec<Json<'j>>,
 }
 
 impl<'j> Inputs<'j> {
-    /// From a case's `request`.
+    /// Builds it from a case's `request`.
     pub fn of(json: &'j Json<'j>) -> Result<Self, String> {
         let messages = json
             .get("messages")
@@ -243,7 +241,7 @@ impl<'j> Inputs<'j> {
         })
     }
 
-    /// The ids that the case says are known.
+    /// The ids that the case declares as known.
     pub fn ids(&self, provider: &str) -> ToolIdMap {
         let mut ids = ToolIdMap::new();
         for (canonical, wire) in self

@@ -1,5 +1,5 @@
-//! Comparing an answer with its target: freshly made ids by their places, JSON in strings by its
-//! value, and the deliberate differences of §17 named.
+//! Comparison of an answer with its target: generated ids by position, JSON in strings by value,
+//! and the deliberate differences of §17 by name.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
@@ -13,7 +13,7 @@ use gristmill_schemas::message::tool_ids::ToolIdMap;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Rows(BTreeSet<Row>);
 
-/// A row of §17 that shows in cases.
+/// A row of §17 that occurs in cases.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Row {
     /// 1: canonical ids of calls are always minted, never the provider's.
@@ -22,9 +22,9 @@ pub enum Row {
     RedactedKept,
     /// 12: the last delta of a thought carries its signature.
     SignatureTold,
-    /// 16: a message of which nothing can be written isn't written.
+    /// 16: a message without any writable block is omitted.
     NothingToSay,
-    /// 18: the prompt's count is the sum of its parts.
+    /// 18: the prompt's token count is the sum of its parts.
     PromptIsSum,
     /// No row of §17: arguments that are no JSON object are kept where the reference has an empty
     /// object.
@@ -35,12 +35,12 @@ pub enum Row {
 }
 
 impl Rows {
-    /// No rows.
+    /// Returns no rows.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Adds one.
+    /// Adds a row.
     pub fn add(&mut self, row: Row) {
         self.0.insert(row);
     }
@@ -67,17 +67,17 @@ impl fmt::Display for Rows {
     }
 }
 
-/// Compares answers with targets and remembers which id stands for which.
+/// Compares answers with targets and records which id corresponds to which.
 pub struct Matcher<'m> {
     ids: &'m ToolIdMap,
     provider: &'m str,
     minted: HashMap<String, String>,
-    /// The rows that were needed.
+    /// Rows by which the answer differed.
     pub rows: Rows,
 }
 
 impl<'m> Matcher<'m> {
-    /// A matcher that knows what the provider called its calls.
+    /// A matcher with the provider's ids of calls.
     pub fn new(ids: &'m ToolIdMap, provider: &'m str) -> Self {
         Matcher {
             ids,
@@ -87,7 +87,7 @@ impl<'m> Matcher<'m> {
         }
     }
 
-    /// True unless `answer` differs from `target`.
+    /// Succeeds unless `answer` differs from `target`.
     ///
     /// # Errors
     /// Where, and what stands there.
@@ -135,7 +135,7 @@ impl<'m> Matcher<'m> {
         }
     }
 
-    /// The key of the target that `found` stands for.
+    /// Returns the target's key that corresponds to `found`.
     fn key_of<'k>(
         &mut self,
         mut wanted: impl Iterator<Item = &'k str>,
@@ -160,7 +160,7 @@ impl<'m> Matcher<'m> {
         same_json_text(wanted, found)
     }
 
-    /// A `$ULID…` of the target stands for one freshly made ULID, the same throughout a case.
+    /// `$ULID…` in a target matches one generated ULID, the same throughout a case.
     fn same_minted(&mut self, wanted: &str, prefix: &str, found: &str) -> bool {
         if let Some(known) = self.minted.get(wanted) {
             return known == found;
@@ -176,7 +176,7 @@ impl<'m> Matcher<'m> {
     }
 }
 
-/// JSON text inside strings is compared by what it says.
+/// JSON text inside strings is compared by value.
 fn same_json_text(wanted: &str, found: &str) -> bool {
     let is_json = |text: &str| text.starts_with(['{', '[']);
     is_json(wanted)

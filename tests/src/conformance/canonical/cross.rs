@@ -1,4 +1,4 @@
-//! A session that moves between providers.
+//! Sessions that switch between providers.
 
 use gristmill_connectors::wire::adapter::Adapter;
 use gristmill_connectors::wire::body_codec::{read_response, write_request};
@@ -22,8 +22,8 @@ pub fn cross(input: &Json, target: &Json) -> Checked {
     }
 }
 
-/// Answers with calls are taken in, and the whole history is sent on; each wire's name for the call
-/// is told.
+/// Reads answers with calls, sends the whole history to each provider, and compares each wire's id
+/// of the call.
 fn wire_ids(steps: &[Json], target: &Json) -> Checked {
     let mut conversation = Conversation::new("case");
     let mut history: Vec<Message<'static>> = Vec::new();
@@ -65,7 +65,7 @@ fn adapter(provider: &str) -> Result<&'static dyn Adapter, String> {
     }
 }
 
-/// The answer that a step tells of, and a result for its call.
+/// The answer of a step, and a result for its call.
 fn answer(
     adapter: &dyn Adapter,
     step: &Json,
@@ -147,7 +147,7 @@ fn call_id(body: &Json) -> Option<String> {
     openai.or_else(anthropic)?.as_str().map(str::to_owned)
 }
 
-/// Whether a history may go to another model.
+/// Checks whether a history may be sent to another model.
 fn swap(input: &Json, target: &Json) -> Checked {
     let blocks = input
         .get("history_blocks")

@@ -1,4 +1,4 @@
-//! A gateway's translation: clients' requests in, clients' bodies out.
+//! The gateway: clients' requests to canonical ones, canonical responses to clients' bodies.
 
 use gristmill_connectors::wire::conversation::Conversation;
 use gristmill_connectors::wire::gateway::{self, InboundRequest, InvalidField};

@@ -22,11 +22,11 @@ use gristmill_schemas::json::{Json, Object};
 use super::{CaseFile, Outcome, Report};
 use compare::Rows;
 
-/// What a case comes to: the rows of §17 by which it differs; `Err` is a failure in a sentence.
+/// Result of a case: the rows of §17 by which it differs; `Err` is the failure message.
 type Checked = Result<Rows, String>;
 
-/// An operation: its name, the members that its input has (any of them), and what runs it on the
-/// input and the target.
+/// An operation: its name, members of its input (any of them), and the function that runs it on
+/// input and target.
 struct Operation {
     name: &'static str,
     members: &'static [&'static str],
@@ -186,7 +186,7 @@ const OPERATIONS: &[Operation] = &[
     },
 ];
 
-/// Operations of a live gateway, which a batch engine doesn't have.
+/// Operations of a live gateway, which are out of scope of a batch engine.
 const OUT_OF_SCOPE: &[(&str, &str)] = &[
     ("backoff", "delays between tries belong to a live client"),
     ("retry_script", "trying again belongs to a live client"),
@@ -196,7 +196,7 @@ const OUT_OF_SCOPE: &[(&str, &str)] = &[
     ),
 ];
 
-/// Runs the file if any of its cases is one of these.
+/// Runs the file if any of its cases has a known operation.
 pub(super) fn run(file: &CaseFile, report: &mut Report) -> bool {
     let cases = file
         .json
@@ -255,7 +255,7 @@ fn outcome(case: &Json) -> Outcome {
     }
 }
 
-/// What the case expects; what it recommends goes before what its reference does.
+/// Returns the recommended answer of a case, else the expected one.
 fn target<'j>(case: &'j Json<'j>) -> Json<'j> {
     case.get("recommended")
         .or_else(|| case.get("expect"))
@@ -263,7 +263,7 @@ fn target<'j>(case: &'j Json<'j>) -> Json<'j> {
         .unwrap_or_default()
 }
 
-/// The members of a target that are asked for, in the order of the target.
+/// Returns the target, and the answer reduced to the members that the target has.
 fn asked<'j>(target: &'j Json<'j>, answer: Object<'j>) -> (Json<'j>, Json<'j>) {
     let wanted = |key: &str| target.get(key).is_some();
     let answer = answer.into_iter().filter(|(key, _)| wanted(key)).collect();

@@ -1,4 +1,4 @@
-//! Blocks, messages, metadata and tools: decoding and rules.
+//! Decoding and validation of blocks, messages, metadata and tools.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -69,7 +69,7 @@ fn check_warnings(target: &Json, warnings: &[DecodeWarning]) -> Result<(), Strin
     }
 }
 
-/// A refusal is compared by its path and its kind, as far as the target's words tell them.
+/// Refusals are compared by path and kind, where the target's wording contains them.
 fn refused_as(target: &Json, error: &DecodeError) -> Checked {
     if target.get("ok").and_then(Json::as_bool) != Some(false) {
         return Err(format!("expected to be decoded, came {error}"));
@@ -109,7 +109,7 @@ pub fn validate(input: &Json, target: &Json) -> Checked {
     same_set(wanted, found)
 }
 
-/// What an upstream text is about: what stands before its colon, or its first word.
+/// Returns the subject of a reference's message: the part before its colon, or its first word.
 fn subject(text: &str) -> String {
     let head = text.split_once(':').map(|(head, _)| head).unwrap_or(text);
     if head.contains(' ') {
@@ -195,7 +195,7 @@ pub fn tool_schema(input: &Json, target: &Json) -> Checked {
     if wanted.len() != errors.len() {
         return Err(format!("expected {} errors, came {errors:?}", wanted.len()));
     }
-    // A fault may be told at the schema or at its keyword.
+    // An error may be reported at the schema or at its keyword.
     let near = |wanted: &str, found: &str| {
         wanted == found
             || found
@@ -218,7 +218,7 @@ pub fn tool_schema(input: &Json, target: &Json) -> Checked {
     }
 }
 
-/// A message with arbitrary values for the fields that the case leaves out.
+/// A message with arbitrary values for fields that the case omits.
 pub fn with_defaults<'j>(message: &'j Json<'j>) -> Json<'j> {
     let mut object = message
         .as_object()

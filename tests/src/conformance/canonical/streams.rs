@@ -67,7 +67,7 @@ fn stream(adapter: &dyn Adapter, input: &Json, target: &Json) -> Checked {
     Ok(matcher.rows)
 }
 
-/// Row 12: deltas that carry only a signature, where the target has none that carries one.
+/// Row 12: deltas with only a signature, if the target has none with one.
 fn leave_out_signatures(wanted: &[Json], answer: &mut Vec<Json>, matcher: &mut Matcher) {
     let signed = |event: &Json| {
         event
@@ -80,7 +80,7 @@ fn leave_out_signatures(wanted: &[Json], answer: &mut Vec<Json>, matcher: &mut M
     }
 }
 
-/// Row 11: redacted thoughts in the finished content, where the target has none.
+/// Row 11: redacted thoughts in the finished content, if the target has none.
 fn leave_out_redacted(wanted: &[Json], answer: &mut [Json], matcher: &mut Matcher) {
     let redacted =
         |block: &Json| block.get("type").and_then(Json::as_str) == Some("redacted_thinking");

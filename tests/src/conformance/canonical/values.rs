@@ -1,4 +1,4 @@
-//! Prices, ids, estimates, classes: operations with a plain answer.
+//! Operations with a scalar answer: prices, ids, estimates, error classes.
 
 use gristmill_connectors::wire::adapter::Adapter;
 use gristmill_connectors::wire::body_codec::read_response;
@@ -77,7 +77,7 @@ fn priced(table: &PriceTable, input: &Json, target: &Json) -> Checked {
     }
 }
 
-/// A table in the form of the cases, whose keys lack the currency.
+/// A price table in the form of the cases, whose keys lack the currency.
 fn table(version: &str, models: &Json) -> Result<PriceTable, String> {
     let mut yaml = format!("pricing_version: {version:?}\nmodels:\n");
     for (model, rates) in models.as_object().ok_or("the models are no object")?.iter() {
@@ -134,7 +134,7 @@ pub fn routing_mode(input: &Json, target: &Json) -> Checked {
     )
 }
 
-/// Ids of one kind made one after the other within a millisecond.
+/// Generates ids of one kind within one millisecond.
 pub fn id_format(input: &Json, target: &Json) -> Checked {
     let kind = text(input, "kind")?;
     let time = Timestamp::from_millis(1_700_000_000_000);
@@ -218,7 +218,7 @@ fn availability(overrides: &Json) -> Availability {
     }
 }
 
-/// A model that can do everything, but for what the case takes away.
+/// A model with all capabilities except those that the case removes.
 pub fn capabilities(overrides: &Json) -> Capabilities {
     let flag = |key| overrides.get(key).and_then(Json::as_bool).unwrap_or(true);
     let limit = overrides.get("max_context_tokens").and_then(Json::as_u64);
@@ -300,7 +300,7 @@ pub fn usage_openai(input: &Json, target: &Json) -> Checked {
         && wanted.cached_input_tokens <= prompt
         && usage.prompt_tokens() == prompt
     {
-        // The target's counts overlap: those of ours may be less by what was counted twice, and by
+        // The target's counts overlap: ours may be lower by the tokens counted twice, and by
         // nothing else.
         let overlap = wanted.prompt_tokens() - prompt;
         let written = wanted.cache_creation_input_tokens.saturating_sub(overlap);

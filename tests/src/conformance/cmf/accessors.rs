@@ -1,4 +1,4 @@
-//! What a view says of the extensions: `accessors` and the calls of its helpers.
+//! Accessors of a view: `accessors` and the calls of its helpers.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use gristmill_schemas::json::{Json, Object};
 use super::views::{Scene, optional, property};
 use super::{Checked, compare};
 
-/// All flat accessors of one view, then the calls of the case.
+/// Compares all flat accessors of one view, then the calls of the case.
 pub(super) fn accessors(input: &Json, target: &Json) -> Checked {
     let scene = Scene::of(input)?;
     scene.ask(input, |view| {
@@ -76,8 +76,7 @@ fn accessor(view: &MessageView, name: &str) -> Result<Json<'static>, String> {
     })
 }
 
-/// The answer of a helper to a call: its name, its argument, and what it answers where there is
-/// nothing.
+/// Returns the answer of a helper: `call` has its name, its argument and the default.
 fn answer(view: &MessageView, call: &[Json]) -> Result<Json<'static>, String> {
     let text = |at: usize| call.get(at).and_then(Json::as_str).unwrap_or_default();
     let or_default = |found: Option<Json<'static>>| {

@@ -1,10 +1,10 @@
-//! How what came is held against what a case expects.
+//! Comparison of answers with expectations.
 
 use gristmill_schemas::json::{Json, Object};
 
 use super::Checked;
 
-/// An error unless `came` equals the member `key` of `target`; nothing to compare is fine.
+/// Fails unless `came` equals the member `key` of `target`, if that exists.
 pub(super) fn member(target: &Json, key: &str, came: &Json) -> Checked {
     match target.get(key) {
         Some(expected) => equal(key, expected, came),
@@ -12,7 +12,7 @@ pub(super) fn member(target: &Json, key: &str, came: &Json) -> Checked {
     }
 }
 
-/// An error unless the two are equal by value.
+/// Fails unless the two are equal by value.
 pub(super) fn equal(what: &str, expected: &Json, came: &Json) -> Checked {
     if expected == came {
         Ok(())
@@ -21,8 +21,8 @@ pub(super) fn equal(what: &str, expected: &Json, came: &Json) -> Checked {
     }
 }
 
-/// Compares two serialised views. Content that is JSON in text is compared as JSON, since the
-/// format leaves its spacing and escapes open; its size is then that of the text that came.
+/// Compares two serialised views. JSON text in the content is compared by value, because the format
+/// leaves its spacing and escapes open; its size is then that of the answer's text.
 pub(super) fn view(what: &str, expected: &Json, came: &Json) -> Checked {
     let (Some(expected), Some(came)) = (expected.as_object(), came.as_object()) else {
         return equal(what, expected, came);
@@ -49,7 +49,7 @@ pub(super) fn view(what: &str, expected: &Json, came: &Json) -> Checked {
     }
 }
 
-/// True for two strings that differ and hold the same JSON.
+/// Returns true for two different strings with the same JSON value.
 fn is_respelled(expected: Option<&Json>, came: Option<&Json>) -> bool {
     let (Some(expected), Some(came)) =
         (expected.and_then(Json::as_str), came.and_then(Json::as_str))

@@ -1,4 +1,4 @@
-//! Extensions under the rules: `filter`, `validate`, `merge`, `labels`.
+//! Rules of extensions: `filter`, `validate`, `merge`, `labels`.
 
 use chrono::DateTime;
 use gristmill_schemas::cmf::declassify::{accept_labels, authorise_declassification};
@@ -13,7 +13,7 @@ use gristmill_schemas::json::{Json, Object};
 
 use super::{Checked, compare};
 
-/// The extensions under `key`; null is none.
+/// Returns the extensions under `key`, or `None` for null.
 fn read(input: &Json, key: &str) -> Result<Option<Extensions>, String> {
     let parsed = input
         .get(key)
@@ -27,8 +27,8 @@ fn write(extensions: Option<&Extensions>) -> Json<'static> {
     extensions.map_or(Json::Null, Extensions::to_json)
 }
 
-/// The capabilities that a case names. The cases leave access profiles and data policies open to
-/// all, as the implementations do; the default here is the specification's, which gates them.
+/// Returns the capabilities of a case. The cases don't restrict access profiles and data policies,
+/// like the implementations; the default here is the specification's, which does.
 fn capabilities(input: &Json) -> CapabilitySet {
     let names = input
         .get("capabilities")
@@ -37,14 +37,14 @@ fn capabilities(input: &Json) -> CapabilitySet {
     CapabilitySet::from_known_names(names.iter().filter_map(Json::as_str)).with_open_profiles()
 }
 
-/// What a consumer sees.
+/// What a consumer sees of the extensions.
 pub(super) fn filter(input: &Json, target: &Json) -> Checked {
     let extensions = read(input, "extensions")?;
     let seen = filter_extensions(extensions.as_ref(), capabilities(input));
     compare::member(target, "extensions", &write(seen.as_ref()))
 }
 
-/// What a consumer may have changed.
+/// Checks a consumer's changes.
 pub(super) fn validate(input: &Json, target: &Json) -> Checked {
     let (before, after) = (read(input, "before")?, read(input, "after")?);
     match validate_tiers(before.as_ref(), after.as_ref(), capabilities(input)) {
@@ -53,7 +53,7 @@ pub(super) fn validate(input: &Json, target: &Json) -> Checked {
     }
 }
 
-/// What is taken over from a consumer.
+/// Merges a consumer's output.
 pub(super) fn merge(input: &Json, target: &Json) -> Checked {
     let (original, output) = (read(input, "original")?, read(input, "output")?);
     match merge_extensions(original.as_ref(), output.as_ref(), capabilities(input)) {
@@ -66,13 +66,12 @@ pub(super) fn merge(input: &Json, target: &Json) -> Checked {
     }
 }
 
-/// A violation against the one that is expected: the slot and its tier count, the wording doesn't.
+/// Compares a violation with the expected one by slot and tier, not by wording.
 fn violated(target: &Json, violation: &TierViolation) -> Checked {
     compare::member(target, "ok", &Json::Bool(false))
         .map_err(|why| format!("{why} ({violation})"))?;
     compare::member(target, "slot", &Json::from(violation.slot.as_str()))?;
-    // The implementation that the cases come from has no guarded tier: it calls the guarded slot
-    // immutable.
+    // The reference implementation has no guarded tier: it reports the guarded slot as immutable.
     let expected = target
         .get("tier")
         .and_then(Json::as_str)
@@ -85,7 +84,7 @@ fn violated(target: &Json, violation: &TierViolation) -> Checked {
     }
 }
 
-/// Labels and data policies: which question a case asks shows in the members of its input.
+/// Labels and data policies; the operation follows from the members of the input.
 pub(super) fn labels(input: &Json, target: &Json) -> Checked {
     let has = |member| input.get(member).is_some();
     if has("view") {
@@ -126,7 +125,7 @@ fn same_labels(target: &Json, key: &str, came: &Labels) -> Checked {
     }
 }
 
-/// Messages follow each other; the last one's labels are asked for.
+/// Labels of the last of several consecutive messages.
 fn inherited(input: &Json, target: &Json) -> Checked {
     let sources: Vec<&Json> = match input.get("sources").and_then(Json::as_array) {
         Some(sources) => sources.iter().collect(),
@@ -205,7 +204,7 @@ fn stamped(input: &Json, target: &Json) -> Checked {
     same_labels(target, "labels_after", &labels)
 }
 
-/// A part of the kind and name that a case gives.
+/// A part of the kind and name given by the case.
 fn part(view: &Json) -> Result<Part, String> {
     let kind = view
         .get("kind")

@@ -1,5 +1,5 @@
-//! Statements about the format: the closed sets of names, properties that other cases show, and
-//! points on which the implementations disagree.
+//! Statements about the format: closed sets of names, properties shown by other cases, and points
+//! on which implementations disagree.
 
 use std::fs;
 
@@ -12,8 +12,8 @@ use gristmill_schemas::json::Json;
 use super::super::{CaseFile, Outcome};
 use super::Checked;
 
-/// The names of a closed set. A set that is called `Capability(…)` is the registry of one
-/// implementation, of which all names must be known here; the others must be the same.
+/// Compares the names of a closed set. A set called `Capability(…)` is the registry of one
+/// implementation, whose names must all be known here; other sets must be equal.
 pub(super) fn enumeration(input: &Json, target: &Json) -> Checked {
     let title = input.get("enum").and_then(Json::as_str).unwrap_or_default();
     let (title, is_registry) = match title.split_once('(') {
@@ -62,7 +62,7 @@ fn names(title: &str) -> Option<&'static [&'static str]> {
     })
 }
 
-/// What becomes of a statement in prose.
+/// Runs a statement in prose.
 pub(super) fn outcome(case: &Json, file: &CaseFile) -> Outcome {
     match case
         .get("input")
@@ -74,8 +74,8 @@ pub(super) fn outcome(case: &Json, file: &CaseFile) -> Outcome {
     }
 }
 
-/// A point of disagreement: those about action and direction of a kind under a role are asked, the
-/// others are prose.
+/// A point of disagreement: those about action and direction of a kind under a role are checked,
+/// the others are prose.
 fn divergence(what: &str, case: &Json) -> Outcome {
     let recommended = case
         .get("expect")
@@ -139,7 +139,7 @@ impl Question {
     }
 }
 
-/// A property holds if the cases that it names pass; they lie beside the file.
+/// A property holds if the cases that it names pass; they are in the same folder.
 fn property(case: &Json, file: &CaseFile) -> Outcome {
     let named: Vec<Reference> = case
         .get("cases")
@@ -189,7 +189,7 @@ impl<'a> Reference<'a> {
         })
     }
 
-    /// Runs the cases and answers how many there are.
+    /// Runs the cases and returns their number.
     fn run(&self, file: &CaseFile) -> Result<usize, String> {
         let bytes =
             fs::read(file.folder.join(self.group).with_extension("json")).unwrap_or_default();

@@ -9,7 +9,7 @@ use gristmill_schemas::json::{Json, Object};
 
 use super::{Checked, compare};
 
-/// A message that parses, compared as it is written again, or one that doesn't.
+/// Compares a parsed message as it is written again, or expects a parse error.
 pub(super) fn parse(input: &Json, target: &Json) -> Checked {
     let parsed = Message::parse(input.get("message").unwrap_or(&Json::Null));
     match (target.get("ok").and_then(Json::as_bool), parsed) {
@@ -49,7 +49,7 @@ impl Scene {
             .collect()
     }
 
-    /// Asks the view that the input points at with `index`, the first where it doesn't.
+    /// Runs `check` on the view with the input's `index`, by default the first.
     pub(super) fn ask<T>(
         &self,
         input: &Json,
@@ -63,7 +63,7 @@ impl Scene {
     }
 }
 
-/// All views of a message, attribute by attribute.
+/// Compares all views of a message, attribute by attribute.
 pub(super) fn views(input: &Json, target: &Json) -> Checked {
     let scene = Scene::of(input)?;
     let views = scene.views();
@@ -84,7 +84,7 @@ pub(super) fn views(input: &Json, target: &Json) -> Checked {
     })
 }
 
-/// A view's attributes in the members that the cases have.
+/// Returns a view's attributes under the names of the cases.
 fn attributes(view: &MessageView) -> Json<'static> {
     let flags = [
         ("is_tool", view.is_tool()),
@@ -181,7 +181,7 @@ fn options(input: &Json) -> DictOptions {
     }
 }
 
-/// A pattern against a view that has the URI of the input.
+/// Matches a pattern with a view of the input's URI.
 pub(super) fn glob(input: &Json, target: &Json) -> Checked {
     let pattern = input
         .get("pattern")
