@@ -11,7 +11,7 @@ use gristmill_queries::exec::Executor;
 use gristmill_queries::packs::{NAMES, Scan, ScanOptions, Since, shipped};
 use gristmill_queries::sql::{SessionContext, SqlOptions, execute, lake_context, statements};
 
-use crate::damage::Lab;
+use crate::damage::SampleLake;
 use crate::lake::patient_session;
 
 /// An answer as text, or the error message.
@@ -87,9 +87,9 @@ const CAL: [&str; 10] = [
 /// People for whom erasures are planned.
 const PEOPLE: [&str; 5] = ["kim-4004", "eve-3003", "zoe-5005", "mallory", "ada-1001"];
 
-/// Returns the current answers of the lake of `lab`: always [`ANSWERS`], in the same order.
-pub async fn answers(lab: &Lab) -> Vec<Answer> {
-    let mut lake = match lab.open().await {
+/// Returns the current answers of the lake of `sample`: always [`ANSWERS`], in the same order.
+pub async fn answers(sample: &SampleLake) -> Vec<Answer> {
+    let mut lake = match sample.open().await {
         Ok(lake) => lake,
         Err(error) => return vec![Err(error.to_string()); ANSWERS],
     };
@@ -106,8 +106,8 @@ pub async fn answers(lab: &Lab) -> Vec<Answer> {
         Err(error) => return vec![Err(error.to_string()); ANSWERS],
     };
     let filled = |text: &str| {
-        text.replace("$superseded", &lab.superseded().to_string())
-            .replace("$erased", &lab.erased().to_string())
+        text.replace("$superseded", &sample.superseded().to_string())
+            .replace("$erased", &sample.erased().to_string())
     };
     let mut answers = Vec::with_capacity(ANSWERS);
     for column in COLUMNS {

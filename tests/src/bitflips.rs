@@ -7,7 +7,7 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
 use crate::answers::{Answer, answers};
-use crate::damage::{Damage, Lab, files_below};
+use crate::damage::{Damage, SampleLake, files_below};
 
 /// Results of the damages to one kind of file.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -35,7 +35,7 @@ pub struct Outcome {
 
 /// A lake to be damaged, with the answers of its intact state.
 pub struct Target {
-    lab: Lab,
+    sample: SampleLake,
     answers: Vec<Answer>,
     files: BTreeMap<String, Vec<PathBuf>>,
     /// Results so far.
@@ -43,28 +43,28 @@ pub struct Target {
 }
 
 impl Target {
-    /// Records the answers of the lake of `lab`, and groups its files by kind.
+    /// Records the answers of the lake of `sample`, and groups its files by kind.
     ///
     /// # Panics
     /// If an answer of the sound lake is an error, or `verify` finds something in it.
-    pub async fn new(lab: Lab) -> Target {
-        let report = lab.verify().await.expect("a sound lake can be verified");
+    pub async fn new(sample: SampleLake) -> Target {
+        let report = sample.verify().await.expect("a sound lake can be verified");
         assert_eq!(report.bad, 0, "{:?}", report.problems);
-        let answers = answers(&lab).await;
+        let answers = answers(&sample).await;
         for (number, answer) in answers.iter().enumerate() {
             assert!(answer.is_ok(), "answer {number}: {answer:?}");
         }
         let mut files: BTreeMap<String, Vec<PathBuf>> = BTreeMap::new();
-        for file in files_below(&lab.lake) {
+        for file in files_below(&sample.lake) {
             if std::fs::metadata(&file).is_ok_and(|file| file.len() > 0) {
                 files
-                    .entry(kind_of(file.strip_prefix(&lab.lake).unwrap_or(&file)))
+                    .entry(kind_of(file.strip_prefix(&sample.lake).unwrap_or(&file)))
                     .or_default()
                     .push(file);
             }
         }
         Target {
-            lab,
+            sample,
             answers,
             files,
             outcome: Outcome::default(),
@@ -143,7 +143,7 @@ impl Target {
     /// Applies `damage` to `file`, records its effect, and reverts it.
     pub async fn damage(&mut self, kind: &str, file: &Path, damage: &Damage) {
         let undo = damage.inflict(file);
-        let found = match self.lab.verify().await {
+        let found = match self.sample.verify().await {
             Ok(report) => report.bad > 0,
             // An error counts as detection.
             Err(_) => true,
@@ -154,7 +154,7 @@ impl Target {
             ..Tally::default()
         };
         if !found {
-            let after = answers(&self.lab).await;
+            let after = answers(&self.sample).await;
             let changed = self
                 .answers
                 .iter()

@@ -31,7 +31,7 @@ const PEOPLE: [&str; 4] = ["ada-1001", "bob-2002", "eve-3003", "kim-4004"];
 const GRAINS: usize = 12;
 
 /// A lake with rows in every table, sidecars, checkpoints and the certificate of an erasure.
-pub struct Lab {
+pub struct SampleLake {
     /// The lake's folder.
     pub lake: PathBuf,
     /// The addresses of all ingested grains, the erased ones included.
@@ -40,47 +40,47 @@ pub struct Lab {
     folder: tempfile::TempDir,
 }
 
-impl Lab {
+impl SampleLake {
     /// Creates an unencrypted lake.
     ///
     /// # Panics
     /// If the lake can't be made: it is part of a test.
-    pub async fn plain() -> Lab {
-        Lab::new(false).await
+    pub async fn plain() -> SampleLake {
+        SampleLake::new(false).await
     }
 
     /// Creates an encrypted lake.
     ///
     /// # Panics
-    /// As [`Lab::plain`].
-    pub async fn encrypted() -> Lab {
-        Lab::new(true).await
+    /// As [`SampleLake::plain`].
+    pub async fn encrypted() -> SampleLake {
+        SampleLake::new(true).await
     }
 
     /// Creates an unencrypted lake of format 1, without heads, digests and erasures.
     ///
     /// # Panics
-    /// As [`Lab::plain`].
-    pub async fn of_format_1() -> Lab {
+    /// As [`SampleLake::plain`].
+    pub async fn of_format_1() -> SampleLake {
         let folder = tempfile::tempdir().expect("a temporary folder");
-        let lab = Lab {
+        let sample = SampleLake {
             lake: folder.path().join("lake"),
             addresses: Vec::new(),
             is_encrypted: false,
             folder,
         };
-        let mut lake = Lake::open_or_create(&lab.lake.display().to_string())
+        let mut lake = Lake::open_or_create(&sample.lake.display().to_string())
             .await
             .expect("a new lake");
         let blobs: Vec<Vec<u8>> = (0..GRAINS).map(|number| blob(PEOPLE[3], number)).collect();
         let addresses: Vec<_> = blobs.iter().map(|blob| ContentAddress::of(blob)).collect();
-        lab.take_in(&mut lake, "first.mg", &container(&blobs, &addresses))
+        sample
+            .ingest_file(&mut lake, "first.mg", &container(&blobs, &addresses))
             .await;
-        let mut refused = blob("mallory", 0);
-        refused[2] = 2;
-        lab.take_in(&mut lake, "refused.mgs", &frames(&[refused]))
+        sample
+            .ingest_file(&mut lake, "refused.mgs", &frames(&[wrong_blob(0)]))
             .await;
-        for file in files_below(&lab.lake)
+        for file in files_below(&sample.lake)
             .into_iter()
             .filter(|path| path.iter().any(|part| part == "_delta_log"))
         {
@@ -97,98 +97,95 @@ impl Lab {
             )
             .expect("a log entry");
         }
-        fs::remove_file(lab.lake.join("heads.json")).expect("heads");
-        lab
+        fs::remove_file(sample.lake.join("heads.json")).expect("heads");
+        sample
     }
 
-    async fn new(is_encrypted: bool) -> Lab {
+    async fn new(is_encrypted: bool) -> SampleLake {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let path = folder.path().join("lake");
-        let mut lab = Lab {
+        let mut sample = SampleLake {
             lake: path,
             addresses: Vec::new(),
             is_encrypted,
             folder,
         };
-        let mut lake = Lake::open_or_create(&lab.lake.display().to_string())
+        let mut lake = Lake::open_or_create(&sample.lake.display().to_string())
             .await
             .expect("a new lake");
         if is_encrypted {
-            lake.seal_from_now_on(lab.keys())
+            lake.seal_from_now_on(sample.keys())
                 .await
                 .expect("an encrypted lake");
         }
+        sample.add_grains(&mut lake).await;
+        sample.erase_two_people(&mut lake).await;
+        sample.add_supersessions(&mut lake).await;
+        sample
+    }
+
+    /// Ingests the grains of all people as two segments, so that files can be swapped.
+    async fn add_grains(&mut self, lake: &mut Lake) {
         let blobs: Vec<Vec<u8>> = PEOPLE
             .iter()
             .flat_map(|person| (0..GRAINS).map(|number| blob(person, number)))
             .collect();
-        lab.addresses = blobs.iter().map(|blob| ContentAddress::of(blob)).collect();
-        // Two segments, so that files can be swapped.
+        self.addresses = blobs.iter().map(|blob| ContentAddress::of(blob)).collect();
         let (first, second) = blobs.split_at(blobs.len() / 2);
-        lab.take_in(&mut lake, "first.mg", &container(first, &lab.addresses))
-            .await;
-        lab.take_in(&mut lake, "second.mg", &container(second, &lab.addresses))
-            .await;
-        let mut order = lab.order();
+        for (name, blobs) in [("first.mg", first), ("second.mg", second)] {
+            self.ingest_file(lake, name, &container(blobs, &self.addresses))
+                .await;
+        }
+    }
+
+    /// Erases the first two people, each after a file with a reject.
+    async fn erase_two_people(&self, lake: &mut Lake) {
         for (number, person) in PEOPLE.iter().take(2).enumerate() {
-            let mut refused = blob("mallory", number);
-            refused[2] = 2;
-            lab.take_in(
-                &mut lake,
-                &format!("refused-{number}.mgs"),
-                &frames(&[refused]),
-            )
-            .await;
-            let identifiers = [(*person).to_owned()].into();
+            let name = format!("refused-{number}.mgs");
+            self.ingest_file(lake, &name, &frames(&[wrong_blob(number)]))
+                .await;
+            let person = Person {
+                identifiers: [(*person).to_owned()].into(),
+                ..Person::default()
+            };
             let request = SubjectRequest {
-                people: vec![Person {
-                    identifiers,
-                    ..Person::default()
-                }],
+                people: vec![person],
                 ..SubjectRequest::default()
             };
-            let erased = erase(&mut lake, &request, &order)
+            let erased = erase(lake, &request, &self.erasure_options())
                 .await
                 .expect("an erasure");
             assert!(
                 erased.proven && erased.scope.grains == GRAINS as u64,
                 "{erased:?}"
             );
-            order = lab.order();
         }
-        // More commits than the erasure's checkpoint covers.
+    }
+
+    /// Adds supersessions by manifests and rejects: more commits than the erasure's checkpoint
+    /// covers.
+    async fn add_supersessions(&self, lake: &mut Lake) {
         for number in 0..2 {
-            let more = blob("zoe-5005", number);
-            let mut refused = blob("mallory", 10 + number);
-            refused[2] = 2;
-            let superseded = lab
+            let new = blob("zoe-5005", number);
+            let old = blob(PEOPLE[3], number);
+            let superseded = self
                 .addresses
                 .get(3 * GRAINS + number)
                 .copied()
                 .expect("a grain of the last person");
+            let state = IndexState {
+                superseded_by: Some(ContentAddress::of(&new)),
+                ..IndexState::default()
+            };
             let mut manifest = Manifest::default();
-            manifest.entries.insert(
-                superseded,
-                IndexState {
-                    superseded_by: Some(ContentAddress::of(&more)),
-                    ..IndexState::default()
-                },
-            );
-            let old = blob(PEOPLE[3], number);
-            lab.take_in(
-                &mut lake,
-                &format!("more-{number}.mg"),
-                &container_of(&[more, old], &manifest),
-            )
-            .await;
-            lab.take_in(
-                &mut lake,
-                &format!("more-{number}.mgs"),
-                &frames(&[refused]),
-            )
-            .await;
+            manifest.entries.insert(superseded, state);
+            let name = format!("more-{number}.mg");
+            self.ingest_file(lake, &name, &container_of(&[new, old], &manifest))
+                .await;
+            let name = format!("more-{number}.mgs");
+            self.ingest_file(lake, &name, &frames(&[wrong_blob(10 + number)]))
+                .await;
         }
-        lab
     }
 
     /// The lake's key store, if it is encrypted.
@@ -198,7 +195,7 @@ impl Lab {
         Box::new(FileKeys::next_to(keyring).expect("keys"))
     }
 
-    fn order(&self) -> ErasureOptions {
+    fn erasure_options(&self) -> ErasureOptions {
         let path = self.folder.path().join("signing.json");
         let mut keyring = Keyring::open_or_create(&path, PASSPHRASE).expect("a keyring");
         // A second call finds an existing key.
@@ -269,7 +266,7 @@ impl Lab {
         }
     }
 
-    async fn try_take_in(
+    async fn try_ingest_file(
         &self,
         lake: &mut Lake,
         name: &str,
@@ -287,8 +284,8 @@ impl Lab {
         .await
     }
 
-    async fn take_in(&self, lake: &mut Lake, name: &str, bytes: &[u8]) {
-        self.try_take_in(lake, name, bytes)
+    async fn ingest_file(&self, lake: &mut Lake, name: &str, bytes: &[u8]) {
+        self.try_ingest_file(lake, name, bytes)
             .await
             .expect("an ingest that goes through");
     }
@@ -299,7 +296,7 @@ impl Lab {
     /// If that fails.
     pub async fn ingest_one_more(&self, subject: &str) {
         let mut lake = self.open().await.expect("the lake");
-        self.take_in(
+        self.ingest_file(
             &mut lake,
             &format!("{subject}.mgs"),
             &frames(&[blob(subject, 0)]),
@@ -315,7 +312,7 @@ impl Lab {
         let mut lake = self.open().await?;
         let erased: Vec<_> = (0..GRAINS).map(|number| blob(PEOPLE[0], number)).collect();
         Ok(self
-            .try_take_in(&mut lake, "erased.mgs", &frames(&erased))
+            .try_ingest_file(&mut lake, "erased.mgs", &frames(&erased))
             .await?
             .grains_written)
     }
@@ -370,6 +367,13 @@ fn container_of(blobs: &[Vec<u8>], manifest: &Manifest) -> Vec<u8> {
         .for_each(|blob| writer.push(blob).expect("a grain of the container"));
     writer.finish(Some(manifest)).expect("the container's end");
     bytes.into_inner()
+}
+
+/// A grain whose header has another type than its payload.
+fn wrong_blob(number: usize) -> Vec<u8> {
+    let mut wrong = blob("mallory", number);
+    wrong[2] = 2;
+    wrong
 }
 
 /// Converts an action of a log to format 1.

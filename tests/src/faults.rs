@@ -200,6 +200,14 @@ impl Faults {
             runtime,
             expected: Vec::new(),
         };
+        faults.create_lakes()?;
+        faults.run_undisturbed()?;
+        Ok(faults)
+    }
+
+    /// Creates the folders `empty`, `plain` and `sealed`, and the input of the commands.
+    fn create_lakes(&self) -> Result<(), Fault> {
+        let (faults, folder) = (self, &self.folder);
         fs::write(folder.join("new"), NEW_PASSPHRASE)?;
         for place in ["empty", "plain", "sealed"] {
             fs::create_dir_all(folder.join(place))?;
@@ -235,21 +243,26 @@ impl Faults {
             faults.must("sealed", &["ingest", &file, "--encrypt"])?;
         }
         fs::write(folder.join("operations.jsonl"), operations())?;
+        Ok(())
+    }
+
+    /// Runs every command without a fault, and records its duration and result.
+    fn run_undisturbed(&mut self) -> Result<(), Fault> {
         for case in CASES {
-            let place = faults.copy(case, "undisturbed")?;
+            let place = self.copy(case, "undisturbed")?;
             let started = Instant::now();
-            let output = faults.command(&place, case).output()?;
+            let output = self.command(&place, case).output()?;
             let took = started.elapsed();
             if output.status.code() != Some(0) {
                 return Err(failed(case, "without a fault", &output));
             }
-            let content = faults
+            let content = self
                 .content(&place)?
                 .ok_or("no lake after an undisturbed run")?;
-            faults.expected.push((took, content));
+            self.expected.push((took, content));
             fs::remove_dir_all(&place)?;
         }
-        Ok(faults)
+        Ok(())
     }
 
     /// Injects `count` faults, numbered from `seed`, and checks the result of each. `report` gets a
@@ -313,60 +326,79 @@ impl Faults {
             None => self.copy(case, "disturbed")?,
         };
         let before = self.content(&place)?;
-        let disturbed = match (kind, &disk) {
+        let disturbed = self.run_disturbed(&place, case, (kind, disk.as_ref()), share, took)?;
+        self.check_left(&place, before.as_ref(), expected)?;
+        self.check_rerun(&place, case, expected)?;
+        drop(disk);
+        let _ = fs::remove_dir_all(&place);
+        Ok(disturbed)
+    }
+
+    /// Runs the command with a fault; returns true if it was disturbed. `share` sets the moment of
+    /// the kill or the strength of the limit.
+    fn run_disturbed(
+        &self,
+        place: &Path,
+        case: Case,
+        (kind, disk): (Kind, Option<&Disk>),
+        share: f64,
+        took: Duration,
+    ) -> Result<bool, Fault> {
+        let fails = |mut command: Command| -> Result<bool, Fault> {
+            Ok(command.output()?.status.code() != Some(0))
+        };
+        match (kind, disk) {
             (Kind::Kill, _) => {
-                let mut command = self.command(&place, case);
+                let mut command = self.command(place, case);
                 let child = command
                     .stdout(Stdio::null())
                     .stderr(Stdio::null())
                     .spawn()?;
-                kill_after(child, took.mul_f64(share * 1.1))?
+                Ok(kill_after(child, took.mul_f64(share * 1.1))?)
             }
             (Kind::FullDisk, Some(disk)) => {
                 disk.leave_kib((share * share * 3_000.0) as u64)?;
-                let output = self.command(&place, case).output()?;
+                let disturbed = fails(self.command(place, case))?;
                 disk.grow()?;
-                output.status.code() != Some(0)
+                Ok(disturbed)
             }
             // Without permission to mount, a file size limit replaces a full disk.
             (Kind::FullDisk | Kind::FileSize, _) => {
-                let limit = format!(
-                    "trap '' XFSZ; ulimit -f {}",
-                    1 + (share * share * 600.0) as u64
-                );
-                self.limited(&place, case, &limit).output()?.status.code() != Some(0)
+                let kib = 1 + (share * share * 600.0) as u64;
+                fails(self.limited(place, case, &format!("trap '' XFSZ; ulimit -f {kib}")))
             }
             (Kind::Memory, _) => {
-                let limit = format!("ulimit -v {}", 100_000 + (share * 2_500_000.0) as u64);
-                self.limited(&place, case, &limit).output()?.status.code() != Some(0)
+                let kib = 100_000 + (share * 2_500_000.0) as u64;
+                fails(self.limited(place, case, &format!("ulimit -v {kib}")))
             }
-        };
-        self.check_left(&place, before.as_ref(), expected)?;
-        let output = self.command(&place, case).output()?;
+        }
+    }
+
+    /// Runs the command again without a fault, and checks its result.
+    fn check_rerun(&self, place: &Path, case: Case, expected: &Content) -> Result<(), Fault> {
+        let output = self.command(place, case).output()?;
         let code = output.status.code();
         if code != Some(0) && !code.is_some_and(|code| case.already.contains(&code)) {
             return Err(failed(case, "again", &output));
         }
-        let after = self.content(&place)?;
+        let after = self.content(place)?;
         if after.as_ref() != Some(expected) {
             return Err(format!("it ended with {}", difference(after.as_ref(), expected)).into());
         }
-        self.verified(&place)?;
+        self.verified(place)?;
         if case.name == "export" {
-            let output = self.plain_command(&place, &["verify", "out.mg"]).output()?;
+            let output = self.plain_command(place, &["verify", "out.mg"]).output()?;
             if output.status.code() != Some(0) {
                 return Err(failed(case, "and what it wrote", &output));
             }
         }
         if case.name == "keys generate" {
-            let listed = self.plain_command(&place, &["keys", "list"]).output()?;
+            let listed = self.plain_command(place, &["keys", "list"]).output()?;
             if !String::from_utf8_lossy(&listed.stdout).contains("another") {
                 return Err(failed(case, "and the key isn't there", &listed));
             }
         }
-        drop(disk);
-        let _ = fs::remove_dir_all(&place);
-        Ok(disturbed)
+        Ok(())
     }
 
     /// Checks the content after a fault: the previous one, that of the command, or one in between

@@ -5,7 +5,7 @@
 use std::process::ExitCode;
 
 use gristmill_tests::bitflips::Target;
-use gristmill_tests::damage::Lab;
+use gristmill_tests::damage::SampleLake;
 
 #[tokio::main]
 async fn main() -> ExitCode {
@@ -20,13 +20,13 @@ async fn main() -> ExitCode {
         .next()
         .and_then(|seed| seed.parse().ok())
         .unwrap_or(27);
-    let lab = match lake.as_str() {
-        "plain" => Lab::plain().await,
-        "encrypted" => Lab::encrypted().await,
+    let sample = match lake.as_str() {
+        "plain" => SampleLake::plain().await,
+        "encrypted" => SampleLake::encrypted().await,
         _ => return usage(),
     };
     let started = std::time::Instant::now();
-    let mut target = Target::new(lab).await;
+    let mut target = Target::new(sample).await;
     match mode.as_str() {
         "flips" => target.flip_bits(count, seed).await,
         "files" => target.lose_files().await,

@@ -16,18 +16,18 @@ use gristmill_schemas::grain::{
 use gristmill_schemas::json::Json;
 use gristmill_schemas::sign::{SigningKey, did_of_key, sign, sign_message};
 
-struct Lab {
+struct ApplyLake {
     lake: Lake,
     _folder: tempfile::TempDir,
 }
 
-impl Lab {
-    async fn new() -> Lab {
+impl ApplyLake {
+    async fn new() -> ApplyLake {
         let folder = tempfile::tempdir().unwrap();
         let lake = Lake::open_or_create(&folder.path().join("lake").display().to_string())
             .await
             .unwrap();
-        Lab {
+        ApplyLake {
             lake,
             _folder: folder,
         }
@@ -122,7 +122,7 @@ const DENIED: Option<&str> = Some("ERR_INVALIDATION_DENIED");
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_operation_sees_earlier_ones_and_a_second_run_changes_nothing() {
-    let mut lab = Lab::new().await;
+    let mut lake = ApplyLake::new().await;
     let old = belief("old", "");
     let target = address(&old);
     let lines = [
@@ -141,7 +141,7 @@ async fn an_operation_sees_earlier_ones_and_a_second_run_changes_nothing() {
             ContentAddress::of(b"nobody")
         ),
     ];
-    let (answers, report) = lab.apply(&lines).await;
+    let (answers, report) = lake.apply(&lines).await;
     let failed = Some("ERR_SCHEMA");
     assert_eq!(
         errors(&answers),
@@ -156,21 +156,21 @@ async fn an_operation_sees_earlier_ones_and_a_second_run_changes_nothing() {
         (report.grains_written, report.events_written, report.failed),
         (2, 4, 2)
     );
-    let grains = lab.grains().await;
+    let grains = lake.grains().await;
     let new = answers[2].content_address.clone().unwrap();
     assert!(grains.contains(&(new, vec![target.to_string()])));
-    let (again, report) = lab.apply(&lines).await;
-    assert_eq!((report.grains_written, lab.grains().await), (0, grains));
+    let (again, report) = lake.apply(&lines).await;
+    assert_eq!((report.grains_written, lake.grains().await), (0, grains));
     assert!(again[0].already && again[2].already);
     // Contradicting and withdrawing it, and retracting and contesting, alternate, so each changes
     // something again.
-    assert!(lab.events().await >= 4);
-    assert_eq!(lab.lake.verify_audit().await.unwrap().bad, 0);
+    assert!(lake.events().await >= 4);
+    assert_eq!(lake.lake.verify_audit().await.unwrap().bad, 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_supersession_and_its_reason_are_exported_with_the_grain() {
-    let mut lab = Lab::new().await;
+    let mut lake = ApplyLake::new().await;
     let (old, soft) = (
         belief("old", ""),
         belief(
@@ -186,7 +186,7 @@ async fn a_supersession_and_its_reason_are_exported_with_the_grain() {
         supersede(&soft_target, &belief("softer", ""))
             .replace(r#""grain""#, r#""reason": "a typo", "grain""#),
     ];
-    let (answers, report) = lab.apply(&lines).await;
+    let (answers, report) = lake.apply(&lines).await;
     assert_eq!(
         (errors(&answers), report.events_written),
         (vec![None; 4], 0)
@@ -204,7 +204,7 @@ async fn a_supersession_and_its_reason_are_exported_with_the_grain() {
         answers[3].content_address,
         Some(address(&belief("softer", &said)).to_string())
     );
-    let states = lab.lake.portable_states(|_| true).await.unwrap();
+    let states = lake.lake.portable_states(|_| true).await.unwrap();
     for (target, answer) in [(target, &answers[2]), (soft_target, &answers[3])] {
         let state = &states[&target];
         assert_eq!(
@@ -214,7 +214,7 @@ async fn a_supersession_and_its_reason_are_exported_with_the_grain() {
         assert_eq!(state.system_valid_to, Some(1_767_225_600_000));
     }
     assert_eq!(states.len(), 2);
-    let (again, report) = lab.apply(&lines).await;
+    let (again, report) = lake.apply(&lines).await;
     assert!(again[2].already && again[3].already && report.events_written == 0);
 }
 
@@ -236,7 +236,7 @@ fn supersede_by_bytes(target: &ContentAddress, object: &str, more: &str) -> Stri
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_reason_given_beside_grain_bytes_is_noted_and_opens_no_soft_lock() {
-    let mut lab = Lab::new().await;
+    let mut lake = ApplyLake::new().await;
     let (old, soft) = (
         belief("old", ""),
         belief(
@@ -253,7 +253,7 @@ async fn a_reason_given_beside_grain_bytes_is_noted_and_opens_no_soft_lock() {
         supersede_by_bytes(&soft_target, "softer", ""),
         supersede_by_bytes(&soft_target, "softer", justified),
     ];
-    let (answers, _) = lab.apply(&lines).await;
+    let (answers, _) = lake.apply(&lines).await;
     assert_eq!(errors(&answers), [None, None, None, DENIED, None]);
     assert!(
         answers[3]
@@ -263,7 +263,7 @@ async fn a_reason_given_beside_grain_bytes_is_noted_and_opens_no_soft_lock() {
             .contains("supersession_justification"),
         "{answers:?}"
     );
-    let rows = lab
+    let rows = lake
         .lake
         .state
         .read_columns(&["event", "actor", "reason"])
@@ -282,18 +282,18 @@ async fn a_reason_given_beside_grain_bytes_is_noted_and_opens_no_soft_lock() {
     // An event `noted` closes nothing; the rows of the new grains do.
     assert_eq!(
         (
-            lab.events().await,
-            lab.lake.portable_states(|_| true).await.unwrap().len()
+            lake.events().await,
+            lake.lake.portable_states(|_| true).await.unwrap().len()
         ),
         (2, 2)
     );
-    let (again, report) = lab.apply(&lines).await;
+    let (again, report) = lake.apply(&lines).await;
     assert!(again[2].already && again[4].already && report.events_written == 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_put_refuses_fields_of_a_superseding_grain() {
-    let mut lab = Lab::new().await;
+    let mut lake = ApplyLake::new().await;
     let old = belief("old", "");
     let target = address(&old);
     let successor = |field: &str| {
@@ -316,7 +316,7 @@ async fn a_put_refuses_fields_of_a_superseding_grain() {
         // Putting an existing grain changes nothing.
         put(&justified),
     ];
-    let (answers, report) = lab.apply(&lines).await;
+    let (answers, report) = lake.apply(&lines).await;
     let refused = Some("ERR_SCHEMA");
     assert_eq!(
         errors(&answers),
@@ -334,14 +334,17 @@ async fn a_put_refuses_fields_of_a_superseding_grain() {
     assert_eq!(
         (
             report.grains_written,
-            lab.lake.portable_states(|_| true).await.unwrap().len()
+            lake.lake.portable_states(|_| true).await.unwrap().len()
         ),
         (3, 1)
     );
 }
 
 /// Adds events to `state` in files whose names are in the order of `files`.
-async fn add_events(lab: &mut Lab, files: &[Vec<(ContentAddress, LifecycleEvent, &str, i64)>]) {
+async fn add_events(
+    lake: &mut ApplyLake,
+    files: &[Vec<(ContentAddress, LifecycleEvent, &str, i64)>],
+) {
     for events in files {
         let rows: Vec<_> = events
             .iter()
@@ -355,7 +358,7 @@ async fn add_events(lab: &mut Lab, files: &[Vec<(ContentAddress, LifecycleEvent,
                 source_id: None,
             })
             .collect();
-        let file = lab
+        let file = lake
             .lake
             .state
             .write_file(&state_batch(&rows).unwrap())
@@ -366,7 +369,7 @@ async fn add_events(lab: &mut Lab, files: &[Vec<(ContentAddress, LifecycleEvent,
             changes_rows: true,
             ..Change::default()
         };
-        lab.lake.state.commit(change, "test", 1).await.unwrap();
+        lake.lake.state.commit(change, "test", 1).await.unwrap();
         // File names ascend by milliseconds.
         tokio::time::sleep(std::time::Duration::from_millis(2)).await;
     }
@@ -374,10 +377,10 @@ async fn add_events(lab: &mut Lab, files: &[Vec<(ContentAddress, LifecycleEvent,
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_operation_is_answered_as_already_done_only_if_nothing_would_change() {
-    let mut lab = Lab::new().await;
+    let mut lake = ApplyLake::new().await;
     let (one, two, three) = (belief("one", ""), belief("two", ""), belief("three", ""));
     let targets = [address(&one), address(&two), address(&three)];
-    lab.apply(&[put(&one), put(&two), put(&three)]).await;
+    lake.apply(&[put(&one), put(&two), put(&three)]).await;
     let (contradicted, verification) = (LifecycleEvent::Contradicted, LifecycleEvent::Verification);
     let ahead = chrono::Utc::now().timestamp_micros() + 3_600_000_000;
     // The later event is in the first file, as after a file was rewritten.
@@ -391,7 +394,7 @@ async fn an_operation_is_answered_as_already_done_only_if_nothing_would_change()
         (targets[1], verification, "retracted", 10),
         (targets[2], verification, "verified", ahead),
     ];
-    add_events(&mut lab, &[later, earlier]).await;
+    add_events(&mut lake, &[later, earlier]).await;
     let lines = [
         format!(r#"{{"op": "contradict", "address": "{}"}}"#, targets[0]),
         format!(r#"{{"op": "retract", "address": "{}"}}"#, targets[1]),
@@ -400,7 +403,7 @@ async fn an_operation_is_answered_as_already_done_only_if_nothing_would_change()
         format!(r#"{{"op": "retract", "address": "{}"}}"#, targets[2]),
     ];
     for already in [false, true] {
-        let (answers, report) = lab.apply(&lines).await;
+        let (answers, report) = lake.apply(&lines).await;
         assert_eq!(
             answers
                 .iter()
@@ -409,7 +412,7 @@ async fn an_operation_is_answered_as_already_done_only_if_nothing_would_change()
             [already; 4]
         );
         assert_eq!(report.events_written, if already { 0 } else { 4 });
-        let states = lab.lake.portable_states(|_| true).await.unwrap();
+        let states = lake.lake.portable_states(|_| true).await.unwrap();
         assert!(states[&targets[0]].contradicted && states[&targets[2]].contradicted);
         let status = |target| states[target].verification_status;
         assert_eq!(
@@ -421,7 +424,7 @@ async fn an_operation_is_answered_as_already_done_only_if_nothing_would_change()
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_locked_goal_stays_locked_after_a_hundred_permitted_transitions() {
-    let mut lab = Lab::new().await;
+    let mut lake = ApplyLake::new().await;
     let goal = |state: &str, number: usize, more: &str| {
         format!(
             r#"{{"type": "goal", "description": "keep it", "goal_state": "{state}", "created_at": {}{more}}}"#,
@@ -432,7 +435,7 @@ async fn a_locked_goal_stays_locked_after_a_hundred_permitted_transitions() {
     let (first, proof) = (goal("active", 0, terms), belief("proof", ""));
     let evidence = format!(r#", "satisfaction_evidence": ["{}"]"#, address(&proof));
     let mut last = address(&first);
-    lab.apply(&[put(&first), put(&proof)]).await;
+    lake.apply(&[put(&first), put(&proof)]).await;
     // In batches of ten: most of the chain is read from the lake.
     for batch in 0..10 {
         let mut lines = Vec::new();
@@ -450,7 +453,7 @@ async fn a_locked_goal_stays_locked_after_a_hundred_permitted_transitions() {
             lines.push(supersede(&last, &next));
             last = address(&next);
         }
-        let (answers, _) = lab.apply(&lines).await;
+        let (answers, _) = lake.apply(&lines).await;
         assert_eq!(errors(&answers), [None; 10], "batch {batch}: {answers:?}");
     }
     let lines = [
@@ -459,13 +462,13 @@ async fn a_locked_goal_stays_locked_after_a_hundred_permitted_transitions() {
         supersede(&last, &goal("active", 999, "")),
         supersede(&last, &goal("suspended", 999, "")),
     ];
-    let (answers, _) = lab.apply(&lines).await;
+    let (answers, _) = lake.apply(&lines).await;
     assert_eq!(errors(&answers), [DENIED, DENIED, DENIED, None]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn protected_grains_stay_on_every_path() {
-    let mut lab = Lab::new().await;
+    let mut lake = ApplyLake::new().await;
     let locked = belief("locked", r#", "invalidation_policy": {"mode": "locked"}"#);
     let novel = belief("novel", r#", "invalidation_policy": {"mode": "very_open"}"#);
     let soft = belief(
@@ -494,14 +497,14 @@ async fn protected_grains_stay_on_every_path() {
         ),
         put(&replaces),
     ];
-    let (answers, report) = lab.apply(&lines).await;
+    let (answers, report) = lake.apply(&lines).await;
     let expected = [
         None, None, None, DENIED, DENIED, DENIED, DENIED, None, DENIED, DENIED, None, None,
     ];
     assert_eq!(errors(&answers), expected);
     assert!(answers[10].needs_review);
     assert_eq!((report.denied, report.events_written), (6, 1));
-    let grains = lab.grains().await;
+    let grains = lake.grains().await;
     assert!(
         !grains
             .iter()
@@ -511,7 +514,7 @@ async fn protected_grains_stay_on_every_path() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn quorums_and_delegates_need_signatures() {
-    let mut lab = Lab::new().await;
+    let mut lake = ApplyLake::new().await;
     let keys: Vec<SigningKey> = (1..4)
         .map(|seed| SigningKey::from_seed(&[seed; 32]))
         .collect();
@@ -591,7 +594,7 @@ async fn quorums_and_delegates_need_signatures() {
         authorize("retract"),
         authorize("contradict"),
     ];
-    let (answers, _) = lab.apply(&lines).await;
+    let (answers, _) = lake.apply(&lines).await;
     assert_eq!(
         errors(&answers),
         [
@@ -602,7 +605,7 @@ async fn quorums_and_delegates_need_signatures() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn protection_holds_across_batches_and_along_the_chain() {
-    let mut lab = Lab::new().await;
+    let mut lake = ApplyLake::new().await;
     let goal = |state: &str, more: &str| {
         format!(
             r#"{{"type": "goal", "description": "keep it", "goal_state": "{state}", "created_at": 1767225600000{more}}}"#
@@ -613,9 +616,9 @@ async fn protection_holds_across_batches_and_along_the_chain() {
         r#", "invalidation_policy": {"mode": "locked", "scope": "lineage"}, "allowed_transitions": ["satisfied"], "evidence_required": 1"#,
     );
     let (first, proof) = (address(&protected), belief("proof", ""));
-    lab.apply(&[put(&protected), put(&proof)]).await;
+    lake.apply(&[put(&protected), put(&proof)]).await;
     let evidence = format!(r#", "satisfaction_evidence": ["{}"]"#, address(&proof));
-    let (answers, _) = lab
+    let (answers, _) = lake
         .apply(&[
             supersede(&first, &goal("satisfied", "")),
             supersede(&first, &goal("failed", &evidence)),
@@ -633,6 +636,6 @@ async fn protection_holds_across_batches_and_along_the_chain() {
         .parse()
         .unwrap();
     // A new goal under weaker terms supersedes the satisfied one.
-    let (answers, _) = lab.apply(&[supersede(&second, &goal("active", ""))]).await;
+    let (answers, _) = lake.apply(&[supersede(&second, &goal("active", ""))]).await;
     assert_eq!(errors(&answers), [DENIED]);
 }

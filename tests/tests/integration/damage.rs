@@ -8,7 +8,7 @@ use gristmill_engine::lake::{Lake, TABLES};
 use gristmill_engine::repair::{RepairOptions, repair};
 use gristmill_engine::verify::Problem;
 use gristmill_tests::bitflips::Target;
-use gristmill_tests::damage::{Damage, Lab, files_below};
+use gristmill_tests::damage::{Damage, SampleLake, files_below};
 
 fn newest(folder: &Path, ending: &str) -> PathBuf {
     let files = files_below(folder)
@@ -21,8 +21,8 @@ fn newest(folder: &Path, ending: &str) -> PathBuf {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_sound_lake_verifies_and_every_table_is_covered() {
-    let lab = Lab::plain().await;
-    let report = lab.verify().await.unwrap();
+    let sample = SampleLake::plain().await;
+    let report = sample.verify().await.unwrap();
     assert_eq!(report.bad, 0, "{:?}", report.problems);
     let coverage = report.coverage.unwrap();
     assert_eq!(
@@ -43,9 +43,9 @@ async fn a_sound_lake_verifies_and_every_table_is_covered() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_damaged_data_file_of_any_table_is_found_and_named() {
-    let lab = Lab::plain().await;
+    let sample = SampleLake::plain().await;
     for table in TABLES {
-        let file = newest(&lab.lake.join(table), ".parquet");
+        let file = newest(&sample.lake.join(table), ".parquet");
         let name = file.file_name().unwrap().to_string_lossy().into_owned();
         let middle = std::fs::metadata(&file).unwrap().len() / 2;
         for damage in [
@@ -57,7 +57,7 @@ async fn a_damaged_data_file_of_any_table_is_found_and_named() {
             Damage::Delete,
         ] {
             let undo = damage.inflict(&file);
-            let report = lab.verify().await.unwrap();
+            let report = sample.verify().await.unwrap();
             let named = |problem: &Problem| {
                 problem.table == Some(table)
                     && problem.source.contains(&name)
@@ -69,7 +69,7 @@ async fn a_damaged_data_file_of_any_table_is_found_and_named() {
                 report.problems
             );
             if !matches!(damage, Damage::Flip { .. }) {
-                let opened = Lake::open(&lab.lake.display().to_string()).await;
+                let opened = Lake::open(&sample.lake.display().to_string()).await;
                 assert!(
                     matches!(opened, Err(EngineError::Damaged { .. })),
                     "{table} {damage:?}"
@@ -78,16 +78,16 @@ async fn a_damaged_data_file_of_any_table_is_found_and_named() {
             undo.undo();
         }
     }
-    assert_eq!(lab.verify().await.unwrap().bad, 0);
+    assert_eq!(sample.verify().await.unwrap().bad, 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_log_that_lost_its_end_is_found_and_the_lake_is_not_opened() {
-    let lab = Lab::plain().await;
-    let last = |table: &str| newest(&lab.lake.join(table).join("_delta_log"), ".json");
+    let sample = SampleLake::plain().await;
+    let last = |table: &str| newest(&sample.lake.join(table).join("_delta_log"), ".json");
     for table in TABLES {
         let undo = Damage::Delete.inflict(&last(table));
-        let report = lab.verify().await.unwrap();
+        let report = sample.verify().await.unwrap();
         assert!(
             report
                 .problems
@@ -96,14 +96,14 @@ async fn a_log_that_lost_its_end_is_found_and_the_lake_is_not_opened() {
             "{table}: {:?}",
             report.problems
         );
-        let error = Lake::open(&lab.lake.display().to_string())
+        let error = Lake::open(&sample.lake.display().to_string())
             .await
             .unwrap_err();
         assert!(
             !error.is_environment() && error.to_string().contains(table),
             "{table}: {error}"
         );
-        let mut lake = Lake::open_unchecked(&lab.lake.display().to_string())
+        let mut lake = Lake::open_unchecked(&sample.lake.display().to_string())
             .await
             .unwrap();
         assert!(lake.verify_audit().await.unwrap().bad > 0, "{table}");
@@ -113,21 +113,21 @@ async fn a_log_that_lost_its_end_is_found_and_the_lake_is_not_opened() {
         .iter()
         .map(|table| Damage::Delete.inflict(&last(table)))
         .collect();
-    assert!(lab.verify().await.unwrap().bad >= TABLES.len() as u64);
+    assert!(sample.verify().await.unwrap().bad >= TABLES.len() as u64);
     undone
         .into_iter()
         .for_each(gristmill_tests::damage::Undo::undo);
-    assert!(Lake::open(&lab.lake.display().to_string()).await.is_ok());
+    assert!(Lake::open(&sample.lake.display().to_string()).await.is_ok());
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_changed_log_entry_and_changed_heads_are_found() {
-    let lab = Lab::plain().await;
+    let sample = SampleLake::plain().await;
     let mut files: Vec<PathBuf> = TABLES
         .iter()
-        .flat_map(|table| files_below(&lab.lake.join(table).join("_delta_log")))
+        .flat_map(|table| files_below(&sample.lake.join(table).join("_delta_log")))
         .collect();
-    files.push(lab.lake.join("heads.json"));
+    files.push(sample.lake.join("heads.json"));
     assert!(
         files
             .iter()
@@ -137,14 +137,14 @@ async fn every_changed_log_entry_and_changed_heads_are_found() {
         let length = std::fs::metadata(&file).unwrap().len();
         for byte in [1, length / 2, length - 1] {
             let undo = Damage::Flip { byte, bit: 0 }.inflict(&file);
-            let report = lab.verify().await.unwrap();
+            let report = sample.verify().await.unwrap();
             assert!(report.bad > 0, "byte {byte} of {}", file.display());
             undo.undo();
         }
     }
-    let undo = Damage::Delete.inflict(&lab.lake.join("heads.json"));
-    assert!(lab.verify().await.unwrap().bad > 0);
-    let error = Lake::open(&lab.lake.display().to_string())
+    let undo = Damage::Delete.inflict(&sample.lake.join("heads.json"));
+    assert!(sample.verify().await.unwrap().bad > 0);
+    let error = Lake::open(&sample.lake.display().to_string())
         .await
         .unwrap_err();
     assert!(error.to_string().contains("heads.json"), "{error}");
@@ -153,41 +153,41 @@ async fn every_changed_log_entry_and_changed_heads_are_found() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_log_that_is_ahead_of_its_head_is_sound_and_the_next_commit_catches_up() {
-    let lab = Lab::plain().await;
-    let heads = lab.lake.join("heads.json");
+    let sample = SampleLake::plain().await;
+    let heads = sample.lake.join("heads.json");
     let before = std::fs::read(&heads).unwrap();
-    lab.ingest_one_more("after").await;
+    sample.ingest_one_more("after").await;
     std::fs::write(&heads, before).unwrap();
-    assert_eq!(lab.verify().await.unwrap().bad, 0);
-    assert!(Lake::open(&lab.lake.display().to_string()).await.is_ok());
-    lab.ingest_one_more("and after that").await;
-    let report = lab.verify().await.unwrap();
+    assert_eq!(sample.verify().await.unwrap().bad, 0);
+    assert!(Lake::open(&sample.lake.display().to_string()).await.is_ok());
+    sample.ingest_one_more("and after that").await;
+    let report = sample.verify().await.unwrap();
     assert_eq!(report.bad, 0, "{:?}", report.problems);
-    let undo = Damage::Delete.inflict(&newest(&lab.lake.join("grains/_delta_log"), ".json"));
-    assert!(lab.verify().await.unwrap().bad > 0);
+    let undo = Damage::Delete.inflict(&newest(&sample.lake.join("grains/_delta_log"), ".json"));
+    assert!(sample.verify().await.unwrap().bad > 0);
     undo.undo();
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn ingest_refuses_a_lake_with_changed_tombstones() {
-    let lab = Lab::plain().await;
-    let file = newest(&lab.lake.join("erased"), ".parquet");
+    let sample = SampleLake::plain().await;
+    let file = newest(&sample.lake.join("erased"), ".parquet");
     let middle = std::fs::metadata(&file).unwrap().len() / 2;
     let undo = Damage::Flip {
         byte: middle,
         bit: 1,
     }
     .inflict(&file);
-    let error = lab.try_ingest_erased().await.unwrap_err();
+    let error = sample.try_ingest_erased().await.unwrap_err();
     assert!(matches!(error, EngineError::Damaged { .. }), "{error}");
     undo.undo();
-    assert_eq!(lab.try_ingest_erased().await.unwrap(), 0);
+    assert_eq!(sample.try_ingest_erased().await.unwrap(), 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_file_and_tombstone_of_an_erasure_is_checked() {
-    let lab = Lab::plain().await;
-    let erasures = files_below(&lab.lake.join("erasures"));
+    let sample = SampleLake::plain().await;
+    let erasures = files_below(&sample.lake.join("erasures"));
     for ending in ["cose", "leaves", "tombstones"] {
         let files: Vec<_> = erasures
             .iter()
@@ -207,7 +207,7 @@ async fn every_file_and_tombstone_of_an_erasure_is_checked() {
             swap,
         ] {
             let undo = damage.inflict(files[0]);
-            let problems = lab.verify().await.unwrap().problems;
+            let problems = sample.verify().await.unwrap().problems;
             assert!(
                 problems
                     .iter()
@@ -217,13 +217,13 @@ async fn every_file_and_tombstone_of_an_erasure_is_checked() {
             undo.undo();
         }
     }
-    assert_eq!(lab.verify().await.unwrap().bad, 0);
+    assert_eq!(sample.verify().await.unwrap().bad, 0);
 }
 
 /// The program `bitflips` flips two thousand bits, see `docs/reliability.md`.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hundred_flipped_bits_are_found_or_change_no_answer() {
-    let mut target = Target::new(Lab::plain().await).await;
+    let mut target = Target::new(SampleLake::plain().await).await;
     target.flip_bits(60, 27).await;
     target.cut_logs().await;
     assert!(
@@ -232,7 +232,7 @@ async fn a_hundred_flipped_bits_are_found_or_change_no_answer() {
         target.outcome,
         target.outcome.failures
     );
-    let mut target = Target::new(Lab::encrypted().await).await;
+    let mut target = Target::new(SampleLake::encrypted().await).await;
     target.flip_bits(40, 27).await;
     assert!(
         target.outcome.failures.is_empty(),
@@ -244,9 +244,9 @@ async fn a_hundred_flipped_bits_are_found_or_change_no_answer() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lake_of_format_1_is_read_as_it_is_and_upgraded_by_the_next_command_that_writes() {
-    let lab = Lab::of_format_1().await;
-    assert_eq!(lab.open().await.unwrap().grains.format_version(), 1);
-    let report = lab.verify().await.unwrap();
+    let sample = SampleLake::of_format_1().await;
+    assert_eq!(sample.open().await.unwrap().grains.format_version(), 1);
+    let report = sample.verify().await.unwrap();
     assert_eq!(report.bad, 0, "{:?}", report.problems);
     assert!(
         report
@@ -256,11 +256,11 @@ async fn a_lake_of_format_1_is_read_as_it_is_and_upgraded_by_the_next_command_th
             .iter()
             .all(|table| table.files == 0)
     );
-    assert!(!lab.lake.join("heads.json").exists());
-    let rejects = newest(&lab.lake.join("rejects"), ".parquet");
-    lab.ingest_one_more("upgrades").await;
-    assert_eq!(lab.open().await.unwrap().grains.format_version(), 2);
-    let report = lab.verify().await.unwrap();
+    assert!(!sample.lake.join("heads.json").exists());
+    let rejects = newest(&sample.lake.join("rejects"), ".parquet");
+    sample.ingest_one_more("upgrades").await;
+    assert_eq!(sample.open().await.unwrap().grains.format_version(), 2);
+    let report = sample.verify().await.unwrap();
     assert_eq!(report.bad, 0, "{:?}", report.problems);
     for table in report
         .coverage
@@ -272,10 +272,12 @@ async fn a_lake_of_format_1_is_read_as_it_is_and_upgraded_by_the_next_command_th
         assert_eq!(table.without_digest, 0, "{table:?}");
     }
     for table in ["grains", "state", "rejects", "audit"] {
-        let undo =
-            Damage::Delete.inflict(&newest(&lab.lake.join(table).join("_delta_log"), ".json"));
+        let undo = Damage::Delete.inflict(&newest(
+            &sample.lake.join(table).join("_delta_log"),
+            ".json",
+        ));
         assert!(
-            lab.verify().await.unwrap().bad > 0 && lab.open().await.is_err(),
+            sample.verify().await.unwrap().bad > 0 && sample.open().await.is_err(),
             "{table}"
         );
         undo.undo();
@@ -286,27 +288,27 @@ async fn a_lake_of_format_1_is_read_as_it_is_and_upgraded_by_the_next_command_th
         bit: 4,
     }
     .inflict(&rejects);
-    assert!(lab.verify().await.unwrap().bad > 0);
+    assert!(sample.verify().await.unwrap().bad > 0);
     undo.undo();
     // A lake of format 2 without heads isn't mistaken for one of format 1.
-    let undo = Damage::Delete.inflict(&lab.lake.join("heads.json"));
-    assert!(lab.open().await.is_err());
+    let undo = Damage::Delete.inflict(&sample.lake.join("heads.json"));
+    assert!(sample.open().await.is_err());
     undo.undo();
-    lab.ingest_one_more("goes on").await;
-    assert_eq!(lab.verify().await.unwrap().bad, 0);
+    sample.ingest_one_more("goes on").await;
+    assert_eq!(sample.verify().await.unwrap().bad, 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn repair_restores_tombstones_from_copies_and_accepts_shortened_logs_on_request() {
-    let lab = Lab::plain().await;
+    let sample = SampleLake::plain().await;
     let progress = || std::sync::Arc::new(gristmill_engine::progress::WorkProgress::default());
     let unchecked = async || {
-        Lake::open_unchecked(&lab.lake.display().to_string())
+        Lake::open_unchecked(&sample.lake.display().to_string())
             .await
             .unwrap()
     };
     // A data file of tombstones.
-    let file = newest(&lab.lake.join("erased"), ".parquet");
+    let file = newest(&sample.lake.join("erased"), ".parquet");
     let middle = std::fs::metadata(&file).unwrap().len() / 2;
     let _ = Damage::Flip {
         byte: middle,
@@ -324,17 +326,17 @@ async fn repair_restores_tombstones_from_copies_and_accepts_shortened_logs_on_re
         report.unrepaired == 0 && report.repairs.iter().any(|done| done.table == "erased"),
         "{report:?}"
     );
-    let found = lab.verify().await.unwrap();
+    let found = sample.verify().await.unwrap();
     assert_eq!(found.bad, 0, "{:?}", found.problems);
-    assert_eq!(lab.try_ingest_erased().await.unwrap(), 0);
+    assert_eq!(sample.try_ingest_erased().await.unwrap(), 0);
     // The log of tombstones loses its end: refused, then accepted, and the tombstones are restored.
     for entry in [1, 2] {
         let _ = (
             entry,
-            Damage::Delete.inflict(&newest(&lab.lake.join("erased/_delta_log"), ".json")),
+            Damage::Delete.inflict(&newest(&sample.lake.join("erased/_delta_log"), ".json")),
         );
     }
-    assert!(lab.open().await.is_err());
+    assert!(sample.open().await.is_err());
     let refused = repair(
         &mut unchecked().await,
         &RepairOptions::default(),
@@ -353,7 +355,7 @@ async fn repair_restores_tombstones_from_copies_and_accepts_shortened_logs_on_re
         .await
         .unwrap();
     assert!(report.repaired > 0, "{report:?}");
-    assert_eq!(lab.try_ingest_erased().await.unwrap(), 0);
-    let found = lab.verify().await.unwrap();
+    assert_eq!(sample.try_ingest_erased().await.unwrap(), 0);
+    let found = sample.verify().await.unwrap();
     assert_eq!(found.bad, 0, "{:?}", found.problems);
 }

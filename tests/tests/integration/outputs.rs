@@ -14,14 +14,14 @@ use gristmill_tests::grains::{belief, frames, grain, plain};
 use serde_json::Value;
 
 /// A folder with a lake.
-struct Place {
+struct OutputFolder {
     folder: tempfile::TempDir,
 }
 
-impl Place {
+impl OutputFolder {
     /// Creates a lake with `grains` events of one user, each longer than a terminal line.
-    fn with_events(grains: usize) -> Place {
-        let place = Place::empty();
+    fn with_events(grains: usize) -> OutputFolder {
+        let folder = OutputFolder::empty();
         let words = "word ".repeat(30);
         let event = |number: usize| {
             grain(&format!(
@@ -30,16 +30,16 @@ impl Place {
             .blob
         };
         fs::write(
-            place.at("in.frames"),
+            folder.at("in.frames"),
             frames(&(0..grains).map(event).collect::<Vec<_>>()),
         )
         .unwrap();
-        assert_eq!(place.run(&["ingest", "in.frames"]).0, 0);
-        place
+        assert_eq!(folder.run(&["ingest", "in.frames"]).0, 0);
+        folder
     }
 
-    fn empty() -> Place {
-        Place {
+    fn empty() -> OutputFolder {
+        OutputFolder {
             folder: tempfile::tempdir().unwrap(),
         }
     }
@@ -122,20 +122,20 @@ fn file_of(command: &str) -> &str {
 
 #[test]
 fn result_files_obey_the_umask() {
-    let place = Place::with_events(20);
+    let folder = OutputFolder::with_events(20);
     for command in RESULTS {
-        let (code, _, err) = place.shell(&format!("umask 027; gristmill {command}"));
+        let (code, _, err) = folder.shell(&format!("umask 027; gristmill {command}"));
         assert!(code != 1, "{command}: {err}");
-        assert_eq!(place.mode(file_of(command)), 0o640, "{command}");
+        assert_eq!(folder.mode(file_of(command)), 0o640, "{command}");
     }
-    assert!(place.leftovers().is_empty(), "{:?}", place.leftovers());
+    assert!(folder.leftovers().is_empty(), "{:?}", folder.leftovers());
 }
 
 #[test]
 fn an_overwritten_file_keeps_its_permissions() {
-    let place = Place::with_events(20);
+    let folder = OutputFolder::with_events(20);
     for command in RESULTS {
-        let file = place.at(file_of(command));
+        let file = folder.at(file_of(command));
         fs::write(&file, "before").unwrap();
         fs::set_permissions(&file, Permissions::from_mode(0o604)).unwrap();
         let force = if command.starts_with("export") {
@@ -143,32 +143,32 @@ fn an_overwritten_file_keeps_its_permissions() {
         } else {
             ""
         };
-        let (code, _, err) = place.shell(&format!("umask 077; gristmill {command} {force}"));
+        let (code, _, err) = folder.shell(&format!("umask 077; gristmill {command} {force}"));
         assert!(
             code != 1 && fs::read(&file).unwrap() != b"before",
             "{command}: {err}"
         );
-        assert_eq!(place.mode(file_of(command)), 0o604, "{command}");
+        assert_eq!(folder.mode(file_of(command)), 0o604, "{command}");
     }
 }
 
 #[test]
 fn a_symbolic_link_is_followed_and_kept() {
-    let place = Place::with_events(20);
-    fs::create_dir(place.at("away")).unwrap();
+    let folder = OutputFolder::with_events(20);
+    fs::create_dir(folder.at("away")).unwrap();
     for (link, end) in [
         ("all.jsonl", "away/there.jsonl"),
         ("all.mg", "away/new.mg"),
         ("findings.json", "away/new.json"),
     ] {
-        symlink(end, place.at(link)).unwrap();
+        symlink(end, folder.at(link)).unwrap();
     }
-    fs::write(place.at("away/there.jsonl"), "before").unwrap();
-    assert_eq!(place.run(&["export", "all.jsonl"]).0, 1, "it exists");
-    assert_eq!(place.run(&["export", "all.jsonl", "--force"]).0, 0);
-    assert_eq!(place.run(&["export", "all.mg"]).0, 0);
+    fs::write(folder.at("away/there.jsonl"), "before").unwrap();
+    assert_eq!(folder.run(&["export", "all.jsonl"]).0, 1, "it exists");
+    assert_eq!(folder.run(&["export", "all.jsonl", "--force"]).0, 0);
+    assert_eq!(folder.run(&["export", "all.mg"]).0, 0);
     assert_ne!(
-        place
+        folder
             .run(&["scan", "--pack", "integrity", "--output", "findings.json"])
             .0,
         1
@@ -179,42 +179,42 @@ fn a_symbolic_link_is_followed_and_kept() {
         ("findings.json", "away/new.json"),
     ] {
         assert!(
-            fs::symlink_metadata(place.at(link)).unwrap().is_symlink(),
+            fs::symlink_metadata(folder.at(link)).unwrap().is_symlink(),
             "{link}"
         );
-        assert!(fs::metadata(place.at(end)).unwrap().len() > 100, "{end}");
+        assert!(fs::metadata(folder.at(end)).unwrap().len() > 100, "{end}");
     }
-    assert!(place.leftovers().is_empty(), "{:?}", place.leftovers());
+    assert!(folder.leftovers().is_empty(), "{:?}", folder.leftovers());
 }
 
 #[test]
 fn a_named_pipe_is_written_and_kept() {
-    let place = Place::with_events(50);
+    let folder = OutputFolder::with_events(50);
     assert!(
         Command::new("mkfifo")
-            .arg(place.at("pipe"))
+            .arg(folder.at("pipe"))
             .status()
             .unwrap()
             .success()
     );
     for format in ["jsonl", "mg", "parquet", "frames"] {
         // If the command fails, the reader is killed: it would wait for a writer forever.
-        let (code, _, err) = place.shell(&format!(
+        let (code, _, err) = folder.shell(&format!(
             "cat pipe > read.{format} & reader=$!
              gristmill --quiet export pipe --format {format} > report && test -p pipe || {{ kill $reader; exit 9; }}
              wait; gristmill export whole.{format} > report"
         ));
         assert_eq!(code, 0, "{format}: {err}");
         assert!(
-            fs::symlink_metadata(place.at("pipe"))
+            fs::symlink_metadata(folder.at("pipe"))
                 .unwrap()
                 .file_type()
                 .is_fifo(),
             "{format}"
         );
         let (read, whole) = (
-            place.at(&format!("read.{format}")),
-            place.at(&format!("whole.{format}")),
+            folder.at(&format!("read.{format}")),
+            folder.at(&format!("whole.{format}")),
         );
         assert!(
             fs::read(read).unwrap() == fs::read(whole).unwrap(),
@@ -222,13 +222,13 @@ fn a_named_pipe_is_written_and_kept() {
         );
     }
     // Several containers can't be written to one pipe.
-    let (code, _, err) = place.shell(
+    let (code, _, err) = folder.shell(
         "cat pipe > read & gristmill export pipe --format mg --split 4K; e=$?; : > pipe; exit $e",
     );
     assert!(code == 1 && err.contains("several files"), "{err}");
     // Standard output under another name.
-    symlink("/dev/fd/1", place.at("so")).unwrap();
-    let (_, out, err) = place.run(&[
+    symlink("/dev/fd/1", folder.at("so")).unwrap();
+    let (_, out, err) = folder.run(&[
         "scan",
         "--pack",
         "integrity",
@@ -238,37 +238,37 @@ fn a_named_pipe_is_written_and_kept() {
         "json",
     ]);
     assert!(serde_json::from_str::<Value>(&out).is_ok(), "{out}{err}");
-    assert!(fs::symlink_metadata(place.at("so")).unwrap().is_symlink());
-    assert!(place.leftovers().is_empty(), "{:?}", place.leftovers());
+    assert!(fs::symlink_metadata(folder.at("so")).unwrap().is_symlink());
+    assert!(folder.leftovers().is_empty(), "{:?}", folder.leftovers());
 }
 
 #[test]
 fn a_failed_run_keeps_the_existing_file_and_names_it() {
-    let place = Place::with_events(500);
+    let folder = OutputFolder::with_events(500);
     for (command, file) in [
         ("report-subject --user u-1 --out held.jsonl", "held.jsonl"),
         ("export all.jsonl --force", "all.jsonl"),
         ("export all.frames --force", "all.frames"),
     ] {
-        fs::write(place.at(file), "before").unwrap();
+        fs::write(folder.at(file), "before").unwrap();
         let (code, _, err) =
-            place.shell(&format!("trap '' XFSZ; ulimit -f 16; gristmill {command}"));
+            folder.shell(&format!("trap '' XFSZ; ulimit -f 16; gristmill {command}"));
         assert!(
             code == 1 && err.contains(&format!("can't write `{file}`")),
             "{command}: {code} {err}"
         );
         assert_eq!(
-            fs::read_to_string(place.at(file)).unwrap(),
+            fs::read_to_string(folder.at(file)).unwrap(),
             "before",
             "{command}"
         );
     }
-    assert!(place.leftovers().is_empty(), "{:?}", place.leftovers());
+    assert!(folder.leftovers().is_empty(), "{:?}", folder.leftovers());
 }
 
 #[test]
 fn a_closed_pipe_ends_the_output_only() {
-    let place = Place::with_events(3_000);
+    let folder = OutputFolder::with_events(3_000);
     for words in [
         &["export", "-", "--format", "jsonl"][..],
         &[
@@ -281,7 +281,7 @@ fn a_closed_pipe_ends_the_output_only() {
         ],
         &["report-subject", "--user", "u-1"],
     ] {
-        let (code, err) = place.read_a_line_of(words);
+        let (code, err) = folder.read_a_line_of(words);
         assert_eq!(
             (code, err.contains("gristmill:")),
             (0, false),
@@ -289,7 +289,7 @@ fn a_closed_pipe_ends_the_output_only() {
         );
     }
     // The disclosure is in the audit log although the pipe was closed.
-    let (_, out, _) = place.run(&[
+    let (_, out, _) = folder.run(&[
         "sql",
         "SELECT count(*) AS n FROM audit WHERE action = 'report-subject'",
         "--format",
@@ -303,21 +303,21 @@ fn a_closed_pipe_ends_the_output_only() {
         format!("{{\"op\": \"put\", \"grain\": {grain}}}\n")
     };
     fs::write(
-        place.at("puts.jsonl"),
+        folder.at("puts.jsonl"),
         (0..3_000).map(put).collect::<String>(),
     )
     .unwrap();
-    let (code, err) = place.read_a_line_of(&["apply", "puts.jsonl"]);
+    let (code, err) = folder.read_a_line_of(&["apply", "puts.jsonl"]);
     assert!(code == 0 && err.contains("3000 done"), "{err}");
-    let (_, out, _) = place.run(&["sql", "SELECT count(*) AS n FROM grains", "--format", "csv"]);
+    let (_, out, _) = folder.run(&["sql", "SELECT count(*) AS n FROM grains", "--format", "csv"]);
     assert_eq!(out, "n\n6000\n");
 }
 
 #[test]
 fn a_list_of_keys_is_one_document_per_format() {
-    let place = Place::empty();
+    let folder = OutputFolder::empty();
     let keys = |words: &[&str]| {
-        let ended = place.run(&[&["keys", "--keyring", "ring.json"], words].concat());
+        let ended = folder.run(&[&["keys", "--keyring", "ring.json"], words].concat());
         assert_eq!(ended.0, 0, "{words:?}: {}", ended.2);
         ended.1
     };
@@ -344,8 +344,8 @@ fn a_list_of_keys_is_one_document_per_format() {
 
 #[test]
 fn an_unsupported_format_is_refused_and_nothing_is_written() {
-    let place = Place::with_events(20);
-    fs::write(place.at("puts.jsonl"), "").unwrap();
+    let folder = OutputFolder::with_events(20);
+    fs::write(folder.at("puts.jsonl"), "").unwrap();
     for words in [
         &["--format", "csv", "scan", "--pack", "integrity"][..],
         &["--format", "arrow", "scan", "--pack", "integrity"],
@@ -357,7 +357,7 @@ fn an_unsupported_format_is_refused_and_nothing_is_written() {
         &["export", "out.jsonl", "--compression", "zstd"],
         &["export", "out.parquet", "--split", "1M"],
     ] {
-        let (code, out, err) = place.run(words);
+        let (code, out, err) = folder.run(words);
         assert_eq!(
             (code, &*out, err.lines().count()),
             (1, "", 1),
@@ -365,7 +365,7 @@ fn an_unsupported_format_is_refused_and_nothing_is_written() {
         );
     }
     for name in ["findings.csv", "out.jsonl", "out.parquet"] {
-        assert!(!place.at(name).exists(), "{name}");
+        assert!(!folder.at(name).exists(), "{name}");
     }
     for words in [
         &[
@@ -390,16 +390,16 @@ fn an_unsupported_format_is_refused_and_nothing_is_written() {
         &["export", "out.mg", "--compression", "zstd", "--split", "1M"],
         &["export", "out.jsonl", "--compression", "none"],
     ] {
-        let (code, _, err) = place.run(words);
+        let (code, _, err) = folder.run(words);
         assert!(code != 1, "{words:?}: {err}");
     }
 }
 
 #[test]
 fn an_empty_identifier_is_refused() {
-    let place = Place::with_events(20);
+    let folder = OutputFolder::with_events(20);
     assert_eq!(
-        place
+        folder
             .run(&["keys", "--keyring", "ring.json", "generate", "erasure"])
             .0,
         0
@@ -412,7 +412,7 @@ fn an_empty_identifier_is_refused() {
                 &["report-subject"],
             ] {
                 let (code, _, err) =
-                    place.run(&[words, &[option, nobody, "--user", "u-2"]].concat());
+                    folder.run(&[words, &[option, nobody, "--user", "u-2"]].concat());
                 assert!(
                     code == 1 && err.contains(&format!("{option} is empty")),
                     "{option} {words:?}: {err}"
@@ -421,8 +421,8 @@ fn an_empty_identifier_is_refused() {
         }
     }
     for people in ["\"\"\n\" \"\n", "user,name\n,\n\"\",\" \"\n", "\n\n"] {
-        fs::write(place.at("people.csv"), people).unwrap();
-        let (code, _, err) = place.run(&[
+        fs::write(folder.at("people.csv"), people).unwrap();
+        let (code, _, err) = folder.run(&[
             "erase",
             "--keyring",
             "ring.json",
@@ -435,9 +435,9 @@ fn an_empty_identifier_is_refused() {
             "{people:?}: {code} {err}"
         );
     }
-    assert!(!place.at("lake/erasures").exists());
-    fs::write(place.at("people.csv"), "\"\"\nu-2\n").unwrap();
-    let (code, out, err) = place.run(&[
+    assert!(!folder.at("lake/erasures").exists());
+    fs::write(folder.at("people.csv"), "\"\"\nu-2\n").unwrap();
+    let (code, out, err) = folder.run(&[
         "report-subject",
         "--subjects",
         "people.csv",
@@ -449,9 +449,9 @@ fn an_empty_identifier_is_refused() {
 
 #[test]
 fn a_corpus_overwrites_another_only_with_force() {
-    let place = Place::empty();
+    let folder = OutputFolder::empty();
     let generate = |words: &[&str]| {
-        place.run(
+        folder.run(
             &[
                 &[
                     "generate",
@@ -469,15 +469,15 @@ fn a_corpus_overwrites_another_only_with_force() {
         )
     };
     assert_eq!(generate(&[]).0, 0);
-    let file = |number| fs::read(place.at(&format!("corpus/corpus-0000{number}.mg"))).unwrap();
+    let file = |number| fs::read(folder.at(&format!("corpus/corpus-0000{number}.mg"))).unwrap();
     let before = (file(0), file(1));
-    fs::remove_file(place.at("corpus/corpus-00000.mg")).unwrap();
+    fs::remove_file(folder.at("corpus/corpus-00000.mg")).unwrap();
     let (code, _, err) = generate(&["--seed", "7"]);
     assert!(
         code == 1 && err.contains("corpus-00001.mg") && err.contains("--force"),
         "{err}"
     );
-    assert!(!place.at("corpus/corpus-00000.mg").exists() && file(1) == before.1);
+    assert!(!folder.at("corpus/corpus-00000.mg").exists() && file(1) == before.1);
     assert_eq!(generate(&["--kind", "frames"]).0, 0);
     assert_eq!(generate(&["--seed", "7", "--force"]).0, 0);
     assert!(file(0) != before.0 && file(1) != before.1);
@@ -485,11 +485,11 @@ fn a_corpus_overwrites_another_only_with_force() {
 
 #[test]
 fn negative_numbers_are_printed_as_they_are() {
-    let place = Place::empty();
+    let folder = OutputFolder::empty();
     let mut file = plain(&[belief(1), belief(2)]);
     file.truncate(file.len() - 40);
-    fs::write(place.at("cut.mg"), file).unwrap();
-    let (code, out, _) = place.run(&["verify", "cut.mg", "--format", "table"]);
+    fs::write(folder.at("cut.mg"), file).unwrap();
+    let (code, out, _) = folder.run(&["verify", "cut.mg", "--format", "table"]);
     assert!(
         code == 2 && out.contains("-1\n") && !out.contains("-1.00"),
         "{out}"
@@ -498,7 +498,7 @@ fn negative_numbers_are_printed_as_they_are() {
 
 #[test]
 fn conversations_without_a_provider_are_counted_and_warned_about_once() {
-    let place = Place::empty();
+    let folder = OutputFolder::empty();
     let message = |session: &str, number: usize, more: &str| {
         format!(
             r#"{{"id":"{session}-{number}","session_id":"{session}","role":"{}","content":[{{"type":"text","text":"{session} says {number}"}}],"created_at":"2026-05-08T12:00:0{number}Z"{more}}}"#,
@@ -514,14 +514,14 @@ fn conversations_without_a_provider_are_counted_and_warned_about_once() {
         .flat_map(|number| ["a", "b"].map(|session| message(session, number, "")))
         .chain((0..2).map(|number| message("c", number, known)))
         .collect();
-    fs::write(place.at("messages.jsonl"), lines.join("\n")).unwrap();
-    let (code, out, err) = place.run(&["ingest", "messages.jsonl"]);
+    fs::write(folder.at("messages.jsonl"), lines.join("\n")).unwrap();
+    let (code, out, err) = folder.run(&["ingest", "messages.jsonl"]);
     assert!(
         code == 0 && out.contains("\"grains_written\":10"),
         "{out}{err}"
     );
     let export = |words: &[&str]| {
-        let (code, out, err) = place.run(
+        let (code, out, err) = folder.run(
             &[
                 &["export", "out.jsonl", "--force", "--format", "exchanges"],
                 words,
@@ -540,7 +540,7 @@ fn conversations_without_a_provider_are_counted_and_warned_about_once() {
     assert_eq!((code, written, not_written), (2, 2, 8), "{err}");
     assert_eq!(err.matches("--provider").count(), 1, "{err}");
     assert_eq!(
-        fs::read_to_string(place.at("out.jsonl"))
+        fs::read_to_string(folder.at("out.jsonl"))
             .unwrap()
             .lines()
             .count(),
@@ -549,7 +549,7 @@ fn conversations_without_a_provider_are_counted_and_warned_about_once() {
     let (code, written, not_written, err) = export(&["--provider", "openai"]);
     assert_eq!((code, written, not_written), (0, 10, 0), "{err}");
     assert_eq!(
-        fs::read_to_string(place.at("out.jsonl"))
+        fs::read_to_string(folder.at("out.jsonl"))
             .unwrap()
             .lines()
             .count(),
@@ -559,13 +559,13 @@ fn conversations_without_a_provider_are_counted_and_warned_about_once() {
 
 #[test]
 fn errors_name_the_file_that_cannot_be_read_or_written() {
-    let place = Place::with_events(20);
-    fs::write(place.at("a-file"), "").unwrap();
-    let (code, _, err) = place.run(&["man", "a-file/pages"]);
+    let folder = OutputFolder::with_events(20);
+    fs::write(folder.at("a-file"), "").unwrap();
+    let (code, _, err) = folder.run(&["man", "a-file/pages"]);
     assert!(code == 1 && err.contains("a-file/pages"), "{err}");
-    let (code, _, err) = place.run(&["grain", "check", "lake"]);
+    let (code, _, err) = folder.run(&["grain", "check", "lake"]);
     assert!(code == 1 && err.contains("can't read `lake`"), "{err}");
-    let (code, _, err) = place.run(&["export", "lake", "--format", "jsonl", "--force"]);
+    let (code, _, err) = folder.run(&["export", "lake", "--format", "jsonl", "--force"]);
     assert!(
         code == 1 && err.contains("can't write `lake`") && err.contains("directory"),
         "{err}"
@@ -574,17 +574,17 @@ fn errors_name_the_file_that_cannot_be_read_or_written() {
 
 #[test]
 fn a_truncated_container_is_reported_as_cut_off() {
-    let place = Place::empty();
+    let folder = OutputFolder::empty();
     let without_manifest = plain(&(0..20).map(belief).collect::<Vec<_>>());
     assert_eq!(
-        place
+        folder
             .run(&["generate", ".", "--grains", "300", "--people", "5"])
             .0,
         0
     );
-    let with_manifest = fs::read(place.at("corpus-00000.mg")).unwrap();
+    let with_manifest = fs::read(folder.at("corpus-00000.mg")).unwrap();
     for file in [without_manifest, with_manifest] {
-        fs::write(place.at("cut.mg"), &file[..file.len() / 2]).unwrap();
+        fs::write(folder.at("cut.mg"), &file[..file.len() / 2]).unwrap();
         let query = ["sql", "SELECT count(*) FROM mg_file('cut.mg')"];
         let ingest = ["ingest", "cut.mg", "--on-error", "fail"];
         for words in [
@@ -593,7 +593,7 @@ fn a_truncated_container_is_reported_as_cut_off() {
             &ingest,
             &query,
         ] {
-            let (code, out, err) = place.run(words);
+            let (code, out, err) = folder.run(words);
             let told = format!("{out}{err}");
             assert!(
                 code == 2 && told.contains("cut off"),
@@ -611,14 +611,14 @@ fn a_truncated_container_is_reported_as_cut_off() {
 
 #[test]
 fn a_failing_query_ends_with_1_and_a_damaged_log_is_reported_without_backtrace() {
-    let place = Place::empty();
+    let folder = OutputFolder::empty();
     let mut wrong = belief(3);
     wrong[0] = 7;
-    fs::write(place.at("wrong.mg"), plain(&[belief(3), wrong])).unwrap();
-    assert_eq!(place.run(&["ingest", "wrong.mg"]).0, 2);
-    let (code, _, err) = place.run(&["sql", "SELECT CAST(bytes AS TEXT) FROM rejects"]);
+    fs::write(folder.at("wrong.mg"), plain(&[belief(3), wrong])).unwrap();
+    assert_eq!(folder.run(&["ingest", "wrong.mg"]).0, 2);
+    let (code, _, err) = folder.run(&["sql", "SELECT CAST(bytes AS TEXT) FROM rejects"]);
     assert_eq!(code, 1, "{err}");
-    let log = place.at("lake/grains/_delta_log");
+    let log = folder.at("lake/grains/_delta_log");
     let entries = fs::read_dir(&log)
         .unwrap()
         .map(|entry| entry.unwrap().path());
@@ -627,7 +627,7 @@ fn a_failing_query_ends_with_1_and_a_damaged_log_is_reported_without_backtrace()
     {
         fs::write(entry, "{\"add\": {").unwrap();
     }
-    let (code, _, err) = place.shell("RUST_BACKTRACE=1 gristmill describe");
+    let (code, _, err) = folder.shell("RUST_BACKTRACE=1 gristmill describe");
     assert!(
         code == 1 && !err.contains("   0:") && err.lines().count() < 5,
         "{err}"

@@ -11,19 +11,19 @@ use gristmill_tests::grains::{frames, grain};
 use gristmill_tests::lake::TestLake;
 
 /// A folder with a lake of a few events.
-struct Place {
+struct SqlFolder {
     folder: tempfile::TempDir,
 }
 
-impl Place {
-    fn empty() -> Place {
-        Place {
+impl SqlFolder {
+    fn empty() -> SqlFolder {
+        SqlFolder {
             folder: tempfile::tempdir().unwrap(),
         }
     }
 
-    fn with_lake() -> Place {
-        let place = Place::empty();
+    fn with_lake() -> SqlFolder {
+        let folder = SqlFolder::empty();
         let event = |at: usize| {
             grain(&format!(
                 r#"{{"type":"event","content":"word {at}","user_id":"u-{at}","created_at":{at}}}"#
@@ -31,12 +31,12 @@ impl Place {
             .blob
         };
         fs::write(
-            place.at("in.frames"),
+            folder.at("in.frames"),
             frames(&(1..=5).map(event).collect::<Vec<_>>()),
         )
         .unwrap();
-        assert_eq!(place.run(&["ingest", "in.frames"]).0, 0);
-        place
+        assert_eq!(folder.run(&["ingest", "in.frames"]).0, 0);
+        folder
     }
 
     fn at(&self, name: &str) -> PathBuf {
@@ -122,18 +122,18 @@ const READING: [&str; 10] = [
 
 #[test]
 fn sql_accesses_files_only_with_permission() {
-    let place = Place::with_lake();
-    fs::write(place.at("in.csv"), "n\n1\n").unwrap();
-    let (out, input) = (place.at("out.csv"), place.at("in.csv"));
+    let folder = SqlFolder::with_lake();
+    fs::write(folder.at("in.csv"), "n\n1\n").unwrap();
+    let (out, input) = (folder.at("out.csv"), folder.at("in.csv"));
     for statement in OF_FILES {
         let statement = statement
             .replace("OUT", out.to_str().unwrap())
             .replace("IN'", &format!("{}'", input.display()));
-        let (code, shown, err) = place.sql(&statement);
+        let (code, shown, err) = folder.sql(&statement);
         assert_eq!((code, shown.as_str()), (1, ""), "{statement}: {err}");
         assert!(err.contains("--allow-files"), "{statement}: {err}");
         assert!(!out.exists(), "{statement}");
-        let (code, _, err) = place.run(&["sql", "--allow-files", &statement]);
+        let (code, _, err) = folder.run(&["sql", "--allow-files", &statement]);
         assert_eq!(code, 0, "{statement}: {err}");
         if out.is_dir() {
             fs::remove_dir_all(&out).unwrap()
@@ -145,22 +145,22 @@ fn sql_accesses_files_only_with_permission() {
         "PREPARE p AS COPY (SELECT 1 AS n) TO '{}' STORED AS CSV; EXECUTE p",
         out.display()
     );
-    assert_eq!(place.sql(&prepared).0, 1);
+    assert_eq!(folder.sql(&prepared).0, 1);
     assert!(!out.exists());
     let both = format!(
         "CREATE EXTERNAL TABLE t STORED AS CSV LOCATION '{}'; SELECT n FROM t",
         input.display()
     );
-    let (code, shown, err) = place.run(&["sql", "--allow-files", "--format", "csv", &both]);
+    let (code, shown, err) = folder.run(&["sql", "--allow-files", "--format", "csv", &both]);
     assert_eq!((code, shown.as_str()), (0, "n\n1\n"), "{err}");
     // Reading containers and transcripts is always allowed.
-    let (code, shown, err) = place.sql("SELECT count(*) AS n FROM mg_file('in.frames')");
+    let (code, shown, err) = folder.sql("SELECT count(*) AS n FROM mg_file('in.frames')");
     assert_eq!((code, shown.as_str()), (0, "n\n5\n"), "{err}");
 }
 
 #[test]
 fn modifying_statements_are_refused_with_the_reason() {
-    let place = Place::with_lake();
+    let folder = SqlFolder::with_lake();
     for (statement, named) in REFUSED {
         for more in [None, Some("--allow-files")] {
             let script = format!("{statement}; SELECT 1");
@@ -169,7 +169,7 @@ fn modifying_statements_are_refused_with_the_reason() {
                 .chain(more)
                 .chain([script.as_str()])
                 .collect();
-            let (code, out, err) = place.run(&words);
+            let (code, out, err) = folder.run(&words);
             assert_eq!((code, out.as_str()), (1, ""), "{statement}: {err}");
             assert!(
                 err.contains(named)
@@ -186,20 +186,20 @@ fn modifying_statements_are_refused_with_the_reason() {
 
 #[test]
 fn reading_statements_are_run() {
-    let place = Place::with_lake();
+    let folder = SqlFolder::with_lake();
     for statement in READING {
-        let (code, _, err) = place.sql(statement);
+        let (code, _, err) = folder.sql(statement);
         assert_eq!(code, 0, "{statement}: {err}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_library_session_accesses_no_file() {
-    let mut place = TestLake::new().await;
+    let mut folder = TestLake::new().await;
     let blob = grain(r#"{"type":"event","content":"word","created_at":1}"#).blob;
-    place.ingest(&[("in.frames", &frames(&[blob]))]).await;
-    let file = place.folder().join("out.csv");
-    let context = lake_context(&place.lake, &SqlOptions::default())
+    folder.ingest(&[("in.frames", &frames(&[blob]))]).await;
+    let file = folder.folder().join("out.csv");
+    let context = lake_context(&folder.lake, &SqlOptions::default())
         .await
         .unwrap();
     let copy = format!("COPY (SELECT 1 AS n) TO '{}' STORED AS CSV", file.display());
@@ -230,9 +230,9 @@ async fn a_library_session_accesses_no_file() {
 
 #[test]
 fn a_missing_lake_is_named_and_statements_without_tables_run() {
-    let place = Place::empty();
+    let folder = SqlFolder::empty();
     let blob = grain(r#"{"type":"event","content":"word","created_at":1}"#).blob;
-    fs::write(place.at("in.frames"), frames(&[blob])).unwrap();
+    fs::write(folder.at("in.frames"), frames(&[blob])).unwrap();
     for query in [
         "SELECT * FROM grains",
         "SELECT * FROM beliefs",
@@ -249,7 +249,7 @@ fn a_missing_lake_is_named_and_statements_without_tables_run() {
             (vec!["sql", query], "`lake`"),
             (vec!["--lake", "elsewhere", "sql", query], "`elsewhere`"),
         ] {
-            let (code, out, err) = place.run(&words);
+            let (code, out, err) = folder.run(&words);
             assert_eq!((code, out.as_str()), (1, ""), "{query}: {err}");
             assert!(
                 err.contains("no lake at")
@@ -270,15 +270,15 @@ fn a_missing_lake_is_named_and_statements_without_tables_run() {
             "n\n7\n",
         ),
     ] {
-        let (code, out, err) = place.sql(query);
+        let (code, out, err) = folder.sql(query);
         assert_eq!((code, out.as_str()), (0, answer), "{query}: {err}");
     }
-    assert!(!place.at("lake").exists());
+    assert!(!folder.at("lake").exists());
 }
 
 #[test]
 fn a_failing_statement_names_the_cause_and_suggests_a_correction() {
-    let place = Place::with_lake();
+    let folder = SqlFolder::with_lake();
     for (query, parts, absent) in [
         (
             "SELEKT 1",
@@ -326,7 +326,7 @@ fn a_failing_statement_names_the_cause_and_suggests_a_correction() {
             "datafusion.public",
         ),
     ] {
-        let (code, out, err) = place.sql(query);
+        let (code, out, err) = folder.sql(query);
         assert_eq!((code, out.as_str()), (1, ""), "{query}");
         assert!(
             parts.iter().all(|part| err.contains(part)) && !err.contains(absent),
@@ -338,8 +338,8 @@ fn a_failing_statement_names_the_cause_and_suggests_a_correction() {
 
 #[test]
 fn the_list_of_tables_is_sorted() {
-    let place = Place::with_lake();
-    let (_, out, _) = place.run(&["sql", "--format", "jsonl", "SHOW TABLES"]);
+    let folder = SqlFolder::with_lake();
+    let (_, out, _) = folder.run(&["sql", "--format", "jsonl", "SHOW TABLES"]);
     let names: Vec<String> = out
         .lines()
         .map(|line| {
@@ -356,7 +356,7 @@ fn the_list_of_tables_is_sorted() {
 
 #[test]
 fn text_functions_accept_bytes() {
-    let place = Place::with_lake();
+    let folder = SqlFolder::with_lake();
     let query = "SELECT octet_length(blob) = blob_size AS a, length(blob) = blob_size AS b,
                         encode(sha256(blob), 'hex') = content_address AS c,
                         encode(digest(blob, 'sha256'), 'hex') = content_address AS d,
@@ -365,7 +365,7 @@ fn text_functions_accept_bytes() {
                         octet_length(substr(blob, 100000)) AS i, length(content) AS j, substr(content, 1, 4) AS k,
                         octet_length('é') AS l, length('é') AS m, substring('abc' FROM 2 FOR 1) AS n, length(NULL) AS o
                  FROM grains LIMIT 1";
-    let (code, out, err) = place.sql(query);
+    let (code, out, err) = folder.sql(query);
     assert_eq!(code, 0, "{err}");
     assert_eq!(
         out.lines().nth(1),
@@ -376,9 +376,9 @@ fn text_functions_accept_bytes() {
 
 #[test]
 fn exceeding_the_memory_limit_names_the_option() {
-    let place = Place::with_lake();
+    let folder = SqlFolder::with_lake();
     let query = "SELECT array_agg(value) FROM generate_series(1, 2000000)";
-    let (code, _, err) = place.run(&["--memory", "1M", "sql", query]);
+    let (code, _, err) = folder.run(&["--memory", "1M", "sql", query]);
     assert_eq!(code, 1);
     assert!(
         err.contains("--memory") && err.lines().count() == 1,
@@ -388,15 +388,15 @@ fn exceeding_the_memory_limit_names_the_option() {
 
 #[test]
 fn a_cal_file_runs_no_statement_if_one_does_not_parse() {
-    let place = Place::with_lake();
+    let folder = SqlFolder::with_lake();
     fs::write(
-        place.at("three.cal"),
+        folder.at("three.cal"),
         "-- the first; with a semicolon in a comment\nRECALL events | COUNT;\nLET $a = RECALL \
          events; ASSEMBLE c FROM a: $a FORMAT text;\nDEFINE TEMPLATE t ELEMENT { ; \
          {{grain.content}} } ;\nASSEMBLE c FROM a: (RECALL events LIMIT 1) FORMAT TEMPLATE t",
     )
     .unwrap();
-    let (code, out, err) = place.run(&["cal", "--format", "jsonl", "--file", "three.cal"]);
+    let (code, out, err) = folder.run(&["cal", "--format", "jsonl", "--file", "three.cal"]);
     assert_eq!(code, 0, "{err}");
     let answers: Vec<serde_json::Value> = out
         .lines()
@@ -412,7 +412,7 @@ fn a_cal_file_runs_no_statement_if_one_does_not_parse() {
         "{}",
         answers[3]
     );
-    let trees = place
+    let trees = folder
         .run(&["cal", "--format", "jsonl", "--parse", "--file", "three.cal"])
         .1;
     assert_eq!(trees.lines().count(), 4, "{trees}");
@@ -421,8 +421,12 @@ fn a_cal_file_runs_no_statement_if_one_does_not_parse() {
         ("RECALL events RECALL events", "semicolon"),
         ("RECALL events;\nRECALL events | LIMIT 0", "2 |"),
     ] {
-        fs::write(place.at("wrong.cal"), text.replace("; RECALL", ";\nRECALL")).unwrap();
-        let (code, out, err) = place.run(&["cal", "--format", "table", "--file", "wrong.cal"]);
+        fs::write(
+            folder.at("wrong.cal"),
+            text.replace("; RECALL", ";\nRECALL"),
+        )
+        .unwrap();
+        let (code, out, err) = folder.run(&["cal", "--format", "table", "--file", "wrong.cal"]);
         assert_eq!((code, out.as_str()), (1, ""), "{text}: {err}");
         assert!(err.contains(told), "{text}: {err}");
     }
@@ -430,7 +434,7 @@ fn a_cal_file_runs_no_statement_if_one_does_not_parse() {
 
 #[test]
 fn a_search_ranks_only_grains_that_pass_the_conditions() {
-    let place = Place::empty();
+    let folder = SqlFolder::empty();
     let event = |at: usize| {
         let words = "word ".repeat(1 + at % 7);
         let role = if at % 10 == 3 { "assistant" } else { "user" };
@@ -440,12 +444,12 @@ fn a_search_ranks_only_grains_that_pass_the_conditions() {
         .blob
     };
     fs::write(
-        place.at("in.frames"),
+        folder.at("in.frames"),
         frames(&(1..=200).map(event).collect::<Vec<_>>()),
     )
     .unwrap();
-    assert_eq!(place.run(&["ingest", "in.frames"]).0, 0);
-    assert_eq!(place.run(&["reindex", "--embed"]).0, 0);
+    assert_eq!(folder.run(&["ingest", "in.frames"]).0, 0);
+    assert_eq!(folder.run(&["reindex", "--embed"]).0, 0);
     for (function, every) in [
         ("search", 200),
         ("vector_search", 200),
@@ -461,9 +465,9 @@ fn a_search_ranks_only_grains_that_pass_the_conditions() {
                 let query = |k: usize| {
                     format!("SELECT content_address FROM {function}('word', {k}) WHERE {condition}")
                 };
-                let (code, found, err) = place.sql(&query(k));
+                let (code, found, err) = folder.sql(&query(k));
                 assert_eq!(code, 0, "{condition}: {err}");
-                let all = place.sql(&query(every)).1;
+                let all = folder.sql(&query(every)).1;
                 let expected: Vec<&str> = all.lines().take(k + 1).collect();
                 // Scores of a hybrid search depend on ranks, and so on `k`.
                 match function {
@@ -481,5 +485,5 @@ fn a_search_ranks_only_grains_that_pass_the_conditions() {
     }
     let best = "SELECT s.role FROM search('word', 3) s JOIN (SELECT 1 AS one) ON true WHERE s.role \
                 = 'assistant'";
-    assert_eq!(place.sql(best).1.lines().count(), 4);
+    assert_eq!(folder.sql(best).1.lines().count(), 4);
 }

@@ -7,7 +7,7 @@ use gristmill_tests::binary;
 use gristmill_tests::grains::{frames, grain};
 use serde_json::Value;
 
-struct Lab {
+struct ScanFolder {
     folder: tempfile::TempDir,
 }
 
@@ -97,25 +97,25 @@ expect = "pass"
 grains = '''[{"type": "action", "action_phase": "call", "tool_name": "look", "input": {"to": "x"}, "session_id": "s"}]'''
 "#;
 
-impl Lab {
+impl ScanFolder {
     /// A lake with a finding for every rule of the pack except the last.
-    fn new() -> Lab {
-        let lab = Lab {
+    fn new() -> ScanFolder {
+        let folder = ScanFolder {
             folder: tempfile::tempdir().unwrap(),
         };
-        std::fs::write(lab.path("house.toml"), HOUSE).unwrap();
+        std::fs::write(folder.path("house.toml"), HOUSE).unwrap();
         let grains = [
             r#"{"type": "event", "role": "user", "content": "my card is 4111 1111 1111 1111", "created_at": 1735689600000}"#,
             r#"{"type": "event", "role": "user", "content": "nice weather", "created_at": 1735689600001}"#,
             r#"{"type": "belief", "subject": "s", "relation": "r", "object": "o", "confidence": 0.1, "created_at": 1735689600002}"#,
         ];
         std::fs::write(
-            lab.path("in.frames"),
+            folder.path("in.frames"),
             frames(&grains.map(|text| grain(text).blob)),
         )
         .unwrap();
-        assert_eq!(lab.code(&["ingest", "in.frames"]), 0);
-        lab
+        assert_eq!(folder.code(&["ingest", "in.frames"]), 0);
+        folder
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -146,16 +146,16 @@ impl Lab {
 
 #[test]
 fn packs_are_tested_on_their_examples() {
-    let lab = Lab::new();
+    let folder = ScanFolder::new();
     for pack in ["gdpr", "eu-ai-act", "integrity", "./house.toml"] {
-        assert_eq!(lab.code(&["scan", "--test", pack]), 0, "{pack}");
+        assert_eq!(folder.code(&["scan", "--test", pack]), 0, "{pack}");
     }
     std::fs::write(
-        lab.path("wrong.toml"),
+        folder.path("wrong.toml"),
         HOUSE.replace("confidence < 0.2", "confidence < 0.05"),
     )
     .unwrap();
-    let output = lab.run(&["scan", "--test", "./wrong.toml"]);
+    let output = folder.run(&["scan", "--test", "./wrong.toml"]);
     let told = format!(
         "{}{}",
         String::from_utf8_lossy(&output.stdout),
@@ -181,21 +181,21 @@ fn packs_are_tested_on_their_examples() {
             "person",
         ),
     ] {
-        std::fs::write(lab.path(name), rule).unwrap();
-        let output = lab.run(&["scan", "--test", &format!("./{name}")]);
+        std::fs::write(folder.path(name), rule).unwrap();
+        let output = folder.run(&["scan", "--test", &format!("./{name}")]);
         let told = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{name}: {told}");
         assert!(told.contains(message), "{name}: {told}");
     }
-    assert_eq!(lab.code(&["scan", "--test", "no-such-pack"]), 1);
+    assert_eq!(folder.code(&["scan", "--test", "no-such-pack"]), 1);
 }
 
 #[test]
 fn every_output_format_has_the_same_findings() {
-    let lab = Lab::new();
+    let folder = ScanFolder::new();
     let scan = ["scan", "--pack", "./house.toml", "--quiet"];
     let with = |more: &[&'static str]| [&scan[..], more].concat();
-    let lines = lab.text(&with(&["--format", "jsonl"]));
+    let lines = folder.text(&with(&["--format", "jsonl"]));
     let findings: Vec<Value> = lines
         .lines()
         .map(|line| serde_json::from_str::<Value>(line).unwrap())
@@ -211,8 +211,8 @@ fn every_output_format_has_the_same_findings() {
         ["house/cards", "house/doubt", "house/weather"],
         "{lines}"
     );
-    let json: Value = serde_json::from_str(&lab.text(&with(&["--format", "json"]))).unwrap();
-    let sarif: Value = serde_json::from_str(&lab.text(&with(&["--format", "sarif"]))).unwrap();
+    let json: Value = serde_json::from_str(&folder.text(&with(&["--format", "json"]))).unwrap();
+    let sarif: Value = serde_json::from_str(&folder.text(&with(&["--format", "sarif"]))).unwrap();
     assert_eq!(sarif["version"], "2.1.0");
     let results = sarif["runs"][0]["results"].as_array().unwrap();
     assert_eq!(results.len(), 3);
@@ -223,39 +223,39 @@ fn every_output_format_has_the_same_findings() {
             "{rule}"
         );
     }
-    assert_eq!(lab.code(&with(&["--output", "report.html"])), 2);
-    let page = std::fs::read_to_string(lab.path("report.html")).unwrap();
+    assert_eq!(folder.code(&with(&["--output", "report.html"])), 2);
+    let page = std::fs::read_to_string(folder.path("report.html")).unwrap();
     assert!(
         page.contains("s with 0.1")
             && page.contains("Card numbers stay")
             && !page.contains("4111 1111")
     );
-    assert!(!lab.text(&with(&["--format", "table"])).is_empty());
+    assert!(!folder.text(&with(&["--format", "table"])).is_empty());
 }
 
 #[test]
 fn the_exit_code_depends_on_fail_on() {
-    let lab = Lab::new();
+    let folder = ScanFolder::new();
     let scan =
-        |more: &[&'static str]| lab.code(&[&["scan", "--pack", "./house.toml"], more].concat());
+        |more: &[&'static str]| folder.code(&[&["scan", "--pack", "./house.toml"], more].concat());
     assert_eq!(scan(&[]), 2);
     assert_eq!(scan(&["--fail-on", "note"]), 2);
     assert_eq!(scan(&["--fail-on", "error"]), 2);
     std::fs::write(
-        lab.path("mild.toml"),
+        folder.path("mild.toml"),
         HOUSE.replace("severity = \"error\"", "severity = \"note\""),
     )
     .unwrap();
     assert_eq!(
-        lab.code(&["scan", "--pack", "./mild.toml", "--fail-on", "error"]),
+        folder.code(&["scan", "--pack", "./mild.toml", "--fail-on", "error"]),
         0
     );
     assert_eq!(
-        lab.code(&["scan", "--pack", "./mild.toml", "--fail-on", "warning"]),
+        folder.code(&["scan", "--pack", "./mild.toml", "--fail-on", "warning"]),
         2
     );
     // Grains scanned with the same rules aren't scanned again.
     assert_eq!(scan(&["--since", "last"]), 0);
     assert_eq!(scan(&["--since", "yesterday"]), 1);
-    assert_eq!(lab.code(&["--lake", "nowhere", "scan"]), 1);
+    assert_eq!(folder.code(&["--lake", "nowhere", "scan"]), 1);
 }

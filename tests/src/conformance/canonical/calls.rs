@@ -2,7 +2,7 @@
 //! canonical content.
 
 use gristmill_connectors::wire::adapter::{Adapter, SendHints};
-use gristmill_connectors::wire::body_codec::{read_response, write_request};
+use gristmill_connectors::wire::body_codec::{WrittenBody, read_response, write_request};
 use gristmill_connectors::wire::conversation::{Conversation, ReadContext};
 use gristmill_connectors::wire::image::FolderWorkspace;
 use gristmill_connectors::wire::message_writer::{Workspace, WriteOptions};
@@ -11,7 +11,7 @@ use gristmill_schemas::json::{Json, Object};
 use gristmill_schemas::message::decode::{Mode, decode_message};
 use gristmill_schemas::message::encode::{Unknowns, encode_blocks};
 use gristmill_schemas::message::model_id;
-use gristmill_schemas::message::request::{Request, RequestTool};
+use gristmill_schemas::message::request::{Request, RequestTool, Response};
 use gristmill_schemas::message::tool::{SideEffects, ToolDefinition};
 use gristmill_schemas::message::tool_ids::ToolIdMap;
 use gristmill_schemas::message::{Message, Timestamp};
@@ -43,20 +43,7 @@ fn call(adapter: &dyn Adapter, default_response: &str, input: &Json, target: &Js
     let request = inputs.request()?;
     let mut conversation = Conversation::new("case");
     conversation.ids = inputs.ids(adapter.provider());
-    let folder = input
-        .get("request")
-        .and_then(|request| request.get("workspace_path"))
-        .and_then(Json::as_str);
-    let workspace = folder.and_then(|folder| FolderWorkspace::new(folder).ok());
-    let workspace = workspace
-        .as_ref()
-        .map(|workspace| workspace as &dyn Workspace);
-    let options = WriteOptions {
-        workspace,
-        ..WriteOptions::default()
-    };
-    let mut written = write_request(adapter, &request, &mut conversation.ids, options);
-    adapter.send_hints(&mut written.json, &request, &hints(input));
+    let written = written(adapter, &request, &mut conversation.ids, input);
 
     let default_response =
         Json::parse(default_response.as_bytes()).map_err(|error| error.to_string())?;
@@ -64,7 +51,6 @@ fn call(adapter: &dyn Adapter, default_response: &str, input: &Json, target: &Js
     let context = ReadContext::at(Timestamp::from_micros(0));
     let read = read_response(adapter, response, &mut conversation, &context)
         .map_err(|error| error.to_string())?;
-    let choice = read.response.choices.first().ok_or("no choice")?;
 
     let mut matcher = Matcher::new(&conversation.ids, adapter.provider());
     if let Some(wanted) = target.get("request_body") {
@@ -74,44 +60,75 @@ fn call(adapter: &dyn Adapter, default_response: &str, input: &Json, target: &Js
         }
         matcher.matches(&wanted, &written.json, "request_body")?;
     }
-    let model = read
-        .response
-        .model
-        .as_ref()
-        .map(|model| model_id::canonical(adapter.provider(), model));
-    let model = model
-        .or(request.model.as_ref().map(ToString::to_string))
-        .unwrap_or_default();
-    let answer: Object = [
-        (
-            "content",
-            encode_blocks(&choice.message.content, Unknowns::Drop),
-        ),
-        ("stop_reason", Json::from(choice.reason().as_str())),
-        ("usage", read.response.usage.unwrap_or_default().to_json()),
-        ("provider", Json::from(adapter.provider())),
-        ("model", Json::from(model)),
-        ("id_map", id_map(&conversation.ids, adapter.provider())),
-    ]
-    .into_iter()
-    .collect();
+    let answer = answer(adapter, &request, &read.response, &conversation.ids)?;
     for (key, value) in answer.iter() {
         if let Some(wanted) = target.get(key) {
             matcher.matches(wanted, value, key)?;
         }
     }
-    if let Some(wanted) = target.get("warnings").and_then(Json::as_array) {
-        let came = written.drops.len() + read.warnings.len();
-        if came != wanted.len() {
-            return Err(format!(
-                "expected {} warnings, came {:?} and {:?}",
-                wanted.len(),
-                written.drops,
-                read.warnings
-            ));
-        }
+    let came = written.drops.len() + read.warnings.len();
+    if let Some(wanted) = target.get("warnings").and_then(Json::as_array)
+        && came != wanted.len()
+    {
+        return Err(format!(
+            "expected {} warnings, came {:?} and {:?}",
+            wanted.len(),
+            written.drops,
+            read.warnings
+        ));
     }
     Ok(matcher.rows)
+}
+
+/// Writes the request of the case with its workspace and its catalog.
+fn written<'m>(
+    adapter: &dyn Adapter,
+    request: &'m Request<'m>,
+    ids: &mut ToolIdMap,
+    input: &Json,
+) -> WrittenBody<'m> {
+    let folder = input
+        .get("request")
+        .and_then(|request| request.get("workspace_path"))
+        .and_then(Json::as_str);
+    let workspace = folder.and_then(|folder| FolderWorkspace::new(folder).ok());
+    let options = WriteOptions {
+        workspace: workspace
+            .as_ref()
+            .map(|workspace| workspace as &dyn Workspace),
+        ..WriteOptions::default()
+    };
+    let mut written = write_request(adapter, request, ids, options);
+    adapter.send_hints(&mut written.json, request, &hints(input));
+    written
+}
+
+/// Returns the members of the response that cases compare.
+fn answer(
+    adapter: &dyn Adapter,
+    request: &Request,
+    response: &Response,
+    ids: &ToolIdMap,
+) -> Result<Object<'static>, String> {
+    let choice = response.choices.first().ok_or("no choice")?;
+    let model = response
+        .model
+        .as_ref()
+        .map(|model| model_id::canonical(adapter.provider(), model))
+        .or(request.model.as_ref().map(ToString::to_string))
+        .unwrap_or_default();
+    let content = encode_blocks(&choice.message.content, Unknowns::Drop).into_owned();
+    let usage = response.usage.unwrap_or_default().to_json();
+    Ok([
+        ("content", content),
+        ("stop_reason", Json::from(choice.reason().as_str())),
+        ("usage", usage),
+        ("provider", Json::from(adapter.provider())),
+        ("model", Json::from(model)),
+        ("id_map", id_map(ids, adapter.provider()).into_owned()),
+    ]
+    .into_iter()
+    .collect())
 }
 
 /// Members that the reference's client sends outside the schema are ordinary members of our body.
