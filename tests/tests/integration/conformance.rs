@@ -72,7 +72,7 @@ fn every_cal_case_passes() {
 
 #[test]
 fn statements_of_other_dialects_get_the_verdict_of_cal_1_0() {
-    assert_verdicts(&cases("cal/cal-dialects.json"), "statement", "verdict");
+    assert_verdicts(&cases("dialects/cal.json"), "statement", "verdict");
 }
 
 #[test]
