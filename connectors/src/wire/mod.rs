@@ -32,6 +32,38 @@
 //! | [`round_trip`] | Does a recorded exchange survive reading and writing? |
 //! | [`gateway`] | How does a gateway validate what clients send, and render what they receive? |
 //!
+//! # Example
+//!
+//! A request of one provider, read into canonical messages, written for the same provider and for
+//! another one:
+//!
+//! ```
+//! use gristmill_connectors::wire::conversation::{Conversation, ReadContext};
+//! use gristmill_connectors::wire::message_writer::WriteOptions;
+//! use gristmill_connectors::wire::{body_codec, registry};
+//! use gristmill_schemas::json::Json;
+//! use gristmill_schemas::message::Timestamp;
+//! use gristmill_schemas::message::tool_ids::ToolIdMap;
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let openai = registry::by_key("openai/chat").ok_or("no such adapter")?;
+//! let anthropic = registry::by_key("anthropic/messages").ok_or("no such adapter")?;
+//! let body = Json::parse(br#"{"messages": [{"role": "user", "content": "hi"}], "seed": 7}"#)?;
+//!
+//! let context = ReadContext::at(Timestamp::from_seconds(0));
+//! let read = body_codec::read_request(openai, &body, &mut Conversation::new(""), &context)?;
+//! let write = |adapter| {
+//!     let (ids, options) = (&mut ToolIdMap::new(), WriteOptions::default());
+//!     body_codec::write_request(adapter, &read.request, ids, options).json
+//! };
+//!
+//! // The residual restores `seed`, which has no canonical form.
+//! assert_eq!(write(openai), body);
+//! assert_eq!(write(anthropic).get("seed"), None);
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! # The contract in short
 //!
 //! * An adapter is a stateless value. It does no I/O except through [`message_writer::Workspace`],
