@@ -91,9 +91,10 @@
 //!    [`registry::detect_response`].
 //! 4. Add hosts, aliases and distinctive members to the tables of [`provider_detection`], and new
 //!    members of requests to `REQUEST_MEMBERS` of [`standalone_body`].
-//! 5. Add recorded bodies to `wire/tests.rs`: every adapter must return them value for value. The
-//!    residual should be small; [`round_trip::RoundTripSizes`] measures it.
-//! 6. Add the provider to the table of `docs/transcripts.md`.
+//! 5. Add recorded exchanges to `tests/cases/wire/`, and unusual bodies to `wire/tests.rs`: every
+//!    adapter must return them value for value. The residual should be small;
+//!    [`round_trip::RoundTripSizes`] measures it.
+//! 6. Add the token counts of the provider to the table of `docs/transcripts.md`.
 
 pub mod adapter;
 pub mod anthropic;
