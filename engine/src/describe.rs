@@ -1,4 +1,4 @@
-//! What a lake is made of, in numbers.
+//! Describes a lake in numbers.
 
 use std::collections::BTreeMap;
 
@@ -11,15 +11,15 @@ use crate::lake::{Lake, Ledger, Progress, Table};
 /// The description of a lake.
 #[derive(Debug, Clone, Serialize)]
 pub struct Description {
-    /// Where it is.
+    /// Location of the lake.
     pub lake: String,
-    /// The version of its layout.
+    /// Version of its layout.
     pub format_version: u32,
     /// Its tables by name.
     pub tables: BTreeMap<&'static str, TableDescription>,
     /// Its segments.
     pub segments: SegmentsDescription,
-    /// Sources that were ingested.
+    /// Ingested sources.
     pub sources: SourcesDescription,
     /// The sidecars of its segments, by name: `addresses`, `hexastore`, `fulltext`, `words`, and
     /// `vectors:` with each model.
@@ -29,11 +29,11 @@ pub struct Description {
 /// A table.
 #[derive(Debug, Clone, Serialize)]
 pub struct TableDescription {
-    /// Its newest version.
+    /// Its latest version.
     pub version: u64,
-    /// Its live data files.
+    /// Number of its live data files.
     pub files: u64,
-    /// Its rows.
+    /// Number of its rows.
     pub rows: u64,
     /// Bytes of its live data files.
     pub bytes: u64,
@@ -42,7 +42,7 @@ pub struct TableDescription {
 /// The segments.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct SegmentsDescription {
-    /// Number of them.
+    /// Number of segments.
     pub count: u64,
     /// Rows of the smallest one.
     pub smallest_rows: u64,
@@ -53,28 +53,28 @@ pub struct SegmentsDescription {
 /// The sources.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct SourcesDescription {
-    /// Taken in to their ends.
+    /// Number of sources that were ingested completely.
     pub complete: u64,
-    /// Taken in to some place, by a run that didn't reach the end.
+    /// Number of sources that were ingested partially, by a run that was interrupted.
     pub partial: u64,
 }
 
 /// One kind of sidecar.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct SidecarDescription {
-    /// Segments whose sidecar is whole and fits them.
+    /// Number of segments whose sidecar is intact and belongs to them.
     pub fresh: u64,
-    /// Segments without one.
+    /// Number of segments without one.
     pub missing: u64,
-    /// Segments whose sidecar is damaged.
+    /// Number of segments whose sidecar is damaged.
     pub damaged: u64,
-    /// Segments whose sidecar is of another segment or was made by other rules.
+    /// Number of segments whose sidecar belongs to another segment or was built by other rules.
     pub stale: u64,
-    /// Bytes of those that are there.
+    /// Size of the existing ones in bytes.
     pub bytes: u64,
 }
 
-/// Describes `lake` at the version that the handle sees. Reads every sidecar, and no segment.
+/// Describes `lake` at the version of the handle. Reads every sidecar, but no segment.
 ///
 /// # Errors
 /// [`EngineError::Delta`](crate::error::EngineError::Delta),
@@ -120,7 +120,7 @@ fn describe_table(table: &Table) -> Result<TableDescription> {
     })
 }
 
-/// Returns the sidecars of all segments, counted by kind and condition.
+/// Counts the sidecars of all segments by kind and condition.
 async fn sidecars(lake: &Lake) -> Result<BTreeMap<String, SidecarDescription>> {
     let mut sidecars: BTreeMap<String, SidecarDescription> = BTreeMap::new();
     for state in sidecar_states(lake).await? {

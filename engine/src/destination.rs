@@ -1,11 +1,11 @@
-//! Where a result is written, so that a file is there whole or as it was: content goes beside its
-//! place and is renamed.
+//! Atomic output files: content is written to a temporary file next to the destination, which
+//! replaces the destination when it is complete.
 //!
-//! Links are followed: what they lead to is written, and they stay. What is no file (a pipe, a
-//! terminal, a device) can't appear all at once: it is opened and written. New files have the
-//! permissions that the user's mask leaves them, others keep theirs.
+//! Symbolic links are followed and stay; their target is written. A destination that isn't a file
+//! (a pipe, a terminal, a device) is opened and written directly. New files get the permissions of
+//! the user's umask, existing ones keep theirs.
 //!
-//! What doesn't live here: the files of a lake, and what is written.
+//! The files of a lake are written by [`crate::lake`].
 
 use std::fs::{self, File, Metadata, OpenOptions, Permissions};
 use std::io::{self, Write};
@@ -16,32 +16,32 @@ use tempfile::{Builder, NamedTempFile};
 /// Maximal number of links that are followed.
 const LINKS: usize = 40;
 
-/// How the names of files begin that aren't at their place yet.
+/// Prefix of the names of temporary files.
 const PREFIX: &str = ".gristmill-";
 
-/// A place that was examined and not written yet.
+/// A destination that was inspected but not written yet.
 #[derive(Debug, Clone)]
 pub struct Destination {
     path: PathBuf,
     found: TargetKind,
 }
 
-/// What is there.
+/// What exists at the destination.
 #[derive(Debug, Clone)]
 enum TargetKind {
     Nothing,
     File(Permissions),
-    /// A pipe, a terminal: what is written there is gone.
+    /// A pipe or a terminal.
     Stream,
-    /// A device that keeps what is written.
+    /// A block device.
     Disk,
 }
 
 impl Destination {
-    /// Returns the place that `path` names, behind all links.
+    /// Inspects the destination `path`, following all links.
     ///
     /// # Errors
-    /// If `path` is a folder, or what is there can't be examined.
+    /// If `path` is a folder, or can't be inspected.
     pub fn of(path: &Path) -> io::Result<Destination> {
         let found = match fs::metadata(path) {
             Ok(found) => found,
@@ -56,8 +56,8 @@ impl Destination {
         if found.is_dir() {
             return Err(io::ErrorKind::IsADirectory.into());
         }
-        // A file that has lost its name, and only a link of the system leads to, can't be replaced
-        // by another.
+        // A file that was unlinked and is only reachable by a system link (`/proc/self/fd`) can't
+        // be replaced by another.
         Ok(
             match fs::canonicalize(path).ok().filter(|_| found.is_file()) {
                 Some(path) => Destination {
@@ -76,34 +76,33 @@ impl Destination {
         )
     }
 
-    /// Returns whether there is something that would be gone if it were written over.
+    /// Returns whether there is content that overwriting would destroy.
     pub fn holds_content(&self) -> bool {
         matches!(self.found, TargetKind::File(_) | TargetKind::Disk)
     }
 
-    /// Returns whether it is no file, nor will be one: all content goes to this one place, as it
-    /// comes.
+    /// Returns whether it isn't a file, so that content is written directly.
     pub fn is_stream(&self) -> bool {
         matches!(self.found, TargetKind::Stream | TargetKind::Disk)
     }
 
-    /// Returns the folder of the place.
+    /// Returns the folder of the destination.
     pub fn folder(&self) -> &Path {
         folder_of(&self.path)
     }
 
-    /// Returns an empty file that [`put`](Destination::put) makes what is here.
+    /// Creates a temporary file that [`put`](Destination::put) moves to the destination.
     ///
     /// # Errors
-    /// If none can be made in the [`folder`](Destination::folder), or in that for temporary files
-    /// if this is a stream.
+    /// If it can't be created in the [`folder`](Destination::folder), or for a stream in the folder
+    /// for temporary files.
     pub fn scratch(&self) -> io::Result<NamedTempFile> {
         let mut builder = Builder::new();
         builder.prefix(PREFIX);
         if self.is_stream() {
             return builder.tempfile();
         }
-        // Whoever may not read the finished file may not read it while it is written.
+        // Users who may not read the finished file may not read the temporary one either.
         #[cfg(unix)]
         builder.permissions(match &self.found {
             TargetKind::File(own) => owned(own),
@@ -112,11 +111,11 @@ impl Destination {
         builder.tempfile_in(self.folder())
     }
 
-    /// Makes `file`, a [`scratch`](Destination::scratch), what is here.
+    /// Moves `file`, a [`scratch`](Destination::scratch) file, to the destination.
     ///
     /// # Errors
-    /// If it can't be; [`io::ErrorKind::AlreadyExists`] if there is a file by now that isn't to be
-    /// overwritten.
+    /// If it can't be moved; [`io::ErrorKind::AlreadyExists`] if a file was created meanwhile that
+    /// may not be overwritten.
     pub fn put(&self, file: NamedTempFile, overwrite: bool) -> io::Result<()> {
         if self.is_stream() {
             return io::copy(&mut file.reopen()?, &mut self.open()?).map(|_| ());
@@ -154,7 +153,7 @@ impl Destination {
     }
 }
 
-/// PendingContent on its way. A file that isn't finished was never there.
+/// Content that is being written. If it isn't finished, the destination is unchanged.
 #[derive(Debug)]
 pub struct PendingFile {
     destination: Destination,
@@ -168,7 +167,7 @@ enum PendingContent {
 }
 
 impl PendingFile {
-    /// Puts the content at its place.
+    /// Completes the content and moves it to the destination.
     ///
     /// # Errors
     /// Those of [`Destination::put`].
@@ -197,14 +196,14 @@ impl Write for PendingFile {
     }
 }
 
-/// Returns the folder in which the file at `path` lies.
+/// Returns the folder of the file at `path`.
 pub(crate) fn folder_of(path: &Path) -> &Path {
     path.parent()
         .filter(|folder| !folder.as_os_str().is_empty())
         .unwrap_or(Path::new("."))
 }
 
-/// Returns where a link leads whose end isn't there yet; `path` itself if it is none.
+/// Follows a dangling link to its end; returns `path` itself if it isn't a link.
 fn end_of_links(path: &Path) -> io::Result<PathBuf> {
     let mut path = path.to_owned();
     for _ in 0..LINKS {
@@ -226,8 +225,8 @@ fn is_disk(_: &Metadata) -> bool {
     false
 }
 
-/// Returns the permissions of a file, without those to run it as another user, and such that it
-/// can be written.
+/// Returns the permissions of a file without set-uid and set-gid bits, and with write access for
+/// the owner.
 #[cfg(unix)]
 fn owned(permissions: &Permissions) -> Permissions {
     use std::os::unix::fs::PermissionsExt;

@@ -1,17 +1,17 @@
-//! Sealing what a lake holds, and sealing it anew with other keys.
+//! Seals the content of a lake, and reseals it with new keys.
 //!
-//! A segment is read some row groups at a time, opened if it was sealed, sealed, sorted as sealed
-//! segments are, and written; one commit puts the new segments in the place of the old one. The
-//! addresses stay what they were. When all is done, the old files and the log's older entries are
-//! removed permanently, and keys that were replaced lose their secrets. A run that was killed is
-//! simply run again: what is sealed as it should be is left alone.
+//! A segment is read some row groups at a time, opened if it was sealed, sealed, sorted in the
+//! order of sealed segments, and written; one commit replaces the old segment by the new ones.
+//! Addresses don't change. At the end, the old files and older entries of the log are purged, and
+//! the secrets of replaced keys are destroyed. A run that was killed is simply run again: segments
+//! that are sealed with current keys are skipped.
 
 use std::collections::{BTreeMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
-use arrow::array::AsArray;
+use arrow::array::{AsArray, RecordBatch};
 use arrow::compute::concat_batches;
 use gristmill_schemas::columns::{IdentityColumn, grains_schema};
 use serde::Serialize;
@@ -22,41 +22,41 @@ use crate::keys::{ErasedRows, KeyDisposition, KeyId, LakeKeys};
 use crate::lake::{Change, Lake, LakeFile, LakeLocation, Purged, Segment, Table, is_sealed_file};
 use crate::segment::{ROW_GROUP_ROWS, SegmentId, SegmentWriter, WrittenSegment, grains_properties};
 
-/// What was sealed.
+/// Result of sealing.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct SealReport {
-    /// Segments of the lake before.
+    /// Number of segments of the lake before.
     pub segments: u64,
-    /// Segments that were written anew.
+    /// Number of segments that were rewritten.
     pub rewritten: u64,
-    /// Their rows.
+    /// Number of their rows.
     pub rows: u64,
-    /// Rows that were left out because their keys were destroyed.
+    /// Number of rows that were left out because their keys were destroyed.
     pub erased_rows: u64,
-    /// Bytes that were written.
+    /// Number of bytes written.
     pub bytes_written: u64,
-    /// Files of the small tables that were written anew.
+    /// Number of files of the small tables that were rewritten.
     pub table_files: u64,
-    /// Keys that took the place of others.
+    /// Number of keys that were renewed.
     pub keys_renewed: u64,
-    /// Files that were removed permanently.
+    /// Files that were purged.
     pub removed: Purged,
-    /// Wall-clock time.
+    /// Wall-clock time in seconds.
     pub seconds: f64,
-    /// The version of `grains` after.
+    /// Version of `grains` afterwards.
     pub version: u64,
 }
 
-/// Bytes of row groups that are held in memory at a time.
+/// Maximal number of bytes of row groups in memory.
 const CHUNK_BYTES: u64 = 256 << 20;
 
-/// Seals what `lake` holds in the clear. It must be encrypted already ([`Lake::seal_from_now_on`]),
-/// and unlocked. With `exclusive` nobody else writes to it: files that no version names are removed
+/// Seals all open data of `lake`, which must be encrypted ([`Lake::seal_from_now_on`]) and
+/// unlocked. With `exclusive`, no other process writes to it, and unreferenced files are removed
 /// whatever their age.
 ///
 /// # Errors
-/// [`EngineError::Key`]; [`EngineError::Conflict`] if another writer took away what was being
-/// sealed; what the lake says.
+/// [`EngineError::Key`]; [`EngineError::Conflict`] if another writer removed a segment that was
+/// being sealed; errors of the lake.
 pub async fn encrypt(lake: &mut Lake, exclusive: bool) -> Result<SealReport> {
     let (started, keys) = (Instant::now(), keys_of(lake)?);
     lake.refresh().await?;
@@ -75,13 +75,13 @@ pub async fn encrypt(lake: &mut Lake, exclusive: bool) -> Result<SealReport> {
     finish(lake, "encrypt", exclusive, started, report).await
 }
 
-/// Gives `users` (everybody, and grains without a user, if none are named) new keys, and seals what
-/// is theirs anew. Addresses and tokens stay. With `exclusive`, which says that nobody else writes,
-/// the keys that they had end; without it they go on opening what a writer at work seals with them,
+/// Renews the keys of `users` (of all users and of grains without a user, if none are named), and
+/// reseals their data. Addresses and tokens don't change. With `exclusive`, which states that no
+/// other process writes, the old keys are retired; without it, they remain usable for other writers
 /// until a rotation with it.
 ///
 /// # Errors
-/// As [`encrypt`]; [`EngineError::Request`] if a person has no key.
+/// As [`encrypt`]; [`EngineError::Request`] if a user has no key.
 pub async fn rotate(lake: &mut Lake, users: &[String], exclusive: bool) -> Result<SealReport> {
     let (started, keys) = (Instant::now(), keys_of(lake)?);
     lake.refresh().await?;
@@ -90,7 +90,7 @@ pub async fn rotate(lake: &mut Lake, users: &[String], exclusive: bool) -> Resul
         segments: lake.segments()?.len() as u64,
         ..SealReport::default()
     };
-    // Somebody with two keys had one replaced by a run that was killed.
+    // Users with two keys were renewed by a run that was killed.
     let fresh: Vec<KeyId> = wanted
         .iter()
         .filter(|(_, keys)| keys.len() == 1)
@@ -111,24 +111,22 @@ pub async fn rotate(lake: &mut Lake, users: &[String], exclusive: bool) -> Resul
         report.table_files = reseal_tables(lake, &keys, is_sealed_file).await?;
     }
     let report = finish(lake, "rotate-keys", exclusive, started, report).await?;
-    let mut newest: BTreeMap<KeyId, u32> = BTreeMap::new();
-    keys.alive().into_iter().for_each(|(id, generation)| {
-        newest.insert(id, generation);
-    });
-    let replaced = keys
-        .alive()
-        .into_iter()
-        .filter(|(id, generation)| newest.get(id).is_some_and(|newest| newest > generation));
-    // A writer at work may hold the old key and seal with it yet: only who is alone may end it.
+    // Another writer may have cached the old key and still seal with it.
     if exclusive {
-        keys.end(
-            &replaced
-                .filter(|(id, _)| wanted.contains_key(id))
-                .collect::<Vec<_>>(),
-            KeyDisposition::Retired,
-        )?;
+        keys.end(&replaced(&keys, &wanted), KeyDisposition::Retired)?;
     }
     Ok(report)
+}
+
+/// Returns the keys of the people `wanted` that have a newer generation.
+fn replaced(keys: &LakeKeys, wanted: &BTreeMap<KeyId, Vec<u32>>) -> Vec<(KeyId, u32)> {
+    let usable = keys.usable();
+    // Keys are ascending, so that the last generation of each person remains.
+    let newest: BTreeMap<KeyId, u32> = usable.iter().copied().collect();
+    let is_replaced = |(id, generation): &(KeyId, u32)| {
+        newest.get(id).is_some_and(|newest| newest > generation) && wanted.contains_key(id)
+    };
+    usable.into_iter().filter(is_replaced).collect()
 }
 
 fn keys_of(lake: &Lake) -> Result<Arc<LakeKeys>> {
@@ -139,10 +137,10 @@ fn keys_of(lake: &Lake) -> Result<Arc<LakeKeys>> {
     })
 }
 
-/// Returns the keys of those who are meant.
+/// Returns the generations of the keys of `users`.
 fn people(keys: &LakeKeys, users: &[String]) -> Result<BTreeMap<KeyId, Vec<u32>>> {
     let mut people: BTreeMap<KeyId, Vec<u32>> = BTreeMap::new();
-    keys.alive()
+    keys.usable()
         .into_iter()
         .for_each(|(id, generation)| people.entry(id).or_default().push(generation));
     if users.is_empty() {
@@ -184,7 +182,7 @@ async fn holds_outdated(lake: &Lake, segment: &Segment, keys: &Arc<LakeKeys>) ->
         .file("can't read", &path)?
 }
 
-/// Puts sealed segments in the place of `segment`.
+/// Replaces `segment` by sealed segments.
 async fn rewrite(
     lake: &mut Lake,
     segment: &Segment,
@@ -214,7 +212,7 @@ async fn rewrite(
     Ok(())
 }
 
-/// Runs of row groups that fit into memory together.
+/// Splits row groups, of which `bytes` are the sizes, into ranges that fit into memory.
 fn chunks(bytes: &[u64]) -> Vec<Range<usize>> {
     let mut chunks: Vec<Range<usize>> = Vec::new();
     let mut held = 0;
@@ -231,30 +229,16 @@ fn chunks(bytes: &[u64]) -> Vec<Range<usize>> {
     chunks
 }
 
-/// Seals the rows of some row groups into a segment of their own.
+/// Seals the rows of some row groups into one segment.
 fn seal(
     location: &LakeLocation,
     file: &LakeFile,
     groups: Range<usize>,
     keys: &LakeKeys,
 ) -> Result<WrittenSegment> {
+    let sealed = sealed_rows(file, groups, keys)?;
     let id = SegmentId::new_sealed(true);
     let fault = "can't write";
-    let mut rows = Vec::new();
-    for group in groups {
-        let stored = file.is_sealed().then(|| LakeKeys::sealed_columns(None));
-        for batch in file.stored_row_group(group, stored.as_deref())? {
-            let batch = batch.file("can't read", "a segment")?;
-            rows.push(if file.is_sealed() {
-                keys.open_rows(&batch, None, ErasedRows::Dropped)?
-            } else {
-                batch
-            });
-        }
-    }
-    let sealed =
-        keys.seal_rows(&concat_batches(&grains_schema(), &rows).file("can't join", "a segment")?)?;
-    drop(rows);
     let data = location.scratch_file()?;
     let sink = SegmentWriter::create(&data, grains_schema(), grains_properties())
         .file(fault, id.as_str())?;
@@ -274,8 +258,27 @@ fn seal(
     })
 }
 
-/// Seals the files of `rejects`, `state` and `sources` for whose names `which` holds; returns the
-/// number of them.
+/// Reads the rows of some row groups, opens them if they are sealed, and seals them with current
+/// keys, in the order of a sealed segment.
+fn sealed_rows(file: &LakeFile, groups: Range<usize>, keys: &LakeKeys) -> Result<RecordBatch> {
+    let stored = file.is_sealed().then(|| LakeKeys::sealed_columns(None));
+    let mut rows = Vec::new();
+    for group in groups {
+        for batch in file.stored_row_group(group, stored.as_deref())? {
+            let batch = batch.file("can't read", "a segment")?;
+            rows.push(if file.is_sealed() {
+                keys.open_rows(&batch, None, ErasedRows::Dropped)?
+            } else {
+                batch
+            });
+        }
+    }
+    let rows = concat_batches(&grains_schema(), &rows).file("can't join", "a segment")?;
+    keys.seal_rows(&rows)
+}
+
+/// Seals the files of `rejects`, `state` and `sources` for whose names `which` holds. Returns their
+/// number.
 async fn reseal_tables(
     lake: &mut Lake,
     keys: &LakeKeys,
@@ -311,7 +314,7 @@ async fn reseal_tables(
     Ok(count)
 }
 
-/// Removes what is no part of the lake any more, and records what was done.
+/// Purges unreferenced files, and records the action in the audit log.
 async fn finish(
     lake: &mut Lake,
     action: &str,
@@ -338,7 +341,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn row_groups_are_taken_as_they_fit_and_a_large_one_alone() {
+    fn row_groups_are_chunked_by_size_and_a_large_one_is_alone() {
         let mib = 1 << 20;
         assert_eq!(
             chunks(&[100 * mib, 100 * mib, 100 * mib, 900 * mib, mib]),

@@ -65,25 +65,25 @@ impl<'de> Deserialize<'de> for FileDigest {
     }
 }
 
-/// A data file that was written to its end.
+/// A complete data file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WrittenFile {
-    /// Rows.
+    /// Number of rows.
     pub rows: u64,
-    /// Bytes.
+    /// Size in bytes.
     pub size: u64,
     /// The digest of all bytes.
     pub digest: FileDigest,
 }
 
-/// Passes bytes on to `W` and digests them on their way.
+/// Digests bytes and passes them on to `W`.
 pub(crate) struct DigestWriter<W> {
     inner: W,
     hasher: blake3::Hasher,
 }
 
 impl<W: Write> DigestWriter<W> {
-    /// Returns a writer to `inner`, of which nothing was written before.
+    /// Returns a writer to `inner`, to which nothing has been written yet.
     pub(crate) fn new(inner: W) -> Self {
         DigestWriter {
             inner,
@@ -91,7 +91,7 @@ impl<W: Write> DigestWriter<W> {
         }
     }
 
-    /// Returns how many bytes were written, and their digest.
+    /// Returns the number of bytes written, and their digest.
     pub(crate) fn finish(&self) -> (u64, FileDigest) {
         (self.hasher.count(), self.hasher.finalize().into())
     }
@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_that_are_written_piece_by_piece_have_the_digest_of_the_whole() {
+    fn bytes_written_in_pieces_have_the_digest_of_the_whole() {
         let bytes: Vec<u8> = (0..100_000_u32)
             .map(|number| (number % 251) as u8)
             .collect();

@@ -1,8 +1,6 @@
-//! What is in a file: a container's header and manifest, counts of what the grains are, and a few
-//! of them.
+//! Inspects a file: a container's header and manifest, counts of its grains, and a sample.
 //!
-//! Grains are read only as far as their headers except the sample; whether they are good, `verify`
-//! tells.
+//! Only the headers of grains are read, except for the sample; `verify` checks their integrity.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,34 +21,34 @@ use crate::ingest::morsel::{
 };
 use crate::ingest::sources::SourceInfo;
 
-/// What is in a file.
+/// The content of a file.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Inspection {
-    /// The file.
+    /// Name of the file.
     pub file: String,
     /// `mg`, `frames` or `blob`.
     pub kind: &'static str,
-    /// Its bytes.
+    /// Its size in bytes.
     pub bytes: u64,
-    /// What hides the file's content, or part of it.
+    /// Damage that prevents reading all or part of the content.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub damage: Option<String>,
-    /// A container's own parts.
+    /// The parts of a container.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub container: Option<ContainerInspection>,
-    /// Grains that were found.
+    /// Number of grains.
     pub grains: u64,
-    /// Number of grains there are of each type.
+    /// Number of grains of each type.
     pub types: BTreeMap<String, u64>,
-    /// Number of grains have each flag of the header.
+    /// Number of grains with each header flag.
     pub flags: BTreeMap<&'static str, u64>,
-    /// Number of grains have each sensitivity.
+    /// Number of grains of each sensitivity.
     pub sensitivity: BTreeMap<&'static str, u64>,
-    /// Number of grains can't be opened, by code.
+    /// Number of grains that can't be decoded, by error code.
     pub unreadable: BTreeMap<&'static str, u64>,
-    /// Bytes of the smallest grain.
+    /// Size of the smallest grain in bytes.
     pub smallest: u64,
-    /// Bytes of the largest grain.
+    /// Size of the largest grain in bytes.
     pub largest: u64,
     /// The earliest creation time in a header.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -62,70 +60,70 @@ pub struct Inspection {
     pub sample: Vec<GrainSample>,
 }
 
-/// A container's own parts.
+/// The parts of a container.
 #[derive(Debug, Clone, Serialize)]
 pub struct ContainerInspection {
-    /// Grains ascend by `created_at`, as the header says.
+    /// Whether grains are sorted by `created_at`, according to the header.
     pub sorted: bool,
-    /// No address stands twice, as the header says.
+    /// Whether no address occurs twice, according to the header.
     pub deduplicated: bool,
-    /// The grain region is compressed, as the header says.
+    /// Whether the grain region is compressed, according to the header.
     pub compressed: bool,
-    /// There is an index manifest, as the header says.
+    /// Whether there is an index manifest, according to the header.
     pub index_manifest: bool,
-    /// How the grain region is compressed in truth.
+    /// Actual codec of the grain region.
     pub codec: &'static str,
-    /// Number of grains the header promises.
+    /// Number of grains, according to the header.
     pub grain_count: u32,
-    /// The version of the field map.
+    /// Version of the field map.
     pub field_map_version: u8,
-    /// `valid` if the footer is the hash of what precedes it, else `invalid`.
+    /// `valid` if the footer is the hash of the bytes before it, else `invalid`.
     pub footer: &'static str,
-    /// What is odd about the file.
+    /// Deviations from the specification.
     pub oddities: Vec<&'static str>,
-    /// What the manifest says.
+    /// Summary of the manifest.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub manifest: Option<ManifestInspection>,
 }
 
-/// What a manifest says.
+/// Summary of a manifest.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct ManifestInspection {
-    /// Grains with state.
+    /// Number of grains with state.
     pub entries: u64,
-    /// Those that were superseded.
+    /// Number of superseded ones.
     pub superseded: u64,
-    /// Those that ceased to be current at some instant.
+    /// Number of those that are no longer current since some instant.
     pub expired: u64,
-    /// Those that are contradicted.
+    /// Number of contradicted ones.
     pub contradicted: u64,
-    /// Those that were retrieved.
+    /// Number of those with an access count.
     pub accessed: u64,
-    /// Number of have each verification status.
+    /// Number of grains by verification status.
     pub verification: BTreeMap<&'static str, u64>,
 }
 
-/// One grain.
+/// A grain of the sample.
 #[derive(Debug, Clone, Serialize)]
 pub struct GrainSample {
-    /// Its place in the file.
+    /// Its ordinal in the file.
     pub ordinal: u64,
     /// Its address.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub content_address: Option<String>,
-    /// Bytes in which it was delivered.
+    /// Size of its delivered bytes.
     pub bytes: u64,
-    /// Its fields; null if it is encrypted or can't be read.
+    /// Its fields; null if it is encrypted or can't be decoded.
     pub grain: serde_json::Value,
-    /// Why it can't be read.
+    /// Why it can't be decoded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
-/// Looks into `source`, showing its first `sample` grains.
+/// Inspects `source`, with its first `sample` grains.
 ///
 /// # Errors
-/// Whatever the system says of the source. Damage isn't an error but part of the answer.
+/// If the source can't be read. Damage is reported in the result.
 pub async fn inspect(source: Source, sample: usize) -> Result<Inspection> {
     let bytes = fetch(&source).await?;
     tokio::task::spawn_blocking(move || look_into(source.uri, bytes, sample))
@@ -153,38 +151,40 @@ fn look_into(uri: String, bytes: SourceBytes, sample: usize) -> Inspection {
             }
         },
         SourceKind::Frames => SourceContent::Frames(bytes),
-        // What is no container of grains is shown as the damaged grain that it would be.
+        // Any other content is shown as the damaged grain that it would be.
         SourceKind::Blob | SourceKind::Transcript(_) => SourceContent::Blob(bytes),
     };
-    let admitted = AdmittedSource::new(
-        SourceInfo::of_file(uri),
-        content,
-        TranscriptExtras::default(),
-    );
-    let mut morsels = MorselReader::new(Arc::new(admitted), 0);
-    let mut created: Option<(u32, u32)> = None;
-    loop {
-        match morsels.next(usize::MAX) {
-            NextMorsel::Morsel(morsel) => (0..morsel.len()).for_each(|at| {
-                let second = inspection.count(morsel.item(at), sample);
-                created = match (created, second) {
-                    (Some((first, last)), Some(second)) => {
-                        Some((first.min(second), last.max(second)))
-                    }
-                    (known, second) => known.or(second.map(|second| (second, second))),
-                };
-            }),
-            NextMorsel::Damage { error, .. } => inspection.damage = Some(error.to_string()),
-            NextMorsel::End => break,
-        }
-    }
-    inspection.first_created = created.map(|(first, _)| date_time(first));
-    inspection.last_created = created.map(|(_, last)| date_time(last));
+    inspection.count_all(uri, content, sample);
     inspection
 }
 
 impl Inspection {
-    /// Counts a grain; returns the second of its creation.
+    /// Counts the grains of `content`, and keeps the first `sample` of them.
+    fn count_all(&mut self, uri: String, content: SourceContent, sample: usize) {
+        let info = SourceInfo::of_file(uri);
+        let admitted = AdmittedSource::new(info, content, TranscriptExtras::default());
+        let mut morsels = MorselReader::new(Arc::new(admitted), 0);
+        let mut created: Option<(u32, u32)> = None;
+        loop {
+            match morsels.next(usize::MAX) {
+                NextMorsel::Morsel(morsel) => (0..morsel.len()).for_each(|at| {
+                    let second = self.count(morsel.item(at), sample);
+                    created = match (created, second) {
+                        (Some((first, last)), Some(second)) => {
+                            Some((first.min(second), last.max(second)))
+                        }
+                        (known, second) => known.or(second.map(|second| (second, second))),
+                    };
+                }),
+                NextMorsel::Damage { error, .. } => self.damage = Some(error.to_string()),
+                NextMorsel::End => break,
+            }
+        }
+        self.first_created = created.map(|(first, _)| date_time(first));
+        self.last_created = created.map(|(_, last)| date_time(last));
+    }
+
+    /// Counts a grain. Returns its creation time in seconds.
     fn count(&mut self, delivered: &[u8], sample: usize) -> Option<u32> {
         let bytes = delivered.len() as u64;
         self.smallest = if self.grains == 0 {
@@ -198,13 +198,19 @@ impl Inspection {
         }
         self.grains += 1;
         let opened = Delivery::open(delivered).and_then(|delivery| Header::read(delivery.blob()));
-        let header = match opened {
-            Ok(header) => header,
+        match opened {
+            Ok(header) => {
+                self.count_header(&header);
+                Some(header.created_at_seconds)
+            }
             Err(error) => {
                 *self.unreadable.entry(error.code.name()).or_default() += 1;
-                return None;
+                None
             }
-        };
+        }
+    }
+
+    fn count_header(&mut self, header: &Header) {
         *self.types.entry(header.type_byte.to_string()).or_default() += 1;
         let flags = header.flags;
         let set = [
@@ -218,11 +224,8 @@ impl Inspection {
         set.into_iter()
             .filter(|(_, set)| *set)
             .for_each(|(name, _)| *self.flags.entry(name).or_default() += 1);
-        *self
-            .sensitivity
-            .entry(flags.sensitivity().name())
-            .or_default() += 1;
-        Some(header.created_at_seconds)
+        let sensitivity = flags.sensitivity().name();
+        *self.sensitivity.entry(sensitivity).or_default() += 1;
     }
 }
 

@@ -1,31 +1,30 @@
-//! How far a piece of work is, readable from other threads, and the wish that it should stop.
+//! Progress of an operation, readable from other threads, and the request to stop it.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Counters that a run moves on and a progress bar reads. All are approximate while the run goes
-/// on.
+/// Counters of a running operation, for a progress display. They are approximate until it ends.
 #[derive(Debug, Default)]
 pub struct WorkProgress {
-    /// Bytes of all sources, if known beforehand.
+    /// Bytes of all sources, as far as their sizes are known.
     pub total_bytes: AtomicU64,
-    /// Bytes whose grains are proven, or that were passed over.
+    /// Bytes that were processed or skipped.
     pub bytes: AtomicU64,
-    /// Grains that were found.
+    /// Number of grains found.
     pub grains: AtomicU64,
-    /// Parts that were refused.
+    /// Number of rejects.
     pub rejected: AtomicU64,
-    /// Grains that are committed.
+    /// Number of committed grains.
     pub committed: AtomicU64,
     stop: AtomicBool,
 }
 
 impl WorkProgress {
-    /// Asks the work to stop where it can: an ingest after its next commit.
+    /// Requests a stop at the next safe point: an ingest stops after its next commit.
     pub fn stop(&self) {
         self.stop.store(true, Ordering::Relaxed);
     }
 
-    /// Returns whether a person asked the work to stop.
+    /// Returns whether a stop was requested.
     pub fn is_stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }

@@ -377,7 +377,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_lies_outside_of_pages_is_all_that_is_searched_as_it_is() {
+    fn raw_search_covers_exactly_the_bytes_outside_of_pages() {
         let bytes = b"PAR1headBODYheadBODYBODYfoot";
         let outside = |parts: &[Range<usize>]| {
             outside(bytes, parts)
@@ -393,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_overlap_by_more_than_any_needle() {
+    fn pieces_overlap_by_more_than_the_longest_pattern() {
         let bytes: Vec<u8> = (0..2 * PIECE as u32 + 7)
             .map(|at| (at % 251) as u8)
             .collect();

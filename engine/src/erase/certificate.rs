@@ -1,9 +1,10 @@
-//! The certificate of an erasure: what was done, proven, and left, without personal data, signed.
+//! The signed certificate of an erasure: what was done, what was proven, and what stays. It
+//! contains no personal data.
 //!
-//! A COSE_Sign1 envelope (RFC 9052) around JSON. Beside it stands a file of leaves: the keyed
-//! hashes of what was erased, 32 bytes each, ascending. The operator's key makes a leaf of an
-//! address; with the leaves that gives an inclusion proof, which anyone can check against the root
-//! in the certificate.
+//! A COSE_Sign1 envelope (RFC 9052) around JSON. Next to it is a file of leaves: the keyed hashes
+//! of the erased addresses, 32 bytes each, ascending. With the operator's key, the leaf of an
+//! address can be computed, and from the leaves an inclusion proof, which anyone can check against
+//! the root in the certificate.
 
 use std::collections::BTreeMap;
 
@@ -19,52 +20,52 @@ use super::merkle::{inclusion, leaf_hash, root, root_from};
 use crate::error::{EngineError, Result};
 use crate::keys::{Keyring, Secret};
 
-/// The version of the certificate's form.
+/// Name and version of the certificate's format.
 pub const FORMAT: &str = "gristmill-erasure-certificate/1";
 
-/// The media type in the envelope.
+/// Media type in the envelope.
 const CONTENT_TYPE: &str = "application/vnd.gristmill.erasure-certificate+json";
 
-/// The purpose of the key of leaves and pseudonyms.
+/// Purpose of the key of leaves and pseudonyms.
 pub(super) const PSEUDONYMS: &str = "gristmill/erasure/pseudonyms";
 
-/// What the operator must remember.
+/// Reminder for the operator.
 pub(super) const REMINDER: &str = "This certificate covers the lake. Backups, replicas, exports, \
                                    logs of other systems and the sources that were ingested lie \
                                    outside of it and must be dealt with separately.";
 
-/// What the operator must remember if keys were destroyed.
+/// Additional reminder if keys were destroyed.
 pub(super) const KEY_REMINDER: &str = " Copies of the keyring and of the file of people's keys \
                                        beside it must be destroyed, too. The sealed rows, their \
                                        addresses and blind tokens stay until the next compaction \
                                        of their segments.";
 
-/// What a certificate says.
+/// The content of a certificate.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Certificate {
-    /// The name and version of what is written here: `gristmill-erasure-certificate/1`.
+    /// Name and version of the format: `gristmill-erasure-certificate/1`.
     pub format: String,
-    /// The erasure's name.
+    /// Identifier of the erasure.
     pub id: String,
-    /// Who asked for it, and on which ground.
+    /// Who requested it, and on which legal ground.
     pub request: RequestOrigin,
-    /// Keyed pseudonyms of the people in the request, or their count and keyed hash if they are
-    /// many.
+    /// Keyed pseudonyms of the people in the request; if there are too many, only their number and
+    /// the keyed hash of the request.
     pub selector: Pseudonyms,
-    /// When it began and ended, as RFC 3339 date-times.
+    /// When it began, as an RFC 3339 date-time.
     pub began_at: String,
-    /// When it ended.
+    /// When it ended, as an RFC 3339 date-time.
     pub ended_at: String,
-    /// `rewritten`, `key_destroyed`, or both with a comma between them.
+    /// `rewritten`, `key_destroyed`, or both, separated by a comma.
     pub method: String,
-    /// The keys that were destroyed, by their names and generations.
+    /// The keys that were destroyed: ids and generations.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub keys_destroyed: Vec<String>,
     /// What was erased.
     pub scope: ErasureScope,
-    /// What was found and stays, by reason.
+    /// Number of items that were found and stay, by exemption.
     pub exceptions: BTreeMap<String, u64>,
-    /// Encrypted or undecodable grains, which nobody could look into.
+    /// Number of encrypted or undecodable grains, which couldn't be searched.
     pub unsearchable: u64,
     /// Versions of the tables before and after.
     pub snapshots: BTreeMap<String, TableVersions>,
@@ -72,14 +73,14 @@ pub struct Certificate {
     pub proofs: Proofs,
     /// The tree over what was erased.
     pub merkle: TreeHead,
-    /// What lies outside.
+    /// What the certificate doesn't cover.
     pub reminder: String,
 }
 
-/// Who asked, and on which ground.
+/// The origin of a request, as stated by the operator.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RequestOrigin {
-    /// The reference of the request.
+    /// Reference of the request.
     pub reference: Option<String>,
     /// The legal ground.
     pub legal_ground: Option<String>,
@@ -87,42 +88,42 @@ pub struct RequestOrigin {
     pub operator: Option<String>,
 }
 
-/// People without their names.
+/// Pseudonyms of people.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pseudonyms {
-    /// Number of people.
+    /// Number of people in the request.
     pub people: usize,
     /// HMAC-SHA256 of the whole request.
     pub request: String,
-    /// HMAC-SHA256 of each person's identifiers, if they aren't too many.
+    /// HMAC-SHA256 of each person's identifiers, unless there are too many people.
     pub pseudonyms: Vec<String>,
 }
 
 /// What was erased.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ErasureScope {
-    /// Grains.
+    /// Number of grains.
     pub grains: u64,
-    /// Grains by type.
+    /// Number of grains by type.
     pub grains_by_type: BTreeMap<String, u64>,
-    /// Bytes of their blobs.
+    /// Bytes of the grains' blobs.
     pub bytes: u64,
-    /// Refused parts of sources.
+    /// Number of rejects.
     pub rejects: u64,
-    /// Lifecycle events that were removed or blanked.
+    /// Number of lifecycle events that were removed or blanked.
     pub events: u64,
-    /// People of whom something was erased.
+    /// Number of people of whom something was erased.
     pub people: u64,
-    /// Rows of the tables before.
+    /// Number of rows of each table before.
     pub rows_before: BTreeMap<String, u64>,
-    /// Rows of the tables after.
+    /// Number of rows of each table after.
     pub rows_after: BTreeMap<String, u64>,
     /// Bytes of segments that were rewritten.
     pub bytes_rewritten: u64,
-    /// Bytes among these that were copied as they are: row groups without an erased row.
+    /// Bytes of these that were copied unchanged: row groups without an erased row.
     #[serde(default)]
     pub bytes_copied: u64,
-    /// Files that were physically removed.
+    /// Number of files that were physically removed.
     pub files_removed: u64,
 }
 
@@ -138,15 +139,15 @@ pub struct TableVersions {
 /// Proofs of absence.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Proofs {
-    /// Every remaining byte was searched.
+    /// Result of searching every remaining byte.
     pub byte_search: ByteSearchResult,
-    /// Every remaining grain except segments that the word filters exclude, was decoded and matched
-    /// again: how many, and how many of the person were left.
+    /// Number of remaining grains that were decoded and matched again, and of those that still
+    /// match. Segments that the word filters exclude aren't counted.
     pub survey: Remaining,
-    /// Every erased address was looked up in the address indexes: how many, and how many were
-    /// there.
+    /// Number of erased addresses that were looked up in the address indexes, and of those that
+    /// were found.
     pub lookup: Remaining,
-    /// Every envelope whose key was destroyed was tried: how many, and how many could be opened.
+    /// Number of envelopes whose key was destroyed, and of those that could be opened.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub envelopes: Option<Remaining>,
 }
@@ -162,12 +163,12 @@ impl Proofs {
     }
 }
 
-/// How much was examined, and how much was left that should be gone.
+/// Number of items that were checked, and of those that should be gone.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Remaining {
-    /// Looked at.
+    /// Number of checked items.
     pub checked: u64,
-    /// Left.
+    /// Number of items that are left.
     pub left: u64,
 }
 
@@ -176,7 +177,7 @@ pub struct Remaining {
 pub struct TreeHead {
     /// How leaves and nodes are hashed.
     pub hash: String,
-    /// How a leaf is made of an address.
+    /// How a leaf is computed from an address.
     pub leaf: String,
     /// Number of leaves.
     pub size: u64,
@@ -184,7 +185,7 @@ pub struct TreeHead {
     pub root: String,
 }
 
-/// Returns the leaves of what was erased, ascending, so that their order tells nothing.
+/// Returns the leaves of the erased addresses, ascending, so that their order reveals nothing.
 pub(super) fn leaves(addresses: &[ContentAddress], key: &Secret) -> Vec<[u8; 32]> {
     let mut leaves: Vec<_> = addresses
         .iter()
@@ -195,7 +196,7 @@ pub(super) fn leaves(addresses: &[ContentAddress], key: &Secret) -> Vec<[u8; 32]
     leaves
 }
 
-/// Returns the tree over `leaves`.
+/// Computes the head of the Merkle tree over `leaves`.
 pub(super) fn tree(leaves: &[[u8; 32]]) -> TreeHead {
     let hashed: Vec<_> = leaves.iter().map(|leaf| leaf_hash(leaf)).collect();
     TreeHead {
@@ -207,7 +208,7 @@ pub(super) fn tree(leaves: &[[u8; 32]]) -> TreeHead {
 }
 
 impl Certificate {
-    /// Returns the signed certificate.
+    /// Signs the certificate. `now` is in microseconds since 1970.
     ///
     /// # Errors
     /// [`EngineError::Key`] if it can't be written.
@@ -220,12 +221,12 @@ impl Certificate {
     }
 }
 
-/// What a check of a certificate found.
+/// Result of checking a certificate.
 #[derive(Debug, Clone, Serialize)]
 pub struct CertificateCheck {
-    /// Whether the signature is the signer's, the signer is who it should be, and all proofs hold.
+    /// Whether the signature is valid, the signer is the expected one, and all proofs hold.
     pub valid: bool,
-    /// What is wrong.
+    /// The problems that were found.
     pub problems: Vec<String>,
     /// The signer's DID.
     pub signer: Option<String>,
@@ -233,8 +234,8 @@ pub struct CertificateCheck {
     pub certificate: Option<Certificate>,
 }
 
-/// Checks the signed certificate in `bytes`. With `signer` it must be signed by that DID. Needs
-/// nothing but the bytes: the signer's `did:key` holds the public key.
+/// Checks the signed certificate in `bytes`. With `signer`, it must be signed by that DID. Needs
+/// nothing else: the signer's `did:key` contains the public key.
 pub fn verify(
     bytes: &[u8],
     signer: Option<&str>,
@@ -247,7 +248,6 @@ pub fn verify(
         signer: None,
         certificate: None,
     };
-    let resolver: &dyn KeyResolver = &SelfContained;
     let envelope = match SignedBlob::parse(bytes) {
         Ok(envelope) => envelope,
         Err(error) => {
@@ -257,22 +257,9 @@ pub fn verify(
         }
     };
     out.signer = envelope.signer().map(str::to_owned);
-    match envelope.verify(resolver) {
-        SignatureStatus::Valid => {}
-        SignatureStatus::Invalid => out
-            .problems
-            .push("the signature isn't the signer's over these bytes".to_owned()),
-        SignatureStatus::Unverifiable(why) => out
-            .problems
-            .push(format!("the signature can't be verified: {why}")),
-    }
-    if signer.is_some_and(|signer| out.signer.as_deref() != Some(signer)) {
-        let found = out.signer.as_deref().unwrap_or("nobody");
-        out.problems.push(format!(
-            "it was signed by {found}, not by {}",
-            signer.unwrap_or_default()
-        ));
-    }
+    out.problems.extend(signature_problem(&envelope));
+    out.problems
+        .extend(signer_problem(out.signer.as_deref(), signer));
     match serde_json::from_slice::<Certificate>(envelope.blob()) {
         Ok(certificate) => {
             out.problems.extend(problems(&certificate, leaves, proofs));
@@ -286,6 +273,26 @@ pub fn verify(
     out
 }
 
+fn signature_problem(envelope: &SignedBlob<'_>) -> Option<String> {
+    let resolver: &dyn KeyResolver = &SelfContained;
+    match envelope.verify(resolver) {
+        SignatureStatus::Valid => None,
+        SignatureStatus::Invalid => {
+            Some("the signature doesn't match the signer's key and these bytes".to_owned())
+        }
+        SignatureStatus::Unverifiable(why) => {
+            Some(format!("the signature can't be verified: {why}"))
+        }
+    }
+}
+
+fn signer_problem(found: Option<&str>, expected: Option<&str>) -> Option<String> {
+    let expected = expected.filter(|expected| found != Some(expected))?;
+    let found = found.unwrap_or("nobody");
+    Some(format!("it was signed by {found}, not by {expected}"))
+}
+
+/// Returns the problems of the content of a certificate.
 fn problems(
     certificate: &Certificate,
     leaves: Option<&[u8]>,
@@ -294,58 +301,55 @@ fn problems(
     let mut out = Vec::new();
     if certificate.format != FORMAT {
         out.push(format!(
-            "it has the form `{}`; `{FORMAT}` is known",
+            "its format is `{}`; only `{FORMAT}` is supported",
             certificate.format
         ));
     }
-    let Proofs {
-        byte_search,
-        survey,
-        lookup,
-        envelopes,
-    } = &certificate.proofs;
-    let opened = envelopes.map_or(0, |envelopes| envelopes.left);
-    for (what, left) in [
-        ("bytes", byte_search.remnants),
-        ("grains", survey.left),
-        ("address indexes", lookup.left),
-        ("envelopes", opened),
-    ] {
-        if left > 0 {
-            out.push(format!(
-                "it says itself that {left} places were left in {what}"
-            ));
-        }
+    out.extend(unproven(&certificate.proofs));
+    if leaves.is_some_and(|leaves| !are_leaves_of(leaves, &certificate.merkle)) {
+        out.push("the leaves don't hash to the root in the certificate".to_owned());
     }
-    if let Some(leaves) = leaves {
-        let (leaves, rest) = leaves.as_chunks::<32>();
-        let found = tree(leaves);
-        if !rest.is_empty()
-            || (found.size, &found.root) != (certificate.merkle.size, &certificate.merkle.root)
-        {
-            out.push("the leaves don't hash to the root in the certificate".to_owned());
-        }
-    }
-    for proof in proofs
+    let invalid = proofs
         .iter()
-        .filter(|proof| !proof.holds(&certificate.merkle))
-    {
-        out.push(format!(
+        .filter(|proof| !proof.holds(&certificate.merkle));
+    out.extend(invalid.map(|proof| {
+        format!(
             "the inclusion proof of leaf {} doesn't lead to the root",
             proof.index
-        ));
-    }
+        )
+    }));
     out
 }
 
-/// The proof that one leaf is in the tree.
+/// Describes the proofs that don't hold.
+fn unproven(proofs: &Proofs) -> Vec<String> {
+    let opened = proofs.envelopes.map_or(0, |envelopes| envelopes.left);
+    let left = [
+        ("bytes", proofs.byte_search.remnants),
+        ("grains", proofs.survey.left),
+        ("address indexes", proofs.lookup.left),
+        ("envelopes", opened),
+    ];
+    left.into_iter()
+        .filter(|(_, left)| *left > 0)
+        .map(|(what, left)| format!("it states that {left} matches were left in {what}"))
+        .collect()
+}
+
+fn are_leaves_of(leaves: &[u8], expected: &TreeHead) -> bool {
+    let (leaves, rest) = leaves.as_chunks::<32>();
+    let found = tree(leaves);
+    rest.is_empty() && (found.size, &found.root) == (expected.size, &expected.root)
+}
+
+/// A proof that a leaf is in the Merkle tree.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InclusionProof {
     /// The leaf, in hex.
     pub leaf: String,
-    /// Its place.
+    /// Index of the leaf.
     pub index: u64,
-    /// The tree's leaves.
+    /// Number of leaves of the tree.
     pub size: u64,
     /// The siblings from the leaf upwards, in hex.
     pub path: Vec<String>,
@@ -354,8 +358,8 @@ pub struct InclusionProof {
 }
 
 impl InclusionProof {
-    /// Returns the proof that `address` is among the erased of a certificate, made with the
-    /// operator's keyring from its leaves; `None` if it isn't among them.
+    /// Computes the proof that `address` is among the erased addresses of a certificate, from its
+    /// leaves and the operator's keyring. Returns `None` if it isn't among them.
     ///
     /// # Errors
     /// [`EngineError::Key`].

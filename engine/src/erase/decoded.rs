@@ -236,15 +236,7 @@ fn base64_texts(bytes: &[u8], run: Range<usize>, mut found: impl FnMut(&[u8])) {
         .take(2)
         .take_while(|byte| **byte == b'=')
         .count();
-    let written = bytes.get(run).unwrap_or_default();
-    let standard: Vec<u8> = written
-        .iter()
-        .map(|byte| match byte {
-            b'-' => b'+',
-            b'_' => b'/',
-            byte => *byte,
-        })
-        .collect();
+    let standard = standard_alphabet(bytes.get(run).unwrap_or_default());
     let joints = standard
         .iter()
         .enumerate()
@@ -258,21 +250,33 @@ fn base64_texts(bytes: &[u8], run: Range<usize>, mut found: impl FnMut(&[u8])) {
         else {
             continue;
         };
-        let decode = |text: &[u8]| {
-            let whole = text.len() - usize::from(text.len() % 4 == 1);
-            let plain = BASE64.decode(text.get(..whole)?).ok()?;
-            Some(plain.get(..text_length(&plain))?.to_vec())
-        };
         let is_text = |plain: &Vec<u8>| plain.len() >= 10;
-        if decode(&from[..from.len().min(PROBE)])
+        if base64_text(&from[..from.len().min(PROBE)])
             .as_ref()
             .is_some_and(is_text)
-            && let Some(plain) = decode(from)
+            && let Some(plain) = base64_text(from)
         {
             done = start + plain.len() * 4 / 3;
             found(&plain);
         }
     }
+}
+
+/// Converts URL-safe base64 to the standard alphabet.
+fn standard_alphabet(written: &[u8]) -> Vec<u8> {
+    let standard = written.iter().map(|byte| match byte {
+        b'-' => b'+',
+        b'_' => b'/',
+        byte => *byte,
+    });
+    standard.collect()
+}
+
+/// Decodes base64 and returns the text at the beginning of the result.
+fn base64_text(written: &[u8]) -> Option<Vec<u8>> {
+    let whole = written.len() - usize::from(written.len() % 4 == 1);
+    let plain = BASE64.decode(written.get(..whole)?).ok()?;
+    Some(plain.get(..text_length(&plain))?.to_vec())
 }
 
 /// Calls `found` for the texts in hex in `run`.

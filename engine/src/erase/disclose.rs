@@ -129,7 +129,7 @@ async fn disclose_grains(
                 // An erased row of a sealed segment is still there, but can't be opened.
                 if file
                     .keys()
-                    .is_some_and(|keys| is_sealed(blob) || keys.hides(&found.address))
+                    .is_some_and(|keys| is_sealed(blob) || keys.has_tombstone(&found.address))
                 {
                     continue;
                 }

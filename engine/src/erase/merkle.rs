@@ -1,11 +1,11 @@
-//! The Merkle tree over what was erased (RFC 6962 §2.1, SHA-256).
+//! The Merkle tree over the erased addresses (RFC 6962 §2.1, SHA-256).
 
 use sha2::{Digest, Sha256};
 
-/// A node of the tree.
+/// The hash of a node.
 pub type MerkleHash = [u8; 32];
 
-/// Returns the hash of a leaf.
+/// Returns the hash of a leaf (RFC 6962 §2.1).
 pub fn leaf_hash(leaf: &[u8]) -> MerkleHash {
     Sha256::new()
         .chain_update([0])
@@ -23,7 +23,7 @@ fn node_hash(left: &MerkleHash, right: &MerkleHash) -> MerkleHash {
         .into()
 }
 
-/// Returns the root over `leaves`, which are hashed leaves. O(n).
+/// Returns the root of the tree over `leaves`, which are hashed. O(n).
 pub fn root(leaves: &[MerkleHash]) -> MerkleHash {
     match leaves {
         [] => Sha256::digest([]).into(),
@@ -35,8 +35,7 @@ pub fn root(leaves: &[MerkleHash]) -> MerkleHash {
     }
 }
 
-/// Returns the path that proves that leaf `index` is in the tree, from the leaf upwards; `None`
-/// beyond the last leaf.
+/// Returns the inclusion path of leaf `index`, from the leaf upwards; `None` beyond the last leaf.
 pub fn inclusion(leaves: &[MerkleHash], index: usize) -> Option<Vec<MerkleHash>> {
     if index >= leaves.len() {
         return None;
@@ -53,8 +52,8 @@ pub fn inclusion(leaves: &[MerkleHash], index: usize) -> Option<Vec<MerkleHash>>
     Some(path)
 }
 
-/// Returns the root that `path` leads to from the hashed `leaf` at `index` of a tree of `size`
-/// leaves (RFC 9162 §2.1.3.2); `None` if the path has the wrong length.
+/// Returns the root that follows from the inclusion path `path` of the hashed `leaf` at `index` of
+/// a tree of `size` leaves (RFC 9162 §2.1.3.2); `None` if the path has the wrong length.
 pub fn root_from(
     leaf: MerkleHash,
     index: u64,
@@ -100,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn known_roots_are_found() {
+    fn roots_match_known_values() {
         assert_eq!(
             hex::encode(root(&[])),
             "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
@@ -113,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn every_leaf_is_proven_and_no_other() {
+    fn inclusion_proofs_hold_for_every_leaf_and_no_other() {
         for count in 1..40 {
             let leaves = leaves(count);
             let top = root(&leaves);

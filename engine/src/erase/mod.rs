@@ -1,22 +1,21 @@
 //! Erasure with proof, and disclosure. Both use the same selection.
 //!
-//! | module | what it answers |
+//! | module | contents |
 //! |---|---|
-//! | `request` | whom and what does a request name? |
-//! | `variations`, `patterns`, `phone` | in which other ways may an identifier be written? |
-//! | `matcher`, `field_roles` | does this grain name one of these people, and where? |
-//! | `payload_prefilter` | which grains needn't be decoded to tell that they don't? |
-//! | `reason` | why was a grain found, and why may it have to stay? |
-//! | `row_findings` | what does a row show by itself? |
-//! | `sessions`, `withdrawn` | what do sessions and withdrawn consents bring in? |
-//! | `survey`, `rejects` | what in the lake is a request about? |
-//! | `plan` | what would an erasure do? |
-//! | `run`, `journal` | in which order is it done, and how is a killed one finished? |
-//! | `crypto_shred` | what goes with the keys that it is sealed with? |
-//! | `rewrite`, `state`, `sources` | how are rows removed from each table? |
-//! | `pattern_search`, `identifier_search`, `gapped_patterns`, `normalized`, `decoded`, `byte_search` | is anything left in any byte of the lake? |
-//! | `merkle`, `certificate` | how is that proven to others? |
-//! | `disclose` | what is handed out to a person who asks? |
+//! | `request` | the people, sessions, consents and addresses of a request |
+//! | `variations`, `patterns`, `phone` | how an identifier may be written |
+//! | `matcher`, `field_roles` | does a grain name one of the people, and in which field? |
+//! | `payload_prefilter` | excludes payloads without decoding them |
+//! | `reason` | why a grain was found, and why it may have to stay |
+//! | `row_findings`, `rejects` | scanning rows and rejects |
+//! | `survey` | everything in the lake that a request selects |
+//! | `plan` | what an erasure would do |
+//! | `run`, `journal` | executing an erasure, and resuming an interrupted one |
+//! | `rewrite`, `state`, `sources` | removing rows from each table |
+//! | `crypto_shred` | erasing by destroying keys |
+//! | `byte_search`, `pattern_search`, `identifier_search`, `gapped_patterns`, `normalized`, `decoded` | proving that nothing is left in any byte of the lake |
+//! | `merkle`, `certificate`, `tombstone_copy` | what an erasure leaves as evidence |
+//! | `disclose` | exporting what the lake contains about a person |
 
 mod byte_search;
 mod certificate;

@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_in_any_bytes_comes_into_one_form_and_is_found_again() {
+    fn normalized_positions_map_back_to_the_original() {
         let raw = [
             b"\xa5".as_slice(),
             "Jos\u{e9} D\u{301}\u{ad}ıa\u{a0}Z".as_bytes(),

@@ -468,7 +468,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_looking_at_every_place_finds_is_found(
+        fn the_finder_agrees_with_a_naive_search(
             patterns in prop::collection::btree_set("[ab]{1,14}", 1..30),
             bytes in "[ab.]{0,80}",
         ) {
@@ -488,7 +488,7 @@ mod tests {
     }
 
     #[test]
-    fn each_of_many_that_begin_alike_is_found_soon() {
+    fn patterns_with_a_common_prefix_are_all_found() {
         let names: Vec<String> = (0..20_000)
             .map(|number| format!("user-{number:06}"))
             .collect();
@@ -519,7 +519,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_is_found_as_text_as_digest_and_split() {
+    fn an_address_is_found_as_text_as_digest_and_without_its_first_bytes() {
         let address = ContentAddress::of(b"grain");
         let patterns = PatternSearch::new([&address], search([]));
         assert_eq!(count(&patterns, format!("x{address}y").as_bytes()), (1, 0));
@@ -544,7 +544,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_is_found_wherever_it_stands() {
+    fn an_address_is_found_at_any_offset() {
         let addresses: Vec<ContentAddress> = (0..40_u32)
             .map(|number| ContentAddress::of(&number.to_le_bytes()))
             .collect();
@@ -574,7 +574,7 @@ mod tests {
     }
 
     #[test]
-    fn each_of_many_is_found_and_nothing_else() {
+    fn many_addresses_are_found_without_false_matches() {
         let addresses: Vec<ContentAddress> = (0..20_000_u32)
             .map(|number| ContentAddress::of(&number.to_le_bytes()))
             .collect();
@@ -592,7 +592,7 @@ mod tests {
     }
 
     #[test]
-    fn an_identifier_is_found_where_it_stands_alone_in_any_case() {
+    fn an_identifier_is_found_at_word_boundaries_in_any_case() {
         let patterns = PatternSearch::new([], search(["u-17", "José Díaz"]));
         for (text, expected) in [
             ("\u{a4}u-17\u{a1}", 1),
@@ -614,7 +614,7 @@ mod tests {
     }
 
     #[test]
-    fn an_identifier_is_found_behind_a_length_that_looks_like_a_letter() {
+    fn an_identifier_is_found_after_a_length_that_looks_like_a_letter() {
         let did = format!("did:key:{}", "z".repeat(40));
         let patterns = PatternSearch::new([], search(["alice-77", &did, "José Díaz"]));
         let parquet = [b"\x08\0\0\0alice-77", &b"8\0\0\0abc"[..]].concat();
@@ -634,7 +634,7 @@ mod tests {
     }
 
     #[test]
-    fn a_letter_that_looks_like_a_length_in_prose_is_none() {
+    fn a_letter_of_prose_is_not_taken_for_a_length() {
         let patterns = PatternSearch::new([], search(["ward", "andy"]));
         for prose in [
             "met Edward and",

@@ -53,26 +53,26 @@ pub(crate) struct PrefilterScratch {
 }
 
 impl PayloadPrefilter {
-    /// Compiles `sought`. Returns `None` if a text is too short, or nothing is searched for.
-    pub(super) fn new(sought: PrefilterTerms) -> Option<PayloadPrefilter> {
+    /// Compiles `terms`. Returns `None` if a text is too short, or nothing is searched for.
+    pub(super) fn new(terms: PrefilterTerms) -> Option<PayloadPrefilter> {
         fn longest(text: &str) -> &str {
             text.split(is_blank)
                 .max_by_key(|run| run.len())
                 .unwrap_or_default()
         }
         // Folding also removes trailing blanks that aren't ASCII.
-        let needle = |text: &String| longest(text).trim_end().to_ascii_lowercase().into_bytes();
-        let mut patterns: Vec<Vec<u8>> = sought.texts.iter().map(needle).collect();
-        patterns.extend(sought.integers.iter().map(|number| bytes_of(*number)));
+        let pattern = |text: &String| longest(text).trim_end().to_ascii_lowercase().into_bytes();
+        let mut patterns: Vec<Vec<u8>> = terms.texts.iter().map(pattern).collect();
+        patterns.extend(terms.integers.iter().map(|number| bytes_of(*number)));
         let suits = patterns
             .iter()
-            .all(|needle| needle.len() >= MIN_PATTERN_BYTES);
+            .all(|pattern| pattern.len() >= MIN_PATTERN_BYTES);
         let PrefilterTerms {
             number_tails,
             is_encoded,
             folding,
             ..
-        } = sought;
+        } = terms;
         suits.then(|| PayloadPrefilter {
             runs: MultiFinder::new((0..).zip(patterns)),
             number_tails,

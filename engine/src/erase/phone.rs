@@ -1,64 +1,40 @@
-//! Telephone numbers by their digits, in every form in which they are written.
+//! Telephone numbers, compared by their digits in all usual notations.
 
 use crate::text::numbers::{DigitGroups, MIN_DIGITS, tail_of};
 
-/// Digits of a telephone number at most (E.164), and with a prefix of `00`.
+/// Maximal number of digits of a telephone number (E.164) with the prefix `00`.
 const MAX_DIGITS: usize = 17;
 
-/// Digits from which on a number without a prefix may begin with its country code.
+/// Minimal number of digits of a number without prefix that may begin with a country code.
 const WITH_COUNTRY: usize = 11;
 
-/// One reading of an identifier as a telephone number.
+/// One interpretation of an identifier as a telephone number.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct PhoneNumber {
     /// The national number without its trunk zero: at least [`MIN_DIGITS`] digits.
     core: Vec<u8>,
-    /// The country code, if the identifier has it.
+    /// The country code, if the identifier contains one.
     country: Option<Vec<u8>>,
 }
 
 impl PhoneNumber {
-    /// Returns the readings of `identifier`; none if it isn't written like a telephone number, or
-    /// is too short.
+    /// Returns the interpretations of `identifier`; none if it isn't written like a telephone number,
+    /// or is too short.
     pub(super) fn read(identifier: &str) -> Vec<PhoneNumber> {
         let text = identifier.trim();
-        let is_phone = |letter: char| {
-            letter.is_ascii_digit() || letter.is_whitespace() || "+-./()".contains(letter)
-        };
         let digits: Vec<u8> = text.bytes().filter(u8::is_ascii_digit).collect();
-        if !text.chars().all(is_phone)
-            || digits.len() > MAX_DIGITS
-            || text.chars().skip(1).any(|letter| letter == '+')
-        {
+        if !is_written_like_phone(text) || digits.len() > MAX_DIGITS {
             return Vec::new();
         }
-        let national = |digits: &[u8]| {
-            digits
-                .iter()
-                .copied()
-                .skip_while(|digit| *digit == b'0')
-                .collect::<Vec<u8>>()
-        };
-        let international = |digits: &[u8]| {
-            let (country, rest) = digits.split_at_checked(country_code(digits)?)?;
-            Some(PhoneNumber {
-                core: national(rest),
-                country: Some(country.to_vec()),
-            })
-        };
         let readings = match (text.starts_with('+'), &*digits) {
-            (true, digits) => vec![international(digits)],
-            (false, [b'0', b'0', rest @ ..]) => vec![international(rest)],
+            (true, digits) => vec![PhoneNumber::international(digits)],
+            (false, [b'0', b'0', rest @ ..]) => vec![PhoneNumber::international(rest)],
             (false, digits) => {
-                let alone = PhoneNumber {
-                    core: national(digits),
-                    country: None,
-                };
                 let may_have_country =
                     digits.len() >= WITH_COUNTRY && digits.first() != Some(&b'0');
                 vec![
-                    Some(alone),
-                    international(digits).filter(|_| may_have_country),
+                    Some(PhoneNumber::national(digits)),
+                    PhoneNumber::international(digits).filter(|_| may_have_country),
                 ]
             }
         };
@@ -69,20 +45,38 @@ impl PhoneNumber {
             .collect()
     }
 
-    /// Returns the number of the last [`MIN_DIGITS`] digits, by which it is filed.
+    /// Interprets `digits` as a national number, with or without trunk zero.
+    fn national(digits: &[u8]) -> PhoneNumber {
+        let core = digits.iter().copied().skip_while(|digit| *digit == b'0');
+        PhoneNumber {
+            core: core.collect(),
+            country: None,
+        }
+    }
+
+    /// Interprets `digits` as a country code and a national number.
+    fn international(digits: &[u8]) -> Option<PhoneNumber> {
+        let (country, rest) = digits.split_at_checked(country_code(digits)?)?;
+        Some(PhoneNumber {
+            country: Some(country.to_vec()),
+            ..PhoneNumber::national(rest)
+        })
+    }
+
+    /// Returns the last [`MIN_DIGITS`] digits as a number, which serve as hash key.
     pub(super) fn tail(&self) -> u32 {
         tail_of(&self.core)
     }
 
-    /// Returns the digits without country code and trunk zero.
+    /// Returns the national number: the digits without country code and trunk zero.
     pub(super) fn core(&self) -> &[u8] {
         &self.core
     }
 
-    /// Returns where in the text the telephone number begins, if `number` ends with it.
+    /// Returns the start of the telephone number in the text, if `number` ends with it.
     pub(super) fn start_in(&self, number: &DigitGroups<'_>) -> Option<usize> {
         let prefix = number.digits.strip_suffix(&*self.core)?;
-        // Behind a plus stands a country code, so that nothing less than all groups is the number.
+        // A country code follows a plus, so the number must include all groups.
         let most = if number.has_plus {
             1
         } else {
@@ -102,8 +96,8 @@ impl PhoneNumber {
             .map(|(_, at)| *at)
     }
 
-    /// Returns whether `prefix` may precede the national number: nothing, the trunk zero, the
-    /// country code with or without what is dialled before it.
+    /// Returns whether `prefix` may precede the national number: nothing, the trunk zero, or the
+    /// country code with or without an international prefix.
     pub(super) fn accepts_prefix(&self, prefix: &[u8]) -> bool {
         let abroad = [&b"00"[..], b"011", b""];
         let is_country = |digits: &[u8]| match &self.country {
@@ -118,7 +112,7 @@ impl PhoneNumber {
                 .any(|rest| is_country(rest) || rest.strip_suffix(b"0").is_some_and(is_country))
     }
 
-    /// Returns the whole numbers that it may be stored as.
+    /// Returns the integers as which it may be stored.
     pub(super) fn integers(&self) -> Vec<u64> {
         let countries: Vec<Vec<u8>> = match &self.country {
             Some(country) => vec![country.clone()],
@@ -141,12 +135,20 @@ impl PhoneNumber {
     }
 }
 
+/// Returns whether `text` has only characters of telephone numbers, and a plus at most at its start.
+fn is_written_like_phone(text: &str) -> bool {
+    let is_phone = |letter: char| {
+        letter.is_ascii_digit() || letter.is_whitespace() || "+-./()".contains(letter)
+    };
+    text.chars().all(is_phone) && text.chars().skip(1).all(|letter| letter != '+')
+}
+
 fn is_whole_code(code: &[u8]) -> bool {
     country_code(code) == Some(code.len())
 }
 
-/// Digits of the country code that `digits` begin with: of zones 1 and 7 one, of the large
-/// countries two, of all others three.
+/// Returns the number of digits of the country code with which `digits` begin: one in zones 1 and
+/// 7, two for large countries, three for all others.
 fn country_code(digits: &[u8]) -> Option<usize> {
     let length = match digits {
         [b'1' | b'7', ..] => 1,
@@ -179,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_is_the_same_in_every_form() {
+    fn a_phone_number_matches_in_every_notation() {
         let forms = [
             "+49 160 5551003",
             "+491605551003",
@@ -203,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn another_number_is_another() {
+    fn different_phone_numbers_do_not_match() {
         for text in [
             "+43 160 5551003",
             "0160 5551004",
@@ -230,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_may_be_stored_as_one() {
+    fn a_phone_number_matches_integers() {
         let integers = |identifier| PhoneNumber::read(identifier)[0].integers();
         assert_eq!(
             integers("+49 160 5551003"),

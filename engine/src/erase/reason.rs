@@ -1,4 +1,4 @@
-//! Why a grain was found, and why one that was found is kept all the same.
+//! Reasons why a grain was found, and exemptions from erasure.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use crate::policy::{Mode, Policy};
 
 macro_rules! reasons {
     ($($variant:ident $name:literal $doc:literal;)*) => {
-        /// Why a grain is of a person.
+        /// Why a grain was found.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
         #[repr(u8)]
         pub enum Reason {
@@ -17,10 +17,10 @@ macro_rules! reasons {
         }
 
         impl Reason {
-            /// All of them.
+            /// All reasons.
             pub const ALL: &[Reason] = &[$(Reason::$variant),*];
 
-            /// Returns the word in plans and reports.
+            /// Returns its name in plans and reports.
             pub const fn name(self) -> &'static str {
                 match self { $(Reason::$variant => $name,)* }
             }
@@ -64,17 +64,17 @@ impl Reasons {
         self.0 |= 1 << reason as u8;
     }
 
-    /// Adds all of `other`.
+    /// Adds all reasons of `other`.
     pub fn merge(&mut self, other: Reasons) {
         self.0 |= other.0;
     }
 
-    /// Returns whether `reason` is among them.
+    /// Returns whether it contains `reason`.
     pub fn contains(self, reason: Reason) -> bool {
         self.0 & 1 << reason as u8 != 0
     }
 
-    /// Returns whether there are none.
+    /// Returns whether it is empty.
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }
@@ -108,16 +108,16 @@ pub enum Exemption {
     /// §23.6), the tag `legal:litigation_hold` (§13.2), or the grain that `legal:hold_ref` names
     /// (A.2).
     Hold,
-    /// It must be kept until an instant that hasn't come.
+    /// A retention term that hasn't ended.
     Retention {
         /// Milliseconds since 1970; `None` if the policy can't be read.
         until: Option<i64>,
-        /// The rule that demands it.
+        /// The regulation that requires it.
         regulation: Option<String>,
     },
-    /// Its deletion needs an approval that wasn't given.
+    /// Its deletion requires an approval that wasn't given.
     Approval {
-        /// What is needed.
+        /// The required approval.
         needs: String,
     },
     /// It is a consent or a withdrawal, which is kept for audit (§8.10).
@@ -130,7 +130,7 @@ pub enum Exemption {
 pub(super) const NOT_SELECTED: &str = "not_selected";
 
 impl Exemption {
-    /// Returns the word in plans and certificates.
+    /// Returns its name in plans and certificates.
     pub fn name(&self) -> &'static str {
         match self {
             Exemption::Hold => "hold",
@@ -145,17 +145,17 @@ impl Exemption {
 /// The tag of a grain under a litigation hold (§13.2).
 const HOLD_TAG: &str = "legal:litigation_hold";
 
-/// The instant by which exemptions are judged, and the approvals that were given.
+/// Determines exemptions at an instant, with the approvals that were given.
 #[derive(Debug, Clone)]
 pub struct ExemptionRules<'a> {
     /// Milliseconds since 1970.
     pub now: i64,
-    /// What has been approved.
+    /// The approvals that were given.
     pub approvals: &'a [String],
 }
 
 impl ExemptionRules<'_> {
-    /// Returns the exemption of `grain` itself, the strongest first.
+    /// Returns the exemption that `grain` itself states, the strongest first.
     pub fn exemption_of(&self, grain: &Grain<'_>) -> Option<Exemption> {
         let is_held = Policy::of(grain).effective((self.now / 1000).max(0) as u64) == Mode::Hold;
         if is_held
@@ -176,7 +176,7 @@ impl ExemptionRules<'_> {
         })
     }
 
-    /// Returns what a `retention_policy` says. One that can't be read exempts the grain.
+    /// Returns the exemption of a `retention_policy`. One that can't be parsed exempts the grain.
     fn retention(&self, grain: &Grain<'_>, policy: &RawValue<'_>) -> Option<Exemption> {
         if policy.as_map().is_none() {
             return Some(Exemption::Retention {
@@ -193,8 +193,7 @@ impl ExemptionRules<'_> {
         years.or_else(|| self.approval(&policy.get("deletion_requires")?))
     }
 
-    /// Returns the exemption of a term of `years`, if it is stated and hasn't passed, or can't be
-    /// read.
+    /// Returns the exemption of a term of `years`, if it hasn't ended or can't be parsed.
     fn years(
         &self,
         grain: &Grain<'_>,
@@ -214,8 +213,8 @@ impl ExemptionRules<'_> {
             })
     }
 
-    /// Returns the exemption of approvals that are needed: one, or all of a list. Anything else
-    /// that is stated can't be given.
+    /// Returns the exemption of required approvals: a single one, or all of a list. Any other value
+    /// can't be approved.
     fn approval(&self, needs: &RawValue<'_>) -> Option<Exemption> {
         let given = |need: &RawValue<'_>| match need {
             RawValue::Nil => true,
@@ -234,7 +233,7 @@ impl ExemptionRules<'_> {
         Some(Exemption::Approval { needs })
     }
 
-    /// Returns the instant `years` after the grain was made; fractions count as parts of 365.25
+    /// Returns the instant `years` after the creation of the grain; fractions are parts of 365.25
     /// days.
     fn kept_until(&self, grain: &Grain<'_>, years: f64) -> Option<i64> {
         let made = grain.get(Field::CreatedAt).and_then(|value| value.as_int());
@@ -283,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_of_retention_and_holds_bars_wherever_it_stands() {
+    fn retention_and_holds_exempt_a_grain_wherever_they_are_stated() {
         for (more, expected) in [
             ("", None),
             (
@@ -333,7 +332,7 @@ mod tests {
         )
         .unwrap()
         .blob;
-        // Writers may not write this, but readers take it: without the head of the list.
+        // Readers accept a text without the header of a list, though writers may not write it.
         let at = listed
             .windows(HOLD_TAG.len())
             .position(|window| window == HOLD_TAG.as_bytes())

@@ -1,4 +1,4 @@
-//! What a request names: people by their identifiers, sessions, consents, addresses.
+//! The request of a data subject: people by their identifiers, sessions, consents, addresses.
 
 use std::collections::BTreeSet;
 
@@ -8,55 +8,56 @@ use super::variations::{Variation, Variations};
 use crate::error::{Context, EngineError, Result};
 use crate::text::fold::Folding;
 
-/// One person, by all the identifiers that the request gives.
+/// A person, described by identifiers.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Person {
-    /// User ids, names, DIDs, addresses of mail: whatever a grain may call the person.
+    /// User ids, names, DIDs, e-mail addresses: any text by which a grain may identify the person.
     pub identifiers: BTreeSet<String>,
     /// Session and run ids.
     pub sessions: BTreeSet<String>,
 }
 
-/// Which grains beyond those that name a person as such are selected too, not just reported.
+/// Grains that are selected besides direct matches; otherwise they are only reported.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SelectionOptions {
     /// Grains whose text mentions the person.
     pub text_mentions: bool,
-    /// Grains that were derived from selected ones, however far down.
+    /// Grains that were derived from selected ones, transitively.
     pub derived: bool,
-    /// Grains that refer to selected ones in any other way.
+    /// Grains that refer to selected ones in another way.
     pub related: bool,
-    /// Grains that name the person by the initial of the first name only.
+    /// Grains that name the person only by last name and initial.
     pub initials: bool,
 }
 
-/// What to search for. Disclosure and erasure take the same request and find the same.
+/// A request of a data subject. Disclosure and erasure use the same request and find the same
+/// grains.
 #[derive(Debug, Clone, Default)]
 pub struct SubjectRequest {
     /// The people.
     pub people: Vec<Person>,
-    /// Consents; every grain that was made on their basis is meant (§8.10).
+    /// Consents, which select every grain that is based on them (§8.10).
     pub consents: Vec<ContentAddress>,
-    /// Whether grains are meant whose policy is `consent_cascade` and whose consent was withdrawn
+    /// Whether to select grains whose policy is `consent_cascade` and whose consent was withdrawn
     /// (§23.2).
     pub withdrawn: bool,
-    /// Single grains.
+    /// Addresses of single grains.
     pub addresses: Vec<ContentAddress>,
-    /// What else is selected.
+    /// What is selected besides direct matches.
     pub extent: SelectionOptions,
     /// How spellings are compared.
     pub folding: Folding,
-    /// The classes of variation that are searched for. Exact spelling leaves those that decode
-    /// texts.
+    /// The classes of variation to search for. With exact spelling, only the encodings are used.
     pub variations: Variations,
-    /// What has been approved, for grains whose `retention_policy.deletion_requires` asks for it.
+    /// Approvals that were given, for grains whose `retention_policy.deletion_requires` demands
+    /// them.
     pub approvals: Vec<String>,
 }
 
-/// People in one request at most.
+/// Maximal number of people in one request.
 const PEOPLE: usize = 1_000_000;
 
-/// Columns of a file of people, and whether each holds sessions.
+/// Columns of a file of people, and whether each contains sessions.
 const COLUMNS: [(&str, bool); 12] = [
     ("user", false),
     ("user_id", false),
@@ -72,13 +73,13 @@ const COLUMNS: [(&str, bool); 12] = [
     ("run_id", true),
 ];
 
-/// Returns whether `text` names nobody: nothing is left of it when spellings are compared.
+/// Returns whether `text` is empty when it is folded, so that it identifies nobody.
 pub fn is_blank_identifier(text: &str) -> bool {
     Folding::Spellings.folded(text).is_empty()
 }
 
 impl SubjectRequest {
-    /// Returns the classes of variation that are searched for, as spellings are compared.
+    /// Returns the classes of variation that are searched for, depending on the folding.
     pub fn searched(&self) -> Variations {
         match self.folding {
             Folding::Spellings => self.variations,
@@ -86,7 +87,7 @@ impl SubjectRequest {
         }
     }
 
-    /// Returns whether it names nobody and nothing.
+    /// Returns whether it selects nothing.
     pub fn is_empty(&self) -> bool {
         self.people.is_empty()
             && self.consents.is_empty()
@@ -94,15 +95,15 @@ impl SubjectRequest {
             && !self.withdrawn
     }
 
-    /// Adds the people of a CSV file: one a line. The header names the columns (`user`, `subject`,
-    /// `did`, `name`, `email`, `phone`, `entity_id`, `session`, `run_id`) and separates them by
-    /// commas, semicolons or tabs; other columns are passed over. Several values in a cell are
-    /// separated by `|`. Without such a header every line is one identifier. What
-    /// [`is_blank_identifier`] is left out.
+    /// Adds the people of a CSV file, one per line. The header names the columns (`user`, `subject`,
+    /// `did`, `name`, `email`, `phone`, `entity_id`, `session`, `run_id`), separated by commas,
+    /// semicolons or tabs; other columns are ignored. A cell may contain several values, separated by
+    /// `|`. Without a header, every line is one identifier. Blank identifiers
+    /// ([`is_blank_identifier`]) are left out.
     ///
     /// # Errors
-    /// [`EngineError::Request`] if a line can't be read, there are too many, or the first one has
-    /// several cells and names no column that is known.
+    /// [`EngineError::Request`] if a line can't be parsed, there are too many people, or the first
+    /// line has several cells and no known column.
     pub fn add_people(&mut self, csv: &str) -> Result<()> {
         let csv = csv.strip_prefix('\u{feff}').unwrap_or(csv);
         let mut lines = csv
@@ -117,20 +118,8 @@ impl SubjectRequest {
             lines.next();
         }
         for (number, line) in lines {
-            let fault = |what| fault(number + 1, what);
-            let person = match &header {
-                Some((separator, columns)) => {
-                    person_of(&cells(line, *separator).map_err(fault)?, columns)
-                }
-                None => {
-                    let alone =
-                        Some(alone(line).map_err(fault)?).filter(|name| !is_blank_identifier(name));
-                    Person {
-                        identifiers: alone.into_iter().collect(),
-                        ..Person::default()
-                    }
-                }
-            };
+            let person =
+                parse_person(line, header.as_ref()).map_err(|what| fault(number + 1, what))?;
             if self.people.len() == PEOPLE {
                 return Err(EngineError::Request(format!(
                     "more than {PEOPLE} people in one request"
@@ -143,10 +132,10 @@ impl SubjectRequest {
         Ok(())
     }
 
-    /// Adds the addresses of a file: one a line.
+    /// Adds the addresses of a file, one per line.
     ///
     /// # Errors
-    /// [`EngineError::Request`] if a line is none.
+    /// [`EngineError::Request`] if a line isn't an address.
     pub fn add_addresses(&mut self, text: &str) -> Result<()> {
         for (number, line) in text
             .lines()
@@ -162,8 +151,8 @@ impl SubjectRequest {
         Ok(())
     }
 
-    /// Returns the request in one canonical text: equal requests have equal texts. It names people;
-    /// only its keyed hash may be kept.
+    /// Returns a canonical text of the request: equal requests have equal texts. It contains
+    /// personal data; only its keyed hash may be stored.
     ///
     /// # Errors
     /// None that a request can cause.
@@ -190,7 +179,8 @@ impl SubjectRequest {
             (text_mentions, derived, related, exact),
         );
         let whole = serde_json::to_string(&whole).file("can't write", "the request")?;
-        // Requests that ask for nothing unusual keep the text by which older journals know them.
+        // Requests with default settings keep the text of earlier versions, which wrote journals
+        // for it.
         if self.variations == Variations::ALL && !initials {
             return Ok(whole);
         }
@@ -202,11 +192,10 @@ impl SubjectRequest {
     }
 }
 
-/// What separates the cells, and for each column whether it holds sessions; `None` for those that
-/// aren't known.
+/// The separator, and for each column whether it contains sessions; `None` for unknown columns.
 type Header = (char, Vec<Option<bool>>);
 
-/// Reads the first line; `None` if it is no header but a person.
+/// Parses the first line; `None` if it isn't a header but a person.
 fn header_of(line: &str) -> Result<Option<Header>, &'static str> {
     let is_session = |cell: &String| {
         COLUMNS
@@ -227,17 +216,31 @@ fn header_of(line: &str) -> Result<Option<Header>, &'static str> {
         0 | 1 => Ok(None),
         _ => Err(
             "several columns, and none of them is user, subject, did, name, email, phone, \
-             entity_id, session or run_id; an identifier with a comma stands in quotes",
+             entity_id, session or run_id; an identifier with a comma must be quoted",
         ),
     }
 }
 
-/// Returns the one identifier of a line, which may stand in quotes.
+/// Returns the single identifier of a line, which may be quoted.
 fn alone(line: &str) -> Result<String, &'static str> {
     let line = line.trim();
     match line.starts_with('"') {
         true => cells(line, '\n').map(|cells| cells.concat()),
         false => Ok(line.to_owned()),
+    }
+}
+
+/// Parses a line by its header, or as a single identifier.
+fn parse_person(line: &str, header: Option<&Header>) -> Result<Person, &'static str> {
+    match header {
+        Some((separator, columns)) => Ok(person_of(&cells(line, *separator)?, columns)),
+        None => {
+            let identifier = Some(alone(line)?).filter(|name| !is_blank_identifier(name));
+            Ok(Person {
+                identifiers: identifier.into_iter().collect(),
+                ..Person::default()
+            })
+        }
     }
 }
 
@@ -262,7 +265,7 @@ fn fault(line: usize, what: impl Into<String>) -> EngineError {
     EngineError::Request(format!("line {line}: {}", what.into()))
 }
 
-/// Returns the cells of one line of CSV; a quoted cell may hold separators and doubled quotes.
+/// Splits a line of CSV into cells; a quoted cell may contain separators and doubled quotes.
 fn cells(line: &str, separator: char) -> Result<Vec<String>, &'static str> {
     let mut cells = vec![String::new()];
     let mut quoted = false;
@@ -318,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn a_header_is_known_behind_a_mark_with_other_separators_and_with_columns_of_others() {
+    fn a_header_is_recognised_after_a_byte_order_mark_with_other_separators_and_extra_columns() {
         for csv in [
             "\u{feff}user,name\nu-1,Anna\n",
             "user;name\nu-1;Anna\n",

@@ -1,4 +1,4 @@
-//! The rows of `sources`: paths and reasons that name a person are blanked, the counts stay.
+//! Blanks paths and reasons in `sources` that name a person; the counts stay.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -13,7 +13,7 @@ use crate::lake::{Change, LISTED, Lake, LakeFile, edit_file, text_at, texts};
 /// A row of `sources` that names a person.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct ListedSource {
-    /// The run that it is of.
+    /// The ingest run.
     pub run_id: String,
     /// Where the source was read from.
     pub source: Option<String>,
@@ -21,8 +21,8 @@ pub struct ListedSource {
     pub reason: Option<String>,
 }
 
-/// Blanks the paths and reasons in `sources` that name people whom `matcher` knows; returns in how
-/// many rows.
+/// Blanks the paths and reasons in `sources` that name people of `matcher`. Returns the number of
+/// rows.
 ///
 /// # Errors
 /// [`EngineError::File`], [`EngineError::Delta`], [`EngineError::Key`], [`EngineError::Conflict`].
@@ -64,7 +64,7 @@ pub(super) async fn blank(lake: &mut Lake, matcher: &IdentifierMatcher) -> Resul
     ))
 }
 
-/// Returns the rows that name people whom `matcher` knows, with the BLAKE3 of their sources.
+/// Returns the rows that name people of `matcher`, with the BLAKE3 of their sources.
 ///
 /// # Errors
 /// [`EngineError::File`], [`EngineError::Delta`], [`EngineError::Key`].
@@ -116,14 +116,14 @@ fn columns_naming<'a>(
 ) -> impl Iterator<Item = &'static str> + 'a {
     LISTED.into_iter().filter(move |column| {
         hits.clear();
-        // A path holds names as parts of it, whatever stands around them.
+        // A path may contain a name next to any other text.
         let text = text_at(texts(batch, column), row).unwrap_or_default();
         matcher.match_bytes(text.as_bytes(), Reason::Mention, hits);
         !hits.people.is_empty()
     })
 }
 
-/// Returns the files that have something to blank.
+/// Returns the edits of the files that need any.
 async fn plan(lake: &Lake, matcher: &IdentifierMatcher) -> Result<Vec<FileEdits>> {
     let mut out = Vec::new();
     let mut hits = Hits::default();

@@ -1,9 +1,9 @@
 //! Lifecycle events of erased grains.
 //!
-//! Events of an erased grain go with it. An event that names an erased grain as the successor of
-//! another stays without the name, and a grain whose erased successor said by itself that it
-//! supersedes gets such an event: forgetting the newest version must not bring the one before it
-//! back. Names of people in `actor` and `reason` are blanked.
+//! Events of an erased grain are removed. An event that names an erased grain as the successor of
+//! another is kept without the name. A grain that an erased grain superseded by its own row gets a
+//! `superseded` event, because forgetting the newest version must not revive the one before. Names
+//! of people in `actor` and `reason` are blanked.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -20,18 +20,18 @@ use super::survey::Survey;
 use crate::error::{Context, EngineError, Result};
 use crate::lake::{Change, DataFile, Lake, LakeFile, address_at, edit_file, text_at, texts};
 
-/// What happens to the rows of one file.
+/// The edits of the rows of one file.
 pub(super) struct FileEdits {
     pub(super) file: DataFile,
     pub(super) removed: HashSet<u32>,
     pub(super) blanked: BTreeMap<&'static str, HashSet<u32>>,
 }
 
-/// How often the commit is tried again behind those of other writers.
+/// Maximal number of attempts to commit in case of conflicts.
 pub(super) const ATTEMPTS: usize = 10;
 
-/// Removes what `state` says of the grains that `survey` selects and of the people that `matcher`
-/// knows; returns the number of events that were removed or blanked.
+/// Removes the events of the grains that `survey` selects, and blanks the people of `matcher`.
+/// Returns the number of events that were removed or blanked.
 pub(super) async fn erase(
     lake: &mut Lake,
     survey: &Survey,
@@ -83,6 +83,38 @@ pub(super) async fn erase(
 }
 
 impl FileEdits {
+    /// Adds the edits of the rows of `batch`, which begins at row `first`: events of erased grains
+    /// are removed; names of erased successors and of people are blanked.
+    fn add(
+        &mut self,
+        first: u32,
+        batch: &RecordBatch,
+        erased: &HashSet<ContentAddress>,
+        matcher: &IdentifierMatcher,
+        hits: &mut Hits,
+    ) {
+        for row in 0..batch.num_rows() {
+            let number = first + row as u32;
+            let is_erased = |column| {
+                address_at(texts(batch, column), row).is_some_and(|found| erased.contains(&found))
+            };
+            if is_erased("content_address") {
+                self.removed.insert(number);
+                continue;
+            }
+            if is_erased("value") {
+                self.blanked.entry("value").or_default().insert(number);
+            }
+            for column in ["actor", "reason"] {
+                let text = text_at(texts(batch, column), row);
+                if text.is_some_and(|text| matcher.names_somebody(text, hits)) {
+                    self.blanked.entry(column).or_default().insert(number);
+                }
+            }
+        }
+    }
+
+    /// Applies the edits to `batch`, which begins at row `first` of the file.
     pub(super) fn apply(&self, first: u32, batch: RecordBatch) -> Result<RecordBatch> {
         let rows = first..first + batch.num_rows() as u32;
         let mut columns: Vec<ArrayRef> = batch.columns().to_vec();
@@ -104,7 +136,7 @@ impl FileEdits {
     }
 }
 
-/// Returns the files that have something to remove or blank.
+/// Returns the edits of the files that need any.
 async fn plan(
     lake: &Lake,
     erased: &HashSet<ContentAddress>,
@@ -122,26 +154,7 @@ async fn plan(
         let mut at = 0;
         for batch in open.stored_rows(None)? {
             let batch = open.decrypt(&batch.file("can't read", "state")?, None)?;
-            for row in 0..batch.num_rows() {
-                let number = at + row as u32;
-                let names = |column| {
-                    address_at(texts(&batch, column), row)
-                        .is_some_and(|found| erased.contains(&found))
-                };
-                if names("content_address") {
-                    edits.removed.insert(number);
-                    continue;
-                }
-                if names("value") {
-                    edits.blanked.entry("value").or_default().insert(number);
-                }
-                for column in ["actor", "reason"] {
-                    let text = text_at(texts(&batch, column), row);
-                    if text.is_some_and(|text| matcher.names_somebody(text, &mut hits)) {
-                        edits.blanked.entry(column).or_default().insert(number);
-                    }
-                }
-            }
+            edits.add(at, &batch, erased, matcher, &mut hits);
             at += batch.num_rows() as u32;
         }
         if !edits.removed.is_empty() || !edits.blanked.is_empty() {
@@ -151,8 +164,8 @@ async fn plan(
     Ok(out)
 }
 
-/// Returns the events whose actor or reason names a person whom `matcher` knows, each with the
-/// address of its grain.
+/// Returns the events whose actor or reason names a person of `matcher`, each with the address of
+/// its grain.
 pub(super) async fn events_naming(
     lake: &Lake,
     matcher: &IdentifierMatcher,
@@ -184,44 +197,56 @@ pub(super) async fn events_naming(
     Ok(out)
 }
 
-/// Grains that stay and that an erased grain superseded by its own word, with when.
+/// Returns grains that stay and that an erased grain superseded by its own row, with the time.
 async fn orphans(
     lake: &Lake,
     survey: &Survey,
     erased: &HashSet<ContentAddress>,
 ) -> Result<Vec<(ContentAddress, i64)>> {
     let mut out = Vec::new();
-    let columns = [
-        IdentityColumn::Supersedes.name(),
-        Field::CreatedAt.name(),
-        IdentityColumn::IngestedAt.name(),
-    ];
     for (number, rows) in survey.rows_by_segment() {
         let Some(segment) = survey.segments.get(number as usize) else {
             continue;
         };
         let file = LakeFile::open(lake, &lake.grains.path_of(&segment.file.name)).await?;
-        for batch in file.read_rows(&columns, &rows)? {
-            let instants = |name| {
-                let column = batch.column_by_name(name);
-                column.and_then(|column| column.as_primitive_opt::<TimestampMicrosecondType>())
-            };
-            let (created, ingested) = (instants(columns[1]), instants(columns[2]));
-            crate::lake::links(&batch, |row, _, old| {
-                let at = [created, ingested]
+        for batch in file.read_rows(&SUPERSESSION_COLUMNS, &rows)? {
+            let superseded = superseded_by(&batch);
+            out.extend(
+                superseded
                     .into_iter()
-                    .flatten()
-                    .find(|column| column.is_valid(row));
-                if !erased.contains(&old) {
-                    out.push((old, at.map_or(0, |column| column.value(row))));
-                }
-            });
+                    .filter(|(old, _)| !erased.contains(old)),
+            );
         }
     }
     Ok(out)
 }
 
-/// Events for `orphans` that `state` doesn't have already.
+/// The columns that [`superseded_by`] reads.
+const SUPERSESSION_COLUMNS: [&str; 3] = [
+    IdentityColumn::Supersedes.name(),
+    Field::CreatedAt.name(),
+    IdentityColumn::IngestedAt.name(),
+];
+
+/// Returns the grains that the rows of `batch` supersede, with the time in microseconds since 1970.
+fn superseded_by(batch: &RecordBatch) -> Vec<(ContentAddress, i64)> {
+    let instants = |name| {
+        let column = batch.column_by_name(name);
+        column.and_then(|column| column.as_primitive_opt::<TimestampMicrosecondType>())
+    };
+    let [_, created, ingested] = SUPERSESSION_COLUMNS.map(instants);
+    let mut out = Vec::new();
+    crate::lake::links(batch, |row, _, old| {
+        let at = [created, ingested]
+            .into_iter()
+            .flatten()
+            .find(|column| column.is_valid(row));
+        out.push((old, at.map_or(0, |column| column.value(row))));
+    });
+    out
+}
+
+/// Returns `superseded` events for those of `orphans` that have none.
 async fn missing_supersessions(
     lake: &Lake,
     orphans: &[(ContentAddress, i64)],

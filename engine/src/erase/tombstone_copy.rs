@@ -1,5 +1,4 @@
-//! The copy of an erasure's tombstones, which stands with its certificate:
-//! `erasures/<id>.tombstones`.
+//! The copy of an erasure's tombstones, next to its certificate: `erasures/<id>.tombstones`.
 //!
 //! ```text
 //! "GMTOMB01"   8
@@ -8,9 +7,9 @@
 //! BLAKE3       32       over everything before
 //! ```
 //!
-//! Leaves of the certificate are keyed with the operator's key, and tombstones with the lake's, so
-//! that neither can be made of the other. With this copy `verify` finds tombstones that were lost,
-//! and `repair` puts them back.
+//! Leaves of the certificate are keyed with the operator's key, and tombstones with the lake's key,
+//! so that neither can be computed from the other. With this copy, `verify` detects lost tombstones
+//! and `repair` restores them.
 
 use object_store::path::Path;
 
@@ -21,10 +20,10 @@ use crate::lake::ERASURES;
 
 const MAGIC: &[u8; 8] = b"GMTOMB01";
 
-/// Bytes before the rows.
+/// Length of the header in bytes.
 const HEAD: usize = 16;
 
-/// Bytes of the digest at the end.
+/// Length of the digest in bytes.
 const DIGEST: usize = 32;
 
 /// Returns the path of the copy of the erasure `id`.
@@ -50,7 +49,7 @@ pub(crate) fn tombstones_to_bytes(mut tombstones: Vec<Tombstone>) -> Vec<u8> {
 /// Returns the tombstones in `bytes`.
 ///
 /// # Errors
-/// [`EngineError::Damaged`] if they aren't what was written.
+/// [`EngineError::Damaged`] if the copy is damaged.
 pub(crate) fn tombstones_from_bytes(
     bytes: &[u8],
     path: &Path,
@@ -83,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_copy_comes_back_and_every_flipped_bit_shows() {
+    fn a_copy_round_trips_and_every_flipped_bit_is_detected() {
         let tombstones: Vec<_> = (0..5)
             .map(|number| Tombstone {
                 key: [7; 32],

@@ -1,5 +1,5 @@
-//! The classes of variation in which an identifier is searched for beyond its own spellings. Each
-//! can be switched off.
+//! The classes of variation: ways to write an identifier that are searched for besides its own
+//! spelling. Each can be disabled.
 //!
 //! The rules of each class are in `docs/operations.md`; [`super::patterns`] and, independently,
 //! [`super::identifier_search`] implement them.
@@ -17,10 +17,10 @@ macro_rules! variations {
         }
 
         impl Variation {
-            /// All of them.
+            /// All classes.
             pub const ALL: &[Variation] = &[$(Variation::$variant),*];
 
-            /// Returns the name in plans and on the command line.
+            /// Returns its name in plans and on the command line.
             pub const fn name(self) -> &'static str {
                 match self { $(Variation::$variant => $name,)* }
             }
@@ -57,7 +57,7 @@ impl Variations {
     /// No class.
     pub const NONE: Variations = Variations(0);
 
-    /// Returns whether `variation` is among them.
+    /// Returns whether it contains `variation`.
     pub const fn contains(self, variation: Variation) -> bool {
         self.0 & 1 << variation as u8 != 0
     }
@@ -67,23 +67,23 @@ impl Variations {
         self.0 |= 1 << variation as u8;
     }
 
-    /// Takes a class out.
+    /// Removes a class.
     pub fn remove(&mut self, variation: Variation) {
         self.0 &= !(1 << variation as u8);
     }
 
-    /// These and those of `other`.
+    /// Returns the union with `other`.
     #[must_use]
     pub const fn with(self, other: Variations) -> Variations {
         Variations(self.0 | other.0)
     }
 
-    /// Returns whether all of `other` are among them.
+    /// Returns whether it contains all of `other`.
     pub const fn holds(self, other: Variations) -> bool {
         self.0 & other.0 == other.0
     }
 
-    /// Returns whether there are none.
+    /// Returns whether it is empty.
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
@@ -96,7 +96,7 @@ impl Variations {
             .filter(move |variation| self.contains(*variation))
     }
 
-    /// Those that decode a text, whatever way spellings are compared.
+    /// The encodings, which are searched for also with exact spelling.
     pub(super) const ENCODINGS: Variations = Variations(
         1 << Variation::UrlEncoding as u8
             | 1 << Variation::HtmlEntities as u8
@@ -104,7 +104,7 @@ impl Variations {
             | 1 << Variation::Hex as u8,
     );
 
-    /// These and no others.
+    /// Returns the intersection with `others`.
     pub(super) const fn only(self, others: Variations) -> Variations {
         Variations(self.0 & others.0)
     }
@@ -136,7 +136,7 @@ impl fmt::Debug for Variations {
     }
 }
 
-/// A name that no class of variation has.
+/// The name of no class of variation.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is no class of variation; there are {names}", names = names())]
 pub struct UnknownVariation(String);

@@ -1,8 +1,8 @@
-//! Rows to `.mg` files.
+//! Exports rows to `.mg` files.
 //!
-//! Offsets precede the grains, and grains are to ascend by their creation time: so the grains of
-//! one file are spooled first, and written in order when the file is full. Nothing but a few words
-//! per grain is held in memory.
+//! A container begins with offsets, and its grains are sorted by creation time. So the grains of a
+//! file are spooled, and written in order when the file is full. Memory holds a few words per
+//! grain.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -24,14 +24,14 @@ use super::{ExportOptions, ExportedFile, Sink, SinkOutput};
 use crate::error::Result;
 use crate::lake::Lake;
 
-/// Bytes of a manifest's entry at most: two addresses in hex, two instants, a word, a flag, and
-/// their keys.
+/// Maximal size in bytes of a manifest entry: two addresses in hex, two instants, a word, a flag,
+/// and their keys.
 const STATE_BYTES: u64 = 224;
 
-/// Bytes of a grain region that is compressed: a reader has to hold all of it.
+/// Maximal size in bytes of a compressed grain region, which a reader has to hold in memory.
 const COMPRESSED_REGION: u64 = 256 << 20;
 
-/// Grains of a file at most, so that what is held of each stays within 256 MiB.
+/// Maximal number of grains per file, so that the state of a file takes at most 256 MiB.
 const FILE_GRAINS: usize = 4 << 20;
 
 /// Writes containers.
@@ -39,7 +39,7 @@ pub(super) struct ContainerSink {
     lake: Lake,
     codec: Codec,
     target: Target,
-    /// Bytes that a file may have, counted at worst.
+    /// Maximal size of a file in bytes, by a worst-case estimate.
     limit: u64,
     spool: GrainSpool,
     files: Vec<ExportedFile>,
@@ -75,15 +75,12 @@ impl ContainerSink {
         };
         let (bytes, grains) = spool.finish(&self.target)?;
         let manifest = self.manifest(&grains)?;
-        let with_manifest = !manifest.entries.is_empty();
-        // What readers take for a bomb is left as it is.
-        let region: u64 = grains.iter().map(|grain| u64::from(grain.length)).sum();
-        let is_readable = region <= ContainerLimits::default().region_of(grains.len()) as u64;
+        let manifest = (!manifest.entries.is_empty()).then_some(manifest);
         let options = ContainerOptions {
             sorted: true,
             deduplicated: true,
-            codec: if is_readable { self.codec } else { Codec::None },
-            with_manifest,
+            codec: self.codec_of(&grains),
+            with_manifest: manifest.is_some(),
             manifest_encoding: encoding,
         };
         let file = target.scratch()?;
@@ -92,26 +89,30 @@ impl ContainerSink {
         let mut writer = target.fault(ContainerWriter::new(sink, options, lengths))?;
         for grain in &grains {
             let start = grain.start as usize;
-            target.fault(
-                writer.push(
-                    bytes
-                        .get(start..start + grain.length as usize)
-                        .unwrap_or_default(),
-                ),
-            )?;
+            let grain = bytes.get(start..start + grain.length as usize);
+            target.fault(writer.push(grain.unwrap_or_default()))?;
         }
-        target.fault(writer.finish(with_manifest.then_some(&manifest)))?;
+        target.fault(writer.finish(manifest.as_ref()))?;
         let size = target.fault(file.as_file().metadata())?.len();
         target.put(file)?;
+        let states = manifest.map_or(0, |manifest| manifest.entries.len() as u64);
         self.files
-            .push(target.written(grains.len() as u64, size, manifest.entries.len() as u64));
+            .push(target.written(grains.len() as u64, size, states));
         Ok(())
     }
 
-    /// Returns what `state` says of these grains.
+    /// Returns the codec for `grains`. A region that readers would reject as a decompression bomb
+    /// isn't compressed.
+    fn codec_of(&self, grains: &[SpooledGrain]) -> Codec {
+        let region: u64 = grains.iter().map(|grain| u64::from(grain.length)).sum();
+        let is_readable = region <= ContainerLimits::default().region_of(grains.len()) as u64;
+        if is_readable { self.codec } else { Codec::None }
+    }
+
+    /// Returns the lifecycle state of these grains.
     fn manifest(&self, grains: &[SpooledGrain]) -> Result<Manifest> {
         let wanted: HashSet<&ContentAddress> = grains.iter().map(|grain| &grain.address).collect();
-        // A sink works on a thread for blocking work, where waiting is allowed.
+        // Sinks run on blocking threads, so they may block on a future.
         let states = self
             .lake
             .portable_states(|address| wanted.contains(address));
@@ -148,7 +149,7 @@ impl Sink for ContainerSink {
     }
 }
 
-/// Grains that wait for their file, in the order in which they came.
+/// Grains that are spooled for a file, in input order.
 struct GrainSpool {
     file: NamedTempFile,
     writer: BufWriter<File>,
@@ -157,7 +158,7 @@ struct GrainSpool {
     only_cbor: bool,
 }
 
-/// Where a grain lies in the spool, and where it belongs in the file.
+/// Position of a grain in the spool, and its sort key.
 struct SpooledGrain {
     created_at: i64,
     address: ContentAddress,
@@ -186,7 +187,7 @@ impl GrainSpool {
         self.grains.is_empty()
     }
 
-    /// Returns the length of the file if every grain had state.
+    /// Returns the size of the file if every grain had state.
     fn worst_length(&self) -> u64 {
         let fixed = (CONTAINER_HEADER_LENGTH + FOOTER_LENGTH) as u64;
         fixed + self.bytes + self.grains.len() as u64 * (4 + STATE_BYTES)
@@ -207,7 +208,7 @@ impl GrainSpool {
         Ok(())
     }
 
-    /// Returns the spooled bytes, and the grains in the order of the file, each once.
+    /// Returns the spooled bytes, and the distinct grains in the order of the file.
     fn finish(self, target: &Target) -> Result<(SourceBytes, Vec<SpooledGrain>)> {
         target.fault(
             self.writer

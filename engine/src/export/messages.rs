@@ -1,9 +1,9 @@
-//! Conversations out of the lake: as a SQLite database of the canonical schema, or as exchanges
-//! with a provider.
+//! Exports conversations: as a SQLite database of the canonical schema, or as exchanges with a
+//! provider.
 //!
-//! Grains come in no order that a conversation has, so both go through a database: SQLite sorts on
-//! disk, and memory stays bounded. Grains that are no messages have no place in either; the log
-//! says how many there were.
+//! The order of grains isn't that of conversations, so both formats use a database: SQLite sorts on
+//! disk, and memory is bounded. Grains that aren't messages are left out; the log contains their
+//! number.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -28,7 +28,7 @@ use super::rows::GrainRows;
 use super::{ExportOptions, Sink, SinkOutput};
 use crate::error::{Context, Result};
 
-/// MessageCollector on their way to a database.
+/// Collects messages in a database.
 struct MessageCollector {
     database: MessageDatabase,
     written: u64,
@@ -57,7 +57,7 @@ impl MessageCollector {
         Ok(())
     }
 
-    /// Takes a grain; false if it has no place among messages.
+    /// Adds a grain. Returns false if it isn't a message.
     fn take(&mut self, address: ContentAddress, grain: &Json) -> Result<bool> {
         let text = |key| grain.get(key).and_then(Json::as_str);
         if text("type").and_then(GrainType::from_name) != Some(GrainType::Event) {
@@ -130,13 +130,13 @@ impl Sink for SqliteSink {
     }
 }
 
-/// Writes a line for every branch of every session: the request that continues it, and its last
-/// answer.
+/// Writes one line for every branch of every session: the request that continues it, and its last
+/// response.
 pub(super) struct ExchangeSink {
     out: Output,
     provider: Option<&'static dyn Adapter>,
     messages: MessageCollector,
-    /// Where messages are until all are there.
+    /// The database, until all messages are collected.
     _scratch: NamedTempFile,
 }
 
@@ -194,7 +194,7 @@ impl Sink for ExchangeSink {
     }
 }
 
-/// Tells what a branch lost; why it wasn't written at all is told of all branches together.
+/// Logs what a branch lost. Why branches weren't written at all is logged once for all.
 fn tell(notice: Notice, refused: &mut Option<String>) {
     match notice {
         Notice::Dropped(dropped) => tracing::warn!("{dropped}"),
@@ -204,8 +204,8 @@ fn tell(notice: Notice, refused: &mut Option<String>) {
     }
 }
 
-/// Which messages stand in no branch that was written. Branches come session by session, and share
-/// messages with others of theirs.
+/// Counts the messages that aren't in any written branch. Branches come session by session, and
+/// branches of a session share messages.
 #[derive(Default)]
 struct BranchTally {
     current: String,

@@ -1,15 +1,15 @@
-//! Export: grains out of the lake, as they came in.
+//! Exports grains from the lake, byte for byte as they were ingested.
 //!
-//! | module | what it answers |
+//! | module | contents |
 //! |---|---|
-//! | `rows` | which grains are in a batch of rows, and are they still what their addresses say? |
-//! | `container` | how do rows become `.mg` files, sorted and split? |
-//! | `stream` | how do they become frames, JSON lines or Parquet, in one pass? |
-//! | `messages` | how do their conversations become a SQLite database, or exchanges with a provider? |
-//! | `output` | where do they go? |
+//! | `rows` | the grains in a batch of rows, verified against their addresses |
+//! | `container` | `.mg` files, sorted and split |
+//! | `stream` | frames, JSON lines and Parquet, in one pass |
+//! | `messages` | conversations as a SQLite database, or as exchanges with a provider |
+//! | `output` | destinations |
 //!
-//! Rows come as a stream, from [`Lake::scan`] or from a query. Every blob is hashed once more on
-//! its way out; a grain that came in an envelope goes out in it.
+//! Rows are a stream from [`Lake::scan`] or from a query. Every blob is hashed again before it is
+//! written; a grain that was delivered in an envelope is exported in it.
 
 mod container;
 mod messages;
@@ -34,25 +34,25 @@ use crate::error::{Context, EngineError, Result};
 use crate::lake::{Lake, RowStream};
 use crate::progress::WorkProgress;
 
-/// What is written.
+/// Format of an export.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ExportFormat {
     /// `.mg` containers, the grain region compressed with this codec.
     Container(Codec),
     /// Length-prefixed frames.
     Frames,
-    /// Grains as JSON, one a line, in the form that `grain encode` reads.
+    /// Grains as JSON, one per line, in the form that `grain encode` reads.
     JsonLines,
     /// The rows themselves.
     Parquet,
     /// A SQLite database of their messages.
     Sqlite,
-    /// Their conversations as requests and responses, a branch a line.
+    /// Their conversations as requests and responses, one branch per line.
     Exchanges,
 }
 
 impl ExportFormat {
-    /// Returns the columns that rows must have for this format, in this order; `None` for all of
+    /// Returns the columns that rows must have for this format, in order; `None` for all columns of
     /// `grains`.
     pub fn columns(self) -> Option<&'static [&'static str]> {
         match self {
@@ -61,14 +61,14 @@ impl ExportFormat {
         }
     }
 
-    /// Returns whether grains go out in this format without what is known of their lifecycle, so
-    /// that a lake which takes them in knows less. Only containers have a manifest for it.
+    /// Returns whether the format loses the lifecycle state of grains. Only containers have a
+    /// manifest for it.
     pub fn leaves_state_behind(self) -> bool {
         !matches!(self, ExportFormat::Container(_))
     }
 }
 
-/// What makes a grain: in the order of the table.
+/// The columns of a grain, in the order of the table.
 const GRAIN_COLUMNS: [&str; 5] = [
     IdentityColumn::ContentAddress.name(),
     IdentityColumn::Encoding.name(),
@@ -77,75 +77,75 @@ const GRAIN_COLUMNS: [&str; 5] = [
     Field::CreatedAt.name(),
 ];
 
-/// What a user can choose.
+/// Options of an export.
 #[derive(Debug, Clone)]
 pub struct ExportOptions {
-    /// The file to write; `-` for standard output, where the format is a stream.
+    /// The output file; `-` for standard output, if the format is a stream.
     pub out: PathBuf,
-    /// What to write.
+    /// The format.
     pub format: ExportFormat,
-    /// Whether files that exist are written over.
+    /// Whether to overwrite existing files.
     pub overwrite: bool,
-    /// Bytes from which on a container is continued in another file, if less than its offsets
-    /// reach.
+    /// Size in bytes at which a container is continued in another file, if it is below the limit of
+    /// its offsets.
     pub split: Option<u64>,
-    /// Threads to work on; 0 for one per core.
+    /// Number of threads; 0 for one per core.
     pub threads: usize,
-    /// Whose form exchanges are written in; that of the provider who answered last if not named.
+    /// Provider whose format exchanges have; `None` for the provider of the last response.
     pub provider: Option<&'static dyn Adapter>,
-    /// What tokens cost.
+    /// Prices of tokens.
     pub prices: PriceTable,
 }
 
 /// The result of an export.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct ExportReport {
-    /// Grains that were written.
+    /// Number of grains that were written.
     pub grains: u64,
     /// Bytes of the files.
     pub bytes: u64,
-    /// Entries of index manifests.
+    /// Number of entries of index manifests.
     pub states: u64,
-    /// Grains that belong into such an export and aren't in it: messages of conversations that no
-    /// provider is known for.
+    /// Number of grains that the format should contain but doesn't: messages of conversations
+    /// without a known provider.
     pub not_written: u64,
-    /// Lifecycle events of the lake that the format can't carry: what was contradicted, verified,
-    /// expired …
+    /// Number of lifecycle events of the lake that the format can't represent: contradicted,
+    /// verified, expired …
     pub events_left_behind: u64,
-    /// Supersessions that only the rows of superseding grains know and that don't go along: the
-    /// format has no place for them, or the superseding grain isn't exported.
+    /// Number of supersessions that are recorded only in rows of superseding grains and are lost,
+    /// because the format can't represent them or the superseding grain isn't exported.
     pub supersessions_left_behind: u64,
-    /// Wall-clock time.
+    /// Wall-clock time in seconds.
     pub seconds: f64,
-    /// The files, in their order.
+    /// The files, in order.
     pub files: Vec<ExportedFile>,
 }
 
 /// A file that was written.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ExportedFile {
-    /// Where it is.
+    /// Its path.
     pub path: String,
-    /// Grains in it.
+    /// Number of grains in it.
     pub grains: u64,
-    /// Its bytes.
+    /// Its size in bytes.
     pub bytes: u64,
-    /// Entries of its index manifest.
+    /// Number of entries of its index manifest.
     pub states: u64,
 }
 
-/// Takes rows, bit by bit, and makes files of them.
+/// Writes batches of rows to files.
 trait Sink: Send {
     fn push(&mut self, rows: &RecordBatch) -> Result<()>;
 
     fn finish(self: Box<Self>) -> Result<SinkOutput>;
 }
 
-/// What became of the rows.
+/// Result of a sink.
 struct SinkOutput {
     files: Vec<ExportedFile>,
     not_written: u64,
-    /// Supersessions in the rows that were written.
+    /// Number of supersessions in the rows that were written.
     supersessions: u64,
 }
 
@@ -160,13 +160,13 @@ impl From<Vec<ExportedFile>> for SinkOutput {
     }
 }
 
-/// Writes `rows`, which have the format's [`columns`](ExportFormat::columns), as of the version of
+/// Exports `rows`, which have the format's [`columns`](ExportFormat::columns), as of the version of
 /// `lake`.
 ///
 /// # Errors
-/// [`EngineError::File`] if a file can't be written or exists already, or a row isn't what its
-/// address says; [`EngineError::OutputClosed`] if nobody reads a stream any more;
-/// [`EngineError::Interrupted`]; whatever `rows` says. Files that were begun are then removed.
+/// [`EngineError::File`] if a file can't be written or exists, or a blob doesn't match its address;
+/// [`EngineError::OutputClosed`] if the reader of a stream closed it; [`EngineError::Interrupted`];
+/// errors of `rows`. Unfinished files are removed.
 pub async fn export(
     lake: &Lake,
     mut rows: RowStream,
@@ -174,16 +174,7 @@ pub async fn export(
     progress: Arc<WorkProgress>,
 ) -> Result<ExportReport> {
     let started = Instant::now();
-    let mut sink: Box<dyn Sink> = match options.format {
-        ExportFormat::Container(codec) => {
-            Box::new(container::ContainerSink::new(lake.clone(), codec, options)?)
-        }
-        ExportFormat::Frames => Box::new(stream::FrameSink::new(options)?),
-        ExportFormat::JsonLines => Box::new(stream::JsonSink::new(options)?),
-        ExportFormat::Parquet => Box::new(stream::ParquetSink::new(options)?),
-        ExportFormat::Sqlite => Box::new(messages::SqliteSink::new(options)?),
-        ExportFormat::Exchanges => Box::new(messages::ExchangeSink::new(options)?),
-    };
+    let mut sink = open_sink(lake, options)?;
     while let Some(batch) = rows.next().await {
         if progress.is_stopped() {
             return Err(EngineError::Interrupted);
@@ -214,6 +205,19 @@ pub async fn export(
         supersessions_left_behind: links.saturating_sub(supersessions),
         seconds: started.elapsed().as_secs_f64(),
         files,
+    })
+}
+
+fn open_sink(lake: &Lake, options: &ExportOptions) -> Result<Box<dyn Sink>> {
+    Ok(match options.format {
+        ExportFormat::Container(codec) => {
+            Box::new(container::ContainerSink::new(lake.clone(), codec, options)?)
+        }
+        ExportFormat::Frames => Box::new(stream::FrameSink::new(options)?),
+        ExportFormat::JsonLines => Box::new(stream::JsonSink::new(options)?),
+        ExportFormat::Parquet => Box::new(stream::ParquetSink::new(options)?),
+        ExportFormat::Sqlite => Box::new(messages::SqliteSink::new(options)?),
+        ExportFormat::Exchanges => Box::new(messages::ExchangeSink::new(options)?),
     })
 }
 

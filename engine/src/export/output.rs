@@ -1,4 +1,4 @@
-//! Where an export goes: files that appear all at once, streams, standard output.
+//! Destinations of an export: files that appear atomically, streams, standard output.
 
 use std::error::Error;
 use std::io::{self, BufWriter, Write};
@@ -10,18 +10,18 @@ use super::{ExportOptions, ExportedFile};
 use crate::destination::{Destination, PendingFile};
 use crate::error::{Context, EngineError, Result};
 
-/// Bytes that are gathered before they are written.
+/// Size of the write buffer in bytes.
 const BUFFER: usize = 1 << 20;
 
-/// The name that represents standard output.
+/// The path that stands for standard output.
 const STDOUT: &str = "-";
 
-/// Where files of an export go.
+/// The destination of an export.
 #[derive(Debug, Clone)]
 pub(super) struct Target {
     path: PathBuf,
     overwrite: bool,
-    /// None for standard output.
+    /// `None` for standard output.
     destination: Option<Destination>,
 }
 
@@ -29,7 +29,7 @@ impl Target {
     /// Returns the target of `options`.
     ///
     /// # Errors
-    /// [`EngineError::File`] if it exists and isn't to be written over.
+    /// [`EngineError::File`] if it exists and may not be overwritten.
     pub(super) fn new(options: &ExportOptions) -> Result<Target> {
         Target::at(options.out.clone(), options.overwrite)
     }
@@ -49,11 +49,11 @@ impl Target {
         })
     }
 
-    /// Returns the same place with a number before the name's ending: `out.mg` becomes
-    /// `out-00001.mg`.
+    /// Returns the destination with a number before the extension: `out.mg` becomes `out-00001.mg`.
     ///
     /// # Errors
-    /// [`EngineError::File`] if the target is no file, or that place can't be written.
+    /// [`EngineError::File`] if the destination isn't a file, or the numbered file can't be
+    /// written.
     pub(super) fn numbered(&self, number: usize) -> Result<Target> {
         if self.destination.as_ref().is_none_or(Destination::is_stream) {
             let cause = "it would be several files, and this is none; name one";
@@ -72,7 +72,7 @@ impl Target {
         )
     }
 
-    /// Returns a new file that isn't at its place yet.
+    /// Creates a temporary file for the destination.
     pub(super) fn scratch(&self) -> Result<NamedTempFile> {
         match &self.destination {
             Some(destination) => destination
@@ -82,8 +82,8 @@ impl Target {
         }
     }
 
-    /// Returns a file for what waits to be written, beside the target where there is room for that
-    /// too; nobody else reads it.
+    /// Creates a private temporary file for spooled data, in the destination's folder, which has
+    /// room for it.
     pub(super) fn spool(&self) -> Result<NamedTempFile> {
         let folder = match &self.destination {
             Some(destination) if !destination.is_stream() => destination.folder().to_owned(),
@@ -95,7 +95,7 @@ impl Target {
         made.file("can't write in", folder.display())
     }
 
-    /// Begins the target's content.
+    /// Begins to write the destination.
     pub(super) fn begin(&self) -> Result<Output> {
         let place = match &self.destination {
             Some(destination) => OutputSink::File(self.fault(destination.clone().begin())?),
@@ -107,7 +107,7 @@ impl Target {
         })
     }
 
-    /// Makes `file` the target.
+    /// Moves `file` to the destination.
     pub(super) fn put(&self, file: NamedTempFile) -> Result<()> {
         self.fault(match &self.destination {
             Some(destination) => destination.put(file, self.overwrite),
@@ -118,11 +118,11 @@ impl Target {
         })
     }
 
-    /// Says of an error that it was about the target.
+    /// Adds the destination to an error.
     ///
     /// # Errors
-    /// [`EngineError::OutputClosed`] if the target is a stream whose reader went away; else
-    /// [`EngineError::File`].
+    /// [`EngineError::OutputClosed`] if the destination is a stream that its reader closed;
+    /// otherwise [`EngineError::File`].
     pub(super) fn fault<T>(
         &self,
         result: Result<T, impl Into<Box<dyn Error + Send + Sync>>>,
@@ -137,7 +137,7 @@ impl Target {
         })
     }
 
-    /// Returns what was written there.
+    /// Returns the report of the file.
     pub(super) fn written(&self, grains: u64, bytes: u64, states: u64) -> ExportedFile {
         ExportedFile {
             path: self.path.display().to_string(),
@@ -148,7 +148,7 @@ impl Target {
     }
 }
 
-/// Returns whether a stream was closed by its reader, whichever library tells so.
+/// Returns whether the cause of an error is a stream that its reader closed.
 fn is_closed(error: &(dyn Error + 'static)) -> bool {
     std::iter::successors(Some(error), |error: &&(dyn Error + 'static)| {
         (*error).source()
@@ -157,7 +157,7 @@ fn is_closed(error: &(dyn Error + 'static)) -> bool {
     .any(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 
-/// Content on its way to the target.
+/// Content that is being written.
 pub(super) struct Output {
     sink: BufWriter<CountingWriter>,
     target: Target,
@@ -179,7 +179,7 @@ impl Output {
         &self.target
     }
 
-    /// Puts the content at its place.
+    /// Completes the content and moves it to the destination.
     pub(super) fn finish(self, grains: u64) -> Result<ExportedFile> {
         let target = self.target;
         let written = target.fault(

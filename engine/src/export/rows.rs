@@ -16,7 +16,7 @@ use gristmill_schemas::grain::{Encoding, Field, Header};
 use crate::error::{Context, EngineError, Result};
 use crate::hash::{Digest, sha256_each};
 
-/// A batch whose blobs were proven to be what their addresses say.
+/// A batch of rows whose blobs match their addresses.
 pub(super) struct GrainRows {
     addresses: Vec<ContentAddress>,
     encodings: StringArray,
@@ -26,11 +26,10 @@ pub(super) struct GrainRows {
 }
 
 impl GrainRows {
-    /// Returns the grains of `batch`, whose columns may have any Arrow type that holds the same
-    /// values.
+    /// Reads the grains of `batch`, whose columns may have any compatible Arrow type.
     ///
     /// # Errors
-    /// [`EngineError::File`] if a column is missing or a blob isn't what its address says.
+    /// [`EngineError::File`] if a column is missing or a blob doesn't match its address.
     pub(super) fn of(batch: &RecordBatch) -> Result<GrainRows> {
         let column = |name: &str, kind: &DataType| -> Result<ArrayRef> {
             let found = batch
@@ -81,7 +80,7 @@ impl GrainRows {
         self.blobs.value(row)
     }
 
-    /// Returns the bytes in which grain `row` came.
+    /// Returns the bytes in which grain `row` was delivered.
     pub(super) fn delivered(&self, row: usize) -> Result<Cow<'_, [u8]>> {
         let envelope = self
             .envelopes
@@ -95,8 +94,8 @@ impl GrainRows {
         self.encodings.is_valid(row) && self.encodings.value(row) == Encoding::Cbor.name()
     }
 
-    /// When grain `row` was created, in microseconds since 1970: what the payload says, else the
-    /// header's second.
+    /// Returns the creation time of grain `row` in microseconds since 1970: that of the payload, or
+    /// else that of the header.
     pub(super) fn created_at(&self, row: usize) -> i64 {
         if self.created.is_valid(row) {
             return self.created.value(row);
@@ -106,8 +105,8 @@ impl GrainRows {
     }
 }
 
-/// Returns the addresses, after all blobs were hashed again: damage must not leave the lake under a
-/// good name.
+/// Hashes all blobs again and returns their addresses, so that damaged bytes aren't exported under
+/// a valid address.
 fn proven(texts: &StringArray, blobs: &BinaryArray) -> Result<Vec<ContentAddress>> {
     let mut digests = vec![Digest::default(); blobs.len()];
     sha256_each(&mut digests, |row| blobs.value(row));
@@ -117,8 +116,7 @@ fn proven(texts: &StringArray, blobs: &BinaryArray) -> Result<Vec<ContentAddress
         if claimed == ContentAddress::from_digest(digest) {
             return Ok(claimed);
         }
-        let message =
-            "the blob isn't what its address says; `gristmill verify` tells what else is damaged";
+        let message = "the blob doesn't match its address; `gristmill verify` lists all damage";
         let cause = GrainError::new(ErrorCode::Integrity, message).into();
         Err(EngineError::File {
             what: "can't export",

@@ -1,4 +1,4 @@
-//! Rows to formats that are written in one pass: frames, JSON lines, Parquet.
+//! Exports rows to formats that are written in one pass: frames, JSON lines, Parquet.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -59,8 +59,8 @@ impl Sink for FrameSink {
     }
 }
 
-/// Writes one JSON object a line: address, grain, and the options that encode it to the same bytes
-/// again; where no options do, the bytes themselves.
+/// Writes one JSON object per line: address, grain, and the options that encode it to the same
+/// bytes; if no options do, also the bytes.
 pub(super) struct JsonSink {
     out: Output,
     grains: u64,
@@ -107,7 +107,7 @@ fn line_of(rows: &GrainRows, row: usize) -> Result<String> {
     let grain = Grain::decode(&payload, Mode::Lenient).file("can't export", address)?;
     let mut members = Object::new();
     members.insert("content_address", address.to_string());
-    // Nobody here can see the fields of an encrypted grain.
+    // The fields of an encrypted grain aren't readable.
     let fields = (!grain.is_encrypted()).then(|| (grain.to_json(), options_of(&grain)));
     let says_all = fields
         .as_ref()
@@ -125,15 +125,15 @@ fn line_of(rows: &GrainRows, row: usize) -> Result<String> {
     Ok(line)
 }
 
-/// Returns whether a writer makes exactly `bytes` of `grain`: no writer makes envelopes, some of
-/// the oddities that a reader marks, or types that it doesn't know.
+/// Returns whether encoding `grain` yields exactly `bytes`. Writers make neither envelopes, nor
+/// some of the oddities that readers accept, nor unknown types.
 fn is_encoded_to(grain: &Json<'_>, options: &Json<'_>, bytes: &[u8]) -> bool {
     let encoded =
         EncodeOptions::of_json(Some(options)).and_then(|options| encode_json(grain, options));
     encoded.is_ok_and(|encoded| encoded.blob == bytes)
 }
 
-/// Returns the options of `grain encode`, where they aren't at their defaults.
+/// Returns the options of `grain encode` that differ from their defaults.
 fn options_of(grain: &Grain<'_>) -> Json<'static> {
     let flags = grain.header().flags;
     let mut options = Object::new();
@@ -199,8 +199,8 @@ impl Sink for ParquetSink {
     }
 }
 
-/// Returns the columns in the order and with the types of `grains`; a query may have given them
-/// others that hold the same.
+/// Returns the columns in the order and with the types of `grains`; those of a query may have
+/// other, compatible types.
 fn with_own_types(rows: &RecordBatch) -> Result<RecordBatch, ArrowError> {
     let schema = grains_schema();
     let own = |field: &Arc<arrow::datatypes::Field>| {

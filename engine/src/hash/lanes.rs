@@ -1,13 +1,13 @@
-//! The lanes: which block of which message is compressed next, and how a message ends.
+//! The lanes: schedules the blocks of messages, and pads the messages.
 //!
-//! Safe and the same on every CPU. What a CPU has to offer is behind [`Compressor`].
+//! Safe and portable code. The instructions of the CPU are behind [`Compressor`].
 
 use super::Digest;
 
-/// What SHA-256 consumes in one step.
+/// The input of one step of SHA-256.
 pub(super) type Block = [u8; 64];
 
-/// The eight words of a message's hash so far, in the order that its [`Compressor`] likes best.
+/// The eight words of the hash of a message so far, in the order that its [`Compressor`] prefers.
 ///
 /// Aligned, so that no state lies across two cache lines.
 #[derive(Clone, Copy)]
@@ -19,13 +19,13 @@ pub(super) trait Compressor: Copy {
     /// The state before the first block.
     const INITIAL: State;
 
-    /// Folds `blocks[i]` into `states[i]`.
+    /// Compresses `blocks[i]` into `states[i]`.
     fn compress<const N: usize>(self, states: &mut [State; N], blocks: &[&Block; N]);
 
-    /// Returns the hash of a message whose last block has been folded in.
+    /// Returns the hash of a message after its last block.
     fn digest(self, state: &State) -> Digest;
 
-    /// Asks for a cache line that will be read soon. The address need not be valid.
+    /// Prefetches a cache line. The address need not be valid.
     fn prefetch(self, address: *const u8);
 }
 
@@ -97,7 +97,7 @@ impl<'m, C: Compressor> Lanes<'m, C> {
         }
     }
 
-    /// Gives a lane its next message, and the one that it prefetches meanwhile.
+    /// Starts the next message in a lane, with the message that it prefetches.
     #[inline(always)]
     fn start(&mut self, lane: usize, number: usize, message: impl Fn(usize) -> &'m [u8]) {
         let ahead = message(number + PREFETCH_MESSAGES);
@@ -117,7 +117,7 @@ impl<'m, C: Compressor> Lanes<'m, C> {
             .min_by_key(|&(_, blocks)| blocks)
     }
 
-    /// Takes the first `N` lanes forward by `steps` blocks each.
+    /// Advances the first `N` lanes by `steps` blocks each.
     #[inline(always)]
     #[expect(
         clippy::expect_used,
@@ -157,21 +157,21 @@ impl<'m, C: Compressor> Lanes<'m, C> {
     }
 }
 
-/// A message on its way through.
+/// A message in progress.
 struct Lane<'m> {
-    /// The place of the message in the list.
+    /// Index of the message in the list.
     number: usize,
-    /// The whole blocks of the message, where the caller has them.
+    /// The whole blocks of the message, in the caller's memory.
     body: &'m [Block],
     /// Blocks 1 and 2 hold the tail: the bytes after the body, and the padding. What is in 0 and 3
     /// has no meaning. They are there so that copies of fixed size fit whatever the message's
     /// length.
     tail: [Block; 4],
-    /// The block that comes next, counted through body and tail.
+    /// Index of the next block in body and tail.
     at: usize,
-    /// The number of blocks of body and tail.
+    /// Number of blocks of body and tail.
     end: usize,
-    /// The blocks to prefetch, those of a later message.
+    /// The blocks to prefetch, which belong to a later message.
     ahead: &'m [Block],
 }
 
@@ -185,8 +185,8 @@ impl<'m> Lane<'m> {
         ahead: &[],
     };
 
-    /// Sets out on a message and pads it (FIPS 180-4, section 5.1.1): a one bit, zeros, and the
-    /// length in bits in the last eight bytes of a block.
+    /// Starts a message and pads it (FIPS 180-4, section 5.1.1): a one bit, zeros, and the length
+    /// in bits in the last eight bytes of a block.
     #[inline(always)]
     fn start(&mut self, number: usize, message: &'m [u8], ahead: &'m [u8]) {
         let (body, rest) = message.as_chunks();
@@ -211,7 +211,7 @@ impl<'m> Lane<'m> {
         self.end - self.at
     }
 
-    /// Returns the next block. In a lane that has ended it has no meaning.
+    /// Returns the next block, which is meaningless in a lane that has ended.
     #[inline(always)]
     fn block(&self) -> &Block {
         let tail = &self.tail[1 + (self.at.wrapping_sub(self.body.len()) & 1)];

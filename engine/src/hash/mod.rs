@@ -1,8 +1,7 @@
 //! SHA-256 of many independent messages at once, near the limit of the machine.
 //!
-//! Every grain is named by the SHA-256 of its blob, so ingest, verification, import and erasure all
-//! hash millions of small blobs. This module does nothing else. For the running hash of one long
-//! stream use the `sha2` crate.
+//! Every grain is addressed by the SHA-256 of its blob, so ingest, verification, import and erasure
+//! hash millions of small blobs. For a running hash of one long stream use the `sha2` crate.
 //!
 //! # The idea
 //!
@@ -79,12 +78,11 @@ pub fn sha256_many(messages: &[&[u8]], digests: &mut [Digest]) {
     sha256_each(digests, |i| messages[i]);
 }
 
-/// Hashes messages that aren't in a list: `digests[i]` becomes the SHA-256 of `message(i)`.
+/// Hashes messages that aren't in a slice: `digests[i]` becomes the SHA-256 of `message(i)`.
 ///
-/// For blobs that are ranges of a buffer or values of an Arrow array:
-/// `sha256_each(&mut digests, |i| array.value(i))`. `message` should be cheap and give the same
-/// bytes each time: it is asked twice for most numbers, the first time to prefetch. Otherwise as
-/// [`sha256_many`].
+/// For blobs that are ranges of a buffer or values of an Arrow array: `sha256_each(&mut digests,
+/// |i| array.value(i))`. `message` should be cheap and must return the same bytes each time: it is
+/// called twice for most numbers, the first time for prefetching. Otherwise as [`sha256_many`].
 pub fn sha256_each<'m>(digests: &mut [Digest], message: impl Fn(usize) -> &'m [u8]) {
     #[cfg(target_arch = "x86_64")]
     if let Some(compressor) = sha_ni::ShaNi::detect() {
@@ -93,7 +91,7 @@ pub fn sha256_each<'m>(digests: &mut [Digest], message: impl Fn(usize) -> &'m [u
     one_by_one(digests, message);
 }
 
-/// Returns what [`sha256_each`] does on a CPU that we have no kernel for.
+/// Implements [`sha256_each`] on CPUs without a kernel.
 fn one_by_one<'m>(digests: &mut [Digest], message: impl Fn(usize) -> &'m [u8]) {
     for (i, digest) in digests.iter_mut().enumerate() {
         *digest = Sha256::digest(message(i)).into();

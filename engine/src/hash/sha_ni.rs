@@ -9,12 +9,12 @@ use std::arch::x86_64::*;
 use super::Digest;
 use super::lanes::{self, Block, Compressor, State};
 
-/// Proof that the CPU can do what this file asks for.
+/// Proof that the CPU supports the instructions of this file.
 #[derive(Clone, Copy)]
 pub(super) struct ShaNi(());
 
 impl ShaNi {
-    /// Asks the CPU, at run time.
+    /// Checks the CPU features at run time.
     pub(super) fn detect() -> Option<Self> {
         let found = is_x86_feature_detected!("sha")
             && is_x86_feature_detected!("sse4.1")

@@ -148,7 +148,7 @@ impl IndexPart {
     pub(crate) fn add_observed(
         &mut self,
         batch: &RecordBatch,
-        mut watch: Option<RowObserver<'_>>,
+        observer: Option<RowObserver<'_>>,
     ) -> Result<()> {
         if let Some(addresses) = &mut self.addresses {
             addresses.extend(addresses_of(batch).file("can't index", "addresses")?);
@@ -161,38 +161,48 @@ impl IndexPart {
                     .file("can't index", "statements")?,
             );
         }
-        let mut words = self.words.as_mut();
-        if let Some(words) = &mut words {
+        if let Some(words) = &mut self.words {
             words
-                .add_beside_blobs(batch)
+                .add_other_columns(batch)
                 .ok_or("columns are missing")
                 .file("can't index", "words")?;
-            words.watch(watch.as_ref().map(|watch| watch.watchlist));
+            words.watch(observer.as_ref().map(|observer| observer.watchlist));
         }
-        let mut text = if let PartText::Rows(text) = &mut self.text {
-            Some(text)
-        } else {
-            None
-        };
-        if words.is_some() || text.is_some() || watch.is_some() {
-            let blobs = batch
-                .column_by_name(TextPiece::COLUMN)
-                .and_then(|column| column.as_binary_opt::<i32>());
-            let blobs = required(blobs, TextPiece::COLUMN, "a segment")?;
-            for (at, blob) in blobs.iter().enumerate() {
-                let blob = blob.unwrap_or_default();
-                with_grain_if_any(blob, |grain| {
-                    let has_word = words.as_mut().is_none_or(|words| words.add(blob, grain));
-                    if let Some(watch) = &mut watch {
-                        (watch.on_row)(at, grain, has_word);
-                    }
-                    text.as_mut().map_or(Ok(()), |text| text.add_grain(grain))
-                })
-                .file("can't index", "texts")?;
-            }
-        }
-        if let Some(words) = words {
+        self.add_grains(batch, observer)?;
+        if let Some(words) = &mut self.words {
             words.compact();
+        }
+        Ok(())
+    }
+
+    /// Decodes the grains of `batch` once, for the word filter, the observer and the full text.
+    fn add_grains(
+        &mut self,
+        batch: &RecordBatch,
+        mut observer: Option<RowObserver<'_>>,
+    ) -> Result<()> {
+        let mut words = self.words.as_mut();
+        let mut text = match &mut self.text {
+            PartText::Rows(text) => Some(text),
+            _ => None,
+        };
+        if words.is_none() && text.is_none() && observer.is_none() {
+            return Ok(());
+        }
+        let blobs = batch
+            .column_by_name(TextPiece::COLUMN)
+            .and_then(|column| column.as_binary_opt::<i32>());
+        let blobs = required(blobs, TextPiece::COLUMN, "a segment")?;
+        for (at, blob) in blobs.iter().enumerate() {
+            let blob = blob.unwrap_or_default();
+            with_grain_if_any(blob, |grain| {
+                let has_word = words.as_mut().is_none_or(|words| words.add(blob, grain));
+                if let Some(observer) = &mut observer {
+                    (observer.on_row)(at, grain, has_word);
+                }
+                text.as_mut().map_or(Ok(()), |text| text.add_grain(grain))
+            })
+            .file("can't index", "texts")?;
         }
         Ok(())
     }
@@ -256,7 +266,7 @@ impl IndexBuilder {
     /// Begins an empty part.
     ///
     /// # Errors
-    /// [`EngineError::File`](crate::error::EngineError::File) with what tantivy says.
+    /// [`EngineError::File`](crate::error::EngineError::File) with the error of tantivy.
     pub fn part(&self) -> Result<IndexPart> {
         let text = match self.kinds.full_text {
             true => PartText::Rows(Box::new(
@@ -272,7 +282,7 @@ impl IndexBuilder {
     /// of exactly these rows, its postings are reused and no text is tokenised.
     ///
     /// # Errors
-    /// [`EngineError::File`](crate::error::EngineError::File) with what tantivy says.
+    /// [`EngineError::File`](crate::error::EngineError::File) with the error of tantivy.
     pub fn part_reusing(
         &self,
         text: Option<&Arc<SegmentTextIndex>>,
@@ -308,7 +318,7 @@ impl IndexBuilder {
     /// Adds `part`. The rows of parts are in the segment in ascending order of the parts' numbers.
     ///
     /// # Errors
-    /// [`EngineError::File`](crate::error::EngineError::File) with what tantivy says.
+    /// [`EngineError::File`](crate::error::EngineError::File) with the error of tantivy.
     pub fn put(&self, number: usize, part: IndexPart) -> Result<()> {
         let part = part.finish()?;
         self.parts

@@ -1,5 +1,5 @@
-//! The sidecars that are open. Each is checked once, when it is first asked for, and then serves
-//! every query of the process.
+//! Cache of open sidecars. Each is checked once, when it is first used, and then shared by all
+//! queries of the process.
 
 use std::collections::{HashMap, HashSet};
 use std::error::Error;
@@ -49,39 +49,39 @@ impl Sidecar for SegmentTextIndex {
     }
 }
 
-/// Sidecars that are opened at the same time.
+/// Number of sidecars that are opened at the same time.
 const OPENING: usize = 8;
 
-/// Bytes of facts about rows that are held at most: those of 32 million rows.
+/// Maximal number of bytes of row metadata: that of 32 million rows.
 const METADATA_BYTES_LIMIT: u64 = 256 << 20;
 
-/// The sidecars of a lake that were asked for. Clones of a lake's handle share them; segments never
-/// change, so an open sidecar stays right for as long as its segment lives.
+/// Cache of the open sidecars of a lake. Clones of a lake's handle share it. Segments never change,
+/// so an open sidecar is valid for the lifetime of its segment.
 #[derive(Debug, Default)]
 pub struct SidecarCache {
     by_segment: Mutex<HashMap<SegmentId, Arc<SegmentSidecars>>>,
-    /// The full text of the segments for which it was last asked.
+    /// The full-text index of the segments of the last request.
     lake_text: Cached<LakeTextIndex>,
-    /// The same without the segments whose full text can't be used.
+    /// The same for the segments whose index is usable.
     partial_text: Cached<PartialTextIndex>,
 }
 
-/// What was made of the sidecars of some segments.
+/// A value that was computed from the sidecars of some segments.
 type Cached<T> = tokio::sync::Mutex<Option<(Vec<SegmentId>, Arc<T>)>>;
 
 /// The sidecars of one segment; `None` once opening one has failed.
 #[derive(Debug, Default)]
 struct SegmentSidecars {
-    /// What the sidecars must be bound to; `None` if the data file can't be read.
+    /// The binding of the sidecars to the data file; `None` if the data file can't be read.
     binding: OnceCell<Option<SidecarBinding>>,
     addresses: OnceCell<Option<Arc<AddressIndex>>>,
     hexastore: OnceCell<Option<Arc<Hexastore>>>,
     text: OnceCell<Option<Arc<SegmentTextIndex>>>,
     words: OnceCell<Option<Arc<WordFilter>>>,
-    /// What stands for a full-text index that can't be used: one in memory.
+    /// An index in memory that replaces an unusable one.
     read_text: OnceCell<Arc<SegmentTextIndex>>,
     row_metadata: OnceCell<Option<Arc<RowMetadata>>>,
-    /// By the names of their files.
+    /// By file name.
     vectors: tokio::sync::Mutex<HashMap<String, Arc<VectorIndex>>>,
 }
 
@@ -107,8 +107,8 @@ impl SidecarCache {
         lake.segment_cache()
     }
 
-    /// The address index of `segment`; `None`, with a warning the first time, if there is none that
-    /// can be used.
+    /// Returns the address index of `segment`. Returns `None` if there is no usable one, and logs a
+    /// warning the first time.
     pub async fn addresses(
         &self,
         location: &LakeLocation,
@@ -122,9 +122,8 @@ impl SidecarCache {
             .clone()
     }
 
-    /// What is asked of nearly every row, for each of `segments`; `None` if it isn't known of all
-    /// of them, because their addresses can't be used, they have more than `METADATA_BYTES_LIMIT`
-    /// bytes of it together, or they are not on this machine.
+    /// Returns the row metadata of each of `segments`. Returns `None` if some have no usable
+    /// address index or aren't on this machine, or if all together exceed `METADATA_BYTES_LIMIT`.
     pub async fn row_metadata(
         &self,
         location: &LakeLocation,
@@ -165,8 +164,8 @@ impl SidecarCache {
         entry.row_metadata.get_or_init(read).await.clone()
     }
 
-    /// The hexastore of `segment`; `None`, with a warning the first time, if there is none that can
-    /// be used.
+    /// Returns the hexastore of `segment`. Returns `None` if there is no usable one, and logs a
+    /// warning the first time.
     pub async fn hexastore(
         &self,
         location: &LakeLocation,
@@ -184,8 +183,8 @@ impl SidecarCache {
             .clone()
     }
 
-    /// The full-text index of `segment`; `None`, with a warning the first time, if there is none
-    /// that can be used.
+    /// Returns the full-text index of `segment`. Returns `None` if there is no usable one, and logs
+    /// a warning the first time.
     pub async fn text(
         &self,
         location: &LakeLocation,
@@ -202,7 +201,7 @@ impl SidecarCache {
             .clone()
     }
 
-    /// The word filter of `segment`; `None` if there is none that can be used.
+    /// Returns the word filter of `segment`, or `None` if there is no usable one.
     pub async fn words(
         &self,
         location: &LakeLocation,
@@ -219,16 +218,16 @@ impl SidecarCache {
             .clone()
     }
 
-    /// The full text of all of `lake`'s segments. Of a segment without a usable index it is read
-    /// now, and held in memory.
+    /// Returns the full-text index of all segments of `lake`. Segments without a usable index are
+    /// tokenised now, and their index is cached in memory.
     ///
     /// # Errors
     /// [`EngineError::File`](crate::error::EngineError::File) if such a segment can't be read.
     pub async fn lake_text(&self, lake: &Lake) -> crate::error::Result<Arc<LakeTextIndex>> {
         let segments = lake.segments()?;
         let ids: Vec<SegmentId> = segments.iter().map(|segment| segment.id.clone()).collect();
-        let mut held = self.lake_text.lock().await;
-        if let Some((known, text)) = &*held
+        let mut cached = self.lake_text.lock().await;
+        if let Some((known, text)) = &*cached
             && *known == ids
         {
             return Ok(Arc::clone(text));
@@ -246,12 +245,12 @@ impl SidecarCache {
                 Arc::new(LakeTextIndex::new(&texts).file("can't open", "the full-text index")?)
             }
         };
-        *held = Some((ids, Arc::clone(&text)));
+        *cached = Some((ids, Arc::clone(&text)));
         Ok(text)
     }
 
-    /// The full text of those of `segments` whose index can be used; there is a warning for each
-    /// other one, once.
+    /// Returns the full-text index of those of `segments` whose sidecar is usable; logs a warning
+    /// once for each of the others.
     ///
     /// # Errors
     /// [`EngineError::File`](crate::error::EngineError::File) if tantivy can't read its own files.
@@ -261,8 +260,8 @@ impl SidecarCache {
         segments: &[Segment],
     ) -> crate::error::Result<Arc<PartialTextIndex>> {
         let ids: Vec<SegmentId> = segments.iter().map(|segment| segment.id.clone()).collect();
-        let mut held = self.partial_text.lock().await;
-        if let Some((known, text)) = &*held
+        let mut cached = self.partial_text.lock().await;
+        if let Some((known, text)) = &*cached
             && *known == ids
         {
             return Ok(Arc::clone(text));
@@ -275,7 +274,7 @@ impl SidecarCache {
             stream::iter(opened).buffered(OPENING).collect().await;
         let text =
             Arc::new(PartialTextIndex::new(&texts).file("can't open", "the full-text index")?);
-        *held = Some((ids, Arc::clone(&text)));
+        *cached = Some((ids, Arc::clone(&text)));
         Ok(text)
     }
 
@@ -304,10 +303,10 @@ impl SidecarCache {
         read.await.cloned()
     }
 
-    /// The vectors of `segment` in the file `name`.
+    /// Returns the vectors of `segment` in the file `name`.
     ///
     /// # Errors
-    /// [`EngineError::Vectors`] if they can't be used: nothing else can stand for them.
+    /// [`EngineError::Vectors`] if they aren't usable: there is no fallback.
     pub async fn vectors(
         &self,
         location: &LakeLocation,
@@ -341,15 +340,15 @@ impl SidecarCache {
         Ok(index)
     }
 
-    /// Closes the sidecars of `segment`: they were made again, or the segment is gone.
+    /// Closes the sidecars of `segment`, which were rebuilt or whose segment was removed.
     pub fn evict(&self, segment: &SegmentId) {
         self.lock().remove(segment);
-        // Whoever holds it is opening it anew just now.
-        if let Ok(mut held) = self.lake_text.try_lock() {
-            *held = None;
+        // A holder of the lock is reopening the value anyway.
+        if let Ok(mut cached) = self.lake_text.try_lock() {
+            *cached = None;
         }
-        if let Ok(mut held) = self.partial_text.try_lock() {
-            *held = None;
+        if let Ok(mut cached) = self.partial_text.try_lock() {
+            *cached = None;
         }
     }
 
@@ -358,7 +357,7 @@ impl SidecarCache {
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<SegmentId, Arc<SegmentSidecars>>> {
-        // Nothing that can panic happens while it is held.
+        // No code panics while it is cached.
         self.by_segment
             .lock()
             .unwrap_or_else(PoisonError::into_inner)

@@ -178,6 +178,7 @@ impl SidecarVerdict {
     }
 }
 
+/// Reads the sidecar `file` of `segment`, whose index is called `index`, and checks it.
 async fn checked(
     lake: &Lake,
     segment: &Segment,
@@ -187,14 +188,13 @@ async fn checked(
     check: impl FnOnce(SourceBytes) -> (SidecarVerdict, Option<String>) + Send + 'static,
 ) -> Result<CheckedSidecar> {
     let path = segment.id.sidecar(file);
-    let state = |condition, bytes| SidecarState {
-        segment: segment.id.as_str().to_owned(),
-        index,
-        condition,
-        bytes,
-    };
-    let found = |state, is_foreign, model| CheckedSidecar {
-        state,
+    let found = |condition, bytes, is_foreign, model| CheckedSidecar {
+        state: SidecarState {
+            segment: segment.id.as_str().to_owned(),
+            index,
+            condition,
+            bytes,
+        },
         file: file.to_owned(),
         is_foreign,
         model,
@@ -202,12 +202,25 @@ async fn checked(
     let bytes = match lake.location().read(&path).await {
         Ok(bytes) => bytes,
         Err(error) if error.is_not_found() => {
-            return Ok(found(state(SidecarCondition::Missing, None), false, None));
+            return Ok(found(SidecarCondition::Missing, None, false, None));
         }
         Err(error) => return Err(error),
     };
     let size = bytes.len() as u64;
-    let check = move || match binding.map(|binding| binding.check(&bytes)) {
+    let (verdict, model) = tokio::task::spawn_blocking(move || verdict_of(bytes, binding, check))
+        .await
+        .file("can't check", &path)?;
+    let is_foreign = verdict == SidecarVerdict::Foreign;
+    Ok(found(verdict.condition(), Some(size), is_foreign, model))
+}
+
+/// Checks the binding of a sidecar to its segment, and its content.
+fn verdict_of(
+    bytes: SourceBytes,
+    binding: Option<SidecarBinding>,
+    check: impl FnOnce(SourceBytes) -> (SidecarVerdict, Option<String>),
+) -> (SidecarVerdict, Option<String>) {
+    match binding.map(|binding| binding.check(&bytes)) {
         Some(Ok(content)) => check(bytes.truncate(content)),
         Some(Err(BindingError::Damaged)) => (SidecarVerdict::Damaged, None),
         Some(Err(BindingError::Other)) => (SidecarVerdict::Foreign, None),
@@ -217,15 +230,7 @@ async fn checked(
             (_, model) => (SidecarVerdict::Outdated, model),
         },
         None => (SidecarVerdict::Outdated, None),
-    };
-    let (verdict, model) = tokio::task::spawn_blocking(check)
-        .await
-        .file("can't check", &path)?;
-    Ok(found(
-        state(verdict.condition(), Some(size)),
-        verdict == SidecarVerdict::Foreign,
-        model,
-    ))
+    }
 }
 
 /// Names vectors by their model, which any intact file of the same name contains; by their file

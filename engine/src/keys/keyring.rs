@@ -16,23 +16,23 @@ use zeroize::Zeroizing;
 use super::lock::{KeyringLock, replace_file};
 use crate::error::{Context, EngineError, Result};
 
-/// 32 bytes that nobody should see.
+/// 32 secret bytes, which are zeroed when dropped.
 pub type Secret = Zeroizing<[u8; 32]>;
 
-/// The version of the file's form.
+/// Name and version of the file format.
 const FORMAT: &str = "gristmill-keyring/1";
 
-/// The entry from which keys for single purposes are derived.
+/// Name of the entry from which keys for single purposes are derived.
 const MASTER: &str = "master";
 
-/// Argon2id's cost: memory in KiB, passes, lanes.
+/// Cost of Argon2id for new keyrings: memory in KiB, passes, lanes.
 const COST: (u32, u32, u32) = (19_456, 2, 1);
 
-/// The highest cost that a file may ask for, so that a hostile file can't take all memory: 1 GiB,
+/// Maximal cost that is accepted from a file, so that a hostile file can't exhaust memory: 1 GiB,
 /// 16 passes, 16 lanes.
 const COST_LIMIT: (u32, u32, u32) = (1 << 20, 16, 16);
 
-/// A keyring that was unlocked.
+/// An unlocked keyring.
 pub struct Keyring {
     path: PathBuf,
     file: KeyringFile,
@@ -69,29 +69,29 @@ struct KdfParams {
 /// One entry of the file.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct KeyEntry {
-    /// Its name.
+    /// Name of the key.
     pub name: String,
     /// `master` or `ed25519`.
     pub kind: String,
-    /// The DID of a signing key.
+    /// DID of a signing key.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub did: Option<String>,
-    /// When it was made, as an RFC 3339 date-time.
+    /// Time of creation, as an RFC 3339 date-time.
     pub created_at: String,
     nonce: String,
     sealed: String,
 }
 
-/// What anyone may know of a key.
+/// The public part of a key.
 #[derive(Debug, Clone, Serialize)]
 pub struct PublicKey {
-    /// Its name.
+    /// Name of the key.
     pub name: String,
-    /// Its kind.
+    /// `master` or `ed25519`.
     pub kind: String,
-    /// The DID of a signing key.
+    /// DID of a signing key.
     pub did: Option<String>,
-    /// When it was made.
+    /// Time of creation, as an RFC 3339 date-time.
     pub created_at: String,
 }
 
@@ -99,8 +99,8 @@ impl Keyring {
     /// Opens the keyring in the file `path`.
     ///
     /// # Errors
-    /// [`EngineError::Key`] if there is none, it can't be understood, or the passphrase isn't its
-    /// own.
+    /// [`EngineError::NoKeyring`] if the file doesn't exist; [`EngineError::Key`] if it isn't a
+    /// keyring, or the passphrase is wrong.
     pub fn open(path: &Path, passphrase: &str) -> Result<Keyring> {
         let file = read(path)?;
         let key = passphrase_key(passphrase, &file.kdf)?;
@@ -113,36 +113,22 @@ impl Keyring {
         Ok(keyring)
     }
 
-    /// Opens the keyring in the file `path`, or makes one there. Of several processes that do so at
-    /// once one makes it and the others open that one.
+    /// Opens the keyring in the file `path`, or creates it. If several processes do so at the same
+    /// time, one creates the keyring and the others open it.
     ///
     /// # Errors
-    /// As [`Keyring::open`]; [`EngineError::Key`] if there is no keyring but a file of people's
-    /// keys, which belongs to a keyring that was lost; [`EngineError::File`] if it can't be
-    /// written.
+    /// As [`Keyring::open`]; [`EngineError::Key`] if there is no keyring but a file of people's keys,
+    /// which belongs to a lost keyring; [`EngineError::File`] if it can't be written.
     pub fn open_or_create(path: &Path, passphrase: &str) -> Result<Keyring> {
         if exists(path)? {
             return Keyring::open(path, passphrase);
         }
-        if passphrase.is_empty() {
-            return Err(EngineError::Key(
-                "an empty passphrase protects nothing".to_owned(),
-            ));
-        }
+        check_passphrase(passphrase)?;
         let _lock = KeyringLock::acquire(path)?;
         if exists(path)? {
             return Keyring::open(path, passphrase);
         }
-        let people = people_file_of(path);
-        if std::fs::metadata(&people).is_ok_and(|found| found.len() > 0) {
-            return Err(EngineError::Key(format!(
-                "there is no keyring `{}`, but `{}`, which belongs to one: restore the keyring \
-                 from a backup (a new one can't open what the lost one sealed), or move that file \
-                 away",
-                path.display(),
-                people.display()
-            )));
-        }
+        check_not_lost(path)?;
         let kdf = KdfParams::fresh();
         let key = passphrase_key(passphrase, &kdf)?;
         let file = KeyringFile {
@@ -160,8 +146,8 @@ impl Keyring {
         Ok(keyring)
     }
 
-    /// Makes `change` to what the file has at that moment, while no other process can change it,
-    /// and writes the outcome.
+    /// Applies `change` to the current content of the file under the keyring's lock, and writes the
+    /// result.
     fn update<T>(&mut self, change: impl FnOnce(&mut Keyring) -> Result<T>) -> Result<T> {
         let _lock = KeyringLock::acquire(&self.path)?;
         let mut changed = self.reread()?;
@@ -171,7 +157,7 @@ impl Keyring {
         Ok(outcome)
     }
 
-    /// Returns the keyring as the file has it now.
+    /// Reads the file again.
     fn reread(&self) -> Result<Keyring> {
         let now = Keyring {
             path: self.path.clone(),
@@ -188,10 +174,10 @@ impl Keyring {
         }
     }
 
-    /// Fails if the file isn't the keyring any more that was opened.
+    /// Checks that the file is still the keyring that was opened.
     ///
     /// # Errors
-    /// [`EngineError::Key`].
+    /// [`EngineError::Key`] if the keyring was replaced or has another passphrase.
     pub(super) fn check_unreplaced(&self) -> Result<()> {
         let now = read(&self.path)?;
         let master = |file: &KeyringFile| {
@@ -200,8 +186,8 @@ impl Keyring {
                 .find(|entry| entry.name == MASTER)
                 .map(|entry| entry.sealed.clone())
         };
-        // The same bytes are the same secret; after a change of the passphrase only the passphrase
-        // could show it.
+        // Equal bytes are the same secret. After a change of the passphrase, only decryption can
+        // compare the secrets.
         if master(&now) == master(&self.file) {
             Ok(())
         } else {
@@ -214,35 +200,20 @@ impl Keyring {
         &self.path
     }
 
-    /// Gives the keyring another passphrase: all its secrets are sealed anew, none changes.
+    /// Changes the passphrase: reseals all secrets, which don't change.
     ///
     /// # Errors
-    /// [`EngineError::Key`] if it is empty; [`EngineError::File`], and then the old one stays.
+    /// [`EngineError::Key`] if it is empty; [`EngineError::File`] if the file can't be written, which
+    /// then keeps the old passphrase.
     pub fn change_passphrase(&mut self, passphrase: &str) -> Result<()> {
-        if passphrase.is_empty() {
-            return Err(EngineError::Key(
-                "an empty passphrase protects nothing".to_owned(),
-            ));
-        }
+        check_passphrase(passphrase)?;
         let kdf = KdfParams::fresh();
         let key = passphrase_key(passphrase, &kdf)?;
         self.update(|current| {
             let mut keys = Vec::with_capacity(current.file.keys.len());
             for entry in &current.file.keys {
                 let secret = current.secret(&entry.name)?;
-                let nonce = Nonce::generate();
-                let payload = Payload {
-                    msg: secret.as_slice(),
-                    aad: &entry.bound(),
-                };
-                let sealed = cipher(&key)?.encrypt(&nonce, payload);
-                let sealed =
-                    sealed.map_err(|_| EngineError::Key("a key can't be sealed".to_owned()))?;
-                keys.push(KeyEntry {
-                    nonce: hex::encode(nonce),
-                    sealed: hex::encode(sealed),
-                    ..entry.clone()
-                });
+                keys.push(entry.clone().sealed(&key, secret.as_slice())?);
             }
             current.file = KeyringFile {
                 format: FORMAT.to_owned(),
@@ -254,10 +225,10 @@ impl Keyring {
         })
     }
 
-    /// Returns what anyone may know of the keys in the file `path`.
+    /// Returns the public parts of the keys in the file `path`. Needs no passphrase.
     ///
     /// # Errors
-    /// [`EngineError::Key`].
+    /// [`EngineError::Key`] if the file isn't a keyring.
     pub fn public(path: &Path) -> Result<Vec<PublicKey>> {
         let keys = read(path)?.keys.into_iter();
         Ok(keys
@@ -278,7 +249,7 @@ impl Keyring {
             .collect())
     }
 
-    /// Makes a signing key; returns its DID.
+    /// Generates a signing key. Returns its DID.
     ///
     /// # Errors
     /// [`EngineError::Key`] if the name is taken; [`EngineError::File`].
@@ -313,7 +284,7 @@ impl Keyring {
         }
     }
 
-    /// Returns the key for one purpose, derived from the master secret.
+    /// Derives the key for one purpose from the master secret (HKDF-SHA256).
     ///
     /// # Errors
     /// [`EngineError::Key`] if the master secret is missing.
@@ -361,27 +332,19 @@ impl Keyring {
         did: Option<String>,
         secret: &[u8; 32],
     ) -> Result<()> {
-        let nonce = Nonce::generate();
-        let mut entry = KeyEntry {
+        let entry = KeyEntry {
             name: name.to_owned(),
             kind: kind.to_owned(),
             did,
             created_at: Utc::now().to_rfc3339_opts(chrono::SecondsFormat::Secs, true),
-            nonce: hex::encode(nonce),
+            nonce: String::new(),
             sealed: String::new(),
         };
-        let payload = Payload {
-            msg: secret.as_slice(),
-            aad: &entry.bound(),
-        };
-        let sealed = cipher(&self.key)?.encrypt(&nonce, payload);
-        entry.sealed =
-            hex::encode(sealed.map_err(|_| EngineError::Key("a key can't be sealed".to_owned()))?);
-        self.file.keys.push(entry);
+        self.file.keys.push(entry.sealed(&self.key, secret)?);
         Ok(())
     }
 
-    /// Replaces the file as a whole.
+    /// Replaces the file atomically.
     fn write(&self) -> Result<()> {
         let text =
             serde_json::to_vec_pretty(&self.file).file("can't write", self.path.display())?;
@@ -390,7 +353,7 @@ impl Keyring {
 }
 
 impl KdfParams {
-    /// Returns the parameters for a new passphrase, with a salt of its own.
+    /// Returns parameters for a new passphrase, with a new salt.
     fn fresh() -> KdfParams {
         let (memory_kib, passes, lanes) = COST;
         KdfParams {
@@ -403,23 +366,61 @@ impl KdfParams {
     }
 }
 
-/// Returns the file of people's keys of the keyring at `path`.
+/// Returns the path of the file of people's keys of the keyring at `path`.
 pub(super) fn people_file_of(path: &Path) -> PathBuf {
     let mut people = path.as_os_str().to_owned();
     people.push(".people");
     people.into()
 }
 
-/// Returns whether there is something at `path`. That it can't be seen is no reason to make a new
-/// keyring in its place.
+/// Returns whether `path` exists. If that can't be determined, the error is returned, so that no new
+/// keyring is created in its place.
 fn exists(path: &Path) -> Result<bool> {
     path.try_exists()
         .file("can't look for the keyring", path.display())
 }
 
+fn check_passphrase(passphrase: &str) -> Result<()> {
+    match passphrase.is_empty() {
+        true => Err(EngineError::Key(
+            "an empty passphrase protects nothing".to_owned(),
+        )),
+        false => Ok(()),
+    }
+}
+
+/// Refuses to create a keyring next to a file of people's keys, which belongs to a lost keyring.
+fn check_not_lost(path: &Path) -> Result<()> {
+    let people = people_file_of(path);
+    if std::fs::metadata(&people).is_ok_and(|found| found.len() > 0) {
+        return Err(EngineError::Key(format!(
+            "there is no keyring `{}`, but `{}`, which belongs to one: restore the keyring \
+             from a backup (a new one can't open what the lost one sealed), or move that file \
+             away",
+            path.display(),
+            people.display()
+        )));
+    }
+    Ok(())
+}
+
 impl KeyEntry {
-    /// Returns what the seal vouches for beside the secret: an entry can't be given another name,
-    /// kind or DID.
+    /// Seals `secret` under `key` with a new nonce.
+    fn sealed(mut self, key: &Secret, secret: &[u8]) -> Result<KeyEntry> {
+        let nonce = Nonce::generate();
+        let payload = Payload {
+            msg: secret,
+            aad: &self.bound(),
+        };
+        let sealed = cipher(key)?.encrypt(&nonce, payload);
+        let sealed = sealed.map_err(|_| EngineError::Key("a key can't be sealed".to_owned()))?;
+        self.nonce = hex::encode(nonce);
+        self.sealed = hex::encode(sealed);
+        Ok(self)
+    }
+
+    /// Returns the associated data of the seal, which prevents that an entry gets another name, kind
+    /// or DID.
     fn bound(&self) -> Vec<u8> {
         format!(
             "{FORMAT}\n{}\n{}\n{}",
@@ -441,14 +442,14 @@ fn read(path: &Path) -> Result<KeyringFile> {
         .map_err(|error| EngineError::Key(format!("`{shown}` isn't a keyring: {error}")))?;
     if file.format != FORMAT {
         return Err(EngineError::Key(format!(
-            "`{shown}` has the form `{}`; `{FORMAT}` is known",
+            "`{shown}` has the format `{}`; only `{FORMAT}` is supported",
             file.format
         )));
     }
     Ok(file)
 }
 
-/// Returns the key that Argon2id makes of a passphrase.
+/// Derives a key from a passphrase with Argon2id.
 fn passphrase_key(passphrase: &str, kdf: &KdfParams) -> Result<Secret> {
     let fault =
         |what: &dyn fmt::Display| EngineError::Key(format!("the keyring's key derivation: {what}"));
@@ -477,22 +478,22 @@ fn cipher(key: &Secret) -> Result<Aes256Gcm> {
         .map_err(|_| EngineError::Key("a key has the wrong length".to_owned()))
 }
 
-/// 32 bytes from the system's generator.
+/// Returns 32 bytes from the random generator of the system.
 pub(crate) fn random() -> [u8; 32] {
     Key::<Aes256Gcm>::generate().into()
 }
 
-/// Seals `clear` under `key`: nonce, then ciphertext.
+/// Encrypts `clear` under `key`: nonce, then ciphertext.
 pub(crate) fn seal(key: &Secret, clear: &[u8]) -> Result<Vec<u8>> {
     seal_bound(key, &[], clear)
 }
 
-/// Opens what [`seal`] sealed; `None` if it was another key or was changed.
+/// Decrypts what [`seal`] encrypted; `None` if the key differs or the data were changed.
 pub(crate) fn unseal(key: &Secret, sealed: &[u8]) -> Option<Vec<u8>> {
     unseal_bound(key, &[], sealed)
 }
 
-/// [`seal`], which only opens again together with the same `bound`.
+/// As [`seal`], with the associated data `bound`.
 pub(super) fn seal_bound(key: &Secret, bound: &[u8], clear: &[u8]) -> Result<Vec<u8>> {
     let nonce = Nonce::generate();
     let sealed = cipher(key)?.encrypt(
@@ -506,7 +507,7 @@ pub(super) fn seal_bound(key: &Secret, bound: &[u8], clear: &[u8]) -> Result<Vec
     Ok([nonce.as_slice(), &sealed].concat())
 }
 
-/// Opens what [`seal_bound`] sealed.
+/// Decrypts what [`seal_bound`] encrypted.
 pub(super) fn unseal_bound(key: &Secret, bound: &[u8], sealed: &[u8]) -> Option<Vec<u8>> {
     let (nonce, sealed) = sealed.split_first_chunk::<12>()?;
     cipher(key)
@@ -547,7 +548,7 @@ mod tests {
     }
 
     #[test]
-    fn what_two_handles_of_a_keyring_add_is_in_it_afterwards() {
+    fn changes_of_two_handles_of_a_keyring_are_both_kept() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("keyring.json");
         let mut one = Keyring::open_or_create(&path, "p").unwrap();
@@ -571,7 +572,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_that_use_a_new_keyring_at_once_all_have_the_same_one() {
+    fn threads_that_create_a_keyring_concurrently_share_one() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("deep/keyring.json");
         let masters: Vec<_> = std::thread::scope(|scope| {

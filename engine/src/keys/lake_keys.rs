@@ -10,9 +10,9 @@
 //! token        "~" hex(HMAC-SHA256(index key, "token" field text)[..16])
 //! ```
 //!
-//! The salt is what makes a key destructible: what can be derived again from the master alone is
-//! never gone. A grain has a key of its own, so that no number of grains wears a key out. Tokens
-//! represent equal texts in the same field of the same lake.
+//! The salt makes a key destructible: a key that can be derived from the master secret alone can't
+//! be destroyed. Each grain has its own key, so that the number of grains isn't limited by the
+//! cipher. Tokens of equal texts are equal within a field of a lake.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
@@ -31,20 +31,20 @@ use super::store::{KeyDisposition, KeyId, KeyStore, PersonKey};
 use super::tombstones::TombstoneSet;
 use crate::error::{EngineError, Result};
 
-/// The keys of one lake, open. Clones share what they hold.
+/// The open keys of one lake. Clones share the cache.
 #[derive(Clone)]
 pub struct LakeKeys {
     store: Arc<dyn KeyStore>,
     index: Hmac<Sha256>,
     people: Secret,
     check: String,
-    held: Arc<RwLock<Held>>,
-    /// Grains that stay erased whatever keys there are.
-    hidden: TombstoneSet,
+    cache: Arc<RwLock<KeyCache>>,
+    /// Grains that stay erased even if their keys exist.
+    tombstones: TombstoneSet,
 }
 
 /// Keys by person and generation.
-type Held = HashMap<KeyId, BTreeMap<u32, std::result::Result<Secret, KeyDisposition>>>;
+type KeyCache = HashMap<KeyId, BTreeMap<u32, std::result::Result<Secret, KeyDisposition>>>;
 
 impl fmt::Debug for LakeKeys {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -52,26 +52,26 @@ impl fmt::Debug for LakeKeys {
     }
 }
 
-/// What became of an envelope.
+/// The content of an envelope.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Unsealed {
-    /// It was opened.
+    /// The clear text.
     Clear(Vec<u8>),
-    /// Its key was destroyed: what is in it is erased.
+    /// Its key was destroyed, so the content is erased.
     Erased,
 }
 
-/// Bytes before the nonce: magic, key id, generation.
+/// Bytes of an envelope before the nonce: magic, key id, generation.
 const HEAD: usize = 24;
 
-/// Number of bytes an envelope is longer than what is in it, so that a lake's description can tell.
+/// Number of bytes by which an envelope exceeds its content.
 pub const ENVELOPE: usize = HEAD + 12 + 16;
 
-/// Stands where an address would, for cells that belong to no grain.
+/// Takes the place of the address for cells that belong to no grain.
 const NO_ADDRESS: [u8; 32] = [0; 32];
 
 impl LakeKeys {
-    /// Returns the keys that `store` keeps of the lake named `lake`.
+    /// Loads the keys that `store` has, for the lake named `lake`.
     ///
     /// # Errors
     /// [`EngineError::Key`].
@@ -81,53 +81,55 @@ impl LakeKeys {
         let index = Hmac::<Sha256>::new_from_slice(&*secret("index")?);
         let index = index.map_err(|_| EngineError::Key("a key has the wrong length".to_owned()))?;
         let check = hex::encode(index.clone().chain_update(b"check").finalize().into_bytes());
-        let (people, held, hidden) = (secret("people")?, Arc::default(), TombstoneSet::default());
+        let (people, cache, tombstones) =
+            (secret("people")?, Arc::default(), TombstoneSet::default());
         let keys = LakeKeys {
             index,
             people,
             check,
-            held,
-            hidden,
+            cache,
+            tombstones,
             store,
         };
-        keys.hold(keys.store.load()?)?;
+        keys.cache_keys(keys.store.load()?)?;
         Ok(keys)
     }
 
-    /// Returns whether the store has no key of anyone, of whatever lake.
+    /// Returns whether the store has no key of any person, for any lake.
     pub(crate) fn is_empty(&self) -> bool {
-        self.held
+        self.cache
             .read()
             .unwrap_or_else(PoisonError::into_inner)
             .is_empty()
     }
 
-    /// Returns the same keys, for which the grains in `hidden` are erased even where their keys are
-    /// back, from an old copy of the keyring.
-    pub(crate) fn hiding(&self, hidden: TombstoneSet) -> LakeKeys {
+    /// Returns the same keys with the grains in `tombstones` erased, even if their keys are back from
+    /// an old copy of the keyring.
+    pub(crate) fn with_tombstones(&self, tombstones: TombstoneSet) -> LakeKeys {
         LakeKeys {
-            hidden,
+            tombstones,
             ..self.clone()
         }
     }
 
-    /// Returns whether the grain called `address` stays erased whatever keys there are. Costs one
-    /// short hash, and nothing if nothing was erased.
-    pub fn hides(&self, address: &ContentAddress) -> bool {
-        !self.hidden.is_empty() && self.hidden.contains(address)
+    /// Returns whether the grain `address` stays erased even if its key exists. Costs one short
+    /// hash if anything was erased, else nothing.
+    pub fn has_tombstone(&self, address: &ContentAddress) -> bool {
+        !self.tombstones.is_empty() && self.tombstones.contains(address)
     }
 
-    /// Returns the store that the keys came from.
+    /// Returns the store of the keys.
     pub(crate) fn store(&self) -> Arc<dyn KeyStore> {
         Arc::clone(&self.store)
     }
 
-    /// Returns what tells this lake's keys from all others, and nothing else.
+    /// Returns the key check value, which identifies the keys of this lake and reveals nothing
+    /// else.
     pub fn check(&self) -> &str {
         &self.check
     }
 
-    /// Returns the name of the keys of `user`; of grains without one if it is `None`.
+    /// Returns the key id of `user`; `None` stands for grains without a user.
     pub fn id_of(&self, user: Option<&str>) -> KeyId {
         let mac = self.index.clone();
         let mac = match user {
@@ -152,64 +154,65 @@ impl LakeKeys {
         )
     }
 
-    /// Makes keys for those of `users` who have none to seal with.
+    /// Creates keys for those of `users` who have no usable key.
     ///
     /// # Errors
     /// [`EngineError::Key`], [`EngineError::File`] if they can't be made durable.
     pub fn prepare<'u>(&self, users: impl IntoIterator<Item = Option<&'u str>>) -> Result<()> {
         let ids: HashSet<KeyId> = users.into_iter().map(|user| self.id_of(user)).collect();
-        let held = self.held.read().unwrap_or_else(PoisonError::into_inner);
+        let cache = self.cache.read().unwrap_or_else(PoisonError::into_inner);
         let missing: Vec<KeyId> = ids
             .into_iter()
-            .filter(|id| newest(&held, id).is_none())
+            .filter(|id| newest(&cache, id).is_none())
             .collect();
-        drop(held);
+        drop(cache);
         if missing.is_empty() {
             Ok(())
         } else {
-            self.hold(self.store.make(&missing, false)?)
+            self.cache_keys(self.store.make(&missing, false)?)
         }
     }
 
-    /// Makes new keys for `ids`, with which is sealed from now on.
+    /// Creates new keys for `ids`, which seal everything from now on.
     ///
     /// # Errors
     /// As [`LakeKeys::prepare`].
     pub fn renew(&self, ids: &[KeyId]) -> Result<()> {
-        self.hold(self.store.make(ids, true)?)
+        self.cache_keys(self.store.make(ids, true)?)
     }
 
-    /// Removes the secrets of `keys` permanently.
+    /// Destroys the secrets of `keys`.
     ///
     /// # Errors
     /// As [`LakeKeys::prepare`].
     pub fn end(&self, keys: &[(KeyId, u32)], ending: KeyDisposition) -> Result<()> {
         self.store.end(keys, ending)?;
-        let mut held = self.held.write().unwrap_or_else(PoisonError::into_inner);
+        let mut cache = self.cache.write().unwrap_or_else(PoisonError::into_inner);
         for (id, generation) in keys {
-            held.entry(*id)
+            cache
+                .entry(*id)
                 .or_default()
                 .insert(*generation, Err(ending));
         }
         Ok(())
     }
 
-    /// Returns all keys that can be used, by person and generation, ascending.
-    pub fn alive(&self) -> Vec<(KeyId, u32)> {
-        let held = self.held.read().unwrap_or_else(PoisonError::into_inner);
-        let keys = held.iter().flat_map(|(id, keys)| {
+    /// Returns all usable keys by person and generation, ascending.
+    pub fn usable(&self) -> Vec<(KeyId, u32)> {
+        let cache = self.cache.read().unwrap_or_else(PoisonError::into_inner);
+        let keys = cache.iter().flat_map(|(id, keys)| {
             keys.iter()
                 .map(move |(generation, key)| (*id, *generation, key))
         });
-        let mut alive: Vec<_> = keys
+        let mut usable: Vec<_> = keys
             .filter(|key| key.2.is_ok())
             .map(|key| (key.0, key.1))
             .collect();
-        alive.sort_unstable();
-        alive
+        usable.sort_unstable();
+        usable
     }
 
-    /// Seals `clear`, the bytes of the grain called `address` of `user`, who must have been
+    /// Seals `clear`, the bytes of the grain `address` of `user`, which must be
     /// [prepared](LakeKeys::prepare).
     ///
     /// # Errors
@@ -224,8 +227,8 @@ impl LakeKeys {
     }
 
     fn seal_with(&self, id: KeyId, address: &[u8; 32], clear: &[u8]) -> Result<Vec<u8>> {
-        let held = self.held.read().unwrap_or_else(PoisonError::into_inner);
-        let (generation, key) = newest(&held, &id)
+        let cache = self.cache.read().unwrap_or_else(PoisonError::into_inner);
+        let (generation, key) = newest(&cache, &id)
             .ok_or_else(|| EngineError::Key(format!("there is no key {id} to seal with")))?;
         let mut out = Vec::with_capacity(ENVELOPE + clear.len());
         out.extend(SEALED_MAGIC);
@@ -240,12 +243,12 @@ impl LakeKeys {
         Ok(out)
     }
 
-    /// Opens the envelope of the grain called `address`.
+    /// Opens the envelope of the grain `address`.
     ///
     /// # Errors
-    /// [`EngineError::Key`] if there is no key for it, its key was replaced, or it was changed.
+    /// [`EngineError::Key`] if its key is unknown or was replaced, or the envelope was changed.
     pub fn unseal(&self, address: &ContentAddress, envelope: &[u8]) -> Result<Unsealed> {
-        if self.hides(address) {
+        if self.has_tombstone(address) {
             return Ok(Unsealed::Erased);
         }
         self.unseal_with(address.as_bytes(), envelope)
@@ -260,8 +263,8 @@ impl LakeKeys {
         if let Some(opened) = self.try_unseal(id, generation, address, envelope) {
             return opened;
         }
-        // Another process may have made the key since.
-        self.hold(self.store.load()?)?;
+        // Another process may have created the key.
+        self.cache_keys(self.store.load()?)?;
         self.try_unseal(id, generation, address, envelope)
             .unwrap_or_else(|| {
                 Err(EngineError::Key(format!(
@@ -279,8 +282,8 @@ impl LakeKeys {
         address: &[u8; 32],
         envelope: &[u8],
     ) -> Option<Result<Unsealed>> {
-        let held = self.held.read().unwrap_or_else(PoisonError::into_inner);
-        Some(match held.get(&id)?.get(&generation)? {
+        let cache = self.cache.read().unwrap_or_else(PoisonError::into_inner);
+        Some(match cache.get(&id)?.get(&generation)? {
             Err(KeyDisposition::Destroyed) => Ok(Unsealed::Erased),
             Err(KeyDisposition::Retired) => Err(EngineError::Key(format!(
                 "the key {id} of generation {generation} was replaced; this version of the lake \
@@ -299,26 +302,26 @@ impl LakeKeys {
         })
     }
 
-    /// Returns whether the grain called `address` was erased from the lake, or the key of its
-    /// `envelope` was destroyed.
+    /// Returns whether the grain `address` was erased from the lake, or the key of its `envelope`
+    /// was destroyed.
     pub fn is_erased(&self, address: Option<&ContentAddress>, envelope: &[u8]) -> bool {
-        if address.is_some_and(|address| self.hides(address)) {
+        if address.is_some_and(|address| self.has_tombstone(address)) {
             return true;
         }
-        let held = self.held.read().unwrap_or_else(PoisonError::into_inner);
-        let key = key_of(envelope).and_then(|(id, generation)| held.get(&id)?.get(&generation));
+        let cache = self.cache.read().unwrap_or_else(PoisonError::into_inner);
+        let key = key_of(envelope).and_then(|(id, generation)| cache.get(&id)?.get(&generation));
         matches!(key, Some(Err(KeyDisposition::Destroyed)))
     }
 
-    /// Returns whether `envelope` is sealed with an older key than one that its person has now.
+    /// Returns whether `envelope` is sealed with an older key than its person's newest.
     pub fn is_outdated(&self, envelope: &[u8]) -> bool {
-        let held = self.held.read().unwrap_or_else(PoisonError::into_inner);
+        let cache = self.cache.read().unwrap_or_else(PoisonError::into_inner);
         key_of(envelope).is_some_and(|(id, generation)| {
-            newest(&held, &id).is_some_and(|(newest, _)| newest > generation)
+            newest(&cache, &id).is_some_and(|(newest, _)| newest > generation)
         })
     }
 
-    /// Seals the cell of a small table, which belongs to no person.
+    /// Seals a cell of a small table, which belongs to no person.
     ///
     /// # Errors
     /// [`EngineError::Key`].
@@ -327,7 +330,7 @@ impl LakeKeys {
         self.seal_with(self.id_of(None), &NO_ADDRESS, clear)
     }
 
-    /// Opens the cell of a small table; one whose key was destroyed is empty.
+    /// Opens a cell of a small table; a cell whose key was destroyed is empty.
     ///
     /// # Errors
     /// As [`LakeKeys::unseal`].
@@ -338,7 +341,7 @@ impl LakeKeys {
         }
     }
 
-    fn hold(&self, keys: Vec<PersonKey>) -> Result<()> {
+    fn cache_keys(&self, keys: Vec<PersonKey>) -> Result<()> {
         let mut fresh = Vec::with_capacity(keys.len());
         for PersonKey {
             id,
@@ -352,9 +355,9 @@ impl LakeKeys {
             };
             fresh.push((id, generation, key));
         }
-        let mut held = self.held.write().unwrap_or_else(PoisonError::into_inner);
+        let mut cache = self.cache.write().unwrap_or_else(PoisonError::into_inner);
         for (id, generation, key) in fresh {
-            held.entry(id).or_default().insert(generation, key);
+            cache.entry(id).or_default().insert(generation, key);
         }
         Ok(())
     }
@@ -368,7 +371,7 @@ impl LakeKeys {
     }
 }
 
-/// Returns the name and generation of the key that `envelope` says it is sealed with.
+/// Reads the id and generation of the key of `envelope`.
 pub fn key_of(envelope: &[u8]) -> Option<(KeyId, u32)> {
     let rest = envelope.strip_prefix(&SEALED_MAGIC)?;
     let (id, rest) = rest.split_first_chunk::<16>()?;
@@ -376,8 +379,8 @@ pub fn key_of(envelope: &[u8]) -> Option<(KeyId, u32)> {
     Some((KeyId(*id), u32::from_be_bytes(*generation)))
 }
 
-fn newest<'h>(held: &'h Held, id: &KeyId) -> Option<(u32, &'h Secret)> {
-    let (generation, key) = held.get(id)?.last_key_value()?;
+fn newest<'h>(cache: &'h KeyCache, id: &KeyId) -> Option<(u32, &'h Secret)> {
+    let (generation, key) = cache.get(id)?.last_key_value()?;
     Some((*generation, key.as_ref().ok()?))
 }
 
@@ -441,7 +444,7 @@ mod tests {
     }
 
     #[test]
-    fn destroying_a_key_takes_one_person_s_envelopes_and_no_other_s() {
+    fn destroying_a_key_erases_the_envelopes_of_one_person_only() {
         let folder = tempfile::tempdir().unwrap();
         let (mine, address) = (keys(folder.path(), "lake"), ContentAddress::of(b"a"));
         mine.prepare([Some("ann"), Some("bob"), None]).unwrap();

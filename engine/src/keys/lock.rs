@@ -1,4 +1,4 @@
-//! Changing the files of a keyring: one process at a time, and each file replaced as a whole.
+//! Changes the files of a keyring: one process at a time, and each file atomically.
 //!
 //! The lock is an advisory lock (`flock`, `LockFileEx`) on `<keyring>.lock`, an empty file that
 //! stays where it is. The system releases it when its holder ends, however that happens. Readers
@@ -14,27 +14,24 @@ use tempfile::NamedTempFile;
 use crate::destination::folder_of;
 use crate::error::{Context, EngineError, Result};
 
-/// How long a process waits for the lock. Its holder derives a key and writes two small files,
-/// which takes a second at most.
+/// How long to wait for the lock. Its holder derives a key and writes two small files, which takes
+/// a second at most.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// After how long a process that waits says so.
+/// How long to wait before a warning.
 const WARN_AFTER: Duration = Duration::from_secs(1);
 
-/// The time between two attempts. A signal ends the process in between, as it does at any other
-/// moment.
+/// The time between two attempts. A signal ends the waiting process as usual.
 const RETRY_INTERVAL: Duration = Duration::from_millis(10);
 
-/// The exclusive right to change a keyring and the file of people's keys next to it; released when
-/// dropped.
+/// The exclusive lock of a keyring and its file of people's keys; released when dropped.
 #[derive(Debug)]
 pub(super) struct KeyringLock {
     _file: File,
 }
 
 impl KeyringLock {
-    /// Waits for the right to change the files of the keyring at `keyring`, whose folder is made if
-    /// it isn't there.
+    /// Waits for the lock of the keyring at `keyring`. Creates its folder if it doesn't exist.
     ///
     /// # Errors
     /// [`EngineError::Key`] if another process holds it for longer than a minute, or the file
@@ -105,17 +102,17 @@ fn unsupported_locks_error(keyring: &Path, error: &std::io::Error) -> EngineErro
     ))
 }
 
-/// Replaces the file at `path` by `parts`, concatenated, readable by its owner only. What stood
-/// there before stays until all is on the disk; once this returns, it doesn't come back after a
-/// power cut.
+/// Replaces the file at `path` by the concatenation of `parts`, readable by its owner only. The old
+/// file stays until the new one is durable; after this returns, the old one can't come back after a
+/// power failure.
 ///
 /// # Errors
-/// [`EngineError::File`]; the old file is then unchanged, unless only the last step, that of the
-/// folder, failed.
+/// [`EngineError::File`]; the old file is then unchanged, unless only the last step (syncing the
+/// folder) failed.
 pub(super) fn replace_file(path: &Path, parts: &[&[u8]]) -> Result<()> {
     let shown = path.display().to_string();
     let folder = folder_of(path);
-    // Permissions of a temporary file are those that a secret needs: read and written by its owner.
+    // A temporary file has the permissions that a secret needs: read and write for its owner only.
     let mut file = NamedTempFile::new_in(folder).file("can't write", &shown)?;
     for part in parts {
         file.write_all(part).file("can't write", &shown)?;
@@ -134,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lock_is_waited_for_and_gives_up_with_the_name_of_the_keyring() {
+    fn waiting_for_a_lock_times_out_with_the_name_of_the_keyring() {
         let folder = tempfile::tempdir().unwrap();
         let keyring = folder.path().join("keyring.json");
         let held = KeyringLock::acquire(&keyring).unwrap();
@@ -153,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_file_that_was_left_behind_blocks_nobody() {
+    fn a_leftover_lock_file_does_not_block() {
         let folder = tempfile::tempdir().unwrap();
         let keyring = folder.path().join("keyring.json");
         std::fs::write(lock_file_of(&keyring), b"left").unwrap();

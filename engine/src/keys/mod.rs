@@ -1,18 +1,18 @@
-//! Keys: a keyring outside the lake, and what is sealed with it inside.
+//! Keys: a keyring outside the lake, and the sealing of grains with its keys.
 //!
-//! A keyring is one file: a master secret, from which keys for single purposes are derived, and
-//! named signing keys. Secrets are sealed with AES-256-GCM under a key that Argon2id makes of a
-//! passphrase; public halves can be read without it.
+//! A keyring is one file with a master secret, from which keys for single purposes are derived, and
+//! named signing keys. Secrets are sealed with AES-256-GCM under a key that Argon2id derives from a
+//! passphrase; public keys can be read without it.
 //!
-//! | module | what it answers |
+//! | module | contents |
 //! |---|---|
-//! | `keyring` | where are the master secret and the signing keys? |
-//! | `store` | what must a keeper of people's keys do? |
-//! | `people` | how are they kept in a file beside the keyring? |
-//! | `lock` | how do several processes change them without losing anything? |
-//! | `lake_keys` | how is a grain sealed, opened, and found while it is sealed? |
-//! | `rows` | how do rows of a sealed segment become rows that can be read? |
-//! | `tombstones` | by which keyed hashes are erased grains recognised? |
+//! | `keyring` | the master secret and the signing keys |
+//! | `store` | the interface of a store of people's keys |
+//! | `people` | the store in a file next to the keyring |
+//! | `lock` | concurrent changes by several processes |
+//! | `lake_keys` | sealing and opening grains, and blind tokens |
+//! | `rows` | from rows of a sealed segment to readable rows, and back |
+//! | `tombstones` | keyed hashes that identify erased grains |
 
 mod keyring;
 mod lake_keys;

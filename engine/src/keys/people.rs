@@ -1,4 +1,4 @@
-//! The keys of people in a file beside the keyring.
+//! The store of people's keys in a file next to the keyring.
 //!
 //! ```text
 //! magic    "gristmill-people"                                                     16
@@ -23,19 +23,19 @@ use crate::error::{Context, EngineError, Result};
 
 const MAGIC: &[u8; 16] = b"gristmill-people";
 
-/// Bytes of a record.
+/// Length of a record in bytes.
 const RECORD: usize = 92;
 
-/// Bytes of a record that its seal vouches for: id and generation.
+/// Length of the associated data of a record's seal: id and generation.
 const BOUND: usize = 20;
 
-/// Where a record's seal begins.
+/// Start of the sealed salt in a record.
 const SEAL: usize = 32;
 
-/// The purpose of the key that salts are sealed with.
+/// Purpose of the key that seals the salts.
 const SALTS: &str = "gristmill/people/salts/1";
 
-/// A keyring and the keys of people beside it.
+/// A keyring, and the keys of people next to it.
 #[derive(Debug)]
 pub struct FileKeys {
     keyring: Keyring,
@@ -44,7 +44,7 @@ pub struct FileKeys {
 }
 
 impl FileKeys {
-    /// Returns the keys of people beside `keyring`; the file need not be there.
+    /// Opens the store next to `keyring`; the file need not exist.
     ///
     /// # Errors
     /// [`EngineError::Key`].
@@ -63,8 +63,8 @@ impl FileKeys {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
             read => read.file("can't read", self.path.display())?,
         };
-        // A process that was killed before the first record, or whose disk was full, left no more
-        // than this.
+        // A process that was killed before the first record, or a full disk, may leave part of the
+        // magic.
         if MAGIC.starts_with(&bytes) {
             return Ok(Vec::new());
         }
@@ -117,7 +117,7 @@ impl FileKeys {
         })
     }
 
-    /// Returns the record of a new key.
+    /// Returns the record of a new key with a random salt.
     fn record(&self, id: KeyId, generation: u32) -> Result<[u8; RECORD]> {
         let mut record = unsealed(id, generation);
         let salt = Zeroizing::new(random());
@@ -129,7 +129,7 @@ impl FileKeys {
         Ok(record)
     }
 
-    /// Makes one change of `records`; returns the key that it reads or adds.
+    /// Applies one change to `records`. Returns the key that it reads or adds.
     fn change(&self, records: &mut PersonRecords, change: KeyChange) -> Result<Option<PersonKey>> {
         match change {
             KeyChange::Read(id, generation) => match records.get(id, generation) {
@@ -154,7 +154,7 @@ impl FileKeys {
     }
 }
 
-/// Returns a record of which nothing is sealed yet.
+/// Returns a record without a salt.
 fn unsealed(id: KeyId, generation: u32) -> [u8; RECORD] {
     let mut record = [0; RECORD];
     record[..16].copy_from_slice(&id.0);
@@ -170,7 +170,7 @@ fn name_of(record: &[u8; RECORD]) -> (KeyId, u32) {
     (KeyId(id), u32::from_be_bytes(generation))
 }
 
-/// The records of the file while they are changed.
+/// The records of the file during a change.
 struct PersonRecords {
     all: Vec<[u8; RECORD]>,
     places: HashMap<(KeyId, u32), usize>,
@@ -201,8 +201,7 @@ impl PersonRecords {
         self.changed = true;
     }
 
-    /// Overwrites the salt of a key. One that was destroyed doesn't become one that was merely
-    /// replaced.
+    /// Overwrites the salt of a key. A destroyed key doesn't become a replaced one.
     fn end(&mut self, id: KeyId, generation: u32, ending: KeyDisposition) {
         let state = if ending == KeyDisposition::Destroyed {
             1
@@ -281,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_stays_until_it_is_ended_and_its_salt_is_then_in_no_byte() {
+    fn a_key_persists_until_it_is_destroyed_and_its_salt_is_then_erased() {
         let folder = tempfile::tempdir().unwrap();
         let keys = store(folder.path());
         let (ann, bob) = (KeyId([1; 16]), KeyId([2; 16]));
@@ -306,12 +305,12 @@ mod tests {
                 None
             ]
         );
-        // Whoever comes back begins anew.
+        // A person who returns gets a new key.
         assert_eq!(keys.make(&[bob], false).unwrap()[0].generation, 2);
     }
 
     #[test]
-    fn half_a_record_or_half_a_file_is_none_and_another_keyring_opens_nothing() {
+    fn truncated_records_are_ignored_and_another_keyring_opens_nothing() {
         let folder = tempfile::tempdir().unwrap();
         let keys = store(folder.path());
         keys.make(&[KeyId([1; 16])], false).unwrap();
@@ -337,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn an_update_decides_on_what_the_file_has_then_and_not_on_what_was_loaded_before() {
+    fn an_update_decides_on_the_current_file_not_on_an_earlier_load() {
         let folder = tempfile::tempdir().unwrap();
         let (one, two) = (store(folder.path()), store(folder.path()));
         let ann = KeyId([1; 16]);
@@ -346,8 +345,8 @@ mod tests {
         assert_eq!(salt(&two.make(&[ann], false).unwrap()), salt(&first));
         two.end(&[(ann, 1)], KeyDisposition::Destroyed).unwrap();
         assert_eq!(one.make(&[ann], false).unwrap()[0].generation, 2);
-        // A key that isn't there, because an older copy of the file was restored, is known as
-        // destroyed afterwards.
+        // A key that the store doesn't have, because an older copy of the file was restored,
+        // becomes known as destroyed.
         one.end(&[(ann, 7)], KeyDisposition::Destroyed).unwrap();
         assert_eq!(
             two.load().unwrap().last().unwrap().salt,

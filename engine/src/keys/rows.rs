@@ -1,4 +1,4 @@
-//! Rows of sealed files as rows that can be read, and the other way round.
+//! Converts rows of sealed files to readable rows, and back.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -19,28 +19,27 @@ use gristmill_schemas::grain::{DEFAULT_PAYLOAD_LIMIT, Field, Grain, Mode, Payloa
 use super::lake_keys::{LakeKeys, Unsealed};
 use crate::error::{Context, EngineError, Result, required};
 
-/// What becomes of rows whose key was destroyed.
+/// What to do with rows whose key was destroyed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ErasedRows {
-    /// They are no rows any more.
+    /// Leave them out.
     Dropped,
-    /// They stay at their places, with their envelopes and without a payload, because a person
-    /// counts rows.
+    /// Keep them, with their envelopes and without a payload, so that row numbers don't change.
     Kept,
 }
 
-/// The columns without which nothing can be opened.
+/// The columns that are required to open rows.
 const NEEDED: [&str; 2] = [
     IdentityColumn::ContentAddress.name(),
     IdentityColumn::Blob.name(),
 ];
 
-/// Stands before a sealed cell of text.
+/// Prefix of a sealed text cell.
 const SEALED_TEXT: &str = "~GMS1:";
 
 impl LakeKeys {
-    /// Returns the columns of a sealed segment from which those named `wanted` (all if none are
-    /// named) can be made.
+    /// Returns the stored columns from which the columns `wanted` (`None`: all) of a sealed segment
+    /// can be computed.
     pub fn sealed_columns(wanted: Option<&[&str]>) -> Vec<&'static str> {
         let is_wanted = |name: &str| wanted.is_none_or(|wanted| wanted.contains(&name));
         let names = IdentityColumn::ALL.iter().map(|column| column.name());
@@ -49,8 +48,8 @@ impl LakeKeys {
             .collect()
     }
 
-    /// Rows of `grains` of a sealed segment, opened: the columns named `wanted` (all if none are
-    /// named) in the order of the table. `sealed` has the columns of [`LakeKeys::sealed_columns`].
+    /// Opens rows of a sealed segment of `grains`. Returns the columns `wanted` (`None`: all) in the
+    /// order of the table. `sealed` has the columns of [`LakeKeys::sealed_columns`].
     ///
     /// # Errors
     /// [`EngineError::Key`] if a row can't be opened; [`EngineError::File`] if it isn't one.
@@ -69,43 +68,16 @@ impl LakeKeys {
             .collect();
         let only_open = fields.iter().all(|field| stands_open(field.name()));
         let rows = self.clear_rows(sealed, only_open)?;
-        let payload = fields
+        let has_payload = fields
             .iter()
             .any(|field| Field::ALL.iter().any(|known| known.name() == field.name()));
-        let projected = if payload && !only_open {
-            Some(project(sealed, &rows)?)
-        } else {
-            None
+        let projected = match has_payload && !only_open {
+            true => Some(project(sealed, &rows)?),
+            false => None,
         };
-        let columns = fields.iter().map(|field| -> Result<ArrayRef> {
-            let name = field.name().as_str();
-            Ok(match name {
-                name if stands_open(name) => Arc::clone(required(
-                    sealed.column_by_name(name),
-                    name,
-                    "a sealed segment",
-                )?),
-                name if name == IdentityColumn::Blob.name() => blobs(sealed, &rows)?,
-                name if name == IdentityColumn::Envelope.name() => {
-                    let cells = rows
-                        .iter()
-                        .map(|row| row.clear().and_then(|clear| clear.envelope));
-                    Arc::new(cells.collect::<BinaryArray>())
-                }
-                name if name == IdentityColumn::SignerDid.name() => {
-                    let cells = rows
-                        .iter()
-                        .map(|row| row.clear().and_then(|clear| clear.signer));
-                    Arc::new(cells.collect::<StringArray>())
-                }
-                name => {
-                    let column = projected
-                        .as_ref()
-                        .and_then(|projected| projected.column_by_name(name));
-                    Arc::clone(required(column, name, "a sealed segment")?)
-                }
-            })
-        });
+        let columns = fields
+            .iter()
+            .map(|field| opened_column(field.name(), sealed, &rows, projected.as_ref()));
         let columns = columns.collect::<Result<Vec<_>>>()?;
         let options =
             arrow::array::RecordBatchOptions::new().with_row_count(Some(sealed.num_rows()));
@@ -122,7 +94,7 @@ impl LakeKeys {
         filter_record_batch(&opened, &stays).file("can't open", "a segment")
     }
 
-    /// Adds the row of `grain`, whose bytes are `blob`, sealed; its user must have been
+    /// Appends the sealed row of `grain`, whose bytes are `blob`; its user must be
     /// [prepared](LakeKeys::prepare).
     ///
     /// # Errors
@@ -145,84 +117,48 @@ impl LakeKeys {
         Ok(())
     }
 
-    /// Open rows of `grains`, with all columns, sealed, in the order of a sealed segment.
+    /// Seals open rows of `grains` with all columns. Returns them in the sort order of a sealed
+    /// segment.
     ///
     /// # Errors
     /// [`EngineError::Key`]; [`EngineError::File`] if a row is no grain.
     pub(crate) fn seal_rows(&self, open: &RecordBatch) -> Result<RecordBatch> {
-        let what = || "columns are missing";
-        let texts = |column: IdentityColumn| {
-            open.column_by_name(column.name())
-                .and_then(|it| it.as_string_opt::<i32>())
-        };
-        let bytes = |column: IdentityColumn| {
-            open.column_by_name(column.name())
-                .and_then(|it| it.as_binary_opt::<i32>())
-        };
-        let (addresses, signers) = texts(IdentityColumn::ContentAddress)
-            .zip(texts(IdentityColumn::SignerDid))
-            .ok_or_else(what)
-            .file("can't seal", "a segment")?;
-        let (blobs, envelopes) = bytes(IdentityColumn::Blob)
-            .zip(bytes(IdentityColumn::Envelope))
-            .ok_or_else(what)
-            .file("can't seal", "a segment")?;
+        let cells = ClearCells::of(open).ok_or("columns are missing");
+        let cells = cells.file("can't seal", "a segment")?;
+        self.prepare_users(cells.blobs)?;
+        let bytes = cells.blobs.value_data().len();
+        let mut columns = GrainColumns::with_capacity(open.num_rows(), bytes);
+        let token = |field: Field, text: &str| self.token(field.name(), text);
+        for row in 0..open.num_rows() {
+            let address: ContentAddress = cells
+                .addresses
+                .value(row)
+                .parse()
+                .file("can't seal", "a segment")?;
+            let clear = cells.clear(row);
+            with_grain(clear.blob, |grain| -> Result<()> {
+                let sealed = self.seal(grain.text(Field::UserId), &address, &clear.to_bytes())?;
+                let row = RowIdentity::default();
+                columns.append_sealed(&address, (&sealed, clear.blob.len()), grain, &row, &token);
+                Ok(())
+            })??;
+        }
+        let sealed = columns.finish().file("can't seal", "a segment")?;
+        sorted(&with_open_columns(&sealed, open)?)
+    }
+
+    /// Prepares the keys of the users of the grains in `blobs`.
+    fn prepare_users(&self, blobs: &BinaryArray) -> Result<()> {
         let mut users = HashSet::new();
         for blob in blobs.iter().flatten() {
             with_grain(blob, |grain| {
                 users.insert(grain.text(Field::UserId).map(str::to_owned))
             })?;
         }
-        self.prepare(users.iter().map(Option::as_deref))?;
-        let mut columns = GrainColumns::with_capacity(open.num_rows(), blobs.value_data().len());
-        let token = |field: Field, text: &str| self.token(field.name(), text);
-        for row in 0..open.num_rows() {
-            let address: ContentAddress = addresses
-                .value(row)
-                .parse()
-                .file("can't seal", "a segment")?;
-            let blob = blobs.value(row);
-            let clear = Clear {
-                blob,
-                envelope: envelopes.is_valid(row).then(|| envelopes.value(row)),
-                signer: signers.is_valid(row).then(|| signers.value(row)),
-            };
-            with_grain(blob, |grain| -> Result<()> {
-                let sealed = self.seal(grain.text(Field::UserId), &address, &clear.to_bytes())?;
-                let row = RowIdentity::default();
-                columns.append_sealed(&address, (&sealed, blob.len()), grain, &row, &token);
-                Ok(())
-            })??;
-        }
-        let sealed = columns.finish().file("can't seal", "a segment")?;
-        let schema = sealed.schema();
-        let kept = |(field, made): (&Arc<ArrowField>, &ArrayRef)| match open
-            .column_by_name(field.name())
-        {
-            Some(column)
-                if stands_open(field.name()) && field.name() != IdentityColumn::Type.name() =>
-            {
-                Arc::clone(column)
-            }
-            _ => Arc::clone(made),
-        };
-        let columns = schema
-            .fields()
-            .iter()
-            .zip(sealed.columns())
-            .map(kept)
-            .collect();
-        let sealed =
-            RecordBatch::try_new(Arc::clone(&schema), columns).file("can't seal", "a segment")?;
-        let keys = RowKeys::of(&sealed).file("can't sort", "a segment")?;
-        let mut order: Vec<u32> = (0..sealed.num_rows() as u32).collect();
-        order.sort_unstable_by(|left, right| {
-            keys.key(*left as usize).cmp(keys.key(*right as usize))
-        });
-        take_record_batch(&sealed, &UInt32Array::from(order)).file("can't sort", "a segment")
+        self.prepare(users.iter().map(Option::as_deref))
     }
 
-    /// Returns the rows of `batch`, sealed or not except sealed ones that were erased.
+    /// Returns the rows of `batch` except sealed rows that were erased.
     ///
     /// # Errors
     /// [`EngineError::File`] if it has no blobs.
@@ -291,7 +227,7 @@ impl LakeKeys {
         (0..sealed.num_rows()).map(open).collect()
     }
 
-    /// Returns the cells of a sealed file of a small table in the clear.
+    /// Opens the cells of a sealed file of a small table.
     ///
     /// # Errors
     /// [`EngineError::Key`] if one can't be opened.
@@ -314,7 +250,7 @@ impl LakeKeys {
         each_cell(batch, &|_| true, &open, &text)
     }
 
-    /// Returns the cells of the columns `names` of a small table, sealed.
+    /// Seals the cells of the columns `names` of a small table.
     ///
     /// # Errors
     /// [`EngineError::Key`].
@@ -328,11 +264,10 @@ impl LakeKeys {
     }
 }
 
-/// What becomes of a cell; `None` if it stays as it is.
+/// Computes a new cell; `None` leaves the cell unchanged.
 type CellEdit<'c, B, C> = dyn Fn(&B) -> Result<Option<C>> + 'c;
 
-/// Returns `batch` with what `bytes` and `text` make of the cells of the columns that `has` names;
-/// `None` leaves a cell as it is.
+/// Applies `bytes` and `text` to the cells of the columns for which `has` holds.
 fn each_cell(
     batch: &RecordBatch,
     has: &dyn Fn(&str) -> bool,
@@ -353,8 +288,8 @@ fn each_cell(
     RecordBatch::try_new(batch.schema(), columns).file("can't open", "a table")
 }
 
-/// Appends the sort key of `grain` as it is in a segment that is sealed with `keys`, or in an open
-/// one if there are none.
+/// Appends the sort key of `grain` in a segment that is sealed with `keys`, or in an open one
+/// without keys.
 pub(crate) fn write_sort_key(keys: Option<&LakeKeys>, grain: &Grain<'_>, out: &mut Vec<u8>) {
     match keys {
         Some(keys) => {
@@ -371,11 +306,106 @@ fn with_grain<T>(blob: &[u8], job: impl FnOnce(&Grain<'_>) -> T) -> Result<T> {
     ))
 }
 
+/// The columns of open rows of `grains` whose content is sealed.
+struct ClearCells<'b> {
+    addresses: &'b StringArray,
+    blobs: &'b BinaryArray,
+    envelopes: &'b BinaryArray,
+    signers: &'b StringArray,
+}
+
+impl<'b> ClearCells<'b> {
+    /// Returns the columns of `open`, or `None` if one is missing.
+    fn of(open: &'b RecordBatch) -> Option<ClearCells<'b>> {
+        let texts = |column: IdentityColumn| {
+            let column = open.column_by_name(column.name())?;
+            column.as_string_opt::<i32>()
+        };
+        let bytes = |column: IdentityColumn| {
+            let column = open.column_by_name(column.name())?;
+            column.as_binary_opt::<i32>()
+        };
+        Some(ClearCells {
+            addresses: texts(IdentityColumn::ContentAddress)?,
+            blobs: bytes(IdentityColumn::Blob)?,
+            envelopes: bytes(IdentityColumn::Envelope)?,
+            signers: texts(IdentityColumn::SignerDid)?,
+        })
+    }
+
+    fn clear(&self, row: usize) -> Clear<'b> {
+        let (envelopes, signers) = (self.envelopes, self.signers);
+        Clear {
+            blob: self.blobs.value(row),
+            envelope: envelopes.is_valid(row).then(|| envelopes.value(row)),
+            signer: signers.is_valid(row).then(|| signers.value(row)),
+        }
+    }
+}
+
+/// Returns the rows `sealed` with the unsealed columns taken from `open`, except the type, which
+/// sealed segments compute.
+fn with_open_columns(sealed: &RecordBatch, open: &RecordBatch) -> Result<RecordBatch> {
+    let schema = sealed.schema();
+    let column = |(field, sealed): (&Arc<ArrowField>, &ArrayRef)| {
+        let is_open = stands_open(field.name()) && field.name() != IdentityColumn::Type.name();
+        match open.column_by_name(field.name()) {
+            Some(column) if is_open => Arc::clone(column),
+            _ => Arc::clone(sealed),
+        }
+    };
+    let columns = schema
+        .fields()
+        .iter()
+        .zip(sealed.columns())
+        .map(column)
+        .collect();
+    RecordBatch::try_new(Arc::clone(&schema), columns).file("can't seal", "a segment")
+}
+
+/// Sorts sealed rows in the order of a sealed segment.
+fn sorted(sealed: &RecordBatch) -> Result<RecordBatch> {
+    let keys = RowKeys::of(sealed).file("can't sort", "a segment")?;
+    let mut order: Vec<u32> = (0..sealed.num_rows() as u32).collect();
+    order.sort_unstable_by(|left, right| keys.key(*left as usize).cmp(keys.key(*right as usize)));
+    take_record_batch(sealed, &UInt32Array::from(order)).file("can't sort", "a segment")
+}
+
+/// Returns the column `name` of opened rows. `projected` has the columns of the payload.
+fn opened_column(
+    name: &str,
+    sealed: &RecordBatch,
+    rows: &[OpenedRow],
+    projected: Option<&RecordBatch>,
+) -> Result<ArrayRef> {
+    let clear = || rows.iter().map(OpenedRow::clear);
+    Ok(match name {
+        name if stands_open(name) => Arc::clone(required(
+            sealed.column_by_name(name),
+            name,
+            "a sealed segment",
+        )?),
+        name if name == IdentityColumn::Blob.name() => blobs(sealed, rows)?,
+        name if name == IdentityColumn::Envelope.name() => {
+            let cells = clear().map(|clear| clear.and_then(|clear| clear.envelope));
+            Arc::new(cells.collect::<BinaryArray>())
+        }
+        name if name == IdentityColumn::SignerDid.name() => {
+            let cells = clear().map(|clear| clear.and_then(|clear| clear.signer));
+            Arc::new(cells.collect::<StringArray>())
+        }
+        name => {
+            let column = projected.and_then(|projected| projected.column_by_name(name));
+            Arc::clone(required(column, name, "a sealed segment")?)
+        }
+    })
+}
+
 /// A row of a sealed segment.
 enum OpenedRow {
     /// Its clear text.
     Clear(Vec<u8>),
-    /// Nothing.
+    /// Its key was destroyed.
     Erased,
 }
 
@@ -388,7 +418,7 @@ impl OpenedRow {
     }
 }
 
-/// Returns the blobs of `rows`; those of erased ones are their envelopes.
+/// Returns the blobs of `rows`; those of erased rows are their envelopes.
 fn blobs(sealed: &RecordBatch, rows: &[OpenedRow]) -> Result<ArrayRef> {
     let cells = sealed
         .column_by_name(NEEDED[1])
@@ -403,7 +433,7 @@ fn blobs(sealed: &RecordBatch, rows: &[OpenedRow]) -> Result<ArrayRef> {
     )))
 }
 
-/// Returns the payload's columns; the others hold nothing that counts.
+/// Computes the columns of the payload; other columns of the result are meaningless.
 fn project(sealed: &RecordBatch, rows: &[OpenedRow]) -> Result<RecordBatch> {
     let mut columns = GrainColumns::with_capacity(rows.len(), 0);
     for row in rows {

@@ -1,4 +1,4 @@
-//! Where the keys of people are kept: a trait, so that a key service can take the place of the
+//! The interface of a store of people's keys, so that a key management service can replace the
 //! file.
 
 use std::collections::HashMap;
@@ -7,8 +7,8 @@ use std::fmt;
 use super::Secret;
 use crate::error::Result;
 
-/// What tells one person's keys from another's: a keyed hash of the user id, so that a store learns
-/// no names.
+/// Identifies the keys of one person: a keyed hash of the user id, so that a store contains no
+/// names.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct KeyId(pub [u8; 16]);
 
@@ -24,86 +24,84 @@ impl fmt::Debug for KeyId {
     }
 }
 
-/// Why a key is no more.
+/// Why a key is unusable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeyDisposition {
-    /// It was destroyed to erase what it sealed.
+    /// It was destroyed to erase what it sealed (crypto-shredding).
     Destroyed,
-    /// Another took its place, and nothing that counts is sealed with it.
+    /// It was replaced by a newer key, and nothing is sealed with it any more.
     Retired,
 }
 
-/// A person's key of one generation.
+/// One generation of a person's key.
 #[derive(Debug, Clone)]
 pub struct PersonKey {
-    /// Whose.
+    /// Identifies the person.
     pub id: KeyId,
     /// The generation, from 1.
     pub generation: u32,
-    /// What the key is derived with, or why there is none any more.
+    /// The salt from which the key is derived, or why it is unusable.
     pub salt: std::result::Result<Secret, KeyDisposition>,
 }
 
-/// A key of a store without its secret.
+/// The state of a key, without its secret.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KeyStatus {
-    /// Whose.
+    /// Identifies the person.
     pub id: KeyId,
     /// The generation, from 1.
     pub generation: u32,
-    /// Why it can't be used any more; `None` if it can.
+    /// Why it is unusable; `None` if it is usable.
     pub ending: Option<KeyDisposition>,
 }
 
-/// One step of an update of a store.
+/// One step of an atomic update of a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeyChange {
     /// Returns this key, which stays as it is.
     Read(KeyId, u32),
     /// Adds a key of this generation, with a new random salt, and returns it.
     Add(KeyId, u32),
-    /// Removes the secret of this key permanently. That it was there, and how it ended, stays
-    /// known; a key that the store never had becomes known as ended, too. One that was destroyed
-    /// stays destroyed.
+    /// Destroys the secret of this key. The store remembers the key and its disposition, also of a
+    /// key that it never had. A destroyed key stays destroyed.
     End(KeyId, u32, KeyDisposition),
 }
 
-/// Decides on the changes of an update from the keys that a store has at that moment.
+/// Decides on the changes of an update from the current keys of a store.
 pub type Decide<'d> = dyn FnMut(&[KeyStatus]) -> Vec<KeyChange> + 'd;
 
-/// A keeper of keys, outside the lake. All that it adds or ends is durable when it returns.
+/// A store of keys, outside the lake. All changes are durable when a method returns.
 ///
-/// Several processes use one store at once. Whatever changes it goes through [`KeyStore::update`],
-/// which reads, decides and writes as one step: what a process has in memory from an earlier
-/// [`KeyStore::load`] decides nothing.
+/// Several processes use one store at the same time. Every change goes through
+/// [`KeyStore::update`], which reads, decides and writes atomically; keys from an earlier
+/// [`KeyStore::load`] must not decide anything.
 pub trait KeyStore: fmt::Debug + Send + Sync {
-    /// Returns what to call it in messages.
+    /// Returns its name for messages.
     fn name(&self) -> String;
 
-    /// Returns the secret for one purpose, always the same.
+    /// Derives the secret for one purpose. The result never changes.
     ///
     /// # Errors
     /// [`EngineError::Key`](crate::error::EngineError::Key).
     fn derive(&self, purpose: &str) -> Result<Secret>;
 
-    /// Returns the keys of all people, ended ones too.
+    /// Loads the keys of all people, including unusable ones.
     ///
     /// # Errors
     /// [`EngineError::Key`](crate::error::EngineError::Key).
     fn load(&self) -> Result<Vec<PersonKey>>;
 
-    /// Makes the changes that `decide` returns for the keys that the store has now, all or none of
-    /// them, without any other change in between. Returns the keys that were read or added, in the
-    /// order of the changes. A store that detects a conflict only afterwards calls `decide` again
-    /// with what it then has.
+    /// Applies the changes that `decide` returns for the current keys of the store: all or none of
+    /// them, and atomically. Returns the keys that were read or added, in the order of the changes.
+    /// A store with optimistic concurrency calls `decide` again after a conflict.
     ///
     /// # Errors
     /// [`EngineError::Key`](crate::error::EngineError::Key),
     /// [`EngineError::File`](crate::error::EngineError::File).
     fn update(&self, decide: &mut Decide<'_>) -> Result<Vec<PersonKey>>;
 
-    /// Returns a key to seal with for each of `ids`: the newest that the store has, or a new one.
-    /// With `renew` it is a new one in any case.
+    /// Returns a key to seal with for each of `ids`: the newest one of the store, or a new one.
+    /// With `renew`, always a new one.
     ///
     /// # Errors
     /// As [`KeyStore::update`].
@@ -124,8 +122,7 @@ pub trait KeyStore: fmt::Debug + Send + Sync {
         })
     }
 
-    /// Removes the secrets of `keys` permanently; that they were there, and how they ended, stays
-    /// known.
+    /// Destroys the secrets of `keys`; the store remembers the keys and `ending`.
     ///
     /// # Errors
     /// As [`KeyStore::update`].

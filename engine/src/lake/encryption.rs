@@ -159,7 +159,7 @@ impl Lake {
             .encryption
             .keys
             .as_ref()
-            .map(|keys| Arc::new(keys.hiding(grains)));
+            .map(|keys| Arc::new(keys.with_tombstones(grains)));
         self.encryption.keys = keys;
     }
 

@@ -1,26 +1,25 @@
-//! BM25: how well a grain's words fit those of a search.
+//! BM25 scores of grains.
 //!
-//! A grain matches if it has every word of the search. Its score is its BM25 weight (k₁ = 1.2, b =
-//! 0.75, with the statistics of all grains that the search looks at) as a part of the greatest
-//! weight that the search could give, so it lies between 0 and 1 and means the same in a small lake
-//! and in a large one.
+//! A grain matches if it contains every word of the search. Its score is its BM25 weight (k₁ = 1.2,
+//! b = 0.75, with the statistics of all searched grains) divided by the maximal weight of the
+//! search. So it is between 0 and 1, and comparable between lakes of different sizes.
 
 use gristmill_schemas::grain::{Field, Grain};
 
 use super::words::words;
 use super::{text_fields, visit_texts};
 
-/// How fast further occurrences of a word stop to matter.
+/// Saturation of the term frequency.
 const K1: f64 = 1.2;
-/// How much the length of a text matters.
+/// Weight of the length normalisation.
 const B: f64 = 0.75;
 
-/// The distinct words of a search, in its order.
+/// The distinct words of a search, in order.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct Terms(Vec<String>);
 
 impl Terms {
-    /// Returns the words of `query`.
+    /// Splits `query` into words.
     pub fn of(query: &str) -> Terms {
         let mut terms = Vec::new();
         for word in words(query) {
@@ -36,7 +35,7 @@ impl Terms {
         &self.0
     }
 
-    /// Returns whether the search says nothing: it finds nothing.
+    /// Returns whether there are no words, so that nothing matches.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -73,40 +72,40 @@ impl Terms {
     }
 }
 
-/// How often the words of a search stand in a grain.
+/// Term frequencies of a search in a grain.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Frequencies {
-    /// All words of the grain.
+    /// Number of words of the grain.
     pub length: u32,
-    /// How often each word of the search is in it.
+    /// Number of occurrences of each word of the search.
     pub counts: Vec<u32>,
 }
 
 impl Frequencies {
-    /// Returns whether every word of the search is there, and there is one.
+    /// Returns whether every word of the search occurs, and there is at least one.
     pub fn is_match(&self) -> bool {
         !self.counts.is_empty() && self.counts.iter().all(|count| *count > 0)
     }
 
-    /// Returns whether some word of the search is there.
+    /// Returns whether any word of the search occurs.
     pub fn touches(&self) -> bool {
         self.counts.iter().any(|count| *count > 0)
     }
 }
 
-/// What is known of all grains that a search looks at.
+/// Statistics of all searched grains.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Statistics {
-    /// Number of them.
+    /// Number of grains.
     pub documents: u64,
-    /// All their words.
+    /// Number of words in all grains.
     pub words: u64,
-    /// In how many each word of the search stands.
+    /// Document frequency of each word of the search.
     pub containing: Vec<u64>,
 }
 
 impl Statistics {
-    /// No grains, for a search of so many words.
+    /// Returns empty statistics for a search of `terms` words.
     pub fn new(terms: usize) -> Statistics {
         Statistics {
             documents: 0,
@@ -115,7 +114,7 @@ impl Statistics {
         }
     }
 
-    /// Takes a grain into account.
+    /// Adds a grain.
     pub fn add(&mut self, length: u64, counts: impl Iterator<Item = u64>) {
         self.documents += 1;
         self.words += length;
@@ -133,7 +132,7 @@ pub struct Scorer {
 }
 
 impl Scorer {
-    /// Returns the weights of a search over grains with these statistics.
+    /// Returns the scorer for grains with these statistics.
     pub fn new(statistics: &Statistics) -> Scorer {
         let documents = statistics.documents as f64;
         let weight = |containing: &u64| {
@@ -147,7 +146,7 @@ impl Scorer {
         }
     }
 
-    /// How well a grain fits, above 0 and at most 1; `None` if it doesn't match.
+    /// Returns the score of a grain, above 0 and at most 1; `None` if it doesn't match.
     pub fn score(&self, found: &Frequencies) -> Option<f64> {
         if !found.is_match() {
             return None;
@@ -206,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_that_stands_everywhere_still_scores() {
+    fn a_word_in_every_grain_still_scores() {
         let score = scorer(10, 10, &[10]).score(&found(1, &[1])).unwrap();
         assert!(score > 0.0 && score <= 1.0);
     }

@@ -1,12 +1,12 @@
-//! Letters that are taken for one another beyond case and composition: accents, look-alikes of
-//! other scripts, the Turkish i.
+//! Letters that are equivalent beyond case and composition: accents, confusable letters of other
+//! scripts, the Turkish i.
 //!
-//! The tables are data; [`super::fold`] applies them when texts are compared, and the byte search
-//! of an erasure's proof applies them in its own way.
+//! The tables are data: [`super::fold`] applies them in comparisons, and the byte search of an
+//! erasure applies them with different code.
 
 use unicode_normalization::char::is_combining_mark;
 
-/// Which letters are the same, beyond case, composition and compatibility forms.
+/// The letters that are treated as equal, beyond case, composition and compatibility forms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct LetterEquivalence {
     /// `é` and `e`, `ø` and `o`, `æ` and `ae`, in Latin, Greek and Cyrillic.
@@ -18,13 +18,13 @@ pub(crate) struct LetterEquivalence {
 }
 
 impl LetterEquivalence {
-    /// Nothing but what folding makes the same anyway.
+    /// No equivalence beyond folding.
     pub(crate) const NONE: LetterEquivalence = LetterEquivalence {
         accents: false,
         lookalikes: false,
         turkish_i: false,
     };
-    /// All of it: the coarsest form, which every finer one folds to.
+    /// All equivalences: the coarsest form.
     pub(crate) const ALL: LetterEquivalence = LetterEquivalence {
         accents: true,
         lookalikes: true,
@@ -32,7 +32,7 @@ impl LetterEquivalence {
     };
 }
 
-/// Dot above, which lower case leaves behind an `İ`.
+/// The dot above, which remains of an `İ` in lower case.
 pub(crate) const DOT_ABOVE: char = '\u{307}';
 
 /// Latin letters with a stroke or of two letters, which don't decompose.
@@ -48,7 +48,7 @@ const UNACCENTED: [(char, &str); 9] = [
     ('þ', "th"),
 ];
 
-/// Small letters of Cyrillic and Greek that, small or capital, look like a Latin one.
+/// Lower-case letters of Cyrillic and Greek that look like a Latin letter in either case.
 const LOOKALIKES: [(char, &str); 37] = [
     ('а', "a"),
     ('в', "b"),
@@ -89,8 +89,8 @@ const LOOKALIKES: [(char, &str); 37] = [
     ('ϳ', "j"),
 ];
 
-/// Returns what represents `letter`, which is decomposed and in lower case; `None` if it represents
-/// itself.
+/// Returns the replacement of `letter`, which is decomposed and in lower case; `None` if it has
+/// none.
 pub(crate) fn plain(letter: char, equivalence: LetterEquivalence) -> Option<&'static str> {
     if letter.is_ascii() {
         return None;
@@ -118,7 +118,7 @@ pub(crate) fn plain(letter: char, equivalence: LetterEquivalence) -> Option<&'st
     })
 }
 
-/// Returns whether `mark`, which follows the letter `base`, is left out.
+/// Returns whether the combining `mark` after the letter `base` is removed.
 pub(crate) fn is_dropped_mark(
     base: Option<char>,
     mark: char,
@@ -133,8 +133,8 @@ pub(crate) fn is_dropped_mark(
     }
 }
 
-/// True for the letters of scripts in which marks are accents: elsewhere (Arabic, Indic, kana) they
-/// are letters of their own.
+/// Returns whether `letter` belongs to a script in which marks are accents: elsewhere (Arabic,
+/// Indic, kana) they are letters of their own.
 fn takes_accents(letter: char) -> bool {
     matches!(letter, 'a'..='z' | 'A'..='Z' | '\u{c0}'..='\u{24f}' | '\u{370}'..='\u{3ff}' | '\u{400}'..='\u{52f}')
 }
@@ -144,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn look_alikes_are_small_letters_and_each_stands_once() {
+    fn confusables_are_lower_case_and_unique() {
         for (at, (letter, _)) in LOOKALIKES.iter().enumerate() {
             assert!(!letter.is_uppercase(), "{letter}");
             assert!(

@@ -1,5 +1,5 @@
-//! Texts that are encoded inside of texts: URL encoding, HTML entities, base64, hex. Each is opened
-//! once.
+//! Decodes texts that are encoded within texts: URL encoding, HTML entities, base64, hex. Each is
+//! decoded once, not recursively.
 //!
 //! | encoding | what is opened |
 //! |---|---|
@@ -8,11 +8,11 @@
 //! | base64 | runs of 16 characters and more with their padding, standard and URL-safe, of which 12 in a row are letters and digits |
 //! | hex | runs of 16 digits and more |
 //!
-//! Base64 and hex are opened as far as they hold text: valid UTF-8 without control characters. Most
-//! runs that look encoded are identifiers and digests, which fail within a few bytes, so that
-//! looking costs little.
+//! Base64 and hex are decoded as long as the result is text: valid UTF-8 without control
+//! characters. Most runs that look encoded are identifiers and digests, for which decoding fails
+//! within a few bytes.
 
-/// An encoding of text in text.
+/// An encoding of text within text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TextEncoding {
     Url,
@@ -21,26 +21,26 @@ pub(crate) enum TextEncoding {
     Hex,
 }
 
-/// Letters and digits in a row from which on a text may hold base64 or hex.
+/// Minimal number of consecutive letters and digits of a run that may be base64 or hex.
 pub(crate) const LONG_WORD: usize = 12;
 
-/// Characters of base64, with padding, from which on it is opened, and bytes that it must hold.
+/// Minimal number of characters of base64, including padding, and minimal number of decoded bytes.
 const BASE64: usize = 16;
 const BASE64_TEXT: usize = 10;
 
-/// Digits of hex from which on it is opened.
+/// Minimal number of hex digits.
 const HEX: usize = 16;
 
-/// Letters of an entity's name at most.
+/// Maximal length of the name of an entity.
 const ENTITY: usize = 8;
 
-/// Returns whether `text` may hold URL encoding or entities. Base64 and hex show by words of
-/// [`LONG_WORD`] letters.
+/// Returns whether `text` may contain URL encoding or entities. Base64 and hex are recognised by
+/// words of [`LONG_WORD`] letters.
 pub(crate) fn has_marks(text: &str) -> bool {
     memchr::memchr2(b'%', b'&', text.as_bytes()).is_some()
 }
 
-/// Calls `found` for each text that `text` holds in one of the encodings.
+/// Calls `found` for each text that is encoded in `text`.
 pub(crate) fn each_decoded(text: &str, mut found: impl FnMut(TextEncoding, &str)) {
     if let Some(plain) = url_decoded(text) {
         found(TextEncoding::Url, &plain);
@@ -58,9 +58,9 @@ pub(crate) fn each_decoded(text: &str, mut found: impl FnMut(TextEncoding, &str)
     });
 }
 
-/// Returns whether any text in `payload`, a grain's bytes, holds anything that [`each_decoded`]
-/// opens. What is between texts there may look like letters: `is_delimited` says that at most two
-/// such bytes precede a text.
+/// Returns whether a text in `payload`, the bytes of a grain, may contain anything that
+/// [`each_decoded`] decodes. Bytes between texts may look like letters; `is_delimited` states that
+/// at most two such bytes precede a text.
 pub(crate) fn may_hold_encoded(payload: &[u8], is_delimited: bool) -> bool {
     let has_mark = |mark: usize| match payload.get(mark..).unwrap_or_default() {
         [b'%', high, low, ..] => high.is_ascii_hexdigit() && low.is_ascii_hexdigit(),
@@ -81,8 +81,8 @@ pub(crate) fn may_hold_encoded(payload: &[u8], is_delimited: bool) -> bool {
     opens
 }
 
-/// Returns `text` with its URL encoding undone; `None` if it has none. A plus stays one: names may
-/// have any separator.
+/// Decodes the URL encoding in `text`; `None` if there is none. A plus isn't decoded, because names
+/// may have any separator.
 fn url_decoded(text: &str) -> Option<String> {
     let bytes = text.as_bytes();
     let mut out = Vec::new();
@@ -106,7 +106,7 @@ fn url_decoded(text: &str) -> Option<String> {
     Some(String::from_utf8_lossy(&out).into_owned())
 }
 
-/// Returns `text` with its entities undone; `None` if it has none.
+/// Decodes the entities in `text`; `None` if there are none.
 fn html_decoded(text: &str) -> Option<String> {
     let mut out = String::new();
     let (mut copied, mut from) = (0, 0);
@@ -126,8 +126,7 @@ fn html_decoded(text: &str) -> Option<String> {
     Some(out)
 }
 
-/// Returns the letter of the entity whose `&` precedes `rest`, and how many bytes of `rest` it
-/// takes.
+/// Decodes the entity whose `&` precedes `rest`. Returns the letter and its length in `rest`.
 fn entity(rest: &[u8]) -> Option<(char, usize)> {
     let end = rest
         .iter()
@@ -158,7 +157,7 @@ const LATIN_1: &str = "nbsp iexcl cent pound curren yen brvbar sect uml copy ord
                        ecirc euml igrave iacute icirc iuml eth ntilde ograve oacute ocirc otilde \
                        ouml divide oslash ugrave uacute ucirc uuml yacute thorn yuml";
 
-/// Returns the letter that an entity's name represents.
+/// Returns the letter of a named entity.
 pub(crate) fn named_entity(name: &str) -> Option<char> {
     match name {
         "amp" => Some('&'),
@@ -176,8 +175,8 @@ pub(crate) fn named_entity(name: &str) -> Option<char> {
     }
 }
 
-/// Calls `found` for each run of the base64 alphabet in `bytes` that is long enough to be opened as
-/// base64 or hex, with the bytes of padding behind it.
+/// Calls `found` for each run of the base64 alphabet in `bytes` that is long enough for base64 or
+/// hex, with the length of the padding after it.
 fn each_run(bytes: &[u8], mut found: impl FnMut(&[u8], usize)) {
     let mut at = 0;
     while at < bytes.len() {
@@ -206,12 +205,14 @@ fn each_run(bytes: &[u8], mut found: impl FnMut(&[u8], usize)) {
     }
 }
 
-/// Classes of bytes: below this one letters and digits, which represent their value in base64.
+/// Classes of bytes: letters and digits are below this value, and their class is their base64
+/// value.
 const JOINT: u8 = 64;
-/// The four that represent 62 and 63: `+`, `-`, `/`, `_`.
+/// Class of the characters for 62 and 63: `+`, `-`, `/`, `_`; other bytes are at or above this
+/// value.
 const OTHER: u8 = 128;
 
-/// For each byte its class and its value: the lowest six bits.
+/// The class of each byte; the lowest six bits are its base64 value.
 static CLASSES: [u8; 256] = {
     let mut classes = [OTHER; 256];
     let mut value = 0;
@@ -232,8 +233,8 @@ static CLASSES: [u8; 256] = {
     classes
 };
 
-/// Calls `found` for the texts that `run` holds in base64: from its beginning, or up to `shifts`
-/// characters behind it, and from behind each `/`, `-`, `_` and `+`, which may as well precede it.
+/// Calls `found` for the texts in base64 in `run`: from its beginning, from up to `shifts`
+/// characters after it, and after each `/`, `-`, `_` and `+`, which may also precede base64.
 fn base64_texts(
     run: &[u8],
     padding: usize,
@@ -262,8 +263,8 @@ fn base64_texts(
     }
 }
 
-/// Decodes `run` to `opened` up to the first byte that no text has; returns the number of
-/// characters that took.
+/// Decodes `run` to `opened` up to the first byte that isn't text. Returns the number of characters
+/// consumed.
 fn base64_text(run: &[u8], opened: &mut Vec<u8>) -> usize {
     opened.clear();
     let (mut bits, mut held) = (0u32, 0);
@@ -282,8 +283,7 @@ fn base64_text(run: &[u8], opened: &mut Vec<u8>) -> usize {
     run.len()
 }
 
-/// Calls `found` for the texts that runs of hex digits in `run` hold, from one of the first digits
-/// on: up to `shifts` may precede it.
+/// Calls `found` for the texts in hex in `run`; up to `shifts` digits may precede each.
 fn hex_texts(run: &[u8], shifts: usize, opened: &mut Vec<u8>, mut found: impl FnMut(&str)) {
     for digits in run
         .split(|byte| !byte.is_ascii_hexdigit())
@@ -305,7 +305,7 @@ fn hex_texts(run: &[u8], shifts: usize, opened: &mut Vec<u8>, mut found: impl Fn
     }
 }
 
-/// Returns the text that `bytes` begin with, if it has at least `least` bytes.
+/// Returns the text at the beginning of `bytes`, if it has at least `least` bytes.
 fn text_of(bytes: &[u8], least: usize) -> Option<&str> {
     if bytes.len() < least {
         return None;
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn each_encoding_is_opened_once() {
+    fn each_encoding_is_decoded_once() {
         for (text, plain) in [
             ("q=Ada%20Okafor", "q=Ada Okafor"),
             ("Zo%C3%AB", "Zoë"),
@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_looks_encoded_is_not_opened() {
+    fn text_that_only_looks_encoded_is_not_decoded() {
         for text in [
             "100% sure & safe",
             "AT&T; and more",
@@ -371,7 +371,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_payload_that_holds_something_to_open_is_never_passed_over(
+        fn a_payload_with_encoded_text_is_never_skipped(
             before in "[A-Za-z0-9+/_ -]{0,3}",
             text in "[a-z@ ]{4,14}",
             kind in 0..4_usize,

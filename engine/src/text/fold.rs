@@ -1,10 +1,10 @@
-//! Spellings: two texts that a reader takes for the same are folded to the same.
+//! Folding: texts that a reader considers equal are folded to the same form.
 //!
-//! Compatibility-decomposed, lower case, composed again, without invisible characters, with single
-//! blanks. Accents stay: José isn't Jose. Typographic apostrophes and hyphens are the plain ones.
-//! What is compared is always folded on both sides.
+//! Compatibility decomposition, lower case, composition, without invisible characters, with single
+//! blanks. Accents are kept: José isn't Jose. Typographic apostrophes and hyphens become plain
+//! ones. Comparisons always fold both sides.
 //!
-//! Text may also be written with escapes, as JSON inside of a string is: `unescaped` undoes them.
+//! `unescaped` decodes escapes, which JSON within a string has.
 
 use unicode_normalization::UnicodeNormalization;
 use unicode_normalization::char::is_combining_mark;
@@ -14,23 +14,22 @@ use super::confusables::{LetterEquivalence, is_dropped_mark, plain};
 /// How spellings are folded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Folding {
-    /// Case, composition, compatibility forms and blanks don't matter.
+    /// Ignores case, composition, compatibility forms and blanks.
     #[default]
     Spellings,
-    /// Only the composition of characters doesn't matter.
+    /// Ignores only composition.
     Exact,
 }
 
 impl Folding {
-    /// Writes the folded form of `text` to `out`, replacing what was there. Each run between blanks
-    /// is folded by itself: nothing composes with a blank, and in most texts few runs have anything
-    /// to compose.
+    /// Writes the folded form of `text` to `out`, replacing its content. Runs between blanks are
+    /// folded one by one: nothing composes with a blank, and most runs are ASCII.
     pub fn fold(self, text: &str, out: &mut String) {
         self.fold_equivalent(LetterEquivalence::NONE, text, out);
     }
 
-    /// [`Folding::fold`] by which the letters that `equivalence` names are the same too. Exact folding
-    /// knows no such letters.
+    /// As [`Folding::fold`], and treats the letters of `equivalence` as equal. Exact folding
+    /// ignores `equivalence`.
     pub(crate) fn fold_equivalent(
         self,
         equivalence: LetterEquivalence,
@@ -91,8 +90,7 @@ fn fold_run(run: &str, equivalence: LetterEquivalence, out: &mut String) {
     }
 }
 
-/// `lower`, which is decomposed and in lower case, with one letter for all those that `equivalence` makes
-/// the same.
+/// Replaces equivalent letters in `lower`, which is decomposed and in lower case.
 fn plain_letters(lower: &str, equivalence: LetterEquivalence) -> String {
     let mut out = String::with_capacity(lower.len());
     let mut base = None;
@@ -111,12 +109,12 @@ fn plain_letters(lower: &str, equivalence: LetterEquivalence) -> String {
     out
 }
 
-/// True for ASCII's blanks and control characters.
+/// Returns whether `letter` is a blank or control character of ASCII.
 pub(crate) fn is_blank(letter: char) -> bool {
     letter <= ' ' || letter == '\u{7f}'
 }
 
-/// Appends `letter`; of several blanks the first stays, leading ones don't.
+/// Appends `letter`; leading blanks and all but the first of several blanks are left out.
 fn push(letter: char, out: &mut String) {
     if letter.is_whitespace() || letter.is_control() {
         if !out.is_empty() && !out.ends_with(' ') {
@@ -127,18 +125,18 @@ fn push(letter: char, out: &mut String) {
     }
 }
 
-/// Characters that no reader sees: soft hyphen, joiners, direction marks, byte-order mark,
+/// Returns whether `letter` is invisible: soft hyphen, joiners, direction marks, byte-order mark,
 /// variation selectors.
 pub(super) fn is_invisible(letter: char) -> bool {
     matches!(letter, '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2064}'
         | '\u{2066}'..='\u{2069}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}')
 }
 
-/// How often text may be escaped over again: JSON in a string of JSON.
+/// Maximal number of nested escapes: JSON in a string of JSON.
 const ESCAPED: usize = 3;
 
-/// Returns what `text` means if the escapes that JSON writes (`\n`, `\"`, `\u00e9`) are undone:
-/// once, then once more, as often as there are any. Nothing if it has none.
+/// Returns `text` with JSON escapes (`\n`, `\"`, `\u00e9`) decoded once, twice, and so on, as long
+/// as there are any. Returns nothing if it has none.
 pub(crate) fn unescaped(text: &str) -> impl Iterator<Item = String> {
     std::iter::successors(once_unescaped(text), |meant| once_unescaped(meant)).take(ESCAPED)
 }
@@ -170,8 +168,8 @@ fn once_unescaped(text: &str) -> Option<String> {
     changed.then_some(out)
 }
 
-/// Returns the letter that the digits after `\u` represent; two such escapes may represent one.
-/// `None` if they represent none.
+/// Decodes the digits after `\u`, and a second escape if they are a surrogate. Returns `None` if
+/// they are invalid.
 fn escaped_letter(letters: &mut std::str::Chars<'_>) -> Option<char> {
     fn unit(letters: &mut std::str::Chars<'_>) -> Option<u16> {
         let digits = letters
@@ -200,7 +198,8 @@ pub(crate) fn is_word(letter: char) -> bool {
     }
 }
 
-/// True for letters of scripts that don't set words apart by blanks.
+/// Returns whether `letter` belongs to an unsegmented script, which doesn't separate words by
+/// blanks.
 pub(crate) fn is_unsegmented(letter: char) -> bool {
     matches!(letter, '\u{e00}'..='\u{eff}' | '\u{1000}'..='\u{109f}' | '\u{1780}'..='\u{17ff}' | '\u{2e80}'..='\u{9fff}'
         | '\u{ac00}'..='\u{d7af}' | '\u{f900}'..='\u{faff}' | '\u{20000}'..='\u{3ffff}')
@@ -213,7 +212,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn spellings_of_one_name_fold_to_one_text() {
+    fn spellings_of_a_name_fold_to_the_same_text() {
         let fold = |text| Folding::Spellings.folded(text);
         for (left, right) in [
             ("José", "JOSE\u{301}"),
@@ -232,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn escapes_are_undone_however_often_they_were_made() {
+    fn nested_escapes_are_decoded() {
         for (text, plain) in [
             ("a\\nAlice", Some("a Alice")),
             ("Jos\\u00e9 D\\u00EDaz", Some("José Díaz")),
@@ -251,7 +250,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn runs_are_folded_one_by_one_as_all_at_once(text in "[a-zA-Z \n\
+        fn folding_runs_one_by_one_equals_folding_the_whole(text in "[a-zA-Z \n\
             \u{7f}éßςΣ\u{301}\u{327}\u{345}\u{a0}\u{b4}\u{200b}\u{3000}İŉǅﬃＡ가각\u{1100}\u{1161}\\PC]{0,24}é") {
             let mut whole = String::new();
             fold_run(&text, LetterEquivalence::NONE, &mut whole);
@@ -262,7 +261,7 @@ mod tests {
         }
 
         #[test]
-        fn what_a_finer_form_makes_the_same_a_coarser_one_does_too(text in "[a-zA-Z \
+        fn a_coarser_form_preserves_the_equalities_of_a_finer_one(text in "[a-zA-Z \
             \u{301}\u{307}\u{131}\u{130}éßςσΣøŁаеОрαν\u{ac00}\u{3099}\u{304b}ﬃǅ\\PC]{0,16}", accents: bool, lookalikes: bool, turkish_i: bool) {
             let finer = LetterEquivalence { accents, lookalikes, turkish_i };
             let coarse = |text: &str| Folding::Spellings.folded_equivalent(LetterEquivalence::ALL, text);
@@ -271,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn letters_that_are_alike_are_the_same_where_that_is_asked_for() {
+    fn equivalent_letters_fold_to_the_same_on_request() {
         let fold = |text| Folding::Spellings.folded_equivalent(LetterEquivalence::ALL, text);
         for (left, right) in [
             ("José Díaz", "Jose Diaz"),

@@ -1,17 +1,15 @@
-//! The words of a grain, and how well they fit a search: what a scan and the full-text sidecars
-//! have in common.
+//! Words, folding and scoring of texts, shared by scans, full-text indexes and erasure.
 //!
-//! | module | what it answers |
+//! | module | contents |
 //! |---|---|
-//! | this one | which fields of a grain are its text? |
-//! | [`words`](mod@words) | which words has a text, by rules that know no language? |
-//! | [`fold`], `letters` | which spellings, and which letters, are the same? |
-//! | `encodings` | which texts does a text hold in URL encoding, entities, base64 or hex? |
-//! | `numbers` | which numbers does it hold that are written in groups? |
-//! | [`bm25`] | how well do the words of a grain fit those of a search? |
+//! | this one | the text fields of each grain type |
+//! | [`words`](mod@words) | word segmentation, independent of language |
+//! | [`fold`], `confusables` | folding of spellings and of equivalent letters |
+//! | `encodings` | text in URL encoding, HTML entities, base64 or hex |
+//! | `numbers` | numbers that are written in groups |
+//! | [`bm25`] | BM25 scores |
 //!
-//! Everything here is a pure function over grains and texts. What doesn't live here: where the
-//! sidecars are kept, and how they are asked.
+//! Everything here is a pure function over grains and texts; the sidecars are in [`crate::index`].
 
 pub mod bm25;
 pub(crate) mod confusables;
@@ -27,10 +25,9 @@ use gristmill_schemas::grain::{
 pub use bm25::{Frequencies, Scorer, Statistics, Terms};
 pub use words::words;
 
-/// Returns the fields whose words are the text of a grain of the type `of`, in this order.
+/// Returns the text fields of grains of the type `of`, in order.
 ///
-/// Who says something of whom is part of the text (`subject`, `relation`, `object`), storage and
-/// control fields aren't.
+/// Subject, relation and object are part of the text; storage and control fields aren't.
 pub const fn text_fields(of: GrainType) -> &'static [Field] {
     use Field::{
         AgreedContent, Code, Conclusion, Content, ContentBlocks, Criteria, Description, Error,
@@ -78,7 +75,7 @@ pub const fn text_fields(of: GrainType) -> &'static [Field] {
 }
 
 /// Calls `visit` with every text of `field` in `grain`: a string, the items of a list, the values
-/// of a map. Of a relation it is the words behind its prefix.
+/// of a map. The prefix of a relation is left out.
 pub fn visit_texts<'g>(grain: &Grain<'g>, field: Field, visit: &mut impl FnMut(&'g str)) {
     match (field, grain.get(field)) {
         (Field::Relation, Some(RawValue::Text(relation))) => {
@@ -96,7 +93,7 @@ pub fn visit_texts<'g>(grain: &Grain<'g>, field: Field, visit: &mut impl FnMut(&
     }
 }
 
-/// The members of a content block that hold words; the others say what kind of block it is.
+/// The members of a content block that contain text; the others describe the block.
 const BLOCK_TEXTS: [&str; 4] = ["text", "thinking", "content", "input"];
 
 fn visit_block<'g>(block: &RawValue<'g>, visit: &mut impl FnMut(&'g str)) {
@@ -123,15 +120,15 @@ fn visit_value<'g>(value: &RawValue<'g>, visit: &mut impl FnMut(&'g str)) {
     }
 }
 
-/// Opens `blob`, which is that of a row, and returns what `read` makes of the grain; `None` if it
-/// can't be read or is encrypted.
+/// Decodes the blob of a row, and returns the result of `read`. Returns `None` if the grain can't
+/// be decoded or is encrypted.
 pub fn with_grain<T>(blob: &[u8], read: impl FnOnce(&Grain<'_>) -> Option<T>) -> Option<T> {
     with_grain_if_any(blob, |grain| grain.and_then(read))
 }
 
-/// Opens `blob`, which is that of a row, and returns what `read` makes of the grain, which is
-/// `None` if it can't be read or is encrypted. What became a row was checked before, so it isn't
-/// judged again: of a blob that was damaged since, what can be read of its fields is.
+/// Decodes the blob of a row, and returns the result of `read`, which gets `None` if the grain
+/// can't be decoded or is encrypted. Blobs of rows were validated when they were written, so the
+/// checks aren't repeated; of a blob that was damaged since, the readable fields are decoded.
 pub fn with_grain_if_any<T>(blob: &[u8], read: impl FnOnce(Option<&Grain<'_>>) -> T) -> T {
     let payload = Payload::open(blob, DEFAULT_PAYLOAD_LIMIT);
     let grain = payload
@@ -172,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_give_their_words_and_not_their_kinds() {
+    fn content_blocks_contribute_their_text_and_not_their_types() {
         let json = r#"{"type":"event","content":"hi","content_blocks":[{"type":"text","text":"one"},
             {"type":"tool_result","tool_use_id":"x","content":[{"type":"text","text":"two"}]}],"created_at":1768477800000}"#;
         assert_eq!(texts(json), ["hi", "one", "two"]);

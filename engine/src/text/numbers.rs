@@ -1,35 +1,35 @@
-//! Numbers that are written in groups, as telephone numbers are: `+49 (0)160 555-1003`.
+//! Numbers that are written in groups, like telephone numbers: `+49 (0)160 555-1003`.
 
-/// Digits from which on a number is examined.
+/// Minimal number of digits.
 pub(crate) const MIN_DIGITS: usize = 7;
 
-/// Digits that are kept of a chain of groups.
+/// Maximal number of digits that are kept of a chain of groups.
 const MAX_DIGITS: usize = 24;
 
-/// Characters between two groups at most.
+/// Maximal number of characters between two groups.
 const GAP: usize = 3;
 
-/// Some groups of digits that follow each other, up to the end of one of them.
+/// Consecutive groups of digits, up to the end of one of them.
 #[derive(Debug)]
 pub(crate) struct DigitGroups<'n> {
     /// All digits.
     pub(crate) digits: &'n [u8],
-    /// Where the groups begin: in `digits`, and in the text.
+    /// Start of each group: in `digits`, and in the text.
     pub(crate) starts: &'n [(usize, usize)],
-    /// Where the last one ends in the text.
+    /// End of the last group in the text.
     pub(crate) end: usize,
-    /// A plus precedes the first.
+    /// Whether a plus precedes the first group.
     pub(crate) has_plus: bool,
 }
 
 impl DigitGroups<'_> {
-    /// Returns the number of the last [`MIN_DIGITS`] digits.
+    /// Returns the last [`MIN_DIGITS`] digits as a number.
     pub(crate) fn tail(&self) -> u32 {
         tail_of(self.digits)
     }
 }
 
-/// Returns the number of the last [`MIN_DIGITS`] of `digits`.
+/// Returns the last [`MIN_DIGITS`] of `digits` as a number.
 pub(crate) fn tail_of(digits: &[u8]) -> u32 {
     let last = digits
         .get(digits.len().saturating_sub(MIN_DIGITS)..)
@@ -38,10 +38,9 @@ pub(crate) fn tail_of(digits: &[u8]) -> u32 {
         .fold(0, |number, digit| number * 10 + u32::from(digit - b'0'))
 }
 
-/// Calls `found` at the end of every group of digits in `text` with which, and the groups before
-/// it, there are at least [`MIN_DIGITS`] digits. Groups follow each other with one to three blanks,
-/// dashes, dots, slashes and brackets between them; letters and underscores next to a group make it
-/// part of a word.
+/// Calls `found` at the end of every group of digits in `text` which, with the groups before it,
+/// has at least [`MIN_DIGITS`] digits. Groups are separated by one to three blanks, dashes, dots,
+/// slashes or brackets; a group next to a letter or underscore is part of a word.
 pub(crate) fn each_number(text: &str, mut found: impl FnMut(&DigitGroups<'_>)) {
     let mut chain = GroupChain::default();
     let mut letters = text.char_indices().peekable();
@@ -64,16 +63,16 @@ pub(crate) fn each_number(text: &str, mut found: impl FnMut(&DigitGroups<'_>)) {
     }
 }
 
-/// The groups so far.
+/// The chain of groups so far.
 #[derive(Debug, Default)]
 struct GroupChain {
     digits: Vec<u8>,
     starts: Vec<(usize, usize)>,
     gap: usize,
     in_group: bool,
-    /// The group is part of a word.
+    /// Whether the group is part of a word.
     is_word: bool,
-    /// A plus stands right before the first group.
+    /// Whether a plus directly precedes the first group.
     has_plus: bool,
     follows_plus: bool,
 }
@@ -159,7 +158,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn groups_are_put_together_up_to_each_of_their_ends() {
+    fn digit_groups_are_joined_up_to_each_group() {
         let found = |text: &str| {
             let mut out = Vec::new();
             each_number(text, |number| {

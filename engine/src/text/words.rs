@@ -1,16 +1,16 @@
-//! The words of a text by Unicode's rules, which know no language: segmentation (UAX 29),
+//! Splits text into words by the language-independent rules of Unicode: segmentation (UAX 29),
 //! compatibility forms (NFKC), lower case.
 //!
-//! Marks that join words in identifiers (`query_metrics`) separate them here. In scripts without
-//! spaces every ideograph is a word of its own.
+//! Underscores (`query_metrics`) separate words. In scripts without spaces every ideograph is a
+//! word.
 
 use unicode_normalization::UnicodeNormalization;
 use unicode_segmentation::UnicodeSegmentation;
 
-/// Bytes of a word that are compared; the rest of a longer one is left out.
+/// Maximal length of a word in bytes; the rest is cut off.
 pub const MAX_WORD_BYTES: usize = 256;
 
-/// Returns the words of `text`, in order, in the form in which they are compared.
+/// Iterates over the folded words of `text`.
 pub fn words(text: &str) -> impl Iterator<Item = String> {
     split(text).map(|(_, word)| {
         let mut folded = String::with_capacity(word.len());
@@ -19,7 +19,7 @@ pub fn words(text: &str) -> impl Iterator<Item = String> {
     })
 }
 
-/// Returns the words of `text` as they are written, in order, each with where it begins.
+/// Iterates over the words of `text` as they are written, each with its start.
 pub fn split(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let words = text.unicode_word_indices();
     words
@@ -33,7 +33,7 @@ pub fn split(text: &str) -> impl Iterator<Item = (usize, &str)> {
         .filter(|(_, part)| !part.is_empty())
 }
 
-/// Appends `word` in the form in which words are compared.
+/// Appends the folded form of `word`.
 pub fn fold_into(word: &str, out: &mut String) {
     let before = out.len();
     if word.is_ascii() {
@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn words_are_told_apart_in_any_script() {
+    fn words_are_separated_in_any_script() {
         assert_eq!(
             all("Dark-mode, query_metrics!"),
             ["dark", "mode", "query", "metrics"]
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn words_are_where_they_are_written() {
+    fn words_have_their_positions_in_the_text() {
         let text = "a __bc_d É_f";
         for (start, word) in split(text) {
             assert_eq!(&text[start..start + word.len()], word);
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_has_a_greatest_length_at_a_letter() {
+    fn long_words_are_cut_at_a_character_boundary() {
         let long = "é".repeat(1000);
         assert_eq!(all(&long)[0].len(), MAX_WORD_BYTES);
     }

@@ -351,7 +351,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_planted_is_found_by_selection_and_proof(
+        fn selection_and_byte_search_find_planted_identifiers(
             before in "[a-zA-Z ]{0,80}",
             after in "[a-zA-Z ]{0,80}",
             form in prop::sample::select(vec![
@@ -375,7 +375,7 @@ mod tests {
         }
 
         #[test]
-        fn selection_and_proof_agree_on_any_text(
+        fn selection_and_byte_search_agree_on_any_text(
             pieces in prop::collection::vec(prop::sample::select(vec![
                 "ada", "Ada", "OKAFOR", "okafor", "jose", "José", "diaz", "Díaz", "moy", "4711", "k9", "v2", "sess", "a", "A", "x",
                 " ", " ", "-", "_", ".", ",", ", ", ". ", "@", "+", "/", "(", ")", "x.example", "0160", "160", "+49", "0", "5551003",
@@ -393,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn a_class_that_is_switched_off_is_searched_by_neither() {
+    fn selection_and_byte_search_ignore_a_disabled_class() {
         for (class, identifier, text) in [
             (Variation::NameOrder, "Ada Okafor", "Okafor, Ada"),
             (Variation::NameSeparators, "Ada Okafor", "ada_okafor"),

@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn one_letter_for_two_is_looked_for_and_two_for_one() {
+    fn umlauts_match_their_two_letter_spelling() {
         assert_eq!(
             classes("Jürgen Vogel", "Juergen Vogel").unwrap(),
             ["accents"]

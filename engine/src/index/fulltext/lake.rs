@@ -1,7 +1,7 @@
 //! Ranked search over the full-text indexes of all segments of a lake.
 
 use std::cmp::Reverse;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use tantivy::query::{
 };
 use tantivy::schema::{Field as TextField, IndexRecordOption};
 use tantivy::termdict::TermDictionary;
-use tantivy::{DocSet, Index, ReloadPolicy, Searcher, Term};
+use tantivy::{DocSet, Index, ReloadPolicy, Searcher, SegmentReader, Term};
 
 use super::directory::PackedDirectory;
 use super::pack::SegmentTextIndex;
@@ -68,18 +68,7 @@ impl LakeTextIndex {
                 pieces.extend(own.iter().cloned());
             }
         }
-        let mut meta = segments
-            .iter()
-            .map(|segment| segment.meta().clone())
-            .find(Value::is_object)
-            .unwrap_or_default();
-        let meta = match &mut meta {
-            Value::Object(members) => {
-                members.insert("segments".to_owned(), Value::Array(pieces));
-                serde_json::to_vec(members)?
-            }
-            _ => serde_json::to_vec(&empty_meta())?,
-        };
+        let meta = meta_of(segments, pieces)?;
         let mut index = Index::open(PackedDirectory::new(segments.iter(), meta))?;
         index.set_tokenizers(tokenizers());
         let searcher = index
@@ -214,9 +203,8 @@ impl LakeTextIndex {
         within: &[Vec<Range<u32>>],
     ) -> tantivy::Result<Statistics> {
         let mut statistics = Statistics::new(words.len());
-        for (reader, (segment, first_row)) in
-            self.searcher.segment_readers().iter().zip(&self.places)
-        {
+        let readers = self.searcher.segment_readers().iter();
+        for (reader, (segment, first_row)) in readers.zip(&self.places) {
             let end = first_row + reader.max_doc();
             let ranges = within.get(*segment).into_iter().flatten();
             let own = ranges.map(|range| range.start.max(*first_row)..range.end.min(end));
@@ -224,31 +212,8 @@ impl LakeTextIndex {
                 .filter(|range| !range.is_empty())
                 .map(|range| range.start - first_row..range.end - first_row)
                 .collect();
-            if own.is_empty() {
-                continue;
-            }
-            let lengths = reader.get_fieldnorms_reader(text_field())?;
-            for document in own.iter().cloned().flatten() {
-                statistics.documents += 1;
-                statistics.words += u64::from(lengths.fieldnorm(document));
-            }
-            let inverted = reader.inverted_index(text_field())?;
-            for (word, containing) in words.iter().zip(&mut statistics.containing) {
-                let term = Term::from_field_text(text_field(), word);
-                let Some(mut postings) = inverted.read_postings(&term, IndexRecordOption::Basic)?
-                else {
-                    continue;
-                };
-                for range in &own {
-                    let mut document = postings.doc();
-                    if document < range.start {
-                        document = postings.seek(range.start);
-                    }
-                    while document < range.end {
-                        *containing += 1;
-                        document = postings.advance();
-                    }
-                }
+            if !own.is_empty() {
+                add_statistics(reader, words, &own, &mut statistics)?;
             }
         }
         Ok(statistics)
@@ -267,49 +232,28 @@ impl LakeTextIndex {
     /// Expands prefixes and fuzzy words to words of the lake.
     fn terms(&self, query: &TextQuery) -> tantivy::Result<SearchTerms> {
         let mut terms = SearchTerms::default();
-        for alternatives in &query.wanted {
+        for alternatives in &query.required {
             let mut phrases = Vec::new();
             for part in alternatives {
                 phrases.extend(self.expand(part)?);
             }
-            terms.wanted.push(phrases);
+            terms.required.push(phrases);
         }
-        for part in &query.unwanted {
-            terms.unwanted.extend(self.expand(part)?);
+        for part in &query.excluded {
+            terms.excluded.extend(self.expand(part)?);
         }
         Ok(terms)
     }
 
+    /// Returns the phrases that `part` expands to: the most frequent words of a prefix or a fuzzy
+    /// word.
     fn expand(&self, part: &QueryPart) -> tantivy::Result<Vec<Phrase>> {
-        let mut found = std::collections::BTreeMap::new();
-        match part {
+        let frequencies = match part {
             QueryPart::Phrase(words) => return Ok(vec![words.clone()]),
-            QueryPart::Prefix(prefix) => self.each_dictionary(|dictionary| {
-                let mut words = dictionary.range().ge(prefix).into_stream()?;
-                while words.advance()
-                    && words.key().starts_with(prefix.as_bytes())
-                    && found.len() < CANDIDATES
-                {
-                    *found.entry(words.key().to_vec()).or_insert(0) +=
-                        u64::from(words.value().doc_freq);
-                }
-                Ok(())
-            })?,
-            QueryPart::Fuzzy(word, changes) => {
-                let query =
-                    FuzzyTermQuery::new(Term::from_field_text(text_field(), word), *changes, true);
-                let automaton = query.automaton()?;
-                self.each_dictionary(|dictionary| {
-                    let mut words = dictionary.search(&automaton).into_stream()?;
-                    while words.advance() && found.len() < CANDIDATES {
-                        *found.entry(words.key().to_vec()).or_insert(0) +=
-                            u64::from(words.value().doc_freq);
-                    }
-                    Ok(())
-                })?;
-            }
-        }
-        let mut found: Vec<(Vec<u8>, u64)> = found.into_iter().collect();
+            QueryPart::Prefix(prefix) => self.words_with_prefix(prefix)?,
+            QueryPart::Fuzzy(word, changes) => self.words_near(word, *changes)?,
+        };
+        let mut found: Vec<(Vec<u8>, u64)> = frequencies.into_iter().collect();
         // The sort is stable: of equally frequent words, the first is kept.
         found.sort_by_key(|(_, documents)| Reverse(*documents));
         found.truncate(EXPANSIONS);
@@ -317,6 +261,37 @@ impl LakeTextIndex {
             .into_iter()
             .filter_map(|(word, _)| Some(vec![String::from_utf8(word).ok()?]))
             .collect())
+    }
+
+    fn words_with_prefix(&self, prefix: &str) -> tantivy::Result<WordFrequencies> {
+        let mut found = WordFrequencies::new();
+        self.each_dictionary(|dictionary| {
+            let mut words = dictionary.range().ge(prefix).into_stream()?;
+            while words.advance()
+                && words.key().starts_with(prefix.as_bytes())
+                && found.len() < CANDIDATES
+            {
+                let documents = found.entry(words.key().to_vec()).or_default();
+                *documents += u64::from(words.value().doc_freq);
+            }
+            Ok(())
+        })?;
+        Ok(found)
+    }
+
+    fn words_near(&self, word: &str, changes: u8) -> tantivy::Result<WordFrequencies> {
+        let mut found = WordFrequencies::new();
+        let query = FuzzyTermQuery::new(Term::from_field_text(text_field(), word), changes, true);
+        let automaton = query.automaton()?;
+        self.each_dictionary(|dictionary| {
+            let mut words = dictionary.search(&automaton).into_stream()?;
+            while words.advance() && found.len() < CANDIDATES {
+                let documents = found.entry(words.key().to_vec()).or_default();
+                *documents += u64::from(words.value().doc_freq);
+            }
+            Ok(())
+        })?;
+        Ok(found)
     }
 
     fn each_dictionary(
@@ -330,8 +305,43 @@ impl LakeTextIndex {
     }
 }
 
-/// Document frequencies of the words of a search, looked up once, because look-ups in many pieces
-/// are slow.
+/// Words of the dictionaries, with their document frequencies.
+type WordFrequencies = BTreeMap<Vec<u8>, u64>;
+
+/// Adds the statistics of `words` over the documents `ranges` (ascending) of one segment of tantivy.
+fn add_statistics(
+    reader: &SegmentReader,
+    words: &[String],
+    ranges: &[Range<u32>],
+    statistics: &mut Statistics,
+) -> tantivy::Result<()> {
+    let lengths = reader.get_fieldnorms_reader(text_field())?;
+    for document in ranges.iter().cloned().flatten() {
+        statistics.documents += 1;
+        statistics.words += u64::from(lengths.fieldnorm(document));
+    }
+    let inverted = reader.inverted_index(text_field())?;
+    for (word, containing) in words.iter().zip(&mut statistics.containing) {
+        let term = Term::from_field_text(text_field(), word);
+        let Some(mut postings) = inverted.read_postings(&term, IndexRecordOption::Basic)? else {
+            continue;
+        };
+        for range in ranges {
+            let mut document = postings.doc();
+            if document < range.start {
+                document = postings.seek(range.start);
+            }
+            while document < range.end {
+                *containing += 1;
+                document = postings.advance();
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Document frequencies of the words of a search, looked up once, because look-ups in many pieces are
+/// slow.
 struct DocumentFrequencies<'t> {
     text: &'t LakeTextIndex,
     containing: HashMap<Term, u64>,
@@ -343,7 +353,7 @@ impl<'t> DocumentFrequencies<'t> {
         text: &'t LakeTextIndex,
     ) -> tantivy::Result<DocumentFrequencies<'t>> {
         let mut containing = HashMap::new();
-        for word in terms.wanted.iter().flatten().flatten() {
+        for word in terms.required.iter().flatten().flatten() {
             let term = Term::from_field_text(text_field(), word);
             let frequency = text.searcher.doc_freq(&term)?;
             containing.insert(term, frequency);
@@ -351,11 +361,11 @@ impl<'t> DocumentFrequencies<'t> {
         Ok(DocumentFrequencies { text, containing })
     }
 
-    /// Returns the maximal weight: every wanted word with maximal frequency.
+    /// Returns the maximal weight: every required word with maximal frequency.
     fn greatest(&self, terms: &SearchTerms) -> f64 {
         let documents = self.text.len() as f64;
         let mut sum = 0.0;
-        for word in terms.wanted.iter().flatten().flatten() {
+        for word in terms.required.iter().flatten().flatten() {
             let containing = self
                 .containing
                 .get(&Term::from_field_text(text_field(), word));
@@ -413,7 +423,7 @@ impl std::fmt::Debug for LakeTextIndex {
 /// best.
 fn compile(terms: &SearchTerms) -> Option<Box<dyn Query>> {
     let mut clauses: Vec<(Occur, Box<dyn Query>)> = Vec::new();
-    for alternatives in &terms.wanted {
+    for alternatives in &terms.required {
         clauses.push((Occur::Must, any_of(alternatives)?));
     }
     if clauses.is_empty() {
@@ -421,13 +431,13 @@ fn compile(terms: &SearchTerms) -> Option<Box<dyn Query>> {
     }
     // tantivy seeks excluded clauses to documents before their current one, which its phrase scorer
     // doesn't support. Its union scorer does; so each phrase is added twice, which makes a union.
-    let unwanted: Vec<Phrase> = terms
-        .unwanted
+    let excluded: Vec<Phrase> = terms
+        .excluded
         .iter()
         .flat_map(|phrase| [phrase.clone(), phrase.clone()])
         .collect();
-    match any_of(&unwanted) {
-        Some(unwanted) => clauses.push((Occur::MustNot, unwanted)),
+    match any_of(&excluded) {
+        Some(excluded) => clauses.push((Occur::MustNot, excluded)),
         None if clauses.len() == 1 => return clauses.pop().map(|(_, query)| query),
         None => {}
     }
@@ -460,6 +470,21 @@ fn phrase_query(phrase: &Phrase) -> Box<dyn Query> {
             IndexRecordOption::WithFreqs,
         )),
         _ => Box::new(PhraseQuery::new(terms)),
+    }
+}
+
+/// Returns tantivy's metadata of an index with the segments `pieces`.
+fn meta_of(
+    segments: &[Arc<SegmentTextIndex>],
+    pieces: Vec<Value>,
+) -> Result<Vec<u8>, serde_json::Error> {
+    let mut metas = segments.iter().map(|segment| segment.meta().clone());
+    match metas.find(Value::is_object) {
+        Some(Value::Object(mut members)) => {
+            members.insert("segments".to_owned(), Value::Array(pieces));
+            serde_json::to_vec(&members)
+        }
+        _ => serde_json::to_vec(&empty_meta()),
     }
 }
 

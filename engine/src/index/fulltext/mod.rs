@@ -1,10 +1,10 @@
 //! Full-text index of a segment, and searches over the indexes of a whole lake.
 //!
 //! Each segment has one file, `fulltext.bin`: the files of a `tantivy` index, packed, with a
-//! checksum over all. Its pieces are made of one row group each, so that a segment is indexed on
-//! all cores while it is written; the document `n` of a piece is the row `n` of its row group.
-//! Texts aren't stored: the lake has them. Opened, the pieces of all segments are one index, so the
-//! statistics that BM25 needs are those of the whole lake.
+//! checksum over all. Each row group is a piece of its own, so that a segment is indexed on all
+//! cores while it is written; document `n` of a piece is row `n` of its row group. Texts aren't
+//! stored, because the lake has them. Opened together, the pieces of all segments are one index, so
+//! that BM25 uses the statistics of the whole lake.
 //!
 //! ```text
 //! "GMTEXT01"   magic                                     8

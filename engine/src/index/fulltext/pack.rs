@@ -80,13 +80,13 @@ impl SegmentTextIndex {
         if blake3::hash(content).as_bytes() != checksum {
             return Err(Damaged("checksum differs"));
         }
-        let (length, rest) = rest.split_first_chunk().ok_or(Damaged("no head"))?;
+        let (length, rest) = rest.split_first_chunk().ok_or(Damaged("no header"))?;
         let head = rest
             .get(..u32::from_le_bytes(*length) as usize)
-            .ok_or(Damaged("its head is cut"))?;
+            .ok_or(Damaged("its header is truncated"))?;
         let files = MAGIC.len() + length.len() + head.len();
         let head: PackHeader =
-            serde_json::from_slice(head).map_err(|_| Damaged("its head is no JSON of a head"))?;
+            serde_json::from_slice(head).map_err(|_| Damaged("its header is invalid JSON"))?;
         let room = (content.len() - files) as u64;
         let fits = |file: &FileEntry| {
             file.start
@@ -97,7 +97,7 @@ impl SegmentTextIndex {
             return Err(Damaged("files reach beyond its end"));
         }
         if !(head.meta.is_object() || head.meta.is_null()) {
-            return Err(Damaged("its head's metadata is no object"));
+            return Err(Damaged("the metadata in its header is no object"));
         }
         if head.text_version != TEXT_VERSION {
             return Err(DamagedText::Stale);

@@ -165,10 +165,25 @@ fn each_text<'g>(grain: &Grain<'g>, visit: &mut impl FnMut(&'g str)) {
     }
 }
 
-/// Returns the bytes, in parts, of the full-text index of a segment whose rows are those of
-/// `pieces`, concatenated.
+/// Returns the bytes, in parts, of the full-text index of a segment whose rows are those of `pieces`,
+/// concatenated.
 pub fn pack(pieces: &[TextPiece]) -> Vec<Bytes> {
-    let mut head = PackHeader {
+    // Plain numbers and texts can always be serialised.
+    let header = serde_json::to_vec(&header_of(pieces)).unwrap_or_default();
+    let header = [MAGIC, &(header.len() as u32).to_le_bytes()[..], &header].concat();
+    let mut parts = vec![Bytes::from(header)];
+    let files = pieces.iter().flat_map(|piece| &piece.files);
+    parts.extend(files.map(|(_, bytes)| Bytes::from_owner(bytes.clone())));
+    let mut hasher = blake3::Hasher::new();
+    for part in &parts {
+        hasher.update(part);
+    }
+    parts.push(hasher.finalize().as_bytes().to_vec().into());
+    parts
+}
+
+fn header_of(pieces: &[TextPiece]) -> PackHeader {
+    let mut header = PackHeader {
         rows: 0,
         text_version: TEXT_VERSION,
         meta: Value::Null,
@@ -177,7 +192,7 @@ pub fn pack(pieces: &[TextPiece]) -> Vec<Bytes> {
     let mut length = 0;
     for piece in pieces {
         let mut entry = PieceEntry {
-            first_row: head.rows as u32,
+            first_row: header.rows as u32,
             segments: Value::Null,
             words: piece.words,
             files: Vec::new(),
@@ -195,20 +210,9 @@ pub fn pack(pieces: &[TextPiece]) -> Vec<Bytes> {
             });
             length += bytes.len() as u64;
         }
-        head.rows += u64::from(piece.rows);
-        head.meta = meta;
-        head.pieces.push(entry);
+        header.rows += u64::from(piece.rows);
+        header.meta = meta;
+        header.pieces.push(entry);
     }
-    // Plain numbers and texts can always be serialised.
-    let head = serde_json::to_vec(&head).unwrap_or_default();
-    let head = [MAGIC, &(head.len() as u32).to_le_bytes()[..], &head].concat();
-    let mut parts = vec![Bytes::from(head)];
-    let files = pieces.iter().flat_map(|piece| &piece.files);
-    parts.extend(files.map(|(_, bytes)| Bytes::from_owner(bytes.clone())));
-    let mut hasher = blake3::Hasher::new();
-    for part in &parts {
-        hasher.update(part);
-    }
-    parts.push(hasher.finalize().as_bytes().to_vec().into());
-    parts
+    header
 }

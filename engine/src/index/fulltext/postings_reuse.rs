@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use serde_json::Value;
 use tantivy::directory::{OwnedBytes, RamDirectory};
 use tantivy::fastfield::{AliveBitSet, write_alive_bitset};
 use tantivy::indexer::merge_filtered_segments;
@@ -16,8 +17,8 @@ use super::text_field;
 use crate::error::BoxError;
 
 impl SegmentTextIndex {
-    /// Returns the piece of the `rows` rows from `first` on, without the rows at `gone` (relative
-    /// to `first`, ascending), which contain `gone_words` words. Returns `None` if no piece covers
+    /// Returns the piece of the `rows` rows from `first` on, without the rows at `gone` (relative to
+    /// `first`, ascending), which contain `gone_words` words. Returns `None` if no piece covers
     /// exactly these rows, or no row would remain.
     ///
     /// # Errors
@@ -37,24 +38,38 @@ impl SegmentTextIndex {
         };
         let mut meta = self.meta().clone();
         meta["segments"] = entry.segments.clone();
-        if gone.is_empty() {
-            let shared = OwnedBytes::new(SharedBytes::of(self));
-            let files = entry
-                .files
-                .iter()
-                .map(|file| (file.name.clone(), shared.slice(self.range_of(file))))
-                .collect();
-            return Ok(Some(TextPiece {
-                rows,
-                words: entry.words,
-                meta,
-                files,
-            }));
+        match gone.is_empty() {
+            true => Ok(Some(self.whole_piece(entry, rows, meta))),
+            false => self.filtered_piece(entry, rows, &meta, gone, gone_words),
         }
-        let index = Index::open(PackedDirectory::new(
-            [self].into_iter(),
-            serde_json::to_vec(&meta)?,
-        ))?;
+    }
+
+    /// Returns a piece with all its rows. Its files are shared, not copied.
+    fn whole_piece(self: &Arc<Self>, entry: &PieceEntry, rows: u32, meta: Value) -> TextPiece {
+        let shared = OwnedBytes::new(SharedBytes::of(self));
+        let files = entry
+            .files
+            .iter()
+            .map(|file| (file.name.clone(), shared.slice(self.range_of(file))));
+        TextPiece {
+            rows,
+            words: entry.words,
+            meta,
+            files: files.collect(),
+        }
+    }
+
+    /// Merges a piece into a new one without the rows at `gone`.
+    fn filtered_piece(
+        self: &Arc<Self>,
+        entry: &PieceEntry,
+        rows: u32,
+        meta: &Value,
+        gone: &[u32],
+        gone_words: u64,
+    ) -> Result<Option<TextPiece>, BoxError> {
+        let meta = serde_json::to_vec(meta)?;
+        let index = Index::open(PackedDirectory::new([self].into_iter(), meta))?;
         let [segment] = &index.searchable_segments()?[..] else {
             return Ok(None);
         };
@@ -67,12 +82,8 @@ impl SegmentTextIndex {
         let directory = RamDirectory::create();
         let settings = index.settings().clone();
         let kept = vec![Some(alive(rows, gone)?)];
-        let merged = merge_filtered_segments(
-            std::slice::from_ref(segment),
-            settings,
-            kept,
-            directory.clone(),
-        )?;
+        let segments = std::slice::from_ref(segment);
+        let merged = merge_filtered_segments(segments, settings, kept, directory.clone())?;
         let words = Some(words.saturating_sub(gone_words));
         TextPiece::of(&merged, &directory, rows - gone.len() as u32, words).map(Some)
     }

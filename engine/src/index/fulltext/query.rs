@@ -46,9 +46,9 @@ pub(super) enum QueryPart {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct TextQuery {
     /// All of these lists must match, each by one of its parts.
-    pub(super) wanted: Vec<Vec<QueryPart>>,
+    pub(super) required: Vec<Vec<QueryPart>>,
     /// None of these may match.
-    pub(super) unwanted: Vec<QueryPart>,
+    pub(super) excluded: Vec<QueryPart>,
 }
 
 /// Consecutive words; usually one.
@@ -58,9 +58,9 @@ pub type Phrase = Vec<String>;
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct SearchTerms {
     /// All of these lists must match, each by one of its phrases.
-    pub wanted: Vec<Vec<Phrase>>,
+    pub required: Vec<Vec<Phrase>>,
     /// None of these may match.
-    pub unwanted: Vec<Phrase>,
+    pub excluded: Vec<Phrase>,
 }
 
 impl TextQuery {
@@ -76,18 +76,18 @@ impl TextQuery {
         let mut or = false;
         for item in items(text) {
             if item.body == "OR" && !item.quoted && !item.negated {
-                or = !query.wanted.is_empty();
+                or = !query.required.is_empty();
                 continue;
             }
             let Some(part) = item.part() else { continue };
-            match query.wanted.last_mut() {
-                _ if item.negated => query.unwanted.push(part),
+            match query.required.last_mut() {
+                _ if item.negated => query.excluded.push(part),
                 Some(alternatives) if or => alternatives.push(part),
-                _ => query.wanted.push(vec![part]),
+                _ => query.required.push(vec![part]),
             }
             or = false;
         }
-        let parts = query.wanted.iter().map(Vec::len).sum::<usize>() + query.unwanted.len();
+        let parts = query.required.iter().map(Vec::len).sum::<usize>() + query.excluded.len();
         if parts > PART_LIMIT {
             Err(TextQueryError::TooManyParts(parts))
         } else {
@@ -97,19 +97,19 @@ impl TextQuery {
 
     /// Returns the search for all of some words, without expansion.
     pub fn all_of(words: impl IntoIterator<Item = String>) -> TextQuery {
-        let wanted = words
+        let required = words
             .into_iter()
             .map(|word| vec![QueryPart::Phrase(vec![word])])
             .collect();
         TextQuery {
-            wanted,
-            unwanted: Vec::new(),
+            required,
+            excluded: Vec::new(),
         }
     }
 
     /// Returns whether it can't match anything.
     pub fn is_empty(&self) -> bool {
-        self.wanted.is_empty()
+        self.required.is_empty()
     }
 }
 
@@ -189,9 +189,9 @@ mod tests {
     }
 
     #[test]
-    fn words_phrases_beginnings_and_near_words_are_told_apart() {
+    fn words_phrases_prefixes_and_fuzzy_words_are_parsed() {
         let query = parsed(r#"Tea "green  TEA" dark-mode pre* colour~ color~2 -decaf -"no milk""#);
-        let wanted = vec![
+        let required = vec![
             vec![phrase(&["tea"])],
             vec![phrase(&["green", "tea"])],
             vec![phrase(&["dark", "mode"])],
@@ -202,14 +202,14 @@ mod tests {
         assert_eq!(
             query,
             TextQuery {
-                wanted,
-                unwanted: vec![phrase(&["decaf"]), phrase(&["no", "milk"])]
+                required,
+                excluded: vec![phrase(&["decaf"]), phrase(&["no", "milk"])]
             }
         );
     }
 
     #[test]
-    fn alternatives_stand_around_or() {
+    fn alternatives_are_joined_by_or() {
         let query = parsed("hot tea OR coffee OR \"cold milk\" now");
         let either = vec![
             phrase(&["tea"]),
@@ -217,25 +217,25 @@ mod tests {
             phrase(&["cold", "milk"]),
         ];
         assert_eq!(
-            query.wanted,
+            query.required,
             [vec![phrase(&["hot"])], either, vec![phrase(&["now"])]]
         );
         assert_eq!(
-            parsed("OR tea or OR").wanted,
+            parsed("OR tea or OR").required,
             [[phrase(&["tea"])], [phrase(&["or"])]]
         );
     }
 
     #[test]
-    fn odd_texts_are_searches_too() {
+    fn odd_texts_are_valid_searches() {
         for text in [
             "", " ", "\"", "-", "--", "*", "~2", "\"\"", "-\"", "OR", "~~", "- -",
         ] {
             assert!(parsed(text).is_empty(), "{text}");
         }
-        assert_eq!(parsed("\"open").wanted, [[phrase(&["open"])]]);
-        assert_eq!(parsed("東京").wanted, [[phrase(&["東", "京"])]]);
-        assert_eq!(parsed("3.14~3").wanted, [[phrase(&["3.14", "3"])]]);
+        assert_eq!(parsed("\"open").required, [[phrase(&["open"])]]);
+        assert_eq!(parsed("東京").required, [[phrase(&["東", "京"])]]);
+        assert_eq!(parsed("3.14~3").required, [[phrase(&["3.14", "3"])]]);
     }
 
     #[test]

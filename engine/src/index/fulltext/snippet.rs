@@ -9,7 +9,7 @@ use crate::text::{text_fields, visit_texts};
 /// The display of a match.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Highlight {
-    /// The fields that contain a wanted phrase, in the order of the type's text fields.
+    /// The fields that contain a required phrase, in the order of the type's text fields.
     pub fields: Vec<Field>,
     /// The text around the first match, in the text that contains most parts of the search. At most
     /// `SNIPPET_BYTES`; `…` marks omissions.
@@ -59,7 +59,7 @@ fn matched(text: &str, terms: &SearchTerms) -> Option<(usize, usize)> {
             .and_then(|window| Some(window.first()?.0))
     };
     let found = terms
-        .wanted
+        .required
         .iter()
         .filter_map(|alternatives| alternatives.iter().filter_map(begins).min());
     let places: Vec<usize> = found.collect();
@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_snippet_shows_the_match_and_says_what_is_left_out() {
+    fn a_snippet_shows_the_match_and_marks_omissions() {
         let text = format!("{} green tea {}", "word ".repeat(40), "more ".repeat(60));
         let shown = snippet(&text, text.find("green").unwrap());
         assert!(

@@ -62,11 +62,11 @@ fn scanned(texts: &[String], query: &TextQuery) -> Vec<usize> {
             .any(|other| distance(word, other) <= usize::from(*changes)),
     };
     let fits = |text: &[String]| {
-        let wanted = query
-            .wanted
+        let required = query
+            .required
             .iter()
             .all(|parts| parts.iter().any(|part| stands(text, part)));
-        !query.is_empty() && wanted && !query.unwanted.iter().any(|part| stands(text, part))
+        !query.is_empty() && required && !query.excluded.iter().any(|part| stands(text, part))
     };
     let words = |text: &String| crate::text::words(text).collect::<Vec<_>>();
     (0..texts.len())
@@ -200,7 +200,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(12))]
 
     #[test]
-    fn a_piece_without_rows_is_that_of_the_others(texts in texts(), gone in prop::collection::vec(any::<bool>(), 60), again in any::<prop::sample::Index>(), repeats in 1_usize..40) {
+    fn a_piece_without_some_rows_equals_one_built_from_the_others(texts in texts(), gone in prop::collection::vec(any::<bool>(), 60), again in any::<prop::sample::Index>(), repeats in 1_usize..40) {
         // Long texts: tantivy keeps no exact length of these.
         let blobs: Vec<_> = texts.iter().enumerate().map(|(at, text)| blob(&text.repeat(repeats), at)).collect();
         let mut kept: Vec<u32> = (0..blobs.len() as u32).filter(|at| *at == 0 || !gone[*at as usize]).collect();
@@ -244,7 +244,7 @@ fn a_word_of_rows_that_are_gone_is_nowhere_in_the_piece() {
             .search(&TextQuery::parse("marg* OR te*").unwrap(), 1)
             .unwrap()
             .0
-            .wanted
+            .required
     };
     assert_eq!(words(&[]), [[["marguerite"], ["tea"]]]);
     assert_eq!(words(&[7]), [[["tea"]]]);
@@ -260,7 +260,7 @@ fn the_best_come_first_and_no_more_than_asked_for() {
         .collect();
     let lake = lake(&texts, 20, 8);
     let (terms, hits) = lake.search(&TextQuery::parse("te*").unwrap(), 7).unwrap();
-    assert_eq!(terms.wanted, [[["tea"]]]);
+    assert_eq!(terms.required, [[["tea"]]]);
     let texts: Vec<_> = hits
         .iter()
         .map(|hit| hit.segment * 20 + hit.row as usize)
@@ -353,7 +353,7 @@ fn matched_fields_are_those_that_have_the_words() {
     .map(|text| {
         let phrases = TextQuery::parse(text)
             .unwrap()
-            .wanted
+            .required
             .into_iter()
             .map(|parts| {
                 parts
@@ -368,8 +368,8 @@ fn matched_fields_are_those_that_have_the_words() {
                     .collect()
             });
         let terms = SearchTerms {
-            wanted: phrases.collect(),
-            unwanted: Vec::new(),
+            required: phrases.collect(),
+            excluded: Vec::new(),
         };
         (
             text,

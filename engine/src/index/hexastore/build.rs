@@ -379,12 +379,7 @@ fn write(
     packed
         .clone()
         .for_each(|order| out.extend((order.blocks.len() as u64).to_le_bytes()));
-    let mut end = 0_u64;
-    for term in terms {
-        end += term.len() as u64;
-        out.extend(&end.to_le_bytes()[..5]);
-    }
-    terms.iter().for_each(|term| out.extend(term.as_bytes()));
+    write_terms(terms, &mut out);
     for order in packed {
         out.extend(&order.heads);
         out.extend(&order.blocks);
@@ -392,4 +387,14 @@ fn write(
     let checksum = blake3::hash(&out);
     out.extend(checksum.as_bytes());
     out
+}
+
+/// Appends the ends of the terms, then the terms.
+fn write_terms(terms: &[&str], out: &mut Vec<u8>) {
+    let mut end = 0_u64;
+    for term in terms {
+        end += term.len() as u64;
+        out.extend(&end.to_le_bytes()[..5]);
+    }
+    terms.iter().for_each(|term| out.extend(term.as_bytes()));
 }

@@ -1,11 +1,11 @@
 //! The hexastore of a segment: its statements in all six orders (SPO, SOP, PSO, POS, OSP, OPS).
 //!
-//! Every row of the segment that states a subject, a relation and an object is a *triple*; one that
-//! states only one or two of them is a *partial* statement. Both kinds are kept in all six orders,
-//! so that whatever part of a statement is known, the rows that state it are neighbours: a binary
-//! search finds the first and the last, and their distance is the exact count. The parts are those
-//! of the columns `subject`, `relation` and `object` (a map object is its canonical JSON). Partial
-//! statements answer filters on single columns; only triples answer patterns.
+//! Every row of the segment with a subject, a relation and an object is a *triple*; a row with only
+//! one or two of them is a *partial* statement. Both kinds are stored in all six orders, so that
+//! the rows that match any pattern are contiguous: two binary searches find the first and the last,
+//! and their distance is the exact count. The parts are the values of the columns `subject`,
+//! `relation` and `object` (a map object is its canonical JSON). Partial statements answer filters
+//! on single columns; only triples answer patterns.
 //!
 //! ```text
 //! "GMHEXA01"   magic                                                    8
@@ -19,10 +19,10 @@
 //! checksum     BLAKE3 of all before                                     32
 //! ```
 //!
-//! An order is cut into blocks of 128 statements. A block's head has its first statement, the least
-//! value of each part and how many bits the distances from that need; these are packed part by
-//! part, so that each can be read without the others. Integers are little-endian. A term's number
-//! is its place; the number behind the last says "not stated".
+//! An order is divided into blocks of 128 statements. A block's header has its first statement, and
+//! the minimum of each part and the bit width of the offsets from it. The offsets are packed part
+//! by part, so that each part can be read without the others. Integers are little-endian. The id of
+//! a term is its index; the id after the last means "not stated".
 //!
 //! | module | contents |
 //! |---|---|

@@ -60,7 +60,7 @@ impl Hexastore {
     /// [`DamagedHexastore`] if it isn't intact.
     pub fn open(bytes: SourceBytes) -> Result<Hexastore, DamagedHexastore> {
         if bytes.len() < HEADER + CHECKSUM {
-            return Err(DamagedHexastore("shorter than its head"));
+            return Err(DamagedHexastore("shorter than its header"));
         }
         if !bytes.starts_with(MAGIC) {
             return Err(DamagedHexastore("other magic"));

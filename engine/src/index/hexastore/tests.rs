@@ -60,7 +60,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
     #[test]
-    fn every_pattern_answers_what_a_scan_answers(rows in rows(700), part in 1_usize..400) {
+    fn every_pattern_matches_what_a_scan_matches(rows in rows(700), part in 1_usize..400) {
         let store = built(&rows, part);
         prop_assert_eq!(store.rows(), rows.len() as u64);
         let is_triple = |row: &Row| row.iter().all(Option::is_some);
@@ -81,7 +81,7 @@ proptest! {
     }
 
     #[test]
-    fn filters_on_columns_find_rows_that_state_less(rows in rows(500), part in 1_usize..400) {
+    fn filters_on_columns_find_partial_statements(rows in rows(500), part in 1_usize..400) {
         let store = built(&rows, part);
         for pattern in rows.iter().step_by(23).flat_map(patterns).filter(|pattern| pattern.parts() != [None; 3]) {
             let scanned: Vec<u32> = (0..rows.len()).filter(|row| matches(&rows[*row], &pattern)).map(|row| row as u32).collect();

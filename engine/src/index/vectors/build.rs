@@ -1,4 +1,4 @@
-//! Vectors to the file: the graph, grown on all cores, laid out flat.
+//! Builds the file: the vectors and the graph as flat arrays.
 
 use super::hnsw_build::{HnswBuilder, Vectors};
 use super::metric::{F16, Metric};
@@ -10,13 +10,13 @@ pub struct VectorBuilder {
     model: String,
     dimensions: usize,
     metric: Metric,
-    /// One after another.
+    /// The vectors, concatenated.
     vectors: Vec<F16>,
     rows: Vec<u32>,
 }
 
 impl VectorBuilder {
-    /// No vectors yet. `None` if there can be none of so many dimensions.
+    /// Returns an empty builder, or `None` if `dimensions` is out of range.
     pub fn new(model: &str, dimensions: usize, metric: Metric) -> Option<VectorBuilder> {
         (1..=DIMENSION_LIMIT)
             .contains(&dimensions)
@@ -29,8 +29,8 @@ impl VectorBuilder {
             })
     }
 
-    /// Adds a vector of `row`. False, and nothing is added, if it has other dimensions, no
-    /// direction, or isn't finite.
+    /// Adds a vector of `row`. Returns false and adds nothing if it has another number of
+    /// dimensions, is zero, or isn't finite.
     pub fn add(&mut self, row: u32, vector: &[f32]) -> bool {
         let stored = (vector.len() == self.dimensions)
             .then(|| self.metric.stored(vector))
@@ -42,7 +42,7 @@ impl VectorBuilder {
         added.is_some()
     }
 
-    /// How its vectors are compared.
+    /// Returns the metric of its vectors.
     pub fn metric(&self) -> Metric {
         self.metric
     }
@@ -57,8 +57,7 @@ impl VectorBuilder {
         self.rows.is_empty()
     }
 
-    /// Returns the bytes of the file for a segment of `segment_rows` rows, built on all threads of
-    /// the current pool.
+    /// Builds the file for a segment of `segment_rows` rows, on all threads of the current pool.
     pub fn build(self, segment_rows: u64) -> Vec<u8> {
         let vectors = Vectors {
             halves: &self.vectors,
@@ -82,17 +81,9 @@ impl VectorBuilder {
         self.vectors
             .iter()
             .for_each(|half| out.extend(half.0.to_le_bytes()));
-        // An odd number of halves leaves the integers unaligned, which only costs a little time.
-        self.rows
-            .iter()
-            .for_each(|row| out.extend(row.to_le_bytes()));
-        out.extend(&graph.levels);
-        out.resize(out.len() + (4 - graph.levels.len() % 4) % 4, 0);
-        graph
-            .ends
-            .iter()
-            .chain(&graph.neighbours)
-            .for_each(|number| out.extend(number.to_le_bytes()));
+        // With an odd number of halves, the integers are unaligned, which costs little.
+        write_numbers(&self.rows, &mut out);
+        graph.write(&mut out);
         let checksum = blake3::hash(&out);
         out.extend(checksum.as_bytes());
         out
@@ -100,7 +91,7 @@ impl VectorBuilder {
 }
 
 fn write_head(head: &mut VectorHeader, out: &mut Vec<u8>) {
-    // A structure of plain numbers and texts always has a JSON form.
+    // Plain numbers and texts can always be serialised.
     let mut json = serde_json::to_vec(head).unwrap_or_default();
     let start = MAGIC.len() + 4;
     json.resize(
@@ -112,7 +103,13 @@ fn write_head(head: &mut VectorHeader, out: &mut Vec<u8>) {
     out.extend(json);
 }
 
-/// The graph, laid out flat.
+fn write_numbers(numbers: &[u32], out: &mut Vec<u8>) {
+    numbers
+        .iter()
+        .for_each(|number| out.extend(number.to_le_bytes()));
+}
+
+/// The graph as flat arrays.
 #[derive(Debug, Default)]
 struct FlatGraph {
     levels: Vec<u8>,
@@ -136,5 +133,13 @@ impl FlatGraph {
             flat.ends.push(flat.neighbours.len() as u32);
         }
         flat
+    }
+
+    /// Appends the levels (padded to 4 bytes), the ends and the neighbours.
+    fn write(&self, out: &mut Vec<u8>) {
+        out.extend(&self.levels);
+        out.resize(out.len() + (4 - self.levels.len() % 4) % 4, 0);
+        write_numbers(&self.ends, out);
+        write_numbers(&self.neighbours, out);
     }
 }

@@ -1,4 +1,4 @@
-//! Files of vectors, and the vectors in them by identifier.
+//! Reads files of vectors with identifiers.
 //!
 //! | kind | identifier of a vector |
 //! |---|---|
@@ -25,7 +25,7 @@ use super::DIMENSION_LIMIT;
 use crate::error::BoxError;
 use crate::segment::MappedFile;
 
-/// Why a file of vectors can't be used.
+/// A file of vectors can't be read.
 #[derive(Debug, thiserror::Error)]
 #[error("can't read vectors from `{}`: {reason}", path.display())]
 pub struct VectorFileError {
@@ -33,7 +33,7 @@ pub struct VectorFileError {
     reason: String,
 }
 
-/// The vectors of some files. A vector that is named twice is that of the later file.
+/// The vectors of some files. If an identifier occurs in several files, the last one wins.
 #[derive(Debug, Default)]
 pub struct VectorFiles {
     vectors: HashMap<String, Vec<f32>>,
@@ -88,7 +88,7 @@ fn read(path: &Path) -> Result<Rows, BoxError> {
     }
 }
 
-/// Returns the vectors with the lines of `<file>.ids`, or with their numbers.
+/// Adds identifiers to vectors: the lines of `<file>.ids`, or their numbers.
 fn with_ids(path: &Path, vectors: Vec<Vec<f32>>) -> Result<Rows, BoxError> {
     let mut beside = path.as_os_str().to_owned();
     beside.push(".ids");
@@ -105,12 +105,11 @@ fn with_ids(path: &Path, vectors: Vec<Vec<f32>>) -> Result<Rows, BoxError> {
     Ok(ids.into_iter().zip(vectors).collect())
 }
 
-/// What follows the last message of an Arrow stream: the mark of a message, and that it has no
-/// bytes.
+/// End-of-stream marker of Arrow: a message of length 0.
 const END_OF_STREAM: [u8; 8] = [0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0];
 
-/// Returns the file format is a stream between a mark, a footer and a mark. It is read as one: the
-/// library's reader of files makes room for whatever sizes a damaged one names.
+/// Reads the Arrow file format, which is a stream between a magic, and a footer and a magic, as a
+/// stream: the library's file reader allocates whatever size a damaged file declares.
 fn read_arrow(bytes: SourceBytes) -> Result<Rows, BoxError> {
     let mark = b"ARROW1";
     let stream = match bytes.strip_prefix(mark) {
@@ -119,21 +118,21 @@ fn read_arrow(bytes: SourceBytes) -> Result<Rows, BoxError> {
             let (rest, footer) = rest
                 .strip_suffix(mark)
                 .and_then(<[u8]>::split_last_chunk)
-                .ok_or("its footer is cut off")?;
+                .ok_or("its footer is truncated")?;
             let length = rest
                 .len()
                 .checked_sub(u32::from_le_bytes(*footer) as usize)
                 .ok_or("its footer is damaged")?;
-            // Writers fill up to 8 bytes behind the mark, or to 64.
+            // Writers pad to 8 or 64 bytes after the magic.
             let padding = rest[..length].iter().take_while(|byte| **byte == 0).count();
             mark.len() + padding..mark.len() + length
         }
     };
     let whole = Buffer::from(Bytes::from_owner(MappedFile(std::sync::Arc::new(bytes))));
     let mut stream = whole.slice_with_length(stream.start, stream.len());
-    // The library takes a stream that ends between two messages for whole.
+    // The library accepts a stream that is truncated between two messages.
     if !stream.ends_with(&END_OF_STREAM) {
-        return Err("it is cut off".into());
+        return Err("it is truncated".into());
     }
     let read = AssertUnwindSafe(|| {
         let mut decoder = StreamDecoder::new();
@@ -142,7 +141,7 @@ fn read_arrow(bytes: SourceBytes) -> Result<Rows, BoxError> {
         decoder.finish()?;
         Ok(rows)
     });
-    // The library trusts the places that a stream names, and panics where they lie outside of it.
+    // The library trusts the offsets in a stream, and panics if they are out of range.
     std::panic::catch_unwind(read).unwrap_or_else(|_| Err("it is damaged".into()))
 }
 
@@ -181,7 +180,7 @@ fn column<'b>(batch: &'b RecordBatch, names: [&str; 2]) -> Result<&'b ArrayRef, 
     found.ok_or_else(|| format!("it has neither a column `{}` nor `{}`", names[0], names[1]).into())
 }
 
-/// Each vector after its number of dimensions (i32).
+/// Reads fvecs: each vector follows its number of dimensions (i32).
 fn read_fvecs(bytes: &[u8]) -> Result<Vec<Vec<f32>>, BoxError> {
     let mut vectors = Vec::new();
     let mut rest = bytes;
@@ -192,14 +191,14 @@ fn read_fvecs(bytes: &[u8]) -> Result<Vec<Vec<f32>>, BoxError> {
         }
         let (own, after) = after
             .split_at_checked(4 * dimensions)
-            .ok_or("its last vector is cut")?;
+            .ok_or("its last vector is truncated")?;
         vectors.push(floats(own));
         rest = after;
     }
     if rest.is_empty() {
         Ok(vectors)
     } else {
-        Err("its last vector is cut".into())
+        Err("its last vector is truncated".into())
     }
 }
 
@@ -210,12 +209,36 @@ fn floats(bytes: &[u8]) -> Vec<f32> {
         .collect()
 }
 
-/// Returns the format of NumPy, versions 1 to 3.
+/// Reads the format of NumPy, versions 1 to 3.
 fn read_npy(bytes: &[u8]) -> Result<Vec<Vec<f32>>, BoxError> {
+    let (header, data) = split_npy(bytes)?;
+    if header.contains("'fortran_order': True") {
+        return Err("its numbers are in Fortran order; save it in C order".into());
+    }
+    let descr = quoted(header, "'descr':").ok_or("its header has no type")?;
+    let (width, number) = npy_type(descr)?;
+    let [count, dimensions] = npy_shape(header)?[..] else {
+        return Err("it doesn't have two dimensions".into());
+    };
+    let size = count
+        .checked_mul(dimensions)
+        .and_then(|numbers| numbers.checked_mul(width));
+    if size != Some(data.len()) || !(1..=DIMENSION_LIMIT).contains(&dimensions) {
+        return Err("its size doesn't match its header".into());
+    }
+    Ok(data
+        .chunks_exact(width * dimensions)
+        .map(|row| row.chunks_exact(width).map(number).collect())
+        .collect())
+}
+
+/// Splits a NumPy file into its header and its data.
+fn split_npy(bytes: &[u8]) -> Result<(&str, &[u8]), BoxError> {
+    let cut = "its header is truncated";
     let rest = bytes
         .strip_prefix(b"\x93NUMPY")
         .ok_or("it isn't a NumPy file")?;
-    let (version, rest) = rest.split_first_chunk::<2>().ok_or("its head is cut")?;
+    let (version, rest) = rest.split_first_chunk::<2>().ok_or(cut)?;
     let (length, rest) = match version[0] {
         1 => rest
             .split_first_chunk()
@@ -224,15 +247,17 @@ fn read_npy(bytes: &[u8]) -> Result<Vec<Vec<f32>>, BoxError> {
             .split_first_chunk()
             .map(|(length, rest)| (u32::from_le_bytes(*length) as usize, rest)),
     }
-    .ok_or("its head is cut")?;
-    let (head, data) = rest.split_at_checked(length).ok_or("its head is cut")?;
-    let head = std::str::from_utf8(head)?;
-    if head.contains("'fortran_order': True") {
-        return Err("its numbers are in Fortran order; save it in C order".into());
-    }
-    let (width, number): (usize, fn(&[u8]) -> f32) = match quoted(head, "'descr':")
-        .ok_or("its head names no type")?
-    {
+    .ok_or(cut)?;
+    let (header, data) = rest.split_at_checked(length).ok_or(cut)?;
+    Ok((std::str::from_utf8(header)?, data))
+}
+
+/// Converts the bytes of a number.
+type ReadNumber = fn(&[u8]) -> f32;
+
+/// Returns the width in bytes of the NumPy type `descr`, and how to read it.
+fn npy_type(descr: &str) -> Result<(usize, ReadNumber), BoxError> {
+    Ok(match descr {
         "<f4" => (4, |bytes| {
             bytes
                 .first_chunk()
@@ -253,34 +278,26 @@ fn read_npy(bytes: &[u8]) -> Result<Vec<Vec<f32>>, BoxError> {
                 format!("its numbers are of the type {other}; <f4, <f2 and |i1 are read").into(),
             );
         }
-    };
-    let shape = head
+    })
+}
+
+/// Parses the shape in a NumPy header.
+fn npy_shape(header: &str) -> Result<Vec<usize>, BoxError> {
+    let shape = header
         .split_once("'shape':")
         .and_then(|(_, rest)| rest.split_once('(')?.1.split_once(')'));
     let shape: Result<Vec<usize>, _> = shape
-        .ok_or("its head has no shape")?
+        .ok_or("its header has no shape")?
         .0
         .split(',')
         .map(str::trim)
         .filter(|part| !part.is_empty())
         .map(str::parse)
         .collect();
-    let [count, dimensions] = shape?[..] else {
-        return Err("it doesn't have two dimensions".into());
-    };
-    let size = count
-        .checked_mul(dimensions)
-        .and_then(|numbers| numbers.checked_mul(width));
-    if size != Some(data.len()) || !(1..=DIMENSION_LIMIT).contains(&dimensions) {
-        return Err("its size isn't what its head says".into());
-    }
-    Ok(data
-        .chunks_exact(width * dimensions)
-        .map(|row| row.chunks_exact(width).map(number).collect())
-        .collect())
+    Ok(shape?)
 }
 
-/// Returns the text in quotation marks behind `key`.
+/// Returns the quoted text after `key`.
 fn quoted<'t>(text: &'t str, key: &str) -> Option<&'t str> {
     let rest = text.split_once(key)?.1.trim_start().strip_prefix('\'')?;
     Some(rest.split_once('\'')?.0)
@@ -326,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn arrow_files_and_streams_are_read_and_cut_ones_refused() {
+    fn arrow_files_and_streams_are_read_and_truncated_ones_rejected() {
         use std::sync::Arc;
 
         use arrow::array::{FixedSizeListArray, StringArray};
@@ -357,14 +374,14 @@ mod tests {
             for at in 0..bytes.len() {
                 let mut damaged = bytes.clone();
                 damaged[at] ^= 0x91;
-                // Whatever it says, it neither ends the program nor takes all of its memory.
+                // A damaged file must neither panic nor exhaust memory.
                 let _ = read_arrow(damaged.into());
             }
         }
     }
 
     #[test]
-    fn fvecs_are_read_and_cut_ones_refused() {
+    fn fvecs_are_read_and_truncated_ones_rejected() {
         let vector = |numbers: &[f32]| {
             let numbers = numbers.iter().flat_map(|number| number.to_le_bytes());
             [&2_i32.to_le_bytes()[..], &numbers.collect::<Vec<u8>>()].concat()

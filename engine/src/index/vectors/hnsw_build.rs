@@ -1,12 +1,12 @@
-//! The graph over the vectors of one file: HNSW (arXiv:1603.09320), grown on all cores.
+//! Builds the proximity graph over the vectors of one file: HNSW (arXiv:1603.09320), in parallel.
 //!
-//! All levels are known before: the vectors of the upper levels are inserted first, and the first
-//! of them is where every walk begins. A vector is connected from the lowest of its levels to the
-//! highest, so that whoever meets it on one level finds neighbours on those below.
+//! All levels are assigned in advance: the vectors of the upper levels are inserted first, and the
+//! first of them is the entry point. A vector is connected from its lowest level to its highest, so
+//! that a search that meets it on one level finds its neighbours on those below.
 //!
-//! Of equal vectors, as texts that are said again and again have them, only the first is inserted;
-//! the others hang from it in a chain. In the graph they would be each other's nearest neighbours,
-//! and have no way to anything else.
+//! Of equal vectors, which repeated texts have, only the first is inserted; the others are linked
+//! to it in a chain. In the graph they would be each other's nearest neighbours, without links to
+//! other vectors.
 
 use std::cmp::Reverse;
 use std::hash::{BuildHasher, Hasher};
@@ -18,26 +18,28 @@ use rayon::prelude::*;
 use super::hnsw_search::{Candidate, GraphSearch, ProximityGraph};
 use super::metric::{F16, Metric};
 
-/// Neighbours that a new vector chooses on each of its levels, and has at most above the lowest.
+/// Number of neighbours that a new vector selects on each level, and maximum above the lowest level
+/// (M of the paper).
 const NEIGHBOURS: usize = 16;
 
-/// Neighbours of a vector on the lowest level at most.
-const GROUND_NEIGHBOURS: usize = 2 * NEIGHBOURS;
+/// Maximal number of neighbours on the lowest level (M_max0).
+const MAX_GROUND_NEIGHBOURS: usize = 2 * NEIGHBOURS;
 
-/// Neighbours above these that a list takes before it is thinned: thinning looks at all of them, so
-/// it is done rarely.
+/// Number of excess neighbours before a list is pruned: pruning compares all of them, so it is done
+/// rarely.
 const SLACK: usize = 16;
 
-/// Candidates that are examined for each vector that is inserted.
+/// Number of candidates for each inserted vector (efConstruction).
 const CANDIDATES: usize = 200;
 
-/// Levels at most.
+/// Maximal number of levels.
 const LEVELS: u8 = 16;
 
-/// Vectors that are inserted concatenated, so that many cores find a graph to which to connect.
-const ALONE: usize = 1_024;
+/// Number of vectors that are inserted sequentially, so that the threads find a graph to connect
+/// to.
+const SEQUENTIAL: usize = 1_024;
 
-/// Vectors that a thread inserts at least with the memory of one walk.
+/// Minimal number of vectors that a thread inserts with one search buffer.
 const RUN: usize = 128;
 
 /// Vectors, concatenated.
@@ -66,23 +68,23 @@ impl<'v> Vectors<'v> {
     }
 }
 
-/// The neighbours of a vector on one level, in no order.
+/// The neighbours of a vector on one level, unordered.
 type Links = Mutex<Vec<Candidate>>;
 
-/// A graph that grows.
+/// A graph under construction.
 pub(super) struct HnswBuilder<'v> {
     vectors: Vectors<'v>,
     /// By vector, then by level.
     links: Vec<Box<[Links]>>,
-    /// The vector at which walks begin.
+    /// The entry point.
     entry: u32,
 }
 
 impl<'v> HnswBuilder<'v> {
-    /// Returns the whole graph over `vectors`, built on all threads of the current pool.
+    /// Builds the graph over `vectors`, on all threads of the current pool.
     pub(super) fn over(vectors: Vectors<'v>) -> HnswBuilder<'v> {
-        let firsts = firsts(vectors);
-        let is_first = |number: &u32| firsts.get(*number as usize) == Some(number);
+        let first_equals = first_equals(vectors);
+        let is_first = |number: &u32| first_equals.get(*number as usize) == Some(number);
         let level = |number| {
             if is_first(&number) {
                 level_of(number)
@@ -102,27 +104,27 @@ impl<'v> HnswBuilder<'v> {
             links: links.collect(),
             entry,
         };
-        let (alone, rest) = order.split_at(order.len().min(ALONE));
-        let mut walk = GraphSearch::new(vectors.len());
+        let (alone, rest) = order.split_at(order.len().min(SEQUENTIAL));
+        let mut search = GraphSearch::new(vectors.len());
         alone
             .iter()
             .skip(1)
-            .for_each(|number| graph.insert(*number, &mut walk));
+            .for_each(|number| graph.insert(*number, &mut search));
         rest.par_chunks(RUN).for_each_init(
             || GraphSearch::new(vectors.len()),
-            |walk, run| run.iter().for_each(|number| graph.insert(*number, walk)),
+            |search, run| run.iter().for_each(|number| graph.insert(*number, search)),
         );
         graph
             .links
             .par_iter()
             .for_each(|levels| graph.finish(levels));
-        graph.hang(firsts);
+        graph.chain_duplicates(first_equals);
         graph
     }
 
-    /// Hangs each vector that isn't the first of its kind from the one before it. `ends` has the
+    /// Links each vector that isn't the first of its kind to the one before it. `ends` has the
     /// first of each.
-    fn hang(&self, mut ends: Vec<u32>) {
+    fn chain_duplicates(&self, mut ends: Vec<u32>) {
         for number in 0..ends.len() as u32 {
             let first = ends
                 .get(number as usize)
@@ -141,7 +143,7 @@ impl<'v> HnswBuilder<'v> {
         }
     }
 
-    /// Returns the vector at which walks begin.
+    /// Returns the entry point.
     pub(super) fn entry(&self) -> u32 {
         self.entry
     }
@@ -154,19 +156,19 @@ impl<'v> HnswBuilder<'v> {
             .map(move |levels| levels.into_iter().map(inner).collect())
     }
 
-    fn insert(&self, number: u32, walk: &mut GraphSearch) {
-        let towards = QueryView {
+    fn insert(&self, number: u32, search: &mut GraphSearch) {
+        let view = QueryView {
             graph: self,
-            wanted: self.vectors.get(number),
+            query: self.vectors.get(number),
         };
-        let own = self.top(number);
-        let mut nearest = towards.candidate(self.entry);
-        for level in (own + 1..=self.top(self.entry)).rev() {
-            nearest = walk.descend(&towards, nearest, level);
+        let own = self.top_level(number);
+        let mut nearest = view.candidate(self.entry);
+        for level in (own + 1..=self.top_level(self.entry)).rev() {
+            nearest = search.descend(&view, nearest, level);
         }
         let mut chosen = Vec::with_capacity(usize::from(own) + 1);
         for level in (0..=own).rev() {
-            let found = walk.around(&towards, nearest, level, CANDIDATES);
+            let found = search.search_level(&view, nearest, level, CANDIDATES);
             nearest = found.first().copied().unwrap_or(nearest);
             chosen.push(self.diverse(found, NEIGHBOURS));
         }
@@ -180,17 +182,17 @@ impl<'v> HnswBuilder<'v> {
         }
     }
 
-    /// Makes `near` a neighbour of `number`, and thins the list if it has become too long.
+    /// Adds `near` to the neighbours of `number`, and prunes the list if it is too long.
     fn connect(&self, number: u32, level: usize, near: Candidate) {
         let Some(mut list) = self.list(number, level) else {
             return;
         };
-        // Two vectors that are inserted at the same time may choose each other.
+        // Two vectors that are inserted concurrently may select each other.
         if list.iter().any(|other| other.number == near.number) {
             return;
         }
         list.push(near);
-        let room = room(level);
+        let room = max_neighbours(level);
         if list.len() > room + SLACK {
             *list = self.diverse(sorted(std::mem::take(&mut *list)), room);
         }
@@ -200,16 +202,17 @@ impl<'v> HnswBuilder<'v> {
         for (level, links) in levels.iter().enumerate() {
             let mut list = lock(links);
             let all = sorted(std::mem::take(&mut *list));
-            *list = if all.len() > room(level) {
-                self.diverse(all, room(level))
+            *list = if all.len() > max_neighbours(level) {
+                self.diverse(all, max_neighbours(level))
             } else {
                 all
             };
         }
     }
 
-    /// Of vectors, nearest first, those that aren't nearer to one already chosen than to where all
-    /// are seen from: neighbours in every direction instead of many in one.
+    /// Selects neighbours by the heuristic of the paper: of `candidates`, nearest first, those that
+    /// aren't nearer to a selected one than to the origin. This keeps neighbours in every
+    /// direction.
     fn diverse(&self, candidates: Vec<Candidate>, limit: usize) -> Vec<Candidate> {
         let mut chosen: Vec<Candidate> = Vec::with_capacity(limit);
         for candidate in candidates {
@@ -227,7 +230,7 @@ impl<'v> HnswBuilder<'v> {
     }
 
     /// Returns the highest level of a vector.
-    fn top(&self, number: u32) -> u8 {
+    fn top_level(&self, number: u32) -> u8 {
         self.links
             .get(number as usize)
             .map_or(0, |levels| levels.len().saturating_sub(1) as u8)
@@ -247,17 +250,17 @@ fn sorted(mut candidates: Vec<Candidate>) -> Vec<Candidate> {
     candidates
 }
 
-/// Neighbours on a level at most.
-fn room(level: usize) -> usize {
+/// Returns the maximal number of neighbours on a level.
+fn max_neighbours(level: usize) -> usize {
     if level == 0 {
-        GROUND_NEIGHBOURS
+        MAX_GROUND_NEIGHBOURS
     } else {
         NEIGHBOURS
     }
 }
 
-/// Returns the highest level of a vector: each level has a [`NEIGHBOURS`]th of the vectors of the
-/// one below. Which these are only depends on their numbers, so that builds can be compared.
+/// Returns the highest level of a vector. Each level has one in [`NEIGHBOURS`] of the vectors of
+/// the level below. The level depends on the number alone, so that builds are comparable.
 fn level_of(number: u32) -> u8 {
     let mut mixed = u64::from(number)
         .wrapping_add(1)
@@ -268,8 +271,8 @@ fn level_of(number: u32) -> u8 {
     (mixed.leading_zeros() as u8 / NEIGHBOURS.ilog2() as u8).min(LEVELS - 1)
 }
 
-/// For each vector the first that is the same.
-fn firsts(vectors: Vectors<'_>) -> Vec<u32> {
+/// Returns for each vector the first one that is equal.
+fn first_equals(vectors: Vectors<'_>) -> Vec<u32> {
     let hasher = DefaultHashBuilder::default();
     let hash = |number: u32| {
         let mut state = hasher.build_hasher();
@@ -298,10 +301,10 @@ fn firsts(vectors: Vectors<'_>) -> Vec<u32> {
     (0..vectors.len() as u32).map(first).collect()
 }
 
-/// The graph, seen from a vector.
+/// The graph with a query vector.
 struct QueryView<'g, 'v> {
     graph: &'g HnswBuilder<'v>,
-    wanted: &'v [F16],
+    query: &'v [F16],
 }
 
 impl ProximityGraph for QueryView<'_, '_> {
@@ -309,7 +312,7 @@ impl ProximityGraph for QueryView<'_, '_> {
         self.graph
             .vectors
             .metric
-            .distance(self.wanted, self.graph.vectors.get(number))
+            .distance(self.query, self.graph.vectors.get(number))
     }
 
     fn neighbours(&self, number: u32, level: u8, near: &mut Vec<u32>) {

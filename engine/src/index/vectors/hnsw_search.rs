@@ -1,18 +1,17 @@
-//! Walking a graph of neighbours towards a vector: one search, over the graph that grows and over
-//! the file.
+//! Search in a proximity graph, for the graph under construction and for the file.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 
-/// A graph of vectors, seen from the vector that is searched for.
+/// A proximity graph with a query vector.
 pub(super) trait ProximityGraph {
-    /// How far the vector `number` is from the one that is searched for.
+    /// Returns the distance of the vector `number` from the query.
     fn distance(&self, number: u32) -> f32;
 
     /// Appends the neighbours of `number` on `level`, which all exist.
     fn neighbours(&self, number: u32, level: u8, near: &mut Vec<u32>);
 
-    /// Returns the vector `number`, and how far it is.
+    /// Returns the vector `number` with its distance.
     fn candidate(&self, number: u32) -> Candidate {
         Candidate {
             distance: self.distance(number),
@@ -21,7 +20,7 @@ pub(super) trait ProximityGraph {
     }
 }
 
-/// A vector that may be near; ordered by distance, then by number.
+/// A candidate neighbour; ordered by distance, then by number.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Candidate {
     pub(super) distance: f32,
@@ -44,29 +43,29 @@ impl PartialOrd for Candidate {
     }
 }
 
-/// What a walk remembers; its memory serves the next one.
+/// The state of a search, whose memory is reused by the next.
 #[derive(Debug)]
 pub(super) struct GraphSearch {
-    /// A bit for each vector.
-    seen: Vec<u64>,
-    /// The vectors whose bits are set.
+    /// Bit set of the visited vectors.
+    visited: Vec<u64>,
+    /// The visited vectors.
     marked: Vec<u32>,
     near: Vec<u32>,
     open: BinaryHeap<Reverse<Candidate>>,
 }
 
 impl GraphSearch {
-    /// For a graph of `count` vectors.
+    /// Returns a state for a graph of `count` vectors.
     pub(super) fn new(count: usize) -> GraphSearch {
         GraphSearch {
-            seen: vec![0; count.div_ceil(64)],
+            visited: vec![0; count.div_ceil(64)],
             marked: Vec::new(),
             near: Vec::new(),
             open: BinaryHeap::new(),
         }
     }
 
-    /// From `nearest` to ever nearer neighbours on `level`, as long as there are any.
+    /// Moves greedily from `nearest` to nearer neighbours on `level`, until there is none.
     pub(super) fn descend(
         &mut self,
         graph: &impl ProximityGraph,
@@ -88,9 +87,10 @@ impl GraphSearch {
         }
     }
 
-    /// Returns the nearest vectors that are met on `level` from `start` on, nearest first, at most
-    /// `effort`: it goes on from each that is nearer than the farthest of these.
-    pub(super) fn around(
+    /// Returns the nearest vectors that are reachable on `level` from `start`, nearest first. Keeps
+    /// the `effort` best (ef of the paper), and expands every candidate that is nearer than the
+    /// farthest of them.
+    pub(super) fn search_level(
         &mut self,
         graph: &impl ProximityGraph,
         start: Candidate,
@@ -99,13 +99,13 @@ impl GraphSearch {
     ) -> Vec<Candidate> {
         self.mark(start.number);
         self.open.push(Reverse(start));
-        let mut found = BinaryHeap::with_capacity(effort.min(self.seen.len() * 64) + 1);
+        let mut found = BinaryHeap::with_capacity(effort.min(self.visited.len() * 64) + 1);
         found.push(start);
         while let Some(Reverse(next)) = self.open.pop() {
             if found.len() >= effort && found.peek().is_some_and(|farthest| *farthest < next) {
                 break;
             }
-            self.look(graph, next, level);
+            self.collect_unvisited(graph, next, level);
             for number in &self.near {
                 let candidate = graph.candidate(*number);
                 if found.len() < effort {
@@ -121,13 +121,13 @@ impl GraphSearch {
             }
         }
         self.open.clear();
-        self.forget();
+        self.reset();
         found.into_sorted_vec()
     }
 
-    /// Collects the neighbours of `next` that weren't seen yet: their distances, concatenated,
-    /// don't wait for each other.
-    fn look(&mut self, graph: &impl ProximityGraph, next: Candidate, level: u8) {
+    /// Collects the unvisited neighbours of `next`, so that their distances are computed without
+    /// dependencies.
+    fn collect_unvisited(&mut self, graph: &impl ProximityGraph, next: Candidate, level: u8) {
         let mut near = std::mem::take(&mut self.near);
         near.clear();
         graph.neighbours(next.number, level, &mut near);
@@ -135,9 +135,9 @@ impl GraphSearch {
         self.near = near;
     }
 
-    /// Marks a vector; false if it was marked before, or there is no such vector.
+    /// Marks a vector as visited. Returns false if it was visited before, or doesn't exist.
     fn mark(&mut self, number: u32) -> bool {
-        let Some(word) = self.seen.get_mut(number as usize / 64) else {
+        let Some(word) = self.visited.get_mut(number as usize / 64) else {
             return false;
         };
         let bit = 1 << (number % 64);
@@ -149,9 +149,9 @@ impl GraphSearch {
         fresh
     }
 
-    fn forget(&mut self) {
+    fn reset(&mut self) {
         for number in self.marked.drain(..) {
-            if let Some(word) = self.seen.get_mut(number as usize / 64) {
+            if let Some(word) = self.visited.get_mut(number as usize / 64) {
                 *word = 0;
             }
         }

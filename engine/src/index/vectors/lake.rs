@@ -1,9 +1,9 @@
-//! The vectors of a lake: making the files of all its segments, and searching all of them.
+//! Builds and searches the vectors of all segments of a lake.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use arrow::array::{Array, AsArray, RecordBatch};
+use arrow::array::{Array, AsArray, RecordBatch, StructArray};
 use arrow::datatypes::Int64Type;
 use gristmill_schemas::columns::IdentityColumn;
 use gristmill_schemas::grain::Field;
@@ -18,37 +18,38 @@ use crate::lake::{Lake, publish_sidecars};
 use crate::segment::{SIDECARS, SegmentId, SegmentReader, SidecarFile};
 use crate::text::{text_fields, visit_texts, with_grain};
 
-/// Where vectors come from.
+/// Source of vectors.
 #[derive(Debug, Clone)]
 pub enum VectorSource {
-    /// From files, by the identifiers in `embedding_refs`.
+    /// Files, by the identifiers in `embedding_refs`.
     Files(Arc<VectorFiles>),
-    /// From the texts of grains.
+    /// An embedder of the grains' texts.
     Embedder(Arc<dyn Embedder>),
 }
 
-/// What was done.
+/// Result of building vectors.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct VectorReport {
-    /// Segments of the lake.
+    /// Number of segments that were indexed.
     pub segments: u64,
-    /// Sealed segments, which have no vectors: these would tell what the texts are about.
+    /// Number of sealed segments, which have no vectors because these would reveal what the texts
+    /// are about.
     pub sealed: u64,
-    /// Vectors by model.
+    /// Number of vectors by model.
     pub vectors: BTreeMap<String, u64>,
-    /// References to vectors that no file has.
+    /// Number of references to vectors that aren't in any file.
     pub missing: u64,
-    /// Vectors that don't fit: of other dimensions, without direction, not finite, or of an unknown
-    /// metric.
+    /// Number of unusable vectors: of another number of dimensions, zero, not finite, or of an
+    /// unknown metric.
     pub unfit: u64,
     /// Bytes of the files that were written.
     pub bytes: u64,
-    /// How long it took.
+    /// Wall-clock time in seconds.
     pub seconds: f64,
 }
 
-/// Makes the vectors of every segment of `lake`; those of the same models that were there before
-/// are replaced. One segment is in memory at a time.
+/// Builds the vectors of every segment of `lake`; existing ones of the same models are replaced.
+/// One segment is in memory at a time.
 ///
 /// # Errors
 /// [`EngineError::File`] if a segment can't be read, a text can't be embedded or a file can't be
@@ -57,7 +58,7 @@ pub async fn index_vectors(lake: &Lake, source: &VectorSource) -> Result<VectorR
     let started = std::time::Instant::now();
     let mut report = VectorReport::default();
     for segment in lake.segments()? {
-        // A vector tells what its text was about.
+        // A vector reveals what its text is about.
         if segment.id.is_sealed() {
             report.sealed += 1;
             continue;
@@ -99,14 +100,14 @@ struct SegmentVectors {
     unfit: u64,
 }
 
-/// What was counted in one segment.
+/// Counts of one segment.
 struct VectorCounts {
     vectors: BTreeMap<String, u64>,
     missing: u64,
     unfit: u64,
 }
 
-/// Rows that are read, and embedded, at a time.
+/// Number of rows that are read and embedded at a time.
 const BATCH: usize = 8_192;
 
 impl SegmentVectors {
@@ -122,7 +123,7 @@ impl SegmentVectors {
         let mut collected = SegmentVectors::default();
         let mut first_row = 0;
         if let VectorSource::Embedder(embedder) = source {
-            // A segment without texts has an index without vectors, not none.
+            // A segment without texts gets an empty index.
             collected.builder(
                 embedder.model(),
                 embedder.dimensions(),
@@ -157,7 +158,7 @@ impl SegmentVectors {
         self.builders.get_mut(model)
     }
 
-    /// Adds the vectors to which the rows of `batch` refer.
+    /// Adds the vectors that the rows of `batch` refer to.
     fn refer(
         &mut self,
         batch: &RecordBatch,
@@ -173,35 +174,43 @@ impl SegmentVectors {
             let references = references
                 .as_struct_opt()
                 .ok_or("`embedding_refs` has no structs")?;
-            let text = |name: &str, at: usize| {
-                let column = references.column_by_name(name)?.as_string_opt::<i32>()?;
-                column.is_valid(at).then(|| column.value(at).to_owned())
-            };
-            let stated = references
-                .column_by_name("dimensions")
-                .and_then(|column| column.as_primitive_opt::<Int64Type>());
             for at in 0..references.len() {
-                let Some(vector) = text("vector_id", at).and_then(|id| files.get(&id)) else {
-                    self.missing += 1;
-                    continue;
-                };
-                let model = text("model", at).unwrap_or_else(|| "unnamed".to_owned());
-                let metric = Metric::named(text("distance_metric", at).as_deref());
-                let fits = stated.is_none_or(|stated| {
-                    stated.is_null(at) || stated.value(at) == vector.len() as i64
-                });
-                let builder = if fits {
-                    self.builder(&model, vector.len(), metric)
-                } else {
-                    None
-                };
-                let same = builder.is_some_and(|builder| {
-                    Some(builder.metric()) == metric && builder.add(first_row + row as u32, vector)
-                });
-                self.unfit += u64::from(!same);
+                self.add_reference(references, at, first_row + row as u32, files);
             }
         }
         Ok(())
+    }
+
+    /// Adds the vector of one reference of `row`.
+    fn add_reference(
+        &mut self,
+        references: &StructArray,
+        at: usize,
+        row: u32,
+        files: &VectorFiles,
+    ) {
+        let text = |name: &str| {
+            let column = references.column_by_name(name)?.as_string_opt::<i32>()?;
+            column.is_valid(at).then(|| column.value(at).to_owned())
+        };
+        let Some(vector) = text("vector_id").and_then(|id| files.get(&id)) else {
+            self.missing += 1;
+            return;
+        };
+        let model = text("model").unwrap_or_else(|| "unnamed".to_owned());
+        let metric = Metric::named(text("distance_metric").as_deref());
+        let stated = references
+            .column_by_name("dimensions")
+            .and_then(|column| column.as_primitive_opt::<Int64Type>());
+        let fits = stated
+            .is_none_or(|stated| stated.is_null(at) || stated.value(at) == vector.len() as i64);
+        let builder = match fits {
+            true => self.builder(&model, vector.len(), metric),
+            false => None,
+        };
+        let added = builder
+            .is_some_and(|builder| Some(builder.metric()) == metric && builder.add(row, vector));
+        self.unfit += u64::from(!added);
     }
 
     /// Adds the vectors of the texts of `batch`.
@@ -251,10 +260,10 @@ impl SegmentVectors {
     }
 }
 
-/// Bytes of a grain's text that are embedded at most.
+/// Maximal number of bytes of a grain's text that are embedded.
 const TEXT_LIMIT: usize = 8 << 10;
 
-/// Returns the text of a grain, its parts in lines; `None` if there is none.
+/// Returns the text of a grain, one part per line; `None` if there is none.
 fn embedded_text(blob: &[u8]) -> Option<String> {
     let text = with_grain(blob, |grain| {
         let mut text = String::new();
@@ -277,23 +286,23 @@ pub struct LakeVectors {
     segments: Vec<Arc<VectorIndex>>,
 }
 
-/// A row that is near.
+/// A row with its similarity.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct VectorHit {
-    /// The place of its segment in the lake.
+    /// Index of its segment in the lake.
     pub segment: usize,
     /// Its row there.
     pub row: u32,
-    /// How alike it is: 1 for the same, falling towards 0.
+    /// Its similarity: 1 if equal, decreasing towards 0.
     pub score: f64,
 }
 
-/// Candidates at a time, unless more rows are asked for.
+/// Number of candidates of a search, unless more rows are requested.
 const EFFORT: usize = 96;
 
 impl LakeVectors {
-    /// Returns the vectors of `model`, or of the only model that there is. Segments without vectors
-    /// of it are refused: they can't be found, which would be a wrong answer.
+    /// Opens the vectors of `model`, or of the only model. All segments must have vectors of it,
+    /// because an incomplete search would be a wrong answer.
     ///
     /// # Errors
     /// [`EngineError::Vectors`] if there is no such model, several and none is named, or a
@@ -330,7 +339,7 @@ impl LakeVectors {
         self.segments.first().map(|index| index.model())
     }
 
-    /// Returns the number of numbers a vector of each segment has, if there are segments.
+    /// Returns the number of dimensions, if there are vectors.
     pub fn dimensions(&self) -> Option<usize> {
         self.segments
             .iter()
@@ -355,7 +364,7 @@ impl LakeVectors {
     }
 }
 
-/// Returns the names of each segment's files of vectors.
+/// Returns the names of the vector files of each segment.
 pub(crate) async fn files_of(lake: &Lake) -> Result<HashMap<SegmentId, Vec<String>>> {
     let mut files: HashMap<SegmentId, Vec<String>> = HashMap::new();
     let segments: HashMap<String, SegmentId> = lake

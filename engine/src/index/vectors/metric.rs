@@ -1,22 +1,22 @@
-//! Distances over half precision, on the kernels of `simsimd`.
+//! Distances of vectors in half precision, computed by `simsimd`.
 
 use half::f16;
 use serde::{Deserialize, Serialize};
 use simsimd::SpatialSimilarity;
 
-/// How far apart two vectors are.
+/// The metric of distances.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Metric {
-    /// The angle: 1 − cosine. Vectors are brought to length 1 when they are stored.
+    /// 1 − cosine. Vectors are normalised when they are stored.
     Cosine,
-    /// The square of the straight distance.
+    /// The square of the Euclidean distance.
     L2,
 }
 
 impl Metric {
-    /// Returns the metric that a grain's `distance_metric` names; cosine if it names none. `None`
-    /// if it isn't known here.
+    /// Parses a grain's `distance_metric`; cosine if there is none. Returns `None` if it is
+    /// unknown.
     pub fn named(name: Option<&str>) -> Option<Metric> {
         match name.map(str::to_ascii_lowercase).as_deref() {
             None | Some("cosine" | "cos" | "angular") => Some(Metric::Cosine),
@@ -25,7 +25,7 @@ impl Metric {
         }
     }
 
-    /// Returns `vector` as it is stored; `None` if it has no direction or isn't finite in half
+    /// Converts `vector` to its stored form. Returns `None` if it is zero or isn't finite in half
     /// precision.
     pub fn stored(self, vector: &[f32]) -> Option<Vec<F16>> {
         let scale = match self {
@@ -46,7 +46,7 @@ impl Metric {
             .collect()
     }
 
-    /// Returns the distance of two stored vectors; not negative.
+    /// Returns the distance of two stored vectors, which isn't negative.
     pub fn distance(self, left: &[F16], right: &[F16]) -> f32 {
         let distance = match self {
             Metric::Cosine => F16::dot(left, right).map(|dot| 1.0 - dot),
@@ -55,7 +55,8 @@ impl Metric {
         distance.map_or(f32::MAX, |distance| distance.max(0.0) as f32)
     }
 
-    /// How alike two vectors at `distance` are: 1 for the same, falling towards 0.
+    /// Returns the similarity of two vectors at `distance`: 1 if they are equal, decreasing towards
+    /// 0.
     pub fn similarity(self, distance: f32) -> f64 {
         match self {
             Metric::Cosine => (1.0 - f64::from(distance) / 2.0).clamp(0.0, 1.0),
@@ -64,5 +65,5 @@ impl Metric {
     }
 }
 
-/// A number in half precision, as the kernels take it.
+/// A number in half precision.
 pub type F16 = simsimd::f16;

@@ -1,9 +1,9 @@
-//! Vectors: nearest neighbours among the embeddings of a segment's grains.
+//! Vector index: nearest neighbours among the embeddings of a segment's grains.
 //!
-//! A segment has one file for each model, `vectors-<model>.bin`: the vectors in half precision, the
-//! rows that they belong to, and a graph (HNSW) over them that is built on all cores and laid out
-//! flat, so that it is searched where it is mapped. A row may have several vectors (chunks); it
-//! counts with its nearest.
+//! A segment has one file per model, `vectors-<model>.bin`: the vectors in half precision, their
+//! rows, and an HNSW graph over them, which is built on all cores and stored as flat arrays, so
+//! that it is searched in the mapped file. A row may have several vectors (chunks); its distance is
+//! that of the nearest.
 //!
 //! ```text
 //! "GMVECT01"   magic                                             8
@@ -17,16 +17,16 @@
 //! checksum     BLAKE3 of all before                              32
 //! ```
 //!
-//! | module | what it answers |
+//! | module | contents |
 //! |---|---|
-//! | `metric` | how far apart are two vectors? |
-//! | `walk` | which vectors does one meet on the way to another? |
-//! | `graph` | which vectors are neighbours? |
-//! | `build` | how do vectors become the file? |
-//! | `read` | which vectors of the file are nearest? |
-//! | `lake` | how are the vectors of a whole lake made and searched? |
-//! | [`files`] | where are the vectors that grains refer to? |
-//! | [`embed`] | which vector has a text? |
+//! | `metric` | the distance of two vectors |
+//! | `hnsw_search` | search in a proximity graph |
+//! | `hnsw_build` | construction of the graph |
+//! | `build` | from vectors to the file |
+//! | `read` | search in the file |
+//! | `lake` | building and searching the vectors of a whole lake |
+//! | [`files`] | vectors that grains refer to |
+//! | [`embed`] | vectors of texts |
 
 mod build;
 pub mod embed;
@@ -51,30 +51,30 @@ const MAGIC: &[u8; 8] = b"GMVECT01";
 
 const CHECKSUM: usize = 32;
 
-/// Bytes to whose multiples the head is padded.
+/// The header is padded to a multiple of this number of bytes.
 const ALIGNMENT: usize = 64;
 
-/// Dimensions of a vector at most.
+/// Maximal number of dimensions.
 pub const DIMENSION_LIMIT: usize = 16_384;
 
-/// The head of the file.
+/// The header of the file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct VectorHeader {
-    /// Rows of the segment.
+    /// Number of rows of the segment.
     rows: u64,
     model: String,
     dimensions: usize,
     metric: Metric,
-    /// Vectors.
+    /// Number of vectors.
     count: usize,
-    /// Numbers in the list of neighbours.
+    /// Length of the array of neighbours.
     neighbours: usize,
-    /// The vector at which searches begin.
+    /// The entry point of searches.
     entry: u32,
 }
 
-/// Returns the name of the file for `model`: what of the model's name can be part of a file's name,
-/// and a hash of all of it.
+/// Returns the file name for `model`: the part of the model's name that is valid in a file name,
+/// and a hash of the whole name.
 pub fn file_name(model: &str) -> String {
     let plain: String = model
         .chars()
@@ -91,7 +91,7 @@ pub fn file_name(model: &str) -> String {
     format!("vectors-{plain}-{}.bin", &hash[..8])
 }
 
-/// Returns whether `name` is that of a file of vectors.
+/// Returns whether `name` is the name of a vector file.
 pub fn is_vector_file(name: &str) -> bool {
     name.starts_with("vectors-") && name.ends_with(".bin")
 }

@@ -1,4 +1,4 @@
-//! The opened file: which of its vectors are nearest to another.
+//! An open vector file: search for the nearest vectors.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -19,7 +19,7 @@ pub struct DamagedVectors(&'static str);
 pub struct VectorIndex {
     bytes: SourceBytes,
     head: VectorHeader,
-    /// The vectors, if the bytes aren't aligned for them.
+    /// A copy of the vectors, if the mapped bytes aren't aligned.
     copied: Option<Vec<F16>>,
     vectors: Range<usize>,
     rows: usize,
@@ -28,20 +28,20 @@ pub struct VectorIndex {
     neighbours: usize,
 }
 
-/// A row that is near.
+/// A row with its distance.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Neighbour {
     /// The row in the segment.
     pub row: u32,
-    /// How far its nearest vector is, by the index's metric.
+    /// Distance of its nearest vector, in the index's metric.
     pub distance: f32,
 }
 
 impl VectorIndex {
-    /// Opens the index in `bytes` after checking all of it. Reads every byte once.
+    /// Opens the index in `bytes` and verifies its checksum. Reads every byte.
     ///
     /// # Errors
-    /// [`DamagedVectors`] if it isn't whole.
+    /// [`DamagedVectors`] if it isn't intact.
     pub fn open(bytes: SourceBytes) -> Result<VectorIndex, DamagedVectors> {
         let content = bytes
             .len()
@@ -54,12 +54,14 @@ impl VectorIndex {
         if blake3::hash(content).as_bytes() != checksum {
             return Err(DamagedVectors("checksum differs"));
         }
-        let (length, rest) = rest.split_first_chunk().ok_or(DamagedVectors("no head"))?;
+        let (length, rest) = rest
+            .split_first_chunk()
+            .ok_or(DamagedVectors("no header"))?;
         let json = rest
             .get(..u32::from_le_bytes(*length) as usize)
-            .ok_or(DamagedVectors("its head is cut"))?;
+            .ok_or(DamagedVectors("its header is truncated"))?;
         let head: VectorHeader = serde_json::from_slice(json)
-            .map_err(|_| DamagedVectors("its head is no JSON of a head"))?;
+            .map_err(|_| DamagedVectors("its header is invalid JSON"))?;
         let layout = VectorLayout::of(&head, MAGIC.len() + 4 + json.len())
             .ok_or(DamagedVectors("impossible counts"))?;
         if layout.end != content.len() {
@@ -97,12 +99,12 @@ impl VectorIndex {
         &self.head.model
     }
 
-    /// Returns the number of numbers a vector has.
+    /// Returns the number of dimensions.
     pub fn dimensions(&self) -> usize {
         self.head.dimensions
     }
 
-    /// How distances are measured.
+    /// Returns the metric of distances.
     pub fn metric(&self) -> Metric {
         self.head.metric
     }
@@ -117,24 +119,24 @@ impl VectorIndex {
         self.head.count == 0
     }
 
-    /// Returns the `limit` rows nearest to `vector`, nearest first, found by walking the graph with
-    /// `effort` candidates at a time (at least `limit`): the more, the surer. A vector of other
-    /// dimensions or without direction is near to nothing.
+    /// Returns the `limit` rows nearest to `vector`, nearest first, by a search in the graph with
+    /// `effort` candidates (at least `limit`); more candidates improve the recall. Returns none for
+    /// a vector of another number of dimensions or without direction.
     pub fn search(&self, vector: &[f32], limit: usize, effort: usize) -> Vec<Neighbour> {
         match self.stored(vector) {
-            Some(wanted) => self.nearest_rows(self.walk(&wanted, effort.max(limit)), limit),
+            Some(query) => self.nearest_rows(self.search_graph(&query, effort.max(limit)), limit),
             None => Vec::new(),
         }
     }
 
-    /// As [`VectorIndex::search`], by looking at every vector: exact, and slow.
+    /// As [`VectorIndex::search`], but exact: compares every vector.
     pub fn scan(&self, vector: &[f32], limit: usize) -> Vec<Neighbour> {
-        let Some(wanted) = self.stored(vector) else {
+        let Some(query) = self.stored(vector) else {
             return Vec::new();
         };
-        let towards = self.towards(&wanted);
+        let view = self.query_view(&query);
         let mut all: Vec<Candidate> = (0..self.head.count as u32)
-            .map(|number| towards.candidate(number))
+            .map(|number| view.candidate(number))
             .collect();
         all.sort_unstable();
         self.nearest_rows(all, limit)
@@ -146,13 +148,13 @@ impl VectorIndex {
             .flatten()
     }
 
-    /// Of candidates, nearest first, the rows; each once.
+    /// Returns the distinct rows of candidates, nearest first.
     fn nearest_rows(&self, candidates: Vec<Candidate>, limit: usize) -> Vec<Neighbour> {
-        let mut seen = HashSet::new();
+        let mut visited = HashSet::new();
         let mut nearest = Vec::new();
         for candidate in candidates {
             let row = self.number(self.rows, candidate.number as usize);
-            if nearest.len() < limit && seen.insert(row) {
+            if nearest.len() < limit && visited.insert(row) {
                 nearest.push(Neighbour {
                     row,
                     distance: candidate.distance,
@@ -162,21 +164,21 @@ impl VectorIndex {
         nearest
     }
 
-    /// Down the levels greedily, then around the nearest on the lowest.
-    fn walk(&self, wanted: &[F16], effort: usize) -> Vec<Candidate> {
+    /// Descends the levels greedily, then searches the lowest level.
+    fn search_graph(&self, query: &[F16], effort: usize) -> Vec<Candidate> {
         if self.is_empty() {
             return Vec::new();
         }
-        let towards = self.towards(wanted);
-        let mut walk = GraphSearch::new(self.head.count);
-        let mut nearest = towards.candidate(self.head.entry.min(self.head.count as u32 - 1));
+        let view = self.query_view(query);
+        let mut search = GraphSearch::new(self.head.count);
+        let mut nearest = view.candidate(self.head.entry.min(self.head.count as u32 - 1));
         for level in (1..=self.level(nearest.number)).rev() {
-            nearest = walk.descend(&towards, nearest, level);
+            nearest = search.descend(&view, nearest, level);
         }
-        walk.around(&towards, nearest, 0, effort)
+        search.search_level(&view, nearest, 0, effort)
     }
 
-    fn towards<'i>(&'i self, wanted: &'i [F16]) -> QueryView<'i> {
+    fn query_view<'i>(&'i self, query: &'i [F16]) -> QueryView<'i> {
         let vectors = match &self.copied {
             Some(copied) => copied,
             None => self
@@ -188,7 +190,7 @@ impl VectorIndex {
         QueryView {
             index: self,
             vectors,
-            wanted,
+            query,
         }
     }
 
@@ -199,8 +201,8 @@ impl VectorIndex {
             .unwrap_or_default()
     }
 
-    /// Returns where the neighbours of a vector on one level are, as bytes of the file; of a forged
-    /// one nowhere beyond its end.
+    /// Returns the neighbours of a vector on one level as bytes of the file. Never reads beyond the
+    /// end, even in a forged file.
     fn list(&self, number: u32, level: u8) -> &[u8] {
         let number = number as usize;
         let mut start = number
@@ -232,26 +234,26 @@ impl VectorIndex {
     }
 }
 
-/// The file, seen from a vector.
+/// The file with a query vector.
 struct QueryView<'i> {
     index: &'i VectorIndex,
     vectors: &'i [F16],
-    wanted: &'i [F16],
+    query: &'i [F16],
 }
 
 impl ProximityGraph for QueryView<'_> {
     fn distance(&self, number: u32) -> f32 {
-        let start = number as usize * self.wanted.len();
+        let start = number as usize * self.query.len();
         let other = self
             .vectors
-            .get(start..start + self.wanted.len())
+            .get(start..start + self.query.len())
             .unwrap_or_default();
-        self.index.head.metric.distance(self.wanted, other)
+        self.index.head.metric.distance(self.query, other)
     }
 
     fn neighbours(&self, number: u32, level: u8, near: &mut Vec<u32>) {
         let (list, _) = self.index.list(number, level).as_chunks();
-        // A forged file may name some that don't exist.
+        // A forged file may contain numbers of vectors that don't exist.
         let count = self.index.head.count;
         near.extend(
             list.iter()
@@ -261,7 +263,7 @@ impl ProximityGraph for QueryView<'_> {
     }
 }
 
-/// Where everything is, as the head says.
+/// Offsets of the parts of the file, computed from its header.
 struct VectorLayout {
     vectors: Range<usize>,
     rows: usize,
@@ -272,7 +274,7 @@ struct VectorLayout {
 }
 
 impl VectorLayout {
-    /// `None` if the head states what can't be.
+    /// Returns `None` if the counts in the header are impossible.
     fn of(head: &VectorHeader, start: usize) -> Option<VectorLayout> {
         let fits =
             (1..=DIMENSION_LIMIT).contains(&head.dimensions) && head.count <= u32::MAX as usize;
@@ -293,8 +295,8 @@ impl VectorLayout {
     }
 }
 
-/// Returns `bytes` as halves, where they lie; `None` if they aren't aligned for that, or on a
-/// machine with other byte order.
+/// Reinterprets `bytes` as halves. Returns `None` if they aren't aligned, or on a big-endian
+/// machine.
 fn halves_in(bytes: &[u8]) -> Option<&[F16]> {
     if cfg!(target_endian = "big")
         || !bytes.len().is_multiple_of(2)

@@ -1,4 +1,4 @@
-//! The model that is part of the program: token vectors of four bits, derived from WordLlama's by
+//! The bundled model: token vectors of four bits, derived from WordLlama by
 //! `datasets/embedding/derive.py`.
 
 use std::sync::OnceLock;
@@ -11,25 +11,24 @@ use tokenizers::{AddedToken, Tokenizer};
 use super::{EmbedError, Embedder, StaticEmbedder};
 use crate::error::BoxError;
 
-/// The model that is part of the program. It is unpacked when it embeds for the first time, so that
-/// to name it costs nothing.
+/// The bundled model. It is unpacked on first use.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct BundledEmbedder;
 
-/// Its name: other vectors need another one, because a lake keeps vectors by it.
+/// Its name. A model with other vectors needs another name, under which the lake stores them.
 const MODEL: &str = "wordllama-224";
 
 const DIMENSIONS: usize = 224;
 
 static BYTES: &[u8] = include_bytes!("../../../../../datasets/embedding/wordllama-224.safetensors");
 
-/// The tokens in the order of their numbers, a line each.
+/// Name of the tensor with the tokens in the order of their ids, one per line.
 const VOCABULARY: &str = "vocabulary";
 
-/// What represents a space in tokens.
+/// Stands for a space in tokens.
 const SPACE: &str = "\u{2581}";
 
-/// The first tokens mean something else than what they are written as.
+/// Number of special tokens, which come first.
 const SPECIAL_TOKENS: usize = 3;
 
 impl BundledEmbedder {
@@ -61,7 +60,7 @@ impl Embedder for BundledEmbedder {
     }
 }
 
-/// Returns the tokenizer of the vocabulary in `bytes`.
+/// Creates the tokenizer from the vocabulary in `bytes`.
 fn tokenizer(bytes: &[u8]) -> Result<Tokenizer, BoxError> {
     let tensors = SafeTensors::deserialize(bytes)?;
     let vocabulary = tensors.tensor(VOCABULARY)?;
@@ -92,9 +91,9 @@ fn tokenizer(bytes: &[u8]) -> Result<Tokenizer, BoxError> {
     Ok(tokenizer)
 }
 
-/// Returns which pairs of tokens become one, earlier ones first: the pairs of which a token
-/// consists stand in the order of the tokens, with those of spaces alone after all others.
-/// `derive.py` has checked that this is what the model was trained with.
+/// Returns the merges of the tokenizer in order of priority: the pairs of which a token consists,
+/// in the order of the tokens, with tokens of spaces alone last. `derive.py` verifies that these
+/// are the merges that the model was trained with.
 fn merges(tokens: &[&str]) -> Merges {
     let numbers: rustc_hash::FxHashMap<&str, usize> = tokens.iter().copied().zip(0..).collect();
     let blank = |token: &&&str| token.len() > SPACE.len() && token.split(SPACE).all(str::is_empty);
@@ -125,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_shipped_model_is_what_its_constants_say() {
+    fn the_bundled_model_matches_its_constants() {
         let unpacked = BundledEmbedder::unpacked().unwrap();
         assert_eq!(
             (unpacked.model(), unpacked.dimensions()),

@@ -1,4 +1,5 @@
-//! A program as an embedder: a JSON text per line in, a JSON array of numbers per line out.
+//! An external program as an embedder: a JSON text per line in, a JSON array of numbers per line
+//! out.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -6,7 +7,7 @@ use std::process::{Command, Stdio};
 use super::{EmbedError, Embedder};
 use crate::index::vectors::DIMENSION_LIMIT;
 
-/// A program that embeds.
+/// An external program that embeds texts.
 #[derive(Debug)]
 pub struct CommandEmbedder {
     model: String,
@@ -14,12 +15,12 @@ pub struct CommandEmbedder {
     dimensions: usize,
 }
 
-/// Texts that one run of the program is given.
+/// Maximal number of texts for one run of the program.
 const TEXTS: usize = 4_096;
 
 impl CommandEmbedder {
-    /// Returns the program that `words` name, with its arguments, separated by spaces. It is asked
-    /// for one vector to know how many numbers its vectors have.
+    /// Creates an embedder for the program and arguments in `words`, separated by spaces. Runs the
+    /// program once to determine the number of dimensions.
     ///
     /// # Errors
     /// [`EmbedError::Command`].
@@ -48,43 +49,13 @@ impl CommandEmbedder {
         }
     }
 
+    /// Runs the program once with `texts`.
     fn run(&self, texts: &[String]) -> Result<Vec<Vec<f32>>, EmbedError> {
-        let (program, arguments) = self
-            .words
-            .split_first()
-            .ok_or_else(|| self.fault("no program is named"))?;
-        let mut child = Command::new(program)
-            .args(arguments)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .map_err(|error| self.fault(error))?;
-        let mut input = String::new();
-        for text in texts {
-            input.push_str(&serde_json::Value::from(text.as_str()).to_string());
-            input.push('\n');
-        }
-        let pipe = child.stdin.take();
-        // A program may answer before it has read everything, so it is fed from another thread.
-        let feed = move || pipe.map_or(Ok(()), |mut pipe| pipe.write_all(input.as_bytes()));
-        let feeder = std::thread::Builder::new().spawn(feed).map_err(|error| {
-            // It waits for texts that don't come; what it says to that has no reader.
-            _ = child.kill().and_then(|()| child.wait());
-            self.fault(error)
-        })?;
-        let output = child
-            .wait_with_output()
-            .map_err(|error| self.fault(error))?;
-        // Whether everything was read shows in the number of returns.
-        drop(feeder.join());
-        if !output.status.success() {
-            return Err(self.fault(output.status));
-        }
-        let answers: Result<Vec<Vec<f32>>, _> =
-            serde_json::Deserializer::from_slice(&output.stdout)
-                .into_iter()
-                .collect();
-        let vectors = answers
+        let output = self.output(json_lines(texts))?;
+        let vectors: Result<Vec<Vec<f32>>, _> = serde_json::Deserializer::from_slice(&output)
+            .into_iter()
+            .collect();
+        let vectors = vectors
             .map_err(|error| self.fault(format!("its answer is no array of numbers: {error}")))?;
         match vectors.len() == texts.len() {
             true => Ok(vectors),
@@ -95,6 +66,49 @@ impl CommandEmbedder {
             ))),
         }
     }
+
+    /// Runs the program with `input`. Returns its standard output.
+    fn output(&self, input: String) -> Result<Vec<u8>, EmbedError> {
+        let (program, arguments) = self
+            .words
+            .split_first()
+            .ok_or_else(|| self.fault("no program is named"))?;
+        let mut child = Command::new(program)
+            .args(arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(|error| self.fault(error))?;
+        let pipe = child.stdin.take();
+        // A program may write output before it has read all input, so another thread writes the
+        // input.
+        let feed = move || pipe.map_or(Ok(()), |mut pipe| pipe.write_all(input.as_bytes()));
+        let feeder = std::thread::Builder::new().spawn(feed).map_err(|error| {
+            // The program waits for input that won't come; errors of ending it have no
+            // consequence.
+            _ = child.kill().and_then(|()| child.wait());
+            self.fault(error)
+        })?;
+        let output = child
+            .wait_with_output()
+            .map_err(|error| self.fault(error))?;
+        // An input that wasn't read completely shows in the number of vectors.
+        drop(feeder.join());
+        match output.status.success() {
+            true => Ok(output.stdout),
+            false => Err(self.fault(output.status)),
+        }
+    }
+}
+
+/// Writes each text as a JSON string on a line of its own.
+fn json_lines(texts: &[String]) -> String {
+    let mut lines = String::new();
+    for text in texts {
+        lines.push_str(&serde_json::Value::from(text.as_str()).to_string());
+        lines.push('\n');
+    }
+    lines
 }
 
 impl Embedder for CommandEmbedder {
@@ -123,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_program_answers_a_vector_for_each_text() {
+    fn a_program_returns_a_vector_for_each_text() {
         let embedder = CommandEmbedder::start("sed s/.*/[1,2.5,-3]/").unwrap();
         assert_eq!(embedder.dimensions(), 3);
         let texts: Vec<String> = (0..5_000).map(|number| format!("text\n{number}")).collect();
@@ -132,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_fails_or_babbles_is_an_error() {
+    fn a_program_that_fails_or_prints_anything_else_is_an_error() {
         for words in [
             "",
             "false",

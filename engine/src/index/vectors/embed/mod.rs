@@ -1,4 +1,4 @@
-//! Embedders: which vector has a text?
+//! Embedders, which compute the vectors of texts.
 //!
 //! | written | embeds by |
 //! |---|---|
@@ -7,8 +7,8 @@
 //! | `bert:FOLDER` | a sentence transformer of BERT's kind: `config.json`, `tokenizer.json` and `model.safetensors` in the folder |
 //! | `command:PROGRAM ARGUMENTS` | a program that reads a JSON text per line and writes a JSON array of numbers for each |
 //!
-//! Models and programs are only ever those that a user names: nothing in a lake says what to read
-//! or run.
+//! Models and programs are only ever those that the user specifies: nothing in a lake determines
+//! what is read or run.
 
 #[cfg(feature = "embed-bert")]
 mod bert;
@@ -35,10 +35,10 @@ use super::Metric;
 #[cfg(any(feature = "embed-bert", feature = "embed-static"))]
 use crate::error::BoxError;
 
-/// Why texts have no vectors.
+/// Why texts can't be embedded.
 #[derive(Debug, thiserror::Error)]
 pub enum EmbedError {
-    /// Nobody knows such an embedder.
+    /// There is no such embedder.
     #[error(
         "`{0}` is no embedder; `static`, `static:FOLDER`, `bert:FOLDER` and `command:PROGRAM \
          ARGUMENTS` are"
@@ -47,17 +47,17 @@ pub enum EmbedError {
     /// This build has no such embedder.
     #[error("`{embedder}` needs a build with the cargo feature `{feature}`")]
     NotBuilt {
-        /// What was asked for.
+        /// The requested embedder.
         embedder: String,
-        /// The feature that has it.
+        /// The cargo feature that includes it.
         feature: &'static str,
     },
-    /// The model can't be read.
+    /// The model can't be loaded.
     #[error("can't read the model in `{folder}`: {reason}")]
     Model {
-        /// Where it is.
+        /// The folder of the model.
         folder: String,
-        /// The defect of it.
+        /// The defect.
         reason: String,
     },
     /// The model can't be applied to a text.
@@ -65,41 +65,40 @@ pub enum EmbedError {
     Run {
         /// Its name.
         model: String,
-        /// What went wrong.
+        /// The cause.
         reason: String,
     },
-    /// The program failed, or answered what isn't vectors.
+    /// The program failed, or its output isn't vectors.
     #[error("the embedder `{program}` failed: {reason}")]
     Command {
-        /// Its words.
+        /// The command.
         program: String,
-        /// What went wrong.
+        /// The cause.
         reason: String,
     },
 }
 
-/// Makes vectors of texts.
+/// Computes vectors of texts.
 pub trait Embedder: fmt::Debug + Send + Sync {
-    /// Returns the name under which its vectors are kept.
+    /// Returns the name of the model, under which its vectors are stored.
     fn model(&self) -> &str;
 
-    /// Returns the number of numbers its vectors have.
+    /// Returns the number of dimensions of its vectors.
     fn dimensions(&self) -> usize;
 
-    /// How its vectors are compared.
+    /// Returns the metric of its vectors.
     fn metric(&self) -> Metric {
         Metric::Cosine
     }
 
-    /// Returns a vector for each text, in order. A text without anything that the model knows has
-    /// one without direction.
+    /// Computes a vector for each text, in order. A text without any known token has a zero vector.
     ///
     /// # Errors
     /// [`EmbedError::Command`] and [`EmbedError::Run`].
     fn embed(&self, texts: &[String]) -> Result<Vec<Vec<f32>>, EmbedError>;
 }
 
-/// Returns the embedder that `text` names.
+/// Creates the embedder that `text` specifies.
 ///
 /// # Errors
 /// [`EmbedError`].
@@ -138,7 +137,7 @@ fn in_folder(folder: &Path, fault: &BoxError) -> EmbedError {
     }
 }
 
-/// Returns the name of the model in `folder`: the folder's.
+/// Returns the name of the model in `folder`, which is the name of the folder.
 #[cfg(any(feature = "embed-bert", feature = "embed-static"))]
 fn name_of(folder: &Path) -> Option<String> {
     Some(

@@ -1,5 +1,5 @@
-//! Static token vectors: a text is the mean of the vectors of its tokens. A table look-up for each
-//! token, so a core embeds tens of thousands of texts a second.
+//! Static token vectors: the vector of a text is the mean of the vectors of its tokens. One table
+//! look-up per token: a core embeds tens of thousands of texts per second.
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ use super::{EmbedError, Embedder, in_folder, name_of};
 use crate::error::BoxError;
 use crate::index::vectors::DIMENSION_LIMIT;
 
-/// A table of token vectors and the tokenizer that it belongs to.
+/// A table of token vectors and its tokenizer.
 #[derive(Debug)]
 pub struct StaticEmbedder {
     model: String,
@@ -24,17 +24,17 @@ pub struct StaticEmbedder {
     table: Vec<f32>,
 }
 
-/// The table in the file.
+/// Name of the table in the file.
 const TABLE: &str = "embeddings";
 
-/// The factors of the rows of a table of small numbers.
+/// Name of the scale factors of a quantised table.
 const SCALES: &str = "scales";
 
 impl StaticEmbedder {
-    /// Returns the model in `folder`: `tokenizer.json`, and `model.safetensors` with a table
-    /// `embeddings` (or only one table) of f4, f2, or, with a factor for each row in `scales`, of
-    /// bytes (I8) or of two numbers in a byte (U8; 8 is added to each, the first is in the lower
-    /// half). It is called as the folder is.
+    /// Loads the model in `folder`: `tokenizer.json`, and `model.safetensors` with a table
+    /// `embeddings` (or a single table) of f4 or f2, or quantised with a scale per row in `scales`:
+    /// bytes (I8), or two numbers per byte (U8; offset by 8, the first in the lower half). The
+    /// model is named after the folder.
     ///
     /// # Errors
     /// [`EmbedError::Model`].
@@ -53,7 +53,7 @@ impl StaticEmbedder {
         open().map_err(|fault| in_folder(folder, &fault))
     }
 
-    /// Returns the model `model` whose table is in `bytes`.
+    /// Creates the model `model` from the table in `bytes`.
     pub(super) fn new(
         model: String,
         tokenizer: Tokenizer,
@@ -70,7 +70,7 @@ impl StaticEmbedder {
 
     fn mean(&self, text: &str) -> Vec<f32> {
         let mut sum = vec![0.0; self.dimensions];
-        // A text that can't be tokenised has no direction, as one without known tokens.
+        // A text that can't be tokenised has a zero vector, like one without known tokens.
         let Ok(tokens) = self.tokenizer.encode_fast(text, false) else {
             return sum;
         };
@@ -102,20 +102,10 @@ impl Embedder for StaticEmbedder {
     }
 }
 
-/// Returns the dimensions and the numbers of the table.
+/// Reads the number of dimensions and the numbers of the table.
 fn table(bytes: &[u8]) -> Result<(usize, Vec<f32>), BoxError> {
     let tensors = SafeTensors::deserialize(bytes)?;
-    let names = tensors.names();
-    let name = match names
-        .iter()
-        .copied()
-        .find(|name| *name == TABLE)
-        .or(names.first().copied())
-    {
-        Some(name) if name == TABLE || names.len() == 1 => name,
-        _ => return Err(format!("it has several tables, none called `{TABLE}`").into()),
-    };
-    let view = tensors.tensor(name)?;
+    let view = tensors.tensor(table_name(&tensors)?)?;
     let [rows, width] = view.shape()[..] else {
         return Err("its table doesn't have two dimensions".into());
     };
@@ -127,30 +117,49 @@ fn table(bytes: &[u8]) -> Result<(usize, Vec<f32>), BoxError> {
     if !(1..=DIMENSION_LIMIT).contains(&dimensions) {
         return Err("its vectors have impossible dimensions".into());
     }
-    let bytes = view.data().iter();
-    let numbers = match view.dtype() {
-        Dtype::I8 => scaled(
-            &tensors,
-            dimensions,
-            bytes.map(|byte| f32::from(*byte as i8)),
-        )?,
-        Dtype::U8 => {
-            let halves = bytes.flat_map(|byte| [byte & 15, byte >> 4]);
-            scaled(
-                &tensors,
-                dimensions,
-                halves.map(|half| f32::from(half) - 8.0),
-            )?
-        }
-        _ => floats(&view)?,
-    };
+    let numbers = numbers(&tensors, &view, dimensions)?;
     match numbers.len() == rows.saturating_mul(dimensions) {
         true => Ok((dimensions, numbers)),
         false => Err("its rows and their factors aren't as many".into()),
     }
 }
 
-/// Each of `numbers` times the factor of its row.
+/// Returns the name of the table: [`TABLE`], or the only one.
+fn table_name<'t>(tensors: &'t SafeTensors<'_>) -> Result<&'t str, BoxError> {
+    let names = tensors.names();
+    let named = names.iter().copied().find(|name| *name == TABLE);
+    match named.or(names.first().copied()) {
+        Some(name) if name == TABLE || names.len() == 1 => Ok(name),
+        _ => Err(format!("it has several tables, none called `{TABLE}`").into()),
+    }
+}
+
+/// Reads the numbers of a table, which may be quantised.
+fn numbers(
+    tensors: &SafeTensors<'_>,
+    view: &TensorView<'_>,
+    dimensions: usize,
+) -> Result<Vec<f32>, BoxError> {
+    let bytes = view.data().iter();
+    match view.dtype() {
+        Dtype::I8 => scaled(
+            tensors,
+            dimensions,
+            bytes.map(|byte| f32::from(*byte as i8)),
+        ),
+        Dtype::U8 => {
+            let halves = bytes.flat_map(|byte| [byte & 15, byte >> 4]);
+            scaled(
+                tensors,
+                dimensions,
+                halves.map(|half| f32::from(half) - 8.0),
+            )
+        }
+        _ => floats(view),
+    }
+}
+
+/// Multiplies each of `numbers` by the scale of its row.
 fn scaled(
     tensors: &SafeTensors<'_>,
     dimensions: usize,
@@ -166,7 +175,7 @@ fn scaled(
         .collect())
 }
 
-/// Returns the numbers of a table of floats.
+/// Reads a table of floats.
 fn floats(view: &TensorView<'_>) -> Result<Vec<f32>, BoxError> {
     let data = view.data();
     match view.dtype() {

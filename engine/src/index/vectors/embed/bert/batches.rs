@@ -1,12 +1,12 @@
-//! Which texts go through a model together.
+//! Divides texts into batches.
 
-/// Numbers that the tokens of one batch have in the widest layer at most, if it isn't one text
-/// alone. A batch has a few such things in memory at a time, of four bytes a number; larger batches
-/// fall out of a core's cache and are slower.
+/// Maximal number of activations of a batch in the widest layer, unless it is a single text.
+/// Several such arrays of four bytes per number are in memory at a time; larger batches exceed a
+/// core's cache and are slower.
 const NUMBERS: usize = 1 << 19;
 
-/// Returns `texts` in batches, in their order, for a model whose widest layer has `width` numbers
-/// for each token.
+/// Divides `texts` into batches, in their order, for a model whose widest layer has `width` numbers
+/// per token.
 pub(super) fn batches<'a>(texts: &'a [&'a [u32]], width: usize) -> Vec<&'a [&'a [u32]]> {
     let limit = NUMBERS / width.max(1);
     let mut batches = Vec::new();

@@ -1,10 +1,11 @@
-//! Sentence transformers of BERT's kind: every token's vector depends on all tokens of the text,
-//! and the text's vector is made of them. A thousand times the work of a table of token vectors.
+//! Sentence transformers of the BERT architecture. The vector of every token depends on all tokens
+//! of the text, and the text's vector is pooled from them. This takes a thousand times the work of
+//! static token vectors.
 //!
-//! | module | what it answers |
+//! | module | contents |
 //! |---|---|
-//! | `settings` | what do the files say about the model? |
-//! | `batches` | which texts go through the model together? |
+//! | `settings` | the configuration files of the model |
+//! | `batches` | dividing texts into batches |
 
 mod batches;
 mod settings;
@@ -26,7 +27,7 @@ use self::settings::{Pooling, Settings};
 use super::{EmbedError, Embedder, in_folder, name_of};
 use crate::error::BoxError;
 
-/// A sentence transformer of BERT's kind.
+/// A sentence transformer of the BERT architecture.
 pub struct BertEmbedder {
     name: String,
     settings: Settings,
@@ -34,16 +35,16 @@ pub struct BertEmbedder {
     model: BertModel,
 }
 
-/// Texts whose tokens are in memory at a time.
+/// Maximal number of texts whose tokens are in memory.
 const TEXTS: usize = 4_096;
 
 const WEIGHTS: &str = "model.safetensors";
 
 impl BertEmbedder {
-    /// Returns the model in `folder`: `config.json`, `tokenizer.json` and `model.safetensors`, and
-    /// what there is of `modules.json`, `1_Pooling/config.json`, `sentence_bert_config.json` and
-    /// `tokenizer_config.json`. It is called as the folder is. Weights take four bytes each in
-    /// memory, whatever they take in the file.
+    /// Loads the model in `folder`: `config.json`, `tokenizer.json` and `model.safetensors`, and,
+    /// if they exist, `modules.json`, `1_Pooling/config.json`, `sentence_bert_config.json` and
+    /// `tokenizer_config.json`. The model is named after the folder. Weights take four bytes each
+    /// in memory, whatever their precision in the file.
     ///
     /// # Errors
     /// [`EmbedError::Model`].
@@ -57,7 +58,7 @@ impl BertEmbedder {
         let bytes = weights(&settings.folder)?;
         let weights = VarBuilder::from_slice_safetensors(&bytes, DType::F32, &Device::Cpu)
             .map_err(|error| format!("`{WEIGHTS}`: {error}"))?;
-        // Weights of models with a head of their own stand under the name of the model's type.
+        // In models with a head, the names of the weights begin with the model's type.
         let weights = match weights.contains_tensor("bert.embeddings.word_embeddings.weight") {
             true => weights.pp("bert"),
             false => weights,
@@ -81,13 +82,13 @@ impl BertEmbedder {
         Ok(encoding.get_ids().to_vec())
     }
 
-    /// Returns the vectors of `texts`, whose tokens are all in memory.
+    /// Embeds `texts`, whose tokens are all in memory.
     fn embed_some(&self, texts: &[String]) -> Result<Vec<Vec<f32>>, BoxError> {
         let tokens: Vec<Vec<u32>> = texts
             .par_iter()
             .map(|text| self.tokens(text))
             .collect::<Result<_, _>>()?;
-        // Texts of one length stand together, so that little is padded.
+        // Texts are sorted by length, so that little padding is needed.
         let mut order: Vec<usize> = (0..tokens.len()).collect();
         order.sort_by_key(|at| std::cmp::Reverse(tokens[*at].len()));
         let sorted: Vec<&[u32]> = order.iter().map(|at| &*tokens[*at]).collect();
@@ -103,7 +104,7 @@ impl BertEmbedder {
         Ok(vectors)
     }
 
-    /// Returns the vectors of texts that go through the model together, on all cores.
+    /// Embeds one batch, on all cores.
     fn apply(&self, texts: &[&[u32]]) -> candle_core::Result<Vec<Vec<f32>>> {
         let longest = texts
             .iter()
@@ -140,7 +141,7 @@ impl BertEmbedder {
         vectors.collect()
     }
 
-    /// One vector of those of a text's tokens, which are concatenated.
+    /// Pools the vectors of a text's tokens, which are concatenated.
     fn pooled(&self, tokens: &[f32]) -> Vec<f32> {
         let width = self.settings.config.hidden_size;
         let mut rows = tokens.chunks_exact(width);
@@ -175,7 +176,7 @@ impl BertEmbedder {
     }
 }
 
-/// What a vector's length is taken for that has nearly none.
+/// Minimal length of a vector for normalisation.
 const SHORTEST: f32 = 1e-12;
 
 impl Embedder for BertEmbedder {
@@ -209,7 +210,7 @@ impl fmt::Debug for BertEmbedder {
     }
 }
 
-/// Returns the tokenizer of the model, which cuts texts off where the model's limit is.
+/// Loads the tokenizer of the model, which truncates texts at the model's limit.
 fn tokenizer(settings: &Settings) -> Result<Tokenizer, BoxError> {
     let path = settings.folder.join("tokenizer.json");
     if !path.exists() {
@@ -240,7 +241,7 @@ fn tokenizer(settings: &Settings) -> Result<Tokenizer, BoxError> {
     Ok(tokenizer)
 }
 
-/// Returns the bytes of the weights in `folder`.
+/// Maps the weights in `folder`.
 fn weights(folder: &Path) -> Result<SourceBytes, BoxError> {
     let path = folder.join(WEIGHTS);
     let has = |name: &str| folder.join(name).exists();

@@ -1,5 +1,5 @@
-//! What the files of a sentence transformer say about it: sizes, how many tokens it reads, how the
-//! vectors of tokens become one. Nothing of its weights.
+//! The configuration of a sentence transformer: sizes, token limit, pooling. It doesn't include the
+//! weights.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -11,46 +11,45 @@ use serde_json::{Map, Value};
 use crate::error::BoxError;
 use crate::index::vectors::DIMENSION_LIMIT;
 
-/// Layers of a model at most.
+/// Maximal number of layers.
 const LAYER_LIMIT: usize = 256;
 
-/// Bytes of a file of settings at most.
+/// Maximal size of a configuration file in bytes.
 const FILE_LIMIT: u64 = 16 << 20;
 
-/// Tokens that fit a model at least: those that stand around every text, and some of the text.
+/// Minimal token limit of a model: the special tokens around every text, and some of the text.
 const LEAST_TOKENS: usize = 8;
 
-/// How the vectors of a text's tokens become one.
+/// Pooling of the vectors of a text's tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Pooling {
-    /// The first token's.
+    /// The vector of the first token.
     First,
-    /// Their mean.
+    /// The mean.
     Mean,
-    /// The greatest of each number.
+    /// The maximum of each dimension.
     Greatest,
 }
 
 /// A model without its weights.
 #[derive(Debug)]
 pub(super) struct Settings {
-    /// The sizes of its parts.
+    /// Sizes of its parts.
     pub(super) config: Config,
-    /// Where its tokenizer and weights are.
+    /// Folder of its tokenizer and weights.
     pub(super) folder: PathBuf,
-    /// Tokens of a text at most, those around it counted.
+    /// Maximal number of tokens of a text, including special tokens.
     pub(super) tokens: usize,
-    /// Texts are in lower case before they become tokens.
+    /// Whether texts are converted to lower case before tokenisation.
     pub(super) lower_case: bool,
     pub(super) pooling: Pooling,
-    /// Its vectors have the length 1.
+    /// Whether its vectors are normalised.
     pub(super) normalised: bool,
 }
 
 impl Settings {
-    /// Returns what the files in `folder` say. `config.json` is needed. Without `modules.json` the
-    /// tokens' vectors become one as `1_Pooling/config.json` says, else by their mean, of the
-    /// length 1.
+    /// Reads the configuration in `folder`. `config.json` is required. Without `modules.json`, the
+    /// pooling is that of `1_Pooling/config.json` or else the mean, and vectors are normalised.
     pub(super) fn read(folder: &Path) -> Result<Settings, BoxError> {
         let modules = Modules::read(folder)?;
         let inner = folder.join(&modules.transformer);
@@ -61,7 +60,7 @@ impl Settings {
             read(&inner.join("sentence_bert_config.json"))?.unwrap_or_default();
         let tokenizer: TokenizerConfig =
             read(&inner.join("tokenizer_config.json"))?.unwrap_or_default();
-        // Tokenizers without a limit of their own are given one of 10^30.
+        // Tokenizers without a limit state one of 10^30.
         let limits = [
             sentences.max_seq_length.map(|limit| limit as f64),
             tokenizer.model_max_length,
@@ -84,7 +83,7 @@ impl Settings {
     }
 }
 
-/// Of `modules.json`.
+/// The content of `modules.json`.
 struct Modules {
     transformer: PathBuf,
     pooling: PathBuf,
@@ -131,7 +130,7 @@ impl Modules {
     }
 }
 
-/// Of `config.json`.
+/// The content of `config.json`.
 #[derive(Deserialize)]
 struct BertConfig {
     model_type: Option<String>,
@@ -202,7 +201,7 @@ impl BertConfig {
     }
 }
 
-/// Of `sentence_bert_config.json`.
+/// The content of `sentence_bert_config.json`.
 #[derive(Default, Deserialize)]
 struct SentenceConfig {
     max_seq_length: Option<u32>,
@@ -210,13 +209,13 @@ struct SentenceConfig {
     do_lower_case: bool,
 }
 
-/// Of `tokenizer_config.json`.
+/// The content of `tokenizer_config.json`.
 #[derive(Default, Deserialize)]
 struct TokenizerConfig {
     model_max_length: Option<f64>,
 }
 
-/// Returns the one way that `1_Pooling/config.json` names, as a word or as a flag for each.
+/// Returns the pooling of `1_Pooling/config.json`, which is stated as a word or as flags.
 fn pooling_of(settings: &Map<String, Value>) -> Result<Pooling, BoxError> {
     let flags = settings
         .iter()
@@ -237,7 +236,7 @@ fn pooling_of(settings: &Map<String, Value>) -> Result<Pooling, BoxError> {
     }
 }
 
-/// Returns the JSON file at `path`; `None` if there is none.
+/// Reads the JSON file at `path`; `None` if it doesn't exist.
 fn read<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, BoxError> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let length = match path.metadata() {
